@@ -1,0 +1,282 @@
+/* weft_plugin.h: contracts between libweft and its plugins.
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A plugin is a shared object that exports one symbol, `weft_plugin`, a const struct weft_plugin whose
+ * `abi` equals WEFT_PLUGIN_ABI. Built-in plugins (shm, tcp, inproc) are the same structs, linked in.
+ * Ops structs only ever grow at their end; `bytes` tells how much of one the plugin knows. An entry that is
+ * NULL or beyond `bytes` is replaced by a stub that returns WEFT_ENOTSUP.
+ *
+ * Threads: libweft makes all calls on one group under that group's lock, one at a time. Calls on the
+ * endpoint and on different groups may run at the same time; state shared by them is the plugin's to guard.
+ */
+#ifndef WEFT_PLUGIN_H
+#define WEFT_PLUGIN_H
+
+#include <weft/weft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_PLUGIN_ABI 1u
+#define WEFT_PLUGIN_SYMBOL "weft_plugin"
+#define WEFT_LINE_BYTES 64
+
+enum weft_plugin_kind { WEFT_PLUGIN_TRANSPORT = 1, WEFT_PLUGIN_DEVICE = 2, WEFT_PLUGIN_CODEC = 3 };
+
+enum weft_log_level { WEFT_LOG_ERROR = 1, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEBUG, WEFT_LOG_TRACE };
+
+/* ---- Settings ---------------------------------------------------------------------------------------- */
+
+enum weft_setting_type {
+    WEFT_SETTING_BOOL,   /* y/n/yes/no/on/off/true/false/1/0 -> int */
+    WEFT_SETTING_INT,    /* -> int64_t */
+    WEFT_SETTING_BYTES,  /* 64K, 1M, 2G, 100 -> size_t (K = 1024) */
+    WEFT_SETTING_TIME,   /* 500us, 2s, 5min, inf; bare numbers are seconds -> uint64_t nanoseconds */
+    WEFT_SETTING_STRING, /* -> const char * */
+};
+
+/* One row; a table ends with a row whose name is NULL. The full name is WEFT_<MODULE>_<NAME>. Values are
+ * parsed into a struct of the module's own, at `offset`. */
+struct weft_setting {
+    const char *name;          /* upper case, without the prefix */
+    const char *default_value;
+    enum weft_setting_type type;
+    size_t offset;
+    int64_t min, max;          /* inclusive range for INT, BYTES and TIME when min < max */
+    const char *help;          /* one sentence with the unit */
+};
+
+/* ---- What libweft offers a plugin --------------------------------------------------------------------- */
+
+struct weft_auth; /* one side of one handshake */
+
+struct weft_host {
+    size_t bytes;
+    void *impl;
+    void (*log)(void *impl, enum weft_log_level level, const char *event, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+    uint64_t (*now_ns)(void);
+    /* Record why the current call is about to fail; the text reaches weft_last_error. */
+    void (*explain)(void *impl, weft_status status, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+    /* Mutual HMAC-SHA256 handshake over the job key; fixed-size messages, at most 256 bytes each. `claim`
+     * is bound into the transcript and delivered to the other side once authenticated. Feed what arrives
+     * with auth_step until it returns WEFT_SUCCESS (then `peer_claim` is filled), WEFT_INPROGRESS (send
+     * `out`, or read more), or WEFT_EAUTH (close without a reply). On SUCCESS there may still be `out`
+     * bytes to send. */
+    struct weft_auth *(*auth_create)(void *impl, int is_server, const void *claim, size_t claim_bytes);
+    weft_status (*auth_step)(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed,
+                             void *out, size_t out_capacity, size_t *out_bytes, void *peer_claim,
+                             size_t *peer_claim_bytes);
+    void (*auth_destroy)(struct weft_auth *auth);
+};
+#define WEFT_AUTH_MESSAGE_MAX 256
+#define WEFT_AUTH_CLAIM_MAX 64
+
+/* ---- Two-sided transfers --------------------------------------------------------------------------------- */
+
+/* What an operation is, carried with every message so that ranks that disagree find out. */
+struct weft_op_info {
+    uint32_t seq;   /* operation number in the communicator; for point to point, per direction and peer */
+    uint8_t kind;   /* WEFT_COLL_* of the library; compared, printed, never used as an index */
+    uint8_t dtype;
+    uint8_t op;     /* 255: a user's operator */
+    uint8_t flags;
+    uint32_t root;  /* or peer */
+    uint32_t hash;  /* of per-rank counts, for the v-forms */
+    uint64_t count;
+};
+
+enum weft_xfer_state { WEFT_XFER_PENDING = 1 }; /* otherwise a weft_status: 0 done, < 0 failed */
+
+/* One posted send or receive. The caller owns it; from post until `state` leaves PENDING the transport may
+ * read and write it, and the caller must keep `buf` untouched. No callback: the caller polls `state`. */
+struct weft_xfer {
+    void *buf;            /* send: read only. recv: NULL when `sink` is set */
+    size_t bytes;         /* both sides give the same number; a longer message is WEFT_ETRUNC on the receiver;
+                             0 is a real (empty) message */
+    int peer;             /* rank in the group */
+    uint32_t chan;        /* FIFO matching is per (peer, direction, chan); < WEFT_CHAN_MAX */
+    struct weft_op_info info;
+    /* recv only: consume the payload in order instead of storing it. Called from progress, each time with a
+     * multiple of `granule` bytes except that the last call ends the message. `data` is valid only inside. */
+    void (*sink)(struct weft_xfer *x, size_t offset, const void *data, size_t bytes);
+    void *sink_arg;
+    uint32_t granule;     /* bytes of one element: 1, 2, 4, 8, 16 */
+    int state;            /* only touched under the group's lock */
+    struct weft_op_info peer_info; /* set when state is WEFT_EMISMATCH */
+    struct weft_xfer *next;        /* the transport's */
+    uint64_t priv[8];              /* the transport's */
+};
+#define WEFT_CHAN_MAX 64
+
+/* ---- Mapped groups: all ranks of the group can load and store each other's arena ------------------------- */
+
+/* Protocol (the executor's; the transport only lays the memory out, zeroed, and wakes sleepers)
+ *   Mapped work is numbered by epochs, one per slice of a mapped operation, the same on all ranks.
+ *   signals[l].value: written by its owner only, monotonic: 8*epoch + ordinal of the signal + 1, lane l.
+ *   ll: `depth` slots of `ll_lines` cache lines; slot = epoch % depth. A line is seq (= epoch + 1) and payload;
+ *   payload is stored before seq, so that a reader that sees seq has the payload in the same cache miss.
+ *   slots: `depth` scratch areas of slot_bytes; slot = epoch % depth.
+ *   done: written by its owner only: all epochs < done are finished with, i.e. this rank reads no arena of
+ *   those epochs any more. Epoch e may write its slot when every rank's done + depth > e. */
+struct weft_signal {
+    uint64_t value;
+    uint64_t pad[15];
+};
+struct weft_ll_line {
+    uint64_t seq;
+    unsigned char payload[56];
+};
+/* The newest operation each rank has begun, for naming both sides of a disagreement; a seqlock: `version` is
+ * odd while `info` is being written. */
+struct weft_board {
+    uint32_t version;
+    uint32_t state;           /* enum weft_board_state */
+    struct weft_op_info info;
+    uint64_t pad[11];
+};
+enum weft_board_state { WEFT_BOARD_ALIVE = 0, WEFT_BOARD_LEFT = 1, WEFT_BOARD_ABORTED = 2 };
+
+struct weft_mapped_rank {
+    struct weft_signal *signals;  /* [nlanes] */
+    struct weft_signal *done;     /* one */
+    struct weft_ll_line *ll;      /* [depth * ll_lines] */
+    unsigned char *slots;         /* [depth * slot_bytes], 64-byte aligned */
+    struct weft_board *board;
+};
+
+struct weft_mapped {
+    uint32_t nlanes, depth, ll_lines;
+    size_t slot_bytes;
+    struct weft_mapped_rank *ranks;   /* [nranks]; valid until group_destroy */
+    const uint32_t *sleepers;         /* number of ranks asleep or falling asleep; after publishing, a rank that
+                                         reads non-zero calls ops->wake */
+};
+
+/* Names memory of one process so that another can reach it. All zero: not reachable. */
+struct weft_mem_desc {
+    uint64_t segment;  /* the owner's number for a shareable segment, 0 when the memory is private */
+    uint64_t offset;   /* within the segment */
+    uint64_t address;  /* in the owner's address space, for mem_get */
+    uint64_t bytes;
+};
+
+/* ---- The transport contract --------------------------------------------------------------------------------- */
+
+enum weft_transport_caps {
+    WEFT_CAP_TWO_SIDED = 1u << 0, /* send, recv */
+    WEFT_CAP_MAPPED = 1u << 1,    /* mapped() works for groups whose ranks are all reachable */
+    WEFT_CAP_MEM_MAP = 1u << 2,   /* mem_describe/mem_map */
+    WEFT_CAP_MEM_GET = 1u << 3,   /* mem_get */
+};
+
+#define WEFT_ADDRESS_MAX 1024
+
+struct weft_peer_failure {
+    int peer;            /* rank in the group */
+    weft_status status;  /* WEFT_EPEER, WEFT_EAUTH, WEFT_EPROTO, WEFT_EABORTED, … */
+    char text[160];
+};
+
+struct weft_group_config {
+    size_t bytes;
+    uint64_t comm_id[2];          /* the same on all ranks, unique among live communicators of the job */
+    int rank, nranks;             /* of the communicator */
+    const void *const *addresses; /* [nranks] what each rank's `address` wrote; copied if needed */
+    const size_t *address_bytes;  /* [nranks] */
+    const unsigned char *member;  /* [nranks] non-zero: this transport serves that peer (self included) */
+    int oversubscribed;           /* this node has more ranks than cores: never spin */
+    uint64_t deadline_ns;         /* absolute, for group_create */
+    /* Exchange among the member ranks only, in rank order, over the bootstrap. May block until deadline. */
+    weft_status (*all_gather)(void *arg, const void *mine, size_t mine_bytes, void *all);
+    void *all_gather_arg;
+};
+
+struct weft_transport_ops {
+    size_t bytes;
+
+    /* Open the transport for this process. `settings` points to the module's parsed settings struct (see
+     * weft_plugin.settings_bytes) and lives as long as the endpoint; so does `host`. Must not talk to peers.
+     * WEFT_ENOTSUP: this host cannot (no error is shown, the transport is left out). */
+    weft_status (*open)(const struct weft_host *host, const void *settings, void **endpoint);
+    /* All groups are destroyed before. Must not fail; bounded. */
+    void (*close)(void *endpoint);
+    /* Write at most `capacity` (WEFT_ADDRESS_MAX) bytes by which peers can reach this process. */
+    weft_status (*address)(void *endpoint, void *buf, size_t capacity, size_t *bytes);
+    /* Can the process with that address be reached? Local knowledge only: must not block or talk. Must be
+     * symmetric. Every byte of the address is untrusted. Returns 1 or 0. */
+    int (*reachable)(void *endpoint, const void *address, size_t bytes);
+
+    /* Join the group. Called by all members at about the same time; may use config->all_gather the same
+     * number of times on every member. Must not connect (connections come on first use). After a failure
+     * on any member the communicator is not created and the members that succeeded get group_destroy. */
+    weft_status (*group_create)(void *endpoint, const struct weft_group_config *config, void **group);
+    /* Local, bounded, allowed at any time, also after failures and with transfers pending (they are
+     * forgotten, not completed). `aborted`: tell peers, as far as possible without waiting, that this
+     * rank left in failure. */
+    void (*group_destroy)(void *group, int aborted);
+
+    /* Post. Must not block. A failure to post is reported by return value (then x is untouched and not
+     * owned) or later in x->state. May complete x at once: check the state after return. */
+    weft_status (*send)(void *group, struct weft_xfer *x);
+    weft_status (*recv)(void *group, struct weft_xfer *x);
+    /* Advance everything that can be without blocking. Returns the number of events (0: nothing moved), or
+     * a failure; for a peer's failure *failure is filled. Peer deaths must be noticed here even when no
+     * transfer is posted. Posted transfers with a dead peer end with WEFT_EPEER. Cheap when idle: less
+     * than a microsecond on average. */
+    int (*progress)(void *group, struct weft_peer_failure *failure);
+    /* A file descriptor (epoll-like) that polls readable when progress would do something; -1: none. */
+    int (*poll_fd)(void *group);
+    /* Before sleeping on poll_fd: make it so that anything that has happened since the last progress makes it
+     * readable. Returns 1 if progress must be called again instead of sleeping. */
+    int (*poll_arm)(void *group);
+
+    /* Lay out the arena; only with WEFT_CAP_MAPPED. Memory appears when touched. */
+    weft_status (*mapped)(void *group, struct weft_mapped *mapped);
+    /* Sleep until wake() by a member or `timeout_ns`. `ready(arg)` is called after announcing the sleep and must
+     * be re-evaluated before falling asleep so that no wake-up is lost. Spurious returns are fine. */
+    void (*sleep)(void *group, int (*ready)(void *arg), void *arg, uint64_t timeout_ns);
+    /* Wake sleeping members. Cheap. */
+    void (*wake)(void *group);
+
+    /* Shareable memory of this process. alloc returns page-aligned zeroed memory; adopt makes the page-aligned
+     * interior of existing private memory shareable in place, contents kept (WEFT_ENOTSUP when it cannot); the
+     * result describes [ptr, ptr+bytes) whole pages. Per endpoint, any thread. */
+    weft_status (*mem_alloc)(void *endpoint, size_t bytes, void **ptr);
+    weft_status (*mem_free)(void *endpoint, void *ptr);
+    weft_status (*mem_adopt)(void *endpoint, void *ptr, size_t bytes, void **adopted, size_t *adopted_bytes);
+    weft_status (*mem_release)(void *endpoint, void *adopted); /* keeps contents, makes it private again */
+    /* Fill desc for [ptr, ptr+bytes); segment 0 if it is not wholly in one shareable segment. O(log n), under
+     * 100 ns: called for every large operation. */
+    void (*mem_describe)(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc);
+    /* Pointer through which this process reaches a peer's segment memory; cached until the group ends or the
+     * peer frees the segment. */
+    weft_status (*mem_map)(void *group, int peer, const struct weft_mem_desc *desc, void **ptr);
+    /* Copy from a peer's private memory (cross-memory attach or RMA); may block for the copy's duration. */
+    weft_status (*mem_get)(void *group, int peer, uint64_t remote_address, void *local, size_t bytes);
+
+    /* Text for diagnosis: "tcp 10.0.0.1:4711 -> 10.0.0.2:33211, 3 sends pending", or what the peer's process is
+     * doing ("process 4711 is stopped"). Returns bytes written, 0 if nothing is known. */
+    size_t (*describe_peer)(void *group, int peer, char *text, size_t capacity);
+};
+
+struct weft_plugin {
+    uint32_t abi;                 /* WEFT_PLUGIN_ABI */
+    uint32_t bytes;               /* sizeof(struct weft_plugin) */
+    enum weft_plugin_kind kind;
+    const char *name;             /* "tcp" */
+    const char *summary;
+    const struct weft_setting *settings; /* NULL or a table */
+    size_t settings_bytes;
+    uint32_t caps;                /* what open() may enable; WEFT_CAP_* */
+    int priority;                 /* among transports that reach a peer the highest wins: shm 100, verbs 80, ucx 60, tcp 10 */
+    const void *ops;              /* struct weft_transport_ops, by kind */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEFT_PLUGIN_H */

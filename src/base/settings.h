@@ -1,0 +1,32 @@
+/* Settings: tables of rows, four origins. Precedence: API call, environment, file, default. */
+#ifndef WI_BASE_SETTINGS_H
+#define WI_BASE_SETTINGS_H
+
+#include <weft/weft_plugin.h>
+
+struct wi_settings; /* the registry of one context */
+
+/* `file` NULL: none. `calls`: NULL or NULL-ended "NAME=value" (NAME with or without the WEFT_ prefix). A malformed
+ * file (line number named) or call is WEFT_ECONFIG. */
+weft_status wi_settings_create(const char *file, const char *const *calls, struct wi_settings **settings);
+void wi_settings_destroy(struct wi_settings *settings);
+
+/* Parse a module's rows into `values` (the struct the offsets refer to). A bad value is WEFT_ECONFIG naming the
+ * setting, the value, its origin and what is allowed. Strings live as long as the registry. `module` is upper case
+ * ("TCP"); "" gives names without a module part (WEFT_LOG). */
+weft_status wi_settings_read(struct wi_settings *settings, const char *module, const struct weft_setting *table,
+                             void *values);
+/* After all modules have read: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
+ * with the nearest known name. Returns how many. */
+int wi_settings_check_unknown(struct wi_settings *settings);
+void wi_settings_visit(struct wi_settings *settings, weft_setting_fn fn, void *arg);
+/* 64-bit hash of all values whose name is not in the "local" set (log, interface names…): communicators compare it. */
+uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const *names);
+
+/* Parsers, also used by tools. Return 0 or -1. */
+int wi_parse_bytes(const char *text, size_t *bytes);
+int wi_parse_time(const char *text, uint64_t *ns);
+int wi_parse_int(const char *text, int64_t *value);
+int wi_parse_bool(const char *text, int *value);
+
+#endif

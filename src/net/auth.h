@@ -1,0 +1,20 @@
+/* Mutual authentication: HMAC-SHA256 over the whole transcript (version, both nonces, job, role, both claims), keys from HKDF
+ * over the job key with a purpose label. Constant-time compare, fixed-size messages before authentication. OpenSSL 3
+ * EVP. The state machine behind weft_host.auth_*: no I/O in here. */
+#ifndef WI_NET_AUTH_H
+#define WI_NET_AUTH_H
+
+#include <weft/weft_plugin.h>
+
+struct wi_auth_key {
+    unsigned char key[32];
+};
+/* HKDF-SHA256(job_key, salt = job name, info = purpose). */
+weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job, const char *purpose,
+                           struct wi_auth_key *key);
+struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes);
+weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed, void *out,
+                         size_t out_capacity, size_t *out_bytes, void *peer_claim, size_t *peer_claim_bytes);
+void wi_auth_destroy(struct weft_auth *auth);
+
+#endif

@@ -1,0 +1,199 @@
+/* A schedule: what one rank does in one collective. Pure data, symbolic, sealed before use.
+ *
+ * Blocks. The data of a collective is cut into blocks; a region is (buffer, rank, first block, block count).
+ *   vector collectives (all_reduce, reduce, broadcast, scan, exscan): SRC and DST are one vector of `count` elements
+ *     cut into nblocks equal blocks (ceil(count/nblocks) elements, the last shorter or empty).
+ *   per-rank collectives: a block is one rank's share. all_gather, gather: SRC has 1 block, DST nranks.
+ *     reduce_scatter, scatter: SRC nranks, DST 1. all_to_all: both nranks. Blocks of the v-forms differ in size, and
+ *     need not be adjacent.
+ *   TMP has tmp_blocks blocks, each as large as the largest block of the vector or share.
+ * Slices. The executor may cut every block into slices and repeat the whole program for slice 0, 1, …; the schedule
+ *   does not know. Regions of several blocks are then handled block by block.
+ * Lanes run concurrently; steps of a lane in order. Two-sided matching is first in, first out per (peer, chan): the
+ *   n-th send of rank a to rank b on chan c meets the n-th receive of b from a on c. No two lanes of a rank send to the
+ *   same peer on one chan; the same for receives.
+ * Mapped steps (SIGNAL, WAIT, and COPY/REDUCE with regions of another rank) need all ranks in one mapped group.
+ *   A signal publishes everything the lane did before it in this slice, to all ranks. A schedule either has no
+ *   mapped steps (two-sided) or no two-sided steps (mapped).
+ *   TMP of a mapped schedule lies in the arena, is private to the slice (contents do not survive into the next one), and is
+ *   only reused when all ranks are done with the slice.
+ */
+#ifndef WI_SCHED_SCHED_H
+#define WI_SCHED_SCHED_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+/* X(name, text): operations. Values travel in weft_op_info.kind. */
+#define WI_COLL_LIST(X)                                                                            \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(REDUCE, "reduce")                                                                            \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(ALL_GATHER, "all_gather")                                                                    \
+    X(ALL_GATHER_V, "all_gather_v")                                                                \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(REDUCE_SCATTER_V, "reduce_scatter_v")                                                        \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
+    X(ALL_TO_ALL_V, "all_to_all_v")                                                                \
+    X(GATHER, "gather")                                                                            \
+    X(GATHER_V, "gather_v")                                                                        \
+    X(SCATTER, "scatter")                                                                          \
+    X(SCATTER_V, "scatter_v")                                                                      \
+    X(SCAN, "scan")                                                                                \
+    X(EXSCAN, "exscan")                                                                            \
+    X(BARRIER, "barrier")                                                                          \
+    X(SEND, "send")                                                                                \
+    X(RECV, "recv")                                                                                \
+    X(SEND_RECV, "send_recv")
+
+enum wi_coll {
+#define WI_COLL_ENUM(name, text) WI_COLL_##name,
+    WI_COLL_LIST(WI_COLL_ENUM)
+#undef WI_COLL_ENUM
+        WI_NUM_COLLS
+};
+const char *wi_coll_name(enum wi_coll coll); /* "?" when out of range */
+int wi_coll_parse(const char *name, enum wi_coll *coll);
+
+enum wi_buf { WI_SRC, WI_DST, WI_TMP, WI_NUM_BUFS };
+
+#define WI_SELF (-1)
+struct wi_region {
+    uint8_t buf;    /* enum wi_buf */
+    int32_t rank;   /* WI_SELF, or another rank's buffer (mapped schedules) */
+    uint32_t first; /* block */
+    uint32_t count; /* blocks, >= 1 */
+};
+
+enum wi_step_kind {
+    WI_STEP_NOP,               /* only waits for its dependency */
+    WI_STEP_SEND,              /* src -> lane's send peer */
+    WI_STEP_RECV,              /* dst <- lane's receive peer */
+    WI_STEP_RECV_REDUCE,       /* dst = src op received (received op src with RECV_LEFT) */
+    WI_STEP_RECV_SEND,         /* dst <- received; then dst -> send peer */
+    WI_STEP_RECV_REDUCE_SEND,  /* dst = src op received; then dst -> send peer */
+    WI_STEP_COPY,              /* dst = src; one source, one or more destinations */
+    WI_STEP_REDUCE,            /* every dst = src0 op src1 op ...; in this order */
+    WI_STEP_SIGNAL,            /* publish: the ordinal-th signal of this lane and slice */
+    WI_STEP_WAIT,              /* until rank has given signal `ordinal` of lane `lane` in this slice */
+    WI_NUM_STEP_KINDS
+};
+
+enum wi_step_flags {
+    WI_STEP_FINAL = 1,     /* the stored elements hold every contribution: avg divides here, and only here */
+    WI_STEP_RECV_LEFT = 2, /* the received operand is the left one */
+};
+
+#define WI_NO_DEP (-1)
+struct wi_step {
+    uint8_t kind, flags;
+    uint16_t nsrc, ndst;
+    uint32_t src, dst;   /* index of the first region in sched->regions */
+    int32_t dep_lane;    /* wait until step dep_step of lane dep_lane is complete in the same slice; WI_NO_DEP */
+    uint32_t dep_step;
+    int32_t peer;        /* WAIT: rank */
+    uint16_t lane;       /* WAIT: the other rank's lane */
+    uint16_t ordinal;    /* WAIT and SIGNAL, from 0 */
+};
+
+#define WI_NO_PEER (-1)
+struct wi_lane {
+    int32_t send_peer, recv_peer; /* WI_NO_PEER */
+    uint32_t chan;
+    uint32_t first_step, nsteps;  /* in sched->steps */
+};
+
+#define WI_SCHED_MAX_CHANS 8
+#define WI_SCHED_MAX_MAPPED_LANES 4
+#define WI_SCHED_MAX_SIGNALS 7 /* per lane and slice */
+
+struct wi_sched {
+    uint32_t refs; /* atomic */
+    uint8_t coll;  /* enum wi_coll */
+    uint8_t in_place;
+    uint8_t mapped;       /* has mapped steps */
+    uint8_t peer_src, peer_dst; /* names another rank's SRC / DST: needs user memory that is mapped or can be got */
+    uint8_t ll;           /* mapped, one lane, one signal before any wait, another rank's TMP is read only after its wait,
+                             no step names another rank's SRC/DST: may run over ll lines */
+    int32_t rank, nranks, root;
+    char algo[24];
+    uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share: 1 */
+    uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP */
+    uint32_t nlanes, nsteps, nregions, nchans;
+    const struct wi_lane *lanes;
+    const struct wi_step *steps;
+    const struct wi_region *regions;
+};
+
+/* ---- Building ---- */
+struct wi_sched_builder;
+struct wi_sched_spec {
+    enum wi_coll coll;
+    const char *algo;
+    int rank, nranks, root, in_place;
+    uint32_t nblocks;    /* vector collectives; ignored otherwise */
+    uint32_t tmp_blocks;
+};
+weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_builder **builder);
+/* Returns the lane's index. Peers WI_NO_PEER for purely local or mapped lanes. Errors are latched and come out of seal, so
+ * algorithms need no error paths. */
+uint32_t wi_sched_lane(struct wi_sched_builder *b, int send_peer, int recv_peer, uint32_t chan);
+
+static inline struct wi_region wi_at(enum wi_buf buf, uint32_t first, uint32_t count)
+{
+    return (struct wi_region){(uint8_t)buf, WI_SELF, first, count};
+}
+static inline struct wi_region wi_at_rank(enum wi_buf buf, int rank, uint32_t first, uint32_t count)
+{
+    return (struct wi_region){(uint8_t)buf, rank, first, count};
+}
+
+/* Each returns the step's index within its lane, for dependencies. */
+uint32_t wi_sched_send(struct wi_sched_builder *b, uint32_t lane, struct wi_region src);
+uint32_t wi_sched_recv(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst);
+uint32_t wi_sched_recv_reduce(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst, struct wi_region src,
+                              unsigned flags);
+uint32_t wi_sched_recv_send(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst);
+uint32_t wi_sched_recv_reduce_send(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst,
+                                   struct wi_region src, unsigned flags);
+uint32_t wi_sched_copy(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst, struct wi_region src);
+uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
+                         const struct wi_region *src, uint32_t nsrc, unsigned flags);
+uint32_t wi_sched_signal(struct wi_sched_builder *b, uint32_t lane); /* ordinals count up by themselves */
+uint32_t wi_sched_wait(struct wi_sched_builder *b, uint32_t lane, int rank, uint32_t rank_lane, uint32_t ordinal);
+/* Make the newest step of `lane` wait for a step of another lane. A second call adds a NOP before it. */
+void wi_sched_after(struct wi_sched_builder *b, uint32_t lane, uint32_t dep_lane, uint32_t dep_step);
+
+/* Check form (peers, blocks, ordinals in range; regions of a step equally long; FIFO rule), freeze, free the builder even
+ * on failure. */
+weft_status wi_sched_seal(struct wi_sched_builder *b, struct wi_sched **sched);
+void wi_sched_abandon(struct wi_sched_builder *b);
+struct wi_sched *wi_sched_get(struct wi_sched *sched);
+void wi_sched_put(struct wi_sched *sched);
+
+/* ---- Text, JSON, DOT ---- */
+weft_status wi_sched_print(const struct wi_sched *sched, FILE *out);
+/* Inverse of print, bounded: at most 64 Ki steps, 1 Ki lanes. On failure the text names line and cause. */
+weft_status wi_sched_parse(const char *text, size_t bytes, struct wi_sched **sched);
+weft_status wi_sched_json(const struct wi_sched *sched, FILE *out);
+weft_status wi_sched_dot(const struct wi_sched *const scheds[], int nranks, FILE *out);
+
+/* ---- Facts for the cost model, in blocks ---- */
+struct wi_sched_stats {
+    uint32_t steps_critical;  /* longest chain of messages or waits through this rank's lanes */
+    uint64_t blocks_sent, blocks_received, blocks_reduced, blocks_copied;
+};
+void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
+
+/* ---- The checker: all ranks of one collective at once ---- */
+/* Proves: every send meets its receive and both name equally many blocks; no deadlock when every channel holds one
+ * message (and, for mapped schedules, when signals are all there is); every element of every rank's result holds each
+ * contribution it must, once, and in rank order when `ordered`; FINAL marks exactly the steps that complete an element that is
+ * part of the result; no read of unwritten scratch or of another rank's memory before a signal says so; no two lanes or
+ * ranks race; scratch within bounds; SRC is never written (unless in place, and then only where it is DST).
+ * WEFT_EINVAL with a text that names rank, lane, step and rule. */
+weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int ordered);
+
+#endif
