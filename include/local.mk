@@ -1,0 +1,2 @@
+nobase_include_HEADERS += include/weft/weft.h include/weft/weft_plugin.h
+EXTRA_DIST += include/weft.map

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What configure asks about the compiler, the sanitizers and the libraries.
+
+# WEFT_TRY_CFLAG(FLAG, VARIABLE): append FLAG to VARIABLE if the compiler takes it without a warning.
+AC_DEFUN([WEFT_TRY_CFLAG],
+[AS_VAR_PUSHDEF([weft_flag], [weft_cv_cflag_$1])
+AC_CACHE_CHECK([whether $CC takes $1], [weft_flag],
+  [weft_save_cflags=$CFLAGS
+   CFLAGS="$CFLAGS -Werror $1"
+   AC_COMPILE_IFELSE([AC_LANG_PROGRAM()], [AS_VAR_SET([weft_flag], [yes])], [AS_VAR_SET([weft_flag], [no])])
+   CFLAGS=$weft_save_cflags])
+AS_VAR_IF([weft_flag], [yes], [$2="$$2 $1"])
+AS_VAR_POPDEF([weft_flag])])
+
+AC_DEFUN([WEFT_COMPILER],
+[WEFT_CFLAGS=
+WEFT_TRY_CFLAG([-std=gnu11], [WEFT_CFLAGS])
+WEFT_TRY_CFLAG([-fvisibility=hidden], [WEFT_CFLAGS])
+# A fused multiply-add rounds once where two instructions round twice: results must not depend on the ISA.
+WEFT_TRY_CFLAG([-ffp-contract=off], [WEFT_CFLAGS])
+m4_foreach_w([weft_warning],
+  [-Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wformat=2 -Wundef],
+  [WEFT_TRY_CFLAG(weft_warning, [WEFT_CFLAGS])
+])
+AC_ARG_ENABLE([werror],
+  [AS_HELP_STRING([--enable-werror], [turn compiler warnings into errors (what the tests of the project do)])])
+AS_IF([test "x$enable_werror" = xyes], [WEFT_CFLAGS="$WEFT_CFLAGS -Werror"])
+AC_SUBST([WEFT_CFLAGS])])
+
+AC_DEFUN([WEFT_SANITIZER],
+[AC_ARG_ENABLE([sanitizer],
+  [AS_HELP_STRING([--enable-sanitizer=KIND], [build with a sanitizer: address, undefined or thread])],
+  [], [enable_sanitizer=no])
+WEFT_SANITIZER_CFLAGS=
+AS_CASE([$enable_sanitizer],
+  [no], [],
+  [address|undefined|thread],
+    [WEFT_SANITIZER_CFLAGS="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer"
+     AS_IF([test $enable_sanitizer = undefined],
+       [WEFT_SANITIZER_CFLAGS="$WEFT_SANITIZER_CFLAGS -fno-sanitize-recover=undefined"])
+     weft_save_cflags=$CFLAGS
+     CFLAGS="$CFLAGS $WEFT_SANITIZER_CFLAGS"
+     AC_MSG_CHECKING([whether $CC links with -fsanitize=$enable_sanitizer])
+     AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
+       [AC_MSG_RESULT([no])
+        AC_MSG_ERROR([$CC has no $enable_sanitizer sanitizer])])
+     CFLAGS=$weft_save_cflags],
+  [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: must be address, undefined or thread])])
+AC_SUBST([WEFT_SANITIZER_CFLAGS])
+AC_SUBST([enable_sanitizer])
+AM_CONDITIONAL([SANITIZER], [test "x$enable_sanitizer" != xno])])
+
+# WEFT_LIBRARY(PREFIX, PKG-CONFIG MODULES, DEBIAN PACKAGE): a library that must be there.
+AC_DEFUN([WEFT_LIBRARY],
+[PKG_CHECK_MODULES([$1], [$2], [],
+  [AC_MSG_ERROR([$2 was not found: install the Debian package $3, or set PKG_CONFIG_PATH (./bootstrap build installs what is missing)])])])
+
+AC_DEFUN([WEFT_DEPENDENCIES],
+[WEFT_LIBRARY([HWLOC], [hwloc >= 2.0], [libhwloc-dev])
+WEFT_LIBRARY([CRYPTO], [libcrypto >= 3.0], [libssl-dev])
+WEFT_LIBRARY([JANSSON], [jansson >= 2.10], [libjansson-dev])
+WEFT_LIBRARY([XXHASH], [libxxhash >= 0.8], [libxxhash-dev])
+# Only the tests need CUnit.
+PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
+  [have_cunit=no
+   AC_MSG_WARN([CUnit was not found: make check will not build (Debian package libcunit1-dev)])])
+AC_SEARCH_LIBS([dlopen], [dl], [], [AC_MSG_ERROR([no dlopen in libc or libdl])])
+AC_SEARCH_LIBS([pthread_create], [pthread], [], [AC_MSG_ERROR([no pthread_create in libc or libpthread])])
+AC_SEARCH_LIBS([shm_open], [rt])
+AC_SEARCH_LIBS([sqrt], [m])
+AC_CHECK_FUNCS([memfd_create process_vm_readv pidfd_open])])

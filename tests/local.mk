@@ -1,0 +1,48 @@
+# Tiers: check (a minute, in process), check-multi (processes, hosts in network namespaces), check-long (fuzz,
+# faults, emulators). Needs GNU make.
+
+# All tiers stand in TESTS so that automake writes a rule for each test; which of them run is decided when make
+# runs: those of `check`, unless the command line says TESTS=…
+TESTS = $(unit_tests) $(check_scripts) $(multi_tests) $(multi_scripts) $(long_tests) $(long_scripts)
+AM_MAKEFLAGS = $(if $(filter command,$(origin TESTS)),,TESTS="$(tier_check)")
+tier_check = $(unit_tests) $(check_scripts)
+tier_multi = $(multi_tests) $(multi_scripts)
+tier_long = $(long_tests) $(long_scripts)
+
+TEST_EXTENSIONS = .sh .py
+SH_LOG_COMPILER = $(BASH)
+PY_LOG_COMPILER = $(PYTHON)
+BASH = /bin/bash
+LOG_DRIVER = $(top_srcdir)/tests/harness/driver
+SH_LOG_DRIVER = $(LOG_DRIVER)
+PY_LOG_DRIVER = $(LOG_DRIVER)
+AM_TESTS_ENVIRONMENT = \
+	WEFT_SRCDIR='$(abs_top_srcdir)'; export WEFT_SRCDIR; \
+	WEFT_BUILDDIR='$(abs_top_builddir)'; export WEFT_BUILDDIR; \
+	WEFT_SANITIZER='$(enable_sanitizer)'; export WEFT_SANITIZER; \
+	WEFT_TEST_CC='$(CC)'; export WEFT_TEST_CC; \
+	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:abort_on_error=0}"; export ASAN_OPTIONS; \
+	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
+	TSAN_OPTIONS="$${TSAN_OPTIONS-halt_on_error=0:second_deadlock_stack=1}"; export TSAN_OPTIONS; \
+	if test '$(enable_sanitizer)' != no; then WEFT_TEST_SLOW=$${WEFT_TEST_SLOW-5}; export WEFT_TEST_SLOW; fi;
+
+check-programs: all
+	@$(MAKE) $(check_PROGRAMS) $(check_LTLIBRARIES)
+check-multi: all
+	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(tier_multi)" TEST_SUITE_LOG=check-multi.log
+check-long: all
+	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-900} $(MAKE) check-am TESTS="$(tier_long)" TEST_SUITE_LOG=check-long.log
+
+# make tally tiers="check multi": sum what the newest runs of these tiers left.
+tiers = check
+tally:
+	@$(top_srcdir)/tests/harness/tally $(addsuffix .trs,$(patsubst %.py,%,$(patsubst %.sh,%,$(foreach t,$(tiers),$(tier_$(t))))))
+
+# The same tests, built apart with a sanitizer.
+check-asan check-ubsan check-tsan:
+	@kind=$@; $(top_srcdir)/bootstrap $${kind#check-}
+
+.PHONY: check-programs check-multi check-long check-asan check-ubsan check-tsan tally
+
+noinst_HEADERS += tests/unit/unit.h
+EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally
