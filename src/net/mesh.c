@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making a mesh in four agreements: introductions, choice of transports, groups, verdict.
+ *
+ * A rank whose group could not be made goes on taking part in the exchanges until all others have finished, saying that it
+ * failed: nobody is left waiting in an exchange that a failed rank will never enter. */
+#include "net/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
+
+#define INTRO_MAGIC 0x77656674u /* "weft" */
+#define INTRO_VERSION 1u
+
+struct intro {
+    uint32_t magic, version;
+    uint64_t settings_hash, library_hash;
+    uint64_t comm_id[2];  /* rank 0's is taken */
+    struct wi_node_id node;
+    int32_t pid, ncores;
+    uint32_t ntransports;
+    struct {
+        char name[16];
+        uint32_t address_bytes;
+    } transports[WI_MAX_TRANSPORTS];
+};
+
+struct build {
+    struct wi_mesh *mesh;
+    struct wi_transports *transports;
+    struct wi_bootstrap *bootstrap;
+    const struct wi_mesh_config *config;
+    struct intro *intros;                  /* [nranks] */
+    unsigned char *addresses;              /* [nranks * address_stride] */
+    size_t address_stride;
+    const void **address_of;               /* [nranks] for one transport */
+    size_t *address_bytes_of;              /* [nranks] */
+    unsigned char *members;                /* [nranks] for one transport */
+};
+
+static int transport_index(const struct intro *in, const char *name)
+{
+    for (uint32_t i = 0; i < in->ntransports; i++)
+        if (strncmp(in->transports[i].name, name, sizeof in->transports[i].name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* ---- 1. Introductions ---- */
+
+static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *mine)
+{
+    struct wi_transports *t = b->transports;
+    size_t used;
+
+    memset(in, 0, sizeof *in);
+    in->magic = INTRO_MAGIC;
+    in->version = INTRO_VERSION;
+    in->settings_hash = b->config->settings_hash;
+    in->library_hash = wi_hash64(weft_version(), strlen(weft_version()), 0);
+    if (wi_random(in->comm_id, sizeof in->comm_id))
+        return wi_fail_errno(5, "random bytes for the communicator's id");
+    in->node = *b->config->node;
+    in->pid = (int32_t)getpid();
+    in->ncores = b->config->ncores;
+    in->ntransports = (uint32_t)t->count;
+    for (int i = 0; i < t->count; i++) {
+        struct wi_transport *tp = &t->list[i];
+        used = 0;
+        WI_TRY(tp->ops.address(tp->endpoint, mine + (size_t)i * WEFT_ADDRESS_MAX, WEFT_ADDRESS_MAX, &used));
+        snprintf(in->transports[i].name, sizeof in->transports[i].name, "%s", tp->plugin->name);
+        in->transports[i].address_bytes = (uint32_t)used;
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_intro(const struct build *b, int r, const struct intro *mine)
+{
+    const struct intro *in = &b->intros[r];
+
+    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS)
+        return wi_fail(WEFT_EPROTO, "rank %d does not speak this version of weft's start-up", r);
+    for (uint32_t i = 0; i < in->ntransports; i++)
+        if (in->transports[i].address_bytes > WEFT_ADDRESS_MAX ||
+            memchr(in->transports[i].name, 0, sizeof in->transports[i].name) == NULL)
+            return wi_fail(WEFT_EPROTO, "rank %d sent a malformed introduction", r);
+    if (memchr(in->node.name, 0, sizeof in->node.name) == NULL)
+        return wi_fail(WEFT_EPROTO, "rank %d sent a malformed host name", r);
+    if (in->library_hash != mine->library_hash)
+        return wi_fail(WEFT_EMISMATCH, "rank %d on host %s runs another version of libweft than rank %d", r,
+                       in->node.name, b->bootstrap->rank);
+    if (in->settings_hash != mine->settings_hash)
+        return wi_fail(WEFT_EMISMATCH,
+                       "rank %d on host %s has other WEFT_* settings than rank %d (those that choose algorithms must be "
+                       "equal on all ranks; compare weft-info -c)", r, in->node.name, b->bootstrap->rank);
+    return WEFT_SUCCESS;
+}
+
+static weft_status introduce(struct build *b)
+{
+    struct wi_bootstrap *bs = b->bootstrap;
+    size_t n = (size_t)bs->nranks;
+    struct intro mine;
+    unsigned char *addresses;
+    weft_status st;
+
+    b->address_stride = (size_t)WI_MAX_TRANSPORTS * WEFT_ADDRESS_MAX;
+    addresses = wi_calloc(1, b->address_stride);
+    if (!addresses)
+        return wi_fail(WEFT_ENOMEM, "addresses");
+    st = fill_intro(b, &mine, addresses);
+    if (st >= 0)
+        st = bs->all_gather(bs, &mine, sizeof mine, b->intros, b->config->deadline_ns);
+    for (int r = 0; st >= 0 && r < bs->nranks; r++)
+        st = check_intro(b, r, &mine);
+    if (st < 0)
+        goto out;
+
+    /* Addresses travel packed: as many bytes per rank as the longest needs. */
+    size_t longest = 1;
+    for (size_t r = 0; r < n; r++) {
+        size_t total = 0;
+        for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
+            total += b->intros[r].transports[i].address_bytes;
+        longest = total > longest ? total : longest;
+    }
+    size_t at = 0;
+    for (uint32_t i = 0; i < mine.ntransports; i++) {
+        memmove(addresses + at, addresses + (size_t)i * WEFT_ADDRESS_MAX, mine.transports[i].address_bytes);
+        at += mine.transports[i].address_bytes;
+    }
+    b->address_stride = longest;
+    b->addresses = wi_malloc(n * longest);
+    if (!b->addresses) {
+        st = wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
+        goto out;
+    }
+    st = bs->all_gather(bs, addresses, longest, b->addresses, b->config->deadline_ns);
+out:
+    wi_free(addresses);
+    return st;
+}
+
+static const void *address_of(const struct build *b, int r, int index, size_t *bytes)
+{
+    const struct intro *in = &b->intros[r];
+    size_t at = 0;
+
+    for (int i = 0; i < index; i++)
+        at += in->transports[i].address_bytes;
+    *bytes = in->transports[index].address_bytes;
+    return b->addresses + (size_t)r * b->address_stride + at;
+}
+
+static void number_nodes(struct build *b)
+{
+    struct wi_mesh *m = b->mesh;
+    int local_cores = b->config->ncores, mine;
+
+    for (int r = 0; r < m->nranks; r++) {
+        struct wi_mesh_rank *mr = &m->ranks[r];
+        mr->node = b->intros[r].node;
+        mr->pid = b->intros[r].pid;
+        mr->node_index = -1;
+        for (int q = 0; q < r && mr->node_index < 0; q++)
+            if (memcmp(m->ranks[q].node.id, mr->node.id, sizeof mr->node.id) == 0)
+                mr->node_index = m->ranks[q].node_index;
+        if (mr->node_index < 0)
+            mr->node_index = m->nnodes++;
+    }
+    mine = m->ranks[m->rank].node_index;
+    for (int r = 0; r < m->nranks; r++) {
+        int on_node = 0;
+        if (m->ranks[r].node_index == mine) {
+            m->local_rank += r < m->rank;
+            m->local_nranks++;
+            local_cores = b->intros[r].ncores > local_cores ? b->intros[r].ncores : local_cores;
+        }
+        for (int q = 0; q < m->nranks; q++)
+            on_node += m->ranks[q].node_index == m->ranks[r].node_index;
+        m->oversubscribed |= on_node > b->intros[r].ncores;
+    }
+}
+
+/* ---- 2. Choice ---- */
+
+/* The transport of highest priority that both sides have and that reaches the peer; -1: none. */
+static int choose_transport(struct build *b, int peer)
+{
+    struct wi_transports *t = b->transports;
+    int best = -1;
+
+    for (int i = 0; i < t->count; i++) {
+        struct wi_transport *tp = &t->list[i];
+        size_t bytes;
+        const void *address;
+        int theirs = transport_index(&b->intros[peer], tp->plugin->name);
+        if (theirs < 0 || (best >= 0 && t->list[best].plugin->priority >= tp->plugin->priority))
+            continue;
+        address = address_of(b, peer, theirs, &bytes);
+        if (tp->ops.reachable(tp->endpoint, address, bytes))
+            best = i;
+    }
+    return best;
+}
+
+static void add_name(char (*names)[16], int *n, const char *name)
+{
+    for (int i = 0; i < *n; i++)
+        if (strncmp(names[i], name, sizeof *names) == 0)
+            return;
+    if (*n < WI_MAX_TRANSPORTS)
+        snprintf(names[(*n)++], sizeof *names, "%s", name);
+}
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* `names`: the transports that any pair of ranks will use, sorted, the same list on all ranks. A failure other than of the
+ * exchange itself goes to *local, because this rank must go on taking part. */
+static weft_status choose(struct build *b, int *chosen, char (*names)[16], int *nnames, weft_status *local)
+{
+    struct wi_mesh *m = b->mesh;
+    struct wi_bootstrap *bs = b->bootstrap;
+    /* By name, since ranks may number their transports differently. */
+    char (*mine)[16] = wi_calloc(WI_MAX_TRANSPORTS, sizeof *mine);
+    char (*all)[16] = wi_calloc((size_t)m->nranks * WI_MAX_TRANSPORTS, sizeof *all);
+    weft_status st = WEFT_SUCCESS;
+    int nmine = 0;
+
+    *nnames = 0;
+    *local = WEFT_SUCCESS;
+    if (!mine || !all) {
+        st = wi_fail(WEFT_ENOMEM, "choice of transports");
+        goto out;
+    }
+    for (int r = 0; r < m->nranks; r++) {
+        chosen[r] = r == m->rank ? -1 : choose_transport(b, r);
+        if (chosen[r] < 0 && r != m->rank && *local == WEFT_SUCCESS)
+            *local = wi_fail(WEFT_ENOTSUP, "no transport reaches rank %d on host %s", r, b->intros[r].node.name);
+        if (chosen[r] >= 0)
+            add_name(mine, &nmine, b->transports->list[chosen[r]].plugin->name);
+    }
+    st = bs->all_gather(bs, mine, WI_MAX_TRANSPORTS * sizeof *mine, all, b->config->deadline_ns);
+    if (st < 0)
+        goto out;
+    for (size_t k = 0; k < (size_t)m->nranks * WI_MAX_TRANSPORTS; k++)
+        if (all[k][0] && memchr(all[k], 0, sizeof all[k]))
+            add_name(names, nnames, all[k]);
+    qsort(names, (size_t)*nnames, sizeof *names, name_order);
+out:
+    wi_free(mine);
+    wi_free(all);
+    return st;
+}
+
+/* ---- 3. Groups ---- */
+
+enum round_state { ROUND_RUNNING, ROUND_FINISHED, ROUND_FAILED };
+
+struct round_head {
+    uint32_t state;
+    int32_t status;
+    uint32_t payload_bytes;
+    char text[180];
+};
+
+struct rounds {
+    struct build *build;
+    struct round_head head;
+    int failed_rank;              /* first rank that said it failed, -1 none */
+    struct round_head failed_head;
+    int broken;                   /* the bootstrap itself failed */
+};
+
+#define ROUND_PAYLOAD 2048
+
+/* One exchange; everybody sends a fixed-size record, so that ranks in different states stay in step. */
+static weft_status exchange(struct rounds *rs, const void *payload, size_t bytes, unsigned char **all, int *all_done)
+{
+    struct wi_bootstrap *bs = rs->build->bootstrap;
+    size_t record = sizeof(struct round_head) + ROUND_PAYLOAD;
+    unsigned char *mine = wi_calloc(1, record);
+    unsigned char *buf = wi_malloc(record * (size_t)bs->nranks);
+    weft_status st;
+
+    if (!mine || !buf) {
+        st = wi_fail(WEFT_ENOMEM, "start-up exchange");
+        rs->broken = 1;
+        goto out;
+    }
+    rs->head.payload_bytes = (uint32_t)bytes;
+    memcpy(mine, &rs->head, sizeof rs->head);
+    if (bytes)
+        memcpy(mine + sizeof rs->head, payload, bytes);
+    st = bs->all_gather(bs, mine, record, buf, rs->build->config->deadline_ns);
+    if (st < 0) {
+        rs->broken = 1;
+        goto out;
+    }
+    *all_done = 1;
+    for (int r = 0; r < bs->nranks; r++) {
+        struct round_head h;
+        memcpy(&h, buf + (size_t)r * record, sizeof h);
+        h.text[sizeof h.text - 1] = '\0';
+        *all_done &= h.state != ROUND_RUNNING;
+        if (h.state == ROUND_FAILED && rs->failed_rank < 0) {
+            rs->failed_rank = r;
+            rs->failed_head = h;
+        }
+    }
+    *all = buf;
+    buf = NULL;
+out:
+    wi_free(mine);
+    wi_free(buf);
+    return st;
+}
+
+static weft_status group_all_gather(void *arg, const void *mine, size_t mine_bytes, void *all)
+{
+    struct rounds *rs = arg;
+    struct build *b = rs->build;
+    unsigned char *buf = NULL;
+    size_t record = sizeof(struct round_head) + ROUND_PAYLOAD, at = 0;
+    int done;
+
+    if (mine_bytes > ROUND_PAYLOAD)
+        return wi_fail(WEFT_EINVAL, "a transport exchanges %zu bytes at start-up, at most %d are possible", mine_bytes,
+                       ROUND_PAYLOAD);
+    WI_TRY(exchange(rs, mine, mine_bytes, &buf, &done));
+    for (int r = 0; r < b->bootstrap->nranks; r++) {
+        struct round_head h;
+        if (!b->members[r])
+            continue;
+        memcpy(&h, buf + (size_t)r * record, sizeof h);
+        if (h.state != ROUND_RUNNING || h.payload_bytes != mine_bytes) {
+            wi_free(buf);
+            return wi_fail(WEFT_EPEER, "rank %d did not take part in the transport's start-up", r);
+        }
+        memcpy((unsigned char *)all + at, buf + (size_t)r * record + sizeof h, mine_bytes);
+        at += mine_bytes;
+    }
+    wi_free(buf);
+    return WEFT_SUCCESS;
+}
+
+/* After this rank is through (or failed) stay in the exchanges until everybody is. */
+static weft_status drain(struct rounds *rs, weft_status st)
+{
+    const struct build *b = rs->build;
+    unsigned char *buf;
+    int done = 0;
+
+    rs->head.state = st < 0 ? ROUND_FAILED : ROUND_FINISHED;
+    rs->head.status = st;
+    snprintf(rs->head.text, sizeof rs->head.text, "%s", st < 0 ? wi_fail_text() : "");
+    while (!done && !rs->broken) {
+        weft_status ex = exchange(rs, NULL, 0, &buf, &done);
+        if (ex < 0)
+            return ex;
+        wi_free(buf);
+    }
+    if (rs->broken || (st < 0 && (st != WEFT_EPEER || rs->failed_rank == b->bootstrap->rank)))
+        return st < 0 ? st : WEFT_EINTERNAL;
+    if (rs->failed_rank >= 0)
+        return wi_fail(WEFT_EPEER, "communicator not created: rank %d on host %s failed: %s", rs->failed_rank,
+                       b->intros[rs->failed_rank].node.name, rs->failed_head.text);
+    return WEFT_SUCCESS;
+}
+
+static weft_status create_group(struct build *b, const char *name, const int *chosen, weft_status st)
+{
+    struct wi_mesh *m = b->mesh;
+    struct wi_transport *tp = wi_transports_find(b->transports, name);
+    struct rounds rs = {.build = b, .failed_rank = -1};
+    struct weft_group_config config = {
+        .bytes = sizeof config,
+        .comm_id = {m->comm_id[0], m->comm_id[1]},
+        .rank = m->rank,
+        .nranks = m->nranks,
+        .addresses = b->address_of,
+        .address_bytes = b->address_bytes_of,
+        .member = b->members,
+        .oversubscribed = m->oversubscribed,
+        .deadline_ns = b->config->deadline_ns,
+        .all_gather = group_all_gather,
+        .all_gather_arg = &rs,
+    };
+    void *group = NULL;
+    int index = tp ? (int)(tp - b->transports->list) : -2;
+
+    for (int r = 0; r < m->nranks; r++) {
+        int theirs = transport_index(&b->intros[r], name);
+        b->members[r] = r == m->rank || chosen[r] == index;
+        b->address_bytes_of[r] = 0;
+        b->address_of[r] = theirs < 0 ? NULL : address_of(b, r, theirs, &b->address_bytes_of[r]);
+    }
+    if (st >= 0 && tp)
+        st = tp->ops.group_create(tp->endpoint, &config, &group);
+    st = drain(&rs, st);
+    if (group) { /* also when another rank failed: destroyed with the mesh */
+        m->groups[m->ngroups++] = (struct wi_mesh_group){tp, group};
+        for (int r = 0; r < m->nranks; r++)
+            if (b->members[r] && (r != m->rank || !m->links[r].group))
+                m->links[r] = (struct wi_link){&tp->ops, group, m->ngroups - 1};
+    }
+    return st;
+}
+
+/* ---- 4. Mapping, verdict ---- */
+
+static weft_status find_mapped(struct build *b, const int *chosen)
+{
+    struct wi_mesh *m = b->mesh;
+    struct wi_mesh_group *g;
+    int index = -1;
+
+    for (int r = 0; r < m->nranks; r++) {
+        if (r == m->rank)
+            continue;
+        if (index >= 0 && chosen[r] != index)
+            return WEFT_SUCCESS;
+        index = chosen[r];
+    }
+    if (index < 0 || !(b->transports->list[index].plugin->caps & WEFT_CAP_MAPPED) || m->ngroups != 1)
+        return WEFT_SUCCESS;
+    g = &m->groups[0];
+    WI_TRY(g->transport->ops.mapped(g->group, &m->mapped));
+    m->mapped_group = g;
+    m->can_map = (g->transport->plugin->caps & WEFT_CAP_MEM_MAP) != 0;
+    m->can_get = (g->transport->plugin->caps & WEFT_CAP_MEM_GET) != 0;
+    return WEFT_SUCCESS;
+}
+
+/* Cross-memory attach may be forbidden between these processes: read eight bytes of every peer. */
+static int probe_get(struct wi_mesh *m, const uint64_t *where)
+{
+    const struct wi_mesh_group *g = m->mapped_group;
+
+    for (int r = 0; r < m->nranks; r++) {
+        uint64_t value = 0;
+        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, where[r], &value, sizeof value) < 0 ||
+                             value != (where[r] ^ m->comm_id[0]))) {
+            wi_log(WEFT_LOG_INFO, "net.mem_get", "memory of rank %d cannot be read: %s", r, wi_fail_text());
+            wi_fail_clear();
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static weft_status agree(struct build *b, weft_status local, const int *chosen)
+{
+    struct wi_mesh *m = b->mesh;
+    struct rounds rs = {.build = b, .failed_rank = -1};
+    uint64_t *where = wi_calloc((size_t)m->nranks, sizeof *where);
+    volatile uint64_t probe;
+    int32_t mine[2], *all = wi_calloc((size_t)m->nranks, sizeof mine);
+    weft_status st = local;
+
+    memset(b->members, 1, (size_t)m->nranks);
+    if (st >= 0)
+        st = where && all ? find_mapped(b, chosen) : wi_fail(WEFT_ENOMEM, "agreement");
+    probe = (uint64_t)(uintptr_t)&probe ^ m->comm_id[0];
+    if (st >= 0) {
+        uint64_t address = (uint64_t)(uintptr_t)&probe;
+        st = group_all_gather(&rs, &address, sizeof address, where);
+    }
+    mine[0] = st >= 0 && m->mapped_group != NULL;
+    mine[1] = st >= 0 && m->mapped_group && m->can_get && probe_get(m, where);
+    if (st >= 0)
+        st = group_all_gather(&rs, mine, sizeof mine, all);
+    for (int r = 0; st >= 0 && r < m->nranks; r++) {
+        if (!all[2 * r])
+            m->mapped_group = NULL;
+        m->can_get &= all[2 * r + 1] != 0;
+    }
+    if (!m->mapped_group)
+        m->can_map = m->can_get = 0;
+    st = drain(&rs, st);
+    wi_free(where);
+    wi_free(all);
+    return st;
+}
+
+/* ---- The whole ---- */
+
+static weft_status build_mesh(struct build *b)
+{
+    struct wi_mesh *m = b->mesh;
+    size_t n = (size_t)m->nranks;
+    char names[WI_MAX_TRANSPORTS][16];
+    int nnames;
+    weft_status local;
+    int *chosen = wi_calloc(n, sizeof *chosen);
+    weft_status st;
+
+    m->ranks = wi_calloc(n, sizeof *m->ranks);
+    m->links = wi_calloc(n, sizeof *m->links);
+    b->intros = wi_calloc(n, sizeof *b->intros);
+    b->address_of = wi_calloc(n, sizeof *b->address_of);
+    b->address_bytes_of = wi_calloc(n, sizeof *b->address_bytes_of);
+    b->members = wi_calloc(n, 1);
+    if (!chosen || !m->ranks || !m->links || !b->intros || !b->address_of || !b->address_bytes_of || !b->members) {
+        st = wi_fail(WEFT_ENOMEM, "mesh of %d ranks", m->nranks);
+        goto out;
+    }
+    st = introduce(b);
+    if (st < 0)
+        goto out;
+    memcpy(m->comm_id, b->intros[0].comm_id, sizeof m->comm_id);
+    number_nodes(b);
+    if (m->nranks > 1) {
+        st = choose(b, chosen, names, &nnames, &local);
+        if (st < 0)
+            goto out;
+        for (int i = 0; i < nnames; i++)
+            local = create_group(b, names[i], chosen, local);
+        st = agree(b, local, chosen);
+    }
+out:
+    wi_free(chosen);
+    wi_free(b->intros);
+    wi_free(b->addresses);
+    wi_free(b->address_of);
+    wi_free(b->address_bytes_of);
+    wi_free(b->members);
+    return st;
+}
+
+weft_status wi_mesh_create(struct wi_transports *transports, struct wi_bootstrap *bootstrap,
+                           const struct wi_mesh_config *config, struct wi_mesh **mesh)
+{
+    struct wi_mesh *m = wi_calloc(1, sizeof *m);
+    struct build b = {.mesh = m, .transports = transports, .bootstrap = bootstrap, .config = config};
+    weft_status st;
+
+    if (!m)
+        return wi_fail(WEFT_ENOMEM, "mesh");
+    m->rank = bootstrap->rank;
+    m->nranks = bootstrap->nranks;
+    st = build_mesh(&b);
+    if (st < 0) {
+        wi_mesh_destroy(m, 1);
+        return st;
+    }
+    *mesh = m;
+    return WEFT_SUCCESS;
+}
+
+void wi_mesh_destroy(struct wi_mesh *m, int aborted)
+{
+    if (!m)
+        return;
+    for (int i = m->ngroups - 1; i >= 0; i--)
+        m->groups[i].transport->ops.group_destroy(m->groups[i].group, aborted);
+    wi_free(m->ranks);
+    wi_free(m->links);
+    wi_free(m);
+}
+
+const char *wi_mesh_host(const struct wi_mesh *m, int rank)
+{
+    return rank >= 0 && rank < m->nranks ? m->ranks[rank].node.name : "?";
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A mesh: how one communicator's ranks reach each other. All ranks agree on it before anybody uses it. */
+#ifndef WI_NET_MESH_H
+#define WI_NET_MESH_H
+
+#include <weft/weft_plugin.h>
+
+#include "net/bootstrap.h"
+#include "net/transports.h"
+
+struct wi_mesh_group {
+    struct wi_transport *transport;
+    void *group;
+};
+
+/* Per peer: which group serves it. group NULL only for this rank itself when no transport serves it. */
+struct wi_link {
+    const struct weft_transport_ops *ops;
+    void *group;
+    int32_t index; /* in mesh->groups */
+};
+
+struct wi_mesh_rank {
+    struct wi_node_id node;
+    int32_t node_index;   /* nodes numbered by first appearance */
+    int32_t pid;
+};
+
+struct wi_mesh {
+    int rank, nranks;
+    int nnodes, local_rank, local_nranks;
+    int oversubscribed;          /* some node has more ranks than cores */
+    uint64_t comm_id[2];
+    struct wi_mesh_rank *ranks;  /* [nranks] */
+    struct wi_link *links;       /* [nranks] */
+    int ngroups;
+    struct wi_mesh_group groups[WI_MAX_TRANSPORTS];
+    /* The group that maps all ranks, if one does; else mapped_group is NULL. */
+    const struct wi_mesh_group *mapped_group;
+    struct weft_mapped mapped;
+    int can_map, can_get;        /* user memory of all peers can be mapped / got */
+};
+
+struct wi_mesh_config {
+    const struct wi_node_id *node;
+    int ncores;                  /* that this process may use on this node */
+    uint64_t settings_hash;      /* of what must be equal on all ranks */
+    uint64_t deadline_ns;
+};
+
+/* Collective over the bootstrap's ranks. Either every rank gets a mesh or every rank gets a failure that names the rank
+ * where creation failed and why. */
+weft_status wi_mesh_create(struct wi_transports *transports, struct wi_bootstrap *bootstrap,
+                           const struct wi_mesh_config *config, struct wi_mesh **mesh);
+void wi_mesh_destroy(struct wi_mesh *mesh, int aborted);
+const char *wi_mesh_host(const struct wi_mesh *mesh, int rank);
+
+#endif

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening transports: built in, and from plugin directories. */
+#include "net/transports.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+extern const struct weft_plugin weft_plugin_shm;
+extern const struct weft_plugin weft_plugin_tcp;
+extern const struct weft_plugin weft_plugin_inproc;
+
+static const struct weft_plugin *const built_in[] = {&weft_plugin_shm, &weft_plugin_tcp, &weft_plugin_inproc};
+
+/* ---- Stubs for entries that a plugin leaves out ---- */
+
+static weft_status stub_xfer(void *group, struct weft_xfer *x)
+{
+    (void)group, (void)x;
+    return WEFT_ENOTSUP;
+}
+
+static int stub_progress(void *group, struct weft_peer_failure *failure)
+{
+    (void)group, (void)failure;
+    return 0;
+}
+
+static int stub_poll_fd(void *group)
+{
+    (void)group;
+    return -1;
+}
+
+static int stub_poll_arm(void *group)
+{
+    (void)group;
+    return 0;
+}
+
+static weft_status stub_mapped(void *group, struct weft_mapped *mapped)
+{
+    (void)group, (void)mapped;
+    return WEFT_ENOTSUP;
+}
+
+static void stub_wake(void *group)
+{
+    (void)group;
+}
+
+static weft_status stub_mem_alloc(void *endpoint, size_t bytes, void **ptr)
+{
+    (void)endpoint, (void)bytes, (void)ptr;
+    return WEFT_ENOTSUP;
+}
+
+static weft_status stub_mem_ptr(void *endpoint, void *ptr)
+{
+    (void)endpoint, (void)ptr;
+    return WEFT_ENOTSUP;
+}
+
+static weft_status stub_mem_adopt(void *endpoint, void *ptr, size_t bytes, void **adopted, size_t *adopted_bytes)
+{
+    (void)endpoint, (void)ptr, (void)bytes, (void)adopted, (void)adopted_bytes;
+    return WEFT_ENOTSUP;
+}
+
+static void stub_mem_describe(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
+{
+    (void)endpoint;
+    *desc = (struct weft_mem_desc){0, 0, (uint64_t)(uintptr_t)ptr, bytes};
+}
+
+static weft_status stub_mem_map(void *group, int peer, const struct weft_mem_desc *desc, void **ptr)
+{
+    (void)group, (void)peer, (void)desc, (void)ptr;
+    return WEFT_ENOTSUP;
+}
+
+static weft_status stub_mem_get(void *group, int peer, uint64_t remote, void *local, size_t bytes)
+{
+    (void)group, (void)peer, (void)remote, (void)local, (void)bytes;
+    return WEFT_ENOTSUP;
+}
+
+static size_t stub_describe_peer(void *group, int peer, char *text, size_t capacity)
+{
+    (void)group, (void)peer, (void)text, (void)capacity;
+    return 0;
+}
+
+static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_transport_ops *out)
+{
+    const struct weft_transport_ops *theirs = plugin->ops;
+    size_t known = theirs->bytes < sizeof *out ? theirs->bytes : sizeof *out;
+
+    memset(out, 0, sizeof *out);
+    memcpy(out, theirs, known);
+    out->bytes = sizeof *out;
+    if (!out->open || !out->close || !out->address || !out->reachable || !out->group_create || !out->group_destroy)
+        return wi_fail(WEFT_EPLUGIN, "transport %s lacks a required entry (open, close, address, reachable, "
+                       "group_create, group_destroy)", plugin->name);
+#define FILL(entry, stub) out->entry = out->entry ? out->entry : (stub)
+    FILL(send, stub_xfer);
+    FILL(recv, stub_xfer);
+    FILL(progress, stub_progress);
+    FILL(poll_fd, stub_poll_fd);
+    FILL(poll_arm, stub_poll_arm);
+    FILL(mapped, stub_mapped);
+    FILL(wake, stub_wake);
+    FILL(mem_alloc, stub_mem_alloc);
+    FILL(mem_free, stub_mem_ptr);
+    FILL(mem_adopt, stub_mem_adopt);
+    FILL(mem_release, stub_mem_ptr);
+    FILL(mem_describe, stub_mem_describe);
+    FILL(mem_map, stub_mem_map);
+    FILL(mem_get, stub_mem_get);
+    FILL(describe_peer, stub_describe_peer);
+#undef FILL
+    return WEFT_SUCCESS;
+}
+
+/* ---- Host services ---- */
+
+static void host_log(void *impl, enum weft_log_level level, const char *event, const char *format, ...)
+{
+    va_list ap;
+
+    (void)impl;
+    if ((int)level > wi_log_level)
+        return;
+    va_start(ap, format);
+    wi_log_vwrite(level, event, format, ap);
+    va_end(ap);
+}
+
+static uint64_t host_now_ns(void)
+{
+    return wi_now_ns();
+}
+
+static void host_explain(void *impl, weft_status status, const char *format, ...)
+{
+    char text[512];
+    va_list ap;
+
+    (void)impl;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    wi_fail(status, "%s", text);
+}
+
+static struct weft_auth *host_auth_create(void *impl, int is_server, const void *claim, size_t claim_bytes)
+{
+    struct wi_transports *t = impl;
+
+    return t->has_key ? wi_auth_create(&t->key, is_server, claim, claim_bytes) : NULL;
+}
+
+static void host_init(struct wi_transports *t)
+{
+    t->host = (struct weft_host){
+        .bytes = sizeof t->host,
+        .impl = t,
+        .log = host_log,
+        .now_ns = host_now_ns,
+        .explain = host_explain,
+        .auth_create = host_auth_create,
+        .auth_step = wi_auth_step,
+        .auth_destroy = wi_auth_destroy,
+    };
+}
+
+/* ---- Opening ---- */
+
+static int name_in_list(const char *name, const char *list)
+{
+    size_t n = strlen(name);
+
+    if (!list || !*list || strcasecmp(list, "all") == 0)
+        return 1;
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ",");
+        if (len == n && strncasecmp(p, name, n) == 0)
+            return 1;
+        p += len + (p[len] == ',');
+    }
+    return 0;
+}
+
+static weft_status check_plugin(const struct weft_plugin *p, const char *path)
+{
+    if (p->abi != WEFT_PLUGIN_ABI)
+        return wi_fail(WEFT_EPLUGIN, "plugin %s was built for plugin ABI %u, this library has %u", path, p->abi,
+                       WEFT_PLUGIN_ABI);
+    if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
+        return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops",
+                       path, p->bytes);
+    if (p->kind != WEFT_PLUGIN_TRANSPORT)
+        return wi_fail(WEFT_EPLUGIN, "plugin %s (%s): kind %d is not known to this library", path, p->name,
+                       (int)p->kind);
+    return WEFT_SUCCESS;
+}
+
+static void upper(char *out, size_t capacity, const char *name)
+{
+    size_t i;
+
+    for (i = 0; name[i] && i + 1 < capacity; i++)
+        out[i] = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 'a' + 'A') : name[i];
+    out[i] = '\0';
+}
+
+/* Takes path and handle on success. */
+static weft_status add(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
+                       char *path, void *handle)
+{
+    struct wi_transport *slot = &t->list[t->count];
+    char module[32];
+    weft_status st;
+
+    if (t->count == WI_MAX_TRANSPORTS)
+        return wi_fail(WEFT_EPLUGIN, "more than %d transports", WI_MAX_TRANSPORTS);
+    memset(slot, 0, sizeof *slot);
+    slot->plugin = plugin;
+    WI_TRY(complete_ops(plugin, &slot->ops));
+    if (plugin->settings) {
+        slot->settings = wi_calloc(1, plugin->settings_bytes);
+        if (!slot->settings)
+            return wi_fail(WEFT_ENOMEM, "settings of transport %s", plugin->name);
+        upper(module, sizeof module, plugin->name);
+        st = wi_settings_read(settings, module, plugin->settings, slot->settings);
+        if (st < 0)
+            goto free_settings;
+    }
+    st = slot->ops.open(&t->host, slot->settings, &slot->endpoint);
+    if (st < 0)
+        goto free_settings;
+    slot->path = path;
+    slot->handle = handle;
+    t->count++;
+    return WEFT_SUCCESS;
+
+free_settings:
+    wi_free(slot->settings);
+    slot->settings = NULL;
+    return st;
+}
+
+static weft_status add_if_works(struct wi_transports *t, struct wi_settings *settings,
+                                const struct weft_plugin *plugin, char *path, void *handle, int *added)
+{
+    weft_status st = add(t, settings, plugin, path, handle);
+
+    *added = st >= 0;
+    if (st == WEFT_ENOTSUP) {
+        wi_log(WEFT_LOG_INFO, "net.transport", "%s is left out: %s", plugin->name, wi_fail_text());
+        wi_fail_clear();
+        return WEFT_SUCCESS;
+    }
+    return st;
+}
+
+static weft_status load_file(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
+                             const char *path)
+{
+    const struct weft_plugin *plugin;
+    char *copy = NULL;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    weft_status st;
+    int added = 0;
+
+    if (!handle)
+        return wi_fail(WEFT_EPLUGIN, "plugin %s: %s", path, dlerror());
+    plugin = dlsym(handle, WEFT_PLUGIN_SYMBOL);
+    if (!plugin) {
+        st = wi_fail(WEFT_EPLUGIN, "plugin %s: no symbol %s", path, WEFT_PLUGIN_SYMBOL);
+        goto out;
+    }
+    st = check_plugin(plugin, path);
+    if (st < 0 || !name_in_list(plugin->name, wanted))
+        goto out;
+    copy = wi_strdup(path);
+    if (!copy) {
+        st = wi_fail(WEFT_ENOMEM, "plugin %s", path);
+        goto out;
+    }
+    st = add_if_works(t, settings, plugin, copy, handle, &added);
+out:
+    if (!added) {
+        wi_free(copy);
+        dlclose(handle);
+    }
+    return st;
+}
+
+static weft_status load_directory(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
+                                  const char *dir)
+{
+    struct dirent **names;
+    char path[4096 + 256];
+    weft_status st = WEFT_SUCCESS;
+    int n = scandir(dir, &names, NULL, alphasort);
+
+    if (n < 0)
+        return WEFT_SUCCESS; /* no such directory: nothing to load */
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(names[i]->d_name);
+        if (st >= 0 && len > 3 && strcmp(names[i]->d_name + len - 3, ".so") == 0) {
+            snprintf(path, sizeof path, "%s/%s", dir, names[i]->d_name);
+            st = load_file(t, settings, wanted, path);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return st;
+}
+
+static weft_status load_path(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
+                             const char *plugin_path)
+{
+    char dir[4096];
+
+    for (const char *p = plugin_path; p && *p;) {
+        size_t len = strcspn(p, ":");
+        if (len && len < sizeof dir) {
+            memcpy(dir, p, len);
+            dir[len] = '\0';
+            WI_TRY(load_directory(t, settings, wanted, dir));
+        }
+        p += len + (p[len] == ':');
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_wanted(const struct wi_transports *t, const char *wanted)
+{
+    if (!wanted || !*wanted || strcasecmp(wanted, "all") == 0)
+        return WEFT_SUCCESS;
+    for (const char *p = wanted; *p;) {
+        size_t len = strcspn(p, ",");
+        int found = 0;
+        for (int i = 0; i < t->count && !found; i++) {
+            const char *name = t->list[i].plugin->name;
+            found = strlen(name) == len && strncasecmp(name, p, len) == 0;
+        }
+        if (!found)
+            return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist or cannot work here",
+                           (int)len, p);
+        p += len + (p[len] == ',');
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
+                               struct wi_transports **transports)
+{
+    struct wi_transports *t = wi_calloc(1, sizeof *t);
+    weft_status st = WEFT_SUCCESS;
+    int added;
+
+    if (!t)
+        return wi_fail(WEFT_ENOMEM, "transport table");
+    host_init(t);
+    for (size_t i = 0; st >= 0 && i < sizeof built_in / sizeof *built_in; i++)
+        if (name_in_list(built_in[i]->name, wanted))
+            st = add_if_works(t, settings, built_in[i], NULL, NULL, &added);
+    if (st >= 0)
+        st = load_path(t, settings, wanted, plugin_path);
+    if (st >= 0)
+        st = check_wanted(t, wanted);
+    if (st < 0) {
+        wi_transports_close(t);
+        return st;
+    }
+    *transports = t;
+    return WEFT_SUCCESS;
+}
+
+void wi_transports_close(struct wi_transports *t)
+{
+    if (!t)
+        return;
+    for (int i = t->count - 1; i >= 0; i--) {
+        t->list[i].ops.close(t->list[i].endpoint);
+        wi_free(t->list[i].settings);
+        if (t->list[i].handle)
+            dlclose(t->list[i].handle);
+        wi_free(t->list[i].path);
+    }
+    wi_free(t);
+}
+
+struct wi_transport *wi_transports_find(struct wi_transports *t, const char *name)
+{
+    for (int i = 0; i < t->count; i++)
+        if (strcmp(t->list[i].plugin->name, name) == 0)
+            return &t->list[i];
+    return NULL;
+}
+
+struct wi_transport *wi_transports_with(struct wi_transports *t, uint32_t cap)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->list[i].plugin->caps & cap)
+            return &t->list[i];
+    return NULL;
+}
