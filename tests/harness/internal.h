@@ -1,0 +1,28 @@
+/* What the parts of the harness share.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#ifndef WT_INTERNAL_H
+#define WT_INTERNAL_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+
+/* A barrier that works between processes and between threads. */
+struct wt_shared {
+    pthread_barrier_t barrier;
+};
+
+/* One rank, as seen by the thread that plays it. */
+struct wt_self {
+    int rank; /* -1: not a rank */
+    int failures;
+    int forked;
+    jmp_buf end;
+    struct wt_shared *shared;
+};
+extern _Thread_local struct wt_self wt_self;
+
+FILE *wt_report_open(void);
+void wt_report_close(FILE *out);
+
+#endif

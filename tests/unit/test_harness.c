@@ -1,0 +1,254 @@
+/* The harness must notice everything that can go wrong in a rank.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/harness/harness.h"
+#include "tests/unit/unit.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char report[65536];
+
+/* Run ranks with the report in a file, then read it back. */
+static int run_reported(int nranks, wt_rank_fn fn, unsigned deadline_ms, int expect_rank, int expect_signal)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/report", wt_temp_dir());
+    wt_report_to(path);
+    struct wt_job *job = wt_job_start(nranks, fn, NULL);
+    if (job && expect_signal)
+        wt_job_expect_signal(job, expect_rank, expect_signal);
+    int failed = job ? wt_job_wait(job, deadline_ms) : -1;
+    wt_report_to(NULL);
+    FILE *in = fopen(path, "r");
+    size_t got = in ? fread(report, 1, sizeof report - 1, in) : 0;
+    report[got] = '\0';
+    if (in)
+        fclose(in);
+    return failed;
+}
+
+static void good_body(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    printf("noise of rank %d\n", rank);
+    WT_CHECK(rank >= 0 && rank < nranks);
+    WT_CHECK_INT(nranks, 3);
+    WT_CHECK_STR("a", "a");
+    WT_CHECK_MEM("abc", "abc", 4);
+}
+
+static void reports_nothing_when_all_is_well(void)
+{
+    CU_ASSERT_EQUAL(run_reported(3, good_body, 5000, 0, 0), 0);
+    CU_ASSERT_STRING_EQUAL(report, "");
+}
+
+static void failing_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    printf("rank %d says something\n", rank);
+    if (rank == 1) {
+        WT_CHECK_INT(rank + 1, 3);
+        WT_CHECK_STR("left", "right");
+        WT_CHECK_MEM("abcd", "abXd", 4);
+        WT_CHECK(rank == 0);
+    }
+}
+
+static void shows_failed_checks_and_output(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, failing_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "1 of 2 ranks failed"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: exit status 4"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank + 1 is 2, not 3 (3)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "is \"left\", not \"right\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "1 of 4 bytes differ, the first at 2: 0x63, not 0x58"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "test_harness.c:"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1 | rank 1 says something"));
+}
+
+static void requiring_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    WT_REQUIRE(rank == 0);
+    if (rank != 0)
+        printf("went on\n");
+}
+
+static void required_check_ends_the_rank(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, requiring_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "check failed: rank == 0"));
+    CU_ASSERT_PTR_NULL(strstr(report, "went on"));
+}
+
+static void hanging_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    while (rank == 2)
+        pause();
+}
+
+static void names_and_kills_stuck_ranks(void)
+{
+    uint64_t before = wt_now_ms();
+    CU_ASSERT_EQUAL(run_reported(3, hanging_body, 300, 0, 0), 1);
+    CU_ASSERT(wt_now_ms() - before < wt_slow_ms(5000));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 2: stuck at the deadline"));
+    CU_ASSERT_PTR_NULL(strstr(report, "rank 1: stuck"));
+}
+
+static void crashing_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    if (rank == 0) {
+        signal(SIGSEGV, SIG_DFL); /* sanitizers catch it otherwise */
+        raise(SIGSEGV);
+    }
+}
+
+static void names_the_signal_of_a_crash(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, crashing_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 0: ended by signal 11"));
+}
+
+static void exiting_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    if (rank == 1)
+        exit(7);
+}
+
+static void notices_an_exit_status(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, exiting_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: exit status 7"));
+}
+
+static void expected_deaths_are_fine_and_their_absence_is_not(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, crashing_body, 5000, 0, SIGSEGV), 0);
+    CU_ASSERT_EQUAL(run_reported(2, crashing_body, 5000, 0, SIGKILL), 1);
+    CU_ASSERT_EQUAL(run_reported(2, exiting_body, 5000, 0, SIGKILL), 2);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 0: exit status 0 instead of signal 9"));
+}
+
+static void environment_body(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    WT_CHECK_STR(getenv("WEFT_RANK"), text);
+    WT_CHECK_STR(getenv("WEFT_LOCAL_RANK"), text);
+    snprintf(text, sizeof text, "%d", nranks);
+    WT_CHECK_STR(getenv("WEFT_NRANKS"), text);
+    WT_CHECK_STR(getenv("WEFT_LOCAL_NRANKS"), text);
+    WT_CHECK_STR(getenv("WEFT_STORE_ADDR"), "127.0.0.1");
+    WT_CHECK(getenv("WEFT_JOB") != NULL);
+    WT_CHECK(getenv("RANK") == NULL);
+    WT_CHECK_INT(getenv("WEFT_STORE_FD") != NULL, rank == 0);
+    int listening = 0;
+    socklen_t bytes = sizeof listening;
+    if (rank == 0) {
+        WT_CHECK_INT(getsockopt(atoi(getenv("WEFT_STORE_FD")), SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes), 0);
+        WT_CHECK_INT(listening, 1);
+    }
+}
+
+static void gives_ranks_an_environment(void)
+{
+    setenv("RANK", "5", 1);
+    CU_ASSERT_EQUAL(wt_run(3, environment_body, NULL, 5000), 0);
+    unsetenv("RANK");
+}
+
+static void leaving_body(int rank, int nranks, void *arg)
+{
+    (void)rank, (void)nranks;
+    const int *fds = arg;
+    if (fork() == 0) { /* must be swept away with its rank */
+        close(fds[0]);
+        for (;;)
+            pause();
+    }
+}
+
+static void leaves_no_process_behind(void)
+{
+    int fds[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(fds), 0);
+    CU_ASSERT_EQUAL(wt_run(2, leaving_body, fds, 5000), 0);
+    close(fds[1]);
+    char byte;
+    CU_ASSERT_EQUAL(read(fds[0], &byte, 1), 0); /* end of file: nobody holds the other end */
+    close(fds[0]);
+}
+
+static int thread_sum;
+static void thread_body(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    __atomic_add_fetch(&thread_sum, rank + 1, __ATOMIC_RELAXED);
+    wt_sync();
+    WT_CHECK_INT(__atomic_load_n(&thread_sum, __ATOMIC_RELAXED), nranks * (nranks + 1) / 2);
+}
+
+static void runs_ranks_as_threads(void)
+{
+    thread_sum = 0;
+    CU_ASSERT_EQUAL(wt_threads(4, thread_body, NULL, 5000), 0);
+    CU_ASSERT_EQUAL(thread_sum, 10);
+}
+
+static void counts_failed_threads(void)
+{
+    wt_report_to("/dev/null");
+    CU_ASSERT_EQUAL(wt_threads(3, requiring_body, NULL, 5000), 2);
+    wt_report_to(NULL);
+}
+
+static void stuck_threads_body(int rank, int nranks, void *arg)
+{
+    (void)rank, (void)nranks, (void)arg;
+    wt_threads(2, hanging_body, NULL, 100);
+    wt_threads(3, hanging_body, NULL, 100);
+}
+
+static void stuck_threads_end_the_program(void)
+{
+    CU_ASSERT_EQUAL(run_reported(1, stuck_threads_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 2: stuck at the deadline"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 0: exit status 1"));
+}
+
+static void makes_temporary_things(void)
+{
+    struct stat st;
+    const char *dir = wt_temp_dir();
+    CU_ASSERT_EQUAL(stat(dir, &st), 0);
+    CU_ASSERT(S_ISDIR(st.st_mode));
+    CU_ASSERT_STRING_NOT_EQUAL(dir, wt_temp_dir());
+    int port = wt_free_port();
+    CU_ASSERT(port > 0 && port < 65536);
+}
+
+static const struct wt_case cases[] = {
+    {"reports nothing when all is well", reports_nothing_when_all_is_well},
+    {"shows failed checks and output", shows_failed_checks_and_output},
+    {"required check ends the rank", required_check_ends_the_rank},
+    {"names and kills stuck ranks", names_and_kills_stuck_ranks},
+    {"names the signal of a crash", names_the_signal_of_a_crash},
+    {"notices an exit status", notices_an_exit_status},
+    {"expected deaths are fine and their absence is not", expected_deaths_are_fine_and_their_absence_is_not},
+    {"gives ranks an environment", gives_ranks_an_environment},
+    {"leaves no process behind", leaves_no_process_behind},
+    {"runs ranks as threads", runs_ranks_as_threads},
+    {"counts failed threads", counts_failed_threads},
+    {"stuck threads end the program", stuck_threads_end_the_program},
+    {"makes temporary things", makes_temporary_things},
+};
+WT_UNIT_MAIN("harness", cases)
