@@ -135,6 +135,7 @@ struct wi_sched_spec {
     int rank, nranks, root, in_place;
     uint32_t nblocks;    /* vector collectives; ignored otherwise */
     uint32_t tmp_blocks;
+    int no_ll; /* never set `ll`: for mapped algorithms of which only some ranks would qualify; all must agree */
 };
 weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_builder **builder);
 /* Returns the lane's index. Peers WI_NO_PEER for purely local or mapped lanes. Errors are latched and come out of seal, so
