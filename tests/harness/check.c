@@ -58,8 +58,7 @@ void wt_fail(const char *file, int line, const char *format, ...)
         wt_report_close(out);
 }
 
-void wt_check_mem(const char *file, int line, const char *what, const void *actual, const void *expected,
-                  size_t bytes)
+void wt_check_mem(const char *file, int line, const char *what, const void *actual, const void *expected, size_t bytes)
 {
     const unsigned char *a = actual, *e = expected;
     size_t first = bytes, different = 0;
@@ -70,8 +69,8 @@ void wt_check_mem(const char *file, int line, const char *what, const void *actu
             first = i;
     }
     if (different)
-        wt_fail(file, line, "%s: %zu of %zu bytes differ, the first at %zu: 0x%02x, not 0x%02x", what, different,
-                bytes, first, a[first], e[first]);
+        wt_fail(file, line, "%s: %zu of %zu bytes differ, the first at %zu: 0x%02x, not 0x%02x", what, different, bytes,
+                first, a[first], e[first]);
 }
 
 _Noreturn void wt_rank_end(void)

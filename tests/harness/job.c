@@ -50,10 +50,20 @@ static void set_int(const char *name, long value)
 
 static void set_environment(const struct wt_job *job, int rank)
 {
-    static const char *const foreign[] = {"RANK",        "WORLD_SIZE",          "LOCAL_RANK",    "MASTER_ADDR",
-                                          "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PMI_FD",        "PMI_RANK",
-                                          "PMI_SIZE",    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                          "SLURM_PROCID", "SLURM_NTASKS",       "LOCAL_WORLD_SIZE"};
+    static const char *const foreign[] = {"RANK",
+                                          "WORLD_SIZE",
+                                          "LOCAL_RANK",
+                                          "MASTER_ADDR",
+                                          "MASTER_PORT",
+                                          "TORCHELASTIC_RUN_ID",
+                                          "PMI_FD",
+                                          "PMI_RANK",
+                                          "PMI_SIZE",
+                                          "OMPI_COMM_WORLD_RANK",
+                                          "OMPI_COMM_WORLD_SIZE",
+                                          "SLURM_PROCID",
+                                          "SLURM_NTASKS",
+                                          "LOCAL_WORLD_SIZE"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         unsetenv(foreign[i]);
     set_int("WEFT_RANK", rank);

@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The form of the C sources: no tabs, no space at line ends, 120 columns; .c files as clang-format leaves them (its
+# version 14, since others disagree in details). Headers are laid out by hand. `make format` puts things right.
+#   format.sh [DIRECTORY]
+set -u
+cd "${1:-${WEFT_SRCDIR:-$(dirname "$0")/../..}}" || exit 99
+files=$(git ls-files '*.c' '*.h' 2>/dev/null)
+[ -n "$files" ] || files=$(find . -name '*.[ch]' -not -path './build*' -not -name config.h | sed 's,^\./,,')
+[ -n "$files" ] || { echo "no sources found"; exit 1; }
+files=$(for f in $files; do [ -f "$f" ] && echo "$f"; done)
+
+status=0
+# Bytes of a multi-byte character after the first are not columns.
+LC_ALL=C awk '
+    { columns = length($0) - gsub(/[\200-\277]/, "&") }
+    /\t/ { print FILENAME ":" FNR ": a tab"; bad++ }
+    /[ \r]$/ { print FILENAME ":" FNR ": space at the end of the line"; bad++ }
+    columns > 120 { print FILENAME ":" FNR ": " columns " columns (120 at most)"; bad++ }
+    END { exit bad > 0 }' $files || status=1
+echo "$([ $status = 0 ] && echo ok || echo not ok) 1 - tabs, line ends, columns"
+
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    bad=0
+    for f in $(echo "$files" | grep '\.c$'); do
+        if ! clang-format --style=file "$f" | cmp -s - "$f"; then
+            echo "$f: not as clang-format leaves it ($(clang-format --style=file "$f" | diff - "$f" | grep -c '^>') lines)"
+            bad=1
+        fi
+    done
+    [ $bad = 0 ] || status=1
+    echo "$([ $bad = 0 ] && echo ok || echo not ok) 2 - clang-format"
+else
+    echo "ok 2 - clang-format # SKIP clang-format 14 is not installed"
+fi
+echo 1..2
+exit $status

@@ -1,0 +1,10 @@
+check_scripts += \
+	tests/lint/test_lint.py \
+	tests/lint/includes.py \
+	tests/lint/style.py \
+	tests/lint/format.sh \
+	tests/lint/symbols.py
+
+format:
+	cd $(srcdir) && git ls-files '*.c' | xargs clang-format -i --style=file
+.PHONY: format

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules that a compiler does not check: file size, SPDX line, TODO with an issue, no abort, exit or printing in the library."""
+
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from includes import files  # noqa: E402
+
+MAX_LINES = 800
+TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(?\s*#\d+)")
+LIBRARY = ("src/", "plugins/", "topology/", "compress/")
+# Printing to a caller's FILE (fprintf(out, ...)) is fine, printing to the process's own streams is not.
+FORBIDDEN = re.compile(r"(?<![\w.>])(abort|exit|_exit|quick_exit|printf|vprintf|puts|putchar|perror)\s*\(|\b(f?printf|fputs|fwrite|vfprintf|putc|fputc)\s*\([^;]*\b(stdout|stderr)\b")
+
+
+def strip(text):
+    """Blank out comments, strings and attributes, keeping line numbers."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group())
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+    return re.sub(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)", blank, text, flags=re.S)
+
+
+def problems(path, text):
+    lines = text.count("\n")
+    if lines > MAX_LINES:
+        yield 1, f"{lines} lines: split files past {MAX_LINES}"
+    if "SPDX-License-Identifier: BSD-3-Clause" not in text[:1000]:
+        yield 1, "no SPDX-License-Identifier line in the head"
+    for number, line in enumerate(text.split("\n"), 1):
+        match = TODO.search(line)
+        if match and not path.startswith("tests/lint/"):
+            yield number, f"{match.group(1)} without an issue number"
+    if path.startswith(LIBRARY):
+        for number, line in enumerate(strip(text).split("\n"), 1):
+            match = FORBIDDEN.search(line)
+            if match:
+                yield number, f"{match.group().strip()}…: the library never aborts, exits or prints"
+
+
+def main():
+    root = os.environ.get("WEFT_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if len(sys.argv) > 1:
+        root = sys.argv[1]
+    wrong = 0
+    names = files(root)
+    for path in names:
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as source:
+            for number, why in problems(path, source.read()):
+                print(f"{path}:{number}: {why}")
+                wrong += 1
+    print(f"{len(names)} files, {wrong} problems")
+    return 1 if wrong or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The library's symbols, the headers' declarations and the man pages must name the same functions.
+
+A page may cover several functions: by a NAME section that lists them, with .so pages or without."""
+
+import os
+import re
+import subprocess
+import sys
+
+DECLARATION = re.compile(r"^WEFT_API\b[^;]*?\b(weft_\w+)\s*\(", re.M)
+
+
+def exported(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1].split("@")[0] for line in out.splitlines() if line.strip()}
+    return {name for name in names if not re.match(r"^(_init|_fini|__bss_start|_edata|_end)$", name)}
+
+
+def declared(text):
+    return set(DECLARATION.findall(text))
+
+
+def undocumented(text):
+    """Declarations with no comment above them. A comment covers the run of declarations right under it; section
+    headings ("---- Context ----") are no documentation."""
+    missing, documented, pending = [], False, ""
+    text = re.sub(r"\\\n", " ", text)
+    for token in re.findall(r"/\*.*?\*/|\n[ \t]*\n|[^\n]+", text, flags=re.S):
+        if token.startswith("/*"):
+            documented = "----" not in token
+        elif not token.strip():
+            documented = False
+        else:
+            pending += " " + token
+            if ";" in token or token.lstrip().startswith("#"):
+                match = DECLARATION.search(pending.strip())
+                if match and not documented:
+                    missing.append(match.group(1))
+                pending = ""
+    return missing
+
+
+def page_names(path, folder):
+    """What the NAME section of a page lists; .so is followed."""
+    with open(path, encoding="utf-8") as page:
+        text = page.read()
+    link = re.match(r"\.so\s+(?:man3/)?(\S+)", text)
+    if link:
+        target = os.path.join(folder, os.path.basename(link.group(1)))
+        if not os.path.isfile(target):
+            raise ValueError(f".so names {link.group(1)}, which is not there")
+        return page_names(target, folder)
+    match = re.search(r"^\.S[Hh] \"?NAME\"?\n(.*?)(?=^\.S[Hh] )", text, flags=re.M | re.S)
+    if not match:
+        raise ValueError("no NAME section")
+    return set(re.findall(r"\bweft_\w+", match.group(1).split("\\-")[0].replace("\\_", "_")))
+
+
+def documented_in(folder):
+    """Function -> pages, and problems."""
+    pages, problems = {}, []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if not name.endswith(".3"):
+            continue
+        try:
+            names = page_names(os.path.join(folder, name), folder)
+        except ValueError as why:
+            problems.append(f"doc/man/{name}: {why}")
+            continue
+        if name[:-2] not in names and name[:-2] != "weft":
+            problems.append(f"doc/man/{name}: its NAME section does not list {name[:-2]}")
+        for function in names:
+            pages.setdefault(function, []).append(name)
+    return pages, problems
+
+
+def compare(symbols, headers, pages):
+    """Everything that does not fit, as text."""
+    every = set().union(*(declared(text) for text in headers.values()))
+    for symbol in sorted(symbols):
+        if not symbol.startswith("weft_"):
+            yield f"libweft.so exports {symbol}: only weft_* may be exported"
+        elif symbol not in every:
+            yield f"libweft.so exports {symbol}, which no installed header declares"
+    for name in sorted(every - symbols):
+        yield f"{name} is declared and not in libweft.so"
+    for path, text in headers.items():
+        for name in undocumented(text):
+            yield f"{path}: {name} has no comment of its own"
+    for name in sorted(every - set(pages)):
+        yield f"{name} has no man page in doc/man"
+    for name in sorted(set(pages) - every):
+        yield f"doc/man/{pages[name][0]} is about {name}, which no header declares"
+
+
+def main():
+    root = os.environ.get("WEFT_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    library = os.path.join(os.environ.get("WEFT_BUILDDIR", os.path.join(root, "build")), ".libs", "libweft.so")
+    headers = {}
+    folder = os.path.join(root, "include", "weft")
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as header:
+            headers["include/weft/" + name] = header.read()
+    pages, problems = documented_in(os.path.join(root, "doc", "man"))
+    symbols = exported(library)
+    problems += compare(symbols, headers, pages)
+    for problem in problems:
+        print(problem)
+    print(f"{len(symbols)} symbols, {len(pages)} documented functions, {len(problems)} problems")
+    return 1 if problems or not symbols else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
