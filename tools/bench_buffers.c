@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-bench: buffers of the three kinds of memory, and where a call points into them. */
+#include "weft_bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static size_t page_round(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes + page) / page * page;
+}
+
+/* malloc'ed memory is what programs have; registered memory is page-aligned so that all of it can be adopted. */
+static weft_status one_create(struct bench *b, size_t bytes, void **base, weft_mem **mem)
+{
+    weft_status status = WEFT_SUCCESS;
+
+    *mem = NULL;
+    if (b->o.memory == BENCH_ALLOC) {
+        status = weft_mem_alloc(b->context, bytes, base);
+    } else if (b->o.memory == BENCH_REGISTER) {
+        if (posix_memalign(base, (size_t)sysconf(_SC_PAGESIZE), page_round(bytes)) != 0)
+            return WEFT_ENOMEM;
+        memset(*base, 0, bytes);
+        status = weft_mem_register(b->context, *base, page_round(bytes), mem);
+        if (status != WEFT_SUCCESS) {
+            free(*base);
+            *base = NULL;
+        }
+    } else {
+        *base = malloc(bytes);
+        if (!*base)
+            return WEFT_ENOMEM;
+    }
+    if (status != WEFT_SUCCESS)
+        return bench_fail(b, b->o.memory == BENCH_ALLOC ? "weft_mem_alloc" : "weft_mem_register", status);
+    memset(*base, 0, bytes);
+    return WEFT_SUCCESS;
+}
+
+static void one_destroy(struct bench *b, void *base, weft_mem *mem)
+{
+    if (!base)
+        return;
+    if (b->o.memory == BENCH_ALLOC) {
+        weft_mem_free(b->context, base);
+        return;
+    }
+    if (mem)
+        weft_mem_deregister(mem);
+    free(base);
+}
+
+weft_status bench_buffers_create(struct bench *b, size_t bytes, struct bench_buffers *buf)
+{
+    size_t offset = b->o.offset;
+
+    memset(buf, 0, sizeof(*buf));
+    buf->bytes = bytes;
+    weft_status status = one_create(b, bytes + offset + BENCH_SLACK, &buf->src_base, &buf->src_mem);
+    if (status == WEFT_SUCCESS)
+        status = one_create(b, bytes + offset + BENCH_SLACK, &buf->dst_base, &buf->dst_mem);
+    if (status != WEFT_SUCCESS) {
+        bench_buffers_destroy(b, buf);
+        return status == WEFT_ENOMEM ? bench_fail(b, "buffers", status) : status;
+    }
+    buf->src = (char *)buf->src_base + offset;
+    buf->dst = (char *)buf->dst_base + offset;
+    return WEFT_SUCCESS;
+}
+
+void bench_buffers_destroy(struct bench *b, struct bench_buffers *buf)
+{
+    one_destroy(b, buf->src_base, buf->src_mem);
+    one_destroy(b, buf->dst_base, buf->dst_mem);
+    memset(buf, 0, sizeof(*buf));
+}
+
+static void aim_in_place(const struct bench_buffers *buf, struct bench_call *c)
+{
+    size_t shift = c->displs[c->rank] * weft_dtype_bytes(c->dtype);
+
+    c->src = c->dst = buf->dst;
+    switch (c->coll) {
+    case BENCH_ALL_GATHER:
+    case BENCH_ALL_GATHER_V:
+        c->src = buf->dst + shift;
+        return;
+    case BENCH_REDUCE_SCATTER:
+    case BENCH_REDUCE_SCATTER_V:
+    case BENCH_REDUCE_SCATTER_BLOCK:
+        c->dst = buf->dst + shift;
+        return;
+    case BENCH_GATHER:
+    case BENCH_GATHER_V:
+        c->src = c->rank == c->root ? buf->dst + shift : buf->src;
+        return;
+    case BENCH_SCATTER:
+    case BENCH_SCATTER_V:
+        c->src = buf->src;
+        c->dst = c->rank == c->root ? buf->src + shift : buf->dst;
+        return;
+    default:
+        return;
+    }
+}
+
+void bench_buffers_aim(const struct bench_buffers *buf, struct bench_call *c, int in_place)
+{
+    c->in_place = in_place;
+    if (in_place) {
+        aim_in_place(buf, c);
+        return;
+    }
+    c->src = buf->src;
+    c->dst = buf->dst;
+}
