@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The executor's life: creation, issue, progress, end of operations. */
+#include "exec/exec.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+/* ---- Pool of transfers ---- */
+
+struct wi_pend *wi_pend_get(struct wi_exec *exec)
+{
+    struct wi_pend *p = exec->free_pends;
+
+    if (p)
+        exec->free_pends = p->next;
+    else
+        p = wi_malloc(sizeof *p);
+    if (p)
+        memset(p, 0, sizeof *p);
+    return p;
+}
+
+void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
+{
+    wi_free(p->bounce);
+    p->bounce = NULL;
+    p->next = exec->free_pends;
+    exec->free_pends = p;
+}
+
+/* ---- Creation ---- */
+
+static weft_status init_mapped(struct wi_exec *exec)
+{
+    struct wi_mesh *mesh = exec->mesh;
+
+    if (!mesh->mapped_group)
+        return WEFT_SUCCESS;
+    exec->map = mesh->mapped;
+    exec->map_ops = &mesh->mapped_group->transport->ops;
+    exec->map_group = mesh->mapped_group->group;
+    exec->ll_bytes = exec->map.ll_lines * sizeof(((struct weft_ll_line *)0)->payload);
+    if (exec->map.depth == 0 || exec->map.depth & (exec->map.depth - 1))
+        return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots, which is not a power of two",
+                       mesh->mapped_group->transport->plugin->name, exec->map.depth);
+    exec->ll_landing = wi_aligned_alloc(64, (size_t)exec->nranks * exec->ll_bytes);
+    return exec->ll_landing ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "landing area");
+}
+
+weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **out)
+{
+    struct wi_exec *exec = wi_calloc(1, sizeof *exec);
+    weft_status st;
+
+    if (!exec)
+        return wi_fail(WEFT_ENOMEM, "executor");
+    exec->mesh = mesh;
+    exec->rank = mesh->rank;
+    exec->nranks = mesh->nranks;
+    exec->tail = &exec->head;
+    exec->timeout_ns = config->timeout_ns;
+    exec->spin = config->spin >= 0 ? (uint32_t)config->spin : mesh->oversubscribed ? 0 : 2000;
+    exec->yields = config->yields >= 0 ? (uint32_t)config->yields : mesh->oversubscribed ? 200 : 100;
+    exec->next_epoch = 1; /* 0 is what untouched arenas hold */
+    exec->done_seen = 0;
+    strncpy(exec->name, config->name, sizeof exec->name - 1);
+    exec->peers = wi_calloc((size_t)exec->nranks, sizeof *exec->peers);
+    st = exec->peers ? init_mapped(exec) : wi_fail(WEFT_ENOMEM, "peers");
+    if (st < 0) {
+        wi_exec_destroy(exec);
+        return st;
+    }
+    for (int r = 0; r < exec->nranks; r++) {
+        exec->peers[r].ops = mesh->links[r].ops;
+        exec->peers[r].group = mesh->links[r].group;
+    }
+    *out = exec;
+    return WEFT_SUCCESS;
+}
+
+void wi_exec_destroy(struct wi_exec *exec)
+{
+    struct wi_pend *p, *next;
+
+    if (!exec)
+        return;
+    for (int r = 0; exec->peers && r < exec->nranks; r++) {
+        if (exec->peers[r].notice)
+            wi_pend_put(exec, exec->peers[r].notice);
+        wi_free(exec->peers[r].notice_buf);
+    }
+    for (p = exec->notices_out; p; p = next) {
+        next = p->next;
+        wi_pend_put(exec, p);
+    }
+    for (p = exec->free_pends; p; p = next) {
+        next = p->next;
+        wi_free(p);
+    }
+    wi_free(exec->peers);
+    wi_free(exec->ll_landing);
+    wi_free(exec);
+}
+
+/* ---- The end of an operation ---- */
+
+static void unlink_op(struct wi_exec *exec, struct wi_op *op)
+{
+    struct wi_op **link = &exec->head;
+
+    while (*link && *link != op)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = op->next;
+    if (exec->tail == &op->next)
+        exec->tail = link;
+    exec->nops--;
+}
+
+void wi_op_release(struct wi_exec *exec, struct wi_op *op)
+{
+    struct wi_pend *p, *next;
+
+    for (uint32_t l = 0; op->lanes && l < op->sched->nlanes; l++) {
+        for (p = op->lanes[l].sends; p; p = next) {
+            next = p->next;
+            wi_pend_put(exec, p);
+        }
+        for (p = op->lanes[l].recvs; p; p = next) {
+            next = p->next;
+            wi_pend_put(exec, p);
+        }
+    }
+    if (op->lanes != op->lanes_inline)
+        wi_free(op->lanes);
+    op->lanes = NULL;
+    wi_sched_put(op->sched);
+    op->sched = NULL;
+    for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
+        wi_free(op->owned[i]);
+        op->owned[i] = NULL;
+    }
+}
+
+void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
+{
+    if (op->state == WI_OP_DONE)
+        return;
+    unlink_op(exec, op);
+    op->status = status;
+    if (op->record && op->record->serial == op->record_serial) {
+        op->record->ticks_done = wi_ticks();
+        op->record->state = status < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
+    }
+    if (!exec->broken && status >= 0)
+        wi_op_release(exec, op);
+    op->state = WI_OP_DONE;
+    atomic_fetch_add_explicit(&exec->completions, 1, memory_order_release);
+    if (op->finished)
+        op->finished(op, op->finished_arg);
+}
+
+static void finish_all(struct wi_exec *exec)
+{
+    while (exec->head)
+        wi_op_finish(exec, exec->head, exec->broken);
+    while (exec->self_sends) {
+        struct wi_op *op = exec->self_sends;
+        exec->self_sends = op->next;
+        wi_op_finish(exec, op, exec->broken);
+    }
+    while (exec->self_recvs) {
+        struct wi_op *op = exec->self_recvs;
+        exec->self_recvs = op->next;
+        wi_op_finish(exec, op, exec->broken);
+    }
+}
+
+/* ---- Messages of a rank to itself ---- */
+
+static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *recv)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    if (send->total_bytes > recv->total_bytes)
+        st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info, "the message is longer (%zu bytes) than the buffer",
+                          send->total_bytes);
+    else
+        memmove(recv->base[WI_DST], send->base[WI_SRC], send->total_bytes);
+    wi_op_finish(exec, send, WEFT_SUCCESS);
+    wi_op_finish(exec, recv, st);
+}
+
+static void issue_self(struct wi_exec *exec, struct wi_op *op)
+{
+    int sending = op->base[WI_SRC] != NULL || op->sched->coll == WI_COLL_SEND;
+    struct wi_op **mine = sending ? &exec->self_sends : &exec->self_recvs;
+    struct wi_op **theirs = sending ? &exec->self_recvs : &exec->self_sends, *other = *theirs;
+
+    op->state = WI_OP_RUNNING;
+    if (other) {
+        *theirs = other->next;
+        match_self(exec, sending ? op : other, sending ? other : op);
+        return;
+    }
+    while (*mine)
+        mine = &(*mine)->next;
+    op->next = NULL;
+    *mine = op;
+}
+
+/* ---- Issue ---- */
+
+static weft_status prepare_lanes(struct wi_op *op)
+{
+    uint32_t n = op->sched->nlanes;
+
+    op->lanes = op->lanes_inline;
+    if (n > WI_OP_LANES_INLINE) {
+        op->lanes = wi_malloc(n * sizeof *op->lanes);
+        if (!op->lanes)
+            return wi_fail(WEFT_ENOMEM, "%u lanes", n);
+    }
+    memset(op->lanes, 0, n * sizeof *op->lanes);
+    for (uint32_t l = 0; l < n; l++)
+        op->lanes[l].recvs_tail = &op->lanes[l].recvs;
+    op->nlanes_left = n;
+    return WEFT_SUCCESS;
+}
+
+static void record_issue(struct wi_exec *exec, struct wi_op *op)
+{
+    struct wi_record *e = wi_recorder_add(&exec->recorder);
+
+    e->info = op->info;
+    e->algo = op->sched ? op->sched->algo : "";
+    e->ticks_issued = wi_ticks();
+    e->ticks_done = 0;
+    e->state = WI_RECORD_STARTED;
+    op->record = e;
+    op->record_serial = e->serial;
+}
+
+static void number_op(struct wi_exec *exec, struct wi_op *op)
+{
+    if (op->point_to_point) {
+        struct wi_exec_peer *peer = &exec->peers[op->info.root];
+        int sending = op->sched->coll == WI_COLL_SEND;
+        op->info.kind = WI_COLL_SEND;
+        op->info.seq = op->internal ? 0 : ++*(sending ? &peer->send_seq : &peer->recv_seq);
+        op->info.root = 0;
+        op->chan_base = op->internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
+        return;
+    }
+    op->info.seq = ++exec->next_seq;
+    op->chan_base = op->info.seq % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
+    wi_exec_board(exec, &op->info);
+}
+
+weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
+{
+    int to_self = op->point_to_point && (int)op->info.root == exec->rank;
+
+    op->status = WEFT_INPROGRESS;
+    op->poll = NULL;
+    op->rounds = 0;
+    op->deadline_ns = 0;
+    op->epoch = 0;
+    op->slices_done = 0;
+    op->record = NULL;
+    if (exec->broken) {
+        op->state = WI_OP_QUEUED;
+        wi_op_finish(exec, op, exec->broken);
+        return exec->broken;
+    }
+    if (!op->timeout_ns)
+        op->timeout_ns = exec->timeout_ns;
+    number_op(exec, op);
+    record_issue(exec, op);
+    if (to_self) {
+        issue_self(exec, op);
+        return WEFT_SUCCESS;
+    }
+    op->state = WI_OP_QUEUED;
+    op->next = NULL;
+    *exec->tail = op;
+    exec->tail = &op->next;
+    exec->nops++;
+    wi_exec_progress(exec, NULL);
+    return WEFT_SUCCESS;
+}
+
+/* ---- Progress ---- */
+
+static int start_op(struct wi_exec *exec, struct wi_op *op)
+{
+    weft_status st;
+
+    if (op->exchange != WI_EXCHANGE_NONE)
+        return 1;
+    st = prepare_lanes(op);
+    if (st < 0) {
+        wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
+        return 0;
+    }
+    if (op->mapped) {
+        op->epoch = exec->next_epoch;
+        exec->next_epoch += op->nslices;
+    }
+    op->state = WI_OP_RUNNING;
+    return 1;
+}
+
+static int run_op(struct wi_exec *exec, struct wi_op *op)
+{
+    int moved = 0, round;
+
+    if (op->exchange != WI_EXCHANGE_NONE) {
+        moved = wi_op_exchange(exec, op);
+        if (exec->broken || op->exchange != WI_EXCHANGE_NONE)
+            return moved;
+    }
+    if (op->state == WI_OP_QUEUED && !start_op(exec, op))
+        return 1;
+    do { /* lanes wait for each other: again while any moves */
+        round = 0;
+        for (uint32_t l = 0; l < op->sched->nlanes && !exec->broken && op->status == WEFT_INPROGRESS; l++)
+            if (!op->lanes[l].done)
+                round |= op->mapped ? wi_lane_run_mapped(exec, op, l) : wi_lane_run_two_sided(exec, op, l);
+        moved |= round;
+    } while (round && op->nlanes_left && !exec->broken && op->status == WEFT_INPROGRESS);
+    if (exec->broken)
+        return 1;
+    if (op->status < 0 || !op->nlanes_left) {
+        wi_op_finish(exec, op, op->status < 0 ? op->status : WEFT_SUCCESS);
+        return 1;
+    }
+    if (moved)
+        op->rounds = 0;
+    return moved;
+}
+
+static int progress_groups(struct wi_exec *exec)
+{
+    struct wi_mesh *mesh = exec->mesh;
+    int moved = 0;
+
+    for (int i = 0; i < mesh->ngroups && !exec->broken; i++) {
+        struct weft_peer_failure failure = {.peer = -1};
+        int n = mesh->groups[i].transport->ops.progress(mesh->groups[i].group, &failure);
+        if (n < 0) {
+            const struct weft_op_info *info = exec->head ? &exec->head->info : NULL;
+            wi_exec_fail(exec, failure.status < 0 ? failure.status : (weft_status)n, failure.peer, info, "%s",
+                         failure.peer >= 0 ? failure.text : wi_fail_text());
+            return 1;
+        }
+        moved |= n > 0;
+    }
+    return moved;
+}
+
+/* Operations begin in order: a collective when its window slot is free, a mapped one when no older mapped one is left. */
+static int progress_ops(struct wi_exec *exec)
+{
+    int moved = 0, mapped_ahead = 0, stopped = 0;
+    uint32_t oldest = 0;
+    struct wi_op *op, *next;
+
+    for (op = exec->head; op && !exec->broken; op = next) {
+        next = op->next;
+        if (!op->point_to_point) {
+            oldest = oldest ? oldest : op->info.seq;
+            if (op->state == WI_OP_QUEUED)
+                stopped |= op->info.seq - oldest >= WI_OP_WINDOW || (op->mapped && mapped_ahead);
+            if (stopped && op->state == WI_OP_QUEUED)
+                continue;
+        }
+        moved |= run_op(exec, op);
+        mapped_ahead |= op->state != WI_OP_DONE && op->mapped;
+        if (exec->broken)
+            break;
+    }
+    return moved;
+}
+
+uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
+{
+    int any = 0;
+
+    if (!exec->broken) {
+        any |= progress_groups(exec);
+        if (!exec->broken)
+            wi_exec_read_notices(exec);
+        any |= progress_ops(exec);
+    }
+    if (exec->broken && (exec->head || exec->self_sends || exec->self_recvs)) {
+        finish_all(exec);
+        any = 1;
+    }
+    if (moved)
+        *moved = any;
+    return exec->nops;
+}
+
+weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
+{
+    int moved;
+
+    op->rounds = 0;
+    while (op->state != WI_OP_DONE) {
+        wi_exec_progress(exec, &moved);
+        if (op->state == WI_OP_DONE)
+            break;
+        if (!moved)
+            wi_exec_pause(exec, op);
+    }
+    return op->status;
+}
+
+void wi_exec_abort(struct wi_exec *exec)
+{
+    atomic_store_explicit(&exec->abort_requested, 1, memory_order_release);
+    if (exec->map_group)
+        exec->map_ops->wake(exec->map_group);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The executor of one communicator: runs sealed schedules over the mesh.
+ *
+ * Threads: every function is called with the communicator's lock held, except wi_exec_abort.
+ *
+ * Two-sided schedules are walked step by step, each step slice by slice: the data of a step streams. Sends are posted
+ * without waiting; a step that would overwrite what a pending send still reads lands in a bounce buffer first. Several
+ * operations may be in flight: operation n uses the channels of window slot n % WI_OP_WINDOW.
+ * Mapped schedules are walked slice by slice, each slice program by program; one slice is one epoch (weft_plugin.h). They run
+ * one at a time, in order.
+ */
+#ifndef WI_EXEC_EXEC_H
+#define WI_EXEC_EXEC_H
+
+#include <stdatomic.h>
+
+#include "base/reduce.h"
+#include "exec/recorder.h"
+#include "net/mesh.h"
+#include "sched/sched.h"
+
+#define WI_OP_WINDOW 4
+#define WI_CHAN_P2P (WI_OP_WINDOW * WI_SCHED_MAX_CHANS)
+#define WI_CHAN_INTERNAL (WI_CHAN_P2P + 1) /* derived communicators exchange here */
+#define WI_CHAN_NOTICE (WI_CHAN_P2P + 2)   /* failures are announced here */
+#define WI_RECV_AHEAD 4
+#define WI_OP_LANES_INLINE 4
+
+struct wi_exec;
+struct wi_op;
+
+/* One posted transfer and what to do with it. */
+struct wi_pend {
+    struct weft_xfer x;
+    struct wi_pend *next;
+    struct wi_op *op;
+    unsigned char *dst;        /* where the data belongs */
+    const unsigned char *src;  /* RECV_REDUCE: the other operand */
+    unsigned char *bounce;     /* owned; NULL: received in place or by the sink */
+    uint8_t reduce, flags, forward;
+    uint8_t applied;
+};
+
+struct wi_lane_state {
+    uint32_t step, slice, piece;
+    uint32_t post_slice, post_piece; /* next unit to post in the receiving step at `step` */
+    struct wi_pend *recvs, **recvs_tail;
+    uint32_t nrecvs;
+    struct wi_pend *sends;
+    uint8_t done;
+};
+
+#define WI_EXCHANGE_MAX 128
+enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
+
+enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
+
+struct wi_op {
+    struct wi_op *next;
+    struct weft_op_info info;
+    struct wi_sched *sched;          /* counted reference */
+    struct wi_redop redop;
+    unsigned char *base[WI_NUM_BUFS];
+    size_t block_bytes, total_bytes; /* of a vector block or share; of the vector (0 for per-rank collectives) */
+    size_t slice_bytes, tmp_stride;
+    uint32_t nslices;
+    const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
+    unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
+    uint8_t get;                     /* peers' memory is got, peer_base holds their addresses */
+    uint8_t send_empty, point_to_point, ll, mapped, nt, internal;
+    uint8_t state;                   /* enum wi_op_state */
+    uint32_t chan_base;
+    uint64_t epoch;                  /* mapped: of slice 0 */
+    uint32_t slices_done;
+    weft_status status;
+    uint64_t timeout_ns, deadline_ns;
+    struct wi_record *record;
+    uint32_t record_serial;
+    uint32_t nlanes_left;
+    struct wi_lane_state lanes_inline[WI_OP_LANES_INLINE];
+    struct wi_lane_state *lanes;
+    /* While blocked in a mapped wait: the word and the least value that ends it. */
+    const uint64_t *poll;
+    uint64_t poll_least, poll_mask;
+    int poll_peer;
+    uint32_t rounds;                 /* of waiting since it last moved */
+    /* Before the schedule is known: one record from every rank to every rank over ll lines, then `chosen` is called with
+     * all of them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
+    uint8_t exchange;                /* enum wi_exchange_state */
+    uint16_t record_bytes;
+    int exchange_rank;               /* next rank to hear from */
+    unsigned char exchange_record[WI_EXCHANGE_MAX];
+    weft_status (*chosen)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
+    void *owned[4];                  /* freed when the operation ends */
+    void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
+    void *finished_arg;
+};
+
+/* The newest failure of a communicator. */
+struct wi_error {
+    weft_status status;
+    int peer;
+    uint64_t seq;
+    const char *operation;
+    char host[64];
+    char message[768];
+    char advice[192];
+};
+
+struct wi_notice {
+    int32_t status, culprit;
+    struct weft_op_info info;
+    char text[192];
+};
+
+struct wi_exec_peer {
+    const struct weft_transport_ops *ops;
+    void *group;
+    uint32_t send_seq, recv_seq;     /* of point-to-point messages */
+    struct wi_pend *notice;          /* posted receive, once the peer is used over a transport with no board */
+    struct wi_notice *notice_buf;
+};
+
+struct wi_exec {
+    struct wi_mesh *mesh;            /* borrowed */
+    int rank, nranks;
+    /* Fast path, mapped groups. */
+    struct weft_mapped map;          /* copy; ranks NULL if not mapped */
+    const struct weft_transport_ops *map_ops;
+    void *map_group;
+    uint64_t next_epoch, done_seen;  /* every rank's done is at least done_seen */
+    unsigned char *ll_landing;       /* [nranks * ll_bytes] */
+    size_t ll_bytes;                 /* payload of one rank's ll slot */
+    uint32_t spin;                   /* polls before the first yield; 0 when oversubscribed */
+    uint32_t yields;                 /* before the first sleep */
+    /* Operations in flight, oldest first. */
+    struct wi_op *head, **tail;
+    uint32_t nops;
+    uint32_t next_seq;               /* of collectives */
+    struct wi_exec_peer *peers;      /* [nranks] */
+    struct wi_pend *free_pends;
+    struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
+    struct wi_pend *notices_out;
+    struct wi_recorder recorder;
+    uint64_t timeout_ns;
+    _Atomic int abort_requested;
+    weft_status broken;              /* < 0: the communicator can only be destroyed */
+    struct wi_error error;
+    _Atomic uint32_t completions;
+    uint64_t last_check_ns;
+    uint32_t spin_failures;          /* how often spinning was in vain lately */
+    char name[64];
+};
+
+struct wi_exec_config {
+    const char *name;
+    uint64_t timeout_ns;
+    int64_t spin, yields;            /* -1: by the machine */
+};
+
+weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);
+/* Pending operations end with WEFT_ECANCELED. */
+void wi_exec_destroy(struct wi_exec *exec);
+
+/* Begin. On failure to begin the operation is not taken, except that a broken executor completes it with its status. Fills
+ * info.seq. The op must stay where it is until its state is DONE. */
+weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
+/* Advance everything. Returns the number of operations that are still in flight; *moved tells whether anything did. */
+uint32_t wi_exec_progress(struct wi_exec *exec, int *moved);
+/* Block until op is done; its status. */
+weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
+/* Sleep until something may have happened, at most `max_ns`. */
+void wi_exec_nap(struct wi_exec *exec, uint64_t max_ns);
+/* One round of waiting for an operation that did not move: spin, then yield, then sleep, with the slow checks. Returns the
+ * executor's status. */
+weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op);
+/* An ll schedule with nothing else in flight, start to end; op is not queued. */
+weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
+
+/* From any thread, no lock: the next look at the flag breaks the executor. */
+void wi_exec_abort(struct wi_exec *exec);
+
+/* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
+weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
+                         const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* "all_reduce #12 (sum of 1048576 float, root 0)". */
+void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacity);
+void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status);
+/* Free what a finished operation still holds. In a broken executor that is only allowed once the mesh is destroyed, because
+ * transports may still refer to its transfers. */
+void wi_op_release(struct wi_exec *exec, struct wi_op *op);
+
+/* Inside the executor. */
+int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
+int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
+int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
+int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
+weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op);        /* slow path: abort, peers, deadline, boards */
+weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
+void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
+void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
+struct wi_pend *wi_pend_get(struct wi_exec *exec);
+void wi_pend_put(struct wi_exec *exec, struct wi_pend *p);
+void wi_exec_use_peer(struct wi_exec *exec, int peer);
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info);
+void wi_exec_read_notices(struct wi_exec *exec);
+size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity);
+
+/* ---- Regions ---- */
+
+static inline int wi_op_coalesced(const struct wi_op *op)
+{
+    return op->nslices == 1 && !op->v_bytes[0] && !op->v_bytes[1];
+}
+
+static inline uint32_t wi_op_pieces(const struct wi_op *op, const struct wi_region *r)
+{
+    return wi_op_coalesced(op) ? 1 : r->count;
+}
+
+static inline size_t wi_clamp(size_t start, size_t want, size_t end)
+{
+    return start >= end ? 0 : (end - start < want ? end - start : want);
+}
+
+/* Resolve one piece of a region: the address of its first byte, and its bytes (0: nothing there). TMP of a mapped operation
+ * has room for a slice in every block: its length is what the other regions of the step say. */
+static inline unsigned char *wi_op_piece(const struct wi_op *op, const struct wi_region *r, uint32_t slice, uint32_t piece,
+                                         unsigned char *base, size_t *bytes)
+{
+    size_t block = r->first + piece, skip = (size_t)slice * op->slice_bytes, at, end;
+    size_t want = wi_op_coalesced(op) ? r->count * op->block_bytes : op->slice_bytes;
+
+    if (r->buf == WI_TMP && op->mapped) {
+        *bytes = wi_op_coalesced(op) ? r->count * op->tmp_stride : op->tmp_stride;
+        return base + block * op->tmp_stride;
+    }
+    if (r->buf != WI_TMP && op->v_bytes[r->buf]) {
+        *bytes = wi_clamp(skip, op->slice_bytes, op->v_bytes[r->buf][block]);
+        return base + op->v_offset[r->buf][block] + skip;
+    }
+    at = block * op->block_bytes + skip;
+    if (!op->total_bytes) { /* per-rank shares: all blocks are whole */
+        *bytes = wi_op_coalesced(op) ? want : wi_clamp(skip, want, op->block_bytes);
+        return base + at;
+    }
+    if (r->buf == WI_TMP) { /* block t of scratch is as long as block t mod nblocks of the vector */
+        size_t v = block % op->sched->nblocks;
+        end = wi_op_coalesced(op) ? op->total_bytes : (v + 1) * op->block_bytes;
+        *bytes = wi_clamp(v * op->block_bytes + skip, want, end < op->total_bytes ? end : op->total_bytes);
+        return base + at;
+    }
+    end = wi_op_coalesced(op) ? op->total_bytes : (block + 1) * op->block_bytes;
+    *bytes = wi_clamp(at, want, end < op->total_bytes ? end : op->total_bytes);
+    return base + at;
+}
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Failures: what is recorded, who is told, and how ranks that disagree find out.
+ *
+ * Over a mapped group every rank reads the others' boards. Elsewhere a failing rank sends a notice to every peer that it has
+ * exchanged data with, so that nobody sits out a deadline for a reason that is known. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "exec/exec.h"
+
+#define NOTICE_KIND 255
+
+void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacity)
+{
+    const char *op = info->op == 255 ? "user's operator" : info->op < WEFT_NUM_OPS ? weft_op_name(info->op) : "";
+    const char *dtype = info->dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)info->dtype) : "?";
+    const char *coll = wi_coll_name((enum wi_coll)info->kind);
+    char root[32] = "";
+
+    if (info->root != UINT32_MAX && info->kind != WI_COLL_SEND)
+        snprintf(root, sizeof root, ", root %u", info->root);
+    if (info->kind == WI_COLL_BARRIER)
+        snprintf(text, capacity, "%s #%u", coll, info->seq);
+    else
+        snprintf(text, capacity, "%s #%u (%s%s%llu %s%s)", coll, info->seq, info->flags & 1 ? op : "",
+                 info->flags & 1 ? " of " : "", (unsigned long long)info->count, dtype, root);
+}
+
+static const char *advice_for(weft_status status)
+{
+    switch (status) {
+    case WEFT_EMISMATCH:
+        return "make all ranks call the same operations with the same arguments in the same order";
+    case WEFT_ETIMEDOUT:
+        return "find out why the named rank is late (its log, a debugger), or raise the time-out (WEFT_COMM_TIMEOUT)";
+    case WEFT_EPEER:
+        return "look at the named rank's output for the cause; destroy this communicator and create one without it";
+    case WEFT_EABORTED:
+        return "destroy this communicator";
+    case WEFT_EAUTH:
+        return "give all ranks the same job key";
+    case WEFT_ETRUNC:
+        return "receive with at least as many elements as are sent";
+    case WEFT_EPROTO:
+        return "check that all ranks run the same version of weft and that nothing else writes to its ports";
+    default:
+        return "destroy this communicator; see the message";
+    }
+}
+
+weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
+                         const char *format, ...)
+{
+    struct wi_error *e = &exec->error;
+    char what[160] = "", cause[512];
+    va_list ap;
+
+    if (exec->broken)
+        return exec->broken;
+    va_start(ap, format);
+    vsnprintf(cause, sizeof cause, format, ap);
+    va_end(ap);
+    if (info)
+        wi_op_info_text(info, what, sizeof what);
+    e->status = status;
+    e->peer = peer;
+    e->seq = info ? info->seq : 0;
+    e->operation = info ? wi_coll_name((enum wi_coll)info->kind) : "";
+    snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, peer >= 0 ? peer : exec->rank));
+    snprintf(e->message, sizeof e->message, "%s%s%s on rank %d of %d (host %s)%s%s: %s: %s", what, what[0] ? " " : "",
+             exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks, wi_mesh_host(exec->mesh, exec->rank),
+             peer >= 0 && peer != exec->rank ? ", peer on host " : "",
+             peer >= 0 && peer != exec->rank ? wi_mesh_host(exec->mesh, peer) : "", weft_status_text(status), cause);
+    snprintf(e->advice, sizeof e->advice, "%s", advice_for(status));
+    wi_fail(status, "%s", e->message);
+    if (status > WEFT_EPEER)
+        return status; /* an argument's or a request's failure: the communicator stays usable */
+    wi_log(WEFT_LOG_ERROR, "comm.failed", "%s", e->message);
+    wi_exec_announce(exec, status, peer, info);
+    exec->broken = status;
+    wi_exec_board_failed(exec, status, peer);
+    return status;
+}
+
+/* ---- Boards ---- */
+
+void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info)
+{
+    struct weft_board *b;
+    const uint64_t *from = (const void *)info;
+    uint64_t words[3];
+
+    if (!exec->map_group)
+        return;
+    b = exec->map.ranks[exec->rank].board;
+    memcpy(words, from, sizeof words);
+    __atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    for (int i = 0; i < 3; i++)
+        __atomic_store_n((uint64_t *)(void *)&b->info + i, words[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELEASE);
+}
+
+void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
+{
+    struct weft_board *b;
+
+    if (!exec->map_group)
+        return;
+    b = exec->map.ranks[exec->rank].board;
+    __atomic_store_n(&b->pad[0], (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
+    __atomic_store_n(&b->state, WEFT_BOARD_ABORTED, __ATOMIC_RELEASE);
+    exec->map_ops->wake(exec->map_group);
+}
+
+/* 0: the board was being written all the time. */
+static int read_board(const struct weft_board *b, struct weft_op_info *info)
+{
+    uint64_t words[3];
+
+    for (int tries = 0; tries < 100; tries++) {
+        uint32_t v = __atomic_load_n(&b->version, __ATOMIC_ACQUIRE);
+        for (int i = 0; i < 3; i++)
+            words[i] = __atomic_load_n((const uint64_t *)(const void *)&b->info + i, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (!(v & 1) && v == __atomic_load_n(&b->version, __ATOMIC_RELAXED)) {
+            memcpy(info, words, sizeof *info);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b, const struct weft_op_info *info)
+{
+    uint64_t word = __atomic_load_n(&b->pad[0], __ATOMIC_RELAXED);
+    weft_status status = (weft_status)(int32_t)(word >> 32);
+    int culprit = (int32_t)word;
+
+    if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
+        wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up: %s", r, weft_status_text(status));
+    else
+        wi_exec_fail(exec, status == WEFT_ETIMEDOUT ? WEFT_ETIMEDOUT : WEFT_EPEER, culprit, info,
+                     "rank %d gave up because of rank %d: %s", r, culprit, weft_status_text(status));
+}
+
+weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info)
+{
+    struct weft_op_info theirs;
+    char text[160];
+
+    if (!exec->map_group || exec->broken)
+        return exec->broken;
+    for (int r = 0; r < exec->nranks && !exec->broken; r++) {
+        if (r == exec->rank || !read_board(exec->map.ranks[r].board, &theirs))
+            continue;
+        if (theirs.seq == info->seq && memcmp(&theirs, info, sizeof theirs) != 0) {
+            wi_op_info_text(&theirs, text, sizeof text);
+            wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
+        }
+    }
+    for (int r = 0; r < exec->nranks && !exec->broken; r++) {
+        const struct weft_board *b = exec->map.ranks[r].board;
+        uint32_t state = __atomic_load_n(&b->state, __ATOMIC_ACQUIRE);
+        if (r == exec->rank || state == WEFT_BOARD_ALIVE)
+            continue;
+        if (state == WEFT_BOARD_ABORTED)
+            peer_gave_up(exec, r, b, info);
+        else if (read_board(b, &theirs) && theirs.seq < info->seq)
+            wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d destroyed its communicator after operation #%u", r, theirs.seq);
+    }
+    return exec->broken;
+}
+
+/* ---- Notices ---- */
+
+static struct weft_op_info notice_info(void)
+{
+    return (struct weft_op_info){.kind = NOTICE_KIND, .count = sizeof(struct wi_notice)};
+}
+
+/* Listen for a peer's failure from the first time it is used. Without memory for that the deadline still holds. */
+void wi_exec_use_peer(struct wi_exec *exec, int peer)
+{
+    struct wi_exec_peer *ep = &exec->peers[peer];
+
+    if (__builtin_expect(ep->notice != NULL, 1) || ep->group == exec->map_group || peer == exec->rank)
+        return;
+    ep->notice_buf = wi_calloc(1, sizeof *ep->notice_buf);
+    ep->notice = ep->notice_buf ? wi_pend_get(exec) : NULL;
+    if (!ep->notice)
+        return;
+    ep->notice->x = (struct weft_xfer){
+        .buf = ep->notice_buf,
+        .bytes = sizeof *ep->notice_buf,
+        .peer = peer,
+        .chan = WI_CHAN_NOTICE,
+        .info = notice_info(),
+        .granule = 1,
+        .state = WEFT_XFER_PENDING,
+    };
+    if (ep->ops->recv(ep->group, &ep->notice->x) < 0)
+        ep->notice->x.state = WEFT_ECANCELED;
+}
+
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info)
+{
+    struct weft_peer_failure ignored;
+    int told = 0;
+
+    for (int r = 0; r < exec->nranks; r++) {
+        struct wi_exec_peer *ep = &exec->peers[r];
+        struct wi_notice *n;
+        struct wi_pend *p;
+        if (!ep->notice || r == culprit)
+            continue;
+        p = wi_pend_get(exec);
+        n = p ? wi_calloc(1, sizeof *n) : NULL;
+        if (!n) {
+            if (p)
+                wi_pend_put(exec, p);
+            continue;
+        }
+        n->status = status;
+        n->culprit = culprit;
+        n->info = info ? *info : (struct weft_op_info){0};
+        snprintf(n->text, sizeof n->text, "%s", weft_status_text(status));
+        p->bounce = (unsigned char *)n;
+        p->x = (struct weft_xfer){.buf = n, .bytes = sizeof *n, .peer = r, .chan = WI_CHAN_NOTICE, .info = notice_info(),
+                                  .granule = 1, .state = WEFT_XFER_PENDING};
+        if (ep->ops->send(ep->group, &p->x) < 0) {
+            wi_pend_put(exec, p);
+            continue;
+        }
+        p->next = exec->notices_out;
+        exec->notices_out = p;
+        told = 1;
+    }
+    for (int i = 0; told && i < 100; i++)
+        for (int g = 0; g < exec->mesh->ngroups; g++)
+            exec->mesh->groups[g].transport->ops.progress(exec->mesh->groups[g].group, &ignored);
+}
+
+static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
+{
+    const struct wi_op *op = exec->head;
+    char text[160];
+
+    wi_op_info_text(&n->info, text, sizeof text);
+    while (op && op->info.seq != n->info.seq)
+        op = op->next;
+    if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, &op->info, "rank %d called %s here", peer, text);
+    else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
+        wi_exec_fail(exec, n->status == WEFT_ETIMEDOUT ? WEFT_ETIMEDOUT : WEFT_EPEER, n->culprit,
+                     exec->head ? &exec->head->info : NULL, "rank %d gave up in %s because of rank %d: %s", peer, text,
+                     n->culprit, weft_status_text((weft_status)n->status));
+    else
+        wi_exec_fail(exec, WEFT_EPEER, peer, exec->head ? &exec->head->info : NULL, "rank %d gave up in %s: %s", peer, text,
+                     weft_status_text((weft_status)n->status));
+}
+
+void wi_exec_read_notices(struct wi_exec *exec)
+{
+    if (exec->map_group)
+        return;
+    for (int r = 0; r < exec->nranks && !exec->broken; r++) {
+        struct wi_pend *p = exec->peers[r].notice;
+        if (p && p->x.state == WEFT_SUCCESS)
+            heard(exec, r, exec->peers[r].notice_buf);
+    }
+}

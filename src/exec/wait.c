@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting: spin, then yield, then sleep; and the checks that make every wait end.
+ *
+ * Spinning pays when the peer runs on another core and is about to answer. It costs when the peer needs this core: then one
+ * yield is what hands it over. So an executor whose spinning was in vain lately spins less. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "exec/exec.h"
+
+#define CHECK_EVERY_NS 2000000ull
+#define NAP_FIRST_NS 50000ull
+#define NAP_MAX_NS 5000000ull
+#define SPIN_FAILURES_MAX 6
+
+struct nap {
+    struct wi_exec *exec;
+    const struct wi_op *op;
+};
+
+static int poll_met(const struct wi_op *op)
+{
+    return op->poll && (__atomic_load_n(op->poll, __ATOMIC_ACQUIRE) & op->poll_mask) >= op->poll_least;
+}
+
+static int nap_over(void *arg)
+{
+    const struct nap *nap = arg;
+
+    return atomic_load_explicit(&nap->exec->abort_requested, memory_order_acquire) || poll_met(nap->op);
+}
+
+/* Sleep in the only group's own way. */
+static void nap_in_group(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
+{
+    struct wi_mesh_group *g = &exec->mesh->groups[0];
+    struct nap nap = {exec, op};
+
+    g->transport->ops.sleep(g->group, nap_over, &nap, ns);
+}
+
+static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
+{
+    struct pollfd fds[WI_MAX_TRANSPORTS];
+    struct timespec ts;
+    nfds_t n = 0;
+
+    for (int i = 0; i < exec->mesh->ngroups; i++) {
+        struct wi_mesh_group *g = &exec->mesh->groups[i];
+        int fd = g->transport->ops.poll_fd(g->group);
+        if (fd < 0) { /* this one cannot wake us: look again soon */
+            ns = ns < NAP_FIRST_NS ? ns : NAP_FIRST_NS;
+            continue;
+        }
+        if (g->transport->ops.poll_arm(g->group))
+            return;
+        fds[n++] = (struct pollfd){fd, POLLIN, 0};
+    }
+    ts = (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
+    ppoll(fds, n, &ts, NULL);
+}
+
+static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
+{
+    if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op && op->poll)
+        nap_in_group(exec, op, ns);
+    else
+        nap_on_descriptors(exec, ns);
+}
+
+void wi_exec_nap(struct wi_exec *exec, uint64_t max_ns)
+{
+    nap(exec, exec->head, max_ns);
+}
+
+/* 1 if the awaited word came. */
+static int spin(const struct wi_op *op, uint32_t polls)
+{
+    for (uint32_t i = 0; i < polls; i++) {
+        if (poll_met(op))
+            return 1;
+        wi_cpu_relax();
+    }
+    return 0;
+}
+
+weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
+{
+    uint32_t round = op->rounds++, failures = exec->spin_failures;
+
+    if (round == 0 && exec->spin && op->poll) {
+        if (spin(op, exec->spin >> failures)) {
+            exec->spin_failures -= failures > 0;
+            return exec->broken;
+        }
+        exec->spin_failures += failures < SPIN_FAILURES_MAX;
+    }
+    if (!op->poll && exec->spin && round < exec->spin / 40 >> failures) {
+        wi_cpu_relax();
+        return exec->broken;
+    }
+    if (round < exec->yields) {
+        sched_yield();
+        if (poll_met(op))
+            return exec->broken;
+    } else {
+        uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
+        if (round == exec->yields && !op->poll)
+            exec->spin_failures += failures < SPIN_FAILURES_MAX;
+        nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
+    }
+    if (round % 16 == 15 || round >= exec->yields)
+        return wi_exec_check(exec, op);
+    return exec->broken;
+}
+
+/* ---- The slow checks ---- */
+
+/* Ranks that op waits for, as far as this rank can know. */
+size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity)
+{
+    unsigned char seen[4096] = {0};
+    size_t n = 0;
+
+    if (op->poll && capacity) {
+        ranks[n++] = op->poll_peer;
+        seen[op->poll_peer & 4095] = 1;
+    }
+    for (uint32_t l = 0; !op->mapped && op->lanes && op->sched && l < op->sched->nlanes; l++) {
+        const struct wi_pend *lists[2] = {op->lanes[l].recvs, op->lanes[l].sends};
+        for (int i = 0; i < 2; i++)
+            for (const struct wi_pend *p = lists[i]; p && n < capacity; p = p->next)
+                if (p->x.state == WEFT_XFER_PENDING && !seen[p->x.peer & 4095]++)
+                    ranks[n++] = p->x.peer;
+    }
+    if (!n && op->point_to_point && capacity)
+        ranks[n++] = exec->rank;
+    return n;
+}
+
+static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
+{
+    char text[512] = "";
+    int ranks[16];
+    size_t n = wi_exec_waiting_for(exec, op, ranks, 16), at = 0;
+
+    for (size_t i = 0; i < n && at + 64 < sizeof text; i++) {
+        const struct wi_exec_peer *peer = &exec->peers[ranks[i]];
+        char what[160];
+        size_t k = peer->group ? peer->ops->describe_peer(peer->group, ranks[i], what, sizeof what - 1) : 0;
+        what[k < sizeof what ? k : sizeof what - 1] = '\0';
+        at += (size_t)snprintf(text + at, sizeof text - at, "%srank %d on host %s%s%s%s", i ? ", " : "", ranks[i],
+                               wi_mesh_host(exec->mesh, ranks[i]), k ? " (" : "", what, k ? ")" : "");
+    }
+    return wi_exec_fail(exec, WEFT_ETIMEDOUT, n ? ranks[0] : -1, &op->info, "waited %.3g s for %s",
+                        (double)op->timeout_ns / 1e9, n ? text : "an older operation");
+}
+
+weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
+{
+    uint64_t now = wi_now_ns();
+
+    if (exec->broken)
+        return exec->broken;
+    if (atomic_load_explicit(&exec->abort_requested, memory_order_acquire))
+        return wi_exec_fail(exec, WEFT_EABORTED, -1, &op->info, "aborted by this process");
+    if (!op->deadline_ns) {
+        uint64_t from = op->record ? wi_ticks_to_ns(op->record->ticks_issued) : now;
+        uint64_t timeout = op->timeout_ns ? op->timeout_ns : exec->timeout_ns;
+        op->timeout_ns = timeout;
+        op->deadline_ns = timeout > UINT64_MAX - from ? UINT64_MAX : from + timeout;
+    }
+    if (now - exec->last_check_ns >= CHECK_EVERY_NS) {
+        struct weft_peer_failure failure = {.peer = -1};
+        exec->last_check_ns = now;
+        for (int i = 0; i < exec->mesh->ngroups && !exec->broken; i++) {
+            struct wi_mesh_group *g = &exec->mesh->groups[i];
+            int n = g->transport->ops.progress(g->group, &failure);
+            if (n < 0)
+                wi_exec_fail(exec, failure.status < 0 ? failure.status : (weft_status)n, failure.peer, &op->info, "%s",
+                             failure.peer >= 0 ? failure.text : wi_fail_text());
+        }
+        if (!exec->broken && !op->point_to_point)
+            wi_exec_compare_boards(exec, &op->info);
+    }
+    if (!exec->broken && now >= op->deadline_ns)
+        deadline_passed(exec, op);
+    return exec->broken;
+}

@@ -1,0 +1,1 @@
+libweft_sources += src/plan/plan.c src/plan/plan.h
