@@ -1,0 +1,1 @@
+libweft_sources += plugins/inproc/inproc.c plugins/inproc/inproc.h

@@ -1,0 +1,126 @@
+/* chan.c: the channels of a group as a whole.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "chan.h"
+
+#include <stdlib.h>
+
+weft_status wi_shm_post_check(struct wi_shm_group *group, const struct weft_xfer *x, struct wi_shm_peer **peer)
+{
+    const struct weft_host *host = group->endpoint->host;
+
+    *peer = wi_shm_peer_at(group, x->peer);
+    if (!*peer || x->chan >= WEFT_CHAN_MAX) {
+        host->explain(host->impl, WEFT_EINVAL, "rank %d, channel %u: no such channel of this transport", x->peer,
+                      x->chan);
+        return WEFT_EINVAL;
+    }
+    if ((*peer)->state == WI_SHM_PEER_FAILED) {
+        host->explain(host->impl, (*peer)->status, "%s", (*peer)->text);
+        return (*peer)->status;
+    }
+    return WEFT_SUCCESS;
+}
+
+static int push_all(struct wi_shm_group *group)
+{
+    struct wi_shm_channel_out **link = &group->active_out;
+    int events = 0;
+
+    while (*link) {
+        struct wi_shm_channel_out *ch = *link;
+        events += wi_shm_push(group, ch);
+        if (ch->queue.first) {
+            link = &ch->next;
+        } else {
+            ch->active = 0;
+            *link = ch->next;
+        }
+    }
+    return events;
+}
+
+static int pull_all(struct wi_shm_group *group)
+{
+    struct wi_shm_channel_in **link = &group->active_in;
+    int events = 0;
+
+    while (*link) {
+        struct wi_shm_channel_in *ch = *link;
+        events += wi_shm_pull(group, ch);
+        if (wi_shm_in_busy(ch)) {
+            link = &ch->next;
+        } else {
+            ch->active = 0;
+            *link = ch->next;
+        }
+    }
+    return events;
+}
+
+int wi_shm_chan_progress(struct wi_shm_group *group)
+{
+    int events = pull_all(group);
+    return events + push_all(group);
+}
+
+static void fail_all(struct wi_shm_queue *queue, weft_status status)
+{
+    while (queue->first)
+        wi_shm_queue_end(queue, status);
+}
+
+void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status)
+{
+    for (int i = 0; i < WEFT_CHAN_MAX; i++) {
+        struct wi_shm_channel_in *in = peer->in[i];
+        struct wi_shm_channel_out *out = peer->out[i];
+        if (in) {
+            in->open = 0;
+            in->way = WI_SHM_FETCH_NONE;
+            fail_all(&in->queue, status);
+        }
+        if (out)
+            fail_all(&out->queue, status);
+    }
+}
+
+/* Nothing is in the ring for a receive that waits. A message to be fetched is lost as well: its sender forgot it. */
+static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
+{
+    int events;
+
+    if (!ch || !wi_shm_in_busy(ch))
+        return 0;
+    do {
+        events = ch->way == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
+    } while (events && wi_shm_in_busy(ch));
+    return wi_shm_in_busy(ch);
+}
+
+static int out_starved(struct wi_shm_group *group, struct wi_shm_channel_out *ch)
+{
+    if (!ch || !ch->queue.first)
+        return 0;
+    wi_shm_push(group, ch);
+    return ch->queue.first != NULL;
+}
+
+int wi_shm_chan_starved(struct wi_shm_group *group, struct wi_shm_peer *peer)
+{
+    int starved = 0;
+
+    for (int i = 0; i < WEFT_CHAN_MAX; i++)
+        starved |= in_starved(group, peer->in[i]) | out_starved(group, peer->out[i]);
+    return starved;
+}
+
+void wi_shm_chan_free(struct wi_shm_group *group)
+{
+    for (uint32_t p = 0; group->peers && p < group->nmembers; p++) {
+        for (int i = 0; i < WEFT_CHAN_MAX; i++) {
+            free(group->peers[p].in[i]);
+            free(group->peers[p].out[i]);
+        }
+    }
+}
