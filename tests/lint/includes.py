@@ -30,6 +30,8 @@ PREDICTING = re.compile(r"tools/weft[-_](plan|sim|tune|topo)")
 PREDICTING_ALLOWED = ["src/algo", "src/sched", "src/base", "src/plan", "src/sim", "topology", "tools"]
 # Tools that look inside the library on purpose; the rest uses the installed headers only.
 INSIDE = re.compile(r"tools/(weft[-_](plan|sim|tune|topo|info)|info_|plan_|sim_|tune_|topo_)")
+# inproc runs the protocols of shm over the heap.
+PLUGIN_SHARES = {"plugins/inproc": "plugins/shm"}
 PLUGIN_HEADERS = {"weft/weft_plugin.h", "weft/weft.h"}
 HWLOC_ALLOWED = re.compile(r"^(topology/|tools/(weft[-_]run|run_|weft[-_]info|info_))")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
@@ -71,7 +73,7 @@ def check(root, path, line):
     if own == "include":
         return None if to == "include" else "installed headers include installed headers only"
     if own.startswith("plugins"):
-        if to == own or name in PLUGIN_HEADERS:
+        if to in (own, PLUGIN_SHARES.get(own)) or name in PLUGIN_HEADERS:
             return None
         return "plugins include weft/weft_plugin.h and their own folder only"
     if to in ("include", own):

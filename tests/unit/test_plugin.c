@@ -1,0 +1,227 @@
+/* Loading plugins: the example works, and what is wrong with a plugin is said with its path.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/unit/unit.h"
+
+#include <unistd.h>
+
+#include "base/settings.h"
+#include "base/status.h"
+#include "net/transports.h"
+#include "tests/harness/harness.h"
+
+static struct wi_settings *settings;
+static struct wi_transports *transports;
+
+/* A directory with this one module of the build, as a user's plugin directory would have it. */
+static const char *directory_with(const char *module)
+{
+    const char *build = getenv("WEFT_BUILDDIR"), *dir = wt_temp_dir();
+    char from[1024], to[1024];
+
+    snprintf(from, sizeof from, "%s/.libs/%s.so", build ? build : ".", module);
+    snprintf(to, sizeof to, "%s/%s.so", dir, module);
+    CU_ASSERT_EQUAL_FATAL(access(from, R_OK), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink(from, to), 0);
+    return dir;
+}
+
+static weft_status open_with(const char *module, const char *const *calls)
+{
+    CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, calls, &settings), WEFT_SUCCESS);
+    transports = NULL;
+    return wi_transports_open(settings, "self,empty", directory_with(module), &transports);
+}
+
+static void finish(void)
+{
+    wi_transports_close(transports);
+    wi_settings_destroy(settings);
+    wi_fail_clear();
+}
+
+static void refused(const char *module, const char *words)
+{
+    CU_ASSERT_EQUAL(open_with(module, NULL), WEFT_EPLUGIN);
+    CU_ASSERT_PTR_NULL(transports);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), module));
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), words));
+    if (!strstr(wi_fail_text(), words))
+        printf("# the text is: %s\n", wi_fail_text());
+    finish();
+}
+
+static void refuses_another_abi(void)
+{
+    refused("wrong_abi", "ABI 42");
+}
+
+static void refuses_a_short_description(void)
+{
+    refused("wrong_bytes", "16 bytes");
+}
+
+static void refuses_what_is_no_plugin(void)
+{
+    refused("no_symbol", "no symbol weft_plugin");
+}
+
+static void refuses_a_transport_without_ops(void)
+{
+    CU_ASSERT_EQUAL(open_with("no_ops", NULL), WEFT_EPLUGIN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "empty lacks a required entry"));
+    finish();
+}
+
+/* ---- The example at work ---- */
+
+static struct wi_transport *self;
+static void *group;
+
+static void self_start(const char *const *calls)
+{
+    weft_status status = wi_settings_create(NULL, calls, &settings) < 0
+                             ? WEFT_EINTERNAL
+                             : wi_transports_open(settings, "self", directory_with("self"), &transports);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_SUCCESS);
+    self = wi_transports_find(transports, "self");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(self);
+    unsigned char address[WEFT_ADDRESS_MAX], member = 1;
+    size_t bytes = 0;
+    CU_ASSERT_EQUAL_FATAL(self->ops.address(self->endpoint, address, sizeof address, &bytes), WEFT_SUCCESS);
+    const void *addresses[] = {address};
+    struct weft_group_config config = {
+        .bytes = sizeof config, .nranks = 1, .addresses = addresses, .address_bytes = &bytes, .member = &member};
+    CU_ASSERT_EQUAL_FATAL(self->ops.group_create(self->endpoint, &config, &group), WEFT_SUCCESS);
+}
+
+static void self_stop(void)
+{
+    self->ops.group_destroy(group, 0);
+    finish();
+}
+
+static struct weft_xfer transfer(void *buf, size_t bytes, uint32_t chan)
+{
+    return (struct weft_xfer){.buf = buf, .bytes = bytes, .chan = chan, .granule = 1};
+}
+
+static void loads_the_example(void)
+{
+    self_start(NULL);
+    CU_ASSERT_STRING_EQUAL(self->plugin->name, "self");
+    CU_ASSERT_PTR_NOT_NULL(strstr(self->path, "/self.so"));
+    CU_ASSERT_EQUAL(self->ops.mem_alloc(self->endpoint, 1, NULL), WEFT_ENOTSUP); /* a gap, filled with a stub */
+    self_stop();
+}
+
+static void knows_its_own_address_only(void)
+{
+    unsigned char address[WEFT_ADDRESS_MAX] = {0};
+    size_t bytes = 0;
+
+    self_start(NULL);
+    CU_ASSERT_EQUAL(self->ops.address(self->endpoint, address, sizeof address, &bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.reachable(self->endpoint, address, bytes), 1);
+    CU_ASSERT_EQUAL(self->ops.reachable(self->endpoint, address, bytes - 1), 0);
+    CU_ASSERT_EQUAL(self->ops.reachable(self->endpoint, address, sizeof address), 0);
+    CU_ASSERT_EQUAL(self->ops.reachable(self->endpoint, NULL, 0), 0);
+    address[bytes - 1] ^= 1;
+    CU_ASSERT_EQUAL(self->ops.reachable(self->endpoint, address, bytes), 0);
+    CU_ASSERT_EQUAL(self->ops.address(self->endpoint, address, 3, &bytes), WEFT_EINVAL);
+    self_stop();
+}
+
+static void delivers_in_order_per_channel(void)
+{
+    char in[3] = {0};
+    struct weft_xfer s0 = transfer("a", 1, 0), s1 = transfer("b", 1, 0), s2 = transfer("c", 1, 5);
+    struct weft_xfer r0 = transfer(&in[0], 1, 0), r1 = transfer(&in[1], 1, 0), r2 = transfer(&in[2], 1, 5);
+
+    self_start(NULL);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(s0.state, WEFT_XFER_PENDING);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r2), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r2.state, WEFT_XFER_PENDING);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s2), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(s0.state | s1.state | s2.state | r0.state | r1.state | r2.state, WEFT_SUCCESS);
+    CU_ASSERT_NSTRING_EQUAL(in, "abc", 3);
+    self_stop();
+}
+
+static size_t sunk;
+static void count_bytes(struct weft_xfer *x, size_t offset, const void *data, size_t bytes)
+{
+    CU_ASSERT_EQUAL(offset, sunk);
+    CU_ASSERT_EQUAL(memcmp(data, "abcd", bytes), 0);
+    CU_ASSERT_PTR_EQUAL(x->sink_arg, &sunk);
+    sunk += bytes;
+}
+
+static void feeds_a_sink(void)
+{
+    struct weft_xfer s = transfer("abcd", 4, 1), r = transfer(NULL, 4, 1);
+
+    r.sink = count_bytes;
+    r.sink_arg = &sunk;
+    sunk = 0;
+    self_start(NULL);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.state, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(sunk, 4);
+    self_stop();
+}
+
+static void notices_disagreement(void)
+{
+    char in[8] = "old";
+    struct weft_xfer s = transfer("abcd", 4, 0), longer = transfer("abcdefgh", 8, 0), r = transfer(in, 4, 0);
+
+    self_start(NULL);
+    s.info.seq = 7;
+    CU_ASSERT_EQUAL(self->ops.send(group, &s), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.state, WEFT_EMISMATCH);
+    CU_ASSERT_EQUAL(r.peer_info.seq, 7);
+    CU_ASSERT_EQUAL(self->ops.send(group, &longer), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.state, WEFT_ETRUNC);
+    CU_ASSERT_STRING_EQUAL(in, "old");
+    self_stop();
+}
+
+static void obeys_its_settings(void)
+{
+    const char *const calls[] = {"WEFT_SELF_MAX_QUEUED=1", NULL};
+    struct weft_xfer s0 = transfer("a", 1, 0), s1 = transfer("b", 1, 0), far = transfer("c", 1, 0);
+
+    self_start(calls);
+    far.peer = 1;
+    CU_ASSERT_EQUAL(self->ops.send(group, &far), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.send(group, &s1), WEFT_ENOMEM);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "WEFT_SELF_MAX_QUEUED"));
+    self_stop();
+    const char *const wrong[] = {"WEFT_SELF_MAX_QUEUED=none", NULL};
+    CU_ASSERT_EQUAL(wi_settings_create(NULL, wrong, &settings), WEFT_SUCCESS);
+    transports = NULL;
+    CU_ASSERT_EQUAL(wi_transports_open(settings, "self", directory_with("self"), &transports), WEFT_ECONFIG);
+    finish();
+}
+
+static const struct wt_case cases[] = {
+    {"loads the example", loads_the_example},
+    {"the example knows its own address only", knows_its_own_address_only},
+    {"the example delivers in order per channel", delivers_in_order_per_channel},
+    {"the example feeds a sink", feeds_a_sink},
+    {"the example notices disagreement", notices_disagreement},
+    {"the example obeys its settings", obeys_its_settings},
+    {"refuses another ABI", refuses_another_abi},
+    {"refuses a short description", refuses_a_short_description},
+    {"refuses what is no plugin", refuses_what_is_no_plugin},
+    {"refuses a transport without ops", refuses_a_transport_without_ops},
+};
+WT_UNIT_MAIN("plugin", cases)
