@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# An installed weft is complete: a program is built with nothing but pkg-config and runs with what was installed.
+set -u
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+cd "${WEFT_BUILDDIR:?}" || exit 99
+
+prefix=$tap_dir/usr
+install_it() { env -u MAKEFLAGS -u MAKELEVEL -u TESTS make -s -j2 install prefix="$prefix"; }
+pc() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@"; }
+# The prefix in weft.pc is that of configure.
+moved() { sed -i "s,^prefix=.*,prefix=$prefix," "$prefix/lib/pkgconfig/weft.pc"; }
+build() {
+    ${WEFT_TEST_CC:-cc} $(pc --cflags weft) -I"$WEFT_SRCDIR/examples" "$WEFT_SRCDIR/examples/all_reduce.c" \
+        -o "$tap_dir/program" $(pc --libs weft)
+}
+run() { LD_LIBRARY_PATH=$prefix/lib timeout 30 "$prefix/bin/weft-run" -n 2 "$tap_dir/program"; }
+soname() { readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*libweft\.so\.[0-9]'; }
+no_leaks() { ! find "$prefix" -name '*test*' -o -name 'self.so' -o -name 'wrong_*' | grep .; }
+cxx() { echo '#include <weft/weft.h>
+int main() { return weft_version() == 0; }' >"$tap_dir/a.cc" && ${CXX:-c++} $(pc --cflags weft) "$tap_dir/a.cc" -o "$tap_dir/a" $(pc --libs weft); }
+
+tap "make install" install_it || tap_end
+tap "headers are installed" test -f "$prefix/include/weft/weft.h" -a -f "$prefix/include/weft/weft_plugin.h"
+tap "the library has a soname" soname
+tap "weft.pc" moved
+version() { [ "$(pc --modversion weft)" = "$(sed -n 's/^PACKAGE_VERSION = //p' Makefile)" ]; }
+tap "weft.pc tells the version" version
+tap "a program is built with pkg-config" build
+tap "it runs with the installed launcher" run
+tap "no tests are installed" no_leaks
+if command -v "${CXX:-c++}" >/dev/null; then
+    tap "a C++ program is built" cxx
+fi
+tap_end
