@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The list of algorithms, and finding one by name. */
+#include <string.h>
+
+#include "algo/list.h"
+
+const struct wi_algo *const wi_algos[] = {
+#define WI_ALGO_ENTRY(stem) &wi_##stem,
+    WI_ALGO_LIST(WI_ALGO_ENTRY)
+#undef WI_ALGO_ENTRY
+    NULL,
+};
+
+/* The collective whose algorithms serve `coll`: itself, or what a v-form is the general case of. */
+static enum wi_coll uniform(enum wi_coll coll)
+{
+    switch (coll) {
+    case WI_COLL_ALL_GATHER_V:
+        return WI_COLL_ALL_GATHER;
+    case WI_COLL_REDUCE_SCATTER_V:
+        return WI_COLL_REDUCE_SCATTER;
+    case WI_COLL_ALL_TO_ALL_V:
+        return WI_COLL_ALL_TO_ALL;
+    case WI_COLL_GATHER_V:
+        return WI_COLL_GATHER;
+    case WI_COLL_SCATTER_V:
+        return WI_COLL_SCATTER;
+    default:
+        return coll;
+    }
+}
+
+const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name)
+{
+    enum wi_coll family = uniform(coll);
+    unsigned refused = family == coll ? 0 : WI_ALGO_UNIFORM;
+
+    if (!name)
+        return NULL;
+    for (size_t i = 0; wi_algos[i]; i++) {
+        const struct wi_algo *algo = wi_algos[i];
+        if (algo->coll == family && !(algo->needs & refused) && strcmp(algo->name, name) == 0)
+            return algo;
+    }
+    return NULL;
+}

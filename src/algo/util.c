@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared parts of the algorithms. */
+#include "algo/util.h"
+
+weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
+                          uint32_t tmp_blocks, struct wi_sched_builder **b)
+{
+    if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks)
+        return wi_fail(WEFT_EINVAL, "%s %s: rank %d of %d ranks", wi_coll_name(algo->coll), algo->name,
+                       args->rank, args->nranks);
+    if (args->root < 0 || args->root >= args->nranks)
+        return wi_fail(WEFT_EINVAL, "%s %s: root %d of %d ranks", wi_coll_name(algo->coll), algo->name,
+                       args->root, args->nranks);
+    if (args->radix < 0 || args->radix == 1)
+        return wi_fail(WEFT_EINVAL, "%s %s: radix %d is not 0 or at least 2", wi_coll_name(algo->coll),
+                       algo->name, args->radix);
+    if (args->in_place && (algo->needs & WI_ALGO_NO_IN_PLACE))
+        return wi_fail(WEFT_ENOTSUP, "%s %s cannot work in place", wi_coll_name(algo->coll), algo->name);
+    if ((algo->needs & WI_ALGO_EVEN_RANKS) && args->nranks % 2)
+        return wi_fail(WEFT_ENOTSUP, "%s %s needs an even number of ranks, not %d",
+                       wi_coll_name(algo->coll), algo->name, args->nranks);
+    struct wi_sched_spec spec = {
+        .coll = algo->coll,
+        .algo = algo->name,
+        .rank = args->rank,
+        .nranks = args->nranks,
+        .root = args->root,
+        .in_place = args->in_place,
+        .nblocks = nblocks,
+        .tmp_blocks = tmp_blocks,
+        /* Past that, partial results go to TMP on some ranks and not on others. */
+        .no_ll = args->nranks > WI_REDUCE_MAX_SRC,
+    };
+    return wi_sched_begin(&spec, b);
+}
+
+weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo,
+                          struct wi_sched **sched)
+{
+    struct wi_sched_builder *b;
+    WI_TRY(wi_algo_begin(args, algo, 1, 0, &b));
+    if (!args->in_place && algo->coll != WI_COLL_EXSCAN && algo->coll != WI_COLL_BARRIER)
+        wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0), wi_at(WI_DST, 0, 1),
+                      wi_at(WI_SRC, 0, 1));
+    return wi_sched_seal(b, sched);
+}
+
+void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src,
+                      int nblocks, int hole)
+{
+    uint32_t low = (uint32_t)hole, high = (uint32_t)(nblocks - hole - 1);
+    if (low > 0)
+        wi_sched_copy(b, lane, wi_at(dst, 0, low), wi_at(src, 0, low));
+    if (high > 0)
+        wi_sched_copy(b, lane, wi_at(dst, low + 1, high), wi_at(src, low + 1, high));
+}
+
+void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                      uint32_t other, uint32_t ordinal)
+{
+    for (int i = 1; i < args->nranks; i++)
+        wi_sched_wait(b, lane, wi_mod(args->rank + i, args->nranks), other, ordinal);
+}
+
+static struct wi_region operand(const struct wi_algo_args *args, const struct wi_operands *src, int rank)
+{
+    if (rank == args->rank)
+        return src->own;
+    if (src->local)
+        return wi_at(src->buf, src->first + (uint32_t)rank, 1);
+    return wi_at_rank(src->buf, rank, src->first, 1);
+}
+
+uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                        const struct wi_region *dst, uint32_t ndst, const struct wi_operands *src,
+                        struct wi_region acc)
+{
+    struct wi_region part[WI_REDUCE_MAX_SRC];
+    int next = src->from;
+
+    for (;;) {
+        uint32_t n = 0;
+        if (next > src->from)
+            part[n++] = acc;
+        while (n < WI_REDUCE_MAX_SRC && next < src->to)
+            part[n++] = operand(args, src, next++);
+        if (next == src->to)
+            return wi_sched_reduce(b, lane, dst, ndst, part, n, WI_STEP_FINAL);
+        wi_sched_reduce(b, lane, &acc, 1, part, n, 0);
+    }
+}
+
+/* Saturates: radix and nranks are ints, their product need not be one. */
+static int scale(int span, int radix, int nranks)
+{
+    return span > (nranks - 1) / radix ? nranks : span * radix;
+}
+
+struct wi_knomial wi_knomial_of(int vrank, int nranks, int radix)
+{
+    struct wi_knomial t = {vrank, nranks, radix, 1, -1, 0};
+    while (t.span < nranks) {
+        int next = scale(t.span, radix, nranks);
+        int rest = vrank % next;
+        if (rest != 0) {
+            t.parent = vrank - rest;
+            break;
+        }
+        t.span = next;
+    }
+    while (wi_knomial_child(&t, t.nchildren) >= 0)
+        t.nchildren++;
+    return t;
+}
+
+int wi_knomial_child(const struct wi_knomial *t, int index)
+{
+    int step = 1;
+    for (int level = index / (t->radix - 1); level > 0 && step < t->span; level--)
+        step = scale(step, t->radix, t->nranks);
+    if (step >= t->span)
+        return -1;
+    long child = t->vrank + (long)step * (1 + index % (t->radix - 1));
+    return child < t->nranks ? (int)child : -1;
+}
+
+int wi_knomial_size(int vrank, int nranks, int radix)
+{
+    int span = wi_knomial_of(vrank, nranks, radix).span;
+    return span < nranks - vrank ? span : nranks - vrank;
+}
+
+int wi_knomial_depth(int nranks, int radix)
+{
+    long deepest = 0; /* 1, 11, 111, ... in base radix: the first rank of each depth */
+    int depth = 0;
+    while (deepest * radix + 1 < nranks) {
+        deepest = deepest * radix + 1;
+        depth++;
+    }
+    return depth;
+}
+
+void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                             int dir, uint32_t base)
+{
+    int n = args->nranks;
+    for (int k = 0; k <= 2 * n - 2; k++) {
+        uint32_t block = base + (uint32_t)wi_mod(args->rank - dir * k, n);
+        struct wi_region src = wi_at(WI_SRC, block, 1), dst = wi_at(WI_DST, block, 1);
+        if (k == 0)
+            wi_sched_send(b, lane, src);
+        else if (k < n)
+            wi_sched_recv_reduce_send(b, lane, dst, src, k == n - 1 ? WI_STEP_FINAL : 0);
+        else if (k < 2 * n - 2)
+            wi_sched_recv_send(b, lane, dst);
+        else
+            wi_sched_recv(b, lane, dst);
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What many algorithms share: ring arithmetic, sequences of steps over lanes, long reductions, k-nomial trees. */
+#ifndef WI_ALGO_UTIL_H
+#define WI_ALGO_UTIL_H
+
+#include "algo/algo.h"
+#include "algo/list.h"
+#include "base/reduce.h"
+#include "base/status.h"
+
+/* Mathematical remainder: always in [0, n). */
+static inline int wi_mod(int a, int n)
+{
+    int r = a % n;
+    return r < 0 ? r + n : r;
+}
+
+static inline int wi_pow2_floor(int n)
+{
+    int p = 1;
+    while (p <= n / 2)
+        p *= 2;
+    return p;
+}
+
+static inline int wi_log2_ceil(int n)
+{
+    int k = 0;
+    while (k < 31 && (1L << k) < n)
+        k++;
+    return k;
+}
+
+/* Blocks of a buffer of `rank`, which may be this rank itself. */
+static inline struct wi_region wi_region_of(const struct wi_algo_args *args, enum wi_buf buf, int rank,
+                                            uint32_t first, uint32_t count)
+{
+    return rank == args->rank ? wi_at(buf, first, count) : wi_at_rank(buf, rank, first, count);
+}
+
+weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
+                          uint32_t tmp_blocks, struct wi_sched_builder **b);
+/* The whole schedule of a communicator of one rank: SRC to DST unless they are the same. */
+weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo,
+                          struct wi_sched **sched);
+
+/* Copy all of [0, nblocks) but block `hole`; nothing for an empty side. */
+void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src,
+                      int nblocks, int hole);
+/* Wait for signal `ordinal` of lane `other` of every other rank, nearest successor first, so that the ranks do not
+ * all poll the same line. */
+void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                      uint32_t other, uint32_t ordinal);
+
+/* Operands of a reduction in rank order: ranks [from, to), block `first` of everybody's `buf`, or, when `local`, block
+ * first + i of this rank's own. This rank's operand is `own`. */
+struct wi_operands {
+    enum wi_buf buf;
+    uint32_t first;
+    int local;
+    int from, to;
+    struct wi_region own;
+};
+/* One REDUCE, or, past WI_REDUCE_MAX_SRC operands, several that keep their partial result in `acc`, because `dst` may
+ * alias an operand that is still to be read. Needs WI_ACC_BLOCKS(n) more blocks of scratch. Returns the last step. */
+#define WI_ACC_BLOCKS(nsrc) ((nsrc) > WI_REDUCE_MAX_SRC ? 1u : 0u)
+uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                        const struct wi_region *dst, uint32_t ndst, const struct wi_operands *src,
+                        struct wi_region acc);
+
+/* ---- Sequences: each step follows the one before, though lanes change with the peers ---- */
+struct wi_seq {
+    struct wi_sched_builder *b;
+    uint32_t lane, step; /* the newest step */
+    int started;
+};
+
+static inline struct wi_seq wi_seq_begin(struct wi_sched_builder *b)
+{
+    return (struct wi_seq){.b = b};
+}
+
+static inline void wi_seq_did(struct wi_seq *seq, uint32_t lane, uint32_t step)
+{
+    if (seq->started && seq->lane != lane)
+        wi_sched_after(seq->b, lane, seq->lane, seq->step);
+    *seq = (struct wi_seq){seq->b, lane, step, 1};
+}
+
+/* The newest step also waits for a step of another lane. */
+static inline void wi_seq_join(struct wi_seq *seq, uint32_t lane, uint32_t step)
+{
+    if (lane != seq->lane)
+        wi_sched_after(seq->b, seq->lane, lane, step);
+}
+
+static inline void wi_seq_send(struct wi_seq *seq, uint32_t lane, struct wi_region src)
+{
+    wi_seq_did(seq, lane, wi_sched_send(seq->b, lane, src));
+}
+
+static inline void wi_seq_recv(struct wi_seq *seq, uint32_t lane, struct wi_region dst)
+{
+    wi_seq_did(seq, lane, wi_sched_recv(seq->b, lane, dst));
+}
+
+static inline void wi_seq_recv_reduce(struct wi_seq *seq, uint32_t lane, struct wi_region dst,
+                                      struct wi_region src, unsigned flags)
+{
+    wi_seq_did(seq, lane, wi_sched_recv_reduce(seq->b, lane, dst, src, flags));
+}
+
+static inline void wi_seq_copy(struct wi_seq *seq, uint32_t lane, struct wi_region dst, struct wi_region src)
+{
+    wi_seq_did(seq, lane, wi_sched_copy(seq->b, lane, dst, src));
+}
+
+/* ---- Folding: ranks past a power of two pair up with a neighbour, so that rank order is kept ----
+ * Ranks 2i and 2i+1, i < rem, are one member i; the even one acts. Others are member rank - rem. */
+struct wi_fold {
+    int pow2, rem;
+    int member;  /* -1: folded into rank - 1 */
+    int partner; /* rank folded into this one, or that acts for it; -1 */
+};
+
+static inline struct wi_fold wi_fold_of(int rank, int nranks)
+{
+    int pow2 = wi_pow2_floor(nranks), rem = nranks - pow2;
+    if (rank >= 2 * rem)
+        return (struct wi_fold){pow2, rem, rank - rem, -1};
+    if (rank % 2)
+        return (struct wi_fold){pow2, rem, -1, rank - 1};
+    return (struct wi_fold){pow2, rem, rank / 2, rank + 1};
+}
+
+/* The acting rank of a member; of pow2 itself: nranks. Also the first rank a member stands for. */
+static inline int wi_fold_rank(const struct wi_fold *fold, int member)
+{
+    return member < fold->rem ? 2 * member : member + fold->rem;
+}
+
+/* ---- k-nomial trees over virtual ranks, root 0 ----
+ * The subtree of v is [v, v + min(span, nranks - v)); the i-th child, in ascending order, is v + digit * k^level. */
+struct wi_knomial {
+    int vrank, nranks, radix;
+    int span, parent; /* parent -1: root */
+    int nchildren;
+};
+struct wi_knomial wi_knomial_of(int vrank, int nranks, int radix);
+int wi_knomial_child(const struct wi_knomial *tree, int index);
+/* Virtual ranks in the subtree of virtual rank v. */
+int wi_knomial_size(int vrank, int nranks, int radix);
+/* Messages from the deepest leaf to the root. */
+int wi_knomial_depth(int nranks, int radix);
+/* args->radix, or what suits most networks: flatter than binary, as a send costs less than a hop. */
+static inline int wi_algo_radix(const struct wi_algo_args *args)
+{
+    return args->radix ? args->radix : 4;
+}
+
+/* ---- Rings ---- */
+/* All-reduce of blocks [base, base + nranks) on a lane whose send peer is rank + dir (dir is 1 or -1). */
+void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
+                             int dir, uint32_t base);
+
+#endif
