@@ -1,6 +1,13 @@
 libweft_sources += \
 	src/sched/build.c \
 	src/sched/cells.c \
+	src/sched/check.c \
+	src/sched/check_access.c \
+	src/sched/check_clock.c \
+	src/sched/check_internal.h \
+	src/sched/check_match.c \
+	src/sched/check_run.c \
+	src/sched/check_value.c \
 	src/sched/form.c \
 	src/sched/internal.h \
 	src/sched/sched.h \

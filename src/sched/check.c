@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The checker's entry: build the model of all ranks, run it, judge what came out. */
+#include "sched/check_internal.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+weft_status wi_check_fail(const struct wi_check *c, uint32_t lane, uint32_t step, const char *format, ...)
+{
+    const struct wi_check_lane *l = &c->lanes[lane];
+    char where[WI_PLACE_TEXT_BYTES], what[384];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(what, sizeof(what), format, ap);
+    va_end(ap);
+    return wi_fail(WEFT_EINVAL, "%s: %s",
+                   wi_sched_place_text(c->scheds[l->rank], l->index, step, where), what);
+}
+
+weft_status wi_check_nomem(const struct wi_check *c)
+{
+    return wi_fail(WEFT_ENOMEM, "schedule check: no memory for %u ranks with %u steps", c->nranks,
+                   c->nsteps);
+}
+
+const char *wi_check_step_text(const struct wi_check *c, uint32_t lane, uint32_t step,
+                               char text[WI_PLACE_TEXT_BYTES])
+{
+    const struct wi_check_lane *l = &c->lanes[lane];
+
+    if (step < l->def->nsteps)
+        snprintf(text, WI_PLACE_TEXT_BYTES, "rank %u lane %u step %u (%s)", l->rank, l->index, step,
+                 wi_sched_step_names[l->steps[step].kind]);
+    else
+        snprintf(text, WI_PLACE_TEXT_BYTES, "rank %u lane %u", l->rank, l->index);
+    return text;
+}
+
+static weft_status count(struct wi_check *c)
+{
+    uint64_t nlanes = 0, nsteps = 0;
+
+    for (uint32_t r = 0; r < c->nranks; r++) {
+        nlanes += c->scheds[r]->nlanes;
+        nsteps += c->scheds[r]->nsteps;
+    }
+    if (nlanes >= UINT32_MAX / 2 || nsteps >= UINT32_MAX / 4)
+        return wi_fail(WEFT_ENOTSUP, "schedule check: %llu steps of %u ranks are too many",
+                       (unsigned long long)nsteps, c->nranks);
+    c->nlanes = (uint32_t)nlanes;
+    c->nsteps = (uint32_t)nsteps;
+    return WEFT_SUCCESS;
+}
+
+static void lay_lanes(struct wi_check *c)
+{
+    uint32_t lane = 0, step = 0;
+
+    for (uint32_t r = 0; r < c->nranks; r++) {
+        const struct wi_sched *s = c->scheds[r];
+        c->rank_lanes[r] = lane;
+        for (uint32_t i = 0; i < s->nlanes; i++, lane++) {
+            c->lanes[lane] = (struct wi_check_lane){.rank = r,
+                                                    .index = i,
+                                                    .def = &s->lanes[i],
+                                                    .steps = s->steps + s->lanes[i].first_step,
+                                                    .first = step,
+                                                    .to = WI_NONE,
+                                                    .from = WI_NONE,
+                                                    .waiters = WI_NONE};
+            step += s->lanes[i].nsteps;
+        }
+    }
+    c->rank_lanes[c->nranks] = lane;
+}
+
+static weft_status build(struct wi_check *c)
+{
+    WI_TRY(count(c));
+    c->words = (c->nranks + 63) / 64;
+    c->data = c->scheds[0]->coll != WI_COLL_BARRIER;
+    c->rank_lanes = wi_calloc(c->nranks + (size_t)1, sizeof(*c->rank_lanes));
+    c->rank_cells = wi_calloc(c->nranks, sizeof(*c->rank_cells));
+    c->lanes = wi_calloc(c->nlanes + (size_t)1, sizeof(*c->lanes));
+    c->saved = wi_calloc(c->nsteps + (size_t)1, sizeof(*c->saved));
+    c->scratch_bits = wi_calloc(c->words, sizeof(*c->scratch_bits));
+    if (!c->rank_lanes || !c->rank_cells || !c->lanes || !c->saved || !c->scratch_bits)
+        return wi_check_nomem(c);
+    lay_lanes(c);
+    WI_TRY(wi_check_match(c));
+    for (uint32_t i = 0; i < c->nlanes; i++) {
+        struct wi_message *m = &c->lanes[i].inbox;
+        if (!m->capacity || !c->data)
+            continue;
+        m->values = wi_malloc(m->capacity * sizeof(*m->values));
+        m->bits = wi_malloc((size_t)m->capacity * c->words * sizeof(*m->bits));
+        if (!m->values || !m->bits)
+            return wi_check_nomem(c);
+    }
+    return wi_check_access_init(c);
+}
+
+static void demolish(struct wi_check *c)
+{
+    for (uint32_t i = 0; c->lanes && i < c->nlanes; i++) {
+        wi_clock_put(c->lanes[i].clock);
+        wi_clock_put(c->lanes[i].inbox.clock);
+        wi_free(c->lanes[i].inbox.values);
+        wi_free(c->lanes[i].inbox.bits);
+    }
+    for (uint32_t i = 0; c->saved && i < c->nsteps; i++)
+        wi_clock_put(c->saved[i].clock);
+    for (uint32_t i = 0; c->ends && i < c->nranks; i++)
+        wi_clock_put(c->ends[i]);
+    wi_free(c->ends);
+    wi_free(c->foreign);
+    wi_free(c->reads);
+    wi_free(c->bits);
+    wi_free(c->values);
+    wi_free(c->cells);
+    wi_free(c->scratch_bits);
+    wi_free(c->saved);
+    wi_free(c->lanes);
+    wi_free(c->rank_cells);
+    wi_free(c->rank_lanes);
+}
+
+weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int ordered)
+{
+    WI_TRY(wi_check_agreement(scheds, nranks));
+    struct wi_check c = {.scheds = scheds, .nranks = (uint32_t)nranks, .ordered = ordered};
+    weft_status st = build(&c);
+    if (st == WEFT_SUCCESS) {
+        wi_check_values_init(&c);
+        st = wi_check_run(&c);
+    }
+    if (st == WEFT_SUCCESS)
+        st = wi_check_results(&c);
+    if (st == WEFT_SUCCESS)
+        st = wi_check_ends(&c);
+    demolish(&c);
+    return st;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What blocks hold: set up, combined, and compared with what the collective promises. */
+#include "sched/check_internal.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+static void set_bit(uint64_t *bits, uint32_t rank)
+{
+    bits[rank / 64] |= 1ull << (rank % 64);
+}
+
+static int has_bit(const uint64_t *bits, uint32_t rank)
+{
+    return (int)(bits[rank / 64] >> (rank % 64) & 1);
+}
+
+/* The caller's SRC: block `block` of `rank` in each cell. */
+static void give(struct wi_check *c, uint32_t rank, uint32_t block)
+{
+    const struct wi_sched *s = c->scheds[rank];
+    struct wi_region r = wi_sched_canonical(s, (int)rank, wi_at(WI_SRC, block, 1));
+    uint64_t cell = wi_check_cell(c, (int)rank, r);
+
+    c->values[cell] = (struct wi_value){.block = block, .nranks = 1, .lowest = rank};
+    set_bit(&c->bits[cell * c->words], rank);
+}
+
+void wi_check_values_init(struct wi_check *c)
+{
+    for (uint32_t rank = 0; c->data && rank < c->nranks; rank++) {
+        for (uint32_t b = 0; b < c->scheds[rank]->buf_blocks[WI_SRC]; b++)
+            give(c, rank, b);
+    }
+}
+
+void wi_check_take(struct wi_check *c, const struct wi_value *v, const uint64_t *bits)
+{
+    c->scratch = *v;
+    memcpy(c->scratch_bits, bits, c->words * sizeof(*bits));
+}
+
+weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, const struct wi_value *v,
+                             const uint64_t *bits, int left)
+{
+    struct wi_value *to = &c->scratch;
+
+    if (!wi_coll_is_reduction(c->scheds[0]->coll))
+        return wi_check_fail(c, lane, step, "reduces, but the collective only moves data");
+    if (to->block != v->block)
+        return wi_check_fail(c, lane, step, "combines block %u with block %u", to->block, v->block);
+    for (uint32_t w = 0; w < c->words; w++) {
+        uint64_t twice = c->scratch_bits[w] & bits[w];
+        if (twice)
+            return wi_check_fail(c, lane, step, "block %u gets the contribution of rank %u twice",
+                                 v->block, w * 64 + (uint32_t)__builtin_ctzll(twice));
+        c->scratch_bits[w] |= bits[w];
+    }
+    const struct wi_value *a = left ? v : to, *b = left ? to : v;
+    if (c->ordered && a->lowest + a->nranks != b->lowest)
+        return wi_check_fail(c, lane, step,
+                             "out of rank order: combines ranks %u to %u with ranks %u to %u on the "
+                             "right", a->lowest, a->lowest + a->nranks - 1, b->lowest,
+                             b->lowest + b->nranks - 1);
+    to->lowest = a->lowest;
+    to->nranks += v->nranks;
+    to->final = 0;
+    if (to->nranks == c->nranks) {
+        to->lane = lane;
+        to->step = step;
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, unsigned flags)
+{
+    unsigned coll = c->scheds[0]->coll;
+
+    if (!(flags & WI_STEP_FINAL))
+        return WEFT_SUCCESS;
+    if (!wi_coll_is_reduction(coll) || coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN)
+        return wi_check_fail(c, lane, step, "final, but %s has no steps that are",
+                             wi_coll_name((enum wi_coll)coll));
+    if (c->scratch.nranks != c->nranks)
+        return wi_check_fail(c, lane, step, "final, but block %u holds %u of %u contributions",
+                             c->scratch.block, c->scratch.nranks, c->nranks);
+    if (c->scratch.final)
+        return wi_check_fail(c, lane, step, "final, but block %u is final already", c->scratch.block);
+    c->scratch.final = 1;
+    return WEFT_SUCCESS;
+}
+
+/* What block `b` of DST on `rank` must hold: the origin block, and the ranks [low, high). */
+struct want {
+    uint32_t block, low, high;
+};
+
+static struct want wanted(const struct wi_sched *s, uint32_t rank, uint32_t b)
+{
+    uint32_t nranks = (uint32_t)s->nranks, root = (uint32_t)s->root;
+
+    switch (s->coll) {
+    case WI_COLL_BROADCAST:
+        return (struct want){b, root, root + 1};
+    case WI_COLL_SCATTER:
+    case WI_COLL_SCATTER_V:
+        return (struct want){rank, root, root + 1};
+    case WI_COLL_ALL_GATHER:
+    case WI_COLL_ALL_GATHER_V:
+    case WI_COLL_GATHER:
+    case WI_COLL_GATHER_V:
+        return (struct want){0, b, b + 1};
+    case WI_COLL_ALL_TO_ALL:
+    case WI_COLL_ALL_TO_ALL_V:
+        return (struct want){rank, b, b + 1};
+    case WI_COLL_REDUCE_SCATTER:
+    case WI_COLL_REDUCE_SCATTER_V:
+        return (struct want){rank, 0, nranks};
+    case WI_COLL_SCAN:
+        return (struct want){b, 0, rank + 1};
+    case WI_COLL_EXSCAN:
+        return (struct want){b, 0, rank};
+    default: /* all_reduce, reduce */
+        return (struct want){b, 0, nranks};
+    }
+}
+
+static weft_status compare(struct wi_check *c, uint32_t rank, uint32_t b, const struct want *want)
+{
+    const struct wi_sched *s = c->scheds[rank];
+    uint64_t cell =
+        wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
+    const struct wi_value *v = &c->values[cell];
+    const uint64_t *bits = &c->bits[cell * c->words];
+    char where[WI_PLACE_TEXT_BYTES];
+
+    wi_sched_place_text(s, WI_NOWHERE, WI_NOWHERE, where);
+    if (v->nranks == 0)
+        return wi_fail(WEFT_EINVAL, "%s: result dst[%u] is never written", where, b);
+    if (v->block != want->block)
+        return wi_fail(WEFT_EINVAL, "%s: result dst[%u] holds block %u of src instead of block %u",
+                       where, b, v->block, want->block);
+    for (uint32_t r = want->low; r < want->high; r++) {
+        if (!has_bit(bits, r))
+            return wi_fail(WEFT_EINVAL, "%s: result dst[%u] lacks the contribution of rank %u",
+                           where, b, r);
+    }
+    for (uint32_t r = 0; v->nranks != want->high - want->low && r < c->nranks; r++) {
+        if (has_bit(bits, r) && (r < want->low || r >= want->high))
+            return wi_fail(WEFT_EINVAL,
+                           "%s: result dst[%u] holds a contribution of rank %u that it must not",
+                           where, b, r);
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_final(struct wi_check *c, uint32_t rank, uint32_t b)
+{
+    const struct wi_sched *s = c->scheds[rank];
+    uint64_t cell =
+        wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
+    const struct wi_value *v = &c->values[cell];
+
+    if (c->nranks == 1 || v->final || !wi_coll_is_reduction(s->coll) || s->coll == WI_COLL_SCAN ||
+        s->coll == WI_COLL_EXSCAN)
+        return WEFT_SUCCESS;
+    return wi_check_fail(c, v->lane, v->step, "completes what becomes dst[%u] of rank %u, but is not final",
+                         b, rank);
+}
+
+weft_status wi_check_results(struct wi_check *c)
+{
+    for (uint32_t rank = 0; c->data && rank < c->nranks; rank++) {
+        const struct wi_sched *s = c->scheds[rank];
+        if (s->coll == WI_COLL_EXSCAN && rank == 0)
+            continue;
+        for (uint32_t b = 0; b < s->buf_blocks[WI_DST]; b++) {
+            struct want want = wanted(s, rank, b);
+            WI_TRY(compare(c, rank, b, &want));
+            WI_TRY(check_final(c, rank, b));
+        }
+    }
+    return WEFT_SUCCESS;
+}
