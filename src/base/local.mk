@@ -5,6 +5,19 @@ libweft_sources += \
 	src/base/hash.c src/base/hash.h \
 	src/base/log.c src/base/log.h \
 	src/base/names.c \
+	src/base/reduce.c src/base/reduce.h src/base/reduce_kernels.h \
+	src/base/convert.c \
+	src/base/reduce_avx2.c \
+	src/base/reduce_avx512.c \
+	src/base/reduce_complex.c \
+	src/base/reduce_copy.h \
+	src/base/reduce_divide.c \
+	src/base/reduce_family.h \
+	src/base/reduce_isa.c \
+	src/base/reduce_neon.c \
+	src/base/reduce_raw.h \
+	src/base/reduce_scalar.c \
+	src/base/reduce_simd.h \
 	src/base/settings.c src/base/settings.h \
 	src/base/settings_file.c \
 	src/base/settings_given.c src/base/settings_given.h \
