@@ -39,11 +39,17 @@ tiers = check
 tally:
 	@$(top_srcdir)/tests/harness/tally $(addsuffix .trs,$(patsubst %.py,%,$(patsubst %.sh,%,$(foreach t,$(tiers),$(tier_$(t))))))
 
+print-unit-tests:
+	@echo $(unit_tests)
+
 # The same tests, built apart with a sanitizer.
 check-asan check-ubsan check-tsan:
 	@kind=$@; $(top_srcdir)/bootstrap $${kind#check-}
 
-.PHONY: check-programs check-multi check-long check-asan check-ubsan check-tsan tally
+.PHONY: check-programs check-multi check-long check-asan check-ubsan check-tsan tally print-unit-tests
 
 noinst_HEADERS += tests/unit/unit.h
 EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally
+
+long_scripts += tests/cross/test_aarch64.sh
+EXTRA_DIST += tests/harness/sysroot.sh
