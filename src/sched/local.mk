@@ -8,8 +8,11 @@ libweft_sources += \
 	src/sched/check_match.c \
 	src/sched/check_run.c \
 	src/sched/check_value.c \
+	src/sched/export.c \
 	src/sched/form.c \
 	src/sched/internal.h \
+	src/sched/parse.c \
+	src/sched/print.c \
 	src/sched/sched.h \
 	src/sched/seal.c \
 	src/sched/stats.c \
