@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
+unit_tests += tests/unit/test_reduce
+tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c
+tests_unit_test_reduce_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
