@@ -41,7 +41,12 @@ struct wi_bootstrap_settings {
     const char *job_key_file;     /* WEFT_JOB_KEY_FILE (0600) */
     int64_t job_key_fd;           /* WEFT_JOB_KEY_FD: inherited descriptor, -1 none */
     const char *job;              /* WEFT_JOB: a name that keeps jobs apart */
+    /* What weft-run says, as text; NULL: look into the environment. */
+    const char *rank, *nranks, *local_rank, *local_nranks; /* WEFT_RANK, WEFT_NRANKS, WEFT_LOCAL_RANK, WEFT_LOCAL_NRANKS */
+    const char *store_fd;         /* WEFT_STORE_FD: rank 0's inherited listening socket */
+    const char *node_id;          /* WEFT_NODE_ID, for wi_node_id */
 };
+/* Rows without a module part: read them with module "". */
 extern const struct weft_setting wi_bootstrap_setting_rows[];
 
 weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_bootstrap **b);

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings of start-up, the providers that need no store, and the environment provider. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "net/bootstrap_id.h"
+#include "net/bootstrap_key.h"
+#include "net/bootstrap_mesh.h"
+#include "net/env.h"
+#include "net/pmi.h"
+
+#define ROW(name, text, type, field, min, max, help)                                               \
+    {name, text, type, offsetof(struct wi_bootstrap_settings, field), min, max, help}
+
+const struct weft_setting wi_bootstrap_setting_rows[] = {
+    ROW("STORE_ADDR", NULL, WEFT_SETTING_STRING, store_addr, 0, 0,
+        "Host name or address of rank 0, where the start-up store listens."),
+    ROW("STORE_PORT", "0", WEFT_SETTING_INT, store_port, 0, 65535,
+        "Port of the start-up store; 0: a list made from the job's name."),
+    ROW("STORE_INTERFACES", NULL, WEFT_SETTING_STRING, interfaces, 0, 0,
+        "Network interfaces for start-up, in order, separated by commas; the first that is up is used."),
+    ROW("JOB_KEY_FILE", NULL, WEFT_SETTING_STRING, job_key_file, 0, 0,
+        "File with the job key (32 bytes or 64 hexadecimal digits), mode 0600."),
+    ROW("JOB_KEY_FD", "-1", WEFT_SETTING_INT, job_key_fd, -1, 1 << 20,
+        "Inherited descriptor that holds the job key; -1: none."),
+    ROW("JOB", NULL, WEFT_SETTING_STRING, job, 0, 0, "Name that keeps jobs apart; default: the launcher's."),
+    ROW("RANK", NULL, WEFT_SETTING_STRING, rank, 0, 0, "Rank of this process, set by weft-run."),
+    ROW("NRANKS", NULL, WEFT_SETTING_STRING, nranks, 0, 0, "Number of ranks of the job, set by weft-run."),
+    ROW("LOCAL_RANK", NULL, WEFT_SETTING_STRING, local_rank, 0, 0, "Rank of this process on its host, set by weft-run."),
+    ROW("LOCAL_NRANKS", NULL, WEFT_SETTING_STRING, local_nranks, 0, 0,
+        "Number of ranks on this host, set by weft-run."),
+    ROW("STORE_FD", NULL, WEFT_SETTING_STRING, store_fd, 0, 0,
+        "Inherited listening socket for rank 0's start-up store, set by weft-run."),
+    ROW("NODE_ID", NULL, WEFT_SETTING_STRING, node_id, 0, 0,
+        "Identity of this host: ranks with the same one share memory; default: from the kernel."),
+    {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
+};
+
+/* ---- One rank ---------------------------------------------------------------------------------------- */
+
+static weft_status single_all_gather(struct wi_bootstrap *b, const void *mine, size_t mine_bytes, void *all,
+                                     uint64_t deadline_ns)
+{
+    (void)b, (void)deadline_ns;
+    if (mine_bytes)
+        memmove(all, mine, mine_bytes);
+    return WEFT_SUCCESS;
+}
+
+static void plain_destroy(struct wi_bootstrap *b)
+{
+    explicit_bzero(b, sizeof(*b));
+    wi_free(b);
+}
+
+static weft_status single_create(const struct wi_boot_config *config, struct wi_bootstrap **b)
+{
+    struct wi_bootstrap *single = wi_calloc(1, sizeof(*single));
+    if (!single)
+        return wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    single->nranks = single->local_nranks = 1;
+    single->has_secret = config->has_secret;
+    memcpy(single->job_key, config->job_key, sizeof(single->job_key));
+    snprintf(single->job, sizeof(single->job), "%s", config->job);
+    single->all_gather = single_all_gather;
+    single->destroy = plain_destroy;
+    *b = single;
+    return WEFT_SUCCESS;
+}
+
+/* ---- The caller's all-gather --------------------------------------------------------------------------- */
+
+#define OOB_KEY_TIMEOUT_NS 60000000000ull
+
+struct oob {
+    struct wi_bootstrap base;
+    weft_oob given;
+};
+
+static weft_status oob_all_gather(struct wi_bootstrap *b, const void *mine, size_t mine_bytes, void *all,
+                                  uint64_t deadline_ns)
+{
+    struct oob *oob = (struct oob *)b;
+    uint64_t now = wi_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+    if (mine_bytes > WI_STORE_VALUE_MAX)
+        return wi_fail(WEFT_EINVAL, "a start-up exchange carries up to %d bytes per rank, not %zu", WI_STORE_VALUE_MAX,
+                       mine_bytes);
+    int err = oob->given.all_gather(oob->given.arg, mine, mine_bytes, all,
+                                    deadline_ns == UINT64_MAX ? WEFT_TIMEOUT_NEVER : left);
+    if (err && left && wi_now_ns() >= deadline_ns)
+        return wi_fail(WEFT_ETIMEDOUT, "the caller's all-gather of %zu bytes failed (%d) at its deadline", mine_bytes,
+                       err);
+    return err ? wi_fail(WEFT_EPEER, "the caller's all-gather of %zu bytes failed (%d)", mine_bytes, err) : WEFT_SUCCESS;
+}
+
+/* Rank 0's random bytes become the key: whoever can gather with these ranks is one of them. */
+static weft_status oob_key(struct oob *oob)
+{
+    size_t nranks = (size_t)oob->base.nranks;
+    unsigned char mine[WI_JOB_KEY_BYTES], *all = wi_malloc(nranks * sizeof(mine));
+    if (!all)
+        return wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    weft_status st = wi_random(mine, sizeof(mine)) ? wi_fail(WEFT_ESYS, "no random bytes") : WEFT_SUCCESS;
+    if (st == WEFT_SUCCESS)
+        st = oob_all_gather(&oob->base, mine, sizeof(mine), all, wi_deadline_ns(OOB_KEY_TIMEOUT_NS));
+    if (st == WEFT_SUCCESS)
+        memcpy(oob->base.job_key, all, sizeof(oob->base.job_key));
+    explicit_bzero(all, nranks * sizeof(mine));
+    explicit_bzero(mine, sizeof(mine));
+    wi_free(all);
+    return st;
+}
+
+static void oob_destroy(struct wi_bootstrap *b)
+{
+    struct oob *oob = (struct oob *)b;
+    explicit_bzero(oob, sizeof(*oob));
+    wi_free(oob);
+}
+
+weft_status wi_bootstrap_oob(const weft_oob *given, struct wi_bootstrap **b)
+{
+    if (!given || given->bytes < offsetof(weft_oob, arg) || !given->all_gather)
+        return wi_fail(WEFT_EINVAL, "weft_oob: no all_gather function");
+    if (given->nranks < 1 || given->rank < 0 || given->rank >= given->nranks)
+        return wi_fail(WEFT_EINVAL, "weft_oob: rank %d of %d ranks", given->rank, given->nranks);
+    struct oob *oob = wi_calloc(1, sizeof(*oob));
+    if (!oob)
+        return wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    memcpy(&oob->given, given, given->bytes < sizeof(oob->given) ? given->bytes : sizeof(oob->given));
+    oob->base = (struct wi_bootstrap){.rank = given->rank, .nranks = given->nranks, .local_rank = -1, .local_nranks = -1,
+                                      .has_secret = 1, .job = "oob", .all_gather = oob_all_gather, .destroy = oob_destroy};
+    weft_status st = oob_key(oob);
+    if (st < 0) {
+        wi_free(oob);
+        return st;
+    }
+    *b = &oob->base;
+    return WEFT_SUCCESS;
+}
+
+/* ---- PMI: the process manager carries the address and a secret ------------------------------------------- */
+
+/* PMI is spoken once per process, for its barrier and key space cannot be had again after an MPI library in the same
+ * process has used them; rank 0's sockets stay open for later communicators. */
+static struct {
+    pthread_mutex_t lock;
+    int known;
+    weft_unique_id id;
+    int listen_fds[2];
+} pmi_meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .listen_fds = {-1, -1}};
+
+static weft_status pmi_exchange(const struct wi_bootstrap_settings *s, const struct wi_env *env, uint64_t deadline_ns)
+{
+    struct wi_pmi pmi;
+    struct wi_id id;
+    char text[2 * WEFT_UNIQUE_ID_BYTES + 1];
+    WI_TRY(wi_pmi_init(&pmi, env->pmi_fd, deadline_ns));
+    if (env->rank == 0) {
+        WI_TRY(wi_id_listen(s, &id, pmi_meeting.listen_fds));
+        wi_id_encode(&id, &pmi_meeting.id);
+        wi_hex_encode((const unsigned char *)pmi_meeting.id.bytes, WEFT_UNIQUE_ID_BYTES, text);
+        WI_TRY(wi_pmi_put(&pmi, "weft-store", text));
+    }
+    WI_TRY(wi_pmi_barrier(&pmi));
+    WI_TRY(wi_pmi_get(&pmi, "weft-store", text, sizeof(text)));
+    if (strlen(text) != 2 * WEFT_UNIQUE_ID_BYTES ||
+        wi_hex_decode(text, WEFT_UNIQUE_ID_BYTES, (unsigned char *)pmi_meeting.id.bytes))
+        return wi_fail(WEFT_EPROTO, "PMI: rank 0 published a malformed address");
+    pmi_meeting.known = 1;
+    return WEFT_SUCCESS;
+}
+
+static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env, uint64_t deadline_ns,
+                            struct wi_boot_config *config, int listen_fds[2])
+{
+    struct wi_id id;
+    pthread_mutex_lock(&pmi_meeting.lock);
+    weft_status st = pmi_meeting.known ? WEFT_SUCCESS : pmi_exchange(s, env, deadline_ns);
+    for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
+        listen_fds[i] = pmi_meeting.listen_fds[i] < 0 ? -1 : fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3);
+    if (st == WEFT_SUCCESS)
+        st = wi_id_decode(&pmi_meeting.id, &id);
+    pthread_mutex_unlock(&pmi_meeting.lock);
+    WI_TRY(st);
+    wi_id_rendezvous(&id, &config->rendezvous);
+    config->rendezvous.interfaces = env->rendezvous.interfaces;
+    if (!config->has_secret)
+        memcpy(config->job_key, id.secret, sizeof(config->job_key));
+    config->has_secret = 1;
+    return WEFT_SUCCESS;
+}
+
+/* ---- The environment --------------------------------------------------------------------------------------- */
+
+static weft_status env_server(const struct wi_boot_config *config, int listen_fds[2],
+                              struct wi_store_server **server)
+{
+    struct wi_store_server_config store = {.listen_fds = {listen_fds[0], listen_fds[1]}, .nranks = config->nranks,
+                                           .give_up_ns = UINT64_MAX};
+    weft_status st = wi_auth_derive(config->job_key, sizeof(config->job_key), config->job, WI_STORE_PURPOSE, &store.key);
+    if (st == WEFT_SUCCESS)
+        return wi_store_server_create(&store, server);
+    for (int i = 0; i < 2; i++)
+        if (listen_fds[i] >= 0)
+            close(listen_fds[i]);
+    return st;
+}
+
+static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
+                            struct wi_boot_config *config, uint64_t deadline_ns)
+{
+    int listen_fds[2] = {-1, -1};
+    if (env->launcher == WI_ENV_PMI)
+        WI_TRY(pmi_meet(s, env, deadline_ns, config, listen_fds));
+    else if (env->rank == 0)
+        WI_TRY(wi_rendezvous_listen(&env->rendezvous, &listen_fds[0]));
+    return env->rank == 0 ? env_server(config, listen_fds, &config->server) : WEFT_SUCCESS;
+}
+
+weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_bootstrap **b)
+{
+    struct wi_env env;
+    WI_TRY(wi_env_read(s, &env));
+    struct wi_boot_config config = {.rank = env.rank, .nranks = env.nranks, .local_rank = env.local_rank,
+                                    .local_nranks = env.local_nranks, .rendezvous = env.rendezvous,
+                                    .local_only = env.one_host};
+    snprintf(config.job, sizeof(config.job), "%s", env.job);
+    WI_TRY(wi_job_key_load(s, config.job, config.job_key, &config.has_secret));
+    wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
+    weft_status st;
+    if (env.nranks == 1) {
+        st = single_create(&config, b);
+    } else {
+        st = env_meet(s, &env, &config, deadline_ns);
+        if (st == WEFT_SUCCESS)
+            st = wi_boot_create(&config, deadline_ns, b);
+        if (st < 0)
+            wi_store_server_destroy(config.server);
+    }
+    if (st == WEFT_ETIMEDOUT && *env.hint) {
+        char text[400];
+        snprintf(text, sizeof(text), "%s", wi_fail_text());
+        wi_fail(st, "%s%s", text, env.hint);
+    }
+    explicit_bzero(&config, sizeof(config));
+    return st;
+}

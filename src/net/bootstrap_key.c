@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Job keys: 32 raw bytes or 64 hexadecimal digits, never in arguments, never logged. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "net/auth.h"
+#include "net/bootstrap_key.h"
+
+#define KEY_TEXT_MAX 80
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)tolower((unsigned char)c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int wi_hex_decode(const char *text, size_t bytes, unsigned char *out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+        if (low < 0)
+            return -1;
+        out[i] = (unsigned char)(high << 4 | low);
+    }
+    return 0;
+}
+
+void wi_hex_encode(const unsigned char *in, size_t bytes, char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < bytes; i++) {
+        text[2 * i] = digits[in[i] >> 4];
+        text[2 * i + 1] = digits[in[i] & 15];
+    }
+    text[2 * bytes] = '\0';
+}
+
+static int key_parse(const char *text, size_t bytes, unsigned char *key)
+{
+    if (bytes == WI_JOB_KEY_BYTES) {
+        memcpy(key, text, WI_JOB_KEY_BYTES);
+        return 0;
+    }
+    while (bytes && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    return bytes == 2 * WI_JOB_KEY_BYTES ? wi_hex_decode(text, WI_JOB_KEY_BYTES, key) : -1;
+}
+
+static weft_status key_read(int fd, const char *origin, unsigned char *key)
+{
+    char text[KEY_TEXT_MAX];
+    ssize_t bytes = pread(fd, text, sizeof(text), 0);
+    if (bytes < 0)
+        return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+    int bad = key_parse(text, (size_t)bytes, key);
+    explicit_bzero(text, sizeof(text));
+    if (bad)
+        return wi_fail(WEFT_ECONFIG, "%s holds %zd bytes; a job key is 32 bytes or 64 hexadecimal digits", origin,
+                       bytes);
+    return WEFT_SUCCESS;
+}
+
+/* A pipe can be read once only: what it held goes into an anonymous file under the same number, so that the next
+ * communicator of this process finds it too. */
+static weft_status key_pipe_to_file(int fd, const char *origin)
+{
+    char text[KEY_TEXT_MAX];
+    size_t held = 0;
+    ssize_t n;
+    while (held < sizeof(text) && (n = read(fd, text + held, sizeof(text) - held)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+        held += n > 0 ? (size_t)n : 0;
+    }
+    int flags = fcntl(fd, F_GETFD), file = memfd_create("weft-job-key", MFD_CLOEXEC);
+    int ok = file >= 0 && write(file, text, held) == (ssize_t)held &&
+             dup3(file, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) >= 0;
+    int err = errno;
+    explicit_bzero(text, sizeof(text));
+    if (file >= 0)
+        close(file);
+    return ok ? WEFT_SUCCESS : wi_fail_errno(err, "keep the job key of %s", origin);
+}
+
+static weft_status key_from_fd(int64_t fd, unsigned char *key)
+{
+    char origin[48];
+    snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FD=%lld", (long long)fd);
+    struct stat st;
+    if (fd > 1 << 20 || fstat((int)fd, &st))
+        return wi_fail(WEFT_ECONFIG, "%s is not an open descriptor", origin);
+    if (S_ISFIFO(st.st_mode))
+        WI_TRY(key_pipe_to_file((int)fd, origin));
+    return key_read((int)fd, origin, key);
+}
+
+static weft_status key_from_file(const char *path, unsigned char *key)
+{
+    char origin[128];
+    struct stat st;
+    snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FILE='%.90s'", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+    weft_status status;
+    if (fstat(fd, &st))
+        status = wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = wi_fail(WEFT_ECONFIG, "%s is not a regular file", origin);
+    else if (st.st_uid != geteuid())
+        status = wi_fail(WEFT_ECONFIG, "%s belongs to another user", origin);
+    else if (st.st_mode & 077)
+        status = wi_fail(WEFT_ECONFIG, "%s has mode %03o, others can reach it; it must be 600 or stricter", origin,
+                         (unsigned)(st.st_mode & 0777));
+    else
+        status = key_read(fd, origin, key);
+    close(fd);
+    return status;
+}
+
+weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job,
+                            unsigned char key[WI_JOB_KEY_BYTES], int *has_secret)
+{
+    struct wi_auth_key derived;
+    char user[32];
+    *has_secret = 1;
+    if (s->job_key_fd >= 0)
+        return key_from_fd(s->job_key_fd, key);
+    if (s->job_key_file && *s->job_key_file)
+        return key_from_file(s->job_key_file, key);
+    *has_secret = 0;
+    snprintf(user, sizeof(user), "uid %u", (unsigned)getuid());
+    WI_TRY(wi_auth_derive((const unsigned char *)user, strlen(user), job, "weft job without secret", &derived));
+    memcpy(key, derived.key, WI_JOB_KEY_BYTES);
+    wi_log(WEFT_LOG_INFO, "bootstrap.key",
+           "job %s has no secret key: ranks are told apart from other jobs, not protected from other users", job);
+    return WEFT_SUCCESS;
+}

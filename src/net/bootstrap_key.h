@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a job's key comes from. */
+#ifndef WI_NET_BOOTSTRAP_KEY_H
+#define WI_NET_BOOTSTRAP_KEY_H
+
+#include "net/bootstrap.h"
+
+/* From WEFT_JOB_KEY_FD, else WEFT_JOB_KEY_FILE, else made from the job's name and the user: not secret. */
+weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job,
+                            unsigned char key[WI_JOB_KEY_BYTES], int *has_secret);
+
+int wi_hex_decode(const char *text, size_t bytes, unsigned char *out); /* 0 or -1; text has 2*bytes digits */
+void wi_hex_encode(const unsigned char *in, size_t bytes, char *text); /* with its NUL */
+
+#endif

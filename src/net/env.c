@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Launchers: weft-run and torchrun, and the order in which all are looked for. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "net/env.h"
+
+#define CANDIDATE_PORTS 16
+#define NRANKS_MAX (1 << 20)
+
+const char *wi_env_get(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+weft_status wi_env_int(const char *name, const char *value, int64_t min, int64_t max, int *out)
+{
+    int64_t number;
+    if (!value || !*value)
+        return wi_fail(WEFT_ECONFIG, "%s is %s; it must be a number from %lld to %lld", name,
+                       value ? "empty" : "not set", (long long)min, (long long)max);
+    if (wi_parse_int(value, &number))
+        return wi_fail(WEFT_ECONFIG, "%s='%.40s' is not a whole number", name, value);
+    if (number < min || number > max)
+        return wi_fail(WEFT_ECONFIG, "%s=%lld is not from %lld to %lld", name, (long long)number, (long long)min,
+                       (long long)max);
+    *out = (int)number;
+    return WEFT_SUCCESS;
+}
+
+static weft_status env_ranks_of(struct wi_env *env, const char *rank_name, const char *rank,
+                                const char *nranks_name, const char *nranks)
+{
+    WI_TRY(wi_env_int(nranks_name, nranks, 1, NRANKS_MAX, &env->nranks));
+    WI_TRY(wi_env_int(rank_name, rank, 0, NRANKS_MAX, &env->rank));
+    if (env->rank >= env->nranks)
+        return wi_fail(WEFT_ECONFIG, "%s=%d is not below %s=%d", rank_name, env->rank, nranks_name, env->nranks);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_env_ranks(struct wi_env *env, const char *rank_name, const char *nranks_name)
+{
+    return env_ranks_of(env, rank_name, getenv(rank_name), nranks_name, getenv(nranks_name));
+}
+
+static weft_status env_locals_of(struct wi_env *env, const char *rank_name, const char *rank,
+                                 const char *nranks_name, const char *nranks)
+{
+    if (rank)
+        WI_TRY(wi_env_int(rank_name, rank, 0, NRANKS_MAX, &env->local_rank));
+    if (nranks)
+        WI_TRY(wi_env_int(nranks_name, nranks, 1, NRANKS_MAX, &env->local_nranks));
+    if (rank && nranks && env->local_rank >= env->local_nranks)
+        return wi_fail(WEFT_ECONFIG, "%s=%d is not below %s=%d", rank_name, env->local_rank, nranks_name,
+                       env->local_nranks);
+    if (nranks && env->local_nranks > env->nranks)
+        return wi_fail(WEFT_ECONFIG, "%s=%d is more than the job's %d ranks", nranks_name, env->local_nranks,
+                       env->nranks);
+    env->one_host = env->local_nranks == env->nranks;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_env_locals(struct wi_env *env, const char *rank_name, const char *nranks_name)
+{
+    return env_locals_of(env, rank_name, getenv(rank_name), nranks_name, getenv(nranks_name));
+}
+
+/* Long names keep their beginning and get a hash, so that the name alone tells jobs apart. */
+void wi_env_job(struct wi_env *env, const char *format, ...)
+{
+    char name[512];
+    va_list ap;
+    va_start(ap, format);
+    int bytes = vsnprintf(name, sizeof(name), format, ap);
+    va_end(ap);
+    if (bytes < (int)sizeof(env->job))
+        snprintf(env->job, sizeof(env->job), "%.63s", name);
+    else
+        snprintf(env->job, sizeof(env->job), "%.40s#%016llx", name,
+                 (unsigned long long)wi_hash64(name, strlen(name), 0));
+}
+
+static weft_status env_host(struct wi_env *env, const char *name, const char *host)
+{
+    if (strlen(host) >= sizeof(env->rendezvous.host))
+        return wi_fail(WEFT_ECONFIG, "%s is longer than a host name may be", name);
+    snprintf(env->rendezvous.host, sizeof(env->rendezvous.host), "%s", host);
+    return WEFT_SUCCESS;
+}
+
+static const char *given(const char *setting, const char *name)
+{
+    return setting ? setting : getenv(name);
+}
+
+static weft_status env_weft(const struct wi_bootstrap_settings *s, struct wi_env *env)
+{
+    const char *store_fd = given(s->store_fd, "WEFT_STORE_FD");
+    WI_TRY(env_ranks_of(env, "WEFT_RANK", given(s->rank, "WEFT_RANK"), "WEFT_NRANKS", given(s->nranks, "WEFT_NRANKS")));
+    WI_TRY(env_locals_of(env, "WEFT_LOCAL_RANK", given(s->local_rank, "WEFT_LOCAL_RANK"), "WEFT_LOCAL_NRANKS",
+                         given(s->local_nranks, "WEFT_LOCAL_NRANKS")));
+    if (store_fd && *store_fd && env->rank == 0)
+        WI_TRY(wi_env_int("WEFT_STORE_FD", store_fd, 0, 1 << 20, &env->rendezvous.listen_fd));
+    wi_env_job(env, "weft");
+    if (!s->store_addr && env->nranks > 1)
+        return wi_fail(WEFT_ECONFIG, "WEFT_RANK is set but WEFT_STORE_ADDR, the host of rank 0, is not");
+    return WEFT_SUCCESS;
+}
+
+/* MASTER_PORT is where torchrun's own store listens, so weft's is beside it; without torchrun the port is free for
+ * whoever comes first. */
+static weft_status env_torch(const struct wi_bootstrap_settings *s, struct wi_env *env)
+{
+    const char *addr = wi_env_get("MASTER_ADDR"), *run = wi_env_get("TORCHELASTIC_RUN_ID");
+    const char *restart = wi_env_get("TORCHELASTIC_RESTART_COUNT");
+    int port = 0;
+    WI_TRY(wi_env_ranks(env, "RANK", "WORLD_SIZE"));
+    WI_TRY(wi_env_locals(env, "LOCAL_RANK", "LOCAL_WORLD_SIZE"));
+    if (getenv("MASTER_PORT") || (!s->store_port && !s->job && env->nranks > 1))
+        WI_TRY(wi_env_int("MASTER_PORT", getenv("MASTER_PORT"), 1, 65535, &port));
+    if (!addr && !s->store_addr && env->nranks > 1)
+        return wi_fail(WEFT_ECONFIG, "RANK and WORLD_SIZE are set but MASTER_ADDR, the host of rank 0, is not");
+    if (addr)
+        WI_TRY(env_host(env, "MASTER_ADDR", addr));
+    if (run) {
+        wi_env_job(env, "torchrun:%s:%d:%s", run, port, restart ? restart : "0");
+        return WEFT_SUCCESS;
+    }
+    wi_env_job(env, "torch:%d", port);
+    if (port)
+        env->rendezvous.ports[env->rendezvous.nports++] = (uint16_t)port;
+    return WEFT_SUCCESS;
+}
+
+static weft_status env_pmi(struct wi_env *env)
+{
+    const char *job = wi_env_get("PMI_JOBID");
+    WI_TRY(wi_env_ranks(env, "PMI_RANK", "PMI_SIZE"));
+    WI_TRY(wi_env_locals(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"));
+    wi_env_job(env, "pmi:%s", job ? job : "0");
+    return wi_env_int("PMI_FD", getenv("PMI_FD"), 0, 1 << 20, &env->pmi_fd);
+}
+
+static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi_env *env)
+{
+    if (given(s->rank, "WEFT_RANK") || given(s->nranks, "WEFT_NRANKS")) {
+        env->launcher = WI_ENV_WEFT;
+        return env_weft(s, env);
+    }
+    if (getenv("RANK") && getenv("WORLD_SIZE")) {
+        env->launcher = WI_ENV_TORCH;
+        return env_torch(s, env);
+    }
+    if (getenv("OMPI_COMM_WORLD_RANK") || getenv("OMPI_COMM_WORLD_SIZE")) {
+        env->launcher = WI_ENV_OPENMPI;
+        return wi_env_openmpi(env);
+    }
+    if (getenv("PMI_FD") && (getenv("PMI_RANK") || getenv("PMI_SIZE"))) {
+        env->launcher = WI_ENV_PMI;
+        return env_pmi(env);
+    }
+    if (getenv("SLURM_PROCID")) {
+        env->launcher = WI_ENV_SLURM;
+        return wi_env_slurm(env);
+    }
+    env->nranks = 1;
+    env->local_rank = 0;
+    env->local_nranks = 1;
+    env->one_host = 1;
+    wi_env_job(env, "single");
+    return WEFT_SUCCESS;
+}
+
+/* What the user says about the store outranks what the launcher says; ranks on one host need no port. */
+static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_env *env)
+{
+    struct wi_rendezvous *r = &env->rendezvous;
+    char seed[96];
+    if (s->store_port < 0 || s->store_port > 65535)
+        return wi_fail(WEFT_ECONFIG, "WEFT_STORE_PORT=%lld is not from 1 to 65535", (long long)s->store_port);
+    if (s->store_addr && *s->store_addr)
+        WI_TRY(env_host(env, "WEFT_STORE_ADDR", s->store_addr));
+    snprintf(seed, sizeof(seed), "%s", env->job);
+    if (s->store_port) {
+        r->nports = 0;
+        r->ports[r->nports++] = (uint16_t)s->store_port;
+        if (!r->host[0] && env->one_host)
+            snprintf(r->host, sizeof(r->host), "127.0.0.1");
+    } else if (!s->store_addr && env->one_host) {
+        wi_rendezvous_derive_local(r, seed);
+        r->host[0] = '\0';
+    } else {
+        wi_rendezvous_derive_ports(r, seed, r->nports + CANDIDATE_PORTS);
+    }
+    if (env->nranks > 1 && env->launcher != WI_ENV_PMI && !r->host[0] && !r->local[0])
+        return wi_fail(WEFT_ECONFIG, "the launcher does not say where rank 0 runs: set WEFT_STORE_ADDR to its host");
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *env)
+{
+    memset(env, 0, sizeof(*env));
+    env->local_rank = env->local_nranks = env->pmi_fd = -1;
+    env->hint = "";
+    wi_rendezvous_init(&env->rendezvous);
+    env->rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
+    WI_TRY(env_launcher(s, env));
+    if (s->job && *s->job)
+        wi_env_job(env, "%s", s->job);
+    return env_store(s, env);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who am I, says the launcher. Reading only: nothing here opens a socket. */
+#ifndef WI_NET_ENV_H
+#define WI_NET_ENV_H
+
+#include "net/bootstrap.h"
+#include "net/rendezvous.h"
+
+enum wi_env_launcher {
+    WI_ENV_SINGLE, WI_ENV_WEFT, WI_ENV_TORCH, WI_ENV_OPENMPI, WI_ENV_PMI, WI_ENV_SLURM
+};
+
+struct wi_env {
+    enum wi_env_launcher launcher;
+    int rank, nranks, local_rank, local_nranks; /* local: -1 unknown */
+    int one_host;                  /* all ranks are on this host */
+    char job[64];
+    struct wi_rendezvous rendezvous;
+    int pmi_fd;                    /* WI_ENV_PMI */
+    const char *hint;              /* what to look at when ranks do not come */
+};
+
+/* The first launcher found. WEFT_ECONFIG names the variable and its value. */
+weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *env);
+
+/* Parts. */
+weft_status wi_env_int(const char *name, const char *value, int64_t min, int64_t max, int *out);
+weft_status wi_env_ranks(struct wi_env *env, const char *rank_name, const char *nranks_name);
+/* Optional variables: -1 where not set. */
+weft_status wi_env_locals(struct wi_env *env, const char *rank_name, const char *nranks_name);
+void wi_env_job(struct wi_env *env, const char *format, ...) __attribute__((format(printf, 2, 3)));
+weft_status wi_env_openmpi(struct wi_env *env);
+weft_status wi_env_slurm(struct wi_env *env);
+const char *wi_env_get(const char *name); /* NULL when unset or empty */
+
+/* "node[03-07,9],gpu1" -> "node03"; "2(x3),1" at index 3 -> 1. 0 or -1. */
+int wi_env_first_host(const char *nodelist, char *host, size_t capacity);
+int wi_env_tasks_of_node(const char *list, int node);
+
+#endif

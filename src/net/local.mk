@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libweft_sources += \
+	src/net/auth.c src/net/auth.h \
+	src/net/bootstrap.c src/net/bootstrap.h \
+	src/net/bootstrap_file.c \
+	src/net/bootstrap_id.c src/net/bootstrap_id.h \
+	src/net/bootstrap_join.c \
+	src/net/bootstrap_key.c src/net/bootstrap_key.h \
+	src/net/bootstrap_mesh.c src/net/bootstrap_mesh.h \
+	src/net/env.c src/net/env.h \
+	src/net/env_cluster.c \
+	src/net/node_id.c \
+	src/net/pmi.c src/net/pmi.h \
+	src/net/rendezvous.c src/net/rendezvous.h \
+	src/net/rendezvous_socket.c \
+	src/net/store.c src/net/store.h \
+	src/net/store_client.c src/net/store_client.h \
+	src/net/store_server.c src/net/store_server.h \
+	src/net/store_wire.c src/net/store_wire.h

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Candidate addresses of rank 0's store. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "net/rendezvous.h"
+
+#define PORT_FIRST 20000u
+#define PORT_COUNT 12000u /* ends below 32768, where ports for outgoing connections begin */
+
+void wi_rendezvous_init(struct wi_rendezvous *r)
+{
+    memset(r, 0, sizeof(*r));
+    r->listen_fd = -1;
+}
+
+static int has_port(const struct wi_rendezvous *r, uint16_t port)
+{
+    for (int i = 0; i < r->nports; i++)
+        if (r->ports[i] == port)
+            return 1;
+    return 0;
+}
+
+void wi_rendezvous_derive_ports(struct wi_rendezvous *r, const char *text, int want)
+{
+    for (uint64_t seed = 1; r->nports < want && r->nports < WI_RENDEZVOUS_PORTS; seed++) {
+        uint16_t port = (uint16_t)(PORT_FIRST + wi_hash64(text, strlen(text), seed) % PORT_COUNT);
+        if (!has_port(r, port))
+            r->ports[r->nports++] = port;
+    }
+}
+
+void wi_rendezvous_derive_local(struct wi_rendezvous *r, const char *text)
+{
+    snprintf(r->local, sizeof(r->local), "weft-%u-%016llx", (unsigned)getuid(),
+             (unsigned long long)wi_hash64(text, strlen(text), 0));
+}
+
+static weft_status resolve(const char *host, struct addrinfo **list)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    int err = getaddrinfo(host, NULL, &hints, list);
+    if (err)
+        return wi_fail(WEFT_ENOTFOUND, "the store's host '%s' cannot be resolved: %s", host, gai_strerror(err));
+    return WEFT_SUCCESS;
+}
+
+static int host_candidates(const struct wi_rendezvous *r, const struct addrinfo *list, struct wi_sockaddr *at,
+                           int nat)
+{
+    for (int p = 0; p < r->nports; p++) {
+        for (const struct addrinfo *a = list; a && nat < WI_RENDEZVOUS_MAX; a = a->ai_next) {
+            if ((a->ai_family != AF_INET && a->ai_family != AF_INET6) || a->ai_addrlen > sizeof(at[nat].ss))
+                continue;
+            memset(&at[nat], 0, sizeof(at[nat]));
+            memcpy(&at[nat].ss, a->ai_addr, a->ai_addrlen);
+            at[nat].bytes = a->ai_addrlen;
+            wi_sockaddr_set_port(&at[nat++], r->ports[p]);
+        }
+    }
+    return nat;
+}
+
+weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr *at, int *nat)
+{
+    int n = 0;
+    for (int i = 0; r->local[0] && i < WI_RENDEZVOUS_LOCAL; i++)
+        wi_sockaddr_local(&at[n++], r->local, i);
+    for (int i = 0; i < r->nfixed; i++)
+        at[n++] = r->fixed[i];
+    if (r->host[0]) {
+        struct addrinfo *list;
+        WI_TRY(resolve(r->host, &list));
+        n = host_candidates(r, list, at, n);
+        freeaddrinfo(list);
+    }
+    *nat = n;
+    return WEFT_SUCCESS;
+}
+
+/* A name may resolve to a loopback on rank 0's own host (Debian's 127.0.1.1) but to something else elsewhere, or to an
+ * address that this host does not own (a virtual IP): then only all addresses will do. A literal loopback is meant. */
+static int loopback_is_meant(const char *host)
+{
+    return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+}
+
+static int listen_candidate(const struct wi_rendezvous *r, const struct wi_sockaddr *candidate)
+{
+    struct wi_sockaddr at = *candidate;
+    if (at.ss.ss_family != AF_UNIX && r->host[0] && wi_sockaddr_loopback(&at) && !loopback_is_meant(r->host))
+        wi_sockaddr_any(&at);
+    int fd = wi_socket_listen(&at);
+    if (fd >= 0 || errno != EADDRNOTAVAIL)
+        return fd;
+    wi_sockaddr_any(&at);
+    return wi_socket_listen(&at);
+}
+
+static weft_status listen_inherited(int listen_fd, int *fd)
+{
+    int listening = 0;
+    socklen_t bytes = sizeof(listening);
+    if (getsockopt(listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) || !listening)
+        return wi_fail(WEFT_ECONFIG, "WEFT_STORE_FD: descriptor %d is not a listening socket", listen_fd);
+    *fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 3);
+    if (*fd < 0)
+        return wi_fail_errno(errno, "duplicate the store's listening socket");
+    fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd)
+{
+    struct wi_sockaddr at[WI_RENDEZVOUS_MAX], own;
+    int nat, err = EADDRINUSE;
+    if (r->listen_fd >= 0)
+        return listen_inherited(r->listen_fd, fd);
+    WI_TRY(wi_rendezvous_list(r, at, &nat));
+    if (r->interfaces && r->host[0])
+        WI_TRY(wi_interface_address(r->interfaces, &own));
+    for (int i = 0; i < nat; i++) {
+        if (r->interfaces && r->host[0] && at[i].ss.ss_family != AF_UNIX) {
+            wi_sockaddr_set_port(&own, wi_sockaddr_port(&at[i]));
+            at[i] = own;
+        }
+        *fd = listen_candidate(r, &at[i]);
+        if (*fd >= 0)
+            return WEFT_SUCCESS;
+        err = errno;
+        if (err != EADDRINUSE)
+            break;
+    }
+    char text[200];
+    wi_rendezvous_text(r, text, sizeof(text));
+    if (err == EADDRINUSE)
+        return wi_fail(WEFT_EBUSY, "rank 0 cannot listen: %s: all in use", text);
+    return wi_fail_errno(err, "rank 0 cannot listen at %s", text);
+}
+
+void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (r->local[0])
+        used = (size_t)snprintf(text, capacity, "local socket @%s-0", r->local);
+    for (int i = 0; i < r->nfixed && used < capacity; i++) {
+        char one[80];
+        wi_sockaddr_text(&r->fixed[i], one, sizeof(one));
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", one);
+    }
+    if (!r->host[0] || used >= capacity)
+        return;
+    used += (size_t)snprintf(text + used, capacity - used, "%s%.64s port%s", used ? ", " : "", r->host,
+                             r->nports == 1 ? "" : "s");
+    for (int i = 0; i < r->nports && i < 3 && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s %u", i ? "," : "", r->ports[i]);
+    if (r->nports > 3 && used < capacity)
+        snprintf(text + used, capacity - used, ", ... (%d)", r->nports);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where ranks meet: the addresses at which rank 0's store may listen, and the few socket helpers that start-up needs. */
+#ifndef WI_NET_RENDEZVOUS_H
+#define WI_NET_RENDEZVOUS_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <weft/weft.h>
+
+#define WI_RENDEZVOUS_PORTS 17
+#define WI_RENDEZVOUS_LOCAL 4  /* abstract socket names tried */
+#define WI_RENDEZVOUS_FIXED 4
+#define WI_RENDEZVOUS_MAX 64
+
+struct wi_sockaddr {
+    struct sockaddr_storage ss;
+    socklen_t bytes;
+};
+
+/* Candidates are tried in order: abstract sockets of this host, fixed addresses, then host x ports. The server takes the
+ * first that is free; clients walk the list until a handshake succeeds. */
+struct wi_rendezvous {
+    char local[64];            /* abstract name without its number; "" none */
+    struct wi_sockaddr fixed[WI_RENDEZVOUS_FIXED];
+    int nfixed;
+    char host[256];            /* "" none */
+    uint16_t ports[WI_RENDEZVOUS_PORTS];
+    int nports;
+    int listen_fd;             /* borrowed listening socket of rank 0, -1 none */
+    const char *interfaces;    /* bind to the first address of these ("eth0,ib0"); NULL: by route */
+};
+
+void wi_rendezvous_init(struct wi_rendezvous *r);
+/* Ports below the ephemeral range made from `text`, appended until there are `want` of them. */
+void wi_rendezvous_derive_ports(struct wi_rendezvous *r, const char *text, int want);
+void wi_rendezvous_derive_local(struct wi_rendezvous *r, const char *text);
+/* All candidates; names are resolved now. WEFT_ENOTFOUND when the host's name does not resolve (yet). */
+weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr *at, int *nat);
+/* Bind and listen on the first free candidate; `*fd` is the caller's. WEFT_EBUSY: all are taken. */
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd);
+/* "node3 ports 20417, 20112, ..." */
+void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity);
+
+/* Address of the first listed interface that is up, or (NULL) of the first one that is not a loopback. */
+weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *address);
+void wi_sockaddr_text(const struct wi_sockaddr *address, char *text, size_t capacity);
+void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port);
+uint16_t wi_sockaddr_port(const struct wi_sockaddr *address);
+int wi_sockaddr_loopback(const struct wi_sockaddr *address); /* or a local socket */
+void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number);
+/* All addresses of the same family: 0.0.0.0 or ::, port kept. */
+void wi_sockaddr_any(struct wi_sockaddr *address);
+
+/* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
+int wi_socket_listen(const struct wi_sockaddr *address);
+/* Start to connect; *pending tells whether it is still under way. */
+int wi_socket_connect(const struct wi_sockaddr *address, int *pending);
+int wi_socket_accept(int listen_fd);
+/* Wait for `events` until the deadline. Returns revents, 0 on time-out. */
+int wi_socket_poll(int fd, short events, uint64_t deadline_ns);
+int wi_poll_ms(uint64_t deadline_ns); /* what is left, for poll(2), rounded up; -1 never */
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Socket helpers of start-up. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "net/rendezvous.h"
+
+#define LISTEN_BACKLOG 4096
+
+void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    int bytes = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "%s-%d", name, number);
+    memset(address, 0, sizeof(*address));
+    memcpy(&address->ss, &un, sizeof(un));
+    address->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+}
+
+void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port)
+{
+    if (address->ss.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address->ss)->sin_port = htons(port);
+    else if (address->ss.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address->ss)->sin6_port = htons(port);
+}
+
+uint16_t wi_sockaddr_port(const struct wi_sockaddr *address)
+{
+    if (address->ss.ss_family == AF_INET)
+        return ntohs(((const struct sockaddr_in *)&address->ss)->sin_port);
+    if (address->ss.ss_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)&address->ss)->sin6_port);
+    return 0;
+}
+
+int wi_sockaddr_loopback(const struct wi_sockaddr *address)
+{
+    if (address->ss.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)&address->ss)->sin_addr.s_addr) >> 24 == 127;
+    if (address->ss.ss_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)&address->ss)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+    }
+    return address->ss.ss_family == AF_UNIX;
+}
+
+void wi_sockaddr_any(struct wi_sockaddr *address)
+{
+    if (address->ss.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address->ss)->sin_addr.s_addr = htonl(INADDR_ANY);
+    else if (address->ss.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address->ss)->sin6_addr = in6addr_any;
+}
+
+void wi_sockaddr_text(const struct wi_sockaddr *address, char *text, size_t capacity)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss.ss_family == AF_UNIX) {
+        const struct sockaddr_un *un = (const struct sockaddr_un *)&address->ss;
+        snprintf(text, capacity, "local socket @%.60s", un->sun_path + 1);
+    } else if (address->ss.ss_family == AF_INET) {
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)&address->ss)->sin_addr, host, sizeof(host));
+        snprintf(text, capacity, "%s:%u", host, wi_sockaddr_port(address));
+    } else {
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)&address->ss)->sin6_addr, host, sizeof(host));
+        snprintf(text, capacity, "[%s]:%u", host, wi_sockaddr_port(address));
+    }
+}
+
+static int is_listed(const char *interfaces, const char *name)
+{
+    size_t bytes = strlen(name);
+    for (const char *at = interfaces; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == bytes && !strncmp(at, name, n))
+            return 1;
+        at += n + (at[n] == ',');
+    }
+    return 0;
+}
+
+/* IPv6 link-local addresses mean nothing on another host. */
+static int usable(const struct ifaddrs *i, const char *interfaces)
+{
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
+        return 0;
+    if (i->ifa_addr->sa_family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr))
+        return 0;
+    if (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)
+        return 0;
+    return interfaces ? is_listed(interfaces, i->ifa_name) : !(i->ifa_flags & IFF_LOOPBACK);
+}
+
+weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *address)
+{
+    struct ifaddrs *list, *best = NULL;
+    if (getifaddrs(&list))
+        return wi_fail_errno(errno, "list the network interfaces");
+    for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!usable(i, interfaces))
+            continue;
+        if (!best || (best->ifa_addr->sa_family == AF_INET6 && i->ifa_addr->sa_family == AF_INET))
+            best = i;
+    }
+    if (best) {
+        memset(address, 0, sizeof(*address));
+        address->bytes = best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                              : sizeof(struct sockaddr_in6);
+        memcpy(&address->ss, best->ifa_addr, address->bytes);
+    }
+    freeifaddrs(list);
+    if (best)
+        return WEFT_SUCCESS;
+    if (interfaces)
+        return wi_fail(WEFT_ECONFIG, "WEFT_STORE_INTERFACES: none of '%s' is up with an address", interfaces);
+    return wi_fail(WEFT_ENOTFOUND, "no network interface but the loopback is up");
+}
+
+static void set_nodelay(int fd, int family)
+{
+    int one = 1;
+    if (family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+int wi_socket_listen(const struct wi_sockaddr *address)
+{
+    int one = 1, zero = 0, family = address->ss.ss_family;
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (family != AF_UNIX)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->ss)->sin6_addr))
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+    if (bind(fd, (const struct sockaddr *)&address->ss, address->bytes) || listen(fd, LISTEN_BACKLOG)) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    return fd;
+}
+
+int wi_socket_connect(const struct wi_sockaddr *address, int *pending)
+{
+    int fd = socket(address->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    set_nodelay(fd, address->ss.ss_family);
+    *pending = 0;
+    if (!connect(fd, (const struct sockaddr *)&address->ss, address->bytes))
+        return fd;
+    *pending = errno == EINPROGRESS;
+    if (*pending)
+        return fd;
+    int err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
+
+int wi_socket_accept(int listen_fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t bytes = sizeof(peer);
+    int fd = accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        set_nodelay(fd, peer.ss_family);
+    return fd;
+}
+
+int wi_poll_ms(uint64_t deadline_ns)
+{
+    uint64_t now = wi_now_ns();
+    if (deadline_ns == UINT64_MAX)
+        return -1;
+    if (deadline_ns <= now)
+        return 0;
+    uint64_t ms = (deadline_ns - now + 999999) / 1000000;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int wi_socket_poll(int fd, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = events};
+        int ready = poll(&p, 1, wi_poll_ms(deadline_ns));
+        if (ready > 0)
+            return p.revents;
+        if (ready == 0 && wi_now_ns() >= deadline_ns)
+            return 0;
+        if (ready < 0 && errno != EINTR)
+            return 0;
+    }
+}

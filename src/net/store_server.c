@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's sockets: accept, authenticate, feed frames to the state machine, send what it answers.
+ * Strangers get nothing: a connection that has not proven the key within two seconds, or says anything out of
+ * order, is closed without a word, and when too many are half open the oldest goes. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "net/rendezvous.h"
+#include "net/store.h"
+#include "net/store_server.h"
+
+#define HANDSHAKE_NS 2000000000ull
+#define FAREWELL_NS 1000000000ull
+#define FAREWELL_ROUNDS 100
+#define HALF_OPEN_SPARE 64
+#define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
+#define EVENTS 64
+#define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
+#define ACCEPT_BATCH 64
+
+enum conn_kind { CONN_CLIENT, CONN_LISTENER, CONN_WAKE };
+
+struct conn {
+    enum conn_kind kind;
+    int fd, dead, polls_out;
+    struct weft_auth *auth;            /* until authenticated */
+    struct wi_store_session *session;  /* afterwards */
+    struct wi_store_buf in, out;       /* out: of the handshake */
+    uint64_t deadline_ns;              /* of the handshake */
+    struct conn *next;
+};
+
+struct wi_store_server {
+    pthread_t thread;
+    int epoll_fd, wake_fd;
+    atomic_int stop, finished;
+    struct wi_auth_key key;
+    unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
+    uint64_t give_up_ns;
+    struct wi_store *store;
+    struct conn *clients;              /* oldest last */
+    int nclients, nhalf_open, listening;
+    struct conn listeners[2], wake;
+};
+
+size_t wi_store_claim_write(const struct wi_store_claim *claim, unsigned char out[WEFT_AUTH_CLAIM_MAX])
+{
+    memset(out, 0, WEFT_AUTH_CLAIM_MAX);
+    out[0] = claim->kind;
+    wi_put32(out + 4, (uint32_t)claim->rank);
+    wi_put32(out + 8, (uint32_t)claim->nranks);
+    wi_put32(out + 12, (uint32_t)claim->pid);
+    memcpy(out + 16, claim->session, WI_STORE_SESSION_ID_BYTES);
+    memcpy(out + 32, claim->host, strnlen(claim->host, sizeof(claim->host) - 1));
+    return WEFT_AUTH_CLAIM_MAX;
+}
+
+int wi_store_claim_read(const unsigned char *in, size_t bytes, struct wi_store_claim *claim)
+{
+    if (bytes != WEFT_AUTH_CLAIM_MAX)
+        return -1;
+    claim->kind = in[0];
+    claim->rank = (int)wi_get32(in + 4);
+    claim->nranks = (int)wi_get32(in + 8);
+    claim->pid = (int)wi_get32(in + 12);
+    memcpy(claim->session, in + 16, WI_STORE_SESSION_ID_BYTES);
+    memset(claim->host, 0, sizeof(claim->host));
+    for (size_t i = 0; i + 1 < sizeof(claim->host) && in[32 + i]; i++)
+        claim->host[i] = in[32 + i] > 0x20 && in[32 + i] < 0x7f ? (char)in[32 + i] : '?';
+    return 0;
+}
+
+void wi_store_claim_self(struct wi_store_claim *claim, int rank, int nranks)
+{
+    char host[256] = "?";
+    memset(claim, 0, sizeof(*claim));
+    claim->kind = 'C';
+    claim->rank = rank;
+    claim->nranks = nranks;
+    claim->pid = (int)getpid();
+    gethostname(host, sizeof(host) - 1);
+    snprintf(claim->host, sizeof(claim->host), "%.31s", host);
+}
+
+static void conn_poll(struct wi_store_server *server, struct conn *conn, int op, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = conn};
+    epoll_ctl(server->epoll_fd, op, conn->fd, &event);
+}
+
+static void server_deafen(struct wi_store_server *server)
+{
+    for (int i = 0; i < 2; i++) {
+        if (server->listeners[i].fd < 0)
+            continue;
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listeners[i].fd, NULL);
+        close(server->listeners[i].fd);
+        server->listeners[i].fd = -1;
+    }
+    server->listening = 0;
+}
+
+/* Events of this round may still name the connection: it is unlinked and freed by server_sweep. */
+static void conn_kill(struct wi_store_server *server, struct conn *conn)
+{
+    if (conn->dead)
+        return;
+    conn->dead = 1;
+    close(conn->fd);
+    if (conn->session)
+        wi_store_session_close(server->store, conn->session);
+    else
+        server->nhalf_open--;
+    conn->session = NULL;
+    server->nclients--;
+}
+
+static void conn_free(struct conn *conn)
+{
+    wi_auth_destroy(conn->auth);
+    wi_store_buf_fini(&conn->in);
+    wi_store_buf_fini(&conn->out);
+    wi_free(conn);
+}
+
+static void server_sweep(struct wi_store_server *server)
+{
+    for (struct conn **link = &server->clients; *link;) {
+        struct conn *conn = *link;
+        if (!conn->dead) {
+            link = &conn->next;
+            continue;
+        }
+        *link = conn->next;
+        conn_free(conn);
+    }
+}
+
+static void evict_oldest_half_open(struct wi_store_server *server)
+{
+    struct conn *oldest = NULL;
+    for (struct conn *c = server->clients; c; c = c->next)
+        if (!c->session && !c->dead)
+            oldest = c;
+    if (oldest)
+        conn_kill(server, oldest);
+}
+
+static struct conn *conn_create(struct wi_store_server *server, int fd)
+{
+    unsigned char claim_bytes[WEFT_AUTH_CLAIM_MAX];
+    struct wi_store_claim claim = {.kind = 'S', .nranks = wi_store_nranks(server->store)};
+    struct conn *conn = wi_calloc(1, sizeof(*conn));
+    if (!conn)
+        return NULL;
+    memcpy(claim.session, server->session_id, sizeof(claim.session));
+    conn->auth = wi_auth_create(&server->key, 1, claim_bytes, wi_store_claim_write(&claim, claim_bytes));
+    if (!conn->auth) {
+        wi_free(conn);
+        return NULL;
+    }
+    conn->kind = CONN_CLIENT;
+    conn->fd = fd;
+    conn->deadline_ns = wi_deadline_ns(HANDSHAKE_NS);
+    wi_store_buf_init(&conn->in, IN_MAX);
+    wi_store_buf_init(&conn->out, 2 * WEFT_AUTH_MESSAGE_MAX);
+    return conn;
+}
+
+static void server_accept(struct wi_store_server *server, struct conn *listener)
+{
+    for (int i = 0; i < ACCEPT_BATCH && listener->fd >= 0; i++) {
+        int fd = wi_socket_accept(listener->fd);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            evict_oldest_half_open(server);
+        if (fd < 0)
+            return;
+        int nranks = wi_store_nranks(server->store);
+        if (server->nhalf_open >= (nranks ? nranks : NEVER_SIZED_CONNS) + HALF_OPEN_SPARE)
+            evict_oldest_half_open(server);
+        struct conn *conn = conn_create(server, fd);
+        if (!conn) {
+            close(fd);
+            return;
+        }
+        conn->next = server->clients;
+        server->clients = conn;
+        server->nclients++;
+        server->nhalf_open++;
+        conn_poll(server, conn, EPOLL_CTL_ADD, EPOLLIN);
+    }
+}
+
+/* The handshake is over: the client's claim says who it is. */
+static int conn_admit(struct wi_store_server *server, struct conn *conn, const unsigned char *bytes, size_t n)
+{
+    struct wi_store_claim claim;
+    if (wi_store_claim_read(bytes, n, &claim) || claim.kind != 'C')
+        return -1;
+    if (wi_store_session_open(server->store, claim.rank, claim.nranks, claim.host, claim.pid, &conn->session) < 0)
+        return -1;
+    server->nhalf_open--;
+    wi_auth_destroy(conn->auth);
+    conn->auth = NULL;
+    wi_log(WEFT_LOG_DEBUG, "store.join", "%s connected", conn->session->name);
+    return 0;
+}
+
+static int conn_handshake(struct wi_store_server *server, struct conn *conn)
+{
+    unsigned char out[WEFT_AUTH_MESSAGE_MAX], claim[WEFT_AUTH_CLAIM_MAX];
+    size_t consumed, out_bytes, claim_bytes;
+    weft_status st = wi_auth_step(conn->auth, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in),
+                                  &consumed, out, sizeof(out), &out_bytes, claim, &claim_bytes);
+    if (st < 0)
+        return -1;
+    wi_store_buf_consume(&conn->in, consumed);
+    if (wi_store_buf_append(&conn->out, out, out_bytes) || wi_store_buf_send(&conn->out, conn->fd) < 0)
+        return -1;
+    return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
+}
+
+static int conn_frames(struct wi_store_server *server, struct conn *conn)
+{
+    struct wi_store_frame frame;
+    for (;;) {
+        long bytes = wi_store_frame_parse(conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &frame);
+        if (bytes <= 0)
+            return (int)bytes;
+        if (wi_store_session_frame(server->store, conn->session, &frame))
+            return -1;
+        wi_store_buf_consume(&conn->in, (size_t)bytes);
+    }
+}
+
+static void conn_event(struct wi_store_server *server, struct conn *conn)
+{
+    int alive = wi_store_buf_recv(&conn->in, conn->fd);
+    if (alive > 0 && !conn->session && conn_handshake(server, conn))
+        alive = -1;
+    if (conn->session && wi_store_buf_bytes(&conn->in) && conn_frames(server, conn))
+        alive = -1;
+    if (alive <= 0)
+        conn_kill(server, conn);
+}
+
+/* Send what the state machine has to say. Returns how many bytes are still queued. */
+static size_t server_flush(struct wi_store_server *server)
+{
+    size_t queued = 0;
+    for (struct conn *c = server->clients; c; c = c->next) {
+        struct wi_store_buf *out = c->session ? &c->session->out : &c->out;
+        if (c->dead || (!wi_store_buf_bytes(out) && !c->polls_out))
+            continue;
+        if (c->session && wi_store_buf_send(&c->out, c->fd) >= 0 && wi_store_buf_bytes(&c->out))
+            out = &c->out;
+        int refused = c->session && c->session->refused;
+        if (wi_store_buf_send(out, c->fd) < 0 || (refused && !wi_store_buf_bytes(out))) {
+            conn_kill(server, c);
+            continue;
+        }
+        int polls_out = wi_store_buf_bytes(out) > 0;
+        if (polls_out != c->polls_out)
+            conn_poll(server, c, EPOLL_CTL_MOD, EPOLLIN | (polls_out ? EPOLLOUT : 0));
+        c->polls_out = polls_out;
+        queued += wi_store_buf_bytes(out);
+    }
+    return queued;
+}
+
+static uint64_t server_deadline(const struct wi_store_server *server)
+{
+    uint64_t deadline = server->listening ? server->give_up_ns : UINT64_MAX;
+    for (const struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
+        if (!c->session && !c->dead && c->deadline_ns < deadline)
+            deadline = c->deadline_ns;
+    return deadline;
+}
+
+static void server_expire(struct wi_store_server *server)
+{
+    uint64_t now = wi_now_ns();
+    for (struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
+        if (!c->session && !c->dead && c->deadline_ns <= now)
+            conn_kill(server, c);
+}
+
+/* Nobody is expected and nobody is left. A store that is waited for by its owner goes on until told to stop. */
+static int server_is_done(const struct wi_store_server *server)
+{
+    if (server->give_up_ns == UINT64_MAX)
+        return 0;
+    return server->listening ? wi_now_ns() >= server->give_up_ns : !server->nclients;
+}
+
+static int server_round(struct wi_store_server *server, int timeout_ms)
+{
+    struct epoll_event events[EVENTS];
+    int n = epoll_wait(server->epoll_fd, events, EVENTS, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        struct conn *conn = events[i].data.ptr;
+        if (conn->kind == CONN_LISTENER)
+            server_accept(server, conn);
+        else if (conn->kind == CONN_CLIENT && !conn->dead)
+            conn_event(server, conn);
+    }
+    server_expire(server);
+    /* Before the answer that completes the job goes out: whoever starts the next one must not find this store. */
+    if (server->listening && (wi_store_complete(server->store) || wi_store_verdict_of(server->store)))
+        server_deafen(server);
+    server_flush(server);
+    server_sweep(server);
+    return n;
+}
+
+static void server_farewell(struct wi_store_server *server)
+{
+    uint64_t deadline = wi_deadline_ns(FAREWELL_NS);
+    wi_store_farewell(server->store);
+    while (server_flush(server) && wi_now_ns() < deadline) {
+        struct epoll_event event;
+        epoll_wait(server->epoll_fd, &event, 1, 1);
+    }
+}
+
+static void *server_main(void *arg)
+{
+    struct wi_store_server *server = arg;
+    while (!atomic_load_explicit(&server->stop, memory_order_acquire) && !server_is_done(server))
+        server_round(server, wi_poll_ms(server_deadline(server)));
+    /* The owner's last words, above all why it gives up, may still be unread. */
+    conn_poll(server, &server->wake, EPOLL_CTL_DEL, 0);
+    server_deafen(server);
+    for (int i = 0; i < FAREWELL_ROUNDS && server_round(server, 0) > 0; i++)
+        ;
+    server_farewell(server);
+    for (struct conn *c = server->clients; c; c = c->next) {
+        if (!c->dead)
+            close(c->fd);
+        c->dead = 1;
+    }
+    server_sweep(server);
+    atomic_store_explicit(&server->finished, 1, memory_order_release);
+    return NULL;
+}
+
+static weft_status server_start(struct wi_store_server *server)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int err = pthread_create(&server->thread, NULL, server_main, server);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        return wi_fail_errno(err, "start the store's thread");
+    pthread_setname_np(server->thread, "weft-store");
+    return WEFT_SUCCESS;
+}
+
+static void server_free(struct wi_store_server *server)
+{
+    for (int i = 0; i < 2; i++)
+        if (server->listeners[i].fd >= 0)
+            close(server->listeners[i].fd);
+    if (server->epoll_fd >= 0)
+        close(server->epoll_fd);
+    if (server->wake_fd >= 0)
+        close(server->wake_fd);
+    wi_store_destroy(server->store);
+    wi_free(server);
+}
+
+weft_status wi_store_server_create(const struct wi_store_server_config *config, struct wi_store_server **server)
+{
+    struct wi_store_server *s = wi_calloc(1, sizeof(*s));
+    if (!s) {
+        for (int i = 0; i < 2; i++)
+            if (config->listen_fds[i] >= 0)
+                close(config->listen_fds[i]);
+        return wi_fail(WEFT_ENOMEM, "no memory for the start-up store");
+    }
+    s->key = config->key;
+    s->give_up_ns = config->give_up_ns;
+    s->listening = 1;
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->store = wi_store_create(config->nranks);
+    s->wake = (struct conn){.kind = CONN_WAKE, .fd = s->wake_fd};
+    for (int i = 0; i < 2; i++)
+        s->listeners[i] = (struct conn){.kind = CONN_LISTENER, .fd = config->listen_fds[i]};
+
+    weft_status st = WEFT_SUCCESS;
+    if (s->epoll_fd < 0 || s->wake_fd < 0 || wi_random(s->session_id, sizeof(s->session_id)))
+        st = wi_fail_errno(errno, "set up the start-up store");
+    else if (!s->store)
+        st = wi_fail(WEFT_ENOMEM, "no memory for the start-up store");
+    if (st == WEFT_SUCCESS) {
+        conn_poll(s, &s->wake, EPOLL_CTL_ADD, EPOLLIN);
+        for (int i = 0; i < 2; i++)
+            if (s->listeners[i].fd >= 0)
+                conn_poll(s, &s->listeners[i], EPOLL_CTL_ADD, EPOLLIN);
+        st = server_start(s);
+    }
+    if (st < 0) {
+        server_free(s);
+        return st;
+    }
+    *server = s;
+    return WEFT_SUCCESS;
+}
+
+int wi_store_server_finished(const struct wi_store_server *server)
+{
+    return atomic_load_explicit(&server->finished, memory_order_acquire);
+}
+
+void wi_store_server_destroy(struct wi_store_server *server)
+{
+    if (!server)
+        return;
+    uint64_t one = 1;
+    atomic_store_explicit(&server->stop, 1, memory_order_release);
+    if (write(server->wake_fd, &one, sizeof(one)) < 0)
+        wi_log(WEFT_LOG_WARN, "store.wake", "eventfd: %s", strerror(errno));
+    pthread_join(server->thread, NULL);
+    server_free(server);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames and byte queues of the start-up store. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "net/store_wire.h"
+
+#define BUF_STEP_BYTES 4096
+
+void wi_put32(unsigned char *out, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (unsigned char)(value >> (8 * i));
+}
+
+void wi_put64(unsigned char *out, uint64_t value)
+{
+    wi_put32(out, (uint32_t)value);
+    wi_put32(out + 4, (uint32_t)(value >> 32));
+}
+
+uint32_t wi_get32(const unsigned char *in)
+{
+    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+uint64_t wi_get64(const unsigned char *in)
+{
+    return wi_get32(in) | (uint64_t)wi_get32(in + 4) << 32;
+}
+
+/* Head: type, key bytes, two zero bytes, value bytes. */
+long wi_store_frame_parse(const void *data, size_t bytes, struct wi_store_frame *frame)
+{
+    const unsigned char *in = data;
+    if (bytes >= 1 && (in[0] == 0 || in[0] >= WI_STORE_NTYPES))
+        return -1;
+    if (bytes < WI_STORE_HEAD_BYTES)
+        return 0;
+    size_t key_bytes = in[1], value_bytes = wi_get32(in + 4);
+    if (key_bytes > WI_STORE_KEY_MAX || in[2] || in[3] || value_bytes > WI_STORE_VALUE_MAX)
+        return -1;
+    size_t total = WI_STORE_HEAD_BYTES + key_bytes + value_bytes;
+    if (bytes < total)
+        return 0;
+    frame->type = (enum wi_store_frame_type)in[0];
+    memcpy(frame->key, in + WI_STORE_HEAD_BYTES, key_bytes);
+    frame->key[key_bytes] = '\0';
+    frame->key_bytes = key_bytes;
+    frame->value = in + WI_STORE_HEAD_BYTES + key_bytes;
+    frame->value_bytes = value_bytes;
+    return (long)total;
+}
+
+int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type type, const char *key,
+                          const void *value, size_t value_bytes)
+{
+    size_t key_bytes = key ? strlen(key) : 0;
+    if (key_bytes > WI_STORE_KEY_MAX || value_bytes > WI_STORE_VALUE_MAX)
+        return -1;
+    unsigned char *out = wi_store_buf_reserve(buf, WI_STORE_HEAD_BYTES + key_bytes + value_bytes);
+    if (!out)
+        return -1;
+    out[0] = (unsigned char)type;
+    out[1] = (unsigned char)key_bytes;
+    out[2] = out[3] = 0;
+    wi_put32(out + 4, (uint32_t)value_bytes);
+    if (key_bytes)
+        memcpy(out + WI_STORE_HEAD_BYTES, key, key_bytes);
+    if (value_bytes)
+        memcpy(out + WI_STORE_HEAD_BYTES + key_bytes, value, value_bytes);
+    buf->end += WI_STORE_HEAD_BYTES + key_bytes + value_bytes;
+    return 0;
+}
+
+size_t wi_store_verdict_write(const struct wi_store_verdict *verdict, unsigned char *out)
+{
+    size_t text_bytes = strnlen(verdict->text, sizeof(verdict->text) - 1);
+    wi_put32(out, (uint32_t)(int32_t)verdict->status);
+    wi_put32(out + 4, (uint32_t)verdict->culprit);
+    memcpy(out + 8, verdict->text, text_bytes);
+    return 8 + text_bytes;
+}
+
+int wi_store_verdict_read(const unsigned char *in, size_t bytes, struct wi_store_verdict *verdict)
+{
+    if (bytes < 8 || bytes > WI_STORE_VERDICT_MAX)
+        return -1;
+    int32_t status = (int32_t)wi_get32(in);
+    verdict->status = status == WEFT_ETIMEDOUT || status == WEFT_EMISMATCH || status == WEFT_EABORTED ||
+                              status == WEFT_EPROTO || status == WEFT_EINVAL
+                          ? (weft_status)status
+                          : WEFT_EPEER;
+    verdict->culprit = (int)wi_get32(in + 4);
+    for (size_t i = 8; i < bytes; i++)
+        verdict->text[i - 8] = in[i] >= 0x20 && in[i] < 0x7f ? (char)in[i] : '?';
+    verdict->text[bytes - 8] = '\0';
+    return 0;
+}
+
+void wi_store_buf_init(struct wi_store_buf *buf, size_t limit)
+{
+    *buf = (struct wi_store_buf){.limit = limit};
+}
+
+void wi_store_buf_fini(struct wi_store_buf *buf)
+{
+    wi_free(buf->data);
+    *buf = (struct wi_store_buf){.limit = buf->limit};
+}
+
+unsigned char *wi_store_buf_reserve(struct wi_store_buf *buf, size_t bytes)
+{
+    size_t held = wi_store_buf_bytes(buf);
+    if (bytes > buf->limit || held > buf->limit - bytes)
+        return NULL;
+    if (buf->begin && buf->end + bytes > buf->capacity) {
+        memmove(buf->data, buf->data + buf->begin, held);
+        buf->begin = 0;
+        buf->end = held;
+    }
+    if (buf->end + bytes > buf->capacity) {
+        size_t capacity = buf->capacity ? buf->capacity : BUF_STEP_BYTES;
+        while (capacity < held + bytes)
+            capacity *= 2;
+        unsigned char *data = wi_realloc(buf->data, capacity);
+        if (!data)
+            return NULL;
+        buf->data = data;
+        buf->capacity = capacity;
+    }
+    return buf->data + buf->end;
+}
+
+int wi_store_buf_append(struct wi_store_buf *buf, const void *data, size_t bytes)
+{
+    unsigned char *out = wi_store_buf_reserve(buf, bytes);
+    if (!out)
+        return -1;
+    if (bytes)
+        memcpy(out, data, bytes);
+    buf->end += bytes;
+    return 0;
+}
+
+void wi_store_buf_consume(struct wi_store_buf *buf, size_t bytes)
+{
+    buf->begin += bytes;
+    if (buf->begin == buf->end)
+        buf->begin = buf->end = 0;
+}
+
+static int would_block(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+int wi_store_buf_send(struct wi_store_buf *buf, int fd)
+{
+    while (wi_store_buf_bytes(buf)) {
+        ssize_t sent = send(fd, buf->data + buf->begin, wi_store_buf_bytes(buf), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0)
+            return would_block() ? 1 : -1;
+        wi_store_buf_consume(buf, (size_t)sent);
+    }
+    return 1;
+}
+
+int wi_store_buf_recv(struct wi_store_buf *buf, int fd)
+{
+    unsigned char *in = wi_store_buf_reserve(buf, BUF_STEP_BYTES);
+    if (!in) {
+        errno = ENOBUFS;
+        return -1;
+    }
+    ssize_t got = recv(fd, in, buf->capacity - buf->end, MSG_DONTWAIT);
+    if (got < 0)
+        return would_block() ? 1 : -1;
+    buf->end += (size_t)got;
+    return got > 0;
+}
