@@ -36,28 +36,27 @@ static weft_status check_spec(const struct wi_sched_spec *spec)
     if (!spec || (unsigned)spec->coll >= WI_NUM_COLLS)
         return wi_fail(WEFT_EINVAL, "schedule: unknown collective %d", spec ? (int)spec->coll : -1);
     if (!algo_name_ok(spec->algo))
-        return wi_fail(WEFT_EINVAL, "schedule: algorithm name \"%.40s\" must have 1 to 23 characters out of "
-                       "a-z A-Z 0-9 _ . + -", spec->algo ? spec->algo : "");
+        return wi_fail(WEFT_EINVAL,
+                       "schedule: algorithm name \"%.40s\" must have 1 to 23 characters out of "
+                       "a-z A-Z 0-9 _ . + -",
+                       spec->algo ? spec->algo : "");
     if (spec->nranks < 1 || spec->nranks > WI_SCHED_MAX_RANKS)
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %d ranks, must be 1 to %d",
-                       wi_coll_name(spec->coll), spec->algo, spec->nranks, WI_SCHED_MAX_RANKS);
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %d ranks, must be 1 to %d", wi_coll_name(spec->coll), spec->algo,
+                       spec->nranks, WI_SCHED_MAX_RANKS);
     if (spec->rank < 0 || spec->rank >= spec->nranks)
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: rank %d is not one of %d ranks",
-                       wi_coll_name(spec->coll), spec->algo, spec->rank, spec->nranks);
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: rank %d is not one of %d ranks", wi_coll_name(spec->coll),
+                       spec->algo, spec->rank, spec->nranks);
     if (spec->root < 0 || spec->root >= spec->nranks)
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: root %d is not one of %d ranks",
-                       wi_coll_name(spec->coll), spec->algo, spec->root, spec->nranks);
-    if (spec->in_place &&
-        (spec->coll == WI_COLL_ALL_TO_ALL || spec->coll == WI_COLL_ALL_TO_ALL_V))
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: cannot be in place",
-                       wi_coll_name(spec->coll), spec->algo);
-    if (wi_coll_is_vector(spec->coll) &&
-        (spec->nblocks < 1 || spec->nblocks > WI_SCHED_MAX_BLOCKS))
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks, must be 1 to %u",
-                       wi_coll_name(spec->coll), spec->algo, spec->nblocks, WI_SCHED_MAX_BLOCKS);
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: root %d is not one of %d ranks", wi_coll_name(spec->coll),
+                       spec->algo, spec->root, spec->nranks);
+    if (spec->in_place && (spec->coll == WI_COLL_ALL_TO_ALL || spec->coll == WI_COLL_ALL_TO_ALL_V))
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: cannot be in place", wi_coll_name(spec->coll), spec->algo);
+    if (wi_coll_is_vector(spec->coll) && (spec->nblocks < 1 || spec->nblocks > WI_SCHED_MAX_BLOCKS))
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks, must be 1 to %u", wi_coll_name(spec->coll), spec->algo,
+                       spec->nblocks, WI_SCHED_MAX_BLOCKS);
     if (spec->tmp_blocks > WI_SCHED_MAX_BLOCKS)
-        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks of tmp, must be at most %u",
-                       wi_coll_name(spec->coll), spec->algo, spec->tmp_blocks, WI_SCHED_MAX_BLOCKS);
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks of tmp, must be at most %u", wi_coll_name(spec->coll),
+                       spec->algo, spec->tmp_blocks, WI_SCHED_MAX_BLOCKS);
     return WEFT_SUCCESS;
 }
 
@@ -66,8 +65,7 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
     WI_TRY(check_spec(spec));
     struct wi_sched_builder *b = wi_calloc(1, sizeof(*b));
     if (!b)
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory for a builder",
-                       wi_coll_name(spec->coll), spec->algo);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory for a builder", wi_coll_name(spec->coll), spec->algo);
 
     struct wi_sched *head = &b->head;
     head->refs = 1;
@@ -87,8 +85,7 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
 }
 
 /* Room for one more in an array that doubles. */
-static int grow(struct wi_sched_builder *b, void **array, uint32_t *capacity, uint32_t need,
-                size_t elem_bytes)
+static int grow(struct wi_sched_builder *b, void **array, uint32_t *capacity, uint32_t need, size_t elem_bytes)
 {
     if (need <= *capacity)
         return 0;
@@ -115,8 +112,7 @@ uint32_t wi_sched_lane(struct wi_sched_builder *b, int send_peer, int recv_peer,
     }
     if (grow(b, (void **)&b->lanes, &b->lane_capacity, b->nlanes + 1, sizeof(*b->lanes)))
         return 0;
-    b->lanes[b->nlanes] =
-        (struct wi_build_lane){.send_peer = send_peer, .recv_peer = recv_peer, .chan = chan};
+    b->lanes[b->nlanes] = (struct wi_build_lane){.send_peer = send_peer, .recv_peer = recv_peer, .chan = chan};
     return b->nlanes++;
 }
 
@@ -165,16 +161,15 @@ uint32_t wi_sched_step_add(struct wi_sched_builder *b, uint32_t lane, const stru
     if (b->status < 0)
         return 0;
     if (lane >= b->nlanes) {
-        latch(b, WEFT_EINVAL, "a %s step for lane %u, but there are %u lanes",
-              wi_sched_step_names[step->kind], lane, b->nlanes);
+        latch(b, WEFT_EINVAL, "a %s step for lane %u, but there are %u lanes", wi_sched_step_names[step->kind], lane,
+              b->nlanes);
         return 0;
     }
     struct wi_build_lane *l = &b->lanes[lane];
     struct wi_step copy = *step;
     copy.dst = b->nregions;
     copy.src = b->nregions + step->ndst;
-    if (grow_lane(b, l) || add_regions(b, dst, step->ndst) || add_regions(b, src, step->nsrc) ||
-        count_step(b))
+    if (grow_lane(b, l) || add_regions(b, dst, step->ndst) || add_regions(b, src, step->nsrc) || count_step(b))
         return 0;
     l->position[l->nreturned] = l->nsteps;
     l->steps[l->nsteps++] = copy;
@@ -182,12 +177,11 @@ uint32_t wi_sched_step_add(struct wi_sched_builder *b, uint32_t lane, const stru
 }
 
 static uint32_t add(struct wi_sched_builder *b, uint32_t lane, unsigned kind, unsigned flags,
-                    const struct wi_region *dst, uint32_t ndst, const struct wi_region *src,
-                    uint32_t nsrc)
+                    const struct wi_region *dst, uint32_t ndst, const struct wi_region *src, uint32_t nsrc)
 {
     if (ndst > WI_SCHED_MAX_OPERANDS || nsrc > WI_SCHED_MAX_OPERANDS) {
-        latch(b, WEFT_ENOTSUP, "lane %u: a %s step with %u destinations and %u sources, at most %u",
-              lane, wi_sched_step_names[kind], ndst, nsrc, WI_SCHED_MAX_OPERANDS);
+        latch(b, WEFT_ENOTSUP, "lane %u: a %s step with %u destinations and %u sources, at most %u", lane,
+              wi_sched_step_names[kind], ndst, nsrc, WI_SCHED_MAX_OPERANDS);
         return 0;
     }
     struct wi_step step = {.kind = (uint8_t)kind,
@@ -209,8 +203,8 @@ uint32_t wi_sched_recv(struct wi_sched_builder *b, uint32_t lane, struct wi_regi
     return add(b, lane, WI_STEP_RECV, 0, &dst, 1, NULL, 0);
 }
 
-uint32_t wi_sched_recv_reduce(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst,
-                              struct wi_region src, unsigned flags)
+uint32_t wi_sched_recv_reduce(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst, struct wi_region src,
+                              unsigned flags)
 {
     return add(b, lane, WI_STEP_RECV_REDUCE, flags, &dst, 1, &src, 1);
 }
@@ -226,14 +220,13 @@ uint32_t wi_sched_recv_reduce_send(struct wi_sched_builder *b, uint32_t lane, st
     return add(b, lane, WI_STEP_RECV_REDUCE_SEND, flags, &dst, 1, &src, 1);
 }
 
-uint32_t wi_sched_copy(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst,
-                       struct wi_region src)
+uint32_t wi_sched_copy(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst, struct wi_region src)
 {
     return add(b, lane, WI_STEP_COPY, 0, &dst, 1, &src, 1);
 }
 
-uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst,
-                         uint32_t ndst, const struct wi_region *src, uint32_t nsrc, unsigned flags)
+uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
+                         const struct wi_region *src, uint32_t nsrc, unsigned flags)
 {
     return add(b, lane, WI_STEP_REDUCE, flags, dst, ndst, src, nsrc);
 }
@@ -250,12 +243,11 @@ uint32_t wi_sched_signal(struct wi_sched_builder *b, uint32_t lane)
     return wi_sched_step_add(b, lane, &step, NULL, NULL);
 }
 
-uint32_t wi_sched_wait(struct wi_sched_builder *b, uint32_t lane, int rank, uint32_t rank_lane,
-                       uint32_t ordinal)
+uint32_t wi_sched_wait(struct wi_sched_builder *b, uint32_t lane, int rank, uint32_t rank_lane, uint32_t ordinal)
 {
     if (rank_lane > UINT16_MAX || ordinal > UINT16_MAX)
-        latch(b, WEFT_EINVAL, "lane %u: wait for signal %u of lane %u of rank %d is out of range",
-              lane, ordinal, rank_lane, rank);
+        latch(b, WEFT_EINVAL, "lane %u: wait for signal %u of lane %u of rank %d is out of range", lane, ordinal,
+              rank_lane, rank);
     struct wi_step step = {.kind = WI_STEP_WAIT,
                            .dep_lane = WI_NO_DEP,
                            .peer = rank,
@@ -271,10 +263,8 @@ static int push_nop(struct wi_sched_builder *b, struct wi_build_lane *l)
         return -1;
     struct wi_step *newest = &l->steps[l->nsteps - 1];
     newest[1] = newest[0];
-    newest[0] = (struct wi_step){.kind = WI_STEP_NOP,
-                                 .dep_lane = newest[1].dep_lane,
-                                 .dep_step = newest[1].dep_step,
-                                 .peer = WI_NO_PEER};
+    newest[0] = (struct wi_step){
+        .kind = WI_STEP_NOP, .dep_lane = newest[1].dep_lane, .dep_step = newest[1].dep_step, .peer = WI_NO_PEER};
     l->nsteps++;
     l->position[l->nreturned - 1]++;
     return 0;
@@ -285,8 +275,7 @@ void wi_sched_after(struct wi_sched_builder *b, uint32_t lane, uint32_t dep_lane
     if (b->status < 0)
         return;
     if (lane >= b->nlanes || b->lanes[lane].nsteps == 0) {
-        latch(b, WEFT_EINVAL, "lane %u has no step that could depend on lane %u step %u", lane,
-              dep_lane, dep_step);
+        latch(b, WEFT_EINVAL, "lane %u has no step that could depend on lane %u step %u", lane, dep_lane, dep_step);
         return;
     }
     struct wi_build_lane *l = &b->lanes[lane];

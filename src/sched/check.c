@@ -17,18 +17,15 @@ weft_status wi_check_fail(const struct wi_check *c, uint32_t lane, uint32_t step
     va_start(ap, format);
     vsnprintf(what, sizeof(what), format, ap);
     va_end(ap);
-    return wi_fail(WEFT_EINVAL, "%s: %s",
-                   wi_sched_place_text(c->scheds[l->rank], l->index, step, where), what);
+    return wi_fail(WEFT_EINVAL, "%s: %s", wi_sched_place_text(c->scheds[l->rank], l->index, step, where), what);
 }
 
 weft_status wi_check_nomem(const struct wi_check *c)
 {
-    return wi_fail(WEFT_ENOMEM, "schedule check: no memory for %u ranks with %u steps", c->nranks,
-                   c->nsteps);
+    return wi_fail(WEFT_ENOMEM, "schedule check: no memory for %u ranks with %u steps", c->nranks, c->nsteps);
 }
 
-const char *wi_check_step_text(const struct wi_check *c, uint32_t lane, uint32_t step,
-                               char text[WI_PLACE_TEXT_BYTES])
+const char *wi_check_step_text(const struct wi_check *c, uint32_t lane, uint32_t step, char text[WI_PLACE_TEXT_BYTES])
 {
     const struct wi_check_lane *l = &c->lanes[lane];
 
@@ -49,8 +46,8 @@ static weft_status count(struct wi_check *c)
         nsteps += c->scheds[r]->nsteps;
     }
     if (nlanes >= UINT32_MAX / 2 || nsteps >= UINT32_MAX / 4)
-        return wi_fail(WEFT_ENOTSUP, "schedule check: %llu steps of %u ranks are too many",
-                       (unsigned long long)nsteps, c->nranks);
+        return wi_fail(WEFT_ENOTSUP, "schedule check: %llu steps of %u ranks are too many", (unsigned long long)nsteps,
+                       c->nranks);
     c->nlanes = (uint32_t)nlanes;
     c->nsteps = (uint32_t)nsteps;
     return WEFT_SUCCESS;

@@ -69,14 +69,13 @@ static weft_status race(const struct wi_check *c, uint32_t lane, uint32_t time, 
 
     one.first += i;
     one.count = 1;
-    return wi_check_fail(c, lane, (time - 1) / 2, "race: %s %s, and nothing orders that after %s, which %s it",
-                         what, wi_sched_region_text(&one, region),
-                         wi_check_step_text(c, other, (other_time - 1) / 2, place), other_what);
+    return wi_check_fail(c, lane, (time - 1) / 2, "race: %s %s, and nothing orders that after %s, which %s it", what,
+                         wi_sched_region_text(&one, region), wi_check_step_text(c, other, (other_time - 1) / 2, place),
+                         other_what);
 }
 
 /* SRC and DST belong to the owner's caller until the owner has entered the call. */
-static weft_status enter(struct wi_check *c, uint32_t lane, uint32_t time, int owner,
-                         const struct wi_region *r)
+static weft_status enter(struct wi_check *c, uint32_t lane, uint32_t time, int owner, const struct wi_region *r)
 {
     char text[WI_REGION_TEXT_BYTES];
     const struct wi_check_lane *l = &c->lanes[lane];
@@ -85,8 +84,7 @@ static weft_status enter(struct wi_check *c, uint32_t lane, uint32_t time, int o
         return WEFT_SUCCESS;
     uint32_t first = c->rank_lanes[owner];
     if (!wi_clock_knows(l->clock, first, c->rank_lanes[owner + 1] - first))
-        return wi_check_fail(c, lane, (time - 1) / 2,
-                             "uses %s, but no signal says that rank %d has begun",
+        return wi_check_fail(c, lane, (time - 1) / 2, "uses %s, but no signal says that rank %d has begun",
                              wi_sched_region_text(r, text), owner);
     c->foreign[(size_t)owner * c->nlanes + lane] = time;
     return WEFT_SUCCESS;
@@ -117,8 +115,8 @@ static int remember_read(struct wi_check *c, struct wi_cell *cell, uint32_t lane
     return 0;
 }
 
-weft_status wi_check_load(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r,
-                          uint32_t i, uint64_t *index)
+weft_status wi_check_load(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r, uint32_t i,
+                          uint64_t *index)
 {
     int owner = wi_sched_owner(c->scheds[c->lanes[lane].rank], r);
     struct wi_region at = wi_sched_canonical(c->scheds[owner], owner, *r);
@@ -129,20 +127,19 @@ weft_status wi_check_load(struct wi_check *c, uint32_t lane, uint32_t time, cons
     at.count = 1;
     *index = wi_check_cell(c, owner, at);
     struct wi_cell *cell = &c->cells[*index];
-    if (cell->write_lane != WI_NONE &&
-        !ordered_after(c, lane, cell->write_lane, cell->write_time))
+    if (cell->write_lane != WI_NONE && !ordered_after(c, lane, cell->write_lane, cell->write_time))
         return race(c, lane, time, "reads", r, i, cell->write_lane, cell->write_time, "writes");
     if (c->values[*index].nranks == 0)
-        return wi_check_fail(c, lane, (time - 1) / 2, "reads block %u of %s, which nothing has written",
-                             r->first + i, wi_sched_region_text(r, text));
+        return wi_check_fail(c, lane, (time - 1) / 2, "reads block %u of %s, which nothing has written", r->first + i,
+                             wi_sched_region_text(r, text));
     /* What nobody may write needs no memory of its readers. */
     if (wi_sched_writable(c->scheds[owner], owner, at) && remember_read(c, cell, lane, time))
         return wi_check_nomem(c);
     return WEFT_SUCCESS;
 }
 
-static weft_status check_reads(struct wi_check *c, uint32_t lane, uint32_t time,
-                               const struct wi_region *r, uint32_t i, struct wi_cell *cell)
+static weft_status check_reads(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r, uint32_t i,
+                               struct wi_cell *cell)
 {
     while (cell->reads != WI_NONE) {
         uint32_t index = cell->reads;
@@ -156,8 +153,7 @@ static weft_status check_reads(struct wi_check *c, uint32_t lane, uint32_t time,
     return WEFT_SUCCESS;
 }
 
-weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r,
-                           uint32_t i)
+weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r, uint32_t i)
 {
     int owner = wi_sched_owner(c->scheds[c->lanes[lane].rank], r);
     struct wi_region at = wi_sched_canonical(c->scheds[owner], owner, *r);
@@ -169,8 +165,7 @@ weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, con
     at.count = 1;
     uint64_t index = wi_check_cell(c, owner, at);
     struct wi_cell *cell = &c->cells[index];
-    if (cell->write_lane != WI_NONE &&
-        !ordered_after(c, lane, cell->write_lane, cell->write_time))
+    if (cell->write_lane != WI_NONE && !ordered_after(c, lane, cell->write_lane, cell->write_time))
         return race(c, lane, time, "writes", r, i, cell->write_lane, cell->write_time, "writes");
     WI_TRY(check_reads(c, lane, time, r, i, cell));
     cell->write_lane = lane;

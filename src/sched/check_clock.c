@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vector clocks. Sparse, because a flat exchange has ranks squared lanes of which each hears of a few; shared, because most
- * events learn nothing new. */
+/* Vector clocks. Sparse, because a flat exchange has ranks squared lanes of which each hears of a few; shared, because
+ * most events learn nothing new. */
 #include "sched/check_internal.h"
 
 #include <string.h>

@@ -42,17 +42,15 @@ static weft_status agree_mapped(const struct wi_sched *const scheds[], int nrank
         const struct wi_sched *s = scheds[r];
         wi_sched_place_text(s, WI_NOWHERE, WI_NOWHERE, where);
         if (s->buf_blocks[WI_TMP] != model->buf_blocks[WI_TMP])
-            return wi_fail(WEFT_EINVAL, "%s: tmp has %u blocks, that of rank %d has %u; mapped ranks must agree",
-                           where, s->buf_blocks[WI_TMP], model->rank, model->buf_blocks[WI_TMP]);
+            return wi_fail(WEFT_EINVAL, "%s: tmp has %u blocks, that of rank %d has %u; mapped ranks must agree", where,
+                           s->buf_blocks[WI_TMP], model->rank, model->buf_blocks[WI_TMP]);
         for (uint32_t i = 0; !s->mapped && i < s->nlanes; i++) {
             if (s->lanes[i].send_peer != WI_NO_PEER || s->lanes[i].recv_peer != WI_NO_PEER)
-                return wi_fail(WEFT_EINVAL, "%s: is two-sided, but rank %d has mapped steps", where,
-                               model->rank);
+                return wi_fail(WEFT_EINVAL, "%s: is two-sided, but rank %d has mapped steps", where, model->rank);
         }
         if (s->mapped && s->ll != model->ll)
-            return wi_fail(WEFT_EINVAL, "%s: %s for ll lines, rank %d %s; mapped ranks must agree (no_ll)",
-                           where, s->ll ? "is fit" : "is not fit", model->rank,
-                           model->ll ? "is" : "is not");
+            return wi_fail(WEFT_EINVAL, "%s: %s for ll lines, rank %d %s; mapped ranks must agree (no_ll)", where,
+                           s->ll ? "is fit" : "is not fit", model->rank, model->ll ? "is" : "is not");
     }
     return WEFT_SUCCESS;
 }
@@ -67,11 +65,10 @@ weft_status wi_check_agreement(const struct wi_sched *const scheds[], int nranks
         if (!scheds[r])
             return wi_fail(WEFT_EINVAL, "schedule check: no schedule for rank %d", r);
         if (scheds[r]->rank != r)
-            return wi_fail(WEFT_EINVAL, "schedule check: entry %d is the schedule of rank %d", r,
-                           scheds[r]->rank);
+            return wi_fail(WEFT_EINVAL, "schedule check: entry %d is the schedule of rank %d", r, scheds[r]->rank);
         if (scheds[r]->nranks != nranks)
-            return wi_fail(WEFT_EINVAL, "schedule check: rank %d is one of %d ranks, not of %d", r,
-                           scheds[r]->nranks, nranks);
+            return wi_fail(WEFT_EINVAL, "schedule check: rank %d is one of %d ranks, not of %d", r, scheds[r]->nranks,
+                           nranks);
         WI_TRY(agree(scheds[r], scheds[0]));
         WI_TRY(wi_sched_form(scheds[r], &place));
     }
@@ -133,11 +130,11 @@ static weft_status pair(struct wi_check *c, uint32_t sender, uint32_t receiver)
         if (!more_a && !more_b)
             return WEFT_SUCCESS;
         if (!more_b)
-            return wi_check_fail(c, sender, i, "rank %d never receives this on channel %u",
-                                 a->def->send_peer, a->def->chan);
+            return wi_check_fail(c, sender, i, "rank %d never receives this on channel %u", a->def->send_peer,
+                                 a->def->chan);
         if (!more_a)
-            return wi_check_fail(c, receiver, k, "rank %d never sends this on channel %u",
-                                 b->def->recv_peer, b->def->chan);
+            return wi_check_fail(c, receiver, k, "rank %d never sends this on channel %u", b->def->recv_peer,
+                                 b->def->chan);
         uint32_t sent = message_blocks(c, a, i), received = message_blocks(c, b, k);
         if (sent != received)
             return wi_check_fail(c, sender, i, "sends %u blocks, but %s receives %u", sent,
@@ -184,8 +181,8 @@ static weft_status want_signal(struct wi_check *c, uint32_t lane, uint32_t pos)
     uint32_t first = c->rank_lanes[step->peer], n = c->rank_lanes[step->peer + 1] - first;
 
     if (step->lane >= n)
-        return wi_check_fail(c, lane, pos, "waits for lane %u of rank %d, which has %u lanes", step->lane,
-                             step->peer, n);
+        return wi_check_fail(c, lane, pos, "waits for lane %u of rank %d, which has %u lanes", step->lane, step->peer,
+                             n);
     const struct wi_check_lane *other = &c->lanes[first + step->lane];
     for (uint32_t k = 0; k < other->def->nsteps; k++) {
         if (other->steps[k].kind == WI_STEP_SIGNAL && other->steps[k].ordinal == step->ordinal) {
@@ -193,8 +190,8 @@ static weft_status want_signal(struct wi_check *c, uint32_t lane, uint32_t pos)
             return WEFT_SUCCESS;
         }
     }
-    return wi_check_fail(c, lane, pos, "waits for signal %u of rank %d lane %u, which is never given",
-                         step->ordinal, step->peer, step->lane);
+    return wi_check_fail(c, lane, pos, "waits for signal %u of rank %d lane %u, which is never given", step->ordinal,
+                         step->peer, step->lane);
 }
 
 weft_status wi_check_match(struct wi_check *c)

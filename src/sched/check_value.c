@@ -53,16 +53,16 @@ weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, c
     for (uint32_t w = 0; w < c->words; w++) {
         uint64_t twice = c->scratch_bits[w] & bits[w];
         if (twice)
-            return wi_check_fail(c, lane, step, "block %u gets the contribution of rank %u twice",
-                                 v->block, w * 64 + (uint32_t)__builtin_ctzll(twice));
+            return wi_check_fail(c, lane, step, "block %u gets the contribution of rank %u twice", v->block,
+                                 w * 64 + (uint32_t)__builtin_ctzll(twice));
         c->scratch_bits[w] |= bits[w];
     }
     const struct wi_value *a = left ? v : to, *b = left ? to : v;
     if (c->ordered && a->lowest + a->nranks != b->lowest)
         return wi_check_fail(c, lane, step,
                              "out of rank order: combines ranks %u to %u with ranks %u to %u on the "
-                             "right", a->lowest, a->lowest + a->nranks - 1, b->lowest,
-                             b->lowest + b->nranks - 1);
+                             "right",
+                             a->lowest, a->lowest + a->nranks - 1, b->lowest, b->lowest + b->nranks - 1);
     to->lowest = a->lowest;
     to->nranks += v->nranks;
     to->final = 0;
@@ -80,11 +80,10 @@ weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, un
     if (!(flags & WI_STEP_FINAL))
         return WEFT_SUCCESS;
     if (!wi_coll_is_reduction(coll) || coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN)
-        return wi_check_fail(c, lane, step, "final, but %s has no steps that are",
-                             wi_coll_name((enum wi_coll)coll));
+        return wi_check_fail(c, lane, step, "final, but %s has no steps that are", wi_coll_name((enum wi_coll)coll));
     if (c->scratch.nranks != c->nranks)
-        return wi_check_fail(c, lane, step, "final, but block %u holds %u of %u contributions",
-                             c->scratch.block, c->scratch.nranks, c->nranks);
+        return wi_check_fail(c, lane, step, "final, but block %u holds %u of %u contributions", c->scratch.block,
+                             c->scratch.nranks, c->nranks);
     if (c->scratch.final)
         return wi_check_fail(c, lane, step, "final, but block %u is final already", c->scratch.block);
     c->scratch.final = 1;
@@ -129,8 +128,7 @@ static struct want wanted(const struct wi_sched *s, uint32_t rank, uint32_t b)
 static weft_status compare(struct wi_check *c, uint32_t rank, uint32_t b, const struct want *want)
 {
     const struct wi_sched *s = c->scheds[rank];
-    uint64_t cell =
-        wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
+    uint64_t cell = wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
     const struct wi_value *v = &c->values[cell];
     const uint64_t *bits = &c->bits[cell * c->words];
     char where[WI_PLACE_TEXT_BYTES];
@@ -139,18 +137,16 @@ static weft_status compare(struct wi_check *c, uint32_t rank, uint32_t b, const 
     if (v->nranks == 0)
         return wi_fail(WEFT_EINVAL, "%s: result dst[%u] is never written", where, b);
     if (v->block != want->block)
-        return wi_fail(WEFT_EINVAL, "%s: result dst[%u] holds block %u of src instead of block %u",
-                       where, b, v->block, want->block);
+        return wi_fail(WEFT_EINVAL, "%s: result dst[%u] holds block %u of src instead of block %u", where, b, v->block,
+                       want->block);
     for (uint32_t r = want->low; r < want->high; r++) {
         if (!has_bit(bits, r))
-            return wi_fail(WEFT_EINVAL, "%s: result dst[%u] lacks the contribution of rank %u",
-                           where, b, r);
+            return wi_fail(WEFT_EINVAL, "%s: result dst[%u] lacks the contribution of rank %u", where, b, r);
     }
     for (uint32_t r = 0; v->nranks != want->high - want->low && r < c->nranks; r++) {
         if (has_bit(bits, r) && (r < want->low || r >= want->high))
-            return wi_fail(WEFT_EINVAL,
-                           "%s: result dst[%u] holds a contribution of rank %u that it must not",
-                           where, b, r);
+            return wi_fail(WEFT_EINVAL, "%s: result dst[%u] holds a contribution of rank %u that it must not", where, b,
+                           r);
     }
     return WEFT_SUCCESS;
 }
@@ -158,15 +154,13 @@ static weft_status compare(struct wi_check *c, uint32_t rank, uint32_t b, const 
 static weft_status check_final(struct wi_check *c, uint32_t rank, uint32_t b)
 {
     const struct wi_sched *s = c->scheds[rank];
-    uint64_t cell =
-        wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
+    uint64_t cell = wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)));
     const struct wi_value *v = &c->values[cell];
 
     if (c->nranks == 1 || v->final || !wi_coll_is_reduction(s->coll) || s->coll == WI_COLL_SCAN ||
         s->coll == WI_COLL_EXSCAN)
         return WEFT_SUCCESS;
-    return wi_check_fail(c, v->lane, v->step, "completes what becomes dst[%u] of rank %u, but is not final",
-                         b, rank);
+    return wi_check_fail(c, v->lane, v->step, "completes what becomes dst[%u] of rank %u, but is not final", b, rank);
 }
 
 weft_status wi_check_results(struct wi_check *c)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON for tools, DOT for eyes. Names are plain ASCII without quotes (the builder sees to it): nothing needs escaping. */
+/* JSON for tools, DOT for eyes. Names are plain ASCII without quotes (the builder sees to it): nothing needs escaping.
+ */
 #include "sched/internal.h"
 
 #include <errno.h>
@@ -86,9 +87,8 @@ weft_status wi_sched_json(const struct wi_sched *sched, FILE *out)
     fprintf(out,
             "  \"stats\": {\"steps_critical\": %u, \"blocks_sent\": %llu, \"blocks_received\": %llu, "
             "\"blocks_reduced\": %llu, \"blocks_copied\": %llu},\n",
-            stats.steps_critical, (unsigned long long)stats.blocks_sent,
-            (unsigned long long)stats.blocks_received, (unsigned long long)stats.blocks_reduced,
-            (unsigned long long)stats.blocks_copied);
+            stats.steps_critical, (unsigned long long)stats.blocks_sent, (unsigned long long)stats.blocks_received,
+            (unsigned long long)stats.blocks_reduced, (unsigned long long)stats.blocks_copied);
     fputs("  \"lanes\": [", out);
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         fputs(i ? ",\n" : "\n", out);
@@ -108,8 +108,7 @@ static void dot_label(const struct wi_sched *sched, uint32_t number, const struc
     for (unsigned i = 0; i < step->ndst; i++)
         fprintf(out, "\\n%s", wi_sched_region_text(&sched->regions[step->dst + i], text));
     for (unsigned i = 0; i < step->nsrc; i++)
-        fprintf(out, "\\n%s%s", step->ndst ? "<- " : "",
-                wi_sched_region_text(&sched->regions[step->src + i], text));
+        fprintf(out, "\\n%s%s", step->ndst ? "<- " : "", wi_sched_region_text(&sched->regions[step->src + i], text));
     if (step->kind == WI_STEP_SIGNAL)
         fprintf(out, " %u", step->ordinal);
     if (step->flags & WI_STEP_RECV_LEFT)
@@ -183,8 +182,8 @@ static void dot_messages(const struct wi_sched *const scheds[], int nranks, int 
             continue;
         uint32_t at = nth(scheds[l->send_peer], other, n++, wi_sched_is_recv);
         if (at != WI_NOWHERE)
-            fprintf(out, "  r%d_%u_%u -> r%d_%u_%u [color=blue, constraint=false];\n", rank, lane, k,
-                    l->send_peer, other, at);
+            fprintf(out, "  r%d_%u_%u -> r%d_%u_%u [color=blue, constraint=false];\n", rank, lane, k, l->send_peer,
+                    other, at);
     }
 }
 
@@ -199,8 +198,8 @@ static void dot_waits(const struct wi_sched *const scheds[], int nranks, int ran
             continue;
         uint32_t at = nth(scheds[step->peer], step->lane, step->ordinal, is_signal);
         if (at != WI_NOWHERE)
-            fprintf(out, "  r%d_%u_%u -> r%d_%u_%u [color=red, constraint=false];\n", step->peer, step->lane,
-                    at, rank, lane, k);
+            fprintf(out, "  r%d_%u_%u -> r%d_%u_%u [color=red, constraint=false];\n", step->peer, step->lane, at, rank,
+                    lane, k);
     }
 }
 

@@ -10,12 +10,11 @@
 struct form {
     const struct wi_sched *sched;
     struct wi_sched_place *place;
-    uint32_t lane, step;  /* being looked at */
-    uint32_t ordinal;     /* signals seen in this lane */
+    uint32_t lane, step; /* being looked at */
+    uint32_t ordinal;    /* signals seen in this lane */
 };
 
-static weft_status bad(const struct form *f, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static weft_status bad(const struct form *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static weft_status bad(const struct form *f, const char *format, ...)
 {
@@ -27,8 +26,7 @@ static weft_status bad(const struct form *f, const char *format, ...)
     va_end(ap);
     f->place->lane = f->lane;
     f->place->step = f->step;
-    return wi_fail(WEFT_EINVAL, "%s: %s",
-                   wi_sched_place_text(f->sched, f->lane, f->step, where), what);
+    return wi_fail(WEFT_EINVAL, "%s: %s", wi_sched_place_text(f->sched, f->lane, f->step, where), what);
 }
 
 /* What a step of each kind must have. */
@@ -37,16 +35,11 @@ static const struct {
     uint8_t flags;      /* allowed */
 } shapes[WI_NUM_STEP_KINDS] = {
 #define MANY 255
-    [WI_STEP_NOP] = {0, 0, 0},
-    [WI_STEP_SEND] = {0, 1, 0},
-    [WI_STEP_RECV] = {1, 0, 0},
-    [WI_STEP_RECV_REDUCE] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
-    [WI_STEP_RECV_SEND] = {1, 0, 0},
-    [WI_STEP_RECV_REDUCE_SEND] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
-    [WI_STEP_COPY] = {MANY, 1, 0},
-    [WI_STEP_REDUCE] = {MANY, MANY, WI_STEP_FINAL},
-    [WI_STEP_SIGNAL] = {0, 0, 0},
-    [WI_STEP_WAIT] = {0, 0, 0},
+    [WI_STEP_NOP] = {0, 0, 0},       [WI_STEP_SEND] = {0, 1, 0},
+    [WI_STEP_RECV] = {1, 0, 0},      [WI_STEP_RECV_REDUCE] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
+    [WI_STEP_RECV_SEND] = {1, 0, 0}, [WI_STEP_RECV_REDUCE_SEND] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
+    [WI_STEP_COPY] = {MANY, 1, 0},   [WI_STEP_REDUCE] = {MANY, MANY, WI_STEP_FINAL},
+    [WI_STEP_SIGNAL] = {0, 0, 0},    [WI_STEP_WAIT] = {0, 0, 0},
 };
 
 static int count_ok(unsigned have, unsigned want)
@@ -54,8 +47,8 @@ static int count_ok(unsigned have, unsigned want)
     return want == MANY ? have >= 1 : have == want;
 }
 
-static weft_status check_region(const struct form *f, const struct wi_step *step,
-                                const struct wi_region *r, uint32_t blocks)
+static weft_status check_region(const struct form *f, const struct wi_step *step, const struct wi_region *r,
+                                uint32_t blocks)
 {
     const struct wi_sched *s = f->sched;
     char text[WI_REGION_TEXT_BYTES];
@@ -77,8 +70,7 @@ static weft_status check_region(const struct form *f, const struct wi_step *step
 
 static int overlap(const struct wi_region *a, const struct wi_region *b)
 {
-    return a->buf == b->buf && a->rank == b->rank && a->first < b->first + b->count &&
-           b->first < a->first + a->count;
+    return a->buf == b->buf && a->rank == b->rank && a->first < b->first + b->count && b->first < a->first + a->count;
 }
 
 static int same(const struct wi_region *a, const struct wi_region *b)
@@ -107,8 +99,7 @@ static weft_status check_destination(const struct form *f, const struct wi_step 
     for (unsigned k = 0; k < i; k++) {
         struct wi_region other = canonical(s, step->dst + k);
         if (overlap(&dst, &other))
-            return bad(f, "destinations %s and %s overlap", a,
-                       wi_sched_region_text(&s->regions[step->dst + k], b));
+            return bad(f, "destinations %s and %s overlap", a, wi_sched_region_text(&s->regions[step->dst + k], b));
     }
     for (unsigned k = 0; k < step->nsrc; k++) {
         struct wi_region src = canonical(s, step->src + k);
@@ -127,8 +118,7 @@ static weft_status check_regions(const struct form *f, const struct wi_step *ste
 {
     const struct wi_sched *s = f->sched;
 
-    if ((uint64_t)step->dst + step->ndst > s->nregions ||
-        (uint64_t)step->src + step->nsrc > s->nregions)
+    if ((uint64_t)step->dst + step->ndst > s->nregions || (uint64_t)step->src + step->nsrc > s->nregions)
         return bad(f, "its regions are not among the schedule's %u", s->nregions);
     if (step->ndst + step->nsrc == 0)
         return WEFT_SUCCESS;
@@ -160,11 +150,11 @@ static weft_status check_signal(struct form *f, const struct wi_step *step)
     if (step->peer == s->rank)
         return bad(f, "waits for a signal of its own rank");
     if (step->lane >= WI_SCHED_MAX_MAPPED_LANES)
-        return bad(f, "waits for lane %u of rank %d, there are at most %d lanes", step->lane,
-                   step->peer, WI_SCHED_MAX_MAPPED_LANES);
+        return bad(f, "waits for lane %u of rank %d, there are at most %d lanes", step->lane, step->peer,
+                   WI_SCHED_MAX_MAPPED_LANES);
     if (step->ordinal >= WI_SCHED_MAX_SIGNALS)
-        return bad(f, "waits for signal %u of rank %d, there are at most %d", step->ordinal,
-                   step->peer, WI_SCHED_MAX_SIGNALS);
+        return bad(f, "waits for signal %u of rank %d, there are at most %d", step->ordinal, step->peer,
+                   WI_SCHED_MAX_SIGNALS);
     return WEFT_SUCCESS;
 }
 
@@ -190,8 +180,7 @@ static weft_status check_step(struct form *f, const struct wi_step *step)
 
     if (step->kind >= WI_NUM_STEP_KINDS)
         return bad(f, "unknown kind %u", step->kind);
-    if (!count_ok(step->ndst, shapes[step->kind].ndst) ||
-        !count_ok(step->nsrc, shapes[step->kind].nsrc) ||
+    if (!count_ok(step->ndst, shapes[step->kind].ndst) || !count_ok(step->nsrc, shapes[step->kind].nsrc) ||
         step->ndst > WI_SCHED_MAX_OPERANDS || step->nsrc > WI_SCHED_MAX_OPERANDS)
         return bad(f, "%u destinations and %u sources do not fit its kind", step->ndst, step->nsrc);
     if (step->flags & ~shapes[step->kind].flags)
@@ -240,8 +229,7 @@ static weft_status check_lane(const struct form *f)
         if (l->send_peer != WI_NO_PEER && o->send_peer == l->send_peer)
             return bad(f, "lane %u sends to rank %d on channel %u too", i, l->send_peer, l->chan);
         if (l->recv_peer != WI_NO_PEER && o->recv_peer == l->recv_peer)
-            return bad(f, "lane %u receives from rank %d on channel %u too", i, l->recv_peer,
-                       l->chan);
+            return bad(f, "lane %u receives from rank %d on channel %u too", i, l->recv_peer, l->chan);
     }
     return WEFT_SUCCESS;
 }
@@ -254,13 +242,13 @@ static weft_status check_cycles(struct form *f)
         return WEFT_SUCCESS;
     uint32_t *order = wi_malloc((s->nsteps + 1) * sizeof(*order));
     if (!order)
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u steps",
-                       wi_coll_name(s->coll), s->algo, s->nsteps);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u steps", wi_coll_name(s->coll), s->algo,
+                       s->nsteps);
     int64_t n = wi_sched_order(s, order);
     wi_free(order);
     if (n < 0)
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u lanes",
-                       wi_coll_name(s->coll), s->algo, s->nlanes);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u lanes", wi_coll_name(s->coll), s->algo,
+                       s->nlanes);
     if (n == s->nsteps)
         return WEFT_SUCCESS;
     f->lane = f->step = WI_NOWHERE;
@@ -272,8 +260,7 @@ weft_status wi_sched_form(const struct wi_sched *s, struct wi_sched_place *place
     struct form f = {.sched = s, .place = place, .lane = WI_NOWHERE, .step = WI_NOWHERE};
 
     if (s->mapped && s->nlanes > WI_SCHED_MAX_MAPPED_LANES)
-        return bad(&f, "%u lanes, at most %d with mapped steps", s->nlanes,
-                   WI_SCHED_MAX_MAPPED_LANES);
+        return bad(&f, "%u lanes, at most %d with mapped steps", s->nlanes, WI_SCHED_MAX_MAPPED_LANES);
     for (f.lane = 0; f.lane < s->nlanes; f.lane++) {
         f.step = WI_NOWHERE;
         WI_TRY(check_lane(&f));

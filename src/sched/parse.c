@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text to schedule: the inverse of print.c. Strict: nothing unknown, nothing out of order, nothing past `end`. Every count
- * is bounded before it is used; the form check at seal does the rest. */
+/* Text to schedule: the inverse of print.c. Strict: nothing unknown, nothing out of order, nothing past `end`. Every
+ * count is bounded before it is used; the form check at seal does the rest. */
 #include "sched/internal.h"
 
 #include <ctype.h>
@@ -13,20 +13,19 @@
 #define WORD_BYTES 64
 
 struct parser {
-    const char *at, *end;      /* what is left */
+    const char *at, *end; /* what is left */
     const char *line_end;
     uint32_t line;
-    char word[WORD_BYTES];     /* the newest; "" at the end of the line */
+    char word[WORD_BYTES]; /* the newest; "" at the end of the line */
     struct wi_sched_builder *builder;
     uint32_t nlanes, lane_steps;
-    uint32_t *lines;           /* of lanes and steps in file order */
+    uint32_t *lines; /* of lanes and steps in file order */
     uint32_t nlines, line_capacity;
     struct wi_region *operands; /* 2 * WI_SCHED_MAX_OPERANDS: destinations, then sources */
     int ll;                     /* as the head says */
 };
 
-static weft_status bad(const struct parser *p, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static weft_status bad(const struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static weft_status bad(const struct parser *p, const char *format, ...)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A schedule: what one rank does in one collective. Pure data, symbolic, sealed before use.
  *
  * Blocks. The data of a collective is cut into blocks; a region is (buffer, rank, first block, block count).

@@ -29,8 +29,8 @@ static struct wi_sched_sealed *allocate(const struct wi_sched_builder *b, struct
 }
 
 /* Regions are stored in the order in which lanes are walked. */
-static void copy_step(const struct wi_sched_builder *b, const struct wi_step *from,
-                      struct wi_sched *sched, const struct layout *at)
+static void copy_step(const struct wi_sched_builder *b, const struct wi_step *from, struct wi_sched *sched,
+                      const struct layout *at)
 {
     struct wi_step *to = &at->steps[sched->nsteps++];
     uint32_t n = (uint32_t)from->ndst + from->nsrc;
@@ -43,15 +43,13 @@ static void copy_step(const struct wi_sched_builder *b, const struct wi_step *fr
     sched->nregions += n;
     /* Dependencies name the steps that the builder returned; NOPs have shifted them. Names out of range stay what they
      * are, for the form check to refuse. */
-    if (to->dep_lane >= 0 && (uint32_t)to->dep_lane < b->nlanes &&
-        to->dep_step < b->lanes[to->dep_lane].nreturned)
+    if (to->dep_lane >= 0 && (uint32_t)to->dep_lane < b->nlanes && to->dep_step < b->lanes[to->dep_lane].nreturned)
         to->dep_step = b->lanes[to->dep_lane].position[to->dep_step];
     else if (to->dep_lane != WI_NO_DEP)
         to->dep_step = UINT32_MAX;
 }
 
-static void copy_lanes(const struct wi_sched_builder *b, struct wi_sched *sched,
-                       const struct layout *at)
+static void copy_lanes(const struct wi_sched_builder *b, struct wi_sched *sched, const struct layout *at)
 {
     *sched = b->head;
     sched->nlanes = b->nlanes;
@@ -131,9 +129,9 @@ static int ll_regions(const struct wi_sched *sched, uint32_t index, int signalle
     return 1;
 }
 
-/* May flags travel in the lines of the data? The lane publishes its TMP once, before it waits for anybody, and every wait
- * is for data of that rank that is then read: a wait for nothing but order would be lost. A rank that only reads or only
- * publishes qualifies. */
+/* May flags travel in the lines of the data? The lane publishes its TMP once, before it waits for anybody, and every
+ * wait is for data of that rank that is then read: a wait for nothing but order would be lost. A rank that only reads
+ * or only publishes qualifies. */
 static int qualifies_for_ll(const struct wi_sched *sched)
 {
     unsigned nsignals = 0, nwaits = 0;
@@ -155,19 +153,17 @@ static int qualifies_for_ll(const struct wi_sched *sched)
     return 1;
 }
 
-static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out,
-                          struct wi_sched_place *place)
+static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out, struct wi_sched_place *place)
 {
     struct layout at;
 
     if (b->status < 0)
-        return wi_fail(b->status, "schedule %s/%s of rank %d/%d: %s", wi_coll_name(b->head.coll),
-                       b->head.algo, b->head.rank, b->head.nranks, b->error);
+        return wi_fail(b->status, "schedule %s/%s of rank %d/%d: %s", wi_coll_name(b->head.coll), b->head.algo,
+                       b->head.rank, b->head.nranks, b->error);
     struct wi_sched_sealed *sealed = allocate(b, &at);
     if (!sealed)
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s of rank %d/%d: no memory for %u steps",
-                       wi_coll_name(b->head.coll), b->head.algo, b->head.rank, b->head.nranks,
-                       b->nsteps);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s of rank %d/%d: no memory for %u steps", wi_coll_name(b->head.coll),
+                       b->head.algo, b->head.rank, b->head.nranks, b->nsteps);
     struct wi_sched *sched = &sealed->sched;
     copy_lanes(b, sched, &at);
     derive(sched);
@@ -184,8 +180,7 @@ static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out,
     return WEFT_SUCCESS;
 }
 
-weft_status wi_sched_seal_at(struct wi_sched_builder *b, struct wi_sched **sched,
-                             struct wi_sched_place *place)
+weft_status wi_sched_seal_at(struct wi_sched_builder *b, struct wi_sched **sched, struct wi_sched_place *place)
 {
     *place = (struct wi_sched_place){WI_NOWHERE, WI_NOWHERE};
     weft_status st = freeze(b, sched, place);

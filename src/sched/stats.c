@@ -66,8 +66,7 @@ int64_t wi_sched_order(const struct wi_sched *sched, uint32_t *order)
     return n;
 }
 
-static void count_blocks(const struct wi_sched *sched, const struct wi_step *step,
-                         struct wi_sched_stats *stats)
+static void count_blocks(const struct wi_sched *sched, const struct wi_step *step, struct wi_sched_stats *stats)
 {
     if (step->ndst + step->nsrc == 0)
         return;
@@ -92,8 +91,7 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
 
 /* Sends and receives are chained apart: the two halves of an exchange are under way together. Waits in a row are one:
  * they wait at the same time. */
-static uint32_t longest_chain(const struct wi_sched *sched, const uint32_t *order, uint32_t *sends,
-                              uint32_t *recvs)
+static uint32_t longest_chain(const struct wi_sched *sched, const uint32_t *order, uint32_t *sends, uint32_t *recvs)
 {
     uint32_t longest = 0;
 
@@ -113,8 +111,7 @@ static uint32_t longest_chain(const struct wi_sched *sched, const uint32_t *orde
         }
         s += wi_sched_is_send(step->kind) != 0;
         r += wi_sched_is_recv(step->kind) != 0;
-        if (step->kind == WI_STEP_WAIT &&
-            (before == NONE || sched->steps[before].kind != WI_STEP_WAIT))
+        if (step->kind == WI_STEP_WAIT && (before == NONE || sched->steps[before].kind != WI_STEP_WAIT))
             r++;
         sends[i] = s;
         recvs[i] = r;
@@ -132,12 +129,12 @@ weft_status wi_sched_measure(const struct wi_sched *sched, struct wi_sched_stats
         return WEFT_SUCCESS;
     uint32_t *order = wi_calloc(3 * nsteps, sizeof(*order));
     if (!order)
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to measure %zu steps",
-                       wi_coll_name(sched->coll), sched->algo, nsteps);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to measure %zu steps", wi_coll_name(sched->coll),
+                       sched->algo, nsteps);
     if (wi_sched_order(sched, order) < 0) {
         wi_free(order);
-        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u lanes",
-                       wi_coll_name(sched->coll), sched->algo, sched->nlanes);
+        return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory to order %u lanes", wi_coll_name(sched->coll),
+                       sched->algo, sched->nlanes);
     }
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         if (sched->lanes[i].nsteps)

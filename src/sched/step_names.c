@@ -80,16 +80,15 @@ const char *wi_sched_region_text(const struct wi_region *region, char text[WI_RE
     if (region->rank == WI_SELF)
         snprintf(text, WI_REGION_TEXT_BYTES, "%s[%u:%u]", buf, region->first, region->count);
     else
-        snprintf(text, WI_REGION_TEXT_BYTES, "%s@%d[%u:%u]", buf, region->rank, region->first,
-                 region->count);
+        snprintf(text, WI_REGION_TEXT_BYTES, "%s@%d[%u:%u]", buf, region->rank, region->first, region->count);
     return text;
 }
 
 const char *wi_sched_place_text(const struct wi_sched *sched, uint32_t lane, uint32_t step,
                                 char text[WI_PLACE_TEXT_BYTES])
 {
-    int n = snprintf(text, WI_PLACE_TEXT_BYTES, "schedule %s/%.23s of rank %d/%d",
-                     wi_coll_name(sched->coll), sched->algo, sched->rank, sched->nranks);
+    int n = snprintf(text, WI_PLACE_TEXT_BYTES, "schedule %s/%.23s of rank %d/%d", wi_coll_name(sched->coll),
+                     sched->algo, sched->rank, sched->nranks);
 
     if (lane == WI_NOWHERE)
         return text;

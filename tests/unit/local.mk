@@ -2,3 +2,7 @@
 unit_tests += tests/unit/test_reduce
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c
 tests_unit_test_reduce_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+
+unit_tests += tests/unit/test_sched
+tests_unit_test_sched_SOURCES = tests/unit/test_sched.c tests/unit/sched_samples.c tests/unit/sched_samples.h
+tests_unit_test_sched_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)

@@ -55,8 +55,7 @@ static void ring(struct wi_sched_builder *b, const struct wi_sched_spec *s)
     wi_sched_send(b, lane, wi_at(WI_SRC, (uint32_t)r, 1));
     for (int k = 1; k < p; k++) {
         uint32_t at = (uint32_t)((r - k + p) % p);
-        wi_sched_recv_reduce_send(b, lane, wi_at(WI_DST, at, 1), wi_at(WI_SRC, at, 1),
-                                  k == p - 1 ? WI_STEP_FINAL : 0);
+        wi_sched_recv_reduce_send(b, lane, wi_at(WI_DST, at, 1), wi_at(WI_SRC, at, 1), k == p - 1 ? WI_STEP_FINAL : 0);
     }
     for (int k = 0; k < p - 1; k++) {
         uint32_t at = (uint32_t)((r - k + p) % p);
@@ -236,8 +235,7 @@ static void flat_gather(struct wi_sched_builder *b, const struct wi_sched_spec *
 {
     for (int r = 0; r < s->nranks; r++) {
         if (r == s->root && s->rank == s->root && !s->in_place)
-            wi_sched_copy(b, wi_sched_lane(b, NO, NO, 0), wi_at(WI_DST, (uint32_t)r, 1),
-                          wi_at(WI_SRC, 0, 1));
+            wi_sched_copy(b, wi_sched_lane(b, NO, NO, 0), wi_at(WI_DST, (uint32_t)r, 1), wi_at(WI_SRC, 0, 1));
         else if (r != s->root && s->rank == s->root)
             wi_sched_recv(b, wi_sched_lane(b, NO, r, 0), wi_at(WI_DST, (uint32_t)r, 1));
         else if (r != s->root && s->rank == r)
@@ -249,8 +247,7 @@ static void flat_scatter(struct wi_sched_builder *b, const struct wi_sched_spec 
 {
     for (int r = 0; r < s->nranks; r++) {
         if (r == s->root && s->rank == s->root && !s->in_place)
-            wi_sched_copy(b, wi_sched_lane(b, NO, NO, 0), wi_at(WI_DST, 0, 1),
-                          wi_at(WI_SRC, (uint32_t)r, 1));
+            wi_sched_copy(b, wi_sched_lane(b, NO, NO, 0), wi_at(WI_DST, 0, 1), wi_at(WI_SRC, (uint32_t)r, 1));
         else if (r != s->root && s->rank == s->root)
             wi_sched_send(b, wi_sched_lane(b, r, NO, 0), wi_at(WI_SRC, (uint32_t)r, 1));
         else if (r != s->root && s->rank == r)
@@ -334,8 +331,7 @@ static void push_chain(struct wi_sched_builder *b, const struct wi_sched_spec *s
         wi_sched_copy(b, lane, wi_at(WI_DST, 0, n), wi_at(WI_SRC, 0, n));
     }
     if (v < p - 1) {
-        wi_sched_copy(b, lane, wi_at_rank(WI_TMP, (s->rank + 1) % p, 0, n),
-                      wi_at(v ? WI_TMP : WI_SRC, 0, n));
+        wi_sched_copy(b, lane, wi_at_rank(WI_TMP, (s->rank + 1) % p, 0, n), wi_at(v ? WI_TMP : WI_SRC, 0, n));
         wi_sched_signal(b, lane);
     }
 }
@@ -347,11 +343,9 @@ const struct sample samples[] = {
     {"exscan", WI_COLL_EXSCAN, exscan, one, ranks, SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_PAIRS},
     {"flat_reduce", WI_COLL_REDUCE, flat_reduce, three, flat_reduce_tmp,
      SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_ROOTS},
-    {"tree_broadcast", WI_COLL_BROADCAST, tree_broadcast, three, none,
-     SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_ROOTS},
+    {"tree_broadcast", WI_COLL_BROADCAST, tree_broadcast, three, none, SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_ROOTS},
     {"ring_all_gather", WI_COLL_ALL_GATHER, ring_all_gather, one, none, SAMPLE_IN_PLACE | SAMPLE_ORDERED},
-    {"flat_reduce_scatter", WI_COLL_REDUCE_SCATTER, flat_reduce_scatter, one, ranks,
-     SAMPLE_IN_PLACE | SAMPLE_ORDERED},
+    {"flat_reduce_scatter", WI_COLL_REDUCE_SCATTER, flat_reduce_scatter, one, ranks, SAMPLE_IN_PLACE | SAMPLE_ORDERED},
     {"flat_all_to_all", WI_COLL_ALL_TO_ALL, flat_all_to_all, one, none, SAMPLE_ORDERED},
     {"flat_gather", WI_COLL_GATHER, flat_gather, one, none, SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_ROOTS},
     {"flat_scatter", WI_COLL_SCATTER, flat_scatter, one, none, SAMPLE_IN_PLACE | SAMPLE_ORDERED | SAMPLE_ROOTS},
@@ -394,8 +388,7 @@ weft_status sample_build(const struct sample *sample, int rank, int nranks, int 
     return wi_sched_seal(b, sched);
 }
 
-weft_status sample_build_all(const struct sample *sample, int nranks, int root, int in_place,
-                             struct wi_sched **scheds)
+weft_status sample_build_all(const struct sample *sample, int nranks, int root, int in_place, struct wi_sched **scheds)
 {
     memset(scheds, 0, (size_t)nranks * sizeof(*scheds));
     for (int r = 0; r < nranks; r++)
