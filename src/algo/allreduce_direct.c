@@ -33,7 +33,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     if (st < 0)
         goto free_dst;
     uint32_t lane = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
-    struct wi_operands src = {WI_SRC, own, 0, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_SRC, own, 0, 0, n, wi_at(WI_SRC, own, 1), 0};
     for (int i = 0; i < n; i++)
         dst[i] = wi_region_of(args, WI_DST, i, own, 1);
     wi_sched_signal(b, lane);

@@ -46,7 +46,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     wi_sched_signal(b, lane[0]);
 
     struct wi_region dst[2] = {wi_at(WI_DST, own, 1), wi_at(WI_TMP, own, 1)};
-    struct wi_operands src = {WI_TMP, own, 0, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_TMP, own, 0, 0, n, wi_at(WI_SRC, own, 1), 0};
     wi_algo_wait_all(args, b, lane[1], lane[0], 0);
     wi_algo_reduce(args, b, lane[1], dst, 2, &src, wi_at(WI_TMP, (uint32_t)n, 1));
     wi_sched_signal(b, lane[1]);

@@ -39,7 +39,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     }
     local = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
     struct wi_region dst = wi_at(WI_DST, 0, 1), mine = wi_at(WI_TMP, (uint32_t)args->rank, 1);
-    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, 0, 1)};
+    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, 0, 1), 0};
     if (n > WI_REDUCE_MAX_SRC) {
         wi_sched_copy(b, local, mine, src.own);
         after_all(b, local, got);

@@ -33,7 +33,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         wi_sched_copy(b, lane, wi_at(WI_TMP, (uint32_t)peer, 1), wi_at_rank(WI_SRC, peer, own, 1));
     }
     struct wi_region dst = wi_at(WI_DST, own, 1);
-    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, own, 1), 0};
     wi_algo_reduce(args, b, lane, &dst, 1, &src, wi_at(WI_TMP, (uint32_t)n, 1));
     wi_sched_signal(b, lane);
     for (int i = 1; i < n; i++) {

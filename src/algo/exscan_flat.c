@@ -24,7 +24,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     WI_TRY(wi_algo_begin(args, &wi_exscan_flat, 1, 1 + WI_ACC_BLOCKS(n - 1), &b));
     uint32_t lane = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
     struct wi_region dst = wi_at(WI_DST, 0, 1);
-    struct wi_operands src = {WI_TMP, 0, 0, 0, rank, wi_at(WI_TMP, 0, 1)};
+    struct wi_operands src = {WI_TMP, 0, 0, 0, rank, wi_at(WI_TMP, 0, 1), 1};
     if (rank < n - 1) {
         wi_sched_copy(b, lane, wi_at(WI_TMP, 0, 1), wi_at(WI_SRC, 0, 1));
         wi_sched_signal(b, lane);

@@ -39,15 +39,31 @@
     X(reducescatter_flat)                                                                         \
     X(reducescatter_direct)                                                                       \
     X(reducescatter_pull)                                                                         \
+    X(reducescatter_ring)                                                                         \
+    X(reducescatter_rhalving)                                                                     \
+    X(reducescatter_pairwise)                                                                     \
+    X(reducescatter_linear)                                                                       \
     X(alltoall_flat)                                                                              \
     X(alltoall_direct)                                                                            \
+    X(alltoall_pairwise)                                                                          \
+    X(alltoall_bruck)                                                                             \
+    X(alltoall_linear)                                                                            \
     X(gather_flat)                                                                                \
     X(gather_direct)                                                                              \
+    X(gather_knomial)                                                                             \
+    X(gather_linear)                                                                              \
     X(scatter_flat)                                                                               \
     X(scatter_direct)                                                                             \
+    X(scatter_knomial)                                                                            \
+    X(scatter_linear)                                                                             \
     X(scan_flat)                                                                                  \
+    X(scan_rdouble)                                                                               \
+    X(scan_linear)                                                                                \
     X(exscan_flat)                                                                                \
-    X(barrier_flat)
+    X(exscan_rdouble)                                                                             \
+    X(exscan_linear)                                                                              \
+    X(barrier_flat)                                                                               \
+    X(barrier_dissem)
 
 #define WI_ALGO_DECLARE(stem) extern const struct wi_algo wi_##stem;
 WI_ALGO_LIST(WI_ALGO_DECLARE)

@@ -19,8 +19,12 @@ libweft_sources += \
 	src/algo/allreduce_rhalving.c \
 	src/algo/allreduce_ring.c \
 	src/algo/allreduce_ring2.c \
+	src/algo/alltoall_bruck.c \
 	src/algo/alltoall_direct.c \
 	src/algo/alltoall_flat.c \
+	src/algo/alltoall_linear.c \
+	src/algo/alltoall_pairwise.c \
+	src/algo/barrier_dissem.c \
 	src/algo/barrier_flat.c \
 	src/algo/broadcast_chain.c \
 	src/algo/broadcast_direct.c \
@@ -28,8 +32,12 @@ libweft_sources += \
 	src/algo/broadcast_knomial.c \
 	src/algo/broadcast_scatter_ring.c \
 	src/algo/exscan_flat.c \
+	src/algo/exscan_linear.c \
+	src/algo/exscan_rdouble.c \
 	src/algo/gather_direct.c \
 	src/algo/gather_flat.c \
+	src/algo/gather_knomial.c \
+	src/algo/gather_linear.c \
 	src/algo/list.h \
 	src/algo/reduce_chain.c \
 	src/algo/reduce_direct.c \
@@ -40,10 +48,18 @@ libweft_sources += \
 	src/algo/reduce_rsgather.c \
 	src/algo/reducescatter_direct.c \
 	src/algo/reducescatter_flat.c \
+	src/algo/reducescatter_linear.c \
+	src/algo/reducescatter_pairwise.c \
 	src/algo/reducescatter_pull.c \
+	src/algo/reducescatter_rhalving.c \
+	src/algo/reducescatter_ring.c \
 	src/algo/registry.c \
 	src/algo/scan_flat.c \
+	src/algo/scan_linear.c \
+	src/algo/scan_rdouble.c \
 	src/algo/scatter_direct.c \
 	src/algo/scatter_flat.c \
+	src/algo/scatter_knomial.c \
+	src/algo/scatter_linear.c \
 	src/algo/util.c \
 	src/algo/util.h

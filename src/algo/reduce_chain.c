@@ -11,7 +11,7 @@
  */
 #include "algo/util.h"
 
-static uint32_t add_root(const struct wi_algo_args *args, struct wi_sched_builder *b)
+static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b)
 {
     int root = args->root, last = args->nranks - 1;
     struct wi_region dst = wi_at(WI_DST, 0, 1), held = wi_at(WI_SRC, 0, 1);
@@ -24,7 +24,6 @@ static uint32_t add_root(const struct wi_algo_args *args, struct wi_sched_builde
     }
     if (root < last)
         wi_seq_recv_reduce(&seq, wi_sched_lane(b, WI_NO_PEER, root + 1, 0), dst, held, WI_STEP_FINAL);
-    return seq.lane;
 }
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)

@@ -26,7 +26,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         return wi_sched_seal(b, sched);
     }
     struct wi_region dst = wi_at(WI_DST, 0, 1);
-    struct wi_operands src = {WI_TMP, 0, 0, 0, n, wi_at(WI_SRC, 0, 1)};
+    struct wi_operands src = {WI_TMP, 0, 0, 0, n, wi_at(WI_SRC, 0, 1), 0};
     wi_algo_wait_all(args, b, lane, lane, 0);
     wi_algo_reduce(args, b, lane, &dst, 1, &src, wi_at(WI_TMP, 1, 1));
     return wi_sched_seal(b, sched);

@@ -28,7 +28,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     wi_sched_signal(b, lane[0]);
 
     struct wi_region dst = wi_at(is_root ? WI_DST : WI_TMP, own, 1);
-    struct wi_operands src = {WI_TMP, own, 0, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_TMP, own, 0, 0, n, wi_at(WI_SRC, own, 1), 0};
     wi_algo_wait_all(args, b, lane[1], lane[0], 0);
     wi_algo_reduce(args, b, lane[1], &dst, 1, &src, wi_at(WI_TMP, (uint32_t)n, 1));
     if (!is_root) {

@@ -21,7 +21,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     WI_TRY(wi_algo_begin(args, &wi_reducescatter_direct, 0, WI_ACC_BLOCKS(n), &b));
     uint32_t lane = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
     struct wi_region dst = wi_at(WI_DST, 0, 1);
-    struct wi_operands src = {WI_SRC, own, 0, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_SRC, own, 0, 0, n, wi_at(WI_SRC, own, 1), 0};
     wi_sched_signal(b, lane);
     wi_algo_wait_all(args, b, lane, lane, 0);
     wi_algo_reduce(args, b, lane, &dst, 1, &src, wi_at(WI_TMP, 0, 1));

@@ -32,7 +32,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     }
     wi_sched_signal(b, lane);
     struct wi_region dst = wi_at(WI_DST, 0, 1);
-    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, own, 1)};
+    struct wi_operands src = {WI_TMP, 0, 1, 0, n, wi_at(WI_SRC, own, 1), 0};
     wi_algo_reduce(args, b, lane, &dst, 1, &src, wi_at(WI_TMP, (uint32_t)n, 1));
     wi_algo_wait_all(args, b, lane, lane, 1);
     return wi_sched_seal(b, sched);

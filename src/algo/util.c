@@ -85,7 +85,8 @@ uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder
         while (n < WI_REDUCE_MAX_SRC && next < src->to)
             part[n++] = operand(args, src, next++);
         if (next == src->to)
-            return wi_sched_reduce(b, lane, dst, ndst, part, n, WI_STEP_FINAL);
+            return wi_sched_reduce(b, lane, dst, ndst, part, n,
+                                   src->partial ? 0 : WI_STEP_FINAL);
         wi_sched_reduce(b, lane, &acc, 1, part, n, 0);
     }
 }

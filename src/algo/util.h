@@ -60,6 +60,7 @@ struct wi_operands {
     int local;
     int from, to;
     struct wi_region own;
+    int partial; /* the result is not the collective's: scans have no FINAL steps */
 };
 /* One REDUCE, or, past WI_REDUCE_MAX_SRC operands, several that keep their partial result in `acc`, because `dst` may
  * alias an operand that is still to be read. Needs WI_ACC_BLOCKS(n) more blocks of scratch. Returns the last step. */

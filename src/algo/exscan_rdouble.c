@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Recursive doubling exclusive scan: like the inclusive one (scan_rdouble.c), which goes on in
+ * scratch, while DST collects the same prefixes without the own vector.
+ *
+ *   steps: ceil(log2 P) · sent n per step · reduced 2n per step · scratch 2n
+ *
+ * P = 4, TMP[0] / DST:    start  0/–   1/–    2/–     3/–
+ *                         1      0/–   01/0   12/1    23/2
+ *                         2      0/–   01/0   012/01  –/012
+ *
+ * What arrives is put into TMP[1], as it is the left operand of both. Rank 0's result is undefined
+ * and stays untouched.
+ *
+ * Hillis, Steele 1986.
+ */
+#include "algo/util.h"
+
+#define WINDOW wi_at(WI_TMP, 0, 1) /* the contributions of the last 2^k ranks up to this one */
+#define ARRIVED wi_at(WI_TMP, 1, 1)
+
+/* The first prefix to arrive makes DST; later ones extend it on the left. */
+static void take(struct wi_seq *seq, uint32_t lane, int first, int more)
+{
+    struct wi_region dst = wi_at(WI_DST, 0, 1), src = first ? wi_at(WI_SRC, 0, 1) : WINDOW;
+    struct wi_region window = WINDOW;
+
+    wi_seq_recv(seq, lane, ARRIVED);
+    if (more) /* before DST is stored, which may be SRC */
+        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &window, 1,
+                                              (struct wi_region[]){ARRIVED, src}, 2, 0));
+    if (first)
+        wi_seq_copy(seq, lane, dst, ARRIVED);
+    else
+        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &dst, 1,
+                                              (struct wi_region[]){ARRIVED, dst}, 2, 0));
+}
+
+static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
+{
+    int n = args->nranks, rank = args->rank;
+    struct wi_sched_builder *b;
+
+    if (n == 1)
+        return wi_algo_alone(args, &wi_exscan_rdouble, sched);
+    WI_TRY(wi_algo_begin(args, &wi_exscan_rdouble, 1, 2, &b));
+    struct wi_seq seq = wi_seq_begin(b);
+    for (int far = 1; far < n; far *= 2) {
+        int to = rank + far < n ? rank + far : WI_NO_PEER, from = rank >= far ? rank - far : WI_NO_PEER;
+        if (to == WI_NO_PEER && from == WI_NO_PEER)
+            continue;
+        uint32_t lane = wi_sched_lane(b, to, from, 0);
+        if (to != WI_NO_PEER)
+            wi_seq_send(&seq, lane, far == 1 || rank == 0 ? wi_at(WI_SRC, 0, 1) : WINDOW);
+        if (from != WI_NO_PEER)
+            take(&seq, lane, far == 1, 2 * far < n && rank + 2 * far < n);
+    }
+    return wi_sched_seal(b, sched);
+}
+
+/* A rank reduces its window as long as it will send, DST from the second message on: the middle ranks do most. */
+static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks, steps = wi_log2_ceil(n), most = 0;
+    for (int rank = n > 1; rank < n; rank = rank < n - 1 && 2 * rank >= n ? n - 1 : 2 * rank) {
+        int sum = 0;
+        for (int far = 1; far < n && far <= rank; far *= 2)
+            sum += (rank + 2 * far < n) + (far > 1);
+        most = sum > most ? sum : most;
+        if (rank == n - 1)
+            break;
+    }
+    *c = (struct wi_algo_cost){steps, steps * bytes, most * bytes, n > 1 ? bytes : 0};
+}
+
+const struct wi_algo wi_exscan_rdouble = {
+    .name = "rdouble",
+    .coll = WI_COLL_EXSCAN,
+    .needs = 0,
+    .summary = "prefix doubling: ceil(log2 P) steps",
+    .build = build,
+    .cost = cost,
+};
