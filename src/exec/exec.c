@@ -328,8 +328,8 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
     if (op->state == WI_OP_QUEUED && !start_op(exec, op))
         return 1;
     do { /* lanes wait for each other: again while any moves */
-        round = 0;
-        for (uint32_t l = 0; l < op->sched->nlanes && !exec->broken && op->status == WEFT_INPROGRESS; l++)
+        round = op->ll ? wi_lane_run_ll(exec, op) : 0;
+        for (uint32_t l = 0; l < op->sched->nlanes && !op->ll && !exec->broken && op->status == WEFT_INPROGRESS; l++)
             if (!op->lanes[l].done)
                 round |= op->mapped ? wi_lane_run_mapped(exec, op, l) : wi_lane_run_two_sided(exec, op, l);
         moved |= round;

@@ -51,6 +51,7 @@ struct wi_lane_state {
 };
 
 #define WI_EXCHANGE_MAX 128
+#define WI_LL_RUN_BYTES (WI_REDUCE_MAX_SRC * sizeof(void *) + 512)
 enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
 
 enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
@@ -91,7 +92,8 @@ struct wi_op {
     int exchange_rank;               /* next rank to hear from */
     unsigned char exchange_record[WI_EXCHANGE_MAX];
     weft_status (*chosen)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
-    void *owned[4];                  /* freed when the operation ends */
+    void *ll_run;                    /* ll from the queue: WI_LL_RUN_BYTES, one of `owned` */
+    void *owned[5];                  /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;
 };
@@ -194,6 +196,7 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 /* Inside the executor. */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
+int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op);        /* slow path: abort, peers, deadline, boards */

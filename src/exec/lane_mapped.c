@@ -283,59 +283,37 @@ static weft_status ll_wrong(struct wi_exec *exec, struct wi_op *op, int rank)
     return exec->broken;
 }
 
-/* Block until a word changes; the state of the wait lives in op->poll. */
-static weft_status wait_word(struct wi_exec *exec, struct wi_op *op, const uint64_t *word, uint64_t seq, int rank)
+/* The payload of a rank's ll slot: in place when it is one line, else unpacked. NULL: not all of it is there; op->poll says
+ * what is missing. */
+static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq, size_t bytes)
 {
-    uint64_t least = seq & LL_EPOCH_MASK;
-
-    for (uint32_t i = 0; i < exec->spin; i++) {
-        if (load(word) == seq)
-            return WEFT_SUCCESS;
-        wi_cpu_relax();
-    }
-    for (;;) {
-        uint64_t v = load(word);
-        if (v == seq)
-            return WEFT_SUCCESS;
-        if ((v & LL_EPOCH_MASK) == least)
-            return ll_wrong(exec, op, rank);
-        block_on(op, word, least, rank);
-        op->poll_mask = LL_EPOCH_MASK;
-        WI_TRY(wi_exec_pause(exec, op));
-    }
-}
-
-/* The payload of a rank's ll slot: in place when it is one line, else unpacked. */
-static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t epoch, uint64_t seq,
-                                     size_t bytes)
-{
-    struct weft_ll_line *line = ll_slot(exec, rank, epoch);
+    struct weft_ll_line *line = ll_slot(exec, rank, op->epoch);
     unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
+    size_t at = 0;
 
-    if (bytes <= LL_PAYLOAD) {
-        if (load(&line->seq) != seq && wait_word(exec, op, &line->seq, seq, rank) < 0)
+    do {
+        uint64_t v = load(&line->seq);
+        if (__builtin_expect(v != seq, 0)) {
+            if ((v & LL_EPOCH_MASK) == (seq & LL_EPOCH_MASK))
+                ll_wrong(exec, op, rank);
+            block_on(op, &line->seq, seq & LL_EPOCH_MASK, rank);
+            op->poll_mask = LL_EPOCH_MASK;
             return NULL;
-        return line->payload;
-    }
-    for (size_t at = 0; at < bytes; at += LL_PAYLOAD, line++) {
-        if (load(&line->seq) != seq && wait_word(exec, op, &line->seq, seq, rank) < 0)
-            return NULL;
+        }
+        if (bytes <= LL_PAYLOAD)
+            return line->payload;
         memcpy(out + at, line->payload, bytes - at < LL_PAYLOAD ? bytes - at : LL_PAYLOAD);
-    }
+        at += LL_PAYLOAD;
+        line++;
+    } while (at < bytes);
     return out;
 }
 
-static weft_status ll_gate(struct wi_exec *exec, struct wi_op *op, uint64_t epoch)
-{
-    while (!wi_exec_gate(exec, epoch, op))
-        WI_TRY(wi_exec_pause(exec, op));
-    return WEFT_SUCCESS;
-}
-
 struct ll_run {
-    const unsigned char *tmp[WI_REDUCE_MAX_SRC + 1]; /* of the ranks, at their payload; by rank */
+    const unsigned char *tmp[WI_REDUCE_MAX_SRC]; /* of the ranks, at their payload; by rank */
     unsigned char own[512];
 };
+_Static_assert(sizeof(struct ll_run) <= WI_LL_RUN_BYTES, "state of an ll operation");
 
 static unsigned char *ll_region(const struct wi_exec *exec, const struct wi_op *op, const struct wi_region *r,
                                 struct ll_run *run, size_t *bytes)
@@ -370,53 +348,95 @@ static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_ste
     }
 }
 
+/* 1: done, 0: must wait (op->poll), < 0: failed */
+static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, struct ll_run *run, uint64_t seq,
+                   size_t bytes)
+{
+    if (st->kind == WI_STEP_SIGNAL) {
+        ll_publish(exec, op->epoch, seq, run->own, bytes);
+    } else if (st->kind == WI_STEP_WAIT) {
+        run->tmp[st->peer] = ll_fetch(exec, op, st->peer, seq, bytes);
+        return run->tmp[st->peer] ? 1 : (int)exec->broken;
+    } else if (st->kind != WI_STEP_NOP) {
+        ll_local(exec, op, st, run);
+    }
+    return 1;
+}
+
+static void ll_done(struct wi_exec *exec, const struct wi_op *op)
+{
+    store(&exec->map.ranks[exec->rank].done->value, op->epoch + 1);
+    wake_sleepers(exec);
+}
+
+/* The awaited word, with eyes on it and nothing else. */
+static int ll_spin(const struct wi_exec *exec, const struct wi_op *op)
+{
+    for (uint32_t i = exec->spin >> exec->spin_failures; i > 0; i--) {
+        if ((load(op->poll) & op->poll_mask) >= op->poll_least)
+            return 1;
+        wi_cpu_relax();
+    }
+    return 0;
+}
+
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;
-    uint64_t epoch = exec->next_epoch++, seq = ll_seq(epoch, &op->info);
     size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
     struct ll_run run;
+    uint64_t seq;
 
-    op->epoch = epoch;
-    WI_TRY(ll_gate(exec, op, epoch));
+    op->epoch = exec->next_epoch++;
+    seq = ll_seq(op->epoch, &op->info);
+    while (!wi_exec_gate(exec, op->epoch, op))
+        WI_TRY(wi_exec_pause(exec, op));
     for (uint32_t i = 0; i < sched->nsteps; i++) {
-        const struct wi_step *st = &sched->steps[i];
-        if (st->kind == WI_STEP_SIGNAL) {
-            ll_publish(exec, epoch, seq, run.own, bytes);
-        } else if (st->kind == WI_STEP_WAIT) {
-            run.tmp[st->peer] = ll_fetch(exec, op, st->peer, epoch, seq, bytes);
-            if (!run.tmp[st->peer])
-                return exec->broken;
-        } else if (st->kind != WI_STEP_NOP) {
-            ll_local(exec, op, st, &run);
-        }
+        int done;
+        while ((done = ll_step(exec, op, &sched->steps[i], &run, seq, bytes)) == 0)
+            if (!ll_spin(exec, op))
+                WI_TRY(wi_exec_pause(exec, op));
+        if (done < 0)
+            return exec->broken;
+        op->rounds = 0;
     }
-    store(&exec->map.ranks[exec->rank].done->value, epoch + 1);
-    if (__builtin_expect(__atomic_load_n(exec->map.sleepers, __ATOMIC_RELAXED) != 0, 0))
-        exec->map_ops->wake(exec->map_group);
+    ll_done(exec, op);
     return WEFT_SUCCESS;
+}
+
+/* The same from the queue, without blocking. */
+int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
+{
+    const struct wi_sched *sched = op->sched;
+    size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
+    struct wi_lane_state *ls = &op->lanes[0];
+    struct ll_run *run = op->ll_run;
+    uint64_t seq = ll_seq(op->epoch, &op->info);
+    int moved = 0;
+
+    if (ls->step == 0 && !wi_exec_gate(exec, op->epoch, op))
+        return 0;
+    for (; ls->step < sched->nsteps; ls->step++) {
+        if (ll_step(exec, op, &sched->steps[ls->step], run, seq, bytes) <= 0)
+            return moved;
+        moved = 1;
+    }
+    ll_done(exec, op);
+    ls->done = 1;
+    op->nlanes_left--;
+    return 1;
 }
 
 /* ---- Exchange of records before the schedule is known ---- */
 
-static int ll_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
+static int record_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
 {
-    const struct weft_ll_line *line = ll_slot(exec, rank, op->epoch);
     unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
-    size_t bytes = op->record_bytes;
+    const unsigned char *from = ll_fetch(exec, op, rank, seq, op->record_bytes);
 
-    for (size_t at = 0; at < bytes; at += LL_PAYLOAD, line++) {
-        uint64_t v = load(&line->seq);
-        if (v != seq) {
-            if ((v & LL_EPOCH_MASK) == (seq & LL_EPOCH_MASK))
-                ll_wrong(exec, op, rank);
-            block_on(op, &line->seq, seq & LL_EPOCH_MASK, rank);
-            op->poll_mask = LL_EPOCH_MASK;
-            return 0;
-        }
-        memcpy(out + at, line->payload, bytes - at < LL_PAYLOAD ? bytes - at : LL_PAYLOAD);
-    }
-    return 1;
+    if (from && from != out)
+        memcpy(out, from, op->record_bytes);
+    return from != NULL;
 }
 
 /* The operation is the oldest mapped one: its epochs begin now. */
@@ -439,7 +459,7 @@ int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
     }
     seq = ll_seq(op->epoch, &op->info);
     while (op->exchange_rank < exec->nranks) {
-        if (op->exchange_rank != exec->rank && !ll_arrived(exec, op, op->exchange_rank, seq))
+        if (op->exchange_rank != exec->rank && !record_arrived(exec, op, op->exchange_rank, seq))
             return moved;
         op->exchange_rank++;
         moved = 1;

@@ -5,6 +5,7 @@
  * failed: nobody is left waiting in an exchange that a failed rank will never enter. */
 #include "net/mesh.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
+#define MAX_CPUS 1024
 #define INTRO_MAGIC 0x77656674u /* "weft" */
 #define INTRO_VERSION 1u
 
@@ -24,7 +26,8 @@ struct intro {
     uint64_t settings_hash, library_hash;
     uint64_t comm_id[2];  /* rank 0's is taken */
     struct wi_node_id node;
-    int32_t pid, ncores;
+    int32_t pid;
+    uint64_t cpus[MAX_CPUS / 64]; /* that the process may run on */
     uint32_t ntransports;
     struct {
         char name[16];
@@ -55,6 +58,21 @@ static int transport_index(const struct intro *in, const char *name)
 
 /* ---- 1. Introductions ---- */
 
+static void my_cpus(uint64_t *mask)
+{
+    cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
+    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+
+    if (!set)
+        return;
+    CPU_ZERO_S(bytes, set);
+    if (sched_getaffinity(0, bytes, set) == 0)
+        for (int i = 0; i < MAX_CPUS; i++)
+            if (CPU_ISSET_S(i, bytes, set))
+                mask[i / 64] |= 1ull << i % 64;
+    CPU_FREE(set);
+}
+
 static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *mine)
 {
     struct wi_transports *t = b->transports;
@@ -69,7 +87,7 @@ static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *
         return wi_fail_errno(5, "random bytes for the communicator's id");
     in->node = *b->config->node;
     in->pid = (int32_t)getpid();
-    in->ncores = b->config->ncores;
+    my_cpus(in->cpus);
     in->ntransports = (uint32_t)t->count;
     for (int i = 0; i < t->count; i++) {
         struct wi_transport *tp = &t->list[i];
@@ -159,10 +177,24 @@ static const void *address_of(const struct build *b, int r, int index, size_t *b
     return b->addresses + (size_t)r * b->address_stride + at;
 }
 
+/* Cores that the ranks of a node may use together; launchers bind each rank to its own. */
+static int cores_of_node(const struct build *b, int node)
+{
+    uint64_t all[MAX_CPUS / 64] = {0};
+    int cores = 0;
+
+    for (int r = 0; r < b->mesh->nranks; r++)
+        for (int i = 0; b->mesh->ranks[r].node_index == node && i < MAX_CPUS / 64; i++)
+            all[i] |= b->intros[r].cpus[i];
+    for (int i = 0; i < MAX_CPUS / 64; i++)
+        cores += __builtin_popcountll(all[i]);
+    return cores;
+}
+
 static void number_nodes(struct build *b)
 {
     struct wi_mesh *m = b->mesh;
-    int local_cores = b->config->ncores, mine;
+    int mine;
 
     for (int r = 0; r < m->nranks; r++) {
         struct wi_mesh_rank *mr = &m->ranks[r];
@@ -177,15 +209,14 @@ static void number_nodes(struct build *b)
     }
     mine = m->ranks[m->rank].node_index;
     for (int r = 0; r < m->nranks; r++) {
-        int on_node = 0;
-        if (m->ranks[r].node_index == mine) {
-            m->local_rank += r < m->rank;
-            m->local_nranks++;
-            local_cores = b->intros[r].ncores > local_cores ? b->intros[r].ncores : local_cores;
-        }
-        for (int q = 0; q < m->nranks; q++)
-            on_node += m->ranks[q].node_index == m->ranks[r].node_index;
-        m->oversubscribed |= on_node > b->intros[r].ncores;
+        m->local_rank += m->ranks[r].node_index == mine && r < m->rank;
+        m->local_nranks += m->ranks[r].node_index == mine;
+    }
+    for (int node = 0; node < m->nnodes; node++) {
+        int ranks = 0, cores = cores_of_node(b, node);
+        for (int r = 0; r < m->nranks; r++)
+            ranks += m->ranks[r].node_index == node;
+        m->oversubscribed |= cores > 0 && ranks > cores;
     }
 }
 

@@ -43,7 +43,6 @@ struct wi_mesh {
 
 struct wi_mesh_config {
     const struct wi_node_id *node;
-    int ncores;                  /* that this process may use on this node */
     uint64_t settings_hash;      /* of what must be equal on all ranks */
     uint64_t deadline_ns;
 };

@@ -403,6 +403,15 @@ void wi_transports_close(struct wi_transports *t)
     wi_free(t);
 }
 
+weft_status wi_transports_add_key(struct wi_transports *t, const unsigned char *job_key, size_t bytes, const char *job)
+{
+    if (t->has_key)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_auth_derive(job_key, bytes, job, "transport", &t->key));
+    t->has_key = 1;
+    return WEFT_SUCCESS;
+}
+
 struct wi_transport *wi_transports_find(struct wi_transports *t, const char *name)
 {
     for (int i = 0; i < t->count; i++)

@@ -33,6 +33,9 @@ struct wi_transports {
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);
+/* A job's key: handshakes of its communicators use it. */
+weft_status wi_transports_add_key(struct wi_transports *transports, const unsigned char *job_key, size_t bytes,
+                                  const char *job);
 struct wi_transport *wi_transports_find(struct wi_transports *transports, const char *name);
 /* The first transport with that capability, or NULL. */
 struct wi_transport *wi_transports_with(struct wi_transports *transports, uint32_t cap);

@@ -260,7 +260,9 @@ weft_status wi_plan(const struct wi_planner *p, const struct wi_plan_query *q, c
         if (forced)
             return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", rule, wi_coll_name(q->coll), reason);
     }
-    for (const struct wi_algo *const *a = wi_algos; *a; a++) {
+    if (!rule && !q->v_form && p->facts.ll_max[q->coll] && q->bytes <= p->facts.ll_max[q->coll])
+        best = wi_algo_find(q->coll, "flat");
+    for (const struct wi_algo *const *a = wi_algos; *a && !(best && best_us == 0); a++) {
         double us;
         if (why_not(p, q, *a))
             continue;
@@ -275,6 +277,14 @@ weft_status wi_plan(const struct wi_planner *p, const struct wi_plan_query *q, c
                        q->ordered ? " with an operator that is not commutative" : "");
     *plan = (struct wi_plan){best, slice_for(p, best), best_us};
     return WEFT_SUCCESS;
+}
+
+int wi_planner_has_rule(const struct wi_planner *p, enum wi_coll coll)
+{
+    for (int i = 0; i < p->nrules; i++)
+        if (p->rules[i].coll == coll || p->rules[i].coll == uniform_of(coll))
+            return 1;
+    return 0;
 }
 
 int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_query *q, const char *forced)

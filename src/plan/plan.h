@@ -11,7 +11,8 @@ struct wi_plan_facts {
     int mapped;              /* one mapped group holds all ranks */
     int can_map, can_get;
     int oversubscribed;
-    size_t ll_bytes, slot_bytes;
+    size_t slot_bytes;
+    size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
     uint32_t depth;
 };
 
@@ -46,6 +47,8 @@ void wi_planner_destroy(struct wi_planner *planner);
 /* `forced`: an algorithm's name for this call, or NULL. WEFT_ENOTSUP when no algorithm, or not the forced one, can do it. */
 weft_status wi_plan(const struct wi_planner *planner, const struct wi_plan_query *query, const char *forced,
                     struct wi_plan *plan);
+/* Does an override concern this collective? */
+int wi_planner_has_rule(const struct wi_planner *planner, enum wi_coll coll);
 /* Do the ranks have to tell each other about their memory (or largest share) before this operation is planned? */
 int wi_plan_needs_exchange(const struct wi_planner *planner, const struct wi_plan_query *query, const char *forced);
 

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Issuing a call: the fast path, and the general one through a request. */
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+/* ---- Entering a communicator ---- */
+
+weft_status wi_comm_check(const struct weft_comm *comm)
+{
+    if (!comm || comm->magic != WI_COMM_MAGIC)
+        return wi_fail(WEFT_EINVAL, "not a communicator (NULL, or already destroyed)");
+    return WEFT_SUCCESS;
+}
+
+static weft_status enter_slowly(struct weft_comm *comm, int held)
+{
+    for (int spins = 0; ; spins++) {
+        if (held == WI_ISSUING)
+            return wi_fail(WEFT_EBUSY, "another thread is inside a call on this communicator; operations of one "
+                           "communicator are issued by one thread at a time");
+        if (spins < 200)
+            wi_cpu_relax();
+        else
+            sched_yield();
+        held = WI_FREE;
+        if (atomic_compare_exchange_weak_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return WEFT_SUCCESS;
+    }
+}
+
+weft_status wi_comm_enter(struct weft_comm *comm)
+{
+    int held = WI_FREE;
+
+    if (atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
+                                                memory_order_relaxed))
+        return WEFT_SUCCESS;
+    return enter_slowly(comm, held);
+}
+
+int wi_comm_try_progress(struct weft_comm *comm)
+{
+    int held = WI_FREE;
+
+    return atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_PROGRESSING, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+void wi_comm_leave(struct weft_comm *comm)
+{
+    atomic_store_explicit(&comm->lock, WI_FREE, memory_order_release);
+}
+
+/* A failure broke the communicator: keep a copy that can be read without the lock's holder moving it. */
+void wi_comm_failed(struct weft_comm *comm)
+{
+    if (comm->exec->broken && comm->ctx->comm.dump_on_error && !comm->dumped) {
+        comm->dumped = 1;
+        wi_comm_dump_to(comm, comm->ctx->comm.dump_path);
+    }
+}
+
+/* ---- Nothing to communicate ---- */
+
+static int without_peers(const struct weft_comm *comm, const struct wi_call *c)
+{
+    if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV || c->coll == WI_COLL_SEND_RECV)
+        return 0;
+    if (comm->nranks == 1)
+        return 1;
+    switch (c->coll) {
+    case WI_COLL_BARRIER: case WI_COLL_ALL_GATHER_V: case WI_COLL_REDUCE_SCATTER_V: case WI_COLL_ALL_TO_ALL_V:
+    case WI_COLL_GATHER_V: case WI_COLL_SCATTER_V:
+        return 0;
+    default:
+        return c->count == 0;
+    }
+}
+
+/* One rank, or no elements: the result is the (scaled) source. */
+static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
+{
+    size_t src, dst, es = weft_dtype_bytes(c->dtype);
+    const char *from = c->src;
+    char *to = c->dst;
+    struct wi_user_op user;
+
+    if (comm->nranks > 1 || c->coll == WI_COLL_BARRIER || c->coll == WI_COLL_EXSCAN)
+        return;
+    wi_call_spans(comm, c, &src, &dst);
+    if (c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V || c->coll == WI_COLL_ALL_TO_ALL_V) {
+        to += c->recv_displs ? c->recv_displs[0] * es : 0;
+        src = c->recv_counts[0];
+    }
+    if (c->coll == WI_COLL_SCATTER_V || c->coll == WI_COLL_ALL_TO_ALL_V) {
+        from += c->send_displs ? c->send_displs[0] * es : 0;
+        src = c->send_counts[0];
+    }
+    if (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul)
+        wi_scale(c->dtype, user.scalar, to, from, src);
+    else if (src && to != from)
+        memmove(to, from, src * es);
+}
+
+/* ---- The fast path ---- */
+
+static size_t share_bytes(const struct wi_call *c)
+{
+    return c->coll == WI_COLL_BARRIER ? 0 : c->count * weft_dtype_bytes(c->dtype);
+}
+
+/* A short operation of a mapped communicator with nothing else in flight: no request, no queue. 0: not applicable. */
+static int run_fast(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
+{
+    const struct wi_fast *f = &comm->fast[c->coll];
+    struct wi_exec *exec = comm->exec;
+    size_t bytes = share_bytes(c);
+    struct wi_record *e;
+    struct wi_op op;
+
+    if (!f->sched || bytes > f->max_bytes || exec->nops || comm->has_next || exec->broken ||
+        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || (c->root >= 0 && c->root != f->root) ||
+        wi_call_in_place(comm, c) != f->in_place)
+        return 0;
+    op.sched = f->sched;
+    op.base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
+    op.base[WI_DST] = c->dst;
+    op.block_bytes = op.tmp_stride = op.slice_bytes = bytes;
+    op.total_bytes = wi_coll_is_vector(c->coll) ? bytes : 0;
+    op.nslices = 1;
+    op.v_bytes[0] = op.v_bytes[1] = NULL;
+    op.mapped = 1;
+    op.lanes = NULL;
+    op.point_to_point = 0;
+    op.deadline_ns = 0;
+    op.timeout_ns = 0;
+    op.rounds = 0;
+    op.poll = NULL;
+    op.state = WI_OP_RUNNING;
+    wi_call_info(comm, c, &op.info);
+    wi_call_redop(comm, c, &op.redop);
+    op.info.seq = ++exec->next_seq;
+    wi_exec_board(exec, &op.info);
+    e = wi_recorder_add(&exec->recorder);
+    e->info = op.info;
+    e->algo = f->sched->algo;
+    e->ticks_issued = wi_ticks();
+    e->ticks_done = 0;
+    e->state = WI_RECORD_STARTED;
+    op.record = e;
+    *st = wi_exec_run_ll(exec, &op);
+    e->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
+    return 1;
+}
+
+/* Make the fast path usable for the next call like this one. */
+static void learn_fast(struct weft_comm *comm, const struct wi_call *c)
+{
+    struct wi_fast *f = &comm->fast[c->coll];
+    int in_place = wi_call_in_place(comm, c), root = c->root < 0 ? 0 : c->root;
+    const struct wi_algo *algo = f->max_bytes ? wi_algo_find(c->coll, "flat") : NULL;
+    struct wi_sched *sched;
+
+    if (!algo || comm->exec->broken || (f->sched && f->root == root && f->in_place == in_place))
+        return;
+    if (wi_cached_schedule(comm, algo, root, in_place, &sched) < 0) {
+        wi_fail_clear(); /* no memory: the general path does it */
+        return;
+    }
+    f->sched = sched;
+    f->root = root;
+    f->in_place = in_place;
+}
+
+/* Sizes at which every rank takes the flat schedule over ll lines, unless a rule says otherwise. */
+weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
+{
+    struct wi_sched *sched;
+
+    for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->map_group && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
+        const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
+        if (!algo || (int)algo->coll != coll)
+            continue;
+        WI_TRY(wi_cached_schedule(comm, algo, 0, 0, &sched));
+        if (sched->ll)
+            facts->ll_max[coll] = comm->exec->ll_bytes / (sched->buf_blocks[WI_TMP] ? sched->buf_blocks[WI_TMP] : 1);
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- The general path ---- */
+
+static void op_finished(struct wi_op *op, void *arg)
+{
+    struct weft_request *req = arg;
+
+    if (op->status < 0 && (req->status >= 0 || req->status == WEFT_INPROGRESS))
+        req->status = op->status;
+    if (atomic_load_explicit(&req->left, memory_order_relaxed) == 1 && req->status >= 0)
+        req->status = WEFT_SUCCESS;
+    atomic_fetch_sub_explicit(&req->left, 1, memory_order_release);
+}
+
+static void release_ops(struct weft_request *req)
+{
+    for (int i = 0; i < req->nops; i++)
+        wi_op_release(req->comm->exec, &req->op[i]);
+}
+
+weft_status wi_request_issue(struct weft_request *req)
+{
+    struct weft_comm *comm = req->comm;
+    weft_status st;
+
+    req->active = 1;
+    req->status = WEFT_INPROGRESS;
+    if (without_peers(comm, &req->call)) {
+        copy_alone(comm, &req->call);
+        req->nops = 0;
+        req->status = WEFT_SUCCESS;
+        return WEFT_SUCCESS;
+    }
+    if (comm->exec->broken)
+        st = wi_fail(comm->exec->broken, "%s", comm->exec->error.message);
+    else
+        st = wi_op_prepare(comm, req);
+    if (st < 0) {
+        if (!comm->exec->broken && req->nops)
+            release_ops(req);
+        req->nops = 0;
+        req->active = 0;
+        req->status = st;
+        return st;
+    }
+    atomic_store_explicit(&req->left, req->nops, memory_order_relaxed);
+    for (int i = 0; i < req->nops; i++) {
+        req->op[i].finished = op_finished;
+        req->op[i].finished_arg = req;
+    }
+    for (int i = 0; i < req->nops; i++)
+        wi_exec_issue(comm->exec, &req->op[i]);
+    return WEFT_SUCCESS;
+}
+
+static void take_options(struct weft_comm *comm, struct weft_request *req)
+{
+    memset(&req->options, 0, sizeof req->options);
+    if (!comm->has_next)
+        return;
+    comm->has_next = 0;
+    req->options = comm->next_options;
+    memcpy(req->algorithm, comm->next_algorithm, sizeof req->algorithm);
+    req->options.algorithm = req->algorithm[0] ? req->algorithm : NULL;
+}
+
+static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, weft_request **out)
+{
+    struct weft_request *req = wi_request_get(comm);
+    weft_status st;
+
+    if (!req)
+        return wi_fail(WEFT_ENOMEM, "request");
+    req->call = *c;
+    take_options(comm, req);
+    st = wi_request_issue(req);
+    if (st < 0) {
+        wi_request_put(req);
+        return st;
+    }
+    if (out) {
+        *out = req;
+        if (req->nops)
+            wi_progress_kick(comm->ctx);
+        return WEFT_SUCCESS;
+    }
+    for (int i = 0; i < req->nops; i++)
+        wi_exec_wait(comm->exec, &req->op[i]);
+    st = req->status;
+    wi_request_put(req);
+    return st;
+}
+
+weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_request **req)
+{
+    weft_status st;
+
+    WI_TRY(wi_comm_check(comm));
+    if (wi_group_depth)
+        return wi_group_add(comm, c, req);
+    st = wi_call_check(comm, c);
+    if (st < 0)
+        return st;
+    WI_TRY(wi_comm_enter(comm));
+    if (!req && run_fast(comm, c, &st)) {
+        if (st < 0)
+            wi_comm_failed(comm);
+        wi_comm_leave(comm);
+        return st;
+    }
+    st = issue_request(comm, c, req);
+    if (st >= 0)
+        learn_fast(comm, c);
+    else
+        wi_comm_failed(comm);
+    wi_comm_leave(comm);
+    return st;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contexts, communicators, requests: what stands behind the public handles. */
+#ifndef WI_COMM_COMM_H
+#define WI_COMM_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/settings.h"
+#include "exec/exec.h"
+#include "net/bootstrap.h"
+#include "net/mesh.h"
+#include "net/transports.h"
+#include "plan/plan.h"
+
+#define WI_CONTEXT_MAGIC 0x57465458u
+#define WI_COMM_MAGIC 0x57464d43u
+#define WI_REQUEST_MAGIC 0x57465251u
+
+/* ---- Settings ---- */
+
+struct wi_library_settings { /* WEFT_<NAME> */
+    const char *log, *transports, *plugin_path, *algo, *isa, *node_id;
+    int progress_thread;
+};
+
+struct wi_comm_settings { /* WEFT_COMM_<NAME> */
+    uint64_t timeout_ns, init_timeout_ns;
+    int64_t spin, yields;
+    size_t slice_bytes, nt_bytes;
+    int dump_on_error;
+    const char *dump_path;
+};
+
+/* ---- Context ---- */
+
+/* The progress thread advances operations whose owner is not in a weft call. It sleeps while there are none. */
+struct wi_progress {
+    pthread_t thread;
+    int running;
+    int event_fd;                 /* kicks the thread */
+    _Atomic int asleep, stop;
+};
+
+struct weft_context {
+    uint32_t magic;
+    struct wi_settings *settings;
+    struct wi_library_settings lib;
+    struct wi_comm_settings comm;
+    struct wi_bootstrap_settings bootstrap;
+    struct wi_transports *transports;
+    struct wi_node_id node;
+    uint64_t settings_hash;
+    pthread_mutex_t comms_lock;   /* guards the list, and the progress thread's look at its members */
+    struct weft_comm *comms;
+    struct wi_progress progress;
+};
+
+void wi_context_link(struct weft_context *ctx, struct weft_comm *comm);
+void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm);
+weft_status wi_progress_start(struct weft_context *ctx);
+void wi_progress_stop(struct weft_context *ctx);
+void wi_progress_kick(struct weft_context *ctx);
+
+/* ---- Calls ---- */
+
+/* One call of an operation: its arguments. */
+struct wi_call {
+    uint8_t coll;        /* enum wi_coll */
+    weft_dtype dtype;
+    weft_op op;
+    int root;            /* or the peer; -1 none */
+    const void *src;
+    void *dst;
+    size_t count;        /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
+    size_t recv_count;   /* SEND_RECV, SCATTER_V */
+    int recv_peer;       /* SEND_RECV */
+    const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
+};
+
+/* ---- Requests ---- */
+
+struct weft_request {
+    uint32_t magic;
+    uint8_t persistent, active, queued, nops; /* queued: in an open group */
+    uint8_t internal;        /* the library's own messages */
+    uint8_t owned_by_group;  /* made by a grouped blocking call */
+    struct weft_comm *comm;
+    struct wi_call call;     /* as the user gave it */
+    struct wi_call now;      /* of the running operation: the source may be a copy */
+    struct wi_op op[2];      /* two for SEND_RECV */
+    _Atomic int left;        /* operations not finished */
+    weft_status status;
+    weft_call_options options;
+    char algorithm[24];
+    size_t *counts_copy;     /* persistent v-forms */
+    struct weft_request *next;      /* free list, group list */
+    struct weft_request *all_next;  /* every request of the communicator */
+};
+
+struct weft_request *wi_request_get(struct weft_comm *comm);
+void wi_request_put(struct weft_request *req);
+void wi_request_free_all(struct weft_comm *comm);
+weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns);
+/* Issue the request's call; the communicator is entered. */
+weft_status wi_request_issue(struct weft_request *req);
+
+/* ---- Communicators ---- */
+
+enum wi_lock { WI_FREE, WI_ISSUING, WI_PROGRESSING };
+
+struct wi_cached_sched {
+    const struct wi_algo *algo;
+    int root, in_place;
+    struct wi_sched *sched;
+};
+#define WI_SCHED_CACHE 64
+
+/* Per collective: the schedule that runs over ll lines, and up to how many bytes. */
+struct wi_fast {
+    struct wi_sched *sched; /* borrowed from the cache */
+    int root, in_place;
+    size_t max_bytes;       /* 0: never */
+};
+
+struct weft_comm {
+    uint32_t magic;
+    _Atomic int lock;        /* enum wi_lock */
+    struct weft_context *ctx;
+    struct wi_mesh *mesh;
+    struct wi_exec *exec;
+    struct wi_planner *planner;
+    int rank, nranks;
+    struct wi_fast fast[WI_NUM_COLLS];
+    struct wi_cached_sched cache[WI_SCHED_CACHE];
+    size_t nt_bytes;
+    weft_call_options next_options;
+    char next_algorithm[24];
+    int has_next;
+    struct weft_request *free_requests, *all_requests;
+    _Atomic uint32_t waiters;  /* threads inside weft_wait and friends: they progress, the thread need not */
+    _Atomic uint32_t users;    /* threads inside any call that keeps the communicator alive */
+    _Atomic int abort_called;
+    int dumped;
+    char abort_reason[128];
+    char name[64];
+    struct wi_error shown;     /* copy handed out by weft_last_error */
+    uint64_t init_timeout_ns;
+    unsigned char job_key[WI_JOB_KEY_BYTES];
+    char job[64];
+    struct weft_comm *next;    /* of the context */
+};
+
+/* Enter as the one issuing thread: WEFT_EBUSY when another thread issues. Waits out progress of other threads. */
+weft_status wi_comm_enter(struct weft_comm *comm);
+/* Enter to progress only. 0: somebody else is inside. */
+int wi_comm_try_progress(struct weft_comm *comm);
+void wi_comm_leave(struct weft_comm *comm);
+
+weft_status wi_comm_check(const struct weft_comm *comm);
+weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstrap, const weft_comm_config *config,
+                          uint64_t deadline_ns, struct weft_comm **comm);
+void wi_comm_failed(struct weft_comm *comm);
+weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
+
+/* ---- Issue ---- */
+
+weft_status wi_call(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
+weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
+weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *call);
+/* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
+void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
+size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
+weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
+weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
+                               struct wi_sched **sched);
+int wi_ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *call, size_t block_bytes);
+int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
+weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
+void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
+static inline int wi_coll_reduces(enum wi_coll c)
+{
+    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER || c == WI_COLL_REDUCE_SCATTER_V ||
+           c == WI_COLL_SCAN || c == WI_COLL_EXSCAN;
+}
+static inline int wi_coll_is_vector(enum wi_coll c)
+{
+    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_BROADCAST || c == WI_COLL_SCAN ||
+           c == WI_COLL_EXSCAN;
+}
+
+/* ---- Operators: a copy, so that a handle may be destroyed while operations run ---- */
+
+struct wi_user_op {
+    weft_op_fn fn;
+    void *arg;
+    int commutative;
+    int premul;
+    weft_dtype dtype;
+    unsigned char scalar[16];
+};
+int wi_user_op_find(weft_op op, struct wi_user_op *out);
+
+/* ---- Groups (thread local) ---- */
+
+extern __thread int wi_group_depth;
+weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
+weft_status wi_group_add_request(struct weft_request *req);
+
+#endif

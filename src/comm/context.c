@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contexts: settings, transports, the list of communicators. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define LIB(member) offsetof(struct wi_library_settings, member)
+#define COMM(member) offsetof(struct wi_comm_settings, member)
+
+static const struct weft_setting library_rows[] = {
+    {"LOG", "", WEFT_SETTING_STRING, LIB(log), 0, 0,
+     "what is logged: error, warn, info, debug or trace, optionally followed by ,file:PATH; nothing by default"},
+    {"TRANSPORTS", "all", WEFT_SETTING_STRING, LIB(transports), 0, 0,
+     "comma list of the transports that may be used"},
+    {"PLUGIN_PATH", WEFT_PLUGIN_DIR, WEFT_SETTING_STRING, LIB(plugin_path), 0, 0,
+     "directories, separated by colons, from which plugins are loaded"},
+    {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,
+     "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
+    {"ISA", "", WEFT_SETTING_STRING, LIB(isa), 0, 0,
+     "instruction set of the reduction kernels: avx512, avx2, neon or scalar; the best by default"},
+    {"NODE_ID", "", WEFT_SETTING_STRING, LIB(node_id), 0, 0,
+     "identity of this node, where host name, boot id and namespaces would mislead; ranks with equal ones share memory"},
+    {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
+     "whether a thread advances operations while no weft call is waiting"},
+    {NULL, NULL, 0, 0, 0, 0, NULL},
+};
+
+static const struct weft_setting comm_rows[] = {
+    {"TIMEOUT", "5min", WEFT_SETTING_TIME, COMM(timeout_ns), 0, 0, "deadline of an operation"},
+    {"INIT_TIMEOUT", "1min", WEFT_SETTING_TIME, COMM(init_timeout_ns), 0, 0, "deadline of creating a communicator"},
+    {"SPIN", "-1", WEFT_SETTING_INT, COMM(spin), -1, 1000000000,
+     "polls of a flag before the first yield; -1 chooses by the number of ranks per core"},
+    {"YIELDS", "-1", WEFT_SETTING_INT, COMM(yields), -1, 1000000000,
+     "yields of the processor before the first sleep; -1 chooses by the number of ranks per core"},
+    {"SLICE_BYTES", "0", WEFT_SETTING_BYTES, COMM(slice_bytes), 0, 1 << 30,
+     "largest piece of a block that is handled at once, in bytes; 0 chooses by the algorithm"},
+    {"NT_BYTES", "2M", WEFT_SETTING_BYTES, COMM(nt_bytes), 0, 0,
+     "results of at least this many bytes bypass the caches (non-temporal stores)"},
+    {"DUMP_ON_ERROR", "n", WEFT_SETTING_BOOL, COMM(dump_on_error), 0, 0,
+     "whether the flight recorder is written when a communicator fails"},
+    {"DUMP_PATH", "weft-dump-%r.json", WEFT_SETTING_STRING, COMM(dump_path), 0, 0,
+     "file of the flight recorder; %r is the rank, %p the process"},
+    {NULL, NULL, 0, 0, 0, 0, NULL},
+};
+
+/* Settings that make ranks choose differently when they differ. */
+static const char *const agreed_settings[] = {
+    "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", NULL,
+};
+
+static weft_status check_isa(const char *isa)
+{
+    if (*isa && wi_isa_force(isa) != 0)
+        return wi_fail(WEFT_ECONFIG, "WEFT_ISA: \"%s\" is unknown or not offered by this processor", isa);
+    return WEFT_SUCCESS;
+}
+
+static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)
+{
+    const char *file = config->config_file ? config->config_file : getenv("WEFT_CONFIG_FILE");
+
+    WI_TRY(wi_settings_create(file && *file ? file : NULL, config->settings, &ctx->settings));
+    WI_TRY(wi_settings_read(ctx->settings, "", library_rows, &ctx->lib));
+    WI_TRY(wi_log_init(ctx->lib.log));
+    WI_TRY(wi_settings_read(ctx->settings, "COMM", comm_rows, &ctx->comm));
+    WI_TRY(wi_settings_read(ctx->settings, "", wi_bootstrap_setting_rows, &ctx->bootstrap));
+    if (config->flags & ~WEFT_CONTEXT_NO_PROGRESS_THREAD)
+        return wi_fail(WEFT_EINVAL, "context_create: unknown flags %#x", config->flags);
+    if (config->flags & WEFT_CONTEXT_NO_PROGRESS_THREAD)
+        ctx->lib.progress_thread = 0;
+    return check_isa(ctx->lib.isa);
+}
+
+static weft_status open_context(struct weft_context *ctx, const weft_context_config *config)
+{
+    WI_TRY(read_settings(ctx, config));
+    WI_TRY(wi_node_id(*ctx->lib.node_id ? ctx->lib.node_id : NULL, &ctx->node));
+    WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
+    wi_settings_check_unknown(ctx->settings);
+    ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_context_create(const weft_context_config *config, weft_context **context)
+{
+    weft_context_config defaults = WEFT_CONTEXT_CONFIG_INIT;
+    struct weft_context *ctx;
+    weft_status st;
+
+    if (!context)
+        return wi_fail(WEFT_EINVAL, "context_create: context is NULL");
+    if (config && config->bytes != sizeof *config)
+        return wi_fail(WEFT_EINVAL, "context_create: config->bytes is %zu, not %zu; use WEFT_CONTEXT_CONFIG_INIT",
+                       config->bytes, sizeof *config);
+    ctx = wi_calloc(1, sizeof *ctx);
+    if (!ctx)
+        return wi_fail(WEFT_ENOMEM, "context");
+    ctx->magic = WI_CONTEXT_MAGIC;
+    ctx->progress.event_fd = -1;
+    pthread_mutex_init(&ctx->comms_lock, NULL);
+    st = open_context(ctx, config ? config : &defaults);
+    if (st < 0) {
+        weft_context_destroy(ctx);
+        return st;
+    }
+    *context = ctx;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_context_destroy(weft_context *ctx)
+{
+    if (!ctx)
+        return WEFT_SUCCESS;
+    if (ctx->magic != WI_CONTEXT_MAGIC)
+        return wi_fail(WEFT_EINVAL, "context_destroy: not a context");
+    if (ctx->comms)
+        return wi_fail(WEFT_EBUSY, "context_destroy: communicator \"%s\" still exists", ctx->comms->name);
+    wi_progress_stop(ctx);
+    wi_transports_close(ctx->transports);
+    wi_settings_destroy(ctx->settings);
+    pthread_mutex_destroy(&ctx->comms_lock);
+    ctx->magic = 0;
+    wi_free(ctx);
+    return WEFT_SUCCESS;
+}
+
+void wi_context_link(struct weft_context *ctx, struct weft_comm *comm)
+{
+    pthread_mutex_lock(&ctx->comms_lock);
+    comm->next = ctx->comms;
+    ctx->comms = comm;
+    pthread_mutex_unlock(&ctx->comms_lock);
+}
+
+void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
+{
+    pthread_mutex_lock(&ctx->comms_lock);
+    for (struct weft_comm **link = &ctx->comms; *link; link = &(*link)->next)
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    pthread_mutex_unlock(&ctx->comms_lock);
+}
+
+weft_status weft_context_settings(weft_context *ctx, weft_setting_fn fn, void *arg)
+{
+    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !fn)
+        return wi_fail(WEFT_EINVAL, "context_settings: context or fn is NULL");
+    wi_settings_visit(ctx->settings, fn, arg);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg)
+{
+    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !fn)
+        return wi_fail(WEFT_EINVAL, "context_plugins: context or fn is NULL");
+    for (int i = 0; i < ctx->transports->count; i++)
+        fn(arg, "transport", ctx->transports->list[i].plugin->name, ctx->transports->list[i].path);
+    return WEFT_SUCCESS;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making and ending communicators. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define DESTROY_WAIT_NS 1000000000ull /* for other threads to leave, and for an abort to get in */
+
+static void free_comm(struct weft_comm *comm, int aborted)
+{
+    wi_mesh_destroy(comm->mesh, aborted);
+    if (comm->exec)
+        wi_request_free_all(comm);
+    wi_exec_destroy(comm->exec);
+    for (int i = 0; i < WI_SCHED_CACHE; i++)
+        wi_sched_put(comm->cache[i].sched);
+    wi_planner_destroy(comm->planner);
+    comm->magic = 0;
+    wi_free(comm);
+}
+
+static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config)
+{
+    struct weft_context *ctx = comm->ctx;
+    struct wi_exec_config ec = {
+        .name = comm->name,
+        .timeout_ns = config->timeout_ns ? config->timeout_ns : ctx->comm.timeout_ns,
+        .spin = ctx->comm.spin,
+        .yields = ctx->comm.yields,
+    };
+    struct wi_plan_facts facts = {
+        .nranks = comm->nranks,
+        .nnodes = comm->mesh->nnodes,
+        .mapped = comm->mesh->mapped_group != NULL,
+        .can_map = comm->mesh->can_map,
+        .can_get = comm->mesh->can_get,
+        .oversubscribed = comm->mesh->oversubscribed,
+    };
+
+    comm->nt_bytes = ctx->comm.nt_bytes;
+    WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
+    facts.slot_bytes = comm->exec->map.slot_bytes;
+    WI_TRY(wi_fast_init(comm, &facts));
+    WI_TRY(wi_planner_create(&facts, ctx->lib.algo, ctx->comm.slice_bytes, &comm->planner));
+    for (int c = 0; c < WI_NUM_COLLS; c++)
+        comm->fast[c].max_bytes = wi_planner_has_rule(comm->planner, (enum wi_coll)c) ? 0 : facts.ll_max[c];
+    return WEFT_SUCCESS;
+}
+
+static weft_status use_key(struct weft_context *ctx, const struct wi_bootstrap *bs)
+{
+    return wi_transports_add_key(ctx->transports, bs->job_key, sizeof bs->job_key, bs->job);
+}
+
+weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, const weft_comm_config *config,
+                          uint64_t deadline_ns, struct weft_comm **out)
+{
+    struct weft_comm *comm = wi_calloc(1, sizeof *comm);
+    struct wi_mesh_config mc = {&ctx->node, ctx->settings_hash, deadline_ns};
+    weft_status st;
+
+    if (!comm)
+        return wi_fail(WEFT_ENOMEM, "communicator");
+    comm->magic = WI_COMM_MAGIC;
+    comm->ctx = ctx;
+    comm->rank = bs->rank;
+    comm->nranks = bs->nranks;
+    comm->init_timeout_ns = config->init_timeout_ns ? config->init_timeout_ns : ctx->comm.init_timeout_ns;
+    memcpy(comm->job_key, bs->job_key, sizeof comm->job_key);
+    memcpy(comm->job, bs->job, sizeof comm->job);
+    snprintf(comm->name, sizeof comm->name, "%s", config->name ? config->name : "communicator");
+    st = use_key(ctx, bs);
+    if (st >= 0)
+        st = wi_mesh_create(ctx->transports, bs, &mc, &comm->mesh);
+    if (st >= 0)
+        st = set_up(comm, config);
+    if (st < 0) {
+        free_comm(comm, 1);
+        return st;
+    }
+    wi_context_link(ctx, comm);
+    wi_log(WEFT_LOG_INFO, "comm.created", "%s: rank %d of %d, %d node(s), %s", comm->name, comm->rank, comm->nranks,
+           comm->mesh->nnodes, comm->mesh->mapped_group ? "mapped" : "messages");
+    *out = comm;
+    return WEFT_SUCCESS;
+}
+
+/* ---- The ways in ---- */
+
+static weft_status check_create(const weft_context *ctx, const weft_comm_config **config, weft_comm **comm,
+                                uint64_t *deadline_ns)
+{
+    static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
+    uint64_t timeout;
+
+    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !comm)
+        return wi_fail(WEFT_EINVAL, "creating a communicator: context or comm is NULL");
+    if (*config && (*config)->bytes != sizeof defaults)
+        return wi_fail(WEFT_EINVAL, "creating a communicator: config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT",
+                       (*config)->bytes, sizeof defaults);
+    *config = *config ? *config : &defaults;
+    timeout = (*config)->init_timeout_ns ? (*config)->init_timeout_ns : ctx->comm.init_timeout_ns;
+    *deadline_ns = wi_deadline_ns(timeout);
+    return WEFT_SUCCESS;
+}
+
+static weft_status build_and_close(weft_context *ctx, struct wi_bootstrap *bs, const weft_comm_config *config,
+                                   uint64_t deadline_ns, weft_comm **comm)
+{
+    weft_status st;
+
+    wi_log_set_rank(bs->rank);
+    st = wi_comm_build(ctx, bs, config, deadline_ns, comm);
+    bs->destroy(bs);
+    return st;
+}
+
+weft_status weft_comm_create_env(weft_context *ctx, const weft_comm_config *config, weft_comm **comm)
+{
+    struct wi_bootstrap *bs;
+    uint64_t deadline_ns;
+
+    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    WI_TRY(wi_bootstrap_env(&ctx->bootstrap, deadline_ns, &bs));
+    return build_and_close(ctx, bs, config, deadline_ns, comm);
+}
+
+weft_status weft_unique_id_create(weft_context *ctx, weft_unique_id *id)
+{
+    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !id)
+        return wi_fail(WEFT_EINVAL, "unique_id_create: context or id is NULL");
+    return wi_unique_id_create(&ctx->bootstrap, id);
+}
+
+static weft_status check_rank(int rank, int nranks)
+{
+    if (nranks < 1 || rank < 0 || rank >= nranks)
+        return wi_fail(WEFT_EINVAL, "creating a communicator: rank %d of %d", rank, nranks);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_create_id(weft_context *ctx, const weft_unique_id *id, int rank, int nranks,
+                                const weft_comm_config *config, weft_comm **comm)
+{
+    struct wi_bootstrap *bs;
+    uint64_t deadline_ns;
+
+    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    if (!id)
+        return wi_fail(WEFT_EINVAL, "comm_create_id: id is NULL");
+    WI_TRY(check_rank(rank, nranks));
+    WI_TRY(wi_bootstrap_id(&ctx->bootstrap, id, rank, nranks, deadline_ns, &bs));
+    return build_and_close(ctx, bs, config, deadline_ns, comm);
+}
+
+weft_status weft_comm_create_file(weft_context *ctx, const char *path, int rank, int nranks,
+                                  const weft_comm_config *config, weft_comm **comm)
+{
+    struct wi_bootstrap *bs;
+    uint64_t deadline_ns;
+
+    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    if (!path || !*path)
+        return wi_fail(WEFT_EINVAL, "comm_create_file: path is NULL or empty");
+    WI_TRY(check_rank(rank, nranks));
+    WI_TRY(wi_bootstrap_file(&ctx->bootstrap, path, rank, nranks, deadline_ns, &bs));
+    return build_and_close(ctx, bs, config, deadline_ns, comm);
+}
+
+/* The caller's exchange carries no key: rank 0 makes one for the communicator. */
+static weft_status share_key(struct wi_bootstrap *bs, uint64_t deadline_ns)
+{
+    unsigned char mine[WI_JOB_KEY_BYTES], *all = wi_malloc((size_t)bs->nranks * sizeof mine);
+    weft_status st;
+
+    if (!all)
+        return wi_fail(WEFT_ENOMEM, "job key");
+    st = wi_random(mine, sizeof mine) ? wi_fail(WEFT_ESYS, "random bytes for the job key") : WEFT_SUCCESS;
+    if (st >= 0)
+        st = bs->all_gather(bs, mine, sizeof mine, all, deadline_ns);
+    if (st >= 0) {
+        memcpy(bs->job_key, all, sizeof bs->job_key);
+        bs->has_secret = 1;
+    }
+    wi_free(all);
+    return st;
+}
+
+weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const weft_comm_config *config,
+                                 weft_comm **comm)
+{
+    struct wi_bootstrap *bs;
+    uint64_t deadline_ns;
+    weft_status st;
+
+    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    if (!oob || oob->bytes != sizeof *oob || !oob->all_gather)
+        return wi_fail(WEFT_EINVAL, "comm_create_oob: oob is NULL, its bytes are wrong, or all_gather is NULL");
+    WI_TRY(check_rank(oob->rank, oob->nranks));
+    WI_TRY(wi_bootstrap_oob(oob, &bs));
+    st = share_key(bs, deadline_ns);
+    if (st < 0) {
+        bs->destroy(bs);
+        return st;
+    }
+    return build_and_close(ctx, bs, config, deadline_ns, comm);
+}
+
+/* ---- The end ---- */
+
+weft_status weft_comm_abort(weft_comm *comm, const char *reason)
+{
+    uint64_t until;
+
+    WI_TRY(wi_comm_check(comm));
+    if (atomic_exchange(&comm->abort_called, 1))
+        return WEFT_SUCCESS;
+    snprintf(comm->abort_reason, sizeof comm->abort_reason, "%s", reason ? reason : "no reason given");
+    wi_exec_abort(comm->exec);
+    /* Whoever is inside sees the request; if nobody is, break it here so that peers hear of it now. */
+    until = wi_deadline_ns(DESTROY_WAIT_NS);
+    do {
+        if (wi_comm_try_progress(comm)) {
+            wi_exec_fail(comm->exec, WEFT_EABORTED, -1, NULL, "%s", comm->abort_reason);
+            wi_exec_progress(comm->exec, NULL);
+            wi_comm_leave(comm);
+            return WEFT_SUCCESS;
+        }
+        sched_yield();
+    } while (wi_now_ns() < until);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_destroy(weft_comm *comm)
+{
+    uint64_t until;
+    int aborted, held = WI_FREE;
+
+    if (!comm)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_comm_check(comm));
+    wi_context_unlink(comm->ctx, comm); /* the progress thread no longer looks at it */
+    until = wi_deadline_ns(DESTROY_WAIT_NS);
+    while (!atomic_compare_exchange_weak(&comm->lock, &held, WI_ISSUING) || atomic_load(&comm->waiters)) {
+        if (held == WI_FREE)
+            wi_comm_leave(comm);
+        held = WI_FREE;
+        wi_exec_abort(comm->exec);
+        if (wi_now_ns() >= until) {
+            wi_context_link(comm->ctx, comm);
+            return wi_fail(WEFT_EBUSY, "comm_destroy: another thread is inside a call on this communicator");
+        }
+        sched_yield();
+    }
+    aborted = comm->exec->broken < 0 || comm->exec->nops > 0;
+    free_comm(comm, aborted);
+    return WEFT_SUCCESS;
+}

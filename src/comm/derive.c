@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators made from communicators: the members exchange over the parent. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+struct over_parent {
+    struct wi_bootstrap base;
+    struct weft_comm *parent; /* entered by the deriving call */
+    int *members;             /* [nranks] their ranks in the parent */
+};
+
+/* One message each way with other members, on a channel of its own so that the user's messages are not disturbed. */
+static weft_status swap(struct over_parent *b, int to, const void *out, size_t out_bytes, int from, void *in,
+                        size_t in_bytes, uint64_t deadline_ns)
+{
+    struct weft_comm *comm = b->parent;
+    struct weft_request *req = wi_request_get(comm);
+    uint64_t now = wi_now_ns();
+    weft_status st;
+
+    if (!req)
+        return wi_fail(WEFT_ENOMEM, "request");
+    memset(&req->options, 0, sizeof req->options);
+    req->options.timeout_ns = deadline_ns > now ? deadline_ns - now : 1;
+    req->call = (struct wi_call){.coll = WI_COLL_SEND_RECV, .dtype = WEFT_UINT8, .root = to, .src = out, .dst = in,
+                                 .count = out_bytes, .recv_count = in_bytes, .recv_peer = from};
+    req->internal = 1;
+    st = wi_request_issue(req);
+    for (int i = 0; st >= 0 && i < req->nops; i++)
+        wi_exec_wait(comm->exec, &req->op[i]);
+    st = st < 0 ? st : req->status;
+    wi_request_put(req);
+    return st;
+}
+
+/* Dissemination: after round k everybody holds the records of 2^(k+1) ranks, its own first. */
+static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_t bytes, void *all, uint64_t deadline_ns)
+{
+    struct over_parent *b = (struct over_parent *)base;
+    int n = base->nranks, rank = base->rank;
+    unsigned char *held = wi_malloc((size_t)n * bytes), *out = all;
+    weft_status st = WEFT_SUCCESS;
+
+    if (!held)
+        return wi_fail(WEFT_ENOMEM, "exchange of %d records", n);
+    memcpy(held, mine, bytes);
+    for (int have = 1; have < n && st >= 0; have *= 2) {
+        int k = have < n - have ? have : n - have;
+        st = swap(b, b->members[(rank - have + n) % n], held, (size_t)k * bytes, b->members[(rank + have) % n],
+                  held + (size_t)have * bytes, (size_t)k * bytes, deadline_ns);
+    }
+    for (int i = 0; i < n && st >= 0; i++)
+        memcpy(out + (size_t)((rank + i) % n) * bytes, held + (size_t)i * bytes, bytes);
+    wi_free(held);
+    return st;
+}
+
+static void destroy(struct wi_bootstrap *base)
+{
+    wi_free(((struct over_parent *)base)->members);
+    wi_free(base);
+}
+
+static weft_status bootstrap_over(struct weft_comm *parent, int *members, int rank, int nranks, struct wi_bootstrap **out)
+{
+    struct over_parent *b = wi_calloc(1, sizeof *b);
+
+    if (!b) {
+        wi_free(members);
+        return wi_fail(WEFT_ENOMEM, "bootstrap");
+    }
+    b->base.rank = rank;
+    b->base.nranks = nranks;
+    b->base.local_rank = b->base.local_nranks = -1;
+    memcpy(b->base.job_key, parent->job_key, sizeof b->base.job_key);
+    b->base.has_secret = 1;
+    memcpy(b->base.job, parent->job, sizeof b->base.job);
+    b->base.all_gather = all_gather;
+    b->base.destroy = destroy;
+    b->parent = parent;
+    b->members = members;
+    *out = &b->base;
+    return WEFT_SUCCESS;
+}
+
+/* ---- Split ---- */
+
+struct vote {
+    int color, key, rank;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct vote *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static weft_status gather_votes(struct weft_comm *parent, const struct vote *mine, struct vote *all, uint64_t deadline_ns)
+{
+    int *members = wi_malloc((size_t)parent->nranks * sizeof *members);
+    struct wi_bootstrap *bs;
+    weft_status st;
+
+    if (!members)
+        return wi_fail(WEFT_ENOMEM, "members");
+    for (int r = 0; r < parent->nranks; r++)
+        members[r] = r;
+    WI_TRY(bootstrap_over(parent, members, parent->rank, parent->nranks, &bs));
+    st = bs->all_gather(bs, mine, sizeof *mine, all, deadline_ns);
+    bs->destroy(bs);
+    return st;
+}
+
+static weft_status join(struct weft_comm *parent, struct vote *votes, int color, const weft_comm_config *config,
+                        uint64_t deadline_ns, weft_comm **comm)
+{
+    int n = 0, rank = -1, *members;
+    struct wi_bootstrap *bs;
+    weft_status st;
+
+    for (int r = 0; r < parent->nranks; r++)
+        if (votes[r].color == color)
+            votes[n++] = votes[r];
+    qsort(votes, (size_t)n, sizeof *votes, by_key);
+    members = wi_malloc((size_t)n * sizeof *members);
+    if (!members)
+        return wi_fail(WEFT_ENOMEM, "members");
+    for (int i = 0; i < n; i++) {
+        members[i] = votes[i].rank;
+        if (votes[i].rank == parent->rank)
+            rank = i;
+    }
+    WI_TRY(bootstrap_over(parent, members, rank, n, &bs));
+    st = wi_comm_build(parent->ctx, bs, config, deadline_ns, comm);
+    bs->destroy(bs);
+    return st;
+}
+
+static weft_status derive(weft_comm *parent, int color, int key, const weft_comm_config *config, weft_comm **comm)
+{
+    static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
+    struct vote mine = {color, key, parent->rank}, *votes;
+    uint64_t deadline_ns;
+    weft_status st;
+
+    if (config && config->bytes != sizeof *config)
+        return wi_fail(WEFT_EINVAL, "config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT", config->bytes,
+                       sizeof *config);
+    config = config ? config : &defaults;
+    deadline_ns = wi_deadline_ns(config->init_timeout_ns ? config->init_timeout_ns : parent->init_timeout_ns);
+    votes = wi_malloc((size_t)parent->nranks * sizeof *votes);
+    if (!votes)
+        return wi_fail(WEFT_ENOMEM, "votes");
+    st = wi_comm_enter(parent);
+    if (st >= 0) {
+        st = gather_votes(parent, &mine, votes, deadline_ns);
+        if (st >= 0 && color != WEFT_COLOR_NONE)
+            st = join(parent, votes, color, config, deadline_ns, comm);
+        else if (st >= 0)
+            *comm = NULL;
+        wi_comm_leave(parent);
+    }
+    wi_free(votes);
+    return st;
+}
+
+weft_status weft_comm_split(weft_comm *parent, int color, int key, const weft_comm_config *config, weft_comm **comm)
+{
+    WI_TRY(wi_comm_check(parent));
+    if (!comm || color < WEFT_COLOR_NONE)
+        return wi_fail(WEFT_EINVAL, "comm_split: comm is NULL, or color %d is neither >= 0 nor WEFT_COLOR_NONE", color);
+    return derive(parent, color, key, config, comm);
+}
+
+weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *config, weft_comm **comm)
+{
+    WI_TRY(wi_comm_check(parent));
+    if (!comm)
+        return wi_fail(WEFT_EINVAL, "comm_dup: comm is NULL");
+    return derive(parent, 0, parent->rank, config, comm);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Questions to a communicator, its settings, and its flight recorder. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+static weft_status check_out(const weft_comm *comm, const void *out, const char *call)
+{
+    WI_TRY(wi_comm_check(comm));
+    return out ? WEFT_SUCCESS : wi_fail(WEFT_EINVAL, "%s: the result pointer is NULL", call);
+}
+
+weft_status weft_comm_rank(const weft_comm *comm, int *rank)
+{
+    WI_TRY(check_out(comm, rank, "comm_rank"));
+    *rank = comm->rank;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_size(const weft_comm *comm, int *nranks)
+{
+    WI_TRY(check_out(comm, nranks, "comm_size"));
+    *nranks = comm->nranks;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_name(const weft_comm *comm, const char **name)
+{
+    WI_TRY(check_out(comm, name, "comm_name"));
+    *name = comm->name;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_host(const weft_comm *comm, int rank, const char **host)
+{
+    WI_TRY(check_out(comm, host, "comm_host"));
+    if (rank < 0 || rank >= comm->nranks)
+        return wi_fail(WEFT_EINVAL, "comm_host: rank %d is not of this communicator", rank);
+    *host = wi_mesh_host(comm->mesh, rank);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_local(const weft_comm *comm, int *local_rank, int *local_nranks)
+{
+    WI_TRY(check_out(comm, local_rank, "comm_local"));
+    if (!local_nranks)
+        return wi_fail(WEFT_EINVAL, "comm_local: the result pointer is NULL");
+    *local_rank = comm->mesh->local_rank;
+    *local_nranks = comm->mesh->local_nranks;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_status(const weft_comm *comm)
+{
+    WI_TRY(wi_comm_check(comm));
+    return comm->exec->broken;
+}
+
+weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
+{
+    WI_TRY(wi_comm_check(comm));
+    WI_TRY(wi_comm_enter(comm));
+    comm->exec->timeout_ns = timeout_ns == WEFT_TIMEOUT_DEFAULT ? comm->ctx->comm.timeout_ns : timeout_ns;
+    wi_comm_leave(comm);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options)
+{
+    WI_TRY(wi_comm_check(comm));
+    if (!options || options->bytes != sizeof *options)
+        return wi_fail(WEFT_EINVAL, "comm_next_call: options is NULL or its bytes are wrong; use WEFT_CALL_OPTIONS_INIT");
+    if (options->algorithm && strlen(options->algorithm) >= sizeof comm->next_algorithm)
+        return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.40s\"", options->algorithm);
+    WI_TRY(wi_comm_enter(comm));
+    comm->next_options = *options;
+    snprintf(comm->next_algorithm, sizeof comm->next_algorithm, "%s", options->algorithm ? options->algorithm : "");
+    comm->has_next = 1;
+    wi_comm_leave(comm);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_last_error(const weft_comm *const_comm, weft_error *error)
+{
+    weft_comm *comm = (weft_comm *)(uintptr_t)const_comm;
+    struct wi_error *e;
+
+    WI_TRY(check_out(comm, error, "last_error"));
+    if (error->bytes != sizeof *error)
+        return wi_fail(WEFT_EINVAL, "last_error: error->bytes is %zu, not %zu; use WEFT_ERROR_INIT", error->bytes,
+                       sizeof *error);
+    e = &comm->exec->error;
+    comm->shown = *e;
+    *error = (weft_error){
+        .bytes = sizeof *error,
+        .status = e->status,
+        .rank = comm->rank,
+        .peer = e->status < 0 ? e->peer : -1,
+        .seq = e->seq,
+        .host = comm->shown.host,
+        .operation = e->operation ? e->operation : "",
+        .message = comm->shown.message,
+        .advice = comm->shown.advice,
+    };
+    return WEFT_SUCCESS;
+}
+
+const char *weft_thread_error(void)
+{
+    return wi_fail_text();
+}
+
+weft_status weft_algorithm_list(weft_algorithm_fn fn, void *arg)
+{
+    if (!fn)
+        return wi_fail(WEFT_EINVAL, "algorithm_list: fn is NULL");
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        fn(arg, wi_coll_name((*a)->coll), (*a)->name, (*a)->summary);
+    return WEFT_SUCCESS;
+}
+
+/* ---- Flight recorder ---- */
+
+static void expand(const struct weft_comm *comm, const char *pattern, char *path, size_t capacity)
+{
+    size_t at = 0;
+
+    for (const char *p = pattern; *p && at + 24 < capacity; p++) {
+        if (p[0] == '%' && (p[1] == 'r' || p[1] == 'p'))
+            at += (size_t)snprintf(path + at, capacity - at, "%d", *++p == 'r' ? comm->rank : (int)getpid());
+        else
+            path[at++] = *p;
+    }
+    path[at] = '\0';
+}
+
+static void put_text(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', f);
+        if ((unsigned char)*text >= 0x20)
+            fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static const char *state_name(int state)
+{
+    return state == WI_RECORD_DONE ? "completed" : state == WI_RECORD_FAILED ? "failed" : "started";
+}
+
+static void dump_entry(FILE *f, const struct wi_record *e)
+{
+    fprintf(f, "    {\"record_id\": %u, \"collective_seq_id\": %u, \"profiling_name\": \"weft:%s\", \"state\": \"%s\", "
+            "\"algorithm\": ", e->serial, e->info.seq, wi_coll_name((enum wi_coll)e->info.kind), state_name(e->state));
+    put_text(f, e->algo ? e->algo : "");
+    fprintf(f, ", \"count\": %llu, \"dtype\": \"%s\", \"op\": \"%s\", \"root\": %d, \"time_created_ns\": %llu, "
+            "\"time_completed_ns\": %llu}", (unsigned long long)e->info.count,
+            e->info.dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)e->info.dtype) : "?",
+            e->info.flags & 1 && e->info.op < WEFT_NUM_OPS ? weft_op_name(e->info.op) : "", (int)e->info.root,
+            (unsigned long long)wi_ticks_to_ns(e->ticks_issued),
+            (unsigned long long)(e->ticks_done ? wi_ticks_to_ns(e->ticks_done) : 0));
+}
+
+/* The lock is held, or the communicator is broken. */
+weft_status wi_comm_dump_to(struct weft_comm *comm, const char *pattern)
+{
+    const struct wi_recorder *r = &comm->exec->recorder;
+    uint32_t first = r->next > WI_RECORDER_ENTRIES ? r->next - WI_RECORDER_ENTRIES : 0;
+    char path[4096];
+    FILE *f;
+
+    expand(comm, pattern, path, sizeof path);
+    f = fopen(path, "we");
+    if (!f)
+        return wi_fail_errno(errno, "%s", path);
+    fprintf(f, "{\n  \"version\": \"2.10\",\n  \"library\": \"weft %s\",\n  \"communicator\": ", weft_version());
+    put_text(f, comm->name);
+    fprintf(f, ",\n  \"rank\": %d,\n  \"nranks\": %d,\n  \"host\": ", comm->rank, comm->nranks);
+    put_text(f, wi_mesh_host(comm->mesh, comm->rank));
+    fprintf(f, ",\n  \"status\": \"%s\",\n  \"error\": ", weft_status_name(comm->exec->broken));
+    put_text(f, comm->exec->error.message);
+    fprintf(f, ",\n  \"entries\": [\n");
+    for (uint32_t i = first; i < r->next; i++) {
+        dump_entry(f, &r->ring[i % WI_RECORDER_ENTRIES]);
+        fputs(i + 1 < r->next ? ",\n" : "\n", f);
+    }
+    fputs("  ]\n}\n", f);
+    if (fclose(f) != 0)
+        return wi_fail_errno(errno, "%s", path);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_dump(weft_comm *comm, const char *path)
+{
+    weft_status st;
+
+    WI_TRY(check_out(comm, path, "comm_dump"));
+    WI_TRY(wi_comm_enter(comm));
+    st = wi_comm_dump_to(comm, path);
+    wi_comm_leave(comm);
+    return st;
+}

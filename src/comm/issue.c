@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the arguments of a call to an operation that the executor can run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define OP_USER 255
+#define OP_PREMUL 253
+#define INFO_REDUCES 1u
+#define BLOCK_ALIGN_MIN 4096 /* vectors whose blocks are at least this long are cut at cache lines */
+
+static int is_v_form(enum wi_coll c)
+{
+    return c == WI_COLL_ALL_GATHER_V || c == WI_COLL_REDUCE_SCATTER_V || c == WI_COLL_ALL_TO_ALL_V ||
+           c == WI_COLL_GATHER_V || c == WI_COLL_SCATTER_V;
+}
+
+/* ---- What is called ---- */
+
+static uint32_t hash_counts(const size_t *counts, int n)
+{
+    uint64_t h = 0x9e3779b97f4a7c15ull;
+
+    for (int i = 0; i < n; i++)
+        h = (h ^ counts[i]) * 0xff51afd7ed558ccdull;
+    return (uint32_t)(h >> 32) | 1;
+}
+
+void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct weft_op_info *info)
+{
+    struct wi_user_op user;
+
+    *info = (struct weft_op_info){.kind = c->coll, .dtype = (uint8_t)c->dtype, .root = UINT32_MAX, .count = c->count};
+    if (wi_coll_reduces(c->coll)) {
+        info->flags = INFO_REDUCES;
+        info->op = (uint8_t)c->op;
+        if (c->op >= WEFT_NUM_OPS)
+            info->op = wi_user_op_find(c->op, &user) && user.premul ? OP_PREMUL : OP_USER;
+    }
+    switch (c->coll) {
+    case WI_COLL_REDUCE: case WI_COLL_BROADCAST: case WI_COLL_GATHER: case WI_COLL_SCATTER:
+    case WI_COLL_SEND: case WI_COLL_RECV:
+        info->root = (uint32_t)c->root;
+        break;
+    case WI_COLL_GATHER_V: case WI_COLL_SCATTER_V:
+        info->root = (uint32_t)c->root;
+        info->count = 0; /* every rank has its own */
+        break;
+    case WI_COLL_ALL_TO_ALL_V:
+        info->count = 0;
+        break;
+    case WI_COLL_ALL_GATHER_V:
+        info->count = wi_v_span(c->recv_counts, NULL, comm->nranks);
+        info->hash = hash_counts(c->recv_counts, comm->nranks);
+        break;
+    case WI_COLL_REDUCE_SCATTER_V:
+        info->count = wi_v_span(c->send_counts, NULL, comm->nranks);
+        info->hash = hash_counts(c->send_counts, comm->nranks);
+        break;
+    default:
+        break;
+    }
+}
+
+weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c, struct wi_redop *r)
+{
+    struct wi_user_op user;
+
+    *r = (struct wi_redop){.dtype = (uint8_t)c->dtype, .op = WEFT_SUM, .commutative = 1,
+                           .divisor = (uint32_t)comm->nranks, .elem_bytes = (uint32_t)weft_dtype_bytes(c->dtype)};
+    if (!wi_coll_reduces(c->coll))
+        return WEFT_SUCCESS;
+    if (c->op < WEFT_NUM_OPS) {
+        r->op = (uint8_t)c->op;
+        return WEFT_SUCCESS;
+    }
+    if (!wi_user_op_find(c->op, &user))
+        return wi_fail(WEFT_EINVAL, "operator %u was destroyed", c->op);
+    if (user.premul)
+        return WEFT_SUCCESS;
+    r->user = 1;
+    r->fn = user.fn;
+    r->arg = user.arg;
+    r->commutative = user.commutative != 0;
+    return WEFT_SUCCESS;
+}
+
+/* ---- Schedules ---- */
+
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
+                               struct wi_sched **sched)
+{
+    uint32_t at = (uint32_t)(((uintptr_t)algo >> 4) * 31 + (uint32_t)root * 7 + (uint32_t)in_place) % WI_SCHED_CACHE;
+    struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0};
+    struct wi_cached_sched *slot = NULL, *victim = &comm->cache[at];
+
+    for (uint32_t i = 0; i < 4; i++) {
+        struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
+        if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place)
+            slot = s;
+        else if (!s->sched && victim->sched)
+            victim = s;
+    }
+    if (!slot) {
+        struct wi_sched *made;
+        WI_TRY(algo->build(&args, &made));
+        for (int i = 0; i < WI_NUM_COLLS; i++) /* the fast table borrows from the cache */
+            if (victim->sched && comm->fast[i].sched == victim->sched)
+                comm->fast[i].sched = NULL;
+        wi_sched_put(victim->sched);
+        *victim = (struct wi_cached_sched){algo, root, in_place, made};
+        slot = victim;
+    }
+    *sched = slot->sched;
+    return WEFT_SUCCESS;
+}
+
+/* ---- Geometry ---- */
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void cut_vector(struct wi_op *op, size_t count, size_t es)
+{
+    size_t nblocks = op->sched->nblocks, block = (count + nblocks - 1) / nblocks;
+
+    if (block * es >= BLOCK_ALIGN_MIN)
+        block = round_up(block, 64 / (es < 64 ? es : 64));
+    op->block_bytes = block * es;
+    op->total_bytes = count * es;
+}
+
+/* Byte counts and offsets of a v-form's blocks, owned by the operation. */
+static weft_status map_blocks(struct wi_op *op, int buf, const size_t *counts, const size_t *displs, int n, size_t es)
+{
+    size_t *map = wi_malloc(2 * (size_t)n * sizeof *map), at = 0;
+
+    if (!map)
+        return wi_fail(WEFT_ENOMEM, "block map of %d ranks", n);
+    for (int i = 0; i < n; i++) {
+        map[i] = counts[i] * es;
+        map[n + i] = (displs ? displs[i] : at) * es;
+        at += counts[i];
+    }
+    op->owned[1 + buf] = map;
+    op->v_bytes[buf] = map;
+    op->v_offset[buf] = map + n;
+    return WEFT_SUCCESS;
+}
+
+static weft_status map_one(struct wi_op *op, int buf, size_t bytes)
+{
+    size_t one = bytes, zero = 0;
+
+    return map_blocks(op, buf, &one, &zero, 1, 1);
+}
+
+static weft_status map_v_form(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t es)
+{
+    int n = comm->nranks, root = comm->rank == c->root;
+
+    switch (c->coll) {
+    case WI_COLL_ALL_GATHER_V:
+        WI_TRY(map_one(op, WI_SRC, c->recv_counts[comm->rank] * es));
+        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
+    case WI_COLL_REDUCE_SCATTER_V:
+        WI_TRY(map_one(op, WI_DST, c->send_counts[comm->rank] * es));
+        return map_blocks(op, WI_SRC, c->send_counts, NULL, n, es);
+    case WI_COLL_ALL_TO_ALL_V:
+        WI_TRY(map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es));
+        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
+    case WI_COLL_GATHER_V:
+        WI_TRY(map_one(op, WI_SRC, c->count * es));
+        return root ? map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es) : WEFT_SUCCESS;
+    case WI_COLL_SCATTER_V:
+        WI_TRY(map_one(op, WI_DST, c->recv_count * es));
+        return root ? map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es) : WEFT_SUCCESS;
+    default:
+        return WEFT_SUCCESS;
+    }
+}
+
+static size_t largest(const size_t *counts, int n)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < n; i++)
+        most = counts[i] > most ? counts[i] : most;
+    return most;
+}
+
+/* Bytes of the vector or of the largest share that this rank knows of. */
+static size_t known_share(const struct weft_comm *comm, const struct wi_call *c, size_t es)
+{
+    size_t n = c->count, a, b;
+
+    switch (c->coll) {
+    case WI_COLL_ALL_GATHER_V: n = largest(c->recv_counts, comm->nranks); break;
+    case WI_COLL_REDUCE_SCATTER_V: n = largest(c->send_counts, comm->nranks); break;
+    case WI_COLL_ALL_TO_ALL_V:
+        a = largest(c->send_counts, comm->nranks);
+        b = largest(c->recv_counts, comm->nranks);
+        n = a > b ? a : b;
+        break;
+    case WI_COLL_GATHER_V: if (comm->rank == c->root) n = largest(c->recv_counts, comm->nranks); break;
+    case WI_COLL_SCATTER_V: n = comm->rank == c->root ? largest(c->send_counts, comm->nranks) : c->recv_count; break;
+    case WI_COLL_BARRIER: n = 0; break;
+    default: break;
+    }
+    return n * es;
+}
+
+/* Slices of a mapped schedule must fit its scratch into a slot; all ranks cut alike. */
+static void slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t want)
+{
+    size_t tmp = op->sched->buf_blocks[WI_TMP], cap = tmp ? comm->exec->map.slot_bytes / tmp & ~(size_t)63 : want;
+    size_t slice = tmp ? (cap < want ? cap : want) : op->block_bytes;
+
+    if (slice >= op->block_bytes)
+        slice = op->block_bytes;
+    op->slice_bytes = slice ? slice : 1;
+    op->nslices = slice && op->block_bytes ? (uint32_t)((op->block_bytes + slice - 1) / slice) : 1;
+    op->tmp_stride = op->nslices > 1 ? slice : op->block_bytes;
+}
+
+static weft_status slice_two_sided(struct wi_op *op, size_t want)
+{
+    size_t tmp = op->sched->buf_blocks[WI_TMP];
+
+    op->slice_bytes = op->block_bytes <= want || op->point_to_point ? op->block_bytes : want;
+    op->nslices = op->slice_bytes ? (uint32_t)((op->block_bytes + op->slice_bytes - 1) / op->slice_bytes) : 1;
+    op->tmp_stride = op->block_bytes;
+    op->owned[0] = NULL;
+    if (!tmp || !op->block_bytes)
+        return WEFT_SUCCESS;
+    op->owned[0] = op->base[WI_TMP] = wi_aligned_alloc(64, tmp * op->block_bytes);
+    return op->base[WI_TMP] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp * op->block_bytes);
+}
+
+/* Depends on the arguments only: all ranks take ll lines or none does, whatever form of the call each one uses. */
+int wi_ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *c, size_t block_bytes)
+{
+    return sched->ll && !is_v_form(c->coll) && comm->nranks <= WI_REDUCE_MAX_SRC &&
+           sched->buf_blocks[WI_TMP] * block_bytes <= comm->exec->ll_bytes;
+}
+
+static weft_status use_ll(struct wi_op *op)
+{
+    op->owned[0] = op->ll_run = wi_malloc(WI_LL_RUN_BYTES);
+    op->ll = op->ll_run != NULL;
+    return op->ll ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "state of a short operation");
+}
+
+/* The schedule is known: cut the data. `share` is the largest share of any rank, for v-forms. */
+static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share,
+                           size_t slice_bytes)
+{
+    size_t es = weft_dtype_bytes(c->dtype);
+
+    op->mapped = op->sched->mapped;
+    op->ll = 0;
+    op->send_empty = c->coll == WI_COLL_BARRIER || op->point_to_point;
+    if (c->coll == WI_COLL_BARRIER)
+        op->block_bytes = op->total_bytes = 0;
+    else if (wi_coll_is_vector(c->coll))
+        cut_vector(op, c->count, es);
+    else
+        op->block_bytes = share, op->total_bytes = op->point_to_point ? share : 0;
+    op->nt = op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes;
+    WI_TRY(map_v_form(comm, op, c, es));
+    if (!op->mapped)
+        return slice_two_sided(op, slice_bytes);
+    slice_mapped(comm, op, slice_bytes);
+    return wi_ll_fits(comm, op->sched, c, op->block_bytes) ? use_ll(op) : WEFT_SUCCESS;
+}
+
+/* ---- Telling each other about memory ---- */
+
+struct memory_record {
+    struct weft_mem_desc src, dst;
+    uint64_t share;
+};
+_Static_assert(sizeof(struct memory_record) <= WI_EXCHANGE_MAX, "a record fits");
+
+/* Whose SRC (and DST) other ranks touch. */
+static int touched(const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
+{
+    int rooted = c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_SCATTER || c->coll == WI_COLL_SCATTER_V;
+
+    if (buf == WI_SRC)
+        return !rooted || rank == c->root;
+    return c->coll == WI_COLL_ALL_REDUCE && (!a || a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET));
+}
+
+static enum wi_plan_memory memory_of(const struct weft_comm *comm, const struct wi_call *c,
+                                     const unsigned char *records, size_t stride)
+{
+    if (!comm->mesh->can_map)
+        return WI_MEMORY_PRIVATE;
+    for (int r = 0; r < comm->nranks; r++) {
+        struct memory_record m;
+        memcpy(&m, records + (size_t)r * stride, sizeof m);
+        if ((touched(c, NULL, r, WI_SRC) && !m.src.segment) || (touched(c, NULL, r, WI_DST) && !m.dst.segment))
+            return WI_MEMORY_PRIVATE;
+    }
+    return WI_MEMORY_MAPPED;
+}
+
+static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c,
+                             const unsigned char *records, size_t stride, enum wi_plan_memory memory)
+{
+    const struct weft_transport_ops *ops = comm->exec->map_ops;
+    size_t n = (size_t)comm->nranks;
+    unsigned char **table = wi_calloc(2 * n, sizeof *table);
+
+    if (!table)
+        return wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
+    op->owned[3] = table;
+    op->peer_base[WI_SRC] = table;
+    op->peer_base[WI_DST] = table + n;
+    op->get = memory != WI_MEMORY_MAPPED;
+    for (size_t r = 0; r < n; r++) {
+        for (int buf = WI_SRC; buf <= WI_DST; buf++) {
+            struct memory_record m;
+            const struct weft_mem_desc *d = buf == WI_SRC ? &m.src : &m.dst;
+            void *p;
+            memcpy(&m, records + r * stride, sizeof m);
+            if ((int)r == comm->rank || !touched(c, NULL, (int)r, buf))
+                continue;
+            p = (void *)(uintptr_t)d->address;
+            if (!op->get)
+                WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
+            table[(size_t)buf * n + r] = p;
+        }
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
+{
+    struct weft_request *req = op->finished_arg;
+    struct weft_comm *comm = req->comm;
+    const struct wi_call *c = &req->now;
+    size_t share = 0;
+    struct wi_plan_query q = {.coll = c->coll, .v_form = is_v_form(c->coll), .ordered = !op->redop.commutative,
+                              .root = c->root};
+    struct wi_sched *sched;
+    struct wi_plan plan;
+
+    (void)exec;
+    for (int r = 0; r < comm->nranks; r++) {
+        struct memory_record m;
+        memcpy(&m, records + (size_t)r * stride, sizeof m);
+        share = m.share > share ? m.share : share;
+    }
+    q.bytes = share;
+    q.memory = memory_of(comm, c, records, stride);
+    WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
+    WI_TRY(wi_cached_schedule(comm, plan.algo, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
+    op->sched = wi_sched_get(sched);
+    if (op->record)
+        op->record->algo = op->sched->algo;
+    if (sched->peer_src || sched->peer_dst || plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        WI_TRY(map_peers(comm, op, c, records, stride, q.memory));
+    return lay_out(comm, op, c, share, plan.slice_bytes);
+}
+
+static void start_exchange(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share)
+{
+    struct wi_transport *tp = comm->mesh->mapped_group->transport;
+    struct memory_record m = {.share = share};
+    size_t src, dst, es = weft_dtype_bytes(c->dtype);
+
+    wi_call_spans(comm, c, &src, &dst);
+    if (src)
+        tp->ops.mem_describe(tp->endpoint, c->src, src * es, &m.src);
+    if (dst)
+        tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
+    memcpy(op->exchange_record, &m, sizeof m);
+    op->record_bytes = sizeof m;
+    op->exchange = WI_EXCHANGE_TO_PUBLISH;
+    op->chosen = chosen;
+    op->mapped = 1;
+}
+
+/* ---- Preparing ---- */
+
+/* Pre-multiplied sums work on a scaled copy; all_to_all in place on a copy. */
+static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct wi_call *c)
+{
+    size_t es = weft_dtype_bytes(c->dtype), src, dst;
+    struct wi_user_op user;
+    int premul = wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul;
+    void *copy;
+
+    if (!premul && !(c->coll == WI_COLL_ALL_TO_ALL && c->src == c->dst) &&
+        !(c->coll == WI_COLL_ALL_TO_ALL_V && c->src == c->dst))
+        return WEFT_SUCCESS;
+    wi_call_spans(comm, c, &src, &dst);
+    if (!src)
+        return WEFT_SUCCESS;
+    copy = wi_aligned_alloc(64, src * es);
+    if (!copy)
+        return wi_fail(WEFT_ENOMEM, "%s: a copy of %zu bytes", wi_coll_name(c->coll), src * es);
+    if (premul)
+        wi_scale(c->dtype, user.scalar, copy, c->src, src);
+    else
+        memcpy(copy, c->src, src * es);
+    op->owned[4] = copy;
+    op->base[WI_SRC] = copy;
+    c->src = copy;
+    return WEFT_SUCCESS;
+}
+
+static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
+{
+    struct wi_sched_spec spec = {.coll = c->coll, .algo = "p2p", .rank = comm->rank, .nranks = comm->nranks, .nblocks = 1};
+    struct wi_sched_builder *b;
+    int sending = c->coll == WI_COLL_SEND;
+
+    WI_TRY(wi_sched_begin(&spec, &b));
+    wi_sched_lane(b, sending ? c->root : WI_NO_PEER, sending ? WI_NO_PEER : c->root, 0);
+    if (sending)
+        wi_sched_send(b, 0, wi_at(WI_SRC, 0, 1));
+    else
+        wi_sched_recv(b, 0, wi_at(WI_DST, 0, 1));
+    WI_TRY(wi_sched_seal(b, &op->sched));
+    op->point_to_point = 1;
+    op->internal = internal;
+    return lay_out(comm, op, c, c->count * weft_dtype_bytes(c->dtype), SIZE_MAX);
+}
+
+static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
+{
+    size_t es = weft_dtype_bytes(c->dtype), share;
+    struct wi_plan_query q;
+    struct wi_sched *sched;
+    struct wi_plan plan;
+
+    op->base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
+    op->base[WI_DST] = c->dst;
+    op->timeout_ns = req->options.timeout_ns;
+    wi_call_info(comm, c, &op->info);
+    WI_TRY(wi_call_redop(comm, c, &op->redop));
+    if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV)
+        return point_to_point(comm, op, c, req->internal);
+    WI_TRY(copy_source(comm, op, c));
+    share = known_share(comm, c, es);
+    q = (struct wi_plan_query){
+        .coll = c->coll,
+        .bytes = share,
+        .v_form = is_v_form(c->coll),
+        .ordered = !op->redop.commutative,
+        .root = c->root,
+    };
+    if (wi_plan_needs_exchange(comm->planner, &q, req->options.algorithm)) {
+        start_exchange(comm, op, c, share);
+        return WEFT_SUCCESS;
+    }
+    WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
+    WI_TRY(wi_cached_schedule(comm, plan.algo, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
+    op->sched = wi_sched_get(sched);
+    return lay_out(comm, op, c, share, plan.slice_bytes);
+}
+
+weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
+{
+    struct wi_call *c = &req->now, send, recv;
+    weft_status st;
+
+    *c = req->call;
+    send = recv = *c;
+    for (int i = 0; i < 2; i++)
+        memset(&req->op[i], 0, sizeof req->op[i]);
+    req->nops = 1;
+    if (c->coll != WI_COLL_SEND_RECV)
+        return prepare_one(comm, req, &req->op[0], c);
+    req->nops = 2;
+    send.coll = WI_COLL_SEND;
+    recv.coll = WI_COLL_RECV;
+    recv.root = c->recv_peer;
+    recv.count = c->recv_count;
+    recv.src = send.dst = NULL;
+    st = prepare_one(comm, req, &req->op[0], &send);
+    if (st >= 0)
+        st = prepare_one(comm, req, &req->op[1], &recv);
+    return st;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The progress thread of a context.
+ *
+ * It starts with the first operation that nobody waits for, sleeps while there is none, and leaves a communicator alone
+ * whose owner is inside a weft call. It begins with a short pause: most operations are waited for at once. */
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define MAX_POLLED 32
+#define FIRST_PAUSE_NS 20000
+#define NAP_MIN_NS 20000ull
+#define NAP_MAX_NS 2000000ull
+
+struct round {
+    int moved, pending;
+    int blind;              /* something that cannot wake us is pending */
+    struct pollfd fds[MAX_POLLED];
+    nfds_t nfds;
+};
+
+static void collect_fds(struct round *rd, struct weft_comm *comm)
+{
+    struct wi_mesh *mesh = comm->mesh;
+
+    for (int i = 0; i < mesh->ngroups; i++) {
+        struct wi_mesh_group *g = &mesh->groups[i];
+        int fd = g->transport->ops.poll_fd(g->group);
+        if (fd < 0 || rd->nfds == MAX_POLLED || g->transport->ops.poll_arm(g->group))
+            rd->blind = 1;
+        else
+            rd->fds[rd->nfds++] = (struct pollfd){fd, POLLIN, 0};
+    }
+}
+
+static void look_at(struct round *rd, struct weft_comm *comm)
+{
+    int moved = 0;
+
+    if (atomic_load_explicit(&comm->waiters, memory_order_relaxed)) {
+        rd->blind |= 1; /* its waiter may leave: look again */
+        rd->pending |= 1;
+        return;
+    }
+    if (!wi_comm_try_progress(comm))
+        return;
+    if (comm->exec->nops) {
+        wi_exec_progress(comm->exec, &moved);
+        if (!moved && comm->exec->head)
+            wi_exec_check(comm->exec, comm->exec->head);
+        if (comm->exec->broken) {
+            wi_exec_progress(comm->exec, NULL); /* ends what was in flight */
+            wi_comm_failed(comm);
+        }
+    }
+    rd->moved |= moved;
+    if (comm->exec->nops) {
+        rd->pending = 1;
+        if (!moved)
+            collect_fds(rd, comm);
+    }
+    wi_comm_leave(comm);
+}
+
+static void look_around(struct weft_context *ctx, struct round *rd)
+{
+    *rd = (struct round){.nfds = 1};
+    rd->fds[0] = (struct pollfd){ctx->progress.event_fd, POLLIN, 0};
+    pthread_mutex_lock(&ctx->comms_lock);
+    for (struct weft_comm *c = ctx->comms; c; c = c->next)
+        look_at(rd, c);
+    pthread_mutex_unlock(&ctx->comms_lock);
+}
+
+static void sleep_until(struct round *rd, uint64_t ns, int fd)
+{
+    struct timespec ts = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
+    uint64_t kicks;
+
+    if (ppoll(rd->fds, rd->nfds, ns == UINT64_MAX ? NULL : &ts, NULL) > 0 && rd->fds[0].revents)
+        (void)!read(fd, &kicks, sizeof kicks);
+}
+
+static void *progress_main(void *arg)
+{
+    struct weft_context *ctx = arg;
+    struct wi_progress *p = &ctx->progress;
+    struct round rd;
+    uint64_t nap = NAP_MIN_NS;
+
+    while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
+        look_around(ctx, &rd);
+        if (rd.moved) {
+            nap = NAP_MIN_NS;
+            continue;
+        }
+        if (!rd.pending) {
+            /* Announce first, look again, then sleep: a kick in between is seen by one of the two. */
+            atomic_store_explicit(&p->asleep, 1, memory_order_seq_cst);
+            look_around(ctx, &rd);
+            if (!rd.pending && !rd.moved)
+                sleep_until(&rd, UINT64_MAX, p->event_fd);
+            atomic_store_explicit(&p->asleep, 0, memory_order_relaxed);
+            struct timespec first = {0, FIRST_PAUSE_NS};
+            nanosleep(&first, NULL);
+            nap = NAP_MIN_NS;
+            continue;
+        }
+        sleep_until(&rd, rd.blind ? nap : NAP_MAX_NS, p->event_fd);
+        nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
+    }
+    return NULL;
+}
+
+weft_status wi_progress_start(struct weft_context *ctx)
+{
+    struct wi_progress *p = &ctx->progress;
+    int err;
+
+    p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->event_fd < 0)
+        return wi_fail_errno(errno, "eventfd of the progress thread");
+    err = pthread_create(&p->thread, NULL, progress_main, ctx);
+    if (err) {
+        close(p->event_fd);
+        p->event_fd = -1;
+        return wi_fail_errno(err, "progress thread");
+    }
+    p->running = 1;
+    return WEFT_SUCCESS;
+}
+
+void wi_progress_stop(struct weft_context *ctx)
+{
+    struct wi_progress *p = &ctx->progress;
+    uint64_t one = 1;
+
+    if (p->running) {
+        atomic_store_explicit(&p->stop, 1, memory_order_release);
+        (void)!write(p->event_fd, &one, sizeof one);
+        pthread_join(p->thread, NULL);
+        p->running = 0;
+    }
+    if (p->event_fd >= 0)
+        close(p->event_fd);
+    p->event_fd = -1;
+}
+
+/* The lock holder has queued an operation that nobody is waiting for yet. Without a thread (none wanted, or none could be
+ * made) it advances inside weft calls only. */
+void wi_progress_kick(struct weft_context *ctx)
+{
+    struct wi_progress *p = &ctx->progress;
+    uint64_t one = 1;
+
+    if (!ctx->lib.progress_thread)
+        return;
+    if (__builtin_expect(!p->running, 0)) {
+        pthread_mutex_lock(&ctx->comms_lock);
+        if (!p->running && wi_progress_start(ctx) < 0)
+            ctx->lib.progress_thread = 0;
+        pthread_mutex_unlock(&ctx->comms_lock);
+    }
+    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&p->asleep, 0, memory_order_seq_cst))
+        (void)!write(p->event_fd, &one, sizeof one);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests: their pool, persistent operations, completion. */
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+/* ---- Pool: memory stays until the communicator goes, so that a stale handle is recognised by its magic ---- */
+
+struct weft_request *wi_request_get(struct weft_comm *comm)
+{
+    struct weft_request *req = comm->free_requests;
+
+    if (req) {
+        comm->free_requests = req->next;
+    } else {
+        req = wi_calloc(1, sizeof *req);
+        if (!req)
+            return NULL;
+        req->comm = comm;
+        req->all_next = comm->all_requests;
+        comm->all_requests = req;
+    }
+    req->magic = WI_REQUEST_MAGIC;
+    req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
+    req->status = WEFT_SUCCESS;
+    req->counts_copy = NULL;
+    req->next = NULL;
+    atomic_store_explicit(&req->left, 0, memory_order_relaxed);
+    return req;
+}
+
+void wi_request_put(struct weft_request *req)
+{
+    if (!req->comm->exec->broken)
+        for (int i = 0; i < req->nops; i++)
+            wi_op_release(req->comm->exec, &req->op[i]);
+    else if (req->nops)
+        return; /* transports may still refer to its transfers: stays until the communicator is destroyed */
+    wi_free(req->counts_copy);
+    req->counts_copy = NULL;
+    req->magic = 0;
+    req->next = req->comm->free_requests;
+    req->comm->free_requests = req;
+}
+
+/* After the mesh is destroyed. */
+void wi_request_free_all(struct weft_comm *comm)
+{
+    struct weft_request *req = comm->all_requests, *next;
+
+    for (; req; req = next) {
+        next = req->all_next;
+        for (int i = 0; i < 2; i++)
+            if (req->op[i].sched)
+                wi_op_release(comm->exec, &req->op[i]);
+            else
+                for (size_t k = 0; k < sizeof req->op[i].owned / sizeof *req->op[i].owned; k++)
+                    wi_free(req->op[i].owned[k]);
+        wi_free(req->counts_copy);
+        req->magic = 0;
+        wi_free(req);
+    }
+    comm->all_requests = comm->free_requests = NULL;
+}
+
+static weft_status check_request(const struct weft_request *req)
+{
+    if (!req || req->magic != WI_REQUEST_MAGIC)
+        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)");
+    return WEFT_SUCCESS;
+}
+
+/* ---- Persistent operations ---- */
+
+/* The arrays of a v-form belong to the caller only until the init call returns. */
+static weft_status keep_counts(struct weft_request *req)
+{
+    struct wi_call *c = &req->call;
+    const size_t **arrays[4] = {&c->send_counts, &c->send_displs, &c->recv_counts, &c->recv_displs};
+    size_t n = (size_t)req->comm->nranks;
+
+    if (!c->send_counts && !c->recv_counts)
+        return WEFT_SUCCESS;
+    req->counts_copy = wi_malloc(4 * n * sizeof *req->counts_copy);
+    if (!req->counts_copy)
+        return wi_fail(WEFT_ENOMEM, "counts of %zu ranks", n);
+    for (size_t i = 0; i < 4; i++) {
+        if (!*arrays[i])
+            continue;
+        memcpy(req->counts_copy + i * n, *arrays[i], n * sizeof **arrays[i]);
+        *arrays[i] = req->counts_copy + i * n;
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **out)
+{
+    struct weft_request *req;
+    weft_status st;
+
+    WI_TRY(wi_comm_check(comm));
+    if (!out)
+        return wi_fail(WEFT_EINVAL, "%s_init: req is NULL", wi_coll_name(call->coll));
+    WI_TRY(wi_call_check(comm, call));
+    WI_TRY(wi_comm_enter(comm));
+    req = wi_request_get(comm);
+    st = req ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "request");
+    if (st >= 0) {
+        req->call = *call;
+        req->persistent = 1;
+        memset(&req->options, 0, sizeof req->options);
+        st = keep_counts(req);
+        if (st >= 0)
+            *out = req;
+        else
+            wi_request_put(req);
+    }
+    wi_comm_leave(comm);
+    return st;
+}
+
+weft_status weft_start(weft_request *req)
+{
+    weft_status st;
+
+    WI_TRY(check_request(req));
+    if (!req->persistent)
+        return wi_fail(WEFT_EINVAL, "only persistent requests are started");
+    if (req->active || req->queued)
+        return wi_fail(WEFT_EBUSY, "this request was started and has not been waited for");
+    if (wi_group_depth)
+        return wi_group_add_request(req);
+    WI_TRY(wi_comm_enter(req->comm));
+    if (!req->comm->exec->broken)
+        for (int i = 0; i < req->nops; i++)
+            wi_op_release(req->comm->exec, &req->op[i]);
+    st = wi_request_issue(req);
+    if (st >= 0 && req->nops)
+        wi_progress_kick(req->comm->ctx);
+    wi_comm_leave(req->comm);
+    return st;
+}
+
+/* ---- Completion ---- */
+
+static int finished(const struct weft_request *req)
+{
+    return atomic_load_explicit(&req->left, memory_order_acquire) == 0;
+}
+
+/* The outcome of a finished request; a persistent one may be started again. */
+static weft_status collect(struct weft_request *req)
+{
+    req->active = 0;
+    if (req->status < 0)
+        wi_fail(req->status, "%s", req->comm->exec->error.message);
+    return req->status;
+}
+
+/* Another thread is inside the communicator and progresses it. */
+static void stand_by(int round)
+{
+    struct timespec ts = {0, 50000};
+
+    if (round < 50)
+        sched_yield();
+    else
+        nanosleep(&ts, NULL);
+}
+
+static struct wi_op *unfinished(struct weft_request *req)
+{
+    for (int i = 0; i < req->nops; i++)
+        if (req->op[i].state != WI_OP_DONE)
+            return &req->op[i];
+    return NULL;
+}
+
+/* Wait until one of the requests is finished, `until_ns` passes, or (once) just look. Index, or -1. */
+static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
+{
+    size_t turn = 0;
+    int standing = 0;
+
+    for (;;) {
+        struct weft_request *req;
+        struct weft_comm *comm;
+        int moved = 0;
+        for (size_t i = 0; i < n; i++)
+            if (reqs[i] && (reqs[i]->active || reqs[i]->nops) && finished(reqs[i]))
+                return (int)i;
+        do
+            req = reqs[turn++ % n];
+        while (!req || finished(req));
+        comm = req->comm;
+        if (!wi_comm_try_progress(comm)) {
+            if (once)
+                return -1;
+            stand_by(standing++);
+        } else {
+            struct wi_op *op;
+            wi_exec_progress(comm->exec, &moved);
+            op = moved ? NULL : unfinished(req);
+            if (op && !once)
+                wi_exec_pause(comm->exec, op);
+            if (comm->exec->broken)
+                wi_comm_failed(comm);
+            wi_comm_leave(comm);
+            standing = 0;
+        }
+        if (once) {
+            for (size_t i = 0; i < n; i++)
+                if (reqs[i] && finished(reqs[i]))
+                    return (int)i;
+            return -1;
+        }
+        if (until_ns != UINT64_MAX && !moved && wi_now_ns() >= until_ns)
+            return -1;
+    }
+}
+
+weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
+{
+    weft_request *one[1] = {req};
+    struct weft_comm *comm = req->comm;
+    int index;
+
+    if (req->queued)
+        return wi_fail(WEFT_EINVAL, "the request belongs to a group that has not ended");
+    if (finished(req))
+        return collect(req);
+    atomic_fetch_add_explicit(&comm->waiters, 1, memory_order_relaxed);
+    index = wait_some(one, 1, until_ns, 0);
+    atomic_fetch_sub_explicit(&comm->waiters, 1, memory_order_relaxed);
+    return index < 0 ? WEFT_INPROGRESS : collect(req);
+}
+
+weft_status weft_wait(weft_request *req)
+{
+    WI_TRY(check_request(req));
+    return wi_request_wait(req, UINT64_MAX);
+}
+
+weft_status weft_wait_for(weft_request *req, uint64_t timeout_ns)
+{
+    WI_TRY(check_request(req));
+    return wi_request_wait(req, timeout_ns == WEFT_TIMEOUT_NEVER ? UINT64_MAX : wi_deadline_ns(timeout_ns));
+}
+
+weft_status weft_test(weft_request *req)
+{
+    weft_request *one[1] = {req};
+
+    WI_TRY(check_request(req));
+    if (req->queued)
+        return WEFT_INPROGRESS;
+    if (!finished(req) && wait_some(one, 1, 0, 1) < 0)
+        return WEFT_INPROGRESS;
+    return collect(req);
+}
+
+weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *index)
+{
+    int got, live = 0;
+
+    if (!reqs || !index || !nreqs)
+        return wi_fail(WEFT_EINVAL, "wait_any: reqs, nreqs or index is NULL or zero");
+    for (size_t i = 0; i < nreqs; i++) {
+        if (!reqs[i])
+            continue;
+        WI_TRY(check_request(reqs[i]));
+        if (reqs[i]->queued)
+            return wi_fail(WEFT_EINVAL, "wait_any: request %zu belongs to a group that has not ended", i);
+        live += reqs[i]->active;
+    }
+    if (!live)
+        return wi_fail(WEFT_ENOTFOUND, "wait_any: no request is active");
+    weft_request *active[nreqs < 64 ? nreqs : 64];
+    if (nreqs > 64)
+        return wi_fail(WEFT_EINVAL, "wait_any: at most 64 requests at once, not %zu", nreqs);
+    for (size_t i = 0; i < nreqs; i++)
+        active[i] = reqs[i] && reqs[i]->active ? reqs[i] : NULL;
+    got = wait_some(active, nreqs, UINT64_MAX, 0);
+    *index = (size_t)got;
+    return collect(reqs[got]);
+}
+
+weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
+{
+    weft_status first = WEFT_SUCCESS;
+
+    if (!reqs && nreqs)
+        return wi_fail(WEFT_EINVAL, "wait_all: reqs is NULL");
+    for (size_t i = 0; i < nreqs; i++)
+        if (reqs[i])
+            WI_TRY(check_request(reqs[i]));
+    for (size_t i = 0; i < nreqs; i++) {
+        weft_status st = reqs[i] ? wi_request_wait(reqs[i], UINT64_MAX) : WEFT_SUCCESS;
+        first = first < 0 ? first : st < 0 ? st : first;
+    }
+    return first;
+}
+
+weft_status weft_request_free(weft_request *req)
+{
+    if (!req)
+        return WEFT_SUCCESS;
+    WI_TRY(check_request(req));
+    if (req->queued || !finished(req))
+        return wi_fail(WEFT_EBUSY, "the operation has not finished; wait for it or abort the communicator");
+    WI_TRY(wi_comm_enter(req->comm));
+    wi_request_put(req);
+    wi_comm_leave(req->comm);
+    return WEFT_SUCCESS;
+}
