@@ -72,8 +72,7 @@ static int inproc_reachable(void *arg, const void *address, size_t bytes)
     struct wi_shm_endpoint *endpoint = arg;
     struct wi_shm_identity peer;
 
-    return wi_shm_identity_parse(&peer, address, bytes) &&
-           wi_shm_identity_same_process(&peer, &endpoint->identity);
+    return wi_shm_identity_parse(&peer, address, bytes) && wi_shm_identity_same_process(&peer, &endpoint->identity);
 }
 
 static void hub_free(struct hub *hub)

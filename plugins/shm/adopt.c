@@ -129,8 +129,7 @@ int wi_shm_make_private(const struct wi_shm_segment *segment)
     struct stat st;
 
     /* Memory that was freed behind our back is somebody else's now. */
-    if (fstat(segment->fd, &st) != 0 ||
-        scan_maps(segment->start, segment->end, is_inode, (uint64_t)st.st_ino) != bytes)
+    if (fstat(segment->fd, &st) != 0 || scan_maps(segment->start, segment->end, is_inode, (uint64_t)st.st_ino) != bytes)
         return 1;
     copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)

@@ -64,6 +64,26 @@ int wi_shm_chan_progress(struct wi_shm_group *group)
     return events + push_all(group);
 }
 
+static int out_ready(const struct wi_shm_channel_out *ch)
+{
+    const struct wi_shm_ring_ctl *ctl = ch->w.ring.ctl;
+
+    if (ch->state == WI_SHM_OUT_ASKED)
+        return __atomic_load_n(&ctl->answer, __ATOMIC_ACQUIRE) / 2 >= ch->asked;
+    return __atomic_load_n(&ctl->head, __ATOMIC_ACQUIRE) != ch->w.head;
+}
+
+int wi_shm_chan_ready(const struct wi_shm_group *group)
+{
+    for (const struct wi_shm_channel_in *ch = group->active_in; ch; ch = ch->next)
+        if (wi_shm_in_busy(ch) && (ch->way != WI_SHM_FETCH_NONE || wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE))
+            return 1;
+    for (const struct wi_shm_channel_out *ch = group->active_out; ch; ch = ch->next)
+        if (ch->queue.first && out_ready(ch))
+            return 1;
+    return 0;
+}
+
 static void fail_all(struct wi_shm_queue *queue, weft_status status)
 {
     while (queue->first)

@@ -75,8 +75,7 @@ static weft_status get_for_sink(struct wi_shm_group *group, struct wi_shm_channe
         return WEFT_ENOMEM;
     while (bytes > 0) {
         size_t some = bytes < WI_SHM_BOUNCE_BYTES ? bytes : WI_SHM_BOUNCE_BYTES;
-        weft_status status =
-            wi_shm_mem_get(group, ch->peer->rank, ch->desc.address + ch->got, group->bounce, some);
+        weft_status status = wi_shm_mem_get(group, ch->peer->rank, ch->desc.address + ch->got, group->bounce, some);
         if (status != WEFT_SUCCESS)
             return status;
         wi_shm_deliver(ch, group->bounce, some);

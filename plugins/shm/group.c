@@ -93,8 +93,8 @@ static weft_status check_config(const struct weft_host *host, const struct weft_
     if (config->rank < 0 || config->rank >= config->nranks || !config->member[config->rank])
         return WEFT_EINVAL;
     if (count > WI_SHM_MAX_MEMBERS) {
-        host->explain(host->impl, WEFT_ENOTSUP, "%u ranks share this node, the shared-memory transports serve %u", count,
-                      WI_SHM_MAX_MEMBERS);
+        host->explain(host->impl, WEFT_ENOTSUP, "%u ranks share this node, the shared-memory transports serve %u",
+                      count, WI_SHM_MAX_MEMBERS);
         return WEFT_ENOTSUP;
     }
     *nmembers = count;
@@ -224,11 +224,25 @@ weft_status wi_shm_group_mapped(void *arg, struct weft_mapped *mapped)
     return WEFT_SUCCESS;
 }
 
+struct awaited {
+    struct wi_shm_group *group;
+    int (*ready)(void *arg);
+    void *arg;
+};
+
+/* What the caller waits for, or a message that came after the last progress. */
+static int awaited_ready(void *arg)
+{
+    const struct awaited *awaited = arg;
+    return (awaited->ready && awaited->ready(awaited->arg)) || wi_shm_chan_ready(awaited->group);
+}
+
 void wi_shm_group_sleep(void *arg, int (*ready)(void *arg), void *ready_arg, uint64_t timeout_ns)
 {
     struct wi_shm_group *group = arg;
+    struct awaited awaited = {group, ready, ready_arg};
 
-    wi_shm_bells_sleep(&group->bells, ready, ready_arg, timeout_ns);
+    wi_shm_bells_sleep(&group->bells, awaited_ready, &awaited, timeout_ns);
     __atomic_store_n(&group->calls, WATCH_CALLS, __ATOMIC_RELAXED); /* time has passed: look at the clock next */
 }
 

@@ -193,8 +193,7 @@ weft_status wi_shm_mem_map(void *arg, int rank, const struct weft_mem_desc *desc
 
     if (!peer || desc->segment == 0)
         return WEFT_EINVAL;
-    if (group->endpoint->one_process ||
-        wi_shm_identity_same_process(&peer->identity, &group->endpoint->identity)) {
+    if (group->endpoint->one_process || wi_shm_identity_same_process(&peer->identity, &group->endpoint->identity)) {
         *ptr = (void *)(uintptr_t)desc->address;
         return WEFT_SUCCESS;
     }

@@ -37,8 +37,8 @@ weft_status wi_shm_explain_errno(const struct weft_host *host, int error, const 
                          : error == ENOMEM                                    ? WEFT_ENOMEM
                          : error == EMFILE || error == ENFILE                 ? WEFT_ENOFILES
                                                                               : WEFT_ESYS;
-    const char *advice = status == WEFT_ENOSPC    ? "; free space in /dev/shm or raise the limit"
-                         : status == WEFT_ENOMEM  ? "; free memory, or raise ulimit -v or vm.max_map_count"
+    const char *advice = status == WEFT_ENOSPC     ? "; free space in /dev/shm or raise the limit"
+                         : status == WEFT_ENOMEM   ? "; free memory, or raise ulimit -v or vm.max_map_count"
                          : status == WEFT_ENOFILES ? "; raise ulimit -n"
                                                    : "";
     char text[128];

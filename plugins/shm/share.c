@@ -54,9 +54,8 @@ static weft_status create_named(struct share *share, size_t bytes)
 {
     const struct weft_host *host = host_of(share);
 
-    snprintf(share->name, sizeof(share->name), "/weft-%u-%016llx-%d",
-             share->group->endpoint->identity.pid, (unsigned long long)share->config->comm_id[0],
-             share->config->rank);
+    snprintf(share->name, sizeof(share->name), "/weft-%u-%016llx-%d", share->group->endpoint->identity.pid,
+             (unsigned long long)share->config->comm_id[0], share->config->rank);
     share->fd = shm_open(share->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (share->fd < 0) {
         share->name[0] = '\0';
@@ -119,11 +118,12 @@ static weft_status check_hellos(const struct share *share)
         const struct hello *a = &share->all[0], *b = &share->all[i];
         if (a->depth == b->depth && a->slot_bytes == b->slot_bytes && a->ring_bytes == b->ring_bytes)
             continue;
-        host->explain(host->impl, WEFT_ECONFIG,
-                      "ranks %d and %d differ in WEFT_SHM_DEPTH, _SLOT_BYTES or _RING_BYTES (%u, %llu, %llu; %u, %llu, %llu)",
-                      group->peers[0].rank, group->peers[i].rank, a->depth, (unsigned long long)a->slot_bytes,
-                      (unsigned long long)a->ring_bytes, b->depth, (unsigned long long)b->slot_bytes,
-                      (unsigned long long)b->ring_bytes);
+        host->explain(
+            host->impl, WEFT_ECONFIG,
+            "ranks %d and %d differ in WEFT_SHM_DEPTH, _SLOT_BYTES or _RING_BYTES (%u, %llu, %llu; %u, %llu, %llu)",
+            group->peers[0].rank, group->peers[i].rank, a->depth, (unsigned long long)a->slot_bytes,
+            (unsigned long long)a->ring_bytes, b->depth, (unsigned long long)b->slot_bytes,
+            (unsigned long long)b->ring_bytes);
         return WEFT_ECONFIG;
     }
     return WEFT_SUCCESS;

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAP_MAX_NS 100000000ull          /* callers look after dead peers at least this often */
+#define NAP_MAX_NS 100000000ull             /* callers look after dead peers at least this often */
 #define NAP_WITHOUT_MEMBARRIER_NS 500000ull /* the longest a lost wake-up can hurt on such a kernel */
 
 int wi_shm_membarrier_register(int one_process)
@@ -89,7 +89,7 @@ void wi_shm_bells_sleep(struct wi_shm_bells *bells, int (*ready)(void *arg), voi
     announce(bells);
     if (bells->membarrier)
         syscall(SYS_membarrier, bells->membarrier, 0, 0);
-    if (!ready || !ready(arg))
+    if (!ready(arg))
         syscall(SYS_futex, bell, FUTEX_WAIT | bells->futex_flags, seen, &timeout, NULL, 0);
     retract(bells);
 }

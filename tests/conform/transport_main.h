@@ -1,0 +1,68 @@
+/* transport_main.h: the test functions of a program that runs the suite; define TC_MAIN_NAME and a table
+ * `fixtures` before. The first fixture runs every case, the others those that move data.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef TC_TRANSPORT_MAIN_H
+#define TC_TRANSPORT_MAIN_H
+
+#include <signal.h>
+
+#include "../unit/unit.h"
+#include "transport.h"
+
+#define TC_DEADLINE_MS 30000u
+#define TC_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void run_on(tc_case_fn fn, int nranks, unsigned caps, int processes)
+{
+    for (size_t i = 0; i < TC_COUNT(fixtures); i++) {
+        if ((fixtures[i].plugin->caps & caps) != caps) {
+            wt_skip("%s has no such capability", fixtures[i].name);
+            return;
+        }
+        if (processes && fixtures[i].threads) {
+            wt_skip("ranks of %s are threads", fixtures[i].name);
+            return;
+        }
+        if (i > 0 && !(caps & WEFT_CAP_TWO_SIDED))
+            continue;
+        int failed = tc_run(&fixtures[i], fn, nranks, TC_DEADLINE_MS);
+        if (failed)
+            printf("# with %s: %d ranks failed\n", fixtures[i].name, failed);
+        CU_ASSERT_EQUAL(failed, 0);
+    }
+}
+
+#define TC_FUNCTION(fn, nranks, title, caps, processes)                                                                \
+    static void run_##fn(void)                                                                                         \
+    {                                                                                                                  \
+        run_on(tc_case_##fn, nranks, caps, processes);                                                                 \
+    }
+TC_CASES(TC_FUNCTION)
+
+static void run_killed(void)
+{
+    if (fixtures[0].threads) {
+        wt_skip("ranks of %s are threads", fixtures[0].name);
+        return;
+    }
+    CU_ASSERT_EQUAL(tc_run_killed(&fixtures[0], tc_case_killed, 3, 2, SIGKILL, TC_DEADLINE_MS), 0);
+}
+
+static void run_killed_idle(void)
+{
+    if (fixtures[0].threads) {
+        wt_skip("ranks of %s are threads", fixtures[0].name);
+        return;
+    }
+    CU_ASSERT_EQUAL(tc_run_killed(&fixtures[0], tc_case_killed_idle, 2, 1, SIGKILL, TC_DEADLINE_MS), 0);
+}
+
+#define TC_ROW(fn, nranks, title, caps, processes) {title, run_##fn},
+static const struct wt_case cases[] = {
+    TC_CASES(TC_ROW){"a killed peer is named", run_killed},
+    {"a killed peer is noticed when idle", run_killed_idle},
+};
+WT_UNIT_MAIN(TC_MAIN_NAME, cases)
+
+#endif
