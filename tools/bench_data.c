@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-bench: inputs whose reductions are exact in every type, and the check of every element of the result.
  *
- * Values are small non-negative integers. The range is chosen per type, operator and number of ranks so that any partial
- * result in any order is representable; the result can then be compared bit for bit, whatever the algorithm. */
+ * Values are small non-negative integers. The range is chosen per type, operator and number of ranks so that any
+ * partial result in any order is representable; the result can then be compared bit for bit, whatever the algorithm. */
 #include "weft_bench.h"
 
 #include <string.h>

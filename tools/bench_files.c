@@ -102,8 +102,8 @@ int bench_write_json(const struct bench *b)
         fputs(",\n  \"mpi\": ", f);
         put_string(f, version);
     }
-    fprintf(f, ",\n  \"wrong\": %llu,\n  \"average_busbw_gbs\": %.4f,\n  \"rows\": [\n",
-            (unsigned long long)b->wrong, b->busbw_n ? b->busbw_sum / (double)b->busbw_n : 0);
+    fprintf(f, ",\n  \"wrong\": %llu,\n  \"average_busbw_gbs\": %.4f,\n  \"rows\": [\n", (unsigned long long)b->wrong,
+            b->busbw_n ? b->busbw_sum / (double)b->busbw_n : 0);
     for (size_t i = 0; i < b->nrows; i++) {
         json_row(f, b, &b->rows[i]);
         fputs(i + 1 < b->nrows ? ",\n" : "\n", f);
@@ -119,8 +119,8 @@ static void csv_row(FILE *f, const struct bench *b, const struct bench_row *r, c
         return;
     fprintf(f, "%s,%s,%d,%zu,%zu,%s,%s,%d,%llu,%.4f,%.4f,%.4f,%.4f,", bench_coll_name(r->coll), place, b->nranks,
             r->bytes, r->count, weft_dtype_name(r->dtype), bench_coll_reduces(r->coll) ? weft_op_name(r->op) : "",
-            bench_coll_rooted(r->coll) ? r->root : -1, (unsigned long long)t->iters, t->time_us, t->cpu_us,
-            t->algbw, t->busbw);
+            bench_coll_rooted(r->coll) ? r->root : -1, (unsigned long long)t->iters, t->time_us, t->cpu_us, t->algbw,
+            t->busbw);
     if (t->checked)
         fprintf(f, "%llu", (unsigned long long)t->wrong);
     if (b->mpi)

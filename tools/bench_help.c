@@ -3,12 +3,12 @@
 #include "weft_bench.h"
 
 static const char text[] =
-    "Usage: weft-bench [option]...\n"
+    "Usage: weft-bench [option]... [collective]...\n"
     "Time weft's collectives and check every element of every result.\n"
     "Each rank is a process: start it with weft-run -n N, mpirun -n N, torchrun --no-python or srun.\n"
     "\n"
     "What to run\n"
-    "  -C, --coll NAME[,NAME]   collectives, or all (default all_reduce):\n"
+    "  -C, --coll NAME[,NAME]   collectives, or all (default all_reduce); -C may be left out:\n"
     "                           %s\n"
     "  -b, --minbytes SIZE      smallest message (default 8); K, M, G are powers of 1024\n"
     "  -e, --maxbytes SIZE      largest message (default 16M)\n"
@@ -69,8 +69,7 @@ void bench_help(FILE *out)
 
     for (int i = 0; i < BENCH_NUM_COLLS; i++) {
         const char *sep = i == 0 ? "" : i % 6 == 0 ? "\n                           " : " ";
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", sep,
-                                 bench_coll_name((enum bench_coll)i));
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", sep, bench_coll_name((enum bench_coll)i));
     }
     fprintf(out, text, names);
 }

@@ -35,9 +35,8 @@ int bench_coll_parse(const char *name, enum bench_coll *coll)
         const char *name;
         enum bench_coll coll;
     } aliases[] = {
-        {"allreduce", BENCH_ALL_REDUCE},   {"allgather", BENCH_ALL_GATHER},
-        {"bcast", BENCH_BROADCAST},        {"alltoall", BENCH_ALL_TO_ALL},
-        {"reducescatter", BENCH_REDUCE_SCATTER}, {"send_recv", BENCH_SENDRECV},
+        {"allreduce", BENCH_ALL_REDUCE}, {"allgather", BENCH_ALL_GATHER},         {"bcast", BENCH_BROADCAST},
+        {"alltoall", BENCH_ALL_TO_ALL},  {"reducescatter", BENCH_REDUCE_SCATTER}, {"send_recv", BENCH_SENDRECV},
     };
 
     for (int i = 0; i < BENCH_NUM_COLLS; i++) {
@@ -103,8 +102,7 @@ size_t bench_share_elems(enum bench_coll coll, size_t count, int from, int to)
     return odd ? count + count / 4 : count - count / 4;
 }
 
-size_t bench_layout_make(enum bench_coll coll, size_t count, int nranks, int rank, size_t counts[],
-                         size_t displs[])
+size_t bench_layout_make(enum bench_coll coll, size_t count, int nranks, int rank, size_t counts[], size_t displs[])
 {
     size_t total = 0;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-bench: time one call. An untimed synchronised call, fresh inputs, a barrier, then the batch back to back; then runs
- * whose results are checked. */
+/* weft-bench: time one call. An untimed synchronised call, fresh inputs, a barrier, then the batch back to back; then
+ * runs whose results are checked. */
 #include "weft_bench.h"
 #include "bench_rule.h"
 
@@ -160,8 +160,7 @@ static weft_status check_runs(const struct engine *e, uint64_t *wrong)
         bench_data_fill(c, seed);
         status = engine_barrier(e);
         if (status == WEFT_SUCCESS)
-            status = e->mpi || e->persistent || b->o.agg == 1 || !c->in_place ? engine_call(e)
-                                                                               : bench_weft_run(b, c);
+            status = e->mpi || e->persistent || b->o.agg == 1 || !c->in_place ? engine_call(e) : bench_weft_run(b, c);
         if (status == WEFT_SUCCESS)
             status = count_wrong(b, c, seed, wrong);
     }
@@ -205,8 +204,8 @@ static weft_status average(struct bench *b, double *ns)
     return status;
 }
 
-static weft_status timed_batch(const struct engine *e, uint64_t iters, double *samples, double *wall_ns,
-                               double *cpu_ns, struct bench_timing *t)
+static weft_status timed_batch(const struct engine *e, uint64_t iters, double *samples, double *wall_ns, double *cpu_ns,
+                               struct bench_timing *t)
 {
     struct bench *b = e->b;
     struct batch batch = {0, 0, samples};
@@ -225,7 +224,8 @@ static weft_status timed_batch(const struct engine *e, uint64_t iters, double *s
     return status;
 }
 
-/* One engine, or two in turn. Iterations are counted with the engine that is slower to warm up, so both get equal work. */
+/* One engine, or two in turn. Iterations are counted with the engine that is slower to warm up, so both get equal work.
+ */
 static weft_status timed_rounds(struct engine engines[2], int nengines, size_t bytes, double *samples[1],
                                 struct bench_timing *t)
 {
@@ -289,8 +289,8 @@ weft_status bench_measure(struct bench *b, struct bench_buffers *buf, struct ben
 
     memset(t, 0, sizeof(*t));
     bench_buffers_aim(buf, call, in_place);
-    t->checked = b->o.check > 0 &&
-                 bench_data_exact(call->dtype, call->op, bench_coll_reduces(call->coll), call->nranks);
+    t->checked =
+        b->o.check > 0 && bench_data_exact(call->dtype, call->op, bench_coll_reduces(call->coll), call->nranks);
     if (b->mpi && bench_mpi_ops(b->mpi)->supports(call)) {
         engines[1].mpi = bench_mpi_ops(b->mpi);
         nengines = 2;

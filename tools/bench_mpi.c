@@ -57,8 +57,9 @@ static const struct bench_mpi_ops *load(const char *library, const char *module_
     void *module = load_module(module_name);
     if (!module) {
         const char *error = dlerror();
-        snprintf(reason, sizeof(reason), "%s cannot be loaded (was the MPI's mpi.h there when weft was configured?): %s",
-                 module_name, error ? error : "not found");
+        snprintf(reason, sizeof(reason),
+                 "%s cannot be loaded (was the MPI's mpi.h there when weft was configured?): %s", module_name,
+                 error ? error : "not found");
         return NULL;
     }
     const struct bench_mpi_ops *ops = dlsym(module, "bench_mpi_module");

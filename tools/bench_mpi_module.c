@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-bench's MPI module: the same calls in MPI. Compiled once with each MPI's mpi.h; MPI symbols are resolved from the
- * library that weft-bench has loaded before. */
+/* weft-bench's MPI module: the same calls in MPI. Compiled once with each MPI's mpi.h; MPI symbols are resolved from
+ * the library that weft-bench has loaded before. */
 #include "weft_bench.h"
 
 #include <mpi.h>
@@ -76,8 +76,8 @@ static const char reduces[] = {
 #undef BENCH_COLL_REDUCES
 };
 
-/* MPI has no 16- and 8-bit floats, no mean, no logical operators on floats; its in-place reduce-scatter leaves the result
- * elsewhere; its counts are ints. */
+/* MPI has no 16- and 8-bit floats, no mean, no logical operators on floats; its in-place reduce-scatter leaves the
+ * result elsewhere; its counts are ints. */
 static int module_supports(const struct bench_call *c)
 {
     int floating = c->dtype >= WEFT_FLOAT16;
@@ -86,8 +86,8 @@ static int module_supports(const struct bench_call *c)
         return 0;
     if (c->count * (size_t)c->nranks * 2 > INT_MAX)
         return 0;
-    if (c->in_place && (c->coll == BENCH_REDUCE_SCATTER || c->coll == BENCH_REDUCE_SCATTER_V ||
-                        c->coll == BENCH_REDUCE_SCATTER_BLOCK))
+    if (c->in_place &&
+        (c->coll == BENCH_REDUCE_SCATTER || c->coll == BENCH_REDUCE_SCATTER_V || c->coll == BENCH_REDUCE_SCATTER_BLOCK))
         return 0;
     if (reduces[c->coll])
         return to_op(c->op) != MPI_OP_NULL && !(floating && c->op >= WEFT_BAND);

@@ -2,7 +2,6 @@
 /* weft-bench: the command line. Letters are those of nccl-tests where both programs have the option. */
 #include "weft_bench.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -96,48 +95,10 @@ static int bad(const struct bench_options *o, const char *format, ...)
     return 2;
 }
 
-/* A number with an optional K, M, G or T (powers of 1024) and an optional B or iB behind it. */
-static int parse_bytes(const char *text, size_t *bytes)
+static int count_option(const struct bench_options *o, const char *name, const char *text, uint64_t min, uint64_t max,
+                        uint64_t *value)
 {
-    static const char suffixes[] = "KMGT";
-    char *end;
-
-    errno = 0;
-    double v = strtod(text, &end);
-    if (end == text || errno || !(v >= 0))
-        return -1;
-    for (int i = 0; *end && i < 4; i++) {
-        if ((*end & ~0x20) != suffixes[i])
-            continue;
-        while (i-- >= 0)
-            v *= 1024;
-        end++;
-        end += *end == 'i';
-        break;
-    }
-    end += *end == 'B' || *end == 'b';
-    if (*end || v > 1e15)
-        return -1;
-    *bytes = (size_t)v;
-    return 0;
-}
-
-static int parse_count(const char *text, uint64_t min, uint64_t max, uint64_t *value)
-{
-    char *end;
-
-    errno = 0;
-    unsigned long long v = strtoull(text, &end, 10);
-    if (end == text || *end || errno || text[0] == '-' || v < min || v > max)
-        return -1;
-    *value = v;
-    return 0;
-}
-
-static int count_option(const struct bench_options *o, const char *name, const char *text, uint64_t min,
-                        uint64_t max, uint64_t *value)
-{
-    if (parse_count(text, min, max, value) == 0)
+    if (bench_parse_count(text, min, max, value) == 0)
         return 0;
     return bad(o, "%s wants a whole number from %llu to %llu, not '%s'", name, (unsigned long long)min,
                (unsigned long long)max, text);
@@ -145,7 +106,7 @@ static int count_option(const struct bench_options *o, const char *name, const c
 
 static int bytes_option(const struct bench_options *o, const char *name, const char *text, size_t *value)
 {
-    if (parse_bytes(text, value) == 0)
+    if (bench_parse_bytes(text, value) == 0)
         return 0;
     return bad(o, "%s wants a size such as 8, 64K or 1G, not '%s'", name, text);
 }
@@ -202,9 +163,9 @@ static int parse_colls(struct bench_options *o, const char *text)
 
 static int parse_dtypes(struct bench_options *o, const char *text)
 {
-    static const char *const aliases[][2] = {{"float16", "half"}, {"float32", "float"}, {"f32", "float"},
-                                             {"fp32", "float"},   {"f16", "half"},      {"fp16", "half"},
-                                             {"f64", "double"},   {"float64", "double"}, {"bf16", "bfloat16"},
+    static const char *const aliases[][2] = {{"float16", "half"},    {"float32", "float"},  {"f32", "float"},
+                                             {"fp32", "float"},      {"f16", "half"},       {"fp16", "half"},
+                                             {"f64", "double"},      {"float64", "double"}, {"bf16", "bfloat16"},
                                              {"fp8_e4m3", "f8e4m3"}, {"fp8_e5m2", "f8e5m2"}};
 
     if (strcmp(text, "all") == 0) {
@@ -273,8 +234,8 @@ static int parse_factor(struct bench_options *o, const char *text)
     return 0;
 }
 
-static int choice_option(const struct bench_options *o, const char *name, const char *text,
-                         const char *const names[], int n, int *value)
+static int choice_option(const struct bench_options *o, const char *name, const char *text, const char *const names[],
+                         int n, int *value)
 {
     *value = one_of(text, names, n);
     if (*value >= 0)
@@ -451,14 +412,41 @@ static int combine_check(struct bench_options *o)
     return 0;
 }
 
+/* Collectives may be named without -C. */
+static int parse_operands(struct bench_options *o, int argc, char **argv)
+{
+    unsigned colls = 0;
+
+    for (int i = optind; i < argc; i++) {
+        int status = parse_colls(o, argv[i]);
+        if (status)
+            return status;
+        colls |= o->colls;
+    }
+    o->colls = colls ? colls : o->colls;
+    return combine_check(o);
+}
+
 int bench_options_parse(int argc, char **argv, struct bench_options *o)
 {
     int c, quiet = o->quiet;
 
     *o = (struct bench_options){
-        .colls = 1u << BENCH_ALL_REDUCE, .min_bytes = 8, .max_bytes = 16u << 20, .step_bytes = 1u << 20,
-        .step_factor = 2, .agg = 1, .runs = 1, .check = 1, .ops = 1u << WEFT_SUM, .dtypes = 1u << WEFT_FLOAT32,
-        .dirty = BENCH_DIRTY_BATCH, .average = BENCH_AVG_MEAN, .out_of_place = 1, .in_place = 1, .quiet = quiet,
+        .colls = 1u << BENCH_ALL_REDUCE,
+        .min_bytes = 8,
+        .max_bytes = 16u << 20,
+        .step_bytes = 1u << 20,
+        .step_factor = 2,
+        .agg = 1,
+        .runs = 1,
+        .check = 1,
+        .ops = 1u << WEFT_SUM,
+        .dtypes = 1u << WEFT_FLOAT32,
+        .dirty = BENCH_DIRTY_BATCH,
+        .average = BENCH_AVG_MEAN,
+        .out_of_place = 1,
+        .in_place = 1,
+        .quiet = quiet,
     };
     opterr = 0;
     optind = 1;
@@ -481,7 +469,5 @@ int bench_options_parse(int argc, char **argv, struct bench_options *o)
         if (status)
             return status;
     }
-    if (optind < argc)
-        return bad(o, "unexpected argument '%s'", argv[optind]);
-    return combine_check(o);
+    return parse_operands(o, argc, argv);
 }

@@ -159,9 +159,16 @@ int bench_run_overlap(struct bench *b)
 
     if (bench_buffers_create(b, bytes, &buf) != WEFT_SUCCESS)
         return b->failed = 1, 1;
-    struct bench_call call = {.coll = BENCH_ALL_REDUCE, .rank = b->rank, .nranks = b->nranks, .counts = counts,
-                              .displs = displs, .count = bytes / 4, .dtype = WEFT_FLOAT32, .op = WEFT_SUM,
-                              .src = buf.src, .dst = buf.dst};
+    struct bench_call call = {.coll = BENCH_ALL_REDUCE,
+                              .rank = b->rank,
+                              .nranks = b->nranks,
+                              .counts = counts,
+                              .displs = displs,
+                              .count = bytes / 4,
+                              .dtype = WEFT_FLOAT32,
+                              .op = WEFT_SUM,
+                              .src = buf.src,
+                              .dst = buf.dst};
     bench_data_fill(&call, 1);
     weft_status status = overlap_size(b, &call, t);
     double wrong = (double)bench_data_wrong(&call, 1);
@@ -171,9 +178,10 @@ int bench_run_overlap(struct bench *b)
     if (status != WEFT_SUCCESS)
         return b->failed = 1, bench_fail(b, "overlap", status), 1;
     if (b->rank == 0)
-        printf("# overlap, all_reduce of %zu bytes, %d ranks: communication %.1f us, computation %.1f us, both %.1f us: "
-               "%.0f %% of the shorter hidden; %.0f wrong\n",
-               bytes, b->nranks, t[0] / 1e3, t[1] / 1e3, t[2] / 1e3, t[3] * 100, wrong);
+        printf(
+            "# overlap, all_reduce of %zu bytes, %d ranks: communication %.1f us, computation %.1f us, both %.1f us: "
+            "%.0f %% of the shorter hidden; %.0f wrong\n",
+            bytes, b->nranks, t[0] / 1e3, t[1] / 1e3, t[2] / 1e3, t[3] * 100, wrong);
     values[0] = (double)bytes;
     values[4] = t[3];
     for (int i = 0; i < 3; i++)

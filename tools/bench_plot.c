@@ -25,8 +25,8 @@ struct series {
     int in_place, mpi;
 };
 
-static const char *const colors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf",
-                                     "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"};
+static const char *const colors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
+                                     "#17becf", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"};
 
 static const struct bench_timing *timing(const struct series *s, const struct bench_row *r)
 {
@@ -176,8 +176,9 @@ static void draw(FILE *f, const struct bench *b, const struct series *all, int n
     static const char *const titles[] = {"time per call (us)", "bus bandwidth (GB/s)"};
     int height = HEIGHT + 20 + (n + 2) / 3 * 18;
 
-    fprintf(f, "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
-               "font-family='sans-serif' font-size='11'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
+    fprintf(f,
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
+            "font-family='sans-serif' font-size='11'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
             WIDTH, height, WIDTH, height);
     fprintf(f, "<text x='60' y='24' font-size='15'>weft-bench %s, %d ranks</text>\n", weft_version(), b->nranks);
     for (int panel = 0; panel < 2; panel++) {

@@ -15,8 +15,8 @@ void bench_report_head(const struct bench *b)
 
     if (silent(b))
         return;
-    printf("# weft-bench %s, %d rank%s, %d on this host (%s)\n", weft_version(), b->nranks,
-           b->nranks == 1 ? "" : "s", b->local_nranks, b->host);
+    printf("# weft-bench %s, %d rank%s, %d on this host (%s)\n", weft_version(), b->nranks, b->nranks == 1 ? "" : "s",
+           b->local_nranks, b->host);
     printf("# minBytes %zu maxBytes %zu step: ", o->min_bytes, o->max_bytes);
     if (o->step_factor)
         printf("%g(factor)", o->step_factor);
@@ -27,8 +27,8 @@ void bench_report_head(const struct bench *b)
     else
         printf(" iters: by size");
     printf(" agg iters: %llu validation: %llu\n", (unsigned long long)o->agg, (unsigned long long)o->check);
-    printf("# form: %s memory: %s dirty: %s algorithm: %s\n", bench_form_name(o->form),
-           bench_memory_name(o->memory), bench_dirty_name(o->dirty), o->algorithm ? o->algorithm : "chosen");
+    printf("# form: %s memory: %s dirty: %s algorithm: %s\n", bench_form_name(o->form), bench_memory_name(o->memory),
+           bench_dirty_name(o->dirty), o->algorithm ? o->algorithm : "chosen");
     if (b->mpi) {
         char version[256] = "";
         bench_mpi_ops(b->mpi)->version(version, sizeof(version));

@@ -86,8 +86,7 @@ static weft_status run_sizes(struct bench *b, struct bench_buffers *buf, struct 
         if (call->count == last) /* smaller than an element per rank: the same call again */
             continue;
         last = call->count;
-        bench_layout_make(call->coll, call->count, b->nranks, b->rank, (size_t *)call->counts,
-                          (size_t *)call->displs);
+        bench_layout_make(call->coll, call->count, b->nranks, b->rank, (size_t *)call->counts, (size_t *)call->displs);
         status = run_size(b, buf, call);
     }
     return status;
@@ -139,8 +138,7 @@ static size_t buffer_bytes(const struct bench *b, enum bench_coll coll, size_t c
 
 static weft_status run_coll(struct bench *b, enum bench_coll coll, size_t counts[], size_t displs[])
 {
-    struct bench_call call = {
-        .coll = coll, .rank = b->rank, .nranks = b->nranks, .counts = counts, .displs = displs};
+    struct bench_call call = {.coll = coll, .rank = b->rank, .nranks = b->nranks, .counts = counts, .displs = displs};
     struct bench_buffers buf;
 
     weft_status status = bench_buffers_create(b, buffer_bytes(b, coll, counts, displs), &buf);

@@ -9,8 +9,8 @@ weft_status bench_fail(const struct bench *b, const char *what, weft_status stat
     weft_error e = WEFT_ERROR_INIT;
 
     if (b->comm && weft_last_error(b->comm, &e) == WEFT_SUCCESS && e.message && e.message[0])
-        fprintf(stderr, "weft-bench: rank %d: %s: %s: %s%s%s\n", b->rank, what, weft_status_text(status),
-                e.message, e.advice && e.advice[0] ? "; " : "", e.advice ? e.advice : "");
+        fprintf(stderr, "weft-bench: rank %d: %s: %s: %s%s%s\n", b->rank, what, weft_status_text(status), e.message,
+                e.advice && e.advice[0] ? "; " : "", e.advice ? e.advice : "");
     else
         fprintf(stderr, "weft-bench: rank %d: %s: %s: %s\n", b->rank, what, weft_status_text(status),
                 weft_thread_error() ? weft_thread_error() : "");
@@ -44,18 +44,15 @@ static weft_status issue_shares(struct bench *b, const struct bench_call *c, wef
     case BENCH_ALL_TO_ALL:
         return weft_all_to_all(b->comm, c->src, c->dst, c->count, c->dtype, req);
     case BENCH_ALL_TO_ALL_V:
-        return weft_all_to_all_v(b->comm, c->src, c->counts, c->displs, c->dst, c->counts, c->displs,
-                                 c->dtype, req);
+        return weft_all_to_all_v(b->comm, c->src, c->counts, c->displs, c->dst, c->counts, c->displs, c->dtype, req);
     case BENCH_GATHER:
         return weft_gather(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
     case BENCH_GATHER_V:
-        return weft_gather_v(b->comm, c->src, c->counts[me], c->dst, c->counts, c->displs, c->dtype,
-                             c->root, req);
+        return weft_gather_v(b->comm, c->src, c->counts[me], c->dst, c->counts, c->displs, c->dtype, c->root, req);
     case BENCH_SCATTER:
         return weft_scatter(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
     case BENCH_SCATTER_V:
-        return weft_scatter_v(b->comm, c->src, c->counts, c->displs, c->dst, c->counts[me], c->dtype,
-                              c->root, req);
+        return weft_scatter_v(b->comm, c->src, c->counts, c->displs, c->dst, c->counts[me], c->dtype, c->root, req);
     default:
         return WEFT_EINVAL;
     }
@@ -79,8 +76,8 @@ static weft_status issue(struct bench *b, const struct bench_call *c, weft_reque
     case BENCH_BARRIER:
         return weft_barrier(b->comm, req);
     case BENCH_SENDRECV:
-        return weft_send_recv(b->comm, c->src, c->count, (c->rank + 1) % n, c->dst, c->count,
-                              (c->rank + n - 1) % n, c->dtype, req);
+        return weft_send_recv(b->comm, c->src, c->count, (c->rank + 1) % n, c->dst, c->count, (c->rank + n - 1) % n,
+                              c->dtype, req);
     default:
         return issue_shares(b, c, req);
     }
@@ -114,18 +111,17 @@ static weft_status init_shares(struct bench *b, const struct bench_call *c, weft
     case BENCH_ALL_TO_ALL:
         return weft_all_to_all_init(b->comm, c->src, c->dst, c->count, c->dtype, req);
     case BENCH_ALL_TO_ALL_V:
-        return weft_all_to_all_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts, c->displs,
-                                      c->dtype, req);
+        return weft_all_to_all_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts, c->displs, c->dtype,
+                                      req);
     case BENCH_GATHER:
         return weft_gather_init(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
     case BENCH_GATHER_V:
-        return weft_gather_v_init(b->comm, c->src, c->counts[me], c->dst, c->counts, c->displs, c->dtype,
-                                  c->root, req);
+        return weft_gather_v_init(b->comm, c->src, c->counts[me], c->dst, c->counts, c->displs, c->dtype, c->root, req);
     case BENCH_SCATTER:
         return weft_scatter_init(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
     case BENCH_SCATTER_V:
-        return weft_scatter_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts[me], c->dtype,
-                                   c->root, req);
+        return weft_scatter_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts[me], c->dtype, c->root,
+                                   req);
     default:
         return WEFT_EINVAL;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPI side of weft-compare: fp32 collectives, with weft-bench's buffers, counts and timing rule. A plain MPI program, so
- * that nothing of weft is in its processes. Prints "bytes microseconds" per size on rank 0.
- * Usage: compare_mpi COLLECTIVE SIZE... */
+/* The MPI side of weft-compare: fp32 collectives, with weft-bench's buffers, counts and timing rule. A plain MPI
+ * program, so that nothing of weft is in its processes. Prints "bytes microseconds" per size on rank 0. Usage:
+ * compare_mpi COLLECTIVE SIZE... */
 #include "bench_rule.h"
 
 #include <mpi.h>

@@ -158,8 +158,18 @@ class Bench:
             raise RunError("weft-bench was not found: build first, or name it with --weft-bench")
         path = self.work / "weft.json"
         path.unlink(missing_ok=True)
-        self.ranks([str(self.weft_bench), *options, "--json", str(path)], nranks, hosts, extra or {})
+        program, env = self.unwrapped(self.weft_bench)
+        self.ranks([str(program), *options, "--json", str(path)], nranks, hosts, {**env, **(extra or {})})
         return json.loads(path.read_text())
+
+    @staticmethod
+    def unwrapped(program: Path) -> tuple[Path, dict[str, str]]:
+        """Return the program behind libtool's wrapper script, which would count as start-up, and what it needs."""
+        inner = program.parent / ".libs" / program.name
+        if not inner.is_file():
+            return program, {}
+        found = os.environ.get("LD_LIBRARY_PATH")
+        return inner, {"LD_LIBRARY_PATH": f"{inner.parent}:{found}" if found else str(inner.parent)}
 
     @staticmethod
     def lines(text: str) -> Times:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The traffic bound of weft-compare: what a triad with non-temporal stores reaches when one process per core runs it.
  * a[i] = b[i] + s * c[i] on arrays of the given size: two streams read, one written past the caches. Memory traffic is
- * 3 * bytes per pass, without the read-for-ownership that ordinary stores would add. Prints the bandwidth of one process
- * in bytes per second: the least of all processes, each its best pass.
- * Usage: compare_triad PROCESSES BYTES [SECONDS] */
+ * 3 * bytes per pass, without the read-for-ownership that ordinary stores would add. Prints the bandwidth of one
+ * process in bytes per second: the least of all processes, each its best pass. Usage: compare_triad PROCESSES BYTES
+ * [SECONDS] */
 #define _GNU_SOURCE
 #include "bench_rule.h"
 

@@ -89,6 +89,9 @@ struct bench_options {
 /* 0: go on; 1: done (help was printed); 2: bad arguments, one line on stderr unless quiet. */
 int bench_options_parse(int argc, char **argv, struct bench_options *o);
 void bench_help(FILE *out);
+/* bench_parse.c: 0, or -1. A size may end in K, M, G or T (powers of 1024) and B or iB. */
+int bench_parse_bytes(const char *text, size_t *bytes);
+int bench_parse_count(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 const char *bench_memory_name(enum bench_memory memory);
 const char *bench_form_name(enum bench_form form);
 const char *bench_dirty_name(enum bench_dirty dirty);

@@ -1,0 +1,107 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weft-bench: every collective, type, operator and form is right; bad arguments are refused in one line; the files it
+# writes are what they claim to be.
+set -u
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+cd "${WEFT_BUILDDIR:?}" || exit 99
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+bench() { # RANKS ARGUMENTS...
+    local n=$1
+    shift
+    timeout 100 ./weft-run -n "$n" ./weft-bench "$@"
+}
+# The run succeeds, says that nothing is wrong, and has at least so many rows whose values were checked.
+right() { # ROWS RANKS ARGUMENTS...
+    local rows=$1 out
+    shift
+    out=$(bench "$@" 2>&1) || { echo "$out"; return 1; }
+    echo "$out"
+    grep -q 'Out of bounds values : 0 OK' <<<"$out" && [ "$(grep -cE '^ +[0-9]' <<<"$out")" -ge "$rows" ]
+}
+refused() { # TEXT ARGUMENTS...: exit status 2 and one line that holds the text
+    local text=$1 err status
+    shift
+    err=$(timeout 20 ./weft-bench "$@" 2>&1 >/dev/null)
+    status=$?
+    echo "status $status: $err"
+    [ $status -eq 2 ] && [ "$(wc -l <<<"$err")" -eq 1 ] && grep -qF -- "$text" <<<"$err"
+}
+
+for n in 1 2 3 4; do
+    tap "every collective with $n ranks" right 18 "$n" all -b 4 -e 64K -f 128 -n 3
+done
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2 bool complex64 \
+    complex128; do
+    tap "$type, every operator" right 2 3 -d "$type" -o all -b 48 -e 4800 -f 100 -n 2
+done
+tap "every root" right 6 3 reduce broadcast -r all -b 4K -e 4K -n 2
+for form in --blocking --request --persistent "-m 3" "--dirty each" "--dirty none" "--memory alloc" \
+    "--memory register" "--offset 3" "-a 3" "-N 2" "-c 3" "--percentiles" "--report_cputime 1"; do
+    tap "$form" right 2 2 -b 1K -e 1M -f 1024 -n 3 $form
+done
+
+some_algorithms() {
+    local name
+    for name in $(./weft-bench --list | sed -n '/^all_reduce$/,/^[a-z]/p' | awk '/^ / { print $1 }' | head -3); do
+        right 1 2 --algo "$name" -b 4K -e 4K -n 2 || return 1
+    done
+    [ -n "$name" ]
+}
+tap "--list names algorithms that --algo forces" some_algorithms
+tap "an unknown algorithm is refused" refused "no algorithm is called 'nonsense'" --algo nonsense
+
+files() {
+    bench 2 all_reduce barrier -b 8 -e 64K -n 2 --percentiles --json "$tap_dir/a.json" --csv "$tap_dir/a.csv" \
+        --plot "$tap_dir/a.svg" || return 1
+    python3 - "$tap_dir" <<'END'
+import csv, json, sys, xml.etree.ElementTree as xml
+d = sys.argv[1]
+data = json.load(open(d + "/a.json"))
+assert data["ranks"] == 2 and data["wrong"] == 0 and len(data["rows"]) == 15, data
+row = data["rows"][0]
+assert row["bytes"] == 8 and row["out_of_place"]["time_us"] > 0 and row["in_place"]["wrong"] == 0
+p = row["out_of_place"]["percentiles_us"]
+assert p["50"] <= p["90"] <= p["99"] <= p["99.9"] <= p["100"], p
+lines = list(csv.DictReader(open(d + "/a.csv")))
+assert len(lines) == 29 and all(float(x["time_us"]) > 0 for x in lines), len(lines)
+root = xml.parse(d + "/a.svg").getroot()
+assert len(root.findall(".//{*}polyline")) == 4, "curves"
+END
+}
+tap "--json, --csv and --plot" files
+
+tap "--startup" bench 4 --startup
+tap "--idle-memory" bench 4 --idle-memory
+tap "--overlap" bench 2 --overlap -e 1M
+tap "--help" ./weft-bench --help
+
+tap "-b above -e" refused "-b 8192 is above" -b 8K -e 4K
+tap "a size that is none" refused "'12q'" -b 12q
+tap "a negative count" refused "-n wants" -n -3
+tap "an unknown collective" refused "'all_reduse'" all_reduse
+tap "an unknown type" refused "'float7'" -d float7
+tap "an unknown operator" refused "'plus'" -o plus
+tap "an unknown option" refused "--frobnicate" --frobnicate
+tap "a missing value" refused "wants a value" -e
+tap "a root that is no rank" refused "-r 7" -r 7 -C broadcast
+tap "an option for GPUs" refused "CUDA" -G 1
+tap "-i 0" refused "-i 0" -i 0
+tap "--against without MPI" refused "mpirun" --against mpi
+
+against() { # MPI
+    local out
+    out=$(timeout 60 "mpirun.$1" -n 2 ./weft-bench all_reduce -b 1K -e 4K -n 20 --against mpi 2>&1)
+    echo "$out"
+    grep -q '# against: ' <<<"$out" && grep -q '0 OK' <<<"$out"
+}
+for mpi in openmpi mpich; do
+    if [ -f ".libs/bench_mpi_$mpi.so" ] && command -v "mpirun.$mpi" >/dev/null && [ -z "${WEFT_SANITIZER#no}" ]; then
+        tap "--against mpi under $mpi" against "$mpi"
+    else
+        tap_number=$((tap_number + 1))
+        echo "ok $tap_number - --against mpi under $mpi # SKIP no module, no mpirun, or a sanitizer"
+    fi
+done
+tap_end

@@ -1,0 +1,36 @@
+# weft-bench uses the installed headers only. Its MPI modules are loaded at run time, and are not plugins of the library:
+# they have a directory of their own.
+bin_PROGRAMS += weft-bench
+weft_bench_SOURCES = tools/weft_bench.c tools/weft_bench.h tools/bench_rule.h \
+	tools/bench_buffers.c tools/bench_data.c tools/bench_extra.c tools/bench_files.c tools/bench_help.c \
+	tools/bench_layout.c tools/bench_measure.c tools/bench_mpi.c tools/bench_options.c tools/bench_overlap.c \
+	tools/bench_parse.c tools/bench_plot.c tools/bench_report.c tools/bench_run.c tools/bench_weft.c
+weft_bench_CPPFLAGS = $(AM_CPPFLAGS) -DBENCH_MODULE_DIR='"$(benchmoduledir)"'
+weft_bench_LDADD = libweft.la
+
+benchmoduledir = $(libdir)/weft-bench
+benchmodule_LTLIBRARIES =
+bench_module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared
+if HAVE_OPENMPI
+benchmodule_LTLIBRARIES += bench_mpi_openmpi.la
+bench_mpi_openmpi_la_SOURCES = tools/bench_mpi_module.c
+bench_mpi_openmpi_la_CPPFLAGS = -I$(top_srcdir)/include $(OPENMPI_CFLAGS) -DBENCH_MPI_LIBRARY='"libmpi.so.40"'
+bench_mpi_openmpi_la_LDFLAGS = $(bench_module_ldflags)
+endif
+if HAVE_MPICH
+benchmodule_LTLIBRARIES += bench_mpi_mpich.la
+bench_mpi_mpich_la_SOURCES = tools/bench_mpi_module.c
+bench_mpi_mpich_la_CPPFLAGS = -I$(top_srcdir)/include $(MPICH_CFLAGS) -DBENCH_MPI_LIBRARY='"libmpich.so.12"'
+bench_mpi_mpich_la_LDFLAGS = $(bench_module_ldflags)
+endif
+
+# The comparison runs from the source tree: it compiles its peers' programs itself.
+EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py tools/compare_gloo.py \
+	tools/compare_mpi.c tools/compare_pingpong.c tools/compare_triad.c
+
+bin_PROGRAMS += weft-info
+weft_info_SOURCES = tools/weft_info.c
+weft_info_LDADD = libweft.la $(HWLOC_LIBS) $(JANSSON_LIBS)
+
+check_scripts += tests/cli/test_weft_info.sh
+multi_scripts += tests/cli/test_weft_bench.sh

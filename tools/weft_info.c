@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-info: version, plugins, machine, settings and algorithms, as text or JSON. */
+#include <getopt.h>
+#include <hwloc.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/weft.h>
+
+struct options {
+    int settings, algorithms, json;
+};
+
+static const char usage[] =
+    "Usage: weft-info [option]...\n"
+    "Print weft's version, transports and machine.\n"
+    "  -c, --config       also every setting: value, default, where the value came from, what it does\n"
+    "  -a, --algorithms   also every algorithm of every collective\n"
+    "  -A, --all          both\n"
+    "  -j, --json         everything as JSON\n"
+    "  -h, --help  -V, --version\n"
+    "Settings are read from the environment (WEFT_...) and from the file named by WEFT_CONFIG_FILE, as a program "
+    "would.\n"
+    "Exit status: 0; 1 a setting is malformed or the machine cannot be read; 2 bad arguments.\n";
+
+/* ---- The machine ---- */
+
+static const struct {
+    const char *name;
+    hwloc_obj_type_t type;
+} levels[] = {
+    {"packages", HWLOC_OBJ_PACKAGE},
+    {"numa_nodes", HWLOC_OBJ_NUMANODE},
+    {"cores", HWLOC_OBJ_CORE},
+    {"hardware_threads", HWLOC_OBJ_PU},
+};
+
+static const struct {
+    const char *name;
+    hwloc_obj_type_t type;
+} caches[] = {
+    {"L3", HWLOC_OBJ_L3CACHE},
+    {"L2", HWLOC_OBJ_L2CACHE},
+    {"L1d", HWLOC_OBJ_L1CACHE},
+};
+
+/* Instruction sets that weft's kernels exist for. */
+static json_t *isa_json(void)
+{
+    json_t *isa = json_array();
+
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2"))
+        json_array_append_new(isa, json_string("avx2"));
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+        json_array_append_new(isa, json_string("avx512"));
+#elif defined(__aarch64__)
+    json_array_append_new(isa, json_string("neon"));
+#endif
+    json_array_append_new(isa, json_string("scalar"));
+    return isa;
+}
+
+static json_t *caches_json(hwloc_topology_t topology)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
+        int n = hwloc_get_nbobjs_by_type(topology, caches[i].type);
+        hwloc_obj_t first = n > 0 ? hwloc_get_obj_by_type(topology, caches[i].type, 0) : NULL;
+        if (first)
+            json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:i}", "name", caches[i].name, "count", n, "bytes",
+                                                  (json_int_t)first->attr->cache.size, "line_bytes",
+                                                  (int)first->attr->cache.linesize));
+    }
+    return list;
+}
+
+static const char *model(hwloc_topology_t topology)
+{
+    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+    const char *name = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+
+    return name ? name : "";
+}
+
+/* NULL if hwloc cannot read the machine. */
+static json_t *machine_json(void)
+{
+    char host[256] = "";
+    hwloc_topology_t topology;
+
+    if (hwloc_topology_init(&topology) != 0)
+        return NULL;
+    if (hwloc_topology_load(topology) != 0) {
+        hwloc_topology_destroy(topology);
+        return NULL;
+    }
+    gethostname(host, sizeof(host) - 1);
+    json_t *machine = json_pack("{s:s, s:s, s:I}", "host", host, "processor", model(topology), "memory_bytes",
+                                (json_int_t)hwloc_get_root_obj(topology)->total_memory);
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        int n = hwloc_get_nbobjs_by_type(topology, levels[i].type);
+        json_object_set_new(machine, levels[i].name, json_integer(n < 0 ? 0 : n));
+    }
+    json_object_set_new(machine, "caches", caches_json(topology));
+    json_object_set_new(machine, "isa", isa_json());
+    hwloc_topology_destroy(topology);
+    return machine;
+}
+
+/* ---- The library ---- */
+
+static json_t *string_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+static void add_setting(void *arg, const char *name, const char *value, const char *default_value, const char *origin,
+                        const char *help)
+{
+    json_t *row = json_object();
+
+    json_object_set_new(row, "name", string_or_null(name));
+    json_object_set_new(row, "value", string_or_null(value));
+    json_object_set_new(row, "default", string_or_null(default_value));
+    json_object_set_new(row, "origin", string_or_null(origin));
+    json_object_set_new(row, "help", string_or_null(help));
+    json_array_append_new(arg, row);
+}
+
+static void add_plugin(void *arg, const char *kind, const char *name, const char *path)
+{
+    json_t *row = json_object();
+
+    json_object_set_new(row, "kind", string_or_null(kind));
+    json_object_set_new(row, "name", string_or_null(name));
+    json_object_set_new(row, "path", string_or_null(path));
+    json_array_append_new(arg, row);
+}
+
+static void add_algorithm(void *arg, const char *collective, const char *algorithm, const char *summary)
+{
+    json_t *row = json_object();
+
+    json_object_set_new(row, "collective", string_or_null(collective));
+    json_object_set_new(row, "name", string_or_null(algorithm));
+    json_object_set_new(row, "summary", string_or_null(summary));
+    json_array_append_new(arg, row);
+}
+
+static int complain(const char *what, weft_status status)
+{
+    const char *details = weft_thread_error();
+
+    fprintf(stderr, "weft-info: %s: %s%s%s\n", what, weft_status_text(status), details && details[0] ? ": " : "",
+            details ? details : "");
+    return 1;
+}
+
+static int collect(weft_context *context, json_t *all)
+{
+    json_t *settings = json_array(), *plugins = json_array(), *algorithms = json_array();
+    json_t *machine = machine_json();
+    weft_status status;
+
+    json_object_set_new(all, "version", json_string(weft_version()));
+    json_object_set_new(all, "plugins", plugins);
+    json_object_set_new(all, "settings", settings);
+    json_object_set_new(all, "algorithms", algorithms);
+    if (!machine)
+        return fprintf(stderr, "weft-info: hwloc cannot read this machine\n"), 1;
+    json_object_set_new(all, "machine", machine);
+    status = weft_context_settings(context, add_setting, settings);
+    if (status == WEFT_SUCCESS)
+        status = weft_context_plugins(context, add_plugin, plugins);
+    if (status == WEFT_SUCCESS)
+        status = weft_algorithm_list(add_algorithm, algorithms);
+    return status == WEFT_SUCCESS ? 0 : complain("library", status);
+}
+
+/* ---- Text ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static long long int_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void print_machine(const json_t *machine)
+{
+    const json_t *row;
+    size_t i;
+
+    printf("machine   %s: %s\n", text_of(machine, "host"), text_of(machine, "processor"));
+    printf("          %lld packages, %lld NUMA nodes, %lld cores, %lld hardware threads, %.1f GiB\n",
+           int_of(machine, "packages"), int_of(machine, "numa_nodes"), int_of(machine, "cores"),
+           int_of(machine, "hardware_threads"), (double)int_of(machine, "memory_bytes") / (1 << 30));
+    json_array_foreach(json_object_get(machine, "caches"), i, row)
+    {
+        printf("          %s %lld x %lld KiB, lines of %lld bytes\n", text_of(row, "name"), int_of(row, "count"),
+               int_of(row, "bytes") / 1024, int_of(row, "line_bytes"));
+    }
+    printf("isa      ");
+    json_array_foreach(json_object_get(machine, "isa"), i, row)
+    {
+        printf(" %s", json_string_value(row));
+    }
+    printf("\n");
+}
+
+static void print_plugins(const json_t *plugins)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(plugins, i, row)
+    {
+        const char *path = json_string_value(json_object_get(row, "path"));
+        printf("plugin    %s %s (%s)\n", text_of(row, "kind"), text_of(row, "name"), path ? path : "built in");
+    }
+}
+
+static void print_settings(const json_t *settings)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(settings, i, row)
+    {
+        printf("\n%s=%s\n    %s\n", text_of(row, "name"), text_of(row, "value"), text_of(row, "help"));
+        printf("    default: %s, origin: %s\n", text_of(row, "default"), text_of(row, "origin"));
+    }
+}
+
+static void print_algorithms(const json_t *algorithms)
+{
+    const char *last = "";
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(algorithms, i, row)
+    {
+        if (strcmp(last, text_of(row, "collective")) != 0)
+            printf("\n%s\n", text_of(row, "collective"));
+        last = text_of(row, "collective");
+        printf("    %-20s %s\n", text_of(row, "name"), text_of(row, "summary"));
+    }
+}
+
+static int print(const json_t *all, const struct options *o)
+{
+    if (o->json) {
+        if (json_dumpf(all, stdout, JSON_INDENT(1)) != 0)
+            return 1;
+        printf("\n");
+    } else {
+        printf("weft      %s\n", text_of(all, "version"));
+        print_plugins(json_object_get(all, "plugins"));
+        print_machine(json_object_get(all, "machine"));
+        if (o->settings)
+            print_settings(json_object_get(all, "settings"));
+        if (o->algorithms)
+            print_algorithms(json_object_get(all, "algorithms"));
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* ---- Command line ---- */
+
+/* -1: go on; else the exit status. */
+static int parse(int argc, char **argv, struct options *o)
+{
+    static const struct option names[] = {
+        {"config", no_argument, NULL, 'c'},
+        {"algorithms", no_argument, NULL, 'a'},
+        {"all", no_argument, NULL, 'A'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {NULL, 0, NULL, 0},
+    };
+    int c;
+
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "caAjhV", names, NULL)) != -1) {
+        switch (c) {
+        case 'c':
+        case 'a':
+        case 'A':
+            o->settings |= c != 'a';
+            o->algorithms |= c != 'c';
+            break;
+        case 'j':
+            o->json = 1;
+            break;
+        case 'h':
+            return fputs(usage, stdout), 0;
+        case 'V':
+            return printf("weft-info %s\n", weft_version()), 0;
+        default:
+            return fprintf(stderr, "weft-info: unknown option %s (--help lists them)\n", argv[optind - 1]), 2;
+        }
+    }
+    if (optind < argc)
+        return fprintf(stderr, "weft-info: unexpected argument '%s' (--help lists what is understood)\n", argv[optind]),
+               2;
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {0};
+    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_context *context = NULL;
+    int done = parse(argc, argv, &o);
+
+    if (done >= 0)
+        return done;
+    config.flags = WEFT_CONTEXT_NO_PROGRESS_THREAD;
+    weft_status status = weft_context_create(&config, &context);
+    if (status != WEFT_SUCCESS)
+        return complain("context", status);
+    json_t *all = json_object();
+    done = collect(context, all);
+    if (done == 0)
+        done = print(all, &o);
+    json_decref(all);
+    weft_context_destroy(context);
+    return done;
+}
