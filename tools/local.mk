@@ -34,3 +34,5 @@ weft_info_LDADD = libweft.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 check_scripts += tests/cli/test_weft_info.sh
 multi_scripts += tests/cli/test_weft_bench.sh
+
+dist_man_MANS += doc/man/weft-bench.1 doc/man/weft-info.1 doc/man/weft-compare.1
