@@ -83,7 +83,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
         sent += wi_fold_rank(&fold, mask);
     if (fold.rem)
         sent += n - 1;
-    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + (fold.rem ? 3 : 0), sent * bytes, 0,
+    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + (fold.rem ? 2 : 0), sent * bytes, 0,
                                args->in_place ? 0 : bytes};
 }
 

@@ -66,7 +66,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     struct wi_fold fold = wi_fold_of(0, args->nranks);
     double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){exchanges + 2 * odd, (exchanges + odd) * bytes, (exchanges + odd) * bytes,
+    *c = (struct wi_algo_cost){exchanges + wi_fold_steps(&fold), (exchanges + odd) * bytes, (exchanges + odd) * bytes,
                                alone};
 }
 

@@ -34,7 +34,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
-    *c = (struct wi_algo_cost){.steps = 2 * (args->nranks - 1), .copied = args->nranks * bytes};
+    int n = args->nranks;
+    *c = (struct wi_algo_cost){.steps = n > 1 ? n : 0, .copied = n * bytes};
 }
 
 const struct wi_algo wi_alltoall_direct = {

@@ -23,7 +23,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     (void)bytes;
-    *c = (struct wi_algo_cost){.steps = args->nranks - 1};
+    *c = (struct wi_algo_cost){.steps = args->nranks > 1};
 }
 
 const struct wi_algo wi_barrier_flat = {

@@ -6,7 +6,7 @@
  * Inner ranks of the scatter tree hold the blocks of their whole subtree: the ring does not send
  * those again, and nothing to the root.
  *
- *   steps: ≤ log2 P + P-1 · sent ≤ 2n(P-1)/P · no scratch
+ *   steps: P · sent ≤ 2n(P-1)/P · no scratch
  *
  * P = 4, root 0:  scatter: 0 → 2: blocks 2,3 · 0 → 1: block 1 · 2 → 3: block 3
  *                 ring:    0 → 1: 0, 3, 2 · 1 → 2: 1, 0 · 2 → 3: 2, 1, 0
@@ -89,7 +89,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int n = args->nranks;
-    *c = (struct wi_algo_cost){wi_log2_ceil(n) + n - 1, 2 * (n - 1) * bytes / n, 0,
+    *c = (struct wi_algo_cost){n > 2 ? n : n - 1, 2 * (n - 1) * bytes / n, 0,
                                args->in_place ? 0 : bytes};
 }
 

@@ -36,7 +36,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int peers = args->nranks - 1;
-    *c = (struct wi_algo_cost){.steps = peers, .copied = (peers + !args->in_place) * bytes};
+    *c = (struct wi_algo_cost){.steps = peers == 1 ? 2 : peers, .copied = (peers + !args->in_place) * bytes};
 }
 
 const struct wi_algo wi_gather_direct = {

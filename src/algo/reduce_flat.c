@@ -35,7 +35,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int n = args->nranks;
-    *c = (struct wi_algo_cost){.steps = n - 1, .reduced = (n - 1) * bytes, .copied = bytes};
+    int copied = n > 1 || !args->in_place;
+    *c = (struct wi_algo_cost){.steps = n > 1, .reduced = (n - 1) * bytes, .copied = copied * bytes};
 }
 
 const struct wi_algo wi_reduce_flat = {

@@ -49,7 +49,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     double peers = args->nranks - 1, block = bytes / args->nranks;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
     *c = (struct wi_algo_cost){
-        .steps = 2 * peers, .reduced = peers * block, .copied = 2 * peers * block + alone};
+        .steps = peers == 1 ? 2 : peers, .reduced = peers * block, .copied = 2 * peers * block + alone};
 }
 
 const struct wi_algo wi_reduce_flat2 = {

@@ -36,7 +36,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 {
     double peers = args->nranks - 1;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){.steps = peers, .reduced = peers * bytes, .copied = peers * bytes + alone};
+    *c = (struct wi_algo_cost){.steps = peers > 0, .reduced = peers * bytes, .copied = peers * bytes + alone};
 }
 
 const struct wi_algo wi_reducescatter_flat = {

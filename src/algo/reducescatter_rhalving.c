@@ -73,7 +73,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     for (int mask = 1; mask < fold.pow2; mask *= 2)
         kept += wi_fold_rank(&fold, mask);
     int odd = fold.rem > 0, copied = odd || (n == 1 && !args->in_place);
-    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + 2 * odd, (n - !odd) * bytes,
+    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + wi_fold_steps(&fold), (n - !odd) * bytes,
                                (kept + (odd ? n : 0)) * bytes, copied * bytes};
 }
 

@@ -33,7 +33,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int peers = args->nranks - 1;
-    *c = (struct wi_algo_cost){.steps = peers, .copied = peers > 0 || !args->in_place ? bytes : 0};
+    *c = (struct wi_algo_cost){.steps = peers > 0 ? 2 : 0, .copied = peers > 0 || !args->in_place ? bytes : 0};
 }
 
 const struct wi_algo wi_scatter_direct = {

@@ -140,6 +140,13 @@ static inline int wi_fold_rank(const struct wi_fold *fold, int member)
     return member < fold->rem ? 2 * member : member + fold->rem;
 }
 
+/* Messages that folding adds to the longest chain of log2 pow2 exchanges: two if a chain can begin and end with a
+ * folded rank, which takes a pair of complementary members below rem. */
+static inline int wi_fold_steps(const struct wi_fold *fold)
+{
+    return (fold->rem > 0) + (2 * fold->rem > fold->pow2);
+}
+
 /* ---- k-nomial trees over virtual ranks, root 0 ----
  * The subtree of v is [v, v + min(span, nranks - v)); the i-th child, in ascending order, is v + digit * k^level. */
 struct wi_knomial {

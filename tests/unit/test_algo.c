@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every algorithm: the checker on all its schedules, its cost against what the schedules do, text round trip, names.
+ *
+ * By default P = 1..24 and the powers of two and their neighbours up to 65, with few roots past 16; WEFT_TEST_LONG=1
+ * runs every P from 1 to 66. */
+#include <math.h>
+
+#include "algo/list.h"
+#include "base/status.h"
+#include "tests/unit/unit.h"
+
+#define MAX_RANKS 66
+
+static int is_long(void)
+{
+    const char *text = getenv("WEFT_TEST_LONG");
+    return text && strcmp(text, "0") != 0;
+}
+
+static int skipped_size(int nranks)
+{
+    if (is_long() || nranks <= 24)
+        return 0;
+    return nranks != 31 && nranks != 32 && nranks != 33 && nranks != 48 && nranks != 63 && nranks != 64 &&
+           nranks != 65;
+}
+
+static int has_root(enum wi_coll coll)
+{
+    return coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_GATHER ||
+           coll == WI_COLL_SCATTER;
+}
+
+static int suits(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    if (args->in_place && (algo->needs & WI_ALGO_NO_IN_PLACE))
+        return 0;
+    return args->nranks % 2 == 0 || !(algo->needs & WI_ALGO_EVEN_RANKS);
+}
+
+static const char *about(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    static char text[512];
+    snprintf(text, sizeof text, "%s/%s P=%d root=%d radix=%d%s: %s", wi_coll_name(algo->coll), algo->name,
+             args->nranks, args->root, args->radix, args->in_place ? " in place" : "", wi_fail_text());
+    return text;
+}
+
+static void fail(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    CU_assertImplementation(CU_FALSE, __LINE__, about(algo, args), __FILE__, "", CU_FALSE);
+}
+
+static void put_all(struct wi_sched **scheds, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        wi_sched_put(scheds[r]);
+        scheds[r] = NULL;
+    }
+}
+
+static int build_all(const struct wi_algo *algo, struct wi_algo_args args, struct wi_sched **scheds)
+{
+    memset(scheds, 0, (size_t)args.nranks * sizeof *scheds);
+    for (args.rank = 0; args.rank < args.nranks; args.rank++) {
+        if (algo->build(&args, &scheds[args.rank]) != WEFT_SUCCESS) {
+            fail(algo, &args);
+            put_all(scheds, args.nranks);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void check_one(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    struct wi_sched *scheds[MAX_RANKS];
+    int ordered = !(algo->needs & WI_ALGO_COMMUTATIVE);
+
+    if (!suits(algo, args) || build_all(algo, *args, scheds))
+        return;
+    wi_fail_clear();
+    if (wi_sched_check((const struct wi_sched *const *)scheds, args->nranks, ordered) != WEFT_SUCCESS)
+        fail(algo, args);
+    put_all(scheds, args->nranks);
+}
+
+/* Calls fn for every root worth a try, in place and not. */
+static void each_form(const struct wi_algo *algo, int nranks,
+                      void (*fn)(const struct wi_algo *, const struct wi_algo_args *))
+{
+    for (int root = 0; root < nranks; root++) {
+        if (root > 0 && !has_root(algo->coll))
+            break;
+        if (nranks > 16 && root != 1 && root != 0 && root != nranks / 2 && root != nranks - 1)
+            continue;
+        for (int in_place = 0; in_place < 2; in_place++)
+            fn(algo, &(struct wi_algo_args){0, nranks, root, in_place, 0});
+    }
+}
+
+static void schedules_are_right(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        unsigned before = CU_get_number_of_failure_records();
+        for (int n = 1; n <= MAX_RANKS; n++) {
+            if (!skipped_size(n) && CU_get_number_of_failure_records() < before + 3)
+                each_form(wi_algos[i], n, check_one);
+        }
+    }
+}
+
+/* ---- Costs ----
+ * Definitions, for one slice: `sent` counts the bytes of SEND halves of a rank; `reduced` what reductions read beyond
+ * the first operand; `copied` what COPY steps write; each of the rank that does most. `steps` is the larger of two
+ * chains: messages (or a signal and the wait for it) one after the other through all ranks, and receives, sends or
+ * separate waits one after the other in one rank (steps_critical of wi_sched_stats). */
+#define COST_RANKS 16
+#define MAX_QUEUE 64
+
+struct flow {
+    struct wi_sched **scheds;
+    int nranks;
+    unsigned *depth[COST_RANKS];                     /* per step: messages on the way to its end */
+    unsigned char *done[COST_RANKS];
+    unsigned queue[COST_RANKS][COST_RANKS][2][MAX_QUEUE]; /* from, to, chan */
+    unsigned head[COST_RANKS][COST_RANKS][2], tail[COST_RANKS][COST_RANKS][2];
+    unsigned deepest;
+};
+
+static int sends(unsigned kind)
+{
+    return kind == WI_STEP_SEND || kind == WI_STEP_RECV_SEND || kind == WI_STEP_RECV_REDUCE_SEND;
+}
+
+static int receives(unsigned kind)
+{
+    return kind >= WI_STEP_RECV && kind <= WI_STEP_RECV_REDUCE_SEND;
+}
+
+static const struct wi_step *find_signal(const struct wi_sched *sched, unsigned lane, unsigned ordinal)
+{
+    for (uint32_t k = 0; k < sched->lanes[lane].nsteps; k++) {
+        const struct wi_step *step = &sched->steps[sched->lanes[lane].first_step + k];
+        if (step->kind == WI_STEP_SIGNAL && step->ordinal == ordinal)
+            return step;
+    }
+    return NULL;
+}
+
+static unsigned larger(unsigned a, unsigned b)
+{
+    return a > b ? a : b;
+}
+
+/* Depth of what the step waits for, or -1 if that has not happened yet. */
+static int ready(struct flow *f, int rank, const struct wi_lane *lane, const struct wi_step *step)
+{
+    const struct wi_sched *sched = f->scheds[rank];
+    unsigned depth = 0;
+
+    if (step->dep_lane >= 0) {
+        uint32_t dep = sched->lanes[step->dep_lane].first_step + step->dep_step;
+        if (!f->done[rank][dep])
+            return -1;
+        depth = f->depth[rank][dep];
+    }
+    if (step->kind == WI_STEP_WAIT) {
+        const struct wi_sched *other = f->scheds[step->peer];
+        const struct wi_step *signal = find_signal(other, step->lane, step->ordinal);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(signal);
+        if (!f->done[step->peer][signal - other->steps])
+            return -1;
+        depth = larger(depth, f->depth[step->peer][signal - other->steps] + 1);
+    }
+    if (receives(step->kind)) {
+        int from = lane->recv_peer;
+        if (f->head[from][rank][lane->chan] == f->tail[from][rank][lane->chan])
+            return -1;
+        depth = larger(depth, f->queue[from][rank][lane->chan][f->head[from][rank][lane->chan]++] + 1);
+    }
+    return (int)depth;
+}
+
+static int run_step(struct flow *f, int rank, const struct wi_lane *lane, uint32_t index)
+{
+    const struct wi_step *step = &f->scheds[rank]->steps[index];
+    int waited = ready(f, rank, lane, step);
+
+    if (waited < 0)
+        return 0;
+    unsigned depth = (unsigned)waited;
+    if (index > lane->first_step)
+        depth = larger(depth, f->depth[rank][index - 1]);
+    f->depth[rank][index] = depth;
+    f->done[rank][index] = 1;
+    f->deepest = larger(f->deepest, depth);
+    if (sends(step->kind)) {
+        unsigned *tail = &f->tail[rank][lane->send_peer][lane->chan];
+        CU_ASSERT_FATAL(*tail < MAX_QUEUE);
+        f->queue[rank][lane->send_peer][lane->chan][(*tail)++] = depth;
+    }
+    return 1;
+}
+
+/* Steps of all ranks that still could run in this round. */
+static int run_round(struct flow *f)
+{
+    int ran = 0;
+    for (int r = 0; r < f->nranks; r++) {
+        for (uint32_t i = 0; i < f->scheds[r]->nlanes; i++) {
+            const struct wi_lane *lane = &f->scheds[r]->lanes[i];
+            for (uint32_t k = lane->first_step; k < lane->first_step + lane->nsteps; k++) {
+                if (f->done[r][k])
+                    continue;
+                if (!run_step(f, r, lane, k))
+                    break;
+                ran = 1;
+            }
+        }
+    }
+    return ran;
+}
+
+static unsigned longest_path(struct wi_sched **scheds, int nranks)
+{
+    static struct flow f;
+    memset(&f, 0, sizeof f);
+    f.scheds = scheds;
+    f.nranks = nranks;
+    for (int r = 0; r < nranks; r++) {
+        f.depth[r] = calloc(scheds[r]->nsteps + 1, sizeof **f.depth);
+        f.done[r] = calloc(scheds[r]->nsteps + 1, 1);
+    }
+    while (run_round(&f))
+        ;
+    for (int r = 0; r < nranks; r++) {
+        for (uint32_t k = 0; k < scheds[r]->nsteps; k++)
+            CU_ASSERT(f.done[r][k]);
+        free(f.depth[r]);
+        free(f.done[r]);
+    }
+    return f.deepest;
+}
+
+static void expect_near(const struct wi_algo *algo, const struct wi_algo_args *args, const char *what,
+                        double said, double is)
+{
+    if (fabs(said - is) <= 0.05 * is + 1e-9)
+        return;
+    wi_fail(WEFT_EINVAL, "cost says %s %g, the schedules do %g", what, said, is);
+    fail(algo, args);
+}
+
+static void compare_cost(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    struct wi_sched *scheds[MAX_RANKS];
+    struct wi_sched_stats most = {0}, one;
+    struct wi_algo_cost c;
+
+    if (!suits(algo, args) || build_all(algo, *args, scheds))
+        return;
+    for (int r = 0; r < args->nranks; r++) {
+        wi_sched_stats(scheds[r], &one);
+        most.steps_critical = larger(most.steps_critical, one.steps_critical);
+        most.blocks_sent = larger(most.blocks_sent, one.blocks_sent);
+        most.blocks_reduced = larger(most.blocks_reduced, one.blocks_reduced);
+        most.blocks_copied = larger(most.blocks_copied, one.blocks_copied);
+    }
+    double bytes = 720720, block = algo->coll == WI_COLL_BARRIER ? 0 : bytes / scheds[0]->nblocks;
+    algo->cost(args, bytes, &c);
+    expect_near(algo, args, "steps", c.steps,
+                larger(most.steps_critical, longest_path(scheds, args->nranks)));
+    expect_near(algo, args, "sent", c.sent, most.blocks_sent * block);
+    expect_near(algo, args, "reduced", c.reduced, most.blocks_reduced * block);
+    expect_near(algo, args, "copied", c.copied, most.blocks_copied * block);
+    put_all(scheds, args->nranks);
+}
+
+static void costs_are_right(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        for (int n = 1; n <= COST_RANKS; n++)
+            each_form(wi_algos[i], n, compare_cost);
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"schedules are right", schedules_are_right},
+    {"costs are right", costs_are_right},
+};
+WT_UNIT_MAIN("algo", cases)
