@@ -17,3 +17,7 @@ libweft_sources += \
 	src/net/store_client.c src/net/store_client.h \
 	src/net/store_server.c src/net/store_server.h \
 	src/net/store_wire.c src/net/store_wire.h
+
+libweft_sources += \
+	src/net/mesh.c src/net/mesh.h \
+	src/net/transports.c src/net/transports.h
