@@ -1,0 +1,52 @@
+/* addr.h: which addresses this process can be reached by, and which of a peer's to try first.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef WI_TCP_ADDR_H
+#define WI_TCP_ADDR_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <weft/weft_plugin.h>
+
+#define WI_TCP_ADDRS_MAX 12
+#define WI_TCP_ADDR_TEXT 64
+
+struct wi_tcp_addr {
+    uint8_t family;  /* 4 or 6 */
+    uint8_t prefix;  /* bits of the subnet */
+    uint16_t port;
+    uint32_t mbps;   /* link speed, 0 unknown */
+    unsigned char ip[16];
+};
+
+/* Who a process is and how to reach it: what the address blob says. */
+struct wi_tcp_identity {
+    uint64_t node[2];  /* boot, network namespace and host name, hashed */
+    uint64_t process;  /* random */
+    int count;
+    struct wi_tcp_addr addrs[WI_TCP_ADDRS_MAX];
+};
+
+/* The interfaces' addresses that `interfaces` and `family` (0, 4, 6) choose; ports are 0. 0 when nothing fits, else
+ * how many; -1: errno. */
+int wi_tcp_addrs_find(const char *interfaces, int family, struct wi_tcp_addr *addrs, int capacity);
+/* Does an interface pass the list "eth,ib" or "^docker,lo"? `wanted` "" passes everything. */
+int wi_tcp_interface_passes(const char *wanted, const char *name);
+int wi_tcp_addr_is_loopback(const struct wi_tcp_addr *addr);
+int wi_tcp_node_identity(uint64_t node[2]);
+
+size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_t capacity); /* 0: no room */
+int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity *id);       /* 0, or -1: malformed */
+
+/* Symmetric: can these two processes connect, as far as addresses tell? */
+int wi_tcp_identity_reachable(const struct wi_tcp_identity *a, const struct wi_tcp_identity *b);
+/* Indices of the peer's addresses in the order to try them; `rail` rotates among equally good ones. Returns how many. */
+int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, int rail,
+                          uint8_t order[WI_TCP_ADDRS_MAX]);
+
+socklen_t wi_tcp_addr_to_sockaddr(const struct wi_tcp_addr *addr, struct sockaddr_storage *sa);
+/* "10.0.0.1:4711", "[fe80::1]:4711" */
+void wi_tcp_sockaddr_text(const struct sockaddr_storage *sa, char text[WI_TCP_ADDR_TEXT]);
+void wi_tcp_addr_text(const struct wi_tcp_addr *addr, char text[WI_TCP_ADDR_TEXT]);
+
+#endif

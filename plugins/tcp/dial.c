@@ -1,0 +1,375 @@
+/* dial.c: making connections: the lower rank of a pair tries the peer's addresses in turn; the higher one waits, and
+ * knocks now and then to find out whether the peer's process is still there.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define ATTEMPT_NS 2000000000ull  /* for one address while there are others */
+#define BACKOFF_NS 20000000ull    /* doubled each round */
+#define BACKOFF_MAX_NS 500000000ull
+#define REFUSED_ROUNDS 3          /* nobody listens there any more */
+#define REJECTED_ROUNDS 6         /* some connection closes are the other side's lack of room, so many are not */
+#define KNOCK_NS 1000000000ull
+
+static uint64_t now_of(const struct wi_tcp_group *g)
+{
+    return g->endpoint->host->now_ns();
+}
+
+static uint64_t after(uint64_t now, uint64_t ns)
+{
+    return ns > UINT64_MAX - now ? UINT64_MAX : now + ns;
+}
+
+void wi_tcp_dial_free(struct wi_tcp_conn *c)
+{
+    if (!c->dial)
+        return;
+    wi_tcp_handshake_fini(&c->dial->hs);
+    free(c->dial);
+    c->dial = NULL;
+    c->peer->group->dials--;
+}
+
+static void drop_socket(struct wi_tcp_conn *c)
+{
+    wi_tcp_handshake_fini(&c->dial->hs);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
+/* All addresses were tried. */
+static void round_over(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_dial *d = c->dial;
+    struct wi_tcp_peer *p = c->peer;
+    uint64_t now = now_of(p->group), pause = BACKOFF_NS << (d->round < 5 ? d->round : 5);
+    d->round++;
+    if (d->probe && p->state != WI_TCP_LINKING) {
+        wi_tcp_conn_close(c); /* the peer came by itself */
+        return;
+    }
+    if (d->refused == d->norder && d->round >= REFUSED_ROUNDS) {
+        wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s (its process has ended?)", d->last);
+        return;
+    }
+    if (d->rejected && d->round >= REJECTED_ROUNDS) {
+        wi_tcp_peer_fail(p, WEFT_EAUTH, "tcp: %s (another job key?)", d->last);
+        return;
+    }
+    if (now >= d->deadline_ns) {
+        if (d->probe)
+            wi_tcp_conn_close(c);
+        else
+            wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s", d->last);
+        return;
+    }
+    c->state = WI_TCP_BACKOFF;
+    d->attempt_ns = after(now, pause < BACKOFF_MAX_NS ? pause : BACKOFF_MAX_NS);
+    if (d->attempt_ns > d->deadline_ns)
+        d->attempt_ns = d->deadline_ns;
+}
+
+static void set_last(struct wi_tcp_dial *d, const char *what)
+{
+    char text[WI_TCP_ADDR_TEXT];
+    wi_tcp_addr_text(&d->peer.addrs[d->order[d->at]], text);
+    snprintf(d->last, sizeof d->last, "%s: %s", text, what);
+}
+
+/* 1: in progress or connected; 0: this address failed; -1: the peer was failed. */
+static int start(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_group *g = c->peer->group;
+    struct wi_tcp_dial *d = c->dial;
+    const struct wi_tcp_addr *a = &d->peer.addrs[d->order[d->at]];
+    struct sockaddr_storage sa;
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        wi_tcp_peer_fail(c->peer, WEFT_ENOFILES, "tcp cannot connect to rank %d: %s (see ulimit -n)", c->peer->rank,
+                         strerror(errno));
+        return -1;
+    }
+    if (fd >= 0) {
+        wi_tcp_socket_options(g->endpoint->settings, fd);
+        socklen_t n = wi_tcp_addr_to_sockaddr(a, &sa);
+        int r = connect(fd, (struct sockaddr *)&sa, n);
+        c->fd = fd;
+        if ((r == 0 || errno == EINPROGRESS) && epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &ev) == 0)
+            return 1;
+    }
+    d->refused += errno == ECONNREFUSED;
+    set_last(d, strerror(errno));
+    if (fd >= 0)
+        drop_socket(c);
+    return 0;
+}
+
+static void attempt(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_dial *d = c->dial;
+    for (; d->at < d->norder; d->at++) {
+        int r = start(c);
+        if (r < 0)
+            return;
+        if (!r)
+            continue;
+        uint64_t now = now_of(c->peer->group), limit = d->at + 1 < d->norder ? after(now, ATTEMPT_NS) : UINT64_MAX;
+        c->state = WI_TCP_CONNECTING;
+        d->attempt_ns = limit < d->deadline_ns ? limit : d->deadline_ns;
+        return;
+    }
+    round_over(c);
+}
+
+static void next_address(struct wi_tcp_conn *c, const char *why)
+{
+    set_last(c->dial, why);
+    drop_socket(c);
+    c->dial->at++;
+    attempt(c);
+}
+
+static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *claim)
+{
+    struct wi_tcp_handshake hs = c->dial->hs;
+    struct wi_tcp_peer *p = c->peer;
+    if (claim->process != c->dial->peer.process || claim->count) {
+        c->dial->rejected++;
+        next_address(c, "another process of the job answers there");
+        return;
+    }
+    p->eager = claim->eager;
+    weft_status st = wi_tcp_conn_up(c, c->fd, hs.in, hs.have);
+    if (st) {
+        wi_tcp_peer_fail(p, st, "tcp: no memory for a connection to rank %d", p->rank);
+        return;
+    }
+    wi_tcp_dial_free(c);
+}
+
+static void authenticate(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_claim claim;
+    weft_status st = wi_tcp_handshake_step(&c->dial->hs, c->fd, &claim);
+    if (st == WEFT_INPROGRESS)
+        return;
+    if (st == WEFT_SUCCESS) {
+        authenticated(c, &claim);
+        return;
+    }
+    c->dial->rejected++;
+    next_address(c, st == WEFT_EAUTH ? "the process there does not belong to this job" : "closed during the handshake");
+}
+
+static void connected(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_group *g = c->peer->group;
+    struct wi_tcp_dial *d = c->dial;
+    struct wi_tcp_claim mine = {.index = c->index, .count = (uint8_t)c->peer->nconns, .from = (uint32_t)g->rank,
+                                .to = (uint32_t)c->peer->rank, .eager = (uint32_t)g->endpoint->settings->eager,
+                                .comm_id = {g->comm_id[0], g->comm_id[1]}, .process = g->endpoint->me.process};
+    if (d->probe) {
+        wi_tcp_conn_close(c);
+        return;
+    }
+    if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
+        wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
+        return;
+    }
+    c->state = WI_TCP_AUTHENTICATING;
+    /* The other side may be busy computing for a while before it looks at its listener; or it is not our peer at all,
+     * then another address will do. */
+    uint64_t limit = d->norder > 1 ? after(now_of(g), ATTEMPT_NS) : UINT64_MAX;
+    d->attempt_ns = limit < d->deadline_ns ? limit : d->deadline_ns;
+    authenticate(c);
+}
+
+void wi_tcp_dial_event(struct wi_tcp_conn *c)
+{
+    if (c->state == WI_TCP_AUTHENTICATING) {
+        authenticate(c);
+        return;
+    }
+    if (c->state != WI_TCP_CONNECTING)
+        return;
+    int err = 0;
+    socklen_t n = sizeof err;
+    struct sockaddr_storage sa;
+    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &err, &n);
+    if (err) {
+        c->dial->refused += err == ECONNREFUSED;
+        next_address(c, strerror(err));
+        return;
+    }
+    n = sizeof sa;
+    if (getpeername(c->fd, (struct sockaddr *)&sa, &n) == 0)
+        connected(c);
+}
+
+static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int probe)
+{
+    struct wi_tcp_group *g = p->group;
+    struct wi_tcp_dial *d = calloc(1, sizeof *d);
+    struct wi_tcp_conn *c = d ? wi_tcp_conn_new(p, index) : NULL;
+    if (!c) {
+        free(d);
+        return NULL;
+    }
+    c->dial = d;
+    g->dials++;
+    d->probe = probe;
+    wi_tcp_identity_decode(g->blobs + g->blob_at[p->rank], g->blob_at[p->rank + 1] - g->blob_at[p->rank], &d->peer);
+    d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, index, d->order);
+    d->deadline_ns = after(now_of(g), probe ? KNOCK_NS : g->endpoint->settings->connect_timeout);
+    return c;
+}
+
+static int sockets_wanted(const struct wi_tcp_peer *p)
+{
+    int64_t n = p->group->endpoint->settings->sockets;
+    return n > 0 ? (int)n : 1;
+}
+
+weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
+{
+    struct wi_tcp_group *g = p->group;
+    p->state = WI_TCP_LINKING;
+    if (p->rank < g->rank) {
+        p->waiting_since_ns = now_of(g);
+        g->waits++;
+        return WEFT_SUCCESS;
+    }
+    p->nconns = sockets_wanted(p);
+    for (int i = 0; i < p->nconns; i++) {
+        p->conns[i] = dial(p, i, 0);
+        if (!p->conns[i]) {
+            wi_tcp_peer_fail(p, WEFT_ENOMEM, "tcp: no memory for a connection to rank %d", p->rank);
+            return WEFT_ENOMEM;
+        }
+        if (p->conns[i]->dial->norder == 0) {
+            wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: no address of rank %d can be used from here", p->rank);
+            return WEFT_EPEER;
+        }
+    }
+    for (int i = 0; i < p->nconns && p->state != WI_TCP_FAILED; i++)
+        attempt(p->conns[i]);
+    return p->state == WI_TCP_FAILED ? p->status : WEFT_SUCCESS;
+}
+
+static void expired(struct wi_tcp_conn *c)
+{
+    if (c->state == WI_TCP_BACKOFF) {
+        c->dial->at = c->dial->refused = c->dial->rejected = 0;
+        attempt(c);
+    } else {
+        next_address(c, c->state == WI_TCP_CONNECTING ? "no answer in time" : "no handshake in time");
+    }
+}
+
+static void knock(struct wi_tcp_group *g, uint64_t now)
+{
+    for (struct wi_tcp_peer *p = g->hot; p; p = p->next_hot) {
+        if (p->state != WI_TCP_LINKING || p->rank > g->rank || now < after(p->waiting_since_ns, KNOCK_NS))
+            continue;
+        p->waiting_since_ns = after(now, KNOCK_NS);
+        struct wi_tcp_conn *c = dial(p, 0, 1);
+        if (c && c->dial->norder)
+            attempt(c);
+        else if (c)
+            wi_tcp_conn_close(c);
+    }
+}
+
+void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now)
+{
+    for (struct wi_tcp_conn *c = g->conns, *next; c; c = next) {
+        next = c->next;
+        if (!c->dial || c->dial->attempt_ns > now)
+            continue;
+        expired(c);
+        next = g->conns; /* a failed peer takes its other connections along */
+        now = now_of(g);
+    }
+    if (g->waits)
+        knock(g, now);
+}
+
+uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g)
+{
+    uint64_t at = UINT64_MAX;
+    for (const struct wi_tcp_conn *c = g->dials ? g->conns : NULL; c; c = c->next)
+        if (c->dial && c->dial->attempt_ns < at)
+            at = c->dial->attempt_ns;
+    for (const struct wi_tcp_peer *p = g->waits ? g->hot : NULL; p; p = p->next_hot)
+        if (p->state == WI_TCP_LINKING && p->rank < g->rank && after(p->waiting_since_ns, KNOCK_NS) < at)
+            at = after(p->waiting_since_ns, KNOCK_NS);
+    return at;
+}
+
+/* ---- The accepting side ---------------------------------------------------------------------------------------- */
+
+static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
+{
+    const struct wi_tcp_claim *claim = &a->claim;
+    struct wi_tcp_identity id;
+    struct wi_tcp_peer *p;
+    int from = (int)claim->from;
+    if (claim->from >= (uint32_t)g->rank || wi_tcp_peer_get(g, from, &p))
+        return;
+    if (wi_tcp_identity_decode(g->blobs + g->blob_at[from], g->blob_at[from + 1] - g->blob_at[from], &id) ||
+        id.process != claim->process)
+        return;
+    if (p->state == WI_TCP_IDLE && wi_tcp_dial_peer(p))
+        return;
+    if ((p->state != WI_TCP_LINKING && p->state != WI_TCP_LINKED) || p->conns[claim->index] ||
+        (p->nconns && p->nconns != claim->count))
+        return;
+    struct wi_tcp_conn *c = wi_tcp_conn_new(p, claim->index);
+    if (!c)
+        return;
+    if (p->state == WI_TCP_LINKING)
+        g->waits--;
+    p->conns[claim->index] = c;
+    p->nconns = claim->count;
+    p->eager = claim->eager;
+    weft_status st = wi_tcp_conn_up(c, a->fd, a->hs.in, a->hs.have);
+    if (st) {
+        g->waits += p->state == WI_TCP_LINKING;
+        wi_tcp_peer_fail(p, st, "tcp: cannot take the connection of rank %d: %s", p->rank, strerror(errno));
+        return;
+    }
+    a->fd = -1;
+}
+
+int wi_tcp_adopt(struct wi_tcp_group *g)
+{
+    int events = 0;
+    if (atomic_load_explicit(&g->ninbox, memory_order_acquire) == 0)
+        return 0;
+    pthread_mutex_lock(&g->endpoint->lock);
+    struct wi_tcp_arrival *list = g->inbox;
+    g->inbox = NULL;
+    atomic_store_explicit(&g->ninbox, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&g->endpoint->lock);
+    while (list) {
+        struct wi_tcp_arrival *a = list;
+        list = a->next;
+        adopt_one(g, a);
+        wi_tcp_arrival_free(a);
+        events++;
+    }
+    return events;
+}

@@ -1,0 +1,120 @@
+/* frame.c: encode, decode and check frame headers and handshake claims.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "frame.h"
+
+#include <string.h>
+
+#define WI_TCP_CLAIM_MAGIC 0x5743u
+#define WI_TCP_CLAIM_VERSION 1u
+
+void wi_tcp_frame_encode(const struct wi_tcp_frame *f, unsigned char out[WI_TCP_HEADER_BYTES])
+{
+    out[0] = f->type;
+    out[1] = f->chan;
+    out[2] = f->flags;
+    out[3] = 0;
+    wi_tcp_put(out + 4, f->bytes, 4);
+    wi_tcp_put(out + 8, f->msg, 8);
+    wi_tcp_put(out + 16, f->offset, 8);
+    wi_tcp_put(out + 24, f->total, 8);
+    wi_tcp_put(out + 32, f->info.seq, 4);
+    out[36] = f->info.kind;
+    out[37] = f->info.dtype;
+    out[38] = f->info.op;
+    out[39] = f->info.flags;
+    wi_tcp_put(out + 40, f->info.root, 4);
+    wi_tcp_put(out + 44, f->info.hash, 4);
+    wi_tcp_put(out + 48, f->info.count, 8);
+}
+
+static const char *check_data(const struct wi_tcp_frame *f)
+{
+    if (f->flags & ~WI_TCP_EAGER_FLAG)
+        return "unknown frame flags";
+    if (f->bytes > WI_TCP_FRAME_MAX)
+        return "frame too long";
+    if (f->total > WI_TCP_MESSAGE_MAX)
+        return "message too long";
+    if (f->offset > f->total || f->bytes > f->total - f->offset)
+        return "payload beyond the end of its message";
+    if (f->bytes == 0 && f->total != 0)
+        return "empty frame of a message that is not empty";
+    return NULL;
+}
+
+const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], struct wi_tcp_frame *f)
+{
+    f->type = in[0];
+    f->chan = in[1];
+    f->flags = in[2];
+    f->bytes = (uint32_t)wi_tcp_get(in + 4, 4);
+    f->msg = wi_tcp_get(in + 8, 8);
+    f->offset = wi_tcp_get(in + 16, 8);
+    f->total = wi_tcp_get(in + 24, 8);
+    f->info.seq = (uint32_t)wi_tcp_get(in + 32, 4);
+    f->info.kind = in[36];
+    f->info.dtype = in[37];
+    f->info.op = in[38];
+    f->info.flags = in[39];
+    f->info.root = (uint32_t)wi_tcp_get(in + 40, 4);
+    f->info.hash = (uint32_t)wi_tcp_get(in + 44, 4);
+    f->info.count = wi_tcp_get(in + 48, 8);
+    if (in[3])
+        return "reserved header byte is not zero";
+    if (f->chan >= WEFT_CHAN_MAX)
+        return "channel number out of range";
+    switch (f->type) {
+    case WI_TCP_DATA:
+        return check_data(f);
+    case WI_TCP_GRANT:
+    case WI_TCP_BYE:
+    case WI_TCP_ABORT:
+        return f->bytes || f->flags || f->offset ? "control frame with payload" : NULL;
+    default:
+        return "unknown frame type";
+    }
+}
+
+int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+void wi_tcp_claim_encode(const struct wi_tcp_claim *c, unsigned char out[WI_TCP_CLAIM_BYTES])
+{
+    wi_tcp_put(out, WI_TCP_CLAIM_MAGIC, 2);
+    out[2] = WI_TCP_CLAIM_VERSION;
+    out[3] = 0;
+    out[4] = c->index;
+    out[5] = c->count;
+    wi_tcp_put(out + 6, 0, 2);
+    wi_tcp_put(out + 8, c->from, 4);
+    wi_tcp_put(out + 12, c->to, 4);
+    wi_tcp_put(out + 16, c->eager, 4);
+    wi_tcp_put(out + 20, c->comm_id[0], 8);
+    wi_tcp_put(out + 28, c->comm_id[1], 8);
+    wi_tcp_put(out + 36, c->process, 8);
+}
+
+const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tcp_claim *c)
+{
+    const unsigned char *in = bytes_in;
+    if (bytes != WI_TCP_CLAIM_BYTES)
+        return "claim of another length";
+    if (wi_tcp_get(in, 2) != WI_TCP_CLAIM_MAGIC || in[2] != WI_TCP_CLAIM_VERSION)
+        return "claim of another version";
+    c->index = in[4];
+    c->count = in[5];
+    c->from = (uint32_t)wi_tcp_get(in + 8, 4);
+    c->to = (uint32_t)wi_tcp_get(in + 12, 4);
+    c->eager = (uint32_t)wi_tcp_get(in + 16, 4);
+    c->comm_id[0] = wi_tcp_get(in + 20, 8);
+    c->comm_id[1] = wi_tcp_get(in + 28, 8);
+    c->process = wi_tcp_get(in + 36, 8);
+    if (c->count > WI_TCP_SOCKETS_MAX || (c->count && c->index >= c->count))
+        return "socket index out of range";
+    if (c->eager < WI_TCP_EAGER_MIN || c->eager > WI_TCP_EAGER_MAX)
+        return "eager window out of range";
+    return NULL;
+}

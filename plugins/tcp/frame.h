@@ -1,0 +1,68 @@
+/* frame.h: the wire format of the tcp transport. Pure: bytes in, struct out, nothing else.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef WI_TCP_FRAME_H
+#define WI_TCP_FRAME_H
+
+#include <weft/weft_plugin.h>
+
+#define WI_TCP_HEADER_BYTES 56
+#define WI_TCP_FRAME_MAX (16u << 20)        /* payload of one frame */
+#define WI_TCP_MESSAGE_MAX (1ull << 48)     /* bytes of one message */
+#define WI_TCP_EAGER_COST 128u              /* what a frame costs beyond its payload in the eager window */
+#define WI_TCP_EAGER_MIN 8192u
+#define WI_TCP_EAGER_MAX (64u << 20)
+#define WI_TCP_SOCKETS_MAX 16
+
+enum wi_tcp_frame_type {
+    WI_TCP_DATA = 1,  /* payload of a message */
+    WI_TCP_GRANT = 2, /* messages below `msg` have receives; eager bytes may reach `total` */
+    WI_TCP_BYE = 3,   /* the last frame of this socket: the rank left in good order */
+    WI_TCP_ABORT = 4, /* the rank left in failure */
+};
+
+#define WI_TCP_EAGER_FLAG 1u /* DATA sent before its receive was known to be posted: charged to the window */
+
+/* One frame's header; little endian on the wire in this order. */
+struct wi_tcp_frame {
+    uint8_t type, chan, flags;
+    uint32_t bytes;  /* of payload that follow the header */
+    uint64_t msg;    /* number of the message in its channel and direction */
+    uint64_t offset; /* of the payload in the message */
+    uint64_t total;  /* bytes of the message */
+    struct weft_op_info info;
+};
+
+void wi_tcp_frame_encode(const struct wi_tcp_frame *frame, unsigned char out[WI_TCP_HEADER_BYTES]);
+/* NULL, or what is wrong with the header: then *frame must not be used. */
+const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], struct wi_tcp_frame *frame);
+int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b);
+
+/* What both ends of a connection claim in the handshake; at most WEFT_AUTH_CLAIM_MAX bytes. */
+struct wi_tcp_claim {
+    uint8_t index, count; /* of the socket in its bundle; 0, 0 from the accepting side */
+    uint32_t from, to;    /* ranks; 0, 0 from the accepting side */
+    uint32_t eager;       /* window that the claimant offers per channel */
+    uint64_t comm_id[2];
+    uint64_t process;
+};
+#define WI_TCP_CLAIM_BYTES 44
+
+void wi_tcp_claim_encode(const struct wi_tcp_claim *claim, unsigned char out[WI_TCP_CLAIM_BYTES]);
+const char *wi_tcp_claim_decode(const void *in, size_t bytes, struct wi_tcp_claim *claim);
+
+/* Little-endian scalars, any alignment. */
+static inline void wi_tcp_put(unsigned char *p, uint64_t v, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+static inline uint64_t wi_tcp_get(const unsigned char *p, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < bytes; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* handshake.c: carry the host's authentication over a non-blocking socket.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "tcp.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Neither side ever needs more than two messages before it is convinced. */
+#define READ_MAX (2 * WEFT_AUTH_MESSAGE_MAX)
+
+weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
+                                  const struct wi_tcp_claim *mine)
+{
+    unsigned char claim[WI_TCP_CLAIM_BYTES];
+    wi_tcp_claim_encode(mine, claim);
+    h->host = host;
+    h->have = h->total = 0;
+    h->auth = host->auth_create(host->impl, is_server, claim, sizeof claim);
+    return h->auth ? WEFT_SUCCESS : WEFT_ENOMEM;
+}
+
+void wi_tcp_handshake_fini(struct wi_tcp_handshake *h)
+{
+    if (h->auth)
+        h->host->auth_destroy(h->auth);
+    h->auth = NULL;
+}
+
+/* One call of auth_step; *moved tells whether it consumed or produced anything. */
+static weft_status step_once(struct wi_tcp_handshake *h, int fd, struct wi_tcp_claim *peer, int *moved)
+{
+    unsigned char out[WEFT_AUTH_MESSAGE_MAX], claim[WEFT_AUTH_CLAIM_MAX];
+    size_t consumed = 0, out_bytes = 0, claim_bytes = sizeof claim;
+    weft_status st = h->host->auth_step(h->auth, h->in, h->have, &consumed, out, sizeof out, &out_bytes, claim,
+                                        &claim_bytes);
+    if (st < 0 || consumed > h->have || out_bytes > sizeof out)
+        return st < 0 ? st : WEFT_EINTERNAL;
+    h->have -= consumed;
+    memmove(h->in, h->in + consumed, h->have);
+    /* A fresh socket always has room for one message: short means broken. */
+    if (out_bytes && send(fd, out, out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out_bytes)
+        return WEFT_EPEER;
+    *moved = consumed || out_bytes;
+    if (st == WEFT_SUCCESS && wi_tcp_claim_decode(claim, claim_bytes, peer))
+        return WEFT_EAUTH;
+    return st;
+}
+
+weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_tcp_claim *peer)
+{
+    for (;;) {
+        int moved = 0;
+        weft_status st = step_once(h, fd, peer, &moved);
+        if (st != WEFT_INPROGRESS)
+            return st;
+        if (moved)
+            continue;
+        size_t room = sizeof h->in - h->have;
+        if (room > READ_MAX - h->total)
+            room = READ_MAX - h->total;
+        if (room == 0)
+            return WEFT_EAUTH;
+        ssize_t n = recv(fd, h->in + h->have, room, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? WEFT_INPROGRESS : WEFT_EPEER;
+        if (n == 0)
+            return WEFT_EPEER;
+        h->have += (size_t)n;
+        h->total += (size_t)n;
+    }
+}

@@ -1,0 +1,337 @@
+/* tcp.h: the state that the files of the tcp transport share.
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Endpoint (one per process): listeners, handshakes of accepted sockets, sockets that linger after their group. Guarded
+ * by `lock`; any group's progress serves it. Group: peers and their sockets, under the caller's lock.
+ *
+ * A pair of ranks shares a bundle of sockets, made by the lower rank at its first post. Each message is cut into
+ * frames; whichever socket is writable pulls the next one, and the receiver places it by (channel, message, offset).
+ *
+ * Flow control, per channel and direction: a frame of a message whose receive is not known to be posted is charged to
+ * a window (eager); the receiver returns the charge when it has consumed the frame. A GRANT says up to which message
+ * receives are posted: those need no window. So whatever arrives has a place, reading never stops, and nothing
+ * deadlocks.
+ */
+#ifndef WI_TCP_H
+#define WI_TCP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <weft/weft_plugin.h>
+
+#include "addr.h"
+#include "frame.h"
+
+struct wi_tcp_settings {
+    const char *interfaces, *family, *port;
+    int64_t sockets, keepalive_count, half_open;
+    size_t sndbuf, rcvbuf, chunk, eager;
+    uint64_t user_timeout, keepalive_idle, keepalive_interval;
+    uint64_t connect_timeout, auth_timeout, park_timeout;
+};
+
+#define WI_TCP_STAGE_BYTES 8192       /* per socket: headers and short payloads */
+#define WI_TCP_STAGE_FRONT 16         /* room for a sink's carry before any data */
+#define WI_TCP_SINK_BYTES (64u << 10) /* per group: cache-hot payload on its way to a sink */
+#define WI_TCP_BUDGET (1u << 20)      /* bytes per socket, direction and progress call */
+#define WI_TCP_BATCH 12               /* frames in one writev */
+#define WI_TCP_NEVER UINT64_MAX
+
+/* ---- Handshake (handshake.c) -------------------------------------------------------------------------------- */
+
+struct wi_tcp_handshake {
+    struct weft_auth *auth;
+    const struct weft_host *host;
+    size_t have, total; /* bytes in `in`; bytes read in all, capped */
+    unsigned char in[WEFT_AUTH_MESSAGE_MAX];
+};
+weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
+                                  const struct wi_tcp_claim *mine);
+/* Advance without blocking. SUCCESS: *peer is filled, bytes left in h->in belong to the stream. INPROGRESS, or a
+ * failure: WEFT_EAUTH the other side is not who it must be; WEFT_EPEER it closed or the socket failed. */
+weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_tcp_claim *peer);
+void wi_tcp_handshake_fini(struct wi_tcp_handshake *h);
+
+/* ---- Endpoint (listen.c, linger.c) ---------------------------------------------------------------------------- */
+
+struct wi_tcp_group;
+
+/* An accepted socket: first half-open, then parked or handed to its group. */
+struct wi_tcp_arrival {
+    struct wi_tcp_arrival *next;
+    int fd;
+    int authenticated;
+    uint64_t deadline_ns;
+    struct wi_tcp_handshake hs;
+    struct wi_tcp_claim claim;
+};
+
+/* A socket whose group is gone, until the peer's kernel has everything. */
+struct wi_tcp_linger {
+    struct wi_tcp_linger *next;
+    int fd;
+    uint64_t deadline_ns;
+};
+
+struct wi_tcp_gone {
+    uint64_t comm_id[2];
+    int aborted;
+};
+#define WI_TCP_GONE_MAX 64
+
+struct wi_tcp_endpoint {
+    const struct weft_host *host;
+    const struct wi_tcp_settings *settings;
+    int family;               /* 0, 4, 6 */
+    struct wi_tcp_identity me;
+    int listeners[WI_TCP_ADDRS_MAX];
+    int epoll, timer;
+    pthread_mutex_t lock;     /* of all below */
+    int listening;            /* listeners are in the epoll set */
+    uint64_t listen_again_ns; /* after running out of descriptors */
+    struct wi_tcp_arrival *half_open, *parked; /* oldest first */
+    int nhalf_open, nparked;
+    struct wi_tcp_linger *lingering;
+    struct wi_tcp_group *groups;
+    struct wi_tcp_gone gone[WI_TCP_GONE_MAX];
+    unsigned gone_next;
+};
+
+weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *settings, void **endpoint);
+void wi_tcp_endpoint_close(void *endpoint);
+weft_status wi_tcp_endpoint_address(void *endpoint, void *buf, size_t capacity, size_t *bytes);
+int wi_tcp_endpoint_reachable(void *endpoint, const void *address, size_t bytes);
+/* Accept, authenticate, hand over, expire. Never blocks. Returns events. */
+int wi_tcp_endpoint_serve(struct wi_tcp_endpoint *e);
+void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group);
+void wi_tcp_endpoint_leave(struct wi_tcp_endpoint *e, struct wi_tcp_group *group, int aborted);
+void wi_tcp_arrival_free(struct wi_tcp_arrival *a);
+/* Options that every socket of the transport has. */
+void wi_tcp_socket_options(const struct wi_tcp_settings *s, int fd);
+/* Take fd: close it once what was written has reached the peer. Needs the lock. */
+void wi_tcp_linger_add(struct wi_tcp_endpoint *e, int fd);
+int wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now);
+void wi_tcp_linger_finish(struct wi_tcp_endpoint *e, uint64_t deadline_ns); /* blocks until then at most */
+
+/* ---- Group, peers, sockets ---------------------------------------------------------------------------------------- */
+
+enum wi_tcp_conn_state { WI_TCP_CONNECTING, WI_TCP_AUTHENTICATING, WI_TCP_BACKOFF, WI_TCP_UP, WI_TCP_CLOSED };
+
+struct wi_tcp_out_frame {
+    unsigned char header[WI_TCP_HEADER_BYTES];
+    const unsigned char *data;
+    size_t bytes;
+    struct weft_xfer *x; /* NULL: control */
+};
+
+/* Where the payload of the frame being read goes. */
+enum wi_tcp_target { WI_TCP_TO_BUFFER, WI_TCP_TO_EARLY, WI_TCP_TO_SINK, WI_TCP_TO_DRAIN };
+
+/* The state of a connection that this side is making; freed once it is up. */
+struct wi_tcp_dial {
+    uint8_t order[WI_TCP_ADDRS_MAX];
+    int norder, at, round;
+    int refused, rejected;     /* in this round */
+    uint64_t deadline_ns;      /* of it all */
+    uint64_t attempt_ns;       /* deadline of this attempt, or end of the back-off */
+    int probe;                 /* only find out whether the peer still listens */
+    struct wi_tcp_identity peer;
+    struct wi_tcp_handshake hs;
+    char last[120];            /* why the newest attempt failed */
+};
+
+struct wi_tcp_conn {
+    struct wi_tcp_conn *next, **prev; /* of the group */
+    struct wi_tcp_peer *peer;
+    int fd;
+    enum wi_tcp_conn_state state;
+    uint8_t index;
+    uint8_t can_read, can_write;  /* as far as known; epoll is edge-triggered */
+    uint8_t bye, write_dead, stalled;
+    int write_errno;
+    struct wi_tcp_dial *dial;
+    /* reading */
+    unsigned char *stage;
+    size_t stage_at, stage_end;
+    int in_frame;
+    struct wi_tcp_frame in;
+    size_t in_left;
+    enum wi_tcp_target target;
+    unsigned char *in_at;         /* TO_BUFFER, TO_EARLY */
+    struct weft_xfer *in_x;       /* TO_BUFFER, TO_SINK */
+    struct wi_tcp_early *in_early;
+    struct wi_tcp_drain *in_drain;
+    /* writing */
+    struct wi_tcp_out_frame batch[WI_TCP_BATCH];
+    int nbatch, batch_at;
+    size_t batch_done;            /* of batch[batch_at], header included */
+};
+
+/* A frame that came before its receive. */
+struct wi_tcp_early {
+    struct wi_tcp_early *next;
+    struct wi_tcp_frame frame;
+    int complete;
+    unsigned char front[WI_TCP_STAGE_FRONT];
+    unsigned char data[];
+};
+
+/* The rest of a message whose receive has already failed. */
+struct wi_tcp_drain {
+    struct wi_tcp_drain *next;
+    uint64_t msg, total, reserved, finished;
+};
+
+struct wi_tcp_out {
+    uint8_t chan;
+    uint8_t queued;                  /* in peer->ready */
+    struct wi_tcp_out *next;
+    struct weft_xfer *head, *tail;   /* not yet wholly in frames */
+    uint64_t next_msg;               /* number of the next send posted */
+    uint64_t granted;                /* messages below have receives */
+    uint64_t eager_sent, eager_limit;
+};
+
+struct wi_tcp_in {
+    uint8_t chan;
+    uint8_t grant_due, drain_due;    /* queued in peer->grants, peer->drains */
+    struct wi_tcp_in *next_grant, *next_drain;
+    struct weft_xfer *head, *tail;   /* posted, incomplete */
+    uint64_t posted;                 /* number of the next receive posted */
+    uint64_t granted;                /* as told */
+    uint64_t returned, returned_told;
+    uint64_t held;                   /* eager cost of `early` */
+    struct wi_tcp_early *early, **early_end;
+    struct wi_tcp_drain *drains;
+};
+
+enum wi_tcp_peer_state { WI_TCP_IDLE, WI_TCP_LINKING, WI_TCP_LINKED, WI_TCP_LEFT, WI_TCP_FAILED };
+
+struct wi_tcp_peer {
+    struct wi_tcp_group *group;
+    int rank;
+    enum wi_tcp_peer_state state;
+    weft_status status; /* FAILED: why */
+    int reported;
+    int nconns, nup, nbye;
+    struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
+    int next_conn;
+    uint32_t eager;     /* the peer's window */
+    uint32_t nsends, nrecvs;
+    uint64_t waiting_since_ns;
+    struct wi_tcp_out *out[WEFT_CHAN_MAX];
+    struct wi_tcp_in *in[WEFT_CHAN_MAX];
+    struct wi_tcp_out *ready, **ready_end;
+    struct wi_tcp_in *grants, *drains;
+    struct wi_tcp_peer *next_out, *next_hot;
+    uint8_t in_outs, in_hot;
+    char text[160];
+};
+
+struct wi_tcp_group {
+    struct wi_tcp_endpoint *endpoint;
+    struct wi_tcp_group *next; /* of the endpoint, under its lock */
+    uint64_t comm_id[2];
+    int rank, nranks;
+    unsigned char *member;
+    unsigned char *blobs;      /* the members' addresses, one after the other */
+    uint32_t *blob_at;         /* [nranks + 1] */
+    struct wi_tcp_peer **peers; /* [nranks], made at first use */
+    int epoll, event, timer;
+    struct wi_tcp_arrival *inbox; /* under the endpoint's lock */
+    atomic_int ninbox;
+    struct wi_tcp_conn *conns, *dead; /* dead: freed when nobody looks at them any more */
+    struct wi_tcp_peer *outs;  /* have something to write */
+    struct wi_tcp_peer *hot;   /* have transfers pending */
+    struct weft_xfer *self_sends, **self_sends_end, *self_recvs, **self_recvs_end;
+    int busy;                  /* inside progress: posts only queue */
+    int blocked;               /* sockets that wait for room to write */
+    int unread;                /* some socket has more to read than was read */
+    int dials;                 /* connections being made */
+    int waits;                 /* peers whose connection is awaited */
+    int failures;              /* peers FAILED and not reported */
+    uint32_t calls;
+    int look;                  /* epoll has, or had, something */
+    int timer_armed;
+    unsigned char *sink_stage;
+};
+
+/* priv[] of a weft_xfer */
+enum wi_tcp_xfer_priv {
+    WI_TCP_X_MSG,      /* number of the message */
+    WI_TCP_X_DONE,     /* bytes sent or received */
+    WI_TCP_X_RESERVED, /* bytes that frames have been made, or begun, for */
+    WI_TCP_X_STARTED,  /* recv: 1 once the first frame was checked; bytes of carry << 8 */
+    WI_TCP_X_SINK_AT,  /* end of the last whole frame fed */
+    WI_TCP_X_GIVEN,    /* bytes given to the sink */
+    WI_TCP_X_CARRY,    /* 16 bytes: less than a granule, waiting for more */
+};
+
+/* peer.c */
+weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer);
+void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The BYE of one of `sockets` sockets came; when it is the last the peer has left. */
+void wi_tcp_peer_bye(struct wi_tcp_conn *c, uint64_t sockets);
+void wi_tcp_peer_want_out(struct wi_tcp_peer *p);
+void wi_tcp_peer_want_hot(struct wi_tcp_peer *p);
+void wi_tcp_peer_free(struct wi_tcp_peer *p);
+size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity);
+
+/* dial.c: making connections */
+weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p);
+void wi_tcp_dial_free(struct wi_tcp_conn *c);
+void wi_tcp_dial_event(struct wi_tcp_conn *c);
+void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now);
+uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g);
+int wi_tcp_adopt(struct wi_tcp_group *g);
+
+/* conn.c: socket I/O */
+struct wi_tcp_conn *wi_tcp_conn_new(struct wi_tcp_peer *p, int index);
+/* The socket is authenticated; `bytes` of its stream were read already. */
+weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size_t bytes);
+void wi_tcp_conn_close(struct wi_tcp_conn *c); /* freed later, by wi_tcp_conn_bury */
+void wi_tcp_conn_bury(struct wi_tcp_group *g);
+/* Read up to the budget; returns events. The peer may have failed afterwards. */
+int wi_tcp_conn_read(struct wi_tcp_conn *c);
+/* Parse and place what is in the stage. 0: go on; 1: stalled until another socket has caught up; -1: peer failed. */
+int wi_tcp_conn_consume(struct wi_tcp_conn *c);
+int wi_tcp_conn_write(struct wi_tcp_peer *p); /* all sockets of a peer; returns events */
+/* Send BYE or ABORT if that is possible now, then close without losing it. */
+void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type);
+void wi_tcp_conn_text(const struct wi_tcp_conn *c, char *text, size_t capacity);
+
+/* chan.c: sending side */
+weft_status wi_tcp_out_post(struct wi_tcp_peer *p, struct weft_xfer *x);
+/* The next frame to send to this peer; 0: nothing may be sent now. */
+int wi_tcp_out_pull(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f);
+int wi_tcp_out_wanted(const struct wi_tcp_peer *p);
+void wi_tcp_out_sent(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f);
+const char *wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f);
+void wi_tcp_out_start(struct wi_tcp_peer *p); /* the peer's window is known now */
+
+/* match.c: receiving side */
+weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x);
+/* Choose the target of c->in. 0: go on; 1: not yet, ask again later; -1: the peer was failed. */
+int wi_tcp_in_begin(struct wi_tcp_conn *c);
+void wi_tcp_in_end(struct wi_tcp_conn *c);
+void wi_tcp_in_feed(struct weft_xfer *x, unsigned char *data, size_t bytes);
+int wi_tcp_in_drain(struct wi_tcp_peer *p); /* sinks that have early frames */
+int wi_tcp_in_grant(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f);
+void wi_tcp_in_free(struct wi_tcp_in *in);
+
+/* group.c */
+weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *config, void **group);
+void wi_tcp_group_destroy(void *group, int aborted);
+weft_status wi_tcp_group_send(void *group, struct weft_xfer *x);
+weft_status wi_tcp_group_recv(void *group, struct weft_xfer *x);
+int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure);
+int wi_tcp_group_poll_fd(void *group);
+int wi_tcp_group_poll_arm(void *group);
+
+/* self.c: messages of a rank to itself; posts only queue, progress moves them */
+int wi_tcp_self_progress(struct wi_tcp_group *g);
+void wi_tcp_self_send(struct wi_tcp_group *g, struct weft_xfer *x);
+void wi_tcp_self_recv(struct wi_tcp_group *g, struct weft_xfer *x);
+
+#endif
