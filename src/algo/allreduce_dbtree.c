@@ -70,8 +70,7 @@ static void add_tree(const struct wi_algo_args *args, struct wi_sched_builder *b
         int child = rank_at(t.child[i], n, second);
         if (child < 0)
             continue;
-        unsigned flags = (child < args->rank ? WI_STEP_RECV_LEFT : 0) |
-                         (parent < 0 && i == last ? WI_STEP_FINAL : 0);
+        unsigned flags = (child < args->rank ? WI_STEP_RECV_LEFT : 0) | (parent < 0 && i == last ? WI_STEP_FINAL : 0);
         wi_seq_recv_reduce(&seq, wi_sched_lane(b, WI_NO_PEER, child, chan), dst, held, flags);
         held = dst;
     }

@@ -20,14 +20,12 @@
  */
 #include "algo/util.h"
 
-static void copy_out(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                     uint32_t reduce_lane)
+static void copy_out(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, uint32_t reduce_lane)
 {
     for (int i = 1; i < args->nranks; i++) {
         int peer = wi_mod(args->rank + i, args->nranks);
         wi_sched_wait(b, lane, peer, reduce_lane, 0);
-        wi_sched_copy(b, lane, wi_at(WI_DST, (uint32_t)peer, 1),
-                      wi_at_rank(WI_TMP, peer, (uint32_t)peer, 1));
+        wi_sched_copy(b, lane, wi_at(WI_DST, (uint32_t)peer, 1), wi_at_rank(WI_TMP, peer, (uint32_t)peer, 1));
     }
 }
 

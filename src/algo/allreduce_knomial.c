@@ -54,8 +54,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     int depth = wi_knomial_depth(args->nranks, wi_algo_radix(args));
     int degree = wi_knomial_of(0, args->nranks, wi_algo_radix(args)).nchildren;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){2 * depth > degree ? 2 * depth : degree, degree * bytes, degree * bytes,
-                               alone};
+    *c = (struct wi_algo_cost){2 * depth > degree ? 2 * depth : degree, degree * bytes, degree * bytes, alone};
 }
 
 const struct wi_algo wi_allreduce_knomial = {

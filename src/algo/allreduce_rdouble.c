@@ -24,8 +24,7 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
 
     for (int mask = 1; mask < fold->pow2; mask *= 2) {
         int peer = fold->member ^ mask, rank = wi_fold_rank(fold, peer);
-        unsigned flags = (peer < fold->member ? WI_STEP_RECV_LEFT : 0) |
-                         (2 * mask == fold->pow2 ? WI_STEP_FINAL : 0);
+        unsigned flags = (peer < fold->member ? WI_STEP_RECV_LEFT : 0) | (2 * mask == fold->pow2 ? WI_STEP_FINAL : 0);
         uint32_t lane = wi_sched_lane(seq->b, rank, rank, 0);
         wi_seq_send(seq, lane, wi_at(held, 0, 1));
         wi_seq_recv_reduce(seq, lane, dst, wi_at(held, 0, 1), flags);

@@ -37,8 +37,7 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
 
     for (int mask = 1; mask < fold->pow2; mask *= 2, nsteps++) {
         int upper = (fold->member & mask) != 0, rank = wi_fold_rank(fold, fold->member ^ mask);
-        unsigned flags =
-            (upper ? WI_STEP_RECV_LEFT : 0) | (2 * mask == fold->pow2 ? WI_STEP_FINAL : 0);
+        unsigned flags = (upper ? WI_STEP_RECV_LEFT : 0) | (2 * mask == fold->pow2 ? WI_STEP_FINAL : 0);
         halve(whole, upper, &keep, &give);
         lane[nsteps] = wi_sched_lane(seq->b, rank, rank, 0);
         step[nsteps] = give;

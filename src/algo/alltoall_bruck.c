@@ -48,8 +48,7 @@ static void exchange(const struct wi_algo_args *args, struct wi_seq *seq, uint32
     int n = args->nranks, last = 2 * bit >= n;
     uint32_t count = marked(n, bit), out = last ? (uint32_t)bit : (uint32_t)n;
     uint32_t in = last ? out : out + most_marked(n);
-    uint32_t lane =
-        wi_sched_lane(seq->b, wi_mod(args->rank + bit, n), wi_mod(args->rank - bit, n), 0);
+    uint32_t lane = wi_sched_lane(seq->b, wi_mod(args->rank + bit, n), wi_mod(args->rank - bit, n), 0);
 
     if (!last)
         pack(seq, local, n, bit, out, 0);
@@ -76,8 +75,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     for (int bit = 1; bit < n; bit *= 2)
         exchange(args, &seq, local, bit);
     for (int d = 0; d < n; d++)
-        wi_seq_copy(&seq, local, wi_at(WI_DST, (uint32_t)wi_mod(args->rank - d, n), 1),
-                    wi_at(WI_TMP, (uint32_t)d, 1));
+        wi_seq_copy(&seq, local, wi_at(WI_DST, (uint32_t)wi_mod(args->rank - d, n), 1), wi_at(WI_TMP, (uint32_t)d, 1));
     return wi_sched_seal(b, sched);
 }
 

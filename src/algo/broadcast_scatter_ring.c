@@ -19,8 +19,8 @@
 struct place {
     int n, v, root;
     struct wi_knomial tree;
-    enum wi_buf held;  /* SRC at the root, where every block is from the start */
-    uint32_t from;     /* lane and step of the scatter's receive */
+    enum wi_buf held; /* SRC at the root, where every block is from the start */
+    uint32_t from;    /* lane and step of the scatter's receive */
     uint32_t got;
 };
 
@@ -52,8 +52,8 @@ static void ring(const struct place *p, struct wi_sched_builder *b)
     int n = p->n, v = p->v;
     int sends = v < n - 1 ? n - wi_knomial_size(v + 1, n, 2) : 0;
     int recvs = n - wi_knomial_size(v, n, 2);
-    uint32_t lane = wi_sched_lane(b, sends ? rank_of(p, v + 1) : WI_NO_PEER,
-                                  recvs ? rank_of(p, v - 1 + n) : WI_NO_PEER, 1);
+    uint32_t lane =
+        wi_sched_lane(b, sends ? rank_of(p, v + 1) : WI_NO_PEER, recvs ? rank_of(p, v - 1 + n) : WI_NO_PEER, 1);
 
     for (int k = 0; k <= recvs || k < sends; k++) {
         uint32_t block = (uint32_t)wi_mod(v - k, n);
@@ -89,8 +89,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int n = args->nranks;
-    *c = (struct wi_algo_cost){n > 2 ? n : n - 1, 2 * (n - 1) * bytes / n, 0,
-                               args->in_place ? 0 : bytes};
+    *c = (struct wi_algo_cost){n > 2 ? n : n - 1, 2 * (n - 1) * bytes / n, 0, args->in_place ? 0 : bytes};
 }
 
 const struct wi_algo wi_broadcast_scatter_ring = {

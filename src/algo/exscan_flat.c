@@ -42,8 +42,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 {
     int n = args->nranks;
     int copies = n == 1 ? 0 : n == 2 ? 1 : 2;
-    *c = (struct wi_algo_cost){
-        .steps = n > 1, .reduced = n > 2 ? (n - 2) * bytes : 0, .copied = copies * bytes};
+    *c = (struct wi_algo_cost){.steps = n > 1, .reduced = n > 2 ? (n - 2) * bytes : 0, .copied = copies * bytes};
 }
 
 const struct wi_algo wi_exscan_flat = {

@@ -26,13 +26,11 @@ static void take(struct wi_seq *seq, uint32_t lane, int first, int more)
 
     wi_seq_recv(seq, lane, ARRIVED);
     if (more) /* before DST is stored, which may be SRC */
-        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &window, 1,
-                                              (struct wi_region[]){ARRIVED, src}, 2, 0));
+        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &window, 1, (struct wi_region[]){ARRIVED, src}, 2, 0));
     if (first)
         wi_seq_copy(seq, lane, dst, ARRIVED);
     else
-        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &dst, 1,
-                                              (struct wi_region[]){ARRIVED, dst}, 2, 0));
+        wi_seq_did(seq, lane, wi_sched_reduce(seq->b, lane, &dst, 1, (struct wi_region[]){ARRIVED, dst}, 2, 0));
 }
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)

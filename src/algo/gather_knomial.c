@@ -12,8 +12,7 @@
  */
 #include "algo/util.h"
 
-static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *b,
-                      const struct wi_knomial *tree)
+static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *b, const struct wi_knomial *tree)
 {
     int n = args->nranks, size = wi_knomial_size(tree->vrank, n, tree->radix);
     uint32_t up = wi_sched_lane(b, wi_mod(tree->parent + args->root, n), WI_NO_PEER, 0);
@@ -25,8 +24,8 @@ static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *
     for (int i = 0; i < tree->nchildren; i++) {
         int child = wi_knomial_child(tree, i);
         uint32_t lane = wi_sched_lane(b, WI_NO_PEER, wi_mod(child + args->root, n), 0);
-        wi_sched_recv(b, lane, wi_at(WI_TMP, (uint32_t)(child - tree->vrank),
-                                     (uint32_t)wi_knomial_size(child, n, tree->radix)));
+        wi_sched_recv(b, lane,
+                      wi_at(WI_TMP, (uint32_t)(child - tree->vrank), (uint32_t)wi_knomial_size(child, n, tree->radix)));
     }
     wi_sched_copy(b, up, wi_at(WI_TMP, 0, 1), wi_at(WI_SRC, 0, 1));
     wi_sched_send(b, up, wi_at(WI_TMP, 0, (uint32_t)size));
@@ -34,8 +33,7 @@ static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *
         wi_sched_after(b, up, up + 1 + (uint32_t)i, 0);
 }
 
-static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b,
-                     const struct wi_knomial *tree)
+static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b, const struct wi_knomial *tree)
 {
     int n = args->nranks;
 
@@ -53,8 +51,8 @@ static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b
         wi_sched_copy(b, lane, wi_at(WI_DST, 0, count - high), wi_at(WI_TMP, high, count - high));
     }
     if (!args->in_place)
-        wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0),
-                      wi_at(WI_DST, (uint32_t)args->root, 1), wi_at(WI_SRC, 0, 1));
+        wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0), wi_at(WI_DST, (uint32_t)args->root, 1),
+                      wi_at(WI_SRC, 0, 1));
 }
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
@@ -84,8 +82,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
         if (child + args->root < n && child + args->root + size > n)
             copied += size;
     }
-    *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), most * bytes, 0,
-                               (copied > inner ? copied : inner) * bytes};
+    *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), most * bytes, 0, (copied > inner ? copied : inner) * bytes};
 }
 
 const struct wi_algo wi_gather_knomial = {

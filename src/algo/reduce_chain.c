@@ -43,8 +43,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     if (rank == 0 || rank == args->nranks - 1)
         wi_sched_send(b, wi_sched_lane(b, next, WI_NO_PEER, 0), src);
     else
-        wi_sched_recv_reduce_send(b, wi_sched_lane(b, next, below ? rank - 1 : rank + 1, 0),
-                                  wi_at(WI_TMP, 0, 1), src, below ? WI_STEP_RECV_LEFT : 0);
+        wi_sched_recv_reduce_send(b, wi_sched_lane(b, next, below ? rank - 1 : rank + 1, 0), wi_at(WI_TMP, 0, 1), src,
+                                  below ? WI_STEP_RECV_LEFT : 0);
     return wi_sched_seal(b, sched);
 }
 
@@ -53,7 +53,9 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     int left = args->root, right = args->nranks - 1 - args->root;
     int longest = left > right ? left : right, inner = left > 0 && right > 0;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){longest > 1 + inner ? longest : longest ? 1 + inner : 0,
+    *c = (struct wi_algo_cost){longest > 1 + inner ? longest
+                               : longest           ? 1 + inner
+                                                   : 0,
                                longest ? bytes : 0, longest ? (1 + inner) * bytes : 0, alone};
 }
 

@@ -36,8 +36,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 {
     double peers = args->nranks - 1;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){
-        .steps = peers > 0 ? 2 : 0, .reduced = peers * bytes / args->nranks, .copied = alone};
+    *c = (struct wi_algo_cost){.steps = peers > 0 ? 2 : 0, .reduced = peers * bytes / args->nranks, .copied = alone};
 }
 
 const struct wi_algo wi_reduce_direct = {

@@ -38,8 +38,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     for (int i = 1; i < n; i++) {
         int peer = wi_mod(args->rank + i, n);
         wi_sched_wait(b, lane[2], peer, lane[1], 0);
-        wi_sched_copy(b, lane[2], wi_at(WI_DST, (uint32_t)peer, 1),
-                      wi_at_rank(WI_TMP, peer, (uint32_t)peer, 1));
+        wi_sched_copy(b, lane[2], wi_at(WI_DST, (uint32_t)peer, 1), wi_at_rank(WI_TMP, peer, (uint32_t)peer, 1));
     }
     return wi_sched_seal(b, sched);
 }

@@ -26,8 +26,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     for (int i = 0; i < tree.nchildren; i++) {
         int child = wi_mod(wi_knomial_child(&tree, i) + root, n);
         int last = tree.parent < 0 && i == tree.nchildren - 1;
-        wi_seq_recv_reduce(&seq, wi_sched_lane(b, WI_NO_PEER, child, 0), acc, held,
-                           last ? WI_STEP_FINAL : 0);
+        wi_seq_recv_reduce(&seq, wi_sched_lane(b, WI_NO_PEER, child, 0), acc, held, last ? WI_STEP_FINAL : 0);
         held = acc;
     }
     if (tree.parent >= 0)
@@ -40,8 +39,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     int depth = wi_knomial_depth(args->nranks, wi_algo_radix(args));
     int degree = wi_knomial_of(0, args->nranks, wi_algo_radix(args)).nchildren;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){depth > degree ? depth : degree, args->nranks > 1 ? bytes : 0,
-                               degree * bytes, alone};
+    *c = (struct wi_algo_cost){depth > degree ? depth : degree, args->nranks > 1 ? bytes : 0, degree * bytes, alone};
 }
 
 const struct wi_algo wi_reduce_knomial = {

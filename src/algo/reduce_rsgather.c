@@ -42,8 +42,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     wi_sched_send(b, ring, wi_at(WI_SRC, (uint32_t)rank, 1));
     for (int k = 1; k < n - 1; k++)
         wi_sched_recv_reduce_send(b, ring, acc, wi_at(WI_SRC, (uint32_t)wi_mod(rank - k, n), 1), 0);
-    done = wi_sched_recv_reduce(b, ring, is_root ? wi_at(WI_DST, mine, 1) : acc, wi_at(WI_SRC, mine, 1),
-                                WI_STEP_FINAL);
+    done = wi_sched_recv_reduce(b, ring, is_root ? wi_at(WI_DST, mine, 1) : acc, wi_at(WI_SRC, mine, 1), WI_STEP_FINAL);
     if (is_root) {
         collect(args, b, ring);
         return wi_sched_seal(b, sched);

@@ -25,8 +25,9 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     for (int i = 1; i < n; i++) {
         int peer = i <= rank ? rank - i : i;
         unsigned flags = (peer < rank ? WI_STEP_RECV_LEFT : 0) | (i == n - 1 ? WI_STEP_FINAL : 0);
-        wi_sched_send(b, wi_sched_lane(b, peer, WI_NO_PEER, 0), wi_at(WI_SRC, (uint32_t)peer, 1));
-        wi_seq_recv_reduce(&seq, wi_sched_lane(b, WI_NO_PEER, peer, 0), dst, held, flags);
+        uint32_t lane = wi_sched_lane(b, peer, peer, 0);
+        wi_sched_send(b, lane, wi_at(WI_SRC, (uint32_t)peer, 1)); /* of its lane's steps only the second waits */
+        wi_seq_recv_reduce(&seq, lane, dst, held, flags);
         held = dst;
     }
     return wi_sched_seal(b, sched);

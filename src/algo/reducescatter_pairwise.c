@@ -7,7 +7,7 @@
  *
  *   steps: P-1 · sent (P-1)n · reduced (P-1)n (n: one share) · no scratch
  *
- * P = 4, rank 1:  send SRC[2] → 2, DST = SRC[1] op [0] | send SRC[3] → 3, DST = DST op [3] | send SRC[0] → 0, DST op= [2]
+ * P = 4, rank 1:  SRC[2] → 2, DST = SRC[1] op [0] | SRC[3] → 3, DST = DST op [3] | SRC[0] → 0, DST = DST op [2]
  */
 #include "algo/util.h"
 

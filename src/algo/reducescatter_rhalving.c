@@ -28,8 +28,7 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
         int peer = fold->member ^ mask, rank = wi_fold_rank(fold, peer);
         int mine = fold->member & ~(mask - 1), theirs = peer & ~(mask - 1), last = mask == 1;
         uint32_t lane = wi_sched_lane(seq->b, rank, rank, 0);
-        struct wi_region dst = last && fold->partner < 0 ? wi_at(WI_DST, 0, 1)
-                                                         : shares(fold, WI_TMP, mine, mask);
+        struct wi_region dst = last && fold->partner < 0 ? wi_at(WI_DST, 0, 1) : shares(fold, WI_TMP, mine, mask);
         wi_seq_send(seq, lane, shares(fold, held, theirs, mask));
         wi_seq_recv_reduce(seq, lane, dst, shares(fold, held, mine, mask), last ? WI_STEP_FINAL : 0);
         held = WI_TMP;

@@ -22,8 +22,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     uint32_t lane = wi_sched_lane(b, wi_mod(rank + 1, n), wi_mod(rank - 1, n), 0);
     wi_sched_send(b, lane, wi_at(WI_SRC, (uint32_t)wi_mod(rank - 1, n), 1));
     for (int k = 2; k < n; k++)
-        wi_sched_recv_reduce_send(b, lane, wi_at(WI_TMP, 0, 1),
-                                  wi_at(WI_SRC, (uint32_t)wi_mod(rank - k, n), 1), 0);
+        wi_sched_recv_reduce_send(b, lane, wi_at(WI_TMP, 0, 1), wi_at(WI_SRC, (uint32_t)wi_mod(rank - k, n), 1), 0);
     wi_sched_recv_reduce(b, lane, wi_at(WI_DST, 0, 1), wi_at(WI_SRC, (uint32_t)rank, 1), WI_STEP_FINAL);
     return wi_sched_seal(b, sched);
 }

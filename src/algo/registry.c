@@ -8,7 +8,7 @@ const struct wi_algo *const wi_algos[] = {
 #define WI_ALGO_ENTRY(stem) &wi_##stem,
     WI_ALGO_LIST(WI_ALGO_ENTRY)
 #undef WI_ALGO_ENTRY
-    NULL,
+        NULL,
 };
 
 /* The collective whose algorithms serve `coll`: itself, or what a v-form is the general case of. */

@@ -38,9 +38,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     int n = args->nranks;
-    *c = (struct wi_algo_cost){.steps = n > 1,
-                               .reduced = (n - 1) * bytes,
-                               .copied = ((n > 1) + !args->in_place) * bytes};
+    *c = (struct wi_algo_cost){
+        .steps = n > 1, .reduced = (n - 1) * bytes, .copied = ((n > 1) + !args->in_place) * bytes};
 }
 
 const struct wi_algo wi_scan_flat = {

@@ -11,8 +11,7 @@
  */
 #include "algo/util.h"
 
-static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *b,
-                      const struct wi_knomial *tree)
+static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *b, const struct wi_knomial *tree)
 {
     int n = args->nranks, size = wi_knomial_size(tree->vrank, n, tree->radix);
     uint32_t up = wi_sched_lane(b, WI_NO_PEER, wi_mod(tree->parent + args->root, n), 0);
@@ -26,14 +25,13 @@ static void add_inner(const struct wi_algo_args *args, struct wi_sched_builder *
     for (int i = tree->nchildren - 1; i >= 0; i--) {
         int child = wi_knomial_child(tree, i);
         uint32_t lane = wi_sched_lane(b, wi_mod(child + args->root, n), WI_NO_PEER, 0);
-        wi_sched_send(b, lane, wi_at(WI_TMP, (uint32_t)(child - tree->vrank),
-                                     (uint32_t)wi_knomial_size(child, n, tree->radix)));
+        wi_sched_send(b, lane,
+                      wi_at(WI_TMP, (uint32_t)(child - tree->vrank), (uint32_t)wi_knomial_size(child, n, tree->radix)));
         wi_sched_after(b, lane, up, got);
     }
 }
 
-static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b,
-                     const struct wi_knomial *tree)
+static void add_root(const struct wi_algo_args *args, struct wi_sched_builder *b, const struct wi_knomial *tree)
 {
     int n = args->nranks;
 

@@ -6,19 +6,19 @@ weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo 
                           uint32_t tmp_blocks, struct wi_sched_builder **b)
 {
     if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks)
-        return wi_fail(WEFT_EINVAL, "%s %s: rank %d of %d ranks", wi_coll_name(algo->coll), algo->name,
-                       args->rank, args->nranks);
+        return wi_fail(WEFT_EINVAL, "%s %s: rank %d of %d ranks", wi_coll_name(algo->coll), algo->name, args->rank,
+                       args->nranks);
     if (args->root < 0 || args->root >= args->nranks)
-        return wi_fail(WEFT_EINVAL, "%s %s: root %d of %d ranks", wi_coll_name(algo->coll), algo->name,
-                       args->root, args->nranks);
+        return wi_fail(WEFT_EINVAL, "%s %s: root %d of %d ranks", wi_coll_name(algo->coll), algo->name, args->root,
+                       args->nranks);
     if (args->radix < 0 || args->radix == 1)
-        return wi_fail(WEFT_EINVAL, "%s %s: radix %d is not 0 or at least 2", wi_coll_name(algo->coll),
-                       algo->name, args->radix);
+        return wi_fail(WEFT_EINVAL, "%s %s: radix %d is not 0 or at least 2", wi_coll_name(algo->coll), algo->name,
+                       args->radix);
     if (args->in_place && (algo->needs & WI_ALGO_NO_IN_PLACE))
         return wi_fail(WEFT_ENOTSUP, "%s %s cannot work in place", wi_coll_name(algo->coll), algo->name);
     if ((algo->needs & WI_ALGO_EVEN_RANKS) && args->nranks % 2)
-        return wi_fail(WEFT_ENOTSUP, "%s %s needs an even number of ranks, not %d",
-                       wi_coll_name(algo->coll), algo->name, args->nranks);
+        return wi_fail(WEFT_ENOTSUP, "%s %s needs an even number of ranks, not %d", wi_coll_name(algo->coll),
+                       algo->name, args->nranks);
     struct wi_sched_spec spec = {
         .coll = algo->coll,
         .algo = algo->name,
@@ -34,19 +34,17 @@ weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo 
     return wi_sched_begin(&spec, b);
 }
 
-weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo,
-                          struct wi_sched **sched)
+weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo, struct wi_sched **sched)
 {
     struct wi_sched_builder *b;
     WI_TRY(wi_algo_begin(args, algo, 1, 0, &b));
     if (!args->in_place && algo->coll != WI_COLL_EXSCAN && algo->coll != WI_COLL_BARRIER)
-        wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0), wi_at(WI_DST, 0, 1),
-                      wi_at(WI_SRC, 0, 1));
+        wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0), wi_at(WI_DST, 0, 1), wi_at(WI_SRC, 0, 1));
     return wi_sched_seal(b, sched);
 }
 
-void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src,
-                      int nblocks, int hole)
+void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src, int nblocks,
+                      int hole)
 {
     uint32_t low = (uint32_t)hole, high = (uint32_t)(nblocks - hole - 1);
     if (low > 0)
@@ -55,8 +53,8 @@ void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst
         wi_sched_copy(b, lane, wi_at(dst, low + 1, high), wi_at(src, low + 1, high));
 }
 
-void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                      uint32_t other, uint32_t ordinal)
+void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, uint32_t other,
+                      uint32_t ordinal)
 {
     for (int i = 1; i < args->nranks; i++)
         wi_sched_wait(b, lane, wi_mod(args->rank + i, args->nranks), other, ordinal);
@@ -72,8 +70,7 @@ static struct wi_region operand(const struct wi_algo_args *args, const struct wi
 }
 
 uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                        const struct wi_region *dst, uint32_t ndst, const struct wi_operands *src,
-                        struct wi_region acc)
+                        const struct wi_region *dst, uint32_t ndst, const struct wi_operands *src, struct wi_region acc)
 {
     struct wi_region part[WI_REDUCE_MAX_SRC];
     int next = src->from;
@@ -85,8 +82,7 @@ uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder
         while (n < WI_REDUCE_MAX_SRC && next < src->to)
             part[n++] = operand(args, src, next++);
         if (next == src->to)
-            return wi_sched_reduce(b, lane, dst, ndst, part, n,
-                                   src->partial ? 0 : WI_STEP_FINAL);
+            return wi_sched_reduce(b, lane, dst, ndst, part, n, src->partial ? 0 : WI_STEP_FINAL);
         wi_sched_reduce(b, lane, &acc, 1, part, n, 0);
     }
 }
@@ -142,8 +138,8 @@ int wi_knomial_depth(int nranks, int radix)
     return depth;
 }
 
-void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                             int dir, uint32_t base)
+void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, int dir,
+                             uint32_t base)
 {
     int n = args->nranks;
     for (int k = 0; k <= 2 * n - 2; k++) {

@@ -32,8 +32,8 @@ static inline int wi_log2_ceil(int n)
 }
 
 /* Blocks of a buffer of `rank`, which may be this rank itself. */
-static inline struct wi_region wi_region_of(const struct wi_algo_args *args, enum wi_buf buf, int rank,
-                                            uint32_t first, uint32_t count)
+static inline struct wi_region wi_region_of(const struct wi_algo_args *args, enum wi_buf buf, int rank, uint32_t first,
+                                            uint32_t count)
 {
     return rank == args->rank ? wi_at(buf, first, count) : wi_at_rank(buf, rank, first, count);
 }
@@ -41,16 +41,15 @@ static inline struct wi_region wi_region_of(const struct wi_algo_args *args, enu
 weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
                           uint32_t tmp_blocks, struct wi_sched_builder **b);
 /* The whole schedule of a communicator of one rank: SRC to DST unless they are the same. */
-weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo,
-                          struct wi_sched **sched);
+weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo, struct wi_sched **sched);
 
 /* Copy all of [0, nblocks) but block `hole`; nothing for an empty side. */
-void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src,
-                      int nblocks, int hole);
+void wi_algo_copy_but(struct wi_sched_builder *b, uint32_t lane, enum wi_buf dst, enum wi_buf src, int nblocks,
+                      int hole);
 /* Wait for signal `ordinal` of lane `other` of every other rank, nearest successor first, so that the ranks do not
  * all poll the same line. */
-void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                      uint32_t other, uint32_t ordinal);
+void wi_algo_wait_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, uint32_t other,
+                      uint32_t ordinal);
 
 /* Operands of a reduction in rank order: ranks [from, to), block `first` of everybody's `buf`, or, when `local`, block
  * first + i of this rank's own. This rank's operand is `own`. */
@@ -62,6 +61,7 @@ struct wi_operands {
     struct wi_region own;
     int partial; /* the result is not the collective's: scans have no FINAL steps */
 };
+
 /* One REDUCE, or, past WI_REDUCE_MAX_SRC operands, several that keep their partial result in `acc`, because `dst` may
  * alias an operand that is still to be read. Needs WI_ACC_BLOCKS(n) more blocks of scratch. Returns the last step. */
 #define WI_ACC_BLOCKS(nsrc) ((nsrc) > WI_REDUCE_MAX_SRC ? 1u : 0u)
@@ -88,13 +88,6 @@ static inline void wi_seq_did(struct wi_seq *seq, uint32_t lane, uint32_t step)
     *seq = (struct wi_seq){seq->b, lane, step, 1};
 }
 
-/* The newest step also waits for a step of another lane. */
-static inline void wi_seq_join(struct wi_seq *seq, uint32_t lane, uint32_t step)
-{
-    if (lane != seq->lane)
-        wi_sched_after(seq->b, seq->lane, lane, step);
-}
-
 static inline void wi_seq_send(struct wi_seq *seq, uint32_t lane, struct wi_region src)
 {
     wi_seq_did(seq, lane, wi_sched_send(seq->b, lane, src));
@@ -105,8 +98,8 @@ static inline void wi_seq_recv(struct wi_seq *seq, uint32_t lane, struct wi_regi
     wi_seq_did(seq, lane, wi_sched_recv(seq->b, lane, dst));
 }
 
-static inline void wi_seq_recv_reduce(struct wi_seq *seq, uint32_t lane, struct wi_region dst,
-                                      struct wi_region src, unsigned flags)
+static inline void wi_seq_recv_reduce(struct wi_seq *seq, uint32_t lane, struct wi_region dst, struct wi_region src,
+                                      unsigned flags)
 {
     wi_seq_did(seq, lane, wi_sched_recv_reduce(seq->b, lane, dst, src, flags));
 }
@@ -168,7 +161,7 @@ static inline int wi_algo_radix(const struct wi_algo_args *args)
 
 /* ---- Rings ---- */
 /* All-reduce of blocks [base, base + nranks) on a lane whose send peer is rank + dir (dir is 1 or -1). */
-void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
-                             int dir, uint32_t base);
+void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, int dir,
+                             uint32_t base);
 
 #endif

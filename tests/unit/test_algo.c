@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "algo/list.h"
+#include "base/alloc.h"
 #include "base/status.h"
 #include "tests/unit/unit.h"
 
@@ -21,14 +22,12 @@ static int skipped_size(int nranks)
 {
     if (is_long() || nranks <= 24)
         return 0;
-    return nranks != 31 && nranks != 32 && nranks != 33 && nranks != 48 && nranks != 63 && nranks != 64 &&
-           nranks != 65;
+    return nranks != 31 && nranks != 32 && nranks != 33 && nranks != 48 && nranks != 63 && nranks != 64 && nranks != 65;
 }
 
 static int has_root(enum wi_coll coll)
 {
-    return coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_GATHER ||
-           coll == WI_COLL_SCATTER;
+    return coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_GATHER || coll == WI_COLL_SCATTER;
 }
 
 static int suits(const struct wi_algo *algo, const struct wi_algo_args *args)
@@ -41,8 +40,8 @@ static int suits(const struct wi_algo *algo, const struct wi_algo_args *args)
 static const char *about(const struct wi_algo *algo, const struct wi_algo_args *args)
 {
     static char text[512];
-    snprintf(text, sizeof text, "%s/%s P=%d root=%d radix=%d%s: %s", wi_coll_name(algo->coll), algo->name,
-             args->nranks, args->root, args->radix, args->in_place ? " in place" : "", wi_fail_text());
+    snprintf(text, sizeof text, "%s/%s P=%d root=%d radix=%d%s: %s", wi_coll_name(algo->coll), algo->name, args->nranks,
+             args->root, args->radix, args->in_place ? " in place" : "", wi_fail_text());
     return text;
 }
 
@@ -121,7 +120,7 @@ static void schedules_are_right(void)
 struct flow {
     struct wi_sched **scheds;
     int nranks;
-    unsigned *depth[COST_RANKS];                     /* per step: messages on the way to its end */
+    unsigned *depth[COST_RANKS]; /* per step: messages on the way to its end */
     unsigned char *done[COST_RANKS];
     unsigned queue[COST_RANKS][COST_RANKS][2][MAX_QUEUE]; /* from, to, chan */
     unsigned head[COST_RANKS][COST_RANKS][2], tail[COST_RANKS][COST_RANKS][2];
@@ -243,8 +242,8 @@ static unsigned longest_path(struct wi_sched **scheds, int nranks)
     return f.deepest;
 }
 
-static void expect_near(const struct wi_algo *algo, const struct wi_algo_args *args, const char *what,
-                        double said, double is)
+static void expect_near(const struct wi_algo *algo, const struct wi_algo_args *args, const char *what, double said,
+                        double is)
 {
     if (fabs(said - is) <= 0.05 * is + 1e-9)
         return;
@@ -269,8 +268,7 @@ static void compare_cost(const struct wi_algo *algo, const struct wi_algo_args *
     }
     double bytes = 720720, block = algo->coll == WI_COLL_BARRIER ? 0 : bytes / scheds[0]->nblocks;
     algo->cost(args, bytes, &c);
-    expect_near(algo, args, "steps", c.steps,
-                larger(most.steps_critical, longest_path(scheds, args->nranks)));
+    expect_near(algo, args, "steps", c.steps, larger(most.steps_critical, longest_path(scheds, args->nranks)));
     expect_near(algo, args, "sent", c.sent, most.blocks_sent * block);
     expect_near(algo, args, "reduced", c.reduced, most.blocks_reduced * block);
     expect_near(algo, args, "copied", c.copied, most.blocks_copied * block);
@@ -285,8 +283,258 @@ static void costs_are_right(void)
     }
 }
 
+/* ---- Radix, large communicators, text ---- */
+static void any_radix_is_right(void)
+{
+    static const int radices[] = {2, 3, 5, 8, 64, 1 << 30};
+
+    for (size_t i = 0; wi_algos[i]; i++) {
+        if (strcmp(wi_algos[i]->name, "knomial") != 0)
+            continue;
+        for (size_t k = 0; k < sizeof radices / sizeof *radices; k++) {
+            for (int n = 1; n <= 28; n++) {
+                struct wi_algo_args args = {0, n, has_root(wi_algos[i]->coll) ? n / 3 : 0, n % 2, radices[k]};
+                check_one(wi_algos[i], &args);
+                if (n <= COST_RANKS)
+                    compare_cost(wi_algos[i], &args);
+            }
+        }
+    }
+}
+
+/* The building of a few ranks of a communicator too large to check as a whole. */
+static void large_communicators_build(void)
+{
+    static const int ranks[] = {0, 1, 499, 500, 998, 999};
+
+    for (size_t i = 0; wi_algos[i]; i++) {
+        for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
+            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0};
+            struct wi_sched *sched;
+            wi_fail_clear();
+            if (wi_algos[i]->build(&args, &sched) != WEFT_SUCCESS) {
+                fail(wi_algos[i], &args);
+                continue;
+            }
+            CU_ASSERT_EQUAL(sched->rank, ranks[k]);
+            CU_ASSERT_EQUAL(sched->nranks, 1000);
+            wi_sched_put(sched);
+        }
+    }
+}
+
+static char *print(const struct wi_sched *sched, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+    CU_ASSERT_EQUAL(wi_sched_print(sched, out), WEFT_SUCCESS);
+    fclose(out);
+    return text;
+}
+
+static void round_trip(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    struct wi_sched *scheds[MAX_RANKS], *again;
+
+    if (!suits(algo, args) || build_all(algo, *args, scheds))
+        return;
+    for (int r = 0; r < args->nranks; r++) {
+        size_t bytes, bytes2;
+        char *text = print(scheds[r], &bytes);
+        if (wi_sched_parse(text, bytes, &again) == WEFT_SUCCESS) {
+            char *text2 = print(again, &bytes2);
+            CU_ASSERT(bytes == bytes2 && memcmp(text, text2, bytes) == 0);
+            CU_ASSERT_EQUAL(scheds[r]->ll, again->ll);
+            CU_ASSERT_EQUAL(scheds[r]->mapped, again->mapped);
+            free(text2);
+            wi_sched_put(again);
+        } else {
+            fail(algo, args);
+        }
+        free(text);
+    }
+    put_all(scheds, args->nranks);
+}
+
+static void text_comes_back(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        each_form(wi_algos[i], 2, round_trip);
+        each_form(wi_algos[i], 5, round_trip);
+        each_form(wi_algos[i], 6, round_trip);
+    }
+}
+
+/* ---- What the flags promise ---- */
+static int is_reduction(enum wi_coll coll)
+{
+    return coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_REDUCE_SCATTER ||
+           coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN;
+}
+
+static void compare_flags(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    struct wi_sched *scheds[MAX_RANKS];
+    int peer_src = 0, peer_dst = 0, peer_write = 0;
+
+    if (args->nranks < 2 || !suits(algo, args) || build_all(algo, *args, scheds))
+        return;
+    for (int r = 0; r < args->nranks; r++) {
+        const struct wi_sched *s = scheds[r];
+        CU_ASSERT_EQUAL(s->mapped, (algo->needs & WI_ALGO_MAPPED) != 0);
+        CU_ASSERT_EQUAL(s->ll, scheds[0]->ll);
+        CU_ASSERT_EQUAL(strcmp(s->algo, algo->name), 0);
+        CU_ASSERT_EQUAL(s->coll, algo->coll);
+        peer_src |= s->peer_src;
+        peer_dst |= s->peer_dst;
+        for (uint32_t i = 0; i < s->nsteps; i++) {
+            for (unsigned k = 0; k < s->steps[i].ndst; k++)
+                peer_write |= s->regions[s->steps[i].dst + k].rank != WI_SELF;
+            for (unsigned k = 0; k < s->steps[i].nsrc && s->steps[i].kind == WI_STEP_REDUCE; k++) {
+                const struct wi_region *r2 = &s->regions[s->steps[i].src + k];
+                peer_write |= r2->rank != WI_SELF && r2->buf != WI_TMP;
+            }
+        }
+    }
+    CU_ASSERT_EQUAL(peer_src || peer_dst, (algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0);
+    CU_ASSERT_EQUAL(peer_write, (algo->needs & WI_ALGO_PEER_MEM) != 0);
+    /* The one-shot family may run over ll lines; a barrier has no data whose arrival could stand for a signal. */
+    CU_ASSERT_EQUAL(scheds[0]->ll, strcmp(algo->name, "flat") == 0 && algo->coll != WI_COLL_BARRIER);
+    put_all(scheds, args->nranks);
+}
+
+static void flags_are_right(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        for (int n = 2; n <= 9; n++)
+            each_form(wi_algos[i], n, compare_flags);
+    }
+}
+
+static void mixed_schedules_are_refused(void)
+{
+    struct wi_sched *ring[MAX_RANKS], *doubling[MAX_RANKS];
+    struct wi_algo_args args = {0, 4, 0, 0, 0};
+
+    CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_ring, args, ring), 0);
+    CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_rdouble, args, doubling), 0);
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)ring, 4, 0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)ring, 4, 1), WEFT_EINVAL);
+    struct wi_sched *kept = ring[2];
+    ring[2] = doubling[2];
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)ring, 4, 0), WEFT_EINVAL);
+    ring[2] = kept;
+    put_all(ring, 4);
+    put_all(doubling, 4);
+}
+
+/* ---- Registry ---- */
+static const enum wi_coll v_forms[][2] = {
+    {WI_COLL_ALL_GATHER_V, WI_COLL_ALL_GATHER}, {WI_COLL_REDUCE_SCATTER_V, WI_COLL_REDUCE_SCATTER},
+    {WI_COLL_ALL_TO_ALL_V, WI_COLL_ALL_TO_ALL}, {WI_COLL_GATHER_V, WI_COLL_GATHER},
+    {WI_COLL_SCATTER_V, WI_COLL_SCATTER},
+};
+
+static void names_are_found(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        CU_ASSERT_PTR_EQUAL(wi_algo_find(wi_algos[i]->coll, wi_algos[i]->name), wi_algos[i]);
+        CU_ASSERT(wi_algos[i]->summary && strlen(wi_algos[i]->summary) > 8 && strlen(wi_algos[i]->summary) < 90);
+        for (size_t k = 0; k < sizeof v_forms / sizeof *v_forms; k++) {
+            if (v_forms[k][1] == wi_algos[i]->coll)
+                CU_ASSERT_PTR_EQUAL(wi_algo_find(v_forms[k][0], wi_algos[i]->name),
+                                    wi_algos[i]->needs & WI_ALGO_UNIFORM ? NULL : wi_algos[i]);
+        }
+    }
+    CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, "rin"));
+    CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, ""));
+    CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, NULL));
+    CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_BARRIER, "ring"));
+    CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_SEND, "linear"));
+}
+
+/* Is there one that runs over any transport with any number of ranks (in place unless the collective cannot)? */
+static int has_general(enum wi_coll coll, unsigned refused)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        if (wi_algo_find(coll, wi_algos[i]->name) == wi_algos[i] &&
+            !(wi_algos[i]->needs & (refused | WI_ALGO_MAPPED | WI_ALGO_EVEN_RANKS)))
+            return 1;
+    }
+    return 0;
+}
+
+static void nothing_is_missing(void)
+{
+    for (int coll = 0; coll <= WI_COLL_BARRIER; coll++) {
+        int all_to_all = coll == WI_COLL_ALL_TO_ALL || coll == WI_COLL_ALL_TO_ALL_V;
+        CU_ASSERT(has_general((enum wi_coll)coll, WI_ALGO_COMMUTATIVE | (all_to_all ? 0 : WI_ALGO_NO_IN_PLACE)));
+    }
+    for (size_t i = 0; wi_algos[i]; i++)
+        CU_ASSERT(is_reduction(wi_algos[i]->coll) || !(wi_algos[i]->needs & WI_ALGO_COMMUTATIVE));
+}
+
+/* ---- Bad input, no memory ---- */
+static void expect_refusal(const struct wi_algo *algo, struct wi_algo_args args, weft_status status, const char *text)
+{
+    struct wi_sched *sched = NULL;
+    wi_fail_clear();
+    if (algo->build(&args, &sched) == status && strstr(wi_fail_text(), text) && !sched)
+        return;
+    fail(algo, &args);
+    wi_sched_put(sched);
+}
+
+static void bad_arguments_are_named(void)
+{
+    const struct wi_algo *ring = &wi_allreduce_ring;
+    expect_refusal(ring, (struct wi_algo_args){4, 4, 0, 0, 0}, WEFT_EINVAL, "rank 4 of 4");
+    expect_refusal(ring, (struct wi_algo_args){-1, 4, 0, 0, 0}, WEFT_EINVAL, "rank -1");
+    expect_refusal(ring, (struct wi_algo_args){0, 0, 0, 0, 0}, WEFT_EINVAL, "of 0 ranks");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0}, WEFT_EINVAL, "root 4");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1}, WEFT_EINVAL, "radix 1");
+    expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0}, WEFT_ENOTSUP, "even");
+    expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0}, WEFT_ENOTSUP, "in place");
+}
+
+static void build_without_memory(const struct wi_algo *algo, const struct wi_algo_args *args)
+{
+    weft_status st = WEFT_ENOMEM;
+    long nth = 0;
+
+    if (!suits(algo, args))
+        return;
+    while (st != WEFT_SUCCESS && ++nth < 1000) {
+        struct wi_sched *sched = NULL;
+        wi_alloc_fail_nth(nth);
+        st = algo->build(args, &sched);
+        wi_alloc_fail_nth(0);
+        CU_ASSERT(st == WEFT_SUCCESS ? sched != NULL : st == WEFT_ENOMEM && !sched);
+        wi_sched_put(sched);
+    }
+    CU_ASSERT(nth > 1 && nth < 1000);
+}
+
+static void no_memory_is_reported(void)
+{
+    for (size_t i = 0; wi_algos[i]; i++) {
+        each_form(wi_algos[i], 1, build_without_memory);
+        each_form(wi_algos[i], 6, build_without_memory);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"schedules are right", schedules_are_right},
     {"costs are right", costs_are_right},
+    {"any radix is right", any_radix_is_right},
+    {"large communicators build", large_communicators_build},
+    {"text comes back", text_comes_back},
+    {"flags are right", flags_are_right},
+    {"mixed schedules are refused", mixed_schedules_are_refused},
+    {"names are found", names_are_found},
+    {"nothing is missing", nothing_is_missing},
+    {"bad arguments are named", bad_arguments_are_named},
+    {"no memory is reported", no_memory_is_reported},
 };
 WT_UNIT_MAIN("algo", cases)
