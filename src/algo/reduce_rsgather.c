@@ -4,14 +4,15 @@
  *
  * For large messages and operators that cost: reduction is spread evenly.
  *
- *   steps: P · sent n · reduced n(P-1)/P · scratch n/P
+ *   steps: P · sent n · reduced n(P-1)/P · scratch n (n/P touched at a time)
  *
  * P = 4, root 0, rank 1:  lane 0: send SRC[1] → 2 | TMP = SRC[0] op recv → 2 | TMP = SRC[3] op recv → 2
  *                                 TMP = SRC[2] op recv (complete) | (lane 1) send TMP → 0
  *                rank 0:  the same, but DST[1] = SRC[1] op recv; DST[2] <- 1, DST[3] <- 2, DST[0] <- 3
  *
  * In place, a block of DST may be received only after the ring has read it. Results travel on a
- * channel of their own, as the root may be the next rank of the ring too.
+ * channel of their own, as the root may be the next rank of the ring too. Scratch is indexed like
+ * the vector, because a block of scratch is as long as the vector's block of the same number.
  */
 #include "algo/util.h"
 
@@ -36,12 +37,14 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 
     if (n == 1)
         return wi_algo_alone(args, &wi_reduce_rsgather, sched);
-    WI_TRY(wi_algo_begin(args, &wi_reduce_rsgather, (uint32_t)n, 1, &b));
-    struct wi_region acc = wi_at(WI_TMP, 0, 1);
+    WI_TRY(wi_algo_begin(args, &wi_reduce_rsgather, (uint32_t)n, (uint32_t)n, &b));
+    struct wi_region acc = wi_at(WI_TMP, mine, 1);
     uint32_t ring = wi_sched_lane(b, wi_mod(rank + 1, n), wi_mod(rank - 1, n), 0);
     wi_sched_send(b, ring, wi_at(WI_SRC, (uint32_t)rank, 1));
-    for (int k = 1; k < n - 1; k++)
-        wi_sched_recv_reduce_send(b, ring, acc, wi_at(WI_SRC, (uint32_t)wi_mod(rank - k, n), 1), 0);
+    for (int k = 1; k < n - 1; k++) {
+        uint32_t block = (uint32_t)wi_mod(rank - k, n);
+        wi_sched_recv_reduce_send(b, ring, wi_at(WI_TMP, block, 1), wi_at(WI_SRC, block, 1), 0);
+    }
     done = wi_sched_recv_reduce(b, ring, is_root ? wi_at(WI_DST, mine, 1) : acc, wi_at(WI_SRC, mine, 1), WI_STEP_FINAL);
     if (is_root) {
         collect(args, b, ring);

@@ -138,7 +138,8 @@ static weft_status check_op(const struct wi_call *c)
 static int may_alias(const struct weft_comm *comm, const struct wi_call *c)
 {
     return wi_call_in_place(comm, c) ||
-           (c->src == c->dst && (c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_ALL_TO_ALL));
+           (c->src == c->dst && (c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_ALL_TO_ALL ||
+                                 c->coll == WI_COLL_ALL_TO_ALL_V));
 }
 
 weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *c)

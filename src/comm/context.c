@@ -20,8 +20,8 @@ static const struct weft_setting library_rows[] = {
      "directories, separated by colons, from which plugins are loaded"},
     {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
-    {"ISA", "", WEFT_SETTING_STRING, LIB(isa), 0, 0,
-     "instruction set of the reduction kernels: avx512, avx2, neon or scalar; the best by default"},
+    {"ISA", "auto", WEFT_SETTING_STRING, LIB(isa), 0, 0,
+     "instruction set of the reduction kernels: avx512, avx2, neon or scalar; auto is the best"},
     {"NODE_ID", "", WEFT_SETTING_STRING, LIB(node_id), 0, 0,
      "identity of this node, where host name, boot id and namespaces would mislead; ranks with equal ones share memory"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
@@ -54,7 +54,7 @@ static const char *const agreed_settings[] = {
 
 static weft_status check_isa(const char *isa)
 {
-    if (*isa && wi_isa_force(isa) != 0)
+    if (*isa && strcmp(isa, "auto") != 0 && wi_isa_force(isa) != 0)
         return wi_fail(WEFT_ECONFIG, "WEFT_ISA: \"%s\" is unknown or not offered by this processor", isa);
     return WEFT_SUCCESS;
 }

@@ -7,7 +7,8 @@
  *   per-rank collectives: a block is one rank's share. all_gather, gather: SRC has 1 block, DST nranks.
  *     reduce_scatter, scatter: SRC nranks, DST 1. all_to_all: both nranks. Blocks of the v-forms differ in size, and
  *     need not be adjacent.
- *   TMP has tmp_blocks blocks, each as large as the largest block of the vector or share.
+ *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of a
+ *     vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such a block.
  * Slices. The executor may cut every block into slices and repeat the whole program for slice 0, 1, …; the schedule
  *   does not know. Regions of several blocks are then handled block by block.
  * Lanes run concurrently; steps of a lane in order. Two-sided matching is first in, first out per (peer, chan): the
