@@ -3,10 +3,48 @@ unit_tests += tests/unit/test_reduce
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c
 tests_unit_test_reduce_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 
-unit_tests += tests/unit/test_sched
+unit_tests += tests/unit/test_sched tests/unit/test_sched_text tests/unit/test_sched_check tests/unit/test_sched_rules
 tests_unit_test_sched_SOURCES = tests/unit/test_sched.c tests/unit/sched_samples.c tests/unit/sched_samples.h
-tests_unit_test_sched_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)
+tests_unit_test_sched_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_sched_text_SOURCES = tests/unit/test_sched_text.c tests/unit/sched_samples.c
+tests_unit_test_sched_text_LDADD = libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
+tests_unit_test_sched_check_SOURCES = tests/unit/test_sched_check.c tests/unit/sched_samples.c
+tests_unit_test_sched_check_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.c tests/unit/sched_samples.c
+tests_unit_test_sched_rules_LDADD = libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_algo
 tests_unit_test_algo_SOURCES = tests/unit/test_algo.c
 tests_unit_test_algo_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS) -lm
+unit_tests += tests/unit/test_base tests/unit/test_settings
+tests_unit_test_base_SOURCES = tests/unit/test_base.c
+tests_unit_test_base_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_settings_SOURCES = tests/unit/test_settings.c
+tests_unit_test_settings_LDADD = libweftcore.la $(CUNIT_LIBS)
+
+unit_tests += tests/golden/golden
+tests_golden_golden_SOURCES = tests/golden/golden.c
+tests_golden_golden_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)
+EXTRA_DIST += \
+	tests/golden/all_gather_bruck.txt \
+	tests/golden/all_gather_neighbor.txt \
+	tests/golden/all_reduce_dbtree.txt \
+	tests/golden/all_reduce_direct.txt \
+	tests/golden/all_reduce_flat.txt \
+	tests/golden/all_reduce_flat2.txt \
+	tests/golden/all_reduce_flat_send.txt \
+	tests/golden/all_reduce_pull.txt \
+	tests/golden/all_reduce_rdouble.txt \
+	tests/golden/all_reduce_rhalving.txt \
+	tests/golden/all_reduce_ring.txt \
+	tests/golden/all_reduce_ring2.txt \
+	tests/golden/all_to_all_bruck.txt \
+	tests/golden/barrier_dissem.txt \
+	tests/golden/broadcast_knomial.txt \
+	tests/golden/broadcast_scatter_ring.txt \
+	tests/golden/exscan_rdouble.txt \
+	tests/golden/gather_knomial.txt \
+	tests/golden/reduce_chain.txt \
+	tests/golden/reduce_rsgather.txt \
+	tests/golden/reduce_scatter_rhalving.txt \
+	tests/golden/scan_rdouble.txt

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Golden schedules: the text of selected algorithms must be what tests/golden/<collective>_<algorithm>.txt says, so that
+ * a change of what goes over the wire is seen in review. WEFT_GOLDEN_WRITE=1 writes the files instead. */
+#include <errno.h>
+
+#include "algo/algo.h"
+#include "base/status.h"
+#include "tests/unit/unit.h"
+
+#define MAX_BYTES (1u << 20)
+
+struct golden {
+    enum wi_coll coll;
+    const char *algo;
+    int root, in_place;
+};
+
+static const struct golden goldens[] = {
+    {WI_COLL_ALL_REDUCE, "flat", 0, 0},
+    {WI_COLL_ALL_REDUCE, "flat2", 0, 1},
+    {WI_COLL_ALL_REDUCE, "direct", 0, 1},
+    {WI_COLL_ALL_REDUCE, "pull", 0, 0},
+    {WI_COLL_ALL_REDUCE, "ring", 0, 0},
+    {WI_COLL_ALL_REDUCE, "ring2", 0, 1},
+    {WI_COLL_ALL_REDUCE, "rdouble", 0, 0},
+    {WI_COLL_ALL_REDUCE, "rhalving", 0, 0},
+    {WI_COLL_ALL_REDUCE, "dbtree", 0, 0},
+    {WI_COLL_ALL_REDUCE, "flat_send", 0, 1},
+    {WI_COLL_REDUCE, "chain", 1, 0},
+    {WI_COLL_REDUCE, "rsgather", 0, 1},
+    {WI_COLL_BROADCAST, "knomial", 1, 0},
+    {WI_COLL_BROADCAST, "scatter_ring", 0, 0},
+    {WI_COLL_ALL_GATHER, "bruck", 0, 0},
+    {WI_COLL_ALL_GATHER, "neighbor", 0, 0},
+    {WI_COLL_REDUCE_SCATTER, "rhalving", 0, 0},
+    {WI_COLL_ALL_TO_ALL, "bruck", 0, 0},
+    {WI_COLL_GATHER, "knomial", 1, 0},
+    {WI_COLL_SCAN, "rdouble", 0, 0},
+    {WI_COLL_EXSCAN, "rdouble", 0, 1},
+    {WI_COLL_BARRIER, "dissem", 0, 0},
+};
+
+static void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void report(const char *format, ...)
+{
+    char text[600];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    CU_assertImplementation(CU_FALSE, __LINE__, text, __FILE__, "", CU_FALSE);
+}
+
+static int print_one(const struct wi_algo *algo, const struct wi_algo_args *args, FILE *out)
+{
+    struct wi_sched *sched;
+    if (algo->build(args, &sched) != WEFT_SUCCESS) {
+        report("P=%d rank %d: %s", args->nranks, args->rank, wi_fail_text());
+        return -1;
+    }
+    weft_status st = wi_sched_print(sched, out);
+    CU_ASSERT_EQUAL(st, WEFT_SUCCESS);
+    wi_sched_put(sched);
+    return 0;
+}
+
+/* The text of all ranks for P = 2..5; NULL after a failure. free it. */
+static char *text_of(const struct golden *g, size_t *bytes)
+{
+    const struct wi_algo *algo = wi_algo_find(g->coll, g->algo);
+    char *text = NULL;
+    int bad = 0;
+
+    if (!algo) {
+        report("%s/%s: no such algorithm", wi_coll_name(g->coll), g->algo);
+        return NULL;
+    }
+    FILE *out = open_memstream(&text, bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+    for (int n = 2; n <= 5 && !bad; n++) {
+        if (n % 2 && (algo->needs & WI_ALGO_EVEN_RANKS))
+            continue;
+        for (int r = 0; r < n && !bad; r++) {
+            struct wi_algo_args args = {r, n, g->root, g->in_place, 0};
+            fprintf(out, "# P=%d rank=%d root=%d%s\n", n, r, g->root, g->in_place ? " in place" : "");
+            bad = print_one(algo, &args, out);
+        }
+    }
+    fclose(out);
+    if (!bad)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static void path_of(const struct golden *g, char path[512])
+{
+    const char *top = getenv("srcdir");
+    snprintf(path, 512, "%s/tests/golden/%s_%s.txt", top && *top ? top : ".", wi_coll_name(g->coll), g->algo);
+}
+
+static void write_file(const char *path, const char *text, size_t bytes)
+{
+    FILE *out = fopen(path, "w");
+    if (!out || fwrite(text, 1, bytes, out) != bytes)
+        report("%s: %s", path, strerror(errno));
+    if (out && fclose(out) != 0)
+        report("%s: %s", path, strerror(errno));
+}
+
+static char *read_file(const char *path, size_t *bytes)
+{
+    FILE *in = fopen(path, "r");
+    char *text = calloc(1, MAX_BYTES + 1);
+    if (!in || !text) {
+        report("%s: %s", path, strerror(errno));
+        free(text);
+        text = NULL;
+    } else {
+        *bytes = fread(text, 1, MAX_BYTES, in);
+    }
+    if (in)
+        fclose(in);
+    return text;
+}
+
+/* Names the first line that differs. */
+static void compare(const char *path, const char *want, size_t want_bytes, const char *is, size_t is_bytes)
+{
+    size_t i = 0, line = 1, start = 0;
+    while (i < want_bytes && i < is_bytes && want[i] == is[i]) {
+        if (want[i++] == '\n') {
+            line++;
+            start = i;
+        }
+    }
+    if (i == want_bytes && i == is_bytes)
+        return;
+    report("%s:%zu: expected \"%.*s\", the schedule says \"%.*s\"", path, line, (int)strcspn(want + start, "\n"),
+           want + start, (int)strcspn(is + start, "\n"), is + start);
+}
+
+static void schedules_are_as_recorded(void)
+{
+    const char *write = getenv("WEFT_GOLDEN_WRITE");
+    char path[512];
+
+    for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {
+        size_t bytes = 0, want_bytes = 0;
+        char *text = text_of(&goldens[i], &bytes), *want;
+        if (!text)
+            continue;
+        path_of(&goldens[i], path);
+        if (write && strcmp(write, "1") == 0) {
+            write_file(path, text, bytes);
+        } else if ((want = read_file(path, &want_bytes))) {
+            compare(path, want, want_bytes, text, bytes);
+            free(want);
+        }
+        free(text);
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"schedules are as recorded", schedules_are_as_recorded},
+};
+WT_UNIT_MAIN("golden", cases)
