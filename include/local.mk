@@ -1,2 +1,3 @@
-nobase_include_HEADERS += include/weft/weft.h include/weft/weft_plugin.h
+weftincludedir = $(includedir)/weft
+weftinclude_HEADERS = include/weft/weft.h include/weft/weft_plugin.h
 EXTRA_DIST += include/weft.map

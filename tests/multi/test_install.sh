@@ -23,6 +23,15 @@ int main() { return weft_version() == 0; }' >"$tap_dir/a.cc" && ${CXX:-c++} $(pc
 tap "make install" install_it || tap_end
 tap "headers are installed" test -f "$prefix/include/weft/weft.h" -a -f "$prefix/include/weft/weft_plugin.h"
 tap "the library has a soname" soname
+pages() {
+    local page name status=0
+    for page in "$WEFT_SRCDIR"/doc/man/*.[1-9]; do
+        name=$(basename "$page")
+        [ -f "$prefix/share/man/man${name##*.}/$name" ] || { echo "$name is not installed: doc/local.mk lacks it"; status=1; }
+    done
+    return $status
+}
+tap "every manual page is installed" pages
 tap "weft.pc" moved
 version() { [ "$(pc --modversion weft)" = "$(sed -n 's/^PACKAGE_VERSION = //p' Makefile)" ]; }
 tap "weft.pc tells the version" version
