@@ -10,7 +10,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 bench() { # RANKS ARGUMENTS...
     local n=$1
     shift
-    timeout 100 ./weft-run -n "$n" ./weft-bench "$@"
+    timeout 100 ./weft-run --no-prefix -n "$n" ./weft-bench "$@"
 }
 # The run succeeds, says that nothing is wrong, and has at least so many rows whose values were checked.
 right() { # ROWS RANKS ARGUMENTS...
