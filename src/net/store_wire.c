@@ -136,11 +136,12 @@ unsigned char *wi_store_buf_reserve(struct wi_store_buf *buf, size_t bytes)
 
 int wi_store_buf_append(struct wi_store_buf *buf, const void *data, size_t bytes)
 {
+    if (!bytes)
+        return 0;
     unsigned char *out = wi_store_buf_reserve(buf, bytes);
     if (!out)
         return -1;
-    if (bytes)
-        memcpy(out, data, bytes);
+    memcpy(out, data, bytes);
     buf->end += bytes;
     return 0;
 }
