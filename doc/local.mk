@@ -5,8 +5,3 @@ EXTRA_DIST += \
 	doc/adr/0004-lanes-have-channels.md \
 	doc/adr/0005-null-request-blocks.md \
 	doc/adr/0006-environment-bootstrap.md
-
-dist_man_MANS += \
-	doc/man/weft-bench.1 \
-	doc/man/weft-compare.1 \
-	doc/man/weft-info.1
