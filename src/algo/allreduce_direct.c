@@ -16,42 +16,48 @@
  * SRC alive until every peer has read it and tells that DST is complete.
  */
 #include "algo/util.h"
-#include "base/alloc.h"
+
+/* The result of a step with too many destinations for one goes through scratch. */
+static void store_all(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane)
+{
+    uint32_t own = (uint32_t)args->rank;
+    for (int i = 0; i < args->nranks; i++)
+        wi_sched_copy(b, lane, wi_region_of(args, WI_DST, wi_mod(args->rank + i, args->nranks), own, 1),
+                      wi_at(WI_TMP, 0, 1));
+}
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
 {
     int n = args->nranks;
     uint32_t own = (uint32_t)args->rank;
+    struct wi_region dst[WI_REDUCE_MAX_SRC], acc = wi_at(WI_TMP, 0, 1);
     struct wi_sched_builder *b;
 
     if (n == 1)
         return wi_algo_alone(args, &wi_allreduce_direct, sched);
-    struct wi_region *dst = wi_malloc((size_t)n * sizeof *dst);
-    if (!dst)
-        return wi_fail(WEFT_ENOMEM, "all_reduce direct: no memory for %d regions", n);
-    weft_status st = wi_algo_begin(args, &wi_allreduce_direct, (uint32_t)n, WI_ACC_BLOCKS(n), &b);
-    if (st < 0)
-        goto free_dst;
+    WI_TRY(wi_algo_begin(args, &wi_allreduce_direct, (uint32_t)n, WI_ACC_BLOCKS(n), &b));
     uint32_t lane = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
     struct wi_operands src = {WI_SRC, own, 0, 0, n, wi_at(WI_SRC, own, 1), 0};
-    for (int i = 0; i < n; i++)
-        dst[i] = wi_region_of(args, WI_DST, i, own, 1);
     wi_sched_signal(b, lane);
     wi_algo_wait_all(args, b, lane, lane, 0);
-    wi_algo_reduce(args, b, lane, dst, (uint32_t)n, &src, wi_at(WI_TMP, 0, 1));
+    if (n <= WI_REDUCE_MAX_SRC) {
+        for (int i = 0; i < n; i++)
+            dst[i] = wi_region_of(args, WI_DST, i, own, 1);
+        wi_algo_reduce(args, b, lane, dst, (uint32_t)n, &src, acc);
+    } else {
+        wi_algo_reduce(args, b, lane, &acc, 1, &src, acc);
+        store_all(args, b, lane);
+    }
     wi_sched_signal(b, lane);
     wi_algo_wait_all(args, b, lane, lane, 1);
-    st = wi_sched_seal(b, sched);
-free_dst:
-    wi_free(dst);
-    return st;
+    return wi_sched_seal(b, sched);
 }
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
     double peers = args->nranks - 1;
-    double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){.steps = peers > 0 ? 2 : 0, .reduced = peers * bytes / args->nranks, .copied = alone};
+    double copied = args->nranks > WI_REDUCE_MAX_SRC || (args->nranks == 1 && !args->in_place) ? bytes : 0;
+    *c = (struct wi_algo_cost){.steps = peers > 0 ? 2 : 0, .reduced = peers * bytes / args->nranks, .copied = copied};
 }
 
 const struct wi_algo wi_allreduce_direct = {
