@@ -113,6 +113,11 @@ static inline WI_INLINE raw_H f16_encode(float __attribute__((vector_size(64))) 
     return (raw_H)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
 }
 
+#define WIDEN_H(half) _mm512_cvtepu16_epi32((__m256i)(half))
+#define NARROW_H(whole) (raw_H) _mm512_cvtepi32_epi16((__m512i)(whole))
+#define WIDEN_QH(quarter) _mm256_cvtepu8_epi16((__m128i)(quarter))
+#define NARROW_Q(whole) (raw_Q) _mm512_cvtepi32_epi8((__m512i)(whole))
+
 static inline WI_INLINE void raw_copy_line(char *out, const char *in)
 {
     raw_stream_F(out, raw_load_F(in));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The division of an integer average: truncated toward zero, without a division instruction per element. */
+#if !defined(__clang__)
+#pragma GCC optimize("O3") /* vectorise these loops at -O2 */
+#endif
 #include <string.h>
 
 #include "base/reduce_kernels.h"

@@ -51,9 +51,11 @@ static inline WI_INLINE void F(two)(int op, void *dst, const void *a, const void
     for (; elems >= FAM_UNROLL * LANES; elems -= FAM_UNROLL * LANES) {
         FAM_COMPUTE acc[FAM_UNROLL];
 
+        WI_UNROLL
         for (int u = 0; u < FAM_UNROLL; u++)
             acc[u] = FAM_APPLY(op, FAM_DECODE(LOAD(x + u * VECTOR_BYTES)),
                                FAM_DECODE(LOAD(y + u * VECTOR_BYTES)));
+        WI_UNROLL
         for (int u = 0; u < FAM_UNROLL; u++)
             STORE(out + u * VECTOR_BYTES, FAM_ENCODE(FAM_FINISH(acc[u])));
         x += FAM_UNROLL * VECTOR_BYTES;
@@ -137,9 +139,11 @@ static inline WI_INLINE void F(many_vectors)(int op, const struct wi_reduce_job 
     int s = 0;
 
     if (job->acc_in) {
+        WI_UNROLL
         for (int u = 0; u < unroll; u++)
             memcpy(&acc[u], (const FAM_NUMBER *)job->acc_in + i + u * LANES, sizeof(acc[u]));
     } else {
+        WI_UNROLL
         for (int u = 0; u < unroll; u++)
             acc[u] = FAM_DECODE(LOAD(F(source)(job, 0, i + u * LANES)));
         s = 1;
@@ -147,23 +151,28 @@ static inline WI_INLINE void F(many_vectors)(int op, const struct wi_reduce_job 
     for (; s < job->nsrc; s++) {
         const char *p = F(source)(job, s, i);
 
+        WI_UNROLL
         for (int u = 0; u < unroll; u++)
             acc[u] = FAM_APPLY(op, acc[u], FAM_DECODE(LOAD(p + u * VECTOR_BYTES)));
     }
     if (job->acc_out) {
+        WI_UNROLL
         for (int u = 0; u < unroll; u++)
             memcpy((FAM_NUMBER *)job->acc_out + i + u * LANES, &acc[u], sizeof(acc[u]));
         return;
     }
+    WI_UNROLL
     for (int u = 0; u < unroll; u++)
         acc[u] = F(complete)(job, acc[u]);
     for (int d = 0; d < job->ndst; d++) {
         char *p = F(target)(job, d, i);
 
         if (stream && stream[d]) {
+            WI_UNROLL
             for (int u = 0; u < unroll; u++)
                 STREAM(p + u * VECTOR_BYTES, FAM_ENCODE(acc[u]));
         } else {
+            WI_UNROLL
             for (int u = 0; u < unroll; u++)
                 STORE(p + u * VECTOR_BYTES, FAM_ENCODE(acc[u]));
         }

@@ -8,6 +8,12 @@
 #include "base/reduce_kernels.h"
 
 #define WI_INLINE __attribute__((always_inline))
+/* Accumulators must be registers, at -O2 too. */
+#if defined(__clang__)
+#define WI_UNROLL _Pragma("unroll")
+#else
+#define WI_UNROLL _Pragma("GCC unroll 4")
+#endif
 #define WI_JOIN2(a, b) a##_##b
 #define WI_JOIN(a, b) WI_JOIN2(a, b)
 

@@ -21,6 +21,14 @@ typedef VECTOR(int64_t) vs64;
 typedef uint16_t half_u16 __attribute__((vector_size(WI_SIMD_BYTES / 2)));
 typedef uint8_t quarter_u8 __attribute__((vector_size(WI_SIMD_BYTES / 4)));
 
+/* Sets whose compilers translate these conversions badly define their own. */
+#ifndef WIDEN_H
+#define WIDEN_H(half) __builtin_convertvector((half_u16)(half), vu32)
+#define NARROW_H(whole) (raw_H) __builtin_convertvector((vu32)(whole), half_u16)
+#define WIDEN_QH(quarter) __builtin_convertvector((quarter_u8)(quarter), half_u16)
+#define NARROW_Q(whole) (raw_Q) __builtin_convertvector((vu32)(whole), quarter_u8)
+#endif
+
 #define SELECT(mask, a, b)                                                                         \
     ((__typeof__(a))(((__typeof__(mask))(a) & (mask)) | ((__typeof__(mask))(b) & ~(mask))))
 #define TRUTH(x) ((x) != 0)
@@ -97,7 +105,7 @@ INT_OPERATORS(s64, vs64)
 
 static inline WI_INLINE vf32 bf16_decode(raw_H raw)
 {
-    return (vf32)(__builtin_convertvector((half_u16)raw, vu32) << 16);
+    return (vf32)((vu32)WIDEN_H(raw) << 16);
 }
 
 static inline WI_INLINE raw_H bf16_encode(vf32 v)
@@ -105,18 +113,18 @@ static inline WI_INLINE raw_H bf16_encode(vf32 v)
     vu32 u = (vu32)v;
 
     u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    return (raw_H)__builtin_convertvector(u, half_u16);
+    return NARROW_H(u);
 }
 
 static inline WI_INLINE vf32 e5m2_decode(raw_Q raw)
 {
-    return f16_decode((raw_H)(__builtin_convertvector((quarter_u8)raw, half_u16) << 8));
+    return f16_decode((raw_H)((half_u16)WIDEN_QH(raw) << 8));
 }
 
 /* The fp16 number with the same fields is smaller by 2^8, denormals included. */
 static inline WI_INLINE vf32 e4m3_decode(raw_Q raw)
 {
-    half_u16 wide = __builtin_convertvector((quarter_u8)raw, half_u16);
+    half_u16 wide = (half_u16)WIDEN_QH(raw);
     half_u16 fields = ((wide & 0x7f) << 7) | ((wide & 0x80) << 8);
     half_u16 nan = (half_u16)((wide & 0x7f) == 0x7f) & 0x7e00;
 
@@ -145,7 +153,7 @@ static inline WI_INLINE raw_Q f8_encode(vf32 v, int mantissa, uint32_t bias, flo
     vu32 code = small_encode(abs, mantissa, bias, magic, limit);
 
     code = SELECT(abs > 0x7f800000, (vu32){0} + nan, code) | ((u >> 24) & 0x80);
-    return (raw_Q)__builtin_convertvector(code, quarter_u8);
+    return NARROW_Q(code);
 }
 
 static inline WI_INLINE raw_Q e5m2_encode(vf32 v)
