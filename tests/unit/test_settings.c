@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings: parsers, precedence, files, unknown names. */
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "unit.h"
+
+struct values {
+    int on;
+    int64_t count;
+    size_t chunk;
+    uint64_t wait;
+    const char *label;
+    const char *nothing;
+};
+static const struct weft_setting table[] = {
+    {"ON", "y", WEFT_SETTING_BOOL, offsetof(struct values, on), 0, 0, "Whether."},
+    {"COUNT", "4", WEFT_SETTING_INT, offsetof(struct values, count), 1, 64, "How many."},
+    {"CHUNK", "64K", WEFT_SETTING_BYTES, offsetof(struct values, chunk), 1024, 1 << 30, "Bytes."},
+    {"WAIT", "2s", WEFT_SETTING_TIME, offsetof(struct values, wait), 1000, 60000000000, "Time."},
+    {"LABEL", "none", WEFT_SETTING_STRING, offsetof(struct values, label), 0, 0, "Text."},
+    {"NOTHING", NULL, WEFT_SETTING_STRING, offsetof(struct values, nothing), 0, 0, "Text."},
+    {NULL, NULL, WEFT_SETTING_INT, 0, 0, 0, NULL},
+};
+
+static char file_path[64];
+
+static void file_write(const char *text, size_t bytes)
+{
+    int fd;
+
+    strcpy(file_path, "/tmp/weft-test-conf-XXXXXX");
+    fd = mkstemp(file_path);
+    CU_ASSERT_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(write(fd, text, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+static struct wi_settings *create(const char *file, const char *const *calls)
+{
+    struct wi_settings *settings = NULL;
+
+    CU_ASSERT_EQUAL_FATAL(wi_settings_create(file, calls, &settings), WEFT_SUCCESS);
+    return settings;
+}
+
+static void parsers(void)
+{
+    static const struct {
+        const char *text;
+        int ok;
+        uint64_t value;
+    } bytes[] = {{"0", 1, 0},       {"100", 1, 100},    {"64K", 1, 65536}, {"1m", 1, 1 << 20},
+                 {" 2 GiB ", 1, 2ull << 30}, {"3kb", 1, 3072}, {"7B", 1, 7},
+                 {"18446744073709551615", 1, UINT64_MAX}, {"18446744073709551616", 0, 0},
+                 {"16777216T", 0, 0}, {"", 0, 0}, {"K", 0, 0}, {"-1", 0, 0}, {"1.5K", 0, 0}, {"1X", 0, 0},
+                 {"1 K B", 0, 0}, {"1kilobytes", 0, 0}},
+      times[] = {{"500us", 1, 500000}, {"2s", 1, 2000000000}, {"5min", 1, 300000000000}, {"7", 1, 7000000000},
+                 {"0.25", 1, 250000000}, {"1.5 ms", 1, 1500000}, {"3ns", 1, 3}, {"1h", 1, 3600000000000},
+                 {"inf", 1, UINT64_MAX}, {" INF ", 1, UINT64_MAX}, {"0", 1, 0}, {"0.0000000019", 1, 1},
+                 {"infinite", 0, 0}, {"1.", 0, 0}, {".5", 0, 0}, {"-1", 0, 0}, {"", 0, 0},
+                 {"18446744074", 0, 0}, {"6000000h", 0, 0}, {"1d", 0, 0}};
+    static const struct {
+        const char *text;
+        int ok;
+        int64_t value;
+    } ints[] = {{"12", 1, 12}, {"-7", 1, -7}, {"+3", 1, 3}, {"0x1F", 1, 31}, {"010", 1, 10},
+                {"9223372036854775807", 1, INT64_MAX}, {"-9223372036854775808", 1, INT64_MIN},
+                {"9223372036854775808", 0, 0}, {"-9223372036854775809", 0, 0}, {"", 0, 0}, {"-", 0, 0},
+                {"0x", 0, 0}, {"1 2", 0, 0}, {"3a", 0, 0}},
+      bools[] = {{"y", 1, 1}, {"Yes", 1, 1}, {"on", 1, 1}, {"TRUE", 1, 1}, {"1", 1, 1}, {"n", 1, 0},
+                 {"no", 1, 0}, {"off", 1, 0}, {"false", 1, 0}, {"0", 1, 0}, {"", 0, 0}, {"2", 0, 0},
+                 {"maybe", 0, 0}, {"y n", 0, 0}};
+
+    for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+        size_t v = 99;
+
+        CU_ASSERT_EQUAL(wi_parse_bytes(bytes[i].text, &v), bytes[i].ok - 1);
+        CU_ASSERT_EQUAL(v, bytes[i].ok ? bytes[i].value : 99);
+    }
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        uint64_t v = 99;
+
+        CU_ASSERT_EQUAL(wi_parse_time(times[i].text, &v), times[i].ok - 1);
+        CU_ASSERT_EQUAL(v, times[i].ok ? times[i].value : 99);
+    }
+    for (size_t i = 0; i < sizeof(ints) / sizeof(ints[0]); i++) {
+        int64_t v = 99;
+
+        CU_ASSERT_EQUAL(wi_parse_int(ints[i].text, &v), ints[i].ok - 1);
+        CU_ASSERT_EQUAL(v, ints[i].ok ? ints[i].value : 99);
+    }
+    for (size_t i = 0; i < sizeof(bools) / sizeof(bools[0]); i++) {
+        int v = 99;
+
+        CU_ASSERT_EQUAL(wi_parse_bool(bools[i].text, &v), bools[i].ok - 1);
+        CU_ASSERT_EQUAL(v, bools[i].ok ? bools[i].value : 99);
+    }
+}
+
+static void remember_origin(void *arg, const char *name, const char *value, const char *default_value,
+                            const char *origin, const char *help)
+{
+    char *out = arg;
+
+    CU_ASSERT_PTR_NOT_NULL(help);
+    (void)default_value;
+    if (strncmp(name, "WEFT_T_", 7) == 0)
+        sprintf(out + strlen(out), "%s=%s(%s) ", name + 7, value ? value : "-", origin);
+}
+
+static void precedence(void)
+{
+    static const char text[] = "# a comment\n\nT_COUNT = 5\n  WEFT_T_CHUNK=8K # eight\nT_WAIT = 1ms\r\n"
+                               "T_LABEL = \"a # b\" # c";
+    static const char *const calls[] = {"WEFT_T_WAIT=3ms", "T_ON=n", NULL};
+    char seen[512] = "";
+    struct wi_settings *settings;
+    struct values v = {0};
+
+    setenv("WEFT_T_CHUNK", "16K", 1);
+    setenv("WEFT_T_WAIT", "2ms", 1);
+    file_write(text, sizeof(text) - 1);
+    settings = create(file_path, calls);
+    CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(v.on, 0);
+    CU_ASSERT_EQUAL(v.count, 5);
+    CU_ASSERT_EQUAL(v.chunk, 16384);
+    CU_ASSERT_EQUAL(v.wait, 3000000);
+    CU_ASSERT_STRING_EQUAL(v.label, "a # b");
+    CU_ASSERT_PTR_NULL(v.nothing);
+    wi_settings_visit(settings, remember_origin, seen);
+    CU_ASSERT_STRING_EQUAL(seen, "ON=n(call) COUNT=5(file) CHUNK=16K(environment) WAIT=3ms(call) "
+                                 "LABEL=a # b(file) NOTHING=-(default) ");
+    CU_ASSERT_EQUAL(wi_settings_check_unknown(settings), 0);
+    wi_settings_destroy(settings);
+    wi_settings_destroy(NULL);
+    unlink(file_path);
+    unsetenv("WEFT_T_CHUNK");
+    unsetenv("WEFT_T_WAIT");
+}
+
+static void bad_values(void)
+{
+    static const struct {
+        const char *call, *says;
+    } cases[] = {
+        {"T_COUNT=0", "WEFT_T_COUNT=\"0\" (call): expected an integer, from 1 to 64"},
+        {"T_COUNT=many", "WEFT_T_COUNT=\"many\""},
+        {"T_CHUNK=1", "from 1024 to 1073741824"},
+        {"T_WAIT=inf", "from 1us to 1min"},
+        {"T_ON=perhaps", "expected yes or no"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *calls[] = {cases[i].call, NULL};
+        struct wi_settings *settings = create(NULL, calls);
+        struct values v = {.count = 77};
+
+        CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_ECONFIG);
+        CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), cases[i].says));
+        CU_ASSERT_EQUAL(v.count, 77);
+        wi_settings_destroy(settings);
+    }
+}
+
+static void bad_files(void)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"A = 1\nnonsense\n", ":2: expected NAME = value"},
+        {"lower = 1", ":1: expected NAME"},
+        {"= 1", ":1: expected NAME"},
+        {"\n\nA = 1\nWEFT_A = 2\n", ":4: WEFT_A is already set in line 3"},
+        {"A = \"open", ":1: A: text around a quoted value"},
+        {"A = \"x\" y", "quoted"},
+    };
+    struct wi_settings *settings = NULL;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        file_write(cases[i].text, strlen(cases[i].text));
+        CU_ASSERT_EQUAL(wi_settings_create(file_path, NULL, &settings), WEFT_ECONFIG);
+        CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), cases[i].says));
+        unlink(file_path);
+    }
+    file_write("A = \0b", 6);
+    CU_ASSERT_EQUAL(wi_settings_create(file_path, NULL, &settings), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "NUL"));
+    unlink(file_path);
+    CU_ASSERT_EQUAL(wi_settings_create("/nonexistent/weft.conf", NULL, &settings), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_settings_create("/dev/zero", NULL, &settings), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_settings_create("/tmp", NULL, &settings), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NULL(settings);
+}
+
+static void bad_calls(void)
+{
+    static const char *const no_value[] = {"T_ON=1", "T_COUNT", NULL}, *const no_name[] = {"=1", NULL};
+    static const char *const isa[] = {"ISA=abacus", NULL};
+    struct wi_settings *settings = NULL;
+
+    CU_ASSERT_EQUAL(wi_settings_create(NULL, no_value, &settings), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "setting 2 of the call, \"T_COUNT\""));
+    CU_ASSERT_EQUAL(wi_settings_create(NULL, no_name, &settings), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_settings_create(NULL, isa, &settings), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "abacus"));
+    CU_ASSERT_PTR_NULL(settings);
+}
+
+static void unknown_names(void)
+{
+    static const char *const calls[] = {"T_COUNTS=3", "XYZZY_PLUGH=1", "T_ON=y", NULL};
+    char spec[] = "warn,file:/tmp/weft-test-log-XXXXXX", text[2048];
+    int fd = mkstemp(strchr(spec, '/'));
+    struct wi_settings *settings;
+    struct values v;
+    ssize_t got;
+
+    CU_ASSERT_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(wi_log_init(spec), WEFT_SUCCESS);
+    settings = create(NULL, calls);
+    CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_settings_check_unknown(settings), 2);
+    got = read(fd, text, sizeof(text) - 1);
+    text[got < 0 ? 0 : got] = '\0';
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_T_COUNTS (call) is not a setting; did you mean WEFT_T_COUNT?"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_XYZZY_PLUGH (call) is not a setting\n"));
+    wi_settings_destroy(settings);
+    wi_log_init(NULL);
+    close(fd);
+    unlink(strchr(spec, '/'));
+}
+
+static uint64_t hash_of(const char *const *calls, const char *const *local)
+{
+    struct wi_settings *settings = create(NULL, calls);
+    struct values v;
+    uint64_t hash;
+
+    CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
+    hash = wi_settings_hash(settings, local);
+    wi_settings_destroy(settings);
+    return hash;
+}
+
+static void hashes(void)
+{
+    static const char *const same[] = {"T_CHUNK=65536", NULL}, *const other[] = {"T_CHUNK=32K", NULL};
+    static const char *const label[] = {"T_LABEL=x", "ISA=scalar", NULL};
+    static const char *const local[] = {"WEFT_T_LABEL", NULL};
+    static const char *const automatic[] = {"ISA=auto", NULL};
+
+    CU_ASSERT_EQUAL(hash_of(NULL, NULL), hash_of(same, NULL));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL, NULL), hash_of(other, NULL));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL, NULL), hash_of(label, NULL));
+    CU_ASSERT_EQUAL(hash_of(NULL, local), hash_of(label, local));
+    hash_of(automatic, NULL);
+}
+
+static void out_of_memory(void)
+{
+    static const char *const calls[] = {"T_COUNT=3", NULL};
+    weft_status status = WEFT_ENOMEM;
+    long n = 1;
+
+    file_write("T_LABEL = x\n", 12);
+    for (; status == WEFT_ENOMEM && n < 100; n++) {
+        struct wi_settings *settings = NULL;
+        struct values v;
+
+        wi_alloc_fail_nth(n);
+        status = wi_settings_create(file_path, calls, &settings);
+        if (status == WEFT_SUCCESS)
+            status = wi_settings_read(settings, "T", table, &v);
+        wi_alloc_fail_nth(0);
+        wi_settings_destroy(settings);
+    }
+    CU_ASSERT_EQUAL(status, WEFT_SUCCESS);
+    CU_ASSERT(n > 8 && n < 100);
+    unlink(file_path);
+}
+
+static const struct wt_case cases[] = {
+    {"value parsers", parsers},         {"precedence and origins", precedence},
+    {"bad values are named", bad_values}, {"malformed files", bad_files},
+    {"malformed calls", bad_calls},     {"unknown names", unknown_names},
+    {"hash", hashes},                   {"out of memory", out_of_memory},
+};
+WT_UNIT_MAIN("settings", cases)
