@@ -105,6 +105,7 @@ struct weft_xfer {
     void (*sink)(struct weft_xfer *x, size_t offset, const void *data, size_t bytes);
     void *sink_arg;
     uint32_t granule;     /* bytes of one element: 1, 2, 4, 8, 16 */
+    uint32_t background;  /* a receive that may never be met: the peer may leave without its counting as pending */
     int state;            /* only touched under the group's lock */
     struct weft_op_info peer_info; /* set when state is WEFT_EMISMATCH */
     struct weft_xfer *next;        /* the transport's */

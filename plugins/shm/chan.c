@@ -115,7 +115,7 @@ static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     do {
         events = ch->way == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
     } while (events && wi_shm_in_busy(ch));
-    return wi_shm_in_busy(ch);
+    return wi_shm_in_busy(ch) && !ch->queue.first->background;
 }
 
 static int out_starved(struct wi_shm_group *group, struct wi_shm_channel_out *ch)

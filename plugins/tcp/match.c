@@ -79,7 +79,7 @@ static void finish(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_xfer
     *at = x->next;
     if (in->tail == x)
         in->tail = before;
-    p->nrecvs--;
+    p->nrecvs -= !x->background;
     x->state = state;
 }
 
@@ -268,7 +268,7 @@ weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x)
     else
         in->head = x;
     in->tail = x;
-    p->nrecvs++;
+    p->nrecvs += !x->background;
     if (in->early) {
         /* Sinks are called from progress only, and may post. */
         if (x->sink || p->group->busy)

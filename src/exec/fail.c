@@ -202,6 +202,7 @@ void wi_exec_use_peer(struct wi_exec *exec, int peer)
         .chan = WI_CHAN_NOTICE,
         .info = notice_info(),
         .granule = 1,
+        .background = 1,
         .state = WEFT_XFER_PENDING,
     };
     if (ep->ops->recv(ep->group, &ep->notice->x) < 0)
