@@ -143,14 +143,11 @@ static int add_regions(struct wi_sched_builder *b, const struct wi_region *regio
     }
     if (grow(b, (void **)&b->regions, &b->region_capacity, b->nregions + n, sizeof(*b->regions)))
         return -1;
-    /* Copied field by field: padding of sealed regions is zero. */
     for (uint32_t i = 0; i < n; i++) {
         struct wi_region *r = &b->regions[b->nregions++];
-        memset(r, 0, sizeof(*r));
-        r->buf = regions[i].buf;
-        r->rank = regions[i].rank == b->head.rank ? WI_SELF : regions[i].rank;
-        r->first = regions[i].first;
-        r->count = regions[i].count;
+        *r = regions[i];
+        if (r->rank == b->head.rank)
+            r->rank = WI_SELF;
     }
     return 0;
 }

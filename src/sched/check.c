@@ -44,6 +44,7 @@ static weft_status count(struct wi_check *c)
     for (uint32_t r = 0; r < c->nranks; r++) {
         nlanes += c->scheds[r]->nlanes;
         nsteps += c->scheds[r]->nsteps;
+        c->mapped |= c->scheds[r]->mapped;
     }
     if (nlanes >= UINT32_MAX / 2 || nsteps >= UINT32_MAX / 4)
         return wi_fail(WEFT_ENOTSUP, "schedule check: %llu steps of %u ranks are too many", (unsigned long long)nsteps,

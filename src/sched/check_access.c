@@ -153,6 +153,17 @@ static weft_status check_reads(struct wi_check *c, uint32_t lane, uint32_t time,
     return WEFT_SUCCESS;
 }
 
+/* Blocks of a vector differ in length: a value lies in the block that it is of, or in scratch cut like the vector.
+ * Scratch of mapped ranks has room for any block. */
+static int fits(const struct wi_check *c, struct wi_region at)
+{
+    const struct wi_sched *s = c->scheds[0];
+
+    if (!wi_coll_is_vector(s->coll) || (at.buf == WI_TMP && c->mapped))
+        return 1;
+    return at.first % s->nblocks == c->scratch.block;
+}
+
 weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r, uint32_t i)
 {
     int owner = wi_sched_owner(c->scheds[c->lanes[lane].rank], r);
@@ -163,6 +174,12 @@ weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, con
     WI_TRY(enter(c, lane, time, owner, r));
     at.first += i;
     at.count = 1;
+    if (!fits(c, at)) {
+        char text[WI_REGION_TEXT_BYTES];
+        return wi_check_fail(c, lane, (time - 1) / 2,
+                             "stores block %u of the vector in %s, which is as long as block %u", c->scratch.block,
+                             wi_sched_region_text(&at, text), at.first % c->scheds[0]->nblocks);
+    }
     uint64_t index = wi_check_cell(c, owner, at);
     struct wi_cell *cell = &c->cells[index];
     if (cell->write_lane != WI_NONE && !ordered_after(c, lane, cell->write_lane, cell->write_time))

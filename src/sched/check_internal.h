@@ -84,7 +84,7 @@ struct wi_check {
     const struct wi_sched *const *scheds;
     uint32_t nranks, nlanes, nsteps;
     uint32_t words;            /* of a set of ranks */
-    int ordered, data; /* data: not a barrier */
+    int ordered, data, mapped; /* data: not a barrier */
     uint32_t *rank_lanes;      /* first lane of each rank; nranks + 1 */
     struct wi_check_lane *lanes;
     struct wi_saved *saved;    /* per step: clock when complete */
@@ -114,7 +114,7 @@ const char *wi_check_step_text(const struct wi_check *c, uint32_t lane, uint32_t
 
 /* Give the caller's buffers their values. */
 void wi_check_values_init(struct wi_check *c);
-/* Begin a step's result with one operand, and combine it with the next on its right (left: the new one is on the left). */
+/* Begin a step's result with one operand; combine it with the next one, which goes on its right (or left). */
 void wi_check_take(struct wi_check *c, const struct wi_value *v, const uint64_t *bits);
 weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, const struct wi_value *v,
                              const uint64_t *bits, int left);

@@ -7,8 +7,9 @@
  *   per-rank collectives: a block is one rank's share. all_gather, gather: SRC has 1 block, DST nranks.
  *     reduce_scatter, scatter: SRC nranks, DST 1. all_to_all: both nranks. Blocks of the v-forms differ in size, and
  *     need not be adjacent.
- *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of a
- *     vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such a block.
+ *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of
+ *     a vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such
+ *     a block.
  * Slices. The executor may cut every block into slices and repeat the whole program for slice 0, 1, …; the schedule
  *   does not know. Regions of several blocks are then handled block by block.
  * Lanes run concurrently; steps of a lane in order. Two-sided matching is first in, first out per (peer, chan): the
@@ -17,8 +18,11 @@
  * Mapped steps (SIGNAL, WAIT, and COPY/REDUCE with regions of another rank) need all ranks in one mapped group.
  *   A signal publishes everything the lane did before it in this slice, to all ranks. A schedule either has no
  *   mapped steps (two-sided) or no two-sided steps (mapped).
- *   TMP of a mapped schedule lies in the arena, is private to the slice (contents do not survive into the next one), and is
- *   only reused when all ranks are done with the slice.
+ *   TMP of a mapped schedule lies in the arena, has the same size on every rank, is private to the slice (contents do
+ *   not survive into the next one), and is only reused when all ranks are done with the slice. SRC and DST of another
+ *   rank may be used only after a signal of that rank, which must not end before it knows that they were used.
+ * Buffers that a rank's caller does not give have no blocks: DST of reduce and gather, SRC of broadcast and scatter,
+ *   on ranks other than the root. A barrier's SRC and DST have one empty block each, to be sent and received.
  */
 #ifndef WI_SCHED_SCHED_H
 #define WI_SCHED_SCHED_H
@@ -117,8 +121,9 @@ struct wi_sched {
     uint8_t in_place;
     uint8_t mapped;       /* has mapped steps */
     uint8_t peer_src, peer_dst; /* names another rank's SRC / DST: needs user memory that is mapped or can be got */
-    uint8_t ll;           /* mapped, one lane, one signal before any wait, another rank's TMP is read only after its wait,
-                             no step names another rank's SRC/DST: may run over ll lines */
+    uint8_t ll;           /* mapped, one lane, at most one signal and that before any wait, own TMP not written after,
+                             other ranks' TMP only read and only after their wait, every wait followed by such a read,
+                             no step names another rank's SRC/DST: may run over ll lines. The same on all ranks. */
     int32_t rank, nranks, root;
     char algo[24];
     uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share: 1 */
@@ -140,8 +145,8 @@ struct wi_sched_spec {
     int no_ll; /* never set `ll`: for mapped algorithms of which only some ranks would qualify; all must agree */
 };
 weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_builder **builder);
-/* Returns the lane's index. Peers WI_NO_PEER for purely local or mapped lanes. Errors are latched and come out of seal, so
- * algorithms need no error paths. */
+/* Returns the lane's index. Peers WI_NO_PEER for purely local or mapped lanes. Errors are latched and come out of seal,
+ * so that algorithms need no error paths. */
 uint32_t wi_sched_lane(struct wi_sched_builder *b, int send_peer, int recv_peer, uint32_t chan);
 
 static inline struct wi_region wi_at(enum wi_buf buf, uint32_t first, uint32_t count)
@@ -166,11 +171,13 @@ uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct
                          const struct wi_region *src, uint32_t nsrc, unsigned flags);
 uint32_t wi_sched_signal(struct wi_sched_builder *b, uint32_t lane); /* ordinals count up by themselves */
 uint32_t wi_sched_wait(struct wi_sched_builder *b, uint32_t lane, int rank, uint32_t rank_lane, uint32_t ordinal);
-/* Make the newest step of `lane` wait for a step of another lane. A second call adds a NOP before it. */
+/* Make the newest step of `lane` wait for a step of another lane. A second call adds a NOP before it;
+ * indices returned so far stay right. */
 void wi_sched_after(struct wi_sched_builder *b, uint32_t lane, uint32_t dep_lane, uint32_t dep_step);
 
-/* Check form (peers, blocks, ordinals in range; regions of a step equally long; FIFO rule), freeze, free the builder even
- * on failure. */
+/* Check form (peers, blocks, ordinals in range; regions of a step equally long, destinations apart from each other and
+ * from sources that are not the same; SRC not written; FIFO rule; no circle of dependencies), freeze, free the builder
+ * even on failure. */
 weft_status wi_sched_seal(struct wi_sched_builder *b, struct wi_sched **sched);
 void wi_sched_abandon(struct wi_sched_builder *b);
 struct wi_sched *wi_sched_get(struct wi_sched *sched);
@@ -193,9 +200,10 @@ void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
 /* ---- The checker: all ranks of one collective at once ---- */
 /* Proves: every send meets its receive and both name equally many blocks; no deadlock when every channel holds one
  * message (and, for mapped schedules, when signals are all there is); every element of every rank's result holds each
- * contribution it must, once, and in rank order when `ordered`; FINAL marks exactly the steps that complete an element that is
- * part of the result; no read of unwritten scratch or of another rank's memory before a signal says so; no two lanes or
- * ranks race; scratch within bounds; SRC is never written (unless in place, and then only where it is DST).
+ * contribution it must, once, and in rank order when `ordered`; FINAL marks exactly the steps that complete an element
+ * that is part of the result; no value lies in a block of another length; no read of unwritten scratch or of
+ * another rank's memory before a signal says so; no two lanes or ranks race; no rank returns while its memory is in
+ * use; scratch within bounds; SRC is never written (unless in place, and then only where it is DST).
  * WEFT_EINVAL with a text that names rank, lane, step and rule. */
 weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int ordered);
 

@@ -2,8 +2,6 @@
 /* Seal: lay the collected lanes out in one allocation, check their form, derive what the executor asks. */
 #include "sched/internal.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/status.h"
 
@@ -18,7 +16,7 @@ static struct wi_sched_sealed *allocate(const struct wi_sched_builder *b, struct
     size_t lanes = sizeof(struct wi_sched_sealed);
     size_t steps = lanes + b->nlanes * sizeof(struct wi_lane);
     size_t regions = steps + b->nsteps * sizeof(struct wi_step);
-    char *p = wi_malloc(regions + b->nregions * sizeof(struct wi_region));
+    char *p = wi_calloc(1, regions + b->nregions * sizeof(struct wi_region)); /* padding too: equal bytes if equal */
 
     if (!p)
         return NULL;
@@ -35,12 +33,25 @@ static void copy_step(const struct wi_sched_builder *b, const struct wi_step *fr
     struct wi_step *to = &at->steps[sched->nsteps++];
     uint32_t n = (uint32_t)from->ndst + from->nsrc;
 
-    *to = *from;
+    to->kind = from->kind;
+    to->flags = from->flags;
+    to->nsrc = from->nsrc;
+    to->ndst = from->ndst;
+    to->dep_lane = from->dep_lane;
+    to->dep_step = from->dep_step;
+    to->peer = from->peer;
+    to->lane = from->lane;
+    to->ordinal = from->ordinal;
     to->dst = sched->nregions;
     to->src = sched->nregions + from->ndst;
-    if (n)
-        memcpy(&at->regions[sched->nregions], &b->regions[from->dst], n * sizeof(*at->regions));
-    sched->nregions += n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct wi_region *region = &b->regions[from->dst + i];
+        struct wi_region *r = &at->regions[sched->nregions++];
+        r->buf = region->buf;
+        r->rank = region->rank;
+        r->first = region->first;
+        r->count = region->count;
+    }
     /* Dependencies name the steps that the builder returned; NOPs have shifted them. Names out of range stay what they
      * are, for the form check to refuse. */
     if (to->dep_lane >= 0 && (uint32_t)to->dep_lane < b->nlanes && to->dep_step < b->lanes[to->dep_lane].nreturned)
