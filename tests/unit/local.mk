@@ -48,3 +48,8 @@ EXTRA_DIST += \
 	tests/golden/reduce_rsgather.txt \
 	tests/golden/reduce_scatter_rhalving.txt \
 	tests/golden/scan_rdouble.txt
+
+# Built with the tests, run by hand.
+test_programs += tests/bench/bench_reduce
+tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
+tests_bench_bench_reduce_LDADD = libweftcore.la
