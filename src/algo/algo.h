@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Algorithms: pure functions that write schedules. One algorithm, one file, one struct wi_algo; listed in registry.c. They
  * read no clock, environment, global or network; the same arguments give the same schedule. */
 #ifndef WI_ALGO_ALGO_H

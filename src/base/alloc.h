@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Allocation with failure injection: tests make the nth allocation fail. Production cost: one predictable branch. */
 #ifndef WI_BASE_ALLOC_H
 #define WI_BASE_ALLOC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Time. */
 #ifndef WI_BASE_CLOCK_H
 #define WI_BASE_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* 64-bit hash (XXH3) and CRC-free helpers. */
 #ifndef WI_BASE_HASH_H
 #define WI_BASE_HASH_H

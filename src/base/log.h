@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Log: off by default; WEFT_LOG=error|warn|info|debug|trace[,file:PATH]. Lines go to stderr (or the file) in one
  * write(2): "weft <time> <host>:<pid> r<rank> <LEVEL> <event>: <text>". `event` is a stable dotted id such as
  * "tcp.connect", meant for grep. Nothing is printed uninvited: the default level prints nothing at all. */

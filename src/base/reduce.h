@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Reduction kernels: dst[d][i] = scale * (src[0][i] op src[1][i] op ... op src[n-1][i]), left to right.
  * 16- and 8-bit floats accumulate in fp32 and are rounded once (to nearest even). Results do not depend on alignment,
  * on the ISA chosen, or on how the vector is cut, so that every rank gets the same bits. Pointers may have any

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings: tables of rows, four origins. Precedence: API call, environment, file, default. */
 #ifndef WI_BASE_SETTINGS_H
 #define WI_BASE_SETTINGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Errors inside the library: how a failure's details reach the user. */
 #ifndef WI_BASE_STATUS_H
 #define WI_BASE_STATUS_H

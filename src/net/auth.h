@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Mutual authentication: HMAC-SHA256 over the whole transcript (version, both nonces, job, role, both claims), keys from HKDF
  * over the job key with a purpose label. Constant-time compare, fixed-size messages before authentication. OpenSSL 3
  * EVP. The state machine behind weft_host.auth_*: no I/O in here. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Bootstrap: how ranks that know nothing of each other come to exchange a few bytes.
  *
  * A provider yields a struct wi_bootstrap: rank, nranks, a job key and an all-gather in O(log P) rounds per rank. It is
@@ -25,7 +26,7 @@ struct wi_bootstrap {
     int rank, nranks;
     int local_rank, local_nranks;          /* -1 when the launcher does not say */
     unsigned char job_key[WI_JOB_KEY_BYTES];
-    int has_secret;                        /* the key is secret (descriptor, 0600 file, unique id); else derived from the job's name */
+    int has_secret;                        /* the key is secret (descriptor, 0600 file, unique id); else made from the job's name */
     char job[64];                          /* name for messages: "torchrun:abc" */
     /* Gather in rank order; may block until deadline. On WEFT_ETIMEDOUT the text names the missing ranks where the
      * provider can know them. */
