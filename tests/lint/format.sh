@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The form of the C sources: no tabs, no space at line ends, 120 columns; .c files as clang-format leaves them (its
+# The form of the C sources: no tabs, no space at line ends, 132 columns for comments and tables; .c files as clang-format leaves them (its
 # version 14, since others disagree in details). Headers are laid out by hand. `make format` puts things right.
 #   format.sh [DIRECTORY]
 set -u
@@ -16,7 +16,7 @@ LC_ALL=C awk '
     { columns = length($0) - gsub(/[\200-\277]/, "&") }
     /\t/ { print FILENAME ":" FNR ": a tab"; bad++ }
     /[ \r]$/ { print FILENAME ":" FNR ": space at the end of the line"; bad++ }
-    columns > 120 { print FILENAME ":" FNR ": " columns " columns (120 at most)"; bad++ }
+    columns > 132 { print FILENAME ":" FNR ": " columns " columns (132 at most)"; bad++ }
     END { exit bad > 0 }' $files || status=1
 echo "$([ $status = 0 ] && echo ok || echo not ok) 1 - tabs, line ends, columns"
 

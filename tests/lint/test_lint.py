@@ -135,7 +135,7 @@ class Format(unittest.TestCase):
 
     def test_bad(self):
         for text, words in (("\tint a;\n", "a tab"), ("int a; \n", "space at the end"),
-                            ("/* " + "x" * 130 + " */\n", "columns")):
+                            ("/* " + "x" * 140 + " */\n", "columns")):
             status, output = run("format.sh", {"a.h": SPDX + text})
             self.assertEqual(status, 1, output)
             self.assertIn(words, output)
