@@ -132,6 +132,11 @@ exec ip netns exec {self.tag}-$host unshare --uts sh -c '
                 "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
                 "--mca", "oob_tcp_if_include", net, "--mca", "mpi_yield_when_idle", "1"]
 
+    def mpi_environment(self) -> dict[str, str]:
+        """Return what keeps MPICH's transports on the network: the hosts share a kernel, and it would notice."""
+        return {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": self.interface,
+                "FI_PROVIDER": "tcp", "FI_TCP_IFACE": self.interface}
+
     def mpich_options(self) -> list[str]:
         """Return hydra's options for one rank per host over TCP."""
         return ["-hosts", self.addresses(), "-ppn", "1", "-launcher", "ssh", "-launcher-exec",

@@ -194,7 +194,7 @@ class Bench:
         self.need(which)
         prefix = hosts.launcher_prefix() if hosts else []
         command = [*prefix, f"mpirun.{which}", *options, str(self.work / f"mpi_{which}"), coll, *map(str, sizes)]
-        return self.lines(self.together([command], [{}], False, self.timeout_s))
+        return self.lines(self.together([command], [hosts.mpi_environment() if hosts else {}], False, self.timeout_s))
 
     def openmpi(self, coll: str, nranks: int, sizes: list[int], hosts: Hosts | None = None) -> Times:
         """Open MPI; with more ranks than cores the better of its two ways to wait, size by size."""
