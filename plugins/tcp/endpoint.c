@@ -41,6 +41,8 @@ void wi_tcp_socket_options(const struct wi_tcp_settings *s, int fd)
 {
     set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_buffers(s, fd);
+    if (s->unsent)
+        set_int(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (int)s->unsent);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds(s->keepalive_idle));
     set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds(s->keepalive_interval));

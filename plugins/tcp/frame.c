@@ -83,17 +83,16 @@ int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b
 
 void wi_tcp_claim_encode(const struct wi_tcp_claim *c, unsigned char out[WI_TCP_CLAIM_BYTES])
 {
-    wi_tcp_put(out, WI_TCP_CLAIM_MAGIC, 2);
-    out[2] = WI_TCP_CLAIM_VERSION;
-    out[3] = 0;
-    out[4] = c->index;
-    out[5] = c->count;
-    wi_tcp_put(out + 6, 0, 2);
-    wi_tcp_put(out + 8, c->from, 4);
-    wi_tcp_put(out + 12, c->to, 4);
-    wi_tcp_put(out + 16, c->eager, 4);
-    wi_tcp_put(out + 20, c->comm_id[0], 8);
-    wi_tcp_put(out + 28, c->comm_id[1], 8);
+    memcpy(out, c->comm_id, 16); /* first and as in memory: the host finds the key by it */
+    wi_tcp_put(out + 16, WI_TCP_CLAIM_MAGIC, 2);
+    out[18] = WI_TCP_CLAIM_VERSION;
+    out[19] = 0;
+    out[20] = c->index;
+    out[21] = c->count;
+    wi_tcp_put(out + 22, 0, 2);
+    wi_tcp_put(out + 24, c->from, 4);
+    wi_tcp_put(out + 28, c->to, 4);
+    wi_tcp_put(out + 32, c->eager, 4);
     wi_tcp_put(out + 36, c->process, 8);
 }
 
@@ -102,15 +101,14 @@ const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tc
     const unsigned char *in = bytes_in;
     if (bytes != WI_TCP_CLAIM_BYTES)
         return "claim of another length";
-    if (wi_tcp_get(in, 2) != WI_TCP_CLAIM_MAGIC || in[2] != WI_TCP_CLAIM_VERSION)
+    if (wi_tcp_get(in + 16, 2) != WI_TCP_CLAIM_MAGIC || in[18] != WI_TCP_CLAIM_VERSION)
         return "claim of another version";
-    c->index = in[4];
-    c->count = in[5];
-    c->from = (uint32_t)wi_tcp_get(in + 8, 4);
-    c->to = (uint32_t)wi_tcp_get(in + 12, 4);
-    c->eager = (uint32_t)wi_tcp_get(in + 16, 4);
-    c->comm_id[0] = wi_tcp_get(in + 20, 8);
-    c->comm_id[1] = wi_tcp_get(in + 28, 8);
+    memcpy(c->comm_id, in, 16);
+    c->index = in[20];
+    c->count = in[21];
+    c->from = (uint32_t)wi_tcp_get(in + 24, 4);
+    c->to = (uint32_t)wi_tcp_get(in + 28, 4);
+    c->eager = (uint32_t)wi_tcp_get(in + 32, 4);
     c->process = wi_tcp_get(in + 36, 8);
     if (c->count > WI_TCP_SOCKETS_MAX || (c->count && c->index >= c->count))
         return "socket index out of range";
