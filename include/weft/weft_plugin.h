@@ -62,7 +62,8 @@ struct weft_host {
         __attribute__((format(printf, 3, 4)));
 
     /* Mutual HMAC-SHA256 handshake over the job key; fixed-size messages, at most 256 bytes each. `claim`
-     * is bound into the transcript and delivered to the other side once authenticated. Feed what arrives
+     * is bound into the transcript and delivered to the other side once authenticated; a client's claim begins with the
+     * 16 bytes of its group's comm_id (as in memory), by which the server finds the key. Feed what arrives
      * with auth_step until it returns WEFT_SUCCESS (then `peer_claim` is filled), WEFT_INPROGRESS (send
      * `out`, or read more), or WEFT_EAUTH (close without a reply). On SUCCESS there may still be `out`
      * bytes to send. */

@@ -54,11 +54,6 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     return WEFT_SUCCESS;
 }
 
-static weft_status use_key(struct weft_context *ctx, const struct wi_bootstrap *bs)
-{
-    return wi_transports_add_key(ctx->transports, bs->job_key, sizeof bs->job_key, bs->job);
-}
-
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, const weft_comm_config *config,
                           uint64_t deadline_ns, struct weft_comm **out)
 {
@@ -76,9 +71,7 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     memcpy(comm->job_key, bs->job_key, sizeof comm->job_key);
     memcpy(comm->job, bs->job, sizeof comm->job);
     snprintf(comm->name, sizeof comm->name, "%s", config->name ? config->name : "communicator");
-    st = use_key(ctx, bs);
-    if (st >= 0)
-        st = wi_mesh_create(ctx->transports, bs, &mc, &comm->mesh);
+    st = wi_mesh_create(ctx->transports, bs, &mc, &comm->mesh);
     if (st >= 0)
         st = set_up(comm, config);
     if (st < 0) {

@@ -35,6 +35,8 @@ static const unsigned char auth_magic[4] = {'W', 'F', 'T', 'A'};
 
 struct weft_auth {
     unsigned char key[32];
+    wi_auth_find_fn find;        /* until the hello has come, when the key depends on it */
+    void *find_arg;
     enum auth_state state;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
     size_t claim_bytes;
@@ -146,6 +148,28 @@ struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, c
     return auth;
 }
 
+struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const void *claim, size_t claim_bytes)
+{
+    static const struct wi_auth_key none;
+    struct weft_auth *auth = wi_auth_create(&none, 1, claim, claim_bytes);
+    if (!auth)
+        return NULL;
+    auth->find = find;
+    auth->find_arg = arg;
+    return auth;
+}
+
+/* The claim is not authenticated yet: it only says which key must fit. */
+static int auth_find_key(struct weft_auth *auth)
+{
+    struct wi_auth_key key;
+    int found = auth->find(auth->find_arg, auth->hello + AUTH_HEAD_BYTES + AUTH_NONCE_BYTES, auth->hello[6], &key);
+    if (found)
+        memcpy(auth->key, key.key, sizeof(auth->key));
+    OPENSSL_cleanse(&key, sizeof(key));
+    return found ? 0 : -1;
+}
+
 void wi_auth_destroy(struct weft_auth *auth)
 {
     if (!auth)
@@ -206,6 +230,8 @@ static int auth_start(struct weft_auth *auth)
 static int auth_on_hello(struct weft_auth *auth)
 {
     unsigned char mac[AUTH_MAC_BYTES];
+    if (auth->find && auth_find_key(auth))
+        return -1;
     if (auth_mac_hello(auth, mac) ||
         CRYPTO_memcmp(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;

@@ -13,6 +13,9 @@ struct wi_auth_key {
 /* HKDF-SHA256(job_key, salt = job name, info = purpose). */
 weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job, const char *purpose,
                            struct wi_auth_key *key);
+/* A server that serves several communicators finds the key by the client's claim. 0: there is none. */
+typedef int (*wi_auth_find_fn)(void *arg, const void *claim, size_t claim_bytes, struct wi_auth_key *key);
+struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const void *claim, size_t claim_bytes);
 struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes);
 weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed, void *out,
                          size_t out_capacity, size_t *out_bytes, void *peer_claim, size_t *peer_claim_bytes);

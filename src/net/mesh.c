@@ -550,6 +550,11 @@ static weft_status build_mesh(struct build *b)
     if (st < 0)
         goto out;
     memcpy(m->comm_id, b->intros[0].comm_id, sizeof m->comm_id);
+    m->transports = b->transports;
+    st = wi_transports_add_key(b->transports, m->comm_id, b->bootstrap->job_key, sizeof b->bootstrap->job_key,
+                               b->bootstrap->job);
+    if (st < 0)
+        goto out; /* the others hear of it when this rank does not come to the next exchange */
     number_nodes(b);
     if (m->nranks > 1) {
         st = choose(b, chosen, names, &nnames, &local);
@@ -595,6 +600,8 @@ void wi_mesh_destroy(struct wi_mesh *m, int aborted)
         return;
     for (int i = m->ngroups - 1; i >= 0; i--)
         m->groups[i].transport->ops.group_destroy(m->groups[i].group, aborted);
+    if (m->transports)
+        wi_transports_drop_key(m->transports, m->comm_id);
     wi_free(m->ranks);
     wi_free(m->links);
     wi_free(m);

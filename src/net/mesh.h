@@ -33,6 +33,7 @@ struct wi_mesh {
     uint64_t comm_id[2];
     struct wi_mesh_rank *ranks;  /* [nranks] */
     struct wi_link *links;       /* [nranks] */
+    struct wi_transports *transports; /* where the communicator's key is kept */
     int ngroups;
     struct wi_mesh_group groups[WI_MAX_TRANSPORTS];
     /* The group that maps all ranks, if one does; else mapped_group is NULL. */

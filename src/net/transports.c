@@ -162,11 +162,32 @@ static void host_explain(void *impl, weft_status status, const char *format, ...
     wi_fail(status, "%s", text);
 }
 
+static int find_key(void *arg, const void *claim, size_t claim_bytes, struct wi_auth_key *key)
+{
+    struct wi_transports *t = arg;
+    uint64_t comm_id[2];
+    int found = 0;
+
+    if (claim_bytes < sizeof comm_id)
+        return 0;
+    memcpy(comm_id, claim, sizeof comm_id);
+    pthread_mutex_lock(&t->keys_lock);
+    for (const struct wi_comm_key *k = t->keys; k && !found; k = k->next)
+        if (k->comm_id[0] == comm_id[0] && k->comm_id[1] == comm_id[1]) {
+            *key = k->key;
+            found = 1;
+        }
+    pthread_mutex_unlock(&t->keys_lock);
+    return found;
+}
+
 static struct weft_auth *host_auth_create(void *impl, int is_server, const void *claim, size_t claim_bytes)
 {
-    struct wi_transports *t = impl;
+    struct wi_auth_key key;
 
-    return t->has_key ? wi_auth_create(&t->key, is_server, claim, claim_bytes) : NULL;
+    if (is_server)
+        return wi_auth_create_server(find_key, impl, claim, claim_bytes);
+    return find_key(impl, claim, claim_bytes, &key) ? wi_auth_create(&key, 0, claim, claim_bytes) : NULL;
 }
 
 static void host_init(struct wi_transports *t)
@@ -373,6 +394,7 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
 
     if (!t)
         return wi_fail(WEFT_ENOMEM, "transport table");
+    pthread_mutex_init(&t->keys_lock, NULL);
     host_init(t);
     for (size_t i = 0; st >= 0 && i < sizeof built_in / sizeof *built_in; i++)
         if (name_in_list(built_in[i]->name, wanted))
@@ -400,16 +422,46 @@ void wi_transports_close(struct wi_transports *t)
             dlclose(t->list[i].handle);
         wi_free(t->list[i].path);
     }
+    pthread_mutex_destroy(&t->keys_lock);
     wi_free(t);
 }
 
-weft_status wi_transports_add_key(struct wi_transports *t, const unsigned char *job_key, size_t bytes, const char *job)
+weft_status wi_transports_add_key(struct wi_transports *t, const uint64_t comm_id[2], const unsigned char *job_key,
+                                  size_t bytes, const char *job)
 {
-    if (t->has_key)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_auth_derive(job_key, bytes, job, "transport", &t->key));
-    t->has_key = 1;
+    struct wi_comm_key *k = wi_calloc(1, sizeof *k);
+    weft_status st;
+
+    if (!k)
+        return wi_fail(WEFT_ENOMEM, "key of a communicator");
+    memcpy(k->comm_id, comm_id, sizeof k->comm_id);
+    st = wi_auth_derive(job_key, bytes, job, "transport", &k->key);
+    if (st < 0) {
+        wi_free(k);
+        return st;
+    }
+    pthread_mutex_lock(&t->keys_lock);
+    k->next = t->keys;
+    t->keys = k;
+    pthread_mutex_unlock(&t->keys_lock);
     return WEFT_SUCCESS;
+}
+
+void wi_transports_drop_key(struct wi_transports *t, const uint64_t comm_id[2])
+{
+    struct wi_comm_key *gone = NULL;
+
+    pthread_mutex_lock(&t->keys_lock);
+    for (struct wi_comm_key **link = &t->keys; *link; link = &(*link)->next)
+        if ((*link)->comm_id[0] == comm_id[0] && (*link)->comm_id[1] == comm_id[1]) {
+            gone = *link;
+            *link = gone->next;
+            break;
+        }
+    pthread_mutex_unlock(&t->keys_lock);
+    if (gone)
+        explicit_bzero(&gone->key, sizeof gone->key);
+    wi_free(gone);
 }
 
 struct wi_transport *wi_transports_find(struct wi_transports *t, const char *name)

@@ -3,6 +3,7 @@
 #ifndef WI_NET_TRANSPORTS_H
 #define WI_NET_TRANSPORTS_H
 
+#include <pthread.h>
 #include <weft/weft_plugin.h>
 
 #include "base/settings.h"
@@ -19,10 +20,17 @@ struct wi_transport {
     void *handle;                  /* dlopen */
 };
 
+/* The key of one communicator's handshakes. */
+struct wi_comm_key {
+    uint64_t comm_id[2];
+    struct wi_auth_key key;
+    struct wi_comm_key *next;
+};
+
 struct wi_transports {
     struct weft_host host;
-    struct wi_auth_key key;        /* for handshakes; set before the first group is made */
-    int has_key;
+    pthread_mutex_t keys_lock;
+    struct wi_comm_key *keys;
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];
 };
@@ -33,9 +41,10 @@ struct wi_transports {
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);
-/* A job's key: handshakes of its communicators use it. */
-weft_status wi_transports_add_key(struct wi_transports *transports, const unsigned char *job_key, size_t bytes,
-                                  const char *job);
+/* Before any group of that communicator is made, and after its last one is gone. */
+weft_status wi_transports_add_key(struct wi_transports *transports, const uint64_t comm_id[2],
+                                  const unsigned char *job_key, size_t bytes, const char *job);
+void wi_transports_drop_key(struct wi_transports *transports, const uint64_t comm_id[2]);
 struct wi_transport *wi_transports_find(struct wi_transports *transports, const char *name);
 /* The first transport with that capability, or NULL. */
 struct wi_transport *wi_transports_with(struct wi_transports *transports, uint32_t cap);
