@@ -12,6 +12,7 @@ tests_unit_test_sched_check_SOURCES = tests/unit/test_sched_check.c tests/unit/s
 tests_unit_test_sched_check_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.c tests/unit/sched_samples.c
 tests_unit_test_sched_rules_LDADD = libweftcore.la $(CUNIT_LIBS)
+EXTRA_DIST += tests/fuzz/fuzz_sched.c tests/golden/README
 
 unit_tests += tests/unit/test_algo
 tests_unit_test_algo_SOURCES = tests/unit/test_algo.c
