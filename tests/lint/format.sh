@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The form of the C sources: no tabs, no space at line ends, 132 columns for comments and tables; .c files as clang-format leaves them (its
-# version 14, since others disagree in details). Headers are laid out by hand. `make format` puts things right.
+# The form of the C sources: no tabs, no space at line ends, at most 132 columns where clang-format does not wrap;
+# .c files as clang-format leaves them (its version 14, since others disagree in details). Headers are laid out by
+# hand. `make format` puts things right.
 #   format.sh [DIRECTORY]
 set -u
 cd "${1:-${WEFT_SRCDIR:-$(dirname "$0")/../..}}" || exit 99
