@@ -20,7 +20,7 @@
 /* ---- Settings ---- */
 
 struct wi_library_settings { /* WEFT_<NAME> */
-    const char *log, *transports, *plugin_path, *algo, *isa, *node_id;
+    const char *log, *transports, *plugin_path, *algo;
     int progress_thread;
 };
 

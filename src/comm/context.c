@@ -20,10 +20,6 @@ static const struct weft_setting library_rows[] = {
      "directories, separated by colons, from which plugins are loaded"},
     {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
-    {"ISA", "auto", WEFT_SETTING_STRING, LIB(isa), 0, 0,
-     "instruction set of the reduction kernels: avx512, avx2, neon or scalar; auto is the best"},
-    {"NODE_ID", "", WEFT_SETTING_STRING, LIB(node_id), 0, 0,
-     "identity of this node, where host name, boot id and namespaces would mislead; ranks with equal ones share memory"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
@@ -52,13 +48,6 @@ static const char *const agreed_settings[] = {
     "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", NULL,
 };
 
-static weft_status check_isa(const char *isa)
-{
-    if (*isa && strcmp(isa, "auto") != 0 && wi_isa_force(isa) != 0)
-        return wi_fail(WEFT_ECONFIG, "WEFT_ISA: \"%s\" is unknown or not offered by this processor", isa);
-    return WEFT_SUCCESS;
-}
-
 static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)
 {
     const char *file = config->config_file ? config->config_file : getenv("WEFT_CONFIG_FILE");
@@ -72,13 +61,13 @@ static weft_status read_settings(struct weft_context *ctx, const weft_context_co
         return wi_fail(WEFT_EINVAL, "context_create: unknown flags %#x", config->flags);
     if (config->flags & WEFT_CONTEXT_NO_PROGRESS_THREAD)
         ctx->lib.progress_thread = 0;
-    return check_isa(ctx->lib.isa);
+    return WEFT_SUCCESS;
 }
 
 static weft_status open_context(struct weft_context *ctx, const weft_context_config *config)
 {
     WI_TRY(read_settings(ctx, config));
-    WI_TRY(wi_node_id(*ctx->lib.node_id ? ctx->lib.node_id : NULL, &ctx->node));
+    WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
     ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings);
