@@ -105,6 +105,16 @@ void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status)
     }
 }
 
+/* Is anything awaited but what may never come? A message cut short is, also when nobody wants the rest of it. */
+static int in_earnest(const struct wi_shm_channel_in *ch)
+{
+    const struct weft_xfer *x = ch->queue.first;
+
+    while (x && x->background)
+        x = x->next;
+    return ch->open || x;
+}
+
 /* Nothing is in the ring for a receive that waits. A message to be fetched is lost as well: its sender forgot it. */
 static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
@@ -115,7 +125,7 @@ static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     do {
         events = ch->way == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
     } while (events && wi_shm_in_busy(ch));
-    return wi_shm_in_busy(ch) && !ch->queue.first->background;
+    return in_earnest(ch);
 }
 
 static int out_starved(struct wi_shm_group *group, struct wi_shm_channel_out *ch)

@@ -86,8 +86,9 @@ void tc_case_killed_idle(struct tc_rank *r)
 void tc_case_left(struct tc_rank *r)
 {
     unsigned char bufs[4][20]; /* short enough to go without a receiver */
-    struct weft_xfer x[4];
+    struct weft_xfer x[4], idle;
     weft_status status;
+    char byte;
 
     tc_group(r);
     for (int i = 0; i < 4; i++)
@@ -113,6 +114,14 @@ void tc_case_left(struct tc_rank *r)
     for (int i = 0; i < 3; i++) {
         WT_CHECK_INT(x[i].state, WEFT_SUCCESS);
         WT_CHECK(tc_filled(bufs[i], sizeof(bufs[i]), (uint32_t)i));
+    }
+    WT_CHECK_INT(r->failures, 0);
+    tc_xfer(&idle, 1, 4, &byte, 1);
+    idle.background = 1;
+    if (r->ops->recv(r->group, &idle) == WEFT_SUCCESS) {
+        uint64_t until = wt_now_ms() + 50; /* many looks at the peer */
+        while (wt_now_ms() < until)
+            tc_progress(r);
     }
     WT_CHECK_INT(r->failures, 0);
     status = r->ops->recv(r->group, &x[3]);
