@@ -6,7 +6,8 @@
  * P = 4, rank 1:  signal | DST[1] <- SRC | wait 2 | DST[2] <- SRC@2 | wait 3 | DST[3] <- SRC@3 | wait 0 | …
  *                 signal | wait 2, 3, 0
  *
- * The last wait keeps SRC alive until every peer has read it.
+ * The last wait keeps SRC alive until every peer has read it. Equal shares only: a rank knows the length of its own SRC,
+ * not that of another rank's.
  */
 #include "algo/util.h"
 
@@ -41,7 +42,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 const struct wi_algo wi_allgather_direct = {
     .name = "direct",
     .coll = WI_COLL_ALL_GATHER,
-    .needs = WI_ALGO_MAPPED | WI_ALGO_PEER_GET,
+    .needs = WI_ALGO_MAPPED | WI_ALGO_PEER_GET | WI_ALGO_UNIFORM,
     .summary = "everybody copies from every rank's buffer",
     .build = build,
     .cost = cost,
