@@ -91,7 +91,10 @@ class Bench:
             procs.append(subprocess.Popen(
                 command, env=self.environment(env), stdin=subprocess.DEVNULL, stdout=outs[i], stderr=errs[i],
                 start_new_session=True, preexec_fn=lambda cpu=cpu: os.sched_setaffinity(0, cpu)))
-        failed = self.wait(procs, limit_s)
+        try:
+            failed = self.wait(procs, limit_s)
+        finally:  # also when a signal ends the comparison
+            self.end(procs)
         texts = []
         for i in range(len(commands)):
             outs[i].seek(0)
@@ -103,6 +106,14 @@ class Bench:
             return texts[0][0]
         said = [err or out for out, err in texts if (err or out).strip()]
         raise RunError(f"{failed}: {tail(said[0]) if said else 'no output'}")
+
+    @staticmethod
+    def end(procs: list[subprocess.Popen]) -> None:
+        """End what still runs."""
+        for p in procs:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
 
     @staticmethod
     def wait(procs: list[subprocess.Popen], limit_s: float) -> str | None:
@@ -117,10 +128,7 @@ class Bench:
             elif time.monotonic() > deadline:
                 failed = f"no end after {limit_s:.0f} s"
             time.sleep(0.005)
-        for p in procs:
-            if p.poll() is None:
-                os.killpg(p.pid, signal.SIGKILL)
-            p.wait()
+        Bench.end(procs)
         bad = [i for i, p in enumerate(procs) if p.returncode != 0]
         if failed is None and bad:
             failed = f"process {bad[0]} ended with {procs[bad[0]].returncode}"

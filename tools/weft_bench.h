@@ -63,7 +63,13 @@ struct bench_call {
 enum bench_memory { BENCH_MALLOC, BENCH_ALLOC, BENCH_REGISTER };
 enum bench_form { BENCH_BLOCKING, BENCH_REQUEST, BENCH_PERSISTENT };
 enum bench_dirty { BENCH_DIRTY_NONE, BENCH_DIRTY_BATCH, BENCH_DIRTY_EACH };
-enum bench_mode { BENCH_MODE_COLLS, BENCH_MODE_OVERLAP, BENCH_MODE_IDLE, BENCH_MODE_STARTUP, BENCH_MODE_LIST };
+enum bench_mode {
+    BENCH_MODE_COLLS,
+    BENCH_MODE_OVERLAP,
+    BENCH_MODE_IDLE,
+    BENCH_MODE_STARTUP,
+    BENCH_MODE_LIST,
+};
 enum bench_average { BENCH_AVG_RANK0, BENCH_AVG_MEAN, BENCH_AVG_MIN, BENCH_AVG_MAX };
 
 struct bench_options {
@@ -107,8 +113,8 @@ void bench_data_poison(const struct bench_call *call, void *dst, size_t bytes);
 /* Elements of the result that differ from the reference. */
 uint64_t bench_data_wrong(const struct bench_call *call, uint64_t seed);
 
-/* bench_layout.c. Elements of the share that `from` has for `to`: equal to `count` for uniform collectives; a quarter more
- * or less for the v-forms, symmetric in the two ranks. */
+/* bench_layout.c. Elements of the share that `from` has for `to`: equal to `count` for uniform collectives; a quarter
+ * more or less for the v-forms, symmetric in the two ranks. */
 size_t bench_share_elems(enum bench_coll coll, size_t count, int from, int to);
 /* Fill counts and displs of this rank's call and return the elements a buffer must hold. */
 size_t bench_layout_make(enum bench_coll coll, size_t count, int nranks, int rank, size_t counts[],
@@ -227,7 +233,8 @@ struct bench_mpi_ops {
     int (*run)(const struct bench_call *call);
 };
 
-/* Find out which MPI started this process, load it and its module, initialise. On failure `why` says what is missing. */
+/* Find out which MPI started this process, load it and its module, initialise. On failure `why` says what is
+ * missing. */
 struct bench_mpi *bench_mpi_open(const char **why);
 const struct bench_mpi_ops *bench_mpi_ops(const struct bench_mpi *mpi);
 void bench_mpi_rank(const struct bench_mpi *mpi, int *rank, int *nranks);
