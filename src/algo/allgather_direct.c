@@ -6,8 +6,8 @@
  * P = 4, rank 1:  signal | DST[1] <- SRC | wait 2 | DST[2] <- SRC@2 | wait 3 | DST[3] <- SRC@3 | wait 0 | …
  *                 signal | wait 2, 3, 0
  *
- * The last wait keeps SRC alive until every peer has read it. Equal shares only: a rank knows the length of its own SRC,
- * not that of another rank's.
+ * The last wait keeps SRC alive until every peer has read it. Equal shares only: a rank knows the
+ * length of its own SRC, not that of another rank's.
  */
 #include "algo/util.h"
 

@@ -53,10 +53,8 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     int left = args->root, right = args->nranks - 1 - args->root;
     int longest = left > right ? left : right, inner = left > 0 && right > 0;
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-    *c = (struct wi_algo_cost){longest > 1 + inner ? longest
-                               : longest           ? 1 + inner
-                                                   : 0,
-                               longest ? bytes : 0, longest ? (1 + inner) * bytes : 0, alone};
+    int takes = args->nranks == 1 ? 0 : 1 + inner; /* vectors that the root receives, one after the other */
+    *c = (struct wi_algo_cost){longest > takes ? longest : takes, longest ? bytes : 0, takes * bytes, alone};
 }
 
 const struct wi_algo wi_reduce_chain = {

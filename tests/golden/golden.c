@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Golden schedules: the text of selected algorithms must be what tests/golden/<collective>_<algorithm>.txt says, so that
- * a change of what goes over the wire is seen in review. WEFT_GOLDEN_WRITE=1 writes the files instead. */
+/* Golden schedules: the text of selected algorithms must be what tests/golden/<collective>_<algorithm>.txt says, so
+ * that a change of what goes over the wire is seen in review. WEFT_GOLDEN_WRITE=1 writes the files instead. */
 #include <errno.h>
 
 #include "algo/algo.h"
