@@ -43,3 +43,6 @@ weft_run_SOURCES = tools/weft_run.c tools/weft_run.h tools/weft_run_bind.c tools
 weft_run_LDADD = $(HWLOC_LIBS)
 
 multi_scripts += tests/cli/test_weft_run.sh
+test_programs += tests/cli/bootstrap_probe
+tests_cli_bootstrap_probe_SOURCES = tests/cli/bootstrap_probe.c
+tests_cli_bootstrap_probe_LDADD = libweftcore.la

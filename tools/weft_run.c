@@ -147,13 +147,19 @@ static int parse_options(int argc, char **argv, struct run_options *options)
     return -1;
 }
 
+/* What is ignored already (nohup) stays so, here and in the ranks. */
 static void block_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
     const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
-    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++) {
+        struct sigaction old;
+        if (!sigaction(forwarded[i], NULL, &old) && old.sa_handler == SIG_IGN && forwarded[i] != SIGCHLD)
+            continue;
         sigaddset(&set, forwarded[i]);
+    }
+    signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
 }

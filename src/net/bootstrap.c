@@ -50,6 +50,9 @@ static weft_status single_all_gather(struct wi_bootstrap *b, const void *mine, s
                                      uint64_t deadline_ns)
 {
     (void)b, (void)deadline_ns;
+    if (mine_bytes > WI_STORE_VALUE_MAX || (mine_bytes && (!mine || !all)))
+        return wi_fail(WEFT_EINVAL, "a start-up exchange carries 0 to %d bytes per rank, not %zu", WI_STORE_VALUE_MAX,
+                       mine_bytes);
     if (mine_bytes)
         memmove(all, mine, mine_bytes);
     return WEFT_SUCCESS;

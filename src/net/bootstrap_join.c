@@ -31,7 +31,7 @@ static void link_reset(struct wi_boot_link *link)
     wi_store_buf_fini(&link->out);
     link->fd = -1;
     link->auth = NULL;
-    link->connecting = link->ready = 0;
+    link->connecting = link->ready = link->greeted = 0;
 }
 
 void wi_boot_link_close(struct wi_boot_link *link)
@@ -159,6 +159,7 @@ static int link_handshake(struct wi_boot_link *link, struct wi_store_claim *clai
         weft_status st = wi_auth_step(link->auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, peer, &peer_bytes);
         if (st < 0 || (consumed && recv(link->fd, in, consumed, MSG_DONTWAIT) != (ssize_t)consumed))
             return -1;
+        link->greeted |= out_bytes > 0;
         if (wi_store_buf_append(&link->out, out, out_bytes) || wi_store_buf_send(&link->out, link->fd) < 0)
             return -1;
         if (st == WEFT_SUCCESS)
@@ -248,7 +249,7 @@ static struct wi_boot_link *stranger_slot(struct wi_boot *mesh)
         struct wi_boot_link *s = &mesh->strangers[i];
         if (s->fd < 0)
             return s;
-        if (s->deadline_ns < oldest->deadline_ns)
+        if (s->greeted < oldest->greeted || (s->greeted == oldest->greeted && s->deadline_ns < oldest->deadline_ns))
             oldest = s;
     }
     wi_boot_link_close(oldest);

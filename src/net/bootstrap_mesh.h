@@ -16,6 +16,7 @@ struct wi_boot_link {
     int fd;                     /* -1: not there (yet) */
     int peer, round;            /* -1 while a stranger */
     int connecting, ready;
+    int greeted;                /* stranger: its hello was made with the key */
     struct weft_auth *auth;
     struct wi_store_buf out;
     uint64_t deadline_ns;       /* stranger: until when; outgoing: when to try again */

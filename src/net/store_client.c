@@ -13,6 +13,7 @@
 #include "net/store_client.h"
 
 #define TRY_FIRST_NS 1000000000ull /* for one candidate of several; doubles each round */
+#define TRY_LAST_NS 8000000000ull
 #define PAUSE_FIRST_NS 1000000ull
 #define PAUSE_LAST_NS 50000000ull
 #define LEAVE_NS 200000000ull
@@ -99,9 +100,10 @@ weft_status wi_auth_client_run(int fd, const struct wi_auth_key *key, const stru
 
 /* Connect and authenticate at one candidate. Returns a descriptor, or -1 with the attempt noted. */
 static int try_candidate(struct wi_store_client *client, const struct wi_store_search *search,
-                         const struct wi_auth_key *key, const struct wi_sockaddr *at, uint64_t deadline_ns,
-                         struct attempt *attempt)
+                         const struct wi_auth_key *key, const struct wi_sockaddr *at, uint64_t connect_ns,
+                         uint64_t deadline_ns, struct attempt *attempt)
 {
+    uint64_t connected_ns = connect_ns < deadline_ns ? connect_ns : deadline_ns;
     struct wi_store_claim mine, theirs;
     int pending, err = 0;
     socklen_t err_bytes = sizeof(err);
@@ -110,7 +112,7 @@ static int try_candidate(struct wi_store_client *client, const struct wi_store_s
         attempt_note(attempt, WEFT_ETIMEDOUT, at, strerror(errno));
         return -1;
     }
-    if (pending && !wi_socket_poll(fd, POLLOUT, deadline_ns))
+    if (pending && !wi_socket_poll(fd, POLLOUT, connected_ns))
         err = ETIMEDOUT;
     else if (pending)
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_bytes);
@@ -149,10 +151,13 @@ static int walk(struct wi_store_client *client, struct wi_store_search *search, 
         return -1;
     }
     for (int i = 0; i < nat; i++) {
-        uint64_t try_deadline = nat == 1 && !search->refresh ? deadline_ns : wi_deadline_ns(try_ns);
+        /* Connecting anew beats waiting for TCP's ever rarer repetitions; but the only candidate, once connected, is
+         * waited for: its process may be starting still. */
+        uint64_t connect_ns = wi_deadline_ns(try_ns);
+        uint64_t try_deadline = nat == 1 && !search->refresh ? deadline_ns : connect_ns;
         if (try_deadline > deadline_ns)
             try_deadline = deadline_ns;
-        int fd = try_candidate(client, search, &key, &at[i], try_deadline, attempt);
+        int fd = try_candidate(client, search, &key, &at[i], connect_ns, try_deadline, attempt);
         if (fd >= 0 || wi_now_ns() >= deadline_ns)
             return fd;
     }
@@ -196,7 +201,7 @@ weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_st
             return search_failed(search, &attempt, began);
         pause_ns(pause < deadline_ns - now ? pause : deadline_ns - now);
         pause = 2 * pause < PAUSE_LAST_NS ? 2 * pause : PAUSE_LAST_NS;
-        try_ns *= 2;
+        try_ns = try_ns < TRY_LAST_NS ? 2 * try_ns : TRY_LAST_NS;
     }
     client->local.bytes = sizeof(client->local.ss);
     getsockname(client->fd, (struct sockaddr *)&client->local.ss, &client->local.bytes);

@@ -35,6 +35,7 @@ enum conn_kind { CONN_CLIENT, CONN_LISTENER, CONN_WAKE };
 struct conn {
     enum conn_kind kind;
     int fd, dead, polls_out;
+    int greeted;                       /* its hello was made with the key */
     struct weft_auth *auth;            /* until authenticated */
     struct wi_store_session *session;  /* afterwards */
     struct wi_store_buf in, out;       /* out: of the handshake */
@@ -148,11 +149,12 @@ static void server_sweep(struct wi_store_server *server)
     }
 }
 
-static void evict_oldest_half_open(struct wi_store_server *server)
+/* Those that have not shown the key go first, so that a flood of strangers only drives out strangers. */
+static void evict_half_open(struct wi_store_server *server)
 {
     struct conn *oldest = NULL;
     for (struct conn *c = server->clients; c; c = c->next)
-        if (!c->session && !c->dead)
+        if (!c->session && !c->dead && (!oldest || c->greeted <= oldest->greeted))
             oldest = c;
     if (oldest)
         conn_kill(server, oldest);
@@ -179,30 +181,6 @@ static struct conn *conn_create(struct wi_store_server *server, int fd)
     return conn;
 }
 
-static void server_accept(struct wi_store_server *server, struct conn *listener)
-{
-    for (int i = 0; i < ACCEPT_BATCH && listener->fd >= 0; i++) {
-        int fd = wi_socket_accept(listener->fd);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            evict_oldest_half_open(server);
-        if (fd < 0)
-            return;
-        int nranks = wi_store_nranks(server->store);
-        if (server->nhalf_open >= (nranks ? nranks : NEVER_SIZED_CONNS) + HALF_OPEN_SPARE)
-            evict_oldest_half_open(server);
-        struct conn *conn = conn_create(server, fd);
-        if (!conn) {
-            close(fd);
-            return;
-        }
-        conn->next = server->clients;
-        server->clients = conn;
-        server->nclients++;
-        server->nhalf_open++;
-        conn_poll(server, conn, EPOLL_CTL_ADD, EPOLLIN);
-    }
-}
-
 /* The handshake is over: the client's claim says who it is. */
 static int conn_admit(struct wi_store_server *server, struct conn *conn, const unsigned char *bytes, size_t n)
 {
@@ -227,6 +205,7 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     if (st < 0)
         return -1;
     wi_store_buf_consume(&conn->in, consumed);
+    conn->greeted |= out_bytes > 0;
     if (wi_store_buf_append(&conn->out, out, out_bytes) || wi_store_buf_send(&conn->out, conn->fd) < 0)
         return -1;
     return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
@@ -254,6 +233,31 @@ static void conn_event(struct wi_store_server *server, struct conn *conn)
         alive = -1;
     if (alive <= 0)
         conn_kill(server, conn);
+}
+
+static void server_accept(struct wi_store_server *server, struct conn *listener)
+{
+    for (int i = 0; i < ACCEPT_BATCH && listener->fd >= 0; i++) {
+        int fd = wi_socket_accept(listener->fd);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            evict_half_open(server);
+        if (fd < 0)
+            return;
+        int nranks = wi_store_nranks(server->store);
+        if (server->nhalf_open >= (nranks ? nranks : NEVER_SIZED_CONNS) + HALF_OPEN_SPARE)
+            evict_half_open(server);
+        struct conn *conn = conn_create(server, fd);
+        if (!conn) {
+            close(fd);
+            return;
+        }
+        conn->next = server->clients;
+        server->clients = conn;
+        server->nclients++;
+        server->nhalf_open++;
+        conn_poll(server, conn, EPOLL_CTL_ADD, EPOLLIN);
+        conn_event(server, conn); /* its hello has often come already */
+    }
 }
 
 /* Send what the state machine has to say. Returns how many bytes are still queued. */

@@ -54,3 +54,10 @@ EXTRA_DIST += \
 test_programs += tests/bench/bench_reduce
 tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
 tests_bench_bench_reduce_LDADD = libweftcore.la
+
+unit_tests += tests/unit/test_auth tests/unit/test_bootstrap
+tests_unit_test_auth_SOURCES = tests/unit/test_auth.c
+tests_unit_test_auth_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_bootstrap_SOURCES = tests/unit/test_bootstrap.c
+tests_unit_test_bootstrap_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_bootstrap_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
