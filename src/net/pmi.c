@@ -5,12 +5,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "net/pmi.h"
 #include "net/rendezvous.h"
+
+#define LEAVE_NS 1000000000ull
 
 static weft_status pmi_write(struct wi_pmi *pmi, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static weft_status pmi_write(struct wi_pmi *pmi, const char *format, ...)
@@ -85,6 +89,28 @@ static weft_status pmi_expect(struct wi_pmi *pmi, const char *cmd)
     return WEFT_SUCCESS;
 }
 
+/* After init the process manager takes an exit without "finalize" for a crash and ends the job, but finalizing at once
+ * would leave nothing to an MPI library in the same process. So it is said when the process ends, if the descriptor is
+ * still the same socket (MPI_Finalize closes it, and its number may be anything by then). */
+static struct {
+    int fd;
+    dev_t device;
+    ino_t inode;
+    pid_t process; /* a forked child must not speak for its parent */
+} pmi_joined;
+
+__attribute__((destructor)) static void pmi_leave(void)
+{
+    struct stat st;
+    struct wi_pmi pmi = {.fd = pmi_joined.fd, .deadline_ns = wi_deadline_ns(LEAVE_NS)};
+    if (pmi_joined.process != getpid() || fstat(pmi.fd, &st) || st.st_dev != pmi_joined.device ||
+        st.st_ino != pmi_joined.inode)
+        return;
+    static const char line[] = "cmd=finalize\n";
+    if (send(pmi.fd, line, sizeof(line) - 1, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(line) - 1)
+        (void)pmi_expect(&pmi, "finalize_ack");
+}
+
 weft_status wi_pmi_init(struct wi_pmi *pmi, int fd, uint64_t deadline_ns)
 {
     struct stat st;
@@ -96,6 +122,10 @@ weft_status wi_pmi_init(struct wi_pmi *pmi, int fd, uint64_t deadline_ns)
     pmi->deadline_ns = deadline_ns;
     WI_TRY(pmi_write(pmi, "cmd=init pmi_version=1 pmi_subversion=1\n"));
     WI_TRY(pmi_expect(pmi, "response_to_init"));
+    pmi_joined.fd = fd;
+    pmi_joined.device = st.st_dev;
+    pmi_joined.inode = st.st_ino;
+    pmi_joined.process = getpid();
     WI_TRY(pmi_write(pmi, "cmd=get_my_kvsname\n"));
     WI_TRY(pmi_expect(pmi, "my_kvsname"));
     if (pmi_field(pmi, "kvsname", pmi->kvs, sizeof(pmi->kvs)))
