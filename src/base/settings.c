@@ -59,7 +59,6 @@ static const struct weft_setting base_table[] = {
      "Path of a file of NAME = value lines, read when the program names none."},
     {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
 };
-static const char *const base_local[] = {"WEFT_ISA", "WEFT_CONFIG_FILE"}; /* never part of a hash */
 
 static size_t type_bytes(enum weft_setting_type type)
 {
@@ -446,9 +445,7 @@ uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const 
     uint64_t sum = 0;
 
     for (; known; known = atomic_load_explicit(&known->next, memory_order_acquire)) {
-        if (strcmp(known->name, base_local[0]) == 0 || strcmp(known->name, base_local[1]) == 0)
-            continue;
-        if (!name_listed(known->name, names))
+        if (name_listed(known->name, names))
             sum += known_hash(known);
     }
     return sum;

@@ -21,7 +21,7 @@ weft_status wi_settings_read(struct wi_settings *settings, const char *module, c
  * with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
 void wi_settings_visit(struct wi_settings *settings, weft_setting_fn fn, void *arg);
-/* 64-bit hash of all values whose name is not in the "local" set (log, interface names…): communicators compare it. */
+/* 64-bit hash of the named settings' values (full names, ended by NULL): communicators compare it. */
 uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const *names);
 
 /* Parsers, also used by tools. Return 0 or -1. */

@@ -238,14 +238,14 @@ static void unknown_names(void)
     unlink(strchr(spec, '/'));
 }
 
-static uint64_t hash_of(const char *const *calls, const char *const *local)
+static uint64_t hash_of(const char *const *calls, const char *const *names)
 {
     struct wi_settings *settings = create(NULL, calls);
     struct values v;
     uint64_t hash;
 
     CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
-    hash = wi_settings_hash(settings, local);
+    hash = wi_settings_hash(settings, names);
     wi_settings_destroy(settings);
     return hash;
 }
@@ -254,14 +254,14 @@ static void hashes(void)
 {
     static const char *const same[] = {"T_CHUNK=65536", NULL}, *const other[] = {"T_CHUNK=32K", NULL};
     static const char *const label[] = {"T_LABEL=x", "ISA=scalar", NULL};
-    static const char *const local[] = {"WEFT_T_LABEL", NULL};
+    static const char *const chunk[] = {"WEFT_T_CHUNK", NULL}, *const both[] = {"WEFT_T_CHUNK", "WEFT_T_LABEL", NULL};
     static const char *const automatic[] = {"ISA=auto", NULL};
 
-    CU_ASSERT_EQUAL(hash_of(NULL, NULL), hash_of(same, NULL));
-    CU_ASSERT_NOT_EQUAL(hash_of(NULL, NULL), hash_of(other, NULL));
-    CU_ASSERT_NOT_EQUAL(hash_of(NULL, NULL), hash_of(label, NULL));
-    CU_ASSERT_EQUAL(hash_of(NULL, local), hash_of(label, local));
-    hash_of(automatic, NULL);
+    CU_ASSERT_EQUAL(hash_of(NULL, both), hash_of(same, both));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL, both), hash_of(other, both));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL, both), hash_of(label, both));
+    CU_ASSERT_EQUAL(hash_of(NULL, chunk), hash_of(label, chunk));
+    hash_of(automatic, chunk);
 }
 
 static void out_of_memory(void)
