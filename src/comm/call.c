@@ -107,92 +107,6 @@ static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
         memmove(to, from, src * es);
 }
 
-/* ---- The fast path ---- */
-
-static size_t share_bytes(const struct wi_call *c)
-{
-    return c->coll == WI_COLL_BARRIER ? 0 : c->count * weft_dtype_bytes(c->dtype);
-}
-
-/* A short operation of a mapped communicator with nothing else in flight: no request, no queue. 0: not applicable. */
-static int run_fast(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
-{
-    const struct wi_fast *f = &comm->fast[c->coll];
-    struct wi_exec *exec = comm->exec;
-    size_t bytes = share_bytes(c);
-    struct wi_record *e;
-    struct wi_op op;
-
-    if (!f->sched || bytes > f->max_bytes || exec->nops || comm->has_next || exec->broken ||
-        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || (c->root >= 0 && c->root != f->root) ||
-        wi_call_in_place(comm, c) != f->in_place)
-        return 0;
-    op.sched = f->sched;
-    op.base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
-    op.base[WI_DST] = c->dst;
-    op.block_bytes = op.tmp_stride = op.slice_bytes = bytes;
-    op.total_bytes = wi_coll_is_vector(c->coll) ? bytes : 0;
-    op.nslices = 1;
-    op.v_bytes[0] = op.v_bytes[1] = NULL;
-    op.mapped = 1;
-    op.lanes = NULL;
-    op.point_to_point = 0;
-    op.deadline_ns = 0;
-    op.timeout_ns = 0;
-    op.rounds = 0;
-    op.poll = NULL;
-    op.state = WI_OP_RUNNING;
-    wi_call_info(comm, c, &op.info);
-    wi_call_redop(comm, c, &op.redop);
-    op.info.seq = ++exec->next_seq;
-    wi_exec_board(exec, &op.info);
-    e = wi_recorder_add(&exec->recorder);
-    e->info = op.info;
-    e->algo = f->sched->algo;
-    e->ticks_issued = wi_ticks();
-    e->ticks_done = 0;
-    e->state = WI_RECORD_STARTED;
-    op.record = e;
-    *st = wi_exec_run_ll(exec, &op);
-    e->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
-    return 1;
-}
-
-/* Make the fast path usable for the next call like this one. */
-static void learn_fast(struct weft_comm *comm, const struct wi_call *c)
-{
-    struct wi_fast *f = &comm->fast[c->coll];
-    int in_place = wi_call_in_place(comm, c), root = c->root < 0 ? 0 : c->root;
-    const struct wi_algo *algo = f->max_bytes ? wi_algo_find(c->coll, "flat") : NULL;
-    struct wi_sched *sched;
-
-    if (!algo || comm->exec->broken || (f->sched && f->root == root && f->in_place == in_place))
-        return;
-    if (wi_cached_schedule(comm, algo, root, in_place, &sched) < 0) {
-        wi_fail_clear(); /* no memory: the general path does it */
-        return;
-    }
-    f->sched = sched;
-    f->root = root;
-    f->in_place = in_place;
-}
-
-/* Sizes at which every rank takes the flat schedule over ll lines, unless a rule says otherwise. */
-weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
-{
-    struct wi_sched *sched;
-
-    for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->map_group && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
-        const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
-        if (!algo || (int)algo->coll != coll)
-            continue;
-        WI_TRY(wi_cached_schedule(comm, algo, 0, 0, &sched));
-        if (sched->ll)
-            facts->ll_max[coll] = comm->exec->ll_bytes / (sched->buf_blocks[WI_TMP] ? sched->buf_blocks[WI_TMP] : 1);
-    }
-    return WEFT_SUCCESS;
-}
-
 /* ---- The general path ---- */
 
 static void op_finished(struct wi_op *op, void *arg)
@@ -278,6 +192,9 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
             wi_progress_kick(comm->ctx);
         return WEFT_SUCCESS;
     }
+    /* Learn while the operation still holds its schedule, use it from the next call on. */
+    if (req->nops == 1 && !req->options.algorithm)
+        wi_fast_learn(comm, c, &req->op[0]);
     for (int i = 0; i < req->nops; i++)
         wi_exec_wait(comm->exec, &req->op[i]);
     st = req->status;
@@ -296,16 +213,14 @@ weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_reques
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));
-    if (!req && run_fast(comm, c, &st)) {
+    if (!req && wi_fast_run(comm, c, &st)) {
         if (st < 0)
             wi_comm_failed(comm);
         wi_comm_leave(comm);
         return st;
     }
     st = issue_request(comm, c, req);
-    if (st >= 0)
-        learn_fast(comm, c);
-    else
+    if (st < 0)
         wi_comm_failed(comm);
     wi_comm_leave(comm);
     return st;

@@ -116,11 +116,23 @@ struct wi_cached_sched {
 };
 #define WI_SCHED_CACHE 64
 
-/* Per collective: the schedule that runs over ll lines, and up to how many bytes. */
+/* How a call like an earlier one runs without planning it again: the schedule and how it was laid out. */
+struct wi_fast_call {
+    struct wi_sched *sched; /* borrowed from the cache; NULL: empty */
+    size_t count;
+    int root;
+    uint8_t in_place, dtype, nt;
+    uint32_t nslices;
+    size_t block_bytes, total_bytes, slice_bytes, tmp_stride;
+};
+#define WI_FAST_CALLS 8
+
+/* Per collective. Over ll lines the size does not matter: one schedule serves all up to max_bytes. */
 struct wi_fast {
-    struct wi_sched *sched; /* borrowed from the cache */
-    int root, in_place;
-    size_t max_bytes;       /* 0: never */
+    struct wi_sched *ll;    /* borrowed from the cache; NULL: not yet */
+    int ll_root, ll_in_place;
+    size_t ll_max_bytes;    /* 0: never */
+    struct wi_fast_call calls[WI_FAST_CALLS];
 };
 
 struct weft_comm {
@@ -171,7 +183,11 @@ weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *ca
 /* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
 void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
 size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
+/* fast.c: blocking calls of a mapped communicator with nothing else in flight. wi_fast_run returns 0 if it does not apply. */
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
+int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
+void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched);
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
                                struct wi_sched **sched);

@@ -50,7 +50,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     WI_TRY(wi_fast_init(comm, &facts));
     WI_TRY(wi_planner_create(&facts, ctx->lib.algo, ctx->comm.slice_bytes, &comm->planner));
     for (int c = 0; c < WI_NUM_COLLS; c++)
-        comm->fast[c].max_bytes = wi_planner_has_rule(comm->planner, (enum wi_coll)c) ? 0 : facts.ll_max[c];
+        comm->fast[c].ll_max_bytes = wi_planner_has_rule(comm->planner, (enum wi_coll)c) ? 0 : facts.ll_max[c];
     return WEFT_SUCCESS;
 }
 

@@ -107,9 +107,8 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
     if (!slot) {
         struct wi_sched *made;
         WI_TRY(algo->build(&args, &made));
-        for (int i = 0; i < WI_NUM_COLLS; i++) /* the fast table borrows from the cache */
-            if (victim->sched && comm->fast[i].sched == victim->sched)
-                comm->fast[i].sched = NULL;
+        if (victim->sched)
+            wi_fast_forget(comm, victim->sched); /* it borrows from the cache */
         wi_sched_put(victim->sched);
         *victim = (struct wi_cached_sched){algo, root, in_place, made};
         slot = victim;

@@ -179,6 +179,9 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op);
 /* An ll schedule with nothing else in flight, start to end; op is not queued. */
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
 
+/* Any other mapped schedule likewise; at most WI_OP_LANES_INLINE lanes. */
+weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op);
+
 /* From any thread, no lock: the next look at the flag breaks the executor. */
 void wi_exec_abort(struct wi_exec *exec);
 

@@ -404,7 +404,32 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
-/* The same from the queue, without blocking. */
+weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
+{
+    uint32_t nlanes = op->sched->nlanes;
+
+    memset(op->lanes_inline, 0, nlanes * sizeof op->lanes_inline[0]);
+    op->lanes = op->lanes_inline;
+    op->nlanes_left = nlanes;
+    op->slices_done = 0;
+    op->epoch = exec->next_epoch;
+    exec->next_epoch += op->nslices;
+    while (op->nlanes_left) {
+        int moved = 0;
+        for (uint32_t l = 0; l < nlanes && !exec->broken; l++)
+            if (!op->lanes[l].done)
+                moved |= wi_lane_run_mapped(exec, op, l);
+        if (exec->broken)
+            return exec->broken;
+        if (moved)
+            op->rounds = 0;
+        else if (!ll_spin(exec, op))
+            WI_TRY(wi_exec_pause(exec, op));
+    }
+    return WEFT_SUCCESS;
+}
+
+/* The same over ll lines from the queue, without blocking. */
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;

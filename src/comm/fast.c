@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The fast path: a blocking call of a mapped communicator with nothing else in flight needs no request, no queue and no
+ * plan, if a call like it was made before. What it puts on the wire is exactly what the general path would: other ranks
+ * may be on that. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+static size_t share_bytes(const struct wi_call *c)
+{
+    return c->coll == WI_COLL_BARRIER ? 0 : c->count * weft_dtype_bytes(c->dtype);
+}
+
+static struct wi_fast_call *slot_of(struct wi_fast *f, size_t count)
+{
+    return &f->calls[(count ^ count >> 3 ^ count >> 9 ^ count >> 15) % WI_FAST_CALLS];
+}
+
+static int root_of(const struct wi_call *c)
+{
+    return c->root < 0 ? 0 : c->root;
+}
+
+/* Sizes at which every rank takes the flat schedule over ll lines, unless a rule says otherwise. */
+weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
+{
+    struct wi_sched *sched;
+
+    for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->map_group && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
+        const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
+        if (!algo || (int)algo->coll != coll)
+            continue;
+        WI_TRY(wi_cached_schedule(comm, algo, 0, 0, &sched));
+        if (sched->ll)
+            facts->ll_max[coll] = comm->exec->ll_bytes / (sched->buf_blocks[WI_TMP] ? sched->buf_blocks[WI_TMP] : 1);
+    }
+    return WEFT_SUCCESS;
+}
+
+void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
+{
+    for (int c = 0; c < WI_NUM_COLLS; c++) {
+        struct wi_fast *f = &comm->fast[c];
+        if (f->ll == sched)
+            f->ll = NULL;
+        for (int i = 0; i < WI_FAST_CALLS; i++)
+            if (f->calls[i].sched == sched)
+                f->calls[i].sched = NULL;
+    }
+}
+
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
+{
+    struct wi_fast *f = &comm->fast[c->coll];
+    struct wi_fast_call *k = slot_of(f, c->count);
+
+    if (!op->mapped || !op->sched || op->peer_base[WI_SRC] || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
+        op->base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+        return;
+    if (op->ll) {
+        f->ll = op->sched;
+        f->ll_root = root_of(c);
+        f->ll_in_place = op->sched->in_place;
+        return;
+    }
+    *k = (struct wi_fast_call){
+        .sched = op->sched,
+        .count = c->count,
+        .root = root_of(c),
+        .in_place = op->sched->in_place,
+        .dtype = (uint8_t)c->dtype,
+        .nt = op->nt,
+        .nslices = op->nslices,
+        .block_bytes = op->block_bytes,
+        .total_bytes = op->total_bytes,
+        .slice_bytes = op->slice_bytes,
+        .tmp_stride = op->tmp_stride,
+    };
+}
+
+static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+{
+    struct wi_fast *f = &comm->fast[c->coll];
+    int in_place = wi_call_in_place(comm, c);
+    size_t bytes = share_bytes(c);
+    const struct wi_fast_call *k;
+
+    if (bytes <= f->ll_max_bytes) {
+        if (!f->ll || f->ll_root != root_of(c) || f->ll_in_place != in_place)
+            return 0;
+        op->sched = f->ll;
+        op->block_bytes = op->tmp_stride = op->slice_bytes = bytes;
+        op->total_bytes = wi_coll_is_vector(c->coll) ? bytes : 0;
+        op->nslices = 1;
+        op->ll = 1;
+        op->nt = 0;
+        return 1;
+    }
+    k = slot_of(f, c->count);
+    if (!k->sched || k->count != c->count || k->root != root_of(c) || k->in_place != in_place || k->dtype != c->dtype)
+        return 0;
+    op->sched = k->sched;
+    op->block_bytes = k->block_bytes;
+    op->total_bytes = k->total_bytes;
+    op->slice_bytes = k->slice_bytes;
+    op->tmp_stride = k->tmp_stride;
+    op->nslices = k->nslices;
+    op->ll = 0;
+    op->nt = k->nt;
+    return 1;
+}
+
+static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+{
+    struct wi_exec *exec = comm->exec;
+    struct wi_record *e = wi_recorder_add(&exec->recorder);
+
+    op->base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
+    op->base[WI_DST] = c->dst;
+    op->v_bytes[0] = op->v_bytes[1] = NULL;
+    op->mapped = 1;
+    op->get = op->point_to_point = op->send_empty = 0;
+    op->lanes = NULL;
+    op->timeout_ns = op->deadline_ns = 0;
+    op->rounds = 0;
+    op->poll = NULL;
+    op->state = WI_OP_RUNNING;
+    op->status = WEFT_INPROGRESS;
+    wi_call_info(comm, c, &op->info);
+    wi_call_redop(comm, c, &op->redop);
+    op->info.seq = ++exec->next_seq;
+    wi_exec_board(exec, &op->info);
+    e->info = op->info;
+    e->algo = op->sched->algo;
+    e->ticks_issued = wi_ticks();
+    e->ticks_done = 0;
+    e->state = WI_RECORD_STARTED;
+    op->record = e;
+}
+
+int wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
+{
+    struct wi_exec *exec = comm->exec;
+    struct wi_op op;
+
+    if (!exec->map_group || exec->nops || comm->has_next || exec->broken || c->send_counts || c->recv_counts ||
+        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
+        return 0;
+    fill(comm, c, &op);
+    *st = op.ll ? wi_exec_run_ll(exec, &op) : wi_exec_run_mapped(exec, &op);
+    op.record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
+    return 1;
+}
