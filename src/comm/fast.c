@@ -56,7 +56,8 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     struct wi_fast *f = &comm->fast[c->coll];
     struct wi_fast_call *k = slot_of(f, c->count);
 
-    if (!op->mapped || !op->sched || op->peer_base[WI_SRC] || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
+    /* What an exchange decided holds for that one operation. */
+    if (!op->mapped || !op->sched || op->record_bytes || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
         op->base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
     if (op->ll) {
