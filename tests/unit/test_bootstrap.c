@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "harness/harness.h"
+#include "tests/harness/harness.h"
 #include "net/bootstrap.h"
 #include "net/bootstrap_key.h"
 #include "net/env.h"

@@ -114,6 +114,15 @@ static void remember_origin(void *arg, const char *name, const char *value, cons
         sprintf(out + strlen(out), "%s=%s(%s) ", name + 7, value ? value : "-", origin);
 }
 
+/* The test run says with WEFT_* variables where things are. */
+static void forget_test_environment(void)
+{
+    static const char *const names[] = {"WEFT_SRCDIR", "WEFT_BUILDDIR", "WEFT_SANITIZER", "WEFT_EMULATED",
+                                        "WEFT_TEST_CC", "WEFT_TEST_SLOW", "WEFT_TEST_TIMEOUT"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+}
+
 static void precedence(void)
 {
     static const char text[] = "# a comment\n\nT_COUNT = 5\n  WEFT_T_CHUNK=8K # eight\nT_WAIT = 1ms\r\n"
@@ -123,6 +132,7 @@ static void precedence(void)
     struct wi_settings *settings;
     struct values v = {0};
 
+    forget_test_environment();
     setenv("WEFT_T_CHUNK", "16K", 1);
     setenv("WEFT_T_WAIT", "2ms", 1);
     file_write(text, sizeof(text) - 1);
