@@ -55,7 +55,10 @@ static int parse_count(const char *text, int *count)
 
 static int parse_time(const char *text, uint64_t *ms)
 {
-    static const struct { const char *unit; double ms; } units[] = {
+    static const struct {
+        const char *unit;
+        double ms;
+    } units[] = {
         {"", 1e3}, {"s", 1e3}, {"ms", 1.0}, {"m", 6e4}, {"min", 6e4}, {"h", 36e5},
     };
     char *end;
@@ -120,9 +123,12 @@ static int parse_option(struct run_options *options, int option)
 static int parse_options(int argc, char **argv, struct run_options *options)
 {
     static const struct option longs[] = {
-        {"bind", required_argument, NULL, 'b'},  {"timeout", required_argument, NULL, 't'},
-        {"env", required_argument, NULL, 'e'},   {"no-prefix", no_argument, NULL, 'P'},
-        {"help", no_argument, NULL, 'h'},        {"version", no_argument, NULL, 'V'},
+        {"bind", required_argument, NULL, 'b'},
+        {"timeout", required_argument, NULL, 't'},
+        {"env", required_argument, NULL, 'e'},
+        {"no-prefix", no_argument, NULL, 'P'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
     int option;
@@ -134,7 +140,8 @@ static int parse_options(int argc, char **argv, struct run_options *options)
             return printf("weft-run %d.%d.%d\n", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH), 1;
         if (option == '?' || option == ':') {
             run_complain(option == ':' ? "'%s' wants a value; see weft-run --help"
-                                       : "'%s' is not an option; see weft-run --help", argv[optind - 1]);
+                                       : "'%s' is not an option; see weft-run --help",
+                         argv[optind - 1]);
             return -1;
         }
         if (parse_option(options, option))

@@ -17,7 +17,7 @@
 
 struct watch {
     struct run_job *job;
-    int code;               /* of the first failure */
+    int code;                  /* of the first failure */
     int ending, killed, quiet; /* quiet: ranks end because they were told to */
     uint64_t kill_at_ms, timeout_at_ms;
     int signal_fd;
@@ -270,7 +270,8 @@ static int open_signals(void)
 
 int run_watch(struct run_job *job, int started)
 {
-    struct watch w = {.job = job, .signal_fd = open_signals(), .quiet = !started, .ending = !started, .killed = !started};
+    struct watch w = {
+        .job = job, .signal_fd = open_signals(), .quiet = !started, .ending = !started, .killed = !started};
     size_t slots = 2 * (size_t)job->nranks + 1;
     w.fds = calloc(slots, sizeof(*w.fds));
     w.streams = calloc(slots, sizeof(struct run_stream *));

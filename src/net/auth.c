@@ -35,7 +35,7 @@ static const unsigned char auth_magic[4] = {'W', 'F', 'T', 'A'};
 
 struct weft_auth {
     unsigned char key[32];
-    wi_auth_find_fn find;        /* until the hello has come, when the key depends on it */
+    wi_auth_find_fn find; /* until the hello has come, when the key depends on it */
     void *find_arg;
     enum auth_state state;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
@@ -43,8 +43,8 @@ struct weft_auth {
     unsigned char peer_claim[WEFT_AUTH_CLAIM_MAX];
     size_t peer_claim_bytes;
     unsigned char hello[AUTH_FULL_BYTES], reply[AUTH_FULL_BYTES], proof[AUTH_PROOF_BYTES];
-    size_t in_bytes;             /* of the message being received */
-    const unsigned char *out;    /* message being sent */
+    size_t in_bytes;          /* of the message being received */
+    const unsigned char *out; /* message being sent */
     size_t out_bytes, out_sent;
 };
 
@@ -61,15 +61,14 @@ static OSSL_LIB_CTX *auth_library(void)
     OSSL_LIB_CTX *fresh = OSSL_LIB_CTX_new();
     if (!fresh)
         return NULL;
-    if (atomic_compare_exchange_strong_explicit(&library, &lib, fresh, memory_order_acq_rel,
-                                                memory_order_acquire))
+    if (atomic_compare_exchange_strong_explicit(&library, &lib, fresh, memory_order_acq_rel, memory_order_acquire))
         return fresh;
     OSSL_LIB_CTX_free(fresh);
     return lib;
 }
 
-weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job,
-                           const char *purpose, struct wi_auth_key *key)
+weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job, const char *purpose,
+                           struct wi_auth_key *key)
 {
     EVP_KDF *kdf = EVP_KDF_fetch(auth_library(), "HKDF", NULL);
     EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
@@ -119,21 +118,18 @@ static int auth_mac_hello(const struct weft_auth *auth, unsigned char *mac)
 
 static int auth_mac_reply(const struct weft_auth *auth, unsigned char *mac)
 {
-    struct auth_part parts[] = {{auth->hello, AUTH_FULL_BYTES},
-                                {auth->reply, AUTH_FULL_BYTES - AUTH_MAC_BYTES}};
+    struct auth_part parts[] = {{auth->hello, AUTH_FULL_BYTES}, {auth->reply, AUTH_FULL_BYTES - AUTH_MAC_BYTES}};
     return auth_mac(auth, "weft server proof", parts, 2, mac);
 }
 
 static int auth_mac_proof(const struct weft_auth *auth, unsigned char *mac)
 {
-    struct auth_part parts[] = {{auth->hello, AUTH_FULL_BYTES},
-                                {auth->reply, AUTH_FULL_BYTES},
-                                {auth->proof, AUTH_HEAD_BYTES}};
+    struct auth_part parts[] = {
+        {auth->hello, AUTH_FULL_BYTES}, {auth->reply, AUTH_FULL_BYTES}, {auth->proof, AUTH_HEAD_BYTES}};
     return auth_mac(auth, "weft client proof", parts, 3, mac);
 }
 
-struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim,
-                                 size_t claim_bytes)
+struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes)
 {
     if (claim_bytes > WEFT_AUTH_CLAIM_MAX || (claim_bytes && !claim))
         return NULL;
@@ -232,8 +228,7 @@ static int auth_on_hello(struct weft_auth *auth)
     unsigned char mac[AUTH_MAC_BYTES];
     if (auth->find && auth_find_key(auth))
         return -1;
-    if (auth_mac_hello(auth, mac) ||
-        CRYPTO_memcmp(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
+    if (auth_mac_hello(auth, mac) || CRYPTO_memcmp(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;
     auth_take_claim(auth, auth->hello);
     if (auth_fill(auth, auth->reply, AUTH_REPLY) ||
@@ -247,8 +242,7 @@ static int auth_on_hello(struct weft_auth *auth)
 static int auth_on_reply(struct weft_auth *auth)
 {
     unsigned char mac[AUTH_MAC_BYTES];
-    if (auth_mac_reply(auth, mac) ||
-        CRYPTO_memcmp(mac, auth->reply + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
+    if (auth_mac_reply(auth, mac) || CRYPTO_memcmp(mac, auth->reply + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;
     auth_take_claim(auth, auth->reply);
     auth_head(auth->proof, AUTH_PROOF, 0);
@@ -285,8 +279,7 @@ static int auth_receive(struct weft_auth *auth, const unsigned char *in, size_t 
         if (got < want)
             return 0;
         auth->in_bytes = 0;
-        if (kind == AUTH_HELLO ? auth_on_hello(auth)
-                               : kind == AUTH_REPLY ? auth_on_reply(auth) : auth_on_proof(auth))
+        if (kind == AUTH_HELLO ? auth_on_hello(auth) : kind == AUTH_REPLY ? auth_on_reply(auth) : auth_on_proof(auth))
             return -1;
     }
     return 0;

@@ -17,8 +17,10 @@
 #include "net/env.h"
 #include "net/pmi.h"
 
-#define ROW(name, text, type, field, min, max, help)                                               \
-    {name, text, type, offsetof(struct wi_bootstrap_settings, field), min, max, help}
+#define ROW(name, text, type, field, min, max, help)                                                                   \
+    {                                                                                                                  \
+        name, text, type, offsetof(struct wi_bootstrap_settings, field), min, max, help                                \
+    }
 
 const struct weft_setting wi_bootstrap_setting_rows[] = {
     ROW("STORE_ADDR", NULL, WEFT_SETTING_STRING, store_addr, 0, 0,
@@ -34,7 +36,8 @@ const struct weft_setting wi_bootstrap_setting_rows[] = {
     ROW("JOB", NULL, WEFT_SETTING_STRING, job, 0, 0, "Name that keeps jobs apart; default: the launcher's."),
     ROW("RANK", NULL, WEFT_SETTING_STRING, rank, 0, 0, "Rank of this process, set by weft-run."),
     ROW("NRANKS", NULL, WEFT_SETTING_STRING, nranks, 0, 0, "Number of ranks of the job, set by weft-run."),
-    ROW("LOCAL_RANK", NULL, WEFT_SETTING_STRING, local_rank, 0, 0, "Rank of this process on its host, set by weft-run."),
+    ROW("LOCAL_RANK", NULL, WEFT_SETTING_STRING, local_rank, 0, 0,
+        "Rank of this process on its host, set by weft-run."),
     ROW("LOCAL_NRANKS", NULL, WEFT_SETTING_STRING, local_nranks, 0, 0,
         "Number of ranks on this host, set by weft-run."),
     ROW("STORE_FD", NULL, WEFT_SETTING_STRING, store_fd, 0, 0,
@@ -101,7 +104,8 @@ static weft_status oob_all_gather(struct wi_bootstrap *b, const void *mine, size
     if (err && left && wi_now_ns() >= deadline_ns)
         return wi_fail(WEFT_ETIMEDOUT, "the caller's all-gather of %zu bytes failed (%d) at its deadline", mine_bytes,
                        err);
-    return err ? wi_fail(WEFT_EPEER, "the caller's all-gather of %zu bytes failed (%d)", mine_bytes, err) : WEFT_SUCCESS;
+    return err ? wi_fail(WEFT_EPEER, "the caller's all-gather of %zu bytes failed (%d)", mine_bytes, err)
+               : WEFT_SUCCESS;
 }
 
 /* Rank 0's random bytes become the key: whoever can gather with these ranks is one of them. */
@@ -139,8 +143,14 @@ weft_status wi_bootstrap_oob(const weft_oob *given, struct wi_bootstrap **b)
     if (!oob)
         return wi_fail(WEFT_ENOMEM, "no memory for start-up");
     memcpy(&oob->given, given, given->bytes < sizeof(oob->given) ? given->bytes : sizeof(oob->given));
-    oob->base = (struct wi_bootstrap){.rank = given->rank, .nranks = given->nranks, .local_rank = -1, .local_nranks = -1,
-                                      .has_secret = 1, .job = "oob", .all_gather = oob_all_gather, .destroy = oob_destroy};
+    oob->base = (struct wi_bootstrap){.rank = given->rank,
+                                      .nranks = given->nranks,
+                                      .local_rank = -1,
+                                      .local_nranks = -1,
+                                      .has_secret = 1,
+                                      .job = "oob",
+                                      .all_gather = oob_all_gather,
+                                      .destroy = oob_destroy};
     weft_status st = oob_key(oob);
     if (st < 0) {
         wi_free(oob);
@@ -204,12 +214,12 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
 
 /* ---- The environment --------------------------------------------------------------------------------------- */
 
-static weft_status env_server(const struct wi_boot_config *config, int listen_fds[2],
-                              struct wi_store_server **server)
+static weft_status env_server(const struct wi_boot_config *config, int listen_fds[2], struct wi_store_server **server)
 {
-    struct wi_store_server_config store = {.listen_fds = {listen_fds[0], listen_fds[1]}, .nranks = config->nranks,
-                                           .give_up_ns = UINT64_MAX};
-    weft_status st = wi_auth_derive(config->job_key, sizeof(config->job_key), config->job, WI_STORE_PURPOSE, &store.key);
+    struct wi_store_server_config store = {
+        .listen_fds = {listen_fds[0], listen_fds[1]}, .nranks = config->nranks, .give_up_ns = UINT64_MAX};
+    weft_status st =
+        wi_auth_derive(config->job_key, sizeof(config->job_key), config->job, WI_STORE_PURPOSE, &store.key);
     if (st == WEFT_SUCCESS)
         return wi_store_server_create(&store, server);
     for (int i = 0; i < 2; i++)
@@ -233,8 +243,11 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
 {
     struct wi_env env;
     WI_TRY(wi_env_read(s, &env));
-    struct wi_boot_config config = {.rank = env.rank, .nranks = env.nranks, .local_rank = env.local_rank,
-                                    .local_nranks = env.local_nranks, .rendezvous = env.rendezvous,
+    struct wi_boot_config config = {.rank = env.rank,
+                                    .nranks = env.nranks,
+                                    .local_rank = env.local_rank,
+                                    .local_nranks = env.local_nranks,
+                                    .rendezvous = env.rendezvous,
                                     .local_only = env.one_host};
     snprintf(config.job, sizeof(config.job), "%s", env.job);
     WI_TRY(wi_job_key_load(s, config.job, config.job_key, &config.has_secret));

@@ -116,8 +116,8 @@ weft_status wi_bootstrap_file(const struct wi_bootstrap_settings *s, const char 
                               uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     char text[FILE_BYTES + 1] = "";
-    struct wi_boot_config config = {.rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1,
-                                    .has_secret = 1, .job = FILE_JOB};
+    struct wi_boot_config config = {
+        .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = FILE_JOB};
     if (!path || !*path || nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "bootstrap file '%s': rank %d of %d ranks", path ? path : "", rank, nranks);
     wi_rendezvous_init(&config.rendezvous);

@@ -225,8 +225,8 @@ weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_uniq
 weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_unique_id *id, int rank, int nranks,
                             uint64_t deadline_ns, struct wi_bootstrap **b)
 {
-    struct wi_boot_config config = {.rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1,
-                                    .has_secret = 1, .job = ID_JOB};
+    struct wi_boot_config config = {
+        .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = ID_JOB};
     struct wi_id known;
     if (nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "rank %d of %d ranks", rank, nranks);

@@ -156,7 +156,8 @@ static int link_handshake(struct wi_boot_link *link, struct wi_store_claim *clai
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
             return -1;
         size_t in_bytes = got < 0 ? 0 : (size_t)got;
-        weft_status st = wi_auth_step(link->auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, peer, &peer_bytes);
+        weft_status st =
+            wi_auth_step(link->auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, peer, &peer_bytes);
         if (st < 0 || (consumed && recv(link->fd, in, consumed, MSG_DONTWAIT) != (ssize_t)consumed))
             return -1;
         link->greeted |= out_bytes > 0;

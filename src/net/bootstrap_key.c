@@ -128,8 +128,8 @@ static weft_status key_from_file(const char *path, unsigned char *key)
     return status;
 }
 
-weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job,
-                            unsigned char key[WI_JOB_KEY_BYTES], int *has_secret)
+weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job, unsigned char key[WI_JOB_KEY_BYTES],
+                            int *has_secret)
 {
     struct wi_auth_key derived;
     char user[32];

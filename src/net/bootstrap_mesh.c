@@ -45,8 +45,7 @@ void wi_boot_say_step(struct wi_boot *mesh, enum wi_store_frame_type type, uint6
         wi_log(WEFT_LOG_WARN, "store.full", "message to rank 0 lost");
 }
 
-weft_status wi_boot_store_pump(struct wi_boot *mesh,
-                               void (*value)(void *arg, const struct wi_store_frame *frame))
+weft_status wi_boot_store_pump(struct wi_boot *mesh, void (*value)(void *arg, const struct wi_store_frame *frame))
 {
     WI_TRY(wi_store_client_pump(&mesh->store, value, mesh));
     if (mesh->failed)
@@ -121,8 +120,8 @@ static weft_status head_check(struct gather *g, const struct round *r)
         return wi_boot_fail(g->mesh, WEFT_EMISMATCH, peer, "rank %d is in start-up exchange %u, this rank in %u", peer,
                             wi_get32(head + 4), g->mesh->seq);
     if (wi_get32(head + 8) != g->mine_bytes)
-        return wi_boot_fail(g->mesh, WEFT_EMISMATCH, peer, "rank %d gathers %u bytes per rank, rank %d gathers %u", peer,
-                            wi_get32(head + 8), g->mesh->base.rank, g->mine_bytes);
+        return wi_boot_fail(g->mesh, WEFT_EMISMATCH, peer, "rank %d gathers %u bytes per rank, rank %d gathers %u",
+                            peer, wi_get32(head + 8), g->mesh->base.rank, g->mine_bytes);
     return WEFT_SUCCESS;
 }
 
@@ -167,8 +166,8 @@ static weft_status gather_timed_out(struct gather *g)
     if (text[0])
         return wi_boot_fail(mesh, WEFT_ETIMEDOUT, (int)mesh->store.missing[0],
                             "%s did not take part in start-up exchange %u within %.3g s", text, mesh->seq, seconds);
-    return wi_boot_fail(mesh, WEFT_ETIMEDOUT, -1, "start-up exchange %u of %d ranks did not end within %.3g s", mesh->seq,
-                        mesh->base.nranks, seconds);
+    return wi_boot_fail(mesh, WEFT_ETIMEDOUT, -1, "start-up exchange %u of %d ranks did not end within %.3g s",
+                        mesh->seq, mesh->base.nranks, seconds);
 }
 
 /* Long waits are reported, so that whoever asks at the deadline learns who has not come. */
@@ -223,8 +222,8 @@ static weft_status gather_rounds(struct gather *g, unsigned char *blocks)
     size_t bytes = g->mine_bytes, nranks = (size_t)g->mesh->base.nranks;
     for (int k = 0; k < g->mesh->nrounds; k++) {
         size_t have = (size_t)1 << k, move = have < nranks - have ? have : nranks - have;
-        struct round r = {.k = k, .out = blocks, .in = blocks + have * bytes, .out_bytes = move * bytes,
-                          .in_bytes = move * bytes};
+        struct round r = {
+            .k = k, .out = blocks, .in = blocks + have * bytes, .out_bytes = move * bytes, .in_bytes = move * bytes};
         wi_put32(r.out_head, HEAD_MAGIC);
         wi_put32(r.out_head + 4, g->mesh->seq);
         wi_put32(r.out_head + 8, g->mine_bytes);
@@ -322,8 +321,12 @@ static void mesh_init(struct wi_boot *mesh, const struct wi_boot_config *config)
 
 weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadline_ns, struct wi_bootstrap **b)
 {
-    struct wi_store_search search = {.rendezvous = config->rendezvous, .job = config->job, .rank = config->rank,
-                                     .nranks = config->nranks, .refresh = config->refresh, .arg = config->arg};
+    struct wi_store_search search = {.rendezvous = config->rendezvous,
+                                     .job = config->job,
+                                     .rank = config->rank,
+                                     .nranks = config->nranks,
+                                     .refresh = config->refresh,
+                                     .arg = config->arg};
     memcpy(search.job_key, config->job_key, sizeof(search.job_key));
     if (config->nranks > 1 << WI_BOOT_ROUNDS)
         return wi_fail(WEFT_ENOTSUP, "%d ranks: at most %d", config->nranks, 1 << WI_BOOT_ROUNDS);

@@ -34,8 +34,8 @@ weft_status wi_env_int(const char *name, const char *value, int64_t min, int64_t
     return WEFT_SUCCESS;
 }
 
-static weft_status env_ranks_of(struct wi_env *env, const char *rank_name, const char *rank,
-                                const char *nranks_name, const char *nranks)
+static weft_status env_ranks_of(struct wi_env *env, const char *rank_name, const char *rank, const char *nranks_name,
+                                const char *nranks)
 {
     WI_TRY(wi_env_int(nranks_name, nranks, 1, NRANKS_MAX, &env->nranks));
     WI_TRY(wi_env_int(rank_name, rank, 0, NRANKS_MAX, &env->rank));
@@ -49,8 +49,8 @@ weft_status wi_env_ranks(struct wi_env *env, const char *rank_name, const char *
     return env_ranks_of(env, rank_name, getenv(rank_name), nranks_name, getenv(nranks_name));
 }
 
-static weft_status env_locals_of(struct wi_env *env, const char *rank_name, const char *rank,
-                                 const char *nranks_name, const char *nranks)
+static weft_status env_locals_of(struct wi_env *env, const char *rank_name, const char *rank, const char *nranks_name,
+                                 const char *nranks)
 {
     if (rank)
         WI_TRY(wi_env_int(rank_name, rank, 0, NRANKS_MAX, &env->local_rank));

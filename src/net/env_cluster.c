@@ -31,8 +31,9 @@ weft_status wi_env_openmpi(struct wi_env *env)
     if (!job)
         job = wi_env_get("OMPI_MCA_ess_base_jobid");
     if (!job)
-        return wi_fail(WEFT_ECONFIG,
-                       "OMPI_COMM_WORLD_RANK is set but neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid names the job");
+        return wi_fail(
+            WEFT_ECONFIG,
+            "OMPI_COMM_WORLD_RANK is set but neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid names the job");
     wi_env_job(env, "openmpi:%s", job);
     if (!env->one_host && uri && !hnp_host(uri, env->rendezvous.host, sizeof(env->rendezvous.host)))
         env->hint = "; if rank 0 does not run on mpirun's host, set WEFT_STORE_ADDR to the host of rank 0";

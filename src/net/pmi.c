@@ -116,8 +116,10 @@ weft_status wi_pmi_init(struct wi_pmi *pmi, int fd, uint64_t deadline_ns)
     struct stat st;
     memset(pmi, 0, sizeof(*pmi));
     if (fstat(fd, &st) || !S_ISSOCK(st.st_mode))
-        return wi_fail(WEFT_ENOTFOUND, "PMI_FD=%d is no longer open: the first communicator must be created before "
-                                       "MPI_Finalize", fd);
+        return wi_fail(WEFT_ENOTFOUND,
+                       "PMI_FD=%d is no longer open: the first communicator must be created before "
+                       "MPI_Finalize",
+                       fd);
     pmi->fd = fd;
     pmi->deadline_ns = deadline_ns;
     WI_TRY(pmi_write(pmi, "cmd=init pmi_version=1 pmi_subversion=1\n"));

@@ -53,8 +53,7 @@ static weft_status resolve(const char *host, struct addrinfo **list)
     return WEFT_SUCCESS;
 }
 
-static int host_candidates(const struct wi_rendezvous *r, const struct addrinfo *list, struct wi_sockaddr *at,
-                           int nat)
+static int host_candidates(const struct wi_rendezvous *r, const struct addrinfo *list, struct wi_sockaddr *at, int nat)
 {
     for (int p = 0; p < r->nports; p++) {
         for (const struct addrinfo *a = list; a && nat < WI_RENDEZVOUS_MAX; a = a->ai_next) {

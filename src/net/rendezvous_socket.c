@@ -117,8 +117,8 @@ weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *add
     }
     if (best) {
         memset(address, 0, sizeof(*address));
-        address->bytes = best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                              : sizeof(struct sockaddr_in6);
+        address->bytes =
+            best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
         memcpy(&address->ss, best->ifa_addr, address->bytes);
     }
     freeifaddrs(list);

@@ -257,8 +257,7 @@ static int store_put(struct wi_store *store, const struct wi_store_frame *frame)
     return 0;
 }
 
-static int store_get(struct wi_store *store, struct wi_store_session *session,
-                     const struct wi_store_frame *frame)
+static int store_get(struct wi_store *store, struct wi_store_session *session, const struct wi_store_frame *frame)
 {
     struct wi_store_entry *entry = entry_find(store, frame);
     if (!entry)
@@ -317,11 +316,12 @@ static int store_who(struct wi_store *store, struct wi_store_session *session, u
     return wi_store_frame_append(&session->out, WI_STORE_MISSING, NULL, list, bytes);
 }
 
-int wi_store_session_frame(struct wi_store *store, struct wi_store_session *session,
-                           const struct wi_store_frame *frame)
+int wi_store_session_frame(struct wi_store *store, struct wi_store_session *session, const struct wi_store_frame *frame)
 {
     struct wi_store_verdict verdict;
-    if (session->refused || strlen(frame->key) != frame->key_bytes)
+    if (session->refused)
+        return 0;
+    if (strlen(frame->key) != frame->key_bytes)
         return -1;
     switch (frame->type) {
     case WI_STORE_PUT:

@@ -24,8 +24,7 @@ struct attempt {
     char text[200];
 };
 
-static void attempt_note(struct attempt *attempt, weft_status status, const struct wi_sockaddr *at,
-                         const char *what)
+static void attempt_note(struct attempt *attempt, weft_status status, const struct wi_sockaddr *at, const char *what)
 {
     char address[80] = "";
     if (attempt->status == WEFT_EAUTH && status != WEFT_EAUTH)
@@ -71,8 +70,7 @@ static weft_status handshake_loop(int fd, struct weft_auth *auth, unsigned char 
     unsigned char in[WEFT_AUTH_MESSAGE_MAX], out[WEFT_AUTH_MESSAGE_MAX];
     size_t in_bytes = 0, consumed, out_bytes;
     for (;;) {
-        weft_status st =
-            wi_auth_step(auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, claim, claim_bytes);
+        weft_status st = wi_auth_step(auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, claim, claim_bytes);
         if (st < 0 || consumed < in_bytes)
             return WEFT_EAUTH;
         if (handshake_send(fd, out, out_bytes, deadline_ns))
@@ -130,13 +128,12 @@ static int try_candidate(struct wi_store_client *client, const struct wi_store_s
     }
     close(fd);
     attempt_note(attempt, st == WEFT_ETIMEDOUT ? st : WEFT_EAUTH, at,
-                 st == WEFT_ETIMEDOUT ? "does not answer"
-                                      : "refused the handshake: another job, or another job key");
+                 st == WEFT_ETIMEDOUT ? "does not answer" : "refused the handshake: another job, or another job key");
     return -1;
 }
 
-static int walk(struct wi_store_client *client, struct wi_store_search *search, uint64_t try_ns,
-                uint64_t deadline_ns, struct attempt *attempt)
+static int walk(struct wi_store_client *client, struct wi_store_search *search, uint64_t try_ns, uint64_t deadline_ns,
+                struct attempt *attempt)
 {
     struct wi_sockaddr at[WI_RENDEZVOUS_MAX];
     struct wi_auth_key key;
@@ -170,8 +167,7 @@ static void pause_ns(uint64_t ns)
     nanosleep(&ts, NULL);
 }
 
-static weft_status search_failed(const struct wi_store_search *search, const struct attempt *attempt,
-                                 uint64_t began_ns)
+static weft_status search_failed(const struct wi_store_search *search, const struct attempt *attempt, uint64_t began_ns)
 {
     double seconds = (double)(wi_now_ns() - began_ns) / 1e9;
     char where[200];

@@ -35,11 +35,11 @@ enum conn_kind { CONN_CLIENT, CONN_LISTENER, CONN_WAKE };
 struct conn {
     enum conn_kind kind;
     int fd, dead, polls_out;
-    int greeted;                       /* its hello was made with the key */
-    struct weft_auth *auth;            /* until authenticated */
-    struct wi_store_session *session;  /* afterwards */
-    struct wi_store_buf in, out;       /* out: of the handshake */
-    uint64_t deadline_ns;              /* of the handshake */
+    int greeted;                      /* its hello was made with the key */
+    struct weft_auth *auth;           /* until authenticated */
+    struct wi_store_session *session; /* afterwards */
+    struct wi_store_buf in, out;      /* out: of the handshake */
+    uint64_t deadline_ns;             /* of the handshake */
     struct conn *next;
 };
 
@@ -51,7 +51,7 @@ struct wi_store_server {
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns;
     struct wi_store *store;
-    struct conn *clients;              /* oldest last */
+    struct conn *clients; /* oldest last */
     int nclients, nhalf_open, listening;
     struct conn listeners[2], wake;
 };
@@ -200,8 +200,8 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
 {
     unsigned char out[WEFT_AUTH_MESSAGE_MAX], claim[WEFT_AUTH_CLAIM_MAX];
     size_t consumed, out_bytes, claim_bytes;
-    weft_status st = wi_auth_step(conn->auth, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in),
-                                  &consumed, out, sizeof(out), &out_bytes, claim, &claim_bytes);
+    weft_status st = wi_auth_step(conn->auth, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &consumed,
+                                  out, sizeof(out), &out_bytes, claim, &claim_bytes);
     if (st < 0)
         return -1;
     wi_store_buf_consume(&conn->in, consumed);
@@ -271,10 +271,13 @@ static size_t server_flush(struct wi_store_server *server)
         if (c->session && wi_store_buf_send(&c->out, c->fd) >= 0 && wi_store_buf_bytes(&c->out))
             out = &c->out;
         int refused = c->session && c->session->refused;
-        if (wi_store_buf_send(out, c->fd) < 0 || (refused && !wi_store_buf_bytes(out))) {
+        if (wi_store_buf_send(out, c->fd) < 0) {
             conn_kill(server, c);
             continue;
         }
+        /* Closing now, with its words unread, could destroy the reason on its way: the client closes. */
+        if (refused && !wi_store_buf_bytes(out))
+            shutdown(c->fd, SHUT_WR);
         int polls_out = wi_store_buf_bytes(out) > 0;
         if (polls_out != c->polls_out)
             conn_poll(server, c, EPOLL_CTL_MOD, EPOLLIN | (polls_out ? EPOLLOUT : 0));

@@ -54,8 +54,8 @@ long wi_store_frame_parse(const void *data, size_t bytes, struct wi_store_frame 
     return (long)total;
 }
 
-int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type type, const char *key,
-                          const void *value, size_t value_bytes)
+int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type type, const char *key, const void *value,
+                          size_t value_bytes)
 {
     size_t key_bytes = key ? strlen(key) : 0;
     if (key_bytes > WI_STORE_KEY_MAX || value_bytes > WI_STORE_VALUE_MAX)

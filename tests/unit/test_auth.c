@@ -17,7 +17,8 @@ struct transcript {
 static struct wi_auth_key key_of(const char *secret, const char *job, const char *purpose)
 {
     struct wi_auth_key key;
-    CU_ASSERT_EQUAL_FATAL(wi_auth_derive((const unsigned char *)secret, strlen(secret), job, purpose, &key), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_auth_derive((const unsigned char *)secret, strlen(secret), job, purpose, &key),
+                          WEFT_SUCCESS);
     return key;
 }
 

@@ -28,8 +28,10 @@ static const struct wi_bootstrap_settings none = {.job_key_fd = -1};
 /* As comm does: from the environment of the harness. */
 static struct wi_bootstrap_settings launched(void)
 {
-    return (struct wi_bootstrap_settings){.job_key_fd = -1, .store_addr = getenv("WEFT_STORE_ADDR"),
-                                          .store_port = atoi(getenv("WEFT_STORE_PORT")), .job = getenv("WEFT_JOB")};
+    return (struct wi_bootstrap_settings){.job_key_fd = -1,
+                                          .store_addr = getenv("WEFT_STORE_ADDR"),
+                                          .store_port = atoi(getenv("WEFT_STORE_PORT")),
+                                          .job = getenv("WEFT_JOB")};
 }
 
 static uint64_t in_ms(unsigned ms)
@@ -255,8 +257,8 @@ static atomic_long flood_count;
 /* Silent connections, junk, half a valid greeting: as a port scan would, but faster. */
 static void *flood(void *arg)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*(int *)arg),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t) * (int *)arg), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fds[64], n = 0;
     unsigned char junk[700] = "WFTA\1\1";
     while (!atomic_load(&flood_stop)) {
@@ -457,9 +459,9 @@ static void callbacks(void)
 struct env_case {
     const char *vars[8]; /* "NAME=value", NULL-ended */
     weft_status status;
-    const char *text;    /* in the message; or the job's name */
+    const char *text; /* in the message; or the job's name */
     int rank, nranks, local_rank, local_nranks;
-    const char *host;    /* NULL: one host */
+    const char *host; /* NULL: one host */
 };
 
 static const struct env_case env_cases[] = {
@@ -473,29 +475,96 @@ static const struct env_case env_cases[] = {
     {{"RANK=-1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"}, WEFT_ECONFIG, "RANK=-1", 0, 0, 0, 0, NULL},
     {{"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1"}, WEFT_ECONFIG, "MASTER_ADDR", 0, 0, 0, 0, NULL},
     {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a"}, WEFT_ECONFIG, "MASTER_PORT", 0, 0, 0, 0, NULL},
-    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=70000"}, WEFT_ECONFIG, "MASTER_PORT=70000", 0, 0, 0, 0, NULL},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=70000"},
+     WEFT_ECONFIG,
+     "MASTER_PORT=70000",
+     0,
+     0,
+     0,
+     0,
+     NULL},
     {{"RANK=3", "WORLD_SIZE=4", "MASTER_ADDR=n0", "MASTER_PORT=29500", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
-      "TORCHELASTIC_RUN_ID=r"}, WEFT_SUCCESS, "torchrun:r:29500:0", 3, 4, 1, 2, "n0"},
-    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=n0", "MASTER_PORT=5", "LOCAL_RANK=5", "LOCAL_WORLD_SIZE=2"}, WEFT_ECONFIG,
-     "LOCAL_RANK=5", 0, 0, 0, 0, NULL},
+      "TORCHELASTIC_RUN_ID=r"},
+     WEFT_SUCCESS,
+     "torchrun:r:29500:0",
+     3,
+     4,
+     1,
+     2,
+     "n0"},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=n0", "MASTER_PORT=5", "LOCAL_RANK=5", "LOCAL_WORLD_SIZE=2"},
+     WEFT_ECONFIG,
+     "LOCAL_RANK=5",
+     0,
+     0,
+     0,
+     0,
+     NULL},
     {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1",
-      "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"}, WEFT_SUCCESS, "openmpi:77", 1, 2, 1, 2, NULL},
-    {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"}, WEFT_ECONFIG,
-     "WEFT_STORE_ADDR", 0, 0, 0, 0, NULL},
+      "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"},
+     WEFT_SUCCESS,
+     "openmpi:77",
+     1,
+     2,
+     1,
+     2,
+     NULL},
+    {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"},
+     WEFT_ECONFIG,
+     "WEFT_STORE_ADDR",
+     0,
+     0,
+     0,
+     0,
+     NULL},
     {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77",
-      "OMPI_MCA_orte_hnp_uri=77.0;tcp://10.1.2.3,10.2.2.3:4000"}, WEFT_SUCCESS, "openmpi:77", 1, 4, -1, 2, "10.1.2.3"},
+      "OMPI_MCA_orte_hnp_uri=77.0;tcp://10.1.2.3,10.2.2.3:4000"},
+     WEFT_SUCCESS,
+     "openmpi:77",
+     1,
+     4,
+     -1,
+     2,
+     "10.1.2.3"},
     {{"OMPI_COMM_WORLD_RANK=1", "PMIX_NAMESPACE=7"}, WEFT_ECONFIG, "OMPI_COMM_WORLD_SIZE", 0, 0, 0, 0, NULL},
     {{"PMI_FD=x", "PMI_RANK=0", "PMI_SIZE=2"}, WEFT_ECONFIG, "PMI_FD='x'", 0, 0, 0, 0, NULL},
     {{"PMI_FD=9", "PMI_RANK=2", "PMI_SIZE=2"}, WEFT_ECONFIG, "PMI_RANK=2", 0, 0, 0, 0, NULL},
     {{"SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_LOCALID=1", "SLURM_JOB_ID=9", "SLURM_STEP_ID=2",
-      "SLURM_STEP_NODELIST=gpu[03-07,9],x1"}, WEFT_SUCCESS, "slurm:9.2", 3, 4, 1, -1, "gpu03"},
+      "SLURM_STEP_NODELIST=gpu[03-07,9],x1"},
+     WEFT_SUCCESS,
+     "slurm:9.2",
+     3,
+     4,
+     1,
+     -1,
+     "gpu03"},
     {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=9", "SLURM_STEP_ID=2", "SLURM_NNODES=1",
-      "SLURM_STEP_NODELIST=n1"}, WEFT_SUCCESS, "slurm:9.2", 1, 2, -1, -1, NULL},
-    {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=9", "SLURM_STEP_NODELIST=n["}, WEFT_ECONFIG,
-     "SLURM_STEP_NODELIST='n['", 0, 0, 0, 0, NULL},
+      "SLURM_STEP_NODELIST=n1"},
+     WEFT_SUCCESS,
+     "slurm:9.2",
+     1,
+     2,
+     -1,
+     -1,
+     NULL},
+    {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=9", "SLURM_STEP_NODELIST=n["},
+     WEFT_ECONFIG,
+     "SLURM_STEP_NODELIST='n['",
+     0,
+     0,
+     0,
+     0,
+     NULL},
     {{"SLURM_PROCID=5", "SLURM_NTASKS=2"}, WEFT_ECONFIG, "SLURM_PROCID=5", 0, 0, 0, 0, NULL},
     /* Two launchers: the first in the order. */
-    {{"RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_NTASKS=2", "MASTER_PORT=7"}, WEFT_SUCCESS, "torch:7", 0, 1, -1, -1, ""},
+    {{"RANK=0", "WORLD_SIZE=1", "SLURM_PROCID=1", "SLURM_NTASKS=2", "MASTER_PORT=7"},
+     WEFT_SUCCESS,
+     "torch:7",
+     0,
+     1,
+     -1,
+     -1,
+     ""},
 };
 
 static void env_case_body(int rank, int nranks, void *arg)
@@ -593,8 +662,8 @@ static void key_origins(void)
 
 /* ---- The store without sockets ---- */
 
-static int tell(struct wi_store *store, struct wi_store_session *session, enum wi_store_frame_type type, const char *key,
-                const void *value, size_t bytes)
+static int tell(struct wi_store *store, struct wi_store_session *session, enum wi_store_frame_type type,
+                const char *key, const void *value, size_t bytes)
 {
     struct wi_store_frame frame = {.type = type, .key_bytes = strlen(key), .value = value, .value_bytes = bytes};
     strcpy(frame.key, key);
@@ -672,7 +741,8 @@ static void store_memory(void)
 static void frames(void)
 {
     struct wi_store_frame frame;
-    const unsigned char bad[][8] = {{0}, {WI_STORE_NTYPES}, {1, 65}, {1, 1, 1}, {1, 1, 0, 0, 1, 0, 1}, {1, 0, 0, 0, 0, 0, 0, 255}};
+    const unsigned char bad[][8] = {{0},       {WI_STORE_NTYPES},     {1, 65},
+                                    {1, 1, 1}, {1, 1, 0, 0, 1, 0, 1}, {1, 0, 0, 0, 0, 0, 0, 255}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         CU_ASSERT_EQUAL(wi_store_frame_parse(bad[i], 8, &frame), -1);
     struct wi_store_buf buf;
