@@ -20,7 +20,7 @@ static const struct weft_setting rows[] = {
         "Bytes per channel and peer that may be sent before their receive is posted."),
     ROW("SNDBUF", "0", BYTES, sndbuf, 0, 1 << 30, "Bytes of a socket's send buffer; 0: left to the kernel."),
     ROW("RCVBUF", "0", BYTES, rcvbuf, 0, 1 << 30, "Bytes of a socket's receive buffer; 0: left to the kernel."),
-    ROW("UNSENT", "128K", BYTES, unsent, 0, 1 << 30,
+    ROW("UNSENT", "512K", BYTES, unsent, 0, 1 << 30,
         "Bytes that a socket may hold unsent: more would keep grants waiting behind data; 0: no limit."),
     ROW("USER_TIMEOUT", "10s", TIME, user_timeout, 0, 0,
         "Time after which data that is not acknowledged means a dead peer; 0: the kernel's."),

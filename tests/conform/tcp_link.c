@@ -12,7 +12,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define RANKS_MAX 4
@@ -507,6 +509,60 @@ static void gone_before_connecting(void)
     }
 }
 
+/* A process that dies without a word, with messages of both directions half way. */
+static void killed(void)
+{
+    struct world w;
+    static unsigned char a[4 << 20], b[4 << 20];
+    int up[2];
+    char go;
+    world_defaults(&w, 2);
+    world_open(&w, 0);
+    CU_ASSERT_EQUAL_FATAL(pipe2(up, O_CLOEXEC), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct weft_xfer x[2] = {xfer(a, 1, 1, 0, 0), xfer(b, 1, 1, 0, 0)}, big[2] = {xfer(a, sizeof a, 1, 1, 0),
+                                                                                xfer(b, sizeof b, 1, 1, 0)};
+        struct world *v = &w;
+        WT_TCP->close(v->endpoint[1]); /* the parent's; its listeners stay with the parent */
+        v->endpoint[1] = NULL;
+        if (group_make(v, 0, 1) || WT_TCP->recv(v->group[0], &x[1]) || WT_TCP->send(v->group[0], &x[0]) ||
+            !drive(v, x, 2) || WT_TCP->recv(v->group[0], &big[0]) || WT_TCP->send(v->group[0], &big[1]))
+            _exit(1);
+        for (int i = 0; i < 100; i++)
+            turn(v);
+        if (write(up[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    CU_ASSERT_TRUE_FATAL(child > 0);
+    WT_TCP->close(w.endpoint[0]);
+    w.endpoint[0] = NULL;
+    CU_ASSERT_EQUAL(group_make(&w, 1, 1), 0);
+    struct weft_xfer x[4] = {xfer(a, 1, 0, 0, 0), xfer(b, 1, 0, 0, 0), xfer(a, sizeof a, 0, 1, 0),
+                             xfer(b, sizeof b, 0, 1, 0)};
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[1], &x[0]), 0);
+    CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[1]), 0);
+    CU_ASSERT_TRUE(drive(&w, x, 2));
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[1], &x[2]), 0);
+    CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[3]), 0);
+    CU_ASSERT_EQUAL(read(up[0], &go, 1), 1);
+    turn(&w);
+    CU_ASSERT_EQUAL(w.failures[1], 0);
+    kill(child, SIGKILL);
+    uint64_t then = wt_tcp_now();
+    wait_failure(&w, 1);
+    CU_ASSERT_TRUE(wt_tcp_now() - then < 2000000000ull);
+    CU_ASSERT_EQUAL(x[2].state, WEFT_EPEER);
+    CU_ASSERT_EQUAL(x[3].state, WEFT_EPEER);
+    CU_ASSERT_PTR_NOT_NULL(strstr(w.failure[1].text, "127.0.0.1:"));
+    waitpid(child, NULL, 0);
+    close(up[0]);
+    close(up[1]);
+    world_close(&w);
+}
+
 static int count_fds(void)
 {
     int n = 0;
@@ -663,6 +719,7 @@ static const struct wt_case cases[] = {
     {"parked", parked},
     {"another key", another_key},
     {"gone before connecting", gone_before_connecting},
+    {"killed", killed},
     {"strangers", strangers},
     {"out of descriptors", out_of_descriptors},
     {"nothing leaks", nothing_leaks},

@@ -1,0 +1,235 @@
+/* test_tcp_wire.c: the tcp transport's bytes: frame headers, claims, address blobs, choice of addresses.
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "tests/unit/unit.h"
+
+#include <arpa/inet.h>
+
+#include "plugins/tcp/addr.h"
+#include "plugins/tcp/frame.h"
+
+static struct wi_tcp_frame sample(void)
+{
+    return (struct wi_tcp_frame){.type = WI_TCP_DATA, .chan = 63, .flags = WI_TCP_EAGER_FLAG, .bytes = 0x10203,
+                                 .msg = 0x1122334455667788ull, .offset = 0x0102030405ull, .total = 0x60504030201ull,
+                                 .info = {.seq = 0xa1b2c3d4, .kind = 9, .dtype = 11, .op = 255, .flags = 3,
+                                          .root = 77, .hash = 0xdeadbeef, .count = 0x123456789abcull}};
+}
+
+static void frame_round_trip(void)
+{
+    struct wi_tcp_frame in = sample(), out;
+    unsigned char wire[WI_TCP_HEADER_BYTES];
+    memset(&out, 0xee, sizeof out);
+    wi_tcp_frame_encode(&in, wire);
+    CU_ASSERT_PTR_NULL(wi_tcp_frame_decode(wire, &out));
+    CU_ASSERT_EQUAL(out.type, in.type);
+    CU_ASSERT_EQUAL(out.chan, in.chan);
+    CU_ASSERT_EQUAL(out.flags, in.flags);
+    CU_ASSERT_EQUAL(out.bytes, in.bytes);
+    CU_ASSERT_EQUAL(out.msg, in.msg);
+    CU_ASSERT_EQUAL(out.offset, in.offset);
+    CU_ASSERT_EQUAL(out.total, in.total);
+    CU_ASSERT_TRUE(wi_tcp_info_equal(&in.info, &out.info));
+}
+
+/* The wire format is a contract between hosts of any byte order. */
+static void frame_is_little_endian(void)
+{
+    struct wi_tcp_frame in = sample();
+    unsigned char wire[WI_TCP_HEADER_BYTES];
+    wi_tcp_frame_encode(&in, wire);
+    static const unsigned char head[] = {1, 63, 1, 0, 0x03, 0x02, 0x01, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    static const unsigned char info[] = {0xd4, 0xc3, 0xb2, 0xa1, 9, 11, 255, 3, 77, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde,
+                                         0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0};
+    CU_ASSERT_EQUAL(memcmp(wire, head, sizeof head), 0);
+    CU_ASSERT_EQUAL(memcmp(wire + 32, info, sizeof info), 0);
+}
+
+static const char *verdict(struct wi_tcp_frame f, int reserved)
+{
+    unsigned char wire[WI_TCP_HEADER_BYTES];
+    struct wi_tcp_frame out;
+    wi_tcp_frame_encode(&f, wire);
+    wire[3] = (unsigned char)reserved;
+    return wi_tcp_frame_decode(wire, &out);
+}
+
+static void frame_is_checked(void)
+{
+    struct wi_tcp_frame ok = sample(), f;
+    CU_ASSERT_PTR_NULL(verdict(ok, 0));
+    CU_ASSERT_PTR_NOT_NULL(verdict(ok, 1));
+    f = ok, f.type = 0;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.type = 5;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.chan = WEFT_CHAN_MAX;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.flags = 2;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.bytes = WI_TCP_FRAME_MAX + 1;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.total = WI_TCP_MESSAGE_MAX + 1;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.offset = f.total - f.bytes + 1;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.offset = UINT64_MAX;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.bytes = 0;
+    CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    f = ok, f.bytes = 0, f.total = 0, f.offset = 0;
+    CU_ASSERT_PTR_NULL(verdict(f, 0));
+    for (uint8_t type = WI_TCP_GRANT; type <= WI_TCP_ABORT; type++) {
+        f = (struct wi_tcp_frame){.type = type, .msg = UINT64_MAX, .total = UINT64_MAX};
+        CU_ASSERT_PTR_NULL(verdict(f, 0));
+        f.bytes = 1;
+        CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
+    }
+}
+
+static void claims(void)
+{
+    struct wi_tcp_claim in = {.index = 3, .count = 4, .from = 70000, .to = 2, .eager = 65536,
+                              .comm_id = {0x0102030405060708ull, ~0ull}, .process = 42}, out;
+    unsigned char wire[WI_TCP_CLAIM_BYTES + 1];
+    CU_ASSERT_TRUE(WI_TCP_CLAIM_BYTES <= WEFT_AUTH_CLAIM_MAX);
+    wi_tcp_claim_encode(&in, wire);
+    CU_ASSERT_PTR_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    CU_ASSERT_EQUAL(out.index, 3);
+    CU_ASSERT_EQUAL(out.count, 4);
+    CU_ASSERT_EQUAL(out.from, 70000);
+    CU_ASSERT_EQUAL(out.to, 2);
+    CU_ASSERT_EQUAL(out.eager, 65536);
+    CU_ASSERT_EQUAL(memcmp(out.comm_id, in.comm_id, sizeof in.comm_id), 0);
+    CU_ASSERT_EQUAL(out.process, 42);
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES - 1, &out));
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES + 1, &out));
+    in.index = 4;
+    wi_tcp_claim_encode(&in, wire);
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    in.index = 0, in.count = WI_TCP_SOCKETS_MAX + 1;
+    wi_tcp_claim_encode(&in, wire);
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    in.count = 1, in.eager = WI_TCP_EAGER_MIN - 1;
+    wi_tcp_claim_encode(&in, wire);
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    in.eager = WI_TCP_EAGER_MIN;
+    wi_tcp_claim_encode(&in, wire);
+    CU_ASSERT_PTR_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    CU_ASSERT_EQUAL(memcmp(wire, in.comm_id, 16), 0); /* the host finds the key by it */
+    wire[18] ^= 0x10;
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+}
+
+static struct wi_tcp_addr addr(const char *ip, int prefix, uint32_t mbps)
+{
+    struct wi_tcp_addr a = {.family = strchr(ip, ':') ? 6 : 4, .prefix = (uint8_t)prefix, .port = 1000, .mbps = mbps};
+    inet_pton(a.family == 4 ? AF_INET : AF_INET6, ip, a.ip);
+    return a;
+}
+
+static struct wi_tcp_identity identity(uint64_t node, int n, const struct wi_tcp_addr *addrs)
+{
+    struct wi_tcp_identity id = {.node = {node, node}, .process = node * 3, .count = n};
+    memcpy(id.addrs, addrs, (size_t)n * sizeof *addrs);
+    return id;
+}
+
+static void blob_round_trip(void)
+{
+    struct wi_tcp_addr a[] = {addr("10.0.0.1", 24, 1000), addr("fd00::1", 64, 0), addr("127.0.0.1", 8, 0)};
+    struct wi_tcp_identity in = identity(5, 3, a), out;
+    unsigned char wire[WEFT_ADDRESS_MAX];
+    size_t n = wi_tcp_identity_encode(&in, wire, sizeof wire);
+    CU_ASSERT_TRUE(n > 0 && n < 256);
+    CU_ASSERT_EQUAL(wi_tcp_identity_encode(&in, wire, n - 1), 0);
+    CU_ASSERT_EQUAL(wi_tcp_identity_decode(wire, n, &out), 0);
+    CU_ASSERT_EQUAL(memcmp(&in, &out, sizeof in), 0);
+}
+
+/* Every length, every bit: never beyond the bytes (the sanitizers watch), and nothing impossible accepted. */
+static void blob_is_checked(void)
+{
+    struct wi_tcp_addr a[] = {addr("10.0.0.1", 24, 1000), addr("fd00::1", 64, 0)};
+    struct wi_tcp_identity in = identity(5, 2, a), out;
+    unsigned char wire[WEFT_ADDRESS_MAX];
+    size_t n = wi_tcp_identity_encode(&in, wire, sizeof wire);
+    for (size_t k = 0; k < n; k++) {
+        unsigned char *exact = malloc(k ? k : 1);
+        memcpy(exact, wire, k);
+        CU_ASSERT_NOT_EQUAL(wi_tcp_identity_decode(exact, k, &out), 0);
+        free(exact);
+    }
+    CU_ASSERT_NOT_EQUAL(wi_tcp_identity_decode(NULL, 0, &out), 0);
+    for (size_t bit = 0; bit < n * 8; bit++) {
+        unsigned char *exact = malloc(n);
+        memcpy(exact, wire, n);
+        exact[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        if (wi_tcp_identity_decode(exact, n, &out) == 0)
+            for (int i = 0; i < out.count; i++)
+                CU_ASSERT_TRUE(out.addrs[i].port && (out.addrs[i].family == 4 ? out.addrs[i].prefix <= 32
+                                                                            : out.addrs[i].family == 6));
+        free(exact);
+    }
+}
+
+static void interfaces(void)
+{
+    CU_ASSERT_TRUE(wi_tcp_interface_passes("", "eth0"));
+    CU_ASSERT_TRUE(wi_tcp_interface_passes("eth0", "eth0"));
+    CU_ASSERT_TRUE(wi_tcp_interface_passes("ib,eth", "eth7"));
+    CU_ASSERT_FALSE(wi_tcp_interface_passes("ib,eth", "docker0"));
+    CU_ASSERT_FALSE(wi_tcp_interface_passes("^docker,lo", "docker0"));
+    CU_ASSERT_FALSE(wi_tcp_interface_passes("^docker,lo", "lo"));
+    CU_ASSERT_TRUE(wi_tcp_interface_passes("^docker,lo", "eth0"));
+    CU_ASSERT_FALSE(wi_tcp_interface_passes(",", "eth0"));
+}
+
+static void reachable_is_symmetric(void)
+{
+    struct wi_tcp_addr lo = addr("127.0.0.1", 8, 0), four = addr("10.0.0.1", 24, 0), six = addr("fd00::1", 64, 0);
+    struct wi_tcp_addr both[] = {four, six};
+    struct wi_tcp_identity id[] = {identity(1, 1, &lo), identity(2, 1, &lo), identity(1, 1, &four),
+                                   identity(2, 1, &four), identity(2, 1, &six), identity(3, 2, both)};
+    static const char expected[6][7] = {"101000", "010100", "101101", "011101", "000011", "001111"};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 6; k++)
+            CU_ASSERT_EQUAL(wi_tcp_identity_reachable(&id[i], &id[k]), expected[i][k] - '0');
+}
+
+static void order_of_addresses(void)
+{
+    uint8_t order[WI_TCP_ADDRS_MAX];
+    struct wi_tcp_addr my[] = {addr("10.1.0.1", 24, 0), addr("172.17.0.1", 16, 0), addr("10.2.0.1", 23, 0)};
+    struct wi_tcp_addr its[] = {addr("192.168.0.9", 24, 1000), addr("172.17.0.1", 16, 0), addr("127.0.0.1", 8, 0),
+                                addr("10.1.0.2", 24, 1000),   addr("10.2.1.2", 23, 1000), addr("fd00::2", 64, 0)};
+    struct wi_tcp_identity mine = identity(1, 3, my), peer = identity(2, 6, its);
+    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order), 3);
+    CU_ASSERT_EQUAL(order[0], 3); /* same subnet first; its docker bridge is ours too, loopback is not for others */
+    CU_ASSERT_EQUAL(order[1], 4);
+    CU_ASSERT_EQUAL(order[2], 0);
+    wi_tcp_identity_order(&mine, &peer, 1, order); /* the second socket takes the other rail */
+    CU_ASSERT_EQUAL(order[0], 4);
+    CU_ASSERT_EQUAL(order[1], 3);
+    CU_ASSERT_EQUAL(order[2], 0);
+    peer.addrs[4].mbps = 100000;
+    wi_tcp_identity_order(&mine, &peer, 0, order);
+    CU_ASSERT_EQUAL(order[0], 4); /* the faster link */
+    peer.node[0] = peer.node[1] = 1;
+    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order), 5);
+    CU_ASSERT_EQUAL(order[0], 2); /* one host: loopback */
+}
+
+static const struct wt_case cases[] = {
+    {"frame round trip", frame_round_trip},
+    {"frame is little endian", frame_is_little_endian},
+    {"frame is checked", frame_is_checked},
+    {"claims", claims},
+    {"blob round trip", blob_round_trip},
+    {"blob is checked", blob_is_checked},
+    {"interfaces", interfaces},
+    {"reachable is symmetric", reachable_is_symmetric},
+    {"order of addresses", order_of_addresses},
+};
+WT_UNIT_MAIN("tcp_wire", cases)
