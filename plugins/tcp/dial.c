@@ -1,5 +1,5 @@
 /* dial.c: making connections: the lower rank of a pair tries the peer's addresses in turn; the higher one waits, and
- * knocks now and then to find out whether the peer's process is still there.
+ * knocks now and then: a connection that asks the peer to come, and learns whether its group or its process is gone.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef _GNU_SOURCE
@@ -19,7 +19,8 @@
 #define BACKOFF_MAX_NS 500000000ull
 #define REFUSED_ROUNDS 3          /* nobody listens there any more */
 #define REJECTED_ROUNDS 6         /* some connection closes are the other side's lack of room, so many are not */
-#define KNOCK_NS 1000000000ull
+#define KNOCK_NS 50000000ull       /* doubled each time */
+#define KNOCK_MAX_NS 3000000000ull
 
 static uint64_t now_of(const struct wi_tcp_group *g)
 {
@@ -56,7 +57,7 @@ static void round_over(struct wi_tcp_conn *c)
     struct wi_tcp_peer *p = c->peer;
     uint64_t now = now_of(p->group), pause = BACKOFF_NS << (d->round < 5 ? d->round : 5);
     d->round++;
-    if (d->probe && p->state != WI_TCP_LINKING) {
+    if (d->knock && p->state != WI_TCP_LINKING) {
         wi_tcp_conn_close(c); /* the peer came by itself */
         return;
     }
@@ -69,7 +70,7 @@ static void round_over(struct wi_tcp_conn *c)
         return;
     }
     if (now >= d->deadline_ns) {
-        if (d->probe)
+        if (d->knock)
             wi_tcp_conn_close(c);
         else
             wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s", d->last);
@@ -97,7 +98,7 @@ static int start(struct wi_tcp_conn *c)
     struct sockaddr_storage sa;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
     int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+    if (fd < 0 && !d->knock && (errno == EMFILE || errno == ENFILE)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOFILES, "tcp cannot connect to rank %d: %s (see ulimit -n)", c->peer->rank,
                          strerror(errno));
         return -1;
@@ -142,6 +143,30 @@ static void next_address(struct wi_tcp_conn *c, const char *why)
     attempt(c);
 }
 
+/* The peer closes: it will come. Or it says that its group is gone. */
+static void hear(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_handshake *h = &c->dial->hs;
+    struct wi_tcp_peer *p = c->peer;
+    struct wi_tcp_frame f;
+    ssize_t n = h->have < WI_TCP_HEADER_BYTES
+                    ? recv(c->fd, h->in + h->have, WI_TCP_HEADER_BYTES - h->have, MSG_DONTWAIT)
+                    : 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    h->have += n > 0 ? (size_t)n : 0;
+    if (n > 0 && h->have < WI_TCP_HEADER_BYTES)
+        return;
+    int heard = h->have >= WI_TCP_HEADER_BYTES && !wi_tcp_frame_decode(h->in, &f);
+    wi_tcp_conn_close(c);
+    if (!heard || p->state != WI_TCP_LINKING)
+        return;
+    if (f.type == WI_TCP_ABORT)
+        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
+    else if (f.type == WI_TCP_BYE)
+        wi_tcp_peer_leave(p);
+}
+
 static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *claim)
 {
     struct wi_tcp_handshake hs = c->dial->hs;
@@ -149,6 +174,12 @@ static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *clai
     if (claim->process != c->dial->peer.process || claim->count) {
         c->dial->rejected++;
         next_address(c, "another process of the job answers there");
+        return;
+    }
+    if (c->dial->knock) {
+        c->state = WI_TCP_KNOCKING;
+        c->dial->attempt_ns = c->dial->deadline_ns;
+        hear(c);
         return;
     }
     p->eager = claim->eager;
@@ -181,10 +212,8 @@ static void connected(struct wi_tcp_conn *c)
     struct wi_tcp_claim mine = {.index = c->index, .count = (uint8_t)c->peer->nconns, .from = (uint32_t)g->rank,
                                 .to = (uint32_t)c->peer->rank, .eager = (uint32_t)g->endpoint->settings->eager,
                                 .comm_id = {g->comm_id[0], g->comm_id[1]}, .process = g->endpoint->me.process};
-    if (d->probe) {
-        wi_tcp_conn_close(c);
-        return;
-    }
+    if (d->knock)
+        mine.count = 1;
     if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
         return;
@@ -203,6 +232,10 @@ void wi_tcp_dial_event(struct wi_tcp_conn *c)
         authenticate(c);
         return;
     }
+    if (c->state == WI_TCP_KNOCKING) {
+        hear(c);
+        return;
+    }
     if (c->state != WI_TCP_CONNECTING)
         return;
     int err = 0;
@@ -219,7 +252,7 @@ void wi_tcp_dial_event(struct wi_tcp_conn *c)
         connected(c);
 }
 
-static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int probe)
+static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int knock_it)
 {
     struct wi_tcp_group *g = p->group;
     struct wi_tcp_dial *d = calloc(1, sizeof *d);
@@ -230,10 +263,10 @@ static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int probe)
     }
     c->dial = d;
     g->dials++;
-    d->probe = probe;
+    d->knock = knock_it;
     wi_tcp_identity_decode(g->blobs + g->blob_at[p->rank], g->blob_at[p->rank + 1] - g->blob_at[p->rank], &d->peer);
     d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, index, d->order);
-    d->deadline_ns = after(now_of(g), probe ? KNOCK_NS : g->endpoint->settings->connect_timeout);
+    d->deadline_ns = after(now_of(g), knock_it ? KNOCK_MAX_NS : g->endpoint->settings->connect_timeout);
     return c;
 }
 
@@ -248,7 +281,7 @@ weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
     struct wi_tcp_group *g = p->group;
     p->state = WI_TCP_LINKING;
     if (p->rank < g->rank) {
-        p->waiting_since_ns = now_of(g);
+        p->knock_ns = after(now_of(g), KNOCK_NS);
         g->waits++;
         return WEFT_SUCCESS;
     }
@@ -274,6 +307,8 @@ static void expired(struct wi_tcp_conn *c)
     if (c->state == WI_TCP_BACKOFF) {
         c->dial->at = c->dial->refused = c->dial->rejected = 0;
         attempt(c);
+    } else if (c->state == WI_TCP_KNOCKING) {
+        wi_tcp_conn_close(c);
     } else {
         next_address(c, c->state == WI_TCP_CONNECTING ? "no answer in time" : "no handshake in time");
     }
@@ -282,9 +317,10 @@ static void expired(struct wi_tcp_conn *c)
 static void knock(struct wi_tcp_group *g, uint64_t now)
 {
     for (struct wi_tcp_peer *p = g->hot; p; p = p->next_hot) {
-        if (p->state != WI_TCP_LINKING || p->rank > g->rank || now < after(p->waiting_since_ns, KNOCK_NS))
+        if (p->state != WI_TCP_LINKING || p->rank > g->rank || now < p->knock_ns)
             continue;
-        p->waiting_since_ns = after(now, KNOCK_NS);
+        uint64_t pause = KNOCK_NS << (p->knocks < 6 ? ++p->knocks : 6);
+        p->knock_ns = after(now, pause < KNOCK_MAX_NS ? pause : KNOCK_MAX_NS);
         struct wi_tcp_conn *c = dial(p, 0, 1);
         if (c && c->dial->norder)
             attempt(c);
@@ -314,8 +350,8 @@ uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g)
         if (c->dial && c->dial->attempt_ns < at)
             at = c->dial->attempt_ns;
     for (const struct wi_tcp_peer *p = g->waits ? g->hot : NULL; p; p = p->next_hot)
-        if (p->state == WI_TCP_LINKING && p->rank < g->rank && after(p->waiting_since_ns, KNOCK_NS) < at)
-            at = after(p->waiting_since_ns, KNOCK_NS);
+        if (p->state == WI_TCP_LINKING && p->rank < g->rank && p->knock_ns < at)
+            at = p->knock_ns;
     return at;
 }
 
@@ -327,13 +363,15 @@ static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
     struct wi_tcp_identity id;
     struct wi_tcp_peer *p;
     int from = (int)claim->from;
-    if (claim->from >= (uint32_t)g->rank || wi_tcp_peer_get(g, from, &p))
+    if (claim->from >= (uint32_t)g->nranks || from == g->rank || wi_tcp_peer_get(g, from, &p))
         return;
     if (wi_tcp_identity_decode(g->blobs + g->blob_at[from], g->blob_at[from + 1] - g->blob_at[from], &id) ||
         id.process != claim->process)
         return;
     if (p->state == WI_TCP_IDLE && wi_tcp_dial_peer(p))
         return;
+    if (from > g->rank)
+        return; /* it knocked: this side connects */
     if ((p->state != WI_TCP_LINKING && p->state != WI_TCP_LINKED) || p->conns[claim->index] ||
         (p->nconns && p->nconns != claim->count))
         return;

@@ -117,9 +117,9 @@ weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *
 void wi_tcp_group_destroy(void *group, int aborted)
 {
     struct wi_tcp_group *g = group;
-    wi_tcp_endpoint_leave(g->endpoint, g, aborted);
     for (struct wi_tcp_conn *c = g->conns; c; c = c->next)
         wi_tcp_conn_farewell(c, aborted ? WI_TCP_ABORT : WI_TCP_BYE);
+    wi_tcp_endpoint_leave(g->endpoint, g, aborted); /* after: it sees to what lingers */
     group_free(g);
 }
 
@@ -187,13 +187,14 @@ weft_status wi_tcp_group_recv(void *group, struct weft_xfer *x)
         wi_tcp_self_recv(g, x);
         return WEFT_SUCCESS;
     }
-    if (p->state == WI_TCP_IDLE && wi_tcp_dial_peer(p))
+    /* Waiting for what may never come is no reason to connect. */
+    if (p->state == WI_TCP_IDLE && !x->background && wi_tcp_dial_peer(p))
         return gone(p);
     st = wi_tcp_in_post(p, x);
     if (st)
         return st;
     wi_tcp_peer_want_hot(p);
-    if (p->state == WI_TCP_LEFT && x->state == WEFT_XFER_PENDING && !p->drains)
+    if (p->state == WI_TCP_LEFT && x->state == WEFT_XFER_PENDING && !p->drains && !x->background)
         wi_tcp_peer_fail(p, WEFT_EPEER, "rank %d left the communicator and did not send what is received", p->rank);
     return WEFT_SUCCESS;
 }

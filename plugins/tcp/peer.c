@@ -120,19 +120,23 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
     p->drains = NULL;
 }
 
-void wi_tcp_peer_bye(struct wi_tcp_conn *c, uint64_t sockets)
+void wi_tcp_peer_leave(struct wi_tcp_peer *p)
 {
-    struct wi_tcp_peer *p = c->peer;
-    c->bye = 1;
-    p->nbye++;
-    if ((uint64_t)p->nbye < sockets)
-        return;
+    if (p->state == WI_TCP_LINKING && p->rank < p->group->rank)
+        p->group->waits--;
     p->state = WI_TCP_LEFT;
     close_all(p);
     wi_tcp_in_drain(p);
     if (p->nsends || p->nrecvs)
         wi_tcp_peer_fail(p, WEFT_EPEER, "rank %d left the communicator with %u sends and %u receives pending", p->rank,
                          p->nsends, p->nrecvs);
+}
+
+void wi_tcp_peer_bye(struct wi_tcp_conn *c, uint64_t sockets)
+{
+    c->bye = 1;
+    if ((uint64_t)++c->peer->nbye >= sockets)
+        wi_tcp_peer_leave(c->peer);
 }
 
 void wi_tcp_peer_free(struct wi_tcp_peer *p)

@@ -115,7 +115,14 @@ void wi_tcp_linger_finish(struct wi_tcp_endpoint *e, uint64_t deadline_ns); /* b
 
 /* ---- Group, peers, sockets ---------------------------------------------------------------------------------------- */
 
-enum wi_tcp_conn_state { WI_TCP_CONNECTING, WI_TCP_AUTHENTICATING, WI_TCP_BACKOFF, WI_TCP_UP, WI_TCP_CLOSED };
+enum wi_tcp_conn_state {
+    WI_TCP_CONNECTING,
+    WI_TCP_AUTHENTICATING,
+    WI_TCP_BACKOFF,
+    WI_TCP_KNOCKING, /* authenticated, only to hear whether the peer's group is gone */
+    WI_TCP_UP,
+    WI_TCP_CLOSED
+};
 
 struct wi_tcp_out_frame {
     unsigned char header[WI_TCP_HEADER_BYTES];
@@ -134,7 +141,7 @@ struct wi_tcp_dial {
     int refused, rejected;     /* in this round */
     uint64_t deadline_ns;      /* of it all */
     uint64_t attempt_ns;       /* deadline of this attempt, or end of the back-off */
-    int probe;                 /* only find out whether the peer still listens */
+    int knock;                 /* by the higher rank: come, or say that you are gone */
     struct wi_tcp_identity peer;
     struct wi_tcp_handshake hs;
     char last[120];            /* why the newest attempt failed */
@@ -218,7 +225,8 @@ struct wi_tcp_peer {
     int next_conn;
     uint32_t eager;     /* the peer's window */
     uint32_t nsends, nrecvs;
-    uint64_t waiting_since_ns;
+    uint64_t knock_ns;  /* when to knock again */
+    uint32_t knocks;
     struct wi_tcp_out *out[WEFT_CHAN_MAX];
     struct wi_tcp_in *in[WEFT_CHAN_MAX];
     struct wi_tcp_out *ready, **ready_end;
@@ -271,6 +279,8 @@ enum wi_tcp_xfer_priv {
 weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer);
 void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The peer has left in good order: a failure if transfers are pending. */
+void wi_tcp_peer_leave(struct wi_tcp_peer *p);
 /* The BYE of one of `sockets` sockets came; when it is the last the peer has left. */
 void wi_tcp_peer_bye(struct wi_tcp_conn *c, uint64_t sockets);
 void wi_tcp_peer_want_out(struct wi_tcp_peer *p);

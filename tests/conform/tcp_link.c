@@ -474,6 +474,35 @@ static void parked(void)
     world_close(&w);
 }
 
+/* The connecting side posts nothing; it comes because it is asked, and tells when it has left. */
+static void asked_to_connect(void)
+{
+    for (int leave = 0; leave < 3; leave++) {
+        struct world w;
+        char a[8] = "knock", b[8] = "";
+        world_defaults(&w, 2);
+        world_open(&w, 1);
+        struct weft_xfer background = xfer(b, 8, 1, 0, 0), s = xfer(a, 8, 0, 0, 0), r = xfer(b, 8, 0, 0, 0);
+        background.background = 1;
+        CU_ASSERT_EQUAL(WT_TCP->recv(w.group[0], &background), 0);
+        CU_ASSERT_PTR_NULL(((struct wi_tcp_group *)w.group[0])->conns);
+        if (leave) {
+            WT_TCP->group_destroy(w.group[0], leave == 2);
+            w.group[0] = NULL;
+            CU_ASSERT_EQUAL(group_make(&w, 0, 99), 0);
+            CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &r), 0);
+            wait_failure(&w, 1);
+            CU_ASSERT_EQUAL(r.state, leave == 2 ? WEFT_EABORTED : WEFT_EPEER);
+            CU_ASSERT_EQUAL(w.failures[0], 0);
+        } else {
+            CU_ASSERT_EQUAL(WT_TCP->send(w.group[1], &s), 0);
+            CU_ASSERT_TRUE(drive(&w, &background, 1));
+            CU_ASSERT_STRING_EQUAL(b, "knock");
+        }
+        world_close(&w);
+    }
+}
+
 static void another_key(void)
 {
     struct world w;
@@ -717,6 +746,7 @@ static const struct wt_case cases[] = {
     {"leave in failure", leave_in_failure},
     {"late to a group that is gone", late_to_a_group_that_is_gone},
     {"parked", parked},
+    {"asked to connect", asked_to_connect},
     {"another key", another_key},
     {"gone before connecting", gone_before_connecting},
     {"killed", killed},
