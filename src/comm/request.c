@@ -181,6 +181,17 @@ static struct wi_op *unfinished(struct weft_request *req)
     return NULL;
 }
 
+/* The next one in turn that is not finished; NULL: another thread finished the last of them just now. */
+static struct weft_request *next_unfinished(weft_request *const reqs[], size_t n, size_t *turn)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct weft_request *req = reqs[(*turn)++ % n];
+        if (req && !finished(req))
+            return req;
+    }
+    return NULL;
+}
+
 /* Wait until one of the requests is finished, `until_ns` passes, or (once) just look. Index, or -1. */
 static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
 {
@@ -194,9 +205,9 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         for (size_t i = 0; i < n; i++)
             if (reqs[i] && (reqs[i]->active || reqs[i]->nops) && finished(reqs[i]))
                 return (int)i;
-        do
-            req = reqs[turn++ % n];
-        while (!req || finished(req));
+        req = next_unfinished(reqs, n, &turn);
+        if (!req)
+            continue;
         comm = req->comm;
         if (!wi_comm_try_progress(comm)) {
             if (once)
