@@ -220,7 +220,7 @@ static void slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t want)
     size_t tmp = op->sched->buf_blocks[WI_TMP], cap = tmp ? comm->exec->map.slot_bytes / tmp & ~(size_t)63 : want;
     size_t slice = tmp ? (cap < want ? cap : want) : op->block_bytes;
 
-    if (slice >= op->block_bytes)
+    if (slice >= op->block_bytes || (tmp && tmp * op->block_bytes <= comm->exec->ll_bytes)) /* ll lines: never cut */
         slice = op->block_bytes;
     op->slice_bytes = slice ? slice : 1;
     op->nslices = slice && op->block_bytes ? (uint32_t)((op->block_bytes + slice - 1) / slice) : 1;
@@ -261,6 +261,7 @@ static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struc
 {
     size_t es = weft_dtype_bytes(c->dtype);
 
+    slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
     op->mapped = op->sched->mapped;
     op->ll = 0;
     op->send_empty = c->coll == WI_COLL_BARRIER || op->point_to_point;
