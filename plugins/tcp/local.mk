@@ -4,9 +4,13 @@ libweft_sources += plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plug
 	plugins/tcp/linger.c plugins/tcp/listen.c plugins/tcp/match.c plugins/tcp/peer.c plugins/tcp/self.c \
 	plugins/tcp/tcp.c plugins/tcp/tcp.h
 
-unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link tests/conform/transport_tcp
+unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link
 tests_unit_test_tcp_wire_SOURCES = tests/unit/test_tcp_wire.c
 tests_unit_test_tcp_wire_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_conform_tcp_link_SOURCES = tests/conform/tcp_link.c tests/conform/tcp_host.h
 tests_conform_tcp_link_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
 EXTRA_DIST += tests/fuzz/fuzz_tcp_frames.c
+
+test_programs += tests/conform/transport_tcp
+tests_conform_transport_tcp_SOURCES = tests/conform/transport_tcp.c $(transport_suite)
+tests_conform_transport_tcp_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
