@@ -324,6 +324,10 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
         moved = wi_op_exchange(exec, op);
         if (exec->broken || op->exchange != WI_EXCHANGE_NONE)
             return moved;
+        if (op->status < 0) { /* nothing suits what the ranks told each other */
+            wi_op_finish(exec, op, op->status);
+            return 1;
+        }
     }
     if (op->state == WI_OP_QUEUED && !start_op(exec, op))
         return 1;

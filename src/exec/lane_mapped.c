@@ -495,6 +495,6 @@ int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
     op->poll = NULL;
     st = op->chosen(exec, op, exec->ll_landing, exec->ll_bytes);
     if (st < 0)
-        wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
+        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
     return 1;
 }
