@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 #define COPY_STREAM_MIN_BYTES ((size_t)4 << 20) /* doc in wi_copy */
-#define STREAM_MIN_BYTES 4096u                  /* below, fences cost more than they save */
+#define STREAM_MIN_BYTES 512u                   /* below, fences cost more than they save */
 
 struct block {
     _Alignas(64) unsigned char bytes[WI_REDUCE_BLOCK_BYTES];

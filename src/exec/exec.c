@@ -47,7 +47,8 @@ static weft_status init_mapped(struct wi_exec *exec)
     if (exec->map.depth == 0 || exec->map.depth & (exec->map.depth - 1))
         return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots, which is not a power of two",
                        mesh->mapped_group->transport->plugin->name, exec->map.depth);
-    exec->ll_landing = wi_aligned_alloc(64, (size_t)exec->nranks * exec->ll_bytes);
+    exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);
+    exec->ll_own = exec->ll_landing + (size_t)exec->nranks * exec->ll_bytes;
     return exec->ll_landing ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "landing area");
 }
 
@@ -309,6 +310,8 @@ static int start_op(struct wi_exec *exec, struct wi_op *op)
         return 0;
     }
     if (op->mapped) {
+        op->slot_nt = op->sched->buf_blocks[WI_TMP] * op->tmp_stride >= WI_SLOT_STREAM_BYTES / 2;
+        op->claim = 0;
         op->epoch = exec->next_epoch;
         exec->next_epoch += op->nslices;
     }

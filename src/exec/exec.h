@@ -16,6 +16,7 @@
 
 #include "base/reduce.h"
 #include "exec/recorder.h"
+#include "exec/slot_store.h"
 #include "net/mesh.h"
 #include "sched/sched.h"
 
@@ -51,7 +52,6 @@ struct wi_lane_state {
 };
 
 #define WI_EXCHANGE_MAX 128
-#define WI_LL_RUN_BYTES (WI_REDUCE_MAX_SRC * sizeof(void *) + 512)
 enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
 
 enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
@@ -68,7 +68,8 @@ struct wi_op {
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
     uint8_t get;                     /* peers' memory is got, peer_base holds their addresses */
-    uint8_t send_empty, point_to_point, ll, mapped, nt, internal;
+    uint8_t send_empty, point_to_point, ll, mapped, internal;
+    uint8_t nt, slot_nt, claim;      /* how results and slots are stored */
     uint8_t state;                   /* enum wi_op_state */
     uint32_t chan_base;
     uint64_t epoch;                  /* mapped: of slice 0 */
@@ -92,7 +93,6 @@ struct wi_op {
     int exchange_rank;               /* next rank to hear from */
     unsigned char exchange_record[WI_EXCHANGE_MAX];
     weft_status (*chosen)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
-    void *ll_run;                    /* ll from the queue: WI_LL_RUN_BYTES, one of `owned` */
     void *owned[5];                  /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;
@@ -132,6 +132,9 @@ struct wi_exec {
     void *map_group;
     uint64_t next_epoch, done_seen;  /* every rank's done is at least done_seen */
     unsigned char *ll_landing;       /* [nranks * ll_bytes] */
+    unsigned char *ll_own;           /* [ll_bytes] */
+    const unsigned char *ll_publish; /* what the next signal publishes: ll_own, or the source it would be a copy of */
+    const unsigned char *ll_tmp[WI_REDUCE_MAX_SRC]; /* by rank: what was fetched in this operation */
     size_t ll_bytes;                 /* payload of one rank's ll slot */
     uint32_t spin;                   /* polls before the first yield; 0 when oversubscribed */
     uint32_t yields;                 /* before the first sleep */
@@ -144,6 +147,7 @@ struct wi_exec {
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
     struct wi_recorder recorder;
+    struct wi_slot_store slot_store;
     uint64_t timeout_ns;
     _Atomic int abort_requested;
     weft_status broken;              /* < 0: the communicator can only be destroyed */

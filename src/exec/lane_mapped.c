@@ -94,25 +94,26 @@ static weft_status got(struct wi_exec *exec, struct wi_op *op, int rank, void *d
     return st >= 0 ? st : wi_exec_fail(exec, st, rank, &op->info, "reading memory of rank %d: %s", rank, wi_fail_text());
 }
 
-/* Results stream past the caches when the operation is too large to stay in them; scratch never does. */
+/* Where stores go. Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h
+ * says. */
 static void reduce_piece(const struct wi_op *op, const struct wi_step *st, const struct wi_region *dr, void *dst[],
                          const void *src[], size_t bytes)
 {
     unsigned flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
     size_t elems = bytes / op->redop.elem_bytes;
-    uint32_t scratch = st->ndst;
+    uint32_t own = 0;
 
-    for (uint32_t i = 0; i < st->ndst; i++)
-        if (dr[i].buf == WI_TMP)
-            scratch = i;
-    if (!op->nt || scratch == st->ndst) {
-        wi_reduce(&op->redop, dst, st->ndst, src, st->nsrc, elems, flags | (op->nt ? WI_REDUCE_NT : 0));
+    while (own < st->ndst && dr[own].buf == WI_TMP)
+        own++;
+    if (op->nt || own == st->ndst || st->ndst == 1) {
+        wi_reduce(&op->redop, dst, st->ndst, src, st->nsrc, elems,
+                  flags | (op->nt || (dr[0].buf == WI_TMP && op->slot_nt) ? WI_REDUCE_NT : 0));
         return;
     }
-    wi_reduce(&op->redop, &dst[scratch], 1, src, st->nsrc, elems, flags);
+    wi_reduce(&op->redop, &dst[own], 1, src, st->nsrc, elems, flags);
     for (uint32_t i = 0; i < st->ndst; i++)
-        if (i != scratch)
-            wi_copy(dst[i], dst[scratch], bytes, dr[i].buf == WI_TMP ? 0 : WI_REDUCE_NT);
+        if (i != own)
+            wi_copy(dst[i], dst[own], bytes, dr[i].buf == WI_TMP && op->slot_nt ? WI_REDUCE_NT : 0);
 }
 
 static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint32_t slice,
@@ -142,8 +143,22 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
         return got(exec, op, sr[0].rank, dst[0], src[0], bytes);
     for (uint32_t i = 0; i < st->ndst; i++)
         if (dst[i] != src[0])
-            wi_copy(dst[i], src[0], bytes, op->nt && dr[i].buf != WI_TMP ? WI_REDUCE_NT : 0);
+            wi_copy(dst[i], src[0], bytes, (dr[i].buf == WI_TMP ? op->slot_nt : op->nt) ? WI_REDUCE_NT : 0);
     return WEFT_SUCCESS;
+}
+
+/* While this rank waits for others: take the lines that it stores to next, in the ordinary way. */
+#if defined(__x86_64__)
+__attribute__((target("prfchw")))
+#endif
+static void claim_next_slot(struct wi_exec *exec, const struct wi_op *op, uint64_t epoch)
+{
+    const unsigned char *slot = exec->map.ranks[exec->rank].slots +
+                                ((epoch + 1) & (exec->map.depth - 1)) * exec->map.slot_bytes;
+    size_t bytes = op->sched->buf_blocks[WI_TMP] * op->tmp_stride;
+
+    for (size_t at = 0; at < bytes; at += WEFT_LINE_BYTES)
+        __builtin_prefetch(slot + at, 1, 3);
 }
 
 static void signal_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane, uint64_t epoch, const struct wi_step *st)
@@ -153,6 +168,8 @@ static void signal_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane, u
     __atomic_store_n(&s->pad[0], fingerprint(&op->info), __ATOMIC_RELAXED);
     store(&s->value, 8 * epoch + st->ordinal + 1);
     wake_sleepers(exec);
+    if (op->claim)
+        claim_next_slot(exec, op, epoch);
 }
 
 static int signal_seen(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t epoch)
@@ -309,23 +326,19 @@ static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int
     return out;
 }
 
-struct ll_run {
-    const unsigned char *tmp[WI_REDUCE_MAX_SRC]; /* of the ranks, at their payload; by rank */
-    unsigned char own[512];
-};
-_Static_assert(sizeof(struct ll_run) <= WI_LL_RUN_BYTES, "state of an ll operation");
-
+/* Mapped operations run one at a time, so their scratch is the executor's: own TMP, and where the ranks' TMP was fetched to.
+ * Own TMP that is wholly a copy of one source is not copied but pointed at. */
 static unsigned char *ll_region(const struct wi_exec *exec, const struct wi_op *op, const struct wi_region *r,
-                                struct ll_run *run, size_t *bytes)
+                                size_t *bytes)
 {
-    unsigned char *base = op->base[r->buf];
+    const unsigned char *base = op->base[r->buf];
 
     if (r->buf == WI_TMP)
-        base = r->rank == WI_SELF || r->rank == exec->rank ? run->own : (unsigned char *)(uintptr_t)run->tmp[r->rank];
-    return wi_op_piece(op, r, 0, 0, base, bytes);
+        base = r->rank == WI_SELF || r->rank == exec->rank ? exec->ll_own : exec->ll_tmp[r->rank];
+    return wi_op_piece(op, r, 0, 0, (unsigned char *)(uintptr_t)base, bytes);
 }
 
-static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, struct ll_run *run)
+static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, size_t tmp_bytes)
 {
     const struct wi_region *dr = &op->sched->regions[st->dst], *sr = &op->sched->regions[st->src];
     const void *src[WI_REDUCE_MAX_SRC];
@@ -333,13 +346,15 @@ static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_ste
     size_t bytes, n;
     void *dst;
 
-    dst = ll_region(exec, op, dr, run, &bytes);
+    dst = ll_region(exec, op, dr, &bytes);
     for (uint32_t i = 0; i < st->nsrc; i++) {
-        src[i] = ll_region(exec, op, &sr[i], run, &n);
+        src[i] = ll_region(exec, op, &sr[i], &n);
         bytes = n < bytes ? n : bytes;
     }
     if (st->kind == WI_STEP_COPY) {
-        if (dst != src[0])
+        if (dst == exec->ll_own && bytes == tmp_bytes)
+            exec->ll_publish = src[0];
+        else if (dst != src[0])
             memcpy(dst, src[0], bytes);
     } else if (st->nsrc == 2) {
         wi_reduce2(&op->redop, dst, src[0], src[1], bytes / op->redop.elem_bytes, flags);
@@ -349,16 +364,15 @@ static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_ste
 }
 
 /* 1: done, 0: must wait (op->poll), < 0: failed */
-static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, struct ll_run *run, uint64_t seq,
-                   size_t bytes)
+static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t seq, size_t bytes)
 {
     if (st->kind == WI_STEP_SIGNAL) {
-        ll_publish(exec, op->epoch, seq, run->own, bytes);
+        ll_publish(exec, op->epoch, seq, exec->ll_publish, bytes);
     } else if (st->kind == WI_STEP_WAIT) {
-        run->tmp[st->peer] = ll_fetch(exec, op, st->peer, seq, bytes);
-        return run->tmp[st->peer] ? 1 : (int)exec->broken;
+        exec->ll_tmp[st->peer] = ll_fetch(exec, op, st->peer, seq, bytes);
+        return exec->ll_tmp[st->peer] ? 1 : (int)exec->broken;
     } else if (st->kind != WI_STEP_NOP) {
-        ll_local(exec, op, st, run);
+        ll_local(exec, op, st, bytes);
     }
     return 1;
 }
@@ -384,16 +398,16 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;
     size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
-    struct ll_run run;
     uint64_t seq;
 
+    exec->ll_publish = exec->ll_own;
     op->epoch = exec->next_epoch++;
     seq = ll_seq(op->epoch, &op->info);
     while (!wi_exec_gate(exec, op->epoch, op))
         WI_TRY(wi_exec_pause(exec, op));
     for (uint32_t i = 0; i < sched->nsteps; i++) {
         int done;
-        while ((done = ll_step(exec, op, &sched->steps[i], &run, seq, bytes)) == 0)
+        while ((done = ll_step(exec, op, &sched->steps[i], seq, bytes)) == 0)
             if (!ll_spin(exec, op))
                 WI_TRY(wi_exec_pause(exec, op));
         if (done < 0)
@@ -404,16 +418,10 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
+static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t nlanes = op->sched->nlanes;
 
-    memset(op->lanes_inline, 0, nlanes * sizeof op->lanes_inline[0]);
-    op->lanes = op->lanes_inline;
-    op->nlanes_left = nlanes;
-    op->slices_done = 0;
-    op->epoch = exec->next_epoch;
-    exec->next_epoch += op->nslices;
     while (op->nlanes_left) {
         int moved = 0;
         for (uint32_t l = 0; l < nlanes && !exec->broken; l++)
@@ -429,20 +437,45 @@ weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
+weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
+{
+    size_t scratch = op->sched->buf_blocks[WI_TMP] * op->tmp_stride;
+    uint64_t begin = 0;
+    weft_status st;
+    int timed;
+
+    op->slot_nt = wi_slot_store_choose(&exec->slot_store, scratch, &timed) != 0;
+    op->claim = !op->slot_nt && scratch >= WI_SLOT_ORDINARY_BYTES;
+    if (timed)
+        begin = wi_ticks();
+    memset(op->lanes_inline, 0, op->sched->nlanes * sizeof op->lanes_inline[0]);
+    op->lanes = op->lanes_inline;
+    op->nlanes_left = op->sched->nlanes;
+    op->slices_done = 0;
+    op->epoch = exec->next_epoch;
+    exec->next_epoch += op->nslices;
+    st = run_to_end(exec, op);
+    if (timed && st >= 0)
+        wi_slot_store_learn(&exec->slot_store, scratch, op->slot_nt, wi_ticks() - begin);
+    return st;
+}
+
 /* The same over ll lines from the queue, without blocking. */
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;
     size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
     struct wi_lane_state *ls = &op->lanes[0];
-    struct ll_run *run = op->ll_run;
     uint64_t seq = ll_seq(op->epoch, &op->info);
     int moved = 0;
 
-    if (ls->step == 0 && !wi_exec_gate(exec, op->epoch, op))
-        return 0;
+    if (ls->step == 0) {
+        if (!wi_exec_gate(exec, op->epoch, op))
+            return 0;
+        exec->ll_publish = exec->ll_own;
+    }
     for (; ls->step < sched->nsteps; ls->step++) {
-        if (ll_step(exec, op, &sched->steps[ls->step], run, seq, bytes) <= 0)
+        if (ll_step(exec, op, &sched->steps[ls->step], seq, bytes) <= 0)
             return moved;
         moved = 1;
     }

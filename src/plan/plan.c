@@ -17,6 +17,10 @@
 
 #define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
 #define MAX_RULES 32
+/* Measured with two ranks on one node (doc/guide/shared-memory.md). */
+#define PIPELINE_US 3.0    /* filling and draining the three lanes of a two-shot */
+#define GET_SETUP_US 2.0   /* system calls of cross-memory attach */
+#define GET_FACTOR 2.5     /* its copies walk page tables and cannot stream */
 
 struct rule {
     enum wi_coll coll;
@@ -38,7 +42,7 @@ struct link_class {
 static struct link_class link_of(const struct wi_planner *p, int mapped)
 {
     if (mapped)
-        return (struct link_class){p->facts.oversubscribed ? 2.0 : 0.15, 10e3, 10e3};
+        return (struct link_class){p->facts.oversubscribed ? 2.0 : 0.15, 15e3, 15e3};
     if (p->facts.nnodes == 1)
         return (struct link_class){p->facts.oversubscribed ? 4.0 : 0.6, 5e3, 8e3};
     return (struct link_class){25.0, 1.1e3, 8e3};
@@ -95,8 +99,10 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     args.rank = q->root;
     a->cost(&args, (double)q->bytes, &c);
     us = c.steps * l.alpha + c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
-    if (a->needs & WI_ALGO_PEER_GET && q->memory == WI_MEMORY_PRIVATE)
-        us += 0.6 * (c.copied + c.reduced) / l.gamma; /* the kernel's copy walks page tables */
+    if (mapped && q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        us += GET_SETUP_US + (GET_FACTOR - 1) * (c.copied + c.reduced) / l.gamma;
+    if (a->needs == WI_ALGO_MAPPED && c.steps >= 2 && strcmp(a->name, "flat2") == 0)
+        us += PIPELINE_US;
     return us;
 }
 
