@@ -191,7 +191,6 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched);
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
                                struct wi_sched **sched);
-int wi_ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *call, size_t block_bytes);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);

@@ -242,17 +242,10 @@ static weft_status slice_two_sided(struct wi_op *op, size_t want)
 }
 
 /* Depends on the arguments only: all ranks take ll lines or none does, whatever form of the call each one uses. */
-int wi_ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *c, size_t block_bytes)
+static int ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *c, size_t block_bytes)
 {
     return sched->ll && !is_v_form(c->coll) && comm->nranks <= WI_REDUCE_MAX_SRC &&
            sched->buf_blocks[WI_TMP] * block_bytes <= comm->exec->ll_bytes;
-}
-
-static weft_status use_ll(struct wi_op *op)
-{
-    op->owned[0] = op->ll_run = wi_malloc(WI_LL_RUN_BYTES);
-    op->ll = op->ll_run != NULL;
-    return op->ll ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "state of a short operation");
 }
 
 /* The schedule is known: cut the data. `share` is the largest share of any rank, for v-forms. */
@@ -276,7 +269,8 @@ static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struc
     if (!op->mapped)
         return slice_two_sided(op, slice_bytes);
     slice_mapped(comm, op, slice_bytes);
-    return wi_ll_fits(comm, op->sched, c, op->block_bytes) ? use_ll(op) : WEFT_SUCCESS;
+    op->ll = ll_fits(comm, op->sched, c, op->block_bytes) != 0;
+    return WEFT_SUCCESS;
 }
 
 /* ---- Telling each other about memory ---- */
