@@ -17,7 +17,10 @@
 
 void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacity)
 {
-    const char *op = info->op == 255 ? "user's operator" : info->op == 253 ? "pre-multiplied sum" : info->op < WEFT_NUM_OPS ? weft_op_name(info->op) : "";
+    const char *op = info->op == 255            ? "user's operator"
+                     : info->op == 253          ? "pre-multiplied sum"
+                     : info->op < WEFT_NUM_OPS ? weft_op_name(info->op)
+                                                : "";
     const char *dtype = info->dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)info->dtype) : "?";
     const char *coll = wi_coll_name((enum wi_coll)info->kind);
     char root[32] = "";
