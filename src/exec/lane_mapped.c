@@ -165,7 +165,7 @@ static void signal_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane, u
 {
     struct weft_signal *s = &exec->map.ranks[exec->rank].signals[lane];
 
-    __atomic_store_n(&s->pad[0], fingerprint(&op->info), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->pad[epoch & 1], fingerprint(&op->info), __ATOMIC_RELAXED);
     store(&s->value, 8 * epoch + st->ordinal + 1);
     wake_sleepers(exec);
     if (op->claim)
@@ -181,9 +181,11 @@ static int signal_seen(struct wi_exec *exec, struct wi_op *op, const struct wi_s
         block_on(op, &s->value, want, st->peer);
         return 0;
     }
-    /* Only while the signal is of this epoch does the print beside it belong to it. */
-    if (__builtin_expect((value - 1) / 8 == epoch && __atomic_load_n(&s->pad[0], __ATOMIC_RELAXED) !=
-                         fingerprint(&op->info) && load(&s->value) == value, 0)) {
+    /* The print beside the signal belongs to this epoch as long as the signal does: the print of the next epoch goes to the
+     * other place, and that of the one after it is stored only after the next epoch's signal. */
+    if (__builtin_expect((value - 1) / 8 == epoch &&
+                         __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != fingerprint(&op->info) &&
+                         load(&s->value) == value, 0)) {
         wi_exec_compare_boards(exec, &op->info);
         if (!exec->broken)
             wi_exec_fail(exec, WEFT_EMISMATCH, st->peer, &op->info, "rank %d called another operation here", st->peer);
