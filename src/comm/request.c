@@ -192,7 +192,7 @@ static struct weft_request *next_unfinished(weft_request *const reqs[], size_t n
     return NULL;
 }
 
-/* Wait until one of the requests is finished, `until_ns` passes, or (once) just look. Index, or -1. */
+/* Wait until one of the active requests (there is one) is finished, `until_ns` passes, or (once) just look. Index, or -1. */
 static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
 {
     size_t turn = 0;
@@ -203,7 +203,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         struct weft_comm *comm;
         int moved = 0;
         for (size_t i = 0; i < n; i++)
-            if (reqs[i] && (reqs[i]->active || reqs[i]->nops) && finished(reqs[i]))
+            if (reqs[i] && reqs[i]->active && finished(reqs[i]))
                 return (int)i;
         req = next_unfinished(reqs, n, &turn);
         if (!req)
@@ -226,7 +226,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         }
         if (once) {
             for (size_t i = 0; i < n; i++)
-                if (reqs[i] && finished(reqs[i]))
+                if (reqs[i] && reqs[i]->active && finished(reqs[i]))
                     return (int)i;
             return -1;
         }
@@ -291,12 +291,7 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
     }
     if (!live)
         return wi_fail(WEFT_ENOTFOUND, "wait_any: no request is active");
-    weft_request *active[nreqs < 64 ? nreqs : 64];
-    if (nreqs > 64)
-        return wi_fail(WEFT_EINVAL, "wait_any: at most 64 requests at once, not %zu", nreqs);
-    for (size_t i = 0; i < nreqs; i++)
-        active[i] = reqs[i] && reqs[i]->active ? reqs[i] : NULL;
-    got = wait_some(active, nreqs, UINT64_MAX, 0);
+    got = wait_some(reqs, nreqs, UINT64_MAX, 0);
     *index = (size_t)got;
     return collect(reqs[got]);
 }
