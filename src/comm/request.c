@@ -192,6 +192,14 @@ static struct weft_request *next_unfinished(weft_request *const reqs[], size_t n
     return NULL;
 }
 
+static int first_given(weft_request *const reqs[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (reqs[i])
+            return (int)i;
+    return -1;
+}
+
 /* Wait until one of the active requests (there is one) is finished, `until_ns` passes, or (once) just look. Index, or -1. */
 static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
 {
@@ -206,8 +214,8 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             if (reqs[i] && reqs[i]->active && finished(reqs[i]))
                 return (int)i;
         req = next_unfinished(reqs, n, &turn);
-        if (!req)
-            continue;
+        if (!req) /* collected by another thread meanwhile */
+            return first_given(reqs, n);
         comm = req->comm;
         if (!wi_comm_try_progress(comm)) {
             if (once)
