@@ -1,0 +1,94 @@
+/* Running the cases over the fixtures: lines of TAP, one per fixture, number of ranks and case.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/conform/collectives.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness/harness.h"
+
+static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
+static const char *const shm[] = {"TRANSPORTS=shm", NULL};
+static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
+static const char *const tcp[] = {"TRANSPORTS=tcp", NULL};
+static const char *const streamed[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_CMA=n", NULL};
+static const char *const sliced[] = {"TRANSPORTS=shm", "COMM_SLICE_BYTES=192", NULL};
+static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
+
+static const struct cc_fixture fixtures[] = {
+    {"inproc", inproc, 1, 0, 0},
+    {"shm", shm, 0, 1, 0},
+    {"shm asleep", asleep, 0, 1, 0},
+    {"tcp", tcp, 0, 0, 0},
+    {"shm streamed", streamed, 0, 1, 0},
+    {"shm in small slices", sliced, 0, 1, 1},
+    {"tcp in small slices", tcp_sliced, 0, 0, 1},
+};
+enum { PLAIN_FIXTURES = 4 };
+
+struct part {
+    const char *name;
+    wt_rank_fn fn;
+    const char *fixture; /* NULL: the first four; in full: all */
+    unsigned ranks;      /* bit P: of the sample */
+};
+
+#define P(n) (1u << (n))
+static const struct part parts[] = {
+    {"forms", cc_case_forms, NULL, P(1) | P(2) | P(3) | P(4) | P(5) | P(8)},
+    {"forms", cc_case_forms, "shm streamed", P(3)},
+    {"forms", cc_case_forms, "shm in small slices", P(3)},
+    {"forms", cc_case_forms, "tcp in small slices", P(3)},
+    {"types", cc_case_types, "shm", P(3)},
+    {"types", cc_case_types, "tcp", P(2)},
+    {"algorithms", cc_case_algorithms, NULL, P(2) | P(3) | P(4)},
+    {"algorithms", cc_case_algorithms, "shm", P(5) | P(8)},
+    {"operators", cc_case_operators, NULL, P(3) | P(4)},
+    {"memory", cc_case_memory, "shm", P(2) | P(3)},
+    {"memory", cc_case_memory, "shm streamed", P(2)},
+    {"bits", cc_case_bits, NULL, P(3)},
+};
+
+static int wanted(const char *title, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strstr(title, argv[i]))
+            return 0;
+    return 1;
+}
+
+static int run_one(const struct part *part, const struct cc_fixture *fixture, int nranks, int full, int number)
+{
+    struct cc_job job = {.fixture = fixture, .full = full};
+    unsigned deadline_ms = full ? 900000 : 60000;
+    uint64_t began = wt_now_ms();
+    int failed = fixture->threads ? wt_threads(nranks, part->fn, &job, deadline_ms)
+                                  : wt_run(nranks, part->fn, &job, deadline_ms);
+
+    printf("%sok %d - %s over %s, %d ranks # %llu ms\n", failed ? "not " : "", number, part->name, fixture->name, nranks,
+           (unsigned long long)(wt_now_ms() - began));
+    fflush(stdout);
+    return failed != 0;
+}
+
+int cc_suite(const char *name, int full, int argc, char **argv)
+{
+    int ran = 0, failed = 0;
+    char title[128];
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (size_t f = 0; f < sizeof fixtures / sizeof *fixtures; f++) {
+            if (parts[i].fixture ? strcmp(parts[i].fixture, fixtures[f].name) != 0 : !full && f >= PLAIN_FIXTURES)
+                continue;
+            for (int n = 1; n <= 8; n++) {
+                snprintf(title, sizeof title, "%s over %s, %d ranks", parts[i].name, fixtures[f].name, n);
+                if (parts[i].ranks & P(n) && wanted(title, argc, argv))
+                    failed += run_one(&parts[i], &fixtures[f], n, full, ++ran);
+            }
+        }
+    }
+    printf("1..%d\n", ran);
+    if (ran == 0)
+        fprintf(stderr, "%s: no case chosen\n", name);
+    return failed || ran == 0;
+}
