@@ -1,4 +1,103 @@
+dist_man_MANS += \
+	doc/man/weft.7 \
+	doc/man/weft_algorithm_list.3 \
+	doc/man/weft_all_gather.3 \
+	doc/man/weft_all_gather_init.3 \
+	doc/man/weft_all_gather_v.3 \
+	doc/man/weft_all_gather_v_init.3 \
+	doc/man/weft_all_reduce.3 \
+	doc/man/weft_all_reduce_init.3 \
+	doc/man/weft_all_to_all.3 \
+	doc/man/weft_all_to_all_init.3 \
+	doc/man/weft_all_to_all_v.3 \
+	doc/man/weft_all_to_all_v_init.3 \
+	doc/man/weft_barrier.3 \
+	doc/man/weft_barrier_init.3 \
+	doc/man/weft_broadcast.3 \
+	doc/man/weft_broadcast_init.3 \
+	doc/man/weft_comm_abort.3 \
+	doc/man/weft_comm_create_env.3 \
+	doc/man/weft_comm_create_file.3 \
+	doc/man/weft_comm_create_id.3 \
+	doc/man/weft_comm_create_oob.3 \
+	doc/man/weft_comm_destroy.3 \
+	doc/man/weft_comm_dump.3 \
+	doc/man/weft_comm_dup.3 \
+	doc/man/weft_comm_host.3 \
+	doc/man/weft_comm_local.3 \
+	doc/man/weft_comm_name.3 \
+	doc/man/weft_comm_next_call.3 \
+	doc/man/weft_comm_rank.3 \
+	doc/man/weft_comm_set_timeout.3 \
+	doc/man/weft_comm_size.3 \
+	doc/man/weft_comm_split.3 \
+	doc/man/weft_comm_status.3 \
+	doc/man/weft_context_create.3 \
+	doc/man/weft_context_destroy.3 \
+	doc/man/weft_context_plugins.3 \
+	doc/man/weft_context_settings.3 \
+	doc/man/weft_dtype_bytes.3 \
+	doc/man/weft_dtype_name.3 \
+	doc/man/weft_exscan.3 \
+	doc/man/weft_exscan_init.3 \
+	doc/man/weft_gather.3 \
+	doc/man/weft_gather_init.3 \
+	doc/man/weft_gather_v.3 \
+	doc/man/weft_gather_v_init.3 \
+	doc/man/weft_group_end.3 \
+	doc/man/weft_group_start.3 \
+	doc/man/weft_last_error.3 \
+	doc/man/weft_mem_alloc.3 \
+	doc/man/weft_mem_deregister.3 \
+	doc/man/weft_mem_free.3 \
+	doc/man/weft_mem_register.3 \
+	doc/man/weft_op_create.3 \
+	doc/man/weft_op_create_premul_sum.3 \
+	doc/man/weft_op_destroy.3 \
+	doc/man/weft_op_name.3 \
+	doc/man/weft_recv.3 \
+	doc/man/weft_recv_init.3 \
+	doc/man/weft_reduce.3 \
+	doc/man/weft_reduce_init.3 \
+	doc/man/weft_reduce_scatter.3 \
+	doc/man/weft_reduce_scatter_block.3 \
+	doc/man/weft_reduce_scatter_block_init.3 \
+	doc/man/weft_reduce_scatter_init.3 \
+	doc/man/weft_reduce_scatter_v.3 \
+	doc/man/weft_reduce_scatter_v_init.3 \
+	doc/man/weft_request_free.3 \
+	doc/man/weft_scan.3 \
+	doc/man/weft_scan_init.3 \
+	doc/man/weft_scatter.3 \
+	doc/man/weft_scatter_init.3 \
+	doc/man/weft_scatter_v.3 \
+	doc/man/weft_scatter_v_init.3 \
+	doc/man/weft_send.3 \
+	doc/man/weft_send_init.3 \
+	doc/man/weft_send_recv.3 \
+	doc/man/weft_send_recv_init.3 \
+	doc/man/weft_start.3 \
+	doc/man/weft_status_name.3 \
+	doc/man/weft_status_text.3 \
+	doc/man/weft_test.3 \
+	doc/man/weft_thread_error.3 \
+	doc/man/weft_unique_id_create.3 \
+	doc/man/weft_version.3 \
+	doc/man/weft_wait.3 \
+	doc/man/weft_wait_all.3 \
+	doc/man/weft_wait_any.3 \
+	doc/man/weft_wait_for.3
+
+# Pages of section 3 are written from weft.h; tests/lint/man_pages.py says when they are stale.
+man-pages:
+	$(srcdir)/doc/man/pages.py
+.PHONY: man-pages
+
+check_scripts += tests/lint/man_pages.py
+
 EXTRA_DIST += \
+	doc/man/pages.py \
+	doc/man/examples.txt \
 	doc/adr/0001-schedules-are-data.md \
 	doc/adr/0002-messages-not-streams.md \
 	doc/adr/0003-mapped-epochs.md \

@@ -405,7 +405,7 @@ WEFT_API weft_status weft_unique_id_create(weft_context *context, weft_unique_id
  * (torchrun), OMPI_COMM_WORLD_RANK … (Open MPI's mpirun), PMI_FD … (MPICH's mpiexec), SLURM_PROCID …
  * (srun). Without any the result has one rank. Rank 0 serves the exchange.
  * @param context, config, comm  as for every creation
- * Threads, Blocks: as for every creation.
+ * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and
  *         WEFT_ECONFIG  the launcher's variables or the job key are malformed or incomplete */
 WEFT_API weft_status weft_comm_create_env(weft_context *context, const weft_comm_config *config,
@@ -416,7 +416,7 @@ WEFT_API weft_status weft_comm_create_env(weft_context *context, const weft_comm
  * When the program has its own way to pass 128 bytes around, as with NCCL.
  * @param context, rank, nranks, config, comm  as for every creation
  * @param id  from weft_unique_id_create, the same on all ranks
- * Threads, Blocks: as for every creation.
+ * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and
  *         WEFT_EINVAL   the id is damaged or of another version
  *         WEFT_ENOTSUP  the id was made on a host without a network and is used on another */
@@ -429,7 +429,7 @@ WEFT_API weft_status weft_comm_create_id(weft_context *context, const weft_uniqu
  * with a fresh secret and removes it when all have joined; ranks may come in any order.
  * @param context, rank, nranks, config, comm  as for every creation
  * @param path  of the file, the same file on all ranks, in a folder that rank 0 may write to
- * Threads, Blocks: as for every creation.
+ * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and
  *         WEFT_EINVAL  path is NULL, empty or too long */
 WEFT_API weft_status weft_comm_create_file(weft_context *context, const char *path, int rank, int nranks,
@@ -442,7 +442,7 @@ WEFT_API weft_status weft_comm_create_file(weft_context *context, const char *pa
  * as the job.
  * @param context, config, comm  as for every creation
  * @param oob  rank, nranks and the function
- * Threads, Blocks: as for every creation.
+ * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and
  *         WEFT_EINVAL     oob is NULL, oob->bytes is wrong, or all_gather is NULL
  *         WEFT_EPEER      all_gather failed
@@ -460,14 +460,16 @@ WEFT_API weft_status weft_comm_create_oob(weft_context *context, const weft_oob 
  * @param parent  the communicator to split; stays as it is
  * @param color   which group to join, >= 0, or WEFT_COLOR_NONE
  * @param key     wish for a place in the group
- * @param config  as for every creation; may differ between ranks. The time-out of operations is not
- *               inherited
+ * @param config  as for every creation. The time-out of operations is not inherited
  * @param comm    receives the communicator; NULL is stored for WEFT_COLOR_NONE
  * Ownership: the caller ends it with weft_comm_destroy, before or after the parent.
  * Threads: the parent's issuing thread.
  * Blocks: until all ranks of the parent have called, at most config->init_timeout_ns.
- * @return as every creation and as every operation on the parent, and
- *         WEFT_EINVAL  parent or comm is NULL, or color is below WEFT_COLOR_NONE */
+ * @return as every creation, and
+ *         WEFT_EINVAL    parent or comm is NULL, or color is below WEFT_COLOR_NONE
+ *         WEFT_EBUSY     another thread is inside a call on parent
+ *         WEFT_EABORTED  a rank aborted the parent
+ *         a failure of parent before  the parent is broken */
 WEFT_API weft_status weft_comm_split(weft_comm *parent, int color, int key, const weft_comm_config *config,
                                      weft_comm **comm);
 
@@ -478,8 +480,11 @@ WEFT_API weft_status weft_comm_split(weft_comm *parent, int color, int key, cons
  * @param config  as for weft_comm_split
  * @param comm    receives the communicator
  * Ownership, Threads, Blocks: as weft_comm_split.
- * @return as every creation and as every operation on the parent, and
- *         WEFT_EINVAL  parent or comm is NULL */
+ * @return as every creation, and
+ *         WEFT_EINVAL    parent or comm is NULL
+ *         WEFT_EBUSY     another thread is inside a call on parent
+ *         WEFT_EABORTED  a rank aborted the parent
+ *         a failure of parent before  the parent is broken */
 WEFT_API weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *config, weft_comm **comm);
 
 /* Leave a communicator and free it with all its requests.

@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The manual pages of section 3, from the comments of weft.h and the examples beside this script.
+
+  pages.py            write them into the script's folder
+  pages.py --check    say which of them are not what this script would write
+
+The text of a page is the function's comment: change it there. `as every operation` and `as every creation` are
+replaced by what the header says once for all of them."""
+
+import os
+import re
+import sys
+import textwrap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADER = os.path.join(HERE, "..", "..", "include", "weft", "weft.h")
+DATE = "2026-11-21"
+
+# Pages with more than one function; each other function has a page of its own, with its _init form.
+GROUPS = [
+    (["version", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name"],
+     "version of the library, names of its constants"),
+    (["context_create", "context_destroy"], "attach a process to weft, and detach it"),
+    (["context_settings", "context_plugins"], "visit settings and transports"),
+    (["comm_create_env", "comm_create_id", "unique_id_create", "comm_create_file", "comm_create_oob"],
+     "make a communicator"),
+    (["comm_split", "comm_dup"], "make communicators from a communicator"),
+    (["comm_destroy", "comm_abort"], "end or break a communicator"),
+    (["comm_rank", "comm_size", "comm_name", "comm_host", "comm_local"], "ask who and where the ranks are"),
+    (["comm_status", "last_error", "thread_error"], "find out what failed"),
+    (["comm_set_timeout", "comm_next_call"], "set deadlines and algorithms"),
+    (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
+    (["group_start", "group_end"], "issue operations together"),
+    (["op_create", "op_create_premul_sum", "op_destroy"], "make reduction operators"),
+    (["mem_alloc", "mem_free"], "allocate memory that other ranks can reach"),
+    (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
+]
+TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
+STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
+
+
+class Doc:
+    """A comment of the header, taken apart."""
+
+    def __init__(self, comment):
+        self.summary, self.text, self.tags, self.params, self.returns, self.gives = "", [], [], [], [], ""
+        lines = [re.sub(r"^ \* ?", "", line) for line in comment[3:-2].rstrip().split("\n")]
+        self.item, self.in_return = None, False
+        for line in lines:
+            self.line(line)
+        self.end()
+
+    def end(self):
+        if self.item is not None:
+            kind, name, words = self.item
+            text = " ".join(words.split())
+            if kind == "text" and not self.summary:
+                self.summary = text
+            elif kind == "text":
+                self.text.append(text)
+            elif kind == "tag":
+                self.tags += [(tag.strip(), text) for tag in name.split(",")]
+            elif kind == "param":
+                self.params += [(param.strip(), text) for param in name.split(",")]
+            elif kind == "return":
+                self.returns.append((name, text))
+            else:
+                self.gives = text
+        self.item = None
+
+    def line(self, line):
+        status = re.match(r"(?:@return| {7}) (%s)(?:\s\s+|$)" % STATUSES, line)
+        tag = re.match(r"((?:%s)(?:, (?:%s))*): +" % ("|".join(TAGS), "|".join(TAGS)), line)
+        param = re.match(r"@param ([\w.]+(?:, \w+)*)\s+", line)
+        if not line.strip():
+            self.end()
+            self.in_return = False
+        elif status and (self.in_return or line.startswith("@return")):
+            self.end()
+            self.item, self.in_return = ["return", status.group(1), line[status.end():]], True
+        elif line.startswith("@return "):
+            self.end()
+            self.item, self.in_return = ["gives", "", line[8:]], True
+        elif tag:
+            self.end()
+            self.item, self.in_return = ["tag", tag.group(1), line[tag.end():]], False
+        elif param:
+            self.end()
+            self.item, self.in_return = ["param", param.group(1), line[param.end():]], False
+        elif self.item is not None:
+            self.item[2] += " " + line
+        else:
+            self.item = ["text", "", line]
+
+    def tag(self, name):
+        return next((text for tag, text in self.tags if tag == name), None)
+
+
+def read_header(text):
+    """{function: (Doc, declaration)}, {title of a comment for many: Doc}, types by name, in the header's order."""
+    functions, shared, callbacks = {}, {}, {}
+    for block in re.finditer(r"^/\*(?:(?!\*/).)*\*/\n(?=(.*?)(?:\n\n|\Z))", text, flags=re.S | re.M):
+        comment, below = block.group(0).rstrip(), block.group(1)
+        if "----" in comment or comment.startswith("/* weft:"):
+            continue
+        below = "\n" if below.startswith("\n") else below
+        declarations = re.findall(r"^WEFT_API\b[^;]*;", below, flags=re.M)
+        callback = re.match(r"typedef void \(\*(weft_\w+)\)[^;]*;", below)
+        if declarations:
+            doc = Doc(comment)
+            for declaration in declarations:
+                functions[re.search(r"\b(weft_\w+)\s*\(", declaration).group(1)] = (doc, declaration[len("WEFT_API "):])
+        elif callback:
+            callbacks[callback.group(1)] = (Doc(comment), callback.group(0))
+        elif below.startswith("\n"):
+            doc = Doc(comment)
+            shared[doc.summary] = doc
+    return functions, shared, callbacks
+
+
+def read_examples():
+    """{page: C source}"""
+    with open(os.path.join(HERE, "examples.txt"), encoding="utf-8") as source:
+        parts = re.split(r"^==== (\w+)\n", source.read(), flags=re.M)
+    return {name: code.strip("\n") for name, code in zip(parts[1::2], parts[2::2])}
+
+
+# ---- roff ----
+
+def escape(text):
+    text = text.replace("\\", "\\e").replace("…", "...").replace("-", "\\-")
+    text = "".join(c if ord(c) < 128 else "\\[u%04X]" % ord(c) for c in text)
+    return re.sub(r"`([^`]*)`", r"\\fI\1\\fR", text)
+
+
+def words(text):
+    """Filled text: lines that are no requests."""
+    lines = textwrap.wrap(escape(text), 100, break_long_words=False, break_on_hyphens=False)
+    return "\n".join("\\&" + line if line[0] in ".'" else line for line in lines)
+
+
+def verbatim(code):
+    lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in code.split("\n")]
+    return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in lines)
+
+
+def sentence(text):
+    return text if text[-1] in ".:" else text + "."
+
+
+class Page:
+    def __init__(self, names, summary, header, examples):
+        self.functions, self.shared, self.callbacks = header
+        self.names, self.summary, self.out = names, summary, []
+        self.docs = {}
+        for name in names:
+            doc = self.functions[name][0]
+            if doc not in self.docs:
+                self.docs[doc] = name
+        if all(n.endswith("_init") or n + "_init" in names for n in names):
+            self.docs = {self.functions[names[0]][0]: names[0]}
+        self.example = examples[names[0]]
+
+    def add(self, *lines):
+        self.out += lines
+
+    def common(self, doc):
+        """What the doc refers to: all operations, all creations."""
+        text = doc.gives + " ".join(t for _, t in doc.params + doc.tags)
+        found = []
+        if "operation" in text or "weft_send and weft_recv" in text:
+            found += [d for title, d in self.shared.items() if title.startswith("Every operation")]
+        if "creation" in text:
+            found += [d for title, d in self.shared.items() if title.startswith("Creating")]
+        return found
+
+    def params(self, doc):
+        for name, text in doc.params:
+            if re.match(r"as for every (operation|creation)$", text):
+                yield from ((n, t) for d in self.common(doc) for n, t in d.params if n == name)
+            else:
+                inherited = [t for d in self.common(doc) for n, t in d.params if n == name]
+                match = re.match(r"(.*)as for every (?:operation|creation)(.*)", text)
+                yield name, match.group(1) + inherited[0] + match.group(2) if match and inherited else text
+
+    def tags(self, doc):
+        for name, text in doc.tags:
+            match = re.match(r"as (?:for )?every (?:operation|creation)[.;]?\s*(.*)", text)
+            if not match:
+                yield name, text
+                continue
+            for other in self.common(doc):
+                if other.tag(name):
+                    yield name, other.tag(name) + (" " + sentence(match.group(1)) if match.group(1) else "")
+                    break
+
+    def inherited(self, doc):
+        return self.common(doc) if doc.gives.startswith("as ") else []
+
+    def errors(self, doc):
+        """(statuses, causes), the special ones joined with the common ones."""
+        rows = []
+        for source in self.inherited(doc) if len(self.docs) == 1 else []:
+            rows += [row for row in source.returns if row[0] != "WEFT_SUCCESS"]
+        special = list(doc.returns)
+        if "weft_send and weft_recv" in doc.gives:
+            special += self.functions["weft_send"][0].returns + self.functions["weft_recv"][0].returns
+        for names, text in special:
+            at = next((i for i, row in enumerate(rows) if row[0] == names), None)
+            if at is None:
+                rows.append((names, text))
+            elif text not in rows[at][1]:
+                rows[at] = (names, rows[at][1] + "; " + text)
+        return [row for row in rows if row[0] not in ("WEFT_SUCCESS", "WEFT_INPROGRESS")]
+
+    def synopsis(self):
+        self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/weft.h>", ".PP")
+        for i, name in enumerate(self.names):
+            declaration = self.functions[name][1]
+            for callback, (_, text) in self.callbacks.items():
+                if callback in declaration and i == min(
+                        k for k, n in enumerate(self.names) if callback in self.functions[n][1]):
+                    self.add("\\fB" + verbatim(text).replace("\n", "\\fR\n\\fB") + "\\fR", ".PP")
+            self.add("\\fB" + verbatim(declaration).replace("\n", "\\fR\n\\fB") + "\\fR")
+            if i + 1 < len(self.names):
+                self.add(".PP")
+        self.add(".fi")
+
+    def describe(self, doc):
+        self.add(words(sentence(doc.summary)))
+        for text in doc.text:
+            self.add(".PP", words(text))
+        for name, text in self.tags(doc):
+            self.add(".TP", ".B " + name, words(sentence(text)))
+
+    def list_params(self, doc):
+        declaration = self.functions[self.docs[doc]][1]
+        for name, text in sorted(self.params(doc), key=lambda row: re.search(r"\b%s\b[,)\[]" % row[0], declaration).start()):
+            self.add(".TP", ".I " + name, words(sentence(text)))
+
+    def each(self, title, fn, wanted):
+        """A section, with a part for each function where there are several."""
+        docs = [(doc, name) for doc, name in self.docs.items() if wanted(doc)]
+        if not docs:
+            return
+        self.add(".SH " + title)
+        for doc, name in docs:
+            if fn == self.list_errors and (doc, name) == docs[0]:
+                self.common_errors()
+            if len(self.docs) > 1:
+                self.add(".SS " + name)
+            fn(doc)
+
+    def common_errors(self):
+        """Where a page has several functions: what they all return, once."""
+        seen = []
+        for doc in self.docs if len(self.docs) > 1 else []:
+            for source in self.inherited(doc):
+                if source in seen:
+                    continue
+                users = [name for other, name in self.docs.items() if source in self.inherited(other)]
+                self.add(".SS " + ", ".join(users))
+                self.list_errors(source)
+                seen.append(source)
+
+    def describe_init(self):
+        init = next((n for n in self.names if n.endswith("_init")), None)
+        if init and len(self.docs) == 1:
+            doc = self.functions[init][0]
+            self.add(".SS Persistent form", words(f"{init} takes the same arguments and returns an idle request in "
+                     "`req`, which must not be NULL, for weft_start and weft_wait. " + " ".join(doc.text)),
+                     ".PP", words(sentence(next(t for n, t in doc.params if n == "...").replace("all other arguments as "
+                     "those of the operation of the same name. ", ""))))
+
+    def describe_callbacks(self):
+        for name, (doc, declaration) in self.callbacks.items():
+            if any(name in self.functions[n][1] for n in self.names):
+                self.add(".SS " + name, words(sentence(doc.summary)))
+                for text in doc.text:
+                    self.add(".PP", words(text))
+                for param, text in doc.params:
+                    self.add(".TP", ".I " + param, words(sentence(text)))
+
+    def return_value(self):
+        self.add(".SH RETURN VALUE")
+        good = []
+        for doc, name in self.docs.items():
+            lead = name + ": " if len(self.docs) > 1 else ""
+            if doc.gives and not doc.gives.startswith("as "):
+                good.append(lead + doc.gives)
+                continue
+            for source in [doc] + (self.common(doc) if doc.gives else []):
+                for status, text in source.returns:
+                    if status in ("WEFT_SUCCESS", "WEFT_INPROGRESS") and text:
+                        good.append(f"{lead}{status}: {text}")
+        for text in good:
+            self.add(words(sentence(text) if not text.startswith("weft_") else text + "."), ".br")
+        if any(self.errors(doc) for doc in self.docs):
+            self.add(words("WEFT_SUCCESS (0) on success." if not good else "") or ".br",
+                     words("On failure a negative status, one of those below; outputs are written only on success. "
+                           "weft_thread_error(3) is its text."))
+        while self.out[-1] == ".br":
+            self.out.pop()
+        self.out = [line for i, line in enumerate(self.out)
+                    if not (line == ".br" and i + 1 < len(self.out) and self.out[i + 1] == ".br")]
+
+    def list_errors(self, doc):
+        for status, text in self.errors(doc):
+            self.add(".TP", words(status).replace("WEFT", "\\fBWEFT", 1) + "\\fR" if status.startswith("WEFT")
+                     else ".I " + status, words(sentence(text)))
+
+    def render(self, see):
+        title = self.names[0]
+        self.add('.\\" SPDX-License-Identifier: BSD-3-Clause',
+                 '.\\" Written by doc/man/pages.py from include/weft/weft.h: change it there.',
+                 f'.TH {title.upper()} 3 "{DATE}" "weft" "weft manual"',
+                 ".SH NAME", ", ".join(self.names) + " \\- " + escape(self.summary))
+        self.synopsis()
+        self.each("DESCRIPTION", self.describe, lambda doc: True)
+        self.describe_init()
+        self.describe_callbacks()
+        self.each("PARAMETERS", self.list_params, lambda doc: list(self.params(doc)))
+        self.return_value()
+        self.each("ERRORS", self.list_errors, self.errors)
+        self.add(".SH EXAMPLE", ".EX", verbatim(self.example), ".EE", ".SH SEE ALSO")
+        see = [f".BR {page} (3)," for page in see if page != title]
+        self.add(*see, ".BR weft (7)")
+        return "\n".join(line for line in self.out if line) + "\n"
+
+
+SEE = {
+    "operation": ["weft_wait", "weft_start", "weft_group_start", "weft_comm_next_call", "weft_last_error"],
+    "weft_version": ["weft_context_settings"],
+    "weft_context_create": ["weft_comm_create_env", "weft_context_settings", "weft_thread_error"],
+    "weft_context_settings": ["weft_context_create", "weft_algorithm_list"],
+    "weft_comm_create_env": ["weft_context_create", "weft_comm_destroy", "weft_comm_split", "weft_thread_error"],
+    "weft_comm_split": ["weft_comm_create_env", "weft_comm_destroy"],
+    "weft_comm_destroy": ["weft_comm_create_env", "weft_comm_status", "weft_request_free"],
+    "weft_comm_rank": ["weft_comm_create_env"],
+    "weft_comm_status": ["weft_comm_abort", "weft_comm_dump", "weft_status_name"],
+    "weft_comm_set_timeout": ["weft_algorithm_list", "weft_wait_for"],
+    "weft_comm_dump": ["weft_last_error"],
+    "weft_start": ["weft_all_reduce", "weft_wait", "weft_request_free", "weft_group_start"],
+    "weft_wait": ["weft_request_free", "weft_start", "weft_comm_set_timeout"],
+    "weft_request_free": ["weft_wait", "weft_start"],
+    "weft_group_start": ["weft_send", "weft_wait"],
+    "weft_op_create": ["weft_all_reduce"],
+    "weft_mem_alloc": ["weft_mem_register", "weft_context_create"],
+    "weft_mem_register": ["weft_mem_alloc"],
+    "weft_algorithm_list": ["weft_comm_next_call"],
+}
+
+
+def pages():
+    """{file name: text}"""
+    with open(HEADER, encoding="utf-8") as source:
+        header = read_header(source.read())
+    functions, examples, out = header[0], read_examples(), {}
+    grouped = {"weft_" + name for names, _ in GROUPS for name in names}
+    todo = [(["weft_" + name for name in names], summary) for names, summary in GROUPS]
+    for name, (doc, _) in functions.items():
+        if name in grouped or name.endswith("_init"):
+            continue
+        init = [name + "_init"] if name + "_init" in functions else []
+        todo.append(([name] + init, doc.summary[0].lower() + doc.summary[1:].rstrip(".")))
+    for names, summary in todo:
+        see = SEE.get(names[0], SEE["operation"])
+        out[names[0] + ".3"] = Page(names, summary, header, examples).render(see)
+        for other in names[1:]:
+            out[other + ".3"] = f".so man3/{names[0]}.3\n"
+    missing = set(functions) - {name[:-2] for name in out}
+    unused = set(examples) - {names[0] for names, _ in todo}
+    if missing or unused:
+        raise SystemExit(f"no page for {sorted(missing)}, no use for the examples {sorted(unused)}")
+    return out
+
+
+def main():
+    wanted, stale = pages(), []
+    present = {name for name in os.listdir(HERE) if name.endswith(".3")}
+    for name, text in wanted.items():
+        path = os.path.join(HERE, name)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as page:
+                if page.read() == text:
+                    continue
+        stale.append(name)
+        if "--check" not in sys.argv[1:]:
+            with open(path, "w", encoding="utf-8") as page:
+                page.write(text)
+    stale += sorted(present - set(wanted))
+    if "--check" in sys.argv[1:] and stale:
+        print("not what doc/man/pages.py writes: " + ", ".join(stale))
+        return 1
+    print(f"{len(wanted)} pages, {len(stale)} {'stale' if '--check' in sys.argv[1:] else 'written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
