@@ -411,22 +411,50 @@ static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct 
     return WEFT_SUCCESS;
 }
 
-static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
+/* One message; args->root is the peer. */
+static weft_status build_message(const struct wi_algo_args *args, enum wi_coll coll, struct wi_sched **sched)
 {
-    struct wi_sched_spec spec = {.coll = c->coll, .algo = "p2p", .rank = comm->rank, .nranks = comm->nranks, .nblocks = 1};
+    struct wi_sched_spec spec = {.coll = coll, .algo = "p2p", .rank = args->rank, .nranks = args->nranks, .nblocks = 1};
+    int sending = coll == WI_COLL_SEND;
     struct wi_sched_builder *b;
-    int sending = c->coll == WI_COLL_SEND;
 
     WI_TRY(wi_sched_begin(&spec, &b));
-    wi_sched_lane(b, sending ? c->root : WI_NO_PEER, sending ? WI_NO_PEER : c->root, 0);
+    wi_sched_lane(b, sending ? args->root : WI_NO_PEER, sending ? WI_NO_PEER : args->root, 0);
     if (sending)
         wi_sched_send(b, 0, wi_at(WI_SRC, 0, 1));
     else
         wi_sched_recv(b, 0, wi_at(WI_DST, 0, 1));
-    WI_TRY(wi_sched_seal(b, &op->sched));
+    return wi_sched_seal(b, sched);
+}
+
+static weft_status build_send(const struct wi_algo_args *args, struct wi_sched **sched)
+{
+    return build_message(args, WI_COLL_SEND, sched);
+}
+
+static weft_status build_recv(const struct wi_algo_args *args, struct wi_sched **sched)
+{
+    return build_message(args, WI_COLL_RECV, sched);
+}
+
+static const struct wi_algo message_send = {.name = "p2p", .coll = WI_COLL_SEND, .build = build_send};
+static const struct wi_algo message_recv = {.name = "p2p", .coll = WI_COLL_RECV, .build = build_recv};
+
+static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
+{
+    size_t bytes = c->count * weft_dtype_bytes(c->dtype);
+    struct wi_sched *sched;
+
     op->point_to_point = 1;
-    op->internal = internal;
-    return lay_out(comm, op, c, c->count * weft_dtype_bytes(c->dtype), SIZE_MAX);
+    op->sending = c->coll == WI_COLL_SEND;
+    op->internal = internal != 0;
+    if (c->root == comm->rank) { /* the executor matches these itself */
+        op->total_bytes = bytes;
+        return WEFT_SUCCESS;
+    }
+    WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, c->root, 0, &sched));
+    op->sched = wi_sched_get(sched);
+    return lay_out(comm, op, c, bytes, SIZE_MAX);
 }
 
 static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)

@@ -199,7 +199,7 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
 
 static void issue_self(struct wi_exec *exec, struct wi_op *op)
 {
-    int sending = op->base[WI_SRC] != NULL || op->sched->coll == WI_COLL_SEND;
+    int sending = op->sending;
     struct wi_op **mine = sending ? &exec->self_sends : &exec->self_recvs;
     struct wi_op **theirs = sending ? &exec->self_recvs : &exec->self_sends, *other = *theirs;
 
@@ -251,9 +251,8 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
 {
     if (op->point_to_point) {
         struct wi_exec_peer *peer = &exec->peers[op->info.root];
-        int sending = op->sched->coll == WI_COLL_SEND;
         op->info.kind = WI_COLL_SEND;
-        op->info.seq = op->internal ? 0 : ++*(sending ? &peer->send_seq : &peer->recv_seq);
+        op->info.seq = op->internal ? 0 : ++*(op->sending ? &peer->send_seq : &peer->recv_seq);
         op->info.root = 0;
         op->chan_base = op->internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;

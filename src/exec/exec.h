@@ -68,7 +68,7 @@ struct wi_op {
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
     uint8_t get;                     /* peers' memory is got, peer_base holds their addresses */
-    uint8_t send_empty, point_to_point, ll, mapped, internal;
+    uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
     uint8_t nt, slot_nt, claim;      /* how results and slots are stored */
     uint8_t state;                   /* enum wi_op_state */
     uint32_t chan_base;
