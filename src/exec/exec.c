@@ -361,8 +361,7 @@ static int progress_groups(struct wi_exec *exec)
         int n = mesh->groups[i].transport->ops.progress(mesh->groups[i].group, &failure);
         if (n < 0) {
             const struct weft_op_info *info = exec->head ? &exec->head->info : NULL;
-            wi_exec_fail(exec, failure.status < 0 ? failure.status : (weft_status)n, failure.peer, info, "%s",
-                         failure.peer >= 0 ? failure.text : wi_fail_text());
+            wi_exec_transport_failed(exec, n, &failure, info);
             return 1;
         }
         moved |= n > 0;

@@ -215,6 +215,9 @@ void wi_pend_put(struct wi_exec *exec, struct wi_pend *p);
 void wi_exec_use_peer(struct wi_exec *exec, int peer);
 void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info);
 void wi_exec_read_notices(struct wi_exec *exec);
+/* A transport's progress failed; `info` NULL: no operation is running. */
+void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,
+                              const struct weft_op_info *info);
 size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity);
 
 /* ---- Regions ---- */

@@ -84,7 +84,7 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     if (status > WEFT_EPEER)
         return status; /* an argument's or a request's failure: the communicator stays usable */
     wi_log(WEFT_LOG_ERROR, "comm.failed", "%s", e->message);
-    wi_exec_announce(exec, status, peer, info);
+    wi_exec_announce(exec, status, peer, info, cause);
     exec->broken = status;
     wi_exec_board_failed(exec, status, peer);
     return status;
@@ -139,6 +139,12 @@ static int read_board(const struct weft_board *b, struct weft_op_info *info)
     return 0;
 }
 
+/* What rank r's giving up is here: of what concerns all ranks alike the status, else that a peer is gone. */
+static weft_status passed_on(weft_status status)
+{
+    return status == WEFT_ETIMEDOUT || status == WEFT_EMISMATCH ? status : WEFT_EPEER;
+}
+
 static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b, const struct weft_op_info *info)
 {
     uint64_t word = __atomic_load_n(&b->pad[0], __ATOMIC_RELAXED);
@@ -148,7 +154,7 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
         wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up: %s", r, weft_status_text(status));
     else
-        wi_exec_fail(exec, status == WEFT_ETIMEDOUT ? WEFT_ETIMEDOUT : WEFT_EPEER, culprit, info,
+        wi_exec_fail(exec, passed_on(status), culprit, info,
                      "rank %d gave up because of rank %d: %s", r, culprit, weft_status_text(status));
 }
 
@@ -212,7 +218,8 @@ void wi_exec_use_peer(struct wi_exec *exec, int peer)
         ep->notice->x.state = WEFT_ECANCELED;
 }
 
-void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info)
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info,
+                      const char *cause)
 {
     struct weft_peer_failure ignored;
     int told = 0;
@@ -233,7 +240,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         n->status = status;
         n->culprit = culprit;
         n->info = info ? *info : (struct weft_op_info){0};
-        snprintf(n->text, sizeof n->text, "%s", weft_status_text(status));
+        snprintf(n->text, sizeof n->text, "%s", cause);
         p->bounce = (unsigned char *)n;
         p->x = (struct weft_xfer){.buf = n, .bytes = sizeof *n, .peer = r, .chan = WI_CHAN_NOTICE, .info = notice_info(),
                                   .granule = 1, .state = WEFT_XFER_PENDING};
@@ -261,9 +268,9 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
     if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, &op->info, "rank %d called %s here", peer, text);
     else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
-        wi_exec_fail(exec, n->status == WEFT_ETIMEDOUT ? WEFT_ETIMEDOUT : WEFT_EPEER, n->culprit,
-                     exec->head ? &exec->head->info : NULL, "rank %d gave up in %s because of rank %d: %s", peer, text,
-                     n->culprit, weft_status_text((weft_status)n->status));
+        wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL,
+                     "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,
+                     n->text);
     else
         wi_exec_fail(exec, WEFT_EPEER, peer, exec->head ? &exec->head->info : NULL, "rank %d gave up in %s: %s", peer, text,
                      weft_status_text((weft_status)n->status));
@@ -278,4 +285,15 @@ void wi_exec_read_notices(struct wi_exec *exec)
         if (p && p->x.state == WEFT_SUCCESS)
             heard(exec, r, exec->peers[r].notice_buf);
     }
+}
+
+/* The peer may have said why before it left. */
+void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,
+                              const struct weft_op_info *info)
+{
+    wi_exec_read_notices(exec);
+    if (!exec->broken && info && (failure->status == WEFT_EABORTED || status == WEFT_EABORTED))
+        wi_exec_compare_boards(exec, info);
+    wi_exec_fail(exec, failure->status < 0 ? failure->status : (weft_status)status, failure->peer, info, "%s",
+                 failure->peer >= 0 ? failure->text : wi_fail_text());
 }

@@ -184,8 +184,7 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
             struct wi_mesh_group *g = &exec->mesh->groups[i];
             int n = g->transport->ops.progress(g->group, &failure);
             if (n < 0)
-                wi_exec_fail(exec, failure.status < 0 ? failure.status : (weft_status)n, failure.peer, &op->info, "%s",
-                             failure.peer >= 0 ? failure.text : wi_fail_text());
+                wi_exec_transport_failed(exec, n, &failure, &op->info);
         }
         if (!exec->broken && !op->point_to_point)
             wi_exec_compare_boards(exec, &op->info);
