@@ -213,7 +213,8 @@ void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
 struct wi_pend *wi_pend_get(struct wi_exec *exec);
 void wi_pend_put(struct wi_exec *exec, struct wi_pend *p);
 void wi_exec_use_peer(struct wi_exec *exec, int peer);
-void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info);
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info,
+                      const char *cause);
 void wi_exec_read_notices(struct wi_exec *exec);
 /* A transport's progress failed; `info` NULL: no operation is running. */
 void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,
