@@ -641,10 +641,10 @@ WEFT_API const char *weft_thread_error(void);
 /* Every operation: collectives and point to point, in their blocking, request, persistent and grouped forms
  *
  * All ranks call the same collectives with matching arguments in the same order (send and recv: the two
- * ranks). A rank that disagrees about kind, count, dtype, operator or root fails, and so do the others.
- * Costs are for bytes sent or, on one node, passed through this rank's core; the algorithm is chosen by
- * size, ranks, nodes and memory: weft_algorithm_list names them all. Large results bypass the caches
- * (WEFT_COMM_NT_BYTES).
+ * ranks). A rank that disagrees about kind, count, dtype, operator or root fails, and so do all whose part
+ * is not complete yet. Costs are for bytes sent or, on one node, passed through this rank's core; the
+ * algorithm is chosen by size, ranks, nodes and memory: weft_algorithm_list names them all. Large results
+ * bypass the caches (WEFT_COMM_NT_BYTES).
  * @param comm   the communicator
  * @param src    what this rank gives, only read; must stay unchanged until the operation completes. May be
  *               NULL where this rank gives nothing (count 0, or as the function says)
@@ -672,7 +672,7 @@ WEFT_API const char *weft_thread_error(void);
  *         WEFT_ENOTFOUND  weft_comm_next_call asked for an algorithm that does not exist
  *         WEFT_EBUSY      another thread is inside a call on comm
  *         WEFT_EMISMATCH  another rank called another operation, or this one with other arguments; both are
- *                         named
+ *                         named. A rank that hears of it from others gets WEFT_EABORTED or WEFT_EPEER
  *         WEFT_EPEER      a rank died, left the communicator or failed; it is named
  *         WEFT_EABORTED   this rank or another one aborted, or left after a failure of its own
  *         WEFT_ETIMEDOUT  the deadline passed; the rank that is waited for is named
