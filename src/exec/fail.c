@@ -228,7 +228,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         struct wi_exec_peer *ep = &exec->peers[r];
         struct wi_notice *n;
         struct wi_pend *p;
-        if (!ep->notice || r == culprit)
+        if (!ep->notice || (r == culprit && status != WEFT_EMISMATCH))
             continue;
         p = wi_pend_get(exec);
         n = p ? wi_calloc(1, sizeof *n) : NULL;
@@ -272,8 +272,9 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
                      "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,
                      n->text);
     else
-        wi_exec_fail(exec, WEFT_EPEER, peer, exec->head ? &exec->head->info : NULL, "rank %d gave up in %s: %s", peer, text,
-                     weft_status_text((weft_status)n->status));
+        wi_exec_fail(exec, n->status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer,
+                     exec->head ? &exec->head->info : NULL, "rank %d gave up in %s: %.*s", peer, text,
+                     (int)sizeof n->text - 1, n->text);
 }
 
 void wi_exec_read_notices(struct wi_exec *exec)
