@@ -61,8 +61,7 @@ uint64_t wi_ticks_to_ns(uint64_t ticks)
     double rate, since = (double)(int64_t)(ticks - base_ticks);
 
     memcpy(&rate, &bits, sizeof(rate));
-    if (!bits ||
-        since * rate > 2.0 * (double)atomic_load_explicit(&calibrated_ns, memory_order_relaxed))
+    if (!bits || since * rate > 2.0 * (double)atomic_load_explicit(&calibrated_ns, memory_order_relaxed))
         rate = clock_calibrate();
     return base_ns + (uint64_t)(int64_t)(since * rate);
 }

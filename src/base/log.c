@@ -93,8 +93,7 @@ weft_status wi_log_init(const char *spec)
     WI_TRY(log_level_parse(spec, comma ? (size_t)(comma - spec) : strlen(spec), &level));
     if (comma) {
         if (strncmp(comma + 1, "file:", 5) != 0 || comma[6] == '\0')
-            return wi_fail(WEFT_ECONFIG, "WEFT_LOG: \"%.64s\" after the level; expected file:PATH",
-                           comma + 1);
+            return wi_fail(WEFT_ECONFIG, "WEFT_LOG: \"%.64s\" after the level; expected file:PATH", comma + 1);
         path = comma + 6;
         if (strlen(path) >= LOG_PATH_BYTES)
             return wi_fail(WEFT_ECONFIG, "WEFT_LOG: path longer than %d bytes", LOG_PATH_BYTES - 1);
@@ -129,8 +128,8 @@ static size_t log_prefix(char *line, size_t capacity, int level, const char *eve
     strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
     if (rank >= 0)
         snprintf(who, sizeof(who), "%d", rank);
-    length = snprintf(line, capacity, "weft %s.%06ldZ %s:%ld r%s %s %s: ", stamp, (long)now.tv_usec,
-                      log_host, (long)getpid(), who, level_labels[level], event);
+    length = snprintf(line, capacity, "weft %s.%06ldZ %s:%ld r%s %s %s: ", stamp, (long)now.tv_usec, log_host,
+                      (long)getpid(), who, level_labels[level], event);
     return length < 0 ? 0 : (size_t)length < capacity ? (size_t)length : capacity - 1;
 }
 
@@ -152,8 +151,7 @@ void wi_log_vwrite(enum weft_log_level level, const char *event, const char *for
     size_t length, room;
     ssize_t lost;
 
-    if (index < 1 || index >= LOG_NUM_LEVELS ||
-        index > __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED))
+    if (index < 1 || index >= LOG_NUM_LEVELS || index > __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED))
         return;
     pthread_once(&log_host_once, log_host_read);
     length = log_prefix(line, sizeof(line) - 1, index, event);

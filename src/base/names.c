@@ -7,15 +7,14 @@
 
 const char *weft_version(void)
 {
-    return NAMES_STRING(WEFT_VERSION_MAJOR) "." NAMES_STRING(WEFT_VERSION_MINOR) "." NAMES_STRING(
-        WEFT_VERSION_PATCH);
+    return NAMES_STRING(WEFT_VERSION_MAJOR) "." NAMES_STRING(WEFT_VERSION_MINOR) "." NAMES_STRING(WEFT_VERSION_PATCH);
 }
 
 const char *weft_status_name(weft_status status)
 {
     switch (status) {
-#define NAMES_STATUS(name, value, text)                                                            \
-    case name:                                                                                     \
+#define NAMES_STATUS(name, value, text) \
+    case name:                          \
         return #name;
         WEFT_STATUS_LIST(NAMES_STATUS)
 #undef NAMES_STATUS
@@ -26,8 +25,8 @@ const char *weft_status_name(weft_status status)
 const char *weft_status_text(weft_status status)
 {
     switch (status) {
-#define NAMES_STATUS(name, value, text)                                                            \
-    case name:                                                                                     \
+#define NAMES_STATUS(name, value, text) \
+    case name:                          \
         return text;
         WEFT_STATUS_LIST(NAMES_STATUS)
 #undef NAMES_STATUS
@@ -38,8 +37,8 @@ const char *weft_status_text(weft_status status)
 const char *weft_dtype_name(weft_dtype dtype)
 {
     switch (dtype) {
-#define NAMES_DTYPE(name, value, bytes, text)                                                      \
-    case name:                                                                                     \
+#define NAMES_DTYPE(name, value, bytes, text) \
+    case name:                                \
         return text;
         WEFT_DTYPE_LIST(NAMES_DTYPE)
 #undef NAMES_DTYPE
@@ -50,8 +49,8 @@ const char *weft_dtype_name(weft_dtype dtype)
 size_t weft_dtype_bytes(weft_dtype dtype)
 {
     switch (dtype) {
-#define NAMES_DTYPE(name, value, bytes, text)                                                      \
-    case name:                                                                                     \
+#define NAMES_DTYPE(name, value, bytes, text) \
+    case name:                                \
         return bytes;
         WEFT_DTYPE_LIST(NAMES_DTYPE)
 #undef NAMES_DTYPE
@@ -62,8 +61,8 @@ size_t weft_dtype_bytes(weft_dtype dtype)
 const char *weft_op_name(weft_op op)
 {
     switch (op) {
-#define NAMES_OP(name, value, text)                                                                \
-    case name:                                                                                     \
+#define NAMES_OP(name, value, text) \
+    case name:                      \
         return text;
         WEFT_OP_LIST(NAMES_OP)
 #undef NAMES_OP

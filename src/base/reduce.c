@@ -27,8 +27,7 @@ weft_status wi_redop_check(weft_dtype dtype, weft_op op)
     if (op >= WEFT_NUM_OPS)
         return wi_fail(WEFT_EINVAL, "unknown operator %u", (unsigned)op);
     if (!wi_isa_scalar.kernels[dtype][op].two)
-        return wi_fail(WEFT_ENOTSUP, "operator %s is undefined for %s", weft_op_name(op),
-                       weft_dtype_name(dtype));
+        return wi_fail(WEFT_ENOTSUP, "operator %s is undefined for %s", weft_op_name(op), weft_dtype_name(dtype));
     return WEFT_SUCCESS;
 }
 
@@ -39,8 +38,8 @@ static int dtype_is_int(unsigned dtype)
 
 static int divides(const struct wi_redop *redop, unsigned flags)
 {
-    return (flags & WI_REDUCE_FINAL) && redop->op == WEFT_AVG && !redop->user &&
-           redop->dtype != WEFT_BOOL && redop->divisor > 1;
+    return (flags & WI_REDUCE_FINAL) && redop->op == WEFT_AVG && !redop->user && redop->dtype != WEFT_BOOL &&
+           redop->divisor > 1;
 }
 
 static const char *at(const void *base, size_t elem, const struct wi_redop *redop)
@@ -50,8 +49,7 @@ static const char *at(const void *base, size_t elem, const struct wi_redop *redo
 
 /* ---- Blocked: any operator as a chain of two-operand steps in a block of L1. */
 
-static void step_two(const struct wi_redop *redop, void *out, const void *left, const void *right,
-                     size_t elems)
+static void step_two(const struct wi_redop *redop, void *out, const void *left, const void *right, size_t elems)
 {
     const struct wi_kernel *kernel;
 
@@ -71,8 +69,8 @@ static void block_write(void *out, const void *block, size_t bytes, int stream)
         memcpy(out, block, bytes);
 }
 
-static void reduce_blocked(const struct wi_redop *redop, void *const dst[], int ndst,
-                           const void *const src[], int nsrc, size_t elems, int stream, int divide)
+static void reduce_blocked(const struct wi_redop *redop, void *const dst[], int ndst, const void *const src[], int nsrc,
+                           size_t elems, int stream, int divide)
 {
     size_t step = WI_REDUCE_BLOCK_BYTES / redop->elem_bytes;
     struct block block;
@@ -135,8 +133,8 @@ static void reduce_grouped(const struct wi_kernel *kernel, struct wi_reduce_job 
     }
 }
 
-static void reduce_fused(const struct wi_redop *redop, const struct wi_kernel *kernel,
-                         struct wi_reduce_job *job, unsigned flags)
+static void reduce_fused(const struct wi_redop *redop, const struct wi_kernel *kernel, struct wi_reduce_job *job,
+                         unsigned flags)
 {
     if (divides(redop, flags))
         job_scaling(job, redop->divisor);
@@ -160,8 +158,8 @@ static void copy_all(void *const dst[], int ndst, const void *src, size_t bytes,
     }
 }
 
-void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const void *const src[],
-               int nsrc, size_t elems, unsigned flags)
+void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const void *const src[], int nsrc,
+               size_t elems, unsigned flags)
 {
     int divide = divides(redop, flags);
     int stream = (flags & WI_REDUCE_NT) && elems * redop->elem_bytes >= STREAM_MIN_BYTES;
@@ -179,8 +177,8 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
     } else if (!kernel || !kernel->many || (divide && dtype_is_int(redop->dtype))) {
         reduce_blocked(redop, dst, ndst, src, nsrc, elems, stream, divide);
     } else {
-        struct wi_reduce_job job = {.dst = dst, .src = src, .ndst = ndst, .nsrc = nsrc,
-                                    .elems = elems, .stream = stream};
+        struct wi_reduce_job job = {
+            .dst = dst, .src = src, .ndst = ndst, .nsrc = nsrc, .elems = elems, .stream = stream};
 
         reduce_fused(redop, kernel, &job, flags);
     }
@@ -188,8 +186,7 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
         isa()->fence();
 }
 
-void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const void *b, size_t elems,
-                unsigned flags)
+void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const void *b, size_t elems, unsigned flags)
 {
     if (__builtin_expect(!redop->user && !(flags & WI_REDUCE_NT) && !divides(redop, flags), 1)) {
         const struct wi_kernel *kernel = &isa()->kernels[redop->dtype][redop->op];
@@ -217,8 +214,7 @@ void wi_scale(weft_dtype dtype, const void *scalar, void *dst, const void *src, 
     for (size_t i = 0; i < elems; i += step) {
         size_t count = elems - i < step ? elems - i : step;
 
-        kernel->two((char *)dst + i * bytes, factors.bytes, (const char *)src + i * bytes,
-                    count << kernel->shift);
+        kernel->two((char *)dst + i * bytes, factors.bytes, (const char *)src + i * bytes, count << kernel->shift);
     }
 }
 

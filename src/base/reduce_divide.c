@@ -9,16 +9,16 @@
 
 /* Up to 32 bits by way of double: the quotient of integers below 2^32 is at least 2^-32 away from the next integer
  * unless it is one, far more than double's rounding. */
-#define DIVIDE_SMALL(type)                                                                         \
-    static void divide_##type(void *data, size_t elems, uint32_t divisor)                          \
-    {                                                                                              \
-        double by = divisor;                                                                       \
-        for (size_t i = 0; i < elems; i++) {                                                       \
-            type v;                                                                                \
-            memcpy(&v, (char *)data + i * sizeof(v), sizeof(v));                                   \
-            v = (type)((double)v / by);                                                            \
-            memcpy((char *)data + i * sizeof(v), &v, sizeof(v));                                   \
-        }                                                                                          \
+#define DIVIDE_SMALL(type)                                                \
+    static void divide_##type(void *data, size_t elems, uint32_t divisor) \
+    {                                                                     \
+        double by = divisor;                                              \
+        for (size_t i = 0; i < elems; i++) {                              \
+            type v;                                                       \
+            memcpy(&v, (char *)data + i * sizeof(v), sizeof(v));          \
+            v = (type)((double)v / by);                                   \
+            memcpy((char *)data + i * sizeof(v), &v, sizeof(v));          \
+        }                                                                 \
     }
 
 DIVIDE_SMALL(int8_t)
@@ -67,10 +67,9 @@ static void divide_int64_t(void *data, size_t elems, uint32_t divisor)
 void wi_int_divide(weft_dtype dtype, void *data, size_t elems, uint32_t divisor)
 {
     static void (*const divide[])(void *, size_t, uint32_t) = {
-        [WEFT_INT8] = divide_int8_t,   [WEFT_UINT8] = divide_uint8_t,
-        [WEFT_INT16] = divide_int16_t, [WEFT_UINT16] = divide_uint16_t,
-        [WEFT_INT32] = divide_int32_t, [WEFT_UINT32] = divide_uint32_t,
-        [WEFT_INT64] = divide_int64_t, [WEFT_UINT64] = divide_uint64_t,
+        [WEFT_INT8] = divide_int8_t,     [WEFT_UINT8] = divide_uint8_t,   [WEFT_INT16] = divide_int16_t,
+        [WEFT_UINT16] = divide_uint16_t, [WEFT_INT32] = divide_int32_t,   [WEFT_UINT32] = divide_uint32_t,
+        [WEFT_INT64] = divide_int64_t,   [WEFT_UINT64] = divide_uint64_t,
     };
 
     if (divisor > 1)

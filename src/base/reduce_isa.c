@@ -22,8 +22,8 @@ static const struct wi_isa *const isa_list[] = {
 static int isa_here(const struct wi_isa *isa)
 {
 #if defined(__x86_64__)
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+               __builtin_cpu_supports("f16c");
 
     if (isa == &wi_isa_avx512)
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

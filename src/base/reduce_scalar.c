@@ -77,5 +77,5 @@ static inline WI_INLINE raw_H f16_encode(vf32 v)
     vu32 u = (vu32)v, abs = u & 0x7fffffff, code = small_encode(abs, 10, 15, 0.5f, 0x7c00);
 
     code = SELECT(abs > 0x7f800000, (vu32){0} + 0x7e00, code) | ((u >> 16) & 0x8000);
-    return (raw_H)__builtin_convertvector(code, half_u16);
+    return (raw_H) __builtin_convertvector(code, half_u16);
 }

@@ -177,19 +177,18 @@ static const char *row_text(const struct wi_settings *settings, const char *name
     return fallback;
 }
 
-static weft_status row_refuse(const struct wi_settings *settings, const struct weft_setting *row,
-                              const char *name, const char *text, enum wi_origin origin, int line)
+static weft_status row_refuse(const struct wi_settings *settings, const struct weft_setting *row, const char *name,
+                              const char *text, enum wi_origin origin, int line)
 {
     char expected[128], where[32] = "";
 
     row_expected(row, expected, sizeof(expected));
     if (origin == WI_ORIGIN_DEFAULT)
-        return wi_fail(WEFT_EINTERNAL, "%s: default \"%s\" is not %s", name, text ? text : "(null)",
-                       expected);
+        return wi_fail(WEFT_EINTERNAL, "%s: default \"%s\" is not %s", name, text ? text : "(null)", expected);
     if (line)
         snprintf(where, sizeof(where), ", line %d", line);
-    return wi_fail(WEFT_ECONFIG, "%s=\"%.64s\" (%s%s%s%s): expected %s", name, text,
-                   origin_names[origin], line ? " " : "", line ? settings->file : "", where, expected);
+    return wi_fail(WEFT_ECONFIG, "%s=\"%.64s\" (%s%s%s%s): expected %s", name, text, origin_names[origin],
+                   line ? " " : "", line ? settings->file : "", where, expected);
 }
 
 static struct setting_known *known_find(const struct wi_settings *settings, const char *name)
@@ -213,9 +212,8 @@ static char *append_text(char **room, const char *text)
 }
 
 /* Called with the lock held. Everything is copied: a table may belong to a plugin that is unloaded later. */
-static struct setting_known *known_add(struct wi_settings *settings, const struct weft_setting *row,
-                                       const char *name, const char *text, enum wi_origin origin,
-                                       const union setting_value *parsed)
+static struct setting_known *known_add(struct wi_settings *settings, const struct weft_setting *row, const char *name,
+                                       const char *text, enum wi_origin origin, const union setting_value *parsed)
 {
     size_t bytes = sizeof(struct setting_known) + strlen(name) + 1;
     struct setting_known *known;
@@ -245,8 +243,8 @@ static struct setting_known *known_add(struct wi_settings *settings, const struc
     return known;
 }
 
-static weft_status row_read(struct wi_settings *settings, const char *module,
-                            const struct weft_setting *row, union setting_value *value)
+static weft_status row_read(struct wi_settings *settings, const char *module, const struct weft_setting *row,
+                            union setting_value *value)
 {
     const struct setting_known *known;
     enum wi_origin origin;
@@ -270,8 +268,8 @@ static weft_status row_read(struct wi_settings *settings, const char *module,
     return WEFT_SUCCESS;
 }
 
-weft_status wi_settings_read(struct wi_settings *settings, const char *module,
-                             const struct weft_setting *table, void *values)
+weft_status wi_settings_read(struct wi_settings *settings, const char *module, const struct weft_setting *table,
+                             void *values)
 {
     union setting_value value;
 
@@ -301,8 +299,7 @@ static weft_status settings_apply_base(struct wi_settings *settings)
     return WEFT_SUCCESS;
 }
 
-static weft_status settings_collect(struct wi_settings *settings, const char *file,
-                                    const char *const *calls)
+static weft_status settings_collect(struct wi_settings *settings, const char *file, const char *const *calls)
 {
     if (file) {
         settings->file = wi_strdup(file);
@@ -315,8 +312,7 @@ static weft_status settings_collect(struct wi_settings *settings, const char *fi
     return settings_apply_base(settings);
 }
 
-weft_status wi_settings_create(const char *file, const char *const *calls,
-                               struct wi_settings **settings)
+weft_status wi_settings_create(const char *file, const char *const *calls, struct wi_settings **settings)
 {
     struct wi_settings *made = wi_calloc(1, sizeof(*made));
     weft_status status;
@@ -354,8 +350,7 @@ void wi_settings_visit(struct wi_settings *settings, weft_setting_fn fn, void *a
     struct setting_known *known = atomic_load_explicit(&settings->first, memory_order_acquire);
 
     for (; known; known = atomic_load_explicit(&known->next, memory_order_acquire))
-        fn(arg, known->name, known->value, known->default_value, origin_names[known->origin],
-           known->help);
+        fn(arg, known->name, known->value, known->default_value, origin_names[known->origin], known->help);
 }
 
 /* Levenshtein, one row at a time; both names are shorter than NAME_BYTES. */
@@ -413,9 +408,8 @@ int wi_settings_check_unknown(struct wi_settings *settings)
             continue;
         unknown++;
         nearest = name_nearest(settings, g->name);
-        wi_log(WEFT_LOG_WARN, "settings.unknown", "%s (%s) is not a setting%s%s%s", g->name,
-               origin_names[g->origin], nearest ? "; did you mean " : "", nearest ? nearest : "",
-               nearest ? "?" : "");
+        wi_log(WEFT_LOG_WARN, "settings.unknown", "%s (%s) is not a setting%s%s%s", g->name, origin_names[g->origin],
+               nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     }
     return unknown;
 }

@@ -57,8 +57,7 @@ static weft_status file_load(const char *path, char **text)
     }
     close(fd);
     if (status == WEFT_SUCCESS && length > FILE_MAX_BYTES)
-        status = wi_fail(WEFT_ECONFIG, "configuration file \"%s\": longer than %u bytes", path,
-                         FILE_MAX_BYTES);
+        status = wi_fail(WEFT_ECONFIG, "configuration file \"%s\": longer than %u bytes", path, FILE_MAX_BYTES);
     if (status == WEFT_SUCCESS && memchr(buffer, '\0', length))
         status = wi_fail(WEFT_ECONFIG, "configuration file \"%s\": contains a NUL byte", path);
     if (status < 0) {
@@ -114,12 +113,10 @@ static weft_status line_add(struct wi_given_list *list, const char *path, int li
     *end = '\0';
     value = value_cut(value + 1);
     if (!value)
-        return wi_fail(WEFT_ECONFIG, "%s:%d: %s: text around a quoted value, or a quote not closed",
-                       path, line, name);
+        return wi_fail(WEFT_ECONFIG, "%s:%d: %s: text around a quoted value, or a quote not closed", path, line, name);
     earlier = wi_given_find(list, name, WI_ORIGIN_FILE);
     if (earlier)
-        return wi_fail(WEFT_ECONFIG, "%s:%d: %s is already set in line %d", path, line, earlier->name,
-                       earlier->line);
+        return wi_fail(WEFT_ECONFIG, "%s:%d: %s is already set in line %d", path, line, earlier->name, earlier->line);
     return wi_given_add(list, name, strlen(name), value, WI_ORIGIN_FILE, line);
 }
 

@@ -13,15 +13,14 @@
 
 extern char **environ;
 
-weft_status wi_given_add(struct wi_given_list *list, const char *name, size_t name_bytes,
-                         const char *value, enum wi_origin origin, int line)
+weft_status wi_given_add(struct wi_given_list *list, const char *name, size_t name_bytes, const char *value,
+                         enum wi_origin origin, int line)
 {
     size_t prefix = PREFIX_BYTES, value_bytes = strlen(value) + 1;
     struct wi_given *given;
 
     if (name_bytes > NAME_MAX_BYTES)
-        return wi_fail(WEFT_ECONFIG, "setting \"%.32s…\": name longer than %d bytes", name,
-                       NAME_MAX_BYTES);
+        return wi_fail(WEFT_ECONFIG, "setting \"%.32s…\": name longer than %d bytes", name, NAME_MAX_BYTES);
     if (name_bytes > PREFIX_BYTES && memcmp(name, PREFIX, PREFIX_BYTES) == 0)
         prefix = 0;
     given = wi_malloc(sizeof(*given) + prefix + name_bytes + 1 + value_bytes);
@@ -48,8 +47,7 @@ weft_status wi_given_read_environment(struct wi_given_list *list)
         equals = strchr(*entry, '=');
         if (!equals || equals == *entry + PREFIX_BYTES)
             continue;
-        WI_TRY(wi_given_add(list, *entry, (size_t)(equals - *entry), equals + 1,
-                            WI_ORIGIN_ENVIRONMENT, 0));
+        WI_TRY(wi_given_add(list, *entry, (size_t)(equals - *entry), equals + 1, WI_ORIGIN_ENVIRONMENT, 0));
     }
     return WEFT_SUCCESS;
 }
@@ -60,10 +58,8 @@ weft_status wi_given_read_calls(struct wi_given_list *list, const char *const *c
         const char *equals = strchr(calls[i], '=');
 
         if (!equals || equals == calls[i])
-            return wi_fail(WEFT_ECONFIG, "setting %d of the call, \"%.64s\": expected NAME=value",
-                           i + 1, calls[i]);
-        WI_TRY(wi_given_add(list, calls[i], (size_t)(equals - calls[i]), equals + 1, WI_ORIGIN_CALL,
-                            0));
+            return wi_fail(WEFT_ECONFIG, "setting %d of the call, \"%.64s\": expected NAME=value", i + 1, calls[i]);
+        WI_TRY(wi_given_add(list, calls[i], (size_t)(equals - calls[i]), equals + 1, WI_ORIGIN_CALL, 0));
     }
     return WEFT_SUCCESS;
 }
@@ -73,8 +69,7 @@ static const char *name_tail(const char *name)
     return strncmp(name, PREFIX, PREFIX_BYTES) == 0 && name[PREFIX_BYTES] ? name + PREFIX_BYTES : name;
 }
 
-const struct wi_given *wi_given_find(const struct wi_given_list *list, const char *name,
-                                     enum wi_origin origin)
+const struct wi_given *wi_given_find(const struct wi_given_list *list, const char *name, enum wi_origin origin)
 {
     for (const struct wi_given *g = list->first; g; g = g->next) {
         if (g->origin == origin && strcmp(name_tail(g->name), name_tail(name)) == 0)

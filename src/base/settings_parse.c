@@ -81,10 +81,9 @@ static int parse_unit(const char *text, const struct unit *units, uint64_t bare,
 int wi_parse_bytes(const char *text, size_t *bytes)
 {
     static const struct unit units[] = {
-        {"b", 1},          {"k", 1ull << 10},   {"kb", 1ull << 10},  {"kib", 1ull << 10},
-        {"m", 1ull << 20}, {"mb", 1ull << 20},  {"mib", 1ull << 20}, {"g", 1ull << 30},
-        {"gb", 1ull << 30}, {"gib", 1ull << 30}, {"t", 1ull << 40},  {"tb", 1ull << 40},
-        {"tib", 1ull << 40}, {NULL, 0},
+        {"b", 1},           {"k", 1ull << 10},   {"kb", 1ull << 10},  {"kib", 1ull << 10}, {"m", 1ull << 20},
+        {"mb", 1ull << 20}, {"mib", 1ull << 20}, {"g", 1ull << 30},   {"gb", 1ull << 30},  {"gib", 1ull << 30},
+        {"t", 1ull << 40},  {"tb", 1ull << 40},  {"tib", 1ull << 40}, {NULL, 0},
     };
     uint64_t value, factor;
     size_t result;
@@ -140,8 +139,8 @@ int wi_parse_time(const char *text, uint64_t *ns)
         parse_unit(text, units, 1000000000ull, &factor))
         return -1;
     part = (unsigned __int128)billionths * factor / 1000000000u;
-    if (__builtin_mul_overflow(whole, factor, &result) ||
-        __builtin_add_overflow(result, (uint64_t)part, &result) || result == UINT64_MAX)
+    if (__builtin_mul_overflow(whole, factor, &result) || __builtin_add_overflow(result, (uint64_t)part, &result) ||
+        result == UINT64_MAX)
         return -1;
     *ns = result;
     return 0;
@@ -172,7 +171,7 @@ int wi_parse_int(const char *text, int64_t *value)
 int wi_parse_bool(const char *text, int *value)
 {
     static const struct unit words[] = {
-        {"y", 1},  {"yes", 1}, {"on", 1},    {"true", 1}, {"1", 1}, {"n", 0},
+        {"y", 1},  {"yes", 1}, {"on", 1},    {"true", 1}, {"1", 1},  {"n", 0},
         {"no", 0}, {"off", 0}, {"false", 0}, {"0", 0},    {NULL, 0},
     };
     uint64_t result;
