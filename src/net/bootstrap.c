@@ -17,9 +17,9 @@
 #include "net/env.h"
 #include "net/pmi.h"
 
-#define ROW(name, text, type, field, min, max, help)                                                                   \
-    {                                                                                                                  \
-        name, text, type, offsetof(struct wi_bootstrap_settings, field), min, max, help                                \
+#define ROW(name, text, type, field, min, max, help)                                    \
+    {                                                                                   \
+        name, text, type, offsetof(struct wi_bootstrap_settings, field), min, max, help \
     }
 
 const struct weft_setting wi_bootstrap_setting_rows[] = {

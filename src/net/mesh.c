@@ -24,7 +24,7 @@
 struct intro {
     uint32_t magic, version;
     uint64_t settings_hash, library_hash;
-    uint64_t comm_id[2];  /* rank 0's is taken */
+    uint64_t comm_id[2]; /* rank 0's is taken */
     struct wi_node_id node;
     int32_t pid;
     uint64_t cpus[MAX_CPUS / 64]; /* that the process may run on */
@@ -40,12 +40,12 @@ struct build {
     struct wi_transports *transports;
     struct wi_bootstrap *bootstrap;
     const struct wi_mesh_config *config;
-    struct intro *intros;                  /* [nranks] */
-    unsigned char *addresses;              /* [nranks * address_stride] */
+    struct intro *intros;     /* [nranks] */
+    unsigned char *addresses; /* [nranks * address_stride] */
     size_t address_stride;
-    const void **address_of;               /* [nranks] for one transport */
-    size_t *address_bytes_of;              /* [nranks] */
-    unsigned char *members;                /* [nranks] for one transport */
+    const void **address_of;  /* [nranks] for one transport */
+    size_t *address_bytes_of; /* [nranks] */
+    unsigned char *members;   /* [nranks] for one transport */
 };
 
 static int transport_index(const struct intro *in, const char *name)
@@ -115,9 +115,11 @@ static weft_status check_intro(const struct build *b, int r, const struct intro 
         return wi_fail(WEFT_EMISMATCH, "rank %d on host %s runs another version of libweft than rank %d", r,
                        in->node.name, b->bootstrap->rank);
     if (in->settings_hash != mine->settings_hash)
-        return wi_fail(WEFT_EMISMATCH,
-                       "rank %d on host %s has other WEFT_* settings than rank %d (those that choose algorithms must be "
-                       "equal on all ranks; compare weft-info -c)", r, in->node.name, b->bootstrap->rank);
+        return wi_fail(
+            WEFT_EMISMATCH,
+            "rank %d on host %s has other WEFT_* settings than rank %d (those that choose algorithms must be "
+            "equal on all ranks; compare weft-info -c)",
+            r, in->node.name, b->bootstrap->rank);
     return WEFT_SUCCESS;
 }
 
@@ -263,8 +265,8 @@ static weft_status choose(struct build *b, int *chosen, char (*names)[16], int *
     struct wi_mesh *m = b->mesh;
     struct wi_bootstrap *bs = b->bootstrap;
     /* By name, since ranks may number their transports differently. */
-    char (*mine)[16] = wi_calloc(WI_MAX_TRANSPORTS, sizeof *mine);
-    char (*all)[16] = wi_calloc((size_t)m->nranks * WI_MAX_TRANSPORTS, sizeof *all);
+    char(*mine)[16] = wi_calloc(WI_MAX_TRANSPORTS, sizeof *mine);
+    char(*all)[16] = wi_calloc((size_t)m->nranks * WI_MAX_TRANSPORTS, sizeof *all);
     weft_status st = WEFT_SUCCESS;
     int nmine = 0;
 
@@ -308,9 +310,9 @@ struct round_head {
 struct rounds {
     struct build *build;
     struct round_head head;
-    int failed_rank;              /* first rank that said it failed, -1 none */
+    int failed_rank; /* first rank that said it failed, -1 none */
     struct round_head failed_head;
-    int broken;                   /* the bootstrap itself failed */
+    int broken; /* the bootstrap itself failed */
 };
 
 #define ROUND_PAYLOAD 2048
