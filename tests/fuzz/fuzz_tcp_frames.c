@@ -50,8 +50,10 @@ static size_t records(const uint8_t *data, size_t bytes)
 {
     size_t at = 0;
     for (; bytes >= 8; data += 8, bytes -= 8) {
-        struct wi_tcp_frame f = {.type = data[0] % 8 ? WI_TCP_DATA : 1 + data[0] / 8 % 4, .chan = data[1] % CHANS,
-                                 .flags = data[1] / CHANS % 2, .msg = data[2] % 5,
+        struct wi_tcp_frame f = {.type = data[0] % 8 ? WI_TCP_DATA : 1 + data[0] / 8 % 4,
+                                 .chan = data[1] % CHANS,
+                                 .flags = data[1] / CHANS % 2,
+                                 .msg = data[2] % 5,
                                  .total = data[3] % 4 < POSTS ? posted[data[3] % 4] : data[3] * 100u,
                                  .info = {.kind = (uint8_t)(1 + (data[4] == 255))}};
         f.bytes = (uint32_t)(data[5] * 256u + data[6]) % (unsigned)(f.total + 1);
@@ -86,8 +88,11 @@ static struct wi_tcp_peer *link_up(void *group, int fd[2])
 static void post(void *group, struct weft_xfer *x, int n, unsigned char *buf)
 {
     for (int i = 0; i < n; i++, buf += 20000) {
-        x[i] = (struct weft_xfer){.bytes = posted[i / CHANS % POSTS], .peer = 1, .chan = (uint32_t)i % CHANS,
-                                  .granule = 8, .info = {.kind = 1}};
+        x[i] = (struct weft_xfer){.bytes = posted[i / CHANS % POSTS],
+                                  .peer = 1,
+                                  .chan = (uint32_t)i % CHANS,
+                                  .granule = 8,
+                                  .info = {.kind = 1}};
         if (i % 3 == 1)
             x[i].sink = sink;
         else
@@ -112,8 +117,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     size_t n = data[0] % 4 == 0 ? bytes - 2 : records(data + 2, bytes - 2);
     const uint8_t *from = data[0] % 4 == 0 ? data + 2 : stream;
-    struct weft_group_config c = {.bytes = sizeof c, .comm_id = {1, 1}, .rank = 0, .nranks = 2, .addresses = addresses,
-                                  .address_bytes = address_bytes, .member = member};
+    struct weft_group_config c = {.bytes = sizeof c,
+                                  .comm_id = {1, 1},
+                                  .rank = 0,
+                                  .nranks = 2,
+                                  .addresses = addresses,
+                                  .address_bytes = address_bytes,
+                                  .member = member};
     if (WT_TCP->group_create(endpoint, &c, &group))
         abort();
     link_up(group, fd);
