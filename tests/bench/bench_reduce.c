@@ -49,8 +49,8 @@ static void run_reduce(void *arg)
     struct run *run = arg;
     void *dst = buffer[MAX_NSRC];
 
-    wi_reduce(&run->redop, &dst, 1, (const void *const *)buffer, run->nsrc,
-              run->bytes / run->redop.elem_bytes, run->flags);
+    wi_reduce(&run->redop, &dst, 1, (const void *const *)buffer, run->nsrc, run->bytes / run->redop.elem_bytes,
+              run->flags);
 }
 
 static void run_copy(void *arg)
@@ -125,8 +125,7 @@ static void bench_large(size_t bytes)
             run.flags |= WI_REDUCE_NT;
             for (int n = 0; n < 4; n++) {
                 run.nsrc = nsrcs[n];
-                printf(" %8.1f", 1e-9 * (double)bytes * (nsrcs[n] + 1) /
-                                     best_seconds(run_reduce, &run, repeat));
+                printf(" %8.1f", 1e-9 * (double)bytes * (nsrcs[n] + 1) / best_seconds(run_reduce, &run, repeat));
             }
             printf("\n");
             fflush(stdout);
