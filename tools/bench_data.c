@@ -240,7 +240,8 @@ static inline void encode(void *out, weft_dtype dtype, uint64_t re, uint64_t im)
 }
 
 /* Complex values: the imaginary part is a second vector, except for products, where exactly one rank's factor is purely
- * imaginary and all others are real. */
+ * imaginary and all others are real, and for logical operators, where one rank's true values are purely imaginary; their
+ * result is 0 or 1. */
 #define IMAG_INDEX ((size_t)1 << 60)
 
 static int is_complex(weft_dtype dtype)
@@ -253,13 +254,18 @@ static int imaginary_factor(const struct gen *g, int rank, size_t i)
     return (i + g->seed) % (size_t)g->nranks == (size_t)rank;
 }
 
+static int is_logical(weft_op op)
+{
+    return op == WEFT_LAND || op == WEFT_LOR || op == WEFT_LXOR;
+}
+
 static void put_input(const struct gen *g, void *out, int rank, size_t i)
 {
     uint64_t re = value(g, rank, i), im = 0;
 
     if (is_complex(g->dtype)) {
         im = value(g, rank, i + IMAG_INDEX);
-        if (g->reduces && g->op == WEFT_PROD) {
+        if (g->reduces && (g->op == WEFT_PROD || is_logical(g->op))) {
             im = imaginary_factor(g, rank, i) ? re : 0;
             re = im ? 0 : re;
         }
@@ -272,7 +278,7 @@ static void put_reduced(const struct gen *g, void *out, int ranks, size_t i)
     uint64_t re = reduced(g, ranks, i), im = 0;
 
     if (is_complex(g->dtype)) {
-        im = reduced(g, ranks, i + IMAG_INDEX);
+        im = is_logical(g->op) ? 0 : reduced(g, ranks, i + IMAG_INDEX);
         if (g->op == WEFT_PROD) {
             int turned = (i + g->seed) % (size_t)g->nranks < (size_t)ranks;
             im = turned ? re : 0;

@@ -265,6 +265,24 @@ struct weft_transport_ops {
     size_t (*describe_peer)(void *group, int peer, char *text, size_t capacity);
 };
 
+/* ---- The device contract ------------------------------------------------------------------------------------- */
+
+/* Where memory is. Values are bits, so that sets of kinds fit a word. */
+enum weft_memory_kind { WEFT_MEMORY_HOST = 1, WEFT_MEMORY_CUDA = 2, WEFT_MEMORY_SOFTDEV = 4 };
+
+struct weft_device_ops {
+    size_t bytes;
+
+    /* Find the device; WEFT_ENOTSUP: there is none here (no error is shown). */
+    weft_status (*open)(const struct weft_host *host, const void *settings, void **device);
+    void (*close)(void *device);
+    /* What the device's pointers are. */
+    uint32_t (*kinds)(void *device);
+    /* The kind of the memory at ptr, 0 if it is not this device's. Any thread; must not block; under 100 ns for
+     * memory that is not the device's, since it is asked for every buffer of every call. */
+    uint32_t (*kind_of)(void *device, const void *ptr);
+};
+
 struct weft_plugin {
     uint32_t abi;                 /* WEFT_PLUGIN_ABI */
     uint32_t bytes;               /* sizeof(struct weft_plugin) */

@@ -161,7 +161,7 @@ weft_status wi_request_issue(struct weft_request *req)
     return WEFT_SUCCESS;
 }
 
-static void take_options(struct weft_comm *comm, struct weft_request *req)
+void wi_take_options(struct weft_comm *comm, struct weft_request *req)
 {
     memset(&req->options, 0, sizeof req->options);
     if (!comm->has_next)
@@ -180,7 +180,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     if (!req)
         return wi_fail(WEFT_ENOMEM, "request");
     req->call = *c;
-    take_options(comm, req);
+    wi_take_options(comm, req);
     st = wi_request_issue(req);
     if (st < 0) {
         wi_request_put(req);

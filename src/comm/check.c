@@ -161,6 +161,10 @@ weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *c)
         return bad(c, "src is NULL");
     if (dst && !c->dst)
         return bad(c, "dst is NULL");
+    if (wi_memory_kind(&comm->ctx->transports->devices, c->src) != WEFT_MEMORY_HOST ||
+        wi_memory_kind(&comm->ctx->transports->devices, c->dst) != WEFT_MEMORY_HOST)
+        return wi_fail(WEFT_ENOTSUP, "%s: src or dst is device memory, which no transport of this communicator reaches",
+                       wi_coll_name(c->coll));
     if (overlap(c->src, src * es, c->dst, dst * es) && !may_alias(comm, c))
         return bad(c, "src and dst overlap without being the in-place form");
     return WEFT_SUCCESS;

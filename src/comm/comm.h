@@ -54,6 +54,7 @@ struct weft_context {
     pthread_mutex_t comms_lock;   /* guards the list, and the progress thread's look at its members */
     struct weft_comm *comms;
     struct wi_progress progress;
+    _Atomic int registrations;    /* live weft_mem handles */
 };
 
 void wi_context_link(struct weft_context *ctx, struct weft_comm *comm);
@@ -176,6 +177,9 @@ void wi_comm_failed(struct weft_comm *comm);
 weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
 
 /* ---- Issue ---- */
+
+/* What weft_comm_next_call said, once. */
+void wi_take_options(struct weft_comm *comm, struct weft_request *req);
 
 weft_status wi_call(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
 weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **req);

@@ -108,6 +108,9 @@ weft_status weft_context_destroy(weft_context *ctx)
         return wi_fail(WEFT_EINVAL, "context_destroy: not a context");
     if (ctx->comms)
         return wi_fail(WEFT_EBUSY, "context_destroy: communicator \"%s\" still exists", ctx->comms->name);
+    if (atomic_load(&ctx->registrations))
+        return wi_fail(WEFT_EBUSY, "context_destroy: %d registrations of memory still exist",
+                       atomic_load(&ctx->registrations));
     wi_progress_stop(ctx);
     wi_transports_close(ctx->transports);
     wi_settings_destroy(ctx->settings);

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -167,42 +166,17 @@ weft_status weft_comm_create_file(weft_context *ctx, const char *path, int rank,
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 
-/* The caller's exchange carries no key: rank 0 makes one for the communicator. */
-static weft_status share_key(struct wi_bootstrap *bs, uint64_t deadline_ns)
-{
-    unsigned char mine[WI_JOB_KEY_BYTES], *all = wi_malloc((size_t)bs->nranks * sizeof mine);
-    weft_status st;
-
-    if (!all)
-        return wi_fail(WEFT_ENOMEM, "job key");
-    st = wi_random(mine, sizeof mine) ? wi_fail(WEFT_ESYS, "random bytes for the job key") : WEFT_SUCCESS;
-    if (st >= 0)
-        st = bs->all_gather(bs, mine, sizeof mine, all, deadline_ns);
-    if (st >= 0) {
-        memcpy(bs->job_key, all, sizeof bs->job_key);
-        bs->has_secret = 1;
-    }
-    wi_free(all);
-    return st;
-}
-
 weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const weft_comm_config *config,
                                  weft_comm **comm)
 {
     struct wi_bootstrap *bs;
     uint64_t deadline_ns;
-    weft_status st;
 
     WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
     if (!oob || oob->bytes != sizeof *oob || !oob->all_gather)
         return wi_fail(WEFT_EINVAL, "comm_create_oob: oob is NULL, its bytes are wrong, or all_gather is NULL");
     WI_TRY(check_rank(oob->rank, oob->nranks));
     WI_TRY(wi_bootstrap_oob(oob, &bs));
-    st = share_key(bs, deadline_ns);
-    if (st < 0) {
-        bs->destroy(bs);
-        return st;
-    }
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 
@@ -216,7 +190,7 @@ weft_status weft_comm_abort(weft_comm *comm, const char *reason)
     if (atomic_exchange(&comm->abort_called, 1))
         return WEFT_SUCCESS;
     snprintf(comm->abort_reason, sizeof comm->abort_reason, "%s", reason ? reason : "no reason given");
-    wi_exec_abort(comm->exec);
+    wi_exec_abort(comm->exec, comm->abort_reason);
     /* Whoever is inside sees the request; if nobody is, break it here so that peers hear of it now. */
     until = wi_deadline_ns(DESTROY_WAIT_NS);
     do {
@@ -245,7 +219,7 @@ weft_status weft_comm_destroy(weft_comm *comm)
         if (held == WI_FREE)
             wi_comm_leave(comm);
         held = WI_FREE;
-        wi_exec_abort(comm->exec);
+        wi_exec_abort(comm->exec, "the communicator is being destroyed");
         if (wi_now_ns() >= until) {
             wi_context_link(comm->ctx, comm);
             return wi_fail(WEFT_EBUSY, "comm_destroy: another thread is inside a call on this communicator");

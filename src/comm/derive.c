@@ -148,6 +148,7 @@ static weft_status derive(weft_comm *parent, int color, int key, const weft_comm
 {
     static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
     struct vote mine = {color, key, parent->rank}, *votes;
+    weft_comm_config ours; /* the parent's time-outs, where none is given */
     uint64_t deadline_ns;
     weft_status st;
 
@@ -155,6 +156,9 @@ static weft_status derive(weft_comm *parent, int color, int key, const weft_comm
         return wi_fail(WEFT_EINVAL, "config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT", config->bytes,
                        sizeof *config);
     config = config ? config : &defaults;
+    ours = *config;
+    ours.timeout_ns = config->timeout_ns ? config->timeout_ns : parent->exec->timeout_ns;
+    ours.init_timeout_ns = config->init_timeout_ns ? config->init_timeout_ns : parent->init_timeout_ns;
     deadline_ns = wi_deadline_ns(config->init_timeout_ns ? config->init_timeout_ns : parent->init_timeout_ns);
     votes = wi_malloc((size_t)parent->nranks * sizeof *votes);
     if (!votes)
@@ -163,7 +167,7 @@ static weft_status derive(weft_comm *parent, int color, int key, const weft_comm
     if (st >= 0) {
         st = gather_votes(parent, &mine, votes, deadline_ns);
         if (st >= 0 && color != WEFT_COLOR_NONE)
-            st = join(parent, votes, color, config, deadline_ns, comm);
+            st = join(parent, votes, color, &ours, deadline_ns, comm);
         else if (st >= 0)
             *comm = NULL;
         wi_comm_leave(parent);

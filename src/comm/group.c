@@ -47,7 +47,7 @@ weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, wef
     req = wi_request_get(comm);
     if (req) {
         req->call = *call;
-        memset(&req->options, 0, sizeof req->options);
+        wi_take_options(comm, req);
         req->owned_by_group = out == NULL;
         append(req);
     }

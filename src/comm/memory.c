@@ -13,6 +13,7 @@
 struct weft_mem {
     uint32_t magic;
     struct wi_transport *transport;
+    struct weft_context *context;
     void *adopted;
 };
 
@@ -73,6 +74,8 @@ weft_status weft_mem_register(weft_context *ctx, void *ptr, size_t bytes, weft_m
         wi_free(m);
         return st;
     }
+    m->context = ctx;
+    atomic_fetch_add(&ctx->registrations, 1);
     *mem = m;
     return WEFT_SUCCESS;
 }
@@ -88,6 +91,7 @@ weft_status weft_mem_deregister(weft_mem *mem)
     st = mem->transport->ops.mem_release(mem->transport->endpoint, mem->adopted);
     if (st < 0)
         return st;
+    atomic_fetch_sub(&mem->context->registrations, 1);
     mem->magic = 0;
     wi_free(mem);
     return WEFT_SUCCESS;

@@ -84,6 +84,8 @@ static weft_status keep_counts(struct weft_request *req)
     const size_t **arrays[4] = {&c->send_counts, &c->send_displs, &c->recv_counts, &c->recv_displs};
     size_t n = (size_t)req->comm->nranks;
 
+    if ((c->coll == WI_COLL_GATHER_V || c->coll == WI_COLL_SCATTER_V) && c->root != req->comm->rank)
+        c->send_counts = c->send_displs = c->recv_counts = c->recv_displs = NULL; /* the root's alone */
     if (!c->send_counts && !c->recv_counts)
         return WEFT_SUCCESS;
     req->counts_copy = wi_malloc(4 * n * sizeof *req->counts_copy);
@@ -113,7 +115,7 @@ weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, wef
     if (st >= 0) {
         req->call = *call;
         req->persistent = 1;
-        memset(&req->options, 0, sizeof req->options);
+        wi_take_options(comm, req);
         st = keep_counts(req);
         if (st >= 0)
             *out = req;
@@ -157,7 +159,7 @@ static int finished(const struct weft_request *req)
 static weft_status collect(struct weft_request *req)
 {
     req->active = 0;
-    if (req->status < 0)
+    if (req->status < 0 && req->comm->exec->error.status == req->status)
         wi_fail(req->status, "%s", req->comm->exec->error.message);
     return req->status;
 }

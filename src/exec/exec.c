@@ -427,8 +427,9 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
     return op->status;
 }
 
-void wi_exec_abort(struct wi_exec *exec)
+void wi_exec_abort(struct wi_exec *exec, const char *reason)
 {
+    exec->abort_reason = reason;
     atomic_store_explicit(&exec->abort_requested, 1, memory_order_release);
     if (exec->map_group)
         exec->map_ops->wake(exec->map_group);

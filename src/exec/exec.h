@@ -24,7 +24,7 @@
 #define WI_CHAN_P2P (WI_OP_WINDOW * WI_SCHED_MAX_CHANS)
 #define WI_CHAN_INTERNAL (WI_CHAN_P2P + 1) /* derived communicators exchange here */
 #define WI_CHAN_NOTICE (WI_CHAN_P2P + 2)   /* failures are announced here */
-#define WI_RECV_AHEAD 4
+#define WI_RECV_AHEAD 8
 #define WI_OP_LANES_INLINE 4
 
 struct wi_exec;
@@ -44,7 +44,7 @@ struct wi_pend {
 
 struct wi_lane_state {
     uint32_t step, slice, piece;
-    uint32_t post_slice, post_piece; /* next unit to post in the receiving step at `step` */
+    uint32_t post_step, post_slice, post_piece; /* next unit to post; post_step may be ahead of `step` */
     struct wi_pend *recvs, **recvs_tail;
     uint32_t nrecvs;
     struct wi_pend *sends;
@@ -150,6 +150,7 @@ struct wi_exec {
     struct wi_slot_store slot_store;
     uint64_t timeout_ns;
     _Atomic int abort_requested;
+    const char *abort_reason;        /* set before abort_requested */
     weft_status broken;              /* < 0: the communicator can only be destroyed */
     struct wi_error error;
     _Atomic uint32_t completions;
@@ -187,7 +188,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
 weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op);
 
 /* From any thread, no lock: the next look at the flag breaks the executor. */
-void wi_exec_abort(struct wi_exec *exec);
+void wi_exec_abort(struct wi_exec *exec, const char *reason); /* the reason outlives the executor */
 
 /* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,

@@ -51,6 +51,10 @@ static const char *advice_for(weft_status status)
         return "receive with at least as many elements as are sent";
     case WEFT_EPROTO:
         return "check that all ranks run the same version of weft and that nothing else writes to its ports";
+    case WEFT_EINVAL:
+    case WEFT_ENOTSUP:
+    case WEFT_ENOTFOUND:
+        return "correct the call; the communicator is usable";
     default:
         return "destroy this communicator; see the message";
     }

@@ -19,5 +19,6 @@ libweft_sources += \
 	src/net/store_wire.c src/net/store_wire.h
 
 libweft_sources += \
+	src/net/devices.c src/net/devices.h \
 	src/net/mesh.c src/net/mesh.h \
 	src/net/transports.c src/net/transports.h

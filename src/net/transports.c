@@ -229,7 +229,7 @@ static weft_status check_plugin(const struct weft_plugin *p, const char *path)
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
         return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops",
                        path, p->bytes);
-    if (p->kind != WEFT_PLUGIN_TRANSPORT)
+    if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE)
         return wi_fail(WEFT_EPLUGIN, "plugin %s (%s): kind %d is not known to this library", path, p->name,
                        (int)p->kind);
     return WEFT_SUCCESS;
@@ -280,10 +280,32 @@ free_settings:
     return st;
 }
 
+static weft_status add_device(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
+                              void *handle)
+{
+    char module[32];
+    void *values = NULL;
+    weft_status st = WEFT_SUCCESS;
+
+    if (plugin->settings) {
+        values = wi_calloc(1, plugin->settings_bytes);
+        if (!values)
+            return wi_fail(WEFT_ENOMEM, "settings of device %s", plugin->name);
+        upper(module, sizeof module, plugin->name);
+        st = wi_settings_read(settings, module, plugin->settings, values);
+    }
+    if (st >= 0)
+        st = wi_devices_add(&t->devices, plugin, &t->host, values, handle);
+    if (st < 0)
+        wi_free(values);
+    return st;
+}
+
 static weft_status add_if_works(struct wi_transports *t, struct wi_settings *settings,
                                 const struct weft_plugin *plugin, char *path, void *handle, int *added)
 {
-    weft_status st = add(t, settings, plugin, path, handle);
+    weft_status st = plugin->kind == WEFT_PLUGIN_DEVICE ? add_device(t, settings, plugin, handle)
+                                                        : add(t, settings, plugin, path, handle);
 
     *added = st >= 0;
     if (st == WEFT_ENOTSUP) {
@@ -320,10 +342,10 @@ static weft_status load_file(struct wi_transports *t, struct wi_settings *settin
     }
     st = add_if_works(t, settings, plugin, copy, handle, &added);
 out:
-    if (!added) {
+    if (!added || plugin->kind == WEFT_PLUGIN_DEVICE)
         wi_free(copy);
+    if (!added)
         dlclose(handle);
-    }
     return st;
 }
 
@@ -415,6 +437,7 @@ void wi_transports_close(struct wi_transports *t)
 {
     if (!t)
         return;
+    wi_devices_close(&t->devices);
     for (int i = t->count - 1; i >= 0; i--) {
         t->list[i].ops.close(t->list[i].endpoint);
         wi_free(t->list[i].settings);

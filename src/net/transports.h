@@ -8,6 +8,7 @@
 
 #include "base/settings.h"
 #include "net/auth.h"
+#include "net/devices.h"
 
 #define WI_MAX_TRANSPORTS 8
 
@@ -33,6 +34,7 @@ struct wi_transports {
     struct wi_comm_key *keys;
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];
+    struct wi_devices devices;
 };
 
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in

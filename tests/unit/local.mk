@@ -61,3 +61,7 @@ tests_unit_test_auth_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_bootstrap_SOURCES = tests/unit/test_bootstrap.c
 tests_unit_test_bootstrap_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_unit_test_bootstrap_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+
+unit_tests += tests/unit/test_devices
+tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
+tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
