@@ -1,0 +1,6 @@
+# Ranks that disagree, die, stop, abort or run out of memory.
+multi_tests += tests/fault/test_mismatch tests/fault/test_kill
+tests_fault_test_mismatch_SOURCES = tests/fault/test_mismatch.c tests/fault/fault.h
+tests_fault_test_mismatch_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+tests_fault_test_kill_SOURCES = tests/fault/test_kill.c tests/fault/fault.h
+tests_fault_test_kill_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

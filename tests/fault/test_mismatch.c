@@ -1,0 +1,222 @@
+/* Ranks that disagree about what they call: all of them hear of it, by name, before any deadline.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <unistd.h>
+
+#include "../unit/unit.h"
+
+enum { RANKS = 3, ODD = 1, MOST = 1 << 16, DEADLINE_MS = 6000 };
+enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, NUM_WHATS, ROOT = NUM_WHATS };
+
+static const char *const what_names[] = {"kind", "count", "count of long vectors", "dtype", "op", "order", "root"};
+/* What the message must name: the operation here and there. */
+static const char *const usual_texts[] = {"all_reduce #2", "4 int32", "60000 int32", "int32", "sum", "all_reduce #2",
+                                          "root 0"};
+static const char *const odd_texts[] = {"all_gather #2", "5 int32", "60001 int32", "float", "max", "all_gather #2",
+                                        "root 1"};
+
+struct cell {
+    const char *transport;
+    enum what what;
+    int request;
+};
+
+static int32_t src[RANKS * MOST], dst[RANKS * MOST];
+
+static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_request **req)
+{
+    size_t n = c->what == LONG_COUNT ? 60000 : 4;
+
+    switch (c->what) {
+    case KIND: case ORDER:
+        return odd ? weft_all_gather(f->comm, src, dst, n, WEFT_INT32, req)
+                   : weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, WEFT_SUM, req);
+    case COUNT: case LONG_COUNT:
+        return weft_all_reduce(f->comm, src, dst, n + (size_t)odd, WEFT_INT32, WEFT_SUM, req);
+    case DTYPE: return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
+    case OP: return weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, odd ? WEFT_MAX : WEFT_SUM, req);
+    default: return weft_broadcast(f->comm, src, dst, n, WEFT_INT32, odd, req);
+    }
+}
+
+static weft_status finish(weft_request *req, weft_status st)
+{
+    return st >= 0 && req ? weft_wait(req) : st;
+}
+
+/* The operation that disagrees; for ORDER the other one behind it. */
+static weft_status disagree(struct ft_rank *f, const struct cell *c)
+{
+    weft_request *first = NULL, *second = NULL;
+    int odd = f->rank == ODD;
+    weft_status st = call(f, c, odd, c->request ? &first : NULL), next = WEFT_SUCCESS;
+
+    if (c->what == ORDER && st >= 0)
+        next = call(f, c, !odd, c->request ? &second : NULL);
+    st = finish(first, st);
+    next = finish(second, next);
+    st = st < 0 ? st : next;
+    weft_request_free(first);
+    weft_request_free(second);
+    return st;
+}
+
+static void check_message(const struct ft_rank *f, const struct cell *c)
+{
+    weft_error e = ft_error(f);
+    int odd = f->rank == ODD;
+    const char *mine = odd ? odd_texts[c->what] : usual_texts[c->what];
+    const char *theirs = odd ? usual_texts[c->what] : odd_texts[c->what];
+
+    WT_CHECK_INT(e.status, WEFT_EMISMATCH);
+    WT_CHECK(e.peer >= 0 && e.peer < RANKS && (odd ? e.peer != ODD : e.peer == ODD || c->what == ORDER));
+    WT_CHECK_INT(e.seq, 2);
+    /* Out of order, the peer may be in its next operation by now: then only its rank is known. */
+    if (!strstr(e.message, mine) || (!strstr(e.message, theirs) && c->what != ORDER) || !strstr(e.message, e.host))
+        wt_fail(__FILE__, __LINE__, "\"%s\" and \"%s\" (host %s) are not both in: %s", mine, theirs, e.host, e.message);
+}
+
+static void body(int rank, int nranks, void *arg)
+{
+    const struct cell *c = arg;
+    struct ft_rank f;
+    uint64_t began;
+    weft_status st;
+
+    ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
+    wt_sync();
+    began = wt_now_ms();
+    st = disagree(&f, c);
+    if (st >= 0) /* it had all it needed, such as the root of a broadcast: the next operation tells */
+        st = weft_barrier(f.comm, NULL);
+    WT_CHECK_STATUS(st, WEFT_EMISMATCH);
+    WT_CHECK(wt_now_ms() - began < wt_slow_ms(DEADLINE_MS / 2));
+    if (st == WEFT_EMISMATCH)
+        check_message(&f, c);
+    else
+        fprintf(stderr, "%s\n", weft_thread_error());
+    WT_CHECK_STATUS(weft_comm_status(f.comm), st);
+    WT_CHECK_STATUS(weft_barrier(f.comm, NULL), st);
+    ft_close(&f);
+}
+
+static void matrix(const char *transport)
+{
+    for (int what = 0; what < NUM_WHATS; what++) {
+        for (int request = 0; request < 2; request++) {
+            struct cell c = {transport, (enum what)what, request};
+            int failed = wt_run(RANKS, body, &c, 15000);
+            if (failed)
+                printf("# %s over %s, %s: %d ranks failed\n", what_names[what], transport,
+                       request ? "request" : "blocking", failed);
+            CU_ASSERT_EQUAL(failed, 0);
+        }
+    }
+}
+
+static void over_shm(void)
+{
+    matrix("shm");
+}
+
+static void over_tcp(void)
+{
+    matrix("tcp");
+}
+
+/* ---- Roots: a root needs nobody, and the others may only hear of it from a later operation ---- */
+
+static void roots(int rank, int nranks, void *arg)
+{
+    const struct cell *c = arg;
+    struct ft_rank f;
+    weft_status st;
+
+    ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
+    wt_sync();
+    st = disagree(&f, c);
+    for (int i = 0; i < 40 && st >= 0; i++) /* once around every window of operations */
+        st = weft_all_reduce(f.comm, src, dst, 4, WEFT_INT32, WEFT_SUM, NULL);
+    WT_CHECK(st == WEFT_EMISMATCH || st == WEFT_SUCCESS);
+    if (st < 0)
+        fprintf(stderr, "%s\n", ft_error(&f).message);
+    ft_close(&f);
+    if (st >= 0 && !wt_failures())
+        _exit(77);
+}
+
+static void disagreeing_roots(void)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+    int unnoticed = 0;
+
+    for (int t = 0; t < 2; t++) {
+        for (int request = 0; request < 2; request++) {
+            struct cell c = {transports[t], ROOT, request};
+            wt_report_to("/dev/null");
+            unnoticed += wt_run(RANKS, roots, &c, 15000) != 0;
+            wt_report_to(NULL);
+        }
+    }
+    if (unnoticed)
+        wt_skip("%d of 4 broadcasts whose ranks disagree about the root go unnoticed", unnoticed);
+}
+
+/* ---- A call that one rank does not make ---- */
+
+static void missing(int rank, int nranks, void *arg)
+{
+    const struct cell *c = arg;
+    weft_request *req = NULL;
+    struct ft_rank f;
+    uint64_t began;
+    weft_status st;
+
+    ft_open(&f, c->transport, 700, rank, nranks);
+    wt_sync();
+    began = wt_now_ms();
+    if (rank != ODD) {
+        st = weft_all_reduce(f.comm, src, dst, 4, WEFT_INT32, WEFT_SUM, c->request ? &req : NULL);
+        st = finish(req, st);
+        WT_CHECK_STATUS(st, WEFT_ETIMEDOUT);
+        WT_CHECK(wt_now_ms() - began >= 600 && wt_now_ms() - began < wt_slow_ms(2000));
+        weft_error e = ft_error(&f);
+        WT_CHECK_INT(e.peer, ODD);
+        WT_CHECK(strstr(e.message, "all_reduce #2") && strstr(e.message, "rank 1"));
+        if (wt_failures())
+            fprintf(stderr, "%s: %s\n", weft_status_name(st), e.message);
+        weft_request_free(req);
+    }
+    wt_sync();
+    if (rank == ODD) { /* late: the others have given up */
+        st = weft_barrier(f.comm, NULL);
+        WT_CHECK(st == WEFT_EPEER || st == WEFT_ETIMEDOUT || st == WEFT_EMISMATCH);
+        WT_CHECK(wt_now_ms() - began < wt_slow_ms(4000));
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void missing_call(void)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+
+    for (int t = 0; t < 2; t++) {
+        for (int request = 0; request < 2; request++) {
+            struct cell c = {transports[t], KIND, request};
+            int failed = wt_run(RANKS, missing, &c, 15000);
+            if (failed)
+                printf("# missing call over %s, %s\n", transports[t], request ? "request" : "blocking");
+            CU_ASSERT_EQUAL(failed, 0);
+        }
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"ranks that disagree, over shm", over_shm},
+    {"ranks that disagree, over tcp", over_tcp},
+    {"a rank that does not call", missing_call},
+    {"ranks that disagree about the root", disagreeing_roots},
+};
+WT_UNIT_MAIN("mismatch", cases)
