@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-unit_tests += tests/unit/test_reduce
-tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c
+unit_tests += tests/unit/test_reduce tests/unit/test_reduce_convert tests/unit/test_reduce_calls
+tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/reduce_common.h
 tests_unit_test_reduce_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+tests_unit_test_reduce_convert_SOURCES = tests/unit/test_reduce_convert.c tests/unit/reduce_common.h
+tests_unit_test_reduce_convert_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+tests_unit_test_reduce_calls_SOURCES = tests/unit/test_reduce_calls.c tests/unit/reduce_common.h
+tests_unit_test_reduce_calls_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 
 unit_tests += tests/unit/test_sched tests/unit/test_sched_text tests/unit/test_sched_check tests/unit/test_sched_rules
 tests_unit_test_sched_SOURCES = tests/unit/test_sched.c tests/unit/sched_samples.c tests/unit/sched_samples.h
