@@ -211,19 +211,71 @@ static weft_status post_recv(struct wi_exec *exec, struct wi_op *op, uint32_t la
     return WEFT_SUCCESS;
 }
 
-static weft_status post_ahead(struct wi_exec *exec, struct wi_op *op, uint32_t lane, const struct wi_step *st, int *moved)
+/* Where a region lies, all slices of it. */
+static void extent(const struct wi_op *op, const struct wi_region *r, uintptr_t *from, uintptr_t *to)
+{
+    *from = (uintptr_t)op->base[r->buf] + r->first * op->block_bytes;
+    *to = *from + r->count * op->block_bytes;
+}
+
+static int overlap(const struct wi_op *op, const struct wi_region *a, const struct wi_region *b)
+{
+    uintptr_t a_from, a_to, b_from, b_to;
+
+    extent(op, a, &a_from, &a_to);
+    extent(op, b, &b_from, &b_to);
+    return a_from < b_to && b_from < a_to;
+}
+
+/* May step `next` receive while steps from the lane's current one on are incomplete? All of them receive, and none touches
+ * what the other writes. Their messages arrive in order, so nothing else can tell the difference. */
+static int may_run_ahead(const struct wi_op *op, uint32_t lane, uint32_t next)
+{
+    const struct wi_region *regions = op->sched->regions;
+    const struct wi_step *n;
+
+    if (next >= op->sched->lanes[lane].nsteps || op->v_bytes[0] || op->v_bytes[1])
+        return 0;
+    n = step_at(op, lane, next);
+    if (!receives(n) || !n->ndst)
+        return 0;
+    for (uint32_t i = op->lanes[lane].step; i < next; i++) {
+        const struct wi_step *k = step_at(op, lane, i);
+        if (!k->ndst || overlap(op, &regions[n->dst], &regions[k->dst]) ||
+            (k->nsrc && overlap(op, &regions[n->dst], &regions[k->src])) ||
+            (n->nsrc && overlap(op, &regions[n->src], &regions[k->dst])))
+            return 0;
+    }
+    return 1;
+}
+
+/* The current step and, where that is safe, those behind it: a sender that finds its receives posted need not wait at the
+ * end of each step. */
+static weft_status post_ahead(struct wi_exec *exec, struct wi_op *op, uint32_t lane, int *moved)
 {
     struct wi_lane_state *ls = &op->lanes[lane];
-    uint32_t pieces = step_pieces(op, st);
 
-    while (ls->nrecvs < WI_RECV_AHEAD && ls->post_slice < op->nslices && dep_met(op, st, ls->post_slice)) {
-        struct unit u = resolve(op, st, ls->post_slice, ls->post_piece);
+    while (ls->nrecvs < WI_RECV_AHEAD) {
+        const struct wi_step *st;
+        struct unit u;
+        if (ls->post_slice >= op->nslices) {
+            if (!may_run_ahead(op, lane, ls->post_step + 1))
+                break;
+            ls->post_step++;
+            ls->post_slice = ls->post_piece = 0;
+        }
+        st = step_at(op, lane, ls->post_step);
+        if (!dep_met(op, st, ls->post_slice))
+            break;
+        u = resolve(op, st, ls->post_slice, ls->post_piece);
+        if (ls->post_step > ls->step && u.bytes && being_sent(op, u.dst, u.bytes))
+            break; /* it can wait: no need for a bounce buffer */
         /* Empty units carry no message but keep their place in the order of the lane. */
         if (u.bytes || op->send_empty) {
             WI_TRY(post_recv(exec, op, lane, st, u));
             *moved = 1;
         }
-        next_unit(op, pieces, &ls->post_slice, &ls->post_piece);
+        next_unit(op, step_pieces(op, st), &ls->post_slice, &ls->post_piece);
     }
     return WEFT_SUCCESS;
 }
@@ -280,7 +332,11 @@ static int reap_recv(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
 static void begin_step(struct wi_lane_state *ls)
 {
     ls->step++;
-    ls->slice = ls->piece = ls->post_slice = ls->post_piece = 0;
+    ls->slice = ls->piece = 0;
+    if (ls->post_step < ls->step) {
+        ls->post_step = ls->step;
+        ls->post_slice = ls->post_piece = 0;
+    }
 }
 
 /* Each returns 1 when the step is complete, 0 when it must wait, < 0 on failure. */
@@ -291,8 +347,8 @@ static int run_receiving(struct wi_exec *exec, struct wi_op *op, uint32_t lane, 
 
     for (;;) {
         struct unit u;
-        WI_TRY(post_ahead(exec, op, lane, st, moved));
-        if (ls->slice == ls->post_slice && ls->piece == ls->post_piece)
+        WI_TRY(post_ahead(exec, op, lane, moved));
+        if (ls->step == ls->post_step && ls->slice == ls->post_slice && ls->piece == ls->post_piece)
             return ls->slice >= op->nslices; /* nothing could be posted: a dependency */
         u = resolve(op, st, ls->slice, ls->piece);
         if (u.bytes || op->send_empty) {
