@@ -64,6 +64,8 @@ static inline void run_programs(const struct program *programs, size_t n)
 
 #define PAIR0 "lane 0 send 1 recv 1 chan 0\n"
 #define PAIR1 "lane 0 send 0 recv 0 chan 0\n"
+#define TWO0 "lane 0 send 1 recv - chan 0\n"
+#define TWO1 "lane 0 send - recv 0 chan 0\n"
 #define WAIT1(n) " wait rank 1 lane 0 signal " #n "\n"
 #define WAIT0(n) " wait rank 0 lane 0 signal " #n "\n"
 #define LOCAL "lane 0 send - recv - chan 0\n"

@@ -388,9 +388,6 @@ static void scratch_must_be_written(void)
     RUN(programs);
 }
 
-#define TWO0 "lane 0 send 1 recv - chan 0\n"
-#define TWO1 "lane 0 send - recv 0 chan 0\n"
-
 static void values_lie_where_they_fit(void)
 {
     static const struct program programs[] = {
