@@ -157,7 +157,7 @@ static void pass_around(struct tc_rank *r, uint64_t rounds)
             busy--;
         publish(r, &m, n);
     }
-    WT_CHECK(long_naps <= 3);
+    WT_CHECK(long_naps <= (int)wt_slow_ms(3));
     WT_CHECK_INT(r->failures, 0);
     wt_sync();
     WT_CHECK_INT(__atomic_load_n(m.sleepers, __ATOMIC_ACQUIRE), 0);
@@ -204,6 +204,6 @@ void tc_case_sleep_message(struct tc_rank *r)
         }
         WT_REQUIRE(x.state == WEFT_SUCCESS && byte == (unsigned char)n);
     }
-    WT_CHECK(long_naps <= 3);
+    WT_CHECK(long_naps <= (int)wt_slow_ms(3));
     wt_sync();
 }
