@@ -1,0 +1,6 @@
+# The public API over real ranks.
+multi_tests += tests/multi/test_api tests/multi/test_wrong_use
+tests_multi_test_api_SOURCES = tests/multi/test_api.c tests/fault/fault.h
+tests_multi_test_api_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+tests_multi_test_wrong_use_SOURCES = tests/multi/test_wrong_use.c tests/fault/fault.h
+tests_multi_test_wrong_use_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
