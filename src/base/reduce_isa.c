@@ -2,6 +2,9 @@
 /* Which instruction set: chosen when the library is loaded, so that a reduction costs one table look-up. */
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/reduce_kernels.h"
 
@@ -19,11 +22,21 @@ static const struct wi_isa *const isa_list[] = {
 };
 #define ISA_COUNT (sizeof(isa_list) / sizeof(isa_list[0]))
 
+#if defined(__x86_64__)
+/* clang's __builtin_cpu_supports does not know this one. That the system saves its registers is asked with AVX2. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static int isa_here(const struct wi_isa *isa)
 {
 #if defined(__x86_64__)
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-               __builtin_cpu_supports("f16c");
+    int avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c();
 
     if (isa == &wi_isa_avx512)
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
