@@ -61,10 +61,13 @@ def check(root, path, line):
     kind, name = match.groups()
     if name.startswith("hwloc"):
         return None if HWLOC_ALLOWED.match(path) or path.startswith("tests/") else "only topology/ and the tools that bind or describe the machine see hwloc.h"
-    if kind == "<" and not name.startswith("weft/"):
-        return None
     own = folder(path)
-    target = resolve(root, path, name) if kind == '"' else "include/" + name
+    target = resolve(root, path, name)
+    if kind == "<":
+        # The search path holds src/ and the top, so that <base/log.h> is one of ours, too.
+        if target is None and not name.startswith("weft/"):
+            return None
+        target = target or "include/" + name
     if target is None:
         return None if name == "config.h" else f'"{name}" is not in the tree'
     if not os.path.isfile(os.path.join(root, target)):

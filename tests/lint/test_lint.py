@@ -68,6 +68,12 @@ class Includes(unittest.TestCase):
         self.bad("plugins/tcp/a.c", '#include "base/log.h"', "plugins include weft/weft_plugin.h")
         self.bad("plugins/tcp/a.c", '#include "../../src/base/log.h"', "plugins include weft/weft_plugin.h")
 
+    def test_angle_brackets_hide_nothing(self):
+        self.bad("plugins/tcp/a.c", "#include <base/log.h>", "plugins include weft/weft_plugin.h")
+        self.bad("tools/run_a.c", "#include <src/base/log.h>", "not src/base")
+        self.bad("tools/bench_a.h", "#include <net/auth.h>", "not src/net")
+        self.good("plugins/tcp/a.c", "#include <stdio.h>")
+
     def test_tools_use_the_public_header(self):
         self.bad("tools/weft-bench.c", '#include "base/log.h"', "not src/base")
         self.bad("examples/a.c", '#include "base/log.h"', "not src/base")
