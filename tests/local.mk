@@ -21,7 +21,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_SRCDIR='$(abs_top_srcdir)'; export WEFT_SRCDIR; \
 	WEFT_BUILDDIR='$(abs_top_builddir)'; export WEFT_BUILDDIR; \
 	WEFT_SANITIZER='$(enable_sanitizer)'; export WEFT_SANITIZER; \
-	WEFT_TEST_CC='$(CC)'; export WEFT_TEST_CC; \
+	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
 	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1}"; export TSAN_OPTIONS; \

@@ -16,7 +16,8 @@ build() {
 }
 run() { LD_LIBRARY_PATH=$prefix/lib timeout 30 "$prefix/bin/weft-run" -n 2 "$tap_dir/program"; }
 soname() { readelf -d "$prefix/lib/libweft.so" | grep -q 'SONAME.*libweft\.so\.[0-9]'; }
-no_leaks() { ! find "$prefix" -name '*test*' -o -name 'self.so' -o -name 'wrong_*' | grep .; }
+# weft_test is a function, its page belongs there.
+no_leaks() { ! find "$prefix" \( -name '*test*' ! -name 'weft_test*.3' \) -o -name 'self.so' -o -name 'wrong_*' | grep .; }
 cxx() { echo '#include <weft/weft.h>
 int main() { return weft_version() == 0; }' >"$tap_dir/a.cc" && ${CXX:-c++} $(pc --cflags weft) "$tap_dir/a.cc" -o "$tap_dir/a" $(pc --libs weft); }
 
