@@ -19,7 +19,7 @@ tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.c tests/unit/s
 tests_unit_test_sched_rules_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_sched_races_SOURCES = tests/unit/test_sched_races.c tests/unit/sched_programs.h tests/unit/sched_samples.c
 tests_unit_test_sched_races_LDADD = libweftcore.la $(CUNIT_LIBS)
-EXTRA_DIST += tests/fuzz/fuzz_sched.c tests/golden/README
+EXTRA_DIST += tests/golden/README
 
 unit_tests += tests/unit/test_algo
 tests_unit_test_algo_SOURCES = tests/unit/test_algo.c

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 1800
+# Each fuzz target runs for WEFT_TEST_FUZZ_SECONDS (20) under libFuzzer with the address and the undefined-behaviour
+# sanitizer, from the inputs in tests/fuzz/corpus/<target> and, for schedules, tests/golden. A crash, a leak, or an input
+# that takes 5 s is a finding; its bytes are printed in base64, to be added to the corpus once the defect is mended.
+set -u
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+build=${WEFT_BUILDDIR:?}
+seconds=${WEFT_TEST_FUZZ_SECONDS:-20}
+work=$build/fuzz
+mkdir -p "$work" && cd "$WEFT_SRCDIR" || exit 99
+
+echo 'int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long bytes);
+int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long bytes) { return !data && bytes; }' >"$tap_dir/none.c"
+clang -fsanitize=fuzzer,address,undefined "$tap_dir/none.c" -o "$tap_dir/none" >/dev/null 2>&1 || {
+    echo "no clang with -fsanitize=fuzzer here (Debian packages clang and libclang-rt-dev, or llvm's own)"
+    exit 77
+}
+words=$(env -u MAKEFLAGS -u MAKELEVEL -u TESTS make -s -C "$build" print-fuzz) || exit 99
+sources= targets= flags= libs=
+eval "$words"
+
+clang_flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fno-sanitize-recover=all -I$build -Iinclude -Isrc -I. $flags
+    -DWEFT_PLUGIN_DIR=\"/nonexistent\""
+# The library once, for all targets: what the fuzzer learns from is the same for each.
+library() {
+    local f object status=0
+    mkdir -p "$work/objects"
+    for f in $sources; do
+        object=$work/objects/$(tr / _ <<<"${f%.c}").o
+        objects+=" $object"
+        [ "$object" -nt "$f" ] && [ -z "$(find include src plugins -name '*.h' -newer "$object" | head -n 1)" ] && continue
+        clang $clang_flags -fsanitize=fuzzer-no-link,address,undefined -c "$f" -o "$object" || status=1
+    done
+    return $status
+}
+compile() {
+    clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $objects -o "$work/$(basename "$1" .c)" $libs -lpthread -lm -ldl
+}
+run() {
+    local name=$1 status
+    local seeds=()
+    [ -d "tests/fuzz/corpus/$name" ] && seeds+=("tests/fuzz/corpus/$name")
+    [ "$name" = fuzz_sched ] && seeds+=(tests/golden)
+    rm -rf "$work/$name.found" "$work/$name.crash-"*
+    mkdir -p "$work/$name.found"
+    # Blocks larger than half a GiB are refused, as a small machine would.
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 \
+        "$work/$name" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 \
+        -print_final_stats=1 -artifact_prefix="$work/$name." "$work/$name.found" ${seeds[@]+"${seeds[@]}"} \
+        >"$work/$name.log" 2>&1
+    status=$?
+    if [ $status -ne 0 ]; then
+        grep -v '^#\|^NEW_FUNC\|^\s*REDUCE\|^INFO' "$work/$name.log" | tail -n 50
+        for f in "$work/$name".crash-* "$work/$name".timeout-* "$work/$name".leak-* "$work/$name".oom-*; do
+            [ -f "$f" ] && { echo "input $f:"; base64 "$f" | head -n 40; }
+        done
+        return 1
+    fi
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log")
+    # A target that hardly runs proves nothing.
+    [ "${runs:-0}" -ge 100 ] || { echo "$name: only ${runs:-0} inputs in $seconds s"; return 1; }
+}
+
+objects= runs=
+tap "the library is built for libFuzzer" library || tap_end
+for target in $targets; do
+    name=$(basename "$target" .c)
+    tap "$name is built" compile "$target" || continue
+    tap "$name for $seconds s" run "$name" && echo "# $name: $runs inputs"
+done
+tap_end
