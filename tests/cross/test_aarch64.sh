@@ -26,7 +26,7 @@ configure() {
     [ config.status -nt "$WEFT_SRCDIR/configure" ] && return 0
     "$WEFT_SRCDIR/configure" --host=aarch64-linux-gnu --enable-werror CC="aarch64-linux-gnu-gcc --sysroot=$root"
 }
-compile() { make -s -j2 && make -s -j2 check-programs; }
+compile() { make -s -j"${JOBS:-2}" && make -s -j"${JOBS:-2}" check-programs; }
 is_arm() { readelf -h .libs/libweft.so | grep -q AArch64; }
 
 tap "configure" configure || tap_end
