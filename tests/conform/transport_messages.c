@@ -1,6 +1,7 @@
 /* transport_messages.c: two-sided transfers.
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,20 @@ void tc_case_address(struct tc_rank *r)
     }
 }
 
+/* Descriptors open; sockets may outlive their group until the peer's side has everything, so wait for `expected` (-1: for
+ * what stays the same for a while). */
+static int settled_files(int expected)
+{
+    uint64_t until = wt_now_ms() + (expected < 0 ? 200 : wt_slow_ms(2500));
+    int files = tc_open_files();
+
+    while (files != expected && wt_now_ms() < until) {
+        sched_yield();
+        files = tc_open_files();
+    }
+    return files;
+}
+
 void tc_case_create_destroy(struct tc_rank *r)
 {
     int files = 0;
@@ -64,9 +79,9 @@ void tc_case_create_destroy(struct tc_rank *r)
         if (r->fixture->threads)
             continue;
         if (round == 1)
-            files = tc_open_files();
+            files = settled_files(-1);
         else if (round > 1)
-            WT_CHECK_INT(tc_open_files(), files);
+            WT_CHECK_INT(settled_files(files), files);
     }
 }
 
