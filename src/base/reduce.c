@@ -9,6 +9,8 @@
 #include "base/status.h"
 
 #define COPY_STREAM_MIN_BYTES ((size_t)4 << 20) /* doc in wi_copy */
+#define COPY_SIMD_MIN_BYTES 256u
+#define ALIGN_MIN_ELEMS 512u
 #define STREAM_MIN_BYTES 512u                   /* below, fences cost more than they save */
 
 struct block {
@@ -145,6 +147,35 @@ static void reduce_fused(const struct wi_redop *redop, const struct wi_kernel *k
         kernel->many(job);
 }
 
+static int aligned_alike(void *const dst[], int ndst)
+{
+    for (int d = 1; d < ndst; d++)
+        if (((uintptr_t)dst[d] ^ (uintptr_t)dst[0]) % 64)
+            return 0;
+    return 1;
+}
+
+/* Streams need whole lines: destinations that lie differently in theirs are each written from a block in L1. */
+static void reduce_staged(const struct wi_redop *redop, const struct wi_kernel *kernel, const struct wi_reduce_job *all,
+                          unsigned flags)
+{
+    size_t step = WI_REDUCE_BLOCK_BYTES / redop->elem_bytes, bytes = redop->elem_bytes;
+    const void *src[WI_REDUCE_MAX_SRC];
+    struct block block;
+
+    for (size_t i = 0; i < all->elems; i += step) {
+        size_t count = all->elems - i < step ? all->elems - i : step;
+        struct wi_reduce_job job = {.dst = (void *const[]){block.bytes}, .src = src, .ndst = 1, .nsrc = all->nsrc,
+                                    .elems = count};
+
+        for (int s = 0; s < all->nsrc; s++)
+            src[s] = (const char *)all->src[s] + i * bytes;
+        reduce_fused(redop, kernel, &job, flags);
+        for (int d = 0; d < all->ndst; d++)
+            isa()->copy_stream((char *)all->dst[d] + i * bytes, block.bytes, count * bytes);
+    }
+}
+
 /* Several destinations are served block by block, so that the source is read from memory once. */
 static void copy_all(void *const dst[], int ndst, const void *src, size_t bytes, int stream)
 {
@@ -180,7 +211,10 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
         struct wi_reduce_job job = {
             .dst = dst, .src = src, .ndst = ndst, .nsrc = nsrc, .elems = elems, .stream = stream};
 
-        reduce_fused(redop, kernel, &job, flags);
+        if (stream && !aligned_alike(dst, ndst) && nsrc <= WI_REDUCE_MAX_SRC)
+            reduce_staged(redop, kernel, &job, flags);
+        else
+            reduce_fused(redop, kernel, &job, flags);
     }
     if (stream)
         isa()->fence();
@@ -191,6 +225,15 @@ void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const vo
     if (__builtin_expect(!redop->user && !(flags & WI_REDUCE_NT) && !divides(redop, flags), 1)) {
         const struct wi_kernel *kernel = &isa()->kernels[redop->dtype][redop->op];
 
+        if (elems >= ALIGN_MIN_ELEMS && (uintptr_t)dst % 64) {
+            size_t head = (64 - (uintptr_t)dst % 64) / redop->elem_bytes; /* stores that straddle lines cost double */
+
+            kernel->two(dst, a, b, head << kernel->shift);
+            dst = (char *)dst + head * redop->elem_bytes;
+            a = (const char *)a + head * redop->elem_bytes;
+            b = (const char *)b + head * redop->elem_bytes;
+            elems -= head;
+        }
         kernel->two(dst, a, b, elems << kernel->shift);
         return;
     }
@@ -222,8 +265,12 @@ void wi_copy(void *dst, const void *src, size_t bytes, unsigned flags)
 {
     if (dst == src || bytes == 0)
         return;
-    if (bytes < STREAM_MIN_BYTES || (bytes < COPY_STREAM_MIN_BYTES && !(flags & WI_REDUCE_NT))) {
+    if (bytes < COPY_SIMD_MIN_BYTES) {
         memcpy(dst, src, bytes);
+        return;
+    }
+    if (bytes < STREAM_MIN_BYTES || (bytes < COPY_STREAM_MIN_BYTES && !(flags & WI_REDUCE_NT))) {
+        isa()->copy(dst, src, bytes);
         return;
     }
     isa()->copy_stream(dst, src, bytes);

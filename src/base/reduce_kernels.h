@@ -37,6 +37,7 @@ struct wi_isa {
     const struct wi_kernel (*kernels)[WEFT_NUM_OPS]; /* [dtype][op]; two is NULL where undefined */
     void (*copy_stream)(void *dst, const void *src, size_t bytes); /* not fenced */
     void (*fence)(void);
+    void (*copy)(void *dst, const void *src, size_t bytes); /* at least 64 bytes */
 };
 
 extern const struct wi_isa wi_isa_scalar;

@@ -477,4 +477,4 @@ static const struct wi_kernel kernels[WEFT_NUM_DTYPES][WEFT_NUM_OPS] = {
     [WEFT_COMPLEX128] = COMPLEX_ROW(c128, f64, 8),
 };
 
-const struct wi_isa WI_SIMD_ISA = {WI_SIMD_NAME, kernels, simd_copy_stream, simd_fence};
+const struct wi_isa WI_SIMD_ISA = {WI_SIMD_NAME, kernels, simd_copy_stream, simd_fence, simd_copy};

@@ -309,8 +309,7 @@ static int start_op(struct wi_exec *exec, struct wi_op *op)
         return 0;
     }
     if (op->mapped) {
-        op->slot_nt = op->sched->buf_blocks[WI_TMP] * op->tmp_stride >= WI_SLOT_STREAM_BYTES / 2;
-        op->claim = 0;
+        wi_op_begin_stores(exec, op);
         op->epoch = exec->next_epoch;
         exec->next_epoch += op->nslices;
     }
@@ -343,6 +342,8 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
     if (exec->broken)
         return 1;
     if (op->status < 0 || !op->nlanes_left) {
+        if (op->mapped && !op->ll && op->status >= 0)
+            wi_op_end_stores(exec, op);
         wi_op_finish(exec, op, op->status < 0 ? op->status : WEFT_SUCCESS);
         return 1;
     }

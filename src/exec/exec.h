@@ -70,6 +70,7 @@ struct wi_op {
     uint8_t get;                     /* peers' memory is got, peer_base holds their addresses */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
     uint8_t nt, slot_nt, claim;      /* how results and slots are stored */
+    uint64_t stores_since;           /* ticks, when the way to store is on trial; else 0 */
     uint8_t state;                   /* enum wi_op_state */
     uint32_t chan_base;
     uint64_t epoch;                  /* mapped: of slice 0 */
@@ -204,6 +205,8 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 /* Inside the executor. */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
+void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op);
+void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */

@@ -420,6 +420,29 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
+static size_t slot_work(const struct wi_op *op)
+{
+    uint32_t src = op->sched->buf_blocks[WI_SRC], dst = op->sched->buf_blocks[WI_DST];
+
+    return op->sched->buf_blocks[WI_TMP] ? op->block_bytes * (src > dst ? src : dst) : 0;
+}
+
+void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op)
+{
+    size_t work = slot_work(op);
+    int timed;
+
+    op->slot_nt = wi_slot_store_choose(&exec->slot_store, work, &timed) != 0;
+    op->claim = !op->slot_nt && work >= WI_SLOT_ORDINARY_BYTES && op->nslices == 1;
+    op->stores_since = timed ? wi_ticks() : 0;
+}
+
+void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op)
+{
+    if (op->stores_since)
+        wi_slot_store_learn(&exec->slot_store, slot_work(op), op->slot_nt, wi_ticks() - op->stores_since);
+}
+
 static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t nlanes = op->sched->nlanes;
@@ -441,15 +464,9 @@ static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
 
 weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
 {
-    size_t scratch = op->sched->buf_blocks[WI_TMP] * op->tmp_stride;
-    uint64_t begin = 0;
     weft_status st;
-    int timed;
 
-    op->slot_nt = wi_slot_store_choose(&exec->slot_store, scratch, &timed) != 0;
-    op->claim = !op->slot_nt && scratch >= WI_SLOT_ORDINARY_BYTES;
-    if (timed)
-        begin = wi_ticks();
+    wi_op_begin_stores(exec, op);
     memset(op->lanes_inline, 0, op->sched->nlanes * sizeof op->lanes_inline[0]);
     op->lanes = op->lanes_inline;
     op->nlanes_left = op->sched->nlanes;
@@ -457,8 +474,8 @@ weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
     op->epoch = exec->next_epoch;
     exec->next_epoch += op->nslices;
     st = run_to_end(exec, op);
-    if (timed && st >= 0)
-        wi_slot_store_learn(&exec->slot_store, scratch, op->slot_nt, wi_ticks() - begin);
+    if (st >= 0)
+        wi_op_end_stores(exec, op);
     return st;
 }
 
