@@ -4,3 +4,6 @@ tests_fault_test_mismatch_SOURCES = tests/fault/test_mismatch.c tests/fault/faul
 tests_fault_test_mismatch_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_fault_test_kill_SOURCES = tests/fault/test_kill.c tests/fault/fault.h
 tests_fault_test_kill_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+long_tests += tests/fault/test_alloc
+tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/fault.h
+tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
