@@ -11,7 +11,7 @@
 #define COPY_STREAM_MIN_BYTES ((size_t)4 << 20) /* doc in wi_copy */
 #define COPY_SIMD_MIN_BYTES 256u
 #define ALIGN_MIN_ELEMS 512u
-#define STREAM_MIN_BYTES 512u                   /* below, fences cost more than they save */
+#define STREAM_MIN_BYTES 512u /* below, fences cost more than they save */
 
 struct block {
     _Alignas(64) unsigned char bytes[WI_REDUCE_BLOCK_BYTES];
@@ -165,8 +165,8 @@ static void reduce_staged(const struct wi_redop *redop, const struct wi_kernel *
 
     for (size_t i = 0; i < all->elems; i += step) {
         size_t count = all->elems - i < step ? all->elems - i : step;
-        struct wi_reduce_job job = {.dst = (void *const[]){block.bytes}, .src = src, .ndst = 1, .nsrc = all->nsrc,
-                                    .elems = count};
+        struct wi_reduce_job job = {
+            .dst = (void *const[]){block.bytes}, .src = src, .ndst = 1, .nsrc = all->nsrc, .elems = count};
 
         for (int s = 0; s < all->nsrc; s++)
             src[s] = (const char *)all->src[s] + i * bytes;
