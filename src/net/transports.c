@@ -109,8 +109,10 @@ static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_tr
     memcpy(out, theirs, known);
     out->bytes = sizeof *out;
     if (!out->open || !out->close || !out->address || !out->reachable || !out->group_create || !out->group_destroy)
-        return wi_fail(WEFT_EPLUGIN, "transport %s lacks a required entry (open, close, address, reachable, "
-                       "group_create, group_destroy)", plugin->name);
+        return wi_fail(WEFT_EPLUGIN,
+                       "transport %s lacks a required entry (open, close, address, reachable, "
+                       "group_create, group_destroy)",
+                       plugin->name);
 #define FILL(entry, stub) out->entry = out->entry ? out->entry : (stub)
     FILL(send, stub_xfer);
     FILL(recv, stub_xfer);
@@ -227,8 +229,8 @@ static weft_status check_plugin(const struct weft_plugin *p, const char *path)
         return wi_fail(WEFT_EPLUGIN, "plugin %s was built for plugin ABI %u, this library has %u", path, p->abi,
                        WEFT_PLUGIN_ABI);
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops",
-                       path, p->bytes);
+        return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops", path,
+                       p->bytes);
     if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE)
         return wi_fail(WEFT_EPLUGIN, "plugin %s (%s): kind %d is not known to this library", path, p->name,
                        (int)p->kind);
@@ -301,8 +303,8 @@ static weft_status add_device(struct wi_transports *t, struct wi_settings *setti
     return st;
 }
 
-static weft_status add_if_works(struct wi_transports *t, struct wi_settings *settings,
-                                const struct weft_plugin *plugin, char *path, void *handle, int *added)
+static weft_status add_if_works(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
+                                char *path, void *handle, int *added)
 {
     weft_status st = plugin->kind == WEFT_PLUGIN_DEVICE ? add_device(t, settings, plugin, handle)
                                                         : add(t, settings, plugin, path, handle);
