@@ -18,10 +18,10 @@ weft_status wi_comm_check(const struct weft_comm *comm)
 
 static weft_status enter_slowly(struct weft_comm *comm, int held)
 {
-    for (int spins = 0; ; spins++) {
+    for (int spins = 0;; spins++) {
         if (held == WI_ISSUING)
             return wi_fail(WEFT_EBUSY, "another thread is inside a call on this communicator; operations of one "
-                           "communicator are issued by one thread at a time");
+                                       "communicator are issued by one thread at a time");
         if (spins < 200)
             wi_cpu_relax();
         else
@@ -74,8 +74,12 @@ static int without_peers(const struct weft_comm *comm, const struct wi_call *c)
     if (comm->nranks == 1)
         return 1;
     switch (c->coll) {
-    case WI_COLL_BARRIER: case WI_COLL_ALL_GATHER_V: case WI_COLL_REDUCE_SCATTER_V: case WI_COLL_ALL_TO_ALL_V:
-    case WI_COLL_GATHER_V: case WI_COLL_SCATTER_V:
+    case WI_COLL_BARRIER:
+    case WI_COLL_ALL_GATHER_V:
+    case WI_COLL_REDUCE_SCATTER_V:
+    case WI_COLL_ALL_TO_ALL_V:
+    case WI_COLL_GATHER_V:
+    case WI_COLL_SCATTER_V:
         return 0;
     default:
         return c->count == 0;

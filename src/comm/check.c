@@ -44,13 +44,27 @@ void wi_call_spans(const struct weft_comm *comm, const struct wi_call *c, size_t
 
     *src = *dst = c->count;
     switch (c->coll) {
-    case WI_COLL_REDUCE: *dst = root ? c->count : 0; break;
-    case WI_COLL_BROADCAST: *src = root ? c->count : 0; break;
-    case WI_COLL_ALL_GATHER: *dst = times(n, c->count); break;
-    case WI_COLL_REDUCE_SCATTER: *src = times(n, c->count); break;
-    case WI_COLL_ALL_TO_ALL: *src = *dst = times(n, c->count); break;
-    case WI_COLL_GATHER: *dst = root ? times(n, c->count) : 0; break;
-    case WI_COLL_SCATTER: *src = root ? times(n, c->count) : 0; break;
+    case WI_COLL_REDUCE:
+        *dst = root ? c->count : 0;
+        break;
+    case WI_COLL_BROADCAST:
+        *src = root ? c->count : 0;
+        break;
+    case WI_COLL_ALL_GATHER:
+        *dst = times(n, c->count);
+        break;
+    case WI_COLL_REDUCE_SCATTER:
+        *src = times(n, c->count);
+        break;
+    case WI_COLL_ALL_TO_ALL:
+        *src = *dst = times(n, c->count);
+        break;
+    case WI_COLL_GATHER:
+        *dst = root ? times(n, c->count) : 0;
+        break;
+    case WI_COLL_SCATTER:
+        *src = root ? times(n, c->count) : 0;
+        break;
     case WI_COLL_ALL_GATHER_V:
         *src = c->recv_counts[comm->rank];
         *dst = wi_v_span(c->recv_counts, c->recv_displs, comm->nranks);
@@ -63,15 +77,24 @@ void wi_call_spans(const struct weft_comm *comm, const struct wi_call *c, size_t
         *src = wi_v_span(c->send_counts, c->send_displs, comm->nranks);
         *dst = wi_v_span(c->recv_counts, c->recv_displs, comm->nranks);
         break;
-    case WI_COLL_GATHER_V: *dst = root ? wi_v_span(c->recv_counts, c->recv_displs, comm->nranks) : 0; break;
+    case WI_COLL_GATHER_V:
+        *dst = root ? wi_v_span(c->recv_counts, c->recv_displs, comm->nranks) : 0;
+        break;
     case WI_COLL_SCATTER_V:
         *src = root ? wi_v_span(c->send_counts, c->send_displs, comm->nranks) : 0;
         *dst = c->recv_count;
         break;
-    case WI_COLL_SEND: *dst = 0; break;
-    case WI_COLL_RECV: *src = 0; break;
-    case WI_COLL_SEND_RECV: *dst = c->recv_count; break;
-    default: break;
+    case WI_COLL_SEND:
+        *dst = 0;
+        break;
+    case WI_COLL_RECV:
+        *src = 0;
+        break;
+    case WI_COLL_SEND_RECV:
+        *dst = c->recv_count;
+        break;
+    default:
+        break;
     }
 }
 
@@ -95,18 +118,23 @@ static weft_status check_counts(const struct weft_comm *comm, const struct wi_ca
 static weft_status check_peer(const struct weft_comm *comm, const struct wi_call *c, int peer, const char *name)
 {
     if (peer < 0 || peer >= comm->nranks)
-        return wi_fail(WEFT_EINVAL, "%s: %s %d is not a rank of this communicator (0 to %d)", wi_coll_name(c->coll), name,
-                       peer, comm->nranks - 1);
+        return wi_fail(WEFT_EINVAL, "%s: %s %d is not a rank of this communicator (0 to %d)", wi_coll_name(c->coll),
+                       name, peer, comm->nranks - 1);
     return WEFT_SUCCESS;
 }
 
 static weft_status check_roots(const struct weft_comm *comm, const struct wi_call *c)
 {
     switch (c->coll) {
-    case WI_COLL_REDUCE: case WI_COLL_BROADCAST: case WI_COLL_GATHER: case WI_COLL_GATHER_V: case WI_COLL_SCATTER:
+    case WI_COLL_REDUCE:
+    case WI_COLL_BROADCAST:
+    case WI_COLL_GATHER:
+    case WI_COLL_GATHER_V:
+    case WI_COLL_SCATTER:
     case WI_COLL_SCATTER_V:
         return check_peer(comm, c, c->root, "root");
-    case WI_COLL_SEND: case WI_COLL_RECV:
+    case WI_COLL_SEND:
+    case WI_COLL_RECV:
         return check_peer(comm, c, c->root, "peer");
     case WI_COLL_SEND_RECV:
         WI_TRY(check_peer(comm, c, c->root, "dst_peer"));
@@ -138,8 +166,8 @@ static weft_status check_op(const struct wi_call *c)
 static int may_alias(const struct weft_comm *comm, const struct wi_call *c)
 {
     return wi_call_in_place(comm, c) ||
-           (c->src == c->dst && (c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_ALL_TO_ALL ||
-                                 c->coll == WI_COLL_ALL_TO_ALL_V));
+           (c->src == c->dst &&
+            (c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_ALL_TO_ALL || c->coll == WI_COLL_ALL_TO_ALL_V));
 }
 
 weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *c)
@@ -177,23 +205,39 @@ int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *c)
     size_t before = 0;
 
     switch (c->coll) {
-    case WI_COLL_ALL_REDUCE: case WI_COLL_SCAN: case WI_COLL_EXSCAN: return src == dst;
-    case WI_COLL_REDUCE: return comm->rank == c->root && src == dst;
-    case WI_COLL_BROADCAST: return comm->rank == c->root && src == dst;
-    case WI_COLL_ALL_GATHER: return src == dst + at;
-    case WI_COLL_GATHER: return comm->rank == c->root && src == dst + at;
-    case WI_COLL_REDUCE_SCATTER: return dst == src + at;
-    case WI_COLL_SCATTER: return comm->rank == c->root && dst == src + at;
-    case WI_COLL_ALL_GATHER_V: case WI_COLL_REDUCE_SCATTER_V: case WI_COLL_GATHER_V: case WI_COLL_SCATTER_V: break;
-    default: return 0;
+    case WI_COLL_ALL_REDUCE:
+    case WI_COLL_SCAN:
+    case WI_COLL_EXSCAN:
+        return src == dst;
+    case WI_COLL_REDUCE:
+        return comm->rank == c->root && src == dst;
+    case WI_COLL_BROADCAST:
+        return comm->rank == c->root && src == dst;
+    case WI_COLL_ALL_GATHER:
+        return src == dst + at;
+    case WI_COLL_GATHER:
+        return comm->rank == c->root && src == dst + at;
+    case WI_COLL_REDUCE_SCATTER:
+        return dst == src + at;
+    case WI_COLL_SCATTER:
+        return comm->rank == c->root && dst == src + at;
+    case WI_COLL_ALL_GATHER_V:
+    case WI_COLL_REDUCE_SCATTER_V:
+    case WI_COLL_GATHER_V:
+    case WI_COLL_SCATTER_V:
+        break;
+    default:
+        return 0;
     }
     if ((c->coll == WI_COLL_GATHER_V || c->coll == WI_COLL_SCATTER_V) && comm->rank != c->root)
         return 0;
-    const size_t *counts = c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? c->recv_counts : c->send_counts;
-    const size_t *displs = c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? c->recv_displs : c->send_displs;
+    const size_t *counts =
+        c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? c->recv_counts : c->send_counts;
+    const size_t *displs =
+        c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? c->recv_displs : c->send_displs;
     for (int i = 0; i < comm->rank; i++)
         before += counts[i];
     before = displs ? displs[comm->rank] : before;
     return c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? src == dst + before * es
-                                                                         : dst == src + before * es;
+                                                                          : dst == src + before * es;
 }

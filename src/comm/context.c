@@ -14,8 +14,7 @@
 static const struct weft_setting library_rows[] = {
     {"LOG", "", WEFT_SETTING_STRING, LIB(log), 0, 0,
      "what is logged: error, warn, info, debug or trace, optionally followed by ,file:PATH; nothing by default"},
-    {"TRANSPORTS", "all", WEFT_SETTING_STRING, LIB(transports), 0, 0,
-     "comma list of the transports that may be used"},
+    {"TRANSPORTS", "all", WEFT_SETTING_STRING, LIB(transports), 0, 0, "comma list of the transports that may be used"},
     {"PLUGIN_PATH", WEFT_PLUGIN_DIR, WEFT_SETTING_STRING, LIB(plugin_path), 0, 0,
      "directories, separated by colons, from which plugins are loaded"},
     {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,

@@ -27,8 +27,14 @@ static weft_status swap(struct over_parent *b, int to, const void *out, size_t o
         return wi_fail(WEFT_ENOMEM, "request");
     memset(&req->options, 0, sizeof req->options);
     req->options.timeout_ns = deadline_ns > now ? deadline_ns - now : 1;
-    req->call = (struct wi_call){.coll = WI_COLL_SEND_RECV, .dtype = WEFT_UINT8, .root = to, .src = out, .dst = in,
-                                 .count = out_bytes, .recv_count = in_bytes, .recv_peer = from};
+    req->call = (struct wi_call){.coll = WI_COLL_SEND_RECV,
+                                 .dtype = WEFT_UINT8,
+                                 .root = to,
+                                 .src = out,
+                                 .dst = in,
+                                 .count = out_bytes,
+                                 .recv_count = in_bytes,
+                                 .recv_peer = from};
     req->internal = 1;
     st = wi_request_issue(req);
     for (int i = 0; st >= 0 && i < req->nops; i++)
@@ -39,7 +45,8 @@ static weft_status swap(struct over_parent *b, int to, const void *out, size_t o
 }
 
 /* Dissemination: after round k everybody holds the records of 2^(k+1) ranks, its own first. */
-static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_t bytes, void *all, uint64_t deadline_ns)
+static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_t bytes, void *all,
+                              uint64_t deadline_ns)
 {
     struct over_parent *b = (struct over_parent *)base;
     int n = base->nranks, rank = base->rank;
@@ -66,7 +73,8 @@ static void destroy(struct wi_bootstrap *base)
     wi_free(base);
 }
 
-static weft_status bootstrap_over(struct weft_comm *parent, int *members, int rank, int nranks, struct wi_bootstrap **out)
+static weft_status bootstrap_over(struct weft_comm *parent, int *members, int rank, int nranks,
+                                  struct wi_bootstrap **out)
 {
     struct over_parent *b = wi_calloc(1, sizeof *b);
 
@@ -103,7 +111,8 @@ static int by_key(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static weft_status gather_votes(struct weft_comm *parent, const struct vote *mine, struct vote *all, uint64_t deadline_ns)
+static weft_status gather_votes(struct weft_comm *parent, const struct vote *mine, struct vote *all,
+                                uint64_t deadline_ns)
 {
     int *members = wi_malloc((size_t)parent->nranks * sizeof *members);
     struct wi_bootstrap *bs;

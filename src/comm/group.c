@@ -10,7 +10,7 @@ __thread int wi_group_depth;
 
 struct group {
     struct weft_request *head, **tail;
-    weft_status error;       /* the first, latched: the whole group is not issued */
+    weft_status error; /* the first, latched: the whole group is not issued */
     char text[256];
 };
 static __thread struct group group;

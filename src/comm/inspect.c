@@ -74,7 +74,8 @@ weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *option
 {
     WI_TRY(wi_comm_check(comm));
     if (!options || options->bytes != sizeof *options)
-        return wi_fail(WEFT_EINVAL, "comm_next_call: options is NULL or its bytes are wrong; use WEFT_CALL_OPTIONS_INIT");
+        return wi_fail(WEFT_EINVAL,
+                       "comm_next_call: options is NULL or its bytes are wrong; use WEFT_CALL_OPTIONS_INIT");
     if (options->algorithm && strlen(options->algorithm) >= sizeof comm->next_algorithm)
         return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.40s\"", options->algorithm);
     WI_TRY(wi_comm_enter(comm));
@@ -158,11 +159,15 @@ static const char *state_name(int state)
 
 static void dump_entry(FILE *f, const struct wi_record *e)
 {
-    fprintf(f, "    {\"record_id\": %u, \"collective_seq_id\": %u, \"profiling_name\": \"weft:%s\", \"state\": \"%s\", "
-            "\"algorithm\": ", e->serial, e->info.seq, wi_coll_name((enum wi_coll)e->info.kind), state_name(e->state));
+    fprintf(f,
+            "    {\"record_id\": %u, \"collective_seq_id\": %u, \"profiling_name\": \"weft:%s\", \"state\": \"%s\", "
+            "\"algorithm\": ",
+            e->serial, e->info.seq, wi_coll_name((enum wi_coll)e->info.kind), state_name(e->state));
     put_text(f, e->algo ? e->algo : "");
-    fprintf(f, ", \"count\": %llu, \"dtype\": \"%s\", \"op\": \"%s\", \"root\": %d, \"time_created_ns\": %llu, "
-            "\"time_completed_ns\": %llu}", (unsigned long long)e->info.count,
+    fprintf(f,
+            ", \"count\": %llu, \"dtype\": \"%s\", \"op\": \"%s\", \"root\": %d, \"time_created_ns\": %llu, "
+            "\"time_completed_ns\": %llu}",
+            (unsigned long long)e->info.count,
             e->info.dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)e->info.dtype) : "?",
             e->info.flags & 1 && e->info.op < WEFT_NUM_OPS ? weft_op_name(e->info.op) : "", (int)e->info.root,
             (unsigned long long)wi_ticks_to_ns(e->ticks_issued),

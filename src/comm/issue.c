@@ -41,11 +41,16 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct 
             info->op = wi_user_op_find(c->op, &user) && user.premul ? OP_PREMUL : OP_USER;
     }
     switch (c->coll) {
-    case WI_COLL_REDUCE: case WI_COLL_BROADCAST: case WI_COLL_GATHER: case WI_COLL_SCATTER:
-    case WI_COLL_SEND: case WI_COLL_RECV:
+    case WI_COLL_REDUCE:
+    case WI_COLL_BROADCAST:
+    case WI_COLL_GATHER:
+    case WI_COLL_SCATTER:
+    case WI_COLL_SEND:
+    case WI_COLL_RECV:
         info->root = (uint32_t)c->root;
         break;
-    case WI_COLL_GATHER_V: case WI_COLL_SCATTER_V:
+    case WI_COLL_GATHER_V:
+    case WI_COLL_SCATTER_V:
         info->root = (uint32_t)c->root;
         info->count = 0; /* every rank has its own */
         break;
@@ -69,8 +74,11 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c,
 {
     struct wi_user_op user;
 
-    *r = (struct wi_redop){.dtype = (uint8_t)c->dtype, .op = WEFT_SUM, .commutative = 1,
-                           .divisor = (uint32_t)comm->nranks, .elem_bytes = (uint32_t)weft_dtype_bytes(c->dtype)};
+    *r = (struct wi_redop){.dtype = (uint8_t)c->dtype,
+                           .op = WEFT_SUM,
+                           .commutative = 1,
+                           .divisor = (uint32_t)comm->nranks,
+                           .elem_bytes = (uint32_t)weft_dtype_bytes(c->dtype)};
     if (!wi_coll_reduces(c->coll))
         return WEFT_SUCCESS;
     if (c->op < WEFT_NUM_OPS) {
@@ -199,17 +207,29 @@ static size_t known_share(const struct weft_comm *comm, const struct wi_call *c,
     size_t n = c->count, a, b;
 
     switch (c->coll) {
-    case WI_COLL_ALL_GATHER_V: n = largest(c->recv_counts, comm->nranks); break;
-    case WI_COLL_REDUCE_SCATTER_V: n = largest(c->send_counts, comm->nranks); break;
+    case WI_COLL_ALL_GATHER_V:
+        n = largest(c->recv_counts, comm->nranks);
+        break;
+    case WI_COLL_REDUCE_SCATTER_V:
+        n = largest(c->send_counts, comm->nranks);
+        break;
     case WI_COLL_ALL_TO_ALL_V:
         a = largest(c->send_counts, comm->nranks);
         b = largest(c->recv_counts, comm->nranks);
         n = a > b ? a : b;
         break;
-    case WI_COLL_GATHER_V: if (comm->rank == c->root) n = largest(c->recv_counts, comm->nranks); break;
-    case WI_COLL_SCATTER_V: n = comm->rank == c->root ? largest(c->send_counts, comm->nranks) : c->recv_count; break;
-    case WI_COLL_BARRIER: n = 0; break;
-    default: break;
+    case WI_COLL_GATHER_V:
+        if (comm->rank == c->root)
+            n = largest(c->recv_counts, comm->nranks);
+        break;
+    case WI_COLL_SCATTER_V:
+        n = comm->rank == c->root ? largest(c->send_counts, comm->nranks) : c->recv_count;
+        break;
+    case WI_COLL_BARRIER:
+        n = 0;
+        break;
+    default:
+        break;
     }
     return n * es;
 }
@@ -242,7 +262,8 @@ static weft_status slice_two_sided(struct wi_op *op, size_t want)
 }
 
 /* Depends on the arguments only: all ranks take ll lines or none does, whatever form of the call each one uses. */
-static int ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *c, size_t block_bytes)
+static int ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, const struct wi_call *c,
+                   size_t block_bytes)
 {
     return sched->ll && !is_v_form(c->coll) && comm->nranks <= WI_REDUCE_MAX_SRC &&
            sched->buf_blocks[WI_TMP] * block_bytes <= comm->exec->ll_bytes;
@@ -342,8 +363,8 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     struct weft_comm *comm = req->comm;
     const struct wi_call *c = &req->now;
     size_t share = 0;
-    struct wi_plan_query q = {.coll = c->coll, .v_form = is_v_form(c->coll), .ordered = !op->redop.commutative,
-                              .root = c->root};
+    struct wi_plan_query q = {
+        .coll = c->coll, .v_form = is_v_form(c->coll), .ordered = !op->redop.commutative, .root = c->root};
     struct wi_sched *sched;
     struct wi_plan plan;
 

@@ -103,7 +103,8 @@ weft_status weft_op_destroy(weft_op op)
 
     pthread_rwlock_wrlock(&lock);
     if (op < FIRST_USER_OP || op - FIRST_USER_OP >= capacity || !used[op - FIRST_USER_OP]) {
-        st = wi_fail(WEFT_EINVAL, "op_destroy: operator %u %s", op, op < WEFT_NUM_OPS ? "is built in" : "does not exist");
+        st = wi_fail(WEFT_EINVAL, "op_destroy: operator %u %s", op,
+                     op < WEFT_NUM_OPS ? "is built in" : "does not exist");
     } else {
         used[op - FIRST_USER_OP] = 0;
         release_if_empty();

@@ -20,7 +20,7 @@
 
 struct round {
     int moved, pending;
-    int blind;              /* something that cannot wake us is pending */
+    int blind; /* something that cannot wake us is pending */
     struct pollfd fds[MAX_POLLED];
     nfds_t nfds;
 };
