@@ -189,8 +189,8 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
     weft_status st = WEFT_SUCCESS;
 
     if (send->total_bytes > recv->total_bytes)
-        st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info, "the message is longer (%zu bytes) than the buffer",
-                          send->total_bytes);
+        st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info,
+                          "the message is longer (%zu bytes) than the buffer", send->total_bytes);
     else
         memmove(recv->base[WI_DST], send->base[WI_SRC], send->total_bytes);
     wi_op_finish(exec, send, WEFT_SUCCESS);

@@ -17,10 +17,10 @@
 
 void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacity)
 {
-    const char *op = info->op == 255            ? "user's operator"
-                     : info->op == 253          ? "pre-multiplied sum"
+    const char *op = info->op == 255           ? "user's operator"
+                     : info->op == 253         ? "pre-multiplied sum"
                      : info->op < WEFT_NUM_OPS ? weft_op_name(info->op)
-                                                : "";
+                                               : "";
     const char *dtype = info->dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)info->dtype) : "?";
     const char *coll = wi_coll_name((enum wi_coll)info->kind);
     char root[32] = "";
@@ -80,8 +80,8 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     e->operation = info ? wi_coll_name((enum wi_coll)info->kind) : "";
     snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, peer >= 0 ? peer : exec->rank));
     snprintf(e->message, sizeof e->message, "%s%s%s on rank %d of %d (host %s)%s%s: %s: %s", what, what[0] ? " " : "",
-             exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks, wi_mesh_host(exec->mesh, exec->rank),
-             peer >= 0 && peer != exec->rank ? ", peer on host " : "",
+             exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks,
+             wi_mesh_host(exec->mesh, exec->rank), peer >= 0 && peer != exec->rank ? ", peer on host " : "",
              peer >= 0 && peer != exec->rank ? wi_mesh_host(exec->mesh, peer) : "", weft_status_text(status), cause);
     snprintf(e->advice, sizeof e->advice, "%s", advice_for(status));
     wi_fail(status, "%s", e->message);
@@ -158,8 +158,8 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
         wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up: %s", r, weft_status_text(status));
     else
-        wi_exec_fail(exec, passed_on(status), culprit, info,
-                     "rank %d gave up because of rank %d: %s", r, culprit, weft_status_text(status));
+        wi_exec_fail(exec, passed_on(status), culprit, info, "rank %d gave up because of rank %d: %s", r, culprit,
+                     weft_status_text(status));
 }
 
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info)
@@ -185,7 +185,8 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
         if (state == WEFT_BOARD_ABORTED)
             peer_gave_up(exec, r, b, info);
         else if (read_board(b, &theirs) && theirs.seq < info->seq)
-            wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d destroyed its communicator after operation #%u", r, theirs.seq);
+            wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d destroyed its communicator after operation #%u", r,
+                         theirs.seq);
     }
     return exec->broken;
 }
@@ -246,8 +247,13 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         n->info = info ? *info : (struct weft_op_info){0};
         snprintf(n->text, sizeof n->text, "%s", cause);
         p->bounce = (unsigned char *)n;
-        p->x = (struct weft_xfer){.buf = n, .bytes = sizeof *n, .peer = r, .chan = WI_CHAN_NOTICE, .info = notice_info(),
-                                  .granule = 1, .state = WEFT_XFER_PENDING};
+        p->x = (struct weft_xfer){.buf = n,
+                                  .bytes = sizeof *n,
+                                  .peer = r,
+                                  .chan = WI_CHAN_NOTICE,
+                                  .info = notice_info(),
+                                  .granule = 1,
+                                  .state = WEFT_XFER_PENDING};
         if (ep->ops->send(ep->group, &p->x) < 0) {
             wi_pend_put(exec, p);
             continue;

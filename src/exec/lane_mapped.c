@@ -91,7 +91,8 @@ static weft_status got(struct wi_exec *exec, struct wi_op *op, int rank, void *d
 {
     weft_status st = exec->map_ops->mem_get(exec->map_group, rank, (uint64_t)(uintptr_t)remote, dst, bytes);
 
-    return st >= 0 ? st : wi_exec_fail(exec, st, rank, &op->info, "reading memory of rank %d: %s", rank, wi_fail_text());
+    return st >= 0 ? st
+                   : wi_exec_fail(exec, st, rank, &op->info, "reading memory of rank %d: %s", rank, wi_fail_text());
 }
 
 /* Where stores go. Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h
@@ -151,10 +152,11 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
 #if defined(__x86_64__)
 __attribute__((target("prfchw")))
 #endif
-static void claim_next_slot(struct wi_exec *exec, const struct wi_op *op, uint64_t epoch)
+static void
+claim_next_slot(struct wi_exec *exec, const struct wi_op *op, uint64_t epoch)
 {
-    const unsigned char *slot = exec->map.ranks[exec->rank].slots +
-                                ((epoch + 1) & (exec->map.depth - 1)) * exec->map.slot_bytes;
+    const unsigned char *slot =
+        exec->map.ranks[exec->rank].slots + ((epoch + 1) & (exec->map.depth - 1)) * exec->map.slot_bytes;
     size_t bytes = op->sched->buf_blocks[WI_TMP] * op->tmp_stride;
 
     for (size_t at = 0; at < bytes; at += WEFT_LINE_BYTES)
@@ -184,8 +186,9 @@ static int signal_seen(struct wi_exec *exec, struct wi_op *op, const struct wi_s
     /* The print beside the signal belongs to this epoch as long as the signal does: the print of the next epoch goes to the
      * other place, and that of the one after it is stored only after the next epoch's signal. */
     if (__builtin_expect((value - 1) / 8 == epoch &&
-                         __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != fingerprint(&op->info) &&
-                         load(&s->value) == value, 0)) {
+                             __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != fingerprint(&op->info) &&
+                             load(&s->value) == value,
+                         0)) {
         wi_exec_compare_boards(exec, &op->info);
         if (!exec->broken)
             wi_exec_fail(exec, WEFT_EMISMATCH, st->peer, &op->info, "rank %d called another operation here", st->peer);

@@ -101,8 +101,8 @@ static int being_sent(struct wi_op *op, const unsigned char *dst, size_t bytes)
     return 0;
 }
 
-static weft_status fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan, void *buf,
-                             size_t bytes)
+static weft_status fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
+                             void *buf, size_t bytes)
 {
     if (!exec->peers[peer].group)
         return wi_exec_fail(exec, WEFT_EINTERNAL, peer, &op->info, "no transport serves rank %d", peer);
@@ -199,7 +199,8 @@ static weft_status post_recv(struct wi_exec *exec, struct wi_op *op, uint32_t la
     if (st >= 0) {
         st = exec->peers[ln->recv_peer].ops->recv(exec->peers[ln->recv_peer].group, &p->x);
         if (st < 0)
-            wi_exec_fail(exec, st, ln->recv_peer, &op->info, "receiving from rank %d: %s", ln->recv_peer, wi_fail_text());
+            wi_exec_fail(exec, st, ln->recv_peer, &op->info, "receiving from rank %d: %s", ln->recv_peer,
+                         wi_fail_text());
     }
     if (st < 0) {
         wi_pend_put(exec, p);
