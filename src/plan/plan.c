@@ -18,9 +18,9 @@
 #define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
 #define MAX_RULES 32
 /* Measured with two ranks on one node (doc/guide/shared-memory.md). */
-#define PIPELINE_US 3.0    /* filling and draining the three lanes of a two-shot */
-#define GET_SETUP_US 2.0   /* system calls of cross-memory attach */
-#define GET_FACTOR 2.5     /* its copies walk page tables and cannot stream */
+#define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */
+#define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
+#define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
 /* Measured with four hosts at 1 Gbit/s and unshaped: a new partner per step means a link that runs empty in between. */
 #define REFILL_FACTOR 1.03
 
@@ -56,12 +56,18 @@ static struct link_class link_of(const struct wi_planner *p, int mapped)
 static enum wi_coll uniform_of(enum wi_coll coll)
 {
     switch (coll) {
-    case WI_COLL_ALL_GATHER_V: return WI_COLL_ALL_GATHER;
-    case WI_COLL_REDUCE_SCATTER_V: return WI_COLL_REDUCE_SCATTER;
-    case WI_COLL_ALL_TO_ALL_V: return WI_COLL_ALL_TO_ALL;
-    case WI_COLL_GATHER_V: return WI_COLL_GATHER;
-    case WI_COLL_SCATTER_V: return WI_COLL_SCATTER;
-    default: return coll;
+    case WI_COLL_ALL_GATHER_V:
+        return WI_COLL_ALL_GATHER;
+    case WI_COLL_REDUCE_SCATTER_V:
+        return WI_COLL_REDUCE_SCATTER;
+    case WI_COLL_ALL_TO_ALL_V:
+        return WI_COLL_ALL_TO_ALL;
+    case WI_COLL_GATHER_V:
+        return WI_COLL_GATHER;
+    case WI_COLL_SCATTER_V:
+        return WI_COLL_SCATTER;
+    default:
+        return coll;
     }
 }
 
@@ -83,8 +89,8 @@ static const char *why_not(const struct wi_planner *p, const struct wi_plan_quer
         return "it needs all ranks in one shared-memory group";
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
-    if (needs & WI_ALGO_PEER_GET && (q->memory == WI_MEMORY_UNKNOWN ||
-                                     (q->memory == WI_MEMORY_PRIVATE && !p->facts.can_get)))
+    if (needs & WI_ALGO_PEER_GET &&
+        (q->memory == WI_MEMORY_UNKNOWN || (q->memory == WI_MEMORY_PRIVATE && !p->facts.can_get)))
         return "the other ranks' memory cannot be read";
     return NULL;
 }
