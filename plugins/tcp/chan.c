@@ -84,9 +84,14 @@ static int pull_data(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f)
         o->queued = 0;
         if (blocked)
             continue; /* until a grant comes */
-        struct wi_tcp_frame frame = {.type = WI_TCP_DATA, .chan = o->chan, .flags = flags, .bytes = (uint32_t)n,
-                                     .msg = x->priv[WI_TCP_X_MSG], .offset = x->priv[WI_TCP_X_RESERVED],
-                                     .total = x->bytes, .info = x->info};
+        struct wi_tcp_frame frame = {.type = WI_TCP_DATA,
+                                     .chan = o->chan,
+                                     .flags = flags,
+                                     .bytes = (uint32_t)n,
+                                     .msg = x->priv[WI_TCP_X_MSG],
+                                     .offset = x->priv[WI_TCP_X_RESERVED],
+                                     .total = x->bytes,
+                                     .info = x->info};
         wi_tcp_frame_encode(&frame, f->header);
         f->data = (const unsigned char *)x->buf + x->priv[WI_TCP_X_RESERVED];
         f->bytes = n;

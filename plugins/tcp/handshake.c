@@ -32,8 +32,8 @@ static weft_status step_once(struct wi_tcp_handshake *h, int fd, struct wi_tcp_c
 {
     unsigned char out[WEFT_AUTH_MESSAGE_MAX], claim[WEFT_AUTH_CLAIM_MAX];
     size_t consumed = 0, out_bytes = 0, claim_bytes = sizeof claim;
-    weft_status st = h->host->auth_step(h->auth, h->in, h->have, &consumed, out, sizeof out, &out_bytes, claim,
-                                        &claim_bytes);
+    weft_status st =
+        h->host->auth_step(h->auth, h->in, h->have, &consumed, out, sizeof out, &out_bytes, claim, &claim_bytes);
     if (st < 0 || consumed > h->have || out_bytes > sizeof out)
         return st < 0 ? st : WEFT_EINTERNAL;
     h->have -= consumed;

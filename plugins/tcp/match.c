@@ -52,8 +52,8 @@ int wi_tcp_in_grant(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f)
     in->grant_due = 0;
     in->granted = in->posted;
     in->returned_told = in->returned;
-    struct wi_tcp_frame frame = {.type = WI_TCP_GRANT, .chan = in->chan, .msg = in->posted,
-                                 .total = in->returned + window(p)};
+    struct wi_tcp_frame frame = {
+        .type = WI_TCP_GRANT, .chan = in->chan, .msg = in->posted, .total = in->returned + window(p)};
     wi_tcp_frame_encode(&frame, f->header);
     f->data = NULL;
     f->bytes = 0;
@@ -188,7 +188,12 @@ static int early_place(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct wi_tc
         x = NULL;
         d = drain_find(in, f->msg);
     }
-    uint64_t total = x ? x->bytes : d ? d->total : 0, *reserved = x ? &x->priv[WI_TCP_X_RESERVED] : d ? &d->reserved : NULL;
+    uint64_t total = x   ? x->bytes
+                     : d ? d->total
+                         : 0,
+             *reserved = x   ? &x->priv[WI_TCP_X_RESERVED]
+                         : d ? &d->reserved
+                             : NULL;
     if (!reserved || f->total != total || *reserved + f->bytes > total) {
         wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d sent frames of one message that do not agree", p->rank);
         return -1;

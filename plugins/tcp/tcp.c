@@ -3,9 +3,9 @@
  */
 #include "tcp.h"
 
-#define ROW(name, text, type, field, low, high, help)                                              \
-    {                                                                                              \
-        name, text, WEFT_SETTING_##type, offsetof(struct wi_tcp_settings, field), low, high, help  \
+#define ROW(name, text, type, field, low, high, help)                                             \
+    {                                                                                             \
+        name, text, WEFT_SETTING_##type, offsetof(struct wi_tcp_settings, field), low, high, help \
     }
 
 static const struct weft_setting rows[] = {
