@@ -91,15 +91,39 @@ static void shape_of(const struct cc_world *w, const struct cc_call *c, struct s
     s->src_elems = s->dst_elems = c->count;
     s->joined = c->in_place && (!cc_rooted(c->kind) || root);
     switch (c->kind) {
-    case CC_barrier: s->src_elems = s->dst_elems = 0; break;
-    case CC_reduce: s->dst_elems = root ? c->count : 0; break;
-    case CC_broadcast: s->src_elems = root ? c->count : 0; break;
-    case CC_all_gather: s->dst_elems = all; s->src_at = own; break;
-    case CC_reduce_scatter: case CC_reduce_scatter_block: s->src_elems = all; s->dst_at = own; break;
-    case CC_all_to_all: s->src_elems = s->dst_elems = all; break;
-    case CC_gather: s->dst_elems = root ? all : 0; s->src_at = own; break;
-    case CC_scatter: s->src_elems = root ? all : 0; s->dst_at = own; break;
-    case CC_all_reduce: case CC_scan: case CC_exscan: break;
+    case CC_barrier:
+        s->src_elems = s->dst_elems = 0;
+        break;
+    case CC_reduce:
+        s->dst_elems = root ? c->count : 0;
+        break;
+    case CC_broadcast:
+        s->src_elems = root ? c->count : 0;
+        break;
+    case CC_all_gather:
+        s->dst_elems = all;
+        s->src_at = own;
+        break;
+    case CC_reduce_scatter:
+    case CC_reduce_scatter_block:
+        s->src_elems = all;
+        s->dst_at = own;
+        break;
+    case CC_all_to_all:
+        s->src_elems = s->dst_elems = all;
+        break;
+    case CC_gather:
+        s->dst_elems = root ? all : 0;
+        s->src_at = own;
+        break;
+    case CC_scatter:
+        s->src_elems = root ? all : 0;
+        s->dst_at = own;
+        break;
+    case CC_all_reduce:
+    case CC_scan:
+    case CC_exscan:
+        break;
     default:
         shape_v(w, c, s);
         if (c->kind == CC_all_gather_v || c->kind == CC_gather_v)
@@ -129,22 +153,42 @@ static int expected(const struct cc_world *w, const struct cc_call *c, const str
     struct cc_layout theirs;
 
     switch (c->kind) {
-    case CC_all_reduce: case CC_reduce: *v = cc_reduced(c, n, n, at); return 1;
-    case CC_reduce_scatter: case CC_reduce_scatter_block:
+    case CC_all_reduce:
+    case CC_reduce:
+        *v = cc_reduced(c, n, n, at);
+        return 1;
+    case CC_reduce_scatter:
+    case CC_reduce_scatter_block:
         *v = cc_reduced(c, n, n, (size_t)rank * c->count + at);
         return 1;
-    case CC_reduce_scatter_v: *v = cc_reduced(c, n, n, s->src.displs[rank] + at); return 1;
-    case CC_scan: *v = cc_reduced(c, rank + 1, n, at); return 1;
+    case CC_reduce_scatter_v:
+        *v = cc_reduced(c, n, n, s->src.displs[rank] + at);
+        return 1;
+    case CC_scan:
+        *v = cc_reduced(c, rank + 1, n, at);
+        return 1;
     case CC_exscan:
         if (rank > 0)
             *v = cc_reduced(c, rank, n, at);
         return rank > 0;
-    case CC_broadcast: *v = cc_input(c, c->root, at); return 1;
-    case CC_all_gather: case CC_gather: *v = cc_input(c, (int)(at / c->count), at % c->count); return 1;
-    case CC_all_to_all: *v = cc_input(c, (int)(at / c->count), (size_t)rank * c->count + at % c->count); return 1;
-    case CC_scatter: *v = cc_input(c, c->root, (size_t)rank * c->count + at); return 1;
-    case CC_scatter_v: *v = cc_input(c, c->root, s->src.displs[rank] + at); return 1;
-    default: break;
+    case CC_broadcast:
+        *v = cc_input(c, c->root, at);
+        return 1;
+    case CC_all_gather:
+    case CC_gather:
+        *v = cc_input(c, (int)(at / c->count), at % c->count);
+        return 1;
+    case CC_all_to_all:
+        *v = cc_input(c, (int)(at / c->count), (size_t)rank * c->count + at % c->count);
+        return 1;
+    case CC_scatter:
+        *v = cc_input(c, c->root, (size_t)rank * c->count + at);
+        return 1;
+    case CC_scatter_v:
+        *v = cc_input(c, c->root, s->src.displs[rank] + at);
+        return 1;
+    default:
+        break;
     }
     from = holder(&s->dst, n, at);
     if (from < 0)
@@ -224,42 +268,46 @@ struct args {
 };
 
 /* V(kind, the arguments between dst/src and req): the plain form and the persistent one take the same. */
-#define CC_CALLS(V)                                                                                \
-    V(all_reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                              \
-    V(reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op, c->root)                         \
-    V(broadcast, a->comm, a->src, a->dst, c->count, c->dtype, c->root)                             \
-    V(all_gather, a->comm, a->src, a->dst, c->count, c->dtype)                                     \
-    V(all_gather_v, a->comm, a->src, a->dst, a->rc, a->rd, c->dtype)                               \
-    V(reduce_scatter, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                          \
-    V(reduce_scatter_v, a->comm, a->src, a->dst, a->sc, c->dtype, a->op)                           \
-    V(reduce_scatter_block, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                    \
-    V(all_to_all, a->comm, a->src, a->dst, c->count, c->dtype)                                     \
-    V(all_to_all_v, a->comm, a->src, a->sc, a->sd, a->dst, a->rc, a->rd, c->dtype)                 \
-    V(gather, a->comm, a->src, a->dst, c->count, c->dtype, c->root)                                \
-    V(gather_v, a->comm, a->src, a->own, a->dst, a->rc, a->rd, c->dtype, c->root)                  \
-    V(scatter, a->comm, a->src, a->dst, c->count, c->dtype, c->root)                               \
-    V(scatter_v, a->comm, a->src, a->sc, a->sd, a->dst, a->own, c->dtype, c->root)                 \
-    V(scan, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                                    \
-    V(exscan, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                                  \
+#define CC_CALLS(V)                                                                \
+    V(all_reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op)              \
+    V(reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op, c->root)         \
+    V(broadcast, a->comm, a->src, a->dst, c->count, c->dtype, c->root)             \
+    V(all_gather, a->comm, a->src, a->dst, c->count, c->dtype)                     \
+    V(all_gather_v, a->comm, a->src, a->dst, a->rc, a->rd, c->dtype)               \
+    V(reduce_scatter, a->comm, a->src, a->dst, c->count, c->dtype, a->op)          \
+    V(reduce_scatter_v, a->comm, a->src, a->dst, a->sc, c->dtype, a->op)           \
+    V(reduce_scatter_block, a->comm, a->src, a->dst, c->count, c->dtype, a->op)    \
+    V(all_to_all, a->comm, a->src, a->dst, c->count, c->dtype)                     \
+    V(all_to_all_v, a->comm, a->src, a->sc, a->sd, a->dst, a->rc, a->rd, c->dtype) \
+    V(gather, a->comm, a->src, a->dst, c->count, c->dtype, c->root)                \
+    V(gather_v, a->comm, a->src, a->own, a->dst, a->rc, a->rd, c->dtype, c->root)  \
+    V(scatter, a->comm, a->src, a->dst, c->count, c->dtype, c->root)               \
+    V(scatter_v, a->comm, a->src, a->sc, a->sd, a->dst, a->own, c->dtype, c->root) \
+    V(scan, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                    \
+    V(exscan, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                  \
     V(barrier, a->comm)
 
 static weft_status issue(const struct cc_call *c, const struct args *a, weft_request **req)
 {
     switch (c->kind) {
-#define CC_ISSUE(kind, ...)                                                                        \
-    case CC_##kind: return weft_##kind(__VA_ARGS__, req);
+#define CC_ISSUE(kind, ...) \
+    case CC_##kind:         \
+        return weft_##kind(__VA_ARGS__, req);
         CC_CALLS(CC_ISSUE)
-    default: return WEFT_EINVAL;
+    default:
+        return WEFT_EINVAL;
     }
 }
 
 static weft_status issue_init(const struct cc_call *c, const struct args *a, weft_request **req)
 {
     switch (c->kind) {
-#define CC_INIT(kind, ...)                                                                         \
-    case CC_##kind: return weft_##kind##_init(__VA_ARGS__, req);
+#define CC_INIT(kind, ...) \
+    case CC_##kind:        \
+        return weft_##kind##_init(__VA_ARGS__, req);
         CC_CALLS(CC_INIT)
-    default: return WEFT_EINVAL;
+    default:
+        return WEFT_EINVAL;
     }
 }
 
@@ -298,8 +346,10 @@ static weft_status once(const struct cc_call *c, const struct args *a, weft_requ
     weft_status st, end;
 
     switch (c->form) {
-    case CC_BLOCKING: return issue(c, a, NULL);
-    case CC_GROUPED: return grouped(c, a);
+    case CC_BLOCKING:
+        return issue(c, a, NULL);
+    case CC_GROUPED:
+        return grouped(c, a);
     case CC_PERSISTENT:
         st = *persistent ? WEFT_SUCCESS : issue_init(c, a, persistent);
         st = st < 0 ? st : weft_start(*persistent);
@@ -475,8 +525,13 @@ static void make_args(struct run *r, weft_op op)
     struct shape *s = &r->shape;
     int root = r->world->rank == c->root, gap_free = c->packed;
 
-    r->args = (struct args){.comm = r->world->comm, .src = r->from, .dst = r->to, .op = op, .sc = s->src.counts,
-                            .sd = gap_free ? NULL : s->src.displs, .rc = s->dst.counts,
+    r->args = (struct args){.comm = r->world->comm,
+                            .src = r->from,
+                            .dst = r->to,
+                            .op = op,
+                            .sc = s->src.counts,
+                            .sd = gap_free ? NULL : s->src.displs,
+                            .rc = s->dst.counts,
                             .rd = gap_free ? NULL : s->dst.displs};
     r->args.own = c->kind == CC_gather_v ? s->src_elems : s->dst_elems;
     if (cc_rooted(c->kind) && !root) {

@@ -12,11 +12,23 @@ enum family { SIGNED, UNSIGNED, FLOATING, BOOLEAN, COMPLEX };
 static enum family family_of(weft_dtype dtype)
 {
     switch (dtype) {
-    case WEFT_INT8: case WEFT_INT16: case WEFT_INT32: case WEFT_INT64: return SIGNED;
-    case WEFT_UINT8: case WEFT_UINT16: case WEFT_UINT32: case WEFT_UINT64: return UNSIGNED;
-    case WEFT_BOOL: return BOOLEAN;
-    case WEFT_COMPLEX64: case WEFT_COMPLEX128: return COMPLEX;
-    default: return FLOATING;
+    case WEFT_INT8:
+    case WEFT_INT16:
+    case WEFT_INT32:
+    case WEFT_INT64:
+        return SIGNED;
+    case WEFT_UINT8:
+    case WEFT_UINT16:
+    case WEFT_UINT32:
+    case WEFT_UINT64:
+        return UNSIGNED;
+    case WEFT_BOOL:
+        return BOOLEAN;
+    case WEFT_COMPLEX64:
+    case WEFT_COMPLEX128:
+        return COMPLEX;
+    default:
+        return FLOATING;
     }
 }
 
@@ -73,15 +85,37 @@ void cc_encode(weft_dtype dtype, union cc_value v, void *out)
     uint8_t byte;
 
     switch (dtype) {
-    case WEFT_FLOAT16: half = wi_f32_to_f16(pair[0]); memcpy(out, &half, 2); break;
-    case WEFT_BFLOAT16: half = wi_f32_to_bf16(pair[0]); memcpy(out, &half, 2); break;
-    case WEFT_FLOAT8E4M3: byte = wi_f32_to_f8e4m3(pair[0]); memcpy(out, &byte, 1); break;
-    case WEFT_FLOAT8E5M2: byte = wi_f32_to_f8e5m2(pair[0]); memcpy(out, &byte, 1); break;
-    case WEFT_FLOAT32: memcpy(out, pair, 4); break;
-    case WEFT_FLOAT64: memcpy(out, &d, 8); break;
-    case WEFT_COMPLEX64: memcpy(out, pair, 8); break;
-    case WEFT_COMPLEX128: memcpy(out, &v, 16); break;
-    default: memcpy(out, &v.i, weft_dtype_bytes(dtype)); break; /* little-endian, as all hosts of the tests */
+    case WEFT_FLOAT16:
+        half = wi_f32_to_f16(pair[0]);
+        memcpy(out, &half, 2);
+        break;
+    case WEFT_BFLOAT16:
+        half = wi_f32_to_bf16(pair[0]);
+        memcpy(out, &half, 2);
+        break;
+    case WEFT_FLOAT8E4M3:
+        byte = wi_f32_to_f8e4m3(pair[0]);
+        memcpy(out, &byte, 1);
+        break;
+    case WEFT_FLOAT8E5M2:
+        byte = wi_f32_to_f8e5m2(pair[0]);
+        memcpy(out, &byte, 1);
+        break;
+    case WEFT_FLOAT32:
+        memcpy(out, pair, 4);
+        break;
+    case WEFT_FLOAT64:
+        memcpy(out, &d, 8);
+        break;
+    case WEFT_COMPLEX64:
+        memcpy(out, pair, 8);
+        break;
+    case WEFT_COMPLEX128:
+        memcpy(out, &v, 16);
+        break;
+    default:
+        memcpy(out, &v.i, weft_dtype_bytes(dtype));
+        break; /* little-endian, as all hosts of the tests */
     }
 }
 
@@ -94,14 +128,37 @@ union cc_value cc_decode(weft_dtype dtype, const void *in)
 
     v.re = 0;
     switch (dtype) {
-    case WEFT_FLOAT16: memcpy(&half, in, 2); v.re = wi_f16_to_f32(half); break;
-    case WEFT_BFLOAT16: memcpy(&half, in, 2); v.re = wi_bf16_to_f32(half); break;
-    case WEFT_FLOAT8E4M3: memcpy(&byte, in, 1); v.re = wi_f8e4m3_to_f32(byte); break;
-    case WEFT_FLOAT8E5M2: memcpy(&byte, in, 1); v.re = wi_f8e5m2_to_f32(byte); break;
-    case WEFT_FLOAT32: memcpy(pair, in, 4); v.re = pair[0]; break;
-    case WEFT_FLOAT64: memcpy(&v.re, in, 8); break;
-    case WEFT_COMPLEX64: memcpy(pair, in, 8); v.re = pair[0]; v.im = pair[1]; break;
-    case WEFT_COMPLEX128: memcpy(&v, in, 16); break;
+    case WEFT_FLOAT16:
+        memcpy(&half, in, 2);
+        v.re = wi_f16_to_f32(half);
+        break;
+    case WEFT_BFLOAT16:
+        memcpy(&half, in, 2);
+        v.re = wi_bf16_to_f32(half);
+        break;
+    case WEFT_FLOAT8E4M3:
+        memcpy(&byte, in, 1);
+        v.re = wi_f8e4m3_to_f32(byte);
+        break;
+    case WEFT_FLOAT8E5M2:
+        memcpy(&byte, in, 1);
+        v.re = wi_f8e5m2_to_f32(byte);
+        break;
+    case WEFT_FLOAT32:
+        memcpy(pair, in, 4);
+        v.re = pair[0];
+        break;
+    case WEFT_FLOAT64:
+        memcpy(&v.re, in, 8);
+        break;
+    case WEFT_COMPLEX64:
+        memcpy(pair, in, 8);
+        v.re = pair[0];
+        v.im = pair[1];
+        break;
+    case WEFT_COMPLEX128:
+        memcpy(&v, in, 16);
+        break;
     default:
         v.i = 0;
         memcpy(&v.i, in, weft_dtype_bytes(dtype));
@@ -129,11 +186,18 @@ union cc_value cc_input(const struct cc_call *c, int rank, size_t at)
 
     v.re = 0;
     switch (family_of(c->dtype)) {
-    case SIGNED: return narrowed(c->dtype, c->op == WEFT_AVG ? h % 13 - 6 : h);
-    case UNSIGNED: return narrowed(c->dtype, c->op == WEFT_AVG ? h % 13 : h);
-    case BOOLEAN: v.i = h % 4 != 0; return v;
-    case COMPLEX: v.im = c->op == WEFT_PROD ? 0 : small_number(c, h >> 20); /* fall through */
-    default: v.re = small_number(c, h >> 8); return v;
+    case SIGNED:
+        return narrowed(c->dtype, c->op == WEFT_AVG ? h % 13 - 6 : h);
+    case UNSIGNED:
+        return narrowed(c->dtype, c->op == WEFT_AVG ? h % 13 : h);
+    case BOOLEAN:
+        v.i = h % 4 != 0;
+        return v;
+    case COMPLEX:
+        v.im = c->op == WEFT_PROD ? 0 : small_number(c, h >> 20); /* fall through */
+    default:
+        v.re = small_number(c, h >> 8);
+        return v;
     }
 }
 
@@ -202,27 +266,46 @@ static uint64_t combine_integers(const struct cc_call *c, uint64_t a, uint64_t b
     int less = family_of(c->dtype) == SIGNED ? (int64_t)a < (int64_t)b : a < b;
 
     switch (c->op) {
-    case WEFT_PROD: return a * b;
-    case WEFT_MIN: return less ? a : b;
-    case WEFT_MAX: return less ? b : a;
-    case WEFT_BAND: return a & b;
-    case WEFT_BOR: return a | b;
-    case WEFT_BXOR: return a ^ b;
-    case WEFT_LAND: return a && b;
-    case WEFT_LOR: return a || b;
-    case WEFT_LXOR: return !a != !b;
-    case CC_OP_PLUS_ONE: return a + b + 1;
-    case CC_OP_AFFINE: return compose(a, b);
-    default: return a + b;
+    case WEFT_PROD:
+        return a * b;
+    case WEFT_MIN:
+        return less ? a : b;
+    case WEFT_MAX:
+        return less ? b : a;
+    case WEFT_BAND:
+        return a & b;
+    case WEFT_BOR:
+        return a | b;
+    case WEFT_BXOR:
+        return a ^ b;
+    case WEFT_LAND:
+        return a && b;
+    case WEFT_LOR:
+        return a || b;
+    case WEFT_LXOR:
+        return !a != !b;
+    case CC_OP_PLUS_ONE:
+        return a + b + 1;
+    case CC_OP_AFFINE:
+        return compose(a, b);
+    default:
+        return a + b;
     }
 }
 
 static uint64_t combine_bools(int op, uint64_t a, uint64_t b)
 {
     switch (op) {
-    case WEFT_SUM: case WEFT_MAX: case WEFT_BOR: case WEFT_LOR: return a | b;
-    case WEFT_BXOR: case WEFT_LXOR: return a ^ b;
-    default: return a & b;
+    case WEFT_SUM:
+    case WEFT_MAX:
+    case WEFT_BOR:
+    case WEFT_LOR:
+        return a | b;
+    case WEFT_BXOR:
+    case WEFT_LXOR:
+        return a ^ b;
+    default:
+        return a & b;
     }
 }
 
@@ -236,11 +319,21 @@ static union cc_value combine_floats(int op, union cc_value a, union cc_value b)
         v.re = a.re * b.re - a.im * b.im;
         v.im = a.re * b.im + a.im * b.re;
         return v;
-    case WEFT_MIN: v.re = a.re < b.re ? a.re : b.re; return v;
-    case WEFT_MAX: v.re = a.re > b.re ? a.re : b.re; return v;
-    case WEFT_LAND: v.re = ta && tb; return v;
-    case WEFT_LOR: v.re = ta || tb; return v;
-    case WEFT_LXOR: v.re = ta != tb; return v;
+    case WEFT_MIN:
+        v.re = a.re < b.re ? a.re : b.re;
+        return v;
+    case WEFT_MAX:
+        v.re = a.re > b.re ? a.re : b.re;
+        return v;
+    case WEFT_LAND:
+        v.re = ta && tb;
+        return v;
+    case WEFT_LOR:
+        v.re = ta || tb;
+        return v;
+    case WEFT_LXOR:
+        v.re = ta != tb;
+        return v;
     default:
         v.re = a.re + b.re;
         v.im = a.im + b.im;
@@ -290,12 +383,19 @@ union cc_value cc_reduced(const struct cc_call *c, int last, int nranks, size_t 
 static double epsilon(weft_dtype dtype)
 {
     switch (dtype) {
-    case WEFT_FLOAT16: return 0x1p-10;
-    case WEFT_BFLOAT16: return 0x1p-7;
-    case WEFT_FLOAT8E4M3: return 0x1p-3;
-    case WEFT_FLOAT8E5M2: return 0x1p-2;
-    case WEFT_FLOAT32: case WEFT_COMPLEX64: return 0x1p-23;
-    default: return 0x1p-52;
+    case WEFT_FLOAT16:
+        return 0x1p-10;
+    case WEFT_BFLOAT16:
+        return 0x1p-7;
+    case WEFT_FLOAT8E4M3:
+        return 0x1p-3;
+    case WEFT_FLOAT8E5M2:
+        return 0x1p-2;
+    case WEFT_FLOAT32:
+    case WEFT_COMPLEX64:
+        return 0x1p-23;
+    default:
+        return 0x1p-52;
     }
 }
 

@@ -78,8 +78,8 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
     int failed = fixture->threads ? wt_threads(nranks, part->fn, &job, deadline_ms)
                                   : wt_run(nranks, part->fn, &job, deadline_ms);
 
-    printf("%sok %d - %s over %s, %d ranks # %llu ms\n", failed ? "not " : "", number, part->name, fixture->name, nranks,
-           (unsigned long long)(wt_now_ms() - began));
+    printf("%sok %d - %s over %s, %d ranks # %llu ms\n", failed ? "not " : "", number, part->name, fixture->name,
+           nranks, (unsigned long long)(wt_now_ms() - began));
     fflush(stdout);
     return failed != 0;
 }

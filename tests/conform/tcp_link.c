@@ -40,8 +40,13 @@ static int group_make(struct world *w, int rank, uint64_t id)
         addresses[i] = w->blob[i];
         member[i] = 1;
     }
-    struct weft_group_config c = {.bytes = sizeof c, .comm_id = {id, 7}, .rank = rank, .nranks = w->nranks,
-                                  .addresses = addresses, .address_bytes = w->blob_bytes, .member = member};
+    struct weft_group_config c = {.bytes = sizeof c,
+                                  .comm_id = {id, 7},
+                                  .rank = rank,
+                                  .nranks = w->nranks,
+                                  .addresses = addresses,
+                                  .address_bytes = w->blob_bytes,
+                                  .member = member};
     return WT_TCP->group_create(w->endpoint[rank], &c, &w->group[rank]);
 }
 
@@ -114,7 +119,11 @@ static unsigned char byte_at(int from, int to, uint32_t chan, size_t msg, size_t
 
 static struct weft_xfer xfer(void *buf, size_t bytes, int peer, uint32_t chan, uint32_t seq)
 {
-    return (struct weft_xfer){.buf = buf, .bytes = bytes, .peer = peer, .chan = chan, .granule = 1,
+    return (struct weft_xfer){.buf = buf,
+                              .bytes = bytes,
+                              .peer = peer,
+                              .chan = chan,
+                              .granule = 1,
                               .info = {.seq = seq, .kind = 1, .count = bytes}};
 }
 
@@ -335,8 +344,9 @@ static void disagreements(void)
         size_t sent, posted;
         uint8_t kind;
         int state;
-    } cases[] = {{8, 8, 2, WEFT_EMISMATCH}, {2000000, 8, 1, WEFT_ETRUNC}, {8, 2000000, 1, WEFT_EMISMATCH},
-                 {2000000, 2000000, 2, WEFT_EMISMATCH}, {0, 1, 1, WEFT_EMISMATCH}, {100000, 99999, 1, WEFT_ETRUNC}};
+    } cases[] = {{8, 8, 2, WEFT_EMISMATCH},       {2000000, 8, 1, WEFT_ETRUNC},
+                 {8, 2000000, 1, WEFT_EMISMATCH}, {2000000, 2000000, 2, WEFT_EMISMATCH},
+                 {0, 1, 1, WEFT_EMISMATCH},       {100000, 99999, 1, WEFT_ETRUNC}};
     for (int late = 0; late < 2; late++) {
         world_defaults(&w, 2);
         world_open(&w, 1);
@@ -550,8 +560,8 @@ static void killed(void)
     CU_ASSERT_EQUAL_FATAL(pipe2(up, O_CLOEXEC), 0);
     pid_t child = fork();
     if (child == 0) {
-        struct weft_xfer x[2] = {xfer(a, 1, 1, 0, 0), xfer(b, 1, 1, 0, 0)}, big[2] = {xfer(a, sizeof a, 1, 1, 0),
-                                                                                xfer(b, sizeof b, 1, 1, 0)};
+        struct weft_xfer x[2] = {xfer(a, 1, 1, 0, 0), xfer(b, 1, 1, 0, 0)},
+                         big[2] = {xfer(a, sizeof a, 1, 1, 0), xfer(b, sizeof b, 1, 1, 0)};
         struct world *v = &w;
         WT_TCP->close(v->endpoint[1]); /* the parent's; its listeners stay with the parent */
         v->endpoint[1] = NULL;
