@@ -17,8 +17,7 @@ static void names(void)
 {
     char version[32];
 
-    snprintf(version, sizeof(version), "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR,
-             WEFT_VERSION_PATCH);
+    snprintf(version, sizeof(version), "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
     CU_ASSERT_STRING_EQUAL(weft_version(), version);
     CU_ASSERT_STRING_EQUAL(weft_status_name(WEFT_EPEER), "WEFT_EPEER");
     CU_ASSERT_STRING_EQUAL(weft_status_text(WEFT_EPEER), "peer failed");
@@ -210,8 +209,8 @@ static void log_lines(void)
 
 static void log_bad_specs(void)
 {
-    static const char *const bad[] = {"loud", "info,", "info,stderr", "info,file:", ",file:/tmp/x", "infos",
-                                      "info,file:/nonexistent-folder/x"};
+    static const char *const bad[] = {
+        "loud", "info,", "info,stderr", "info,file:", ",file:/tmp/x", "infos", "info,file:/nonexistent-folder/x"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         wi_fail_clear();

@@ -55,27 +55,64 @@ static void parsers(void)
         const char *text;
         int ok;
         uint64_t value;
-    } bytes[] = {{"0", 1, 0},       {"100", 1, 100},    {"64K", 1, 65536}, {"1m", 1, 1 << 20},
-                 {" 2 GiB ", 1, 2ull << 30}, {"3kb", 1, 3072}, {"7B", 1, 7},
-                 {"18446744073709551615", 1, UINT64_MAX}, {"18446744073709551616", 0, 0},
-                 {"16777216T", 0, 0}, {"", 0, 0}, {"K", 0, 0}, {"-1", 0, 0}, {"1.5K", 0, 0}, {"1X", 0, 0},
-                 {"1 K B", 0, 0}, {"1kilobytes", 0, 0}},
-      times[] = {{"500us", 1, 500000}, {"2s", 1, 2000000000}, {"5min", 1, 300000000000}, {"7", 1, 7000000000},
-                 {"0.25", 1, 250000000}, {"1.5 ms", 1, 1500000}, {"3ns", 1, 3}, {"1h", 1, 3600000000000},
-                 {"inf", 1, UINT64_MAX}, {" INF ", 1, UINT64_MAX}, {"0", 1, 0}, {"0.0000000019", 1, 1},
-                 {"infinite", 0, 0}, {"1.", 0, 0}, {".5", 0, 0}, {"-1", 0, 0}, {"", 0, 0},
-                 {"18446744074", 0, 0}, {"6000000h", 0, 0}, {"1d", 0, 0}};
+    } bytes[] = {{"0", 1, 0},
+                 {"100", 1, 100},
+                 {"64K", 1, 65536},
+                 {"1m", 1, 1 << 20},
+                 {" 2 GiB ", 1, 2ull << 30},
+                 {"3kb", 1, 3072},
+                 {"7B", 1, 7},
+                 {"18446744073709551615", 1, UINT64_MAX},
+                 {"18446744073709551616", 0, 0},
+                 {"16777216T", 0, 0},
+                 {"", 0, 0},
+                 {"K", 0, 0},
+                 {"-1", 0, 0},
+                 {"1.5K", 0, 0},
+                 {"1X", 0, 0},
+                 {"1 K B", 0, 0},
+                 {"1kilobytes", 0, 0}},
+      times[] = {{"500us", 1, 500000},
+                 {"2s", 1, 2000000000},
+                 {"5min", 1, 300000000000},
+                 {"7", 1, 7000000000},
+                 {"0.25", 1, 250000000},
+                 {"1.5 ms", 1, 1500000},
+                 {"3ns", 1, 3},
+                 {"1h", 1, 3600000000000},
+                 {"inf", 1, UINT64_MAX},
+                 {" INF ", 1, UINT64_MAX},
+                 {"0", 1, 0},
+                 {"0.0000000019", 1, 1},
+                 {"infinite", 0, 0},
+                 {"1.", 0, 0},
+                 {".5", 0, 0},
+                 {"-1", 0, 0},
+                 {"", 0, 0},
+                 {"18446744074", 0, 0},
+                 {"6000000h", 0, 0},
+                 {"1d", 0, 0}};
     static const struct {
         const char *text;
         int ok;
         int64_t value;
-    } ints[] = {{"12", 1, 12}, {"-7", 1, -7}, {"+3", 1, 3}, {"0x1F", 1, 31}, {"010", 1, 10},
-                {"9223372036854775807", 1, INT64_MAX}, {"-9223372036854775808", 1, INT64_MIN},
-                {"9223372036854775808", 0, 0}, {"-9223372036854775809", 0, 0}, {"", 0, 0}, {"-", 0, 0},
-                {"0x", 0, 0}, {"1 2", 0, 0}, {"3a", 0, 0}},
-      bools[] = {{"y", 1, 1}, {"Yes", 1, 1}, {"on", 1, 1}, {"TRUE", 1, 1}, {"1", 1, 1}, {"n", 1, 0},
-                 {"no", 1, 0}, {"off", 1, 0}, {"false", 1, 0}, {"0", 1, 0}, {"", 0, 0}, {"2", 0, 0},
-                 {"maybe", 0, 0}, {"y n", 0, 0}};
+    } ints[] = {{"12", 1, 12},
+                {"-7", 1, -7},
+                {"+3", 1, 3},
+                {"0x1F", 1, 31},
+                {"010", 1, 10},
+                {"9223372036854775807", 1, INT64_MAX},
+                {"-9223372036854775808", 1, INT64_MIN},
+                {"9223372036854775808", 0, 0},
+                {"-9223372036854775809", 0, 0},
+                {"", 0, 0},
+                {"-", 0, 0},
+                {"0x", 0, 0},
+                {"1 2", 0, 0},
+                {"3a", 0, 0}},
+      bools[] = {{"y", 1, 1}, {"Yes", 1, 1}, {"on", 1, 1},    {"TRUE", 1, 1},  {"1", 1, 1},
+                 {"n", 1, 0}, {"no", 1, 0},  {"off", 1, 0},   {"false", 1, 0}, {"0", 1, 0},
+                 {"", 0, 0},  {"2", 0, 0},   {"maybe", 0, 0}, {"y n", 0, 0}};
 
     for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
         size_t v = 99;
@@ -117,7 +154,7 @@ static void remember_origin(void *arg, const char *name, const char *value, cons
 /* The test run says with WEFT_* variables where things are. */
 static void forget_test_environment(void)
 {
-    static const char *const names[] = {"WEFT_SRCDIR", "WEFT_BUILDDIR", "WEFT_SANITIZER", "WEFT_EMULATED",
+    static const char *const names[] = {"WEFT_SRCDIR",  "WEFT_BUILDDIR",  "WEFT_SANITIZER",   "WEFT_EMULATED",
                                         "WEFT_TEST_CC", "WEFT_TEST_SLOW", "WEFT_TEST_TIMEOUT"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
@@ -298,9 +335,13 @@ static void out_of_memory(void)
 }
 
 static const struct wt_case cases[] = {
-    {"value parsers", parsers},         {"precedence and origins", precedence},
-    {"bad values are named", bad_values}, {"malformed files", bad_files},
-    {"malformed calls", bad_calls},     {"unknown names", unknown_names},
-    {"hash", hashes},                   {"out of memory", out_of_memory},
+    {"value parsers", parsers},
+    {"precedence and origins", precedence},
+    {"bad values are named", bad_values},
+    {"malformed files", bad_files},
+    {"malformed calls", bad_calls},
+    {"unknown names", unknown_names},
+    {"hash", hashes},
+    {"out of memory", out_of_memory},
 };
 WT_UNIT_MAIN("settings", cases)

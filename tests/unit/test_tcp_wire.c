@@ -10,10 +10,21 @@
 
 static struct wi_tcp_frame sample(void)
 {
-    return (struct wi_tcp_frame){.type = WI_TCP_DATA, .chan = 63, .flags = WI_TCP_EAGER_FLAG, .bytes = 0x10203,
-                                 .msg = 0x1122334455667788ull, .offset = 0x0102030405ull, .total = 0x60504030201ull,
-                                 .info = {.seq = 0xa1b2c3d4, .kind = 9, .dtype = 11, .op = 255, .flags = 3,
-                                          .root = 77, .hash = 0xdeadbeef, .count = 0x123456789abcull}};
+    return (struct wi_tcp_frame){.type = WI_TCP_DATA,
+                                 .chan = 63,
+                                 .flags = WI_TCP_EAGER_FLAG,
+                                 .bytes = 0x10203,
+                                 .msg = 0x1122334455667788ull,
+                                 .offset = 0x0102030405ull,
+                                 .total = 0x60504030201ull,
+                                 .info = {.seq = 0xa1b2c3d4,
+                                          .kind = 9,
+                                          .dtype = 11,
+                                          .op = 255,
+                                          .flags = 3,
+                                          .root = 77,
+                                          .hash = 0xdeadbeef,
+                                          .count = 0x123456789abcull}};
 }
 
 static void frame_round_trip(void)
@@ -39,9 +50,10 @@ static void frame_is_little_endian(void)
     struct wi_tcp_frame in = sample();
     unsigned char wire[WI_TCP_HEADER_BYTES];
     wi_tcp_frame_encode(&in, wire);
-    static const unsigned char head[] = {1, 63, 1, 0, 0x03, 0x02, 0x01, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
-    static const unsigned char info[] = {0xd4, 0xc3, 0xb2, 0xa1, 9, 11, 255, 3, 77, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde,
-                                         0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0};
+    static const unsigned char head[] = {1,    63,   1,    0,    0x03, 0x02, 0x01, 0,
+                                         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    static const unsigned char info[] = {0xd4, 0xc3, 0xb2, 0xa1, 9,    11,   255,  3,    77,   0,    0, 0,
+                                         0xef, 0xbe, 0xad, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, 0, 0};
     CU_ASSERT_EQUAL(memcmp(wire, head, sizeof head), 0);
     CU_ASSERT_EQUAL(memcmp(wire + 32, info, sizeof info), 0);
 }
@@ -90,8 +102,14 @@ static void frame_is_checked(void)
 
 static void claims(void)
 {
-    struct wi_tcp_claim in = {.index = 3, .count = 4, .from = 70000, .to = 2, .eager = 65536,
-                              .comm_id = {0x0102030405060708ull, ~0ull}, .process = 42}, out;
+    struct wi_tcp_claim in = {.index = 3,
+                              .count = 4,
+                              .from = 70000,
+                              .to = 2,
+                              .eager = 65536,
+                              .comm_id = {0x0102030405060708ull, ~0ull},
+                              .process = 42},
+                        out;
     unsigned char wire[WI_TCP_CLAIM_BYTES + 1];
     CU_ASSERT_TRUE(WI_TCP_CLAIM_BYTES <= WEFT_AUTH_CLAIM_MAX);
     wi_tcp_claim_encode(&in, wire);
@@ -168,8 +186,8 @@ static void blob_is_checked(void)
         exact[bit / 8] ^= (unsigned char)(1u << bit % 8);
         if (wi_tcp_identity_decode(exact, n, &out) == 0)
             for (int i = 0; i < out.count; i++)
-                CU_ASSERT_TRUE(out.addrs[i].port && (out.addrs[i].family == 4 ? out.addrs[i].prefix <= 32
-                                                                            : out.addrs[i].family == 6));
+                CU_ASSERT_TRUE(out.addrs[i].port &&
+                               (out.addrs[i].family == 4 ? out.addrs[i].prefix <= 32 : out.addrs[i].family == 6));
         free(exact);
     }
 }
@@ -190,7 +208,7 @@ static void reachable_is_symmetric(void)
 {
     struct wi_tcp_addr lo = addr("127.0.0.1", 8, 0), four = addr("10.0.0.1", 24, 0), six = addr("fd00::1", 64, 0);
     struct wi_tcp_addr both[] = {four, six};
-    struct wi_tcp_identity id[] = {identity(1, 1, &lo), identity(2, 1, &lo), identity(1, 1, &four),
+    struct wi_tcp_identity id[] = {identity(1, 1, &lo),   identity(2, 1, &lo),  identity(1, 1, &four),
                                    identity(2, 1, &four), identity(2, 1, &six), identity(3, 2, both)};
     static const char expected[6][7] = {"101000", "010100", "101101", "011101", "000011", "001111"};
     for (int i = 0; i < 6; i++)
@@ -202,8 +220,8 @@ static void order_of_addresses(void)
 {
     uint8_t order[WI_TCP_ADDRS_MAX];
     struct wi_tcp_addr my[] = {addr("10.1.0.1", 24, 0), addr("172.17.0.1", 16, 0), addr("10.2.0.1", 23, 0)};
-    struct wi_tcp_addr its[] = {addr("192.168.0.9", 24, 1000), addr("172.17.0.1", 16, 0), addr("127.0.0.1", 8, 0),
-                                addr("10.1.0.2", 24, 1000),   addr("10.2.1.2", 23, 1000), addr("fd00::2", 64, 0)};
+    struct wi_tcp_addr its[] = {addr("192.168.0.9", 24, 1000), addr("172.17.0.1", 16, 0),  addr("127.0.0.1", 8, 0),
+                                addr("10.1.0.2", 24, 1000),    addr("10.2.1.2", 23, 1000), addr("fd00::2", 64, 0)};
     struct wi_tcp_identity mine = identity(1, 3, my), peer = identity(2, 6, its);
     CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order), 3);
     CU_ASSERT_EQUAL(order[0], 3); /* same subnet first; its docker bridge is ours too, loopback is not for others */
