@@ -82,13 +82,21 @@ static weft_status operation(int stage, weft_comm *comm, int rank)
     weft_status st, done;
 
     switch (stage / 2) {
-    case 1: return weft_all_reduce(comm, src, dst, n, WEFT_INT64, WEFT_SUM, NULL);
-    case 2: return weft_all_to_all(comm, src, src, n / 2, WEFT_INT64, NULL);
-    case 3: return weft_all_gather_v(comm, src, dst, counts, displs, WEFT_INT64, NULL);
-    case 4: return weft_reduce_scatter(comm, src, dst, n / 2, WEFT_INT64, WEFT_SUM, NULL);
-    case 5: return weft_send_recv(comm, src, n, !rank, dst, n, !rank, WEFT_INT64, NULL);
-    case 6: return weft_barrier(comm, NULL);
-    case 7: st = weft_broadcast_init(comm, src, dst, n, WEFT_INT64, 0, &req); break;
+    case 1:
+        return weft_all_reduce(comm, src, dst, n, WEFT_INT64, WEFT_SUM, NULL);
+    case 2:
+        return weft_all_to_all(comm, src, src, n / 2, WEFT_INT64, NULL);
+    case 3:
+        return weft_all_gather_v(comm, src, dst, counts, displs, WEFT_INT64, NULL);
+    case 4:
+        return weft_reduce_scatter(comm, src, dst, n / 2, WEFT_INT64, WEFT_SUM, NULL);
+    case 5:
+        return weft_send_recv(comm, src, n, !rank, dst, n, !rank, WEFT_INT64, NULL);
+    case 6:
+        return weft_barrier(comm, NULL);
+    case 7:
+        st = weft_broadcast_init(comm, src, dst, n, WEFT_INT64, 0, &req);
+        break;
     default:
         weft_group_start();
         st = weft_all_gather(comm, src, dst, n / 2, WEFT_INT64, NULL);

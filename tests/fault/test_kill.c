@@ -19,8 +19,8 @@ static const size_t sizes[] = {8, 64 << 10, 16 << 20};
 struct shared {
     const char *transport;
     size_t bytes;
-    _Atomic int warm[RANKS];     /* operations done */
-    _Atomic uint64_t struck_ms;  /* when the victim was hit or the abort called */
+    _Atomic int warm[RANKS];    /* operations done */
+    _Atomic uint64_t struck_ms; /* when the victim was hit or the abort called */
     _Atomic uint64_t heard_ms[RANKS];
     _Atomic int named[RANKS];
 };

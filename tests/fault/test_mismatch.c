@@ -11,10 +11,10 @@ enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, NUM_WHATS, ROOT = NUM_WHA
 
 static const char *const what_names[] = {"kind", "count", "count of long vectors", "dtype", "op", "order", "root"};
 /* What the message must name: the operation here and there. */
-static const char *const usual_texts[] = {"all_reduce #2", "4 int32", "60000 int32", "int32", "sum", "all_reduce #2",
-                                          "root 0"};
-static const char *const odd_texts[] = {"all_gather #2", "5 int32", "60001 int32", "float", "max", "all_gather #2",
-                                        "root 1"};
+static const char *const usual_texts[] = {"all_reduce #2", "4 int32",       "60000 int32", "int32",
+                                          "sum",           "all_reduce #2", "root 0"};
+static const char *const odd_texts[] = {"all_gather #2", "5 int32",       "60001 int32", "float",
+                                        "max",           "all_gather #2", "root 1"};
 
 struct cell {
     const char *transport;
@@ -29,14 +29,19 @@ static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_r
     size_t n = c->what == LONG_COUNT ? 60000 : 4;
 
     switch (c->what) {
-    case KIND: case ORDER:
+    case KIND:
+    case ORDER:
         return odd ? weft_all_gather(f->comm, src, dst, n, WEFT_INT32, req)
                    : weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, WEFT_SUM, req);
-    case COUNT: case LONG_COUNT:
+    case COUNT:
+    case LONG_COUNT:
         return weft_all_reduce(f->comm, src, dst, n + (size_t)odd, WEFT_INT32, WEFT_SUM, req);
-    case DTYPE: return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
-    case OP: return weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, odd ? WEFT_MAX : WEFT_SUM, req);
-    default: return weft_broadcast(f->comm, src, dst, n, WEFT_INT32, odd, req);
+    case DTYPE:
+        return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
+    case OP:
+        return weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, odd ? WEFT_MAX : WEFT_SUM, req);
+    default:
+        return weft_broadcast(f->comm, src, dst, n, WEFT_INT32, odd, req);
     }
 }
 
