@@ -175,7 +175,8 @@ static void frame_done(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_
         finish(p, in, x, WEFT_SUCCESS);
 }
 
-/* Hand one complete early frame to its receive. 1: done; 2: done, a sink's; 0: a sink must wait for what lies before; -1: failed. */
+/* Hand one complete early frame to its receive. 1: done; 2: done, a sink's; 0: a sink must wait for what lies before;
+ * -1: failed. */
 static int early_place(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct wi_tcp_early *e)
 {
     struct wi_tcp_frame *f = &e->frame;
@@ -188,12 +189,14 @@ static int early_place(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct wi_tc
         x = NULL;
         d = drain_find(in, f->msg);
     }
-    uint64_t total = x   ? x->bytes
-                     : d ? d->total
-                         : 0,
-             *reserved = x   ? &x->priv[WI_TCP_X_RESERVED]
-                         : d ? &d->reserved
-                             : NULL;
+    uint64_t total = 0, *reserved = NULL;
+    if (x) {
+        total = x->bytes;
+        reserved = &x->priv[WI_TCP_X_RESERVED];
+    } else if (d) {
+        total = d->total;
+        reserved = &d->reserved;
+    }
     if (!reserved || f->total != total || *reserved + f->bytes > total) {
         wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d sent frames of one message that do not agree", p->rank);
         return -1;
