@@ -285,8 +285,9 @@ static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struc
         cut_vector(op, c->count, es);
     else
         op->block_bytes = share, op->total_bytes = op->point_to_point ? share : 0;
-    /* Behind slots, what was just written is read again soon enough for the caches to pay at every size measured. */
-    op->nt = !op->sched->buf_blocks[WI_TMP] && op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes;
+    /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
+    op->nt = op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
+             (!op->sched->buf_blocks[WI_TMP] || !wi_coll_reduces(c->coll));
     WI_TRY(map_v_form(comm, op, c, es));
     if (!op->mapped)
         return slice_two_sided(op, slice_bytes);
