@@ -10,8 +10,8 @@
 
 enum { RANKS = 2, VICTIM = 1, NEVER = 5000 };
 
-static const char *const shm[] = {"TRANSPORTS=shm", "COMM_INIT_TIMEOUT=300ms", "COMM_TIMEOUT=2s", NULL};
-static const char *const tcp[] = {"TRANSPORTS=tcp", "COMM_INIT_TIMEOUT=300ms", "COMM_TIMEOUT=2s", NULL};
+static const char *const shm[] = {"TRANSPORTS=shm", "COMM_INIT_TIMEOUT=1s", "COMM_TIMEOUT=2s", NULL};
+static const char *const tcp[] = {"TRANSPORTS=tcp", "COMM_INIT_TIMEOUT=1s", "COMM_TIMEOUT=2s", NULL};
 
 struct plan {
     const char *const *settings;
@@ -113,6 +113,7 @@ static void operate(int rank, int nranks, void *arg)
 {
     const struct plan *p = arg;
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_comm_config patient = WEFT_COMM_CONFIG_INIT;
     weft_context *context;
     weft_comm *comm;
     weft_status st;
@@ -121,7 +122,8 @@ static void operate(int rank, int nranks, void *arg)
     (void)nranks;
     config.settings = p->settings;
     WT_REQUIRE_OK(weft_context_create(&config, &context));
-    WT_REQUIRE_OK(weft_comm_create_env(context, NULL, &comm));
+    patient.init_timeout_ns = 10000 * FT_MS;
+    WT_REQUIRE_OK(weft_comm_create_env(context, &patient, &comm));
     WT_CHECK_OK(weft_comm_set_timeout(comm, 500 * FT_MS));
     wt_sync();
     if (rank == VICTIM)
