@@ -7,7 +7,7 @@
 set -u
 cd "${1:-${WEFT_SRCDIR:-$(dirname "$0")/../..}}" || exit 99
 files=$(git ls-files '*.c' '*.h' 2>/dev/null)
-[ -n "$files" ] || files=$(find . -name '*.[ch]' -not -path './build*' -not -name config.h | sed 's,^\./,,')
+[ -n "$files" ] || files=$(find . -name '*.[ch]' -not -path './build*' -not -path './_*' -not -name config.h | sed 's,^\./,,')
 [ -n "$files" ] || { echo "no sources found"; exit 1; }
 files=$(for f in $files; do [ -f "$f" ] && echo "$f"; done)
 

@@ -101,7 +101,7 @@ def files(root):
     except (OSError, subprocess.CalledProcessError):
         names = [os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(root) for f in fs]
     ends = (".c", ".h", ".cc", ".cpp", ".cu", ".hpp")
-    skip = ("build", "autom4te")
+    skip = ("build", "_build", "_inst", "autom4te", "config.h")
     return sorted(n for n in names if n.endswith(ends) and not n.startswith(skip) and os.path.isfile(os.path.join(root, n)))
 
 
