@@ -17,8 +17,8 @@
 #include "frame.h"
 
 #define BLOB_MAGIC 0x50435457u /* "WTCP" */
-#define BLOB_VERSION 1u
-#define BLOB_HEAD_BYTES 32
+#define BLOB_VERSION 2u
+#define BLOB_HEAD_BYTES (56 + WI_TCP_HOST_MAX)
 #define BLOB_ADDR_BYTES 24
 
 int wi_tcp_interface_passes(const char *wanted, const char *name)
@@ -157,6 +157,10 @@ size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_
     wi_tcp_put(p + 8, id->node[0], 8);
     wi_tcp_put(p + 16, id->node[1], 8);
     wi_tcp_put(p + 24, id->process, 8);
+    wi_tcp_put(p + 32, id->pids, 8);
+    wi_tcp_put(p + 40, id->started, 8);
+    wi_tcp_put(p + 48, (uint32_t)id->pid, 4);
+    memcpy(p + 56, id->host, WI_TCP_HOST_MAX);
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < id->count; i++, p += BLOB_ADDR_BYTES) {
         const struct wi_tcp_addr *a = &id->addrs[i];
@@ -181,6 +185,13 @@ int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity
     id->node[0] = wi_tcp_get(p + 8, 8);
     id->node[1] = wi_tcp_get(p + 16, 8);
     id->process = wi_tcp_get(p + 24, 8);
+    id->pids = wi_tcp_get(p + 32, 8);
+    id->started = wi_tcp_get(p + 40, 8);
+    id->pid = (int32_t)wi_tcp_get(p + 48, 4);
+    if (id->pid < 0 || p[56 + WI_TCP_HOST_MAX - 1])
+        return -1;
+    for (int i = 0; i < WI_TCP_HOST_MAX && p[56 + i]; i++)
+        id->host[i] = p[56 + i] > ' ' && p[56 + i] < 127 ? (char)p[56 + i] : '?';
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < count; i++, p += BLOB_ADDR_BYTES) {
         struct wi_tcp_addr *a = &id->addrs[i];

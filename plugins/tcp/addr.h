@@ -10,6 +10,7 @@
 
 #define WI_TCP_ADDRS_MAX 12
 #define WI_TCP_ADDR_TEXT 64
+#define WI_TCP_HOST_MAX 40
 
 struct wi_tcp_addr {
     uint8_t family;  /* 4 or 6 */
@@ -23,6 +24,10 @@ struct wi_tcp_addr {
 struct wi_tcp_identity {
     uint64_t node[2];  /* boot, network namespace and host name, hashed */
     uint64_t process;  /* random */
+    uint64_t pids;     /* boot and pid namespace, hashed: where `pid` means something */
+    uint64_t started;  /* clock ticks since boot: tells processes with the same pid apart */
+    int32_t pid;
+    char host[WI_TCP_HOST_MAX];
     int count;
     struct wi_tcp_addr addrs[WI_TCP_ADDRS_MAX];
 };
@@ -34,6 +39,14 @@ int wi_tcp_addrs_find(const char *interfaces, int family, struct wi_tcp_addr *ad
 int wi_tcp_interface_passes(const char *wanted, const char *name);
 int wi_tcp_addr_is_loopback(const struct wi_tcp_addr *addr);
 int wi_tcp_node_identity(uint64_t node[2]);
+
+/* Fill pids, started, pid and host. */
+void wi_tcp_process_identity(struct wi_tcp_identity *id);
+/* 'R', 'S', 'T', … as in /proc; 0: it has ended; '?': that cannot be known from here. */
+char wi_tcp_process_state(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer);
+/* "process 4711 on host n2", and what it is doing if that can be known and is worth a word. Returns bytes. */
+size_t wi_tcp_process_text(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, char *text,
+                           size_t capacity);
 
 size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_t capacity); /* 0: no room */
 int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity *id);       /* 0, or -1: malformed */

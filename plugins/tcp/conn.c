@@ -149,6 +149,9 @@ static int begin_frame(struct wi_tcp_conn *c)
     case WI_TCP_BYE:
         wi_tcp_peer_bye(c, c->in.msg);
         return c->state == WI_TCP_UP ? 0 : -1;
+    case WI_TCP_WELCOME:
+    case WI_TCP_CROSSED:
+        return protocol_error(c, "a greeting in the middle of the stream");
     default:
         wi_tcp_peer_fail(c->peer, WEFT_EABORTED, "rank %d aborted the communicator", c->peer->rank);
         return -1;
@@ -397,12 +400,21 @@ int wi_tcp_conn_write(struct wi_tcp_peer *p)
     return events;
 }
 
+/* Sockets that the peer has, or will find when it takes what its endpoint accepted. */
+static uint64_t shared_sockets(const struct wi_tcp_peer *p)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < p->nconns; i++)
+        n += p->conns[i] && (p->conns[i]->state == WI_TCP_UP || p->conns[i]->state == WI_TCP_GREETING);
+    return n;
+}
+
 void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type)
 {
     struct wi_tcp_endpoint *e = c->peer->group->endpoint;
     unsigned char out[WI_TCP_HEADER_BYTES];
-    struct wi_tcp_frame f = {.type = type, .msg = (uint64_t)c->peer->nup};
-    if (c->state != WI_TCP_UP || c->write_dead)
+    struct wi_tcp_frame f = {.type = type, .msg = shared_sockets(c->peer)};
+    if ((c->state != WI_TCP_UP && c->state != WI_TCP_GREETING) || c->write_dead)
         return;
     wi_tcp_frame_encode(&f, out);
     /* In the middle of a frame there is no place for another one. */

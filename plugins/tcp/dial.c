@@ -1,5 +1,4 @@
-/* dial.c: making connections: the lower rank of a pair tries the peer's addresses in turn; the higher one waits, and
- * knocks now and then: a connection that asks the peer to come, and learns whether its group or its process is gone.
+/* dial.c: making connections: try the peer's addresses in turn, authenticate, await the greeting; take what was accepted.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef _GNU_SOURCE
@@ -19,8 +18,7 @@
 #define BACKOFF_MAX_NS 500000000ull
 #define REFUSED_ROUNDS 3          /* nobody listens there any more */
 #define REJECTED_ROUNDS 6         /* some connection closes are the other side's lack of room, so many are not */
-#define KNOCK_NS 50000000ull       /* doubled each time */
-#define KNOCK_MAX_NS 3000000000ull
+#define CROSSED_NS 100000000ull    /* doubled each time */
 
 static uint64_t now_of(const struct wi_tcp_group *g)
 {
@@ -57,11 +55,8 @@ static void round_over(struct wi_tcp_conn *c)
     struct wi_tcp_peer *p = c->peer;
     uint64_t now = now_of(p->group), pause = BACKOFF_NS << (d->round < 5 ? d->round : 5);
     d->round++;
-    if (d->knock && p->state != WI_TCP_LINKING) {
-        wi_tcp_conn_close(c); /* the peer came by itself */
-        return;
-    }
-    if (d->refused == d->norder && d->round >= REFUSED_ROUNDS) {
+    if (d->refused == d->norder &&
+        (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(&p->group->endpoint->me, &d->peer) == 0)) {
         wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s (its process has ended?)", d->last);
         return;
     }
@@ -70,10 +65,7 @@ static void round_over(struct wi_tcp_conn *c)
         return;
     }
     if (now >= d->deadline_ns) {
-        if (d->knock)
-            wi_tcp_conn_close(c);
-        else
-            wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s", d->last);
+        wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s", d->last);
         return;
     }
     c->state = WI_TCP_BACKOFF;
@@ -98,7 +90,7 @@ static int start(struct wi_tcp_conn *c)
     struct sockaddr_storage sa;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
     int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 && !d->knock && (errno == EMFILE || errno == ENFILE)) {
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOFILES, "tcp cannot connect to rank %d: %s (see ulimit -n)", c->peer->rank,
                          strerror(errno));
         return -1;
@@ -143,52 +135,83 @@ static void next_address(struct wi_tcp_conn *c, const char *why)
     attempt(c);
 }
 
-/* The peer closes: it will come. Or it says that its group is gone. */
+/* The peer connects itself. Ask again later, in case it never comes. */
+static void crossed(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_dial *d = c->dial;
+    uint64_t pause = CROSSED_NS << (d->crossed < 5 ? d->crossed : 5);
+    drop_socket(c);
+    d->crossed++;
+    d->round = 0;
+    c->state = WI_TCP_BACKOFF;
+    d->attempt_ns = after(now_of(c->peer->group), pause);
+    d->deadline_ns = after(d->attempt_ns, c->peer->group->endpoint->settings->connect_timeout);
+}
+
+/* The socket is taken: it is the stream from here on. */
+static void welcomed(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_handshake *h = &c->dial->hs;
+    struct wi_tcp_peer *p = c->peer;
+    weft_status st = wi_tcp_conn_up(c, c->fd, h->in + WI_TCP_HEADER_BYTES, h->have - WI_TCP_HEADER_BYTES);
+    if (st)
+        wi_tcp_peer_fail(p, st, "tcp: no memory for a connection to rank %d", p->rank);
+    else
+        wi_tcp_dial_free(c);
+}
+
+/* The peer's first frame. Until it comes nothing is known of whether the peer's group is there, or was. */
 static void hear(struct wi_tcp_conn *c)
 {
     struct wi_tcp_handshake *h = &c->dial->hs;
     struct wi_tcp_peer *p = c->peer;
     struct wi_tcp_frame f;
-    ssize_t n = h->have < WI_TCP_HEADER_BYTES
-                    ? recv(c->fd, h->in + h->have, WI_TCP_HEADER_BYTES - h->have, MSG_DONTWAIT)
-                    : 0;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (h->have < WI_TCP_HEADER_BYTES) {
+        ssize_t n = recv(c->fd, h->in + h->have, WI_TCP_HEADER_BYTES - h->have, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        h->have += n > 0 ? (size_t)n : 0;
+        if (n <= 0) {
+            c->dial->rejected++;
+            next_address(c, "closed before it was taken");
+            return;
+        }
+    }
+    if (h->have < WI_TCP_HEADER_BYTES)
         return;
-    h->have += n > 0 ? (size_t)n : 0;
-    if (n > 0 && h->have < WI_TCP_HEADER_BYTES)
+    if (wi_tcp_frame_decode(h->in, &f)) {
+        wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d greets with what is not a frame", p->rank);
         return;
-    int heard = h->have >= WI_TCP_HEADER_BYTES && !wi_tcp_frame_decode(h->in, &f);
-    wi_tcp_conn_close(c);
-    if (!heard || p->state != WI_TCP_LINKING)
+    }
+    switch (f.type) {
+    case WI_TCP_WELCOME:
+        welcomed(c);
         return;
-    if (f.type == WI_TCP_ABORT)
+    case WI_TCP_CROSSED:
+        crossed(c);
+        return;
+    case WI_TCP_ABORT:
         wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
-    else if (f.type == WI_TCP_BYE)
+        return;
+    case WI_TCP_BYE:
         wi_tcp_peer_leave(p);
+        return;
+    default:
+        wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d greets with a frame of type %u", p->rank, f.type);
+    }
 }
 
 static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *claim)
 {
-    struct wi_tcp_handshake hs = c->dial->hs;
-    struct wi_tcp_peer *p = c->peer;
     if (claim->process != c->dial->peer.process || claim->count) {
         c->dial->rejected++;
         next_address(c, "another process of the job answers there");
         return;
     }
-    if (c->dial->knock) {
-        c->state = WI_TCP_KNOCKING;
-        c->dial->attempt_ns = c->dial->deadline_ns;
-        hear(c);
-        return;
-    }
-    p->eager = claim->eager;
-    weft_status st = wi_tcp_conn_up(c, c->fd, hs.in, hs.have);
-    if (st) {
-        wi_tcp_peer_fail(p, st, "tcp: no memory for a connection to rank %d", p->rank);
-        return;
-    }
-    wi_tcp_dial_free(c);
+    c->peer->eager = claim->eager;
+    c->state = WI_TCP_GREETING;
+    c->dial->attempt_ns = UINT64_MAX; /* its communicator may take a while to be created there */
+    hear(c);
 }
 
 static void authenticate(struct wi_tcp_conn *c)
@@ -212,8 +235,6 @@ static void connected(struct wi_tcp_conn *c)
     struct wi_tcp_claim mine = {.index = c->index, .count = (uint8_t)c->peer->nconns, .from = (uint32_t)g->rank,
                                 .to = (uint32_t)c->peer->rank, .eager = (uint32_t)g->endpoint->settings->eager,
                                 .comm_id = {g->comm_id[0], g->comm_id[1]}, .process = g->endpoint->me.process};
-    if (d->knock)
-        mine.count = 1;
     if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
         return;
@@ -232,7 +253,7 @@ void wi_tcp_dial_event(struct wi_tcp_conn *c)
         authenticate(c);
         return;
     }
-    if (c->state == WI_TCP_KNOCKING) {
+    if (c->state == WI_TCP_GREETING) {
         hear(c);
         return;
     }
@@ -252,7 +273,7 @@ void wi_tcp_dial_event(struct wi_tcp_conn *c)
         connected(c);
 }
 
-static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int knock_it)
+static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index)
 {
     struct wi_tcp_group *g = p->group;
     struct wi_tcp_dial *d = calloc(1, sizeof *d);
@@ -263,10 +284,9 @@ static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index, int knock_it)
     }
     c->dial = d;
     g->dials++;
-    d->knock = knock_it;
-    wi_tcp_identity_decode(g->blobs + g->blob_at[p->rank], g->blob_at[p->rank + 1] - g->blob_at[p->rank], &d->peer);
+    wi_tcp_peer_identity(g, p->rank, &d->peer);
     d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, index, d->order);
-    d->deadline_ns = after(now_of(g), knock_it ? KNOCK_MAX_NS : g->endpoint->settings->connect_timeout);
+    d->deadline_ns = after(now_of(g), g->endpoint->settings->connect_timeout);
     return c;
 }
 
@@ -276,18 +296,26 @@ static int sockets_wanted(const struct wi_tcp_peer *p)
     return n > 0 ? (int)n : 1;
 }
 
-weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
+/* 0: the peer's connection was accepted, or is about to be handed over. */
+static int decide(struct wi_tcp_peer *p)
 {
     struct wi_tcp_group *g = p->group;
+    pthread_mutex_lock(&g->endpoint->lock);
+    int dials = g->link[p->rank] != WI_TCP_LINK_ACCEPTS;
+    if (dials)
+        g->link[p->rank] = WI_TCP_LINK_DIALS;
+    pthread_mutex_unlock(&g->endpoint->lock);
+    return dials;
+}
+
+weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
+{
     p->state = WI_TCP_LINKING;
-    if (p->rank < g->rank) {
-        p->knock_ns = after(now_of(g), KNOCK_NS);
-        g->waits++;
+    if (!decide(p))
         return WEFT_SUCCESS;
-    }
     p->nconns = sockets_wanted(p);
     for (int i = 0; i < p->nconns; i++) {
-        p->conns[i] = dial(p, i, 0);
+        p->conns[i] = dial(p, i);
         if (!p->conns[i]) {
             wi_tcp_peer_fail(p, WEFT_ENOMEM, "tcp: no memory for a connection to rank %d", p->rank);
             return WEFT_ENOMEM;
@@ -307,25 +335,8 @@ static void expired(struct wi_tcp_conn *c)
     if (c->state == WI_TCP_BACKOFF) {
         c->dial->at = c->dial->refused = c->dial->rejected = 0;
         attempt(c);
-    } else if (c->state == WI_TCP_KNOCKING) {
-        wi_tcp_conn_close(c);
     } else {
         next_address(c, c->state == WI_TCP_CONNECTING ? "no answer in time" : "no handshake in time");
-    }
-}
-
-static void knock(struct wi_tcp_group *g, uint64_t now)
-{
-    for (struct wi_tcp_peer *p = g->hot; p; p = p->next_hot) {
-        if (p->state != WI_TCP_LINKING || p->rank > g->rank || now < p->knock_ns)
-            continue;
-        uint64_t pause = KNOCK_NS << (p->knocks < 6 ? ++p->knocks : 6);
-        p->knock_ns = after(now, pause < KNOCK_MAX_NS ? pause : KNOCK_MAX_NS);
-        struct wi_tcp_conn *c = dial(p, 0, 1);
-        if (c && c->dial->norder)
-            attempt(c);
-        else if (c)
-            wi_tcp_conn_close(c);
     }
 }
 
@@ -339,8 +350,6 @@ void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now)
         next = g->conns; /* a failed peer takes its other connections along */
         now = now_of(g);
     }
-    if (g->waits)
-        knock(g, now);
 }
 
 uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g)
@@ -349,43 +358,49 @@ uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g)
     for (const struct wi_tcp_conn *c = g->dials ? g->conns : NULL; c; c = c->next)
         if (c->dial && c->dial->attempt_ns < at)
             at = c->dial->attempt_ns;
-    for (const struct wi_tcp_peer *p = g->waits ? g->hot : NULL; p; p = p->next_hot)
-        if (p->state == WI_TCP_LINKING && p->rank < g->rank && p->knock_ns < at)
-            at = p->knock_ns;
     return at;
 }
 
 /* ---- The accepting side ---------------------------------------------------------------------------------------- */
 
+int wi_tcp_claim_fits(const struct wi_tcp_group *g, const struct wi_tcp_claim *claim)
+{
+    struct wi_tcp_identity id;
+    if (claim->from >= (uint32_t)g->nranks || claim->from == (uint32_t)g->rank || !g->member[claim->from])
+        return 0;
+    wi_tcp_peer_identity(g, (int)claim->from, &id);
+    return id.process == claim->process;
+}
+
+/* The lower rank's connection has come: this side's own attempts end. */
+static void stop_dialing(struct wi_tcp_peer *p)
+{
+    for (int i = 0; i < p->nconns; i++)
+        if (p->conns[i] && p->conns[i]->dial)
+            wi_tcp_conn_close(p->conns[i]);
+    p->nconns = 0;
+}
+
 static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
 {
     const struct wi_tcp_claim *claim = &a->claim;
-    struct wi_tcp_identity id;
     struct wi_tcp_peer *p;
-    int from = (int)claim->from;
-    if (claim->from >= (uint32_t)g->nranks || from == g->rank || wi_tcp_peer_get(g, from, &p))
+    if (wi_tcp_peer_get(g, (int)claim->from, &p) || p->state == WI_TCP_LEFT || p->state == WI_TCP_FAILED)
         return;
-    if (wi_tcp_identity_decode(g->blobs + g->blob_at[from], g->blob_at[from + 1] - g->blob_at[from], &id) ||
-        id.process != claim->process)
-        return;
-    if (p->state == WI_TCP_IDLE && wi_tcp_dial_peer(p))
-        return;
-    if (from > g->rank)
-        return; /* it knocked: this side connects */
-    if ((p->state != WI_TCP_LINKING && p->state != WI_TCP_LINKED) || p->conns[claim->index] ||
-        (p->nconns && p->nconns != claim->count))
+    if (p->state == WI_TCP_IDLE)
+        p->state = WI_TCP_LINKING;
+    if (p->state == WI_TCP_LINKING)
+        stop_dialing(p);
+    if (p->conns[claim->index] || (p->nconns && p->nconns != claim->count))
         return;
     struct wi_tcp_conn *c = wi_tcp_conn_new(p, claim->index);
     if (!c)
         return;
-    if (p->state == WI_TCP_LINKING)
-        g->waits--;
     p->conns[claim->index] = c;
     p->nconns = claim->count;
     p->eager = claim->eager;
     weft_status st = wi_tcp_conn_up(c, a->fd, a->hs.in, a->hs.have);
     if (st) {
-        g->waits += p->state == WI_TCP_LINKING;
         wi_tcp_peer_fail(p, st, "tcp: cannot take the connection of rank %d: %s", p->rank, strerror(errno));
         return;
     }

@@ -182,6 +182,7 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     e->epoll = e->timer = -1;
     pthread_mutex_init(&e->lock, NULL);
     wi_tcp_node_identity(e->me.node);
+    wi_tcp_process_identity(&e->me);
     if (getrandom(&e->me.process, sizeof e->me.process, 0) != (ssize_t)sizeof e->me.process) {
         host->explain(host->impl, WEFT_ESYS, "tcp: getrandom: %s", strerror(errno));
         st = WEFT_ESYS;
@@ -206,6 +207,7 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
 void wi_tcp_endpoint_close(void *endpoint)
 {
     struct wi_tcp_endpoint *e = endpoint;
+    wi_tcp_serve_stop(e);
     for (int i = 0; i < e->me.count; i++)
         close(e->listeners[i]);
     while (e->half_open) {

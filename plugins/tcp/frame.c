@@ -70,6 +70,8 @@ const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], str
     case WI_TCP_GRANT:
     case WI_TCP_BYE:
     case WI_TCP_ABORT:
+    case WI_TCP_WELCOME:
+    case WI_TCP_CROSSED:
         return f->bytes || f->flags || f->offset ? "control frame with payload" : NULL;
     default:
         return "unknown frame type";

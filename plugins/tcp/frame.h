@@ -19,6 +19,9 @@ enum wi_tcp_frame_type {
     WI_TCP_GRANT = 2, /* messages below `msg` have receives; eager bytes may reach `total` */
     WI_TCP_BYE = 3,   /* the last frame of this socket: the rank left in good order */
     WI_TCP_ABORT = 4, /* the rank left in failure */
+    /* The accepting side's first frame is one of these, or BYE or ABORT: */
+    WI_TCP_WELCOME = 5, /* the connection is taken */
+    WI_TCP_CROSSED = 6, /* it is not: this side is connecting, too, and its rank is lower */
 };
 
 #define WI_TCP_EAGER_FLAG 1u /* DATA sent before its receive was known to be posted: charged to the window */

@@ -15,7 +15,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 64  /* progress calls between looks at idle sockets and listeners */
+#define LOOK_EVERY 64  /* progress calls between looks at idle sockets */
 #define DIRECT_MAX 2   /* with so many sockets awaited, reading them is cheaper than asking which are ready */
 #define EVENTS_MAX 64
 
@@ -30,6 +30,7 @@ static void group_free(struct wi_tcp_group *g)
     free(g->member);
     free(g->blobs);
     free(g->blob_at);
+    free(g->link);
     free(g->sink_stage);
     if (g->epoll >= 0)
         close(g->epoll);
@@ -49,8 +50,9 @@ static weft_status copy_members(struct wi_tcp_group *g, const struct weft_group_
     g->blobs = malloc(total ? total : 1);
     g->blob_at = malloc((n + 1) * sizeof *g->blob_at);
     g->peers = calloc(n, sizeof *g->peers);
+    g->link = calloc(n, 1);
     g->sink_stage = malloc(WI_TCP_STAGE_FRONT + WI_TCP_SINK_BYTES);
-    if (!g->member || !g->blobs || !g->blob_at || !g->peers || !g->sink_stage)
+    if (!g->member || !g->blobs || !g->blob_at || !g->peers || !g->link || !g->sink_stage)
         return WEFT_ENOMEM;
     memcpy(g->member, c->member, n);
     g->blob_at[0] = 0;
@@ -82,7 +84,7 @@ static weft_status open_events(struct wi_tcp_group *g)
     g->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     g->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (g->epoll >= 0 && g->event >= 0 && g->timer >= 0 && !watch(g, g->event, &g->event, EPOLLIN | EPOLLET) &&
-        !watch(g, g->timer, &g->timer, EPOLLIN | EPOLLET) && !watch(g, g->endpoint->epoll, g->endpoint, EPOLLIN))
+        !watch(g, g->timer, &g->timer, EPOLLIN | EPOLLET))
         return WEFT_SUCCESS;
     weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
     h->explain(h->impl, st, "tcp cannot make a communicator's event descriptors: %s", strerror(errno));
@@ -105,6 +107,8 @@ weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *
     weft_status st = copy_members(g, config);
     if (!st)
         st = open_events(g);
+    if (!st)
+        st = wi_tcp_serve_start(endpoint);
     if (st) {
         group_free(g);
         return st;
@@ -226,9 +230,7 @@ static int look(struct wi_tcp_group *g)
     int events = 0, n = epoll_wait(g->epoll, ev, EVENTS_MAX, 0);
     for (int i = 0; i < n; i++) {
         void *tag = ev[i].data.ptr;
-        if (tag == g->endpoint)
-            events += wi_tcp_endpoint_serve(g->endpoint);
-        else if (tag != &g->event && tag != &g->timer)
+        if (tag != &g->event && tag != &g->timer)
             events += conn_event(tag, ev[i].events);
     }
     return events;
@@ -320,11 +322,11 @@ int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure)
     events += wi_tcp_adopt(g);
     if (g->hot)
         awaited = read_hot(g, &events);
-    if (g->blocked || g->dials || g->waits || awaited > DIRECT_MAX || ++g->calls % LOOK_EVERY == 0 || g->look) {
+    if (g->blocked || g->dials || awaited > DIRECT_MAX || ++g->calls % LOOK_EVERY == 0 || g->look) {
         g->look = 0;
         events += look(g);
     }
-    if (g->dials || g->waits)
+    if (g->dials)
         wi_tcp_dial_tick(g, g->endpoint->host->now_ns());
     if (g->unread)
         events += read_rest(g);
@@ -371,7 +373,7 @@ int wi_tcp_group_poll_arm(void *group)
     int n = epoll_wait(g->epoll, ev, EVENTS_MAX, 0), found = 0;
     for (int i = 0; i < n; i++) {
         struct wi_tcp_conn *c = ev[i].data.ptr;
-        if (ev[i].data.ptr == g->endpoint || ev[i].data.ptr == &g->event || ev[i].data.ptr == &g->timer) {
+        if (ev[i].data.ptr == &g->event || ev[i].data.ptr == &g->timer) {
             g->look = found = 1;
         } else if (c->state != WI_TCP_UP) {
             wi_tcp_dial_event(c);

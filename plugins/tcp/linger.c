@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define LINGER_NS 2000000000ull
+#define PAUSE_NS 500000ull /* doubled each time */
+#define PAUSE_MAX_NS 32000000ull
 
 /* Returns 1 when the socket may be closed. */
 static int drained(int fd)
@@ -43,11 +45,14 @@ void wi_tcp_linger_add(struct wi_tcp_endpoint *e, int fd)
     l->deadline_ns = e->host->now_ns() + LINGER_NS;
     l->next = e->lingering;
     e->lingering = l;
+    e->linger_pause_ns = PAUSE_NS;
 }
 
-int wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now)
+/* Acknowledgements make no event that epoll would see: look now and then. */
+void wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now)
 {
-    int events = 0;
+    if (e->linger_pause_ns < PAUSE_MAX_NS)
+        e->linger_pause_ns *= 2;
     for (struct wi_tcp_linger **at = &e->lingering; *at;) {
         struct wi_tcp_linger *l = *at;
         if (now < l->deadline_ns && !drained(l->fd)) {
@@ -57,9 +62,7 @@ int wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now)
         close(l->fd);
         *at = l->next;
         free(l);
-        events++;
     }
-    return events;
 }
 
 void wi_tcp_linger_finish(struct wi_tcp_endpoint *e, uint64_t deadline_ns)
@@ -71,7 +74,6 @@ void wi_tcp_linger_finish(struct wi_tcp_endpoint *e, uint64_t deadline_ns)
         wi_tcp_linger_serve(e, now);
         if (!e->lingering)
             return;
-        /* Acknowledgements make no event that poll would see. */
         poll(NULL, 0, 1);
     }
 }

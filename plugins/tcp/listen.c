@@ -16,7 +16,6 @@
 
 #define ACCEPT_BURST 64
 #define ACCEPT_PAUSE_NS 100000000ull
-#define LINGER_LOOK_NS 10000000ull
 #define PARKED_MAX 4096
 
 void wi_tcp_arrival_free(struct wi_tcp_arrival *a)
@@ -66,11 +65,44 @@ static void drop_half_open(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, 
     wi_tcp_arrival_free(a);
 }
 
-static void deliver(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
+/* The accepting side's first frame; 0 when the socket is broken. */
+static int greet(struct wi_tcp_arrival *a, uint8_t type)
 {
+    unsigned char out[WI_TCP_HEADER_BYTES];
+    struct wi_tcp_frame f = {.type = type};
+    wi_tcp_frame_encode(&f, out);
+    return send(a->fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof out;
+}
+
+/* Say why the connection is not taken, and close it without losing that. */
+static void dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type)
+{
+    if (greet(a, type)) {
+        wi_tcp_linger_add(e, a->fd);
+        a->fd = -1;
+    }
+    wi_tcp_arrival_free(a);
+}
+
+static void deliver(struct wi_tcp_endpoint *e, struct wi_tcp_group *g, struct wi_tcp_arrival *a)
+{
+    uint64_t one = 1;
+    if (!wi_tcp_claim_fits(g, &a->claim)) {
+        wi_tcp_arrival_free(a);
+        return;
+    }
+    unsigned char *link = &g->link[a->claim.from];
+    if (*link == WI_TCP_LINK_DIALS && a->claim.from > (uint32_t)g->rank) {
+        dismiss(e, a, WI_TCP_CROSSED);
+        return;
+    }
+    if (!greet(a, WI_TCP_WELCOME)) {
+        wi_tcp_arrival_free(a);
+        return;
+    }
+    *link = WI_TCP_LINK_ACCEPTS;
     append(&g->inbox, a);
     atomic_fetch_add_explicit(&g->ninbox, 1, memory_order_release);
-    uint64_t one = 1;
     if (write(g->event, &one, sizeof one) < 0)
         return; /* the counter is full: the reader is awake already */
 }
@@ -82,14 +114,7 @@ static int tell_gone(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
         const struct wi_tcp_gone *g = &e->gone[i];
         if (memcmp(g->comm_id, a->claim.comm_id, sizeof g->comm_id) || !(g->comm_id[0] | g->comm_id[1]))
             continue;
-        unsigned char out[WI_TCP_HEADER_BYTES];
-        struct wi_tcp_frame f = {.type = g->aborted ? WI_TCP_ABORT : WI_TCP_BYE};
-        wi_tcp_frame_encode(&f, out);
-        if (send(a->fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof out) {
-            wi_tcp_linger_add(e, a->fd);
-            a->fd = -1;
-        }
-        wi_tcp_arrival_free(a);
+        dismiss(e, a, g->aborted ? WI_TCP_ABORT : WI_TCP_BYE);
         return 1;
     }
     return 0;
@@ -99,7 +124,7 @@ static void route(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
 {
     for (struct wi_tcp_group *g = e->groups; g; g = g->next) {
         if (memcmp(g->comm_id, a->claim.comm_id, sizeof g->comm_id) == 0 && a->claim.to == (uint32_t)g->rank) {
-            deliver(g, a);
+            deliver(e, g, a);
             return;
         }
     }
@@ -157,15 +182,13 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd)
     return WEFT_SUCCESS;
 }
 
-static int accept_some(struct wi_tcp_endpoint *e)
+static void accept_some(struct wi_tcp_endpoint *e)
 {
-    int events = 0;
     for (int i = 0; i < e->me.count; i++) {
         for (int burst = 0; burst < ACCEPT_BURST; burst++) {
             int fd = accept4(e->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd >= 0) {
                 admit(e, fd);
-                events++;
                 continue;
             }
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
@@ -174,73 +197,61 @@ static int accept_some(struct wi_tcp_endpoint *e)
                          "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)", strerror(errno));
             listen_set(e, 0);
             e->listen_again_ns = e->host->now_ns() + ACCEPT_PAUSE_NS;
-            return events;
+            return;
         }
     }
-    return events;
 }
 
-static int expire(struct wi_tcp_endpoint *e, uint64_t now)
+static void expire(struct wi_tcp_endpoint *e, uint64_t now)
 {
-    int events = 0;
-    while (e->half_open && e->half_open->deadline_ns <= now) {
+    while (e->half_open && e->half_open->deadline_ns <= now)
         drop_half_open(e, e->half_open, "no authentication in time");
-        events++;
-    }
     while (e->parked && e->parked->deadline_ns <= now) {
         struct wi_tcp_arrival *a = e->parked;
         e->parked = a->next;
         e->nparked--;
         wi_tcp_arrival_free(a);
-        events++;
     }
     if (!e->listening && e->listen_again_ns <= now)
         listen_set(e, 1);
-    return events + wi_tcp_linger_serve(e, now);
+    if (e->lingering)
+        wi_tcp_linger_serve(e, now);
 }
 
-static void arm_timer(struct wi_tcp_endpoint *e, uint64_t now)
+void wi_tcp_endpoint_arm(struct wi_tcp_endpoint *e)
 {
-    uint64_t at = UINT64_MAX;
+    uint64_t at = UINT64_MAX, now = e->host->now_ns();
     if (e->half_open && e->half_open->deadline_ns < at)
         at = e->half_open->deadline_ns;
     if (e->parked && e->parked->deadline_ns < at)
         at = e->parked->deadline_ns;
     if (!e->listening && e->listen_again_ns < at)
         at = e->listen_again_ns;
-    if (e->lingering && now + LINGER_LOOK_NS < at)
-        at = now + LINGER_LOOK_NS;
+    if (e->lingering && now + e->linger_pause_ns < at)
+        at = now + e->linger_pause_ns;
+    if (e->stop)
+        at = now;
     uint64_t in = at == UINT64_MAX ? 0 : at > now ? at - now : 1;
     struct itimerspec t = {.it_value = {(time_t)(in / 1000000000ull), (long)(in % 1000000000ull)}};
     timerfd_settime(e->timer, 0, &t, NULL);
 }
 
-int wi_tcp_endpoint_serve(struct wi_tcp_endpoint *e)
+void wi_tcp_endpoint_events(struct wi_tcp_endpoint *e, const struct epoll_event *events, int n)
 {
-    struct epoll_event ev[64];
-    int events = 0, knock = 0;
-    if (pthread_mutex_trylock(&e->lock))
-        return 0;
-    int n = epoll_wait(e->epoll, ev, 64, 0);
+    int knock = 0;
+    uint64_t ticks;
     /* Arrivals first: accepting may free the oldest of them. */
     for (int i = 0; i < n; i++) {
-        uint64_t ticks;
-        if (!ev[i].data.ptr)
+        if (!events[i].data.ptr)
             knock = 1;
-        else if (ev[i].data.ptr == &e->timer)
-            events += read(e->timer, &ticks, sizeof ticks) > 0;
-        else
-            advance(e, ev[i].data.ptr);
-        events++;
+        else if (events[i].data.ptr != &e->timer)
+            advance(e, events[i].data.ptr);
+        else if (read(e->timer, &ticks, sizeof ticks) < 0)
+            continue; /* set anew since */
     }
     if (knock)
-        events += accept_some(e);
-    uint64_t now = e->host->now_ns();
-    events += expire(e, now);
-    if (n > 0)
-        arm_timer(e, now);
-    pthread_mutex_unlock(&e->lock);
-    return events;
+        accept_some(e);
+    expire(e, e->host->now_ns());
 }
 
 void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group)
@@ -256,8 +267,9 @@ void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group)
         }
         *at = a->next;
         e->nparked--;
-        deliver(group, a);
+        deliver(e, group, a);
     }
+    wi_tcp_endpoint_arm(e);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -279,6 +291,6 @@ void wi_tcp_endpoint_leave(struct wi_tcp_endpoint *e, struct wi_tcp_group *group
         if (!tell_gone(e, a))
             wi_tcp_arrival_free(a);
     }
-    arm_timer(e, e->host->now_ns());
+    wi_tcp_endpoint_arm(e);
     pthread_mutex_unlock(&e->lock);
 }

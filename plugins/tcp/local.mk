@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plugins/tcp/conn.c plugins/tcp/dial.c \
 	plugins/tcp/endpoint.c plugins/tcp/frame.c plugins/tcp/frame.h plugins/tcp/group.c plugins/tcp/handshake.c \
-	plugins/tcp/linger.c plugins/tcp/listen.c plugins/tcp/match.c plugins/tcp/peer.c plugins/tcp/self.c \
+	plugins/tcp/linger.c plugins/tcp/listen.c plugins/tcp/match.c plugins/tcp/peer.c plugins/tcp/process.c \
+	plugins/tcp/self.c plugins/tcp/serve.c \
 	plugins/tcp/tcp.c plugins/tcp/tcp.h
 
 unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link
@@ -11,6 +12,6 @@ tests_conform_tcp_link_SOURCES = tests/conform/tcp_link.c tests/conform/tcp_host
 tests_conform_tcp_link_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
 EXTRA_DIST += tests/fuzz/fuzz_tcp_frames.c
 
-test_programs += tests/conform/transport_tcp
+multi_tests += tests/conform/transport_tcp
 tests_conform_transport_tcp_SOURCES = tests/conform/transport_tcp.c $(transport_suite)
 tests_conform_transport_tcp_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

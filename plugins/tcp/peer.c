@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Addresses were checked when the group was made. */
+void wi_tcp_peer_identity(const struct wi_tcp_group *g, int rank, struct wi_tcp_identity *id)
+{
+    wi_tcp_identity_decode(g->blobs + g->blob_at[rank], g->blob_at[rank + 1] - g->blob_at[rank], id);
+}
+
 weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer)
 {
     const struct weft_host *h = g->endpoint->host;
@@ -97,15 +103,17 @@ static void close_all(struct wi_tcp_peer *p)
 void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
 {
     struct wi_tcp_group *g = p->group;
+    struct wi_tcp_identity id;
     va_list ap;
     if (p->state == WI_TCP_FAILED)
         return;
+    wi_tcp_peer_identity(g, p->rank, &id);
+    size_t n = wi_tcp_process_text(&g->endpoint->me, &id, p->text, sizeof p->text);
+    n += (size_t)snprintf(p->text + n, sizeof p->text - n, ": ");
     va_start(ap, format);
-    vsnprintf(p->text, sizeof p->text, format, ap);
+    vsnprintf(p->text + n, sizeof p->text - n, format, ap);
     va_end(ap);
     g->endpoint->host->log(g->endpoint->host->impl, WEFT_LOG_INFO, "tcp.peer", "rank %d: %s", p->rank, p->text);
-    if (p->state == WI_TCP_LINKING && p->rank < g->rank)
-        g->waits--;
     p->state = WI_TCP_FAILED;
     p->status = status;
     g->failures++;
@@ -122,8 +130,6 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
 
 void wi_tcp_peer_leave(struct wi_tcp_peer *p)
 {
-    if (p->state == WI_TCP_LINKING && p->rank < p->group->rank)
-        p->group->waits--;
     p->state = WI_TCP_LEFT;
     close_all(p);
     wi_tcp_in_drain(p);
@@ -157,20 +163,23 @@ size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity)
     if (rank < 0 || rank >= g->nranks || !g->member[rank] || !capacity)
         return 0;
     const struct wi_tcp_peer *p = g->peers[rank];
+    struct wi_tcp_identity id;
+    char who[96];
     int n;
+    wi_tcp_peer_identity(g, rank, &id);
+    wi_tcp_process_text(&g->endpoint->me, &id, who, sizeof who);
     if (rank == g->rank || !p || p->state == WI_TCP_IDLE) {
-        n = snprintf(text, capacity, rank == g->rank ? "tcp, this rank itself" : "tcp, not connected yet");
+        n = snprintf(text, capacity, "%s; tcp, %s", who, rank == g->rank ? "this rank itself" : "not connected yet");
     } else if (p->state == WI_TCP_FAILED) {
         n = snprintf(text, capacity, "%s", p->text);
     } else {
         for (int i = 0; i < p->nconns; i++)
             if (p->conns[i] && p->conns[i]->state == WI_TCP_UP && !link[0])
                 wi_tcp_conn_text(p->conns[i], link, sizeof link);
-        n = snprintf(text, capacity, "tcp %s, %d sockets, %u sends and %u receives pending",
-                     link[0]                       ? link
-                     : p->state == WI_TCP_LEFT     ? "left"
-                     : p->rank < g->rank           ? "waiting for its connection"
-                                                   : "connecting",
+        n = snprintf(text, capacity, "%s; tcp %s, %d sockets, %u sends and %u receives pending", who,
+                     link[0]                   ? link
+                     : p->state == WI_TCP_LEFT ? "left"
+                                               : "connecting",
                      p->nup, p->nsends, p->nrecvs);
     }
     return n < 0 ? 0 : (size_t)n < capacity ? (size_t)n : capacity - 1;

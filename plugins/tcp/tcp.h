@@ -2,9 +2,12 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Endpoint (one per process): listeners, handshakes of accepted sockets, sockets that linger after their group. Guarded
- * by `lock`; any group's progress serves it. Group: peers and their sockets, under the caller's lock.
+ * by `lock`; a thread serves it, so that peers are answered also while no group makes progress. It sleeps unless
+ * somebody connects, authenticates, is late or lingers. Group: peers and their sockets, under the caller's lock.
  *
- * A pair of ranks shares a bundle of sockets, made by the lower rank at its first post. Each message is cut into
+ * A pair of ranks shares a bundle of sockets, made by the rank that posts first. When both connect at once the lower
+ * rank's attempt wins: the accepting side takes connections only from lower ranks once it is connecting itself
+ * (`link`), and says so in its first frame; a connection carries data only after its WELCOME. Each message is cut into
  * frames; whichever socket is writable pulls the next one, and the receiver places it by (channel, message, offset).
  *
  * Flow control, per channel and direction: a frame of a message whose receive is not known to be posted is charged to
@@ -17,6 +20,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <weft/weft_plugin.h>
 
 #include "addr.h"
@@ -52,7 +56,7 @@ weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_
 weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_tcp_claim *peer);
 void wi_tcp_handshake_fini(struct wi_tcp_handshake *h);
 
-/* ---- Endpoint (listen.c, linger.c) ---------------------------------------------------------------------------- */
+/* ---- Endpoint (listen.c, linger.c, serve.c) ---------------------------------------------------------------------------- */
 
 struct wi_tcp_group;
 
@@ -86,12 +90,15 @@ struct wi_tcp_endpoint {
     struct wi_tcp_identity me;
     int listeners[WI_TCP_ADDRS_MAX];
     int epoll, timer;
+    pthread_t thread;
     pthread_mutex_t lock;     /* of all below */
+    int serving, stop;        /* the thread runs; is to end */
     int listening;            /* listeners are in the epoll set */
     uint64_t listen_again_ns; /* after running out of descriptors */
     struct wi_tcp_arrival *half_open, *parked; /* oldest first */
     int nhalf_open, nparked;
     struct wi_tcp_linger *lingering;
+    uint64_t linger_pause_ns; /* until the next look at them */
     struct wi_tcp_group *groups;
     struct wi_tcp_gone gone[WI_TCP_GONE_MAX];
     unsigned gone_next;
@@ -101,8 +108,12 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
 void wi_tcp_endpoint_close(void *endpoint);
 weft_status wi_tcp_endpoint_address(void *endpoint, void *buf, size_t capacity, size_t *bytes);
 int wi_tcp_endpoint_reachable(void *endpoint, const void *address, size_t bytes);
-/* Accept, authenticate, hand over, expire. Never blocks. Returns events. */
-int wi_tcp_endpoint_serve(struct wi_tcp_endpoint *e);
+/* Accept, authenticate, hand over, expire: what `n` events ask for. Needs the lock. Never blocks. */
+void wi_tcp_endpoint_events(struct wi_tcp_endpoint *e, const struct epoll_event *events, int n);
+/* Wake the thread when the next thing is due. Needs the lock. */
+void wi_tcp_endpoint_arm(struct wi_tcp_endpoint *e);
+weft_status wi_tcp_serve_start(struct wi_tcp_endpoint *e);
+void wi_tcp_serve_stop(struct wi_tcp_endpoint *e);
 void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group);
 void wi_tcp_endpoint_leave(struct wi_tcp_endpoint *e, struct wi_tcp_group *group, int aborted);
 void wi_tcp_arrival_free(struct wi_tcp_arrival *a);
@@ -110,7 +121,7 @@ void wi_tcp_arrival_free(struct wi_tcp_arrival *a);
 void wi_tcp_socket_options(const struct wi_tcp_settings *s, int fd);
 /* Take fd: close it once what was written has reached the peer. Needs the lock. */
 void wi_tcp_linger_add(struct wi_tcp_endpoint *e, int fd);
-int wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now);
+void wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now);
 void wi_tcp_linger_finish(struct wi_tcp_endpoint *e, uint64_t deadline_ns); /* blocks until then at most */
 
 /* ---- Group, peers, sockets ---------------------------------------------------------------------------------------- */
@@ -119,7 +130,7 @@ enum wi_tcp_conn_state {
     WI_TCP_CONNECTING,
     WI_TCP_AUTHENTICATING,
     WI_TCP_BACKOFF,
-    WI_TCP_KNOCKING, /* authenticated, only to hear whether the peer's group is gone */
+    WI_TCP_GREETING, /* authenticated, awaiting the peer's first frame */
     WI_TCP_UP,
     WI_TCP_CLOSED
 };
@@ -141,7 +152,7 @@ struct wi_tcp_dial {
     int refused, rejected;     /* in this round */
     uint64_t deadline_ns;      /* of it all */
     uint64_t attempt_ns;       /* deadline of this attempt, or end of the back-off */
-    int knock;                 /* by the higher rank: come, or say that you are gone */
+    uint32_t crossed;          /* how often the peer said that it connects itself */
     struct wi_tcp_identity peer;
     struct wi_tcp_handshake hs;
     char last[120];            /* why the newest attempt failed */
@@ -225,8 +236,6 @@ struct wi_tcp_peer {
     int next_conn;
     uint32_t eager;     /* the peer's window */
     uint32_t nsends, nrecvs;
-    uint64_t knock_ns;  /* when to knock again */
-    uint32_t knocks;
     struct wi_tcp_out *out[WEFT_CHAN_MAX];
     struct wi_tcp_in *in[WEFT_CHAN_MAX];
     struct wi_tcp_out *ready, **ready_end;
@@ -235,6 +244,9 @@ struct wi_tcp_peer {
     uint8_t in_outs, in_hot;
     char text[160];
 };
+
+/* Who connects a pair of ranks: decided once, under the endpoint's lock. */
+enum wi_tcp_link { WI_TCP_LINK_OPEN, WI_TCP_LINK_DIALS, WI_TCP_LINK_ACCEPTS };
 
 struct wi_tcp_group {
     struct wi_tcp_endpoint *endpoint;
@@ -246,7 +258,8 @@ struct wi_tcp_group {
     uint32_t *blob_at;         /* [nranks + 1] */
     struct wi_tcp_peer **peers; /* [nranks], made at first use */
     int epoll, event, timer;
-    struct wi_tcp_arrival *inbox; /* under the endpoint's lock */
+    struct wi_tcp_arrival *inbox; /* under the endpoint's lock, as is */
+    unsigned char *link;          /* [nranks], enum wi_tcp_link */
     atomic_int ninbox;
     struct wi_tcp_conn *conns, *dead; /* dead: freed when nobody looks at them any more */
     struct wi_tcp_peer *outs;  /* have something to write */
@@ -256,7 +269,6 @@ struct wi_tcp_group {
     int blocked;               /* sockets that wait for room to write */
     int unread;                /* some socket has more to read than was read */
     int dials;                 /* connections being made */
-    int waits;                 /* peers whose connection is awaited */
     int failures;              /* peers FAILED and not reported */
     uint32_t calls;
     int look;                  /* epoll has, or had, something */
@@ -276,6 +288,7 @@ enum wi_tcp_xfer_priv {
 };
 
 /* peer.c */
+void wi_tcp_peer_identity(const struct wi_tcp_group *g, int rank, struct wi_tcp_identity *id);
 weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer);
 void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -295,6 +308,8 @@ void wi_tcp_dial_event(struct wi_tcp_conn *c);
 void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now);
 uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g);
 int wi_tcp_adopt(struct wi_tcp_group *g);
+/* Is that rank's process the one whose address this group was given? */
+int wi_tcp_claim_fits(const struct wi_tcp_group *g, const struct wi_tcp_claim *claim);
 
 /* conn.c: socket I/O */
 struct wi_tcp_conn *wi_tcp_conn_new(struct wi_tcp_peer *p, int index);

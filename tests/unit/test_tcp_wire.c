@@ -92,7 +92,7 @@ static void frame_is_checked(void)
     CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
     f = ok, f.bytes = 0, f.total = 0, f.offset = 0;
     CU_ASSERT_PTR_NULL(verdict(f, 0));
-    for (uint8_t type = WI_TCP_GRANT; type <= WI_TCP_ABORT; type++) {
+    for (uint8_t type = WI_TCP_GRANT; type <= WI_TCP_CROSSED; type++) {
         f = (struct wi_tcp_frame){.type = type, .msg = UINT64_MAX, .total = UINT64_MAX};
         CU_ASSERT_PTR_NULL(verdict(f, 0));
         f.bytes = 1;
