@@ -695,16 +695,19 @@ static void out_of_descriptors(void)
     world_defaults(&w, 2);
     world_open(&w, 1);
     x[0] = xfer(a, 8, 1, 0, 0);
-    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &x[0]), 0);
-    CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[1]), 0);
-    setrlimit(RLIMIT_NOFILE, &low);
+    probe = dup(0); /* one is left, for the connecting side */
+    low.rlim_cur = (rlim_t)probe + 1;
+    close(probe);
     wt_tcp_logs = 0;
+    setrlimit(RLIMIT_NOFILE, &low);
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &x[0]), 0);
     uint64_t until = wt_tcp_now() + 350000000ull;
     while (wt_tcp_now() < until)
         turn(&w);
     CU_ASSERT_TRUE(wt_tcp_logs >= 2 && wt_tcp_logs <= 6); /* one try each 100 ms */
-    CU_ASSERT_EQUAL(x[1].state, WEFT_XFER_PENDING);
+    CU_ASSERT_EQUAL(x[0].state, WEFT_XFER_PENDING);
     setrlimit(RLIMIT_NOFILE, &old);
+    CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[1]), 0);
     CU_ASSERT_TRUE(drive(&w, x, 2));
     CU_ASSERT_STRING_EQUAL(b, "later");
     world_close(&w);
