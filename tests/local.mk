@@ -24,7 +24,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
-	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1}"; export TSAN_OPTIONS; \
+	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1:allocator_may_return_null=1}"; export TSAN_OPTIONS; \
 	if test '$(enable_sanitizer)' != no; then WEFT_TEST_SLOW=$${WEFT_TEST_SLOW-5}; export WEFT_TEST_SLOW; fi;
 
 check-programs: all
