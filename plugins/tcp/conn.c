@@ -237,7 +237,7 @@ static int read_failed(struct wi_tcp_conn *c, ssize_t n)
         err = c->write_errno;
     wi_tcp_conn_text(c, text, sizeof text);
     wi_tcp_peer_fail(c->peer, WEFT_EPEER, "tcp %s: %s", text,
-                     err == 0          ? "closed by the peer without a word (did its process end?)"
+                     err == 0           ? "closed by the peer without a word (did its process end?)"
                      : err == ETIMEDOUT ? "no acknowledgement in time: host down or network cut"
                                         : strerror(err));
     return 1;

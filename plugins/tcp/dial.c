@@ -13,12 +13,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ATTEMPT_NS 2000000000ull  /* for one address while there are others */
-#define BACKOFF_NS 20000000ull    /* doubled each round */
+#define ATTEMPT_NS 2000000000ull /* for one address while there are others */
+#define BACKOFF_NS 20000000ull   /* doubled each round */
 #define BACKOFF_MAX_NS 500000000ull
-#define REFUSED_ROUNDS 3          /* nobody listens there any more */
-#define REJECTED_ROUNDS 6         /* some connection closes are the other side's lack of room, so many are not */
-#define CROSSED_NS 100000000ull    /* doubled each time */
+#define REFUSED_ROUNDS 3        /* nobody listens there any more */
+#define REJECTED_ROUNDS 6       /* some connection closes are the other side's lack of room, so many are not */
+#define CROSSED_NS 100000000ull /* doubled each time */
 
 static uint64_t now_of(const struct wi_tcp_group *g)
 {
@@ -232,9 +232,13 @@ static void connected(struct wi_tcp_conn *c)
 {
     struct wi_tcp_group *g = c->peer->group;
     struct wi_tcp_dial *d = c->dial;
-    struct wi_tcp_claim mine = {.index = c->index, .count = (uint8_t)c->peer->nconns, .from = (uint32_t)g->rank,
-                                .to = (uint32_t)c->peer->rank, .eager = (uint32_t)g->endpoint->settings->eager,
-                                .comm_id = {g->comm_id[0], g->comm_id[1]}, .process = g->endpoint->me.process};
+    struct wi_tcp_claim mine = {.index = c->index,
+                                .count = (uint8_t)c->peer->nconns,
+                                .from = (uint32_t)g->rank,
+                                .to = (uint32_t)c->peer->rank,
+                                .eager = (uint32_t)g->endpoint->settings->eager,
+                                .comm_id = {g->comm_id[0], g->comm_id[1]},
+                                .process = g->endpoint->me.process};
     if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
         return;

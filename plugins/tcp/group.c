@@ -15,8 +15,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 64  /* progress calls between looks at idle sockets */
-#define DIRECT_MAX 2   /* with so many sockets awaited, reading them is cheaper than asking which are ready */
+#define LOOK_EVERY 64 /* progress calls between looks at idle sockets */
+#define DIRECT_MAX 2  /* with so many sockets awaited, reading them is cheaper than asking which are ready */
 #define EVENTS_MAX 64
 
 static void group_free(struct wi_tcp_group *g)
@@ -63,8 +63,8 @@ static weft_status copy_members(struct wi_tcp_group *g, const struct weft_group_
             memcpy(g->blobs + g->blob_at[i], c->addresses[i], bytes);
         g->blob_at[i + 1] = g->blob_at[i] + bytes;
         if (c->member[i] && wi_tcp_identity_decode(c->addresses[i], c->address_bytes[i], &id)) {
-            g->endpoint->host->explain(g->endpoint->host->impl, WEFT_EPROTO, "tcp: the address of rank %zu is malformed",
-                                       i);
+            g->endpoint->host->explain(g->endpoint->host->impl, WEFT_EPROTO,
+                                       "tcp: the address of rank %zu is malformed", i);
             return WEFT_EPROTO;
         }
     }
@@ -136,8 +136,8 @@ static weft_status usable_peer(struct wi_tcp_group *g, const struct weft_xfer *x
     if (st)
         return st;
     if (x->chan >= WEFT_CHAN_MAX || x->granule > 16 || x->bytes > WI_TCP_MESSAGE_MAX) {
-        h->explain(h->impl, WEFT_EINVAL, "tcp: channel %u, granule %u or %zu bytes is out of range", x->chan, x->granule,
-                   x->bytes);
+        h->explain(h->impl, WEFT_EINVAL, "tcp: channel %u, granule %u or %zu bytes is out of range", x->chan,
+                   x->granule, x->bytes);
         return WEFT_EINVAL;
     }
     if ((*peer)->state == WI_TCP_FAILED) {
