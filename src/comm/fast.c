@@ -131,7 +131,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->status = WEFT_INPROGRESS;
     wi_call_info(comm, c, &op->info);
     wi_call_redop(comm, c, &op->redop);
-    op->info.seq = ++exec->next_seq;
+    wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;
     e->algo = op->sched->algo;

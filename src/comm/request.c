@@ -227,7 +227,9 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             struct wi_op *op;
             wi_exec_progress(comm->exec, &moved);
             op = moved ? NULL : unfinished(req);
-            if (op && !once)
+            if (op && once)
+                wi_exec_check(comm->exec, op);
+            else if (op)
                 wi_exec_pause(comm->exec, op);
             if (comm->exec->broken)
                 wi_comm_failed(comm);

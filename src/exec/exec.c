@@ -257,7 +257,7 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
         op->chan_base = op->internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;
     }
-    op->info.seq = ++exec->next_seq;
+    wi_exec_number(exec, &op->info);
     op->chan_base = op->info.seq % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
     wi_exec_board(exec, &op->info);
 }

@@ -143,6 +143,7 @@ struct wi_exec {
     struct wi_op *head, **tail;
     uint32_t nops;
     uint32_t next_seq;               /* of collectives */
+    uint32_t digest;                 /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers;      /* [nranks] */
     struct wi_pend *free_pends;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
@@ -211,6 +212,8 @@ int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op);        /* slow path: abort, peers, deadline, boards */
+/* Fail because a peer called something else; both sides are named. */
+void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours, const struct weft_op_info *theirs);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
@@ -224,6 +227,19 @@ void wi_exec_read_notices(struct wi_exec *exec);
 void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,
                               const struct weft_op_info *info);
 size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity);
+
+/* Give a collective its number. Its hash also covers every earlier collective: an operation in which some ranks wait for
+ * nobody (a broadcast's root) cannot notice that ranks disagreed about it, but the next one that exchanges anything does. */
+static inline void wi_exec_number(struct wi_exec *exec, struct weft_op_info *info)
+{
+    uint64_t w[3];
+
+    info->seq = ++exec->next_seq;
+    __builtin_memcpy(w, info, sizeof w);
+    info->hash ^= exec->digest;
+    w[0] = (w[0] ^ w[1] * 0x9e3779b97f4a7c15ull ^ w[2] * 0xc2b2ae3d27d4eb4full) * 0xff51afd7ed558ccdull;
+    exec->digest = exec->digest * 31 + (uint32_t)(w[0] >> 32);
+}
 
 /* ---- Regions ---- */
 

@@ -94,6 +94,20 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     return status;
 }
 
+void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours, const struct weft_op_info *theirs)
+{
+    struct weft_op_info alike = *theirs;
+    char text[160];
+
+    alike.hash = ours->hash;
+    wi_op_info_text(theirs, text, sizeof text);
+    if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here too, but with other per-rank counts, or after an "
+                     "earlier operation that differed (kind, count, type, operator or root)", peer, text);
+    else
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here", peer, text);
+}
+
 /* ---- Boards ---- */
 
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info)
@@ -165,7 +179,6 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info)
 {
     struct weft_op_info theirs;
-    char text[160];
 
     if (!exec->map_group || exec->broken)
         return exec->broken;
@@ -173,8 +186,7 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
         if (r == exec->rank || !read_board(exec->map.ranks[r].board, &theirs))
             continue;
         if (theirs.seq == info->seq && memcmp(&theirs, info, sizeof theirs) != 0) {
-            wi_op_info_text(&theirs, text, sizeof text);
-            wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
+            wi_exec_disagree(exec, r, info, &theirs);
         }
     }
     for (int r = 0; r < exec->nranks && !exec->broken; r++) {
@@ -276,7 +288,7 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
     while (op && op->info.seq != n->info.seq)
         op = op->next;
     if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
-        wi_exec_fail(exec, WEFT_EMISMATCH, peer, &op->info, "rank %d called %s here", peer, text);
+        wi_exec_disagree(exec, peer, &op->info, &n->info);
     else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
         wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL,
                      "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,

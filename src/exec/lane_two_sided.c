@@ -283,11 +283,8 @@ static weft_status post_ahead(struct wi_exec *exec, struct wi_op *op, uint32_t l
 
 static weft_status recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
 {
-    char theirs[160];
-
     if (p->x.state == WEFT_EMISMATCH) {
-        wi_op_info_text(&p->x.peer_info, theirs, sizeof theirs);
-        wi_exec_fail(exec, WEFT_EMISMATCH, p->x.peer, &op->info, "rank %d called %s here", p->x.peer, theirs);
+        wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
     } else if (p->x.state == WEFT_ETRUNC) {
         wi_exec_fail(exec, op->point_to_point ? WEFT_ETRUNC : WEFT_EMISMATCH, p->x.peer, &op->info,
                      "the message from rank %d is longer than the %zu bytes expected", p->x.peer, p->x.bytes);
