@@ -150,10 +150,18 @@ static void flight(int rank, int nranks, void *arg)
             size_t n = sizes[i];
             weft_status st;
             switch (i % 4) {
-            case 0: st = weft_all_reduce(f.comm, src[i], dst[i], n, WEFT_INT64, WEFT_SUM, &req[i]); break;
-            case 1: st = weft_broadcast(f.comm, src[i], dst[i], n, WEFT_INT64, 1, &req[i]); break;
-            case 2: st = weft_all_gather(f.comm, src[i], dst[i], n, WEFT_INT64, &req[i]); break;
-            default: st = weft_reduce_scatter(f.comm, src[i], dst[i], n, WEFT_INT64, WEFT_SUM, &req[i]); break;
+            case 0:
+                st = weft_all_reduce(f.comm, src[i], dst[i], n, WEFT_INT64, WEFT_SUM, &req[i]);
+                break;
+            case 1:
+                st = weft_broadcast(f.comm, src[i], dst[i], n, WEFT_INT64, 1, &req[i]);
+                break;
+            case 2:
+                st = weft_all_gather(f.comm, src[i], dst[i], n, WEFT_INT64, &req[i]);
+                break;
+            default:
+                st = weft_reduce_scatter(f.comm, src[i], dst[i], n, WEFT_INT64, WEFT_SUM, &req[i]);
+                break;
             }
             WT_REQUIRE_OK(st);
         }

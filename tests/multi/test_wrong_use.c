@@ -11,11 +11,11 @@
 
 #define BAD(expr) WT_CHECK_STATUS(expr, WEFT_EINVAL)
 /* The error's text must name the culprit. */
-#define BAD_SAYS(expr, status, text)                                                               \
-    do {                                                                                           \
-        WT_CHECK_STATUS(expr, status);                                                             \
-        if (!strstr(weft_thread_error(), text))                                                    \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error());        \
+#define BAD_SAYS(expr, status, text)                                                        \
+    do {                                                                                    \
+        WT_CHECK_STATUS(expr, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
     } while (0)
 
 static void still_works(struct ft_rank *f)
@@ -331,21 +331,40 @@ static void in_ranks(wt_rank_fn fn, const char *what)
     }
 }
 
-static void run_arguments(void) { in_ranks(arguments, "arguments"); }
-static void run_requests(void) { in_ranks(requests, "requests"); }
-static void run_groups(void) { in_ranks(groups, "groups"); }
-static void run_threads(void) { in_ranks(threads, "threads"); }
-static void run_algorithms(void) { in_ranks(algorithms, "algorithms"); }
+static void run_arguments(void)
+{
+    in_ranks(arguments, "arguments");
+}
+static void run_requests(void)
+{
+    in_ranks(requests, "requests");
+}
+static void run_groups(void)
+{
+    in_ranks(groups, "groups");
+}
+static void run_threads(void)
+{
+    in_ranks(threads, "threads");
+}
+static void run_algorithms(void)
+{
+    in_ranks(algorithms, "algorithms");
+}
 
 /* ---- Settings and surroundings, in processes of their own: they change the environment ---- */
 
 static void malformed_settings(int rank, int nranks, void *arg)
 {
     static const char *const wrong[][2] = {
-        {"COMM_TIMEOUT=soon", "COMM_TIMEOUT"},   {"COMM_SLICE_BYTES=-3", "COMM_SLICE_BYTES"},
-        {"COMM_SPIN=many", "COMM_SPIN"},         {"PROGRESS_THREAD=perhaps", "PROGRESS_THREAD"},
-        {"SHM_SLOT_BYTES=12", "SHM_SLOT_BYTES"}, {"TCP_FAMILY=5", "FAMILY"},
-        {"TRANSPORTS=smh", "smh"},               {"nonsense", "nonsense"},
+        {"COMM_TIMEOUT=soon", "COMM_TIMEOUT"},
+        {"COMM_SLICE_BYTES=-3", "COMM_SLICE_BYTES"},
+        {"COMM_SPIN=many", "COMM_SPIN"},
+        {"PROGRESS_THREAD=perhaps", "PROGRESS_THREAD"},
+        {"SHM_SLOT_BYTES=12", "SHM_SLOT_BYTES"},
+        {"TCP_FAMILY=5", "FAMILY"},
+        {"TRANSPORTS=smh", "smh"},
+        {"nonsense", "nonsense"},
     };
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
     weft_context *context = NULL;
