@@ -37,10 +37,11 @@ static uint64_t inode_of(const char *path)
 
 int wi_shm_process_stat(uint32_t pid, char *state, uint64_t *start_ticks)
 {
-    char path[40], text[1024];
+    char path[64], text[1024];
     const char *at;
 
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    /* That of the first thread: it says the same, and emulators of user programs make up the other one. */
+    snprintf(path, sizeof(path), "/proc/%u/task/%u/stat", pid, pid);
     if (!read_file(path, text, sizeof(text)))
         return 0;
     at = strrchr(text, ')'); /* the name in parentheses may hold anything */
