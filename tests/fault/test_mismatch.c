@@ -141,31 +141,24 @@ static void roots(int rank, int nranks, void *arg)
     ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
     wt_sync();
     st = disagree(&f, c);
-    for (int i = 0; i < 40 && st >= 0; i++) /* once around every window of operations */
+    for (int i = 0; i < 4 && st >= 0; i++)
         st = weft_all_reduce(f.comm, src, dst, 4, WEFT_INT32, WEFT_SUM, NULL);
-    WT_CHECK(st == WEFT_EMISMATCH || st == WEFT_SUCCESS);
-    if (st < 0)
-        fprintf(stderr, "%s\n", ft_error(&f).message);
+    /* Where messages are all there is, a rank may wait for one that the others never send: then the deadline tells. */
+    if (st != WEFT_ETIMEDOUT || strcmp(c->transport, "shm") == 0)
+        WT_CHECK_STATUS(st, WEFT_EMISMATCH);
     ft_close(&f);
-    if (st >= 0 && !wt_failures())
-        _exit(77);
 }
 
 static void disagreeing_roots(void)
 {
     static const char *const transports[] = {"shm", "tcp"};
-    int unnoticed = 0;
 
     for (int t = 0; t < 2; t++) {
         for (int request = 0; request < 2; request++) {
             struct cell c = {transports[t], ROOT, request};
-            wt_report_to("/dev/null");
-            unnoticed += wt_run(RANKS, roots, &c, 15000) != 0;
-            wt_report_to(NULL);
+            CU_ASSERT_EQUAL(wt_run(RANKS, roots, &c, 15000), 0);
         }
     }
-    if (unnoticed)
-        wt_skip("%d of 4 broadcasts whose ranks disagree about the root go unnoticed", unnoticed);
 }
 
 /* ---- A call that one rank does not make ---- */
