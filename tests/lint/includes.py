@@ -97,8 +97,11 @@ def files(root):
     """Sources known to git, or, in a release, all of the tree's."""
     try:
         out = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True, check=True).stdout
-        names = out.split("\n")
+        names = out.split()
     except (OSError, subprocess.CalledProcessError):
+        names = []
+    # Also where the tree was unpacked below another one, which does not know it.
+    if not names:
         names = [os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(root) for f in fs]
     ends = (".c", ".h", ".cc", ".cpp", ".cu", ".hpp")
     skip = ("build", "_build", "_inst", "autom4te", "config.h")
