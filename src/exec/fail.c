@@ -94,7 +94,8 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     return status;
 }
 
-void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours, const struct weft_op_info *theirs)
+void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
+                      const struct weft_op_info *theirs)
 {
     struct weft_op_info alike = *theirs;
     char text[160];
@@ -102,8 +103,10 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
     alike.hash = ours->hash;
     wi_op_info_text(theirs, text, sizeof text);
     if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
-        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here too, but with other per-rank counts, or after an "
-                     "earlier operation that differed (kind, count, type, operator or root)", peer, text);
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
+                     "rank %d called %s here too, but with other per-rank counts, or after an "
+                     "earlier operation that differed (kind, count, type, operator or root)",
+                     peer, text);
     else
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here", peer, text);
 }
