@@ -146,6 +146,9 @@ int wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st
     struct wi_exec *exec = comm->exec;
     struct wi_op op;
 
+    /* Nothing to exchange takes no number, on any rank. */
+    if (!c->count && c->coll != WI_COLL_BARRIER)
+        return 0;
     if (!exec->map_group || exec->nops || comm->has_next || exec->broken || c->send_counts || c->recv_counts ||
         (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
         return 0;
