@@ -6,7 +6,8 @@
  * fetch. Between two core complexes streaming is up to seven times as fast (1 MiB all-reduce of two ranks: 77 us against
  * 504 us); within one, slots stay in the shared cache and ordinary stores spare the memory (2 MiB: 0.7 of the time). Where
  * the ranks run is not known (virtual machines even move them), and the choice is each rank's own affair: so the first
- * operations of every hundred or so of a size are timed both ways, and the others take what was faster. */
+ * operations of every few hundred of a size are made both ways, and the others take what was faster. A way shows its worth
+ * only when every slot was last stored to in that way: so the first operations of a trial are not timed. */
 #ifndef WI_EXEC_SLOT_STORE_H
 #define WI_EXEC_SLOT_STORE_H
 
@@ -15,8 +16,9 @@
 
 #define WI_SLOT_ORDINARY_BYTES 512u /* below, streaming never pays */
 #define WI_SLOT_CLASSES 24          /* by powers of two of the operation's bytes; the last has no upper end */
-#define WI_SLOT_TRIALS 3u
-#define WI_SLOT_PERIOD 128u
+#define WI_SLOT_LONG_CLASS 9        /* from 256 KiB one operation goes round all slots */
+#define WI_SLOT_TIMED 3u            /* operations of a trial that are timed */
+#define WI_SLOT_PERIOD 64u          /* trials' worth of operations between trials */
 
 struct wi_slot_store {
     struct {
@@ -33,23 +35,29 @@ static inline int wi_slot_class(size_t bytes)
     return c < WI_SLOT_CLASSES ? c : WI_SLOT_CLASSES - 1;
 }
 
+static inline uint32_t wi_slot_trial(int c)
+{
+    return WI_SLOT_TIMED + (c < WI_SLOT_LONG_CLASS ? 9 : 1);
+}
+
 /* 1: stream. *timed: tell wi_slot_store_learn how long the operation took. */
 static inline int wi_slot_store_choose(struct wi_slot_store *s, size_t bytes, int *timed)
 {
-    uint32_t turn;
+    uint32_t turn, trial;
     int c;
 
     *timed = 0;
     if (bytes < WI_SLOT_ORDINARY_BYTES)
         return 0;
     c = wi_slot_class(bytes);
-    turn = s->classes[c].count++ % WI_SLOT_PERIOD;
-    if (turn >= 2 * WI_SLOT_TRIALS)
+    trial = wi_slot_trial(c);
+    turn = s->classes[c].count++ % (WI_SLOT_PERIOD * trial);
+    if (turn >= 2 * trial)
         return s->classes[c].best;
-    *timed = 1;
     if (turn == 0)
         s->classes[c].least[0] = s->classes[c].least[1] = UINT64_MAX;
-    return turn >= WI_SLOT_TRIALS;
+    *timed = turn % trial >= trial - WI_SLOT_TIMED;
+    return turn >= trial;
 }
 
 static inline void wi_slot_store_learn(struct wi_slot_store *s, size_t bytes, int streamed, uint64_t ticks)
@@ -58,7 +66,7 @@ static inline void wi_slot_store_learn(struct wi_slot_store *s, size_t bytes, in
 
     if (ticks < s->classes[c].least[streamed])
         s->classes[c].least[streamed] = ticks;
-    if (s->classes[c].count % WI_SLOT_PERIOD == 2 * WI_SLOT_TRIALS)
+    if (s->classes[c].count % (WI_SLOT_PERIOD * wi_slot_trial(c)) == 2 * wi_slot_trial(c))
         s->classes[c].best = s->classes[c].least[1] < s->classes[c].least[0];
 }
 
