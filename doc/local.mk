@@ -103,4 +103,7 @@ EXTRA_DIST += \
 	doc/adr/0003-mapped-epochs.md \
 	doc/adr/0004-lanes-have-channels.md \
 	doc/adr/0005-null-request-blocks.md \
-	doc/adr/0006-environment-bootstrap.md
+	doc/adr/0006-environment-bootstrap.md \
+	doc/adr/0007-stores-are-learnt.md \
+	doc/adr/0008-hash-of-history.md \
+	doc/guide/shared-memory.md
