@@ -158,6 +158,7 @@ struct wi_exec {
     _Atomic uint32_t completions;
     uint64_t last_check_ns;
     uint32_t spin_failures;          /* how often spinning was in vain lately */
+    uint32_t contended;              /* others wanted this core lately */
     char name[64];
 };
 

@@ -19,6 +19,8 @@
 #define NAP_FIRST_NS 50000ull
 #define NAP_MAX_NS 5000000ull
 #define SPIN_FAILURES_MAX 6
+#define CONTENDED_YIELD_NS 1500
+#define CONTENDED_FOR 64
 
 struct nap {
     struct wi_exec *exec;
@@ -91,6 +93,19 @@ static int spin(const struct wi_op *op, uint32_t polls)
     return 0;
 }
 
+/* A yield that takes long let somebody else run: then the peer may well need this core, though no rank of this host is known
+ * to share it (ranks in other containers do), and spinning is left out for a while. */
+static void yield(struct wi_exec *exec)
+{
+    uint64_t before = wi_now_ns();
+
+    sched_yield();
+    if (wi_now_ns() - before > CONTENDED_YIELD_NS)
+        exec->contended = CONTENDED_FOR;
+    else if (exec->contended)
+        exec->contended--;
+}
+
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t round = op->rounds++, failures = exec->spin_failures;
@@ -102,12 +117,12 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
         }
         exec->spin_failures += failures < SPIN_FAILURES_MAX;
     }
-    if (!op->poll && exec->spin && round < exec->spin / 40 >> failures) {
+    if (!op->poll && exec->spin && !exec->contended && round < exec->spin / 40 >> failures) {
         wi_cpu_relax();
         return exec->broken;
     }
     if (round < exec->yields) {
-        sched_yield();
+        yield(exec);
         if (poll_met(op))
             return exec->broken;
     } else {

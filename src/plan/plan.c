@@ -17,6 +17,10 @@
 
 #define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
 #define MAX_RULES 32
+/* Between hosts half a round trip of TCP is about 27 us. Half of that is the processors' work for each message, which an
+ * algorithm that sends several at once pays several times. */
+#define HOSTS_ALPHA_US 13.0
+#define HOSTS_MESSAGE_US 14.0
 /* Measured with two ranks on one node (doc/guide/shared-memory.md). */
 #define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */
 #define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
@@ -47,7 +51,7 @@ static struct link_class link_of(const struct wi_planner *p, int mapped)
         return (struct link_class){p->facts.oversubscribed ? 2.0 : 0.15, 15e3, 15e3};
     if (p->facts.nnodes == 1)
         return (struct link_class){p->facts.oversubscribed ? 4.0 : 0.6, 5e3, 8e3};
-    return (struct link_class){25.0, 1.1e3, 8e3};
+    return (struct link_class){HOSTS_ALPHA_US, 1.1e3, 8e3};
 }
 
 /* ---- Candidates ---- */
@@ -108,13 +112,16 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     int mapped = (a->needs & WI_ALGO_MAPPED) != 0;
     struct link_class l = link_of(p, mapped);
     struct wi_algo_cost c = {0};
-    double us;
+    double us, extra;
 
     args.rank = q->root;
     a->cost(&args, (double)q->bytes, &c);
+    if (p->facts.nnodes > 1) /* of a vector collective's sizes, `sent` tells how many whole vectors leave */
+        l.alpha += HOSTS_MESSAGE_US;
+    extra = p->facts.nnodes > 1 && q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c.sent / (double)q->bytes - c.steps : 0;
     if (p->facts.nnodes > 1 && !streams(a))
         c.sent *= REFILL_FACTOR;
-    us = c.steps * l.alpha + c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
+    us = c.steps * l.alpha + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) + c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
     if (mapped && q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         us += GET_SETUP_US + (GET_FACTOR - 1) * (c.copied + c.reduced) / l.gamma;
     if (a->needs == WI_ALGO_MAPPED && c.steps >= 2 && strcmp(a->name, "flat2") == 0)
