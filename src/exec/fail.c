@@ -181,8 +181,8 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
         wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, weft_status_text(status));
     else
-        wi_exec_fail(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text, culprit,
-                     weft_status_text(status));
+        wi_exec_fail(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text,
+                     culprit, weft_status_text(status));
 }
 
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info)

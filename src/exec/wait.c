@@ -160,11 +160,36 @@ size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ra
     return n;
 }
 
+static uint64_t newest_signal(const struct wi_exec *exec, int rank)
+{
+    uint64_t newest = 0;
+
+    for (uint32_t l = 0; l < exec->map.nlanes; l++) {
+        uint64_t v = __atomic_load_n(&exec->map.ranks[rank].signals[l].value, __ATOMIC_ACQUIRE);
+        newest = v > newest ? v : newest;
+    }
+    return newest;
+}
+
+/* The awaited rank may itself wait for another: of all ranks the one that has signalled least is behind it. */
+static int hindmost(const struct wi_exec *exec, int awaited)
+{
+    int last = awaited;
+
+    for (int r = 0; r < exec->nranks; r++)
+        if (r != exec->rank && newest_signal(exec, r) < newest_signal(exec, last))
+            last = r;
+    return last;
+}
+
 static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
 {
     char text[512] = "";
     int ranks[16];
     size_t n = wi_exec_waiting_for(exec, op, ranks, 16), at = 0;
+
+    if (n && op->mapped && !op->ll && exec->map_group)
+        ranks[0] = hindmost(exec, ranks[0]);
 
     for (size_t i = 0; i < n && at + 64 < sizeof text; i++) {
         const struct wi_exec_peer *peer = &exec->peers[ranks[i]];

@@ -121,7 +121,8 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     extra = p->facts.nnodes > 1 && q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c.sent / (double)q->bytes - c.steps : 0;
     if (p->facts.nnodes > 1 && !streams(a))
         c.sent *= REFILL_FACTOR;
-    us = c.steps * l.alpha + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) + c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
+    us = c.steps * l.alpha + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) + c.sent / l.beta +
+         (c.reduced + c.copied) / l.gamma;
     if (mapped && q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         us += GET_SETUP_US + (GET_FACTOR - 1) * (c.copied + c.reduced) / l.gamma;
     if (a->needs == WI_ALGO_MAPPED && c.steps >= 2 && strcmp(a->name, "flat2") == 0)
