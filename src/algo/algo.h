@@ -32,7 +32,7 @@ struct wi_algo_cost {
 };
 
 struct wi_algo {
-    const char *name;    /* "ring" */
+    const char *name; /* "ring" */
     enum wi_coll coll;
     unsigned needs;
     const char *summary; /* one line for lists */
@@ -44,5 +44,8 @@ struct wi_algo {
 extern const struct wi_algo *const wi_algos[];
 /* NULL if none. v-forms use the algorithms of the uniform collective that lack WI_ALGO_UNIFORM. */
 const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name);
+
+/* The collective whose algorithms serve `coll`: itself, or what a v-form is the general case of. */
+enum wi_coll wi_algo_family(enum wi_coll coll);
 
 #endif

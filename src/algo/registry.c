@@ -11,8 +11,7 @@ const struct wi_algo *const wi_algos[] = {
         NULL,
 };
 
-/* The collective whose algorithms serve `coll`: itself, or what a v-form is the general case of. */
-static enum wi_coll uniform(enum wi_coll coll)
+enum wi_coll wi_algo_family(enum wi_coll coll)
 {
     switch (coll) {
     case WI_COLL_ALL_GATHER_V:
@@ -32,7 +31,7 @@ static enum wi_coll uniform(enum wi_coll coll)
 
 const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name)
 {
-    enum wi_coll family = uniform(coll);
+    enum wi_coll family = wi_algo_family(coll);
     unsigned refused = family == coll ? 0 : WI_ALGO_UNIFORM;
 
     if (!name)

@@ -38,7 +38,7 @@ struct wi_comm_settings { /* WEFT_COMM_<NAME> */
 struct wi_progress {
     pthread_t thread;
     int running;
-    int event_fd;                 /* kicks the thread */
+    int event_fd; /* kicks the thread */
     _Atomic int asleep, stop;
 };
 
@@ -51,10 +51,10 @@ struct weft_context {
     struct wi_transports *transports;
     struct wi_node_id node;
     uint64_t settings_hash;
-    pthread_mutex_t comms_lock;   /* guards the list, and the progress thread's look at its members */
+    pthread_mutex_t comms_lock; /* guards the list, and the progress thread's look at its members */
     struct weft_comm *comms;
     struct wi_progress progress;
-    _Atomic int registrations;    /* live weft_mem handles */
+    _Atomic int registrations; /* live weft_mem handles */
 };
 
 void wi_context_link(struct weft_context *ctx, struct weft_comm *comm);
@@ -67,15 +67,15 @@ void wi_progress_kick(struct weft_context *ctx);
 
 /* One call of an operation: its arguments. */
 struct wi_call {
-    uint8_t coll;        /* enum wi_coll */
+    uint8_t coll; /* enum wi_coll */
     weft_dtype dtype;
     weft_op op;
-    int root;            /* or the peer; -1 none */
+    int root; /* or the peer; -1 none */
     const void *src;
     void *dst;
-    size_t count;        /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
-    size_t recv_count;   /* SEND_RECV, SCATTER_V */
-    int recv_peer;       /* SEND_RECV */
+    size_t count;      /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
+    size_t recv_count; /* SEND_RECV, SCATTER_V */
+    int recv_peer;     /* SEND_RECV */
     const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
 };
 
@@ -84,19 +84,19 @@ struct wi_call {
 struct weft_request {
     uint32_t magic;
     uint8_t persistent, active, queued, nops; /* queued: in an open group */
-    uint8_t internal;        /* the library's own messages */
-    uint8_t owned_by_group;  /* made by a grouped blocking call */
+    uint8_t internal;                         /* the library's own messages */
+    uint8_t owned_by_group;                   /* made by a grouped blocking call */
     struct weft_comm *comm;
-    struct wi_call call;     /* as the user gave it */
-    struct wi_call now;      /* of the running operation: the source may be a copy */
-    struct wi_op op[2];      /* two for SEND_RECV */
-    _Atomic int left;        /* operations not finished */
+    struct wi_call call; /* as the user gave it */
+    struct wi_call now;  /* of the running operation: the source may be a copy */
+    struct wi_op op[2];  /* two for SEND_RECV */
+    _Atomic int left;    /* operations not finished */
     weft_status status;
     weft_call_options options;
     char algorithm[24];
-    size_t *counts_copy;     /* persistent v-forms */
-    struct weft_request *next;      /* free list, group list */
-    struct weft_request *all_next;  /* every request of the communicator */
+    size_t *counts_copy;           /* persistent v-forms */
+    struct weft_request *next;     /* free list, group list */
+    struct weft_request *all_next; /* every request of the communicator */
 };
 
 struct weft_request *wi_request_get(struct weft_comm *comm);
@@ -130,15 +130,15 @@ struct wi_fast_call {
 
 /* Per collective. Over ll lines the size does not matter: one schedule serves all up to max_bytes. */
 struct wi_fast {
-    struct wi_sched *ll;    /* borrowed from the cache; NULL: not yet */
+    struct wi_sched *ll; /* borrowed from the cache; NULL: not yet */
     int ll_root, ll_in_place;
-    size_t ll_max_bytes;    /* 0: never */
+    size_t ll_max_bytes; /* 0: never */
     struct wi_fast_call calls[WI_FAST_CALLS];
 };
 
 struct weft_comm {
     uint32_t magic;
-    _Atomic int lock;        /* enum wi_lock */
+    _Atomic int lock; /* enum wi_lock */
     struct weft_context *ctx;
     struct wi_mesh *mesh;
     struct wi_exec *exec;
@@ -151,17 +151,16 @@ struct weft_comm {
     char next_algorithm[24];
     int has_next;
     struct weft_request *free_requests, *all_requests;
-    _Atomic uint32_t waiters;  /* threads inside weft_wait and friends: they progress, the thread need not */
-    _Atomic uint32_t users;    /* threads inside any call that keeps the communicator alive */
+    _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
     _Atomic int abort_called;
     int dumped;
     char abort_reason[128];
     char name[64];
-    struct wi_error shown;     /* copy handed out by weft_last_error */
+    struct wi_error shown; /* copy handed out by weft_last_error */
     uint64_t init_timeout_ns;
     unsigned char job_key[WI_JOB_KEY_BYTES];
     char job[64];
-    struct weft_comm *next;    /* of the context */
+    struct weft_comm *next; /* of the context */
 };
 
 /* Enter as the one issuing thread: WEFT_EBUSY when another thread issues. Waits out progress of other threads. */
@@ -200,8 +199,8 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 static inline int wi_coll_reduces(enum wi_coll c)
 {
-    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER || c == WI_COLL_REDUCE_SCATTER_V ||
-           c == WI_COLL_SCAN || c == WI_COLL_EXSCAN;
+    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER ||
+           c == WI_COLL_REDUCE_SCATTER_V || c == WI_COLL_SCAN || c == WI_COLL_EXSCAN;
 }
 static inline int wi_coll_is_vector(enum wi_coll c)
 {

@@ -14,8 +14,7 @@
 
 static int is_v_form(enum wi_coll c)
 {
-    return c == WI_COLL_ALL_GATHER_V || c == WI_COLL_REDUCE_SCATTER_V || c == WI_COLL_ALL_TO_ALL_V ||
-           c == WI_COLL_GATHER_V || c == WI_COLL_SCATTER_V;
+    return wi_algo_family(c) != c;
 }
 
 /* ---- What is called ---- */

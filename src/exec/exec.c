@@ -161,7 +161,6 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
     if (!exec->broken && status >= 0)
         wi_op_release(exec, op);
     op->state = WI_OP_DONE;
-    atomic_fetch_add_explicit(&exec->completions, 1, memory_order_release);
     if (op->finished)
         op->finished(op, op->finished_arg);
 }

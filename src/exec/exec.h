@@ -35,9 +35,9 @@ struct wi_pend {
     struct weft_xfer x;
     struct wi_pend *next;
     struct wi_op *op;
-    unsigned char *dst;        /* where the data belongs */
-    const unsigned char *src;  /* RECV_REDUCE: the other operand */
-    unsigned char *bounce;     /* owned; NULL: received in place or by the sink */
+    unsigned char *dst;       /* where the data belongs */
+    const unsigned char *src; /* RECV_REDUCE: the other operand */
+    unsigned char *bounce;    /* owned; NULL: received in place or by the sink */
     uint8_t reduce, flags, forward;
     uint8_t applied;
 };
@@ -59,7 +59,7 @@ enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
 struct wi_op {
     struct wi_op *next;
     struct weft_op_info info;
-    struct wi_sched *sched;          /* counted reference */
+    struct wi_sched *sched; /* counted reference */
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
     size_t block_bytes, total_bytes; /* of a vector block or share; of the vector (0 for per-rank collectives) */
@@ -67,13 +67,13 @@ struct wi_op {
     uint32_t nslices;
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
-    uint8_t get;                     /* peers' memory is got, peer_base holds their addresses */
+    uint8_t get;                            /* peers' memory is got, peer_base holds their addresses */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
-    uint8_t nt, slot_nt, claim;      /* how results and slots are stored */
-    uint64_t stores_since;           /* ticks, when the way to store is on trial; else 0 */
-    uint8_t state;                   /* enum wi_op_state */
+    uint8_t nt, slot_nt, claim; /* how results and slots are stored */
+    uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
+    uint8_t state;              /* enum wi_op_state */
     uint32_t chan_base;
-    uint64_t epoch;                  /* mapped: of slice 0 */
+    uint64_t epoch; /* mapped: of slice 0 */
     uint32_t slices_done;
     weft_status status;
     uint64_t timeout_ns, deadline_ns;
@@ -86,15 +86,15 @@ struct wi_op {
     const uint64_t *poll;
     uint64_t poll_least, poll_mask;
     int poll_peer;
-    uint32_t rounds;                 /* of waiting since it last moved */
+    uint32_t rounds; /* of waiting since it last moved */
     /* Before the schedule is known: one record from every rank to every rank over ll lines, then `chosen` is called with
      * all of them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
-    uint8_t exchange;                /* enum wi_exchange_state */
+    uint8_t exchange; /* enum wi_exchange_state */
     uint16_t record_bytes;
-    int exchange_rank;               /* next rank to hear from */
+    int exchange_rank; /* next rank to hear from */
     unsigned char exchange_record[WI_EXCHANGE_MAX];
     weft_status (*chosen)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
-    void *owned[5];                  /* freed when the operation ends */
+    void *owned[5];                                /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;
 };
@@ -119,16 +119,16 @@ struct wi_notice {
 struct wi_exec_peer {
     const struct weft_transport_ops *ops;
     void *group;
-    uint32_t send_seq, recv_seq;     /* of point-to-point messages */
-    struct wi_pend *notice;          /* posted receive, once the peer is used over a transport with no board */
+    uint32_t send_seq, recv_seq; /* of point-to-point messages */
+    struct wi_pend *notice;      /* posted receive, once the peer is used over a transport with no board */
     struct wi_notice *notice_buf;
 };
 
 struct wi_exec {
-    struct wi_mesh *mesh;            /* borrowed */
+    struct wi_mesh *mesh; /* borrowed */
     int rank, nranks;
     /* Fast path, mapped groups. */
-    struct weft_mapped map;          /* copy; ranks NULL if not mapped */
+    struct weft_mapped map; /* copy; ranks NULL if not mapped */
     const struct weft_transport_ops *map_ops;
     void *map_group;
     uint64_t next_epoch, done_seen;  /* every rank's done is at least done_seen */
@@ -136,15 +136,15 @@ struct wi_exec {
     unsigned char *ll_own;           /* [ll_bytes] */
     const unsigned char *ll_publish; /* what the next signal publishes: ll_own, or the source it would be a copy of */
     const unsigned char *ll_tmp[WI_REDUCE_MAX_SRC]; /* by rank: what was fetched in this operation */
-    size_t ll_bytes;                 /* payload of one rank's ll slot */
-    uint32_t spin;                   /* polls before the first yield; 0 when oversubscribed */
-    uint32_t yields;                 /* before the first sleep */
+    size_t ll_bytes;                                /* payload of one rank's ll slot */
+    uint32_t spin;                                  /* polls before the first yield; 0 when oversubscribed */
+    uint32_t yields;                                /* before the first sleep */
     /* Operations in flight, oldest first. */
     struct wi_op *head, **tail;
     uint32_t nops;
-    uint32_t next_seq;               /* of collectives */
-    uint32_t digest;                 /* of all collectives so far; part of the next one's hash, see wi_exec_number */
-    struct wi_exec_peer *peers;      /* [nranks] */
+    uint32_t next_seq;          /* of collectives */
+    uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
+    struct wi_exec_peer *peers; /* [nranks] */
     struct wi_pend *free_pends;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
@@ -152,20 +152,19 @@ struct wi_exec {
     struct wi_slot_store slot_store;
     uint64_t timeout_ns;
     _Atomic int abort_requested;
-    const char *abort_reason;        /* set before abort_requested */
-    weft_status broken;              /* < 0: the communicator can only be destroyed */
+    const char *abort_reason; /* set before abort_requested */
+    weft_status broken;       /* < 0: the communicator can only be destroyed */
     struct wi_error error;
-    _Atomic uint32_t completions;
     uint64_t last_check_ns;
-    uint32_t spin_failures;          /* how often spinning was in vain lately */
-    uint32_t contended;              /* others wanted this core lately */
+    uint32_t spin_failures; /* how often spinning was in vain lately */
+    uint32_t contended;     /* others wanted this core lately */
     char name[64];
 };
 
 struct wi_exec_config {
     const char *name;
     uint64_t timeout_ns;
-    int64_t spin, yields;            /* -1: by the machine */
+    int64_t spin, yields; /* -1: by the machine */
 };
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);
@@ -179,8 +178,6 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
 uint32_t wi_exec_progress(struct wi_exec *exec, int *moved);
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
-/* Sleep until something may have happened, at most `max_ns`. */
-void wi_exec_nap(struct wi_exec *exec, uint64_t max_ns);
 /* One round of waiting for an operation that did not move: spin, then yield, then sleep, with the slow checks. Returns the
  * executor's status. */
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op);
@@ -212,9 +209,10 @@ void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
-weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op);        /* slow path: abort, peers, deadline, boards */
+weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path: abort, peers, deadline, boards */
 /* Fail because a peer called something else; both sides are named. */
-void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours, const struct weft_op_info *theirs);
+void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
+                      const struct weft_op_info *theirs);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
@@ -261,8 +259,8 @@ static inline size_t wi_clamp(size_t start, size_t want, size_t end)
 
 /* Resolve one piece of a region: the address of its first byte, and its bytes (0: nothing there). TMP of a mapped operation
  * has room for a slice in every block: its length is what the other regions of the step say. */
-static inline unsigned char *wi_op_piece(const struct wi_op *op, const struct wi_region *r, uint32_t slice, uint32_t piece,
-                                         unsigned char *base, size_t *bytes)
+static inline unsigned char *wi_op_piece(const struct wi_op *op, const struct wi_region *r, uint32_t slice,
+                                         uint32_t piece, unsigned char *base, size_t *bytes)
 {
     size_t block = r->first + piece, skip = (size_t)slice * op->slice_bytes, at, end;
     size_t want = wi_op_coalesced(op) ? r->count * op->block_bytes : op->slice_bytes;

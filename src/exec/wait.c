@@ -77,11 +77,6 @@ static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
         nap_on_descriptors(exec, ns);
 }
 
-void wi_exec_nap(struct wi_exec *exec, uint64_t max_ns)
-{
-    nap(exec, exec->head, max_ns);
-}
-
 /* 1 if the awaited word came. */
 static int spin(const struct wi_op *op, uint32_t polls)
 {

@@ -56,30 +56,11 @@ static struct link_class link_of(const struct wi_planner *p, int mapped)
 
 /* ---- Candidates ---- */
 
-/* v-forms fall back on the uniform collective's algorithms. */
-static enum wi_coll uniform_of(enum wi_coll coll)
-{
-    switch (coll) {
-    case WI_COLL_ALL_GATHER_V:
-        return WI_COLL_ALL_GATHER;
-    case WI_COLL_REDUCE_SCATTER_V:
-        return WI_COLL_REDUCE_SCATTER;
-    case WI_COLL_ALL_TO_ALL_V:
-        return WI_COLL_ALL_TO_ALL;
-    case WI_COLL_GATHER_V:
-        return WI_COLL_GATHER;
-    case WI_COLL_SCATTER_V:
-        return WI_COLL_SCATTER;
-    default:
-        return coll;
-    }
-}
-
 static const char *why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a)
 {
     unsigned needs = a->needs;
 
-    if (a->coll != q->coll && a->coll != uniform_of(q->coll))
+    if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
         return "it needs equal shares";
@@ -159,7 +140,7 @@ static weft_status unknown_algorithm(enum wi_coll coll, const char *name)
     size_t best = 4, at = 0;
 
     for (const struct wi_algo *const *a = wi_algos; *a; a++) {
-        if ((*a)->coll != coll && (*a)->coll != uniform_of(coll))
+        if ((*a)->coll != coll && (*a)->coll != wi_algo_family(coll))
             continue;
         if (at + 30 < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", (*a)->name);
@@ -233,8 +214,8 @@ static weft_status parse_overrides(struct wi_planner *p, const char *text)
 static const char *ruled(const struct wi_planner *p, const struct wi_plan_query *q)
 {
     for (int i = p->nrules - 1; i >= 0; i--)
-        if ((p->rules[i].coll == q->coll || p->rules[i].coll == uniform_of(q->coll)) && q->bytes >= p->rules[i].least &&
-            q->bytes <= p->rules[i].most)
+        if ((p->rules[i].coll == q->coll || p->rules[i].coll == wi_algo_family(q->coll)) &&
+            q->bytes >= p->rules[i].least && q->bytes <= p->rules[i].most)
             return p->rules[i].algo;
     return NULL;
 }
@@ -312,7 +293,7 @@ weft_status wi_plan(const struct wi_planner *p, const struct wi_plan_query *q, c
 int wi_planner_has_rule(const struct wi_planner *p, enum wi_coll coll)
 {
     for (int i = 0; i < p->nrules; i++)
-        if (p->rules[i].coll == coll || p->rules[i].coll == uniform_of(coll))
+        if (p->rules[i].coll == coll || p->rules[i].coll == wi_algo_family(coll))
             return 1;
     return 0;
 }
