@@ -1,49 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lane of a mapped schedule, slice by slice; and the short form of it over ll lines.
- *
- * Orders that matter: a signal's release store comes after everything the lane wrote in this slice; a waiter's acquire load
- * makes it visible. `done` is stored with release after the last read of the epoch, and read with acquire before the
- * epoch's slot is written again. */
+/* One lane of a mapped schedule, slice by slice. signal.h says which orders matter. */
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/status.h"
 #include "exec/exec.h"
-
-static uint64_t load(const uint64_t *p)
-{
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-static void store(uint64_t *p, uint64_t v)
-{
-    __atomic_store_n(p, v, __ATOMIC_RELEASE);
-}
-
-static void wake_sleepers(struct wi_exec *exec)
-{
-    if (__builtin_expect(__atomic_load_n(exec->map.sleepers, __ATOMIC_RELAXED) != 0, 0))
-        exec->map_ops->wake(exec->map_group);
-}
-
-/* A short print of what is being done; both sides of a signal compare it. */
-static uint64_t fingerprint(const struct weft_op_info *info)
-{
-    uint64_t w[3];
-
-    memcpy(w, info, sizeof w);
-    w[0] = (w[0] ^ w[1] * 0x9e3779b97f4a7c15ull ^ w[2] * 0xc2b2ae3d27d4eb4full) * 0xff51afd7ed558ccdull;
-    return w[0] ^ w[0] >> 32;
-}
-
-static void block_on(struct wi_op *op, const uint64_t *word, uint64_t least, int peer)
-{
-    op->poll = word;
-    op->poll_least = least;
-    op->poll_mask = UINT64_MAX;
-    op->poll_peer = peer;
-}
+#include "exec/signal.h"
 
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op)
 {
@@ -52,9 +14,9 @@ int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op)
     if (exec->done_seen + exec->map.depth > epoch)
         return 1;
     for (int r = 0; r < exec->nranks; r++) {
-        uint64_t d = load(&exec->map.ranks[r].done->value);
+        uint64_t d = wi_load(&exec->map.ranks[r].done->value);
         if (d + exec->map.depth <= epoch) {
-            block_on(op, &exec->map.ranks[r].done->value, epoch - exec->map.depth + 1, r);
+            wi_block_on(op, &exec->map.ranks[r].done->value, epoch - exec->map.depth + 1, r);
             return 0;
         }
         seen = d < seen ? d : seen;
@@ -165,36 +127,9 @@ claim_next_slot(struct wi_exec *exec, const struct wi_op *op, uint64_t epoch)
 
 static void signal_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane, uint64_t epoch, const struct wi_step *st)
 {
-    struct weft_signal *s = &exec->map.ranks[exec->rank].signals[lane];
-
-    __atomic_store_n(&s->pad[epoch & 1], fingerprint(&op->info), __ATOMIC_RELAXED);
-    store(&s->value, 8 * epoch + st->ordinal + 1);
-    wake_sleepers(exec);
+    wi_signal(exec, op, lane, epoch, st->ordinal);
     if (op->claim)
         claim_next_slot(exec, op, epoch);
-}
-
-static int signal_seen(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t epoch)
-{
-    const struct weft_signal *s = &exec->map.ranks[st->peer].signals[st->lane];
-    uint64_t want = 8 * epoch + st->ordinal + 1, value = load(&s->value);
-
-    if (value < want) {
-        block_on(op, &s->value, want, st->peer);
-        return 0;
-    }
-    /* The print beside the signal belongs to this epoch as long as the signal does: the print of the next epoch goes to the
-     * other place, and that of the one after it is stored only after the next epoch's signal. */
-    if (__builtin_expect((value - 1) / 8 == epoch &&
-                             __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != fingerprint(&op->info) &&
-                             load(&s->value) == value,
-                         0)) {
-        wi_exec_compare_boards(exec, &op->info);
-        if (!exec->broken)
-            wi_exec_fail(exec, WEFT_EMISMATCH, st->peer, &op->info, "rank %d called another operation here", st->peer);
-        return 0;
-    }
-    return 1;
 }
 
 static void slice_over(struct wi_exec *exec, struct wi_op *op)
@@ -206,8 +141,7 @@ static void slice_over(struct wi_exec *exec, struct wi_op *op)
             least = op->lanes[l].slice;
     if (least > op->slices_done) {
         op->slices_done = least;
-        store(&exec->map.ranks[exec->rank].done->value, op->epoch + least);
-        wake_sleepers(exec);
+        wi_epochs_done(exec, op->epoch + least);
     }
 }
 
@@ -224,7 +158,7 @@ static int run_step(struct wi_exec *exec, struct wi_op *op, uint32_t lane, const
         signal_lane(exec, op, lane, epoch, st);
         return 1;
     case WI_STEP_WAIT:
-        return signal_seen(exec, op, st, epoch);
+        return wi_signal_seen(exec, op, st->peer, st->lane, epoch, st->ordinal);
     case WI_STEP_COPY:
     case WI_STEP_REDUCE:
         pieces = wi_op_pieces(op, &op->sched->regions[st->dst]);
@@ -265,164 +199,6 @@ int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     return moved;
 }
 
-/* ---- ll: payload and flag in one cache line ---- */
-
-#define LL_PAYLOAD sizeof(((struct weft_ll_line *)0)->payload)
-#define LL_EPOCH_MASK 0xffffffffffull
-
-/* Low 40 bits: epoch + 1; high 24 bits: what is being done. */
-static uint64_t ll_seq(uint64_t epoch, const struct weft_op_info *info)
-{
-    return ((epoch + 1) & LL_EPOCH_MASK) | fingerprint(info) << 40;
-}
-
-static struct weft_ll_line *ll_slot(const struct wi_exec *exec, int rank, uint64_t epoch)
-{
-    return exec->map.ranks[rank].ll + (epoch & (exec->map.depth - 1)) * exec->map.ll_lines;
-}
-
-static void ll_publish(struct wi_exec *exec, uint64_t epoch, uint64_t seq, const unsigned char *data, size_t bytes)
-{
-    struct weft_ll_line *line = ll_slot(exec, exec->rank, epoch);
-
-    for (; bytes > LL_PAYLOAD; bytes -= LL_PAYLOAD, data += LL_PAYLOAD, line++) {
-        memcpy(line->payload, data, LL_PAYLOAD);
-        store(&line->seq, seq);
-    }
-    if (bytes == 8) /* the commonest length, without a call */
-        memcpy(line->payload, data, 8);
-    else
-        memcpy(line->payload, data, bytes);
-    store(&line->seq, seq);
-    wake_sleepers(exec);
-}
-
-static weft_status ll_wrong(struct wi_exec *exec, struct wi_op *op, int rank)
-{
-    wi_exec_compare_boards(exec, &op->info);
-    if (!exec->broken)
-        wi_exec_fail(exec, WEFT_EMISMATCH, rank, &op->info, "rank %d called another operation here", rank);
-    return exec->broken;
-}
-
-/* The payload of a rank's ll slot: in place when it is one line, else unpacked. NULL: not all of it is there; op->poll says
- * what is missing. */
-static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq, size_t bytes)
-{
-    struct weft_ll_line *line = ll_slot(exec, rank, op->epoch);
-    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
-    size_t at = 0;
-
-    do {
-        uint64_t v = load(&line->seq);
-        if (__builtin_expect(v != seq, 0)) {
-            if ((v & LL_EPOCH_MASK) == (seq & LL_EPOCH_MASK))
-                ll_wrong(exec, op, rank);
-            block_on(op, &line->seq, seq & LL_EPOCH_MASK, rank);
-            op->poll_mask = LL_EPOCH_MASK;
-            return NULL;
-        }
-        if (bytes <= LL_PAYLOAD)
-            return line->payload;
-        memcpy(out + at, line->payload, bytes - at < LL_PAYLOAD ? bytes - at : LL_PAYLOAD);
-        at += LL_PAYLOAD;
-        line++;
-    } while (at < bytes);
-    return out;
-}
-
-/* Mapped operations run one at a time, so their scratch is the executor's: own TMP, and where the ranks' TMP was fetched to.
- * Own TMP that is wholly a copy of one source is not copied but pointed at. */
-static unsigned char *ll_region(const struct wi_exec *exec, const struct wi_op *op, const struct wi_region *r,
-                                size_t *bytes)
-{
-    const unsigned char *base = op->base[r->buf];
-
-    if (r->buf == WI_TMP)
-        base = r->rank == WI_SELF || r->rank == exec->rank ? exec->ll_own : exec->ll_tmp[r->rank];
-    return wi_op_piece(op, r, 0, 0, (unsigned char *)(uintptr_t)base, bytes);
-}
-
-static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, size_t tmp_bytes)
-{
-    const struct wi_region *dr = &op->sched->regions[st->dst], *sr = &op->sched->regions[st->src];
-    const void *src[WI_REDUCE_MAX_SRC];
-    unsigned flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
-    size_t bytes, n;
-    void *dst;
-
-    dst = ll_region(exec, op, dr, &bytes);
-    for (uint32_t i = 0; i < st->nsrc; i++) {
-        src[i] = ll_region(exec, op, &sr[i], &n);
-        bytes = n < bytes ? n : bytes;
-    }
-    if (st->kind == WI_STEP_COPY) {
-        if (dst == exec->ll_own && bytes == tmp_bytes)
-            exec->ll_publish = src[0];
-        else if (dst != src[0])
-            memcpy(dst, src[0], bytes);
-    } else if (st->nsrc == 2) {
-        wi_reduce2(&op->redop, dst, src[0], src[1], bytes / op->redop.elem_bytes, flags);
-    } else {
-        wi_reduce(&op->redop, &dst, 1, src, st->nsrc, bytes / op->redop.elem_bytes, flags);
-    }
-}
-
-/* 1: done, 0: must wait (op->poll), < 0: failed */
-static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t seq, size_t bytes)
-{
-    if (st->kind == WI_STEP_SIGNAL) {
-        ll_publish(exec, op->epoch, seq, exec->ll_publish, bytes);
-    } else if (st->kind == WI_STEP_WAIT) {
-        exec->ll_tmp[st->peer] = ll_fetch(exec, op, st->peer, seq, bytes);
-        return exec->ll_tmp[st->peer] ? 1 : (int)exec->broken;
-    } else if (st->kind != WI_STEP_NOP) {
-        ll_local(exec, op, st, bytes);
-    }
-    return 1;
-}
-
-static void ll_done(struct wi_exec *exec, const struct wi_op *op)
-{
-    store(&exec->map.ranks[exec->rank].done->value, op->epoch + 1);
-    wake_sleepers(exec);
-}
-
-/* The awaited word, with eyes on it and nothing else. */
-static int ll_spin(const struct wi_exec *exec, const struct wi_op *op)
-{
-    for (uint32_t i = exec->spin >> exec->spin_failures; i > 0; i--) {
-        if ((load(op->poll) & op->poll_mask) >= op->poll_least)
-            return 1;
-        wi_cpu_relax();
-    }
-    return 0;
-}
-
-weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
-{
-    const struct wi_sched *sched = op->sched;
-    size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
-    uint64_t seq;
-
-    exec->ll_publish = exec->ll_own;
-    op->epoch = exec->next_epoch++;
-    seq = ll_seq(op->epoch, &op->info);
-    while (!wi_exec_gate(exec, op->epoch, op))
-        WI_TRY(wi_exec_pause(exec, op));
-    for (uint32_t i = 0; i < sched->nsteps; i++) {
-        int done;
-        while ((done = ll_step(exec, op, &sched->steps[i], seq, bytes)) == 0)
-            if (!ll_spin(exec, op))
-                WI_TRY(wi_exec_pause(exec, op));
-        if (done < 0)
-            return exec->broken;
-        op->rounds = 0;
-    }
-    ll_done(exec, op);
-    return WEFT_SUCCESS;
-}
-
 static size_t slot_work(const struct wi_op *op)
 {
     uint32_t src = op->sched->buf_blocks[WI_SRC], dst = op->sched->buf_blocks[WI_DST];
@@ -459,7 +235,7 @@ static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
             return exec->broken;
         if (moved)
             op->rounds = 0;
-        else if (!ll_spin(exec, op))
+        else if (!wi_spin_on_poll(exec, op))
             WI_TRY(wi_exec_pause(exec, op));
     }
     return WEFT_SUCCESS;
@@ -480,76 +256,4 @@ weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
     if (st >= 0)
         wi_op_end_stores(exec, op);
     return st;
-}
-
-/* The same over ll lines from the queue, without blocking. */
-int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
-{
-    const struct wi_sched *sched = op->sched;
-    size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
-    struct wi_lane_state *ls = &op->lanes[0];
-    uint64_t seq = ll_seq(op->epoch, &op->info);
-    int moved = 0;
-
-    if (ls->step == 0) {
-        if (!wi_exec_gate(exec, op->epoch, op))
-            return 0;
-        exec->ll_publish = exec->ll_own;
-    }
-    for (; ls->step < sched->nsteps; ls->step++) {
-        if (ll_step(exec, op, &sched->steps[ls->step], seq, bytes) <= 0)
-            return moved;
-        moved = 1;
-    }
-    ll_done(exec, op);
-    ls->done = 1;
-    op->nlanes_left--;
-    return 1;
-}
-
-/* ---- Exchange of records before the schedule is known ---- */
-
-static int record_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
-{
-    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
-    const unsigned char *from = ll_fetch(exec, op, rank, seq, op->record_bytes);
-
-    if (from && from != out)
-        memcpy(out, from, op->record_bytes);
-    return from != NULL;
-}
-
-/* The operation is the oldest mapped one: its epochs begin now. */
-int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
-{
-    uint64_t seq;
-    weft_status st;
-    int moved = 0;
-
-    if (op->exchange == WI_EXCHANGE_TO_PUBLISH) {
-        if (op->epoch == 0)
-            op->epoch = exec->next_epoch++;
-        if (!wi_exec_gate(exec, op->epoch, op))
-            return 0;
-        ll_publish(exec, op->epoch, ll_seq(op->epoch, &op->info), op->exchange_record, op->record_bytes);
-        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->exchange_record, op->record_bytes);
-        op->exchange = WI_EXCHANGE_LISTENING;
-        op->exchange_rank = 0;
-        moved = 1;
-    }
-    seq = ll_seq(op->epoch, &op->info);
-    while (op->exchange_rank < exec->nranks) {
-        if (op->exchange_rank != exec->rank && !record_arrived(exec, op, op->exchange_rank, seq))
-            return moved;
-        op->exchange_rank++;
-        moved = 1;
-    }
-    store(&exec->map.ranks[exec->rank].done->value, op->epoch + 1);
-    wake_sleepers(exec);
-    op->exchange = WI_EXCHANGE_NONE;
-    op->poll = NULL;
-    st = op->chosen(exec, op, exec->ll_landing, exec->ll_bytes);
-    if (st < 0)
-        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
-    return 1;
 }

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mapped schedules over ll lines: payload and flag in one cache line. And the exchange of records before a schedule is
+ * known, which goes the same way. */
+#include <string.h>
+
+#include "base/status.h"
+#include "exec/exec.h"
+#include "exec/signal.h"
+
+#define LL_PAYLOAD sizeof(((struct weft_ll_line *)0)->payload)
+#define LL_EPOCH_MASK 0xffffffffffull
+
+/* Low 40 bits: epoch + 1; high 24 bits: what is being done. */
+static uint64_t ll_seq(uint64_t epoch, const struct weft_op_info *info)
+{
+    return ((epoch + 1) & LL_EPOCH_MASK) | wi_fingerprint(info) << 40;
+}
+
+static struct weft_ll_line *ll_slot(const struct wi_exec *exec, int rank, uint64_t epoch)
+{
+    return exec->map.ranks[rank].ll + (epoch & (exec->map.depth - 1)) * exec->map.ll_lines;
+}
+
+static void ll_publish(struct wi_exec *exec, uint64_t epoch, uint64_t seq, const unsigned char *data, size_t bytes)
+{
+    struct weft_ll_line *line = ll_slot(exec, exec->rank, epoch);
+
+    for (; bytes > LL_PAYLOAD; bytes -= LL_PAYLOAD, data += LL_PAYLOAD, line++) {
+        memcpy(line->payload, data, LL_PAYLOAD);
+        wi_store(&line->seq, seq);
+    }
+    if (bytes == 8) /* the commonest length, without a call */
+        memcpy(line->payload, data, 8);
+    else
+        memcpy(line->payload, data, bytes);
+    wi_store(&line->seq, seq);
+    wi_wake_sleepers(exec);
+}
+
+static weft_status ll_wrong(struct wi_exec *exec, struct wi_op *op, int rank)
+{
+    wi_exec_compare_boards(exec, &op->info);
+    if (!exec->broken)
+        wi_exec_fail(exec, WEFT_EMISMATCH, rank, &op->info, "rank %d called another operation here", rank);
+    return exec->broken;
+}
+
+/* The payload of a rank's ll slot: in place when it is one line, else unpacked. NULL: not all of it is there; op->poll says
+ * what is missing. */
+static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq, size_t bytes)
+{
+    struct weft_ll_line *line = ll_slot(exec, rank, op->epoch);
+    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
+    size_t at = 0;
+
+    do {
+        uint64_t v = wi_load(&line->seq);
+        if (__builtin_expect(v != seq, 0)) {
+            if ((v & LL_EPOCH_MASK) == (seq & LL_EPOCH_MASK))
+                ll_wrong(exec, op, rank);
+            wi_block_on(op, &line->seq, seq & LL_EPOCH_MASK, rank);
+            op->poll_mask = LL_EPOCH_MASK;
+            return NULL;
+        }
+        if (bytes <= LL_PAYLOAD)
+            return line->payload;
+        memcpy(out + at, line->payload, bytes - at < LL_PAYLOAD ? bytes - at : LL_PAYLOAD);
+        at += LL_PAYLOAD;
+        line++;
+    } while (at < bytes);
+    return out;
+}
+
+/* Mapped operations run one at a time, so their scratch is the executor's: own TMP, and where the ranks' TMP was fetched to.
+ * Own TMP that is wholly a copy of one source is not copied but pointed at. */
+static unsigned char *ll_region(const struct wi_exec *exec, const struct wi_op *op, const struct wi_region *r,
+                                size_t *bytes)
+{
+    const unsigned char *base = op->base[r->buf];
+
+    if (r->buf == WI_TMP)
+        base = r->rank == WI_SELF || r->rank == exec->rank ? exec->ll_own : exec->ll_tmp[r->rank];
+    return wi_op_piece(op, r, 0, 0, (unsigned char *)(uintptr_t)base, bytes);
+}
+
+static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, size_t tmp_bytes)
+{
+    const struct wi_region *dr = &op->sched->regions[st->dst], *sr = &op->sched->regions[st->src];
+    const void *src[WI_REDUCE_MAX_SRC];
+    unsigned flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    size_t bytes, n;
+    void *dst;
+
+    dst = ll_region(exec, op, dr, &bytes);
+    for (uint32_t i = 0; i < st->nsrc; i++) {
+        src[i] = ll_region(exec, op, &sr[i], &n);
+        bytes = n < bytes ? n : bytes;
+    }
+    if (st->kind == WI_STEP_COPY) {
+        if (dst == exec->ll_own && bytes == tmp_bytes)
+            exec->ll_publish = src[0];
+        else if (dst != src[0])
+            memcpy(dst, src[0], bytes);
+    } else if (st->nsrc == 2) {
+        wi_reduce2(&op->redop, dst, src[0], src[1], bytes / op->redop.elem_bytes, flags);
+    } else {
+        wi_reduce(&op->redop, &dst, 1, src, st->nsrc, bytes / op->redop.elem_bytes, flags);
+    }
+}
+
+/* 1: done, 0: must wait (op->poll), < 0: failed */
+static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t seq, size_t bytes)
+{
+    if (st->kind == WI_STEP_SIGNAL) {
+        ll_publish(exec, op->epoch, seq, exec->ll_publish, bytes);
+    } else if (st->kind == WI_STEP_WAIT) {
+        exec->ll_tmp[st->peer] = ll_fetch(exec, op, st->peer, seq, bytes);
+        return exec->ll_tmp[st->peer] ? 1 : (int)exec->broken;
+    } else if (st->kind != WI_STEP_NOP) {
+        ll_local(exec, op, st, bytes);
+    }
+    return 1;
+}
+
+weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
+{
+    const struct wi_sched *sched = op->sched;
+    size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
+    uint64_t seq;
+
+    exec->ll_publish = exec->ll_own;
+    op->epoch = exec->next_epoch++;
+    seq = ll_seq(op->epoch, &op->info);
+    while (!wi_exec_gate(exec, op->epoch, op))
+        WI_TRY(wi_exec_pause(exec, op));
+    for (uint32_t i = 0; i < sched->nsteps; i++) {
+        int done;
+        while ((done = ll_step(exec, op, &sched->steps[i], seq, bytes)) == 0)
+            if (!wi_spin_on_poll(exec, op))
+                WI_TRY(wi_exec_pause(exec, op));
+        if (done < 0)
+            return exec->broken;
+        op->rounds = 0;
+    }
+    wi_epochs_done(exec, op->epoch + 1);
+    return WEFT_SUCCESS;
+}
+
+/* The same over ll lines from the queue, without blocking. */
+int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
+{
+    const struct wi_sched *sched = op->sched;
+    size_t bytes = sched->buf_blocks[WI_TMP] * op->tmp_stride;
+    struct wi_lane_state *ls = &op->lanes[0];
+    uint64_t seq = ll_seq(op->epoch, &op->info);
+    int moved = 0;
+
+    if (ls->step == 0) {
+        if (!wi_exec_gate(exec, op->epoch, op))
+            return 0;
+        exec->ll_publish = exec->ll_own;
+    }
+    for (; ls->step < sched->nsteps; ls->step++) {
+        if (ll_step(exec, op, &sched->steps[ls->step], seq, bytes) <= 0)
+            return moved;
+        moved = 1;
+    }
+    wi_epochs_done(exec, op->epoch + 1);
+    ls->done = 1;
+    op->nlanes_left--;
+    return 1;
+}
+
+/* ---- Exchange of records before the schedule is known ---- */
+
+static int record_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
+{
+    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
+    const unsigned char *from = ll_fetch(exec, op, rank, seq, op->record_bytes);
+
+    if (from && from != out)
+        memcpy(out, from, op->record_bytes);
+    return from != NULL;
+}
+
+/* The operation is the oldest mapped one: its epochs begin now. */
+int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
+{
+    uint64_t seq;
+    weft_status st;
+    int moved = 0;
+
+    if (op->exchange == WI_EXCHANGE_TO_PUBLISH) {
+        if (op->epoch == 0)
+            op->epoch = exec->next_epoch++;
+        if (!wi_exec_gate(exec, op->epoch, op))
+            return 0;
+        ll_publish(exec, op->epoch, ll_seq(op->epoch, &op->info), op->exchange_record, op->record_bytes);
+        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->exchange_record, op->record_bytes);
+        op->exchange = WI_EXCHANGE_LISTENING;
+        op->exchange_rank = 0;
+        moved = 1;
+    }
+    seq = ll_seq(op->epoch, &op->info);
+    while (op->exchange_rank < exec->nranks) {
+        if (op->exchange_rank != exec->rank && !record_arrived(exec, op, op->exchange_rank, seq))
+            return moved;
+        op->exchange_rank++;
+        moved = 1;
+    }
+    wi_epochs_done(exec, op->epoch + 1);
+    op->exchange = WI_EXCHANGE_NONE;
+    op->poll = NULL;
+    st = op->chosen(exec, op, exec->ll_landing, exec->ll_bytes);
+    if (st < 0)
+        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
+    return 1;
+}
