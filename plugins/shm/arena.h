@@ -15,7 +15,7 @@
 #define WI_SHM_PAGE 4096u
 #define WI_SHM_MAX_MEMBERS 4096u
 #define WI_SHM_LANES 4u
-#define WI_SHM_LL_LINES 10u
+#define WI_SHM_LL_LINES 5u
 #define WI_SHM_RING_CTL WI_SHM_PAGE
 
 #define WI_SHM_ALIGNED __attribute__((aligned(128)))

@@ -225,8 +225,9 @@ void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const vo
     if (__builtin_expect(!redop->user && !(flags & WI_REDUCE_NT) && !divides(redop, flags), 1)) {
         const struct wi_kernel *kernel = &isa()->kernels[redop->dtype][redop->op];
 
-        if (elems >= ALIGN_MIN_ELEMS && (uintptr_t)dst % 64) {
-            size_t head = (64 - (uintptr_t)dst % 64) / redop->elem_bytes; /* stores that straddle lines cost double */
+        /* Stores that straddle lines cost double; but so do loads, and lines that another core wrote cost most. */
+        if (elems >= ALIGN_MIN_ELEMS && (uintptr_t)dst % 64 && (uintptr_t)a % 64 && (uintptr_t)b % 64) {
+            size_t head = (64 - (uintptr_t)dst % 64) / redop->elem_bytes;
 
             kernel->two(dst, a, b, head << kernel->shift);
             dst = (char *)dst + head * redop->elem_bytes;

@@ -8,6 +8,7 @@
 
 #include "base/settings.h"
 #include "exec/exec.h"
+#include "exec/straight.h"
 #include "net/bootstrap.h"
 #include "net/mesh.h"
 #include "net/transports.h"
@@ -119,7 +120,8 @@ struct wi_cached_sched {
 
 /* How a call like an earlier one runs without planning it again: the schedule and how it was laid out. */
 struct wi_fast_call {
-    struct wi_sched *sched; /* borrowed from the cache; NULL: empty */
+    struct wi_sched *sched;       /* borrowed from the cache; NULL: empty */
+    struct wi_straight *straight; /* owned; NULL: the schedule is walked */
     size_t count;
     int root;
     uint8_t in_place, dtype, nt;
@@ -190,7 +192,7 @@ size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
 int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
-void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched);
+void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
                                struct wi_sched **sched);

@@ -18,6 +18,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
     if (comm->exec)
         wi_request_free_all(comm);
     wi_exec_destroy(comm->exec);
+    wi_fast_forget(comm, NULL);
     for (int i = 0; i < WI_SCHED_CACHE; i++)
         wi_sched_put(comm->cache[i].sched);
     wi_planner_destroy(comm->planner);

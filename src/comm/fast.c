@@ -4,6 +4,7 @@
  * may be on that. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -43,11 +44,13 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
 {
     for (int c = 0; c < WI_NUM_COLLS; c++) {
         struct wi_fast *f = &comm->fast[c];
-        if (f->ll == sched)
+        if (!sched || f->ll == sched)
             f->ll = NULL;
         for (int i = 0; i < WI_FAST_CALLS; i++)
-            if (f->calls[i].sched == sched)
-                f->calls[i].sched = NULL;
+            if (!sched || f->calls[i].sched == sched) {
+                wi_free(f->calls[i].straight);
+                f->calls[i] = (struct wi_fast_call){0};
+            }
     }
 }
 
@@ -66,8 +69,10 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         f->ll_in_place = op->sched->in_place;
         return;
     }
+    wi_free(k->straight);
     *k = (struct wi_fast_call){
         .sched = op->sched,
+        .straight = wi_straight_make(comm->exec, op),
         .count = c->count,
         .root = root_of(c),
         .in_place = op->sched->in_place,
@@ -81,7 +86,7 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     };
 }
 
-static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op, const struct wi_straight **straight)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     int in_place = wi_call_in_place(comm, c);
@@ -97,6 +102,7 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
         op->nslices = 1;
         op->ll = 1;
         op->nt = 0;
+        *straight = NULL;
         return 1;
     }
     k = slot_of(f, c->count);
@@ -110,6 +116,7 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
     op->nslices = k->nslices;
     op->ll = 0;
     op->nt = k->nt;
+    *straight = k->straight;
     return 1;
 }
 
@@ -144,16 +151,20 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
 int wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
 {
     struct wi_exec *exec = comm->exec;
+    const struct wi_straight *straight;
     struct wi_op op;
 
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER)
         return 0;
     if (!exec->map_group || exec->nops || comm->has_next || exec->broken || c->send_counts || c->recv_counts ||
-        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
+        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op, &straight))
         return 0;
     fill(comm, c, &op);
-    *st = op.ll ? wi_exec_run_ll(exec, &op) : wi_exec_run_mapped(exec, &op);
+    if (op.ll)
+        *st = wi_exec_run_ll(exec, &op);
+    else
+        *st = straight ? wi_exec_run_straight(exec, &op, straight) : wi_exec_run_mapped(exec, &op);
     op.record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
     return 1;
 }

@@ -308,7 +308,7 @@ static int start_op(struct wi_exec *exec, struct wi_op *op)
         return 0;
     }
     if (op->mapped) {
-        wi_op_begin_stores(exec, op);
+        wi_op_begin_stores(exec, op, wi_op_slot_work(op));
         op->epoch = exec->next_epoch;
         exec->next_epoch += op->nslices;
     }
@@ -342,7 +342,7 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
         return 1;
     if (op->status < 0 || !op->nlanes_left) {
         if (op->mapped && !op->ll && op->status >= 0)
-            wi_op_end_stores(exec, op);
+            wi_op_end_stores(exec, op, wi_op_slot_work(op));
         wi_op_finish(exec, op, op->status < 0 ? op->status : WEFT_SUCCESS);
         return 1;
     }

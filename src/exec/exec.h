@@ -204,8 +204,10 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 /* Inside the executor. */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
-void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op);
-void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op);
+size_t wi_op_slot_work(const struct wi_op *op);
+void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
+void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
+void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */

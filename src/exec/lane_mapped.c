@@ -114,12 +114,11 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
 #if defined(__x86_64__)
 __attribute__((target("prfchw")))
 #endif
-static void
-claim_next_slot(struct wi_exec *exec, const struct wi_op *op, uint64_t epoch)
+void
+wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes)
 {
     const unsigned char *slot =
-        exec->map.ranks[exec->rank].slots + ((epoch + 1) & (exec->map.depth - 1)) * exec->map.slot_bytes;
-    size_t bytes = op->sched->buf_blocks[WI_TMP] * op->tmp_stride;
+        exec->map.ranks[exec->rank].slots + (epoch & (exec->map.depth - 1)) * exec->map.slot_bytes;
 
     for (size_t at = 0; at < bytes; at += WEFT_LINE_BYTES)
         __builtin_prefetch(slot + at, 1, 3);
@@ -129,7 +128,7 @@ static void signal_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane, u
 {
     wi_signal(exec, op, lane, epoch, st->ordinal);
     if (op->claim)
-        claim_next_slot(exec, op, epoch);
+        wi_claim_slot(exec, epoch + 1, op->sched->buf_blocks[WI_TMP] * op->tmp_stride);
 }
 
 static void slice_over(struct wi_exec *exec, struct wi_op *op)
@@ -199,16 +198,16 @@ int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     return moved;
 }
 
-static size_t slot_work(const struct wi_op *op)
+/* Bytes that an operation moves over slots, by which it is classed in slot_store.h. */
+size_t wi_op_slot_work(const struct wi_op *op)
 {
     uint32_t src = op->sched->buf_blocks[WI_SRC], dst = op->sched->buf_blocks[WI_DST];
 
     return op->sched->buf_blocks[WI_TMP] ? op->block_bytes * (src > dst ? src : dst) : 0;
 }
 
-void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op)
+void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op, size_t work)
 {
-    size_t work = slot_work(op);
     int timed;
 
     op->slot_nt = wi_slot_store_choose(&exec->slot_store, work, &timed) != 0;
@@ -216,10 +215,10 @@ void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op)
     op->stores_since = timed ? wi_ticks() : 0;
 }
 
-void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op)
+void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op, size_t work)
 {
     if (op->stores_since)
-        wi_slot_store_learn(&exec->slot_store, slot_work(op), op->slot_nt, wi_ticks() - op->stores_since);
+        wi_slot_store_learn(&exec->slot_store, work, op->slot_nt, wi_ticks() - op->stores_since);
 }
 
 static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
@@ -243,9 +242,10 @@ static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
 
 weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
 {
+    size_t work = wi_op_slot_work(op);
     weft_status st;
 
-    wi_op_begin_stores(exec, op);
+    wi_op_begin_stores(exec, op, work);
     memset(op->lanes_inline, 0, op->sched->nlanes * sizeof op->lanes_inline[0]);
     op->lanes = op->lanes_inline;
     op->nlanes_left = op->sched->nlanes;
@@ -254,6 +254,6 @@ weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op)
     exec->next_epoch += op->nslices;
     st = run_to_end(exec, op);
     if (st >= 0)
-        wi_op_end_stores(exec, op);
+        wi_op_end_stores(exec, op, work);
     return st;
 }
