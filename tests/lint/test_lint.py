@@ -109,6 +109,12 @@ class Style(unittest.TestCase):
     def test_size(self):
         self.good("src/base/a.c", "\n" * 790)
         self.bad("src/base/a.c", "\n" * 801, "split files past 800")
+        self.bad("src/base/a.h", "/* x\n" + "\n" * 801 + "*/\n", "split files past 800")
+
+    def test_size_of_installed_headers(self):
+        # The manual pages are written from their comments: limiting those would shorten the manual, not the interface.
+        self.good("include/weft/a.h", "/* x\n" + "\n" * 2000 + "*/\nint a;\n")
+        self.bad("include/weft/a.h", "int a;\n" * 801, "split files past 800")
 
     def test_licence(self):
         status, output = run("style.py", {"src/base/a.c": "int a;\n"})
