@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <weft/weft_plugin.h>
 
-extern int wi_log_level; /* enum weft_log_level, 0: off; set once at context creation */
+extern int wi_log_level; /* enum weft_log_level, 0: off; set by each context creation: read with __atomic_load_n */
 
 weft_status wi_log_init(const char *spec); /* spec of WEFT_LOG; NULL: off. Idempotent. */
 void wi_log_set_rank(int rank);            /* of the process, for the prefix; -1 unknown */
@@ -18,7 +18,7 @@ void wi_log_vwrite(enum weft_log_level level, const char *event, const char *for
 
 #define wi_log(level, event, ...)                                                                  \
     do {                                                                                           \
-        if (__builtin_expect((int)(level) <= wi_log_level, 0))                                     \
+        if (__builtin_expect((int)(level) <= __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED), 0)) \
             wi_log_write((level), (event), __VA_ARGS__);                                           \
     } while (0)
 

@@ -140,7 +140,7 @@ static void host_log(void *impl, enum weft_log_level level, const char *event, c
     va_list ap;
 
     (void)impl;
-    if ((int)level > wi_log_level)
+    if ((int)level > __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED))
         return;
     va_start(ap, format);
     wi_log_vwrite(level, event, format, ap);
