@@ -2,37 +2,12 @@
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/conform/collect.h"
 
-#include <string.h>
-
 #include "tests/harness/harness.h"
-
-/* Ranks that are threads exchange through this; wt_sync orders the accesses. */
-static unsigned char board[CC_MAX_RANKS][4096];
-
-struct seat {
-    int rank, nranks;
-};
-
-static int gather_in_process(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
-{
-    const struct seat *seat = arg;
-
-    (void)timeout_ns;
-    if (bytes > sizeof board[0])
-        return -1;
-    memcpy(board[seat->rank], mine, bytes);
-    wt_sync();
-    for (int r = 0; r < seat->nranks; r++)
-        memcpy((char *)all + (size_t)r * bytes, board[r], bytes);
-    wt_sync();
-    return 0;
-}
 
 void cc_world_open(struct cc_world *w, const struct cc_fixture *fixture, int rank, int nranks)
 {
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
-    struct seat seat = {rank, nranks};
-    weft_oob oob = {sizeof oob, rank, nranks, gather_in_process, &seat};
+    weft_oob oob = {sizeof oob, rank, nranks, wt_exchange, NULL};
     weft_status st;
 
     *w = (struct cc_world){.rank = rank, .nranks = nranks};

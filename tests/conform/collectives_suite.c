@@ -23,6 +23,7 @@ static const struct cc_fixture fixtures[] = {
     {"shm streamed", streamed, 0, 1, 0},
     {"shm in small slices", sliced, 0, 1, 1},
     {"tcp in small slices", tcp_sliced, 0, 0, 1},
+    {"tcp between threads", tcp, 1, 0, 1},
 };
 enum { PLAIN_FIXTURES = 4 };
 
@@ -42,11 +43,13 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "shm streamed", P(3)},
     {"forms", cc_case_forms, "shm in small slices", P(3)},
     {"forms", cc_case_forms, "tcp in small slices", P(3)},
+    {"forms", cc_case_forms, "tcp between threads", P(2) | P(4)},
     {"types", cc_case_types, "shm", P(3)},
     {"types", cc_case_types, "tcp", P(2)},
     {"algorithms", cc_case_algorithms, NULL, P(2) | P(3)},
     {"algorithms", cc_case_algorithms, "shm", P(4) | P(5)},
     {"algorithms", cc_case_algorithms, "tcp", P(4)},
+    {"algorithms", cc_case_algorithms, "tcp between threads", P(3)},
     {"operators", cc_case_operators, NULL, P(3) | P(4)},
     {"memory", cc_case_memory, "shm", P(2) | P(3)},
     {"bits", cc_case_bits, NULL, P(3)},
@@ -75,7 +78,7 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
     struct cc_job job = {.fixture = fixture, .full = full};
     unsigned deadline_ms = full ? 900000 : 60000;
     uint64_t began = wt_now_ms();
-    int failed = fixture->threads ? wt_threads(nranks, part->fn, &job, deadline_ms)
+    int failed = fixture->threads ? wt_threads_apart(nranks, part->fn, &job, deadline_ms)
                                   : wt_run(nranks, part->fn, &job, deadline_ms);
 
     printf("%sok %d - %s over %s, %d ranks # %llu ms\n", failed ? "not " : "", number, part->name, fixture->name,

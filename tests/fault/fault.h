@@ -23,13 +23,15 @@ __attribute__((unused)) static void ft_open(struct ft_rank *f, const char *trans
     char setting[64];
     const char *settings[] = {setting, NULL};
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_oob oob = {sizeof oob, rank, nranks, wt_exchange, NULL};
     int one = 1, sum = 0;
 
     snprintf(setting, sizeof setting, "TRANSPORTS=%s", transport);
     config.settings = settings;
     *f = (struct ft_rank){.rank = rank, .nranks = nranks};
     WT_REQUIRE_OK(weft_context_create(&config, &f->context));
-    WT_REQUIRE_OK(weft_comm_create_env(f->context, NULL, &f->comm));
+    WT_REQUIRE_OK(wt_is_thread() ? weft_comm_create_oob(f->context, &oob, NULL, &f->comm)
+                                 : weft_comm_create_env(f->context, NULL, &f->comm));
     WT_REQUIRE_OK(weft_comm_set_timeout(f->comm, timeout_ms * FT_MS));
     WT_REQUIRE_OK(weft_all_reduce(f->comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL)); /* operation #1 */
     WT_CHECK_INT(sum, nranks);
@@ -43,6 +45,24 @@ __attribute__((unused)) static void ft_close(struct ft_rank *f)
     WT_CHECK_OK(weft_comm_destroy(f->comm));
     WT_CHECK(wt_now_ms() - began <= wt_slow_ms(1000));
     WT_CHECK_OK(weft_context_destroy(f->context));
+}
+
+/* Run as processes over shm and tcp, and as threads over inproc and tcp, where ThreadSanitizer sees all ranks at once. The
+ * argument of `fn` is the transport. Returns how many of the four failed. */
+__attribute__((unused)) static int ft_run_everywhere(int nranks, wt_rank_fn fn, const char *what, unsigned deadline_ms)
+{
+    static const char *const processes[] = {"shm", "tcp"}, *const threads[] = {"inproc", "tcp"};
+    int all = 0;
+
+    for (int i = 0; i < 4; i++) {
+        int t = i / 2, failed = t ? wt_threads_apart(nranks, fn, (void *)(uintptr_t)threads[i % 2], deadline_ms)
+                                  : wt_run(nranks, fn, (void *)(uintptr_t)processes[i % 2], deadline_ms);
+        if (failed)
+            printf("# %s over %s, ranks as %s: %d failed\n", what, t ? threads[i % 2] : processes[i % 2],
+                   t ? "threads" : "processes", failed);
+        all += failed != 0;
+    }
+    return all;
 }
 
 __attribute__((unused)) static weft_error ft_error(const struct ft_rank *f)

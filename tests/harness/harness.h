@@ -40,6 +40,12 @@ void wt_report_to(const char *path);
 /* Returns the number of ranks with failed checks. Threads cannot be killed: ranks stuck at the deadline are named and
  * the whole test program exits with status 1. */
 int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms);
+/* The same in a new process: stuck ranks end only that one, and what a sanitizer finds in one run is not inherited by
+ * those after it. What the ranks write to memory is lost, but for what is shared. */
+int wt_threads_apart(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms);
+int wt_is_thread(void); /* is this rank one? */
+/* Every thread rank gives `bytes` bytes and gets those of all, in rank order. As weft_oob wants it; returns 0. */
+int wt_exchange(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns);
 /* Wait until all ranks of the current wt_run or wt_threads are here: a barrier that does not need the library. */
 void wt_sync(void);
 

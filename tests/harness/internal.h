@@ -10,6 +10,8 @@
 /* A barrier that works between processes and between threads. */
 struct wt_shared {
     pthread_barrier_t barrier;
+    int nranks;
+    const void **given; /* [nranks], ranks that are threads only: what wt_exchange collects */
 };
 
 /* One rank, as seen by the thread that plays it. */

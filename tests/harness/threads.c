@@ -42,6 +42,15 @@ static void *play_rank(void *arg)
     return NULL;
 }
 
+static void run_free(struct thread_run *run)
+{
+    pthread_barrier_destroy(&run->shared.barrier);
+    pthread_cond_destroy(&run->ended);
+    pthread_mutex_destroy(&run->lock);
+    free(run->shared.given);
+    free(run);
+}
+
 static struct thread_run *run_create(int nranks, wt_rank_fn fn, void *arg)
 {
     struct thread_run *run = calloc(1, sizeof *run + (size_t)nranks * sizeof *run->ranks);
@@ -57,15 +66,29 @@ static struct thread_run *run_create(int nranks, wt_rank_fn fn, void *arg)
     pthread_cond_init(&run->ended, &attr);
     pthread_condattr_destroy(&attr);
     pthread_barrier_init(&run->shared.barrier, NULL, (unsigned)nranks);
-    return run;
+    run->shared.nranks = nranks;
+    run->shared.given = calloc((size_t)nranks, sizeof *run->shared.given);
+    if (run->shared.given)
+        return run;
+    run_free(run);
+    return NULL;
 }
 
-static void run_free(struct thread_run *run)
+int wt_is_thread(void)
 {
-    pthread_barrier_destroy(&run->shared.barrier);
-    pthread_cond_destroy(&run->ended);
-    pthread_mutex_destroy(&run->lock);
-    free(run);
+    return wt_self.rank >= 0 && !wt_self.forked;
+}
+
+int wt_exchange(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
+{
+    struct wt_shared *shared = wt_self.shared;
+    (void)arg, (void)timeout_ns; /* wt_threads has a deadline */
+    shared->given[wt_self.rank] = mine;
+    wt_sync();
+    for (int r = 0; r < shared->nranks; r++)
+        memcpy((char *)all + (size_t)r * bytes, shared->given[r], bytes);
+    wt_sync();
+    return 0;
 }
 
 static _Noreturn void report_stuck(const struct thread_run *run, unsigned deadline_ms)
@@ -114,4 +137,24 @@ int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
     }
     run_free(run);
     return failed;
+}
+
+struct apart {
+    int nranks;
+    wt_rank_fn fn;
+    void *arg;
+    unsigned deadline_ms;
+};
+
+static void play_apart(int rank, int nranks, void *arg)
+{
+    const struct apart *a = arg;
+    (void)rank, (void)nranks;
+    WT_CHECK_INT(wt_threads(a->nranks, a->fn, a->arg, a->deadline_ms), 0);
+}
+
+int wt_threads_apart(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
+{
+    struct apart a = {nranks, fn, arg, deadline_ms};
+    return wt_run(1, play_apart, &a, deadline_ms + 5000); /* so that wt_threads names who is stuck */
 }

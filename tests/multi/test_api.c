@@ -7,18 +7,6 @@
 
 #include "../unit/unit.h"
 
-static const char *const transports[] = {"shm", "tcp"};
-
-static void over_both(wt_rank_fn fn, int nranks, const char *what)
-{
-    for (int t = 0; t < 2; t++) {
-        int failed = wt_run(nranks, fn, (void *)(uintptr_t)transports[t], 30000);
-        if (failed)
-            printf("# %s over %s: %d ranks failed\n", what, transports[t], failed);
-        CU_ASSERT_EQUAL(failed, 0);
-    }
-}
-
 static int64_t word(int from, int to, int n)
 {
     return (int64_t)from * 1000003 + (int64_t)to * 10007 + n;
@@ -38,10 +26,11 @@ static size_t storm_words(int from, int to, int n)
 /* 1000 messages between all pairs, oneself included, a group at a time, in an order of each rank's own. */
 static void storm(int rank, int nranks, void *arg)
 {
-    static int64_t out[4][MOST_WORDS], in[4][STORM][MOST_WORDS];
+    int64_t(*out)[MOST_WORDS] = calloc(4, sizeof *out), (*in)[STORM][MOST_WORDS] = calloc(4, sizeof *in);
     struct ft_rank f;
     unsigned seed = (unsigned)rank + 1;
 
+    WT_REQUIRE(out && in);
     ft_open(&f, arg, 20000, rank, nranks);
     for (int peer = 0; peer < nranks; peer++)
         for (size_t i = 0; i < MOST_WORDS; i++)
@@ -68,12 +57,14 @@ static void storm(int rank, int nranks, void *arg)
                     wt_fail(__FILE__, __LINE__, "message %d from %d: word %zu", n, peer, i);
                     break;
                 }
+    free(out);
+    free(in);
     ft_close(&f);
 }
 
 static void message_storm(void)
 {
-    over_both(storm, 4, "storm");
+    CU_ASSERT_EQUAL(ft_run_everywhere(4, storm, "storm", 30000), 0);
 }
 
 /* Sends before receives, sizes from eager to long, to oneself, longer buffers than messages, too short ones. */
@@ -122,7 +113,7 @@ static void messages(int rank, int nranks, void *arg)
 
 static void all_messages(void)
 {
-    over_both(messages, 3, "messages");
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, messages, "messages", 30000), 0);
 }
 
 /* ---- Several operations in flight ---- */
@@ -198,7 +189,7 @@ static void flight(int rank, int nranks, void *arg)
 
 static void in_flight(void)
 {
-    over_both(flight, 3, "eight operations in flight");
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, flight, "eight operations in flight", 30000), 0);
 }
 
 /* ---- Several communicators ---- */
@@ -269,7 +260,7 @@ static void families(int rank, int nranks, void *arg)
 
 static void communicators(void)
 {
-    over_both(families, 4, "communicators");
+    CU_ASSERT_EQUAL(ft_run_everywhere(4, families, "communicators", 30000), 0);
 }
 
 /* ---- Ways to create one ---- */

@@ -225,6 +225,49 @@ static void stuck_threads_end_the_program(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 0: exit status 1"));
 }
 
+static void exchange_body(int rank, int nranks, void *arg)
+{
+    int mine = rank * 7, all[4] = {0};
+    (void)arg;
+    for (int round = 0; round < 100; round++, mine++) {
+        WT_CHECK_INT(wt_exchange(NULL, &mine, sizeof mine, all, 0), 0);
+        for (int r = 0; r < nranks; r++)
+            WT_CHECK_INT(all[r], r * 7 + round);
+    }
+    WT_CHECK(wt_is_thread());
+}
+
+static void threads_exchange(void)
+{
+    CU_ASSERT_EQUAL(wt_threads(4, exchange_body, NULL, 5000), 0);
+    CU_ASSERT(!wt_is_thread());
+    CU_ASSERT_EQUAL(wt_threads_apart(4, exchange_body, NULL, 5000), 0);
+    wt_report_to("/dev/null");
+    CU_ASSERT_EQUAL(wt_threads_apart(3, requiring_body, NULL, 5000), 1);
+    wt_report_to(NULL);
+}
+
+static void *volatile lost;
+static void leaking_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    WT_CHECK(!wt_is_thread());
+    lost = rank ? NULL : malloc(1000);
+    lost = NULL;
+}
+
+/* Ranks end by exit, not _exit: that is where LeakSanitizer looks. */
+static void sees_what_ranks_leak(void)
+{
+    const char *sanitizer = getenv("WEFT_SANITIZER");
+    if (!sanitizer || strcmp(sanitizer, "address")) {
+        wt_skip("not built with the address sanitizer");
+        return;
+    }
+    CU_ASSERT_EQUAL(run_reported(2, leaking_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "1000 byte(s) leaked"));
+}
+
 static void makes_temporary_things(void)
 {
     struct stat st;
@@ -249,6 +292,8 @@ static const struct wt_case cases[] = {
     {"runs ranks as threads", runs_ranks_as_threads},
     {"counts failed threads", counts_failed_threads},
     {"stuck threads end the program", stuck_threads_end_the_program},
+    {"threads exchange what each gives", threads_exchange},
+    {"sees what ranks leak", sees_what_ranks_leak},
     {"makes temporary things", makes_temporary_things},
 };
 WT_UNIT_MAIN("harness", cases)
