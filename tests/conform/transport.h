@@ -93,6 +93,7 @@ int tc_open_files(void);
     X(layout, 3, "the mapped arena is laid out", WEFT_CAP_MAPPED, 0)                                                   \
     X(signals, 2, "signals carry what was stored before", WEFT_CAP_MAPPED, 0)                                          \
     X(lines, 2, "lines carry their payload", WEFT_CAP_MAPPED, 0)                                                       \
+    X(sleep_window, 2, "no wake-up is lost while falling asleep", WEFT_CAP_MAPPED, 0)                                  \
     X(sleep_wake, 2, "no wake-up is lost", WEFT_CAP_MAPPED, 0)                                                         \
     X(sleep_crowd, 4, "no wake-up is lost among many", WEFT_CAP_MAPPED, 0)                                             \
     X(sleep_message, 2, "a message wakes its receiver", WEFT_CAP_MAPPED | WEFT_CAP_TWO_SIDED, 0)                       \

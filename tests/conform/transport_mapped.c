@@ -124,7 +124,55 @@ static void publish(struct tc_rank *r, const struct weft_mapped *m, uint64_t val
         r->ops->wake(r->group);
 }
 
-/* Sleep until the word has the value. Returns the naps that took so long that a wake-up must have been lost. */
+/* The moment that matters, every time: the peer publishes and wakes after the sleeper has looked, and before it sleeps. */
+enum { WINDOWS = 40, LONG_NAP_MS = 90 };
+
+struct window {
+    struct tc_rank *rank;
+    const struct weft_mapped *map;
+    uint64_t number;
+    int looks;
+};
+
+static int looks_too_early(void *arg)
+{
+    struct window *w = arg;
+
+    if (w->looks++)
+        return 0;
+    WT_CHECK(__atomic_load_n(w->map->sleepers, __ATOMIC_ACQUIRE) == 1); /* announced before the look */
+    __atomic_store_n(tc_word(w->rank, 0), w->number, __ATOMIC_RELEASE);
+    WT_CHECK(await(tc_word(w->rank, 1), w->number));
+    return 0;
+}
+
+void tc_case_sleep_window(struct tc_rank *r)
+{
+    int long_naps = 0;
+    struct weft_mapped m;
+
+    map(r, &m);
+    wt_sync();
+    for (uint64_t n = 1; n <= WINDOWS; n++) {
+        struct window w = {r, &m, n, 0};
+        if (r->rank == 0) {
+            r->ops->sleep(r->group, looks_too_early, &w, 1000000000ull);
+            uint64_t woken = wt_now_ms(), published = __atomic_load_n(tc_word(r, 2), __ATOMIC_RELAXED);
+            WT_REQUIRE(w.looks > 0);
+            long_naps += woken - published >= LONG_NAP_MS;
+        } else {
+            WT_REQUIRE(await(tc_word(r, 0), n));
+            publish(r, &m, n);
+            __atomic_store_n(tc_word(r, 2), wt_now_ms(), __ATOMIC_RELAXED);
+            __atomic_store_n(tc_word(r, 1), n, __ATOMIC_RELEASE);
+        }
+    }
+    /* One that is lost costs the whole nap and is lost every time; stalls of the machine do not come every time. */
+    WT_CHECK(long_naps < WINDOWS / 2);
+    wt_sync();
+}
+
+/* Sleep until the word has the value. Returns the naps that took so long that a wake-up may have been lost. */
 static int sleep_until(struct tc_rank *r, struct wait_for *w)
 {
     uint64_t deadline = wt_now_ms() + wt_slow_ms(15000);
@@ -133,14 +181,15 @@ static int sleep_until(struct tc_rank *r, struct wait_for *w)
     while (!reached(w)) {
         uint64_t start = wt_now_ms();
         r->ops->sleep(r->group, reached, w, 1000000000ull);
-        long_naps += wt_now_ms() - start >= 90;
+        long_naps += wt_now_ms() - start >= LONG_NAP_MS;
         WT_REQUIRE(wt_now_ms() < deadline);
     }
     return long_naps;
 }
 
 /* A ring of ranks passes a number around; each waits a random while, so that the others are found awake, falling asleep
- * and asleep. The machine may stall for 90 ms once or twice; a protocol that loses wake-ups does so all the time. */
+ * and asleep. A long nap may be a stall of the machine, too, which sanitizers and load make many: what is asserted here is
+ * that nearly all passes get by without. Whether a wake-up can be lost at all is decided by tc_case_sleep_window. */
 static void pass_around(struct tc_rank *r, uint64_t rounds)
 {
     uint32_t seed = (uint32_t)r->rank * 77 + 1;
@@ -157,7 +206,7 @@ static void pass_around(struct tc_rank *r, uint64_t rounds)
             busy--;
         publish(r, &m, n);
     }
-    WT_CHECK(long_naps <= (int)wt_slow_ms(3));
+    WT_CHECK(long_naps <= (int)rounds / 200);
     WT_CHECK_INT(r->failures, 0);
     wt_sync();
     WT_CHECK_INT(__atomic_load_n(m.sleepers, __ATOMIC_ACQUIRE), 0);
@@ -200,10 +249,10 @@ void tc_case_sleep_message(struct tc_rank *r)
         while (tc_progress(r), x.state == WEFT_XFER_PENDING) {
             uint64_t start = wt_now_ms();
             r->ops->sleep(r->group, not_pending, NULL, 1000000000);
-            long_naps += wt_now_ms() - start >= 90;
+            long_naps += wt_now_ms() - start >= LONG_NAP_MS;
         }
         WT_REQUIRE(x.state == WEFT_SUCCESS && byte == (unsigned char)n);
     }
-    WT_CHECK(long_naps <= (int)wt_slow_ms(3));
+    WT_CHECK(long_naps <= 5000 / 200);
     wt_sync();
 }
