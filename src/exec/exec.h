@@ -156,8 +156,7 @@ struct wi_exec {
     weft_status broken;       /* < 0: the communicator can only be destroyed */
     struct wi_error error;
     uint64_t last_check_ns;
-    uint32_t spin_failures; /* how often spinning was in vain lately */
-    uint32_t contended;     /* others wanted this core lately */
+    uint32_t contended; /* others wanted this core lately: yields until that is forgotten */
     char name[64];
 };
 
@@ -181,6 +180,12 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
 /* One round of waiting for an operation that did not move: spin, then yield, then sleep, with the slow checks. Returns the
  * executor's status. */
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op);
+/* Polls before the first yield. */
+static inline uint32_t wi_exec_spins(const struct wi_exec *exec)
+{
+    return exec->contended ? exec->spin >> 6 : exec->spin;
+}
+
 /* An ll schedule with nothing else in flight, start to end; op is not queued. */
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
 

@@ -92,7 +92,7 @@ static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int ran
 /* The awaited word, with eyes on it and nothing else. */
 static inline int wi_spin_on_poll(const struct wi_exec *exec, const struct wi_op *op)
 {
-    for (uint32_t i = exec->spin >> exec->spin_failures; i > 0; i--) {
+    for (uint32_t i = wi_exec_spins(exec); i > 0; i--) {
         if ((wi_load(op->poll) & op->poll_mask) >= op->poll_least)
             return 1;
         wi_cpu_relax();

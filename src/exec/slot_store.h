@@ -7,7 +7,8 @@
  * 504 us); within one, slots stay in the shared cache and ordinary stores spare the memory (2 MiB: 0.7 of the time). Where
  * the ranks run is not known (virtual machines even move them), and the choice is each rank's own affair: so the first
  * operations of every few hundred of a size are made both ways, and the others take what was faster. A way shows its worth
- * only when every slot was last stored to in that way: so the first operations of a trial are not timed. */
+ * only when every slot was last stored to in that way: so the first operations of a trial are not timed. The others are
+ * summed up, without the longest, which may have been interrupted; the shortest alone misjudged ways whose times vary. */
 #ifndef WI_EXEC_SLOT_STORE_H
 #define WI_EXEC_SLOT_STORE_H
 
@@ -17,15 +18,19 @@
 #define WI_SLOT_ORDINARY_BYTES 512u /* below, streaming never pays */
 #define WI_SLOT_CLASSES 24          /* by powers of two of the operation's bytes; the last has no upper end */
 #define WI_SLOT_LONG_CLASS 9        /* from 256 KiB one operation goes round all slots */
-#define WI_SLOT_TIMED 3u            /* operations of a trial that are timed */
-#define WI_SLOT_PERIOD 64u          /* trials' worth of operations between trials */
 
 struct wi_slot_store {
     struct {
-        uint32_t count;
+        uint32_t turn;
         uint8_t best;      /* 1: streaming */
-        uint64_t least[2]; /* ticks, in the trials of this period */
+        uint64_t spent[2]; /* ticks in the trials of this period */
+        uint64_t longest[2];
     } classes[WI_SLOT_CLASSES];
+};
+
+/* A trial: operations that are not timed, and that are. A period: two trials, and as many more as they are worth. */
+struct wi_slot_trial {
+    uint32_t settle, timed, period;
 };
 
 static inline int wi_slot_class(size_t bytes)
@@ -35,15 +40,16 @@ static inline int wi_slot_class(size_t bytes)
     return c < WI_SLOT_CLASSES ? c : WI_SLOT_CLASSES - 1;
 }
 
-static inline uint32_t wi_slot_trial(int c)
+static inline struct wi_slot_trial wi_slot_trial(int c)
 {
-    return WI_SLOT_TIMED + (c < WI_SLOT_LONG_CLASS ? 9 : 1);
+    return c < WI_SLOT_LONG_CLASS ? (struct wi_slot_trial){9, 8, 256 * 17} : (struct wi_slot_trial){1, 3, 64 * 4};
 }
 
 /* 1: stream. *timed: tell wi_slot_store_learn how long the operation took. */
 static inline int wi_slot_store_choose(struct wi_slot_store *s, size_t bytes, int *timed)
 {
-    uint32_t turn, trial;
+    struct wi_slot_trial trial;
+    uint32_t turn;
     int c;
 
     *timed = 0;
@@ -51,23 +57,34 @@ static inline int wi_slot_store_choose(struct wi_slot_store *s, size_t bytes, in
         return 0;
     c = wi_slot_class(bytes);
     trial = wi_slot_trial(c);
-    turn = s->classes[c].count++ % (WI_SLOT_PERIOD * trial);
-    if (turn >= 2 * trial)
+    turn = s->classes[c].turn++;
+    if (turn == trial.period)
+        turn = 0, s->classes[c].turn = 1;
+    if (turn >= 2 * (trial.settle + trial.timed))
         return s->classes[c].best;
     if (turn == 0)
-        s->classes[c].least[0] = s->classes[c].least[1] = UINT64_MAX;
-    *timed = turn % trial >= trial - WI_SLOT_TIMED;
-    return turn >= trial;
+        for (int way = 0; way < 2; way++)
+            s->classes[c].spent[way] = s->classes[c].longest[way] = 0;
+    *timed = turn % (trial.settle + trial.timed) >= trial.settle;
+    return turn >= trial.settle + trial.timed;
 }
 
 static inline void wi_slot_store_learn(struct wi_slot_store *s, size_t bytes, int streamed, uint64_t ticks)
 {
-    int c = wi_slot_class(bytes);
+    int c = wi_slot_class(bytes), other;
+    struct wi_slot_trial trial = wi_slot_trial(c);
+    uint64_t typical[2];
 
-    if (ticks < s->classes[c].least[streamed])
-        s->classes[c].least[streamed] = ticks;
-    if (s->classes[c].count % (WI_SLOT_PERIOD * wi_slot_trial(c)) == 2 * wi_slot_trial(c))
-        s->classes[c].best = s->classes[c].least[1] < s->classes[c].least[0];
+    s->classes[c].spent[streamed] += ticks;
+    if (ticks > s->classes[c].longest[streamed])
+        s->classes[c].longest[streamed] = ticks;
+    if (s->classes[c].turn != 2 * (trial.settle + trial.timed))
+        return;
+    for (int way = 0; way < 2; way++)
+        typical[way] = s->classes[c].spent[way] - s->classes[c].longest[way];
+    other = !s->classes[c].best;
+    if (typical[other] < typical[!other] - typical[!other] / 16) /* changing costs a round of slots */
+        s->classes[c].best = (uint8_t)other;
 }
 
 #endif

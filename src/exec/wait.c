@@ -2,7 +2,9 @@
 /* Waiting: spin, then yield, then sleep; and the checks that make every wait end.
  *
  * Spinning pays when the peer runs on another core and is about to answer. It costs when the peer needs this core: then one
- * yield is what hands it over. So an executor whose spinning was in vain lately spins less. */
+ * yield is what hands it over. So an executor spins briefly while yields show that others want its core, and only then. To
+ * spin less after spinning in vain would be a trap: a yield takes longer than a small operation, so that one late rank
+ * makes the others yield, late themselves, and all stay so for thousands of operations. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +20,6 @@
 #define CHECK_EVERY_NS 2000000ull
 #define NAP_FIRST_NS 50000ull
 #define NAP_MAX_NS 5000000ull
-#define SPIN_FAILURES_MAX 6
 #define CONTENDED_YIELD_NS 1500
 #define CONTENDED_FOR 64
 
@@ -103,16 +104,11 @@ static void yield(struct wi_exec *exec)
 
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
-    uint32_t round = op->rounds++, failures = exec->spin_failures;
+    uint32_t round = op->rounds++;
 
-    if (round == 0 && exec->spin && op->poll) {
-        if (spin(op, exec->spin >> failures)) {
-            exec->spin_failures -= failures > 0;
-            return exec->broken;
-        }
-        exec->spin_failures += failures < SPIN_FAILURES_MAX;
-    }
-    if (!op->poll && exec->spin && !exec->contended && round < exec->spin / 40 >> failures) {
+    if (round == 0 && op->poll && spin(op, wi_exec_spins(exec)))
+        return exec->broken;
+    if (!op->poll && !exec->contended && round < exec->spin / 40) {
         wi_cpu_relax();
         return exec->broken;
     }
@@ -122,8 +118,6 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
             return exec->broken;
     } else {
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
-        if (round == exec->yields && !op->poll)
-            exec->spin_failures += failures < SPIN_FAILURES_MAX;
         nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
     }
     if (round % 16 == 15 || round >= exec->yields)

@@ -72,3 +72,7 @@ tests_unit_test_bootstrap_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lp
 unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
 tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
+
+unit_tests += tests/unit/test_slot_store
+tests_unit_test_slot_store_SOURCES = tests/unit/test_slot_store.c
+tests_unit_test_slot_store_LDADD = libweftcore.la $(CUNIT_LIBS)
