@@ -54,7 +54,7 @@ class Bench:
 
     def build(self) -> None:
         """Compile the C helpers; note which peers cannot be measured and why."""
-        for name in ("triad", "pingpong"):
+        for name in ("triad", "pingpong", "placement"):
             self.compile("cc", name, name)
         for mpi in ("openmpi", "mpich"):
             if not shutil.which(f"mpicc.{mpi}") or not shutil.which(f"mpirun.{mpi}"):
@@ -67,7 +67,7 @@ class Bench:
 
     def compile(self, compiler: str, source: str, program: str) -> None:
         """Compile tools/compare_SOURCE.c."""
-        command = [compiler, "-std=gnu11", "-O2", "-o", str(self.work / program), str(TOOLS / f"compare_{source}.c")]
+        command = [compiler, "-std=gnu11", "-O2", "-pthread", "-o", str(self.work / program), str(TOOLS / f"compare_{source}.c")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RunError(f"{' '.join(command)}: {tail(done.stderr)}")
@@ -230,6 +230,13 @@ class Bench:
         """Memory bandwidth of one of two processes that run a triad with non-temporal stores at once."""
         text = self.together([[str(self.work / "triad"), "2", str(128 << 20), "0.5"]], [{}], False, 60)
         return float(text.split()[0])
+
+    def placement_ns(self) -> float | None:
+        """Round trip of a flag between the first two cores; None with a single core."""
+        if len(self.cpus) < 2:
+            return None
+        program = str(self.work / "placement")
+        return float(self.together([[program, *map(str, self.cpus[:2])]], [{}], False, 60))
 
     def tcp_half_round_us(self, hosts: Hosts) -> float:
         """Half of a raw TCP round trip of 8 bytes between two hosts."""
