@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Flight recorder of the process: the newest operations of all groups with what PyTorch's analyzer wants to know. Always on:
+ * an entry is a few stores into a ring. */
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/util/ApproximateClock.h>
+#include "runtime.hpp"
+
+namespace weft_torch
+{
+
+enum class RecordState : uint8_t { Scheduled, Started, Completed, Failed };
+
+struct Shape {
+    static constexpr size_t kDims = 5;
+    uint8_t ndims = 0; /* of more than kDims the last ones are multiplied */
+    int8_t dtype = -1; /* at::ScalarType; -1: no tensor */
+    std::array<int64_t, kDims> dims;
+    void set(const at::Tensor &t, int64_t copies = 0); /* copies > 0: as many, stacked */
+};
+
+struct Record {
+    uint64_t id = 0, seq = 0, p2p_seq = 0;
+    const char *name = "";
+    int group = -1, peer = -1;
+    bool p2p = false;
+    std::atomic<RecordState> state{RecordState::Scheduled};
+    c10::approx_time_t created = 0;
+    std::atomic<c10::approx_time_t> completed{0};
+    int64_t timeout_ms = 0;
+    Shape in, out;
+    std::shared_ptr<Stack> stack;
+};
+
+struct RecordedGroup {
+    std::string name, desc;
+    std::vector<uint64_t> ranks; /* global */
+    int rank = 0;                /* this process's, in the group */
+    uint64_t last_issued = 0, last_completed = 0;
+};
+
+class Recorder
+{
+public:
+    static Recorder &get();
+    bool enabled() const
+    {
+        return capacity_ > 0 && on_.load(std::memory_order_relaxed);
+    }
+    void set_enabled(bool on)
+    {
+        on_.store(on, std::memory_order_relaxed);
+    }
+    int add_group(RecordedGroup group);
+    void describe_group(int group, const std::string &desc);
+    /* The entry of a new operation, to be filled by its issuer before anybody else looks; it is overwritten after capacity
+     * further ones, so that its id tells whether it is still the same. */
+    Record *add(int group);
+    void finish(Record *record, uint64_t id, RecordState state);
+    template <class F> void each(F &&fn)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        uint64_t first = next_ > capacity_ ? next_ - capacity_ : 0;
+        for (uint64_t id = first; id < next_; id++)
+            fn(ring_[id % capacity_]);
+    }
+    std::vector<RecordedGroup> groups();
+    void clear();
+
+private:
+    Recorder();
+    std::mutex lock_;
+    std::atomic<bool> on_{true};
+    uint64_t next_ = 0, capacity_ = 0;
+    std::unique_ptr<Record[]> ring_;
+    std::vector<RecordedGroup> groups_;
+};
+
+} // namespace weft_torch

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Completion: waiting, polling, futures. */
+#include "work.hpp"
+
+#include <c10/util/Exception.h>
+#include "runtime.hpp"
+
+namespace weft_torch
+{
+
+using std::chrono::milliseconds;
+
+static constexpr uint64_t kSliceNs = 50000000; /* how long a waiter leaves signals unseen */
+
+Work::Work(EnginePtr engine, int rank, c10d::OpType type, const char *name, const char *profiling_title,
+           const std::optional<Tensors> &profiled_inputs)
+    : c10d::Work(rank, type, profiling_title, profiled_inputs), name(name), engine_(std::move(engine))
+{
+}
+
+Work::~Work() = default;
+
+/* ---- Completion: exactly once, by whoever sees it first ---- */
+
+void Work::finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text)
+{
+    if (status >= 0 && unpack) {
+        try {
+            at::AutoDispatchBelowAutograd guard;
+            unpack();
+        } catch (...) {
+            exception_ = std::current_exception();
+        }
+    }
+    if (status < 0) {
+        status_ = status;
+        exception_ = std::make_exception_ptr(
+            c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                                  text.empty() ? engine_->describe(status, name, seq, stack) : text));
+    }
+    auto state = exception_ ? RecordState::Failed : RecordState::Completed;
+    Recorder::get().finish(record, record_id, state);
+    for (const auto &[one, id] : records)
+        Recorder::get().finish(one, id, state);
+    if (!requests.empty())
+        engine_->release(requests);
+    requests.clear();
+    unpack = nullptr;
+    stage = nullptr;
+    keep.clear();
+    arrays.clear();
+    if (recordFunctionEndCallback_) {
+        recordFunctionEndCallback_();
+        recordFunctionEndCallback_ = nullptr;
+    }
+    completed_ = true;
+    done_.store(true, std::memory_order_release);
+    auto future = future_;
+    held.unlock();
+    if (future)
+        mark_future();
+}
+
+void Work::mark_future()
+{
+    if (exception_)
+        future_->setErrorIfNeeded(exception_);
+    else
+        future_->markCompleted(c10::IValue(outputs));
+}
+
+void Work::complete_inline(weft_status status)
+{
+    std::unique_lock<std::mutex> held(mutex_);
+
+    finish(held, status, "");
+}
+
+bool Work::test(uint64_t wait_ns)
+{
+    if (C10_UNLIKELY(stage != nullptr)) {
+        if (!stage(*this, wait_ns))
+            return false;
+        stage = nullptr;
+    }
+    for (; next_ < requests.size(); next_++) {
+        weft_status st = wait_ns ? weft_wait_for(requests[next_], wait_ns) : weft_test(requests[next_]);
+        if (st == WEFT_INPROGRESS)
+            return false;
+        if (st < 0 && status_ >= 0)
+            status_ = st;
+    }
+    if (issue_status < 0 && status_ >= 0)
+        status_ = issue_status;
+    return true;
+}
+
+bool Work::poll(bool quiet)
+{
+    if (done_.load(std::memory_order_acquire))
+        return true;
+    std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
+    if (!held.owns_lock() || done_.load(std::memory_order_acquire))
+        return done_.load(std::memory_order_acquire);
+    if (quiet && (future_ || stage))
+        return false;
+    if (!test(0))
+        return false;
+    finish(held, status_, "");
+    return true;
+}
+
+void Work::give_up(const std::string &why)
+{
+    std::unique_lock<std::mutex> held(mutex_);
+
+    if (done_.load(std::memory_order_acquire))
+        return;
+    requests.clear(); /* they went with the communicator */
+    finish(held, WEFT_EABORTED, why);
+}
+
+/* ---- What PyTorch calls ---- */
+
+bool Work::isCompleted()
+{
+    return poll();
+}
+
+bool Work::isSuccess() const
+{
+    return done_.load(std::memory_order_acquire) && !exception_;
+}
+
+std::exception_ptr Work::exception() const
+{
+    return done_.load(std::memory_order_acquire) ? exception_ : nullptr;
+}
+
+int Work::sourceRank() const
+{
+    return source;
+}
+
+Tensors Work::result()
+{
+    TORCH_CHECK(isCompleted(), "weft: ", name, ": the result is asked for before the operation has completed");
+    if (exception_)
+        std::rethrow_exception(exception_);
+    return outputs;
+}
+
+void Work::synchronize()
+{
+    wait(kNoTimeout);
+}
+
+bool Work::wait(milliseconds timeout)
+{
+    if (!done_.load(std::memory_order_acquire)) {
+        auto until = std::chrono::steady_clock::now() + timeout;
+        for (;;) {
+            std::unique_lock<std::mutex> held(mutex_);
+            if (done_.load(std::memory_order_acquire))
+                break;
+            uint64_t slice = kSliceNs;
+            if (timeout != kNoTimeout) {
+                auto left =
+                    std::chrono::duration_cast<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now());
+                slice = left.count() <= 0 ? 1 : std::min<uint64_t>(slice, left.count());
+            }
+            if (test(slice)) {
+                finish(held, status_, "");
+                break;
+            }
+            held.unlock();
+            check_signals();
+            TORCH_CHECK(timeout == kNoTimeout || std::chrono::steady_clock::now() < until,
+                        "Operation timed out! weft: ", name, " (sequence number ", seq, ") of group ", engine_->name,
+                        " is not complete on rank ", engine_->rank, " after ", timeout.count(), " ms; it goes on");
+        }
+    }
+    if (exception_)
+        std::rethrow_exception(exception_);
+    return true;
+}
+
+void Work::abort()
+{
+    engine_->abort("Work.abort() was called");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
+{
+    bool pending;
+    {
+        std::unique_lock<std::mutex> held(mutex_);
+        if (future_)
+            return future_;
+        future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+        pending = !done_.load(std::memory_order_acquire);
+    }
+    if (pending)
+        watch(c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
+    else
+        mark_future();
+    return future_;
+}
+
+float Work::getDuration() const
+{
+    if (!record || record->id != record_id || !record->completed)
+        return 0;
+    static const auto to_ns = c10::ApproximateClockToUnixTimeConverter().makeConverter();
+    return static_cast<float>(to_ns(record->completed) - to_ns(record->created)) / 1e6f;
+}
+
+uint64_t Work::getSequencenumber() const
+{
+    return seq;
+}
+
+} // namespace weft_torch

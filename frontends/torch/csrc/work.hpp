@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One operation as PyTorch sees it, and the communicator that it runs on. */
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include "recorder.hpp"
+
+namespace weft_torch
+{
+
+/* Goes ahead of each message: what a receiver that takes a message from any rank, or checks its tag, must know. */
+struct Envelope {
+    int64_t tag;
+    uint64_t bytes;
+};
+
+class Work;
+using WorkPtr = c10::intrusive_ptr<Work>;
+using Tensors = std::vector<at::Tensor>;
+
+/* What is known of a failure; filled once, on the operation that failed first. */
+struct Failure {
+    weft_status status = WEFT_SUCCESS;
+    std::string text;
+    std::exception_ptr exception() const;
+};
+
+/* A communicator and what is under way on it. Outlives its backend as long as a Work refers to it. */
+class Engine
+{
+public:
+    Engine(weft_comm *comm, int rank, int size, std::string name, std::chrono::milliseconds timeout);
+    ~Engine();
+    Engine(const Engine &) = delete;
+    Engine &operator=(const Engine &) = delete;
+
+    /* Let what is under way finish, at most `patience`, then leave the group. */
+    void close(std::chrono::milliseconds patience);
+    void abort(const char *reason);
+    /* With `lock` held: forget operations that have completed. */
+    void reap();
+    /* With `lock` held: throws after close() and abort(). */
+    weft_comm *open_comm(const char *operation) const;
+    /* Any thread: free requests now or when the next operation is issued. */
+    void release(c10::ArrayRef<weft_request *> requests);
+    std::string describe(weft_status status, const char *operation, uint64_t seq, const std::shared_ptr<Stack> &stack);
+
+    /* With `lock` held: an envelope of `peer`, one that recv_any has asked for already or a new one. */
+    weft_status recv_envelope(weft_comm *comm, int peer, std::shared_ptr<Envelope> *envelope, weft_request **request);
+    /* Has a message with this tag come from anybody? Its sender, or -1; takes its envelope. */
+    int take_envelope(weft_comm *comm, int64_t tag, std::shared_ptr<Envelope> *envelope);
+
+    std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
+    std::deque<WorkPtr> inflight;
+    const int rank, size;
+    const std::string name;
+    int recorded_group = -1;
+    std::chrono::milliseconds timeout;
+    std::atomic<weft_comm *> comm;
+    std::atomic<bool> aborted{false};
+    std::atomic<uint64_t> seq{0}, p2p_seq{0};
+
+private:
+    struct Standing { /* a receive of an envelope that nobody has claimed yet */
+        weft_request *request = nullptr;
+        std::shared_ptr<Envelope> envelope;
+    };
+    std::vector<Standing> standing;
+    std::mutex garbage_lock;
+    std::vector<weft_request *> garbage;
+};
+
+using EnginePtr = std::shared_ptr<Engine>;
+
+class Work final : public c10d::Work
+{
+public:
+    Work(EnginePtr engine, int rank, c10d::OpType type, const char *name, const char *profiling_title,
+         const std::optional<Tensors> &profiled_inputs);
+    ~Work() override;
+
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    int sourceRank() const override;
+    Tensors result() override;
+    void synchronize() override;
+    bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+    void abort() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    float getDuration() const override;
+    uint64_t getSequencenumber() const override;
+
+    /* The issuer's: before anybody else knows of this Work. */
+    const char *name;
+    uint64_t seq = 0;
+    int source = -1;
+    Tensors outputs;               /* the result; may be empty */
+    Tensors keep;                  /* what the operation reads and writes besides */
+    std::vector<std::shared_ptr<void>> arrays; /* likewise: what is no tensor */
+    std::function<void()> unpack;  /* on success: from staging memory to the outputs */
+    std::function<bool(Work &, uint64_t wait_ns)> stage; /* before the requests: true when they are there */
+    std::shared_ptr<Stack> stack;
+    Record *record = nullptr;
+    uint64_t record_id = 0;
+    std::vector<std::pair<Record *, uint64_t>> records; /* of a batch */
+    c10::SmallVector<weft_request *, 2> requests;
+    weft_status issue_status = WEFT_SUCCESS; /* of the first call that was refused */
+
+    /* The operation was run by the issuing thread. */
+    void complete_inline(weft_status status);
+    /* Look, without blocking. True: it is complete. `quiet`: leave it to others to complete an operation with a future,
+     * whose call-backs may do anything. */
+    bool poll(bool quiet = false);
+    /* The group is gone: what has not completed never will. */
+    void give_up(const std::string &why);
+
+private:
+    bool test(uint64_t wait_ns);     /* with mutex_ held */
+    void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text);
+    void mark_future();
+
+    EnginePtr engine_;
+    std::atomic<bool> done_{false};
+    size_t next_ = 0;                /* requests before it are complete */
+    weft_status status_ = WEFT_SUCCESS;
+    c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/* Watches operations that somebody wants to hear of without waiting: a thread, started when first needed. */
+void watch(WorkPtr work);
+
+} // namespace weft_torch

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compiling the adapter against the torch that is installed, and finding the C library for it.
+
+The adapter is C++ against torch's own headers, so it fits one version of torch only. It is built when the package is
+installed and, under another torch, once more into a cache. g++ is all that it takes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+SOURCES = (
+    "runtime.cpp",
+    "recorder.cpp",
+    "work.cpp",
+    "engine.cpp",
+    "backend.cpp",
+    "bootstrap.cpp",
+    "memory.cpp",
+    "collectives.cpp",
+    "lists.cpp",
+    "messages.cpp",
+    "module.cpp",
+)
+
+
+class BuildError(RuntimeError):
+    """The adapter or the C library could not be built; the text says what to do."""
+
+
+class Library(NamedTuple):
+    """Where the C library is: folders of weft/weft.h and of libweft.so."""
+
+    include: Path
+    lib: Path
+    origin: str
+
+
+# ---- The C library -------------------------------------------------------------------------------------------------
+
+
+def _from_tree(tree: Path) -> Library | None:
+    """A prefix (include/, lib/) or a build folder (.libs/) of weft."""
+    for lib in (tree / "lib", tree / ".libs", tree / "lib64"):
+        if not (lib / "libweft.so").exists():
+            continue
+        if (tree / "include/weft/weft.h").exists():
+            return Library(tree / "include", lib, str(tree))
+        makefile = tree / "Makefile"
+        if makefile.exists():
+            for line in makefile.read_text(errors="replace").splitlines():
+                if line.startswith("abs_top_srcdir = "):
+                    return Library(Path(line.split(" = ", 1)[1]) / "include", lib, str(tree))
+    return None
+
+
+def _from_pkg_config() -> Library | None:
+    if not shutil.which("pkg-config"):
+        return None
+    def ask(variable: str) -> str:
+        done = subprocess.run(["pkg-config", f"--variable={variable}", "weft"], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    include, lib = ask("includedir"), ask("libdir")
+    if include and lib and (Path(lib) / "libweft.so").exists():
+        return Library(Path(include), Path(lib), "pkg-config")
+    return None
+
+
+def source_tree() -> Path | None:
+    """The weft tree around this package, if it still lies in one."""
+    recorded = Path(__file__).with_name("_source_tree")
+    candidates = [Path(__file__).resolve().parents[3]]
+    if recorded.exists():
+        candidates.append(Path(recorded.read_text().strip()))
+    for tree in candidates:
+        if (tree / "include/weft/weft.h").exists() and (tree / "configure.ac").exists():
+            return tree
+    return None
+
+
+def _build_tree(tree: Path) -> Library:
+    """Build the C library of the source tree into the cache."""
+    prefix = cache_folder() / f"libweft-{_digest_of(tree)}"
+    with _locked(prefix.with_suffix(".lock")):
+        found = _from_tree(prefix)
+        if found:
+            return found
+        build = prefix.with_suffix(".build")
+        shutil.rmtree(build, ignore_errors=True)
+        build.mkdir(parents=True)
+        if not (tree / "configure").exists():
+            _run(["autoreconf", "-i"], tree, "generating configure (needs autoconf, automake, libtool)")
+        if (tree / "config.status").exists():
+            raise BuildError(f"{tree} was configured in place, so that it cannot be built elsewhere: install it "
+                             "(make install), or name its folder in WEFT_TORCH_LIBRARY")
+        _run([str(tree / "configure"), f"--prefix={prefix}", "--disable-static"], build, "configuring weft (needs hwloc, "
+             "OpenSSL 3, jansson, xxHash)")
+        _run(["make", "-s", f"-j{os.cpu_count() or 1}", "install"], build, "building weft")
+        shutil.rmtree(build, ignore_errors=True)
+    found = _from_tree(prefix)
+    if not found:
+        raise BuildError(f"building weft in {tree} left no library in {prefix}")
+    return found
+
+
+def find_library() -> Library:
+    """The C library: $WEFT_TORCH_LIBRARY (a prefix or a build folder), pkg-config, or built from the enclosing tree."""
+    named = os.environ.get("WEFT_TORCH_LIBRARY")
+    if named:
+        found = _from_tree(Path(named).resolve())
+        if not found:
+            raise BuildError(f"WEFT_TORCH_LIBRARY={named} holds no libweft.so with its headers: name an installation "
+                             "prefix or a build folder of weft")
+        return found
+    found = _from_pkg_config()
+    if found:
+        return found
+    tree = source_tree()
+    if tree is None:
+        raise BuildError("libweft was not found: install weft so that pkg-config knows it (PKG_CONFIG_PATH), or name "
+                         "its prefix or build folder in WEFT_TORCH_LIBRARY")
+    build = _from_tree(tree / "build")
+    return build if build else _build_tree(tree)
+
+
+# ---- The adapter ---------------------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """$WEFT_CACHE_DIR, or weft/ in the user's cache."""
+    named = os.environ.get("WEFT_CACHE_DIR")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+
+
+def csrc_folder() -> Path:
+    """The adapter's sources: in the package when installed, beside it in the tree."""
+    inside = Path(__file__).with_name("csrc")
+    return inside if inside.is_dir() else Path(__file__).resolve().parents[1] / "csrc"
+
+
+def _digest_of(tree: Path) -> str:
+    h = hashlib.sha256()
+    for folder in ("include", "src", "plugins"):
+        for f in sorted((tree / folder).rglob("*.[ch]")):
+            h.update(f.read_bytes())
+    return h.hexdigest()[:16]
+
+
+def digest() -> str:
+    """Changes when the adapter's sources do."""
+    h = hashlib.sha256()
+    for f in sorted(csrc_folder().glob("*.[ch]pp")):
+        h.update(f.name.encode() + f.read_bytes())
+    return h.hexdigest()[:16]
+
+
+def tag() -> str:
+    """Names what a compiled adapter fits: Python, torch, and the sources."""
+    from torch import __version__ as version
+
+    return f"{sys.implementation.cache_tag}-torch{version}-{digest()}"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], cwd: Path, what: str) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stdout + done.stderr).splitlines()
+        tail = "\n".join([line for line in lines if "error" in line][:20] or lines[-25:])
+        raise BuildError(f"{what} failed:\n  {shlex.join(command)}\n{tail}")
+
+
+def compile_adapter(target: Path, library: Library) -> None:
+    """Compile the adapter for the running Python and torch into the file `target`, as one translation unit: torch's headers
+    take most of the time."""
+    import torch
+    from torch.utils import cpp_extension
+
+    cxx = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if not cxx:
+        raise BuildError("a C++ compiler is needed to build the weft adapter: install g++")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unit = target.with_name(f".{target.name}.{os.getpid()}.cpp")
+    made = target.with_name(f".{target.name}.{os.getpid()}.so")
+    unit.write_text("".join(f'#include "{csrc_folder() / s}"\n' for s in SOURCES))
+    torch_lib = Path(torch.__file__).parent / "lib"
+    flags = os.environ.get("WEFT_TORCH_CXXFLAGS", "-O2")
+    try:
+        _run(
+            [*shlex.split(cxx), "-std=c++20", *shlex.split(flags), "-fPIC", "-shared", "-fvisibility=hidden", "-Wall",
+             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-DTORCH_API_INCLUDE_EXTENSION_H",
+             "-DTORCH_EXTENSION_NAME=_C",
+             *(f"-isystem{p}" for p in cpp_extension.include_paths()),
+             f"-isystem{sysconfig.get_paths()['include']}", f"-I{library.include}", f"-I{csrc_folder()}",
+             str(unit), "-o", str(made),
+             f"-L{library.lib}", "-lweft", f"-Wl,-rpath,{library.lib}", f"-Wl,-rpath,{torch_lib}",
+             f"-L{torch_lib}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
+            target.parent, f"compiling the weft adapter for torch {torch.__version__}")
+        made.replace(target)
+    finally:
+        unit.unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
+
+
+def build_into_cache() -> Path:
+    """The adapter for this torch, from the cache, or compiled into it. One process compiles, others wait."""
+    library = find_library()
+    key = hashlib.sha256(str(library.lib).encode()).hexdigest()[:8]
+    target = cache_folder() / f"{tag()}-{key}" / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    with _locked(target.parent.with_suffix(".lock")):
+        if not target.exists():
+            compile_adapter(target, library)
+    return target

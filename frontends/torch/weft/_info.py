@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""weft.info: what runs here, and with which settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """One setting of the C library."""
+
+    name: str
+    value: str
+    default: str
+    origin: str  #: "default", "file", "environment" or "call"
+    help: str
+
+
+@dataclass
+class Info:
+    """What :func:`info` found; prints itself."""
+
+    version: str  #: of the C library
+    torch: str
+    adapter: Path  #: the compiled part
+    settings: list[Setting] = field(default_factory=list)
+    transports: list[str] = field(default_factory=list)
+    algorithms: list[tuple[str, str, str]] = field(default_factory=list)  #: collective, algorithm, summary
+    memory_reserved: int = 0  #: bytes of transport memory held for tensors
+
+    def __str__(self) -> str:
+        changed = [s for s in self.settings if s.origin != "default"]
+        lines = [
+            f"weft {self.version}, torch {self.torch}, adapter {self.adapter}",
+            f"transports: {', '.join(self.transports)}; {len(self.algorithms)} algorithms; "
+            f"{self.memory_reserved} bytes of transport memory held",
+            *(f"{s.name}={s.value} ({s.origin})" for s in changed),
+        ]
+        return "\n".join(lines)
+
+
+def info() -> Info:
+    """Versions, settings with their origin, open transports and known algorithms of this process."""
+    import torch
+
+    from ._load import adapter
+
+    c = adapter()
+    return Info(
+        version=c.version(),
+        torch=torch.__version__,
+        adapter=Path(c.__file__),
+        settings=[Setting(*row) for row in c.settings()],
+        transports=[name for name, _ in c.transports()],
+        algorithms=list(c.algorithms()),
+        memory_reserved=c.memory_reserved(),
+    )
+
+
+if __name__ == "__main__":
+    print(info())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors in memory that the other ranks of the host reach without a copy.
+
+Collectives on such tensors move the least bytes possible, when all ranks of the node use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+__all__ = ["empty", "empty_like", "reserved", "zeros"]
+
+
+def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """An uninitialised CPU tensor in transport memory.
+
+    Args:
+        size: the shape, as torch.empty takes it: numbers, or one sequence.
+        dtype: of the elements; None is torch's default.
+    """
+    from ._load import adapter
+
+    shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else [int(s) for s in size]  # type: ignore[arg-type]
+    result: torch.Tensor = adapter().empty(shape, dtype or torch.get_default_dtype())
+    return result
+
+
+def zeros(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A CPU tensor of zeros in transport memory; arguments as for :func:`empty`."""
+    return empty(*size, dtype=dtype).zero_()
+
+
+def empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous uninitialised tensor in transport memory, of the shape and type of `tensor`."""
+    return empty(tensor.shape, dtype=tensor.dtype)
+
+
+def reserved() -> int:
+    """Bytes of transport memory that tensors use or that are kept for the next ones (WEFT_TORCH_POOL_BYTES, at most)."""
+    from ._load import adapter
+
+    held: int = adapter().memory_reserved()
+    return held

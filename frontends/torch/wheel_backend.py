@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes the wheel for pip (PEP 517), with the adapter compiled for the torch that is installed.
+
+It needs nothing but Python's own library: neither setuptools nor a network. pip runs it in an environment of its own, without
+torch, unless --no-build-isolation is given; so the compiler is run from a Python that has the environment pip installs into.
+Where there is no torch either, the wheel has the sources alone, and the adapter is compiled at first use.
+"""
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NAME, VERSION = "weft_torch", "0.1.0"
+
+METADATA = f"""Metadata-Version: 2.1
+Name: weft-torch
+Version: {VERSION}
+Summary: weft as a backend of torch.distributed
+License: BSD-3-Clause
+Requires-Python: >=3.10
+Requires-Dist: torch>=2.10
+Description-Content-Type: text/markdown
+
+"""
+ENTRY_POINTS = "[torch.backends]\nweft = weft:_autoload\n"
+
+COMPILE = """
+import importlib.util, sys
+from pathlib import Path
+try:
+    import torch
+except ImportError:
+    sys.exit(3)
+spec = importlib.util.spec_from_file_location("weft_build", sys.argv[1])
+build = importlib.util.module_from_spec(spec)
+sys.modules["weft_build"] = build
+spec.loader.exec_module(build)
+try:
+    library = build.find_library()
+    build.compile_adapter(Path(sys.argv[2]), library)
+except build.BuildError as problem:
+    sys.exit(f"weft: {problem}")
+print(f"weft: libweft from {library.origin}", file=sys.stderr)
+print(build.tag())
+"""
+
+
+def _compile(folder):
+    """The adapter and its tag in `folder`; nothing where there is no torch."""
+    target = folder / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE, str(HERE / "weft/_build.py"), str(target)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode == 3:
+        print("weft: torch is not installed; the adapter will be compiled at first use", file=sys.stderr)
+        return []
+    if done.returncode:
+        raise SystemExit("weft: the adapter could not be compiled; see above")
+    tag = folder / "_C.tag"
+    tag.write_text(done.stdout.splitlines()[-1] + "\n")
+    return [target, tag]
+
+
+def _wheel_name(compiled):
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"{python}-{python}-{platform}" if compiled else "py3-none-any"
+
+
+class _Wheel:
+    """A zip file that keeps the list of its members."""
+
+    def __init__(self, path):
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.rows = []
+
+    def add(self, name, data):
+        data = data.encode() if isinstance(data, str) else data
+        info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+        info.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.rows.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, record):
+        self.rows.append(f"{record},,")
+        self.zip.writestr(record, "\n".join(self.rows) + "\n")
+        self.zip.close()
+
+
+def _dist_info(compiled):
+    wheel = f"Wheel-Version: 1.0\nGenerator: weft\nRoot-Is-Purelib: {'false' if compiled else 'true'}\n"
+    return {
+        "METADATA": METADATA + (HERE / "README.md").read_text(),
+        "WHEEL": f"{wheel}Tag: {_wheel_name(compiled)}\n",
+        "entry_points.txt": ENTRY_POINTS,
+    }
+
+
+def _write(directory, files, compiled):
+    name = f"{NAME}-{VERSION}-{_wheel_name(compiled)}.whl"
+    info = f"{NAME}-{VERSION}.dist-info"
+    wheel = _Wheel(Path(directory) / name)
+    for target, data in files.items():
+        wheel.add(target, data)
+    for target, data in _dist_info(compiled).items():
+        wheel.add(f"{info}/{target}", data)
+    wheel.close(f"{info}/RECORD")
+    return name
+
+
+# ---- What pip calls ----
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """Python files, the adapter's sources (for a later rebuild), and the compiled adapter."""
+    files = {f"weft/{f.name}": f.read_bytes() for f in sorted((HERE / "weft").iterdir()) if f.suffix in (".py", ".typed") or f.name == "py.typed"}
+    files |= {f"weft/csrc/{f.name}": f.read_bytes() for f in sorted((HERE / "csrc").glob("*.[ch]pp"))}
+    files["weft/_source_tree"] = f"{HERE.parents[1]}\n".encode()
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = _compile(Path(folder))
+        files |= {f"weft/{f.name}": f.read_bytes() for f in compiled}
+        return _write(wheel_directory, files, bool(compiled))
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """pip install -e: a link to this folder; the adapter is compiled into the cache."""
+    return _write(wheel_directory, {"weft_torch.pth": f"{HERE}\n".encode()}, False)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """The sources of this folder."""
+    import tarfile
+
+    name = f"{NAME}-{VERSION}"
+    with tarfile.open(Path(sdist_directory) / f"{name}.tar.gz", "w:gz") as tar:
+        for entry in ("pyproject.toml", "wheel_backend.py", "README.md", "csrc", "weft"):
+            tar.add(HERE / entry, f"{name}/{entry}", filter=lambda t: None if "__pycache__" in t.name else t)
+        with tempfile.TemporaryDirectory() as folder:
+            info = Path(folder) / "PKG-INFO"
+            info.write_text(METADATA)
+            tar.add(info, f"{name}/PKG-INFO")
+    return f"{name}.tar.gz"
