@@ -135,7 +135,7 @@ static void survive_stop(int rank, int nranks, void *arg)
     WT_CHECK(e.peer >= 0 && e.peer != rank && strstr(e.message, "waited") != strstr(e.message, "gave up"));
     sh->named[rank] = e.peer == VICTIM && strstr(e.message, "rank 2");
     WT_CHECK(sh->heard_ms[rank] - sh->struck_ms >= 1500);
-    WT_CHECK(sh->heard_ms[rank] - sh->struck_ms <= wt_slow_ms(4000));
+    WT_CHECK(sh->heard_ms[rank] - sh->struck_ms <= wt_slow_ms(10000)); /* the deadline is 2 s; the machine may stall */
     if (strstr(e.message, "stopped"))
         sh->warm[rank] = -1;
     fprintf(stderr, "%s: %s\n", weft_status_name(st), e.message);
@@ -152,7 +152,7 @@ static void stopped(void)
         wait_until_warm();
         sh->struck_ms = wt_now_ms();
         kill(wt_job_pid(job, VICTIM), SIGSTOP);
-        for (uint64_t until = wt_now_ms() + wt_slow_ms(8000); wt_now_ms() < until; usleep(2000))
+        for (uint64_t until = wt_now_ms() + wt_slow_ms(20000); wt_now_ms() < until; usleep(2000))
             if (sh->heard_ms[0] && sh->heard_ms[1] && sh->heard_ms[3])
                 break;
         usleep(1500000); /* the survivors end while it is still stopped */

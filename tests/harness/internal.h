@@ -24,6 +24,10 @@ struct wt_self {
 };
 extern _Thread_local struct wt_self wt_self;
 
+/* A deadline counts down in steps of at most this; of a step that took longer, the rest was a stall of the machine, or we
+ * were all stopped, and does not count. */
+#define WT_STEP_MS 100u
+
 FILE *wt_report_open(void);
 void wt_report_close(FILE *out);
 

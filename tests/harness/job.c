@@ -258,15 +258,17 @@ static void note_where(struct wt_proc *proc)
              line[0] != '0' ? line : "");
 }
 
-static void wait_until(struct wt_job *job, uint64_t deadline)
+static void wait_for(struct wt_job *job, unsigned left)
 {
     for (;;) {
-        uint64_t now = wt_now_ms();
-        int left = now < deadline ? (int)(deadline - now) : 0;
-        if (wait_some(job, left) == 0)
+        unsigned step = left < WT_STEP_MS ? left : WT_STEP_MS;
+        uint64_t before = wt_now_ms();
+        if (wait_some(job, (int)step) == 0)
             return;
         if (left == 0)
             break;
+        uint64_t passed = wt_now_ms() - before;
+        left -= passed < step ? (unsigned)passed : step;
     }
     for (int r = 0; r < job->started; r++) {
         struct wt_proc *proc = &job->procs[r];
@@ -325,7 +327,7 @@ static void report_rank(FILE *out, const struct wt_proc *proc, int rank)
 
 int wt_job_wait(struct wt_job *job, unsigned deadline_ms)
 {
-    wait_until(job, wt_now_ms() + wt_slow_ms(deadline_ms));
+    wait_for(job, wt_slow_ms(deadline_ms));
     int failed = 0;
     for (int r = 0; r < job->started; r++)
         failed += rank_failed(&job->procs[r]);

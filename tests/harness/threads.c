@@ -102,19 +102,22 @@ static _Noreturn void report_stuck(const struct thread_run *run, unsigned deadli
     _exit(1);
 }
 
+static void wait_step(struct thread_run *run, unsigned ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&run->ended, &run->lock, &until);
+}
+
 int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
 {
     struct thread_run *run = nranks > 0 ? run_create(nranks, fn, arg) : NULL;
     if (!run)
         return -1;
     deadline_ms = wt_slow_ms(deadline_ms);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += deadline_ms / 1000;
-    until.tv_nsec += (long)(deadline_ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-
     pthread_mutex_lock(&run->lock);
     for (int r = 0; r < nranks; r++) {
         run->ranks[r] = (struct thread_rank){.run = run, .rank = r};
@@ -125,9 +128,15 @@ int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
         }
         run->running++;
     }
-    while (run->running > 0)
-        if (pthread_cond_timedwait(&run->ended, &run->lock, &until) == ETIMEDOUT && run->running > 0)
+    for (unsigned left = deadline_ms; run->running > 0;) {
+        unsigned step = left < WT_STEP_MS ? left : WT_STEP_MS;
+        uint64_t before = wt_now_ms();
+        if (left == 0)
             report_stuck(run, deadline_ms);
+        wait_step(run, step);
+        uint64_t passed = wt_now_ms() - before;
+        left -= passed < step ? (unsigned)passed : step;
+    }
     pthread_mutex_unlock(&run->lock);
 
     int failed = 0;

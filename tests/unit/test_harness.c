@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -188,6 +189,38 @@ static void leaves_no_process_behind(void)
     close(fds[0]);
 }
 
+static void until_allowed(int rank, int nranks, void *arg)
+{
+    _Atomic int *stage = arg;
+    (void)rank, (void)nranks;
+    *stage = 1;
+    while (*stage == 1)
+        usleep(1000);
+}
+
+static void impatient_body(int rank, int nranks, void *arg)
+{
+    (void)rank, (void)nranks;
+    WT_CHECK_INT(wt_run(1, until_allowed, arg, 200), 0);
+}
+
+static void does_not_count_while_stopped(void)
+{
+    _Atomic int *stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CU_ASSERT_NOT_EQUAL_FATAL((void *)stage, MAP_FAILED);
+    struct wt_job *job = wt_job_start(1, impatient_body, (void *)stage);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+    for (uint64_t until = wt_now_ms() + wt_slow_ms(5000); *stage == 0 && wt_now_ms() < until;)
+        usleep(1000);
+    kill(wt_job_pid(job, 0), SIGSTOP);
+    usleep(1000 * (wt_slow_ms(200) + 100));
+    kill(wt_job_pid(job, 0), SIGCONT);
+    usleep(10000); /* it sees what time it is */
+    *stage = 2;
+    CU_ASSERT_EQUAL(wt_job_wait(job, 5000), 0);
+    munmap((void *)stage, sizeof *stage);
+}
+
 static int thread_sum;
 static void thread_body(int rank, int nranks, void *arg)
 {
@@ -289,6 +322,7 @@ static const struct wt_case cases[] = {
     {"expected deaths are fine and their absence is not", expected_deaths_are_fine_and_their_absence_is_not},
     {"gives ranks an environment", gives_ranks_an_environment},
     {"leaves no process behind", leaves_no_process_behind},
+    {"does not count while stopped", does_not_count_while_stopped},
     {"runs ranks as threads", runs_ranks_as_threads},
     {"counts failed threads", counts_failed_threads},
     {"stuck threads end the program", stuck_threads_end_the_program},
