@@ -13,13 +13,21 @@ import re
 import sys
 import types
 
+import torch.distributed
+
 MODULE = "weft_opened_distributed_test"
 
 # A comparison of BACKEND with these names closes a test that a CPU backend may well pass. What is gated on "nccl"
 # needs a CUDA device anyway and stays as it is.
+BUILT_IN = ("gloo", "mpi", "nccl", "ucc")
 OPENED = ("gloo", "mpi")
 
 _GATES = [
+    (re.compile(r'if BACKEND == "mpi" or BACKEND == "gloo":'), 'if BACKEND in ("mpi", "gloo", BACKEND):'),
+    # torch.distributed refuses monitored_barrier for every name but "gloo"; weft has its own.
+    (re.compile(r"\bdist\.monitored_barrier\("), "monitored_barrier("),
+    # DDP's C++ logger calls every backend that is not PyTorch's own "custom".
+    (re.compile(r'(ddp_logging_data\.get\("backend_name"\)), dist\.get_backend\(group_id\)'), r"\1, LOGGED_NAME"),
     (re.compile(r'BACKEND != "(%s)"' % "|".join(OPENED)), r'BACKEND not in ("\1", BACKEND)'),
     (re.compile(r'@require_backend_is_available\(\{"gloo"\}\)'), "@require_backend_is_available({BACKEND})"),
 ]
@@ -31,6 +39,14 @@ def _feature_gates(backend: str) -> None:
 
     for names in DistTestCases.backend_feature.values():
         names.add(backend)
+
+
+def _monitored_barrier(backend: str):
+    if backend in BUILT_IN:
+        return torch.distributed.monitored_barrier
+    import weft
+
+    return weft.monitored_barrier
 
 
 def open_gates(text: str) -> str:
@@ -52,6 +68,8 @@ def load(backend: str, world: int) -> types.ModuleType:
     module = types.ModuleType(MODULE)
     module.__file__ = spec.origin
     sys.modules[MODULE] = module
+    module.monitored_barrier = _monitored_barrier(backend)
+    module.LOGGED_NAME = backend if backend in BUILT_IN else "custom"
     exec(compile(text, spec.origin, "exec"), module.__dict__)
     for supported in ("PROFILING_SUPPORTED_BACKENDS", "SEND_RECV_PROFILING_SUPPORTED_BACKENDS",
                       "CUDA_PROFILING_SUPPORTED_BACKENDS"):
