@@ -96,7 +96,7 @@ static char *text_of(const struct golden *g, size_t *bytes)
 
 static void path_of(const struct golden *g, char path[512])
 {
-    const char *top = getenv("srcdir");
+    const char *top = getenv("WEFT_SRCDIR");
     snprintf(path, 512, "%s/tests/golden/%s_%s.txt", top && *top ? top : ".", wi_coll_name(g->coll), g->algo);
 }
 
