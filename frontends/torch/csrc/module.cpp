@@ -212,6 +212,11 @@ PYBIND11_MODULE(_C, m)
              }),
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
              py::call_guard<py::gil_scoped_release>())
+        .def_property_readonly("options", &Backend::getBackendOptions, "The group's weft.Options.")
+        .def_property_readonly("sequence_number", &Backend::getSequenceNumberForGroup, "Collectives that were issued.")
+        .def("split", &Backend::split, py::arg("store"), py::arg("ranks"), py::arg("options"),
+             py::call_guard<py::gil_scoped_release>(),
+             "A group of some of the ranks, who alone need call; None for others.")
         .def(
             "monitored_barrier",
             [](Backend &backend, std::optional<milliseconds> timeout, bool wait_all_ranks) {

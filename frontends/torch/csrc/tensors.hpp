@@ -104,8 +104,8 @@ inline int root_rank(int64_t root, int size, const char *operation)
 
 inline void same_type(const at::Tensor &a, const at::Tensor &b, const char *operation)
 {
-    TORCH_CHECK(a.scalar_type() == b.scalar_type(), "weft: ", operation, ": output tensor must have the same type as input tensor (",
-                a.scalar_type(), " and ", b.scalar_type(), ")");
+    TORCH_CHECK(a.scalar_type() == b.scalar_type(), "weft: ", operation,
+                ": output tensor must have the same type as input tensor (", a.scalar_type(), " and ", b.scalar_type(), ")");
 }
 
 } // namespace weft_torch

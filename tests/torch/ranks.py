@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks for tests of the PyTorch backend: the same program again, once for each rank, under a deadline.
+
+A test file defines functions and ends with `ranks.main(cases)`. Run without arguments it starts the ranks and prints TAP; what
+a rank prints is shown when a case has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+SLOW = int(os.environ.get("WEFT_TEST_SLOW", "1"))
+
+
+class Groups:
+    """What a case gets: the weft group, a Gloo group of the same ranks to compare with, and this rank's place."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        import torch.distributed as dist
+
+        self.rank, self.size = rank, size
+        self.gloo = dist.new_group(backend="gloo")
+        self.weft = dist.new_group(backend="weft")
+
+    def renew(self) -> None:
+        """Another weft group: a case has failed, and may have broken the one before."""
+        import torch.distributed as dist
+
+        self.weft = dist.new_group(backend="weft")
+
+
+Case = Callable[[Groups], None]
+
+
+def _child(rank: int, size: int, folder: Path, cases: list[Case]) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), size)
+    dist.init_process_group("weft", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=60 * SLOW))
+    groups = Groups(rank, size)
+    results = open(folder / f"results.{rank}", "w", buffering=1)
+    for case in cases:
+        problem = ""
+        try:
+            case(groups)
+        except Exception:  # noqa: BLE001 - every failure is the case's
+            problem = traceback.format_exc()
+            print(f"{case.__name__} on rank {rank}:\n{problem}", flush=True)
+        everywhere: list[str] = [""] * size
+        dist.all_gather_object(everywhere, problem, group=groups.gloo)
+        failed = [r for r in range(size) if everywhere[r]]
+        print(f"{'not ok' if failed else 'ok'} {case.__name__}", file=results)
+        if failed:
+            groups.renew()
+    dist.barrier()
+    dist.destroy_process_group()
+    print("end", file=results)
+
+
+def start(arguments: list[str], folder: Path, size: int, environment: dict[str, str] | None = None) -> list[subprocess.Popen[bytes]]:
+    """The calling program with `--rank r --size size --folder folder` and `arguments`, for every rank."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **(environment or {})}
+    started = []
+    for rank in range(size):
+        with open(folder / f"output.{rank}", "wb") as output:
+            command = [sys.executable, sys.argv[0], "--rank", str(rank), "--size", str(size), "--folder", str(folder), *arguments]
+            started.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env))
+    return started
+
+
+def wait(processes: list[subprocess.Popen[bytes]], seconds: float) -> bool:
+    """Wait for all of them; those that live at the deadline are killed. False: there were such."""
+    until = time.monotonic() + seconds
+    late = False
+    for p in processes:
+        try:
+            p.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late = True
+            p.kill()
+            p.wait()
+    return not late
+
+
+def show(folder: Path, size: int, lines: int = 60) -> None:
+    """What the ranks printed, as TAP comments."""
+    for rank in range(size):
+        for line in (folder / f"output.{rank}").read_text(errors="replace").splitlines()[-lines:]:
+            print(f"# [{rank}] {line}")
+
+
+def arguments() -> argparse.Namespace:
+    """Of a test program; `rank` is None in the one that starts the others."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--size", type=int, default=2)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--seconds", type=float, default=150.0)
+    parser.add_argument("--scenario", default="")
+    return parser.parse_args()
+
+
+def main(cases: list[Case], extra: dict[str, str] | None = None) -> None:
+    """Run the cases with the number of ranks that --size says."""
+    args = arguments()
+    cases = [c for c in cases if args.only in c.__name__]
+    if args.rank is not None:
+        _child(args.rank, args.size, args.folder, cases)
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-torch-") as name:
+        folder = Path(name)
+        processes = start(["--only", args.only], folder, args.size, extra)
+        in_time = wait(processes, args.seconds * SLOW)
+        results = (folder / "results.0").read_text().splitlines() if (folder / "results.0").exists() else []
+        failed = 0
+        for i, case in enumerate(cases):
+            line = results[i] if i < len(results) else f"not ok {case.__name__} (it did not end)"
+            failed += line.startswith("not ok")
+            verdict, _, rest = line.partition(case.__name__)
+            print(f"{verdict}{i + 1} - {case.__name__.replace('_', ' ')}, {args.size} ranks{rest}")
+        ended = in_time and all(p.returncode == 0 for p in processes)
+        print(f"{'ok' if ended else 'not ok'} {len(cases) + 1} - every rank ends with success, {args.size} ranks")
+        if failed or not ended:
+            show(folder, args.size)
+        print(f"1..{len(cases) + 1}")
+        sys.exit(1 if failed or not ended else 0)
