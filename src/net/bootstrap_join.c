@@ -414,10 +414,12 @@ static weft_status join_loop(struct wi_boot *mesh, uint64_t deadline_ns)
     int asked = 0;
     while (!mesh_joined(mesh)) {
         uint64_t now = wi_now_ns();
+        if (now >= ask && !asked++) {
+            wi_boot_say_step(mesh, WI_STORE_WHO, 0);
+            deadline_ns = wi_boot_answer_ns(now, ask, deadline_ns);
+        }
         if (now >= deadline_ns)
             return join_timed_out(mesh, (double)(now - begin) / 1e9);
-        if (now >= ask && !asked++)
-            wi_boot_say_step(mesh, WI_STORE_WHO, 0);
         WI_TRY(poll_prepare(mesh, &p, asked ? deadline_ns : ask));
         if (mesh_joined(mesh))
             break;

@@ -178,6 +178,7 @@ static uint64_t gather_watch(struct gather *g, uint64_t now)
     if (now >= g->ask_ns && !g->asked++) {
         g->mesh->store.knows_missing = 0;
         wi_boot_say_step(g->mesh, WI_STORE_WHO, g->mesh->seq);
+        g->deadline_ns = wi_boot_answer_ns(now, g->ask_ns, g->deadline_ns);
     }
     return !g->reported ? g->report_ns : !g->asked ? g->ask_ns : g->deadline_ns;
 }
@@ -185,10 +186,9 @@ static uint64_t gather_watch(struct gather *g, uint64_t now)
 static weft_status round_wait(struct gather *g, const struct round *r)
 {
     struct wi_boot *mesh = g->mesh;
-    uint64_t now = wi_now_ns();
+    uint64_t now = wi_now_ns(), until = gather_watch(g, now);
     if (now >= g->deadline_ns)
         return gather_timed_out(g);
-    uint64_t until = gather_watch(g, now);
     int store_busy = wi_store_buf_bytes(&mesh->store.out) > 0;
     struct pollfd fds[3] = {
         {.fd = r->received < HEAD_BYTES + r->in_bytes ? mesh->in[r->k].fd : -1, .events = POLLIN},

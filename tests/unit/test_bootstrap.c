@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -105,6 +106,12 @@ static void missing_ranks(void)
 {
     unsigned ms = 1500;
     CU_ASSERT_EQUAL(wt_run(8, missing_body, &ms, 20000), 0);
+    struct wt_job *job = wt_job_start(8, missing_body, &ms);
+    for (int i = 0; job && i < 16; i++) { /* nobody runs when the deadline passes */
+        usleep((i == 0 ? 700 : i == 8 ? wt_slow_ms(ms) : 0) * 1000);
+        kill(wt_job_pid(job, i % 8), i < 8 ? SIGSTOP : SIGCONT);
+    }
+    CU_ASSERT(job && wt_job_wait(job, 20000) == 0);
 }
 
 static void leaderless_body(int rank, int nranks, void *arg)
