@@ -140,7 +140,8 @@ weft_comm *make_comm(const c10::intrusive_ptr<c10d::Store> &store, int rank, int
     weft_comm *comm = nullptr;
 
     TORCH_CHECK(store, "weft: no store to meet the other ranks in");
-    config.name = name;
+    std::string label = c10::str("group ", name);
+    config.name = label.c_str();
     config.timeout_ns = config.init_timeout_ns = static_cast<uint64_t>(std::max<int64_t>(timeout.count(), 1)) * 1000000;
     weft_status st = weft_comm_create_oob(context(), &oob, &config, &comm);
     if (st < 0) {

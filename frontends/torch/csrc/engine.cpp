@@ -163,13 +163,14 @@ std::string Engine::describe(weft_status status, const char *operation, uint64_t
     weft_comm *c = comm.load();
     bool known = c && weft_last_error(c, &e) >= 0 && e.status == status;
     std::string where = stack ? describe_stack(stack) : "";
-    std::string text = c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number,
-                                ") of group ", name, " failed on rank ", rank, " of ", size, ": ");
+    std::string text =
+        c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number, ") failed: ");
 
     if (known && e.message && *e.message)
-        text += e.message;
+        text += e.message; /* has the group and the ranks */
     else
-        text += *weft_thread_error() ? weft_thread_error() : weft_status_text(status);
+        text += c10::str("group ", name, ", rank ", rank, " of ", size, ": ",
+                         *weft_thread_error() ? weft_thread_error() : weft_status_text(status));
     if (known && e.peer >= 0)
         text += c10::str("; culprit: rank ", e.peer, e.host ? " on host " : "", e.host ? e.host : "");
     if (known && e.operation && *e.operation && std::string(e.operation) != operation)

@@ -5,6 +5,7 @@
 
 #include <ATen/record_function.h>
 #include "backend.hpp"
+#include "interrupt.hpp"
 
 namespace weft_torch
 {
@@ -43,7 +44,11 @@ template <class F, class Fill> c10::intrusive_ptr<c10d::Work> Backend::run(const
         Record *record = nullptr;
         uint64_t seq, id = 0;
         number(op, &seq, &record, &id);
-        weft_status st = call_all(comm, op, call, nullptr);
+        weft_status st;
+        {
+            BlockingCall blocking(&e);
+            st = call_all(comm, op, call, nullptr);
+        }
         held.unlock();
         if (!work)
             work = make_work(op, false);

@@ -5,6 +5,7 @@
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include "backend.hpp"
+#include "interrupt.hpp"
 #include "runtime.hpp"
 
 namespace py = pybind11;
@@ -239,6 +240,7 @@ PYBIND11_MODULE(_C, m)
             return flat.view(sizes);
         },
         py::arg("sizes"), py::arg("dtype"));
+    m.def("watch_signals", &watch_signals);
     m.def("memory_reserved", &allocator_reserved);
     m.def("flight_record", &flight_record);
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });

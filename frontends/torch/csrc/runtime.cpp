@@ -10,7 +10,6 @@
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/debug.h>
-#include <torch/csrc/profiler/combined_traceback.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace weft_torch
@@ -184,43 +183,6 @@ void check_signals()
 }
 
 /* ---- Stacks ---- */
-
-struct Stack {
-    std::shared_ptr<torch::CapturedTraceback> traceback;
-};
-
-std::shared_ptr<Stack> capture_stack()
-{
-    return std::make_shared<Stack>(Stack{torch::CapturedTraceback::gather(true, false, false)});
-}
-
-std::vector<std::tuple<std::string, int64_t, std::string>> frames_of(const std::shared_ptr<Stack> &stack)
-{
-    std::vector<std::tuple<std::string, int64_t, std::string>> frames;
-
-    if (!stack || !stack->traceback)
-        return frames;
-    auto symbolized = torch::symbolize({stack->traceback.get()});
-    for (auto index : symbolized.tracebacks.at(0)) {
-        const auto &f = symbolized.all_frames.at(index);
-        frames.emplace_back(f.filename, static_cast<int64_t>(f.lineno), f.funcname);
-    }
-    return frames;
-}
-
-std::string describe_stack(const std::shared_ptr<Stack> &stack)
-{
-    std::string outermost;
-
-    for (const auto &[file, line, function] : frames_of(stack)) {
-        if (file.empty() || file == "??")
-            continue;
-        outermost = c10::str(file, ":", line, " in ", function);
-        if (file.find("/torch/") == std::string::npos && file.find("/weft/") == std::string::npos)
-            return outermost;
-    }
-    return outermost;
-}
 
 int stack_level()
 {

@@ -21,7 +21,9 @@ from typing import Iterator, NamedTuple
 
 SOURCES = (
     "runtime.cpp",
+    "stack.cpp",
     "recorder.cpp",
+    "interrupt.cpp",
     "work.cpp",
     "engine.cpp",
     "backend.cpp",

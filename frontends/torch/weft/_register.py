@@ -22,6 +22,7 @@ def create(options: Any, backend_options: Any) -> Any:
         backend_options = c.Options(timeout)
     elif not isinstance(backend_options, c.Options):
         raise TypeError(f"pg_options of a weft group must be weft._C.Options, not {type(backend_options).__name__}")
+    c.watch_signals()
     backend_options._timeout = timeout
     backend_options.group_name = options.group_id
     backend_options.global_ranks_in_group = list(options.global_ranks_in_group)
