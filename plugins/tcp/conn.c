@@ -367,25 +367,41 @@ static size_t flush(struct wi_tcp_conn *c)
 
 static int usable(const struct wi_tcp_conn *c)
 {
-    return c && c->state == WI_TCP_UP && c->can_write && !c->write_dead;
+    return c && c->state == WI_TCP_UP && !c->write_dead;
 }
 
-/* Every socket that has room takes the next frames; a slow one holds nothing but its own batch. */
+/* Would writing now get anywhere? */
+int wi_tcp_conn_has_room(const struct wi_tcp_peer *p)
+{
+    int left = wi_tcp_spread(p);
+    for (int i = 0; i < p->nconns; i++) {
+        const struct wi_tcp_conn *c = p->conns[i];
+        if (usable(c) && (left-- > 0 || c->batch_at < c->nbatch) && c->can_write)
+            return 1;
+    }
+    return 0;
+}
+
+/* Every socket in use that has room takes the next frames; a slow one holds nothing but its own batch. */
 int wi_tcp_conn_write(struct wi_tcp_peer *p)
 {
     size_t chunk = p->group->endpoint->settings->chunk;
-    int events = 0, first = p->next_conn;
+    int events = 0, spread = wi_tcp_spread(p), first = spread > 1 ? p->next_conn : 0;
     if (p->state != WI_TCP_LINKED)
         return 0;
     for (size_t round = 0; round < 1 + WI_TCP_BUDGET / chunk; round++) {
-        int moved = 0;
+        int moved = 0, left = spread;
         for (int i = 0; i < p->nconns; i++) {
             int at = (first + i) % p->nconns;
             struct wi_tcp_conn *c = p->conns[at];
-            if (!usable(c) || (c->batch_at == c->nbatch && !fill(c)))
+            if (!usable(c))
+                continue;
+            int in_use = left-- > 0;
+            if (!c->can_write || (c->batch_at == c->nbatch && (!in_use || !fill(c))))
                 continue;
             size_t n = flush(c);
             moved += n > 0;
+            wi_tcp_spread_sent(p, n);
             if (n >= chunk / 2)
                 p->next_conn = (at + 1) % p->nconns;
         }

@@ -48,6 +48,20 @@ static void drop_socket(struct wi_tcp_conn *c)
     c->fd = -1;
 }
 
+/* Sockets that wi_tcp_dial_more makes: the peer is reached without them. */
+static int spare(const struct wi_tcp_conn *c)
+{
+    return c->index > 0 && c->peer->group->endpoint->settings->sockets == 0;
+}
+
+static void give_up(struct wi_tcp_conn *c, weft_status status, const char *why)
+{
+    if (spare(c))
+        wi_tcp_conn_close(c);
+    else
+        wi_tcp_peer_fail(c->peer, status, "tcp: %s%s", c->dial->last, why);
+}
+
 /* All addresses were tried. */
 static void round_over(struct wi_tcp_conn *c)
 {
@@ -57,15 +71,15 @@ static void round_over(struct wi_tcp_conn *c)
     d->round++;
     if (d->refused == d->norder &&
         (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(&p->group->endpoint->me, &d->peer) == 0)) {
-        wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s (its process has ended?)", d->last);
+        give_up(c, WEFT_EPEER, " (its process has ended?)");
         return;
     }
     if (d->rejected && d->round >= REJECTED_ROUNDS) {
-        wi_tcp_peer_fail(p, WEFT_EAUTH, "tcp: %s (another job key?)", d->last);
+        give_up(c, WEFT_EAUTH, " (another job key?)");
         return;
     }
     if (now >= d->deadline_ns) {
-        wi_tcp_peer_fail(p, WEFT_EPEER, "tcp: %s", d->last);
+        give_up(c, WEFT_EPEER, "");
         return;
     }
     c->state = WI_TCP_BACKOFF;
@@ -81,7 +95,7 @@ static void set_last(struct wi_tcp_dial *d, const char *what)
     snprintf(d->last, sizeof d->last, "%s: %s", text, what);
 }
 
-/* 1: in progress or connected; 0: this address failed; -1: the peer was failed. */
+/* 1: in progress or connected; 0: this address failed; -1: the peer was failed, or does without this socket. */
 static int start(struct wi_tcp_conn *c)
 {
     struct wi_tcp_group *g = c->peer->group;
@@ -90,6 +104,10 @@ static int start(struct wi_tcp_conn *c)
     struct sockaddr_storage sa;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
     int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && spare(c)) {
+        wi_tcp_conn_close(c);
+        return -1;
+    }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOFILES, "tcp cannot connect to rank %d: %s (see ulimit -n)", c->peer->rank,
                          strerror(errno));
@@ -289,7 +307,7 @@ static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index)
     c->dial = d;
     g->dials++;
     wi_tcp_peer_identity(g, p->rank, &d->peer);
-    d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, index, d->order);
+    d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, g->endpoint->settings->sockets ? index : 0, d->order);
     d->deadline_ns = after(now_of(g), g->endpoint->settings->connect_timeout);
     return c;
 }
@@ -298,6 +316,28 @@ static int sockets_wanted(const struct wi_tcp_peer *p)
 {
     int64_t n = p->group->endpoint->settings->sockets;
     return n > 0 ? (int)n : 1;
+}
+
+/* Descriptors are not plenty in large groups. */
+static int sockets_of_fast_link(const struct wi_tcp_group *g)
+{
+    return g->nranks <= 16 ? 4 : g->nranks <= 64 ? 2 : 1;
+}
+
+void wi_tcp_dial_more(struct wi_tcp_peer *p)
+{
+    struct wi_tcp_group *g = p->group;
+    pthread_mutex_lock(&g->endpoint->lock);
+    int dials = g->link[p->rank] == WI_TCP_LINK_DIALS;
+    pthread_mutex_unlock(&g->endpoint->lock);
+    if (!dials || p->nconns != 1 || p->state != WI_TCP_LINKED || g->endpoint->settings->sockets)
+        return;
+    p->nconns = sockets_of_fast_link(g);
+    for (int i = 1; i < p->nconns; i++) {
+        p->conns[i] = dial(p, i);
+        if (p->conns[i])
+            attempt(p->conns[i]);
+    }
 }
 
 /* 0: the peer's connection was accepted, or is about to be handed over. */
@@ -395,8 +435,8 @@ static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
         p->state = WI_TCP_LINKING;
     if (p->state == WI_TCP_LINKING)
         stop_dialing(p);
-    if (p->conns[claim->index] || (p->nconns && p->nconns != claim->count))
-        return;
+    if (p->conns[claim->index] || claim->count < p->nconns)
+        return; /* it may become more: see wi_tcp_dial_more */
     struct wi_tcp_conn *c = wi_tcp_conn_new(p, claim->index);
     if (!c)
         return;

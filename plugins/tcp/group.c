@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define LOOK_EVERY 64 /* progress calls between looks at idle sockets */
-#define DIRECT_MAX 2  /* with so many sockets awaited, reading them is cheaper than asking which are ready */
+#define SILENT_MAX 1000
+#define DIRECT_MAX 2 /* with so many sockets awaited, reading them is cheaper than asking which are ready */
 #define EVENTS_MAX 64
 
 static void group_free(struct wi_tcp_group *g)
@@ -219,8 +220,10 @@ static int conn_event(struct wi_tcp_conn *c, uint32_t events)
         c->peer->group->blocked--;
         done += wi_tcp_conn_write(c->peer);
     }
-    if (c->state == WI_TCP_UP && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+    if (c->state == WI_TCP_UP && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))) {
+        c->silent = 0;
         done += wi_tcp_conn_read(c);
+    }
     return done;
 }
 
@@ -252,6 +255,14 @@ static int read_rest(struct wi_tcp_group *g)
     return events;
 }
 
+/* A socket over which nothing comes for a while is left to epoll, which is asked now and then. */
+static int read_awaited(struct wi_tcp_conn *c)
+{
+    int events = wi_tcp_conn_read(c);
+    c->silent = events ? 0 : c->silent + 1;
+    return events;
+}
+
 /* Peers with transfers pending: read what they probably sent. Returns the number of sockets awaited. */
 static int read_hot(struct wi_tcp_group *g, int *events)
 {
@@ -269,12 +280,15 @@ static int read_hot(struct wi_tcp_group *g, int *events)
             p->in_hot = 0;
             continue;
         }
-        for (int i = 0; i < p->nconns && awaited < DIRECT_MAX; i++) {
+        int before = awaited;
+        for (int i = 0; i < p->nconns; i++) {
             struct wi_tcp_conn *c = p->conns[i];
-            if (c && c->state == WI_TCP_UP && !c->stalled)
-                *events += wi_tcp_conn_read(c);
+            if (!c || c->state != WI_TCP_UP || (i && c->silent > SILENT_MAX))
+                continue;
+            if (!c->stalled && before < DIRECT_MAX)
+                *events += read_awaited(c);
+            awaited++;
         }
-        awaited += p->nup;
         while (*at != p)
             at = &(*at)->next_hot;
         at = &p->next_hot;
@@ -352,11 +366,8 @@ int wi_tcp_group_poll_arm(void *group)
         (g->self_recvs && g->self_sends))
         return 1;
     for (struct wi_tcp_peer *p = g->outs; p; p = p->next_out) {
-        if (p->state != WI_TCP_LINKED)
-            continue;
-        for (int i = 0; i < p->nconns; i++)
-            if (p->conns[i] && p->conns[i]->state == WI_TCP_UP && p->conns[i]->can_write && !p->conns[i]->write_dead)
-                return 1;
+        if (p->state == WI_TCP_LINKED && wi_tcp_conn_has_room(p))
+            return 1;
     }
     for (struct wi_tcp_peer *p = g->hot; p; p = p->next_hot)
         if (p->drains)

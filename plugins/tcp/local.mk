@@ -2,13 +2,13 @@
 libweft_sources += plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plugins/tcp/conn.c plugins/tcp/dial.c \
 	plugins/tcp/endpoint.c plugins/tcp/frame.c plugins/tcp/frame.h plugins/tcp/group.c plugins/tcp/handshake.c \
 	plugins/tcp/linger.c plugins/tcp/listen.c plugins/tcp/match.c plugins/tcp/peer.c plugins/tcp/process.c \
-	plugins/tcp/self.c plugins/tcp/serve.c \
+	plugins/tcp/self.c plugins/tcp/serve.c plugins/tcp/spread.c \
 	plugins/tcp/tcp.c plugins/tcp/tcp.h
 
 unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link
 tests_unit_test_tcp_wire_SOURCES = tests/unit/test_tcp_wire.c
 tests_unit_test_tcp_wire_LDADD = libweftcore.la $(CUNIT_LIBS)
-tests_conform_tcp_link_SOURCES = tests/conform/tcp_link.c tests/conform/tcp_host.h
+tests_conform_tcp_link_SOURCES = tests/conform/tcp_link.c tests/conform/tcp_world.h tests/conform/tcp_host.h
 tests_conform_tcp_link_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
 EXTRA_DIST += tests/fuzz/fuzz_tcp_frames.c
 

@@ -166,6 +166,7 @@ struct wi_tcp_conn {
     uint8_t index;
     uint8_t can_read, can_write;  /* as far as known; epoll is edge-triggered */
     uint8_t bye, write_dead, stalled;
+    uint32_t silent;              /* reads in vain since something came */
     int write_errno;
     struct wi_tcp_dial *dial;
     /* reading */
@@ -234,6 +235,8 @@ struct wi_tcp_peer {
     int nconns, nup, nbye;
     struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
     int next_conn;
+    uint8_t wide, fast_looks; /* the link is fast: send over all sockets */
+    size_t unlooked;    /* sent since that was last judged */
     uint32_t eager;     /* the peer's window */
     uint32_t nsends, nrecvs;
     struct wi_tcp_out *out[WEFT_CHAN_MAX];
@@ -292,6 +295,9 @@ void wi_tcp_peer_identity(const struct wi_tcp_group *g, int rank, struct wi_tcp_
 weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer);
 void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* spread.c: tell what was sent; sockets to send over. */
+void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes);
+int wi_tcp_spread(const struct wi_tcp_peer *p);
 /* The peer has left in good order: a failure if transfers are pending. */
 void wi_tcp_peer_leave(struct wi_tcp_peer *p);
 /* The BYE of one of `sockets` sockets came; when it is the last the peer has left. */
@@ -303,6 +309,8 @@ size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity);
 
 /* dial.c: making connections */
 weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p);
+/* The link turned out to be fast: more sockets, if this side dialled. What fails is done without. */
+void wi_tcp_dial_more(struct wi_tcp_peer *p);
 void wi_tcp_dial_free(struct wi_tcp_conn *c);
 void wi_tcp_dial_event(struct wi_tcp_conn *c);
 void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now);
@@ -322,6 +330,7 @@ int wi_tcp_conn_read(struct wi_tcp_conn *c);
 /* Parse and place what is in the stage. 0: go on; 1: stalled until another socket has caught up; -1: peer failed. */
 int wi_tcp_conn_consume(struct wi_tcp_conn *c);
 int wi_tcp_conn_write(struct wi_tcp_peer *p); /* all sockets of a peer; returns events */
+int wi_tcp_conn_has_room(const struct wi_tcp_peer *p);
 /* Send BYE or ABORT if that is possible now, then close without losing it. */
 void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type);
 void wi_tcp_conn_text(const struct wi_tcp_conn *c, char *text, size_t capacity);

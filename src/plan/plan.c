@@ -81,9 +81,9 @@ static const char *why_not(const struct wi_planner *p, const struct wi_plan_quer
 }
 
 /* Does data go to one neighbour all the time, so that steps overlap? */
-static int streams(const struct wi_algo *a)
+static int streams(const struct wi_planner *p, const struct wi_algo *a)
 {
-    return strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
+    return p->facts.nranks == 2 || strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
 }
 
 /* Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
@@ -100,7 +100,7 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     if (p->facts.nnodes > 1) /* of a vector collective's sizes, `sent` tells how many whole vectors leave */
         l.alpha += HOSTS_MESSAGE_US;
     extra = p->facts.nnodes > 1 && q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c.sent / (double)q->bytes - c.steps : 0;
-    if (p->facts.nnodes > 1 && !streams(a))
+    if (p->facts.nnodes > 1 && !streams(p, a))
         c.sent *= REFILL_FACTOR;
     us = c.steps * l.alpha + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) + c.sent / l.beta +
          (c.reduced + c.copied) / l.gamma;
