@@ -60,9 +60,9 @@ static std::string title(const Record &r, const RecordedGroup &group)
     return r.name;
 }
 
-static py::dict entry(const Record &r, const RecordedGroup &group, int64_t (*)(c10::approx_time_t) = nullptr)
+static py::dict entry(const Record &r, const RecordedGroup &group,
+                      const std::function<c10::time_t(c10::approx_time_t)> &to_ns)
 {
-    static const auto to_ns = c10::ApproximateClockToUnixTimeConverter().makeConverter();
     RecordState state = r.state.load(std::memory_order_acquire);
     py::dict d;
 
@@ -104,6 +104,7 @@ static py::dict flight_record()
 {
     Recorder &recorder = Recorder::get();
     auto groups = recorder.groups();
+    auto to_ns = recorder.clock();
     std::vector<std::unique_ptr<Record>> copies;
     py::list entries;
     py::dict config;
@@ -121,7 +122,7 @@ static py::dict flight_record()
         });
     }
     for (const auto &c : copies)
-        entries.append(entry(*c, groups.at(c->group)));
+        entries.append(entry(*c, groups.at(c->group), to_ns));
     for (const auto &g : groups) {
         std::string ranks = "[";
         for (size_t i = 0; i < g.ranks.size(); i++)
@@ -250,5 +251,5 @@ PYBIND11_MODULE(_C, m)
     m.def("transports", &transports);
     m.def("algorithms", &algorithms);
     m.def("version", &weft_version);
-    m.def("dump_comm", &dump_comm);
+    m.def("dump_comm", &dump_comm, py::call_guard<py::gil_scoped_release>());
 }

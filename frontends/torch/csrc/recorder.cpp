@@ -87,6 +87,11 @@ void Recorder::finish(Record *r, uint64_t id, RecordState state)
     r->state.store(state, std::memory_order_release);
 }
 
+std::function<c10::time_t(c10::approx_time_t)> Recorder::clock()
+{
+    return converter_.makeConverter();
+}
+
 std::vector<RecordedGroup> Recorder::groups()
 {
     std::lock_guard<std::mutex> guard(lock_);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -74,6 +75,8 @@ public:
     }
     std::vector<RecordedGroup> groups();
     void clear();
+    /* From the times of entries to nanoseconds since 1970. */
+    std::function<c10::time_t(c10::approx_time_t)> clock();
 
 private:
     Recorder();
@@ -82,6 +85,7 @@ private:
     uint64_t next_ = 0, capacity_ = 0;
     std::unique_ptr<Record[]> ring_;
     std::vector<RecordedGroup> groups_;
+    c10::ApproximateClockToUnixTimeConverter converter_; /* knows the processor's clock the better the older it is */
 };
 
 } // namespace weft_torch

@@ -50,6 +50,9 @@ void check_tensor(const at::Tensor &tensor, const char *operation);
 /* In the main thread: let Python's signal handlers run, and throw what they raise. Cheap elsewhere. */
 void check_signals();
 
+/* The first failure of a process writes the flight recorder, if TORCH_FR_DUMP_TEMP_FILE asks for it. No lock may be held. */
+void dump_on_failure();
+
 /* Where in Python the caller is: "file.py:12 in step", without the frames of torch.distributed; "" if unknown. */
 struct Stack;
 std::shared_ptr<Stack> capture_stack();

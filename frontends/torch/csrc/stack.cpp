@@ -3,6 +3,8 @@
  * looked up when somebody asks. */
 #include "runtime.hpp"
 
+#include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 #include <c10/util/SmallVector.h>
@@ -129,6 +131,21 @@ std::string describe_stack(const std::shared_ptr<Stack> &stack)
     auto it = std::find_if(frames.begin(), frames.end(), mine);
     const auto &[file, line, function] = it == frames.end() ? frames.back() : *it;
     return c10::str(file, ":", line, " in ", function);
+}
+
+void dump_on_failure()
+{
+    static std::atomic<bool> done{false};
+    const char *prefix = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
+
+    if (!prefix || !*prefix || !Py_IsInitialized() || is_finalizing() || done.exchange(true))
+        return;
+    pybind11::gil_scoped_acquire gil;
+    try {
+        pybind11::module_::import("weft.flight_recorder").attr("_dump_on_failure")();
+    } catch (pybind11::error_already_set &problem) {
+        problem.discard_as_unraisable("weft: flight recorder");
+    }
 }
 
 } // namespace weft_torch

@@ -54,11 +54,17 @@ void Work::finish(std::unique_lock<std::mutex> &held, weft_status status, const 
         recordFunctionEndCallback_ = nullptr;
     }
     completed_ = true;
-    done_.store(true, std::memory_order_release);
-    auto future = future_;
+    bool failed = exception_ != nullptr, watched;
+    {
+        std::lock_guard<std::mutex> guard(future_lock_);
+        done_.store(true, std::memory_order_release);
+        watched = future_ != nullptr;
+    }
     held.unlock();
-    if (future)
+    if (watched)
         mark_future();
+    if (C10_UNLIKELY(failed))
+        dump_on_failure();
 }
 
 void Work::mark_future()
@@ -67,6 +73,13 @@ void Work::mark_future()
         future_->setErrorIfNeeded(exception_);
     else
         future_->markCompleted(c10::IValue(outputs));
+}
+
+bool Work::has_future()
+{
+    std::lock_guard<std::mutex> guard(future_lock_);
+
+    return future_ != nullptr;
 }
 
 void Work::complete_inline(weft_status status)
@@ -102,7 +115,7 @@ bool Work::poll(bool quiet)
     std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
     if (!held.owns_lock() || done_.load(std::memory_order_acquire))
         return done_.load(std::memory_order_acquire);
-    if (quiet && (future_ || stage))
+    if (quiet && (stage || has_future()))
         return false;
     if (!test(0))
         return false;
@@ -194,7 +207,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 {
     bool pending;
     {
-        std::unique_lock<std::mutex> held(mutex_);
+        std::lock_guard<std::mutex> guard(future_lock_);
         if (future_)
             return future_;
         future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
@@ -211,7 +224,7 @@ float Work::getDuration() const
 {
     if (!record || record->id != record_id || !record->completed)
         return 0;
-    static const auto to_ns = c10::ApproximateClockToUnixTimeConverter().makeConverter();
+    auto to_ns = Recorder::get().clock();
     return static_cast<float>(to_ns(record->completed) - to_ns(record->created)) / 1e6f;
 }
 

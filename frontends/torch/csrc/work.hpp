@@ -125,7 +125,11 @@ private:
     bool test(uint64_t wait_ns);     /* with mutex_ held */
     void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text);
     void mark_future();
+    bool has_future();
 
+    /* mutex_ (the base's) is held while the library is asked, and may be when the interpreter's lock is taken: nobody takes it
+     * who has that. What Python asks without letting go of the interpreter is under future_lock_. */
+    std::mutex future_lock_;
     EnginePtr engine_;
     std::atomic<bool> done_{false};
     size_t next_ = 0;                /* requests before it are complete */

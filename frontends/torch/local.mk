@@ -1,0 +1,15 @@
+# The PyTorch front end is built by pip (wheel_backend.py), not by make; here it is only shipped.
+EXTRA_DIST += \
+	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/README.md \
+	frontends/torch/weft/py.typed \
+	frontends/torch/weft/__init__.py frontends/torch/weft/_build.py frontends/torch/weft/_groups.py \
+	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_register.py \
+	frontends/torch/weft/bench.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
+	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
+	frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.cpp \
+	frontends/torch/csrc/collectives.cpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/interrupt.cpp \
+	frontends/torch/csrc/interrupt.hpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/lists.cpp \
+	frontends/torch/csrc/memory.cpp frontends/torch/csrc/messages.cpp frontends/torch/csrc/module.cpp \
+	frontends/torch/csrc/recorder.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.cpp \
+	frontends/torch/csrc/runtime.hpp frontends/torch/csrc/stack.cpp frontends/torch/csrc/tensors.hpp \
+	frontends/torch/csrc/work.cpp frontends/torch/csrc/work.hpp

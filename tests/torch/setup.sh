@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# For tests of the PyTorch backend. Source this file: it ends the test as skipped where there is no PyTorch, else leaves $python,
+# which has the package weft, built against the library under test, without touching what is installed.
+
+python=$(command -v python3 || true)
+if [ -z "$python" ] || ! TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import torch.distributed as d; assert d.is_available()' 2>/dev/null; then
+    echo "PyTorch is not installed (pip install torch==2.13.0)"
+    exit 77
+fi
+if ! command -v g++ >/dev/null; then
+    echo "g++ is not installed, which the PyTorch adapter is compiled with"
+    exit 77
+fi
+if [ "${WEFT_SANITIZER:-no}" != no ]; then
+    echo "the interpreter is not built with the sanitizer"
+    exit 77
+fi
+
+export WEFT_TORCH_LIBRARY=$WEFT_BUILDDIR WEFT_CACHE_DIR=$WEFT_BUILDDIR/torch-cache PYTHONPATH=$WEFT_BUILDDIR/torch-site
+export OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore::FutureWarning
+python_weft() { "$python" "$@"; }
+
+# Install into a folder of the build, when sources or interpreter are other ones than last time. One test at a time does it.
+install_weft() {
+    local site=$WEFT_BUILDDIR/torch-site stamp
+    stamp=$({ cd "$WEFT_SRCDIR" && cat frontends/torch/*.* frontends/torch/weft/*.py frontends/torch/csrc/* include/weft/weft.h; "$python" -V
+        TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import torch; print(torch.__version__)'; } 2>&1 | sha256sum)
+    [ "$(cat "$site/.stamp" 2>/dev/null)" = "$stamp" ] && return 0
+    rm -rf "$site"
+    PYTHONPATH='' "$python" -m pip install -q --no-build-isolation --no-deps --no-index --target "$site" "$WEFT_SRCDIR/frontends/torch" || return 1
+    echo "$stamp" >"$site/.stamp"
+}
+exec 9>"$WEFT_BUILDDIR/torch-site.lock"
+flock 9
+install_weft || { echo "pip could not install $WEFT_SRCDIR/frontends/torch"; exit 1; }
+flock -u 9
