@@ -93,13 +93,11 @@ static void missing_body(int rank, int nranks, void *arg)
 {
     struct wi_bootstrap_settings s = launched();
     struct wi_bootstrap *b;
-    uint64_t begin = wi_now_ns();
     (void)nranks;
     if (rank == 3 || rank == 7)
         return;
     WT_CHECK_STATUS(wi_bootstrap_env(&s, in_ms(*(unsigned *)arg), &b), WEFT_ETIMEDOUT);
     says("ranks 3, 7 (of 8) did not join within");
-    WT_CHECK(wi_now_ns() - begin < wt_slow_ms(*(unsigned *)arg + 3000) * MS);
 }
 
 static void missing_ranks(void)
