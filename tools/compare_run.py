@@ -134,8 +134,10 @@ class Bench:
             failed = f"process {bad[0]} ended with {procs[bad[0]].returncode}"
         return failed
 
-    def ranks(self, program: list[str], nranks: int, hosts: Hosts | None, extra: dict[str, str]) -> str:
-        """Run a program that reads torchrun's variables, one process per rank."""
+    def ranks(self, program: list[str], nranks: int, hosts: Hosts | None, extra: dict[str, str],
+              bound: bool = False) -> str:
+        """Run a program that reads torchrun's variables, one process per rank, bound to cores in turn if there are enough
+        of them or `bound` says so."""
         port = free_port()
         commands, envs = [], []
         for rank in range(nranks):
@@ -145,7 +147,7 @@ class Bench:
                    "MASTER_ADDR": hosts.address(0) if hosts else "127.0.0.1", "MASTER_PORT": str(port)}
             commands.append(prefix + program)
             envs.append({**env, **extra})
-        return self.together(commands, envs, not hosts and nranks <= len(self.cpus), self.timeout_s)
+        return self.together(commands, envs, not hosts and (bound or nranks <= len(self.cpus)), self.timeout_s)
 
     # ---- peers ----
 
@@ -167,7 +169,7 @@ class Bench:
         path = self.work / "weft.json"
         path.unlink(missing_ok=True)
         program, env = self.unwrapped(self.weft_bench)
-        self.ranks([str(program), *options, "--json", str(path)], nranks, hosts, {**env, **(extra or {})})
+        self.ranks([str(program), *options, "--json", str(path)], nranks, hosts, {**env, **(extra or {})}, True)
         return json.loads(path.read_text())
 
     @staticmethod
@@ -205,14 +207,15 @@ class Bench:
         return self.lines(self.together([command], [hosts.mpi_environment() if hosts else {}], False, self.timeout_s))
 
     def openmpi(self, coll: str, nranks: int, sizes: list[int], hosts: Hosts | None = None) -> Times:
-        """Open MPI; with more ranks than cores the better of its two ways to wait, size by size."""
+        """Open MPI; with more ranks than cores the best of its ways to wait and to be bound, size by size."""
         options = ["-q", "-n", str(nranks)]
         if hosts:
             return self.mpi("openmpi", [*options, *hosts.openmpi_options()], coll, sizes, hosts)
         if nranks <= len(self.cpus):
             return self.mpi("openmpi", [*options, "--bind-to", "core"], coll, sizes)
-        options += ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle"]
-        runs = [self.mpi("openmpi", [*options, value], coll, sizes) for value in ("1", "0")]
+        options += ["--oversubscribe", "--mca", "mpi_yield_when_idle"]
+        ways = (["1", "--bind-to", "none"], ["1", "--bind-to", "core:overload-allowed"], ["0", "--bind-to", "none"])
+        runs = [self.mpi("openmpi", [*options, *way], coll, sizes) for way in ways]
         return {size: min(run[size] for run in runs) for size in sizes}
 
     def mpich(self, coll: str, nranks: int, sizes: list[int], hosts: Hosts | None = None) -> Times:

@@ -212,7 +212,8 @@ weft_status wi_shm_group_mapped(void *arg, struct weft_mapped *mapped)
                                                          .done = &arena->ctl->done,
                                                          .ll = wi_shm_arena_ll(arena),
                                                          .slots = arena->bulk,
-                                                         .board = &arena->ctl->board};
+                                                         .board = &arena->ctl->board,
+                                                         .processor = &arena->ctl->processor};
         }
     }
     *mapped = (struct weft_mapped){.nlanes = WI_SHM_LANES,

@@ -34,6 +34,8 @@ void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
 
 /* ---- Creation ---- */
 
+#define SPIN_ELSEWHERE 300u
+
 static weft_status init_mapped(struct wi_exec *exec)
 {
     struct wi_mesh *mesh = exec->mesh;
@@ -65,6 +67,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->tail = &exec->head;
     exec->timeout_ns = config->timeout_ns;
     exec->spin = config->spin >= 0 ? (uint32_t)config->spin : mesh->oversubscribed ? 0 : 2000;
+    exec->spin_elsewhere = config->spin < 0 && mesh->oversubscribed ? SPIN_ELSEWHERE : 0;
     exec->yields = config->yields >= 0 ? (uint32_t)config->yields : mesh->oversubscribed ? 200 : 100;
     exec->next_epoch = 1; /* 0 is what untouched arenas hold */
     exec->done_seen = 0;

@@ -27,6 +27,8 @@
 #define WI_RECV_AHEAD 8
 #define WI_OP_LANES_INLINE 4
 
+#define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
+
 struct wi_exec;
 struct wi_op;
 
@@ -138,6 +140,7 @@ struct wi_exec {
     const unsigned char *ll_tmp[WI_REDUCE_MAX_SRC]; /* by rank: what was fetched in this operation */
     size_t ll_bytes;                                /* payload of one rank's ll slot */
     uint32_t spin;                                  /* polls before the first yield; 0 when oversubscribed */
+    uint32_t spin_elsewhere;                        /* when oversubscribed: polls while only other cores are awaited */
     uint32_t yields;                                /* before the first sleep */
     /* Operations in flight, oldest first. */
     struct wi_op *head, **tail;

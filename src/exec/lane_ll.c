@@ -8,12 +8,11 @@
 #include "exec/signal.h"
 
 #define LL_PAYLOAD sizeof(((struct weft_ll_line *)0)->payload)
-#define LL_EPOCH_MASK 0xffffffffffull
 
 /* Low 40 bits: epoch + 1; high 24 bits: what is being done. */
 static uint64_t ll_seq(uint64_t epoch, const struct weft_op_info *info)
 {
-    return ((epoch + 1) & LL_EPOCH_MASK) | wi_fingerprint(info) << 40;
+    return ((epoch + 1) & WI_LL_EPOCH_MASK) | wi_fingerprint(info) << 40;
 }
 
 static struct weft_ll_line *ll_slot(const struct wi_exec *exec, int rank, uint64_t epoch)
@@ -56,10 +55,10 @@ static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int
     do {
         uint64_t v = wi_load(&line->seq);
         if (__builtin_expect(v != seq, 0)) {
-            if ((v & LL_EPOCH_MASK) == (seq & LL_EPOCH_MASK))
+            if ((v & WI_LL_EPOCH_MASK) == (seq & WI_LL_EPOCH_MASK))
                 ll_wrong(exec, op, rank);
-            wi_block_on(op, &line->seq, seq & LL_EPOCH_MASK, rank);
-            op->poll_mask = LL_EPOCH_MASK;
+            wi_block_on(op, &line->seq, seq & WI_LL_EPOCH_MASK, rank);
+            op->poll_mask = WI_LL_EPOCH_MASK;
             return NULL;
         }
         if (bytes <= LL_PAYLOAD)

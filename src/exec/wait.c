@@ -102,9 +102,40 @@ static void yield(struct wi_exec *exec)
         exec->contended--;
 }
 
+/* Has rank published what ranks wait for first in this operation? */
+static int published(const struct wi_exec *exec, const struct wi_op *op, int rank)
+{
+    const struct weft_mapped_rank *r = &exec->map.ranks[rank];
+
+    if (op->ll)
+        return (__atomic_load_n(&r->ll[(op->epoch & (exec->map.depth - 1)) * exec->map.ll_lines].seq,
+                                __ATOMIC_RELAXED) &
+                WI_LL_EPOCH_MASK) >= ((op->epoch + 1) & WI_LL_EPOCH_MASK);
+    return __atomic_load_n(&r->signals[0].value, __ATOMIC_RELAXED) > 8 * (op->epoch + op->slices_done);
+}
+
+/* More ranks than cores: is it a rank of this core that keeps the others waiting? Those of other cores run already, or need a
+ * core that a yield here does not give them. Lines of ranks on this core are in its cache. */
+static int core_is_needed(struct wi_exec *exec, const struct wi_op *op)
+{
+    uint32_t here = (uint32_t)sched_getcpu() + 1;
+
+    if (__atomic_load_n(exec->map.ranks[exec->rank].processor, __ATOMIC_RELAXED) != here)
+        __atomic_store_n(exec->map.ranks[exec->rank].processor, here, __ATOMIC_RELAXED);
+    for (int r = 0; r < exec->nranks; r++)
+        if (r != exec->rank && __atomic_load_n(exec->map.ranks[r].processor, __ATOMIC_RELAXED) == here &&
+            !published(exec, op, r))
+            return 1;
+    return 0;
+}
+
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t round = op->rounds++;
+
+    if (exec->spin_elsewhere && op->poll && op->mapped && exec->map_group && !core_is_needed(exec, op) &&
+        spin(op, exec->spin_elsewhere))
+        return exec->broken;
 
     if (round == 0 && op->poll && spin(op, wi_exec_spins(exec)))
         return exec->broken;
