@@ -121,6 +121,17 @@ static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step 
     return 1;
 }
 
+/* Another rank may be in the next operation already: its line comes while this rank leaves the call and enters the next. If
+ * it is not, the line is still here from when the slot was used last, and nothing is fetched. */
+static void look_ahead(const struct wi_exec *exec, const struct wi_op *op)
+{
+    const struct wi_sched *sched = op->sched;
+
+    for (uint32_t i = 0; i < sched->nsteps; i++)
+        if (sched->steps[i].kind == WI_STEP_WAIT)
+            __builtin_prefetch(ll_slot(exec, sched->steps[i].peer, op->epoch + 1));
+}
+
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;
@@ -142,6 +153,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
         op->rounds = 0;
     }
     wi_epochs_done(exec, op->epoch + 1);
+    look_ahead(exec, op);
     return WEFT_SUCCESS;
 }
 
