@@ -3,6 +3,7 @@
 """PyTorch's distributed stack on weft, with results equal to Gloo's.
 
     integration.py                  every case on gloo and weft, compared rank by rank
+    integration.py --quick          without those that take half a minute
     integration.py --only fsdp      cases whose names match
     integration.py --backend gloo   compare Gloo with itself (checks the cases)
 
@@ -69,6 +70,7 @@ def compare(case, backend):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="regular expression on the case's name")
+    parser.add_argument("--quick", action="store_true", help="without the cases that take long")
     parser.add_argument("--backend", default="weft")
     options = parser.parse_args()
     try:
@@ -82,13 +84,15 @@ def main():
 
     failed = []
     cases = [case for case in integration_cases.CASES if re.search(options.only, case.name)]
+    if options.quick:
+        cases = [case for case in cases if not case.slow]
     if options.backend == "gloo":
         cases = [case for case in cases if case.gloo]
     for case in cases:
         start = time.monotonic()
         wrong = compare(case, options.backend)
         against = ("equal to gloo's " + ("bit for bit" if case.exact else "to rounding")) if case.gloo else "as computed"
-        print(f"{'FAIL' if wrong else 'ok  '} {case.name}: {case.world} ranks, {against}, "
+        print(f"{'not ok' if wrong else 'ok'} {case.name}: {case.world} ranks, {against}, "
               f"{time.monotonic() - start:.1f} s", flush=True)
         for line in wrong[:5]:
             print("     " + line.replace("\n", "\n     "))

@@ -18,16 +18,17 @@ class Case:
     exact: bool
     gloo: bool
     deadline: float
+    slow: bool
 
 
 CASES: list[Case] = []
 
 
-def case(world: int, exact: bool = True, gloo: bool = True, deadline: float = 120):
+def case(world: int, exact: bool = True, gloo: bool = True, deadline: float = 120, slow: bool = False):
     """Add a function as a case; the same function may be added for several numbers of ranks."""
 
     def add(fn):
-        CASES.append(Case(f"{fn.__name__}_{world}", fn, world, exact, gloo, deadline))
+        CASES.append(Case(f"{fn.__name__}_{world}", fn, world, exact, gloo, deadline, slow))
         return fn
 
     return add

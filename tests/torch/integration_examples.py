@@ -81,7 +81,7 @@ def main():
             said = [line for line in output.splitlines() if "loss" in line and "->" in line]
             ok = ok and len(said) == 1  # an example that says nothing proves nothing
             failed += not ok
-            print(f"{'ok  ' if ok else 'FAIL'} {name} {' '.join(arguments).format(folder='DIR')}: "
+            print(f"{'ok' if ok else 'not ok'} {name} {' '.join(arguments).format(folder='DIR')}: "
                   f"{said[0] if said else 'no loss printed'} ({time.monotonic() - start:.0f} s)", flush=True)
             if not ok:
                 print("\n".join("     " + line for line in output.splitlines()[-40:]))

@@ -206,7 +206,7 @@ def overlapping_groups(rank, world):
     return tensors, t
 
 
-@case(2)
+@case(2, deadline=300, slow=True)
 def two_hundred_groups(rank, world):
     """200 groups made, used and destroyed, a few alive at a time; descriptors do not pile up."""
     import os
@@ -254,7 +254,7 @@ def functional(rank, world):
             *(x + 0 for x in funcol.all_gather_into_tensor_coalesced([t, t + 1], group))]
 
 
-@case(2, deadline=400)
+@case(2, deadline=400, slow=True)
 def functional_compiled(rank, world):
     """Collectives inside a graph that torch.compile made, with gradients through them; dist calls are rewritten."""
     group = dist.group.WORLD

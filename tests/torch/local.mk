@@ -3,7 +3,23 @@ torch_scripts = \
 	tests/torch/test_backend.sh \
 	tests/torch/test_faults.sh \
 	tests/torch/test_tools.sh \
-	tests/torch/test_package.sh
+	tests/torch/test_package.sh \
+	tests/torch/test_suite.sh \
+	tests/torch/test_integration.sh
+torch_long_scripts = \
+	tests/torch/test_suite_whole.sh \
+	tests/torch/test_integration_whole.sh \
+	tests/torch/test_soak.sh \
+	tests/torch/test_third_party.sh
+long_scripts += $(torch_long_scripts)
+EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_run.py tests/torch/suite_gloo.json \
+	tests/torch/suite_quick.txt tests/torch/integration.py tests/torch/integration_cases.py tests/torch/integration_ops.py \
+	tests/torch/integration_ranks.py tests/torch/integration_sharded.py tests/torch/integration_examples.py \
+	tests/torch/third_party.py tests/torch/soak.py tests/torch/bench.py tests/torch/bench_ddp.py \
+	examples/torch/common.py examples/torch/ddp.py examples/torch/fsdp2.py examples/torch/tensor_parallel.py \
+	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
+	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
+	examples/torch/elastic_torchrun.sh
 multi_scripts += $(torch_scripts)
 EXTRA_DIST += tests/torch/setup.sh tests/torch/ranks.py tests/torch/backend.py tests/torch/faults.py tests/torch/tools.py
 check-torch: all

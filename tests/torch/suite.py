@@ -38,6 +38,7 @@ def arguments():
     parser.add_argument("--only", default="", help="regular expression on the test's name")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="tests at a time (2)")
     parser.add_argument("--timeout", type=int, default=150, help="seconds for one test (150)")
+    parser.add_argument("--tap", action="store_true", help="a line for each test, in the test anything protocol")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every test, and why it failed")
     options = parser.parse_args()
     options.worlds = [int(w) for w in (options.world or ("3" if options.quick else ",".join(map(str, WORLDS)))).split(",")]
@@ -138,11 +139,22 @@ def count(outcomes):
     return "  ".join(f"{states[state]:3d} {state}" for state in ("passed", "failed", "skipped"))
 
 
+def print_tap(world, ours, regressions):
+    """Only what ran: hundreds of tests for CUDA devices would drown the rest; the table counts them."""
+    for name, outcome in ours.items():
+        if name in regressions:
+            print(f"not ok {name}, {world} ranks")
+        elif outcome["state"] == "passed":
+            print(f"ok {name}, {world} ranks")
+
+
 def report(options, backend, world, ours, gloo):
     """Print both side by side; return the names of the regressions."""
     regressions = [n for n, o in ours.items() if gloo.get(n, o)["state"] == "passed" and o["state"] != "passed"]
     if gloo and set(ours) - set(gloo):
         raise SystemExit(f"suite: Gloo's results lack {sorted(set(ours) - set(gloo))}: use --gloo record")
+    if options.tap:
+        print_tap(world, ours, regressions)
     for name, outcome in ours.items():
         theirs = gloo[name]["state"] if gloo else "-"
         if options.verbose or outcome["state"] == "failed" or name in regressions:

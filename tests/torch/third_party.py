@@ -59,10 +59,10 @@ def train_accelerate(backend, _):
     import torch
     import torch.distributed as dist
     from accelerate import Accelerator
-    from accelerate.utils import InitProcessGroupKwargs
 
     torch.manual_seed(0)
-    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend=backend)])
+    dist.init_process_group(backend)  # on CPUs Accelerate itself asks for Gloo or MPI only, and takes a group that is there
+    accelerator = Accelerator(cpu=True)
     assert dist.get_backend() == backend, dist.get_backend()
     model = common.gpt()
     data = [(t[0], y[0]) for t, y in common.batches(STEPS * 2 * 4, batch=1, seed=0)]
@@ -147,7 +147,7 @@ def main():
         if not re.search(options.only, name):
             continue
         if importlib.util.find_spec(package) is None or importlib.util.find_spec("torch") is None:
-            print(f"SKIP {name}: {package} is not installed (pip install {package})")
+            print(f"ok {name} # SKIP {package} is not installed (pip install {package})")
             skipped += 1
             continue
         start = time.monotonic()
@@ -156,7 +156,7 @@ def main():
         failed, passed = failed + bool(wrong), passed + (not wrong)
         equal = "" if wrong else f"loss {ours[0]:.4f} -> {ours[-1]:.4f}, " + (
             "equal to gloo's bit for bit" if ours == theirs else "equal to gloo's to rounding")
-        print(f"{'FAIL' if wrong else 'ok  '} {name}: {wrong or equal} ({time.monotonic() - start:.0f} s)", flush=True)
+        print(f"{'not ok' if wrong else 'ok'} {name}: {wrong or equal} ({time.monotonic() - start:.0f} s)", flush=True)
     print(f"third party: {passed} passed, {failed} failed, {skipped} skipped")
     if failed or (skipped and options.strict):
         return 1
