@@ -41,10 +41,13 @@ class Groups:
 Case = Callable[[Groups], None]
 
 
-def _child(rank: int, size: int, folder: Path, cases: list[Case]) -> None:
+def _child(rank: int, size: int, folder: Path, cases: list[Case], seconds: float) -> None:
+    import faulthandler
+
     import torch
     import torch.distributed as dist
 
+    faulthandler.dump_traceback_later(max(seconds - 8, 1))  # where it hangs, before it is killed
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), size)
     dist.init_process_group("weft", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=60 * SLOW))
@@ -117,11 +120,11 @@ def main(cases: list[Case], extra: dict[str, str] | None = None) -> None:
     args = arguments()
     cases = [c for c in cases if args.only in c.__name__]
     if args.rank is not None:
-        _child(args.rank, args.size, args.folder, cases)
+        _child(args.rank, args.size, args.folder, cases, args.seconds * SLOW)
         return
     with tempfile.TemporaryDirectory(prefix="weft-torch-") as name:
         folder = Path(name)
-        processes = start(["--only", args.only], folder, args.size, extra)
+        processes = start(["--only", args.only, "--seconds", str(args.seconds)], folder, args.size, extra)
         in_time = wait(processes, args.seconds * SLOW)
         results = (folder / "results.0").read_text().splitlines() if (folder / "results.0").exists() else []
         failed = 0

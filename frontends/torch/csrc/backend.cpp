@@ -151,6 +151,7 @@ void Backend::number(const Op &op, uint64_t *seq, Record **record, uint64_t *id)
         return;
     Record *r = *record = recorder.add(e.recorded_group);
     *id = r->id;
+    r->state.store(RecordState::Started, std::memory_order_relaxed);
     r->name = op.name;
     r->seq = e.seq.load(std::memory_order_relaxed);
     r->p2p_seq = e.p2p_seq.load(std::memory_order_relaxed);
@@ -179,7 +180,9 @@ WorkPtr Backend::make_work(const Op &op, bool profiling)
         return c10::make_intrusive<Work>(engine_, rank_, op.type, op.name, nullptr, std::nullopt);
     annotate(op, engine_->seq + 1);
     std::optional<Tensors> inputs;
-    if (op.in)
+    if (op.all_in)
+        inputs = *op.all_in;
+    else if (op.in)
         inputs = Tensors{*op.in};
     return c10::make_intrusive<Work>(engine_, rank_, op.type, op.name, op.title, inputs);
 }

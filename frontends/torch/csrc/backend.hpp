@@ -29,6 +29,7 @@ struct Op {
     const at::Tensor *in = nullptr, *out = nullptr; /* the first ones, for the recorder and the profiler */
     int64_t in_copies = 0, out_copies = 0;
     size_t ncalls = 1;
+    const Tensors *all_in = nullptr; /* several, for the profiler */
     bool p2p() const
     {
         return peer >= 0;
@@ -154,9 +155,8 @@ private:
 /* Bootstrap (bootstrap.cpp): a communicator of the ranks that share the store. */
 weft_comm *make_comm(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const char *name,
                      milliseconds timeout);
-/* Wait until all keys are there; the missing ones are named. */
-void wait_for_ranks(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout,
-                    const std::string &what, bool all);
+/* Wait until every rank but `self` has set its key; "" or who has not by then: "Ranks 1, 3". `all`: else only the first. */
+std::string missing_after(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout, bool all);
 
 /* Memory (memory.cpp) */
 std::shared_ptr<c10::Allocator> allocator();

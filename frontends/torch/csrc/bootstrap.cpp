@@ -10,16 +10,6 @@ namespace weft_torch
 
 using steady = std::chrono::steady_clock;
 
-static std::vector<int> missing_ranks(c10d::Store &store, const std::string &prefix, int size, int self)
-{
-    std::vector<int> missing;
-
-    for (int r = 0; r < size; r++)
-        if (r != self && !store.check({prefix + std::to_string(r)}))
-            missing.push_back(r);
-    return missing;
-}
-
 static std::string list_of(const std::vector<int> &ranks)
 {
     std::string text;
@@ -29,8 +19,8 @@ static std::string list_of(const std::vector<int> &ranks)
     return ranks.size() > 16 ? text + ", …" : text;
 }
 
-void wait_for_ranks(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout,
-                    const std::string &what, bool all)
+std::string missing_after(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout,
+                          bool all)
 {
     auto until = steady::now() + timeout;
     std::vector<int> missing;
@@ -48,12 +38,7 @@ void wait_for_ranks(c10d::Store &store, const std::string &prefix, int size, int
                 break;
         }
     }
-    if (missing.empty())
-        return;
-    if (missing.size() == 1 && !all) /* those after it were not looked at yet */
-        missing = missing_ranks(store, prefix, size, self);
-    TORCH_CHECK(missing.empty(), what, ": ", missing.size() == 1 ? "rank " : "ranks ", list_of(missing), " of ", size,
-                " did not arrive within ", timeout.count(), " ms");
+    return missing.empty() ? "" : (missing.size() == 1 ? "Rank " : "Ranks ") + list_of(missing);
 }
 
 namespace
@@ -81,8 +66,10 @@ void Exchange::gather(const std::vector<uint8_t> &mine, unsigned char *all, mill
         try {
             store.wait({result}, timeout);
         } catch (const std::exception &) {
-            wait_for_ranks(store, keys, size, 0, milliseconds(1), "joining the group", true);
-            throw;
+            std::string missing = missing_after(store, keys, size, rank, milliseconds(1), true);
+            if (missing.empty() || store.check({keys + "0"}))
+                throw;
+            TORCH_CHECK(false, missing, " of ", size, " did not join the group within ", timeout.count(), " ms");
         }
         std::vector<uint8_t> got = store.get(result);
         TORCH_CHECK(got.size() == mine.size() * static_cast<size_t>(size), "the store holds ", got.size(),
@@ -91,7 +78,8 @@ void Exchange::gather(const std::vector<uint8_t> &mine, unsigned char *all, mill
         memcpy(all, got.data(), got.size());
         return;
     }
-    wait_for_ranks(store, keys, size, 0, timeout, "joining the group", true);
+    std::string missing = missing_after(store, keys, size, 0, timeout, true);
+    TORCH_CHECK(missing.empty(), missing, " of ", size, " did not join the group within ", timeout.count(), " ms");
     std::vector<uint8_t> joined(mine);
     for (int r = 1; r < size; r++) {
         std::vector<uint8_t> one = store.get(keys + std::to_string(r));
@@ -158,28 +146,30 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_al
 {
     milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
     std::string prefix = "monitored_barrier/" + std::to_string(barriers_++) + "/", verdict = prefix + "verdict";
-    std::string what = c10::str("weft: monitored_barrier of group ", engine_->name, ", on rank ", rank_);
+    std::string what = c10::str("weft, group ", engine_->name, ": ");
 
     store_->set(prefix + std::to_string(rank_), std::vector<uint8_t>{1});
     if (rank_ == 0) {
-        std::string error;
-        try {
-            wait_for_ranks(*store_, prefix, size_, 0, timeout, what, wait_all_ranks);
-        } catch (const c10::Error &e) {
-            error = e.what_without_backtrace();
-        }
+        std::string missing = missing_after(*store_, prefix, size_, 0, timeout, wait_all_ranks), error;
+        if (!missing.empty())
+            error = c10::str(missing, " failed to pass monitoredBarrier in ", timeout.count(), " ms");
         store_->set(verdict, std::vector<uint8_t>(error.begin(), error.end()));
-        TORCH_CHECK(error.empty(), error);
+        TORCH_CHECK(error.empty() || timeout.count() > 0, what,
+                    "Rank 0 timed out in monitoredBarrier after 0 ms: ", error);
+        TORCH_CHECK(error.empty(), what, error);
         return;
     }
     /* Rank 0 may need all of its time to find out who is missing. */
     try {
         store_->wait({verdict}, timeout + milliseconds(1000));
     } catch (const std::exception &) {
-        TORCH_CHECK(false, what, ": rank 0 did not arrive within ", timeout.count(), " ms");
+        TORCH_CHECK(false, what, "Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(),
+                    " ms: Rank 0 did not arrive");
     }
     std::vector<uint8_t> said = store_->get(verdict);
-    TORCH_CHECK(said.empty(), what, ": rank 0 reports: ", std::string(said.begin(), said.end()));
+    TORCH_CHECK(said.empty(), what, "Rank ", rank_,
+                " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0: ",
+                std::string(said.begin(), said.end()));
 }
 
 } // namespace weft_torch

@@ -53,13 +53,14 @@ WorkBase Backend::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoa
     }
     Op op{OpType::ALLREDUCE_COALESCED,
           "allreduce_coalesced",
-          "weft:allreduce_coalesced",
+          "weft:all_reduce",
           !opts.asyncOp,
           opts.timeout,
           -1,
           &tensors[0],
           &tensors[0]};
     op.ncalls = tensors.size();
+    op.all_in = &tensors;
     return run(
         op,
         [calls = std::move(calls)](weft_comm *comm, size_t i, weft_request **req) {
@@ -171,6 +172,7 @@ WorkBase Backend::allgather_into_tensor_coalesced(Tensors &outs, Tensors &ins, c
     Op op{OpType::COALESCED, what,    "weft:all_gather_into_tensor_coalesced", !opts.asyncOp, opts.timeout, -1,
           &ins[0],           &outs[0]};
     op.ncalls = ins.size();
+    op.all_in = &ins;
     return run(
         op,
         [pairs = std::move(pairs)](weft_comm *comm, size_t i, weft_request **req) {
@@ -203,6 +205,7 @@ WorkBase Backend::reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins, c
           &ins[0],
           &outs[0]};
     op.ncalls = ins.size();
+    op.all_in = &ins;
     return run(
         op,
         [pairs = std::move(pairs), operators = std::move(operators)](weft_comm *comm, size_t i, weft_request **req) {

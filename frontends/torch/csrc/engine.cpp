@@ -163,8 +163,8 @@ std::string Engine::describe(weft_status status, const char *operation, uint64_t
     weft_comm *c = comm.load();
     bool known = c && weft_last_error(c, &e) >= 0 && e.status == status;
     std::string where = stack ? describe_stack(stack) : "";
-    std::string text =
-        c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number, ") failed: ");
+    std::string text = c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number,
+                                status == WEFT_ETIMEDOUT ? ") Timed out : " : ") failed: ");
 
     if (known && e.message && *e.message)
         text += e.message; /* has the group and the ranks */

@@ -29,6 +29,8 @@ template <class F, class Fill> c10::intrusive_ptr<c10d::Work> Backend::run(const
 {
     Engine &e = *engine_;
     bool profiling = at::hasCallbacks();
+    /* Before the group's lock: it takes the interpreter's. */
+    std::shared_ptr<Stack> stack = C10_UNLIKELY(stack_level() > 1) ? capture_stack() : nullptr;
     std::unique_lock<std::mutex> held(e.lock);
     weft_comm *comm = e.open_comm(op.name);
 
@@ -44,6 +46,8 @@ template <class F, class Fill> c10::intrusive_ptr<c10d::Work> Backend::run(const
         Record *record = nullptr;
         uint64_t seq, id = 0;
         number(op, &seq, &record, &id);
+        if (C10_UNLIKELY(stack && record))
+            record->stack = stack;
         weft_status st;
         {
             BlockingCall blocking(&e);

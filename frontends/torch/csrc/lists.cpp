@@ -142,7 +142,7 @@ WorkBase Backend::allgather_coalesced(std::vector<Tensors> &outs, Tensors &ins, 
     }
     Op op{OpType::ALLGATHER_COALESCED,
           "ALLGATHER_coalesced",
-          "weft:allgather_coalesced",
+          "weft:all_gather",
           !opts.asyncOp,
           opts.timeout,
           -1,
@@ -150,6 +150,7 @@ WorkBase Backend::allgather_coalesced(std::vector<Tensors> &outs, Tensors &ins, 
           &ins[0]};
     op.out_copies = size_;
     op.ncalls = ins.size();
+    op.all_in = &ins;
     return run(
         op,
         [to, from](weft_comm *comm, size_t i, weft_request **req) {

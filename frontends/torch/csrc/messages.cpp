@@ -82,7 +82,7 @@ WorkBase Backend::recvAnysource(Tensors &tensors, int tag)
 
     TORCH_CHECK(size_ > 1, "weft: recv: there is no other rank to receive from");
     TORCH_CHECK(!batch_.open, "weft: recv: a receive from any rank cannot be part of a batch");
-    Op op{OpType::RECVANYSOURCE, "recv", "weft:recv_any_source", false, c10d::kUnsetTimeout, rank_, &t, &t};
+    Op op{OpType::RECVANYSOURCE, "recv", "weft:recvAnySource", false, c10d::kUnsetTimeout, rank_, &t, &t};
     op.ncalls = 0;
     return run(
         op, [](weft_comm *, size_t, weft_request **) { return WEFT_SUCCESS; },

@@ -54,8 +54,12 @@ def monitored_barrier(group: ProcessGroup | None = None, timeout: timedelta | No
     Raises:
         RuntimeError: on every rank that came, with the missing ranks.
     """
+    from torch.distributed.distributed_c10d import _rank_not_in_group
+
     from ._groups import backend_of
 
+    if group is not None and _rank_not_in_group(group):
+        return
     backend_of(group).monitored_barrier(timeout, wait_all_ranks)
 
 
