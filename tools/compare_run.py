@@ -155,11 +155,12 @@ class Bench:
              options: tuple[str, ...] = ()) -> Times:
         """Times of weft-bench; `sizes` form a geometric row."""
         factor = sizes[1] // sizes[0] if len(sizes) > 1 else 2
+        place = "in" if coll == "broadcast" else "out"  # as the other libraries do it
         data = self.weft_json(nranks, ["-C", coll, "-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", str(factor),
-                                       "--place", "out", *options], hosts)
+                                       "--place", place, *options], hosts)
         if data["wrong"]:
             raise RunError(f"weft-bench found {data['wrong']} wrong values")
-        return {row["bytes"]: row["out_of_place"]["time_us"] for row in data["rows"]}
+        return {row["bytes"]: row[f"{place}_{'of_' if place == 'out' else ''}place"]["time_us"] for row in data["rows"]}
 
     def weft_json(self, nranks: int, options: list[str], hosts: Hosts | None = None,
                   extra: dict[str, str] | None = None) -> dict:
