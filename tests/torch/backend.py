@@ -530,6 +530,23 @@ def transport_memory(g: Groups) -> None:
     assert backend.allocate_tensor(10, dtype=torch.float64, device=torch.device("cpu")).numel() == 10
 
 
+def registered_memory(g: Groups) -> None:
+    import weft
+
+    t = torch.arange(1 << 19, dtype=torch.float32)
+    with weft.mem.registered(t):
+        check(t, torch.arange(1 << 19, dtype=torch.float32), "contents stay")
+        dist.all_reduce(t, group=g.weft)
+        check(t, torch.arange(1 << 19, dtype=torch.float32) * g.size, "all_reduce in registered memory")
+    check(t, torch.arange(1 << 19, dtype=torch.float32) * g.size, "contents stay after it")
+    try:
+        weft.mem.register(torch.empty(8))
+    except RuntimeError as error:
+        assert "page" in str(error), error
+    else:
+        raise AssertionError("less than a page was registered")
+
+
 def threads_on_groups_of_their_own(g: Groups) -> None:
     import threading
 

@@ -161,5 +161,20 @@ std::string missing_after(c10d::Store &store, const std::string &prefix, int siz
 /* Memory (memory.cpp) */
 std::shared_ptr<c10::Allocator> allocator();
 size_t allocator_reserved();
+/* A tensor's memory made reachable for the other ranks of the host, as long as this lives. */
+class Registration
+{
+public:
+    explicit Registration(const at::Tensor &tensor);
+    ~Registration();
+    Registration(const Registration &) = delete;
+    Registration &operator=(const Registration &) = delete;
+    void release();
+
+private:
+    at::Tensor tensor_; /* its memory must not be freed before */
+    weft_context *owner_;
+    weft_mem *mem_ = nullptr;
+};
 
 } // namespace weft_torch

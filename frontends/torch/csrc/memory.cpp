@@ -140,4 +140,38 @@ size_t allocator_reserved()
     return static_cast<Pool *>(pool().get())->reserved();
 }
 
+/* ---- Memory that torch has allocated ---- */
+
+Registration::Registration(const at::Tensor &tensor) : tensor_(tensor), owner_(context())
+{
+    check_tensor(tensor, "register");
+    TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "weft: register: the tensor has gaps or overlaps");
+    weft_status st = weft_mem_register(owner_, tensor.mutable_data_ptr(), tensor.nbytes(), &mem_);
+    if (st < 0)
+        throw_thread_error("register", st);
+}
+
+void Registration::release()
+{
+    weft_mem *mem = std::exchange(mem_, nullptr);
+
+    if (!mem || !context_is_ours(owner_))
+        return;
+    weft_status st = weft_mem_deregister(mem);
+    if (st < 0) {
+        mem_ = mem; /* the pages stay shared, the contents are intact */
+        throw_thread_error("release of registered memory", st);
+    }
+    tensor_.reset();
+}
+
+Registration::~Registration()
+{
+    try {
+        release();
+    } catch (const std::exception &) {
+        new at::Tensor(tensor_); /* never freed: its pages are still the library's */
+    }
+}
+
 } // namespace weft_torch

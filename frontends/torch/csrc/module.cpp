@@ -241,6 +241,9 @@ PYBIND11_MODULE(_C, m)
             return flat.view(sizes);
         },
         py::arg("sizes"), py::arg("dtype"));
+    py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
+        .def(py::init<const at::Tensor &>(), py::arg("tensor"))
+        .def("release", &Registration::release);
     m.def("watch_signals", &watch_signals);
     m.def("memory_reserved", &allocator_reserved);
     m.def("flight_record", &flight_record);

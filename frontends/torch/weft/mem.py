@@ -6,11 +6,13 @@ Collectives on such tensors move the least bytes possible, when all ranks of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
-__all__ = ["empty", "empty_like", "reserved", "zeros"]
+__all__ = ["empty", "empty_like", "register", "registered", "reserved", "zeros"]
 
 
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -43,3 +45,31 @@ def reserved() -> int:
 
     held: int = adapter().memory_reserved()
     return held
+
+
+def register(tensor: torch.Tensor) -> Any:
+    """Make the memory of an existing CPU tensor reachable for the other ranks of the host, in place.
+
+    The whole pages within it are replaced by shared ones with the same contents. While this runs no other thread may write to
+    them; after fork parent and child share them. It lasts until `.release()` of the result, or its end; the tensor lives as
+    long.
+
+    Args:
+        tensor: dense, of a page at least, allocated by torch's ordinary allocator.
+    """
+    from ._load import adapter
+
+    return adapter().Registration(tensor)
+
+
+@contextmanager
+def registered(*tensors: torch.Tensor) -> Iterator[None]:
+    """The tensors are registered (see :func:`register`) inside."""
+    held = []
+    try:
+        for tensor in tensors:
+            held.append(register(tensor))
+        yield
+    finally:
+        for one in reversed(held):
+            one.release()
