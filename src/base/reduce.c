@@ -277,3 +277,13 @@ void wi_copy(void *dst, const void *src, size_t bytes, unsigned flags)
     isa()->copy_stream(dst, src, bytes);
     isa()->fence();
 }
+
+void wi_copy_twice(void *dst, void *other, const void *src, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += WI_REDUCE_BLOCK_BYTES) {
+        size_t count = bytes - i < WI_REDUCE_BLOCK_BYTES ? bytes - i : WI_REDUCE_BLOCK_BYTES;
+
+        wi_copy((char *)dst + i, (const char *)src + i, count, 0);
+        wi_copy((char *)other + i, (const char *)src + i, count, 0);
+    }
+}

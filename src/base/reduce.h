@@ -41,6 +41,9 @@ void wi_scale(weft_dtype dtype, const void *scalar, void *dst, const void *src, 
 /* memcpy that uses non-temporal stores for large or `nt` copies. */
 void wi_copy(void *dst, const void *src, size_t bytes, unsigned flags);
 
+/* Two copies of one source, which is read from memory once. */
+void wi_copy_twice(void *dst, void *other, const void *src, size_t bytes);
+
 /* "avx512", "avx2", "neon", "scalar"; WEFT_ISA (or wi_isa_force in tests) chooses a lower one. */
 const char *wi_isa_name(void);
 int wi_isa_force(const char *name); /* 0, or -1 if unknown or not on this CPU; NULL: back to the best */

@@ -26,6 +26,7 @@
 #define WI_CHAN_NOTICE (WI_CHAN_P2P + 2)   /* failures are announced here */
 #define WI_RECV_AHEAD 8
 #define WI_OP_LANES_INLINE 4
+#define WI_TWIN_MIN_BYTES (16u << 10) /* below, the other ranks would rather have the signal sooner */
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
@@ -215,6 +216,11 @@ int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
 size_t wi_op_slot_work(const struct wi_op *op);
 void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
 void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
+/* Of WI_STEP_TWIN: are both copies made at once? The answer is the same at both steps. */
+static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
+{
+    return !op->slot_nt && !op->nt && !op->get && bytes >= WI_TWIN_MIN_BYTES;
+}
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */

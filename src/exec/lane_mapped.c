@@ -104,6 +104,13 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
     }
     if (op->get && sr[0].rank != WI_SELF && sr[0].rank != exec->rank && sr[0].buf != WI_TMP)
         return got(exec, op, sr[0].rank, dst[0], src[0], bytes);
+    if (st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) && wi_op_joins_twins(op, bytes)) {
+        const struct wi_region *twin = &op->sched->regions[st[2].dst];
+        if (st->flags & WI_STEP_TWIN)
+            wi_copy_twice(dst[0], wi_op_piece(op, twin, slice, piece, region_base(exec, op, twin, epoch), &n), src[0],
+                          bytes);
+        return WEFT_SUCCESS;
+    }
     for (uint32_t i = 0; i < st->ndst; i++)
         if (dst[i] != src[0])
             wi_copy(dst[i], src[0], bytes, (dr[i].buf == WI_TMP ? op->slot_nt : op->nt) ? WI_REDUCE_NT : 0);

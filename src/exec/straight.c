@@ -50,6 +50,7 @@ static void make_step(const struct wi_exec *exec, const struct wi_op *op, const 
     *out = (struct wi_straight_step){.kind = st->kind,
                                      .ordinal = (uint8_t)st->ordinal,
                                      .flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0,
+                                     .twin = st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN),
                                      .ndst = st->ndst,
                                      .nsrc = st->nsrc,
                                      .first = s->noperands,
@@ -113,7 +114,10 @@ static void local_step(const struct wi_exec *exec, const struct wi_op *op, const
         dst[i] = address(exec, op, o++, slot_at);
     for (uint32_t i = 0; i < st->nsrc; i++)
         src[i] = address(exec, op, o++, slot_at);
-    if (st->kind == WI_STEP_COPY)
+    if (st->twin && wi_op_joins_twins(op, st->bytes)) {
+        if (st->twin == WI_STEP_TWIN)
+            wi_copy_twice(dst[0], address(exec, op, &s->operands[st[2].first], slot_at), src[0], st->bytes);
+    } else if (st->kind == WI_STEP_COPY)
         for (uint32_t i = 0; i < st->ndst; i++)
             wi_copy(dst[i], src[0], st->bytes,
                     st->ndst == 1 || s->operands[st->first + i].from >= WI_NUM_BUFS ? nt : 0);

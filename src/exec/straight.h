@@ -17,7 +17,7 @@ struct wi_straight_step {
     uint8_t kind; /* COPY, REDUCE, SIGNAL, WAIT */
     uint8_t ordinal;
     uint8_t nt; /* REDUCE, COPY: stream when slots are streamed to */
-    uint8_t flags;
+    uint8_t flags, twin; /* of wi_reduce; WI_STEP_TWIN, WI_STEP_SECOND_TWIN */
     uint16_t ndst, nsrc;
     uint32_t first; /* operand: destinations, then sources */
     int32_t rank;   /* WAIT */

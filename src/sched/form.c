@@ -35,11 +35,16 @@ static const struct {
     uint8_t flags;      /* allowed */
 } shapes[WI_NUM_STEP_KINDS] = {
 #define MANY 255
-    [WI_STEP_NOP] = {0, 0, 0},       [WI_STEP_SEND] = {0, 1, 0},
-    [WI_STEP_RECV] = {1, 0, 0},      [WI_STEP_RECV_REDUCE] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
-    [WI_STEP_RECV_SEND] = {1, 0, 0}, [WI_STEP_RECV_REDUCE_SEND] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
-    [WI_STEP_COPY] = {MANY, 1, 0},   [WI_STEP_REDUCE] = {MANY, MANY, WI_STEP_FINAL},
-    [WI_STEP_SIGNAL] = {0, 0, 0},    [WI_STEP_WAIT] = {0, 0, 0},
+    [WI_STEP_NOP] = {0, 0, 0},
+    [WI_STEP_SEND] = {0, 1, 0},
+    [WI_STEP_RECV] = {1, 0, 0},
+    [WI_STEP_RECV_REDUCE] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
+    [WI_STEP_RECV_SEND] = {1, 0, 0},
+    [WI_STEP_RECV_REDUCE_SEND] = {1, 1, WI_STEP_FINAL | WI_STEP_RECV_LEFT},
+    [WI_STEP_COPY] = {MANY, 1, WI_STEP_TWIN | WI_STEP_SECOND_TWIN},
+    [WI_STEP_REDUCE] = {MANY, MANY, WI_STEP_FINAL},
+    [WI_STEP_SIGNAL] = {0, 0, 0},
+    [WI_STEP_WAIT] = {0, 0, 0},
 };
 
 static int count_ok(unsigned have, unsigned want)

@@ -164,6 +164,29 @@ static int qualifies_for_ll(const struct wi_sched *sched)
     return 1;
 }
 
+static int same_region(const struct wi_region *a, const struct wi_region *b)
+{
+    return a->buf == b->buf && a->rank == b->rank && a->first == b->first && a->count == b->count;
+}
+
+/* A rank's own share goes into its slot and into its result: read once when it is long. */
+static void mark_twins(const struct wi_sched *sched, struct wi_step *steps)
+{
+    for (uint32_t l = 0; l < sched->nlanes; l++) {
+        const struct wi_lane *lane = &sched->lanes[l];
+        for (uint32_t i = 0; i + 2 < lane->nsteps; i++) {
+            struct wi_step *s = &steps[lane->first_step + i];
+            if (s[0].kind != WI_STEP_COPY || s[1].kind != WI_STEP_SIGNAL || s[2].kind != WI_STEP_COPY ||
+                s[0].ndst != 1 || s[2].ndst != 1 || s[2].dep_lane != WI_NO_DEP || s[1].dep_lane != WI_NO_DEP ||
+                sched->regions[s[0].src].buf != WI_SRC ||
+                !same_region(&sched->regions[s[0].src], &sched->regions[s[2].src]))
+                continue;
+            s[0].flags |= WI_STEP_TWIN;
+            s[2].flags |= WI_STEP_SECOND_TWIN;
+        }
+    }
+}
+
 static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out, struct wi_sched_place *place)
 {
     struct layout at;
@@ -180,6 +203,7 @@ static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out, str
     derive(sched);
     weft_status st = wi_sched_form(sched, place);
     if (st == WEFT_SUCCESS) {
+        mark_twins(sched, at.steps);
         sched->ll = !b->no_ll && qualifies_for_ll(sched);
         st = wi_sched_measure(sched, &sealed->stats);
     }
