@@ -107,4 +107,4 @@ EXTRA_DIST += \
 	doc/adr/0007-stores-are-learnt.md \
 	doc/adr/0008-hash-of-history.md \
 	doc/guide/measured.md \
-	doc/guide/shared-memory.md
+	doc/guide/shared-memory.md doc/guide/tcp.md
