@@ -21,16 +21,17 @@
 
 struct wi_slot_store {
     struct {
-        uint32_t turn;
+        uint32_t turn, period;
         uint8_t best;      /* 1: streaming */
         uint64_t spent[2]; /* ticks in the trials of this period */
         uint64_t longest[2];
     } classes[WI_SLOT_CLASSES];
 };
 
-/* A trial: operations that are not timed, and that are. A period: two trials, and as many more as they are worth. */
+/* A trial: operations that are not timed, and that are. A period: two trials, and operations that go by them. The first
+ * trials of a size may meet a cold machine, so periods are short at first and double, and are short again after a change. */
 struct wi_slot_trial {
-    uint32_t settle, timed, period;
+    uint32_t settle, timed, first_period, last_period;
 };
 
 static inline int wi_slot_class(size_t bytes)
@@ -42,7 +43,15 @@ static inline int wi_slot_class(size_t bytes)
 
 static inline struct wi_slot_trial wi_slot_trial(int c)
 {
-    return c < WI_SLOT_LONG_CLASS ? (struct wi_slot_trial){9, 8, 256 * 17} : (struct wi_slot_trial){1, 3, 64 * 4};
+    return c < WI_SLOT_LONG_CLASS ? (struct wi_slot_trial){9, 8, 8 * 17, 256 * 17}
+                                  : (struct wi_slot_trial){1, 3, 8 * 4, 64 * 4};
+}
+
+static inline uint32_t wi_slot_next_period(const struct wi_slot_trial *trial, uint32_t period)
+{
+    if (!period)
+        return trial->first_period;
+    return 2 * period < trial->last_period ? 2 * period : trial->last_period;
 }
 
 /* 1: stream. *timed: tell wi_slot_store_learn how long the operation took. */
@@ -58,8 +67,11 @@ static inline int wi_slot_store_choose(struct wi_slot_store *s, size_t bytes, in
     c = wi_slot_class(bytes);
     trial = wi_slot_trial(c);
     turn = s->classes[c].turn++;
-    if (turn == trial.period)
-        turn = 0, s->classes[c].turn = 1;
+    if (turn == s->classes[c].period) {
+        turn = 0;
+        s->classes[c].turn = 1;
+        s->classes[c].period = wi_slot_next_period(&trial, s->classes[c].period);
+    }
     if (turn >= 2 * (trial.settle + trial.timed))
         return s->classes[c].best;
     if (turn == 0)
@@ -83,8 +95,10 @@ static inline void wi_slot_store_learn(struct wi_slot_store *s, size_t bytes, in
     for (int way = 0; way < 2; way++)
         typical[way] = s->classes[c].spent[way] - s->classes[c].longest[way];
     other = !s->classes[c].best;
-    if (typical[other] < typical[!other] - typical[!other] / 16) /* changing costs a round of slots */
+    if (typical[other] < typical[!other] - typical[!other] / 16) { /* changing costs a round of slots */
         s->classes[c].best = (uint8_t)other;
+        s->classes[c].period = trial.first_period;
+    }
 }
 
 #endif

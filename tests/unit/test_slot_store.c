@@ -36,7 +36,7 @@ static void faster_way_is_found(void)
     memset(&store, 0, sizeof store);
     CU_ASSERT(run(4096, 1000, 400, 4000) > 3900);
     memset(&store, 0, sizeof store);
-    CU_ASSERT(run(4096, 400, 1000, 4000) < 50);
+    CU_ASSERT(run(4096, 400, 1000, 4000) < 100); /* five trials */
 }
 
 static void change_is_noticed(void)
@@ -90,7 +90,7 @@ static void one_interruption_does_not_mislead(void)
             wi_slot_store_learn(&store, 4096, way, way == 0 && !interrupted++ ? 1000000 : cost[way]);
     }
     CU_ASSERT(interrupted > 0);
-    CU_ASSERT(streams < 50);
+    CU_ASSERT(streams < 100);
 }
 
 static const struct wt_case cases[] = {
