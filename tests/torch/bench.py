@@ -112,7 +112,7 @@ def rank_times(rank, world, only=""):
 def one_round(backend, world, only):
     from integration_ranks import run
 
-    ranks = run(lambda rank, size: rank_times(rank, size, only), backend, world, deadline=300)
+    ranks = run(lambda rank, size: rank_times(rank, size, only), backend, world, deadline=400, timeout=300)
     return {key: max(times[key] for times in ranks) for key in ranks[0]}
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "torch")
-DEADLINE = 240
+DEADLINE = 150
 
 # name, ranks, arguments; "{folder}" is one folder for the whole run
 RUNS = [
