@@ -106,5 +106,6 @@ EXTRA_DIST += \
 	doc/adr/0006-environment-bootstrap.md \
 	doc/adr/0007-stores-are-learnt.md \
 	doc/adr/0008-hash-of-history.md \
+	doc/adr/0009-pytorch-adapter.md \
 	doc/guide/measured.md \
 	doc/guide/shared-memory.md doc/guide/tcp.md

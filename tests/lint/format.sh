@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The form of the C sources: no tabs, no space at line ends, at most 132 columns where clang-format does not wrap;
-# .c files as clang-format leaves them (its version 14, since others disagree in details). Headers are laid out by
+# .c and .cpp files as clang-format leaves them (its version 14, since others disagree in details). Headers are laid out by
 # hand. `make format` puts things right.
 #   format.sh [DIRECTORY]
 set -u
 cd "${1:-${WEFT_SRCDIR:-$(dirname "$0")/../..}}" || exit 99
-files=$(git ls-files '*.c' '*.h' 2>/dev/null)
-[ -n "$files" ] || files=$(find . -name '*.[ch]' -not -path './build*' -not -path './_*' -not -name config.h | sed 's,^\./,,')
+files=$(git ls-files '*.[ch]' '*.[ch]pp' 2>/dev/null)
+[ -n "$files" ] || files=$(find . \( -name '*.[ch]' -o -name '*.[ch]pp' \) -not -path './build*' -not -path './_*' -not -name config.h | sed 's,^\./,,')
 [ -n "$files" ] || { echo "no sources found"; exit 1; }
 files=$(for f in $files; do [ -f "$f" ] && echo "$f"; done)
 
@@ -22,7 +22,7 @@ LC_ALL=C awk '
 echo "$([ $status = 0 ] && echo ok || echo not ok) 1 - tabs, line ends, columns"
 
 if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
-    bad=$(echo "$files" | grep '\.c$' | xargs clang-format --dry-run -Werror --ferror-limit=1 --style=file 2>&1 |
+    bad=$(echo "$files" | grep -E '\.c(pp)?$' | xargs clang-format --dry-run -Werror --ferror-limit=1 --style=file 2>&1 |
         sed -n 's/^\([^:]*:[0-9]*\):.*-Wclang-format-violations.*/\1: not as clang-format leaves it/p')
     [ -n "$bad" ] && echo "$bad"
     [ -z "$bad" ] || status=1

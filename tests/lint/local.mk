@@ -6,5 +6,5 @@ check_scripts += \
 	tests/lint/symbols.py
 
 format:
-	cd $(srcdir) && git ls-files '*.c' | xargs clang-format -i --style=file
+	cd $(srcdir) && git ls-files '*.c' '*.cpp' | xargs clang-format -i --style=file
 .PHONY: format
