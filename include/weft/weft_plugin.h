@@ -148,7 +148,8 @@ struct weft_mapped_rank {
     struct weft_ll_line *ll;      /* [depth * ll_lines] */
     unsigned char *slots;         /* [depth * slot_bytes], 64-byte aligned */
     struct weft_board *board;
-    uint32_t *processor;          /* that it waited on last, plus one; 0: never waited; a line that is seldom written */
+    uint32_t *processor;          /* that it waited on last, plus one; 0: never waited; on a line of its own, seldom
+                                     written. NULL: the transport has none */
 };
 
 struct weft_mapped {

@@ -36,6 +36,15 @@ void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
 
 #define SPIN_ELSEWHERE 300u
 
+/* Transports need not know where their ranks run. */
+static int knows_processors(const struct wi_exec *exec)
+{
+    for (int r = 0; r < exec->nranks; r++)
+        if (!exec->map.ranks[r].processor)
+            return 0;
+    return 1;
+}
+
 static weft_status init_mapped(struct wi_exec *exec)
 {
     struct wi_mesh *mesh = exec->mesh;
@@ -49,6 +58,8 @@ static weft_status init_mapped(struct wi_exec *exec)
     if (exec->map.depth == 0 || exec->map.depth & (exec->map.depth - 1))
         return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots, which is not a power of two",
                        mesh->mapped_group->transport->plugin->name, exec->map.depth);
+    if (!knows_processors(exec))
+        exec->spin_elsewhere = 0;
     exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);
     exec->ll_own = exec->ll_landing + (size_t)exec->nranks * exec->ll_bytes;
     return exec->ll_landing ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "landing area");
