@@ -5,6 +5,7 @@
     integration.py                  every case on gloo and weft, compared rank by rank
     integration.py --quick          without those that take half a minute
     integration.py --only fsdp      cases whose names match
+    integration.py --all            also the cases that weft is known not to manage yet
     integration.py --backend gloo   compare Gloo with itself (checks the cases)
 
 Results must be equal bit for bit where the order of the arithmetic is the same (two ranks; no reduction), else to
@@ -71,6 +72,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="regular expression on the case's name")
     parser.add_argument("--quick", action="store_true", help="without the cases that take long")
+    parser.add_argument("--all", action="store_true", help="also what weft is known to lack")
     parser.add_argument("--backend", default="weft")
     options = parser.parse_args()
     try:
@@ -82,13 +84,17 @@ def main():
     import integration_ops  # noqa: F401  adds its cases
     import integration_sharded  # noqa: F401
 
-    failed = []
+    failed, left_out = [], 0
     cases = [case for case in integration_cases.CASES if re.search(options.only, case.name)]
     if options.quick:
         cases = [case for case in cases if not case.slow]
     if options.backend == "gloo":
         cases = [case for case in cases if case.gloo]
     for case in cases:
+        if case.missing and options.backend == "weft" and not options.all:
+            print(f"skip {case.name}: {case.missing}", flush=True)
+            left_out += 1
+            continue
         start = time.monotonic()
         wrong = compare(case, options.backend)
         against = ("equal to gloo's " + ("bit for bit" if case.exact else "to rounding")) if case.gloo else "as computed"
@@ -97,7 +103,8 @@ def main():
         for line in wrong[:5]:
             print("     " + line.replace("\n", "\n     "))
         failed += [case.name] if wrong else []
-    print(f"integration: torch {torch.__version__}, {len(cases) - len(failed)} of {len(cases)} cases passed"
+    print(f"integration: torch {torch.__version__}, {len(cases) - len(failed) - left_out} of {len(cases)} cases passed"
+          + (f", {left_out} left out because weft cannot do them yet" if left_out else "")
           + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed or not cases else 0
 

@@ -10,7 +10,7 @@ from torch import nn
 
 @dataclass
 class Case:
-    """fn(rank, world) returns what is compared; gloo says whether Gloo can do it at all."""
+    """fn(rank, world) returns what is compared; gloo says whether Gloo can do it at all; missing says what weft lacks for it."""
 
     name: str
     fn: Callable
@@ -19,16 +19,17 @@ class Case:
     gloo: bool
     deadline: float
     slow: bool
+    missing: str = ""
 
 
 CASES: list[Case] = []
 
 
-def case(world: int, exact: bool = True, gloo: bool = True, deadline: float = 120, slow: bool = False):
+def case(world: int, exact: bool = True, gloo: bool = True, deadline: float = 120, slow: bool = False, missing: str = ""):
     """Add a function as a case; the same function may be added for several numbers of ranks."""
 
     def add(fn):
-        CASES.append(Case(f"{fn.__name__}_{world}", fn, world, exact, gloo, deadline, slow))
+        CASES.append(Case(f"{fn.__name__}_{world}", fn, world, exact, gloo, deadline, slow, missing))
         return fn
 
     return add
