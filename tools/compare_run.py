@@ -82,7 +82,9 @@ class Bench:
         return env
 
     def together(self, commands: list[list[str]], envs: list[dict[str, str]], pin: bool, limit_s: float) -> str:
-        """Run processes side by side; return what the first printed, or raise with what went wrong."""
+        """Run processes side by side; return what the first printed, or raise with what went wrong.
+
+        They get process groups, not sessions: Linux schedules sessions as groups, and a yield stays within its own."""
         procs = []
         outs = [tempfile.TemporaryFile("w+", dir=self.work) for _ in commands]
         errs = [tempfile.TemporaryFile("w+", dir=self.work) for _ in commands]
@@ -90,7 +92,7 @@ class Bench:
             cpu = {self.cpus[i % len(self.cpus)]} if pin else set(self.cpus)
             procs.append(subprocess.Popen(
                 command, env=self.environment(env), stdin=subprocess.DEVNULL, stdout=outs[i], stderr=errs[i],
-                start_new_session=True, preexec_fn=lambda cpu=cpu: os.sched_setaffinity(0, cpu)))
+                preexec_fn=lambda cpu=cpu: (os.setpgid(0, 0), os.sched_setaffinity(0, cpu))))
         try:
             failed = self.wait(procs, limit_s)
         finally:  # also when a signal ends the comparison
