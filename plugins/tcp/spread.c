@@ -13,7 +13,6 @@
 #include "tcp.h"
 
 #define LOOK_BYTES (1u << 20) /* sent between looks */
-#define FAST_RATE 500000000u  /* bytes per second, the sum over sockets */
 #define FAST_LOOKS 2          /* in a row: a burst may pass a shaper's bucket at any rate */
 
 static uint64_t delivery_rate(int fd)
@@ -29,7 +28,7 @@ static uint64_t delivery_rate(int fd)
 
 void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes)
 {
-    uint64_t rate = 0;
+    uint64_t rate = 0, fast_rate = p->group->endpoint->settings->fast_rate; /* the sum over sockets */
 
     p->unlooked += bytes;
     if (p->unlooked < LOOK_BYTES || p->group->endpoint->settings->sockets > 0)
@@ -38,7 +37,7 @@ void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes)
     for (int i = 0; i < p->nconns; i++)
         if (p->conns[i] && p->conns[i]->state == WI_TCP_UP && (p->wide || i == 0))
             rate += delivery_rate(p->conns[i]->fd);
-    p->fast_looks = rate < FAST_RATE ? 0 : p->fast_looks < FAST_LOOKS ? p->fast_looks + 1 : FAST_LOOKS;
+    p->fast_looks = rate < fast_rate ? 0 : p->fast_looks < FAST_LOOKS ? p->fast_looks + 1 : FAST_LOOKS;
     p->wide = p->fast_looks == FAST_LOOKS;
     if (p->wide && p->nconns == 1)
         wi_tcp_dial_more(p);

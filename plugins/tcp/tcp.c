@@ -22,6 +22,8 @@ static const struct weft_setting rows[] = {
     ROW("RCVBUF", "0", BYTES, rcvbuf, 0, 1 << 30, "Bytes of a socket's receive buffer; 0: left to the kernel."),
     ROW("UNSENT", "512K", BYTES, unsent, 0, 1 << 30,
         "Bytes that a socket may hold unsent: more would keep grants waiting behind data; 0: no limit."),
+    ROW("FAST_RATE", "500M", BYTES, fast_rate, 1, SIZE_MAX,
+        "Bytes per second that the kernel delivers to a peer from which on it gets more sockets, if SOCKETS is 0."),
     ROW("USER_TIMEOUT", "10s", TIME, user_timeout, 0, 0,
         "Time after which data that is not acknowledged means a dead peer; 0: the kernel's."),
     ROW("KEEPALIVE_IDLE", "5s", TIME, keepalive_idle, 0, 0, "Idle time before a socket is probed."),

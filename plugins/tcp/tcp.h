@@ -29,7 +29,7 @@
 struct wi_tcp_settings {
     const char *interfaces, *family, *port;
     int64_t sockets, keepalive_count, half_open;
-    size_t sndbuf, rcvbuf, chunk, eager, unsent;
+    size_t sndbuf, rcvbuf, chunk, eager, unsent, fast_rate;
     uint64_t user_timeout, keepalive_idle, keepalive_interval;
     uint64_t connect_timeout, auth_timeout, park_timeout;
 };
