@@ -149,7 +149,8 @@ __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32
 __attribute__((unused)) static void wt_tcp_defaults(struct wi_tcp_settings *s)
 {
     *s = (struct wi_tcp_settings){.interfaces = "lo", .family = "auto", .port = "", .keepalive_count = 3,
-                                  .half_open = 64, .chunk = 256 << 10, .eager = 256 << 10, .unsent = 512 << 10, .fast_rate = 500000000,
+                                  .half_open = 64, .chunk = 256 << 10, .eager = 256 << 10, .unsent = 512 << 10,
+                                  .fast_rate = 500000000,
                                   .user_timeout = 10000000000ull, .keepalive_idle = 5000000000ull,
                                   .keepalive_interval = 2000000000ull, .connect_timeout = 30000000000ull,
                                   .auth_timeout = 2000000000ull, .park_timeout = 60000000000ull};
