@@ -152,7 +152,10 @@ static int begin_frame(struct wi_tcp_conn *c)
     case WI_TCP_WELCOME:
     case WI_TCP_CROSSED:
         return protocol_error(c, "a greeting in the middle of the stream");
-    default:
+    default: /* what was sent before the abort, over other sockets too, may say why */
+        c->bye = c->peer->aborted = 1;
+        if ((uint64_t)++c->peer->nbye < c->in.msg)
+            return 0;
         wi_tcp_peer_fail(c->peer, WEFT_EABORTED, "rank %d aborted the communicator", c->peer->rank);
         return -1;
     }
@@ -231,6 +234,10 @@ static int read_failed(struct wi_tcp_conn *c, ssize_t n)
     }
     if (c->bye) {
         wi_tcp_conn_close(c);
+        return 1;
+    }
+    if (c->peer->aborted) {
+        wi_tcp_peer_fail(c->peer, WEFT_EABORTED, "rank %d aborted the communicator", c->peer->rank);
         return 1;
     }
     if (err == 0 && c->write_dead)

@@ -235,6 +235,7 @@ struct wi_tcp_peer {
     int nconns, nup, nbye;
     struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
     int next_conn;
+    uint8_t aborted;    /* it said so on some socket */
     uint8_t wide, fast_looks; /* the link is fast: send over all sockets */
     size_t unlooked;    /* sent since that was last judged */
     uint32_t eager;     /* the peer's window */
