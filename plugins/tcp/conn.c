@@ -156,7 +156,7 @@ static int begin_frame(struct wi_tcp_conn *c)
         c->bye = c->peer->aborted = 1;
         if ((uint64_t)++c->peer->nbye < c->in.msg)
             return 0;
-        wi_tcp_peer_fail(c->peer, WEFT_EABORTED, "rank %d aborted the communicator", c->peer->rank);
+        wi_tcp_peer_aborted(c->peer);
         return -1;
     }
 }
@@ -237,7 +237,7 @@ static int read_failed(struct wi_tcp_conn *c, ssize_t n)
         return 1;
     }
     if (c->peer->aborted) {
-        wi_tcp_peer_fail(c->peer, WEFT_EABORTED, "rank %d aborted the communicator", c->peer->rank);
+        wi_tcp_peer_aborted(c->peer);
         return 1;
     }
     if (err == 0 && c->write_dead)

@@ -209,7 +209,7 @@ static void hear(struct wi_tcp_conn *c)
         crossed(c);
         return;
     case WI_TCP_ABORT:
-        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
+        wi_tcp_peer_aborted(p);
         return;
     case WI_TCP_BYE:
         wi_tcp_peer_leave(p);

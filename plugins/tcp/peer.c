@@ -128,6 +128,11 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
     p->drains = NULL;
 }
 
+void wi_tcp_peer_aborted(struct wi_tcp_peer *p)
+{
+    wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
+}
+
 void wi_tcp_peer_leave(struct wi_tcp_peer *p)
 {
     p->state = WI_TCP_LEFT;

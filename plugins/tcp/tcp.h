@@ -299,6 +299,8 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
 /* spread.c: tell what was sent; sockets to send over. */
 void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes);
 int wi_tcp_spread(const struct wi_tcp_peer *p);
+/* The peer has said that it aborted. */
+void wi_tcp_peer_aborted(struct wi_tcp_peer *p);
 /* The peer has left in good order: a failure if transfers are pending. */
 void wi_tcp_peer_leave(struct wi_tcp_peer *p);
 /* The BYE of one of `sockets` sockets came; when it is the last the peer has left. */

@@ -67,8 +67,8 @@ static void block_write(void *out, const void *block, size_t bytes, int stream)
 {
     if (stream)
         isa()->copy_stream(out, block, bytes);
-    else if (out != block)
-        memcpy(out, block, bytes);
+    else
+        wi_copy(out, block, bytes, 0);
 }
 
 static void reduce_blocked(const struct wi_redop *redop, void *const dst[], int ndst, const void *const src[], int nsrc,
@@ -280,10 +280,5 @@ void wi_copy(void *dst, const void *src, size_t bytes, unsigned flags)
 
 void wi_copy_twice(void *dst, void *other, const void *src, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += WI_REDUCE_BLOCK_BYTES) {
-        size_t count = bytes - i < WI_REDUCE_BLOCK_BYTES ? bytes - i : WI_REDUCE_BLOCK_BYTES;
-
-        wi_copy((char *)dst + i, (const char *)src + i, count, 0);
-        wi_copy((char *)other + i, (const char *)src + i, count, 0);
-    }
+    copy_all((void *const[]){dst, other}, 2, src, bytes, 0);
 }

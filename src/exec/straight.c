@@ -23,7 +23,7 @@ static int fits(const struct wi_exec *exec, const struct wi_op *op)
             st->kind != WI_STEP_SIGNAL && st->kind != WI_STEP_WAIT)
             return 0;
         for (uint32_t k = 0; k < st->ndst + st->nsrc; k++) {
-            const struct wi_region *r = &sched->regions[k < st->ndst ? st->dst + k : st->src + k - st->ndst];
+            const struct wi_region *r = &sched->regions[st->dst + k];
             if (r->buf != WI_TMP && r->rank != WI_SELF && r->rank != exec->rank)
                 return 0;
         }
@@ -59,7 +59,7 @@ static void make_step(const struct wi_exec *exec, const struct wi_op *op, const 
     if (st->kind != WI_STEP_COPY && st->kind != WI_STEP_REDUCE)
         return;
     for (uint32_t k = 0; k < st->ndst + st->nsrc; k++) {
-        n = operand(exec, op, &op->sched->regions[k < st->ndst ? st->dst + k : st->src + k - st->ndst], &o[k]);
+        n = operand(exec, op, &op->sched->regions[st->dst + k], &o[k]);
         bytes = n < bytes ? n : bytes;
         if (k < st->ndst && o[k].from >= WI_NUM_BUFS)
             out->nt = 1;
