@@ -6,10 +6,24 @@
 
 #include "sched/sched.h"
 
+/* Which ranks are near each other, from the outside in ("rack", "node", "cache"); the same on all ranks. At each level every
+ * rank is in one group; groups of a level lie within groups of the level before. Sizes may differ (3 + 1 + 4 ranks), members
+ * need not be neighbours in rank. */
+#define WI_ALGO_MAX_LEVELS 6
+struct wi_algo_levels {
+    int nlevels;
+    struct wi_algo_level {
+        const char *name;
+        int ngroups;
+        const int32_t *group; /* [nranks], numbered by first appearance */
+    } level[WI_ALGO_MAX_LEVELS];
+};
+
 struct wi_algo_args {
     int rank, nranks, root;
     int in_place;
     int radix; /* k of k-nomial trees; 0: the algorithm's default */
+    const struct wi_algo_levels *levels; /* NULL: nothing is known */
 };
 
 enum wi_algo_needs {

@@ -293,7 +293,7 @@ static void any_radix_is_right(void)
             continue;
         for (size_t k = 0; k < sizeof radices / sizeof *radices; k++) {
             for (int n = 1; n <= 28; n++) {
-                struct wi_algo_args args = {0, n, has_root(wi_algos[i]->coll) ? n / 3 : 0, n % 2, radices[k]};
+                struct wi_algo_args args = {0, n, has_root(wi_algos[i]->coll) ? n / 3 : 0, n % 2, radices[k], NULL};
                 check_one(wi_algos[i], &args);
                 if (n <= COST_RANKS)
                     compare_cost(wi_algos[i], &args);
@@ -309,7 +309,7 @@ static void large_communicators_build(void)
 
     for (size_t i = 0; wi_algos[i]; i++) {
         for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
-            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0};
+            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0, NULL};
             struct wi_sched *sched;
             wi_fail_clear();
             if (wi_algos[i]->build(&args, &sched) != WEFT_SUCCESS) {
@@ -415,7 +415,7 @@ static void flags_are_right(void)
 static void mixed_schedules_are_refused(void)
 {
     struct wi_sched *ring[MAX_RANKS], *doubling[MAX_RANKS];
-    struct wi_algo_args args = {0, 4, 0, 0, 0};
+    struct wi_algo_args args = {0, 4, 0, 0, 0, NULL};
 
     CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_ring, args, ring), 0);
     CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_rdouble, args, doubling), 0);

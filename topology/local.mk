@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libweft_sources += topology/graph.h topology/model.h

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a job's ranks cost each other: the network that the planner and the simulator compute with.
+ *
+ * A model has resources (one direction of a link, a memory, a core's copy engine), each with a rate that those who use it at
+ * the same time share. A message from rank to rank takes
+ *   send_us (the sender's core, which it occupies) + latency + the time its bytes need through all resources of its path
+ *   + recv_us (the receiver's core);
+ * local work takes bytes / copy or reduce rate of the rank's core, and also uses the memory resource of its place.
+ * All of it is a pure function of the graph, the places and the figures: the same on every rank.
+ * Rates are bytes per microsecond, times microseconds.
+ */
+#ifndef WI_TOPOLOGY_MODEL_H
+#define WI_TOPOLOGY_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+#define WI_MODEL_MAX_PATH 16
+#define WI_MODEL_MAX_LEVELS 6
+
+struct wi_topo;
+
+struct wi_model_resource {
+    char name[64]; /* "node3/eth0 out" */
+    double rate;
+};
+
+struct wi_model_path {
+    double latency, send_us, recv_us;
+    int nresources;
+    uint32_t resources[WI_MODEL_MAX_PATH];
+};
+
+struct wi_model_rank {
+    double copy_rate, reduce_rate; /* of the rank's core, alone */
+    int32_t memory;                /* resource that local work also uses, or -1 */
+};
+
+/* Groups of ranks that are near each other, from the outside in ("rack", "node", "package", "numa", "cache"). Levels at which every
+ * group has one rank, or all ranks are in one group, are left out. */
+struct wi_model_level {
+    char name[16];
+    int ngroups;
+    const int32_t *group; /* [nranks], numbered by first appearance */
+};
+
+struct wi_model {
+    int nranks, nlevels;
+    uint32_t nresources;
+    const struct wi_model_resource *resources;
+    const struct wi_model_rank *ranks; /* [nranks] */
+    struct wi_model_level levels[WI_MODEL_MAX_LEVELS];
+    void (*path)(const struct wi_model *m, int from, int to, struct wi_model_path *path); /* from != to */
+    void (*destroy)(struct wi_model *m);
+};
+
+/* Figures that a graph does not hold; defaults are in the implementation, weft-tune measures them. */
+struct wi_model_figures {
+    double copy_rate, reduce_rate;
+    double local_send_us, local_recv_us, local_latency; /* two-sided, between ranks of a host */
+    double net_send_us, net_recv_us, net_latency;       /* between hosts, beyond what the graph's links say */
+    double mapped_us;                                   /* signal and wait through mapped memory */
+    double net_efficiency;                              /* payload share of a network link's rate */
+};
+void wi_model_default_figures(struct wi_model_figures *figures);
+
+/* places[r]: object of rank r: a CORE, GPU, CACHE, NUMA, PACKAGE or HOST. Routes between hosts leave by the NIC nearest to the rank;
+ * ranks of a host with several equally near NICs take turns. The graph is kept referenced. */
+weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks, const struct wi_model_figures *figures,
+                             struct wi_model **model);
+/* All ranks alike behind links of one rate and one latency, full bisection: the textbook's network. */
+weft_status wi_model_uniform(int nranks, double latency, double rate, double reduce_rate, struct wi_model **model);
+void wi_model_destroy(struct wi_model *model);
+
+#endif
