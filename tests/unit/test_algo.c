@@ -94,7 +94,7 @@ static void each_form(const struct wi_algo *algo, int nranks,
         if (nranks > 16 && root != 1 && root != 0 && root != nranks / 2 && root != nranks - 1)
             continue;
         for (int in_place = 0; in_place < 2; in_place++)
-            fn(algo, &(struct wi_algo_args){0, nranks, root, in_place, 0});
+            fn(algo, &(struct wi_algo_args){0, nranks, root, in_place, 0, NULL});
     }
 }
 
@@ -489,13 +489,13 @@ static void expect_refusal(const struct wi_algo *algo, struct wi_algo_args args,
 static void bad_arguments_are_named(void)
 {
     const struct wi_algo *ring = &wi_allreduce_ring;
-    expect_refusal(ring, (struct wi_algo_args){4, 4, 0, 0, 0}, WEFT_EINVAL, "rank 4 of 4");
-    expect_refusal(ring, (struct wi_algo_args){-1, 4, 0, 0, 0}, WEFT_EINVAL, "rank -1");
-    expect_refusal(ring, (struct wi_algo_args){0, 0, 0, 0, 0}, WEFT_EINVAL, "of 0 ranks");
-    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0}, WEFT_EINVAL, "root 4");
-    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1}, WEFT_EINVAL, "radix 1");
-    expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0}, WEFT_ENOTSUP, "even");
-    expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0}, WEFT_ENOTSUP, "in place");
+    expect_refusal(ring, (struct wi_algo_args){4, 4, 0, 0, 0, NULL}, WEFT_EINVAL, "rank 4 of 4");
+    expect_refusal(ring, (struct wi_algo_args){-1, 4, 0, 0, 0, NULL}, WEFT_EINVAL, "rank -1");
+    expect_refusal(ring, (struct wi_algo_args){0, 0, 0, 0, 0, NULL}, WEFT_EINVAL, "of 0 ranks");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0, NULL}, WEFT_EINVAL, "root 4");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1, NULL}, WEFT_EINVAL, "radix 1");
+    expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0, NULL}, WEFT_ENOTSUP, "even");
+    expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0, NULL}, WEFT_ENOTSUP, "in place");
 }
 
 static void build_without_memory(const struct wi_algo *algo, const struct wi_algo_args *args)
