@@ -117,7 +117,8 @@ weft_status wi_topo_read_host(struct wi_topo **topo);
  * line or word. */
 weft_status wi_topo_synthetic(const char *text, struct wi_topo **topo);
 weft_status wi_topo_load(const char *path, struct wi_topo **topo);
-weft_status wi_topo_parse(const char *text, size_t bytes, struct wi_topo **topo); /* XML, JSON or synthetic, by its first character */
+/* XML, JSON or synthetic, by its first character. */
+weft_status wi_topo_parse(const char *text, size_t bytes, struct wi_topo **topo);
 /* Several hosts' graphs as one. Hosts are joined by a switch that is as fast as their NICs, unless `network` (may be NULL)
  * has objects of the same host names and says otherwise. */
 weft_status wi_topo_merge(struct wi_topo *const hosts[], int nhosts, struct wi_topo *network, struct wi_topo **topo);

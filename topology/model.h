@@ -65,7 +65,7 @@ struct wi_model_figures {
 };
 void wi_model_default_figures(struct wi_model_figures *figures);
 
-/* places[r]: object of rank r: a CORE, GPU, CACHE, NUMA, PACKAGE or HOST. Routes between hosts leave by the NIC nearest to the rank;
+/* places[r]: object of rank r: a CORE, GPU, CACHE, NUMA, PACKAGE or HOST. Routes between hosts leave by the nearest NIC;
  * ranks of a host with several equally near NICs take turns. The graph is kept referenced. */
 weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks, const struct wi_model_figures *figures,
                              struct wi_model **model);
