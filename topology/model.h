@@ -18,6 +18,7 @@
 
 #define WI_MODEL_MAX_PATH 16
 #define WI_MODEL_MAX_LEVELS 6
+#define WI_MODEL_MAX_RANKS (1 << 20)
 
 struct wi_topo;
 
@@ -33,8 +34,9 @@ struct wi_model_path {
 };
 
 struct wi_model_rank {
-    double copy_rate, reduce_rate; /* of the rank's core, alone */
+    double copy_rate, reduce_rate; /* of the rank's core, alone; INFINITY: takes no time */
     int32_t memory;                /* resource that local work also uses, or -1 */
+    int32_t host;                  /* ranks of equal host may map each other's memory */
 };
 
 /* Groups of ranks that are near each other, from the outside in ("rack", "node", "package", "numa", "cache"). Levels at which every
@@ -48,6 +50,7 @@ struct wi_model_level {
 struct wi_model {
     int nranks, nlevels;
     uint32_t nresources;
+    double mapped_us; /* signal and wait through mapped memory */
     const struct wi_model_resource *resources;
     const struct wi_model_rank *ranks; /* [nranks] */
     struct wi_model_level levels[WI_MODEL_MAX_LEVELS];
@@ -69,7 +72,8 @@ void wi_model_default_figures(struct wi_model_figures *figures);
  * ranks of a host with several equally near NICs take turns. The graph is kept referenced. */
 weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks, const struct wi_model_figures *figures,
                              struct wi_model **model);
-/* All ranks alike behind links of one rate and one latency, full bisection: the textbook's network. */
+/* All ranks alike, each on a host of its own, behind links of one rate and one latency, full bisection: the textbook's
+ * network. Copies take no time, nor do reductions with a reduce_rate of INFINITY; overheads are 0, there are no levels. */
 weft_status wi_model_uniform(int nranks, double latency, double rate, double reduce_rate, struct wi_model **model);
 void wi_model_destroy(struct wi_model *model);
 
