@@ -69,10 +69,13 @@ struct wi_topo_object {
     enum wi_topo_kind kind;
     int32_t parent;           /* object, or WI_TOPO_NONE */
     int32_t host;             /* object of kind HOST; WI_TOPO_NONE for what stands between hosts */
-    int32_t index;            /* among its kind within the host */
-    int32_t os_index;         /* the system's number; WI_TOPO_NONE */
+    int32_t index;            /* among its kind within the host; WI_TOPO_NONE: the next */
+    int32_t os_index;         /* the system's number, a core's is that of its first hardware thread; WI_TOPO_NONE */
     uint64_t bytes;           /* memory, cache: size; else 0 */
-    char name[WI_TOPO_NAME];  /* "eth0", "mlx5_2", "node17", "AMD EPYC" */
+    double rate;              /* NIC: of its port; memory: of reads and writes together; 0: not known */
+    char name[WI_TOPO_NAME];  /* "eth0", "mlx5_2", "node17", "core3"; empty: kind and index */
+    char alias[16];           /* NIC: network interface of the OpenFabrics device */
+    char model[WI_TOPO_NAME]; /* "AMD EPYC 7742", "NVIDIA H100" */
     char bus[16];             /* PCI: "0000:3b:00.0" */
 };
 
@@ -101,18 +104,23 @@ const char *wi_topo_link_name(enum wi_topo_link_kind kind);
 /* ---- Building ---- */
 struct wi_topo_builder;
 weft_status wi_topo_begin(struct wi_topo_builder **builder);
-/* Errors are latched and come out of seal. Returns the object's number. */
+/* Errors are latched and come out of seal. Returns the object's number. `host` of a HOST is ignored. */
 int wi_topo_add(struct wi_topo_builder *b, const struct wi_topo_object *object);
 void wi_topo_join(struct wi_topo_builder *b, const struct wi_topo_link *link);
 void wi_topo_miss(struct wi_topo_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Check the invariants (parents exist and have no circle, hosts agree, rates positive and finite, no island of objects
- * that can hold a rank, names unique within kind and host), freeze; frees the builder even on failure. */
+/* Check the invariants, freeze; frees the builder even on failure. A graph has at least one host. Parents come before their
+ * children, are of a kind that can contain them, and are of the same host (a host's parent: none, or a rack); only network
+ * and NVLink links join hosts. Rates are positive, latencies not negative, both finite. Names and indices are unique within
+ * kind and host. All cores, GPUs and memories, and hosts that have none of these, are in one piece. */
 weft_status wi_topo_seal(struct wi_topo_builder *b, struct wi_topo **topo);
 void wi_topo_abandon(struct wi_topo_builder *b);
 
 /* ---- Where graphs come from ---- */
-/* This host, by hwloc and sysfs: bounded by what the process may use. Cached for the process. */
+/* This host, by hwloc and sysfs: bounded by what the process may use. Cached for the process. What could not be read is
+ * in `missing`; that hardly anything can be read is no failure. */
 weft_status wi_topo_read_host(struct wi_topo **topo);
+/* Another host, from what lstopo wrote (--of xml). */
+weft_status wi_topo_read_hwloc_xml(const char *path, struct wi_topo **topo);
 /* "nodes:4 pack:2 numa:1 core:8 gpu:4 nvlink:450 nic:2@400Gb", or a file of one of the formats below. The failure names
  * line or word. */
 weft_status wi_topo_synthetic(const char *text, struct wi_topo **topo);
@@ -123,12 +131,22 @@ weft_status wi_topo_parse(const char *text, size_t bytes, struct wi_topo **topo)
  * has objects of the same host names and says otherwise. */
 weft_status wi_topo_merge(struct wi_topo *const hosts[], int nhosts, struct wi_topo *network, struct wi_topo **topo);
 
+/* What a host tells the others: compact, parsed with a bound. Ownership: free with wi_free. */
+weft_status wi_topo_pack(const struct wi_topo *topo, void **data, size_t *bytes);
+weft_status wi_topo_unpack(const void *data, size_t bytes, struct wi_topo **topo);
+
 /* ---- Out ---- */
 weft_status wi_topo_xml(const struct wi_topo *topo, FILE *out);
 weft_status wi_topo_json(const struct wi_topo *topo, FILE *out);
 weft_status wi_topo_dot(const struct wi_topo *topo, FILE *out);
 weft_status wi_topo_svg(const struct wi_topo *topo, FILE *out);
 weft_status wi_topo_print(const struct wi_topo *topo, FILE *out);
+
+/* ---- Looking around ---- */
+/* Object of that name (or alias) among a kind and a host (WI_TOPO_NONE: any), or WI_TOPO_NONE. */
+int wi_topo_find(const struct wi_topo *topo, enum wi_topo_kind kind, int host, const char *name);
+/* The object itself or the nearest one of that kind that contains it, or WI_TOPO_NONE. */
+int wi_topo_ancestor(const struct wi_topo *topo, int object, enum wi_topo_kind kind);
 
 /* ---- Routes ---- */
 /* The links of the cheapest route (least latency, then highest rate, then lowest number: the same on every rank), each as

@@ -86,7 +86,7 @@ weft_status wi_model_uniform(int nranks, double latency, double rate, double red
         snprintf(resources[2 * r].name, sizeof(resources->name), "rank%d out", r);
         snprintf(resources[2 * r + 1].name, sizeof(resources->name), "rank%d in", r);
         resources[2 * r].rate = resources[2 * r + 1].rate = rate;
-        ranks[r] = (struct wi_model_rank){INFINITY, reduce_rate, -1, r};
+        ranks[r] = (struct wi_model_rank){INFINITY, reduce_rate, -1, r, -1};
     }
     u->latency = latency;
     u->model.nranks = nranks;

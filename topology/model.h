@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
-#define WI_MODEL_MAX_PATH 16
+#define WI_MODEL_MAX_PATH 24
 #define WI_MODEL_MAX_LEVELS 6
 #define WI_MODEL_MAX_RANKS (1 << 20)
 
@@ -37,6 +37,7 @@ struct wi_model_rank {
     double copy_rate, reduce_rate; /* of the rank's core, alone; INFINITY: takes no time */
     int32_t memory;                /* resource that local work also uses, or -1 */
     int32_t host;                  /* ranks of equal host may map each other's memory */
+    int32_t nic;                   /* by which it reaches other hosts: object of the graph, or -1 */
 };
 
 /* Groups of ranks that are near each other, from the outside in ("rack", "node", "package", "numa", "cache"). Levels at which every

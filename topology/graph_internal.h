@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of topology/ share. */
+#ifndef WI_TOPOLOGY_GRAPH_INTERNAL_H
+#define WI_TOPOLOGY_GRAPH_INTERNAL_H
+
+#include "topology/graph.h"
+
+/* Bounds of what is read from files and peers. */
+#define WI_TOPO_MAX_OBJECTS (1 << 21)
+#define WI_TOPO_MAX_LINKS (1 << 22)
+#define WI_TOPO_MAX_MISSING 4096
+#define WI_TOPO_MAX_SENTENCE 400
+#define WI_TOPO_MAX_FILE_BYTES ((size_t)1 << 28)
+#define WI_TOPO_FILE_VERSION 1
+
+/* A sealed graph with its edges by object: those of object o are edges[first[o]] … edges[first[o + 1] - 1], each
+ * 2 * link + direction, by rising number; direction 0 leads from a to b. */
+struct wi_topo_sealed {
+    struct wi_topo topo;
+    uint32_t *first, *edges;
+};
+
+static inline const struct wi_topo_sealed *wi_topo_sealed(const struct wi_topo *topo)
+{
+    return (const struct wi_topo_sealed *)topo;
+}
+
+/* The object that the edge leads to. */
+static inline int wi_topo_edge_end(const struct wi_topo *topo, uint32_t edge)
+{
+    const struct wi_topo_link *link = &topo->links[edge / 2];
+
+    return edge & 1 ? link->a : link->b;
+}
+
+extern const char *const wi_topo_origin_names[];
+/* The number of `text` in a list of n names, or -1. */
+int wi_topo_name_index(const char *const *names, int n, const char *text);
+int wi_topo_kind_parse(const char *text);
+int wi_topo_link_parse(const char *text);
+int wi_topo_origin_parse(const char *text);
+
+/* An object with nothing known but what is said here. */
+struct wi_topo_object wi_topo_object_init(enum wi_topo_kind kind, int parent, int host);
+void wi_topo_connect(struct wi_topo_builder *b, enum wi_topo_link_kind kind, int from, int to, double rate,
+                     double latency, enum wi_topo_origin origin);
+/* The first failure latched in the builder. */
+weft_status wi_topo_builder_status(const struct wi_topo_builder *b);
+void wi_topo_builder_fail(struct wi_topo_builder *b, weft_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The shortest decimal text that reads back as the same number. */
+void wi_topo_number(double value, char text[32]);
+
+/* Cheapest routes from one object. scope: the host whose objects are walked, or WI_TOPO_NONE for all. Of each object o
+ * that is reached, back[o] is the edge by which; others, and `from`, have WI_TOPO_UNREACHED. Stops at `to` unless it is
+ * WI_TOPO_NONE. */
+#define WI_TOPO_UNREACHED UINT32_MAX
+weft_status wi_topo_walk(const struct wi_topo *topo, int from, int to, int scope, uint32_t *back);
+
+#endif
