@@ -119,11 +119,12 @@ struct weft_xfer {
 /* Protocol (the executor's; the transport only lays the memory out, zeroed, and wakes sleepers)
  *   Mapped work is numbered by epochs, one per slice of a mapped operation, the same on all ranks.
  *   signals[l].value: written by its owner only, monotonic: 8*epoch + ordinal of the signal + 1, lane l.
- *   ll: `depth` slots of `ll_lines` cache lines; slot = epoch % depth. A line is seq (= epoch + 1) and payload;
+ *   ll: `ll_depth` slots of `ll_lines` cache lines; slot = epoch % ll_depth. A line is seq (= epoch + 1) and payload;
  *   payload is stored before seq, so that a reader that sees seq has the payload in the same cache miss.
  *   slots: `depth` scratch areas of slot_bytes; slot = epoch % depth.
  *   done: written by its owner only: all epochs < done are finished with, i.e. this rank reads no arena of
- *   those epochs any more. Epoch e may write its slot when every rank's done + depth > e. */
+ *   those epochs any more. Epoch e may write its slot when every rank's done + depth > e; its ll slot when
+ *   done + ll_depth > e. */
 struct weft_signal {
     uint64_t value;
     uint64_t pad[15];
@@ -145,7 +146,7 @@ enum weft_board_state { WEFT_BOARD_ALIVE = 0, WEFT_BOARD_LEFT = 1, WEFT_BOARD_AB
 struct weft_mapped_rank {
     struct weft_signal *signals;  /* [nlanes] */
     struct weft_signal *done;     /* one */
-    struct weft_ll_line *ll;      /* [depth * ll_lines] */
+    struct weft_ll_line *ll;      /* [ll_depth * ll_lines] */
     unsigned char *slots;         /* [depth * slot_bytes], 64-byte aligned */
     struct weft_board *board;
     uint32_t *processor;          /* that it waited on last, plus one; 0: never waited; on a line of its own, seldom
@@ -153,7 +154,7 @@ struct weft_mapped_rank {
 };
 
 struct weft_mapped {
-    uint32_t nlanes, depth, ll_lines;
+    uint32_t nlanes, depth, ll_depth, ll_lines; /* the depths are powers of two */
     size_t slot_bytes;
     struct weft_mapped_rank *ranks;   /* [nranks]; valid until group_destroy */
     const uint32_t *sleepers;         /* number of ranks asleep or falling asleep; after publishing, a rank that

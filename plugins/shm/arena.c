@@ -34,7 +34,7 @@ weft_status wi_shm_layout_init(struct wi_shm_layout *layout, uint32_t nmembers, 
     layout->slot_bytes = round_up(slot_bytes, WI_SHM_PAGE);
     layout->ring_bytes = power_of_two_below(ring_bytes);
     layout->ctl_bytes =
-        WI_SHM_PAGE + round_up((size_t)depth * WI_SHM_LL_LINES * sizeof(struct weft_ll_line), WI_SHM_PAGE);
+        WI_SHM_PAGE + round_up(WI_SHM_LL_DEPTH * WI_SHM_LL_LINES * sizeof(struct weft_ll_line), WI_SHM_PAGE);
     layout->rings_at = (size_t)depth * layout->slot_bytes;
     while (layout->ring_bytes > RING_MIN_BYTES &&
            layout->rings_at + rings_bytes(nmembers, layout->ring_bytes) > ARENA_MAX_BYTES)

@@ -16,6 +16,9 @@
 #define WI_SHM_MAX_MEMBERS 4096u
 #define WI_SHM_LANES 4u
 #define WI_SHM_LL_LINES 5u
+/* Slots of ll lines are small, so there are many: a root runs ahead of its readers until they are used up, and with more ranks
+ * than cores each time that happens costs a switch of processes. */
+#define WI_SHM_LL_DEPTH 64u
 #define WI_SHM_RING_CTL WI_SHM_PAGE
 
 #define WI_SHM_ALIGNED __attribute__((aligned(128)))

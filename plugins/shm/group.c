@@ -218,6 +218,7 @@ weft_status wi_shm_group_mapped(void *arg, struct weft_mapped *mapped)
     }
     *mapped = (struct weft_mapped){.nlanes = WI_SHM_LANES,
                                    .depth = group->layout.depth,
+                                   .ll_depth = WI_SHM_LL_DEPTH,
                                    .ll_lines = WI_SHM_LL_LINES,
                                    .slot_bytes = group->layout.slot_bytes,
                                    .ranks = group->mapped,

@@ -45,6 +45,11 @@ static int knows_processors(const struct wi_exec *exec)
     return 1;
 }
 
+static int power_of_two(uint32_t n)
+{
+    return n && !(n & (n - 1));
+}
+
 static weft_status init_mapped(struct wi_exec *exec)
 {
     struct wi_mesh *mesh = exec->mesh;
@@ -55,9 +60,9 @@ static weft_status init_mapped(struct wi_exec *exec)
     exec->map_ops = &mesh->mapped_group->transport->ops;
     exec->map_group = mesh->mapped_group->group;
     exec->ll_bytes = exec->map.ll_lines * sizeof(((struct weft_ll_line *)0)->payload);
-    if (exec->map.depth == 0 || exec->map.depth & (exec->map.depth - 1))
-        return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots, which is not a power of two",
-                       mesh->mapped_group->transport->plugin->name, exec->map.depth);
+    if (!power_of_two(exec->map.depth) || !power_of_two(exec->map.ll_depth))
+        return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots and %u of ll lines, which must be powers of two",
+                       mesh->mapped_group->transport->plugin->name, exec->map.depth, exec->map.ll_depth);
     if (!knows_processors(exec))
         exec->spin_elsewhere = 0;
     exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);

@@ -223,7 +223,8 @@ static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
 }
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
-int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op); /* 1: the epoch's slot may be written */
+/* 1: the epoch's slot, of a ring of `depth`, may be written */
+int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path: abort, peers, deadline, boards */
 /* Fail because a peer called something else; both sides are named. */

@@ -7,6 +7,7 @@
 #include "exec/exec.h"
 #include "exec/signal.h"
 
+#define CLAIM_AHEAD 8 /* epochs */
 #define LL_PAYLOAD sizeof(((struct weft_ll_line *)0)->payload)
 
 /* Low 40 bits: epoch + 1; high 24 bits: what is being done. */
@@ -17,7 +18,7 @@ static uint64_t ll_seq(uint64_t epoch, const struct weft_op_info *info)
 
 static struct weft_ll_line *ll_slot(const struct wi_exec *exec, int rank, uint64_t epoch)
 {
-    return exec->map.ranks[rank].ll + (epoch & (exec->map.depth - 1)) * exec->map.ll_lines;
+    return exec->map.ranks[rank].ll + (epoch & (exec->map.ll_depth - 1)) * exec->map.ll_lines;
 }
 
 static void ll_publish(struct wi_exec *exec, uint64_t epoch, uint64_t seq, const unsigned char *data, size_t bytes)
@@ -122,14 +123,28 @@ static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step 
 }
 
 /* Another rank may be in the next operation already: its line comes while this rank leaves the call and enters the next. If
- * it is not, the line is still here from when the slot was used last, and nothing is fetched. */
-static void look_ahead(const struct wi_exec *exec, const struct wi_op *op)
+ * it is not, the line is still here from when the slot was used last, and nothing is fetched. A rank that waits for nobody runs
+ * ahead: the lines that it will store to soon are taken back from their readers, which are not near them yet. */
+#if defined(__x86_64__)
+__attribute__((target("prfchw")))
+#endif
+static void
+look_ahead(const struct wi_exec *exec, const struct wi_op *op, size_t bytes)
 {
     const struct wi_sched *sched = op->sched;
+    const struct weft_ll_line *own;
+    int waits = 0;
 
     for (uint32_t i = 0; i < sched->nsteps; i++)
-        if (sched->steps[i].kind == WI_STEP_WAIT)
+        if (sched->steps[i].kind == WI_STEP_WAIT) {
             __builtin_prefetch(ll_slot(exec, sched->steps[i].peer, op->epoch + 1));
+            waits = 1;
+        }
+    if (waits)
+        return;
+    own = ll_slot(exec, exec->rank, op->epoch + CLAIM_AHEAD);
+    for (size_t at = 0; at < bytes; at += LL_PAYLOAD)
+        __builtin_prefetch(own++, 1, 3);
 }
 
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
@@ -141,7 +156,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
     exec->ll_publish = exec->ll_own;
     op->epoch = exec->next_epoch++;
     seq = ll_seq(op->epoch, &op->info);
-    while (!wi_exec_gate(exec, op->epoch, op))
+    while (!wi_exec_gate(exec, op->epoch, exec->map.ll_depth, op))
         WI_TRY(wi_exec_pause(exec, op));
     for (uint32_t i = 0; i < sched->nsteps; i++) {
         int done;
@@ -153,7 +168,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
         op->rounds = 0;
     }
     wi_epochs_done(exec, op->epoch + 1);
-    look_ahead(exec, op);
+    look_ahead(exec, op, bytes);
     return WEFT_SUCCESS;
 }
 
@@ -167,7 +182,7 @@ int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
     int moved = 0;
 
     if (ls->step == 0) {
-        if (!wi_exec_gate(exec, op->epoch, op))
+        if (!wi_exec_gate(exec, op->epoch, exec->map.ll_depth, op))
             return 0;
         exec->ll_publish = exec->ll_own;
     }
@@ -204,7 +219,7 @@ int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
     if (op->exchange == WI_EXCHANGE_TO_PUBLISH) {
         if (op->epoch == 0)
             op->epoch = exec->next_epoch++;
-        if (!wi_exec_gate(exec, op->epoch, op))
+        if (!wi_exec_gate(exec, op->epoch, exec->map.ll_depth, op))
             return 0;
         ll_publish(exec, op->epoch, ll_seq(op->epoch, &op->info), op->exchange_record, op->record_bytes);
         memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->exchange_record, op->record_bytes);

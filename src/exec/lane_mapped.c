@@ -7,16 +7,16 @@
 #include "exec/exec.h"
 #include "exec/signal.h"
 
-int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, struct wi_op *op)
+int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op)
 {
     uint64_t seen = UINT64_MAX;
 
-    if (exec->done_seen + exec->map.depth > epoch)
+    if (exec->done_seen + depth > epoch)
         return 1;
     for (int r = 0; r < exec->nranks; r++) {
         uint64_t d = wi_load(&exec->map.ranks[r].done->value);
-        if (d + exec->map.depth <= epoch) {
-            wi_block_on(op, &exec->map.ranks[r].done->value, epoch - exec->map.depth + 1, r);
+        if (d + depth <= epoch) {
+            wi_block_on(op, &exec->map.ranks[r].done->value, epoch - depth + 1, r);
             return 0;
         }
         seen = d < seen ? d : seen;
@@ -183,7 +183,7 @@ int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     int moved = 0;
 
     while (!exec->broken && ls->slice < op->nslices) {
-        if (ls->step == 0 && !wi_exec_gate(exec, op->epoch + ls->slice, op))
+        if (ls->step == 0 && !wi_exec_gate(exec, op->epoch + ls->slice, exec->map.depth, op))
             return moved;
         while (ls->step < ln->nsteps) {
             int done = run_step(exec, op, lane, &op->sched->steps[ln->first_step + ls->step], ls->slice);

@@ -147,7 +147,7 @@ weft_status wi_exec_run_straight(struct wi_exec *exec, struct wi_op *op, const s
     wi_op_begin_stores(exec, op, s->work_bytes);
     op->epoch = exec->next_epoch++;
     slot_at = (op->epoch & (exec->map.depth - 1)) * exec->map.slot_bytes;
-    while (!wi_exec_gate(exec, op->epoch, op))
+    while (!wi_exec_gate(exec, op->epoch, exec->map.depth, op))
         WI_TRY(wi_exec_pause(exec, op));
     for (const struct wi_straight_step *st = s->steps; st < s->steps + s->nsteps; st++) {
         if (st->kind == WI_STEP_WAIT) {

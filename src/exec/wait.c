@@ -108,7 +108,7 @@ static int published(const struct wi_exec *exec, const struct wi_op *op, int ran
     const struct weft_mapped_rank *r = &exec->map.ranks[rank];
 
     if (op->ll)
-        return (__atomic_load_n(&r->ll[(op->epoch & (exec->map.depth - 1)) * exec->map.ll_lines].seq,
+        return (__atomic_load_n(&r->ll[(op->epoch & (exec->map.ll_depth - 1)) * exec->map.ll_lines].seq,
                                 __ATOMIC_RELAXED) &
                 WI_LL_EPOCH_MASK) >= ((op->epoch + 1) & WI_LL_EPOCH_MASK);
     return __atomic_load_n(&r->signals[0].value, __ATOMIC_RELAXED) > 8 * (op->epoch + op->slices_done);

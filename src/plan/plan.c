@@ -25,6 +25,7 @@
 #define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */
 #define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
 #define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
+#define MISS_US 0.15     /* one more signal that is there already */
 /* Measured with four hosts at 1 Gbit/s and unshaped: a new partner per step means a link that runs empty in between. */
 #define REFILL_FACTOR 1.03
 
@@ -86,6 +87,15 @@ static int streams(const struct wi_planner *p, const struct wi_algo *a)
     return p->facts.nranks == 2 || strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
 }
 
+/* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
+ * publishing makes a rank wait for another's work, which with more ranks than cores is a switch of processes. */
+static double waits_us(const struct wi_algo *a, double steps, double alpha)
+{
+    double rounds = strcmp(a->name, "flat") == 0 ? 1 : 2;
+
+    return steps <= rounds ? steps * alpha : rounds * alpha + (steps - rounds) * MISS_US;
+}
+
 /* Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a)
 {
@@ -102,8 +112,8 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     extra = p->facts.nnodes > 1 && q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c.sent / (double)q->bytes - c.steps : 0;
     if (p->facts.nnodes > 1 && !streams(p, a))
         c.sent *= REFILL_FACTOR;
-    us = c.steps * l.alpha + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) + c.sent / l.beta +
-         (c.reduced + c.copied) / l.gamma;
+    us = (mapped ? waits_us(a, c.steps, l.alpha) : c.steps * l.alpha) + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) +
+         c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
     if (mapped && q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         us += GET_SETUP_US + (GET_FACTOR - 1) * (c.copied + c.reduced) / l.gamma;
     if (a->needs == WI_ALGO_MAPPED && c.steps >= 2 && strcmp(a->name, "flat2") == 0)

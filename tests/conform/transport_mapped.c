@@ -30,18 +30,18 @@ void tc_case_layout(struct tc_rank *r)
     struct weft_mapped m;
 
     map(r, &m);
-    WT_REQUIRE(m.nlanes >= 4 && m.depth >= 2 && m.ll_lines >= 1 && m.slot_bytes >= 4096 && m.sleepers);
+    WT_REQUIRE(m.nlanes >= 4 && m.depth >= 2 && m.ll_depth >= 2 && m.ll_lines >= 1 && m.slot_bytes >= 4096 && m.sleepers);
     WT_CHECK_INT(*m.sleepers, 0);
     for (int i = 0; i < r->nranks; i++) {
         check_place(m.ranks[i].signals, 128, m.nlanes * sizeof(struct weft_signal));
         check_place(m.ranks[i].done, 128, sizeof(struct weft_signal));
         check_place(m.ranks[i].board, 128, sizeof(struct weft_board));
-        check_place(m.ranks[i].ll, 64, (size_t)m.depth * m.ll_lines * sizeof(struct weft_ll_line));
+        check_place(m.ranks[i].ll, 64, (size_t)m.ll_depth * m.ll_lines * sizeof(struct weft_ll_line));
         check_place(m.ranks[i].slots, 64, m.depth * m.slot_bytes);
     }
     wt_sync();
     tc_fill(m.ranks[r->rank].slots, m.depth * m.slot_bytes, (uint32_t)r->rank);
-    memset(m.ranks[r->rank].ll, 0x10 + r->rank, (size_t)m.depth * m.ll_lines * sizeof(struct weft_ll_line));
+    memset(m.ranks[r->rank].ll, 0x10 + r->rank, (size_t)m.ll_depth * m.ll_lines * sizeof(struct weft_ll_line));
     m.ranks[r->rank].done->value = 100u + (uint64_t)r->rank;
     m.ranks[r->rank].board->info.seq = 200u + (uint32_t)r->rank;
     for (uint32_t lane = 0; lane < m.nlanes; lane++)
@@ -50,7 +50,7 @@ void tc_case_layout(struct tc_rank *r)
     for (int i = 0; i < r->nranks; i++) {
         const unsigned char *lines = (const unsigned char *)m.ranks[i].ll;
         WT_CHECK(tc_filled(m.ranks[i].slots, m.depth * m.slot_bytes, (uint32_t)i));
-        WT_CHECK_INT(lines[(size_t)m.depth * m.ll_lines * sizeof(struct weft_ll_line) - 1], 0x10 + i);
+        WT_CHECK_INT(lines[(size_t)m.ll_depth * m.ll_lines * sizeof(struct weft_ll_line) - 1], 0x10 + i);
         WT_CHECK_INT(m.ranks[i].done->value, 100 + i);
         WT_CHECK_INT(m.ranks[i].board->info.seq, 200 + i);
         for (uint32_t lane = 0; lane < m.nlanes; lane++)
