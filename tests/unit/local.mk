@@ -76,3 +76,7 @@ tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
 unit_tests += tests/unit/test_slot_store
 tests_unit_test_slot_store_SOURCES = tests/unit/test_slot_store.c
 tests_unit_test_slot_store_LDADD = libweftcore.la $(CUNIT_LIBS)
+
+unit_tests += tests/unit/test_sim
+tests_unit_test_sim_SOURCES = tests/unit/test_sim.c tests/unit/sim_common.h
+tests_unit_test_sim_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
