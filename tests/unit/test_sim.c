@@ -122,7 +122,7 @@ static struct wi_sim_result *three_flows(double a, double b, const uint32_t bloc
     for (int r = 0; r < 6; r++) {
         struct wi_sched_spec spec = {.coll = WI_COLL_ALL_TO_ALL, .algo = "three", .rank = r, .nranks = 6};
         struct wi_sched_builder *build;
-        ranks[r] = (struct wi_model_rank){INFINITY, INFINITY, -1, r};
+        ranks[r] = (struct wi_model_rank){.copy_rate = INFINITY, .reduce_rate = INFINITY, .memory = -1, .host = r};
         CU_ASSERT_FATAL(wi_sched_begin(&spec, &build) >= 0);
         if (r % 2)
             wi_sched_recv(build, wi_sched_lane(build, WI_NO_PEER, r - 1, 0), wi_at(WI_DST, 0, blocks[r / 2]));
@@ -271,7 +271,7 @@ static void mapped_schedules_run(void)
     CU_ASSERT_FATAL(!sim_build(wi_algo_find(WI_COLL_ALL_REDUCE, "flat"), 4, 0, 0));
     for (int shared = 0; shared < 2; shared++) {
         for (int r = 0; r < 4; r++)
-            ranks[r] = (struct wi_model_rank){1000, 500, shared ? 0 : -1, 0};
+            ranks[r] = (struct wi_model_rank){.copy_rate = 1000, .reduce_rate = 500, .memory = shared ? 0 : -1};
         struct wi_sim_result *r = sim_run("flat", (size_t)n, &m, NULL);
         CU_ASSERT_FATAL(r != NULL);
         expect_us("flat", 4, r->finish_us, shared ? 4 * n / 100 + 0.5 + 12 * n / 100 : n / 1000 + 0.5 + 3 * n / 500);
