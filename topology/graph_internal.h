@@ -52,10 +52,35 @@ void wi_topo_builder_fail(struct wi_topo_builder *b, weft_status status, const c
 /* The shortest decimal text that reads back as the same number. */
 void wi_topo_number(double value, char text[32]);
 
-/* Cheapest routes from one object. scope: the host whose objects are walked, or WI_TOPO_NONE for all. Of each object o
- * that is reached, back[o] is the edge by which; others, and `from`, have WI_TOPO_UNREACHED. Stops at `to` unless it is
- * WI_TOPO_NONE. */
+/* ---- Walks ---- */
+
 #define WI_TOPO_UNREACHED UINT32_MAX
-weft_status wi_topo_walk(const struct wi_topo *topo, int from, int to, int scope, uint32_t *back);
+#define WI_TOPO_WALK_NETWORK (-2) /* a scope: NETWORK links only */
+
+/* Cheapest routes from one object. Of each object o that was reached, back[o] is the edge by which; all others, and the
+ * first, have WI_TOPO_UNREACHED. */
+struct wi_topo_walker {
+    const struct wi_topo *topo;
+    uint32_t *back;
+    uint64_t *cost; /* latency in units of 10^-6 us: sums are exact */
+    double *rate;   /* of the slowest link */
+    int *heap, *place, *touched;
+    int nheap, ntouched;
+};
+weft_status wi_topo_walker_init(struct wi_topo_walker *w, const struct wi_topo *topo);
+void wi_topo_walker_fini(struct wi_topo_walker *w);
+/* scope: the host whose objects are walked, WI_TOPO_NONE for all, or WI_TOPO_WALK_NETWORK. Stops at `to` unless it is
+ * WI_TOPO_NONE. */
+void wi_topo_walk(struct wi_topo_walker *w, int from, int to, int scope);
+/* The edges of the route to an object that the last walk reached, first one first; their number, or -1. */
+int wi_topo_walked(const struct wi_topo_walker *w, int from, int to, uint32_t *path, int max);
+
+/* ---- Invariants ---- */
+
+/* Numbers and names for objects that have none; then what wi_topo_seal promises. */
+weft_status wi_topo_check_objects(struct wi_topo_object *objects, int nobjects);
+weft_status wi_topo_check_links(const struct wi_topo_object *objects, int nobjects, const struct wi_topo_link *links,
+                                int nlinks);
+int wi_topo_text_valid(const char *text, size_t bytes);
 
 #endif
