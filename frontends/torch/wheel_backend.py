@@ -58,7 +58,10 @@ def _compile(folder):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE, str(HERE / "weft/_build.py"), str(target)], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMPILE, str(HERE / "weft/_build.py"), str(target)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     if done.returncode == 3:
         print("weft: torch is not installed; the adapter will be compiled at first use", file=sys.stderr)
@@ -124,7 +127,8 @@ def _write(directory, files, compiled):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Python files, the adapter's sources (for a later rebuild), and the compiled adapter."""
-    files = {f"weft/{f.name}": f.read_bytes() for f in sorted((HERE / "weft").iterdir()) if f.suffix in (".py", ".typed") or f.name == "py.typed"}
+    package = [f for f in sorted((HERE / "weft").iterdir()) if f.suffix == ".py" or f.name == "py.typed"]
+    files = {f"weft/{f.name}": f.read_bytes() for f in package}
     files |= {f"weft/csrc/{f.name}": f.read_bytes() for f in sorted((HERE / "csrc").glob("*.[ch]pp"))}
     files["weft/_source_tree"] = f"{HERE.parents[1]}\n".encode()
     with tempfile.TemporaryDirectory() as folder:

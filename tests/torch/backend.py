@@ -57,14 +57,16 @@ def reduced(inputs: list[torch.Tensor], op: object) -> torch.Tensor:
     if dtype == torch.bool:
         both: Callable[..., torch.Tensor] = torch.logical_or if op in (Op.SUM, Op.MAX, Op.BOR) else torch.logical_and
         return functools.reduce(torch.logical_xor if op == Op.BXOR else both, inputs)
-    wide = [t.to(torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64) for t in inputs]
+    widest = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    wide = [t.to(widest) for t in inputs]
     folds: dict[object, Callable[..., torch.Tensor]] = {
         Op.SUM: torch.add, Op.AVG: torch.add, Op.PRODUCT: torch.mul, Op.MIN: torch.minimum, Op.MAX: torch.maximum,
         Op.BAND: torch.bitwise_and, Op.BOR: torch.bitwise_or, Op.BXOR: torch.bitwise_xor,
     }  # fmt: skip
     total = next(functools.reduce(fold, wide) for name, fold in folds.items() if name == op)
     if op == Op.AVG:
-        total = total / len(inputs) if dtype.is_floating_point or dtype.is_complex else total.div(len(inputs), rounding_mode="trunc")
+        exact = dtype.is_floating_point or dtype.is_complex
+        total = total / len(inputs) if exact else total.div(len(inputs), rounding_mode="trunc")
     return total.to(dtype)
 
 
@@ -154,7 +156,8 @@ def all_reduce_strides(g: Groups) -> None:
             check(got, want, name)
     conjugate = fill((4,), torch.complex64, g.rank).conj()
     backend_of(g).allreduce([conjugate], _all_reduce_options(Op.SUM)).wait()  # the dispatcher would copy it
-    check(conjugate.resolve_conj(), reduced([fill((4,), torch.complex64, r).conj().resolve_conj() for r in range(g.size)], Op.SUM), "conj")
+    want = reduced([fill((4,), torch.complex64, r).conj().resolve_conj() for r in range(g.size)], Op.SUM)
+    check(conjugate.resolve_conj(), want, "conj")
 
 
 def all_reduce_premul_sum(g: Groups) -> None:
@@ -163,7 +166,8 @@ def all_reduce_premul_sum(g: Groups) -> None:
         for factor in (0.5, torch.tensor([2.0], dtype=dtype)):
             got = inputs[g.rank].clone()
             dist.all_reduce(got, op=dist._make_nccl_premul_sum(factor), group=g.weft)
-            check(got, reduced([t * (factor if isinstance(factor, float) else factor.item()) for t in inputs], Op.SUM), (dtype, factor))
+            number = factor if isinstance(factor, float) else factor.item()
+            check(got, reduced([t * number for t in inputs], Op.SUM), (dtype, factor))
 
 
 def reduce_every_root(g: Groups) -> None:
@@ -591,7 +595,8 @@ def barrier_that_names(g: Groups) -> None:
 
 
 CASES = [v for k, v in list(globals().items()) if callable(v) and getattr(v, "__module__", "") == "__main__"
-         and getattr(v, "__annotations__", {}).get("return") == "None" and list(getattr(v, "__annotations__", {})) == ["g", "return"]]
+         and getattr(v, "__annotations__", {}).get("return") == "None"
+         and list(getattr(v, "__annotations__", {})) == ["g", "return"]]
 
 if __name__ == "__main__":
     ranks.main(CASES)

@@ -94,7 +94,7 @@ def main():
     for _ in range(options.rounds):
         for backend in steps:
             ranks = run(train, backend, WORLD, deadline=300)
-            steps[backend] += [max(pair) for pair in zip(*(r[1] for r in ranks))]
+            steps[backend] += [max(pair) for pair in zip(*(r[1] for r in ranks), strict=True)]
             now = [r[0] for r in ranks]
             if losses.setdefault(backend, now) != now:
                 wrong.append(f"{backend}: losses differ between runs: {losses[backend]} and {now}")

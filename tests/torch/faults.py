@@ -208,8 +208,8 @@ else:
 """
         with tempfile.TemporaryDirectory(prefix="weft-torch-") as name:
             processes = [
-                subprocess.Popen([sys.executable, "-c", program, f"{name}/store", str(r)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True) for r in range(2)
+                subprocess.Popen([sys.executable, "-c", program, f"{name}/store", str(r)], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for r in range(2)
             ]  # fmt: skip
             for p in processes:
                 assert p.stdout and p.stdout.readline() == "ready\n", p.communicate()

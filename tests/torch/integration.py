@@ -42,7 +42,7 @@ def differences(ours, theirs, exact, where=""):
     elif isinstance(theirs, (list, tuple)):
         if len(ours) != len(theirs):
             yield f"{where}: {len(ours)} items instead of {len(theirs)}"
-        for i, (a, b) in enumerate(zip(ours, theirs)):
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
             yield from differences(a, b, exact, f"{where}[{i}]")
     elif isinstance(theirs, float) and not exact:
         if abs(ours - theirs) > 1e-4 * max(1.0, abs(theirs)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The list of cases, and the model that those which train share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import torch
 from torch import nn

@@ -194,7 +194,7 @@ def overlapping_groups(rank, world):
     subsets = [[0, 1, 2], [1, 2, 3], [0, 3], [3, 1], [0, 1, 2, 3], [2]]
     groups = [dist.new_group(subset) for subset in subsets]
     tensors, works = [], []
-    for i, (subset, group) in enumerate(zip(subsets, groups)):
+    for i, (subset, group) in enumerate(zip(subsets, groups, strict=True)):
         if rank in subset:
             tensors.append(torch.full((1000,), float(rank + i)))
             works.append(dist.all_reduce(tensors[-1], group=group, async_op=True))

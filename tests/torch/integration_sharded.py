@@ -13,8 +13,13 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_mo
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.pipelining import (PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B,
-                                          ScheduleInterleavedZeroBubble)
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -205,5 +210,5 @@ def checkpoint_save_load(rank, world):
         state = {"model": get_model_state_dict(other)}
         dcp.load(state, checkpoint_id=f"{folder}/{kind}")
         set_model_state_dict(other, state["model"])
-        assert all(torch.equal(a, b) for a, b in zip(weights(other), saved))
+        assert all(torch.equal(a, b) for a, b in zip(weights(other), saved, strict=True))
     return saved

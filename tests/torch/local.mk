@@ -4,6 +4,7 @@ torch_scripts = \
 	tests/torch/test_faults.sh \
 	tests/torch/test_tools.sh \
 	tests/torch/test_package.sh \
+	tests/torch/test_lint.sh \
 	tests/torch/test_suite.sh \
 	tests/torch/test_integration.sh
 torch_long_scripts = \
@@ -21,10 +22,10 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh
 multi_scripts += $(torch_scripts)
-EXTRA_DIST += tests/torch/setup.sh tests/torch/ranks.py tests/torch/backend.py tests/torch/faults.py tests/torch/tools.py
+EXTRA_DIST += tests/torch/setup.sh tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/faults.py tests/torch/tools.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:
-	rm -rf torch-site torch-site.lock torch-cache
+	rm -rf torch-site torch-site.lock torch-cache torch-mypy torch-lint.log
 clean-local: clean-local-torch
 .PHONY: check-torch clean-local-torch

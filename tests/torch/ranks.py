@@ -71,7 +71,9 @@ def _child(rank: int, size: int, folder: Path, cases: list[Case], seconds: float
     print("end", file=results)
 
 
-def start(arguments: list[str], folder: Path, size: int, environment: dict[str, str] | None = None) -> list[subprocess.Popen[bytes]]:
+def start(
+    arguments: list[str], folder: Path, size: int, environment: dict[str, str] | None = None
+) -> list[subprocess.Popen[bytes]]:
     """The calling program with `--rank r --size size --folder folder` and `arguments`, for every rank."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **(environment or {})}
     started = []

@@ -34,7 +34,7 @@ def usage():
 
 
 def check_growth(before, after, what):
-    kilobytes, descriptors, threads = (b - a for a, b in zip(before, after))
+    kilobytes, descriptors, threads = (b - a for a, b in zip(before, after, strict=True))
     assert kilobytes < GROWTH_KB, f"{what}: resident memory grew by {kilobytes} KB, {before} to {after}"
     assert descriptors <= 2, f"{what}: {descriptors} more descriptors, {before} to {after}"
     assert threads <= 1, f"{what}: {threads} more threads, {before} to {after}"

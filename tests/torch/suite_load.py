@@ -28,7 +28,7 @@ _GATES = [
     (re.compile(r"\bdist\.monitored_barrier\("), "monitored_barrier("),
     # DDP's C++ logger calls every backend that is not PyTorch's own "custom".
     (re.compile(r'(ddp_logging_data\.get\("backend_name"\)), dist\.get_backend\(group_id\)'), r"\1, LOGGED_NAME"),
-    (re.compile(r'BACKEND != "(%s)"' % "|".join(OPENED)), r'BACKEND not in ("\1", BACKEND)'),
+    (re.compile(rf'BACKEND != "({"|".join(OPENED)})"'), r'BACKEND not in ("\1", BACKEND)'),
     (re.compile(r'@require_backend_is_available\(\{"gloo"\}\)'), "@require_backend_is_available({BACKEND})"),
 ]
 

@@ -128,7 +128,7 @@ def wrong_with(ours, theirs):
         return theirs
     if not ours[-1] < 0.9 * ours[0]:
         return f"the loss does not fall: {ours}"
-    far = max(abs(a - b) for a, b in zip(ours, theirs))
+    far = max(abs(a - b) for a, b in zip(ours, theirs, strict=False))
     return f"losses differ from gloo's by up to {far}: {ours} and {theirs}" if far > 1e-3 or len(ours) != len(theirs) else ""
 
 

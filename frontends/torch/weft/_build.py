@@ -15,9 +15,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 SOURCES = (
     "runtime.cpp",

@@ -51,7 +51,7 @@ def info() -> Info:
     return Info(
         version=c.version(),
         torch=torch.__version__,
-        adapter=Path(c.__file__),
+        adapter=Path(str(c.__file__)),
         settings=[Setting(*row) for row in c.settings()],
         transports=[name for name, _ in c.transports()],
         algorithms=list(c.algorithms()),

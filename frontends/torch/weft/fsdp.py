@@ -30,7 +30,9 @@ class AllGather(_Allocate):
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
-        return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        """Gather into `output_tensor`, ranks in turn."""
+        work: dist.Work | None = dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        return work
 
 
 class ReduceScatter(_Allocate):
@@ -44,11 +46,13 @@ class ReduceScatter(_Allocate):
         op: Any,
         async_op: bool = False,
     ) -> dist.Work | None:
-        return dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        """Reduce `input_tensor` over the ranks; this rank's share goes to `output_tensor`."""
+        work: dist.Work | None = dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        return work
 
 
 def _fsdp_modules(model: torch.nn.Module) -> list[FSDPModule]:
-    found = [m for m in model.modules() if isinstance(m, FSDPModule)]
+    found: list[FSDPModule] = [m for m in model.modules() if isinstance(m, FSDPModule)]
     if not found:
         raise ValueError("the model has no module that fully_shard was applied to")
     return found
