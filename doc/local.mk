@@ -74,6 +74,8 @@ dist_man_MANS += \
 	doc/man/weft_scatter_v_init.3 \
 	doc/man/weft_send.3 \
 	doc/man/weft_send_init.3 \
+	doc/man/weft_probe.3 \
+	doc/man/weft_request_message.3 \
 	doc/man/weft_send_recv.3 \
 	doc/man/weft_send_recv_init.3 \
 	doc/man/weft_start.3 \

@@ -209,8 +209,22 @@ typedef struct weft_call_options {
     size_t bytes;         /* sizeof, by WEFT_CALL_OPTIONS_INIT */
     uint64_t timeout_ns;  /* 0: the communicator's */
     const char *algorithm; /* NULL: the planner's choice; a name from weft_algorithm_list; copied */
+    int64_t tag;          /* of messages, 0 or more; receives: or WEFT_ANY_TAG */
 } weft_call_options;
-#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL }
+#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, 0 }
+
+#define WEFT_ANY_SOURCE (-2147483647) /* weft_recv, weft_probe: from whatever rank; no mistaken rank - 1 */
+#define WEFT_ANY_TAG ((int64_t)-1)    /* likewise: with whatever tag */
+
+/* What is known of a message; see weft_request_message and weft_probe. */
+typedef struct weft_message {
+    size_t bytes;     /* sizeof, by WEFT_MESSAGE_INIT */
+    int source;       /* the sender's rank */
+    weft_dtype dtype; /* of its elements */
+    int64_t tag;
+    size_t count;     /* elements */
+} weft_message;
+#define WEFT_MESSAGE_INIT { sizeof(weft_message), WEFT_ANY_SOURCE, WEFT_UINT8, WEFT_ANY_TAG, 0 }
 
 /* Out-of-band exchange supplied by the caller; see weft_comm_create_oob. */
 typedef struct weft_oob {
@@ -584,19 +598,21 @@ WEFT_API weft_status weft_comm_status(const weft_comm *comm);
  *         WEFT_EBUSY   another thread is inside a call on comm */
 WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns);
 
-/* Set what the next operation on a communicator does differently: its deadline, its algorithm.
+/* Set what the next operation on a communicator does differently: its deadline, its algorithm, its tag.
  *
- * Holds for one operation, whatever its outcome: the next collective, send or receive that is issued by its
- * own call outside of a group. Persistent and grouped operations neither take nor clear it. An algorithm
- * must be set on all ranks alike; send and receive have none. A name that does not exist (WEFT_ENOTFOUND)
- * or that cannot do the operation (WEFT_ENOTSUP) fails that operation.
+ * Holds for one operation, whatever its outcome: the next collective, send or receive that is called, also
+ * within a group; a persistent one has it from its init for good. An algorithm must be set on all ranks
+ * alike; send and receive have none. A name that does not exist (WEFT_ENOTFOUND) or that cannot do the
+ * operation (WEFT_ENOTSUP) fails that operation. A tag is for send, receive and both halves of
+ * weft_send_recv; other operations fail with it (WEFT_EINVAL).
  * @param comm     the communicator
  * @param options  from WEFT_CALL_OPTIONS_INIT; copied
  * Threads: the issuing thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL    not a communicator, options is NULL, or options->bytes is wrong WEFT_ENOTFOUND the
- *                        algorithm's name is longer than any
+ *         WEFT_EINVAL    not a communicator, options is NULL, options->bytes is wrong, or the tag is
+ *                        below 0 and not WEFT_ANY_TAG
+ *         WEFT_ENOTFOUND  the algorithm's name is longer than any
  *         WEFT_EBUSY     another thread is inside a call on comm */
 WEFT_API weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options);
 
@@ -945,34 +961,72 @@ WEFT_API weft_status weft_barrier(weft_comm *comm, weft_request **req);
 
 /* Send a vector to one rank.
  *
- * Messages between two ranks meet in the order of issue in each direction, apart from collectives. Complete
- * when src may be used again: for a short message perhaps before, for a long one only after the receiver
- * has called weft_recv. Do not rely on either: use weft_send_recv or a group for exchanges.
+ * Messages of one tag (weft_comm_next_call; 0 unless set) between two ranks meet in the order of issue in
+ * each direction; those of other tags, and collectives, do not matter. Complete when src may be used again:
+ * for a short message perhaps before, for a long one only after the receiver has called weft_recv. Do not
+ * rely on either: use weft_send_recv or a group for exchanges.
  * Cost: n.
  * @param comm, dtype, req  as for every operation
  * @param src    count elements
  * @param count  elements, as many as the receiver says
- * @param peer   the receiver, another rank of comm
+ * @param peer   the receiver
  * Ownership, Threads, Blocks: as every operation.
- * @return as every operation, and
- *         WEFT_EINVAL  peer is this rank */
+ * @return as every operation */
 WEFT_API weft_status weft_send(weft_comm *comm, const void *src, size_t count, weft_dtype dtype, int peer,
                                weft_request **req);
 
-/* Receive a vector from one rank.
+/* Receive a vector from one rank, or from any.
  *
- * Takes the sender's oldest message to this rank that was not received yet.
- * Cost: n.
+ * Takes the sender's oldest message to this rank with the receive's tag that no earlier receive has taken.
+ * Messages with other tags wait: long ones with their sender, short ones here, in WEFT_COMM_EARLY_BYTES of
+ * memory for each sender; once that is full nothing more with a tag is accepted from that rank, until one of
+ * them is received. With WEFT_ANY_TAG messages without a tag may be taken before older ones that have one.
+ * weft_request_message tells the source and the tag afterwards.
+ * Cost: n; with a tag a copy of short messages that came early, and a round trip more of long ones.
  * @param comm, dtype, req  as for every operation
  * @param dst    count elements
- * @param count  elements, as many as the sender says
- * @param peer   the sender, another rank of comm
+ * @param count  elements, as many as the sender says; weft_probe tells before
+ * @param peer   the sender, or WEFT_ANY_SOURCE
  * Ownership, Threads, Blocks: as every operation.
  * @return as every operation, and
- *         WEFT_EINVAL     peer is this rank
- *         WEFT_EMISMATCH  the message has another count or dtype; comm is broken */
+ *         WEFT_EMISMATCH  the message has another count or dtype; comm is broken
+ *         WEFT_EPEER      also: peer, or with WEFT_ANY_SOURCE every other rank, has left */
 WEFT_API weft_status weft_recv(weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer,
                                weft_request **req);
+
+/* Tell whether a message has come that a receive would take, and what it is.
+ *
+ * Before receiving messages whose length or sender is not known. A receive with the source and the tag that
+ * were found, as this rank's next call, takes that message.
+ * @param comm        the communicator
+ * @param peer        the sender, or WEFT_ANY_SOURCE
+ * @param tag         0 or more, or WEFT_ANY_TAG
+ * @param timeout_ns  0 looks once; WEFT_TIMEOUT_NEVER: until there is one
+ * @param message     from WEFT_MESSAGE_INIT; filled on success
+ * Threads: the issuing thread.
+ * Blocks: at most timeout_ns, and a few milliseconds.
+ * @return WEFT_SUCCESS     *message is the oldest such message
+ *         WEFT_INPROGRESS  the time is over and none has come
+ *         WEFT_EINVAL      not a communicator, peer is not one of its ranks, tag is below 0 and not
+ *                          WEFT_ANY_TAG, or message is NULL or its bytes are wrong
+ *         WEFT_EBUSY       another thread is inside a call on comm
+ *         WEFT_ENOTSUP     the transport to peer cannot tell
+ *         WEFT_EPEER       all ranks that could send it have left
+ *         a failure of its communicator before  the communicator is broken */
+WEFT_API weft_status weft_probe(weft_comm *comm, int peer, int64_t tag, uint64_t timeout_ns,
+                                weft_message *message);
+
+/* Tell which message a receive has taken.
+ *
+ * @param req      of weft_recv or, for its second half, of weft_send_recv; complete and successful
+ * @param message  from WEFT_MESSAGE_INIT; filled on success
+ * Threads: any thread, one at a time per request.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL      not a request of such an operation, or message is NULL or its bytes are wrong
+ *         WEFT_INPROGRESS  the operation is not complete, or was not started
+ *         any failure of an operation  how it failed */
+WEFT_API weft_status weft_request_message(weft_request *req, weft_message *message);
 
 /* Send to one rank and receive from one, at the same time.
  *

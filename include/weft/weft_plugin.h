@@ -266,6 +266,12 @@ struct weft_transport_ops {
     /* Text for diagnosis: "tcp 10.0.0.1:4711 -> 10.0.0.2:33211, 3 sends pending", or what the peer's process is
      * doing ("process 4711 is stopped"). Returns bytes written, 0 if nothing is known. */
     size_t (*describe_peer)(void *group, int peer, char *text, size_t capacity);
+
+    /* Look at the oldest message of a channel that no posted receive will take, without taking it. 1: *info and *bytes
+     * are its, and a receive posted now meets it; 0: none yet, also while receives are pending, and its arrival counts
+     * as an event of progress; < 0: none will come (WEFT_EPEER: the peer has left). Every byte of *info is untrusted.
+     * `connect`: as a posted receive would; else a peer that was not used yet is let be. */
+    int (*peek)(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes);
 };
 
 /* ---- The device contract ------------------------------------------------------------------------------------- */

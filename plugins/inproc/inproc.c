@@ -270,6 +270,7 @@ static const struct weft_transport_ops inproc_ops = {
     .mem_describe = wi_shm_mem_describe,
     .mem_map = wi_shm_mem_map,
     .mem_get = inproc_mem_get,
+    .peek = wi_shm_peek,
 };
 
 const struct weft_plugin weft_plugin_inproc = {

@@ -48,7 +48,11 @@ static int pull_all(struct wi_shm_group *group)
     while (*link) {
         struct wi_shm_channel_in *ch = *link;
         events += wi_shm_pull(group, ch);
-        if (wi_shm_in_busy(ch)) {
+        if (ch->watched && !wi_shm_in_busy(ch) && wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE) {
+            ch->watched = 0;
+            events++;
+        }
+        if (wi_shm_in_busy(ch) || ch->watched) {
             link = &ch->next;
         } else {
             ch->active = 0;
@@ -76,7 +80,8 @@ static int out_ready(const struct wi_shm_channel_out *ch)
 int wi_shm_chan_ready(const struct wi_shm_group *group)
 {
     for (const struct wi_shm_channel_in *ch = group->active_in; ch; ch = ch->next)
-        if (wi_shm_in_busy(ch) && (ch->way != WI_SHM_FETCH_NONE || wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE))
+        if ((wi_shm_in_busy(ch) || ch->watched) &&
+            (ch->way != WI_SHM_FETCH_NONE || wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE))
             return 1;
     for (const struct wi_shm_channel_out *ch = group->active_out; ch; ch = ch->next)
         if (ch->queue.first && out_ready(ch))

@@ -116,6 +116,7 @@ void wi_shm_unshare(struct wi_shm_group *group);
 /* send.c, recv.c, chan.c */
 weft_status wi_shm_send(void *group, struct weft_xfer *x);
 weft_status wi_shm_recv(void *group, struct weft_xfer *x);
+int wi_shm_peek(void *group, int rank, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes);
 int wi_shm_chan_progress(struct wi_shm_group *group);
 void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status);
 /* The peer left in good order: what it sent before may still be received, all else fails. Returns whether a posted

@@ -171,6 +171,16 @@ int wi_shm_pull(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     return events;
 }
 
+/* Progress looks at it from now on. */
+static void activate(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
+{
+    if (ch->active)
+        return;
+    ch->active = 1;
+    ch->next = group->active_in;
+    group->active_in = ch;
+}
+
 weft_status wi_shm_recv(void *arg, struct weft_xfer *x)
 {
     struct wi_shm_group *group = arg;
@@ -190,10 +200,56 @@ weft_status wi_shm_recv(void *arg, struct weft_xfer *x)
     wi_shm_queue_add(&ch->queue, x);
     if (ch->queue.first == x && !x->sink) /* sinks run in progress only */
         wi_shm_pull(group, ch);
-    if (wi_shm_in_busy(ch) && !ch->active) {
-        ch->active = 1;
-        ch->next = group->active_in;
-        group->active_in = ch;
-    }
+    if (wi_shm_in_busy(ch))
+        activate(group, ch);
     return WEFT_SUCCESS;
+}
+
+/* The kind of the cell that begins the next message; cells that only fill the ring's end are passed over. */
+static uint32_t next_message(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
+{
+    for (;;) {
+        uint32_t kind = wi_shm_reader_kind(&ch->r);
+        if (kind != WI_SHM_CELL_RNDV || wi_shm_ring_cell(&ch->r.ring, ch->r.position)->piece)
+            return kind;
+        if (wi_shm_reader_advance(&ch->r, WI_SHM_CELL) && wi_shm_bells_any(&group->bells))
+            wi_shm_bells_wake_one(&group->bells, ch->member);
+    }
+}
+
+int wi_shm_peek(void *arg, int rank, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
+{
+    struct wi_shm_group *group = arg;
+    const struct weft_host *host = group->endpoint->host;
+    struct weft_xfer x = {.peer = rank, .chan = chan};
+    struct wi_shm_channel_in *ch;
+    struct wi_shm_peer *peer;
+    weft_status status = wi_shm_post_check(group, &x, &peer);
+    uint32_t kind;
+
+    (void)connect;
+    if (status != WEFT_SUCCESS)
+        return status;
+    ch = channel(group, peer, chan);
+    if (!ch)
+        return WEFT_ENOMEM;
+    if (wi_shm_in_busy(ch))
+        return 0;
+    kind = next_message(group, ch);
+    if (kind == WI_SHM_CELL_MESSAGE || kind == WI_SHM_CELL_RNDV) {
+        *info = wi_shm_ring_cell(&ch->r.ring, ch->r.position)->info;
+        *bytes = wi_shm_ring_cell(&ch->r.ring, ch->r.position)->bytes;
+        return 1;
+    }
+    if (kind != WI_SHM_CELL_NONE) {
+        malformed(group, ch, "pieces out of order");
+        return WEFT_EPROTO;
+    }
+    if (peer->state == WI_SHM_PEER_LEFT) {
+        host->explain(host->impl, WEFT_EPEER, "rank %d left the communicator", rank);
+        return WEFT_EPEER;
+    }
+    ch->watched = 1;
+    activate(group, ch);
+    return 0;
 }

@@ -134,6 +134,7 @@ static const struct weft_transport_ops shm_ops = {
     .mem_map = wi_shm_mem_map,
     .mem_get = wi_shm_mem_get,
     .describe_peer = shm_describe_peer,
+    .peek = wi_shm_peek,
 };
 
 const struct weft_plugin weft_plugin_shm = {

@@ -204,6 +204,43 @@ weft_status wi_tcp_group_recv(void *group, struct weft_xfer *x)
     return WEFT_SUCCESS;
 }
 
+int wi_tcp_group_peek(void *group, int rank, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
+{
+    struct wi_tcp_group *g = group;
+    struct weft_xfer want = {.peer = rank, .chan = chan};
+    const struct wi_tcp_frame *f;
+    const struct weft_xfer *x;
+    struct wi_tcp_peer *p;
+    weft_status st = usable_peer(g, &want, &p);
+    if (st)
+        return st;
+    if (rank == g->rank) {
+        x = wi_tcp_self_peek(g, chan);
+        if (!x)
+            return 0;
+        *info = x->info;
+        *bytes = x->bytes;
+        return 1;
+    }
+    f = wi_tcp_in_peek(p, chan);
+    if (f) {
+        *info = f->info;
+        *bytes = f->total;
+        return 1;
+    }
+    if (p->state == WI_TCP_LEFT) {
+        g->endpoint->host->explain(g->endpoint->host->impl, WEFT_EPEER, "rank %d left the communicator", rank);
+        return WEFT_EPEER;
+    }
+    if (p->state == WI_TCP_IDLE && connect && wi_tcp_dial_peer(p))
+        return gone(p);
+    if (p->state != WI_TCP_IDLE) {
+        p->peeked = 1;
+        wi_tcp_peer_want_hot(p);
+    }
+    return 0;
+}
+
 /* ---- Progress ---------------------------------------------------------------------------------------------------- */
 
 static int conn_event(struct wi_tcp_conn *c, uint32_t events)
@@ -275,12 +312,13 @@ static int read_hot(struct wi_tcp_group *g, int *events)
             wi_tcp_peer_fail(p, WEFT_EPEER, "rank %d left the communicator and did not send what is received", p->rank);
         while (*at != p)
             at = &(*at)->next_hot; /* a sink may have posted to other peers */
-        if (p->nsends + p->nrecvs == 0) {
+        if (p->nsends + p->nrecvs == 0 && !p->peeked) {
             *at = p->next_hot;
             p->in_hot = 0;
             continue;
         }
         int before = awaited;
+        p->peeked = 0;
         for (int i = 0; i < p->nconns; i++) {
             struct wi_tcp_conn *c = p->conns[i];
             if (!c || c->state != WI_TCP_UP || (i && c->silent > SILENT_MAX))

@@ -289,6 +289,15 @@ weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x)
     return WEFT_SUCCESS;
 }
 
+const struct wi_tcp_frame *wi_tcp_in_peek(const struct wi_tcp_peer *p, uint32_t chan)
+{
+    const struct wi_tcp_in *in = p->in[chan];
+    for (const struct wi_tcp_early *e = in ? in->early : NULL; e; e = e->next)
+        if (e->frame.msg == in->posted && e->frame.offset == 0)
+            return &e->frame;
+    return NULL;
+}
+
 /* ---- Frames as they come ------------------------------------------------------------------------------------------------ */
 
 static int refuse(struct wi_tcp_conn *c, const char *what)

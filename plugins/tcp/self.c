@@ -55,6 +55,18 @@ void wi_tcp_self_recv(struct wi_tcp_group *g, struct weft_xfer *x)
     put(&g->self_recvs_end, x);
 }
 
+const struct weft_xfer *wi_tcp_self_peek(const struct wi_tcp_group *g, uint32_t chan)
+{
+    const struct weft_xfer *x;
+
+    for (x = g->self_recvs; x; x = x->next)
+        if (x->chan == chan)
+            return NULL;
+    for (x = g->self_sends; x && x->chan != chan; x = x->next)
+        ;
+    return x;
+}
+
 int wi_tcp_self_progress(struct wi_tcp_group *g)
 {
     int events = 0;

@@ -52,6 +52,7 @@ static const struct weft_transport_ops ops = {
     .poll_fd = wi_tcp_group_poll_fd,
     .poll_arm = wi_tcp_group_poll_arm,
     .describe_peer = wi_tcp_peer_describe,
+    .peek = wi_tcp_group_peek,
 };
 
 extern const struct weft_plugin weft_plugin_tcp;

@@ -246,6 +246,7 @@ struct wi_tcp_peer {
     struct wi_tcp_in *grants, *drains;
     struct wi_tcp_peer *next_out, *next_hot;
     uint8_t in_outs, in_hot;
+    uint8_t peeked;     /* somebody looks for messages: read as if a receive were posted, once */
     char text[160];
 };
 
@@ -349,6 +350,8 @@ void wi_tcp_out_start(struct wi_tcp_peer *p); /* the peer's window is known now 
 
 /* match.c: receiving side */
 weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x);
+/* The message that the next receive posted on the channel meets: its first frame, or NULL. */
+const struct wi_tcp_frame *wi_tcp_in_peek(const struct wi_tcp_peer *p, uint32_t chan);
 /* Choose the target of c->in. 0: go on; 1: not yet, ask again later; -1: the peer was failed. */
 int wi_tcp_in_begin(struct wi_tcp_conn *c);
 void wi_tcp_in_end(struct wi_tcp_conn *c);
@@ -362,6 +365,7 @@ weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *
 void wi_tcp_group_destroy(void *group, int aborted);
 weft_status wi_tcp_group_send(void *group, struct weft_xfer *x);
 weft_status wi_tcp_group_recv(void *group, struct weft_xfer *x);
+int wi_tcp_group_peek(void *group, int rank, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes);
 int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure);
 int wi_tcp_group_poll_fd(void *group);
 int wi_tcp_group_poll_arm(void *group);
@@ -370,5 +374,6 @@ int wi_tcp_group_poll_arm(void *group);
 int wi_tcp_self_progress(struct wi_tcp_group *g);
 void wi_tcp_self_send(struct wi_tcp_group *g, struct weft_xfer *x);
 void wi_tcp_self_recv(struct wi_tcp_group *g, struct weft_xfer *x);
+const struct weft_xfer *wi_tcp_self_peek(const struct wi_tcp_group *g, uint32_t chan);
 
 #endif

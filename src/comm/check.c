@@ -133,8 +133,11 @@ static weft_status check_roots(const struct weft_comm *comm, const struct wi_cal
     case WI_COLL_SCATTER:
     case WI_COLL_SCATTER_V:
         return check_peer(comm, c, c->root, "root");
-    case WI_COLL_SEND:
     case WI_COLL_RECV:
+        if (c->root == WEFT_ANY_SOURCE)
+            return WEFT_SUCCESS;
+        return check_peer(comm, c, c->root, "peer");
+    case WI_COLL_SEND:
         return check_peer(comm, c, c->root, "peer");
     case WI_COLL_SEND_RECV:
         WI_TRY(check_peer(comm, c, c->root, "dst_peer"));

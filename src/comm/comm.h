@@ -28,7 +28,7 @@ struct wi_library_settings { /* WEFT_<NAME> */
 struct wi_comm_settings { /* WEFT_COMM_<NAME> */
     uint64_t timeout_ns, init_timeout_ns;
     int64_t spin, yields;
-    size_t slice_bytes, nt_bytes;
+    size_t slice_bytes, nt_bytes, eager_bytes, early_bytes;
     int dump_on_error;
     const char *dump_path;
 };

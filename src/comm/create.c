@@ -34,6 +34,8 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         .timeout_ns = config->timeout_ns ? config->timeout_ns : ctx->comm.timeout_ns,
         .spin = ctx->comm.spin,
         .yields = ctx->comm.yields,
+        .eager_bytes = ctx->comm.eager_bytes,
+        .early_bytes = ctx->comm.early_bytes,
     };
     struct wi_plan_facts facts = {
         .nranks = comm->nranks,

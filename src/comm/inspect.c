@@ -72,14 +72,20 @@ weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
 
 weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options)
 {
+    int64_t tag = 0;
+
     WI_TRY(wi_comm_check(comm));
-    if (!options || options->bytes != sizeof *options)
+    if (!options || (options->bytes != sizeof *options && options->bytes != offsetof(weft_call_options, tag)))
         return wi_fail(WEFT_EINVAL,
                        "comm_next_call: options is NULL or its bytes are wrong; use WEFT_CALL_OPTIONS_INIT");
     if (options->algorithm && strlen(options->algorithm) >= sizeof comm->next_algorithm)
         return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.40s\"", options->algorithm);
+    if (options->bytes == sizeof *options)
+        tag = options->tag;
+    if (tag < WEFT_ANY_TAG)
+        return wi_fail(WEFT_EINVAL, "comm_next_call: tag %lld is below 0", (long long)tag);
     WI_TRY(wi_comm_enter(comm));
-    comm->next_options = *options;
+    comm->next_options = (weft_call_options){.bytes = sizeof *options, .timeout_ns = options->timeout_ns, .tag = tag};
     snprintf(comm->next_algorithm, sizeof comm->next_algorithm, "%s", options->algorithm ? options->algorithm : "");
     comm->has_next = 1;
     wi_comm_leave(comm);

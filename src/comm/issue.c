@@ -462,7 +462,8 @@ static weft_status build_recv(const struct wi_algo_args *args, struct wi_sched *
 static const struct wi_algo message_send = {.name = "p2p", .coll = WI_COLL_SEND, .build = build_send};
 static const struct wi_algo message_recv = {.name = "p2p", .coll = WI_COLL_RECV, .build = build_recv};
 
-static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
+static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal,
+                                  int64_t tag)
 {
     size_t bytes = c->count * weft_dtype_bytes(c->dtype);
     struct wi_sched *sched;
@@ -470,10 +471,16 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     op->point_to_point = 1;
     op->sending = c->coll == WI_COLL_SEND;
     op->internal = internal != 0;
-    if (c->root == comm->rank) { /* the executor matches these itself */
-        op->total_bytes = bytes;
+    op->peer = op->got_source = c->root;
+    op->tag = tag;
+    if (op->sending && tag < 0)
+        return wi_fail(WEFT_EINVAL, "send: WEFT_ANY_TAG is for receives");
+    op->total_bytes = op->block_bytes = bytes;
+    if (c->root == comm->rank) /* the executor matches these itself */
         return WEFT_SUCCESS;
-    }
+    op->by_tag = tag != 0 || c->root == WEFT_ANY_SOURCE;
+    if (op->by_tag)
+        return WEFT_SUCCESS;
     WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, c->root, 0, &sched));
     op->sched = wi_sched_get(sched);
     return lay_out(comm, op, c, bytes, SIZE_MAX);
@@ -492,7 +499,9 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     wi_call_info(comm, c, &op->info);
     WI_TRY(wi_call_redop(comm, c, &op->redop));
     if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV)
-        return point_to_point(comm, op, c, req->internal);
+        return point_to_point(comm, op, c, req->internal, req->options.tag);
+    if (req->options.tag)
+        return wi_fail(WEFT_EINVAL, "%s: only messages have a tag", wi_coll_name(c->coll));
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
     q = (struct wi_plan_query){

@@ -56,11 +56,7 @@ void wi_request_free_all(struct weft_comm *comm)
     for (; req; req = next) {
         next = req->all_next;
         for (int i = 0; i < 2; i++)
-            if (req->op[i].sched)
-                wi_op_release(comm->exec, &req->op[i]);
-            else
-                for (size_t k = 0; k < sizeof req->op[i].owned / sizeof *req->op[i].owned; k++)
-                    wi_free(req->op[i].owned[k]);
+            wi_op_release(comm->exec, &req->op[i]);
         wi_free(req->counts_copy);
         req->magic = 0;
         wi_free(req);

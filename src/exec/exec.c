@@ -81,6 +81,9 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->rank = mesh->rank;
     exec->nranks = mesh->nranks;
     exec->tail = &exec->head;
+    exec->wanting_end = &exec->wanting;
+    exec->early_bytes = config->early_bytes;
+    exec->eager_bytes = config->eager_bytes < config->early_bytes / 4 ? config->eager_bytes : config->early_bytes / 4;
     exec->timeout_ns = config->timeout_ns;
     exec->spin = config->spin >= 0 ? (uint32_t)config->spin : mesh->oversubscribed ? 0 : 2000;
     exec->spin_elsewhere = config->spin < 0 && mesh->oversubscribed ? SPIN_ELSEWHERE : 0;
@@ -113,6 +116,7 @@ void wi_exec_destroy(struct wi_exec *exec)
             wi_pend_put(exec, exec->peers[r].notice);
         wi_free(exec->peers[r].notice_buf);
     }
+    wi_match_free(exec);
     for (p = exec->notices_out; p; p = next) {
         next = p->next;
         wi_pend_put(exec, p);
@@ -159,6 +163,9 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
     if (op->lanes != op->lanes_inline)
         wi_free(op->lanes);
     op->lanes = NULL;
+    if (op->message)
+        wi_pend_put(exec, op->message);
+    op->message = NULL;
     wi_sched_put(op->sched);
     op->sched = NULL;
     for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
@@ -206,6 +213,8 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
 {
     weft_status st = WEFT_SUCCESS;
 
+    recv->got_source = exec->rank;
+    recv->got_tag = send->tag;
     if (send->total_bytes > recv->total_bytes)
         st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info,
                           "the message is longer (%zu bytes) than the buffer", send->total_bytes);
@@ -215,16 +224,39 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
     wi_op_finish(exec, recv, st);
 }
 
+/* Take the oldest that op meets off the other side's list. */
+static struct wi_op *take_self(struct wi_exec *exec, const struct wi_op *op)
+{
+    for (struct wi_op **at = op->sending ? &exec->self_recvs : &exec->self_sends; *at; at = &(*at)->next) {
+        struct wi_op *other = *at, *wild;
+        const struct wi_op *recv = op->sending ? other : op, *send = op->sending ? op : other;
+        if (!wi_match_takes(exec->rank, recv->tag, exec->rank, send->tag))
+            continue;
+        wild = op->sending ? wi_match_self(exec, op->tag, other->order) : NULL;
+        if (wild)
+            return wild;
+        *at = other->next;
+        return other;
+    }
+    return op->sending ? wi_match_self(exec, op->tag, UINT64_MAX) : NULL;
+}
+
+int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv)
+{
+    struct wi_op *send = take_self(exec, recv);
+
+    if (send)
+        match_self(exec, send, recv);
+    return send != NULL;
+}
+
 static void issue_self(struct wi_exec *exec, struct wi_op *op)
 {
-    int sending = op->sending;
-    struct wi_op **mine = sending ? &exec->self_sends : &exec->self_recvs;
-    struct wi_op **theirs = sending ? &exec->self_recvs : &exec->self_sends, *other = *theirs;
+    struct wi_op **mine = op->sending ? &exec->self_sends : &exec->self_recvs, *other = take_self(exec, op);
 
     op->state = WI_OP_RUNNING;
     if (other) {
-        *theirs = other->next;
-        match_self(exec, sending ? op : other, sending ? other : op);
+        match_self(exec, op->sending ? op : other, op->sending ? other : op);
         return;
     }
     while (*mine)
@@ -268,10 +300,17 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
 static void number_op(struct wi_exec *exec, struct wi_op *op)
 {
     if (op->point_to_point) {
-        struct wi_exec_peer *peer = &exec->peers[op->info.root];
+        struct wi_exec_peer *peer = &exec->peers[op->peer];
         op->info.kind = WI_COLL_SEND;
-        op->info.seq = op->internal ? 0 : ++*(op->sending ? &peer->send_seq : &peer->recv_seq);
         op->info.root = 0;
+        op->order = exec->orders++;
+        if (op->by_tag) {
+            op->info.flags = op->tag ? WI_INFO_TAG : 0;
+            op->info.root = (uint32_t)op->tag;
+            op->info.hash = (uint32_t)((uint64_t)op->tag >> 32);
+            return;
+        }
+        op->info.seq = op->internal ? 0 : ++*(op->sending ? &peer->send_seq : &peer->recv_seq);
         op->chan_base = op->internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;
     }
@@ -282,7 +321,7 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
 
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
 {
-    int to_self = op->point_to_point && (int)op->info.root == exec->rank;
+    int to_self = op->point_to_point && op->peer == exec->rank;
 
     op->status = WEFT_INPROGRESS;
     op->poll = NULL;
@@ -298,17 +337,23 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     }
     if (!op->timeout_ns)
         op->timeout_ns = exec->timeout_ns;
+    /* Behind a receive that may take the same message it must not be posted where it would be first. */
+    if (op->point_to_point && !op->sending && !op->by_tag && !to_self && !op->internal && exec->wanting &&
+        wi_match_wanted(exec, op->peer))
+        op->by_tag = 1;
     number_op(exec, op);
     record_issue(exec, op);
     if (to_self) {
         issue_self(exec, op);
         return WEFT_SUCCESS;
     }
-    op->state = WI_OP_QUEUED;
+    op->state = op->by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
     op->next = NULL;
     *exec->tail = op;
     exec->tail = &op->next;
     exec->nops++;
+    if (op->by_tag)
+        wi_match_issue(exec, op);
     wi_exec_progress(exec, NULL);
     return WEFT_SUCCESS;
 }
@@ -339,6 +384,8 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 {
     int moved = 0, round;
 
+    if (op->by_tag)
+        return wi_match_run(exec, op);
     if (op->exchange != WI_EXCHANGE_NONE) {
         moved = wi_op_exchange(exec, op);
         if (exec->broken || op->exchange != WI_EXCHANGE_NONE)
@@ -420,6 +467,8 @@ uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
         any |= progress_groups(exec);
         if (!exec->broken)
             wi_exec_read_notices(exec);
+        if (!exec->broken && (exec->wanting || exec->noffered || exec->control))
+            any |= wi_match_progress(exec);
         any |= progress_ops(exec);
     }
     if (exec->broken && (exec->head || exec->self_sends || exec->self_recvs)) {

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "base/reduce.h"
+#include "exec/match.h"
 #include "exec/recorder.h"
 #include "exec/slot_store.h"
 #include "net/mesh.h"
@@ -24,6 +25,9 @@
 #define WI_CHAN_P2P (WI_OP_WINDOW * WI_SCHED_MAX_CHANS)
 #define WI_CHAN_INTERNAL (WI_CHAN_P2P + 1) /* derived communicators exchange here */
 #define WI_CHAN_NOTICE (WI_CHAN_P2P + 2)   /* failures are announced here */
+#define WI_CHAN_TAG (WI_CHAN_P2P + 3)      /* messages with tags; see match.h */
+#define WI_CHAN_ASK (WI_CHAN_P2P + 4)
+#define WI_CHAN_ASKED (WI_CHAN_P2P + 5)
 #define WI_RECV_AHEAD 8
 #define WI_OP_LANES_INLINE 4
 #define WI_TWIN_MIN_BYTES (16u << 10) /* below, the other ranks would rather have the signal sooner */
@@ -74,7 +78,16 @@ struct wi_op {
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
     uint8_t nt, slot_nt, claim; /* how results and slots are stored */
     uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
+    uint8_t by_tag;             /* run by match.c: it has no schedule */
     uint8_t state;              /* enum wi_op_state */
+    int peer;                   /* point to point; may be WEFT_ANY_SOURCE */
+    int64_t tag;                /* likewise; may be WEFT_ANY_TAG */
+    int got_source;             /* of the message that was received */
+    int64_t got_tag;
+    uint64_t order;          /* of receives */
+    struct wi_pend *message; /* by_tag: the transfer of the payload */
+    struct wi_op *match_next;
+    int gone; /* ranks that can send nothing any more */
     uint32_t chan_base;
     uint64_t epoch; /* mapped: of slice 0 */
     uint32_t slices_done;
@@ -122,7 +135,8 @@ struct wi_notice {
 struct wi_exec_peer {
     const struct weft_transport_ops *ops;
     void *group;
-    uint32_t send_seq, recv_seq; /* of point-to-point messages */
+    uint32_t send_seq, recv_seq; /* of point-to-point messages without a tag */
+    struct wi_match_peer *match; /* of those with one; NULL: there was none yet */
     struct wi_pend *notice;      /* posted receive, once the peer is used over a transport with no board */
     struct wi_notice *notice_buf;
 };
@@ -152,6 +166,13 @@ struct wi_exec {
     struct wi_pend *free_pends;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
+    /* Messages with tags (match.c): receives that wait for theirs, in order of issue; sends that were not asked for; empty
+     * messages under way; what was counted. */
+    struct wi_op *wanting, **wanting_end;
+    uint32_t noffered;
+    struct wi_pend *control;
+    uint64_t arrivals, orders;
+    size_t eager_bytes, early_bytes;
     struct wi_recorder recorder;
     struct wi_slot_store slot_store;
     uint64_t timeout_ns;
@@ -167,7 +188,8 @@ struct wi_exec {
 struct wi_exec_config {
     const char *name;
     uint64_t timeout_ns;
-    int64_t spin, yields; /* -1: by the machine */
+    int64_t spin, yields;            /* -1: by the machine */
+    size_t eager_bytes, early_bytes; /* of messages with tags: sent at once; put aside for each sender */
 };
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);
@@ -211,6 +233,7 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status);
 void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 
 /* Inside the executor. */
+int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv); /* from a send to itself: 1, and both are done */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
 size_t wi_op_slot_work(const struct wi_op *op);
@@ -242,7 +265,7 @@ void wi_exec_read_notices(struct wi_exec *exec);
 /* A transport's progress failed; `info` NULL: no operation is running. */
 void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,
                               const struct weft_op_info *info);
-size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity);
+size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity);
 
 /* Give a collective its number. Its hash also covers every earlier collective: an operation in which some ranks wait for
  * nobody (a broadcast's root) cannot notice that ranks disagreed about it, but the next one that exchanges anything does. */

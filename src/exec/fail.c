@@ -23,9 +23,11 @@ void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacit
                                                : "";
     const char *dtype = info->dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)info->dtype) : "?";
     const char *coll = wi_coll_name((enum wi_coll)info->kind);
-    char root[32] = "";
+    char root[40] = "";
 
-    if (info->root != UINT32_MAX && info->kind != WI_COLL_SEND)
+    if (info->kind == WI_COLL_SEND && info->flags & WI_INFO_TAG)
+        snprintf(root, sizeof root, wi_info_tag(info) < 0 ? ", any tag" : ", tag %lld", (long long)wi_info_tag(info));
+    else if (info->root != UINT32_MAX && info->kind != WI_COLL_SEND)
         snprintf(root, sizeof root, ", root %u", info->root);
     if (info->kind == WI_COLL_BARRIER)
         snprintf(text, capacity, "%s #%u", coll, info->seq);

@@ -159,7 +159,7 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 /* ---- The slow checks ---- */
 
 /* Ranks that op waits for, as far as this rank can know. */
-size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ranks, size_t capacity)
+size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
 {
     unsigned char seen[4096] = {0};
     size_t n = 0;
@@ -175,8 +175,8 @@ size_t wi_exec_waiting_for(struct wi_exec *exec, const struct wi_op *op, int *ra
                 if (p->x.state == WEFT_XFER_PENDING && !seen[p->x.peer & 4095]++)
                     ranks[n++] = p->x.peer;
     }
-    if (!n && op->point_to_point && capacity)
-        ranks[n++] = exec->rank;
+    if (!n && op->point_to_point && op->peer >= 0 && capacity)
+        ranks[n++] = op->peer;
     return n;
 }
 
@@ -204,9 +204,9 @@ static int hindmost(const struct wi_exec *exec, int awaited)
 
 static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
 {
-    char text[512] = "";
+    char text[512] = "", message[256] = "";
     int ranks[16];
-    size_t n = wi_exec_waiting_for(exec, op, ranks, 16), at = 0;
+    size_t n = wi_exec_waiting_for(op, ranks, 16), at = 0;
 
     if (n && op->mapped && !op->ll && exec->map_group)
         ranks[0] = hindmost(exec, ranks[0]);
@@ -219,8 +219,13 @@ static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
         at += (size_t)snprintf(text + at, sizeof text - at, "%srank %d on host %s%s%s%s", i ? ", " : "", ranks[i],
                                wi_mesh_host(exec->mesh, ranks[i]), k ? " (" : "", what, k ? ")" : "");
     }
-    return wi_exec_fail(exec, WEFT_ETIMEDOUT, n ? ranks[0] : -1, &op->info, "waited %.3g s for %s",
-                        (double)op->timeout_ns / 1e9, n ? text : "an older operation");
+    if (op->by_tag)
+        wi_match_text(exec, op, message, sizeof message);
+    return wi_exec_fail(exec, WEFT_ETIMEDOUT, n ? ranks[0] : -1, &op->info, "waited %.3g s for %s%s%s",
+                        (double)op->timeout_ns / 1e9, message, message[0] && n ? " " : "",
+                        n            ? text
+                        : message[0] ? ""
+                                     : "an older operation");
 }
 
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)

@@ -100,6 +100,12 @@ static size_t stub_describe_peer(void *group, int peer, char *text, size_t capac
     return 0;
 }
 
+static int stub_peek(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
+{
+    (void)group, (void)peer, (void)chan, (void)connect, (void)info, (void)bytes;
+    return WEFT_ENOTSUP;
+}
+
 static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_transport_ops *out)
 {
     const struct weft_transport_ops *theirs = plugin->ops;
@@ -129,6 +135,7 @@ static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_tr
     FILL(mem_map, stub_mem_map);
     FILL(mem_get, stub_mem_get);
     FILL(describe_peer, stub_describe_peer);
+    FILL(peek, stub_peek);
 #undef FILL
     return WEFT_SUCCESS;
 }

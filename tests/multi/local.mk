@@ -4,3 +4,6 @@ tests_multi_test_api_SOURCES = tests/multi/test_api.c tests/fault/fault.h
 tests_multi_test_api_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_multi_test_wrong_use_SOURCES = tests/multi/test_wrong_use.c tests/fault/fault.h
 tests_multi_test_wrong_use_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/multi/test_messages
+tests_multi_test_messages_SOURCES = tests/multi/test_messages.c tests/fault/fault.h
+tests_multi_test_messages_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

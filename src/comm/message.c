@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is known of messages: those that have come, and those that were received. */
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+static weft_status check_out(const weft_message *message, const char *function)
+{
+    if (!message || message->bytes != sizeof *message)
+        return wi_fail(WEFT_EINVAL, "%s: message is NULL or its bytes are wrong; use WEFT_MESSAGE_INIT", function);
+    return WEFT_SUCCESS;
+}
+
+static void fill(weft_message *out, int source, int64_t tag, const struct weft_op_info *info)
+{
+    out->source = source;
+    out->tag = tag;
+    out->dtype = (weft_dtype)info->dtype;
+    out->count = info->count;
+}
+
+/* Waiting without an operation: one that never runs stands for it, for its rounds. */
+static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uint64_t until_ns,
+                              struct wi_match_found *found)
+{
+    struct wi_op idle = {.point_to_point = 1, .by_tag = 1, .peer = peer, .tag = tag, .deadline_ns = UINT64_MAX};
+
+    for (;;) {
+        int moved, got;
+        wi_exec_progress(comm->exec, &moved);
+        if (comm->exec->broken)
+            return comm->exec->broken;
+        got = wi_match_probe(comm->exec, peer, tag, found);
+        if (got)
+            return got < 0 ? (weft_status)got : WEFT_SUCCESS;
+        if (!until_ns || (until_ns != UINT64_MAX && wi_now_ns() >= until_ns))
+            return WEFT_INPROGRESS;
+        if (!moved)
+            wi_exec_pause(comm->exec, &idle);
+    }
+}
+
+weft_status weft_probe(weft_comm *comm, int peer, int64_t tag, uint64_t timeout_ns, weft_message *message)
+{
+    uint64_t until_ns = timeout_ns == WEFT_TIMEOUT_NEVER ? UINT64_MAX : timeout_ns ? wi_deadline_ns(timeout_ns) : 0;
+    struct wi_match_found found = {0};
+    weft_status st;
+
+    WI_TRY(wi_comm_check(comm));
+    WI_TRY(check_out(message, "probe"));
+    if (peer != WEFT_ANY_SOURCE && (peer < 0 || peer >= comm->nranks))
+        return wi_fail(WEFT_EINVAL, "probe: peer %d is not a rank of this communicator (0 to %d)", peer,
+                       comm->nranks - 1);
+    if (tag < WEFT_ANY_TAG)
+        return wi_fail(WEFT_EINVAL, "probe: tag %lld is below 0", (long long)tag);
+    WI_TRY(wi_comm_enter(comm));
+    if (comm->exec->broken)
+        st = wi_fail(comm->exec->broken, "%s", comm->exec->error.message);
+    else
+        st = look_until(comm, peer, tag, until_ns, &found);
+    if (st == WEFT_SUCCESS)
+        fill(message, found.source, found.tag, &found.info);
+    else if (st == WEFT_ENOTSUP)
+        wi_fail(st, "probe: the transport to rank %d cannot tell what has come", peer);
+    if (comm->exec->broken)
+        wi_comm_failed(comm);
+    wi_comm_leave(comm);
+    return st;
+}
+
+weft_status weft_request_message(weft_request *req, weft_message *message)
+{
+    const struct wi_op *op;
+
+    if (!req || req->magic != WI_REQUEST_MAGIC)
+        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)");
+    WI_TRY(check_out(message, "request_message"));
+    if (req->call.coll != WI_COLL_RECV && req->call.coll != WI_COLL_SEND_RECV)
+        return wi_fail(WEFT_EINVAL, "request_message: %s receives no message", wi_coll_name(req->call.coll));
+    if (req->queued || !req->nops || atomic_load_explicit(&req->left, memory_order_acquire))
+        return WEFT_INPROGRESS;
+    if (req->status < 0)
+        return req->status;
+    op = &req->op[req->nops - 1];
+    fill(message, op->got_source, op->got_tag, &op->info);
+    return WEFT_SUCCESS;
+}
