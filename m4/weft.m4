@@ -60,6 +60,10 @@ AC_DEFUN([WEFT_DEPENDENCIES],
 WEFT_LIBRARY([CRYPTO], [libcrypto >= 3.0], [libssl-dev])
 WEFT_LIBRARY([JANSSON], [jansson >= 2.10], [libjansson-dev])
 WEFT_LIBRARY([XXHASH], [libxxhash >= 0.8], [libxxhash-dev])
+# Topologies are also read as XML where expat is.
+PKG_CHECK_MODULES([EXPAT], [expat >= 2.1],
+  [AC_DEFINE([HAVE_EXPAT], [1], [Define if topologies can be read as XML.])],
+  [AC_MSG_WARN([expat was not found: topologies will not be read as XML (Debian package libexpat1-dev)])])
 # Only the tests need CUnit.
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no

@@ -47,3 +47,10 @@ multi_scripts += tests/cli/test_weft_run.sh
 test_programs += tests/cli/bootstrap_probe
 tests_cli_bootstrap_probe_SOURCES = tests/cli/bootstrap_probe.c
 tests_cli_bootstrap_probe_LDADD = libweftcore.la
+
+# Looks inside the library, but never at the network.
+bin_PROGRAMS += weft-topo
+weft_topo_SOURCES = tools/weft_topo.c tools/topo_tool.h tools/topo_ranks.c tools/topo_sources.c
+weft_topo_LDADD = libweftcore.la
+check_scripts += tests/cli/test_weft_topo.sh
+dist_man_MANS += doc/man/weft-topo.1

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Building a graph, and looking around in it. */
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,21 @@ int wi_topo_link_parse(const char *text)
 int wi_topo_origin_parse(const char *text)
 {
     return wi_topo_name_index(wi_topo_origin_names, 4, text);
+}
+
+void *wi_topo_locale_enter(void)
+{
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+
+    return c ? (void *)uselocale(c) : NULL;
+}
+
+void wi_topo_locale_leave(void *locale)
+{
+    locale_t c = locale ? uselocale((locale_t)locale) : (locale_t)0;
+
+    if (c)
+        freelocale(c);
 }
 
 void wi_topo_number(double value, char text[32])
@@ -153,6 +169,11 @@ void wi_topo_join(struct wi_topo_builder *b, const struct wi_topo_link *link)
         return;
     b->links = links;
     links[b->nlinks++] = *link;
+}
+
+int wi_topo_builder_host(const struct wi_topo_builder *b, int object)
+{
+    return object < 0 || object >= b->nobjects ? WI_TOPO_NONE : b->objects[object].host;
 }
 
 void wi_topo_connect(struct wi_topo_builder *b, enum wi_topo_link_kind kind, int from, int to, double rate,

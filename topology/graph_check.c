@@ -46,6 +46,11 @@ static weft_status check_object(const struct wi_topo_object *objects, int o)
     if (x->parent != WI_TOPO_NONE && (x->parent < 0 || x->parent >= o))
         return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): its parent, %d, does not come before it", o, kind,
                        x->name, x->parent);
+    int depth = 0;
+    for (int up = x->parent; up != WI_TOPO_NONE; up = objects[up].parent)
+        if (++depth > WI_TOPO_MAX_DEPTH)
+            return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): stands in more than %d others", o, kind, x->name,
+                           WI_TOPO_MAX_DEPTH);
     unsigned parent = x->parent == WI_TOPO_NONE ? NOTHING : 1u << objects[x->parent].kind;
     if (!(containers[x->kind] & parent))
         return wi_fail(WEFT_ECONFIG, "topology: object %d: a %s (%s) cannot be in %s%s", o, kind, x->name,

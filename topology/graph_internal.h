@@ -9,6 +9,7 @@
 #define WI_TOPO_MAX_OBJECTS (1 << 21)
 #define WI_TOPO_MAX_LINKS (1 << 22)
 #define WI_TOPO_MAX_MISSING 4096
+#define WI_TOPO_MAX_DEPTH 32
 #define WI_TOPO_MAX_SENTENCE 400
 #define WI_TOPO_MAX_FILE_BYTES ((size_t)1 << 28)
 #define WI_TOPO_FILE_VERSION 1
@@ -44,13 +45,32 @@ int wi_topo_origin_parse(const char *text);
 struct wi_topo_object wi_topo_object_init(enum wi_topo_kind kind, int parent, int host);
 void wi_topo_connect(struct wi_topo_builder *b, enum wi_topo_link_kind kind, int from, int to, double rate,
                      double latency, enum wi_topo_origin origin);
+/* The host of an object that was added; WI_TOPO_NONE for others. */
+int wi_topo_builder_host(const struct wi_topo_builder *b, int object);
 /* The first failure latched in the builder. */
 weft_status wi_topo_builder_status(const struct wi_topo_builder *b);
 void wi_topo_builder_fail(struct wi_topo_builder *b, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A comma is no decimal point here, whatever the program's locale says: numbers are read and written between these two.
+ * Returns what `leave` wants. */
+void *wi_topo_locale_enter(void);
+void wi_topo_locale_leave(void *locale);
 /* The shortest decimal text that reads back as the same number. */
 void wi_topo_number(double value, char text[32]);
+
+/* ---- Files ---- */
+
+weft_status wi_topo_parse_xml(const char *text, size_t bytes, struct wi_topo **topo);
+weft_status wi_topo_parse_json(const char *text, size_t bytes, struct wi_topo **topo);
+/* Set a field of an object or link from its text; `where` ("line 12", "links[3]") begins the failure. */
+weft_status wi_topo_object_field(struct wi_topo_object *x, const char *where, const char *key, const char *value);
+weft_status wi_topo_link_field(struct wi_topo_link *x, const char *where, const char *key, const char *value);
+/* Objects and links before their fields are set, and the failure if a needed one was not. */
+#define WI_TOPO_UNSET (-1)
+struct wi_topo_link wi_topo_link_init(void);
+weft_status wi_topo_object_complete(const struct wi_topo_object *x, const char *where);
+weft_status wi_topo_link_complete(const struct wi_topo_link *x, const char *where);
 
 /* ---- Walks ---- */
 

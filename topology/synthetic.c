@@ -44,16 +44,13 @@ static int spread(const int *places, int nplaces, int i, int n)
 
 /* ---- One node ---- */
 
-static void add_cores(struct making *m, int parent, int to, int ncores)
+static void add_cores(struct making *m, enum wi_topo_link_kind kind, int parent, int ncores)
 {
-    enum wi_topo_link_kind kind = parent == to ? WI_TOPO_LINK_MEMORY : WI_TOPO_LINK_CACHE;
+    double latency = kind == WI_TOPO_LINK_MEMORY ? WI_TYPICAL_MEMORY_LATENCY : WI_TYPICAL_CORE_LATENCY;
 
-    for (int c = 0; c < ncores; c++) {
-        int core = add(m, WI_TOPO_CORE, parent);
-        wi_topo_connect(m->b, kind, core, to, WI_TYPICAL_CORE_RATE,
-                        kind == WI_TOPO_LINK_MEMORY ? WI_TYPICAL_MEMORY_LATENCY : WI_TYPICAL_CORE_LATENCY,
+    for (int c = 0; c < ncores; c++)
+        wi_topo_connect(m->b, kind, add(m, WI_TOPO_CORE, parent), parent, WI_TYPICAL_CORE_RATE, latency,
                         WI_TOPO_ASSUMED);
-    }
 }
 
 static void add_numa(struct making *m, int package)
@@ -69,12 +66,12 @@ static void add_numa(struct making *m, int package)
         wi_topo_connect(m->b, WI_TOPO_LINK_SOCKET, numa, package, WI_TYPICAL_INSIDE_RATE, WI_TYPICAL_INSIDE_LATENCY,
                         WI_TOPO_ASSUMED);
     if (!ncaches)
-        add_cores(m, numa, numa, ncores);
+        add_cores(m, WI_TOPO_LINK_MEMORY, numa, ncores);
     for (int c = 0; ncores && c < ncaches; c++) {
         int cache = add(m, WI_TOPO_CACHE, numa);
         double rate = ncaches > 1 && object.rate > WI_TYPICAL_CLUSTER_RATE ? WI_TYPICAL_CLUSTER_RATE : object.rate;
         wi_topo_connect(m->b, WI_TOPO_LINK_MEMORY, cache, numa, rate, WI_TYPICAL_MEMORY_LATENCY, WI_TOPO_ASSUMED);
-        add_cores(m, cache, cache, ncores);
+        add_cores(m, WI_TOPO_LINK_CACHE, cache, ncores);
     }
 }
 

@@ -15,6 +15,6 @@ print-fuzz:
 	@echo 'sources="$(filter %.c,$(libweft_sources))"'
 	@echo 'targets="$(fuzz_targets)"'
 	@echo 'flags="$(WEFT_FUZZ_FLAGS)"'
-	@echo 'libs="$(HWLOC_LIBS) $(CRYPTO_LIBS) $(LIBS)"'
-WEFT_FUZZ_FLAGS = -D_GNU_SOURCE= $(HWLOC_CFLAGS) $(CRYPTO_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
+	@echo 'libs="$(HWLOC_LIBS) $(CRYPTO_LIBS) $(EXPAT_LIBS) $(JANSSON_LIBS) $(LIBS)"'
+WEFT_FUZZ_FLAGS = -D_GNU_SOURCE= $(HWLOC_CFLAGS) $(CRYPTO_CFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 .PHONY: print-fuzz

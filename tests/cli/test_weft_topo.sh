@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# weft-topo: the tree, files that it reads back, pictures, ranks and rings; bad input is refused by name.
+set -u
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+cd "${WEFT_BUILDDIR:?}" || exit 99
+
+dgx="nodes:2 pack:2 core:4 gpu:8 nvlink:450 nic:8@400Gb pcisw:4"
+says() { # TEXT ARGUMENTS...
+    local text=$1 out
+    shift
+    out=$(timeout 20 ./weft-topo "$@" 2>&1) || { echo "$out"; return 1; }
+    grep -qE -- "$text" <<<"$out" || { echo "$out"; return 1; }
+}
+refused() { # STATUS TEXT ARGUMENTS...
+    local wanted=$1 text=$2 out status
+    shift 2
+    out=$(timeout 20 ./weft-topo "$@" 2>&1)
+    status=$?
+    echo "status $status: $out"
+    [ $status -eq "$wanted" ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qF -- "$text" <<<"$out"
+}
+round_trip() { # FORMAT
+    timeout 20 ./weft-topo -s "$dgx" --export "$1" >"$tap_dir/a.$1" &&
+        timeout 20 ./weft-topo -f "$tap_dir/a.$1" --export "$1" >"$tap_dir/b.$1" &&
+        [ -s "$tap_dir/a.$1" ] && cmp "$tap_dir/a.$1" "$tap_dir/b.$1"
+}
+is_json() {
+    timeout 20 ./weft-topo --export json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+kinds = {o["kind"] for o in d["objects"]}
+assert {"host", "numa", "core"} <= kinds, kinds
+assert all(link["rate"] > 0 for link in d["links"])'
+}
+is_svg() {
+    timeout 20 ./weft-topo -s "$dgx" --svg "$tap_dir/a.svg" >/dev/null && python3 - "$tap_dir/a.svg" <<'END'
+import sys
+import xml.etree.ElementTree as tree
+root = tree.parse(sys.argv[1]).getroot()
+name = "{http://www.w3.org/2000/svg}"
+texts = [t.text for t in root.iter(name + "text")]
+assert texts.count("gpu7") == 2 and "400 Gb/s" in texts, texts
+width, height = float(root.get("width")), float(root.get("height"))
+for rect in root.iter(name + "rect"):
+    if rect.get("x"):
+        assert 0 <= float(rect.get("x")) and float(rect.get("x")) + float(rect.get("width")) <= width
+        assert 0 <= float(rect.get("y")) and float(rect.get("y")) + float(rect.get("height")) <= height
+END
+}
+merges() {
+    local out
+    printf 'core:2 nic:1@10Gb' >"$tap_dir/one.txt"
+    ./weft-topo -f "$tap_dir/one.txt" --export xml | sed 's/name="node0"/name="left"/' >"$tap_dir/left.xml"
+    ./weft-topo -f "$tap_dir/one.txt" --export xml | sed 's/name="node0"/name="right"/' >"$tap_dir/right.xml"
+    out=$(timeout 20 ./weft-topo -f "$tap_dir/left.xml" -f "$tap_dir/right.xml" --rings)
+    echo "$out"
+    grep -q '^host left' <<<"$out" && grep -q '^host right' <<<"$out" && grep -q '^ring 0: 0 1 [23] [23]' <<<"$out"
+}
+twice() {
+    refused 1 'both of a host called left' -f "$tap_dir/left.xml" -f "$tap_dir/left.xml"
+}
+reads_lstopo() {
+    command -v lstopo-no-graphics >/dev/null || { echo "no lstopo here"; return 0; }
+    lstopo-no-graphics -i "pack:2 l3:1 core:2 pu:1" --of xml >"$tap_dir/lstopo.xml" &&
+        says '^  package1' --hwloc "$tap_dir/lstopo.xml" &&
+        refused 1 "hwloc's XML" -f "$tap_dir/lstopo.xml"
+}
+
+tap "this machine" says "^host "
+tap "this machine as JSON" is_json
+tap "a synthetic machine" says "nvlink 450 GB/s" -s "$dgx"
+tap "XML is read back" round_trip xml
+tap "JSON is read back" round_trip json
+tap "DOT" says '^graph weft \{' -s "$dgx" --export dot
+tap "a picture" is_svg
+tap "machines are merged" merges
+tap "one machine twice" twice
+tap "hwloc's XML" reads_lstopo
+tap "ranks" says '^ +15 +node1 +gpu7 +nic7 ' -s "$dgx" --ranks 16
+tap "levels" says '^level node +2 groups' -s "$dgx" --ranks 16
+tap "a ring for each adapter" says '^ring 7: 7 ' -s "$dgx" --rings
+tap "no adapter is shared" says '^no adapter is used by more than one ring' -s "$dgx" --rings
+tap "a wrong word" refused 1 '"nvlnk:3"' -s "core:1 nvlnk:3"
+tap "a file that is not there" refused 1 '/nonexistent' -f /nonexistent
+tap "a wrong format" refused 2 'yaml' --export yaml
+tap "a wrong number of ranks" refused 2 'many' --ranks many
+tap "an argument" refused 2 'something' something
+tap "--help" says "Usage: weft-topo" --help
+tap_end

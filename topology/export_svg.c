@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A picture: what contains is a box around what it contains; links between packages, GPUs and hosts are lines with their rate;
+ * links inside (to caches, memories, PCI) are implied by the boxes, and their rate stands in them. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "topology/export_internal.h"
+
+#define MOST_HOSTS 24
+#define PAD 8.0
+#define GAP 10.0
+#define HEAD 34.0
+#define CHARACTER 6.3
+#define LEGEND 24.0
+
+struct box {
+    double x, y, w, h; /* x, y: first within the parent, then absolute */
+    int is_hidden;
+};
+
+struct picture {
+    const struct wi_topo *t;
+    struct wi_topo_children c;
+    struct box *boxes;
+    FILE *out;
+    int hidden; /* hosts */
+};
+
+static const struct {
+    const char *fill, *line;
+} styles[WI_TOPO_NUM_KINDS] = {
+    [WI_TOPO_HOST] = {"#f7f7f7", "#555555"},    [WI_TOPO_PACKAGE] = {"#e6edf7", "#4a6fa5"},
+    [WI_TOPO_NUMA] = {"#e2f0e2", "#4e8a4e"},    [WI_TOPO_CACHE] = {"#fbf3d5", "#a88f2c"},
+    [WI_TOPO_CORE] = {"#ffffff", "#888888"},    [WI_TOPO_BRIDGE] = {"#eeeeee", "#777777"},
+    [WI_TOPO_NIC] = {"#cfe2f3", "#2f6f9f"},     [WI_TOPO_GPU] = {"#d5ecc2", "#4f8f1f"},
+    [WI_TOPO_STORAGE] = {"#e6d9ec", "#7f4f9f"}, [WI_TOPO_NVSWITCH] = {"#b6d7a8", "#38761d"},
+    [WI_TOPO_SWITCH] = {"#9fc5e8", "#0b5394"},  [WI_TOPO_RACK] = {"#fcfcfc", "#999999"},
+};
+
+/* ---- Texts ---- */
+
+static const struct wi_topo_link *pci_link(const struct wi_topo *t, int object)
+{
+    const struct wi_topo_sealed *s = wi_topo_sealed(t);
+
+    for (uint32_t e = s->first[object]; e < s->first[object + 1]; e++)
+        if (t->links[s->edges[e] / 2].kind == WI_TOPO_LINK_PCI && !(s->edges[e] & 1))
+            return &t->links[s->edges[e] / 2];
+    return NULL;
+}
+
+/* The second line of a box: size, rate, slot. */
+static void detail(const struct wi_topo *t, int object, char text[112])
+{
+    const struct wi_topo_object *x = &t->objects[object];
+    const struct wi_topo_link *pci = pci_link(t, object);
+    char rate[32] = "", slot[32] = "", size[32] = "";
+
+    if (x->rate > 0)
+        wi_topo_rate_text(x->rate, x->kind == WI_TOPO_NIC, rate);
+    if (pci)
+        wi_topo_rate_text(pci->rate, 0, slot);
+    if (x->bytes >= (uint64_t)1 << 30)
+        snprintf(size, sizeof(size), "%.4g GiB", (double)x->bytes / (double)(1 << 30));
+    else if (x->bytes)
+        snprintf(size, sizeof(size), "%.4g MiB", (double)x->bytes / (double)(1 << 20));
+    snprintf(text, 112, "%s%s%s%s%s%s", size, size[0] && rate[0] ? ", " : "", rate,
+             (size[0] || rate[0]) && slot[0] ? ", " : "", slot[0] ? "PCI " : "", slot);
+}
+
+static double text_width(const struct wi_topo *t, int object)
+{
+    char text[112];
+
+    detail(t, object, text);
+    size_t name = strlen(t->objects[object].name), more = strlen(text);
+    return CHARACTER * (double)(name > more ? name : more) + 2 * PAD;
+}
+
+/* ---- Sizes and places ---- */
+
+static int visible_children(const struct picture *p, int key, int *count)
+{
+    int first = p->c.first[key];
+
+    *count = 0;
+    for (int i = first; i < p->c.first[key + 1]; i++)
+        *count += !p->boxes[p->c.child[i]].is_hidden;
+    return first;
+}
+
+/* How many of them stand side by side. */
+static int columns_of(const struct picture *p, int key, int count)
+{
+    enum wi_topo_kind kind = p->t->objects[p->c.child[p->c.first[key]]].kind;
+
+    if (kind == WI_TOPO_CORE)
+        return count <= 4 ? count : count <= 8 ? 4 : 8;
+    if (kind == WI_TOPO_HOST || kind == WI_TOPO_RACK)
+        return (int)ceil(sqrt(count));
+    return count <= 4 ? count : 4;
+}
+
+/* Rows from left to right; a new one begins where the kind changes from what is small to what is large, or the row is full. */
+static void place_children(struct picture *p, int key, double top, double *w, double *h)
+{
+    double x = PAD, y = top, row = 0, widest = 0;
+    int count, column = 0, before = -1, first = visible_children(p, key, &count);
+
+    for (int i = first; i < p->c.first[key + 1]; i++) {
+        struct box *box = &p->boxes[p->c.child[i]];
+        int kind = (int)p->t->objects[p->c.child[i]].kind;
+        if (box->is_hidden)
+            continue;
+        if (column && (column == columns_of(p, key, count) || kind != before)) {
+            x = PAD;
+            y += row + GAP;
+            row = column = 0;
+        }
+        box->x = x;
+        box->y = y;
+        x += box->w + GAP;
+        row = fmax(row, box->h);
+        widest = fmax(widest, x - GAP);
+        column++;
+        before = kind;
+    }
+    *w = widest + PAD;
+    *h = y + row + PAD;
+}
+
+/* Parents have smaller numbers than their children: from the end, all children have their size. */
+static void measure(struct picture *p)
+{
+    for (int o = p->t->nobjects - 1; o >= 0; o--) {
+        struct box *box = &p->boxes[o];
+        enum wi_topo_kind kind = p->t->objects[o].kind;
+        int count;
+        visible_children(p, o + 1, &count);
+        if (box->is_hidden)
+            continue;
+        double least = kind == WI_TOPO_CORE ? 46 : text_width(p->t, o);
+        if (kind == WI_TOPO_SWITCH || kind == WI_TOPO_NVSWITCH)
+            least = fmax(least, 160);
+        box->w = least;
+        box->h = kind == WI_TOPO_CORE ? 20 : HEAD;
+        if (count) {
+            place_children(p, o + 1, HEAD + 4, &box->w, &box->h);
+            box->w = fmax(box->w, least);
+        }
+    }
+}
+
+static void settle(struct picture *p)
+{
+    for (int o = 0; o < p->t->nobjects; o++) {
+        int parent = p->t->objects[o].parent;
+        if (parent == WI_TOPO_NONE || p->boxes[o].is_hidden)
+            continue;
+        p->boxes[o].x += p->boxes[parent].x;
+        p->boxes[o].y += p->boxes[parent].y;
+    }
+}
+
+/* Hosts beyond the first ones, and all in them. */
+static void hide(struct picture *p)
+{
+    int shown = 0;
+
+    for (int o = 0; o < p->t->nobjects; o++) {
+        const struct wi_topo_object *x = &p->t->objects[o];
+        if (x->kind == WI_TOPO_HOST) {
+            p->boxes[o].is_hidden = ++shown > MOST_HOSTS;
+            p->hidden += p->boxes[o].is_hidden;
+        } else if (x->host != WI_TOPO_NONE) {
+            p->boxes[o].is_hidden = p->boxes[x->host].is_hidden;
+        }
+    }
+}
+
+/* ---- Drawing ---- */
+
+static void draw_text(FILE *out, double x, double y, const char *class, const char *text)
+{
+    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
+    wi_topo_put_escaped(text, out);
+    fputs("</text>\n", out);
+}
+
+static void draw_boxes(const struct picture *p)
+{
+    char text[112];
+
+    for (int o = 0; o < p->t->nobjects; o++) {
+        const struct wi_topo_object *x = &p->t->objects[o];
+        const struct box *b = &p->boxes[o];
+        if (b->is_hidden)
+            continue;
+        fprintf(p->out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\" fill=\"%s\" stroke=\"%s\"%s>",
+                b->x, b->y, b->w, b->h, x->kind == WI_TOPO_SWITCH || x->kind == WI_TOPO_NVSWITCH ? 14 : 3,
+                styles[x->kind].fill, styles[x->kind].line, x->kind == WI_TOPO_RACK ? " stroke-dasharray=\"5 3\"" : "");
+        fputs("<title>", p->out);
+        wi_topo_put_escaped(wi_topo_kind_name(x->kind), p->out);
+        fputs(" ", p->out);
+        wi_topo_put_escaped(x->name, p->out);
+        fputs(" ", p->out);
+        wi_topo_put_escaped(x->model, p->out);
+        fputs("</title></rect>\n", p->out);
+        draw_text(p->out, b->x + 6, b->y + 14, x->kind == WI_TOPO_CORE ? "small" : "name", x->name);
+        if (x->kind == WI_TOPO_CORE)
+            continue;
+        detail(p->t, o, text);
+        draw_text(p->out, b->x + 6, b->y + 28, "small", text);
+    }
+}
+
+/* From the edge of one box that looks at the other one. */
+static void leave(const struct box *from, const struct box *to, double *x, double *y)
+{
+    double dx = to->x + to->w / 2 - (from->x + from->w / 2), dy = to->y + to->h / 2 - (from->y + from->h / 2);
+    double scale_x = fabs(dx) > 0 ? from->w / 2 / fabs(dx) : HUGE_VAL,
+           scale_y = fabs(dy) > 0 ? from->h / 2 / fabs(dy) : HUGE_VAL;
+    double scale = fmin(fmin(scale_x, scale_y), 1);
+
+    *x = from->x + from->w / 2 + dx * scale;
+    *y = from->y + from->h / 2 + dy * scale;
+}
+
+/* Many links that differ in one end only get one label; the last one that was written decides. */
+static void draw_links(const struct picture *p)
+{
+    const struct wi_topo *t = p->t;
+    int last_end = WI_TOPO_NONE;
+    double last_rate = 0;
+
+    for (int l = 0; l < t->nlinks; l++) {
+        const struct wi_topo_link *x = &t->links[l];
+        int drawn = x->kind == WI_TOPO_LINK_NETWORK || x->kind == WI_TOPO_LINK_NVLINK ||
+                    (x->kind == WI_TOPO_LINK_SOCKET && t->objects[x->a].parent == t->objects[x->b].parent);
+        if (!drawn || p->boxes[x->a].is_hidden || p->boxes[x->b].is_hidden)
+            continue;
+        double x1, y1, x2, y2;
+        char rate[32];
+        leave(&p->boxes[x->a], &p->boxes[x->b], &x1, &y1);
+        leave(&p->boxes[x->b], &p->boxes[x->a], &x2, &y2);
+        fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"%s/>\n", x1, y1, x2, y2,
+                wi_topo_link_name(x->kind), x->origin == WI_TOPO_ASSUMED ? " stroke-dasharray=\"4 3\"" : "");
+        wi_topo_rate_text(x->rate, x->kind == WI_TOPO_LINK_NETWORK, rate);
+        if (x->kind != WI_TOPO_LINK_SOCKET && x->b == last_end && x->rate == last_rate)
+            continue;
+        last_end = x->b;
+        last_rate = x->rate;
+        draw_text(p->out, (x1 + x2) / 2 + 4, (y1 + y2) / 2 - 3, "rate", rate);
+    }
+}
+
+static void draw(struct picture *p, double w, double h)
+{
+    fprintf(
+        p->out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
+        "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\">\n<style>.name{font-size:11px;"
+        "font-weight:bold}.small{font-size:10px;fill:#444}.rate{font-size:10px;fill:#a00;stroke:#fff;stroke-width:3px;"
+        "paint-order:stroke}.network{stroke:#0b5394;stroke-width:1.5}.nvlink{stroke:#38761d;stroke-width:2}.socket{"
+        "stroke:#4a6fa5;stroke-width:3}</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+        w, h + LEGEND, w, h + LEGEND);
+    draw_boxes(p);
+    draw_links(p);
+    char note[160];
+    int at = snprintf(note, sizeof(note), "weft: %d hosts, %d objects; dashed lines: rates assumed", p->t->nhosts,
+                      p->t->nobjects);
+    if (p->hidden)
+        snprintf(note + at, sizeof(note) - (size_t)at, "; %d more hosts are not drawn", p->hidden);
+    draw_text(p->out, PAD, h + LEGEND - 8, "small", note);
+    fputs("</svg>\n", p->out);
+}
+
+weft_status wi_topo_svg(const struct wi_topo *topo, FILE *out)
+{
+    struct picture p = {.t = topo, .out = out};
+    double w, h;
+
+    WI_TRY(wi_topo_children_init(&p.c, topo));
+    p.boxes = wi_calloc((size_t)topo->nobjects, sizeof(*p.boxes));
+    if (!p.boxes) {
+        wi_topo_children_fini(&p.c);
+        return wi_fail(WEFT_ENOMEM, "topology: no memory to draw %d objects", topo->nobjects);
+    }
+    void *locale = wi_topo_locale_enter();
+    hide(&p);
+    measure(&p);
+    place_children(&p, 0, PAD, &w, &h);
+    settle(&p);
+    draw(&p, fmax(w, 420), h);
+    wi_topo_locale_leave(locale);
+    wi_free(p.boxes);
+    wi_topo_children_fini(&p.c);
+    return wi_topo_written(out, "SVG");
+}
