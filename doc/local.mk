@@ -76,6 +76,7 @@ dist_man_MANS += \
 	doc/man/weft_send_init.3 \
 	doc/man/weft_probe.3 \
 	doc/man/weft_request_message.3 \
+	doc/man/weft_request_on_complete.3 \
 	doc/man/weft_send_recv.3 \
 	doc/man/weft_send_recv_init.3 \
 	doc/man/weft_start.3 \

@@ -342,6 +342,7 @@ SEE = {
     "weft_comm_status": ["weft_comm_abort", "weft_comm_dump", "weft_status_name"],
     "weft_comm_set_timeout": ["weft_algorithm_list", "weft_wait_for"],
     "weft_comm_dump": ["weft_last_error"],
+    "weft_request_on_complete": ["weft_wait", "weft_request_free"],
     "weft_probe": ["weft_recv", "weft_comm_next_call"],
     "weft_start": ["weft_all_reduce", "weft_wait", "weft_request_free", "weft_group_start"],
     "weft_wait": ["weft_request_free", "weft_start", "weft_comm_set_timeout"],

@@ -1195,6 +1195,31 @@ WEFT_API weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, siz
  *         any failure of an operation  how the first in the list failed that did; weft_wait tells of each */
 WEFT_API weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs);
 
+/* Be called when an operation completes.
+ *
+ * @param status  how it ended, as weft_wait returns it
+ * @param arg     what weft_request_on_complete was given */
+typedef void (*weft_complete_fn)(weft_status status, void *arg);
+
+/* Have a function called once an operation is complete, successful or not.
+ *
+ * For event loops and futures: nobody has to wait or poll. The call comes from a thread of the library's,
+ * outside of all locks and on no other operation's account: the function may issue operations, wait, and
+ * block; calls of other operations are made by other threads meanwhile, at most 64. It may run before this
+ * returns. It does not free the request, which it may do itself. Needs the progress thread, or somebody who
+ * waits or tests. What never completes is called with WEFT_ECANCELED when its communicator is destroyed.
+ * @param req  of an operation that was issued or, in a group, called; one call-back for each operation, for
+ *             a persistent one after each start
+ * @param fn   called exactly once after success of this function, never after a failure
+ * @param arg  passed to fn
+ * Threads: any thread, one at a time per request.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not a request: NULL, or already freed; or fn is NULL
+ *         WEFT_EBUSY   the operation has a call-back already
+ *         WEFT_ENOMEM, WEFT_ESYS  the system refused memory, or a thread */
+WEFT_API weft_status weft_request_on_complete(weft_request *req, weft_complete_fn fn, void *arg);
+
 /* Free a request.
  *
  * Every request that a call returned needs it, persistent or not; what is left is freed with the

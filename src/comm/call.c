@@ -16,7 +16,7 @@ weft_status wi_comm_check(const struct weft_comm *comm)
     return WEFT_SUCCESS;
 }
 
-static weft_status enter_slowly(struct weft_comm *comm, int held)
+static weft_status enter_after(struct weft_comm *comm, int held)
 {
     for (int spins = 0;; spins++) {
         if (held == WI_ISSUING)
@@ -26,11 +26,25 @@ static weft_status enter_slowly(struct weft_comm *comm, int held)
             wi_cpu_relax();
         else
             sched_yield();
+        if (spins % 16 == 15)
+            wi_exec_nudge(comm->exec);
         held = WI_FREE;
         if (atomic_compare_exchange_weak_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
                                                   memory_order_relaxed))
             return WEFT_SUCCESS;
     }
+}
+
+/* Whoever progresses may be asleep in there, with the lock. */
+static weft_status enter_slowly(struct weft_comm *comm, int held)
+{
+    weft_status st;
+
+    atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
+    wi_exec_nudge(comm->exec);
+    st = enter_after(comm, held);
+    atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_relaxed);
+    return st;
 }
 
 weft_status wi_comm_enter(struct weft_comm *comm)
@@ -116,12 +130,25 @@ static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
 static void op_finished(struct wi_op *op, void *arg)
 {
     struct weft_request *req = arg;
+    struct wi_completion *call;
+    struct weft_comm *comm;
+    weft_status status;
 
     if (op->status < 0 && (req->status >= 0 || req->status == WEFT_INPROGRESS))
         req->status = op->status;
-    if (atomic_load_explicit(&req->left, memory_order_relaxed) == 1 && req->status >= 0)
+    if (atomic_load_explicit(&req->left, memory_order_relaxed) > 1) {
+        atomic_fetch_sub_explicit(&req->left, 1, memory_order_release);
+        return;
+    }
+    if (req->status >= 0)
         req->status = WEFT_SUCCESS;
-    atomic_fetch_sub_explicit(&req->left, 1, memory_order_release);
+    /* With the last one the request is whoever's waits for it. */
+    comm = req->comm;
+    status = req->status;
+    call = wi_completion_take(req);
+    atomic_store_explicit(&req->left, 0, memory_order_release);
+    if (call)
+        wi_completion_queue(comm, call, status);
 }
 
 static void release_ops(struct weft_request *req)
@@ -137,10 +164,12 @@ weft_status wi_request_issue(struct weft_request *req)
 
     req->active = 1;
     req->status = WEFT_INPROGRESS;
+    wi_completion_begin(req);
     if (without_peers(comm, &req->call)) {
         copy_alone(comm, &req->call);
         req->nops = 0;
         req->status = WEFT_SUCCESS;
+        wi_completion_tell(req);
         return WEFT_SUCCESS;
     }
     if (comm->exec->broken)
@@ -153,6 +182,7 @@ weft_status wi_request_issue(struct weft_request *req)
         req->nops = 0;
         req->active = 0;
         req->status = st;
+        wi_completion_tell(req);
         return st;
     }
     atomic_store_explicit(&req->left, req->nops, memory_order_relaxed);

@@ -43,6 +43,15 @@ struct wi_progress {
     _Atomic int asleep, stop;
 };
 
+/* Threads that call what weft_request_on_complete was given; see complete.c. */
+struct wi_completion;
+struct wi_callers {
+    pthread_mutex_t lock; /* of all below; innermost */
+    pthread_cond_t more, gone;
+    struct wi_completion *head, **tail;
+    int nqueued, nthreads, idle, stop;
+};
+
 struct weft_context {
     uint32_t magic;
     struct wi_settings *settings;
@@ -55,6 +64,7 @@ struct weft_context {
     pthread_mutex_t comms_lock; /* guards the list, and the progress thread's look at its members */
     struct weft_comm *comms;
     struct wi_progress progress;
+    struct wi_callers callers;
     _Atomic int registrations; /* live weft_mem handles */
 };
 
@@ -63,6 +73,8 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm);
 weft_status wi_progress_start(struct weft_context *ctx);
 void wi_progress_stop(struct weft_context *ctx);
 void wi_progress_kick(struct weft_context *ctx);
+void wi_callers_init(struct weft_context *ctx);
+weft_status wi_callers_stop(struct weft_context *ctx); /* WEFT_EBUSY: a call-back does not return */
 
 /* ---- Calls ---- */
 
@@ -92,6 +104,7 @@ struct weft_request {
     struct wi_call now;  /* of the running operation: the source may be a copy */
     struct wi_op op[2];  /* two for SEND_RECV */
     _Atomic int left;    /* operations not finished */
+    _Atomic(struct wi_completion *) completion; /* to be called at the end; or a mark that it has come */
     weft_status status;
     weft_call_options options;
     char algorithm[24];
@@ -104,6 +117,11 @@ struct weft_request *wi_request_get(struct weft_comm *comm);
 void wi_request_put(struct weft_request *req);
 void wi_request_free_all(struct weft_comm *comm);
 weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns);
+/* Before an operation begins; when it ends: what is to be queued once it has; then that. */
+void wi_completion_begin(struct weft_request *req);
+struct wi_completion *wi_completion_take(struct weft_request *req);
+void wi_completion_queue(struct weft_comm *comm, struct wi_completion *call, weft_status status);
+void wi_completion_tell(struct weft_request *req); /* it ended without operations */
 /* Issue the request's call; the communicator is entered. */
 weft_status wi_request_issue(struct weft_request *req);
 
@@ -153,7 +171,9 @@ struct weft_comm {
     char next_algorithm[24];
     int has_next;
     struct weft_request *free_requests, *all_requests;
+    _Atomic int entering;     /* threads that want to issue and find another one progressing */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
+    _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */
     _Atomic int abort_called;
     int dumped;
     char abort_reason[128];

@@ -94,6 +94,7 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     ctx->magic = WI_CONTEXT_MAGIC;
     ctx->progress.event_fd = -1;
     pthread_mutex_init(&ctx->comms_lock, NULL);
+    wi_callers_init(ctx);
     st = open_context(ctx, config ? config : &defaults);
     if (st < 0) {
         weft_context_destroy(ctx);
@@ -114,6 +115,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     if (atomic_load(&ctx->registrations))
         return wi_fail(WEFT_EBUSY, "context_destroy: %d registrations of memory still exist",
                        atomic_load(&ctx->registrations));
+    WI_TRY(wi_callers_stop(ctx));
     wi_progress_stop(ctx);
     wi_transports_close(ctx->transports);
     wi_settings_destroy(ctx->settings);

@@ -112,6 +112,7 @@ weft_status weft_group_end(void)
         if (st < 0) { /* not issued, or failed to: its request reports the failure */
             req->status = st;
             req->active = 0;
+            wi_completion_tell(req);
         }
         if (req->owned_by_group) {
             *tail = req;

@@ -17,10 +17,12 @@
 #define FIRST_PAUSE_NS 20000
 #define NAP_MIN_NS 20000ull
 #define NAP_MAX_NS 2000000ull
+#define NAP_WATCHED_NS 160000ull /* when a call-back or a future depends on this thread's looking */
 
 struct round {
     int moved, pending;
-    int blind; /* something that cannot wake us is pending */
+    int blind;   /* something that cannot wake us is pending */
+    int watched; /* somebody wants to be told */
     struct pollfd fds[MAX_POLLED];
     nfds_t nfds;
 };
@@ -48,8 +50,10 @@ static void look_at(struct round *rd, struct weft_comm *comm)
         rd->pending |= 1;
         return;
     }
-    if (!wi_comm_try_progress(comm))
+    if (!wi_comm_try_progress(comm)) { /* its issuer's kick may have come before this look: look again */
+        rd->blind = rd->pending = 1;
         return;
+    }
     if (comm->exec->nops) {
         wi_exec_progress(comm->exec, &moved);
         if (!moved && comm->exec->head)
@@ -62,6 +66,7 @@ static void look_at(struct round *rd, struct weft_comm *comm)
     rd->moved |= moved;
     if (comm->exec->nops) {
         rd->pending = 1;
+        rd->watched |= atomic_load_explicit(&comm->watched, memory_order_relaxed) != 0;
         if (!moved)
             collect_fds(rd, comm);
     }
@@ -114,6 +119,8 @@ static void *progress_main(void *arg)
         }
         sleep_until(&rd, rd.blind ? nap : NAP_MAX_NS, p->event_fd);
         nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
+        if (rd.watched && nap > NAP_WATCHED_NS)
+            nap = NAP_WATCHED_NS;
     }
     return NULL;
 }

@@ -31,6 +31,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->counts_copy = NULL;
     req->next = NULL;
     atomic_store_explicit(&req->left, 0, memory_order_relaxed);
+    atomic_store_explicit(&req->completion, NULL, memory_order_relaxed);
     return req;
 }
 
@@ -54,7 +55,10 @@ void wi_request_free_all(struct weft_comm *comm)
     struct weft_request *req = comm->all_requests, *next;
 
     for (; req; req = next) {
+        struct wi_completion *call = wi_completion_take(req);
         next = req->all_next;
+        if (call)
+            wi_completion_queue(comm, call, WEFT_ECANCELED);
         for (int i = 0; i < 2; i++)
             wi_op_release(comm->exec, &req->op[i]);
         wi_free(req->counts_copy);
@@ -231,6 +235,8 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
                 wi_comm_failed(comm);
             wi_comm_leave(comm);
             standing = 0;
+            for (int i = 0; i < 100 && atomic_load_explicit(&comm->entering, memory_order_relaxed); i++)
+                sched_yield(); /* who wants to issue is first */
         }
         if (once) {
             for (size_t i = 0; i < n; i++)

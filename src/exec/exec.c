@@ -3,6 +3,7 @@
 #include "exec/exec.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -81,6 +82,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->rank = mesh->rank;
     exec->nranks = mesh->nranks;
     exec->tail = &exec->head;
+    exec->nudge_fd = -1;
     exec->wanting_end = &exec->wanting;
     exec->early_bytes = config->early_bytes;
     exec->eager_bytes = config->eager_bytes < config->early_bytes / 4 ? config->eager_bytes : config->early_bytes / 4;
@@ -125,6 +127,8 @@ void wi_exec_destroy(struct wi_exec *exec)
         next = p->next;
         wi_free(p);
     }
+    if (exec->nudge_fd >= 0)
+        close(exec->nudge_fd);
     wi_free(exec->peers);
     wi_free(exec->ll_landing);
     wi_free(exec);

@@ -176,6 +176,9 @@ struct wi_exec {
     struct wi_recorder recorder;
     struct wi_slot_store slot_store;
     uint64_t timeout_ns;
+    _Atomic int napping; /* the lock's holder sleeps, or is about to */
+    _Atomic int nudged;  /* it should not: another thread wants the lock */
+    int nudge_fd;        /* readable when nudged; -1: not made yet */
     _Atomic int abort_requested;
     const char *abort_reason; /* set before abort_requested */
     weft_status broken;       /* < 0: the communicator can only be destroyed */
@@ -217,6 +220,9 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
 
 /* Any other mapped schedule likewise; at most WI_OP_LANES_INLINE lanes. */
 weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op);
+
+/* From any thread, no lock: whoever sleeps with the lock returns from its pause. */
+void wi_exec_nudge(struct wi_exec *exec);
 
 /* From any thread, no lock: the next look at the flag breaks the executor. */
 void wi_exec_abort(struct wi_exec *exec, const char *reason); /* the reason outlives the executor */

@@ -11,7 +11,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -37,7 +39,8 @@ static int nap_over(void *arg)
 {
     const struct nap *nap = arg;
 
-    return atomic_load_explicit(&nap->exec->abort_requested, memory_order_acquire) || poll_met(nap->op);
+    return atomic_load_explicit(&nap->exec->abort_requested, memory_order_acquire) ||
+           atomic_load_explicit(&nap->exec->nudged, memory_order_seq_cst) || poll_met(nap->op);
 }
 
 /* Sleep in the only group's own way. */
@@ -51,8 +54,9 @@ static void nap_in_group(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 
 static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
 {
-    struct pollfd fds[WI_MAX_TRANSPORTS];
+    struct pollfd fds[WI_MAX_TRANSPORTS + 1];
     struct timespec ts;
+    uint64_t times;
     nfds_t n = 0;
 
     for (int i = 0; i < exec->mesh->ngroups; i++) {
@@ -66,16 +70,42 @@ static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
             return;
         fds[n++] = (struct pollfd){fd, POLLIN, 0};
     }
+    if (exec->nudge_fd >= 0)
+        fds[n++] = (struct pollfd){exec->nudge_fd, POLLIN, 0};
+    else if (ns > NAP_FIRST_NS)
+        ns = NAP_FIRST_NS; /* nobody can end it */
     ts = (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
-    ppoll(fds, n, &ts, NULL);
+    if (!atomic_load_explicit(&exec->nudged, memory_order_seq_cst))
+        ppoll(fds, n, &ts, NULL);
+    if (exec->nudge_fd >= 0)
+        (void)!read(exec->nudge_fd, &times, sizeof times);
 }
 
+/* Announce the nap, look whether it is wanted, sleep: a nudge in between is seen by one of the two. */
 static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 {
+    if (exec->nudge_fd < 0)
+        exec->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_store_explicit(&exec->nudged, 0, memory_order_relaxed);
+    atomic_store_explicit(&exec->napping, 1, memory_order_seq_cst);
     if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op && op->poll)
         nap_in_group(exec, op, ns);
     else
         nap_on_descriptors(exec, ns);
+    atomic_store_explicit(&exec->napping, 0, memory_order_relaxed);
+}
+
+void wi_exec_nudge(struct wi_exec *exec)
+{
+    uint64_t one = 1;
+
+    if (!atomic_load_explicit(&exec->napping, memory_order_seq_cst) ||
+        atomic_exchange_explicit(&exec->nudged, 1, memory_order_seq_cst))
+        return;
+    if (exec->map_group)
+        exec->map_ops->wake(exec->map_group);
+    if (exec->nudge_fd >= 0)
+        (void)!write(exec->nudge_fd, &one, sizeof one);
 }
 
 /* 1 if the awaited word came. */

@@ -1,0 +1,207 @@
+/* Call-backs at completion, and threads that wait while others issue.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../unit/unit.h"
+
+/* What a call-back leaves behind; others wait for it. */
+struct seen {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int calls;
+    weft_status status;
+};
+#define SEEN_INIT                                                            \
+    {                                                                        \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, WEFT_SUCCESS \
+    }
+
+static void note(weft_status status, void *arg)
+{
+    struct seen *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    s->calls++;
+    s->status = status;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int await_calls(struct seen *s, int calls)
+{
+    struct timespec until;
+    int err = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&s->lock);
+    while (s->calls < calls && !err)
+        err = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    calls = s->calls;
+    pthread_mutex_unlock(&s->lock);
+    return calls;
+}
+
+/* Nobody waits for the operations: the call-backs come all the same, once. */
+static void told(int rank, int nranks, void *arg)
+{
+    enum { N = 50 };
+    struct seen all = SEEN_INIT, late = SEEN_INIT;
+    int64_t in[N], out[N];
+    weft_request *r[N];
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int i = 0; i < N; i++) {
+        in[i] = i;
+        WT_REQUIRE_OK(weft_all_reduce(f.comm, &in[i], &out[i], 1, WEFT_INT64, WEFT_SUM, &r[i]));
+        WT_CHECK_OK(weft_request_on_complete(r[i], note, &all));
+    }
+    WT_CHECK_INT(await_calls(&all, N), N);
+    for (int i = 0; i < N; i++) {
+        WT_CHECK_OK(weft_test(r[i])); /* it has been said to be complete */
+        WT_CHECK_INT((int)out[i], i * nranks);
+    }
+    WT_CHECK_STATUS(all.status, WEFT_SUCCESS);
+    WT_CHECK_OK(weft_request_free(r[0]));
+    WT_CHECK_OK(weft_all_reduce(f.comm, in, out, 1, WEFT_INT64, WEFT_SUM, &r[0]));
+    WT_CHECK_OK(weft_wait(r[0]));
+    WT_CHECK_OK(weft_request_on_complete(r[0], note, &late)); /* after the end */
+    WT_CHECK_INT(await_calls(&late, 1), 1);
+    for (int i = 0; i < N; i++)
+        WT_CHECK_OK(weft_request_free(r[i]));
+    WT_CHECK_OK(weft_all_reduce(f.comm, in, out, 0, WEFT_INT64, WEFT_SUM, &r[0])); /* nothing to do */
+    WT_CHECK_OK(weft_request_on_complete(r[0], note, &late));
+    WT_CHECK_INT(await_calls(&late, 2), 2);
+    WT_CHECK_OK(weft_request_free(r[0]));
+    WT_CHECK_OK(weft_all_reduce_init(f.comm, in, out, 1, WEFT_INT64, WEFT_SUM, &r[0]));
+    for (int i = 0; i < 5; i++) {
+        WT_CHECK_OK(weft_start(r[0]));
+        WT_CHECK_OK(weft_request_on_complete(r[0], note, &late));
+        WT_CHECK_OK(weft_wait(r[0]));
+    }
+    WT_CHECK_INT(await_calls(&late, 7), 7);
+    WT_CHECK_OK(weft_request_free(r[0]));
+    WT_CHECK_INT(all.calls, N);
+    ft_close(&f);
+}
+
+/* A call-back that issues the next operation and waits until *its* call-back has run. */
+struct nest {
+    struct ft_rank *f;
+    struct seen inner;
+    int depth;
+    int64_t in, out;
+};
+
+static void next_level(weft_status status, void *arg)
+{
+    struct nest *n = arg, deeper = {n->f, SEEN_INIT, n->depth - 1, 1, 0};
+    weft_request *r = NULL;
+
+    WT_CHECK_STATUS(status, WEFT_SUCCESS);
+    if (n->depth > 0) {
+        WT_CHECK_OK(weft_all_reduce(n->f->comm, &deeper.in, &deeper.out, 1, WEFT_INT64, WEFT_SUM, &r));
+        WT_CHECK_OK(weft_request_on_complete(r, next_level, &deeper));
+        WT_CHECK_INT(await_calls(&deeper.inner, 1), 1);
+        WT_CHECK_INT((int)deeper.out, n->f->nranks);
+        WT_CHECK_OK(weft_wait(r));
+    }
+    note(status, &n->inner);
+}
+
+static void nested(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+    struct nest n = {&f, SEEN_INIT, 10, 1, 0};
+    weft_request *r;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_REQUIRE_OK(weft_all_reduce(f.comm, &n.in, &n.out, 1, WEFT_INT64, WEFT_SUM, &r));
+    WT_CHECK_OK(weft_request_on_complete(r, next_level, &n));
+    WT_CHECK_INT(await_calls(&n.inner, 1), 1);
+    WT_CHECK_OK(weft_wait(r));
+    ft_close(&f);
+}
+
+/* What fails, and what never ends, is told as well. */
+static void in_vain(int rank, int nranks, void *arg)
+{
+    struct seen failed = SEEN_INIT;
+    int64_t word = 0;
+    weft_request *r;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_CHECK_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, 1 - rank, &r));
+    WT_CHECK_STATUS(weft_request_on_complete(NULL, note, &failed), WEFT_EINVAL);
+    WT_CHECK_STATUS(weft_request_on_complete(r, NULL, &failed), WEFT_EINVAL);
+    WT_CHECK_OK(weft_request_on_complete(r, note, &failed));
+    WT_CHECK_STATUS(weft_request_on_complete(r, note, &failed), WEFT_EBUSY);
+    wt_sync();
+    WT_CHECK_OK(weft_comm_abort(f.comm, "enough"));
+    WT_CHECK(weft_wait(r) < 0);
+    WT_CHECK_INT(await_calls(&failed, 1), 1);
+    WT_CHECK(failed.status < 0);
+    wt_sync();
+    ft_close(&f);
+}
+
+/* ---- A thread that waits does not keep another from issuing ---- */
+
+static void *wait_long(void *arg)
+{
+    return (void *)(intptr_t)weft_wait(arg);
+}
+
+static void together(int rank, int nranks, void *arg)
+{
+    enum { N = 100 };
+    int64_t late = 0, out = 7, in = 0, word = 1;
+    weft_request *r, *one;
+    pthread_t thread;
+    struct ft_rank f;
+    uint64_t began;
+    void *st;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, 1 - rank, &r));
+    WT_REQUIRE(pthread_create(&thread, NULL, wait_long, r) == 0);
+    began = wt_now_ms();
+    for (int i = 0; i < N; i++) {
+        struct timespec pause = {0, 1000000}; /* until the other one sleeps deeply */
+        nanosleep(&pause, NULL);
+        WT_CHECK_OK(weft_send(f.comm, &out, 1, WEFT_INT64, rank, &one)); /* to oneself: needs no other rank */
+        WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, rank, NULL));
+        WT_CHECK_OK(weft_wait(one));
+        WT_CHECK_OK(weft_request_free(one));
+    }
+    WT_CHECK(wt_now_ms() - began < wt_slow_ms(N * 4)); /* naps of 5 ms would make it 1000 */
+    WT_CHECK_OK(weft_barrier(f.comm, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL));
+    pthread_join(thread, &st);
+    WT_CHECK_STATUS((weft_status)(intptr_t)st, WEFT_SUCCESS);
+    WT_CHECK_OK(weft_request_free(r));
+    ft_close(&f);
+}
+
+#define CASE(name)                                                    \
+    static void run_##name(void)                                      \
+    {                                                                 \
+        CU_ASSERT_EQUAL(ft_run_everywhere(2, name, #name, 30000), 0); \
+    }
+CASE(told)
+CASE(nested)
+CASE(in_vain)
+CASE(together)
+
+static const struct wt_case cases[] = {
+    {"every end is told once", run_told},
+    {"call-backs that wait for call-backs", run_nested},
+    {"failures are told", run_in_vain},
+    {"a waiting thread lets others issue", run_together},
+};
+WT_UNIT_MAIN("complete", cases)
