@@ -8,7 +8,7 @@ EXTRA_DIST += \
 	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
 	frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.cpp \
 	frontends/torch/csrc/collectives.cpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/interrupt.cpp \
-	frontends/torch/csrc/interrupt.hpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/lists.cpp \
+	frontends/torch/csrc/interrupt.hpp frontends/torch/csrc/issue.hpp \
 	frontends/torch/csrc/memory.cpp frontends/torch/csrc/messages.cpp frontends/torch/csrc/module.cpp \
 	frontends/torch/csrc/recorder.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.cpp \
 	frontends/torch/csrc/runtime.hpp frontends/torch/csrc/stack.cpp frontends/torch/csrc/tensors.hpp \

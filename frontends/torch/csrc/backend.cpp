@@ -24,7 +24,7 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int siz
     std::string name = label(*options_);
     weft_comm *comm = make_comm(store_, rank, size, name.c_str(), options_->timeout);
     engine_ = std::make_shared<Engine>(comm, rank, size, name, options_->timeout);
-    RecordedGroup group{name, "", options_->global_ranks_in_group, rank};
+    RecordedGroup group{name, options_->global_ranks_in_group, rank};
     if (group.ranks.empty())
         for (int r = 0; r < size; r++)
             group.ranks.push_back(r);
@@ -65,11 +65,6 @@ void Backend::setTimeout(milliseconds timeout)
 
     options_->timeout = engine_->timeout = timeout;
     weft_comm_set_timeout(engine_->open_comm("set_timeout"), static_cast<uint64_t>(timeout.count()) * 1000000);
-}
-
-void Backend::setGroupUid(const std::string &uid)
-{
-    c10d::Backend::setGroupUid(uid);
 }
 
 void Backend::setSequenceNumberForGroup()
@@ -126,13 +121,7 @@ std::shared_ptr<c10::Allocator> Backend::getMemAllocator()
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
 {
-    TORCH_CHECK(options.device().is_cpu(), "weft: allocate_tensor: no device plugin for ", options.device());
-    auto type = c10::typeMetaToScalarType(options.dtype());
-    size_t bytes = static_cast<size_t>(size) * c10::elementSize(type);
-    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                         allocator()->allocate(bytes), allocator().get(), true);
-
-    return at::empty({0}, options).set_(c10::Storage(storage), 0, {size}, {1});
+    return empty(size, options);
 }
 
 /* ---- What all operations have in common ---- */
@@ -151,7 +140,6 @@ void Backend::number(const Op &op, uint64_t *seq, Record **record, uint64_t *id)
         return;
     Record *r = *record = recorder.add(e.recorded_group);
     *id = r->id;
-    r->state.store(RecordState::Started, std::memory_order_relaxed);
     r->name = op.name;
     r->seq = e.seq.load(std::memory_order_relaxed);
     r->p2p_seq = e.p2p_seq.load(std::memory_order_relaxed);

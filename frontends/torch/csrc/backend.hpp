@@ -36,6 +36,8 @@ struct Op {
     }
 };
 
+class Flat;
+
 class Backend final : public c10d::Backend
 {
 public:
@@ -65,7 +67,6 @@ public:
 
     /* Life cycle (backend.cpp) */
     void setTimeout(milliseconds timeout) override;
-    void setGroupUid(const std::string &uid) override;
     void setSequenceNumberForGroup() override;
     uint64_t getSequenceNumberForGroup() override;
     void enableCollectivesTiming() override;
@@ -85,7 +86,7 @@ public:
         return engine_;
     }
 
-    /* Collectives on one tensor, or on one per call (collectives.cpp) */
+    /* Collectives (collectives.cpp): on one tensor, or on one per call */
     c10::intrusive_ptr<c10d::Work> broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
     c10::intrusive_ptr<c10d::Work> allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
     c10::intrusive_ptr<c10d::Work> allreduce_coalesced(Tensors &tensors,
@@ -105,7 +106,7 @@ public:
                                                  const c10d::AllToAllOptions &opts) override;
     c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions &opts) override;
 
-    /* Collectives on lists with a tensor for each rank (lists.cpp) */
+    /* Collectives on lists with a tensor for each rank */
     c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors> &outs, Tensors &ins,
                                              const c10d::AllgatherOptions &opts) override;
     c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<Tensors> &outs, Tensors &ins,
@@ -132,6 +133,7 @@ private:
     /* Issue an operation (issue.hpp). `outputs` is its result, `keep` what must live meanwhile, `unpack` is run when it has
      * succeeded; fill(work) sets them, and is called only when they are needed. */
     template <class F, class Fill> c10::intrusive_ptr<c10d::Work> run(const Op &op, F &&call, Fill &&fill);
+    template <class F> c10::intrusive_ptr<c10d::Work> run_on(const Op &op, c10::SmallVector<Flat, 2> flats, F fn);
     template <class F> weft_status call_all(weft_comm *comm, const Op &op, F &call, Work *work);
     template <class F> c10::intrusive_ptr<c10d::Work> issue(const Op &op, F &call, WorkPtr work);
     void number(const Op &op, uint64_t *seq, Record **record, uint64_t *id);
@@ -160,6 +162,7 @@ std::string missing_after(c10d::Store &store, const std::string &prefix, int siz
 
 /* Memory (memory.cpp) */
 std::shared_ptr<c10::Allocator> allocator();
+at::Tensor empty(int64_t elems, at::TensorOptions options);
 size_t allocator_reserved();
 /* A tensor's memory made reachable for the other ranks of the host, as long as this lives. */
 class Registration

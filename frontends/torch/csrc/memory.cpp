@@ -140,6 +140,16 @@ size_t allocator_reserved()
     return static_cast<Pool *>(pool().get())->reserved();
 }
 
+at::Tensor empty(int64_t elems, at::TensorOptions options)
+{
+    TORCH_CHECK(options.device().is_cpu(), "weft: allocate_tensor: no device plugin for ", options.device());
+    size_t bytes = static_cast<size_t>(elems) * options.dtype().itemsize();
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                         allocator()->allocate(bytes), allocator().get(), true);
+
+    return at::empty({0}, options).set_(c10::Storage(storage), 0, {elems}, {1});
+}
+
 /* ---- Memory that torch has allocated ---- */
 
 Registration::Registration(const at::Tensor &tensor) : tensor_(tensor), owner_(context())

@@ -13,167 +13,40 @@ namespace py = pybind11;
 namespace weft_torch
 {
 
-/* ---- The flight recorder, as Python objects ---- */
+/* ---- What Python makes dictionaries of: rows of plain values ---- */
 
-static const char *state_name(RecordState state)
+static py::object shape(const Shape &s)
 {
-    switch (state) {
-    case RecordState::Completed:
-        return "completed";
-    case RecordState::Started:
-        return "started";
-    case RecordState::Failed: /* PyTorch's analyzer knows no failures: it never completed */
-        return "started";
-    default:
-        return "scheduled";
-    }
+    if (s.dtype < 0)
+        return py::none();
+    return py::make_tuple(c10::toString(static_cast<at::ScalarType>(s.dtype)),
+                          std::vector<int64_t>(s.dims.begin(), s.dims.begin() + s.ndims));
 }
 
-static py::list shapes(const Shape &shape)
+static py::tuple flight_record()
 {
-    py::list sizes;
-
-    if (shape.dtype < 0)
-        return sizes;
-    py::list dims;
-    for (size_t i = 0; i < shape.ndims; i++)
-        dims.append(shape.dims[i]);
-    sizes.append(dims);
-    return sizes;
-}
-
-static py::list types(const Shape &shape)
-{
-    py::list names;
-
-    if (shape.dtype >= 0)
-        names.append(c10::toString(static_cast<at::ScalarType>(shape.dtype)));
-    return names;
-}
-
-static std::string title(const Record &r, const RecordedGroup &group)
-{
-    if (r.p2p && std::string(r.name) == "send")
-        return c10::str("send ", group.rank, "->", r.peer);
-    if (r.p2p)
-        return c10::str("recv ", group.rank, "<-", r.peer);
-    return r.name;
-}
-
-static py::dict entry(const Record &r, const RecordedGroup &group,
-                      const std::function<c10::time_t(c10::approx_time_t)> &to_ns)
-{
-    RecordState state = r.state.load(std::memory_order_acquire);
-    py::dict d;
-
-    d["record_id"] = r.id;
-    d["pg_id"] = r.group;
-    d["process_group"] = py::make_tuple(group.name, group.desc);
-    d["collective_seq_id"] = r.seq;
-    d["p2p_seq_id"] = r.p2p_seq;
-    d["op_id"] = r.seq + r.p2p_seq;
-    d["profiling_name"] = title(r, group);
-    d["time_created_ns"] = to_ns(r.created);
-    d["input_sizes"] = shapes(r.in);
-    d["input_dtypes"] = types(r.in);
-    d["output_sizes"] = shapes(r.out);
-    d["output_dtypes"] = types(r.out);
-    d["state"] = state_name(state);
-    d["failed"] = state == RecordState::Failed;
-    d["time_discovered_started_ns"] = to_ns(r.created);
-    bool done = state == RecordState::Completed || state == RecordState::Failed;
-    d["time_discovered_completed_ns"] = done ? py::cast(to_ns(r.completed)) : py::none();
-    if (done)
-        d["duration_ms"] = static_cast<double>(to_ns(r.completed) - to_ns(r.created)) / 1e6;
-    d["retired"] = done;
-    d["timeout_ms"] = r.timeout_ms;
-    d["is_p2p"] = r.p2p;
-    py::list frames;
-    for (const auto &[file, line, function] : frames_of(r.stack)) {
-        py::dict f;
-        f["filename"] = file;
-        f["line"] = line;
-        f["name"] = function;
-        frames.append(f);
-    }
-    d["frames"] = frames;
-    return d;
-}
-
-static py::dict flight_record()
-{
-    Recorder &recorder = Recorder::get();
-    auto groups = recorder.groups();
-    auto to_ns = recorder.clock();
-    std::vector<std::unique_ptr<Record>> copies;
-    py::list entries;
-    py::dict config;
+    std::vector<Record> records;
+    std::vector<RecordedGroup> groups;
+    py::list entries, named;
+    auto to_ns = Recorder::get().clock();
 
     {
         py::gil_scoped_release nogil; /* the recorder's lock is taken by threads that have none */
-        recorder.each([&](const Record &r) {
-            auto c = std::make_unique<Record>();
-            c->id = r.id, c->seq = r.seq, c->p2p_seq = r.p2p_seq, c->name = r.name, c->group = r.group,
-            c->peer = r.peer;
-            c->p2p = r.p2p, c->created = r.created, c->timeout_ms = r.timeout_ms, c->in = r.in, c->out = r.out;
-            c->stack = r.stack;
-            c->completed = r.completed.load(), c->state = r.state.load();
-            copies.push_back(std::move(c));
-        });
+        Recorder::get().copy(&records, &groups);
     }
-    for (const auto &c : copies)
-        entries.append(entry(*c, groups.at(c->group), to_ns));
-    for (const auto &g : groups) {
-        std::string ranks = "[";
-        for (size_t i = 0; i < g.ranks.size(); i++)
-            ranks += (i ? ", " : "") + std::to_string(g.ranks[i]);
-        py::dict d;
-        d["name"] = g.name;
-        d["desc"] = g.desc;
-        d["ranks"] = ranks + "]";
-        config[py::str(g.name)] = d;
-    }
-    py::dict all;
-    all["entries"] = entries;
-    all["pg_config"] = config;
-    return all;
+    for (const Record &r : records)
+        entries.append(py::make_tuple(r.id, r.group, r.seq, r.p2p_seq, r.name, r.peer, r.p2p, static_cast<int>(r.state),
+                                      to_ns(r.created), to_ns(r.completed), r.timeout_ms, shape(r.in), shape(r.out),
+                                      frames_of(r.stack)));
+    for (const RecordedGroup &g : groups)
+        named.append(py::make_tuple(g.name, g.ranks, g.rank));
+    return py::make_tuple(entries, named);
 }
 
-/* ---- Introspection ---- */
-
-static py::list settings()
+/* For the library's visitors: append their strings to a list. */
+template <class... Text> static void add_row(void *list, Text... text)
 {
-    py::list rows;
-    auto add = [](void *arg, const char *name, const char *value, const char *fallback, const char *origin,
-                  const char *help) {
-        static_cast<py::list *>(arg)->append(
-            py::make_tuple(name, value ? value : "", fallback ? fallback : "", origin, help));
-    };
-
-    weft_context_settings(context(), add, &rows);
-    return rows;
-}
-
-static py::list transports()
-{
-    py::list rows;
-    auto add = [](void *arg, const char *, const char *name, const char *path) {
-        static_cast<py::list *>(arg)->append(py::make_tuple(name, path ? path : ""));
-    };
-
-    weft_context_plugins(context(), add, &rows);
-    return rows;
-}
-
-static py::list algorithms()
-{
-    py::list rows;
-    auto add = [](void *arg, const char *collective, const char *algorithm, const char *summary) {
-        static_cast<py::list *>(arg)->append(py::make_tuple(collective, algorithm, summary));
-    };
-
-    weft_algorithm_list(add, &rows);
-    return rows;
+    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : "" ...));
 }
 
 static Backend &weft_backend(c10d::Backend &backend)
@@ -229,18 +102,10 @@ PYBIND11_MODULE(_C, m)
             },
             py::arg("timeout") = py::none(), py::arg("wait_all_ranks") = false,
             py::call_guard<py::gil_scoped_release>());
-    m.def(
-        "empty",
-        [](std::vector<int64_t> sizes, py::object dtype) {
-            auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
-            size_t bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
-            auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                                 allocator()->allocate(bytes), allocator().get(), true);
-            at::Tensor flat =
-                at::empty({0}, at::dtype(type)).set_(c10::Storage(storage), 0, {c10::multiply_integers(sizes)}, {1});
-            return flat.view(sizes);
-        },
-        py::arg("sizes"), py::arg("dtype"));
+    m.def("empty", [](const std::vector<int64_t> &sizes, const py::object &dtype) {
+        auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
+        return empty(c10::multiply_integers(sizes), at::dtype(type)).view(sizes);
+    });
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);
@@ -250,9 +115,22 @@ PYBIND11_MODULE(_C, m)
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });
     m.def("recording", [] { return Recorder::get().enabled(); });
     m.def("clear_record", [] { Recorder::get().clear(); });
-    m.def("settings", &settings);
-    m.def("transports", &transports);
-    m.def("algorithms", &algorithms);
+    m.def("settings", [] {
+        py::list rows;
+        using text = const char *;
+        weft_context_settings(context(), add_row<text, text, text, text, text>, &rows);
+        return rows;
+    });
+    m.def("plugins", [] {
+        py::list rows;
+        weft_context_plugins(context(), add_row<const char *, const char *, const char *>, &rows);
+        return rows;
+    });
+    m.def("algorithms", [] {
+        py::list rows;
+        weft_algorithm_list(add_row<const char *, const char *, const char *>, &rows);
+        return rows;
+    });
     m.def("version", &weft_version);
     m.def("dump_comm", &dump_comm, py::call_guard<py::gil_scoped_release>());
 }

@@ -55,13 +55,6 @@ int Recorder::add_group(RecordedGroup group)
     return static_cast<int>(groups_.size()) - 1;
 }
 
-void Recorder::describe_group(int group, const std::string &desc)
-{
-    std::lock_guard<std::mutex> guard(lock_);
-
-    groups_.at(group).desc = desc;
-}
-
 Record *Recorder::add(int group)
 {
     std::lock_guard<std::mutex> guard(lock_);
@@ -69,8 +62,8 @@ Record *Recorder::add(int group)
 
     r->id = next_++;
     r->group = group;
-    r->state.store(RecordState::Scheduled, std::memory_order_relaxed);
-    r->completed.store(0, std::memory_order_relaxed);
+    r->state = RecordState::Started;
+    r->completed = 0;
     r->created = c10::getApproximateTime();
     r->in.dtype = r->out.dtype = -1;
     r->peer = -1;
@@ -83,8 +76,8 @@ void Recorder::finish(Record *r, uint64_t id, RecordState state)
 {
     if (!r || r->id != id)
         return;
-    r->completed.store(c10::getApproximateTime(), std::memory_order_relaxed);
-    r->state.store(state, std::memory_order_release);
+    std::atomic_ref(r->completed).store(c10::getApproximateTime(), std::memory_order_relaxed);
+    std::atomic_ref(r->state).store(state, std::memory_order_release);
 }
 
 std::function<c10::time_t(c10::approx_time_t)> Recorder::clock()
@@ -92,11 +85,17 @@ std::function<c10::time_t(c10::approx_time_t)> Recorder::clock()
     return converter_.makeConverter();
 }
 
-std::vector<RecordedGroup> Recorder::groups()
+void Recorder::copy(std::vector<Record> *records, std::vector<RecordedGroup> *groups)
 {
     std::lock_guard<std::mutex> guard(lock_);
 
-    return groups_;
+    *groups = groups_;
+    for (uint64_t id = next_ > capacity_ ? next_ - capacity_ : 0; id < next_; id++) {
+        records->push_back(ring_[id % capacity_]);
+        /* An operation may end meanwhile: its time is valid when its state says so. */
+        records->back().state = std::atomic_ref(ring_[id % capacity_].state).load(std::memory_order_acquire);
+        records->back().completed = std::atomic_ref(ring_[id % capacity_].completed).load(std::memory_order_relaxed);
+    }
 }
 
 void Recorder::clear()

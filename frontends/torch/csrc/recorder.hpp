@@ -18,7 +18,7 @@
 namespace weft_torch
 {
 
-enum class RecordState : uint8_t { Scheduled, Started, Completed, Failed };
+enum class RecordState : uint8_t { Started, Completed, Failed };
 
 struct Shape {
     static constexpr size_t kDims = 5;
@@ -33,19 +33,17 @@ struct Record {
     const char *name = "";
     int group = -1, peer = -1;
     bool p2p = false;
-    std::atomic<RecordState> state{RecordState::Scheduled};
-    c10::approx_time_t created = 0;
-    std::atomic<c10::approx_time_t> completed{0};
+    RecordState state = RecordState::Started; /* state and completed: by std::atomic_ref, once others know of the entry */
+    c10::approx_time_t created = 0, completed = 0;
     int64_t timeout_ms = 0;
     Shape in, out;
     std::shared_ptr<Stack> stack;
 };
 
 struct RecordedGroup {
-    std::string name, desc;
+    std::string name;
     std::vector<uint64_t> ranks; /* global */
     int rank = 0;                /* this process's, in the group */
-    uint64_t last_issued = 0, last_completed = 0;
 };
 
 class Recorder
@@ -61,19 +59,12 @@ public:
         on_.store(on, std::memory_order_relaxed);
     }
     int add_group(RecordedGroup group);
-    void describe_group(int group, const std::string &desc);
     /* The entry of a new operation, to be filled by its issuer before anybody else looks; it is overwritten after capacity
      * further ones, so that its id tells whether it is still the same. */
     Record *add(int group);
     void finish(Record *record, uint64_t id, RecordState state);
-    template <class F> void each(F &&fn)
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        uint64_t first = next_ > capacity_ ? next_ - capacity_ : 0;
-        for (uint64_t id = first; id < next_; id++)
-            fn(ring_[id % capacity_]);
-    }
-    std::vector<RecordedGroup> groups();
+    /* Everything, oldest first. */
+    void copy(std::vector<Record> *records, std::vector<RecordedGroup> *groups);
     void clear();
     /* From the times of entries to nanoseconds since 1970. */
     std::function<c10::time_t(c10::approx_time_t)> clock();

@@ -47,87 +47,67 @@ bool context_is_ours(const weft_context *context)
 
 /* ---- Types ---- */
 
+static constexpr auto kTypes = [] {
+    std::array<int, static_cast<size_t>(at::ScalarType::NumOptions)> types{};
+    constexpr std::pair<at::ScalarType, weft_dtype> known[] = {
+        {at::kFloat, WEFT_FLOAT32},
+        {at::kDouble, WEFT_FLOAT64},
+        {at::kHalf, WEFT_FLOAT16},
+        {at::kBFloat16, WEFT_BFLOAT16},
+        {at::kLong, WEFT_INT64},
+        {at::kInt, WEFT_INT32},
+        {at::kShort, WEFT_INT16},
+        {at::kChar, WEFT_INT8},
+        {at::kByte, WEFT_UINT8},
+        {at::kUInt16, WEFT_UINT16},
+        {at::kUInt32, WEFT_UINT32},
+        {at::kUInt64, WEFT_UINT64},
+        {at::kBool, WEFT_BOOL},
+        {at::kComplexFloat, WEFT_COMPLEX64},
+        {at::kComplexDouble, WEFT_COMPLEX128},
+        {at::kFloat8_e4m3fn, WEFT_FLOAT8E4M3},
+        {at::kFloat8_e5m2, WEFT_FLOAT8E5M2},
+    };
+    for (int &t : types)
+        t = -1;
+    for (auto [torch, weft] : known)
+        types[static_cast<size_t>(torch)] = weft;
+    return types;
+}();
+
 Elems elems_of(at::ScalarType type)
 {
-    switch (type) {
-    case at::kFloat:
-        return {WEFT_FLOAT32, 1, true};
-    case at::kDouble:
-        return {WEFT_FLOAT64, 1, true};
-    case at::kHalf:
-        return {WEFT_FLOAT16, 1, true};
-    case at::kBFloat16:
-        return {WEFT_BFLOAT16, 1, true};
-    case at::kLong:
-        return {WEFT_INT64, 1, true};
-    case at::kInt:
-        return {WEFT_INT32, 1, true};
-    case at::kShort:
-        return {WEFT_INT16, 1, true};
-    case at::kChar:
-        return {WEFT_INT8, 1, true};
-    case at::kByte:
-        return {WEFT_UINT8, 1, true};
-    case at::kUInt16:
-        return {WEFT_UINT16, 1, true};
-    case at::kUInt32:
-        return {WEFT_UINT32, 1, true};
-    case at::kUInt64:
-        return {WEFT_UINT64, 1, true};
-    case at::kBool:
-        return {WEFT_BOOL, 1, true};
-    case at::kComplexFloat:
-        return {WEFT_COMPLEX64, 1, true};
-    case at::kComplexDouble:
-        return {WEFT_COMPLEX128, 1, true};
-    case at::kFloat8_e4m3fn:
-        return {WEFT_FLOAT8E4M3, 1, true};
-    case at::kFloat8_e5m2:
-        return {WEFT_FLOAT8E5M2, 1, true};
-    default:
-        return {WEFT_UINT8, c10::elementSize(type), false};
-    }
+    int known = kTypes[static_cast<size_t>(type)];
+
+    if (C10_LIKELY(known >= 0))
+        return {static_cast<weft_dtype>(known), 1, true};
+    return {WEFT_UINT8, c10::elementSize(type), false};
 }
 
-static weft_op builtin_op(c10d::ReduceOp::RedOpType op)
+using RedOp = c10d::ReduceOp;
+
+static weft_op builtin_op(RedOp::RedOpType op)
 {
-    switch (op) {
-    case c10d::ReduceOp::SUM:
-        return WEFT_SUM;
-    case c10d::ReduceOp::AVG:
-        return WEFT_AVG;
-    case c10d::ReduceOp::PRODUCT:
-        return WEFT_PROD;
-    case c10d::ReduceOp::MIN:
-        return WEFT_MIN;
-    case c10d::ReduceOp::MAX:
-        return WEFT_MAX;
-    case c10d::ReduceOp::BAND:
-        return WEFT_BAND;
-    case c10d::ReduceOp::BOR:
-        return WEFT_BOR;
-    case c10d::ReduceOp::BXOR:
-        return WEFT_BXOR;
-    default:
-        TORCH_CHECK(false, "weft: unknown reduction operator ", static_cast<int>(op));
-    }
+    static constexpr weft_op known[] = {WEFT_SUM, WEFT_AVG,  WEFT_PROD, WEFT_MIN,
+                                        WEFT_MAX, WEFT_BAND, WEFT_BOR,  WEFT_BXOR};
+
+    static_assert(RedOp::SUM == 0 && RedOp::AVG == 1 && RedOp::PRODUCT == 2 && RedOp::MIN == 3 && RedOp::MAX == 4 &&
+                  RedOp::BAND == 5 && RedOp::BOR == 6 && RedOp::BXOR == 7);
+    TORCH_CHECK(op < std::size(known), "weft: unknown reduction operator ", static_cast<int>(op));
+    return known[op];
 }
 
-static void check_defined(c10d::ReduceOp::RedOpType op, at::ScalarType type)
+static void check_defined(RedOp::RedOpType op, at::ScalarType type)
 {
-    bool bitwise = op == c10d::ReduceOp::BAND || op == c10d::ReduceOp::BOR || op == c10d::ReduceOp::BXOR;
-    bool order = op == c10d::ReduceOp::MIN || op == c10d::ReduceOp::MAX;
-    const char *name = op == c10d::ReduceOp::BAND  ? "BAND"
-                       : op == c10d::ReduceOp::BOR ? "BOR"
-                       : bitwise                   ? "BXOR"
-                       : order                     ? "MIN or MAX"
-                                                   : "";
+    bool bitwise = op == RedOp::BAND || op == RedOp::BOR || op == RedOp::BXOR;
+    const char *name = op == RedOp::BAND ? "BAND" : op == RedOp::BOR ? "BOR" : "BXOR";
 
     TORCH_CHECK(elems_of(type).exact, "weft cannot reduce tensors of type ", type,
                 "; view them as a type with arithmetic");
     TORCH_CHECK(!bitwise || c10::isIntegralType(type, true), "Cannot use ReduceOp.", name, " with non-integral dtype ",
                 type);
-    TORCH_CHECK(!order || !c10::isComplexType(type), "Cannot use ReduceOp.", name, " with complex dtype ", type);
+    TORCH_CHECK((op != RedOp::MIN && op != RedOp::MAX) || !c10::isComplexType(type),
+                "Cannot use ReduceOp.MIN or MAX with complex dtype ", type);
 }
 
 Operator::Operator(const c10d::ReduceOp &op, const at::Tensor &tensor)

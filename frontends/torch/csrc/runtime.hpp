@@ -31,6 +31,7 @@ Elems elems_of(at::ScalarType type);
 class Operator
 {
 public:
+    Operator() = default;
     Operator(const c10d::ReduceOp &op, const at::Tensor &tensor);
     weft_op get() const
     {

@@ -9,97 +9,77 @@
 namespace weft_torch
 {
 
-/* Is memory what the tensor says: no gaps, row-major, no pending conjugation or negation? */
-inline bool is_plain(const at::Tensor &t)
-{
-    return t.is_contiguous() && !t.is_conj() && !t.is_neg();
-}
+using List = c10::ArrayRef<at::Tensor>;
 
-inline at::Tensor packed(const at::Tensor &t)
-{
-    at::AutoDispatchBelowAutograd guard;
-    return t.resolve_conj().resolve_neg().contiguous();
-}
-
-inline at::Tensor room_for(const at::Tensor &t)
-{
-    at::AutoDispatchBelowAutograd guard;
-    return at::empty(t.sizes(), t.options().memory_format(at::MemoryFormat::Contiguous));
-}
-
-/* The elements of one tensor, in place where possible. */
+/* The elements of one tensor, or of a list of them one after the other; in place where possible. Borrows the tensors, until
+ * hand_to has made a Work keep them. */
 class Flat
 {
 public:
     enum Use { Read, Write, ReadWrite };
-    Flat(const at::Tensor &t, Use use, const char *operation) : tensor_(&t), use_(use)
+    Flat() = default; /* nothing: of a rank that has no part */
+    Flat(const at::Tensor &t, Use use, const char *operation) : tensors_(t), use_(use)
     {
         check_tensor(t, operation);
-        if (C10_UNLIKELY(!is_plain(t)))
-            staged_ = use == Write ? room_for(t) : packed(t);
         Elems e = elems_of(t.scalar_type());
         dtype = e.dtype;
         count = static_cast<size_t>(t.numel()) * e.per;
-        /* No mutable_data_ptr() for what is only read: it would copy lazily shared storage. */
-        data = use == Read ? const_cast<void *>(buffer().const_data_ptr()) : buffer().mutable_data_ptr();
-    }
-    const at::Tensor &buffer() const
-    {
-        return C10_UNLIKELY(staged_.defined()) ? staged_ : *tensor_;
-    }
-    /* Keep what the operation needs until it has completed. */
-    void hand_to(Work &work) const
-    {
-        if (use_ == Read)
-            work.keep.push_back(buffer());
+        if (C10_LIKELY(t.is_contiguous() && !t.is_conj() && !t.is_neg()))
+            data = address(t);
         else
-            work.outputs.push_back(*tensor_);
-        if (C10_UNLIKELY(staged_.defined() && use_ != Read))
-            work.unpack = [next = std::move(work.unpack), to = *tensor_, from = staged_] {
-                to.copy_(from);
-                if (next)
-                    next();
-            };
+            stage();
     }
-
-    void *data;
-    size_t count;
-    weft_dtype dtype;
-
-private:
-    const at::Tensor *tensor_;
-    Use use_;
-    at::Tensor staged_;
-};
-
-/* A tensor for each rank, one after the other in memory; in place when they are that already. */
-class Shares
-{
-public:
-    Shares(const Tensors &list, Flat::Use use, const char *operation);
+    /* A tensor for each rank: all of one type. */
+    Flat(List list, Use use, const char *operation);
     void hand_to(Work &work) const;
 
-    bool even = true;            /* all of one size */
-    std::vector<size_t> counts;  /* elements of each */
     void *data = nullptr;
+    size_t count = 0; /* of all */
     weft_dtype dtype = WEFT_UINT8;
+    /* For each rank, where they may differ; the library reads it until the operation has completed. */
+    std::shared_ptr<std::vector<size_t>> counts;
+    bool even = true; /* they do not */
+    Operator op;      /* of a reduction */
 
 private:
-    const Tensors *list_;
-    Flat::Use use_;
+    void *address(const at::Tensor &t) const
+    {
+        /* No mutable_data_ptr() for what is only read: it would copy lazily shared storage. */
+        return use_ == Read ? const_cast<void *>(t.const_data_ptr()) : t.mutable_data_ptr();
+    }
+    bool adjacent() const;
+    void stage();
+
+    List tensors_;
+    Use use_ = Read;
     at::Tensor staged_;
 };
+
+using Flats = c10::SmallVector<Flat, 2>;
+
+/* Issue calls on buffers: fn(comm, the buffers of the i-th call, request). */
+template <class F> c10::intrusive_ptr<c10d::Work> Backend::run_on(const Op &op, Flats flats, F fn)
+{
+    struct {
+        size_t stride;
+        Flats flats;
+        F fn;
+        weft_status operator()(weft_comm *comm, size_t i, weft_request **request) const
+        {
+            return fn(comm, flats.data() + i * stride, request);
+        }
+    } call{flats.size() / op.ncalls, std::move(flats), std::move(fn)};
+
+    return run(op, call, [&](Work &work) {
+        for (const Flat &flat : call.flats)
+            flat.hand_to(work);
+    });
+}
 
 inline const at::Tensor &only(const Tensors &tensors, const char *operation)
 {
     TORCH_CHECK(tensors.size() == 1, "weft: ", operation, ": expects one tensor, got ", tensors.size());
     return tensors[0];
-}
-
-inline int root_rank(int64_t root, int size, const char *operation)
-{
-    TORCH_CHECK(root >= 0 && root < size, "weft: ", operation, ": invalid root rank: ", root, " (the group has ", size, ")");
-    return static_cast<int>(root);
 }
 
 inline void same_type(const at::Tensor &a, const at::Tensor &b, const char *operation)

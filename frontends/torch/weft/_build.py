@@ -31,7 +31,6 @@ SOURCES = (
     "bootstrap.cpp",
     "memory.cpp",
     "collectives.cpp",
-    "lists.cpp",
     "messages.cpp",
     "module.cpp",
 )

@@ -53,7 +53,7 @@ def info() -> Info:
         torch=torch.__version__,
         adapter=Path(str(c.__file__)),
         settings=[Setting(*row) for row in c.settings()],
-        transports=[name for name, _ in c.transports()],
+        transports=[name for kind, name, _ in c.plugins() if kind == "transport"],
         algorithms=list(c.algorithms()),
         memory_reserved=c.memory_reserved(),
     )

@@ -17,13 +17,68 @@ import json
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["VERSION", "dump", "dump_json", "record"]
 
 #: Of the form that is written: what torch 2.13 writes.
 VERSION = "2.10"
 _BACKEND_THAT_THE_ANALYZER_KNOWS = "gloo"
+
+
+_STARTED, _COMPLETED, _FAILED = range(3)
+_Tensor = tuple[str, list[int]] | None  # type and sizes of the first one
+
+
+class _Row(NamedTuple):
+    """An operation as the adapter writes it down; see csrc/recorder.hpp."""
+
+    id: int
+    group: int
+    seq: int
+    p2p_seq: int
+    name: str
+    peer: int
+    p2p: bool
+    state: int
+    created_ns: int
+    completed_ns: int
+    timeout_ms: int
+    input: _Tensor
+    output: _Tensor
+    frames: list[tuple[str, int, str]]
+
+
+def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
+    name = row.name
+    if row.p2p:
+        name = f"send {rank}->{row.peer}" if name == "send" else f"recv {rank}<-{row.peer}"
+    done = row.state != _STARTED
+    return {
+        "record_id": row.id,
+        "pg_id": row.group,
+        "process_group": (group, ""),
+        "collective_seq_id": row.seq,
+        "p2p_seq_id": row.p2p_seq,
+        "op_id": row.seq + row.p2p_seq,
+        "profiling_name": f"{_BACKEND_THAT_THE_ANALYZER_KNOWS}:{name}",
+        "backend": "weft",
+        "time_created_ns": row.created_ns,
+        "input_sizes": [row.input[1]] if row.input else [],
+        "input_dtypes": [row.input[0]] if row.input else [],
+        "output_sizes": [row.output[1]] if row.output else [],
+        "output_dtypes": [row.output[0]] if row.output else [],
+        # The analyzer knows no failures: such an operation has never completed.
+        "state": "completed" if row.state == _COMPLETED else "started",
+        "failed": row.state == _FAILED,
+        "time_discovered_started_ns": row.created_ns,
+        "time_discovered_completed_ns": row.completed_ns if done else None,
+        **({"duration_ms": (row.completed_ns - row.created_ns) / 1e6} if done else {}),
+        "retired": done,
+        "timeout_ms": row.timeout_ms,
+        "is_p2p": row.p2p,
+        "frames": [{"filename": file, "line": line, "name": function} for file, line, function in row.frames],
+    }
 
 
 def record(only_active: bool = False) -> dict[str, Any]:
@@ -35,24 +90,25 @@ def record(only_active: bool = False) -> dict[str, Any]:
     from ._load import adapter
 
     c = adapter()
-    raw = c.flight_record()
-    entries = [e for e in raw["entries"] if not (only_active and e["state"] == "completed")]
-    status: dict[str, dict[str, Any]] = {}
-    for e in raw["entries"]:
-        group = status.setdefault(e["process_group"][0], {"last_enqueued_collective": 0, "last_completed_collective": 0})
-        if not e["is_p2p"]:
-            group["last_enqueued_collective"] = max(group["last_enqueued_collective"], e["collective_seq_id"])
-            if e["state"] == "completed":
-                group["last_completed_collective"] = max(group["last_completed_collective"], e["collective_seq_id"])
-    for e in entries:
-        e["backend"] = "weft"
-        e["profiling_name"] = f"{_BACKEND_THAT_THE_ANALYZER_KNOWS}:{e['profiling_name']}"
+    raw, groups = c.flight_record()
+    rows = [_Row(*values) for values in raw]
+    status: dict[str, dict[str, int]] = {}
+    for row in rows:
+        group = status.setdefault(groups[row.group][0], {"last_enqueued_collective": 0, "last_completed_collective": 0})
+        if not row.p2p:
+            group["last_enqueued_collective"] = max(group["last_enqueued_collective"], row.seq)
+            if row.state == _COMPLETED:
+                group["last_completed_collective"] = max(group["last_completed_collective"], row.seq)
     return {
         "version": VERSION,
         "comm_lib_version": c.version(),
-        "pg_config": raw["pg_config"],
+        "pg_config": {name: {"name": name, "desc": "", "ranks": str(ranks)} for name, ranks, _ in groups},
         "pg_status": status,
-        "entries": entries,
+        "entries": [
+            _entry(row, groups[row.group][0], groups[row.group][2])
+            for row in rows
+            if not (only_active and row.state == _COMPLETED)
+        ],
     }
 
 
