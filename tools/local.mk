@@ -33,10 +33,15 @@ bin_PROGRAMS += weft-info
 weft_info_SOURCES = tools/weft_info.c
 weft_info_LDADD = libweft.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
-check_scripts += tests/cli/test_weft_info.sh
+# Reads schedules, touches no network.
+bin_PROGRAMS += weft-plan
+weft_plan_SOURCES = tools/weft_plan.c tools/weft_plan.h tools/plan_check.c
+weft_plan_LDADD = libweftcore.la
+
+check_scripts += tests/cli/test_weft_info.sh tests/cli/test_weft_plan.sh
 multi_scripts += tests/cli/test_weft_bench.sh
 
-dist_man_MANS += doc/man/weft-bench.1 doc/man/weft-info.1 doc/man/weft-compare.1 doc/man/weft-run.1
+dist_man_MANS += doc/man/weft-bench.1 doc/man/weft-info.1 doc/man/weft-compare.1 doc/man/weft-run.1 doc/man/weft-plan.1
 
 # One machine only: public headers, hwloc and libc.
 bin_PROGRAMS += weft-run

@@ -282,8 +282,14 @@ static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struc
         op->block_bytes = op->total_bytes = 0;
     else if (wi_coll_is_vector(c->coll))
         cut_vector(op, c->count, es);
-    else
-        op->block_bytes = share, op->total_bytes = op->point_to_point ? share : 0;
+    else {
+        size_t cut = op->sched->nblocks;
+        if (cut > 1 && share % (cut * es))
+            return wi_fail(WEFT_ENOTSUP,
+                           "algorithm %s cuts every rank's share into %zu parts, and %zu elements are no multiple",
+                           op->sched->algo, cut, share / es);
+        op->block_bytes = share / cut, op->total_bytes = op->point_to_point ? share : 0;
+    }
     /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
     op->nt = op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
              (!op->sched->buf_blocks[WI_TMP] || !wi_coll_reduces(c->coll));

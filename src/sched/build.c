@@ -54,6 +54,11 @@ static weft_status check_spec(const struct wi_sched_spec *spec)
     if (wi_coll_is_vector(spec->coll) && (spec->nblocks < 1 || spec->nblocks > WI_SCHED_MAX_BLOCKS))
         return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks, must be 1 to %u", wi_coll_name(spec->coll), spec->algo,
                        spec->nblocks, WI_SCHED_MAX_BLOCKS);
+    if (!wi_coll_is_vector(spec->coll) && spec->share_blocks > 1 &&
+        (spec->coll >= WI_COLL_BARRIER || (uint64_t)spec->share_blocks * (unsigned)spec->nranks > WI_SCHED_MAX_BLOCKS))
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks per share of %d ranks, there must be at most %u in all",
+                       wi_coll_name(spec->coll), spec->algo, spec->share_blocks, spec->nranks,
+                       spec->coll >= WI_COLL_BARRIER ? 1 : WI_SCHED_MAX_BLOCKS);
     if (spec->tmp_blocks > WI_SCHED_MAX_BLOCKS)
         return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks of tmp, must be at most %u", wi_coll_name(spec->coll),
                        spec->algo, spec->tmp_blocks, WI_SCHED_MAX_BLOCKS);
@@ -75,7 +80,7 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
     head->nranks = spec->nranks;
     head->root = spec->root;
     memcpy(head->algo, spec->algo, strlen(spec->algo));
-    head->nblocks = wi_coll_is_vector(spec->coll) ? spec->nblocks : 1;
+    head->nblocks = wi_coll_is_vector(spec->coll) ? spec->nblocks : spec->share_blocks > 1 ? spec->share_blocks : 1;
     head->buf_blocks[WI_TMP] = spec->tmp_blocks;
     for (unsigned buf = WI_SRC; buf <= WI_DST; buf++)
         head->buf_blocks[buf] = wi_sched_blocks(head, spec->rank, buf);

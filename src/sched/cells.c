@@ -50,7 +50,7 @@ int wi_coll_has_root(unsigned coll)
  * that its messages have something to name. */
 static uint32_t user_blocks(const struct wi_sched *s, int owner, int is_dst)
 {
-    uint32_t nranks = (uint32_t)s->nranks;
+    uint32_t share = wi_coll_is_vector(s->coll) ? 1 : s->nblocks, nranks = (uint32_t)s->nranks * share;
     int is_root = owner == s->root;
 
     switch (s->coll) {
@@ -64,19 +64,19 @@ static uint32_t user_blocks(const struct wi_sched *s, int owner, int is_dst)
         return !is_dst && !is_root ? 0 : s->nblocks;
     case WI_COLL_ALL_GATHER:
     case WI_COLL_ALL_GATHER_V:
-        return is_dst ? nranks : 1;
+        return is_dst ? nranks : share;
     case WI_COLL_REDUCE_SCATTER:
     case WI_COLL_REDUCE_SCATTER_V:
-        return is_dst ? 1 : nranks;
+        return is_dst ? share : nranks;
     case WI_COLL_ALL_TO_ALL:
     case WI_COLL_ALL_TO_ALL_V:
         return nranks;
     case WI_COLL_GATHER:
     case WI_COLL_GATHER_V:
-        return !is_dst ? 1 : is_root ? nranks : 0;
+        return !is_dst ? share : is_root ? nranks : 0;
     case WI_COLL_SCATTER:
     case WI_COLL_SCATTER_V:
-        return is_dst ? 1 : is_root ? nranks : 0;
+        return is_dst ? share : is_root ? nranks : 0;
     case WI_COLL_SEND:
         return is_dst ? 0 : 1;
     case WI_COLL_RECV:
@@ -116,7 +116,7 @@ struct wi_region wi_sched_canonical(const struct wi_sched *s, int owner, struct 
     case WI_COLL_ALL_GATHER_V:
         if (region.buf == WI_SRC) {
             region.buf = WI_DST;
-            region.first += (uint32_t)owner;
+            region.first += (uint32_t)owner * s->nblocks;
         }
         break;
     case WI_COLL_SCATTER:
@@ -128,7 +128,7 @@ struct wi_region wi_sched_canonical(const struct wi_sched *s, int owner, struct 
     case WI_COLL_REDUCE_SCATTER_V:
         if (region.buf == WI_DST) {
             region.buf = WI_SRC;
-            region.first += (uint32_t)owner;
+            region.first += (uint32_t)owner * s->nblocks;
         }
         break;
     default:
@@ -141,7 +141,8 @@ int wi_sched_writable(const struct wi_sched *sched, int owner, struct wi_region 
 {
     if (canonical.buf != WI_SRC)
         return 1;
-    /* Only a block of SRC that is also DST: DST[0], renamed. */
+    /* Only what is also DST, renamed: one share of SRC. */
     struct wi_region dst = wi_sched_canonical(sched, owner, wi_at(WI_DST, 0, 1));
-    return dst.buf == WI_SRC && canonical.first == dst.first && canonical.count == 1;
+    return dst.buf == WI_SRC && canonical.first >= dst.first &&
+           (uint64_t)canonical.first + canonical.count <= (uint64_t)dst.first + sched->nblocks;
 }

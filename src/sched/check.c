@@ -17,6 +17,11 @@ weft_status wi_check_fail(const struct wi_check *c, uint32_t lane, uint32_t step
     va_start(ap, format);
     vsnprintf(what, sizeof(what), format, ap);
     va_end(ap);
+    if (c->notes) {
+        c->notes->rank = l->rank;
+        c->notes->lane = l->index;
+        c->notes->step = step;
+    }
     return wi_fail(WEFT_EINVAL, "%s: %s", wi_sched_place_text(c->scheds[l->rank], l->index, step, where), what);
 }
 
@@ -127,19 +132,85 @@ static void demolish(struct wi_check *c)
     wi_free(c->rank_lanes);
 }
 
+static weft_status run(struct wi_check *c)
+{
+    weft_status st = build(c);
+
+    if (st == WEFT_SUCCESS) {
+        wi_check_values_init(c);
+        st = wi_check_run(c);
+    }
+    if (st == WEFT_SUCCESS)
+        st = wi_check_results(c);
+    if (st == WEFT_SUCCESS)
+        st = wi_check_ends(c);
+    demolish(c);
+    return st;
+}
+
 weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int ordered)
 {
     WI_TRY(wi_check_agreement(scheds, nranks));
-    struct wi_check c = {.scheds = scheds, .nranks = (uint32_t)nranks, .ordered = ordered};
-    weft_status st = build(&c);
-    if (st == WEFT_SUCCESS) {
-        wi_check_values_init(&c);
-        st = wi_check_run(&c);
+    for (int r = 0; r < nranks; r++) {
+        if (scheds[r]->draft)
+            return wi_fail(WEFT_EINVAL, "schedule check: that of rank %d is a draft", r);
     }
-    if (st == WEFT_SUCCESS)
-        st = wi_check_results(&c);
-    if (st == WEFT_SUCCESS)
-        st = wi_check_ends(&c);
-    demolish(&c);
+    struct wi_check c = {.scheds = scheds, .nranks = (uint32_t)nranks, .ordered = ordered};
+    return run(&c);
+}
+
+/* ---- Studies ---- */
+
+void wi_notes_fini(struct wi_notes *notes)
+{
+    wi_free(notes->first);
+    wi_free(notes->final);
+    wi_free(notes->block_at);
+    wi_free(notes->blocks);
+    *notes = (struct wi_notes){0};
+}
+
+static weft_status take_notes(const struct wi_sched *const scheds[], uint32_t nranks, struct wi_notes *notes)
+{
+    uint64_t nsteps = 0, nblocks = 0;
+
+    for (uint32_t r = 0; r < nranks; r++) {
+        nsteps += scheds[r]->nsteps;
+        for (uint32_t i = 0; i < scheds[r]->nregions; i++)
+            nblocks += scheds[r]->regions[i].count;
+    }
+    notes->nsteps = (uint32_t)nsteps;
+    notes->first = wi_calloc(nranks, sizeof(*notes->first));
+    notes->final = wi_calloc(nsteps + 1, sizeof(*notes->final));
+    notes->block_at = wi_calloc(nsteps + 1, sizeof(*notes->block_at));
+    notes->blocks = wi_calloc(nblocks + 1, sizeof(*notes->blocks));
+    if (!notes->first || !notes->final || !notes->block_at || !notes->blocks)
+        return wi_fail(WEFT_ENOMEM, "schedule study: no memory for %llu steps", (unsigned long long)nsteps);
+    uint32_t step = 0, block = 0;
+    for (uint32_t r = 0; r < nranks; r++) {
+        notes->first[r] = step;
+        for (uint32_t i = 0; i < scheds[r]->nsteps; i++) {
+            const struct wi_step *s = &scheds[r]->steps[i];
+            notes->block_at[step++] = block;
+            block += s->ndst + s->nsrc ? scheds[r]->regions[s->ndst ? s->dst : s->src].count : 0;
+        }
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_sched_study(const struct wi_sched *const scheds[], int nranks, struct wi_notes *notes)
+{
+    *notes = (struct wi_notes){.rank = WI_NOWHERE, .lane = WI_NOWHERE, .step = WI_NOWHERE};
+    WI_TRY(wi_check_agreement(scheds, nranks));
+    weft_status st = take_notes(scheds, (uint32_t)nranks, notes);
+    if (st == WEFT_SUCCESS) {
+        struct wi_check c = {.scheds = scheds, .nranks = (uint32_t)nranks, .notes = notes};
+        st = run(&c);
+    }
+    if (st < 0) {
+        struct wi_notes place = *notes;
+        wi_notes_fini(notes);
+        notes->rank = place.rank, notes->lane = place.lane, notes->step = place.step;
+    }
     return st;
 }

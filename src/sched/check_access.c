@@ -159,7 +159,7 @@ static int fits(const struct wi_check *c, struct wi_region at)
 {
     const struct wi_sched *s = c->scheds[0];
 
-    if (!wi_coll_is_vector(s->coll) || (at.buf == WI_TMP && c->mapped))
+    if (!wi_coll_is_vector(s->coll) || (at.buf == WI_TMP && (c->mapped || c->notes)))
         return 1;
     return at.first % s->nblocks == c->scratch.block;
 }

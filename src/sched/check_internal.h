@@ -80,7 +80,21 @@ struct wi_saved {
     uint8_t wanted;
 };
 
+/* What a study of a draft learns, besides whether it is right. Steps are numbered through, rank by rank and lane by lane. */
+struct wi_notes {
+    uint32_t rank, lane, step; /* of the refusal; WI_NOWHERE: of no step */
+    uint32_t nsteps;
+    uint32_t *first;    /* step number of the first step of each rank */
+    uint8_t *final;     /* [nsteps] completes what becomes a result */
+    uint32_t *block_at; /* [nsteps] index into blocks */
+    uint32_t *blocks;   /* per step and block of its regions: which block of the data that is */
+};
+/* wi_sched_check that does not ask for FINAL and for blocks of scratch that fit, and finds both out. */
+weft_status wi_sched_study(const struct wi_sched *const scheds[], int nranks, struct wi_notes *notes);
+void wi_notes_fini(struct wi_notes *notes);
+
 struct wi_check {
+    struct wi_notes *notes;    /* NULL unless this is a study */
     const struct wi_sched *const *scheds;
     uint32_t nranks, nlanes, nsteps;
     uint32_t words;            /* of a set of ranks */

@@ -66,6 +66,8 @@ static weft_status store_all(struct wi_check *c, uint32_t lane, const struct wi_
 
     for (unsigned k = 0; k < step->ndst; k++)
         WI_TRY(wi_check_store(c, lane, 2 * l->pos + 1, &regions_of(c, l)[step->dst + k], i));
+    if (c->notes)
+        c->notes->blocks[c->notes->block_at[l->first + l->pos] + i] = c->scratch.block;
     return WEFT_SUCCESS;
 }
 
@@ -141,6 +143,8 @@ static weft_status send(struct wi_check *c, uint32_t lane, const struct wi_step 
     for (uint32_t i = 0; c->data && i < r->count; i++) {
         WI_TRY(wi_check_load(c, lane, 2 * l->pos + 2, r, i, &cell));
         m->values[i] = c->values[cell];
+        if (c->notes)
+            c->notes->blocks[c->notes->block_at[l->first + l->pos] + i] = c->values[cell].block;
         memcpy(&m->bits[(size_t)i * c->words], &c->bits[cell * c->words], c->words * sizeof(*m->bits));
     }
     m->count = r->count;

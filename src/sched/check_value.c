@@ -98,24 +98,25 @@ struct want {
 static struct want wanted(const struct wi_sched *s, uint32_t rank, uint32_t b)
 {
     uint32_t nranks = (uint32_t)s->nranks, root = (uint32_t)s->root;
+    uint32_t cut = s->nblocks, share = b / cut, part = b % cut; /* per-rank collectives */
 
     switch (s->coll) {
     case WI_COLL_BROADCAST:
         return (struct want){b, root, root + 1};
     case WI_COLL_SCATTER:
     case WI_COLL_SCATTER_V:
-        return (struct want){rank, root, root + 1};
+        return (struct want){rank * cut + part, root, root + 1};
     case WI_COLL_ALL_GATHER:
     case WI_COLL_ALL_GATHER_V:
     case WI_COLL_GATHER:
     case WI_COLL_GATHER_V:
-        return (struct want){0, b, b + 1};
+        return (struct want){part, share, share + 1};
     case WI_COLL_ALL_TO_ALL:
     case WI_COLL_ALL_TO_ALL_V:
-        return (struct want){rank, b, b + 1};
+        return (struct want){rank * cut + part, share, share + 1};
     case WI_COLL_REDUCE_SCATTER:
     case WI_COLL_REDUCE_SCATTER_V:
-        return (struct want){rank, 0, nranks};
+        return (struct want){rank * cut + part, 0, nranks};
     case WI_COLL_SCAN:
         return (struct want){b, 0, rank + 1};
     case WI_COLL_EXSCAN:
@@ -160,6 +161,10 @@ static weft_status check_final(struct wi_check *c, uint32_t rank, uint32_t b)
     if (c->nranks == 1 || v->final || !wi_coll_is_reduction(s->coll) || s->coll == WI_COLL_SCAN ||
         s->coll == WI_COLL_EXSCAN)
         return WEFT_SUCCESS;
+    if (c->notes) {
+        c->notes->final[c->lanes[v->lane].first + v->step] = 1;
+        return WEFT_SUCCESS;
+    }
     return wi_check_fail(c, v->lane, v->step, "completes what becomes dst[%u] of rank %u, but is not final", b, rank);
 }
 

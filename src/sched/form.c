@@ -142,7 +142,7 @@ static weft_status check_signal(struct form *f, const struct wi_step *step)
     const struct wi_sched *s = f->sched;
 
     if (step->kind == WI_STEP_SIGNAL) {
-        if (f->ordinal >= WI_SCHED_MAX_SIGNALS)
+        if (f->ordinal >= WI_SCHED_MAX_SIGNALS && !s->draft)
             return bad(f, "more than %d signals in one lane", WI_SCHED_MAX_SIGNALS);
         if (step->ordinal != f->ordinal)
             return bad(f, "signal %u out of turn, the next is %u", step->ordinal, f->ordinal);
@@ -154,10 +154,10 @@ static weft_status check_signal(struct form *f, const struct wi_step *step)
         return bad(f, "waits for rank %d, which is not one of %d", step->peer, s->nranks);
     if (step->peer == s->rank)
         return bad(f, "waits for a signal of its own rank");
-    if (step->lane >= WI_SCHED_MAX_MAPPED_LANES)
+    if (step->lane >= WI_SCHED_MAX_MAPPED_LANES && !s->draft)
         return bad(f, "waits for lane %u of rank %d, there are at most %d lanes", step->lane, step->peer,
                    WI_SCHED_MAX_MAPPED_LANES);
-    if (step->ordinal >= WI_SCHED_MAX_SIGNALS)
+    if (step->ordinal >= WI_SCHED_MAX_SIGNALS && !s->draft)
         return bad(f, "waits for signal %u of rank %d, there are at most %d", step->ordinal, step->peer,
                    WI_SCHED_MAX_SIGNALS);
     return WEFT_SUCCESS;
@@ -221,7 +221,7 @@ static weft_status check_lane(const struct form *f)
 
     WI_TRY(check_peer(f, "send", l->send_peer));
     WI_TRY(check_peer(f, "receive", l->recv_peer));
-    if (l->chan >= WI_SCHED_MAX_CHANS)
+    if (l->chan >= WI_SCHED_MAX_CHANS && !s->draft)
         return bad(f, "channel %u, there are %d", l->chan, WI_SCHED_MAX_CHANS);
     if (l->first_step > s->nsteps || l->nsteps > s->nsteps - l->first_step)
         return bad(f, "its steps are not among the schedule's %u", s->nsteps);
@@ -264,7 +264,7 @@ weft_status wi_sched_form(const struct wi_sched *s, struct wi_sched_place *place
 {
     struct form f = {.sched = s, .place = place, .lane = WI_NOWHERE, .step = WI_NOWHERE};
 
-    if (s->mapped && s->nlanes > WI_SCHED_MAX_MAPPED_LANES)
+    if (s->mapped && s->nlanes > WI_SCHED_MAX_MAPPED_LANES && !s->draft)
         return bad(&f, "%u lanes, at most %d with mapped steps", s->nlanes, WI_SCHED_MAX_MAPPED_LANES);
     for (f.lane = 0; f.lane < s->nlanes; f.lane++) {
         f.step = WI_NOWHERE;

@@ -172,8 +172,9 @@ static weft_status parse_head(struct parser *p)
     WI_TRY(named_number(p, "tmp", WI_SCHED_MAX_BLOCKS, &spec.tmp_blocks));
     WI_TRY(named_number(p, "ll", 1, &ll));
     WI_TRY(expect_line_end(p));
-    if (!wi_coll_is_vector(spec.coll) && spec.nblocks != 1)
+    if (!wi_coll_is_vector(spec.coll) && (spec.nblocks < 1 || (spec.nblocks > 1 && spec.coll >= WI_COLL_BARRIER)))
         return bad(p, "blocks must be 1 for %s, found %u", wi_coll_name(spec.coll), spec.nblocks);
+    spec.share_blocks = spec.nblocks;
     spec.algo = algo;
     spec.rank = (int)rank;
     spec.nranks = (int)nranks;

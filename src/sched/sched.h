@@ -6,7 +6,9 @@
  *     cut into nblocks equal blocks (ceil(count/nblocks) elements, the last shorter or empty).
  *   per-rank collectives: a block is one rank's share. all_gather, gather: SRC has 1 block, DST nranks.
  *     reduce_scatter, scatter: SRC nranks, DST 1. all_to_all: both nranks. Blocks of the v-forms differ in size, and
- *     need not be adjacent.
+ *     need not be adjacent. A schedule may cut every share into share_blocks equal blocks (imported ones do): then there
+ *     are that many times as many, block b is part b % share_blocks of share b / share_blocks, and the schedule serves
+ *     only shares that can be cut so, and no v-forms.
  *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of
  *     a vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such
  *     a block.
@@ -130,7 +132,8 @@ struct wi_sched {
                              no step names another rank's SRC/DST: may run over ll lines. The same on all ranks. */
     int32_t rank, nranks, root;
     char algo[24];
-    uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share: 1 */
+    uint8_t draft;        /* being studied by an importer: limits of the executor do not apply yet; never run */
+    uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share, 1 if not said otherwise */
     uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP */
     uint32_t nlanes, nsteps, nregions, nchans;
     const struct wi_lane *lanes;
@@ -145,6 +148,7 @@ struct wi_sched_spec {
     const char *algo;
     int rank, nranks, root, in_place;
     uint32_t nblocks;    /* vector collectives; ignored otherwise */
+    uint32_t share_blocks; /* per-rank collectives, 0: 1; ignored otherwise */
     uint32_t tmp_blocks;
     int no_ll; /* never set `ll`: for mapped algorithms of which only some ranks would qualify; all must agree */
 };

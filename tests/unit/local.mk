@@ -80,3 +80,8 @@ tests_unit_test_slot_store_LDADD = libweftcore.la $(CUNIT_LIBS)
 unit_tests += tests/unit/test_sim
 tests_unit_test_sim_SOURCES = tests/unit/test_sim.c tests/unit/sim_common.h
 tests_unit_test_sim_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+# Algorithms from files; the inputs are written when the test runs.
+unit_tests += tests/unit/test_import
+tests_unit_test_import_SOURCES = tests/unit/test_import.c
+tests_unit_test_import_LDADD = libweftcore.la $(CUNIT_LIBS)
+EXTRA_DIST += tests/import/generate.py
