@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
+	src/sim/cost.h src/sim/sim_cost.c \
 	src/sim/engine.h \
 	src/sim/sim.c src/sim/sim.h \
 	src/sim/sim_cut.c \

@@ -85,3 +85,6 @@ unit_tests += tests/unit/test_import
 tests_unit_test_import_SOURCES = tests/unit/test_import.c
 tests_unit_test_import_LDADD = libweftcore.la $(CUNIT_LIBS)
 EXTRA_DIST += tests/import/generate.py
+unit_tests += tests/unit/test_sim_cost
+tests_unit_test_sim_cost_SOURCES = tests/unit/test_sim_cost.c tests/unit/sim_common.h
+tests_unit_test_sim_cost_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
