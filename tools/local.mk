@@ -59,3 +59,11 @@ weft_topo_SOURCES = tools/weft_topo.c tools/topo_tool.h tools/topo_ranks.c tools
 weft_topo_LDADD = libweftcore.la
 check_scripts += tests/cli/test_weft_topo.sh
 dist_man_MANS += doc/man/weft-topo.1
+
+# What predicts links with the whole library statically: its insides are what it shows.
+bin_PROGRAMS += weft-sim
+weft_sim_SOURCES = tools/weft_sim.c tools/weft_sim.h tools/sim_call.c tools/sim_options.c tools/sim_print.c \
+	tools/sim_step.c tools/sim_world.c
+weft_sim_LDADD = libweftcore.la $(JANSSON_LIBS) -lm
+check_scripts += tests/cli/test_weft_sim.sh
+dist_man_MANS += doc/man/weft-sim.1
