@@ -17,7 +17,8 @@ static const char usage[] =
     "  -s, --synthetic TEXT       \"nodes:4 pack:2 core:8 gpu:4 nic:2@400Gb\"\n"
     "  -u, --uniform RATE,LATENCY[,REDUCE]  all ranks alike: \"100Gb,2us,7GB\"\n"
     "  -P, --ranks RANKS          default: one for each GPU, or for each core where there are none\n"
-    "      --place HOW            by-core (fill host after host), even (as many on each host), round-robin\n"
+    "      --place HOW            even (as the library does), by-core (fill host after host),\n"
+    "                             round-robin (neighbours on different hosts)\n"
     "The operation:\n"
     "  -n, --bytes BYTES          of the vector, or of one rank's share: 64K, 16M (default 1M)\n"
     "  -a, --algo NAME            or \"all\": compare them (default: the fastest)\n"
@@ -114,7 +115,7 @@ static int timeline(const char *text, struct sim_options *o)
 
 static int option_machine(int c, struct sim_options *o)
 {
-    static const char *const places[] = {"by-core", "even", "round-robin", NULL};
+    static const char *const places[] = {"even", "by-core", "round-robin", NULL};
     int value, status = -1;
 
     switch (c) {

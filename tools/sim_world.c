@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "topology/placement.h"
 #include "weft_sim.h"
 
 /* ---- Words ---- */
@@ -127,28 +128,6 @@ static void find_hosts(struct filling *f)
     f->first[f->nhosts] = f->nseats;
 }
 
-/* As many ranks on each host as can be, in blocks. */
-static void place_even(const struct filling *f, int nranks, int32_t *places)
-{
-    int rank = 0;
-
-    for (int h = 0; h < f->nhosts; h++) {
-        int left = nranks - rank, hosts = f->nhosts - h, here = (left + hosts - 1) / hosts;
-        int room = f->first[h + 1] - f->first[h];
-        for (int i = 0; i < here && i < room; i++)
-            places[rank++] = f->seats[f->first[h] + i];
-    }
-    for (int h = 0; h < f->nhosts && rank < nranks; h++) { /* hosts of different sizes: what is left */
-        for (int i = f->first[h]; i < f->first[h + 1] && rank < nranks; i++) {
-            int taken = 0;
-            for (int r = 0; r < rank && !taken; r++)
-                taken = places[r] == f->seats[i];
-            if (!taken)
-                places[rank++] = f->seats[i];
-        }
-    }
-}
-
 static void place_round(const struct filling *f, int nranks, int32_t *places)
 {
     for (int round = 0, rank = 0; rank < nranks; round++)
@@ -159,12 +138,14 @@ static void place_round(const struct filling *f, int nranks, int32_t *places)
 
 static weft_status place(const struct sim_options *o, const struct filling *f, int nranks, int32_t *places)
 {
-    if (nranks > f->nseats)
-        return wi_fail(WEFT_EINVAL, "-P %d: the machine has %d places (GPUs, or cores where there are none)", nranks,
-                       f->nseats);
     if (o->place == SIM_EVEN)
-        place_even(f, nranks, places);
-    else if (o->place == SIM_ROUND_ROBIN)
+        return wi_place_ranks(f->topo, nranks, places);
+    if (nranks > f->nseats)
+        return wi_fail(
+            WEFT_EINVAL,
+            "-P %d: the machine has %d places (GPUs, or cores where there are none); --place even starts over", nranks,
+            f->nseats);
+    if (o->place == SIM_ROUND_ROBIN)
         place_round(f, nranks, places);
     else
         memcpy(places, f->seats, (size_t)nranks * sizeof *places);
@@ -178,7 +159,7 @@ static weft_status make_graph(const struct sim_options *o, struct sim_world *w)
 
     if (st < 0)
         return st;
-    size_t n = (size_t)w->topo->nobjects + 1;
+    size_t n = (size_t)w->topo->nobjects + (size_t)o->nranks + 1;
     int32_t *seats = wi_calloc(n, sizeof *seats), *places = wi_calloc(n, sizeof *places);
     int *first = wi_calloc(n, sizeof *first);
     struct filling f = {.topo = w->topo, .seats = seats, .first = first};

@@ -12,7 +12,7 @@
 #define SIM_MAX_FAULTS 64
 #define SIM_EVENT_RANKS 16384 /* more: formulas, unless asked for events */
 
-enum sim_place { SIM_BY_CORE, SIM_EVEN, SIM_ROUND_ROBIN };
+enum sim_place { SIM_EVEN, SIM_BY_CORE, SIM_ROUND_ROBIN };
 enum sim_method { SIM_AUTO, SIM_EVENTS, SIM_FORMULA };
 
 struct sim_options {

@@ -54,6 +54,10 @@ step() {
     says "^step +10.395 ms" -u 100Gb,0 -P 8 --slice 0 --step "$tap_dir/step.txt" &&
         says "not hidden.*\(61.5%" -u 100Gb,0 -P 8 --slice 0 --step "$tap_dir/step.txt"
 }
+from_file() {
+    echo "nodes:2 core:4 nic:1@10Gb" >"$tap_dir/machine.txt"
+    says "^all_reduce, 1 MiB, 8 ranks" --topo "$tap_dir/machine.txt" all_reduce
+}
 bad_step() { # TEXT LINES
     printf "$2" >"$tap_dir/bad.txt"
     fails 1 "$1" -u 100Gb,2us -P 4 --step "$tap_dir/bad.txt"
@@ -63,6 +67,8 @@ tap "the ring is the textbook's" ring
 tap "rings of graphs" says "^time .*by events" "${machine[@]}" all_reduce -n 1M -a ring
 tap "the fastest algorithm is chosen" says "^all_reduce, 8 B, 8 ranks, flat_send" -u 100Gb,2us -P 8 all_reduce -n 8
 tap "all algorithms" says "^rdouble .*ms  events" "${machine[@]}" all_reduce -a all
+tap "more ranks than cores" says "^all_reduce, 1 MiB, 9 ranks" "${machine[@]}" -P 9 all_reduce
+tap "a graph in a file" from_file
 tap "interleaved ranks are slower" says "^time +[0-9.]+ ms" "${machine[@]}" --place round-robin all_reduce -n 1M -a ring
 tap "text time line" says "^ +7 \|.*\|$" "${machine[@]}" broadcast --timeline text
 tap "links" says "^node0/nic0 out" "${machine[@]}" broadcast -l
@@ -76,7 +82,7 @@ tap "a late rank" says "^time +1.012 ms" -u 100Gb,2us -P 2 broadcast -n 128K --s
 tap "a failed link" fails 1 "failed link rank0 out: ranks 0, 1, 2, 3 cannot finish" -u 100Gb,2us -P 4 all_reduce -a ring -f "rank0 out"
 tap "an unknown link" fails 1 'no link "eth7"; there are' "${machine[@]}" all_reduce -f eth7
 tap "an unknown algorithm" fails 1 'no algorithm "rong" for all_reduce; there are.* ring' -u 100Gb,2us -P 4 all_reduce -a rong
-tap "too many ranks" fails 1 "-P 9: the machine has 8 places" "${machine[@]}" -P 9 all_reduce
+tap "too many ranks" fails 1 "-P 9: the machine has 8 places" "${machine[@]}" -P 9 --place by-core all_reduce
 tap "a bad rate" fails 1 'rate "fast"' -u fast,2us -P 4 all_reduce
 tap "a bad machine" fails 1 '"cor:4"' -s "nodes:2 cor:4" all_reduce
 tap "a bad straggler" fails 1 '--straggler "9=2": there are ranks 0 to 3' -u 100Gb,2us -P 4 all_reduce --straggler 9=2
