@@ -24,6 +24,7 @@ struct wi_algo_args {
     int in_place;
     int radix; /* k of k-nomial trees; 0: the algorithm's default */
     const struct wi_algo_levels *levels; /* NULL: nothing is known */
+    const char *spec; /* of a hierarchical algorithm, as in wi_algo_choice; NULL otherwise */
 };
 
 enum wi_algo_needs {
@@ -54,10 +55,57 @@ struct wi_algo {
     void (*cost)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *cost);
 };
 
-/* All algorithms, ended by NULL. */
+/* All algorithms but the hierarchical ones, ended by NULL. */
 extern const struct wi_algo *const wi_algos[];
 /* NULL if none. v-forms use the algorithms of the uniform collective that lack WI_ALGO_UNIFORM. */
 const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name);
+
+/* ---- Hierarchical algorithms ----
+ * Any algorithm among the groups of a level, any inside them, as one schedule (doc/guide/algorithms.md):
+ *
+ *     spec  := level ":" outer ["@leader"] ["*" depth] "/" inner, or without "/" inner
+ *     inner := another spec, whose level is inside this one, or an algorithm's name
+ *     outer, inner names: NAME, or, but for the outermost, UP "+" DOWN
+ *
+ * "node:ring"                         a ring among nodes; inside the nodes what suits
+ * "node:ring/ring+rdouble"            reduce-scatter inside by ring, all-gather by recursive doubling
+ * "node:rdouble@leader*4/knomial"     one rank of each node speaks for it; four chunks, so that levels overlap
+ * "rack:ring/node:rdouble/linear"     two levels: a ring among racks, recursive doubling among the nodes of a rack
+ *
+ * Without a leader every rank of a group takes its share of the outer exchange: all_reduce is reduce-scatter inside, all-reduce
+ * across, all-gather inside. With one it is reduce, all-reduce among leaders, broadcast. The first name of a level below the
+ * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults. */
+#define WI_ALGO_SPEC_BYTES 64
+struct wi_algo_choice {
+    const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one the needs are below */
+    unsigned needs;
+    char spec[WI_ALGO_SPEC_BYTES]; /* hierarchical: goes into wi_algo_args.spec; else "" */
+};
+/* Read an algorithm's name or a spec. With `levels` its levels must be among them. WEFT_ENOTFOUND and a text that names the wrong
+ * word and near ones; WEFT_EINVAL where the grammar is broken. */
+weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
+                           struct wi_algo_choice *choice);
+/* The hierarchical algorithm of a collective, whose build takes a spec; NULL if it has none. */
+const struct wi_algo *wi_algo_hier(enum wi_coll coll);
+/* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
+void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
+/* The largest rank's work at each stage, for pricing with the link of that level; the worst rank of each stage. */
+struct wi_algo_level_cost {
+    int depth; /* chunks that follow each other through the stages */
+    int nstages;
+    struct {
+        const char *level; /* among whose groups; NULL: among the ranks of the innermost group */
+        struct wi_algo_cost cost;
+        double link_sent;  /* bytes that leave a group of this level, all its ranks together */
+    } stage[WI_ALGO_MAX_LEVELS + 1];
+};
+weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
+                               struct wi_algo_level_cost *cost);
+
+/* Single-character edits between two names; 99 for very long ones. */
+size_t wi_algo_distance(const char *a, const char *b);
+/* "; did you mean \"ring\"? (there are: ...)" into text; returns text. */
+const char *wi_algo_suggest(enum wi_coll coll, const char *name, char *text, size_t capacity);
 
 /* The collective whose algorithms serve `coll`: itself, or what a v-form is the general case of. */
 enum wi_coll wi_algo_family(enum wi_coll coll);

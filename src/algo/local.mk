@@ -38,6 +38,13 @@ libweft_sources += \
 	src/algo/gather_flat.c \
 	src/algo/gather_knomial.c \
 	src/algo/gather_linear.c \
+	src/algo/hier.h \
+	src/algo/hier_alltoall.c \
+	src/algo/hier_choose.c \
+	src/algo/hier_compose.c \
+	src/algo/hier_cost.c \
+	src/algo/hier_spec.c \
+	src/algo/hier_tree.c \
 	src/algo/list.h \
 	src/algo/reduce_chain.c \
 	src/algo/reduce_direct.c \
@@ -61,5 +68,6 @@ libweft_sources += \
 	src/algo/scatter_flat.c \
 	src/algo/scatter_knomial.c \
 	src/algo/scatter_linear.c \
+	src/algo/suggest.c \
 	src/algo/util.c \
 	src/algo/util.h

@@ -101,7 +101,7 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
                                struct wi_sched **sched)
 {
     uint32_t at = (uint32_t)(((uintptr_t)algo >> 4) * 31 + (uint32_t)root * 7 + (uint32_t)in_place) % WI_SCHED_CACHE;
-    struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, NULL};
+    struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, NULL, NULL};
     struct wi_cached_sched *slot = NULL, *victim = &comm->cache[at];
 
     for (uint32_t i = 0; i < 4; i++) {

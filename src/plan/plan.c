@@ -99,7 +99,7 @@ static double waits_us(const struct wi_algo *a, double steps, double alpha)
 /* Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a)
 {
-    struct wi_algo_args args = {0, p->facts.nranks, q->root, q->in_place, 0, NULL};
+    struct wi_algo_args args = {0, p->facts.nranks, q->root, q->in_place, 0, NULL, NULL};
     int mapped = (a->needs & WI_ALGO_MAPPED) != 0;
     struct link_class l = link_of(p, mapped);
     struct wi_algo_cost c = {0};

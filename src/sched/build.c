@@ -28,7 +28,7 @@ static int algo_name_ok(const char *name)
     size_t n = name ? strlen(name) : 0;
 
     return n > 0 && n < sizeof(((struct wi_sched *)0)->algo) &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-") == n;
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-:/@*") == n;
 }
 
 static weft_status check_spec(const struct wi_sched_spec *spec)
@@ -37,8 +37,8 @@ static weft_status check_spec(const struct wi_sched_spec *spec)
         return wi_fail(WEFT_EINVAL, "schedule: unknown collective %d", spec ? (int)spec->coll : -1);
     if (!algo_name_ok(spec->algo))
         return wi_fail(WEFT_EINVAL,
-                       "schedule: algorithm name \"%.40s\" must have 1 to 23 characters out of "
-                       "a-z A-Z 0-9 _ . + -",
+                       "schedule: algorithm name \"%.40s\" must have 1 to 63 characters out of "
+                       "a-z A-Z 0-9 _ . + - : / @ *",
                        spec->algo ? spec->algo : "");
     if (spec->nranks < 1 || spec->nranks > WI_SCHED_MAX_RANKS)
         return wi_fail(WEFT_EINVAL, "schedule %s/%s: %d ranks, must be 1 to %d", wi_coll_name(spec->coll), spec->algo,

@@ -8,6 +8,10 @@ libweft_sources += \
 	src/sched/check_match.c \
 	src/sched/check_run.c \
 	src/sched/check_value.c \
+	src/sched/compose.c \
+	src/sched/compose.h \
+	src/sched/compose_part.c \
+	src/sched/compose_part.h \
 	src/sched/export.c \
 	src/sched/form.c \
 	src/sched/import.c \

@@ -131,7 +131,7 @@ struct wi_sched {
                              other ranks' TMP only read and only after their wait, every wait followed by such a read,
                              no step names another rank's SRC/DST: may run over ll lines. The same on all ranks. */
     int32_t rank, nranks, root;
-    char algo[24];
+    char algo[64]; /* an algorithm's name, or the spec of a hierarchical one */
     uint8_t draft;        /* being studied by an importer: limits of the executor do not apply yet; never run */
     uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share, 1 if not said otherwise */
     uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP */

@@ -82,7 +82,7 @@ static char *text_of(const struct golden *g, size_t *bytes)
         if (n % 2 && (algo->needs & WI_ALGO_EVEN_RANKS))
             continue;
         for (int r = 0; r < n && !bad; r++) {
-            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, NULL};
+            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, NULL, NULL};
             fprintf(out, "# P=%d rank=%d root=%d%s\n", n, r, g->root, g->in_place ? " in place" : "");
             bad = print_one(algo, &args, out);
         }

@@ -94,7 +94,7 @@ static void each_form(const struct wi_algo *algo, int nranks,
         if (nranks > 16 && root != 1 && root != 0 && root != nranks / 2 && root != nranks - 1)
             continue;
         for (int in_place = 0; in_place < 2; in_place++)
-            fn(algo, &(struct wi_algo_args){0, nranks, root, in_place, 0, NULL});
+            fn(algo, &(struct wi_algo_args){0, nranks, root, in_place, 0, NULL, NULL});
     }
 }
 
@@ -293,7 +293,8 @@ static void any_radix_is_right(void)
             continue;
         for (size_t k = 0; k < sizeof radices / sizeof *radices; k++) {
             for (int n = 1; n <= 28; n++) {
-                struct wi_algo_args args = {0, n, has_root(wi_algos[i]->coll) ? n / 3 : 0, n % 2, radices[k], NULL};
+                struct wi_algo_args args = {0,    n,   has_root(wi_algos[i]->coll) ? n / 3 : 0, n % 2, radices[k],
+                                            NULL, NULL};
                 check_one(wi_algos[i], &args);
                 if (n <= COST_RANKS)
                     compare_cost(wi_algos[i], &args);
@@ -309,7 +310,7 @@ static void large_communicators_build(void)
 
     for (size_t i = 0; wi_algos[i]; i++) {
         for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
-            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0, NULL};
+            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0, NULL, NULL};
             struct wi_sched *sched;
             wi_fail_clear();
             if (wi_algos[i]->build(&args, &sched) != WEFT_SUCCESS) {
@@ -415,7 +416,7 @@ static void flags_are_right(void)
 static void mixed_schedules_are_refused(void)
 {
     struct wi_sched *ring[MAX_RANKS], *doubling[MAX_RANKS];
-    struct wi_algo_args args = {0, 4, 0, 0, 0, NULL};
+    struct wi_algo_args args = {0, 4, 0, 0, 0, NULL, NULL};
 
     CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_ring, args, ring), 0);
     CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_rdouble, args, doubling), 0);
@@ -489,13 +490,13 @@ static void expect_refusal(const struct wi_algo *algo, struct wi_algo_args args,
 static void bad_arguments_are_named(void)
 {
     const struct wi_algo *ring = &wi_allreduce_ring;
-    expect_refusal(ring, (struct wi_algo_args){4, 4, 0, 0, 0, NULL}, WEFT_EINVAL, "rank 4 of 4");
-    expect_refusal(ring, (struct wi_algo_args){-1, 4, 0, 0, 0, NULL}, WEFT_EINVAL, "rank -1");
-    expect_refusal(ring, (struct wi_algo_args){0, 0, 0, 0, 0, NULL}, WEFT_EINVAL, "of 0 ranks");
-    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0, NULL}, WEFT_EINVAL, "root 4");
-    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1, NULL}, WEFT_EINVAL, "radix 1");
-    expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0, NULL}, WEFT_ENOTSUP, "even");
-    expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0, NULL}, WEFT_ENOTSUP, "in place");
+    expect_refusal(ring, (struct wi_algo_args){4, 4, 0, 0, 0, NULL, NULL}, WEFT_EINVAL, "rank 4 of 4");
+    expect_refusal(ring, (struct wi_algo_args){-1, 4, 0, 0, 0, NULL, NULL}, WEFT_EINVAL, "rank -1");
+    expect_refusal(ring, (struct wi_algo_args){0, 0, 0, 0, 0, NULL, NULL}, WEFT_EINVAL, "of 0 ranks");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0, NULL, NULL}, WEFT_EINVAL, "root 4");
+    expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1, NULL, NULL}, WEFT_EINVAL, "radix 1");
+    expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0, NULL, NULL}, WEFT_ENOTSUP, "even");
+    expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0, NULL, NULL}, WEFT_ENOTSUP, "in place");
 }
 
 static void build_without_memory(const struct wi_algo *algo, const struct wi_algo_args *args)

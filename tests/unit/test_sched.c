@@ -74,7 +74,7 @@ static void begin_refuses_bad_specs(void)
         {{.algo = NULL, .nranks = 1, .nblocks = 1}, "algorithm name"},
         {{.algo = "", .nranks = 1, .nblocks = 1}, "algorithm name"},
         {{.algo = "two words", .nranks = 1, .nblocks = 1}, "algorithm name"},
-        {{.algo = "abcdefghijklmnopqrstuvwx", .nranks = 1, .nblocks = 1}, "algorithm name"},
+        {{.algo = "abcdefghijklmnopqrstuvwxabcdefghijklmnopqrstuvwxabcdefghijklmnop", .nranks = 1, .nblocks = 1}, "algorithm name"},
         {{.algo = "a", .nranks = 0, .nblocks = 1}, "0 ranks"},
         {{.algo = "a", .nranks = 2, .rank = 2, .nblocks = 1}, "rank 2 is not one of 2"},
         {{.algo = "a", .nranks = 2, .rank = -1, .nblocks = 1}, "rank -1"},

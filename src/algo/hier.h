@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Hierarchical algorithms from the inside: the parsed spec, and who answers for which part of the data at which level.
+ *
+ * Stages. Stage 0 is among the groups of the outermost level; stage i is inside a group of level i-1, among its groups of level
+ * i; the last stage, k, is among the ranks of an innermost group. What a stage is among are the group's children.
+ * Units. A stage without a leader cuts what its members hold D[i] ways, as many as the largest group has children; in a
+ * smaller group some children answer for several of these parts. A stage with a leader leaves everything to one child, D = 1.
+ * One part of every stage 1..k makes a unit: u = (.. (p[k] * D[k-1] + p[k-1]) .. ) * D[1] + p[1]. In each group of the outermost
+ * level exactly one rank answers for each unit, and stage 0 is, for each unit, among these ranks.
+ * A prefix of stage i is (p[k], .., p[i+1]): what stages k..i+1 have decided. */
+#ifndef WI_ALGO_HIER_H
+#define WI_ALGO_HIER_H
+
+#include "algo/algo.h"
+#include "sched/compose.h"
+
+#define WI_HIER_WORD 24
+
+struct wi_hier_spec {
+    int nlevels;
+    struct {
+        char level[WI_HIER_WORD];
+        char outer[2 * WI_HIER_WORD]; /* among the groups of this level, inside the level before */
+        int leader;                   /* inside a group of this level */
+    } at[WI_ALGO_MAX_LEVELS];
+    char inner[2 * WI_HIER_WORD]; /* "": the default */
+    int depth;                    /* chunks that follow each other; 0: not said */
+};
+
+/* What a collective does at a stage: on the way up (inside, before stage 0), at stage 0, and on the way down; without and with
+ * a leader. NONE: nothing. */
+#define WI_HIER_NONE WI_NUM_COLLS
+struct wi_hier_shape {
+    enum wi_coll coll, up, up_leader, down, down_leader;
+    uint8_t up_at_root, down_at_root; /* only in the groups that hold the root */
+};
+const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll); /* NULL: no hierarchical form */
+
+/* Bounded; the text names the wrong word. */
+weft_status wi_hier_parse(const char *text, struct wi_hier_spec *spec);
+/* The algorithm for `coll` at stage `stage`, on the way up or (`second`) down; stage 0: the collective itself. */
+weft_status wi_hier_algo(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second,
+                         const struct wi_algo **algo);
+
+#define WI_HIER_STAGES (WI_ALGO_MAX_LEVELS + 1)
+struct wi_hier_tree {
+    int k, nranks, rank, root;
+    int leader[WI_HIER_STAGES];          /* stage 1..k */
+    const int32_t *group[WI_HIER_STAGES]; /* of level i, [nranks]; level k: every rank is its own */
+    int ngroups[WI_HIER_STAGES];
+    /* Of stage i, whose parents are the groups of level i-1 (of all ranks: 0). */
+    int32_t *child[WI_HIER_STAGES];      /* [nranks]: which child of its parent a rank is in */
+    int32_t *kid_start[WI_HIER_STAGES];  /* [parents + 1] */
+    int32_t *kid[WI_HIER_STAGES];        /* groups of level i, by parent */
+    int32_t *chief[WI_HIER_STAGES];      /* [parents]: the leading child: the root's, else the first */
+    uint32_t d[WI_HIER_STAGES];
+    uint32_t prefixes[WI_HIER_STAGES];   /* product of d[i+1..k] */
+    uint32_t width[WI_HIER_STAGES];      /* units of a prefix: product of d[1..i] */
+    int32_t *owner[WI_HIER_STAGES];      /* [groups of level i * prefixes[i]] */
+    uint32_t *home;                      /* [nranks]: the unit that a rank's own share belongs to */
+    void *pool;
+};
+weft_status wi_hier_tree_init(struct wi_hier_tree *tree, const struct wi_hier_spec *spec,
+                              const struct wi_algo_args *args);
+void wi_hier_tree_fini(struct wi_hier_tree *tree);
+void *wi_hier_pool(struct wi_hier_tree *tree, size_t bytes); /* zeroed, freed with the tree; NULL: no memory */
+
+static inline int wi_hier_parent(const struct wi_hier_tree *t, int stage, int rank)
+{
+    return stage ? t->group[stage - 1][rank] : 0;
+}
+static inline int wi_hier_nchildren(const struct wi_hier_tree *t, int stage, int parent)
+{
+    return t->kid_start[stage][parent + 1] - t->kid_start[stage][parent];
+}
+/* Who answers in child `child` for prefix v. */
+static inline int32_t wi_hier_member(const struct wi_hier_tree *t, int stage, int parent, int child, uint32_t v)
+{
+    int32_t group = t->kid[stage][t->kid_start[stage][parent] + child];
+    return t->owner[stage][(size_t)group * t->prefixes[stage] + v];
+}
+/* The first part of stage i that child c of n answers for; it answers for those below that of c + 1. */
+static inline uint32_t wi_hier_first_part(const struct wi_hier_tree *t, int stage, int parent, int c)
+{
+    uint32_t n = (uint32_t)wi_hier_nchildren(t, stage, parent), d = t->d[stage];
+
+    if (t->leader[stage])
+        return c > t->chief[stage][parent];
+    return ((uint32_t)c * d + n - 1) / n;
+}
+/* The next run of prefixes [*first, *end) that this rank answers for together with the same ranks, from *end on; 0: none. */
+int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, uint32_t *end);
+
+/* hier_alltoall.c */
+weft_status wi_hier_all_to_all(const struct wi_algo_args *args, const struct wi_hier_spec *spec,
+                               struct wi_hier_tree *tree, struct wi_sched **sched);
+weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
+                          struct wi_sched_builder **b);
+
+/* hier_cost.c */
+void wi_hier_total_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes, struct wi_algo_cost *cost);
+
+#endif

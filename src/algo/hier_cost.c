@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What hierarchical algorithms cost, stage by stage: the closed forms of the algorithms that they are made of, for the data and
+ * the ranks of each stage. */
+#include <string.h>
+
+#include "algo/hier.h"
+#include "base/status.h"
+#include "sched/internal.h"
+
+struct price {
+    const struct wi_hier_tree *tree;
+    const struct wi_hier_spec *spec;
+    const struct wi_hier_shape *shape;
+    double bytes;
+};
+
+/* Shares of ranks that belong to prefixes [v0, v1) of a stage: all, or those of the parent's own ranks. */
+static double count_homes(const struct wi_hier_tree *t, int stage, uint32_t v0, uint32_t v1, int parent)
+{
+    double n = 0;
+
+    for (int s = 0; s < t->nranks; s++) {
+        uint32_t v = t->home[s] / t->width[stage];
+        n += v >= v0 && v < v1 && (parent < 0 || wi_hier_parent(t, stage, s) == parent);
+    }
+    return n;
+}
+
+/* What the part's algorithm is to be asked for: its vector, or one of its shares. */
+static double part_bytes(const struct price *p, int stage, enum wi_coll coll, uint32_t v0, uint32_t v1)
+{
+    const struct wi_hier_tree *t = p->tree;
+    int parent = wi_hier_parent(t, stage, t->rank), n = wi_hier_nchildren(t, stage, parent);
+    double whole;
+
+    if (coll == WI_COLL_BARRIER)
+        return 0;
+    if (wi_coll_is_vector(p->shape->coll))
+        whole = p->bytes * (v1 - v0) / t->prefixes[stage];
+    else if (p->shape->coll == WI_COLL_ALL_TO_ALL)
+        whole = p->bytes * t->nranks; /* even groups: what came in is as much as went out */
+    else
+        whole =
+            p->bytes * count_homes(t, stage, v0, v1, coll == WI_COLL_GATHER || coll == WI_COLL_SCATTER ? parent : -1);
+    return wi_coll_is_vector(coll) ? whole : whole / n;
+}
+
+static void add(struct wi_algo_cost *to, const struct wi_algo_cost *c)
+{
+    to->steps = c->steps > to->steps ? c->steps : to->steps;
+    to->sent += c->sent;
+    to->reduced += c->reduced;
+    to->copied += c->copied;
+}
+
+static void keep_larger(struct wi_algo_cost *to, const struct wi_algo_cost *c)
+{
+    to->steps = c->steps > to->steps ? c->steps : to->steps;
+    to->sent = c->sent > to->sent ? c->sent : to->sent;
+    to->reduced = c->reduced > to->reduced ? c->reduced : to->reduced;
+    to->copied = c->copied > to->copied ? c->copied : to->copied;
+}
+
+/* What one direction of a stage costs tree->rank, and all ranks of its child together. */
+static weft_status price_way(const struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
+                             double *link_sent)
+{
+    const struct wi_hier_tree *t = p->tree;
+    int parent = wi_hier_parent(t, stage, t->rank), n = wi_hier_nchildren(t, stage, parent);
+    struct wi_algo_args args = {.nranks = n, .root = t->chief[stage][parent], .in_place = 1};
+    struct wi_algo_cost one;
+    const struct wi_algo *algo;
+    uint32_t v0, v1 = 0;
+
+    *cost = (struct wi_algo_cost){0};
+    *link_sent = 0;
+    if (coll == WI_HIER_NONE || n == 1)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_hier_algo(p->spec, stage, coll, second, &algo));
+    args.rank = args.root;
+    while (wi_hier_segment(t, stage, &v0, &v1)) {
+        algo->cost(&args, part_bytes(p, stage, coll, v0, v1), &one);
+        add(cost, &one);
+    }
+    algo->cost(&args, part_bytes(p, stage, coll, 0, t->prefixes[stage]), &one);
+    *link_sent = one.sent;
+    return WEFT_SUCCESS;
+}
+
+static weft_status price_stage(const struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent)
+{
+    int leader = stage > 0 && p->tree->leader[stage];
+    const struct wi_hier_shape *s = p->shape;
+    enum wi_coll up = stage == 0 ? s->coll : leader ? s->up_leader : s->up;
+    enum wi_coll down = stage == 0 ? WI_HIER_NONE : leader ? s->down_leader : s->down;
+    struct wi_algo_cost back;
+    double more;
+
+    WI_TRY(price_way(p, stage, up, 0, cost, link_sent));
+    WI_TRY(price_way(p, stage, down, 1, &back, &more));
+    cost->steps += back.steps;
+    back.steps = 0;
+    add(cost, &back);
+    *link_sent += more;
+    return WEFT_SUCCESS;
+}
+
+/* The first rank of the largest and of the smallest innermost group: they do most, inside and across. */
+static void extremes(const struct wi_hier_tree *t, int rank[2])
+{
+    int most = 0, least = t->nranks + 1;
+
+    rank[0] = rank[1] = 0;
+    for (int r = 0; r < t->nranks; r++) {
+        int n = wi_hier_nchildren(t, t->k, wi_hier_parent(t, t->k, r));
+        if (t->child[t->k][r] != t->chief[t->k][wi_hier_parent(t, t->k, r)])
+            continue;
+        if (n > most) {
+            most = n;
+            rank[0] = r;
+        }
+        if (n < least) {
+            least = n;
+            rank[1] = r;
+        }
+    }
+}
+
+weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
+                               struct wi_algo_level_cost *cost)
+{
+    struct wi_hier_tree tree;
+    struct wi_hier_spec spec;
+    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes};
+    weft_status st = WEFT_SUCCESS;
+    int rank[2];
+
+    if (!p.shape || !args->spec)
+        return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
+    WI_TRY(wi_hier_parse(args->spec, &spec));
+    WI_TRY(wi_hier_tree_init(&tree, &spec, args));
+    *cost = (struct wi_algo_level_cost){.depth = spec.depth ? spec.depth : 1, .nstages = spec.nlevels + 1};
+    extremes(&tree, rank);
+    for (int i = 0; i < cost->nstages && st >= 0; i++) {
+        if (i < spec.nlevels) { /* the caller's own word: the spec goes out of scope */
+            for (int k = 0; k < args->levels->nlevels; k++)
+                if (strcmp(args->levels->level[k].name, spec.at[i].level) == 0)
+                    cost->stage[i].level = args->levels->level[k].name;
+        }
+        for (int k = 0; k < 2 && st >= 0; k++) {
+            struct wi_algo_cost one;
+            double link_sent;
+            tree.rank = rank[k];
+            st = price_stage(&p, i, &one, &link_sent);
+            if (st < 0)
+                break;
+            keep_larger(&cost->stage[i].cost, &one);
+            if (link_sent > cost->stage[i].link_sent)
+                cost->stage[i].link_sent = link_sent;
+        }
+    }
+    wi_hier_tree_fini(&tree);
+    return st;
+}
+
+void wi_hier_total_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes, struct wi_algo_cost *total)
+{
+    struct wi_algo_level_cost c;
+
+    *total = (struct wi_algo_cost){0};
+    if (wi_algo_level_cost(args, coll, bytes, &c) < 0)
+        return;
+    for (int i = 0; i < c.nstages; i++) {
+        double steps = total->steps + c.stage[i].cost.steps;
+        add(total, &c.stage[i].cost);
+        total->steps = steps;
+    }
+}

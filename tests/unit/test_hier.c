@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Hierarchical algorithms: every combination of an outer and an inner algorithm, in both forms, through the checker, for even,
+ * ragged and interleaved groups; costs against schedules; specs that are wrong. */
+#include <math.h>
+
+#include "algo/hier.h"
+#include "algo/list.h"
+#include "base/alloc.h"
+#include "base/status.h"
+#include "tests/unit/unit.h"
+
+#define MAX_RANKS 64
+
+/* ---- Which rank is where ---- */
+struct map {
+    const char *name;
+    int nranks;
+    int32_t node[MAX_RANKS], rack[MAX_RANKS];
+    struct wi_algo_levels levels;
+};
+
+static void finish(struct map *m, const char *name, int nranks, int nnodes, int nracks)
+{
+    m->name = name;
+    m->nranks = nranks;
+    m->levels = (struct wi_algo_levels){.nlevels = 2, .level = {{"rack", nracks, m->rack}, {"node", nnodes, m->node}}};
+}
+
+/* sizes[]: ranks of each node, ended by 0; `spread`: dealt out like cards instead of one node after the other. */
+static void map_sizes(struct map *m, const char *name, const int *sizes, int spread)
+{
+    int left[MAX_RANKS], nnodes = 0, n = 0, number[MAX_RANKS], seen = 0;
+
+    memset(m, 0, sizeof *m);
+    for (; sizes[nnodes]; nnodes++)
+        left[nnodes] = sizes[nnodes], number[nnodes] = -1;
+    for (int i = 0, total = 0; total < nnodes; i = spread ? (i + 1) % nnodes : i + (left[i] == 0)) {
+        total = 0;
+        for (int k = 0; k < nnodes; k++)
+            total += left[k] == 0;
+        if (total == nnodes || left[i] == 0)
+            continue;
+        if (number[i] < 0)
+            number[i] = seen++;
+        m->node[n++] = number[i];
+        left[i]--;
+    }
+    finish(m, name, n, nnodes, 1);
+}
+
+/* Racks of nodes of different sizes. */
+static void map_racks(struct map *m, const char *name, int racks, int spread)
+{
+    int n = 0, node = 0;
+
+    memset(m, 0, sizeof *m);
+    for (int r = 0; r < racks; r++) {
+        for (int k = 0; k <= r % 3; k++, node++) {
+            for (int i = 0; i <= (r + k) % 3; i++, n++) {
+                m->rack[n] = r;
+                m->node[n] = node;
+            }
+        }
+    }
+    for (int i = 0; i < n && spread; i++) { /* a fixed shuffle */
+        int k = (i * 7 + 3) % n;
+        int32_t t = m->rack[i];
+        m->rack[i] = m->rack[k];
+        m->rack[k] = t;
+        t = m->node[i];
+        m->node[i] = m->node[k];
+        m->node[k] = t;
+    }
+    finish(m, name, n, node, racks);
+}
+
+static const int ragged[] = {3, 1, 4, 0}, even[] = {2, 2, 2, 2, 0}, two[] = {4, 4, 0}, ones[] = {1, 1, 1, 0},
+                 one[] = {4, 0}, lone[] = {1, 0}, steep[] = {1, 5, 0}, many[] = {8, 8, 7, 8, 6, 8, 8, 8, 0};
+#define NMAPS 12
+static struct map maps[NMAPS];
+
+static void make_maps(void)
+{
+    map_sizes(&maps[0], "3+1+4", ragged, 0);
+    map_sizes(&maps[1], "3+1+4 dealt", ragged, 1);
+    map_sizes(&maps[2], "2+2+2+2", even, 0);
+    map_sizes(&maps[3], "2+2+2+2 dealt", even, 1);
+    map_sizes(&maps[4], "4+4 dealt", two, 1);
+    map_sizes(&maps[5], "1+1+1", ones, 0);
+    map_sizes(&maps[6], "one node", one, 0);
+    map_sizes(&maps[7], "one rank", lone, 0);
+    map_sizes(&maps[8], "1+5", steep, 1);
+    map_racks(&maps[9], "5 racks", 5, 0);
+    map_racks(&maps[10], "5 racks shuffled", 5, 1);
+    map_sizes(&maps[11], "8 nodes, 61 ranks", many, 1);
+}
+
+/* ---- Building and checking ---- */
+static int has_root(enum wi_coll coll)
+{
+    return coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST;
+}
+
+static void complain(const char *spec, enum wi_coll coll, const struct map *m, int root, int in_place)
+{
+    static char text[1024];
+
+    snprintf(text, sizeof text, "%s %s on %s root=%d%s: %s", wi_coll_name(coll), spec, m->name, root,
+             in_place ? " in place" : "", wi_fail_text());
+    CU_assertImplementation(CU_FALSE, __LINE__, text, __FILE__, "", CU_FALSE);
+}
+
+/* 1: all built; 0: the form is refused (an algorithm among a number of ranks that it is not for); -1: failed. */
+static int build_all(const struct wi_algo_choice *choice, const struct map *m, int root, int in_place,
+                     struct wi_sched **scheds)
+{
+    memset(scheds, 0, (size_t)m->nranks * sizeof *scheds);
+    for (int r = 0; r < m->nranks; r++) {
+        struct wi_algo_args args = {r, m->nranks, root, in_place, 0, &m->levels, choice->spec};
+        wi_fail_clear();
+        weft_status st = choice->algo->build(&args, &scheds[r]);
+        if (st == WEFT_ENOTSUP && strstr(wi_fail_text(), "even number"))
+            return 0;
+        if (st < 0) {
+            complain(choice->spec, choice->algo->coll, m, root, in_place);
+            return -1;
+        }
+    }
+    return 1;
+}
+
+static void put_all(struct wi_sched **scheds, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        wi_sched_put(scheds[r]);
+}
+
+static unsigned long checked;
+
+static int check_form(const struct wi_algo_choice *choice, const struct map *m, int root, int in_place)
+{
+    struct wi_sched *scheds[MAX_RANKS];
+    int ordered = !(choice->needs & WI_ALGO_COMMUTATIVE), ok = build_all(choice, m, root, in_place, scheds);
+
+    if (ok == 1) {
+        wi_fail_clear();
+        checked++;
+        if (wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, ordered) != WEFT_SUCCESS) {
+            complain(choice->spec, choice->algo->coll, m, root, in_place);
+            ok = -1;
+        }
+    }
+    put_all(scheds, m->nranks);
+    return ok;
+}
+
+static void check_spec(enum wi_coll coll, const char *spec, const struct map *m, int all_roots)
+{
+    struct wi_algo_choice choice;
+
+    if (wi_algo_choose(coll, spec, &m->levels, m->nranks, &choice) < 0) {
+        complain(spec, coll, m, 0, 0);
+        return;
+    }
+    for (int root = 0; root < (has_root(coll) ? m->nranks : 1); root++) {
+        if (root > 1 && root != m->nranks - 1 && !all_roots)
+            continue;
+        for (int in_place = 0; in_place < (choice.needs & WI_ALGO_NO_IN_PLACE ? 1 : 2); in_place++)
+            if (check_form(&choice, m, root, in_place) < 0)
+                return;
+    }
+}
+
+static int is_two_sided(const struct wi_algo *a, enum wi_coll coll)
+{
+    return a->coll == coll && !(a->needs & WI_ALGO_MAPPED);
+}
+
+/* Every algorithm of coll, and what is done inside by every pair that exists. */
+static void each_inner(enum wi_coll coll, const char *outer, int leader, const struct map *m)
+{
+    const struct wi_hier_shape *shape = wi_hier_shape_of(coll);
+    enum wi_coll up = leader ? shape->up_leader : shape->up, down = leader ? shape->down_leader : shape->down;
+    char spec[128];
+
+    for (size_t i = 0; wi_algos[i]; i++) {
+        if (up != WI_HIER_NONE && !is_two_sided(wi_algos[i], up))
+            continue;
+        for (size_t k = 0; wi_algos[k]; k++) {
+            if (down != WI_HIER_NONE && !is_two_sided(wi_algos[k], down))
+                continue;
+            if (up == WI_HIER_NONE || down == WI_HIER_NONE)
+                snprintf(spec, sizeof spec, "node:%s%s/%s", outer, leader ? "@leader" : "",
+                         up != WI_HIER_NONE ? wi_algos[i]->name : wi_algos[k]->name);
+            else
+                snprintf(spec, sizeof spec, "node:%s%s/%s+%s", outer, leader ? "@leader" : "", wi_algos[i]->name,
+                         wi_algos[k]->name);
+            if (coll == WI_COLL_ALL_TO_ALL && strstr(spec, "bruck"))
+                continue;
+            check_spec(coll, spec, m, 0);
+            if (down == WI_HIER_NONE)
+                break;
+        }
+        if (up == WI_HIER_NONE)
+            break;
+    }
+}
+
+static void combine(enum wi_coll coll)
+{
+    unsigned before = CU_get_number_of_failure_records();
+
+    make_maps();
+    for (int m = 0; m < 9; m++) {
+        for (size_t i = 0; wi_algos[i] && CU_get_number_of_failure_records() < before + 4; i++) {
+            for (int leader = 0; leader < 2 && is_two_sided(wi_algos[i], coll); leader++) {
+                if (coll == WI_COLL_ALL_TO_ALL && (leader || strcmp(wi_algos[i]->name, "bruck") == 0))
+                    continue;
+                each_inner(coll, wi_algos[i]->name, leader, &maps[m]);
+            }
+        }
+    }
+}
+
+#define COMBINE(stem, COLL)                  \
+    static void combinations_of_##stem(void) \
+    {                                        \
+        combine(WI_COLL_##COLL);             \
+    }
+COMBINE(all_reduce, ALL_REDUCE)
+COMBINE(reduce, REDUCE)
+COMBINE(broadcast, BROADCAST)
+COMBINE(all_gather, ALL_GATHER)
+COMBINE(reduce_scatter, REDUCE_SCATTER)
+COMBINE(all_to_all, ALL_TO_ALL)
+COMBINE(barrier, BARRIER)
+
+static const struct {
+    enum wi_coll coll;
+    const char *outer, *between;
+} usual[] = {
+    {WI_COLL_ALL_REDUCE, "ring", "rdouble"},     {WI_COLL_ALL_REDUCE, "rhalving", "linear"},
+    {WI_COLL_REDUCE, "chain", "linear"},         {WI_COLL_BROADCAST, "scatter_ring", "knomial"},
+    {WI_COLL_ALL_GATHER, "ring", "rdouble"},     {WI_COLL_REDUCE_SCATTER, "ring", "rhalving"},
+    {WI_COLL_ALL_TO_ALL, "pairwise", "linear"},  {WI_COLL_BARRIER, "dissem", "dissem"},
+    {WI_COLL_ALL_REDUCE, "flat_send", "linear"},
+};
+
+static void every_root_and_depth(void)
+{
+    char spec[128];
+
+    make_maps();
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        for (int m = 0; m < NMAPS; m++) {
+            for (int leader = 0; leader < (usual[i].coll == WI_COLL_ALL_TO_ALL ? 1 : 2); leader++) {
+                snprintf(spec, sizeof spec, "node:%s%s*3", usual[i].outer, leader ? "@leader" : "");
+                check_spec(usual[i].coll, spec, &maps[m], maps[m].nranks <= 8);
+            }
+        }
+    }
+}
+
+static void two_levels(void)
+{
+    char spec[128];
+
+    make_maps();
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        for (int m = 0; m < NMAPS; m++) {
+            for (int leaders = 0; leaders < (usual[i].coll == WI_COLL_ALL_TO_ALL ? 1 : 4); leaders++) {
+                snprintf(spec, sizeof spec, "rack:%s%s*2/node:%s%s", usual[i].outer, leaders & 1 ? "@leader" : "",
+                         usual[i].between, leaders & 2 ? "@leader" : "");
+                check_spec(usual[i].coll, spec, &maps[m], 0);
+            }
+        }
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"combinations of all_reduce", combinations_of_all_reduce},
+    {"combinations of reduce", combinations_of_reduce},
+    {"combinations of broadcast", combinations_of_broadcast},
+    {"combinations of all_gather", combinations_of_all_gather},
+    {"combinations of reduce_scatter", combinations_of_reduce_scatter},
+    {"combinations of all_to_all", combinations_of_all_to_all},
+    {"combinations of barrier", combinations_of_barrier},
+    {"every root, and chunks", every_root_and_depth},
+    {"two levels", two_levels},
+};
+WT_UNIT_MAIN("hier", cases)
