@@ -107,7 +107,7 @@ struct weft_request {
     _Atomic(struct wi_completion *) completion; /* to be called at the end; or a mark that it has come */
     weft_status status;
     weft_call_options options;
-    char algorithm[24];
+    char algorithm[WI_ALGO_SPEC_BYTES];
     size_t *counts_copy;           /* persistent v-forms */
     struct weft_request *next;     /* free list, group list */
     struct weft_request *all_next; /* every request of the communicator */
@@ -163,12 +163,14 @@ struct weft_comm {
     struct wi_mesh *mesh;
     struct wi_exec *exec;
     struct wi_planner *planner;
+    struct wi_algo_levels levels; /* which ranks are near each other */
+    int32_t *node_group;
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
     size_t nt_bytes;
     weft_call_options next_options;
-    char next_algorithm[24];
+    char next_algorithm[WI_ALGO_SPEC_BYTES];
     int has_next;
     struct weft_request *free_requests, *all_requests;
     _Atomic int entering;     /* threads that want to issue and find another one progressing */
@@ -214,8 +216,9 @@ int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status 
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
-weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
-                               struct wi_sched **sched);
+/* `spec`: of a hierarchical algorithm, else "". */
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
+                               int in_place, struct wi_sched **sched);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);

@@ -22,8 +22,21 @@ static void free_comm(struct weft_comm *comm, int aborted)
     for (int i = 0; i < WI_SCHED_CACHE; i++)
         wi_sched_put(comm->cache[i].sched);
     wi_planner_destroy(comm->planner);
+    wi_free(comm->node_group);
     comm->magic = 0;
     wi_free(comm);
+}
+
+/* What algorithms may know about who is near whom: so far, who shares a node. */
+static weft_status find_levels(struct weft_comm *comm)
+{
+    comm->node_group = wi_calloc((size_t)comm->nranks, sizeof *comm->node_group);
+    if (!comm->node_group)
+        return wi_fail(WEFT_ENOMEM, "the nodes of %d ranks", comm->nranks);
+    for (int r = 0; r < comm->nranks; r++)
+        comm->node_group[r] = comm->mesh->ranks[r].node_index;
+    comm->levels = (struct wi_algo_levels){.nlevels = 1, .level = {{"node", comm->mesh->nnodes, comm->node_group}}};
+    return WEFT_SUCCESS;
 }
 
 static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config)
@@ -47,6 +60,8 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     };
 
     comm->nt_bytes = ctx->comm.nt_bytes;
+    WI_TRY(find_levels(comm));
+    facts.levels = &comm->levels;
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(wi_fast_init(comm, &facts));

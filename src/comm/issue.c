@@ -97,16 +97,21 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c,
 
 /* ---- Schedules ---- */
 
-weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, int root, int in_place,
-                               struct wi_sched **sched)
+static int same_spec(const struct wi_sched *sched, const char *spec)
+{
+    return !spec[0] || strcmp(sched->algo, spec) == 0;
+}
+
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
+                               int in_place, struct wi_sched **sched)
 {
     uint32_t at = (uint32_t)(((uintptr_t)algo >> 4) * 31 + (uint32_t)root * 7 + (uint32_t)in_place) % WI_SCHED_CACHE;
-    struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, NULL, NULL};
+    struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, &comm->levels, spec};
     struct wi_cached_sched *slot = NULL, *victim = &comm->cache[at];
 
     for (uint32_t i = 0; i < 4; i++) {
         struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
-        if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place)
+        if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place && same_spec(s->sched, spec))
             slot = s;
         else if (!s->sched && victim->sched)
             victim = s;
@@ -383,7 +388,8 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     q.bytes = share;
     q.memory = memory_of(comm, c, records, stride);
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
-    WI_TRY(wi_cached_schedule(comm, plan.algo, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
+    WI_TRY(
+        wi_cached_schedule(comm, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
     op->sched = wi_sched_get(sched);
     if (op->record)
         op->record->algo = op->sched->algo;
@@ -487,7 +493,7 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     op->by_tag = tag != 0 || c->root == WEFT_ANY_SOURCE;
     if (op->by_tag)
         return WEFT_SUCCESS;
-    WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, c->root, 0, &sched));
+    WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, "", c->root, 0, &sched));
     op->sched = wi_sched_get(sched);
     return lay_out(comm, op, c, bytes, SIZE_MAX);
 }
@@ -522,7 +528,8 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         return WEFT_SUCCESS;
     }
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
-    WI_TRY(wi_cached_schedule(comm, plan.algo, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
+    WI_TRY(
+        wi_cached_schedule(comm, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
     op->sched = wi_sched_get(sched);
     return lay_out(comm, op, c, share, plan.slice_bytes);
 }

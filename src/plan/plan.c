@@ -32,14 +32,24 @@
 struct rule {
     enum wi_coll coll;
     size_t least, most;
-    char algo[24];
+    char algo[WI_ALGO_SPEC_BYTES];
 };
+
+/* Hierarchical candidates that the planner looks at by itself, and what they cost: a line in the bytes for each stage. */
+struct hier_candidate {
+    struct wi_algo_choice choice;
+    struct wi_algo_level_cost none, one; /* for 0 bytes, and for WI_HIER_SAMPLE */
+};
+#define WI_HIER_SAMPLE 1048576.0
+#define MAX_HIER 32
 
 struct wi_planner {
     struct wi_plan_facts facts;
     size_t slice_bytes;
     int nrules;
     struct rule rules[MAX_RULES];
+    int nhier;
+    struct hier_candidate hier[MAX_HIER];
 };
 
 struct link_class {
@@ -57,10 +67,9 @@ static struct link_class link_of(const struct wi_planner *p, int mapped)
 
 /* ---- Candidates ---- */
 
-static const char *why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a)
+static const char *why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                           unsigned needs)
 {
-    unsigned needs = a->needs;
-
     if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
@@ -96,10 +105,32 @@ static double waits_us(const struct wi_algo *a, double steps, double alpha)
     return steps <= rounds ? steps * alpha : rounds * alpha + (steps - rounds) * MISS_US;
 }
 
+static int node_of(const struct wi_planner *p, int rank)
+{
+    return p->facts.levels->level[p->facts.levels->nlevels - 1].group[rank];
+}
+
+/* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
+ * elsewhere; in most others sooner or later all of them. */
+static double sharing(const struct wi_planner *p, const struct wi_algo *a)
+{
+    int n = p->facts.nranks, ring = strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0, most = 1;
+
+    if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->facts.levels)
+        return 1;
+    for (int node = 0; node < p->facts.nnodes; node++) {
+        int count = 0;
+        for (int r = 0; r < n; r++)
+            count += node_of(p, r) == node && (!ring || node_of(p, (r + 1) % n) != node);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 /* Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a)
 {
-    struct wi_algo_args args = {0, p->facts.nranks, q->root, q->in_place, 0, NULL, NULL};
+    struct wi_algo_args args = {.nranks = p->facts.nranks, .root = q->root, .in_place = q->in_place};
     int mapped = (a->needs & WI_ALGO_MAPPED) != 0;
     struct link_class l = link_of(p, mapped);
     struct wi_algo_cost c = {0};
@@ -112,6 +143,7 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     extra = p->facts.nnodes > 1 && q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c.sent / (double)q->bytes - c.steps : 0;
     if (p->facts.nnodes > 1 && !streams(p, a))
         c.sent *= REFILL_FACTOR;
+    c.sent *= sharing(p, a);
     us = (mapped ? waits_us(a, c.steps, l.alpha) : c.steps * l.alpha) + (extra > 0 ? extra * HOSTS_MESSAGE_US : 0) +
          c.sent / l.beta + (c.reduced + c.copied) / l.gamma;
     if (mapped && q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
@@ -121,47 +153,108 @@ static double cost_of(const struct wi_planner *p, const struct wi_plan_query *q,
     return us;
 }
 
-/* ---- Overrides ---- */
+/* ---- Hierarchical candidates ---- */
 
-static size_t distance(const char *a, const char *b)
+static double at_bytes(double none, double one, double bytes)
 {
-    size_t row[32], n = strlen(b);
-
-    if (n >= 31)
-        return 99;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t up = row[j], cost = diagonal + (a[i - 1] != b[j - 1]);
-            cost = up + 1 < cost ? up + 1 : cost;
-            row[j] = row[j - 1] + 1 < cost ? row[j - 1] + 1 : cost;
-            diagonal = up;
-        }
-    }
-    return row[n];
+    return none + (one - none) * (bytes / WI_HIER_SAMPLE);
 }
 
-static weft_status unknown_algorithm(enum wi_coll coll, const char *name)
+/* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
+ * and the others for one chunk. */
+static double hier_us(const struct wi_planner *p, const struct wi_algo_level_cost *none,
+                      const struct wi_algo_level_cost *one, int depth, double bytes)
 {
-    char list[512] = "", near[24] = "";
-    size_t best = 4, at = 0;
+    double total = 0, most = 0;
 
-    for (const struct wi_algo *const *a = wi_algos; *a; a++) {
-        if ((*a)->coll != coll && (*a)->coll != wi_algo_family(coll))
+    for (int i = 0; i < none->nstages; i++) {
+        const struct wi_algo_cost *a = &none->stage[i].cost, *b = &one->stage[i].cost;
+        struct link_class l = {p->facts.oversubscribed ? 4.0 : 0.6, 5e3, 8e3};
+        double sent = at_bytes(a->sent, b->sent, bytes), us;
+        if (none->stage[i].level) {
+            l = (struct link_class){HOSTS_ALPHA_US + HOSTS_MESSAGE_US, 1.1e3, 8e3};
+            double all = at_bytes(none->stage[i].link_sent, one->stage[i].link_sent, bytes);
+            sent = all > sent ? all : sent;
+        }
+        us = depth * a->steps * l.alpha + sent / l.beta +
+             at_bytes(a->reduced + a->copied, b->reduced + b->copied, bytes) / l.gamma;
+        total += us / depth;
+        most = us > most ? us : most;
+    }
+    return total + most * (depth - 1) / depth;
+}
+
+static double choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks,
+                                .root = q->root < 0 ? 0 : q->root,
+                                .in_place = q->in_place,
+                                .levels = p->facts.levels,
+                                .spec = c->spec};
+    struct wi_algo_level_cost none, one;
+
+    if (wi_algo_level_cost(&args, q->coll, 0, &none) < 0 ||
+        wi_algo_level_cost(&args, q->coll, WI_HIER_SAMPLE, &one) < 0)
+        return 0;
+    return hier_us(p, &none, &one, none.depth, (double)q->bytes);
+}
+
+static const struct {
+    enum wi_coll coll;
+    const char *spec;
+} hier_specs[] = {
+    {WI_COLL_ALL_REDUCE, "node:ring"},          {WI_COLL_ALL_REDUCE, "node:rdouble"},
+    {WI_COLL_ALL_REDUCE, "node:rhalving"},      {WI_COLL_ALL_REDUCE, "node:rdouble@leader"},
+    {WI_COLL_REDUCE, "node:knomial@leader"},    {WI_COLL_REDUCE, "node:rsgather"},
+    {WI_COLL_BROADCAST, "node:knomial@leader"}, {WI_COLL_BROADCAST, "node:knomial"},
+    {WI_COLL_BROADCAST, "node:scatter_ring"},   {WI_COLL_ALL_GATHER, "node:ring"},
+    {WI_COLL_ALL_GATHER, "node:rdouble"},       {WI_COLL_REDUCE_SCATTER, "node:ring"},
+    {WI_COLL_REDUCE_SCATTER, "node:rhalving"},  {WI_COLL_ALL_TO_ALL, "node:pairwise"},
+    {WI_COLL_BARRIER, "node:dissem"},
+};
+
+/* Worth a look only where several ranks share a node's link. */
+static weft_status find_hier(struct wi_planner *p)
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels};
+
+    if (!p->facts.levels || p->facts.nnodes < 2 || p->facts.nnodes == p->facts.nranks)
+        return WEFT_SUCCESS;
+    for (size_t i = 0; i < sizeof hier_specs / sizeof *hier_specs; i++) {
+        struct hier_candidate *h = &p->hier[p->nhier];
+        WI_TRY(wi_algo_choose(hier_specs[i].coll, hier_specs[i].spec, p->facts.levels, p->facts.nranks, &h->choice));
+        args.spec = h->choice.spec;
+        WI_TRY(wi_algo_level_cost(&args, hier_specs[i].coll, 0, &h->none));
+        WI_TRY(wi_algo_level_cost(&args, hier_specs[i].coll, WI_HIER_SAMPLE, &h->one));
+        p->nhier++;
+    }
+    return WEFT_SUCCESS;
+}
+
+static int depth_of(const struct wi_algo_choice *c)
+{
+    const char *star = strchr(c->spec, '*');
+
+    return star ? atoi(star + 1) : 1;
+}
+
+/* The best hierarchical candidate, if it beats `us`. */
+static void try_hier(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *best, double *us)
+{
+    for (int i = 0; i < p->nhier; i++) {
+        struct wi_algo_choice c = p->hier[i].choice;
+        if (why_not(p, q, c.algo, c.needs))
             continue;
-        if (at + 30 < sizeof list)
-            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", (*a)->name);
-        if (distance(name, (*a)->name) < best) {
-            best = distance(name, (*a)->name);
-            snprintf(near, sizeof near, "%s", (*a)->name);
+        wi_algo_choice_for(&c, (double)q->bytes);
+        double one = hier_us(p, &p->hier[i].none, &p->hier[i].one, depth_of(&c), (double)q->bytes);
+        if (one < *us) {
+            *us = one;
+            *best = c;
         }
     }
-    return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for %s%s%s%s (there are: %s)", name, wi_coll_name(coll),
-                   near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "", list);
 }
+
+/* ---- Overrides ---- */
 
 static weft_status parse_range(const char *text, struct rule *r)
 {
@@ -179,11 +272,18 @@ static weft_status parse_range(const char *text, struct rule *r)
     return WEFT_SUCCESS;
 }
 
-/* collective:[low-high:]algorithm */
-static weft_status parse_rule(char *text, struct rule *r)
+/* A range begins with a digit, or is open below; a level's name does not. */
+static int looks_like_range(const char *text)
 {
-    char *colon = strchr(text, ':'), *second = colon ? strchr(colon + 1, ':') : NULL;
+    return (*text >= '0' && *text <= '9') || *text == '-';
+}
+
+/* collective:[low-high:]algorithm; a hierarchical algorithm's name has colons itself */
+static weft_status parse_rule(const struct wi_planner *p, char *text, struct rule *r)
+{
+    char *colon = strchr(text, ':'), *second = colon && looks_like_range(colon + 1) ? strchr(colon + 1, ':') : NULL;
     const char *algo = second ? second + 1 : colon ? colon + 1 : NULL;
+    struct wi_algo_choice choice;
 
     if (!algo)
         return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: \"%s\" is not COLLECTIVE:[LOW-HIGH:]ALGORITHM", text);
@@ -196,10 +296,8 @@ static weft_status parse_rule(char *text, struct rule *r)
         return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: no collective \"%s\"", text);
     if (second && parse_range(colon + 1, r) < 0)
         return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: \"%s\" is not a range of bytes such as 64K-1M", colon + 1);
-    if (!wi_algo_find(r->coll, algo)) {
-        unknown_algorithm(r->coll, algo);
+    if (wi_algo_choose(r->coll, algo, p->facts.levels, p->facts.nranks, &choice) < 0)
         return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: %s", wi_fail_text());
-    }
     snprintf(r->algo, sizeof r->algo, "%s", algo);
     return WEFT_SUCCESS;
 }
@@ -215,7 +313,7 @@ static weft_status parse_overrides(struct wi_planner *p, const char *text)
         if (p->nrules == MAX_RULES)
             st = wi_fail(WEFT_ECONFIG, "WEFT_ALGO: more than %d rules", MAX_RULES);
         else
-            st = parse_rule(t, &p->rules[p->nrules++]);
+            st = parse_rule(p, t, &p->rules[p->nrules++]);
     }
     wi_free(copy);
     return st;
@@ -243,6 +341,8 @@ weft_status wi_planner_create(const struct wi_plan_facts *facts, const char *ove
     p->facts = *facts;
     p->slice_bytes = slice_bytes;
     st = parse_overrides(p, overrides ? overrides : "");
+    if (st >= 0)
+        st = find_hier(p);
     if (st < 0) {
         wi_free(p);
         return st;
@@ -263,40 +363,59 @@ static size_t slice_for(const struct wi_planner *p, const struct wi_algo *a)
     return a->needs & WI_ALGO_MAPPED ? 64u << 10 : 256u << 10;
 }
 
+static struct wi_plan plan_of(const struct wi_planner *p, const struct wi_algo_choice *c, double us)
+{
+    struct wi_plan plan = {.algo = c->algo, .slice_bytes = slice_for(p, c->algo), .predicted_us = us};
+
+    memcpy(plan.spec, c->spec, sizeof plan.spec);
+    return plan;
+}
+
+/* A rule or a name for this call. WEFT_INPROGRESS: the rule cannot do this one, the planner chooses. */
+static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_query *q, const char *name, int forced,
+                              struct wi_plan *plan)
+{
+    struct wi_algo_choice c;
+
+    WI_TRY(wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c));
+    const char *reason = why_not(p, q, c.algo, c.needs);
+    if (!reason) {
+        wi_algo_choice_for(&c, (double)q->bytes);
+        *plan = plan_of(p, &c, c.spec[0] ? choice_us(p, q, &c) : cost_of(p, q, c.algo));
+        return WEFT_SUCCESS;
+    }
+    return forced ? wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason)
+                  : WEFT_INPROGRESS;
+}
+
 weft_status wi_plan(const struct wi_planner *p, const struct wi_plan_query *q, const char *forced, struct wi_plan *plan)
 {
     const char *rule = forced ? forced : ruled(p, q);
-    const struct wi_algo *best = NULL;
+    struct wi_algo_choice best = {0};
     double best_us = 0;
 
     if (rule) {
-        const struct wi_algo *a = wi_algo_find(q->coll, rule);
-        const char *reason = a ? why_not(p, q, a) : NULL;
-        if (!a)
-            return unknown_algorithm(q->coll, rule);
-        if (!reason) {
-            *plan = (struct wi_plan){a, slice_for(p, a), cost_of(p, q, a)};
-            return WEFT_SUCCESS;
-        }
-        if (forced)
-            return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", rule, wi_coll_name(q->coll), reason);
+        weft_status st = plan_named(p, q, rule, forced != NULL, plan);
+        if (st != WEFT_INPROGRESS)
+            return st;
     }
     if (!rule && !q->v_form && p->facts.ll_max[q->coll] && q->bytes <= p->facts.ll_max[q->coll])
-        best = wi_algo_find(q->coll, "flat");
-    for (const struct wi_algo *const *a = wi_algos; *a && !(best && best_us == 0); a++) {
+        best.algo = wi_algo_find(q->coll, "flat");
+    for (const struct wi_algo *const *a = wi_algos; *a && !(best.algo && best_us == 0); a++) {
         double us;
-        if (why_not(p, q, *a))
+        if (why_not(p, q, *a, (*a)->needs))
             continue;
         us = cost_of(p, q, *a);
-        if (!best || us < best_us) {
-            best = *a;
+        if (!best.algo || us < best_us) {
+            best.algo = *a;
             best_us = us;
         }
     }
-    if (!best)
+    if (!best.algo)
         return wi_fail(WEFT_ENOTSUP, "no algorithm for %s%s", wi_coll_name(q->coll),
                        q->ordered ? " with an operator that is not commutative" : "");
-    *plan = (struct wi_plan){best, slice_for(p, best), best_us};
+    try_hier(p, q, &best, &best_us);
+    *plan = plan_of(p, &best, best_us);
     return WEFT_SUCCESS;
 }
 
@@ -313,6 +432,8 @@ int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_quer
     const char *rule = forced ? forced : ruled(p, q);
     const struct wi_algo *a = rule ? wi_algo_find(q->coll, rule) : NULL;
 
+    if (rule && strchr(rule, ':')) /* over messages, whose shares are even or their own */
+        a = wi_algo_hier(q->coll);
     if (!p->facts.mapped || q->coll == WI_COLL_BARRIER)
         return 0;
     /* Ranks know only their own counts, but must cut alike. */

@@ -14,6 +14,7 @@ struct wi_plan_facts {
     size_t slot_bytes;
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
     uint32_t depth;
+    const struct wi_algo_levels *levels; /* borrowed; NULL: nothing is known */
 };
 
 /* Memory of the operation's buffers, known on all ranks once they have told each other. */
@@ -37,6 +38,7 @@ struct wi_plan {
     const struct wi_algo *algo;
     size_t slice_bytes;      /* two-sided and mapped: at most this much of a block at once */
     double predicted_us;
+    char spec[WI_ALGO_SPEC_BYTES]; /* of a hierarchical algorithm, for wi_algo_args.spec; else "" */
 };
 
 struct wi_planner;
