@@ -20,7 +20,7 @@ private:
     const bool counted_;
 };
 
-/* Begin to watch, once per process; only in the main thread. The interpreter's lock is held. */
-void watch_signals();
+/* From another thread, without the interpreter's lock: end the main thread's call, unless it soon ends by itself. */
+void interrupt();
 
 } // namespace weft_torch

@@ -109,7 +109,7 @@ PYBIND11_MODULE(_C, m)
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);
-    m.def("watch_signals", &watch_signals);
+    m.def("interrupt", &interrupt, py::call_guard<py::gil_scoped_release>());
     m.def("memory_reserved", &allocator_reserved);
     m.def("flight_record", &flight_record);
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });

@@ -15,6 +15,7 @@ def create(options: Any, backend_options: Any) -> Any:
         backend_options: `weft.Options` of the user, or None.
     """
     from ._load import adapter
+    from ._signals import watch
 
     c = adapter()
     timeout = options.timeout if isinstance(options.timeout, timedelta) else timedelta(seconds=float(options.timeout))
@@ -22,7 +23,7 @@ def create(options: Any, backend_options: Any) -> Any:
         backend_options = c.Options(timeout)
     elif not isinstance(backend_options, c.Options):
         raise TypeError(f"pg_options of a weft group must be weft._C.Options, not {type(backend_options).__name__}")
-    c.watch_signals()
+    watch(c.interrupt)
     backend_options._timeout = timeout
     backend_options.group_name = options.group_id
     backend_options.global_ranks_in_group = list(options.global_ranks_in_group)
