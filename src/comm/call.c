@@ -226,7 +226,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
             wi_progress_kick(comm->ctx);
         return WEFT_SUCCESS;
     }
-    /* Learn while the operation still holds its schedule, use it from the next call on. */
+    /* Learn from this operation, use it from the next call on. */
     if (req->nops == 1 && !req->options.algorithm)
         wi_fast_learn(comm, c, &req->op[0]);
     for (int i = 0; i < req->nops; i++)

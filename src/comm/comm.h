@@ -213,7 +213,7 @@ size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
 /* fast.c: blocking calls of a mapped communicator with nothing else in flight. wi_fast_run returns 0 if it does not apply. */
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
 int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 /* `spec`: of a hierarchical algorithm, else "". */

@@ -54,7 +54,7 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
     }
 }
 
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
+static void learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     struct wi_fast_call *k = slot_of(f, c->count);
@@ -84,6 +84,18 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         .slice_bytes = op->slice_bytes,
         .tmp_stride = op->tmp_stride,
     };
+}
+
+/* An operation that ended while it was issued, as those do that wait for nobody, has given its schedule back; the cache, from which
+ * the fast path borrows, still has it. */
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+{
+    struct wi_sched *sched = op->sched;
+
+    if (op->state == WI_OP_DONE)
+        op->sched = op->ran;
+    learn(comm, c, op);
+    op->sched = sched;
 }
 
 static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op, const struct wi_straight **straight)

@@ -171,6 +171,7 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
         wi_pend_put(exec, op->message);
     op->message = NULL;
     wi_sched_put(op->sched);
+    op->ran = op->sched;
     op->sched = NULL;
     for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
         wi_free(op->owned[i]);

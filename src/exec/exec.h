@@ -67,6 +67,7 @@ struct wi_op {
     struct wi_op *next;
     struct weft_op_info info;
     struct wi_sched *sched; /* counted reference */
+    struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
     size_t block_bytes, total_bytes; /* of a vector block or share; of the vector (0 for per-rank collectives) */

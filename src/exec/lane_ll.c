@@ -147,6 +147,22 @@ look_ahead(const struct wi_exec *exec, const struct wi_op *op, size_t bytes)
         __builtin_prefetch(own++, 1, 3);
 }
 
+/* A rank that ran ahead until all slots were used waits until half of them are free, and looks seldom: each look takes the line
+ * of the reader that stores to it in every operation. */
+static weft_status enter(struct wi_exec *exec, struct wi_op *op)
+{
+    uint32_t depth = exec->map.ll_depth;
+    uint64_t until = op->epoch;
+
+    if (wi_exec_gate(exec, until, depth, op))
+        return WEFT_SUCCESS;
+    until += depth / 2 - 1;
+    while (!wi_exec_gate(exec, until, depth, op))
+        if (!wi_spin_seldom(exec, op))
+            WI_TRY(wi_exec_pause(exec, op));
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_sched *sched = op->sched;
@@ -156,8 +172,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
     exec->ll_publish = exec->ll_own;
     op->epoch = exec->next_epoch++;
     seq = ll_seq(op->epoch, &op->info);
-    while (!wi_exec_gate(exec, op->epoch, exec->map.ll_depth, op))
-        WI_TRY(wi_exec_pause(exec, op));
+    WI_TRY(enter(exec, op));
     for (uint32_t i = 0; i < sched->nsteps; i++) {
         int done;
         while ((done = ll_step(exec, op, &sched->steps[i], seq, bytes)) == 0)

@@ -100,4 +100,16 @@ static inline int wi_spin_on_poll(const struct wi_exec *exec, const struct wi_op
     return 0;
 }
 
+/* The same with long pauses in between. */
+static inline int wi_spin_seldom(const struct wi_exec *exec, const struct wi_op *op)
+{
+    for (uint32_t i = wi_exec_spins(exec) / 32; i > 0; i--) {
+        for (int k = 0; k < 32; k++)
+            wi_cpu_relax();
+        if ((wi_load(op->poll) & op->poll_mask) >= op->poll_least)
+            return 1;
+    }
+    return 0;
+}
+
 #endif
