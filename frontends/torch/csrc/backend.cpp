@@ -155,10 +155,13 @@ void Backend::number(const Op &op, uint64_t *seq, Record **record, uint64_t *id)
 /* The one argument of an operation that the library takes apart from its call. */
 void Backend::next_call(weft_comm *comm, const Op &op) const
 {
-    if (C10_LIKELY(op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0))
+    bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
+
+    if (C10_LIKELY(usual && !op.tag))
         return;
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-    options.timeout_ns = static_cast<uint64_t>(op.timeout.count()) * 1000000;
+    options.timeout_ns = usual ? 0 : static_cast<uint64_t>(op.timeout.count()) * 1000000;
+    options.tag = op.tag;
     weft_comm_next_call(comm, &options);
 }
 

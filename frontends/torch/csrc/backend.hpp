@@ -29,6 +29,7 @@ struct Op {
     const at::Tensor *in = nullptr, *out = nullptr; /* the first ones, for the recorder and the profiler */
     int64_t in_copies = 0, out_copies = 0;
     size_t ncalls = 1;
+    int64_t tag = 0; /* of messages */
     const Tensors *all_in = nullptr; /* several, for the profiler */
     bool p2p() const
     {
@@ -139,6 +140,7 @@ private:
     void number(const Op &op, uint64_t *seq, Record **record, uint64_t *id);
     WorkPtr make_work(const Op &op, bool profiling);
     void annotate(const Op &op, uint64_t seq) const;
+    c10::intrusive_ptr<c10d::Work> receive(const at::Tensor &tensor, int peer, int tag);
     c10::intrusive_ptr<c10d::Work> defer(const Op &op, Call call, WorkPtr work);
     void next_call(weft_comm *comm, const Op &op) const;
 

@@ -100,7 +100,7 @@ template <class F> c10::intrusive_ptr<c10d::Work> Backend::issue(const Op &op, F
     e.inflight.push_back(work);
     held.unlock();
     if (C10_UNLIKELY(at::hasCallbacks()))
-        watch(work);
+        work->watch();
     return work;
 }
 

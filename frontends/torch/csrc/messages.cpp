@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages between two ranks, from any rank, and batches of operations.
- *
- * A message is an envelope and a payload, which follow each other in the order that the library keeps between two ranks. Who
- * receives from any rank asks all of them for an envelope; an envelope that comes although it was not needed is that of the
- * next message from there. */
+/* Messages between two ranks, from any rank, and batches of operations. */
 #include "tensors.hpp"
-
-#include <thread>
 
 namespace weft_torch
 {
@@ -19,102 +13,64 @@ static void check_peer(int peer, int rank, int size, const char *operation)
                 " (this is rank ", rank, " of ", size, ")");
 }
 
-static void check_tag(const Envelope &envelope, int64_t tag, int peer)
+/* PyTorch's tags are weft's. */
+static int64_t checked_tag(int tag, const char *operation)
 {
-    TORCH_CHECK(envelope.tag == tag, "weft: recv: rank ", peer, " sent a message with tag ", envelope.tag,
-                ", this receive wants tag ", tag, "; messages between two ranks meet in the order of issue");
+    TORCH_CHECK(tag >= 0, "weft: ", operation, ": tag ", tag, " is below 0");
+    return tag;
 }
 
 WorkBase Backend::send(Tensors &tensors, int peer, int tag)
 {
     const at::Tensor &t = only(tensors, "send");
     Flat flat(t, Flat::Read, "send");
-    auto envelope = std::make_shared<Envelope>(Envelope{tag, t.nbytes()});
 
     check_peer(peer, rank_, size_, "send");
     Op op{OpType::SEND, "send", "weft:send", false, c10d::kUnsetTimeout, peer, &t, &t};
-    op.ncalls = 2;
+    op.tag = checked_tag(tag, "send");
     return run(
         op,
-        [p = flat.data, envelope, peer](weft_comm *comm, size_t i, weft_request **req) {
-            return i == 0 ? weft_send(comm, envelope.get(), sizeof *envelope, WEFT_UINT8, peer, req)
-                          : weft_send(comm, p, envelope->bytes, WEFT_UINT8, peer, req);
+        [p = flat.data, bytes = t.nbytes(), peer](weft_comm *comm, size_t, weft_request **req) {
+            return weft_send(comm, p, bytes, WEFT_UINT8, peer, req);
         },
-        [&](Work &work) {
-            flat.hand_to(work);
-            work.arrays.push_back(envelope);
-        });
+        [&](Work &work) { flat.hand_to(work); });
 }
 
 WorkBase Backend::recv(Tensors &tensors, int peer, int tag)
 {
-    const at::Tensor &t = only(tensors, "recv");
-    Flat flat(t, Flat::Write, "recv");
-    auto mail = std::make_shared<std::shared_ptr<Envelope>>();
-
     check_peer(peer, rank_, size_, "recv");
-    Op op{OpType::RECV, "recv", "weft:recv", false, c10d::kUnsetTimeout, peer, &t, &t};
-    op.ncalls = 2;
-    return run(
-        op,
-        [p = flat.data, bytes = t.nbytes(), mail, peer, e = engine_.get()](weft_comm *comm, size_t i,
-                                                                           weft_request **req) {
-            return i == 0 ? e->recv_envelope(comm, peer, mail.get(), req)
-                          : weft_recv(comm, p, bytes, WEFT_UINT8, peer, req);
-        },
-        [&](Work &work) {
-            flat.hand_to(work);
-            work.source = peer;
-            work.arrays.push_back(mail);
-            work.unpack = [next = std::move(work.unpack), mail, tag, peer] {
-                check_tag(**mail, tag, peer);
-                if (next)
-                    next();
-            };
-        });
+    return receive(only(tensors, "recv"), peer, tag);
 }
 
 WorkBase Backend::recvAnysource(Tensors &tensors, int tag)
 {
-    const at::Tensor &t = only(tensors, "recv");
-    Flat flat(t, Flat::Write, "recv");
-    auto until = std::chrono::steady_clock::now() + options_->timeout;
-
     TORCH_CHECK(size_ > 1, "weft: recv: there is no other rank to receive from");
     TORCH_CHECK(!batch_.open, "weft: recv: a receive from any rank cannot be part of a batch");
-    Op op{OpType::RECVANYSOURCE, "recv", "weft:recvAnySource", false, c10d::kUnsetTimeout, rank_, &t, &t};
-    op.ncalls = 0;
+    return receive(only(tensors, "recv"), WEFT_ANY_SOURCE, tag);
+}
+
+WorkBase Backend::receive(const at::Tensor &t, int peer, int tag)
+{
+    Flat flat(t, Flat::Write, "recv");
+    bool any = peer == WEFT_ANY_SOURCE;
+    Op op{any ? OpType::RECVANYSOURCE : OpType::RECV,
+          "recv",
+          any ? "weft:recvAnySource" : "weft:recv",
+          false,
+          c10d::kUnsetTimeout,
+          any ? rank_ : peer,
+          &t,
+          &t};
+
+    op.tag = checked_tag(tag, "recv");
     return run(
-        op, [](weft_comm *, size_t, weft_request **) { return WEFT_SUCCESS; },
+        op,
+        [p = flat.data, bytes = t.nbytes(), peer](weft_comm *comm, size_t, weft_request **req) {
+            return weft_recv(comm, p, bytes, WEFT_UINT8, peer, req);
+        },
         [&](Work &work) {
             flat.hand_to(work);
-            work.stage = [e = engine_, tag, p = flat.data, bytes = t.nbytes(), until](Work &w, uint64_t wait_ns) {
-                auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
-                do {
-                    std::unique_lock<std::mutex> held(e->lock, std::try_to_lock);
-                    std::shared_ptr<Envelope> envelope;
-                    weft_comm *comm = held.owns_lock() ? e->open_comm("recv") : nullptr;
-                    int peer = comm ? e->take_envelope(comm, tag, &envelope) : -1;
-                    if (peer >= 0) {
-                        weft_request *request = nullptr;
-                        w.issue_status = weft_recv(comm, p, bytes, WEFT_UINT8, peer, &request);
-                        if (request)
-                            w.requests.push_back(request);
-                        w.source = peer;
-                        if (w.record && w.record->id == w.record_id)
-                            w.record->peer = peer;
-                        return true;
-                    }
-                    if (comm)
-                        held.unlock();
-                    TORCH_CHECK(std::chrono::steady_clock::now() < until, "weft: recv from any rank of group ", e->name,
-                                " on rank ", e->rank, ": no message with tag ", tag, " came within ",
-                                e->timeout.count(), " ms");
-                    if (wait_ns)
-                        std::this_thread::sleep_for(std::chrono::microseconds(20));
-                } while (wait_ns && std::chrono::steady_clock::now() < end);
-                return false;
-            };
+            work.source = peer;
         });
 }
 
@@ -172,6 +128,7 @@ WorkBase Backend::endCoalescing()
         for (auto &[one, fn] : batch.calls)
             for (size_t i = 0; i < one.ncalls; i++) {
                 weft_request *request = nullptr;
+                next_call(comm, one);
                 weft_status st = fn(comm, i, &request);
                 if (request)
                     work->requests.push_back(request);

@@ -42,11 +42,13 @@ void Work::finish(std::unique_lock<std::mutex> &held, weft_status status, const 
     Recorder::get().finish(record, record_id, state);
     for (const auto &[one, id] : records)
         Recorder::get().finish(one, id, state);
-    if (!requests.empty())
-        engine_->release(requests);
-    requests.clear();
+    {
+        std::lock_guard<std::mutex> guard(future_lock_);
+        if (!requests.empty())
+            engine_->release(requests);
+        requests.clear();
+    }
     unpack = nullptr;
-    stage = nullptr;
     keep.clear();
     arrays.clear();
     if (recordFunctionEndCallback_) {
@@ -91,11 +93,6 @@ void Work::complete_inline(weft_status status)
 
 bool Work::test(uint64_t wait_ns)
 {
-    if (C10_UNLIKELY(stage != nullptr)) {
-        if (!stage(*this, wait_ns))
-            return false;
-        stage = nullptr;
-    }
     for (; next_ < requests.size(); next_++) {
         weft_status st = wait_ns ? weft_wait_for(requests[next_], wait_ns) : weft_test(requests[next_]);
         if (st == WEFT_INPROGRESS)
@@ -103,9 +100,22 @@ bool Work::test(uint64_t wait_ns)
         if (st < 0 && status_ >= 0)
             status_ = st;
     }
+    if (C10_UNLIKELY(source == WEFT_ANY_SOURCE) && status_ >= 0 && !requests.empty())
+        find_source();
     if (issue_status < 0 && status_ >= 0)
         status_ = issue_status;
     return true;
+}
+
+void Work::find_source()
+{
+    weft_message message = WEFT_MESSAGE_INIT;
+
+    if (weft_request_message(requests.front(), &message) < 0)
+        return;
+    source = message.source;
+    if (record && record->id == record_id)
+        record->peer = source;
 }
 
 bool Work::poll(bool quiet)
@@ -115,12 +125,50 @@ bool Work::poll(bool quiet)
     std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
     if (!held.owns_lock() || done_.load(std::memory_order_acquire))
         return done_.load(std::memory_order_acquire);
-    if (quiet && (stage || has_future()))
+    if (quiet && has_future())
         return false;
     if (!test(0))
         return false;
     finish(held, status_, "");
     return true;
+}
+
+/* ---- Told by the library ---- */
+
+namespace
+{
+/* One for all requests of a work; the last that ends completes it. */
+struct Watch {
+    WorkPtr work;
+    std::atomic<size_t> left;
+};
+} // namespace
+
+/* On a thread of the library's, which may run whatever hangs on the future. */
+void Work::ended(weft_status, void *arg)
+{
+    auto *watch = static_cast<Watch *>(arg);
+
+    if (--watch->left)
+        return;
+    WorkPtr work = std::move(watch->work);
+    delete watch;
+    std::unique_lock<std::mutex> held(work->mutex_);
+    if (!work->done_.load(std::memory_order_acquire) && work->engine_->comm.load() && work->test(0))
+        work->finish(held, work->status_, "");
+}
+
+void Work::watch()
+{
+    std::lock_guard<std::mutex> guard(future_lock_);
+
+    if (watched_ || requests.empty()) /* none: it is complete, or about to be */
+        return;
+    watched_ = true;
+    auto *watch = new Watch{c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this), {requests.size()}};
+    for (weft_request *r : requests)
+        if (weft_request_on_complete(r, ended, watch) < 0)
+            throw_thread_error(name, WEFT_ENOMEM);
 }
 
 void Work::give_up(const std::string &why)
@@ -214,7 +262,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
         pending = !done_.load(std::memory_order_acquire);
     }
     if (pending)
-        watch(c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
+        watch();
     else
         mark_future();
     return future_;

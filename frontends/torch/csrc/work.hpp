@@ -14,12 +14,6 @@
 namespace weft_torch
 {
 
-/* Goes ahead of each message: what a receiver that takes a message from any rank, or checks its tag, must know. */
-struct Envelope {
-    int64_t tag;
-    uint64_t bytes;
-};
-
 class Work;
 using WorkPtr = c10::intrusive_ptr<Work>;
 using Tensors = std::vector<at::Tensor>;
@@ -51,11 +45,6 @@ public:
     void release(c10::ArrayRef<weft_request *> requests);
     std::string describe(weft_status status, const char *operation, uint64_t seq, const std::shared_ptr<Stack> &stack);
 
-    /* With `lock` held: an envelope of `peer`, one that recv_any has asked for already or a new one. */
-    weft_status recv_envelope(weft_comm *comm, int peer, std::shared_ptr<Envelope> *envelope, weft_request **request);
-    /* Has a message with this tag come from anybody? Its sender, or -1; takes its envelope. */
-    int take_envelope(weft_comm *comm, int64_t tag, std::shared_ptr<Envelope> *envelope);
-
     std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
     std::deque<WorkPtr> inflight;
     const int rank, size;
@@ -67,11 +56,6 @@ public:
     std::atomic<uint64_t> seq{0}, p2p_seq{0};
 
 private:
-    struct Standing { /* a receive of an envelope that nobody has claimed yet */
-        weft_request *request = nullptr;
-        std::shared_ptr<Envelope> envelope;
-    };
-    std::vector<Standing> standing;
     std::mutex garbage_lock;
     std::vector<weft_request *> garbage;
 };
@@ -100,12 +84,11 @@ public:
     /* The issuer's: before anybody else knows of this Work. */
     const char *name;
     uint64_t seq = 0;
-    int source = -1;
+    int source = -1;               /* of a message; WEFT_ANY_SOURCE until it is known */
     Tensors outputs;               /* the result; may be empty */
     Tensors keep;                  /* what the operation reads and writes besides */
     std::vector<std::shared_ptr<void>> arrays; /* likewise: what is no tensor */
     std::function<void()> unpack;  /* on success: from staging memory to the outputs */
-    std::function<bool(Work &, uint64_t wait_ns)> stage; /* before the requests: true when they are there */
     std::shared_ptr<Stack> stack;
     Record *record = nullptr;
     uint64_t record_id = 0;
@@ -118,6 +101,8 @@ public:
     /* Look, without blocking. True: it is complete. `quiet`: leave it to others to complete an operation with a future,
      * whose call-backs may do anything. */
     bool poll(bool quiet = false);
+    /* Complete it as soon as the library says so, though nobody waits. */
+    void watch();
     /* The group is gone: what has not completed never will. */
     void give_up(const std::string &why);
 
@@ -125,10 +110,14 @@ private:
     bool test(uint64_t wait_ns);     /* with mutex_ held */
     void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text);
     void mark_future();
+    void find_source();
+    static void ended(weft_status status, void *arg);
     bool has_future();
 
+    bool watched_ = false;
     /* mutex_ (the base's) is held while the library is asked, and may be when the interpreter's lock is taken: nobody takes it
-     * who has that. What Python asks without letting go of the interpreter is under future_lock_. */
+     * who has that. What Python asks without letting go of the interpreter is under future_lock_, which guards the future, and
+     * the requests against being freed. */
     std::mutex future_lock_;
     EnginePtr engine_;
     std::atomic<bool> done_{false};
@@ -136,8 +125,5 @@ private:
     weft_status status_ = WEFT_SUCCESS;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
-
-/* Watches operations that somebody wants to hear of without waiting: a thread, started when first needed. */
-void watch(WorkPtr work);
 
 } // namespace weft_torch
