@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A DDP step of a GPT of ten million parameters on weft and on Gloo, two ranks of one thread each.
 
-    bench_ddp.py [--backend weft] [--floors]
+    bench_ddp.py [--backend weft] [--floors] [--bound]
 
 Prints the median step of both (the backends take turns), demands that losses are the same bit for bit in every run, and
 that the profiler shows all_reduce at work while the backward pass computes. --floors: exit 1 when the step takes more
-than 0.9 of Gloo's.
+than 0.9 of Gloo's. --bound: also a step whose gradients stay where they are, which no backend can beat.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def overlap(profile):
     return len(reduces), sum(end - begin for begin, end in reducing), common_length(reducing, backward)
 
 
-def train(rank, world):
-    """One run: (losses, seconds of each step after the warm-up, the overlap of one more step)."""
+def train(rank, world, alone=False):
+    """One run: (losses, seconds of each step after the warm-up, the overlap of one more step). alone: nothing is reduced."""
     import common
     import torch
     from torch.nn.parallel import DistributedDataParallel
@@ -57,6 +57,8 @@ def train(rank, world):
 
     torch.manual_seed(0)
     model = DistributedDataParallel(common.gpt(LAYERS, DIM), bucket_cap_mb=8)
+    if alone:
+        model.register_comm_hook(None, keep)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(tokens, target):
@@ -77,11 +79,34 @@ def train(rank, world):
     return losses, seconds[WARM:], overlap(seen), sum(p.numel() for p in model.parameters())
 
 
+def keep(_, bucket):
+    """A hook for DDP that sends nothing."""
+    import torch
+
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def print_bound(rounds, gloo, ours):
+    """Where between Gloo's step and one without any communication this backend's is."""
+    from integration_ranks import run
+
+    def alone_on(rank, world):
+        return train(rank, world, alone=True)[1]
+
+    seconds = [max(pair) for _ in range(rounds) for pair in zip(*run(alone_on, "gloo", WORLD, deadline=300), strict=True)]
+    alone = statistics.median(seconds) * 1e3
+    print(f"without any communication {alone:.1f} ms: {alone / gloo:.2f} of gloo's step is the least that any backend can "
+          f"reach; {(gloo - ours) / (gloo - alone):.0%} of what can be saved is saved")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="weft")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--floors", action="store_true")
+    parser.add_argument("--bound", action="store_true")
     options = parser.parse_args()
     try:
         import torch  # noqa: F401
@@ -112,6 +137,8 @@ def main():
           f"{best[1] / best[0]:.2f}; losses {losses[options.backend][0][0]:.6f} -> "
           f"{losses[options.backend][0][-1]:.6f}, the same in {options.rounds} runs, "
           f"{'equal to' if same else 'other than'} gloo's")
+    if options.bound:
+        print_bound(options.rounds, gloo, ours)
     if options.floors and ours > FLOOR * gloo:
         wrong.append(f"the step takes {ours / gloo:.2f} of gloo's time")
     print("\n".join(wrong))
