@@ -112,4 +112,5 @@ EXTRA_DIST += \
 	doc/adr/0009-pytorch-adapter.md \
 	doc/guide/measured.md \
 	doc/guide/import.md \
+	doc/guide/topology.md \
 	doc/guide/shared-memory.md doc/guide/tcp.md

@@ -81,40 +81,52 @@ static double text_width(const struct wi_topo *t, int object)
 
 /* ---- Sizes and places ---- */
 
-static int visible_children(const struct picture *p, int key, int *count)
+/* Visible objects in a container (its number + 1; 0: nothing); of one kind, or of all (-1). */
+static int count_children(const struct picture *p, int key, int kind)
 {
-    int first = p->c.first[key];
+    int count = 0;
 
-    *count = 0;
-    for (int i = first; i < p->c.first[key + 1]; i++)
-        *count += !p->boxes[p->c.child[i]].is_hidden;
-    return first;
+    for (int i = p->c.first[key]; i < p->c.first[key + 1]; i++)
+        count += !p->boxes[p->c.child[i]].is_hidden && (kind < 0 || (int)p->t->objects[p->c.child[i]].kind == kind);
+    return count;
 }
 
-/* How many of them stand side by side. */
-static int columns_of(const struct picture *p, int key, int count)
+/* Switches are bars as wide as what they stand in, so that links to them are upright. */
+static int is_bar(const struct picture *p, int object)
 {
-    enum wi_topo_kind kind = p->t->objects[p->c.child[p->c.first[key]]].kind;
+    enum wi_topo_kind kind = p->t->objects[object].kind;
 
+    return kind == WI_TOPO_SWITCH || kind == WI_TOPO_NVSWITCH;
+}
+
+/* How many of a kind stand side by side. */
+static int columns_of(const struct picture *p, int object, int count)
+{
+    enum wi_topo_kind kind = p->t->objects[object].kind;
+
+    if (is_bar(p, object))
+        return 1;
     if (kind == WI_TOPO_CORE)
         return count <= 4 ? count : count <= 8 ? 4 : 8;
     if (kind == WI_TOPO_HOST || kind == WI_TOPO_RACK)
-        return (int)ceil(sqrt(count));
+        return count <= 2 ? 1 : (int)ceil(sqrt(count));
     return count <= 4 ? count : 4;
 }
 
-/* Rows from left to right; a new one begins where the kind changes from what is small to what is large, or the row is full. */
+/* Rows from left to right; a new one begins where the kind changes or the row is full. */
 static void place_children(struct picture *p, int key, double top, double *w, double *h)
 {
     double x = PAD, y = top, row = 0, widest = 0;
-    int count, column = 0, before = -1, first = visible_children(p, key, &count);
+    int column = 0, columns = 0, before = -1;
 
-    for (int i = first; i < p->c.first[key + 1]; i++) {
+    for (int i = p->c.first[key]; i < p->c.first[key + 1]; i++) {
         struct box *box = &p->boxes[p->c.child[i]];
         int kind = (int)p->t->objects[p->c.child[i]].kind;
         if (box->is_hidden)
             continue;
-        if (column && (column == columns_of(p, key, count) || kind != before)) {
+        if (kind != before)
+            columns = columns_of(p, p->c.child[i], count_children(p, key, kind));
+        if (column && (column >= columns || kind != before)) {
             x = PAD;
             y += row + GAP;
             row = column = 0;
@@ -137,26 +149,24 @@ static void measure(struct picture *p)
     for (int o = p->t->nobjects - 1; o >= 0; o--) {
         struct box *box = &p->boxes[o];
         enum wi_topo_kind kind = p->t->objects[o].kind;
-        int count;
-        visible_children(p, o + 1, &count);
         if (box->is_hidden)
             continue;
         double least = kind == WI_TOPO_CORE ? 46 : text_width(p->t, o);
-        if (kind == WI_TOPO_SWITCH || kind == WI_TOPO_NVSWITCH)
-            least = fmax(least, 160);
         box->w = least;
         box->h = kind == WI_TOPO_CORE ? 20 : HEAD;
-        if (count) {
+        if (count_children(p, o + 1, -1)) {
             place_children(p, o + 1, HEAD + 4, &box->w, &box->h);
             box->w = fmax(box->w, least);
         }
     }
 }
 
-static void settle(struct picture *p)
+static void settle(struct picture *p, double width)
 {
     for (int o = 0; o < p->t->nobjects; o++) {
         int parent = p->t->objects[o].parent;
+        if (is_bar(p, o))
+            p->boxes[o].w = (parent == WI_TOPO_NONE ? width : p->boxes[parent].w) - 2 * PAD;
         if (parent == WI_TOPO_NONE || p->boxes[o].is_hidden)
             continue;
         p->boxes[o].x += p->boxes[parent].x;
@@ -200,8 +210,8 @@ static void draw_boxes(const struct picture *p)
             continue;
         fprintf(p->out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\" fill=\"%s\" stroke=\"%s\"%s>",
-                b->x, b->y, b->w, b->h, x->kind == WI_TOPO_SWITCH || x->kind == WI_TOPO_NVSWITCH ? 14 : 3,
-                styles[x->kind].fill, styles[x->kind].line, x->kind == WI_TOPO_RACK ? " stroke-dasharray=\"5 3\"" : "");
+                b->x, b->y, b->w, b->h, is_bar(p, o) ? 14 : 3, styles[x->kind].fill, styles[x->kind].line,
+                x->kind == WI_TOPO_RACK ? " stroke-dasharray=\"5 3\"" : "");
         fputs("<title>", p->out);
         wi_topo_put_escaped(wi_topo_kind_name(x->kind), p->out);
         fputs(" ", p->out);
@@ -221,12 +231,26 @@ static void draw_boxes(const struct picture *p)
 static void leave(const struct box *from, const struct box *to, double *x, double *y)
 {
     double dx = to->x + to->w / 2 - (from->x + from->w / 2), dy = to->y + to->h / 2 - (from->y + from->h / 2);
-    double scale_x = fabs(dx) > 0 ? from->w / 2 / fabs(dx) : HUGE_VAL,
-           scale_y = fabs(dy) > 0 ? from->h / 2 / fabs(dy) : HUGE_VAL;
-    double scale = fmin(fmin(scale_x, scale_y), 1);
+    double scale_x = fabs(dx) > 0 ? from->w / 2 / fabs(dx) : HUGE_VAL;
+    double scale_y = fabs(dy) > 0 ? from->h / 2 / fabs(dy) : HUGE_VAL, scale = fmin(fmin(scale_x, scale_y), 1);
 
     *x = from->x + from->w / 2 + dx * scale;
     *y = from->y + from->h / 2 + dy * scale;
+}
+
+/* To a bar: upright, to where it is above or below the box. */
+static void find_ends(const struct picture *p, int a, int b, double end[4])
+{
+    struct box from = p->boxes[a], to = p->boxes[b];
+
+    if (is_bar(p, b) && !is_bar(p, a))
+        to.x = from.x + from.w / 2 - to.w / 2;
+    else if (is_bar(p, a) && !is_bar(p, b))
+        from.x = to.x + to.w / 2 - from.w / 2;
+    else if (is_bar(p, a))
+        to.x = from.x + from.w / 2 - to.w / 2;
+    leave(&from, &to, &end[0], &end[1]);
+    leave(&to, &from, &end[2], &end[3]);
 }
 
 /* Many links that differ in one end only get one label; the last one that was written decides. */
@@ -242,31 +266,34 @@ static void draw_links(const struct picture *p)
                     (x->kind == WI_TOPO_LINK_SOCKET && t->objects[x->a].parent == t->objects[x->b].parent);
         if (!drawn || p->boxes[x->a].is_hidden || p->boxes[x->b].is_hidden)
             continue;
-        double x1, y1, x2, y2;
+        double end[4];
         char rate[32];
-        leave(&p->boxes[x->a], &p->boxes[x->b], &x1, &y1);
-        leave(&p->boxes[x->b], &p->boxes[x->a], &x2, &y2);
-        fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"%s/>\n", x1, y1, x2, y2,
-                wi_topo_link_name(x->kind), x->origin == WI_TOPO_ASSUMED ? " stroke-dasharray=\"4 3\"" : "");
+        find_ends(p, x->a, x->b, end);
+        fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"%s/>\n", end[0], end[1],
+                end[2], end[3], wi_topo_link_name(x->kind),
+                x->origin == WI_TOPO_ASSUMED ? " stroke-dasharray=\"4 3\"" : "");
         wi_topo_rate_text(x->rate, x->kind == WI_TOPO_LINK_NETWORK, rate);
         if (x->kind != WI_TOPO_LINK_SOCKET && x->b == last_end && x->rate == last_rate)
             continue;
         last_end = x->b;
         last_rate = x->rate;
-        draw_text(p->out, (x1 + x2) / 2 + 4, (y1 + y2) / 2 - 3, "rate", rate);
+        double x_text = (end[0] + end[2]) / 2 + 4, y_text = (end[1] + end[3]) / 2 - 3;
+        draw_text(p->out, x_text, y_text, "halo", rate);
+        draw_text(p->out, x_text, y_text, "rate", rate);
     }
 }
 
 static void draw(struct picture *p, double w, double h)
 {
-    fprintf(
-        p->out,
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-        "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\">\n<style>.name{font-size:11px;"
-        "font-weight:bold}.small{font-size:10px;fill:#444}.rate{font-size:10px;fill:#a00;stroke:#fff;stroke-width:3px;"
-        "paint-order:stroke}.network{stroke:#0b5394;stroke-width:1.5}.nvlink{stroke:#38761d;stroke-width:2}.socket{"
-        "stroke:#4a6fa5;stroke-width:3}</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-        w, h + LEGEND, w, h + LEGEND);
+    fprintf(p->out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
+            "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\">\n<style>"
+            ".name{font-size:11px;font-weight:bold}.small{font-size:10px;fill:#444}.rate{font-size:10px;fill:#a00}"
+            ".halo{font-size:10px;fill:#fff;stroke:#fff;stroke-width:3}line{stroke-opacity:0.55}"
+            ".network{stroke:#0b5394;stroke-width:1.5}.nvlink{stroke:#38761d;stroke-width:2}"
+            ".socket{stroke:#4a6fa5;stroke-width:3}"
+            "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+            w, h + LEGEND, w, h + LEGEND);
     draw_boxes(p);
     draw_links(p);
     char note[160];
@@ -293,8 +320,9 @@ weft_status wi_topo_svg(const struct wi_topo *topo, FILE *out)
     hide(&p);
     measure(&p);
     place_children(&p, 0, PAD, &w, &h);
-    settle(&p);
-    draw(&p, fmax(w, 420), h);
+    w = fmax(w, 420);
+    settle(&p, w);
+    draw(&p, w, h);
     wi_topo_locale_leave(locale);
     wi_free(p.boxes);
     wi_topo_children_fini(&p.c);

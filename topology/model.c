@@ -86,7 +86,8 @@ weft_status wi_model_uniform(int nranks, double latency, double rate, double red
         snprintf(resources[2 * r].name, sizeof(resources->name), "rank%d out", r);
         snprintf(resources[2 * r + 1].name, sizeof(resources->name), "rank%d in", r);
         resources[2 * r].rate = resources[2 * r + 1].rate = rate;
-        ranks[r] = (struct wi_model_rank){INFINITY, reduce_rate, -1, r, -1};
+        ranks[r] = (struct wi_model_rank){
+            .copy_rate = INFINITY, .reduce_rate = reduce_rate, .memory = -1, .host = r, .engine = -1, .nic = -1};
     }
     u->latency = latency;
     u->model.nranks = nranks;

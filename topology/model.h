@@ -37,6 +37,7 @@ struct wi_model_rank {
     double copy_rate, reduce_rate; /* of the rank's core, alone; INFINITY: takes no time */
     int32_t memory;                /* resource that local work also uses, or -1 */
     int32_t host;                  /* ranks of equal host may map each other's memory */
+    int32_t engine;                /* resource of its core's copying of messages, or -1 */
     int32_t nic;                   /* by which it reaches other hosts: object of the graph, or -1 */
 };
 

@@ -147,6 +147,7 @@ static weft_status add_resources(struct wi_topo_model *m)
             .copy_rate = gpu ? GPU_RATE : m->figures.copy_rate,
             .reduce_rate = gpu ? GPU_RATE : m->figures.reduce_rate,
             .memory = seat->memory,
+            .engine = m->engine_of[r],
             .host = m->topo->objects[seat->host].index,
             .nic = m->gateway_of[r] < 0 ? -1 : m->gateways[m->gateway_of[r]].object,
         };

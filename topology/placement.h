@@ -13,8 +13,8 @@
  * else on its cores, spread over packages, memories and caches. More ranks than places start over. places[nranks]. */
 weft_status wi_place_ranks(const struct wi_topo *topo, int nranks, int32_t *places);
 
-/* What a ring costs: the sum over its hops of the time that a byte needs on each resource of the path, so that slow links
- * count most and are crossed as seldom as possible. Latency decides between equals. */
+/* What a ring costs: the sum over its hops of the time that a byte needs on each link and memory of the path, so that slow
+ * links count most and are crossed as seldom as possible. Latency decides between equals. */
 struct wi_ring_cost {
     double cost;  /* us per byte, summed over hops */
     double bound; /* no order costs less; equal to `cost` where the order is known to be best */

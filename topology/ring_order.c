@@ -29,8 +29,12 @@ static double hop_cost(const struct wi_model *m, int from, int to)
     if (from == to)
         return 0;
     m->path(m, from, to, &path);
-    for (int i = 0; i < path.nresources; i++)
-        cost += 1 / m->resources[path.resources[i]].rate;
+    for (int i = 0; i < path.nresources; i++) {
+        int32_t resource = (int32_t)path.resources[i];
+        /* Whatever the order, each core copies once in and once out. */
+        if (resource != m->ranks[from].engine && resource != m->ranks[to].engine)
+            cost += 1 / m->resources[resource].rate;
+    }
     return cost + LATENCY_WEIGHT * path.latency;
 }
 
@@ -127,6 +131,15 @@ static int is_gain(double now, double then)
     return then < now * (1 - 1e-12);
 }
 
+static void turn(int *stops, int low, int high)
+{
+    for (; low < high; low++, high--) {
+        int other = stops[low];
+        stops[low] = stops[high];
+        stops[high] = other;
+    }
+}
+
 /* Costs may differ by direction, so a turned part is summed anew. */
 static int two_opt(const struct tour *t, int *stops)
 {
@@ -146,11 +159,7 @@ static int two_opt(const struct tour *t, int *stops)
             }
             if (!is_gain(c[a * n + b] + forth + c[y * n + z], c[a * n + y] + back + c[b * n + z]))
                 continue;
-            for (int low = i + 1, high = k; low < high; low++, high--) {
-                int other = stops[low];
-                stops[low] = stops[high];
-                stops[high] = other;
-            }
+            turn(stops, i + 1, k);
             improved = 1;
             break;
         }
@@ -262,6 +271,18 @@ static weft_status visit_levels(const struct wi_model *m, const int32_t *ranks, 
     return WEFT_SUCCESS;
 }
 
+/* Of a tour and its reverse, if both cost the same, the one that begins by the smaller number. */
+static void choose_direction(const struct tour *t)
+{
+    double cost = tour_cost(t, t->stops);
+
+    if (t->n < 3 || t->stops[1] < t->stops[t->n - 1])
+        return;
+    turn(t->stops, 1, t->n - 1);
+    if (is_gain(tour_cost(t, t->stops), cost))
+        turn(t->stops, 1, t->n - 1);
+}
+
 static weft_status find_order(const struct wi_model *m, const int32_t *ranks, int last, int exact, struct tour *t,
                               struct wi_ring_cost *cost)
 {
@@ -281,6 +302,7 @@ static weft_status find_order(const struct wi_model *m, const int32_t *ranks, in
         solve(t);
     else
         WI_TRY(search(t));
+    choose_direction(t);
     if (cost) {
         cost->cost = tour_cost(t, t->stops);
         cost->bound = exact || t->n < 2 ? cost->cost : lower_bound(t);

@@ -6,7 +6,8 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_store.c \
-	tests/fuzz/fuzz_tcp_frames.c
+	tests/fuzz/fuzz_tcp_frames.c \
+	tests/fuzz/fuzz_topo.c
 long_scripts += tests/fuzz/test_fuzz.sh
 EXTRA_DIST += $(fuzz_targets) tests/fuzz/corpus
 

@@ -91,3 +91,10 @@ EXTRA_DIST += tests/import/generate.py
 unit_tests += tests/unit/test_sim_cost
 tests_unit_test_sim_cost_SOURCES = tests/unit/test_sim_cost.c tests/unit/sim_common.h
 tests_unit_test_sim_cost_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+
+unit_tests += tests/unit/test_topology tests/unit/test_topology_model
+tests_unit_test_topology_SOURCES = tests/unit/test_topology.c
+tests_unit_test_topology_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+tests_unit_test_topology_model_SOURCES = tests/unit/test_topology_model.c
+tests_unit_test_topology_model_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+EXTRA_DIST += tests/topology
