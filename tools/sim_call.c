@@ -83,12 +83,15 @@ weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, 
 {
     struct wi_algo_args args = args_of(o, w, o->root);
     struct wi_sim_rates rates;
-    struct wi_algo_cost c = {0};
+    struct wi_algo_cost c = {0}, p;
 
     WI_TRY(wi_sim_rates(w->model, (call->algo->needs & WI_ALGO_MAPPED) != 0, &rates));
     call->algo->cost(&args, (double)call->bytes, &c);
-    struct wi_sim_terms all = {c.steps, c.sent, c.reduced, c.copied};
-    *us = wi_sim_closed(&all, &all, slices_of(call, w->nranks), &rates);
+    p = c;
+    if (call->algo->path)
+        call->algo->path(&args, (double)call->bytes, &p);
+    struct wi_sim_terms all = {c.steps, c.sent, c.reduced, c.copied}, path = {p.steps, p.sent, p.reduced, p.copied};
+    *us = wi_sim_closed(&all, &path, slices_of(call, w->nranks), &rates);
     return WEFT_SUCCESS;
 }
 

@@ -53,6 +53,9 @@ struct wi_algo {
     const char *summary; /* one line for lists */
     weft_status (*build)(const struct wi_algo_args *args, struct wi_sched **sched);
     void (*cost)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *cost);
+    /* What one slice takes from its first message to its last, on a uniform network: the longest chain from rank to rank,
+     * with what shares a link on the way. NULL: what `cost` says. */
+    void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);
 };
 
 /* All algorithms but the hierarchical ones, ended by NULL. */

@@ -87,6 +87,19 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                args->in_place ? 0 : bytes};
 }
 
+/* Folding: a share in, which shares the link with that of a partner who folds nobody, and the rest out at the end. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    struct wi_fold fold = wi_fold_of(0, n);
+    double sent = 0;
+    for (int mask = 1; mask < fold.pow2; mask *= 2)
+        sent += wi_fold_rank(&fold, mask);
+    if (fold.rem)
+        sent += 2 + n - 1;
+    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + wi_fold_steps(&fold), sent * bytes, 0, 0};
+}
+
 const struct wi_algo wi_allgather_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_GATHER,
@@ -94,4 +107,5 @@ const struct wi_algo wi_allgather_rdouble = {
     .summary = "recursive doubling, straight into place",
     .build = build,
     .cost = cost,
+    .path = path,
 };

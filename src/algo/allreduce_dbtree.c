@@ -110,6 +110,57 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){2 * depth, sent * bytes, reduced * bytes, alone};
 }
 
+/* The longest chain of one slice through one tree, in halves of the vector: what comes from two children, or goes to them,
+ * shares a link. */
+struct chain {
+    double sent, reduced;
+};
+
+static struct chain chain_up(int position, int n)
+{
+    struct node t = tree_node(position, n);
+    struct chain most = {0, 0};
+    int children = 0;
+
+    for (int i = 0; i < 2; i++) {
+        if (t.child[i] < 0)
+            continue;
+        struct chain child = chain_up(t.child[i], n);
+        most = child.sent + child.reduced > most.sent + most.reduced ? child : most;
+        children++;
+    }
+    return (struct chain){most.sent + children, most.reduced + children};
+}
+
+static double chain_down(int position, int n)
+{
+    struct node t = tree_node(position, n);
+    double most = 0;
+    int children = 0;
+
+    for (int i = 0; i < 2; i++) {
+        if (t.child[i] < 0)
+            continue;
+        double child = chain_down(t.child[i], n);
+        most = child > most ? child : most;
+        children++;
+    }
+    return most + children;
+}
+
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    struct chain up = {0, 0};
+    double down = 0;
+    if (n > 1) {
+        up = chain_up(0, n);
+        down = chain_down(0, n);
+    }
+    int depth = n == 1 ? 0 : 1 + wi_log2_ceil(wi_pow2_floor(n - 1));
+    *c = (struct wi_algo_cost){2 * depth, (up.sent + down) * bytes / 2, up.reduced * bytes / 2, 0};
+}
+
 const struct wi_algo wi_allreduce_dbtree = {
     .name = "dbtree",
     .coll = WI_COLL_ALL_REDUCE,
@@ -117,4 +168,5 @@ const struct wi_algo wi_allreduce_dbtree = {
     .summary = "two binary trees, half of the vector each, up and down",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -57,6 +57,14 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){2 * depth > degree ? 2 * depth : degree, degree * bytes, degree * bytes, alone};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int radix = wi_algo_radix(args), depth = wi_knomial_depth(args->nranks, radix);
+    struct wi_tree_chain up = wi_knomial_up(0, args->nranks, radix, 0);
+    struct wi_tree_chain down = wi_knomial_down(0, args->nranks, radix, 0);
+    *c = (struct wi_algo_cost){2 * depth, (up.sent + down.sent) * bytes, up.reduced * bytes, 0};
+}
+
 const struct wi_algo wi_allreduce_knomial = {
     .name = "knomial",
     .coll = WI_COLL_ALL_REDUCE,
@@ -64,4 +72,5 @@ const struct wi_algo wi_allreduce_knomial = {
     .summary = "k-nomial tree: reduce to rank 0, broadcast back",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -69,6 +69,16 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                alone};
 }
 
+/* Folding: a vector in, a vector out, and partners that fold nobody do not wait for that, so that their first message shares
+ * the link with it. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
+    *c = (struct wi_algo_cost){exchanges + wi_fold_steps(&fold), (exchanges + 3 * odd) * bytes,
+                               (exchanges + 1.5 * odd) * bytes, 0};
+}
+
 const struct wi_algo wi_allreduce_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_REDUCE,
@@ -76,4 +86,5 @@ const struct wi_algo wi_allreduce_rdouble = {
     .summary = "recursive doubling: log2 P exchanges of the whole vector",
     .build = build,
     .cost = cost,
+    .path = path,
 };

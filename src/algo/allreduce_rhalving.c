@@ -93,6 +93,15 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){2 * halvings + 2 * odd, 2 * part + odd * bytes, part + odd * bytes, alone};
 }
 
+/* Folding as in recursive doubling; the message that shares the link is half of a vector, but later ones collide, too. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
+    *c = (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + 3 * odd * bytes,
+                               part + 1.5 * odd * bytes, 0};
+}
+
 const struct wi_algo wi_allreduce_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_ALL_REDUCE,
@@ -100,4 +109,5 @@ const struct wi_algo wi_allreduce_rhalving = {
     .summary = "recursive vector halving, then doubling (Rabenseifner)",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -37,6 +37,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){peers, peers ? bytes : 0, 0, args->in_place ? 0 : bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers, peers * bytes, 0, 0};
+}
+
 const struct wi_algo wi_broadcast_chain = {
     .name = "chain",
     .coll = WI_COLL_BROADCAST,
@@ -44,4 +50,5 @@ const struct wi_algo wi_broadcast_chain = {
     .summary = "one chain from the root, pipelined by slices",
     .build = build,
     .cost = cost,
+    .path = path,
 };

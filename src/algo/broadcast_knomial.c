@@ -43,6 +43,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                args->in_place ? 0 : bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_tree_chain down = wi_knomial_down(0, args->nranks, wi_algo_radix(args), 0);
+    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), down.sent * bytes, 0, 0};
+}
+
 const struct wi_algo wi_broadcast_knomial = {
     .name = "knomial",
     .coll = WI_COLL_BROADCAST,
@@ -50,4 +56,5 @@ const struct wi_algo wi_broadcast_knomial = {
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -92,6 +92,14 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){n > 2 ? n : n - 1, 2 * (n - 1) * bytes / n, 0, args->in_place ? 0 : bytes};
 }
 
+/* Down the tree and once round; the root's part of the ring shares its link with what it scatters. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    double blocks = wi_knomial_down(0, n, 2, 1).sent + (n - 1) + (n > 2 ? n - 2 : 0);
+    *c = (struct wi_algo_cost){n > 2 ? n : n - 1, n > 1 ? blocks * bytes / n : 0, 0, 0};
+}
+
 const struct wi_algo wi_broadcast_scatter_ring = {
     .name = "scatter_ring",
     .coll = WI_COLL_BROADCAST,
@@ -99,4 +107,5 @@ const struct wi_algo wi_broadcast_scatter_ring = {
     .summary = "binomial scatter, then ring all-gather without what is there already",
     .build = build,
     .cost = cost,
+    .path = path,
 };

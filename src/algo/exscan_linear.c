@@ -44,6 +44,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){n - 1, n > 1 ? bytes : 0, inner, inner};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers, peers * bytes, (peers > 1 ? peers - 1 : 0) * bytes, 0};
+}
+
 const struct wi_algo wi_exscan_linear = {
     .name = "linear",
     .coll = WI_COLL_EXSCAN,
@@ -51,4 +57,5 @@ const struct wi_algo wi_exscan_linear = {
     .summary = "chain from rank 0 to rank P-1, pipelined by slices",
     .build = build,
     .cost = cost,
+    .path = path,
 };

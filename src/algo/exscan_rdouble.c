@@ -70,6 +70,14 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){steps, steps * bytes, most * bytes, n > 1 ? bytes : 0};
 }
 
+/* From the second message on a rank reduces both its window and DST. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks, steps = wi_log2_ceil(n), hops = wi_log2_ceil(wi_pow2_floor(n));
+    double reduced = n > 2 ? 2 * steps - 2 : 0;
+    *c = (struct wi_algo_cost){hops, wi_doubling_chain(n) * bytes, reduced * bytes, 0};
+}
+
 const struct wi_algo wi_exscan_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_EXSCAN,
@@ -77,4 +85,5 @@ const struct wi_algo wi_exscan_rdouble = {
     .summary = "prefix doubling: ceil(log2 P) steps",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -85,6 +85,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), most * bytes, 0, (copied > inner ? copied : inner) * bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_tree_chain up = wi_knomial_up(0, args->nranks, wi_algo_radix(args), 1);
+    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), up.sent * bytes, 0, bytes};
+}
+
 const struct wi_algo wi_gather_knomial = {
     .name = "knomial",
     .coll = WI_COLL_GATHER,
@@ -92,4 +98,5 @@ const struct wi_algo wi_gather_knomial = {
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -37,6 +37,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){peers > 0, peers ? bytes : 0, 0, args->in_place ? 0 : bytes};
 }
 
+/* They all share the root's link. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers > 0, peers * bytes, 0, 0};
+}
+
 const struct wi_algo wi_gather_linear = {
     .name = "linear",
     .coll = WI_COLL_GATHER,
@@ -44,4 +51,5 @@ const struct wi_algo wi_gather_linear = {
     .summary = "everybody sends to the root",
     .build = build,
     .cost = cost,
+    .path = path,
 };

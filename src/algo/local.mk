@@ -69,5 +69,6 @@ libweft_sources += \
 	src/algo/scatter_knomial.c \
 	src/algo/scatter_linear.c \
 	src/algo/suggest.c \
+	src/algo/tree_chain.c \
 	src/algo/util.c \
 	src/algo/util.h

@@ -57,6 +57,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){longest > takes ? longest : takes, longest ? bytes : 0, takes * bytes, alone};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int left = args->root, right = args->nranks - 1 - args->root, longest = left > right ? left : right;
+    int both = left > 0 && right > 0;
+    *c = (struct wi_algo_cost){longest, longest * bytes, (longest + both) * bytes, 0};
+}
+
 const struct wi_algo wi_reduce_chain = {
     .name = "chain",
     .coll = WI_COLL_REDUCE,
@@ -64,4 +71,5 @@ const struct wi_algo wi_reduce_chain = {
     .summary = "two chains that meet at the root, pipelined by slices",
     .build = build,
     .cost = cost,
+    .path = path,
 };

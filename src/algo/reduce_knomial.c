@@ -42,6 +42,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){depth > degree ? depth : degree, args->nranks > 1 ? bytes : 0, degree * bytes, alone};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_tree_chain up = wi_knomial_up(0, args->nranks, wi_algo_radix(args), 0);
+    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), up.sent * bytes, up.reduced * bytes,
+                               0};
+}
+
 const struct wi_algo wi_reduce_knomial = {
     .name = "knomial",
     .coll = WI_COLL_REDUCE,
@@ -49,4 +56,5 @@ const struct wi_algo wi_reduce_knomial = {
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,
+    .path = path,
 };

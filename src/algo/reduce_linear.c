@@ -40,6 +40,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){peers, peers ? bytes : 0, peers * bytes, alone};
 }
 
+/* They all share the root's link. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers > 0, peers * bytes, peers * bytes, 0};
+}
+
 const struct wi_algo wi_reduce_linear = {
     .name = "linear",
     .coll = WI_COLL_REDUCE,
@@ -47,4 +54,5 @@ const struct wi_algo wi_reduce_linear = {
     .summary = "everybody sends to the root, which reduces in rank order",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -63,6 +63,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){n > 1 ? n : 0, n > 1 ? bytes : 0, (n - 1) * bytes / n, alone};
 }
 
+/* Once round, then all results share the root's link. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    double part = (args->nranks - 1) * bytes / args->nranks;
+    *c = (struct wi_algo_cost){args->nranks > 1 ? args->nranks : 0, 2 * part, part, 0};
+}
+
 const struct wi_algo wi_reduce_rsgather = {
     .name = "rsgather",
     .coll = WI_COLL_REDUCE,
@@ -70,4 +77,5 @@ const struct wi_algo wi_reduce_rsgather = {
     .summary = "ring reduce-scatter, then every rank sends its block to the root",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -40,6 +40,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){peers, peers * bytes, peers * bytes, alone};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers > 0, peers * bytes, peers * bytes, 0};
+}
+
 const struct wi_algo wi_reducescatter_linear = {
     .name = "linear",
     .coll = WI_COLL_REDUCE_SCATTER,
@@ -47,4 +53,5 @@ const struct wi_algo wi_reducescatter_linear = {
     .summary = "all send at once, every owner reduces in rank order",
     .build = build,
     .cost = cost,
+    .path = path,
 };

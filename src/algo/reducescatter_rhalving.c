@@ -76,6 +76,18 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                (kept + (odd ? n : 0)) * bytes, copied * bytes};
 }
 
+/* Folding: all shares in, while half of all comes from a partner who folds nobody; the halves that follow wait for both. The
+ * factors are those of small communicators. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks, kept = 0;
+    struct wi_fold fold = wi_fold_of(0, n);
+    for (int mask = 1; mask < fold.pow2; mask *= 2)
+        kept += wi_fold_rank(&fold, mask);
+    double sent = fold.rem ? 2.6 * n - 1 : n - 1, reduced = kept + (fold.rem ? 1.2 * n : 0);
+    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + wi_fold_steps(&fold), sent * bytes, reduced * bytes, 0};
+}
+
 const struct wi_algo wi_reducescatter_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_REDUCE_SCATTER,
@@ -83,4 +95,5 @@ const struct wi_algo wi_reducescatter_rhalving = {
     .summary = "recursive halving",
     .build = build,
     .cost = cost,
+    .path = path,
 };

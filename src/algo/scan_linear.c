@@ -37,6 +37,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){peers, moved, moved, args->in_place ? 0 : bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int peers = args->nranks - 1;
+    *c = (struct wi_algo_cost){peers, peers * bytes, peers * bytes, 0};
+}
+
 const struct wi_algo wi_scan_linear = {
     .name = "linear",
     .coll = WI_COLL_SCAN,
@@ -44,4 +50,5 @@ const struct wi_algo wi_scan_linear = {
     .summary = "chain from rank 0 to rank P-1, pipelined by slices",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -47,6 +47,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){steps, steps * bytes, steps * bytes, args->in_place ? 0 : bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int hops = wi_log2_ceil(wi_pow2_floor(args->nranks));
+    *c = (struct wi_algo_cost){hops, wi_doubling_chain(args->nranks) * bytes, wi_log2_ceil(args->nranks) * bytes, 0};
+}
+
 const struct wi_algo wi_scan_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_SCAN,
@@ -54,4 +60,5 @@ const struct wi_algo wi_scan_rdouble = {
     .summary = "prefix doubling: ceil(log2 P) steps",
     .build = build,
     .cost = cost,
+    .path = path,
 };

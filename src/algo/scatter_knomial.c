@@ -83,6 +83,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                (copied > inner ? copied : inner) * bytes};
 }
 
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_tree_chain down = wi_knomial_down(0, args->nranks, wi_algo_radix(args), 1);
+    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), down.sent * bytes, 0, bytes};
+}
+
 const struct wi_algo wi_scatter_knomial = {
     .name = "knomial",
     .coll = WI_COLL_SCATTER,
@@ -90,4 +96,5 @@ const struct wi_algo wi_scatter_knomial = {
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,
+    .path = path,
 };

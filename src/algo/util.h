@@ -159,6 +159,18 @@ static inline int wi_algo_radix(const struct wi_algo_args *args)
     return args->radix ? args->radix : 4;
 }
 
+/* The longest chain of one slice through a k-nomial tree, in vectors (or, sized: in shares; a subtree's are in one message):
+ * up, where the messages of a rank's children share its link, reduced one after the other; and down, where those to its
+ * children do. */
+struct wi_tree_chain {
+    double sent, reduced;
+};
+struct wi_tree_chain wi_knomial_up(int vrank, int nranks, int radix, int sized);
+struct wi_tree_chain wi_knomial_down(int vrank, int nranks, int radix, int sized);
+
+/* Prefix doubling, in vectors: a rank that has its value sends to all ranks that wait for it at once. */
+double wi_doubling_chain(int nranks);
+
 /* ---- Rings ---- */
 /* All-reduce of blocks [base, base + nranks) on a lane whose send peer is rank + dir (dir is 1 or -1). */
 void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, int dir,
