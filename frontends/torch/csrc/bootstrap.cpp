@@ -2,7 +2,11 @@
 /* How ranks meet: the out-of-band all-gather of the C API on a c10d store. */
 #include "backend.hpp"
 
+#include <thread>
+
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include "runtime.hpp"
 
 namespace weft_torch
@@ -19,6 +23,24 @@ static std::string list_of(const std::vector<int> &ranks)
     return ranks.size() > 16 ? text + ", …" : text;
 }
 
+/* A store in a file is looked at every 10 ms by its wait, which the dozen rounds of making a group add up to 100: look more
+ * often at first. Other stores tell at once. */
+static void await_key(c10d::Store &store, const std::string &key, milliseconds timeout)
+{
+    auto *prefixed = dynamic_cast<c10d::PrefixStore *>(&store);
+    c10d::Store *under = prefixed ? prefixed->getUnderlyingNonPrefixStore().get() : &store;
+    auto began = steady::now(), until = began + std::min(timeout, milliseconds(15));
+
+    if (dynamic_cast<c10d::FileStore *>(under))
+        for (auto pause = std::chrono::microseconds(100); steady::now() < until; pause += pause / 4) {
+            if (store.check({key}))
+                return;
+            std::this_thread::sleep_for(pause);
+        }
+    auto left = timeout - std::chrono::duration_cast<milliseconds>(steady::now() - began);
+    store.wait({key}, std::max(left, milliseconds(1)));
+}
+
 std::string missing_after(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout,
                           bool all)
 {
@@ -31,7 +53,7 @@ std::string missing_after(c10d::Store &store, const std::string &prefix, int siz
             continue;
         auto left = std::chrono::duration_cast<milliseconds>(until - steady::now());
         try {
-            store.wait(key, std::max(left, milliseconds(1)));
+            await_key(store, key.front(), std::max(left, milliseconds(1)));
         } catch (const std::exception &) {
             missing.push_back(r);
             if (!all)
@@ -64,7 +86,7 @@ void Exchange::gather(const std::vector<uint8_t> &mine, unsigned char *all, mill
     if (rank != 0) {
         store.set(keys + std::to_string(rank), mine);
         try {
-            store.wait({result}, timeout);
+            await_key(store, result, timeout);
         } catch (const std::exception &) {
             std::string missing = missing_after(store, keys, size, rank, milliseconds(1), true);
             if (missing.empty() || store.check({keys + "0"}))
