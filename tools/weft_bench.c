@@ -59,7 +59,7 @@ static int algorithm_known(const struct bench_options *o)
 {
     struct find f = {o->algorithm, 0};
 
-    if (!o->algorithm)
+    if (!o->algorithm || strchr(o->algorithm, ':')) /* hierarchical ones are not listed: the library reads them */
         return 1;
     if (weft_algorithm_list(find_algorithm, &f) != WEFT_SUCCESS || f.colls)
         return 1;

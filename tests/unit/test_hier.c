@@ -277,6 +277,147 @@ static void two_levels(void)
     }
 }
 
+/* ---- Specs ---- */
+static void wrong_specs_are_named(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *spec, *said;
+    } wrong[] = {
+        {WI_COLL_ALL_REDUCE, "node:rng", "did you mean \"ring\""},
+        {WI_COLL_ALL_REDUCE, "nod:ring", "did you mean \"node\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/brock", "no algorithm \"brock\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/ring+brock", "no algorithm \"brock\""},
+        {WI_COLL_ALL_REDUCE, "node:flat", "no algorithm \"flat\""},
+        {WI_COLL_ALL_REDUCE, "node:ring@chief", "\"@chief\""},
+        {WI_COLL_ALL_REDUCE, "node:ring*0", "number of chunks"},
+        {WI_COLL_ALL_REDUCE, "node:ring*65", "number of chunks"},
+        {WI_COLL_ALL_REDUCE, "node:ring*99999999999999999999", "number of chunks"},
+        {WI_COLL_ALL_REDUCE, "node:ring/", "does not begin with"},
+        {WI_COLL_ALL_REDUCE, ":ring", "does not begin with"},
+        {WI_COLL_ALL_REDUCE, "node:", "does not begin with"},
+        {WI_COLL_ALL_REDUCE, "node:ring ring", "must follow"},
+        {WI_COLL_ALL_REDUCE, "node:ring/linear/linear", "nothing may follow"},
+        {WI_COLL_ALL_REDUCE, "rack:ring/node:ring*2/linear", "number of chunks"},
+        {WI_COLL_ALL_REDUCE, "a:b/a:b/a:b/a:b/a:b/a:b/a:b", "more than 6 levels"},
+        {WI_COLL_ALL_REDUCE, "node:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "characters"},
+        {WI_COLL_SCAN, "node:linear", "no hierarchical"},
+    };
+    struct wi_algo_choice choice;
+
+    make_maps();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wi_fail_clear();
+        weft_status st = wi_algo_choose(wrong[i].coll, wrong[i].spec, &maps[0].levels, maps[0].nranks, &choice);
+        if (st >= 0 || !strstr(wi_fail_text(), wrong[i].said))
+            complain(wrong[i].spec, wrong[i].coll, &maps[0], 0, 0);
+    }
+}
+
+static void refuses_at_building(enum wi_coll coll, const char *spec, const struct wi_algo_levels *levels,
+                                const char *said)
+{
+    struct wi_algo_args args = {.nranks = maps[0].nranks, .levels = levels, .spec = spec};
+    struct wi_sched *sched = NULL;
+
+    wi_fail_clear();
+    if (wi_algo_hier(coll)->build(&args, &sched) >= 0 || !strstr(wi_fail_text(), said))
+        complain(spec, coll, &maps[0], 0, 0);
+    wi_sched_put(sched);
+}
+
+static void wrong_levels_are_named(void)
+{
+    struct wi_algo_levels swapped;
+
+    make_maps();
+    swapped = maps[9].levels;
+    refuses_at_building(WI_COLL_ALL_REDUCE, "cache:ring", &maps[0].levels, "no level \"cache\"");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring/rack:ring", &maps[0].levels, "not inside");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", NULL, "no level");
+    refuses_at_building(WI_COLL_ALL_REDUCE, NULL, &maps[0].levels, "needs a spec");
+    refuses_at_building(WI_COLL_ALL_TO_ALL, "node:pairwise@leader", &maps[0].levels, "no form with leaders");
+    swapped.level[0] = maps[9].levels.level[1];
+    swapped.level[0].name = "rack";
+    swapped.level[1] = maps[9].levels.level[0];
+    swapped.level[1].name = "node";
+    refuses_at_building(WI_COLL_ALL_REDUCE, "rack:ring/node:ring", &swapped, "does not lie within");
+}
+
+static void chunks_go_by_size(void)
+{
+    struct wi_algo_choice c;
+
+    make_maps();
+    CU_ASSERT_EQUAL_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, "node:ring/linear", &maps[0].levels, 8, &c), WEFT_SUCCESS);
+    wi_algo_choice_for(&c, 1e6);
+    CU_ASSERT_STRING_EQUAL(c.spec, "node:ring*4/linear");
+    wi_algo_choice_for(&c, 8);
+    CU_ASSERT_STRING_EQUAL(c.spec, "node:ring*4/linear");
+}
+
+/* Bytes that stage 0 is said to send are those that cross between nodes in the schedules, from the node that sends most. */
+static void cost_of_the_link_is_right(void)
+{
+    static const char *const specs[] = {"node:ring", "node:rhalving", "node:ring@leader", "node:rdouble*4"};
+    struct wi_sched *scheds[MAX_RANKS];
+    struct wi_algo_level_cost cost;
+    struct wi_algo_choice c;
+    double bytes = 840 * 1024;
+
+    make_maps();
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        for (int m = 0; m < 5; m++) {
+            double crossed[MAX_RANKS] = {0}, most = 0;
+            struct wi_algo_args args = {.nranks = maps[m].nranks, .levels = &maps[m].levels, .spec = specs[i]};
+            CU_ASSERT_EQUAL_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, specs[i], &maps[m].levels, maps[m].nranks, &c), 0);
+            CU_ASSERT_EQUAL_FATAL(wi_algo_level_cost(&args, WI_COLL_ALL_REDUCE, bytes, &cost), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL_FATAL(build_all(&c, &maps[m], 0, 0, scheds), 1);
+            for (int r = 0; r < maps[m].nranks; r++) {
+                const struct wi_sched *s = scheds[r];
+                for (uint32_t l = 0; l < s->nlanes; l++) {
+                    for (uint32_t k = 0; k < s->lanes[l].nsteps; k++) {
+                        const struct wi_step *step = &s->steps[s->lanes[l].first_step + k];
+                        int sends = step->kind == WI_STEP_SEND || step->kind == WI_STEP_RECV_SEND ||
+                                    step->kind == WI_STEP_RECV_REDUCE_SEND;
+                        if (sends && maps[m].node[r] != maps[m].node[s->lanes[l].send_peer])
+                            crossed[maps[m].node[r]] +=
+                                s->regions[step->ndst ? step->dst : step->src].count * bytes / s->nblocks;
+                    }
+                }
+            }
+            for (int k = 0; k < MAX_RANKS; k++)
+                most = crossed[k] > most ? crossed[k] : most;
+            if (fabs(cost.stage[0].link_sent - most) > 0.05 * most) {
+                wi_fail(WEFT_EINVAL, "cost says %g bytes cross, the schedules send %g", cost.stage[0].link_sent, most);
+                complain(specs[i], WI_COLL_ALL_REDUCE, &maps[m], 0, 0);
+            }
+            put_all(scheds, maps[m].nranks);
+        }
+    }
+}
+
+static void no_memory_is_reported(void)
+{
+    make_maps();
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "node:%s", usual[i].outer);
+        struct wi_algo_args args = {.rank = 4, .nranks = 8, .levels = &maps[1].levels, .spec = spec};
+        weft_status st = WEFT_ENOMEM;
+        long nth = 0;
+        while (st != WEFT_SUCCESS && ++nth < 3000) {
+            struct wi_sched *sched = NULL;
+            wi_alloc_fail_nth(nth);
+            st = wi_algo_hier(usual[i].coll)->build(&args, &sched);
+            wi_alloc_fail_nth(0);
+            CU_ASSERT(st == WEFT_SUCCESS ? sched != NULL : st == WEFT_ENOMEM && !sched);
+            wi_sched_put(sched);
+        }
+        CU_ASSERT(nth > 1 && nth < 3000);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"combinations of all_reduce", combinations_of_all_reduce},
     {"combinations of reduce", combinations_of_reduce},
@@ -287,5 +428,10 @@ static const struct wt_case cases[] = {
     {"combinations of barrier", combinations_of_barrier},
     {"every root, and chunks", every_root_and_depth},
     {"two levels", two_levels},
+    {"wrong specs are named", wrong_specs_are_named},
+    {"wrong levels are named", wrong_levels_are_named},
+    {"chunks go by size", chunks_go_by_size},
+    {"cost of the link is right", cost_of_the_link_is_right},
+    {"no memory is reported", no_memory_is_reported},
 };
 WT_UNIT_MAIN("hier", cases)
