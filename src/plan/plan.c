@@ -163,7 +163,7 @@ static double at_bytes(double none, double one, double bytes)
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
  * and the others for one chunk. */
 static double hier_us(const struct wi_planner *p, const struct wi_algo_level_cost *none,
-                      const struct wi_algo_level_cost *one, int depth, double bytes)
+                      const struct wi_algo_level_cost *one, int depth, int streaming, double bytes)
 {
     double total = 0, most = 0;
 
@@ -174,7 +174,7 @@ static double hier_us(const struct wi_planner *p, const struct wi_algo_level_cos
         if (none->stage[i].level) {
             l = (struct link_class){HOSTS_ALPHA_US + HOSTS_MESSAGE_US, 1.1e3, 8e3};
             double all = at_bytes(none->stage[i].link_sent, one->stage[i].link_sent, bytes);
-            sent = all > sent ? all : sent;
+            sent = (all > sent ? all : sent) * (streaming ? 1 : REFILL_FACTOR);
         }
         us = depth * a->steps * l.alpha + sent / l.beta +
              at_bytes(a->reduced + a->copied, b->reduced + b->copied, bytes) / l.gamma;
@@ -182,6 +182,13 @@ static double hier_us(const struct wi_planner *p, const struct wi_algo_level_cos
         most = us > most ? us : most;
     }
     return total + most * (depth - 1) / depth;
+}
+
+/* Among nodes, does data go to one neighbour all the time? */
+static int outer_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
+{
+    return p->facts.nnodes == 2 || strstr(c->spec, ":ring") || strstr(c->spec, ":chain") ||
+           strstr(c->spec, ":scatter_ring");
 }
 
 static double choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
@@ -196,7 +203,7 @@ static double choice_us(const struct wi_planner *p, const struct wi_plan_query *
     if (wi_algo_level_cost(&args, q->coll, 0, &none) < 0 ||
         wi_algo_level_cost(&args, q->coll, WI_HIER_SAMPLE, &one) < 0)
         return 0;
-    return hier_us(p, &none, &one, none.depth, (double)q->bytes);
+    return hier_us(p, &none, &one, none.depth, outer_streams(p, c), (double)q->bytes);
 }
 
 static const struct {
@@ -246,7 +253,8 @@ static void try_hier(const struct wi_planner *p, const struct wi_plan_query *q, 
         if (why_not(p, q, c.algo, c.needs))
             continue;
         wi_algo_choice_for(&c, (double)q->bytes);
-        double one = hier_us(p, &p->hier[i].none, &p->hier[i].one, depth_of(&c), (double)q->bytes);
+        double one =
+            hier_us(p, &p->hier[i].none, &p->hier[i].one, depth_of(&c), outer_streams(p, &c), (double)q->bytes);
         if (one < *us) {
             *us = one;
             *best = c;

@@ -10,3 +10,4 @@ tests_multi_test_messages_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/multi/test_complete
 tests_multi_test_complete_SOURCES = tests/multi/test_complete.c tests/fault/fault.h
 tests_multi_test_complete_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_scripts += tests/multi/test_levels.sh
