@@ -150,6 +150,30 @@ def fully_shard_in_transport_memory(g: Groups) -> None:
     assert weft.mem.reserved() > 0
 
 
+def ddp_in_transport_memory(g: Groups) -> None:
+    """The same losses as DDP by itself, with buckets that are laid out anew after the first step."""
+    import weft
+    from torch.nn.parallel import DistributedDataParallel
+
+    losses = []
+    for use in (False, True):
+        torch.manual_seed(1)
+        layers = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
+        model = DistributedDataParallel(layers, process_group=g.weft, bucket_cap_mb=0.6)
+        if use:
+            weft.ddp.use_transport_memory(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        torch.manual_seed(g.rank)
+        for _ in range(4):
+            loss = model(torch.randn(16, 256)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    assert losses[:4] == losses[4:], losses
+    assert len(set(losses)) == 4, losses
+
+
 def debug_levels(g: Groups) -> None:
     """TORCH_DISTRIBUTED_DEBUG=DETAIL: torch's wrapper checks each collective, and names the rank that differs."""
     program = """
@@ -176,7 +200,8 @@ except RuntimeError as error:
 
 
 CASES = [profiler_shows_operations, flight_recorder_reads, analyzer_finds_who_is_missing, failure_writes_the_recorder,
-         groups_with_a_cpu_backend_each, info_and_bench, fully_shard_in_transport_memory, debug_levels]  # fmt: skip
+         groups_with_a_cpu_backend_each, info_and_bench, fully_shard_in_transport_memory, ddp_in_transport_memory,
+         debug_levels]  # fmt: skip
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="weft-fr-") as dumps:

@@ -8,7 +8,7 @@ Once the package is installed nothing has to be imported::
 
 What is here besides: :func:`info` (versions, settings, transports), :mod:`weft.bench` (the table of the C benchmarks, through
 torch), :mod:`weft.flight_recorder` and :mod:`weft.trace` (what was called, dumped for PyTorch's analyzer), :mod:`weft.mem`
-(tensors in transport memory), :mod:`weft.fsdp` (FSDP2's communication buffers in transport memory), and
+(tensors in transport memory), :mod:`weft.ddp` and :mod:`weft.fsdp` (their communication buffers in transport memory), and
 :func:`monitored_barrier`.
 """
 
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from . import bench, flight_recorder, fsdp, mem, trace
+    from . import bench, ddp, flight_recorder, fsdp, mem, trace
     from ._info import info
 
 __version__ = "0.1.0"
-__all__ = ["bench", "flight_recorder", "fsdp", "info", "mem", "monitored_barrier", "trace"]
+__all__ = ["bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "monitored_barrier", "trace"]
 
-_SUBMODULES = {"bench", "flight_recorder", "fsdp", "mem", "trace"}
+_SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
 
 
 def __getattr__(name: str) -> Any:
