@@ -13,6 +13,8 @@
 #include "net/mesh.h"
 #include "net/transports.h"
 #include "plan/plan.h"
+#include "topology/graph.h"
+#include "topology/model.h"
 
 #define WI_CONTEXT_MAGIC 0x57465458u
 #define WI_COMM_MAGIC 0x57464d43u
@@ -21,7 +23,7 @@
 /* ---- Settings ---- */
 
 struct wi_library_settings { /* WEFT_<NAME> */
-    const char *log, *transports, *plugin_path, *algo;
+    const char *log, *transports, *plugin_path, *algo, *tuning_file, *topo_file;
     int progress_thread;
 };
 
@@ -60,7 +62,9 @@ struct weft_context {
     struct wi_bootstrap_settings bootstrap;
     struct wi_transports *transports;
     struct wi_node_id node;
-    uint64_t settings_hash;
+    uint64_t settings_hash;       /* and of what the tuning table and the topology file hold */
+    struct wi_plan_table *tuning; /* NULL: none */
+    struct wi_topo *topo;         /* of WEFT_TOPO_FILE; NULL: none */
     pthread_mutex_t comms_lock; /* guards the list, and the progress thread's look at its members */
     struct weft_comm *comms;
     struct wi_progress progress;
@@ -163,8 +167,9 @@ struct weft_comm {
     struct wi_mesh *mesh;
     struct wi_exec *exec;
     struct wi_planner *planner;
-    struct wi_algo_levels levels; /* which ranks are near each other */
+    struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
     int32_t *node_group;
+    struct wi_model *model;       /* of the topology file; NULL: none */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
@@ -186,6 +191,13 @@ struct weft_comm {
     char job[64];
     struct weft_comm *next; /* of the context */
 };
+
+/* near.c: which ranks are near each other, what their links are like, and the planner that knows it. */
+weft_status wi_near_files(struct weft_context *ctx);
+void wi_near_files_free(struct weft_context *ctx);
+weft_status wi_comm_near(struct weft_comm *comm);
+void wi_comm_near_free(struct weft_comm *comm);
+weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);
 
 /* Enter as the one issuing thread: WEFT_EBUSY when another thread issues. Waits out progress of other threads. */
 weft_status wi_comm_enter(struct weft_comm *comm);

@@ -21,6 +21,10 @@ static const struct weft_setting library_rows[] = {
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
+    {"TUNING_FILE", "", WEFT_SETTING_STRING, LIB(tuning_file), 0, 0,
+     "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
+    {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
+     "description of the hosts and their links, as weft-topo exports it; its contents must be the same on all ranks"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
 };
 
@@ -74,7 +78,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
     ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings);
-    return WEFT_SUCCESS;
+    return wi_near_files(ctx);
 }
 
 weft_status weft_context_create(const weft_context_config *config, weft_context **context)
@@ -118,6 +122,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     WI_TRY(wi_callers_stop(ctx));
     wi_progress_stop(ctx);
     wi_transports_close(ctx->transports);
+    wi_near_files_free(ctx);
     wi_settings_destroy(ctx->settings);
     pthread_mutex_destroy(&ctx->comms_lock);
     ctx->magic = 0;

@@ -22,21 +22,9 @@ static void free_comm(struct weft_comm *comm, int aborted)
     for (int i = 0; i < WI_SCHED_CACHE; i++)
         wi_sched_put(comm->cache[i].sched);
     wi_planner_destroy(comm->planner);
-    wi_free(comm->node_group);
+    wi_comm_near_free(comm);
     comm->magic = 0;
     wi_free(comm);
-}
-
-/* What algorithms may know about who is near whom: so far, who shares a node. */
-static weft_status find_levels(struct weft_comm *comm)
-{
-    comm->node_group = wi_calloc((size_t)comm->nranks, sizeof *comm->node_group);
-    if (!comm->node_group)
-        return wi_fail(WEFT_ENOMEM, "the nodes of %d ranks", comm->nranks);
-    for (int r = 0; r < comm->nranks; r++)
-        comm->node_group[r] = comm->mesh->ranks[r].node_index;
-    comm->levels = (struct wi_algo_levels){.nlevels = 1, .level = {{"node", comm->mesh->nnodes, comm->node_group}}};
-    return WEFT_SUCCESS;
 }
 
 static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config)
@@ -60,15 +48,12 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     };
 
     comm->nt_bytes = ctx->comm.nt_bytes;
-    WI_TRY(find_levels(comm));
+    WI_TRY(wi_comm_near(comm));
     facts.levels = &comm->levels;
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(wi_fast_init(comm, &facts));
-    WI_TRY(wi_planner_create(&facts, ctx->lib.algo, ctx->comm.slice_bytes, &comm->planner));
-    for (int c = 0; c < WI_NUM_COLLS; c++)
-        comm->fast[c].ll_max_bytes = wi_planner_has_rule(comm->planner, (enum wi_coll)c) ? 0 : facts.ll_max[c];
-    return WEFT_SUCCESS;
+    return wi_comm_planner(comm, &facts);
 }
 
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, const weft_comm_config *config,

@@ -1,1 +1,13 @@
-libweft_sources += src/plan/plan.c src/plan/plan.h
+# SPDX-License-Identifier: BSD-3-Clause
+libweft_sources += \
+	src/plan/candidates.c \
+	src/plan/correct.c \
+	src/plan/cost.c \
+	src/plan/figures.c src/plan/figures.h \
+	src/plan/internal.h \
+	src/plan/machine.c \
+	src/plan/override.c \
+	src/plan/plan.c src/plan/plan.h \
+	src/plan/table.c src/plan/table.h \
+	src/plan/table_parse.c \
+	src/plan/table_write.c

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choosing: which algorithm and which slice size. The choice depends only on what all ranks have agreed on (the mesh's
- * facts, settings that are equal everywhere, and the operation's arguments), so all ranks choose alike. */
+ * facts, settings that are equal everywhere, the contents of the tuning table and of the topology file, and the operation's
+ * arguments), never on a clock or on what happened before, so all ranks choose alike. */
 #ifndef WI_PLAN_PLAN_H
 #define WI_PLAN_PLAN_H
 
 #include "algo/algo.h"
+#include "plan/figures.h"
+#include "plan/table.h"
 
 struct wi_plan_facts {
     int nranks, nnodes;
@@ -41,17 +44,52 @@ struct wi_plan {
     char spec[WI_ALGO_SPEC_BYTES]; /* of a hierarchical algorithm, for wi_algo_args.spec; else "" */
 };
 
+/* What a planner is made from; all but the facts may be NULL or 0. Nothing is kept but `facts.levels`. */
+struct wi_plan_config {
+    const struct wi_plan_facts *facts;
+    const char *overrides;   /* "", or "all_reduce:ring,broadcast:64K-:chain,all_reduce:1M-:node:ring" */
+    size_t slice_bytes;      /* 0: by the algorithm */
+    const struct wi_plan_figures *figures; /* NULL: those of the class of link */
+    const struct wi_plan_table *table;     /* measured with these ranks, or others */
+};
+
 struct wi_planner;
-/* `overrides`: "", or "all_reduce:ring,broadcast:64K-:chain"; WEFT_ECONFIG names the wrong part and near names. */
-weft_status wi_planner_create(const struct wi_plan_facts *facts, const char *overrides, size_t slice_bytes,
-                              struct wi_planner **planner);
+/* WEFT_ECONFIG names the wrong part of the overrides and near names. */
+weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_planner **planner);
 void wi_planner_destroy(struct wi_planner *planner);
-/* `forced`: an algorithm's name for this call, or NULL. WEFT_ENOTSUP when no algorithm, or not the forced one, can do it. */
-weft_status wi_plan(const struct wi_planner *planner, const struct wi_plan_query *query, const char *forced,
+/* `forced`: an algorithm's name for this call, or NULL. WEFT_ENOTSUP when no algorithm, or not the forced one, can do it.
+ * Remembers what it chose: one thread at a time. */
+weft_status wi_plan(struct wi_planner *planner, const struct wi_plan_query *query, const char *forced,
                     struct wi_plan *plan);
 /* Does an override concern this collective? */
 int wi_planner_has_rule(const struct wi_planner *planner, enum wi_coll coll);
+/* The largest message up to which "flat" is taken whatever the call is like, so that nobody need be asked; 0: none. */
+size_t wi_planner_ll_max(const struct wi_planner *planner, enum wi_coll coll);
 /* Do the ranks have to tell each other about their memory (or largest share) before this operation is planned? */
 int wi_plan_needs_exchange(const struct wi_planner *planner, const struct wi_plan_query *query, const char *forced);
+
+/* ---- Looking inside: for weft-plan and weft-tune ---- */
+
+enum wi_plan_basis {
+    WI_PLAN_MODEL,    /* figures and formulas only */
+    WI_PLAN_SCALED,   /* times what measurements of other sizes said about the formula */
+    WI_PLAN_MEASURED, /* at this very size */
+    WI_PLAN_LL,       /* not priced: flat over ll lines is fastest */
+};
+const char *wi_plan_basis_name(enum wi_plan_basis basis);
+
+struct wi_plan_candidate {
+    struct wi_algo_choice choice;
+    const char *why_not;      /* NULL: it can do it */
+    struct wi_algo_cost cost; /* of the busiest rank */
+    double model_us;          /* by figures and formulas */
+    double predicted_us;      /* after correction by the table */
+    enum wi_plan_basis basis;
+};
+/* Every algorithm of the collective, in the order in which the planner looks at them; free with wi_free. */
+weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi_plan_query *query,
+                               struct wi_plan_candidate **list, int *n);
+/* The rule that decides this query, or NULL. */
+const char *wi_plan_rule(const struct wi_planner *planner, const struct wi_plan_query *query);
 
 #endif

@@ -98,3 +98,7 @@ tests_unit_test_topology_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 tests_unit_test_topology_model_SOURCES = tests/unit/test_topology_model.c
 tests_unit_test_topology_model_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 EXTRA_DIST += tests/topology
+
+unit_tests += tests/unit/test_plan
+tests_unit_test_plan_SOURCES = tests/unit/test_plan.c
+tests_unit_test_plan_LDADD = libweftcore.la $(CUNIT_LIBS) -lm

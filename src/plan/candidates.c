@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithms can do what is asked, and which of them takes least. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "plan/internal.h"
+
+const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                            unsigned needs)
+{
+    if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
+        return "it is of another collective";
+    if (needs & WI_ALGO_UNIFORM && q->v_form)
+        return "it needs equal shares";
+    if (needs & WI_ALGO_COMMUTATIVE && q->ordered)
+        return "it needs a commutative operator";
+    if (needs & WI_ALGO_EVEN_RANKS && p->facts.nranks % 2)
+        return "it needs an even number of ranks";
+    if (needs & WI_ALGO_NO_IN_PLACE && q->in_place)
+        return "it cannot work in place";
+    if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
+        return "it needs all ranks in one shared-memory group";
+    if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
+        return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
+    if (needs & WI_ALGO_PEER_GET &&
+        (q->memory == WI_MEMORY_UNKNOWN || (q->memory == WI_MEMORY_PRIVATE && !p->facts.can_get)))
+        return "the other ranks' memory cannot be read";
+    return NULL;
+}
+
+/* ---- Hierarchical candidates ---- */
+
+/* What happens among the groups; with a second level, among those inside a group as well. */
+static const struct {
+    enum wi_coll coll;
+    const char *among;
+} hier_forms[] = {
+    {WI_COLL_ALL_REDUCE, "ring"},           {WI_COLL_ALL_REDUCE, "rdouble"},    {WI_COLL_ALL_REDUCE, "rhalving"},
+    {WI_COLL_ALL_REDUCE, "rdouble@leader"}, {WI_COLL_REDUCE, "knomial@leader"}, {WI_COLL_REDUCE, "rsgather"},
+    {WI_COLL_BROADCAST, "knomial@leader"},  {WI_COLL_BROADCAST, "knomial"},     {WI_COLL_BROADCAST, "scatter_ring"},
+    {WI_COLL_ALL_GATHER, "ring"},           {WI_COLL_ALL_GATHER, "rdouble"},    {WI_COLL_REDUCE_SCATTER, "ring"},
+    {WI_COLL_REDUCE_SCATTER, "rhalving"},   {WI_COLL_ALL_TO_ALL, "pairwise"},   {WI_COLL_BARRIER, "dissem"},
+};
+#define NFORMS (sizeof hier_forms / sizeof *hier_forms)
+
+static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char *spec)
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels};
+    struct wi_plan_hier *h = &p->hier[p->nhier];
+
+    WI_TRY(wi_algo_choose(coll, spec, p->facts.levels, p->facts.nranks, &h->choice));
+    args.spec = h->choice.spec;
+    WI_TRY(wi_algo_level_cost(&args, coll, 0, &h->none));
+    WI_TRY(wi_algo_level_cost(&args, coll, WI_PLAN_SAMPLE, &h->one));
+    p->nhier++;
+    return WEFT_SUCCESS;
+}
+
+/* The level outside of the nodes, if the ranks have one. */
+static const char *outer_level(const struct wi_algo_levels *levels)
+{
+    for (int i = 0; i + 1 < levels->nlevels; i++)
+        if (strcmp(levels->level[i + 1].name, "node") == 0 && levels->level[i].ngroups > 1)
+            return levels->level[i].name;
+    return NULL;
+}
+
+/* Worth a look only where several ranks share a node's link. */
+weft_status wi_plan_find_hier(struct wi_planner *p)
+{
+    const char *outer;
+
+    if (!p->node_of || p->facts.nnodes < 2 || p->facts.nnodes == p->facts.nranks)
+        return WEFT_SUCCESS;
+    p->hier = wi_calloc(WI_PLAN_MAX_HIER, sizeof *p->hier);
+    if (!p->hier)
+        return wi_fail(WEFT_ENOMEM, "hierarchical candidates");
+    outer = outer_level(p->facts.levels);
+    for (size_t i = 0; i < NFORMS; i++) {
+        char spec[WI_ALGO_SPEC_BYTES];
+        snprintf(spec, sizeof spec, "node:%s", hier_forms[i].among);
+        WI_TRY(add_hier(p, hier_forms[i].coll, spec));
+        if (!outer || hier_forms[i].coll == WI_COLL_ALL_TO_ALL)
+            continue;
+        snprintf(spec, sizeof spec, "%.12s:%s", outer, hier_forms[i].among);
+        WI_TRY(add_hier(p, hier_forms[i].coll, spec));
+        /* Not every pair exists: what is left to do inside a rack is another collective. */
+        snprintf(spec, sizeof spec, "%.12s:%s/node:%s", outer, hier_forms[i].among, hier_forms[i].among);
+        if (add_hier(p, hier_forms[i].coll, spec) < 0)
+            wi_fail_clear();
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- All of them ---- */
+
+static void list_flat(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan_candidate *list, int *n)
+{
+    enum wi_coll family = wi_algo_family(q->coll);
+
+    for (const struct wi_algo *const *a = wi_algos; *a && *n < WI_PLAN_MAX_LIST; a++) {
+        struct wi_plan_candidate *c = &list[*n];
+        if ((*a)->coll != q->coll && (*a)->coll != family)
+            continue;
+        c->choice.algo = *a;
+        c->choice.needs = (*a)->needs;
+        c->choice.spec[0] = '\0';
+        c->why_not = wi_plan_why_not(p, q, *a, (*a)->needs);
+        c->model_us = c->why_not ? 0 : wi_plan_flat_us(p, q, *a, &c->cost);
+        ++*n;
+    }
+}
+
+static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan_candidate *list, int *n)
+{
+    for (int i = 0; i < p->nhier && *n < WI_PLAN_MAX_LIST; i++) {
+        struct wi_plan_candidate *c = &list[*n];
+        if (p->hier[i].choice.algo->coll != q->coll && p->hier[i].choice.algo->coll != wi_algo_family(q->coll))
+            continue;
+        c->choice = p->hier[i].choice;
+        c->why_not = wi_plan_why_not(p, q, c->choice.algo, c->choice.needs);
+        wi_algo_choice_for(&c->choice, (double)q->bytes);
+        c->model_us =
+            c->why_not ? 0 : wi_plan_hier_us(p, &p->hier[i], wi_plan_depth(&c->choice), (double)q->bytes, &c->cost);
+        ++*n;
+    }
+}
+
+int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
+                 struct wi_plan_candidate list[WI_PLAN_MAX_LIST])
+{
+    int n = 0;
+
+    list_flat(p, q, list, &n);
+    list_hier(p, q, list, &n);
+    for (int i = 0; i < n; i++) {
+        list[i].predicted_us = list[i].model_us;
+        list[i].basis = WI_PLAN_MODEL;
+    }
+    wi_plan_correct(p, q, list, n);
+    return n;
+}
+
+/* Equals: the one that is listed first, as on every rank. */
+const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *list, int n)
+{
+    const struct wi_plan_candidate *best = NULL;
+
+    for (int i = 0; i < n; i++)
+        if (!list[i].why_not && (!best || list[i].predicted_us < best->predicted_us))
+            best = &list[i];
+    return best;
+}
+
+weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi_plan_query *query,
+                               struct wi_plan_candidate **list, int *n)
+{
+    struct wi_plan_candidate *l = wi_calloc(WI_PLAN_MAX_LIST, sizeof *l);
+    size_t ll_max = wi_planner_ll_max(planner, query->coll);
+
+    if (!l)
+        return wi_fail(WEFT_ENOMEM, "candidates");
+    *n = wi_plan_list(planner, query, l);
+    for (int i = 0; i < *n; i++)
+        if (!query->v_form && ll_max && query->bytes <= ll_max && !l[i].choice.spec[0] &&
+            strcmp(l[i].choice.algo->name, "flat") == 0)
+            l[i].basis = WI_PLAN_LL;
+    *list = l;
+    return WEFT_SUCCESS;
+}
+
+const char *wi_plan_basis_name(enum wi_plan_basis basis)
+{
+    static const char *const names[] = {"model", "scaled", "measured", "ll lines"};
+
+    return (unsigned)basis < sizeof names / sizeof *names ? names[basis] : "?";
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a candidate takes, by closed form: steps * alpha + bytes on the link / beta + bytes through the core / gamma.
+ *
+ * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "plan/internal.h"
+
+/* Measured with two ranks on one node (doc/guide/shared-memory.md). */
+#define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */
+#define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
+#define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
+#define MISS_US 0.15     /* one more signal that is there already */
+/* Measured with four hosts at 1 Gbit/s and unshaped: a new partner per step means a link that runs empty in between. */
+#define REFILL_FACTOR 1.03
+
+/* Does data go to one neighbour all the time, so that steps overlap? */
+static int is_ring(const struct wi_algo *a)
+{
+    return strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
+}
+
+static int streams(const struct wi_planner *p, const struct wi_algo *a)
+{
+    return p->facts.nranks == 2 || is_ring(a);
+}
+
+/* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
+ * publishing makes a rank wait for another's work, which with more ranks than cores is a switch of processes. */
+static double waits_us(const struct wi_algo *a, double steps, double alpha)
+{
+    double rounds = strcmp(a->name, "flat") == 0 ? 1 : 2;
+
+    return steps <= rounds ? steps * alpha : rounds * alpha + (steps - rounds) * MISS_US;
+}
+
+/* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
+ * elsewhere; in most others sooner or later all of them. */
+void wi_plan_find_sharing(struct wi_planner *p)
+{
+    int n = p->facts.nranks, ring = 1, all = 1;
+    int *counts;
+
+    p->ring_sharing = p->all_sharing = 1;
+    if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
+        return;
+    counts = wi_calloc(2 * (size_t)p->facts.nnodes, sizeof *counts);
+    if (!counts) /* the same on all ranks: none is left without memory so early and goes on */
+        return;
+    for (int r = 0; r < n; r++) {
+        int *c = &counts[2 * p->node_of[r]];
+        c[0] += p->node_of[(r + 1) % n] != p->node_of[r];
+        c[1]++;
+        ring = c[0] > ring ? c[0] : ring;
+        all = c[1] > all ? c[1] : all;
+    }
+    wi_free(counts);
+    p->ring_sharing = ring;
+    p->all_sharing = all;
+}
+
+static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                        const struct wi_algo_cost *c)
+{
+    double us =
+        waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->reduced + c->copied) / p->figures.mapped_rate;
+
+    if (q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced) / p->figures.mapped_rate;
+    if (a->needs == WI_ALGO_MAPPED && c->steps >= 2 && strcmp(a->name, "flat2") == 0)
+        us += PIPELINE_US;
+    return us;
+}
+
+static double local_us(const struct wi_planner *p, const struct wi_algo_cost *c)
+{
+    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate +
+           (c->reduced + c->copied) / p->figures.reduce_rate;
+}
+
+/* Of a vector collective's sizes, `sent` tells how many whole vectors leave. */
+static double network_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                         const struct wi_algo_cost *c)
+{
+    const struct wi_plan_figures *f = &p->figures;
+    double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
+    double sent = c->sent * (streams(p, a) ? 1 : REFILL_FACTOR) * (is_ring(a) ? p->ring_sharing : p->all_sharing);
+
+    return c->steps * (f->network_us + f->message_us) + (extra > 0 ? extra * f->message_us : 0) +
+           sent / f->network_rate + (c->reduced + c->copied) / f->reduce_rate;
+}
+
+double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                       struct wi_algo_cost *cost)
+{
+    struct wi_algo_args args = {.rank = q->root, .nranks = p->facts.nranks, .root = q->root, .in_place = q->in_place};
+
+    *cost = (struct wi_algo_cost){0};
+    a->cost(&args, (double)q->bytes, cost);
+    if (a->needs & WI_ALGO_MAPPED)
+        return mapped_us(p, q, a, cost);
+    return p->facts.nnodes > 1 ? network_us(p, q, a, cost) : local_us(p, cost);
+}
+
+/* ---- Hierarchical ---- */
+
+static double at_bytes(double none, double one, double bytes)
+{
+    return none + (one - none) * (bytes / WI_PLAN_SAMPLE);
+}
+
+/* Levels from the node outwards are joined by the network. */
+static int is_network(const char *level)
+{
+    return level && (!strcmp(level, "node") || !strcmp(level, "rack") || !strcmp(level, "switch"));
+}
+
+/* Among nodes, does data go to one neighbour all the time? */
+static int outer_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
+{
+    return p->facts.nnodes == 2 || strstr(c->spec, ":ring") || strstr(c->spec, ":chain") ||
+           strstr(c->spec, ":scatter_ring");
+}
+
+/* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
+ * and the others for one chunk. */
+double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h, int depth, double bytes,
+                       struct wi_algo_cost *cost)
+{
+    const struct wi_plan_figures *f = &p->figures;
+    double total = 0, most = 0;
+
+    *cost = (struct wi_algo_cost){0};
+    for (int i = 0; i < h->none.nstages; i++) {
+        const struct wi_algo_cost *a = &h->none.stage[i].cost, *b = &h->one.stage[i].cost;
+        int network = is_network(h->none.stage[i].level) && p->facts.nnodes > 1;
+        double own = at_bytes(a->sent, b->sent, bytes), sent = own, us;
+        double reduced = at_bytes(a->reduced, b->reduced, bytes), copied = at_bytes(a->copied, b->copied, bytes);
+        if (network) {
+            double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
+            sent = (all > sent ? all : sent) * (outer_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
+        }
+        us = depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
+             sent / (network ? f->network_rate : f->local_rate) + (reduced + copied) / f->reduce_rate;
+        total += us / depth;
+        most = us > most ? us : most;
+        cost->steps += a->steps;
+        cost->sent += own;
+        cost->reduced += reduced;
+        cost->copied += copied;
+    }
+    return total + most * (depth - 1) / depth;
+}
+
+int wi_plan_depth(const struct wi_algo_choice *c)
+{
+    const char *star = strchr(c->spec, '*');
+    int depth = star ? atoi(star + 1) : 1;
+
+    return depth > 0 ? depth : 1;
+}
+
+double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         struct wi_algo_cost *cost)
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks,
+                                .root = q->root < 0 ? 0 : q->root,
+                                .in_place = q->in_place,
+                                .levels = p->facts.levels,
+                                .spec = c->spec};
+    struct wi_plan_hier h = {.choice = *c};
+
+    if (!c->spec[0])
+        return wi_plan_flat_us(p, q, c->algo, cost);
+    *cost = (struct wi_algo_cost){0};
+    if (wi_algo_level_cost(&args, q->coll, 0, &h.none) < 0 ||
+        wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &h.one) < 0)
+        return 0;
+    return wi_plan_hier_us(p, &h, wi_plan_depth(c), (double)q->bytes, cost);
+}

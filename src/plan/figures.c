@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the cost model's constants come from. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "topology/model.h"
+
+/* Mapped algorithms have steps of a cache miss or two, two-sided ones of a message. With more ranks than cores a step is a
+ * switch of processes. Between hosts half a round trip of TCP is about 27 us; half of that is the processors' work for each
+ * message, which an algorithm that sends several at once pays several times. */
+void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_figures *f)
+{
+    *f = (struct wi_plan_figures){
+        .mapped_us = facts->oversubscribed ? 2.0 : 0.15,
+        .mapped_rate = 15e3,
+        .local_us = facts->oversubscribed ? 4.0 : 0.6,
+        .local_rate = 5e3,
+        .network_us = 13.0,
+        .message_us = 14.0,
+        .network_rate = 1.1e3,
+        .reduce_rate = 8e3,
+    };
+}
+
+static double slowest(const struct wi_model *m, const struct wi_model_path *path)
+{
+    double rate = INFINITY;
+
+    for (int i = 0; i < path->nresources; i++)
+        rate = fmin(rate, m->resources[path->resources[i]].rate);
+    return rate;
+}
+
+/* Neighbours in rank stand for all: the first two of one host, the first two of different ones. */
+void wi_plan_model_figures(const struct wi_model *m, struct wi_plan_figures *f)
+{
+    int local = 0, network = 0;
+    struct wi_model_path path;
+
+    if (m->mapped_us > 0)
+        f->mapped_us = m->mapped_us;
+    if (isfinite(m->ranks[0].copy_rate) && m->ranks[0].copy_rate > 0)
+        f->mapped_rate = m->ranks[0].copy_rate;
+    if (isfinite(m->ranks[0].reduce_rate) && m->ranks[0].reduce_rate > 0)
+        f->reduce_rate = m->ranks[0].reduce_rate;
+    for (int r = 0; r + 1 < m->nranks && !(local && network); r++) {
+        int same = m->ranks[r].host == m->ranks[r + 1].host;
+        if (same ? local : network)
+            continue;
+        m->path(m, r, r + 1, &path);
+        double rate = slowest(m, &path);
+        if (same) {
+            f->local_us = path.latency + path.send_us + path.recv_us;
+            f->local_rate = isfinite(rate) ? rate : f->local_rate;
+            local = 1;
+            continue;
+        }
+        f->network_us = path.latency;
+        f->message_us = path.send_us + path.recv_us;
+        f->network_rate = isfinite(rate) ? rate : f->network_rate;
+        network = 1;
+    }
+}
+
+double *wi_plan_figure(struct wi_plan_figures *figures, const char *name)
+{
+#define FIND(member, text, unit) \
+    if (strcmp(name, text) == 0) \
+        return &figures->member;
+    WI_PLAN_FIGURE_LIST(FIND)
+#undef FIND
+    return NULL;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What steps and bytes cost on each class of link: the constants of the cost model. */
+#ifndef WI_PLAN_FIGURES_H
+#define WI_PLAN_FIGURES_H
+
+#include <weft/weft.h>
+
+struct wi_model;
+struct wi_plan_facts;
+
+/* X(member, name in tables, unit). Rates are bytes per microsecond. */
+#define WI_PLAN_FIGURE_LIST(X)                                                                     \
+    X(mapped_us, "mapped_us", "us")           /* signal and wait through mapped memory */          \
+    X(mapped_rate, "mapped_rate", "B/us")     /* copies and reductions of mapped algorithms */     \
+    X(local_us, "local_us", "us")             /* a message between ranks of a node */              \
+    X(local_rate, "local_rate", "B/us")                                                            \
+    X(network_us, "network_us", "us")         /* a message between nodes: latency */               \
+    X(message_us, "message_us", "us")         /* between nodes: the processors' work for each */   \
+    X(network_rate, "network_rate", "B/us")   /* of a node's link */                               \
+    X(reduce_rate, "reduce_rate", "B/us")     /* copies and reductions of two-sided algorithms */
+
+struct wi_plan_figures {
+#define WI_PLAN_FIGURE_MEMBER(member, name, unit) double member;
+    WI_PLAN_FIGURE_LIST(WI_PLAN_FIGURE_MEMBER)
+#undef WI_PLAN_FIGURE_MEMBER
+};
+#define WI_PLAN_NUM_FIGURES (sizeof(struct wi_plan_figures) / sizeof(double))
+
+/* Of the class of link, not of a machine: they only have to order the candidates. */
+void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_figures *figures);
+/* What a model of the ranks says; what it does not say (one node only, one rank per node) stays. */
+void wi_plan_model_figures(const struct wi_model *model, struct wi_plan_figures *figures);
+/* By name in tables; NULL if there is none. */
+double *wi_plan_figure(struct wi_plan_figures *figures, const char *name);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The planner from the inside. */
+#ifndef WI_PLAN_INTERNAL_H
+#define WI_PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+#define WI_PLAN_MAX_RULES 32
+#define WI_PLAN_MAX_HIER 48
+#define WI_PLAN_MAX_LIST 80 /* candidates of one collective */
+#define WI_PLAN_CACHE 64    /* a power of two */
+#define WI_PLAN_SAMPLE 1048576.0
+
+struct wi_plan_rule {
+    enum wi_coll coll;
+    size_t least, most;
+    char algo[WI_ALGO_SPEC_BYTES];
+};
+
+/* A hierarchical candidate, and what it costs: a line in the bytes for each stage. */
+struct wi_plan_hier {
+    struct wi_algo_choice choice;
+    struct wi_algo_level_cost none, one; /* for 0 bytes, and for WI_PLAN_SAMPLE */
+};
+
+/* Measurements of one algorithm with these ranks, by ascending size. */
+struct wi_plan_series {
+    const char *algo; /* in the table */
+    uint8_t coll, shared;
+    uint32_t first, n;
+};
+
+struct wi_plan_corrections {
+    const struct wi_plan_table *table; /* borrowed */
+    struct wi_table_point *points;     /* sorted by collective, memory, algorithm, bytes */
+    struct wi_plan_series *series;
+    uint32_t npoints, nseries;
+    uint32_t of_coll[WI_NUM_COLLS + 1]; /* first series of a collective */
+    uint8_t any_shared[WI_NUM_COLLS];   /* were buffers from weft_mem_alloc measured? */
+};
+
+struct wi_plan_slot {
+    struct wi_plan_query query;
+    int used;
+    struct wi_plan plan;
+};
+
+struct wi_planner {
+    struct wi_plan_facts facts;
+    struct wi_plan_figures figures;
+    size_t slice_bytes;
+    const int32_t *node_of;         /* NULL: not known */
+    double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
+    int nrules, nhier;
+    struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
+    struct wi_plan_hier *hier;      /* [nhier] */
+    struct wi_plan_corrections corrections;
+    struct wi_plan_slot cache[WI_PLAN_CACHE];
+};
+
+/* override.c */
+weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text);
+const struct wi_plan_rule *wi_plan_ruled(const struct wi_planner *p, const struct wi_plan_query *q);
+
+/* candidates.c */
+const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                            unsigned needs);
+weft_status wi_plan_find_hier(struct wi_planner *p);
+/* All of the collective, priced where they can do it. */
+int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
+                 struct wi_plan_candidate list[WI_PLAN_MAX_LIST]);
+/* The least of them; NULL: none can do it. */
+const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *list, int n);
+
+/* cost.c: microseconds by figures and formulas */
+void wi_plan_find_sharing(struct wi_planner *p);
+double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                       struct wi_algo_cost *cost);
+double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h, int depth, double bytes,
+                       struct wi_algo_cost *cost);
+/* Of any choice, a rule's or a call's. */
+double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         struct wi_algo_cost *cost);
+int wi_plan_depth(const struct wi_algo_choice *c);
+
+/* correct.c */
+weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_table *table);
+void wi_plan_correct_fini(struct wi_planner *p);
+/* Corrects the candidates' predictions, and says of those that were not measured that others were. */
+void wi_plan_correct(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan_candidate *list, int n);
+
+#endif
