@@ -19,25 +19,32 @@ static int one_host(const struct sim_world *w)
     return 1;
 }
 
-const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w, const struct wi_algo *a)
+const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w, unsigned needs)
 {
-    if (a->needs & WI_ALGO_EVEN_RANKS && w->nranks % 2)
+    if (needs & WI_ALGO_EVEN_RANKS && w->nranks % 2)
         return "it needs an even number of ranks";
-    if (a->needs & WI_ALGO_NO_IN_PLACE && o->in_place)
+    if (needs & WI_ALGO_NO_IN_PLACE && o->in_place)
         return "it cannot work in place";
-    if (a->needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !one_host(w))
+    if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !one_host(w))
         return "it needs all ranks on one host";
     return NULL;
 }
 
-static struct wi_algo_args args_of(const struct sim_options *o, const struct sim_world *w, int rank)
+const char *sim_call_name(const struct sim_call *call)
+{
+    return call->choice.spec[0] ? call->choice.spec : call->choice.algo->name;
+}
+
+static struct wi_algo_args args_of(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call,
+                                   int rank)
 {
     return (struct wi_algo_args){.rank = rank,
                                  .nranks = w->nranks,
                                  .root = o->root,
                                  .in_place = o->in_place,
                                  .radix = o->radix,
-                                 .levels = w->levels.nlevels ? &w->levels : NULL};
+                                 .levels = w->levels.nlevels ? &w->levels : NULL,
+                                 .spec = call->choice.spec[0] ? call->choice.spec : NULL};
 }
 
 /* ---- Schedules ---- */
@@ -49,7 +56,7 @@ static void put_all(struct wi_sched **scheds, int n)
     wi_free(scheds);
 }
 
-static weft_status build_all(const struct sim_options *o, const struct sim_world *w, const struct wi_algo *a,
+static weft_status build_all(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call,
                              struct wi_sched ***scheds)
 {
     struct wi_sched **made = wi_calloc((size_t)w->nranks, sizeof *made);
@@ -57,8 +64,8 @@ static weft_status build_all(const struct sim_options *o, const struct sim_world
     if (!made)
         return wi_fail(WEFT_ENOMEM, "no memory for the schedules of %d ranks", w->nranks);
     for (int r = 0; r < w->nranks; r++) {
-        struct wi_algo_args args = args_of(o, w, r);
-        weft_status st = a->build(&args, &made[r]);
+        struct wi_algo_args args = args_of(o, w, call, r);
+        weft_status st = call->choice.algo->build(&args, &made[r]);
         if (st < 0) {
             put_all(made, r);
             return st;
@@ -74,22 +81,22 @@ static double slices_of(const struct sim_call *c, int nranks)
 {
     double block = (double)c->bytes;
 
-    if (c->coll == WI_COLL_ALL_REDUCE && strstr(c->algo->name, "ring"))
+    if (c->coll == WI_COLL_ALL_REDUCE && strstr(c->choice.algo->name, "ring"))
         block /= nranks;
     return c->slice ? fmax(1, ceil(block / (double)c->slice)) : 1;
 }
 
 weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call, double *us)
 {
-    struct wi_algo_args args = args_of(o, w, o->root);
+    struct wi_algo_args args = args_of(o, w, call, o->root);
     struct wi_sim_rates rates;
     struct wi_algo_cost c = {0}, p;
 
-    WI_TRY(wi_sim_rates(w->model, (call->algo->needs & WI_ALGO_MAPPED) != 0, &rates));
-    call->algo->cost(&args, (double)call->bytes, &c);
+    WI_TRY(wi_sim_rates(w->model, (call->choice.needs & WI_ALGO_MAPPED) != 0, &rates));
+    call->choice.algo->cost(&args, (double)call->bytes, &c);
     p = c;
-    if (call->algo->path)
-        call->algo->path(&args, (double)call->bytes, &p);
+    if (call->choice.algo->path)
+        call->choice.algo->path(&args, (double)call->bytes, &p);
     struct wi_sim_terms all = {c.steps, c.sent, c.reduced, c.copied}, path = {p.steps, p.sent, p.reduced, p.copied};
     *us = wi_sim_closed(&all, &path, slices_of(call, w->nranks), &rates);
     return WEFT_SUCCESS;
@@ -97,11 +104,11 @@ weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, 
 
 /* ---- Choice ---- */
 
-static size_t slice_of(const struct sim_options *o, const struct wi_algo *a)
+static size_t slice_of(const struct sim_options *o, unsigned needs)
 {
     if (o->slice_given)
         return o->slice;
-    return a->needs & WI_ALGO_MAPPED ? SLICE_MAPPED : SLICE_TWO_SIDED;
+    return needs & WI_ALGO_MAPPED ? SLICE_MAPPED : SLICE_TWO_SIDED;
 }
 
 static int by_formula(const struct sim_options *o, const struct sim_world *w)
@@ -119,7 +126,7 @@ static weft_status predict(const struct sim_options *o, const struct sim_world *
     *how = "formula";
     if (call->by_formula)
         return sim_formula(o, w, call, us);
-    WI_TRY(build_all(o, w, call->algo, &scheds));
+    WI_TRY(build_all(o, w, call, &scheds));
     st = wi_sim_cost((const struct wi_sched *const *)scheds, w->nranks, call->bytes, w->model, call->slice, &cost);
     put_all(scheds, w->nranks);
     if (st >= 0) {
@@ -132,35 +139,38 @@ static weft_status predict(const struct sim_options *o, const struct sim_world *
 static struct sim_call call_of(const struct sim_options *o, const struct sim_world *w, const struct wi_algo *a,
                                size_t bytes)
 {
-    return (struct sim_call){a->coll, a, bytes, slice_of(o, a), by_formula(o, w)};
+    return (struct sim_call){a->coll, {a, a->needs, ""}, bytes, slice_of(o, a->needs), by_formula(o, w)};
 }
 
-static weft_status unknown(enum wi_coll coll, const char *name)
+/* Also a hierarchical one by its spec. */
+static weft_status named(const struct sim_options *o, const struct sim_world *w, enum wi_coll coll, size_t bytes,
+                         const char *name, struct sim_call *call)
 {
-    char list[600] = "";
+    struct wi_algo_choice choice;
 
-    for (const struct wi_algo *const *a = wi_algos; *a; a++)
-        if ((*a)->coll == coll)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "", (*a)->name);
-    return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for %s; there are %s", name, wi_coll_name(coll), list);
+    WI_TRY(wi_algo_choose(coll, name, w->levels.nlevels ? &w->levels : NULL, w->nranks, &choice));
+    const char *why = sim_unsuited(o, w, choice.needs);
+    if (why)
+        return wi_fail(WEFT_ENOTSUP, "%s %s: %s", wi_coll_name(coll), name, why);
+    wi_algo_choice_for(&choice, (double)bytes);
+    *call = (struct sim_call){coll, choice, bytes, slice_of(o, choice.needs), by_formula(o, w)};
+    return WEFT_SUCCESS;
 }
 
 weft_status sim_choose(const struct sim_options *o, const struct sim_world *w, enum wi_coll coll, size_t bytes,
                        const char *name, struct sim_call *call)
 {
-    const struct wi_algo *best = name ? wi_algo_find(coll, name) : NULL;
+    const struct wi_algo *best = NULL;
     double best_us = INFINITY;
 
     if (o->root >= w->nranks)
         return wi_fail(WEFT_EINVAL, "--root %d: there are ranks 0 to %d", o->root, w->nranks - 1);
-    if (name && !best)
-        return unknown(coll, name);
-    if (name && sim_unsuited(o, w, best))
-        return wi_fail(WEFT_ENOTSUP, "%s %s: %s", wi_coll_name(coll), name, sim_unsuited(o, w, best));
-    for (const struct wi_algo *const *a = wi_algos; *a && !name; a++) {
+    if (name)
+        return named(o, w, coll, bytes, name, call);
+    for (const struct wi_algo *const *a = wi_algos; *a; a++) {
         const char *how;
         double us;
-        if ((*a)->coll != coll || sim_unsuited(o, w, *a))
+        if ((*a)->coll != coll || sim_unsuited(o, w, (*a)->needs))
             continue;
         struct sim_call try = call_of(o, w, *a, bytes);
         if (predict(o, w, &try, &us, &how) < 0 || us >= best_us)
@@ -206,7 +216,7 @@ weft_status sim_call_run(const struct sim_options *o, const struct sim_world *w,
         *us += last;
         return WEFT_SUCCESS;
     }
-    WI_TRY(build_all(o, w, call->algo, &scheds));
+    WI_TRY(build_all(o, w, call, &scheds));
     st = wi_sim_run((const struct wi_sched *const *)scheds, w->nranks, call->bytes, w->model, &so, result);
     put_all(scheds, w->nranks);
     if (st >= 0)
@@ -229,7 +239,7 @@ weft_status sim_compare(const struct sim_options *o, const struct sim_world *w)
     for (const struct wi_algo *const *a = wi_algos; *a; a++) {
         if ((*a)->coll != o->coll)
             continue;
-        const char *why = sim_unsuited(o, w, *a), *how = "events";
+        const char *why = sim_unsuited(o, w, (*a)->needs), *how = "events";
         struct sim_call call = call_of(o, w, *a, o->bytes);
         struct wi_sim_result *r = NULL;
         double us = 0;

@@ -134,7 +134,7 @@ static void print_head(const struct sim_world *w, const struct sim_call *call, c
     char bytes[32], slice[32], time[32];
 
     printf("%s, %s, %d ranks, %s, %s\n", wi_coll_name(call->coll), sim_bytes_text((double)call->bytes, bytes),
-           w->nranks, call->algo->name, w->text);
+           w->nranks, sim_call_name(call), w->text);
     printf("time          %s", sim_us_text(us, time));
     if (r)
         printf(" (by events: %llu messages, %llu events, %s%s)\n", (unsigned long long)r->nmessages,
@@ -224,9 +224,9 @@ static weft_status print_json(const struct sim_options *o, const struct sim_worl
                               const uint32_t *path, uint32_t npath)
 {
     json_t *all = json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:f, s:s}", "machine", w->text, "collective",
-                            wi_coll_name(call->coll), "algorithm", call->algo->name, "bytes", (json_int_t)call->bytes,
-                            "slice_bytes", (json_int_t)call->slice, "ranks", w->nranks, "us", us, "method",
-                            r ? "events" : "formula");
+                            wi_coll_name(call->coll), "algorithm", sim_call_name(call), "bytes",
+                            (json_int_t)call->bytes, "slice_bytes", (json_int_t)call->slice, "ranks", w->nranks, "us",
+                            us, "method", r ? "events" : "formula");
     if (all && r) {
         json_t *ranks = json_array();
         for (int i = 0; i < r->nranks; i++)
@@ -256,7 +256,7 @@ static weft_status write_trace(const struct sim_options *o, const struct sim_wor
     if (!out)
         return wi_fail_errno(errno, "%s", o->perfetto);
     snprintf(title, sizeof title, "weft-sim: %s %s, %zu bytes, %d ranks, %s", wi_coll_name(call->coll),
-             call->algo->name, call->bytes, w->nranks, w->text);
+             sim_call_name(call), call->bytes, w->nranks, w->text);
     weft_status st = wi_sim_perfetto(r, w->model, title, out);
     if (fclose(out) && st >= 0)
         st = wi_fail_errno(errno, "%s", o->perfetto);

@@ -34,7 +34,7 @@ struct line {
     double us;
     enum wi_coll coll;
     size_t bytes;
-    char algo[24];
+    char algo[WI_ALGO_SPEC_BYTES];
     int blocking;
     /* What it took when it was last run, and with which starts: repeats are alike. */
     struct sim_call call;
@@ -81,8 +81,6 @@ static weft_status read_collective(const struct script *s, struct line *l, char 
         else
             return wrong(s, l->number, word[at], "is neither algo=NAME nor blocking");
     }
-    if (l->algo[0] && !wi_algo_find(l->coll, l->algo))
-        return wrong(s, l->number, l->algo, "is no algorithm of this collective");
     return WEFT_SUCCESS;
 }
 
@@ -184,7 +182,7 @@ static weft_status read_script(struct script *s)
 static weft_status choose(const struct sim_options *o, const struct sim_world *w, const struct script *s,
                           struct line *l)
 {
-    const char *name = l->algo[0] ? l->algo : o->algo && wi_algo_find(l->coll, o->algo) ? o->algo : NULL;
+    const char *name = l->algo[0] ? l->algo : o->algo;
 
     if (l->chosen)
         return WEFT_SUCCESS;
@@ -304,7 +302,7 @@ static void print_step(const struct sim_world *w, const struct script *s, double
         char bytes[32];
         if (l->kind == COLLECTIVE)
             printf("%5d %-15s %12s %-16s %8lld %14s %14s\n", l->number, wi_coll_name(l->coll),
-                   sim_bytes_text((double)l->bytes, bytes), l->call.algo->name, (long long)l->times,
+                   sim_bytes_text((double)l->bytes, bytes), sim_call_name(&l->call), (long long)l->times,
                    sim_us_text(l->busy_us, a), sim_us_text(l->busy_us * (double)l->times, b));
     }
 }
@@ -316,10 +314,11 @@ static weft_status print_step_json(const struct sim_world *w, const struct scrip
     for (int i = 0; i < s->nlines; i++) {
         const struct line *l = &s->lines[i];
         if (l->kind == COLLECTIVE)
-            json_array_append_new(calls, json_pack("{s:i, s:s, s:I, s:s, s:I, s:f, s:s}", "line", l->number,
-                                                   "collective", wi_coll_name(l->coll), "bytes", (json_int_t)l->bytes,
-                                                   "algorithm", l->call.algo->name, "times", (json_int_t)l->times, "us",
-                                                   l->busy_us, "method", l->call.by_formula ? "formula" : "events"));
+            json_array_append_new(calls,
+                                  json_pack("{s:i, s:s, s:I, s:s, s:I, s:f, s:s}", "line", l->number, "collective",
+                                            wi_coll_name(l->coll), "bytes", (json_int_t)l->bytes, "algorithm",
+                                            sim_call_name(&l->call), "times", (json_int_t)l->times, "us", l->busy_us,
+                                            "method", l->call.by_formula ? "formula" : "events"));
     }
     json_t *all = json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:o}", "machine", w->text, "file", s->path, "ranks",
                             w->nranks, "us", total, "compute_us", s->compute_us, "communication_us", s->comm_us,

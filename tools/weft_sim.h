@@ -45,7 +45,7 @@ struct sim_world {
 /* One collective, as it was or will be run. */
 struct sim_call {
     enum wi_coll coll;
-    const struct wi_algo *algo;
+    struct wi_algo_choice choice;
     size_t bytes, slice;
     int by_formula;
 };
@@ -63,10 +63,11 @@ int sim_parse_us(const char *text, double *us);
 
 /* sim_call.c */
 /* Why not, or NULL. */
-const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w, const struct wi_algo *a);
+const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w, unsigned needs);
 /* The algorithm named, or the one that is predicted to be fastest. */
 weft_status sim_choose(const struct sim_options *o, const struct sim_world *w, enum wi_coll coll, size_t bytes,
                        const char *name, struct sim_call *call);
+const char *sim_call_name(const struct sim_call *call);
 /* Each rank begins at start_us[rank] (NULL: 0). *result is NULL when done by formula; *us is when the last rank ends. */
 weft_status sim_call_run(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call,
                          const double *start_us, int record, struct wi_sim_result **result, double *us);

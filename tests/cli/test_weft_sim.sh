@@ -69,6 +69,7 @@ tap "the fastest algorithm is chosen" says "^all_reduce, 8 B, 8 ranks, flat_send
 tap "all algorithms" says "^rdouble .*ms  events" "${machine[@]}" all_reduce -a all
 tap "more ranks than cores" says "^all_reduce, 1 MiB, 9 ranks" "${machine[@]}" -P 9 all_reduce
 tap "a graph in a file" from_file
+tap "hierarchical" says "^all_reduce, 1 MiB, 8 ranks, node:ring" "${machine[@]}" --place round-robin all_reduce -a node:ring
 tap "interleaved ranks are slower" says "^time +[0-9.]+ ms" "${machine[@]}" --place round-robin all_reduce -n 1M -a ring
 tap "text time line" says "^ +7 \|.*\|$" "${machine[@]}" broadcast --timeline text
 tap "links" says "^node0/nic0 out" "${machine[@]}" broadcast -l
@@ -81,7 +82,7 @@ tap "a slow link" says "^time +22.972 us" -u 100Gb,2us -P 2 broadcast -n 128K --
 tap "a late rank" says "^time +1.012 ms" -u 100Gb,2us -P 2 broadcast -n 128K --straggler 0=+1ms --slice 0
 tap "a failed link" fails 1 "failed link rank0 out: ranks 0, 1, 2, 3 cannot finish" -u 100Gb,2us -P 4 all_reduce -a ring -f "rank0 out"
 tap "an unknown link" fails 1 'no link "eth7"; there are' "${machine[@]}" all_reduce -f eth7
-tap "an unknown algorithm" fails 1 'no algorithm "rong" for all_reduce; there are.* ring' -u 100Gb,2us -P 4 all_reduce -a rong
+tap "an unknown algorithm" fails 1 'no algorithm "rong" for all_reduce.* ring' -u 100Gb,2us -P 4 all_reduce -a rong
 tap "too many ranks" fails 1 "-P 9: the machine has 8 places" "${machine[@]}" -P 9 --place by-core all_reduce
 tap "a bad rate" fails 1 'rate "fast"' -u fast,2us -P 4 all_reduce
 tap "a bad machine" fails 1 '"cor:4"' -s "nodes:2 cor:4" all_reduce
@@ -91,7 +92,7 @@ tap "a bad collective" fails 2 '"all_reduc"' -u 100Gb,2us -P 4 all_reduc
 tap "no machine" fails 2 "must describe the machine" all_reduce
 tap "steps: a bad word" bad_step 'line 2: "all_reduc"' 'compute 1ms\nall_reduc 1M\n'
 tap "steps: a bad time" bad_step 'line 1: "soon"' 'compute soon\n'
-tap "steps: a bad algorithm" bad_step 'line 1: "rong"' 'all_reduce 1M algo=rong\n'
+tap "steps: a bad algorithm" bad_step 'line 1: .*"rong"' 'all_reduce 1M algo=rong\n'
 tap "steps: no end" bad_step 'line 1: "repeat": has no end' 'repeat 3\ncompute 1ms\n'
 tap "steps: no repeat" bad_step 'line 2: "end": has no repeat' 'compute 1ms\nend\n'
 tap "steps: too many" bad_step 'more than 10000000 instructions' 'repeat 10000000\nrepeat 10000000\ncompute 1us\nend\nend\n'
