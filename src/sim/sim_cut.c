@@ -33,7 +33,10 @@ weft_status wi_sim_cut(struct wi_sim *s, size_t bytes)
         return wi_fail(WEFT_EINVAL, "simulation: %zu bytes are not whole elements of %zu", bytes, (size_t)elem);
     s->mapped = sched->mapped;
     s->send_empty = sched->coll == WI_COLL_BARRIER;
-    s->block_bytes = sched->coll == WI_COLL_BARRIER ? 0 : bytes;
+    s->block_bytes = sched->coll == WI_COLL_BARRIER ? 0 : bytes / sched->nblocks;
+    if (sched->nblocks > 1 && !wi_coll_is_vector(sched->coll) && bytes % (sched->nblocks * elem))
+        return wi_fail(WEFT_EINVAL, "simulation: %s cuts every share into %u parts, and %zu elements are no multiple",
+                       sched->algo, sched->nblocks, (size_t)(bytes / elem));
     if (wi_coll_is_vector(sched->coll)) {
         uint64_t count = bytes / elem, block = (count + sched->nblocks - 1) / sched->nblocks;
         uint64_t per_line = ALIGN / least(elem, ALIGN);

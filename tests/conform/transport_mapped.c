@@ -30,7 +30,8 @@ void tc_case_layout(struct tc_rank *r)
     struct weft_mapped m;
 
     map(r, &m);
-    WT_REQUIRE(m.nlanes >= 4 && m.depth >= 2 && m.ll_depth >= 2 && m.ll_lines >= 1 && m.slot_bytes >= 4096 && m.sleepers);
+    WT_REQUIRE(m.nlanes >= 4 && m.depth >= 2 && m.ll_depth >= 2 && m.ll_lines >= 1 && m.slot_bytes >= 4096 &&
+               m.sleepers);
     WT_CHECK_INT(*m.sleepers, 0);
     for (int i = 0; i < r->nranks; i++) {
         check_place(m.ranks[i].signals, 128, m.nlanes * sizeof(struct weft_signal));
