@@ -278,6 +278,9 @@ static void draw_links(const struct picture *p)
         last_end = x->b;
         last_rate = x->rate;
         double x_text = (end[0] + end[2]) / 2 + 4, y_text = (end[1] + end[3]) / 2 - 3;
+        /* Where many lines meet there is room. */
+        if (is_bar(p, x->b))
+            y_text = end[3] + (end[1] > end[3] ? 10 : -3);
         draw_text(p->out, x_text, y_text, "halo", rate);
         draw_text(p->out, x_text, y_text, "rate", rate);
     }
@@ -297,8 +300,8 @@ static void draw(struct picture *p, double w, double h)
     draw_boxes(p);
     draw_links(p);
     char note[160];
-    int at = snprintf(note, sizeof(note), "weft: %d hosts, %d objects; dashed lines: rates assumed", p->t->nhosts,
-                      p->t->nobjects);
+    int at = snprintf(note, sizeof(note), "weft: %d host%s, %d objects; dashed lines: rates assumed", p->t->nhosts,
+                      p->t->nhosts == 1 ? "" : "s", p->t->nobjects);
     if (p->hidden)
         snprintf(note + at, sizeof(note) - (size_t)at, "; %d more hosts are not drawn", p->hidden);
     draw_text(p->out, PAD, h + LEGEND - 8, "small", note);

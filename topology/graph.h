@@ -110,7 +110,7 @@ void wi_topo_join(struct wi_topo_builder *b, const struct wi_topo_link *link);
 void wi_topo_miss(struct wi_topo_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Check the invariants, freeze; frees the builder even on failure. A graph has at least one host. Parents come before their
  * children, are of a kind that can contain them, and are of the same host (a host's parent: none, or a rack); only network
- * and NVLink links join hosts. Rates are positive, latencies not negative, both finite. Names and indices are unique within
+ * and NVLink links join hosts. Rates of links are 0.001 to 1e12, latencies 0 to 1e9. Names and indices are unique within
  * kind and host. All cores, GPUs and memories, and hosts that have none of these, are in one piece. */
 weft_status wi_topo_seal(struct wi_topo_builder *b, struct wi_topo **topo);
 void wi_topo_abandon(struct wi_topo_builder *b);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The invariants of a graph. What was given is refused with the object or link named; nothing is mended. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,8 +59,10 @@ static weft_status check_object(const struct wi_topo_object *objects, int o)
     if (x->host != host)
         return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): its host is %d, its parent's is %d", o, kind,
                        x->name, x->host, host);
-    if (!(x->rate >= 0) || !isfinite(x->rate))
+    if (x->rate != 0 && (!(x->rate >= WI_TOPO_LEAST_RATE) || x->rate > WI_TOPO_MOST_RATE))
         return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): its rate is %g", o, kind, x->name, x->rate);
+    if (x->bytes > INT64_MAX)
+        return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): more than 2^63 bytes", o, kind, x->name);
     if (x->index < WI_TOPO_NONE || x->os_index < WI_TOPO_NONE)
         return wi_fail(WEFT_ECONFIG, "topology: object %d (%s %s): a negative index", o, kind, x->name);
     return WEFT_SUCCESS;
@@ -171,9 +172,9 @@ static weft_status check_link(const struct wi_topo_object *objects, int nobjects
         return wi_fail(WEFT_ECONFIG, "topology: link %d (%s): joins %d and %d, of %d objects", l, kind, x->a, x->b,
                        nobjects);
     const char *a = objects[x->a].name, *b = objects[x->b].name;
-    if (!(x->rate > 0) || !isfinite(x->rate))
-        return wi_fail(WEFT_ECONFIG, "topology: link %d (%s, %s to %s): its rate is %g, must be above 0", l, kind, a, b,
-                       x->rate);
+    if (!(x->rate >= WI_TOPO_LEAST_RATE) || x->rate > WI_TOPO_MOST_RATE)
+        return wi_fail(WEFT_ECONFIG, "topology: link %d (%s, %s to %s): its rate is %g, must be 0.001 to 1e12", l, kind,
+                       a, b, x->rate);
     /* The bound keeps sums of latencies exact (wi_topo_walk). */
     if (!(x->latency >= 0) || x->latency > 1e9)
         return wi_fail(WEFT_ECONFIG, "topology: link %d (%s, %s to %s): its latency is %g, must be 0 to 1e9", l, kind,

@@ -10,6 +10,9 @@
 #define WI_TOPO_MAX_LINKS (1 << 22)
 #define WI_TOPO_MAX_MISSING 4096
 #define WI_TOPO_MAX_DEPTH 32
+/* Rates of links: 1 kB/s to 1 EB/s, so that sums of their inverses are numbers. */
+#define WI_TOPO_LEAST_RATE 1e-3
+#define WI_TOPO_MOST_RATE 1e12
 #define WI_TOPO_MAX_SENTENCE 400
 #define WI_TOPO_MAX_FILE_BYTES ((size_t)1 << 28)
 #define WI_TOPO_FILE_VERSION 1

@@ -188,14 +188,14 @@ static weft_status check_inside(const struct wi_topo_model *m)
     return WEFT_SUCCESS;
 }
 
-/* Which pieces of the network a host is on, as bits. */
+/* Which pieces of the network a seat reaches, as bits. */
 static weft_status find_pieces(const struct wi_topo_model *m, uint64_t *pieces)
 {
     int32_t known[MAX_PIECES];
     int n = 0;
 
-    for (int r = 0; r < m->model.nranks; r++) {
-        const struct wi_seat *seat = &m->seats[m->seat_of[r]];
+    for (int s = 0; s < m->nseats; s++) {
+        const struct wi_seat *seat = &m->seats[s];
         for (int g = m->host_gateways[seat->host]; g < m->ngateways && m->gateways[g].host == seat->host; g++) {
             int i = 0;
             while (i < n && known[i] != m->gateways[g].piece)
@@ -205,44 +205,34 @@ static weft_status find_pieces(const struct wi_topo_model *m, uint64_t *pieces)
             known[i] = m->gateways[g].piece;
             n += i == n;
             if (wi_model_reaches(m, seat, m->gateways[g].object))
-                pieces[seat->host] |= (uint64_t)1 << i;
+                pieces[s] |= (uint64_t)1 << i;
         }
     }
     return WEFT_SUCCESS;
 }
 
-static int same_nvlink(const struct wi_topo_model *m)
-{
-    for (int s = 0; s < m->nseats; s++)
-        if (!wi_model_share_nvlink(m, &m->seats[0], &m->seats[s]))
-            return 0;
-    return 1;
-}
-
-/* Any two hosts are on some common network. */
+/* Any two seats of different hosts are on some common network, or on one NVLink switch. */
 static weft_status check_hosts(const struct wi_topo_model *m, const uint64_t *pieces)
 {
     const struct wi_topo *t = m->topo;
     uint64_t all = ~(uint64_t)0;
-    int first = m->seats[0].host, several = 0;
 
-    for (int s = 0; s < m->nseats; s++) {
-        all &= pieces[m->seats[s].host];
-        several |= m->seats[s].host != first;
-    }
-    if (!several || all || same_nvlink(m))
-        return WEFT_SUCCESS;
-    for (int a = 0; a < m->nseats; a++)
-        for (int b = a + 1; b < m->nseats; b++)
-            if (m->seats[a].host != m->seats[b].host && !(pieces[m->seats[a].host] & pieces[m->seats[b].host]))
-                return wi_fail(WEFT_ECONFIG, "model: no network joins %s and %s", t->objects[m->seats[a].host].name,
-                               t->objects[m->seats[b].host].name);
+    for (int s = 0; s < m->nseats; s++)
+        all &= pieces[s];
+    for (int a = 0; a < m->nseats && !all; a++)
+        for (int b = a + 1; b < m->nseats; b++) {
+            const struct wi_seat *x = &m->seats[a], *y = &m->seats[b];
+            if (x->host != y->host && !(pieces[a] & pieces[b]) && !wi_model_share_nvlink(m, x, y))
+                return wi_fail(WEFT_ECONFIG, "model: no network joins %s of %s and %s of %s",
+                               t->objects[x->object].name, t->objects[x->host].name, t->objects[y->object].name,
+                               t->objects[y->host].name);
+        }
     return WEFT_SUCCESS;
 }
 
 static weft_status check_between(const struct wi_topo_model *m)
 {
-    uint64_t *pieces = wi_calloc((size_t)m->topo->nobjects, sizeof(*pieces));
+    uint64_t *pieces = wi_calloc((size_t)m->nseats, sizeof(*pieces));
     int inside = 0;
 
     if (!pieces)

@@ -13,7 +13,8 @@
 #define MOST_ROUNDS 64
 /* What one microsecond of latency weighs against a byte's time: enough to decide between equals, no more. */
 #define LATENCY_WEIGHT 1e-9
-#define NEVER 1e6
+#define MOST_COST 1e6 /* of a hop: a model's rates may be as small as it likes */
+#define NEVER 1e9
 
 struct tour {
     int n;
@@ -35,7 +36,7 @@ static double hop_cost(const struct wi_model *m, int from, int to)
         if (resource != m->ranks[from].engine && resource != m->ranks[to].engine)
             cost += 1 / m->resources[resource].rate;
     }
-    return cost + LATENCY_WEIGHT * path.latency;
+    return fmin(cost + LATENCY_WEIGHT * path.latency, MOST_COST);
 }
 
 static double tour_cost(const struct tour *t, const int *stops)

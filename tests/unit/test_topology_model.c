@@ -180,6 +180,39 @@ static void nvlink_joins_hosts(void)
     wi_model_destroy(m);
 }
 
+/* One core reaches the adapter of its host, the other only its own memory. */
+static void refuses_ranks_without_a_network(void)
+{
+    struct wi_topo_builder *b = NULL;
+    struct wi_topo *t = NULL;
+    struct wi_model *m = NULL;
+    int32_t places[3];
+
+    CU_ASSERT_EQUAL_FATAL(wi_topo_begin(&b), WEFT_SUCCESS);
+    for (int h = 0; h < 2; h++) {
+        struct wi_topo_object x = wi_topo_object_init(WI_TOPO_HOST, WI_TOPO_NONE, WI_TOPO_NONE);
+        int host = wi_topo_add(b, &x);
+        x = wi_topo_object_init(WI_TOPO_NIC, host, host);
+        int nic = wi_topo_add(b, &x);
+        x = wi_topo_object_init(WI_TOPO_CORE, host, host);
+        places[h] = wi_topo_add(b, &x);
+        wi_topo_connect(b, WI_TOPO_LINK_PCI, nic, places[h], 1, 0, WI_TOPO_GIVEN);
+    }
+    wi_topo_connect(b, WI_TOPO_LINK_NETWORK, places[0] - 1, places[1] - 1, 1, 0, WI_TOPO_GIVEN);
+    struct wi_topo_object gpu = wi_topo_object_init(WI_TOPO_GPU, 0, 0);
+    places[2] = wi_topo_add(b, &gpu);
+    wi_topo_connect(b, WI_TOPO_LINK_PCI, places[2], places[0], 1, 0, WI_TOPO_GIVEN);
+    CU_ASSERT_EQUAL_FATAL(wi_topo_seal(b, &t), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_model_of_topo(t, places, 2, NULL, &m), WEFT_SUCCESS);
+    wi_model_destroy(m);
+    /* Nothing passes through the core between the GPU and the adapter. */
+    m = NULL;
+    CU_ASSERT_EQUAL(wi_model_of_topo(t, places, 3, NULL, &m), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "no network joins core0 of host1 and gpu0 of host0"));
+    CU_ASSERT_PTR_NULL(m);
+    wi_topo_put(t);
+}
+
 static void refuses_wrong_places(void)
 {
     struct wi_topo *t = make("nodes:2 core:2");
@@ -636,6 +669,7 @@ static const struct wt_case cases[] = {
     {"a shared medium is one resource", half_duplex_is_one_resource},
     {"rails are crossed inside hosts", rails_are_crossed_inside},
     {"NVLink joins hosts", nvlink_joins_hosts},
+    {"ranks without a network are refused", refuses_ranks_without_a_network},
     {"wrong places are refused", refuses_wrong_places},
     {"a model at any failed allocation", model_survives_no_memory},
     {"4,096 ranks", thousands_of_ranks},
