@@ -161,8 +161,7 @@ static weft_status parse_head(struct parser *p)
         return bad(p, "unknown collective %s", shown(p));
     WI_TRY(expect(p, "algo"));
     WI_TRY(next_word(p));
-    if (strlen(p->word) >= sizeof(algo))
-        return bad(p, "the algorithm's name %s has more than %zu characters", p->word, sizeof(algo) - 1);
+    _Static_assert(sizeof(algo) >= WORD_BYTES, "every word fits");
     strcpy(algo, p->word);
     WI_TRY(named_number(p, "rank", WI_SCHED_MAX_PARSE_RANKS, &rank));
     WI_TRY(named_number(p, "nranks", WI_SCHED_MAX_PARSE_RANKS, &nranks));

@@ -151,7 +151,7 @@ static void parse_names_line_and_cause(void)
         {"all_reduce", "all_red", "line 2: unknown collective all_red"},
         {"algo ring", "algo ri\"ng", "line 2: schedule: algorithm name"},
         {"algo ring", "algo abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
-         "line 2: the algorithm's name"},
+         "line 2: a word of more than 63 characters"},
         {"rank 0", "rank 4", "line 2: schedule all_reduce/ring: rank 4"},
         {"rank 0", "rank -1", "line 2: rank must be a number"},
         {"nranks 4", "nranks 4097", "line 2: nranks must be a number from 0 to 4096"},
