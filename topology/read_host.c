@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This host as a graph, or another one from a file of hwloc's. */
-#include <pthread.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,10 +42,11 @@ int wi_read_line(const struct wi_reading *r, char *line, size_t bytes, const cha
     return got;
 }
 
-/* Only what a graph holds is looked for; drivers of GPUs are left alone. */
+/* Only what a graph holds is looked for; drivers of GPUs are left alone, and so is libpciaccess, which loses memory and says
+ * nothing that sysfs does not. */
 static void choose(hwloc_topology_t t)
 {
-    static const char *const drivers[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"};
+    static const char *const others[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl", "pci"};
 
     hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(t, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -55,8 +56,8 @@ static void choose(hwloc_topology_t t)
     /* Groups say which PCI bus is near which memory. */
     hwloc_topology_set_type_filter(t, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
     hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
-        (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, drivers[i]);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, others[i]);
 #if HWLOC_API_VERSION >= 0x00020800
     (void)hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
                                           HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
