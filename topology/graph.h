@@ -131,6 +131,9 @@ weft_status wi_topo_parse(const char *text, size_t bytes, struct wi_topo **topo)
  * has objects of the same host names and says otherwise. */
 weft_status wi_topo_merge(struct wi_topo *const hosts[], int nhosts, struct wi_topo *network, struct wi_topo **topo);
 
+/* The same host by another name. */
+weft_status wi_topo_rename_host(const struct wi_topo *topo, const char *name, struct wi_topo **renamed);
+
 /* What a host tells the others: compact, parsed with a bound. Ownership: free with wi_free. */
 weft_status wi_topo_pack(const struct wi_topo *topo, void **data, size_t *bytes);
 weft_status wi_topo_unpack(const void *data, size_t bytes, struct wi_topo **topo);

@@ -8,6 +8,10 @@ libweft_sources += \
 	topology/graph.h \
 	topology/graph_check.c \
 	topology/graph_internal.h \
+	topology/grid.h \
+	topology/grid_explain.c \
+	topology/grid_order.c \
+	topology/here.c \
 	topology/import.c \
 	topology/import_json.c \
 	topology/import_xml.c \
@@ -29,6 +33,7 @@ libweft_sources += \
 	topology/read_network.c \
 	topology/read_nvlink.c \
 	topology/read_pci.c \
+	topology/rename.c \
 	topology/ring_order.c \
 	topology/rings.c \
 	topology/route.c \

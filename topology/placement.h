@@ -13,12 +13,18 @@
  * else on its cores, spread over packages, memories and caches. More ranks than places start over. places[nranks]. */
 weft_status wi_place_ranks(const struct wi_topo *topo, int nranks, int32_t *places);
 
+/* Where this process runs: the GPU of its number where each local rank has one, else the smallest object that contains all
+ * cores to which the calling thread is bound, or the host itself. `topo` was read on this host. */
+int wi_topo_here(const struct wi_topo *topo, int host, int local_rank, int local_nranks);
+
 /* What a ring costs: the sum over its hops of the time that a byte needs on each link and memory of the path, so that slow
  * links count most and are crossed as seldom as possible. Latency decides between equals. */
 struct wi_ring_cost {
     double cost;  /* us per byte, summed over hops */
     double bound; /* no order costs less; equal to `cost` where the order is known to be best */
 };
+
+double wi_hop_cost(const struct wi_model *m, int from, int to);
 
 /* The order in which a ring visits `ranks` (n of them; NULL: 0 to n - 1) of a model: order[0] is ranks[0]. At most
  * WI_RING_EXACT: the best order, by dynamic programming over subsets (Held and Karp, 1962). More: a tour along the levels

@@ -22,7 +22,7 @@ struct tour {
     int *stops;   /* the tour */
 };
 
-static double hop_cost(const struct wi_model *m, int from, int to)
+double wi_hop_cost(const struct wi_model *m, int from, int to)
 {
     struct wi_model_path path;
     double cost = 0;
@@ -294,7 +294,7 @@ static weft_status find_order(const struct wi_model *m, const int32_t *ranks, in
         return wi_fail(WEFT_ENOMEM, "topology: no memory for a ring of %d", t->n);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n; k++)
-            t->cost[i * n + k] = hop_cost(m, ranks ? ranks[i] : (int)i, ranks ? ranks[k] : (int)k);
+            t->cost[i * n + k] = wi_hop_cost(m, ranks ? ranks[i] : (int)i, ranks ? ranks[k] : (int)k);
     /* Nothing but `last` may close the ring. */
     for (size_t i = 1; last > 0 && i < n; i++)
         t->cost[i * n] = i == (size_t)last ? 0 : NEVER;
@@ -331,7 +331,7 @@ static weft_status ring_order(const struct wi_model *m, const int32_t *ranks, in
     for (int i = 0; i < n && st == WEFT_SUCCESS; i++)
         order[i] = ranks ? ranks[t.stops[i]] : t.stops[i];
     for (int i = 0; i < n && st == WEFT_SUCCESS && n > MOST_IMPROVED; i++)
-        sum += hop_cost(m, order[i], order[(i + 1) % n]);
+        sum += wi_hop_cost(m, order[i], order[(i + 1) % n]);
     if (st == WEFT_SUCCESS && n > MOST_IMPROVED && cost)
         *cost = (struct wi_ring_cost){sum, 0};
     wi_free(t.cost);

@@ -102,3 +102,6 @@ EXTRA_DIST += tests/topology
 unit_tests += tests/unit/test_plan
 tests_unit_test_plan_SOURCES = tests/unit/test_plan.c
 tests_unit_test_plan_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+unit_tests += tests/unit/test_grid
+tests_unit_test_grid_SOURCES = tests/unit/test_grid.c
+tests_unit_test_grid_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
