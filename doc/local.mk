@@ -25,6 +25,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_dup.3 \
 	doc/man/weft_comm_host.3 \
 	doc/man/weft_comm_local.3 \
+	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
 	doc/man/weft_comm_next_call.3 \
 	doc/man/weft_comm_rank.3 \
@@ -32,6 +33,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_size.3 \
 	doc/man/weft_comm_split.3 \
 	doc/man/weft_comm_status.3 \
+	doc/man/weft_comm_topology.3 \
 	doc/man/weft_context_create.3 \
 	doc/man/weft_context_destroy.3 \
 	doc/man/weft_context_plugins.3 \

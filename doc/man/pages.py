@@ -28,6 +28,7 @@ GROUPS = [
     (["comm_split", "comm_dup"], "make communicators from a communicator"),
     (["comm_destroy", "comm_abort"], "end or break a communicator"),
     (["comm_rank", "comm_size", "comm_name", "comm_host", "comm_local"], "ask who and where the ranks are"),
+    (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
     (["comm_set_timeout", "comm_next_call"], "set deadlines and algorithms"),
     (["probe", "request_message"], "see which messages have come"),

@@ -204,6 +204,15 @@ typedef struct weft_comm_config {
 } weft_comm_config;
 #define WEFT_COMM_CONFIG_INIT { sizeof(weft_comm_config), NULL, 0, 0 }
 
+/* One axis of a mesh; see weft_comm_mesh. */
+typedef struct weft_mesh_axis {
+    size_t bytes;         /* sizeof, by WEFT_MESH_AXIS_INIT */
+    const char *name;     /* for the reasons: "tp" */
+    int extent;           /* ranks along it, 1 or more */
+    double traffic;       /* what they exchange, compared with other axes; above 0 */
+} weft_mesh_axis;
+#define WEFT_MESH_AXIS_INIT { sizeof(weft_mesh_axis), NULL, 1, 1.0 }
+
 /* What the next operation issued on a communicator does differently; see weft_comm_next_call. */
 typedef struct weft_call_options {
     size_t bytes;         /* sizeof, by WEFT_CALL_OPTIONS_INIT */
@@ -573,6 +582,52 @@ WEFT_API weft_status weft_comm_host(const weft_comm *comm, int rank, const char 
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  comm is not a communicator, or a result pointer is NULL */
 WEFT_API weft_status weft_comm_local(const weft_comm *comm, int *local_rank, int *local_nranks);
+
+/* Describe the machine that the ranks are on: hosts, memories, caches, cores, devices, and the links between them.
+ *
+ * The first call on a communicator is collective, and so is the first weft_comm_mesh: whichever comes first.
+ * One rank of each node reads the node; the others get it from there. With WEFT_TOPO_FILE that file is the
+ * answer. Later calls answer from memory. What could not be read is part of the description.
+ * Cost: reading a node, some milliseconds; then O(log P) messages of all descriptions together.
+ * @param comm    the communicator
+ * @param format  NULL or "tree" to read, "json" or "xml" as WEFT_TOPO_FILE and weft-topo take it, "dot",
+ *                "svg"; may differ between ranks
+ * @param text    receives the description, the same on all ranks; valid until the next call of this
+ *                function on comm, or its destruction
+ * Threads: the issuing thread.
+ * Blocks: the first time until all ranks have called, at most the init_timeout_ns of comm; else no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL     not a communicator, format is none of these, text is NULL, or within a group
+ *         WEFT_EBUSY      another thread is inside a call on comm
+ *         WEFT_ENOTSUP    the descriptions together are longer than 1 GiB
+ *         WEFT_ECONFIG    there are hosts that no network joins
+ *         WEFT_ENOMEM, WEFT_ESYS  the system refused, here or on the rank that the text names: comm stays
+ *                         usable
+ *         WEFT_EPROTO, WEFT_EPEER, WEFT_ETIMEDOUT, WEFT_EABORTED  the exchange failed
+ *         a failure of comm before  the communicator is broken */
+WEFT_API weft_status weft_comm_topology(weft_comm *comm, const char *format, const char **text);
+
+/* Find places for the ranks in a mesh of several axes, so that ranks that exchange most are near each other.
+ *
+ * For tensor, data, pipeline and other parallelism combined. Collective. Blocks of the axis with the most
+ * traffic are put within caches, memories, packages, nodes or racks, whichever are the smallest that hold
+ * them; then blocks of blocks for the next axis, and so on. The order of the ranks is kept unless another one
+ * is better. Makes no communicators: weft_comm_split does.
+ * Cost: as weft_comm_topology if it is the first call; and two exchanges of O(log P) messages.
+ * @param comm     the communicator
+ * @param axes     naxes axes whose extents multiply to the size of comm; the same on all ranks
+ * @param naxes    1 to 16
+ * @param order    receives the rank at each of the mesh's positions, the last axis running fastest: as many
+ *                 as comm has ranks; the same on all ranks
+ * @param reasons  NULL, or receives why, as lines of text: for each axis within what its groups are, and
+ *                 their slowest link; valid until the next call of this function on comm, or its destruction
+ * Threads: the issuing thread.
+ * Blocks: until all ranks have called, at most the init_timeout_ns of comm.
+ * @return as weft_comm_topology, and
+ *         WEFT_EINVAL  axes or order is NULL, naxes or a field of an axis is out of range, the extents do not
+ *                      multiply to the number of ranks, or a rank, named in the text, has given other axes */
+WEFT_API weft_status weft_comm_mesh(weft_comm *comm, const weft_mesh_axis *axes, size_t naxes, int *order,
+                                    const char **reasons);
 
 /* Tell whether a communicator is still usable.
  *

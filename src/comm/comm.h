@@ -170,6 +170,7 @@ struct weft_comm {
     struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
     int32_t *node_group;
     struct wi_model *model;       /* of the topology file; NULL: none */
+    struct wi_comm_topology *topology; /* NULL: nobody has asked */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
@@ -198,6 +199,17 @@ void wi_near_files_free(struct weft_context *ctx);
 weft_status wi_comm_near(struct weft_comm *comm);
 void wi_comm_near_free(struct weft_comm *comm);
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);
+
+/* topology.c: the ranks' machine, found when somebody asks. */
+void wi_comm_topology_free(struct weft_comm *comm);
+
+/* derive.c: between members (ranks; NULL: all n), in the same order on all of them, apart from the communicator's operations. It
+ * is entered. A failure in mid-way breaks it. */
+weft_status wi_comm_all_gather(struct weft_comm *comm, const int *members, int n, const void *mine, size_t bytes,
+                               void *all, uint64_t deadline_ns);
+/* From the first member. */
+weft_status wi_comm_broadcast(struct weft_comm *comm, const int *members, int n, void *data, size_t bytes,
+                              uint64_t deadline_ns);
 
 /* Enter as the one issuing thread: WEFT_EBUSY when another thread issues. Waits out progress of other threads. */
 weft_status wi_comm_enter(struct weft_comm *comm);

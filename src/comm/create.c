@@ -22,6 +22,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
     for (int i = 0; i < WI_SCHED_CACHE; i++)
         wi_sched_put(comm->cache[i].sched);
     wi_planner_destroy(comm->planner);
+    wi_comm_topology_free(comm);
     wi_comm_near_free(comm);
     comm->magic = 0;
     wi_free(comm);

@@ -14,11 +14,11 @@ struct over_parent {
     int *members;             /* [nranks] their ranks in the parent */
 };
 
-/* One message each way with other members, on a channel of its own so that the user's messages are not disturbed. */
-static weft_status swap(struct over_parent *b, int to, const void *out, size_t out_bytes, int from, void *in,
+/* One message each way with other members (-1: not that way), on a channel of its own so that the user's messages are not
+ * disturbed. */
+static weft_status swap(struct weft_comm *comm, int to, const void *out, size_t out_bytes, int from, void *in,
                         size_t in_bytes, uint64_t deadline_ns)
 {
-    struct weft_comm *comm = b->parent;
     struct weft_request *req = wi_request_get(comm);
     uint64_t now = wi_now_ns();
     weft_status st;
@@ -27,12 +27,14 @@ static weft_status swap(struct over_parent *b, int to, const void *out, size_t o
         return wi_fail(WEFT_ENOMEM, "request");
     memset(&req->options, 0, sizeof req->options);
     req->options.timeout_ns = deadline_ns > now ? deadline_ns - now : 1;
-    req->call = (struct wi_call){.coll = WI_COLL_SEND_RECV,
+    req->call = (struct wi_call){.coll = from < 0 ? WI_COLL_SEND
+                                         : to < 0 ? WI_COLL_RECV
+                                                  : WI_COLL_SEND_RECV,
                                  .dtype = WEFT_UINT8,
-                                 .root = to,
+                                 .root = to < 0 ? from : to,
                                  .src = out,
                                  .dst = in,
-                                 .count = out_bytes,
+                                 .count = to < 0 ? in_bytes : out_bytes,
                                  .recv_count = in_bytes,
                                  .recv_peer = from};
     req->internal = 1;
@@ -58,7 +60,7 @@ static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_
     memcpy(held, mine, bytes);
     for (int have = 1; have < n && st >= 0; have *= 2) {
         int k = have < n - have ? have : n - have;
-        st = swap(b, b->members[(rank - have + n) % n], held, (size_t)k * bytes, b->members[(rank + have) % n],
+        st = swap(b->parent, b->members[(rank - have + n) % n], held, (size_t)k * bytes, b->members[(rank + have) % n],
                   held + (size_t)have * bytes, (size_t)k * bytes, deadline_ns);
     }
     for (int i = 0; i < n && st >= 0; i++)
@@ -96,6 +98,56 @@ static weft_status bootstrap_over(struct weft_comm *parent, int *members, int ra
     return WEFT_SUCCESS;
 }
 
+/* ---- For those who have entered the communicator ---- */
+
+/* Where this rank stands among the members (NULL: all ranks), and who is at a place. */
+static int place_of(const struct weft_comm *comm, const int *members, int n)
+{
+    int place = comm->rank;
+
+    for (int i = 0; members && i < n; i++)
+        if (members[i] == comm->rank)
+            place = i;
+    return place;
+}
+
+weft_status wi_comm_all_gather(struct weft_comm *comm, const int *members, int n, const void *mine, size_t bytes,
+                               void *all, uint64_t deadline_ns)
+{
+    int *copy = wi_malloc((size_t)n * sizeof *copy);
+    struct over_parent b = {.base = {.rank = place_of(comm, members, n), .nranks = n}, .parent = comm, .members = copy};
+    weft_status st;
+
+    if (!copy)
+        return wi_fail(WEFT_ENOMEM, "members");
+    for (int i = 0; i < n; i++)
+        copy[i] = members ? members[i] : i;
+    st = all_gather(&b.base, mine, bytes, all, deadline_ns);
+    wi_free(copy);
+    return st;
+}
+
+/* A binomial tree: who has it sends it on, to the farthest first. */
+weft_status wi_comm_broadcast(struct weft_comm *comm, const int *members, int n, void *data, size_t bytes,
+                              uint64_t deadline_ns)
+{
+    int place = place_of(comm, members, n), step = 1;
+    weft_status st = WEFT_SUCCESS;
+
+    while (step < n && !(place & step))
+        step *= 2;
+    if (place > 0) {
+        int from = place - step;
+        st = swap(comm, -1, NULL, 0, members ? members[from] : from, data, bytes, deadline_ns);
+    }
+    for (step /= 2; step > 0 && st >= 0; step /= 2) {
+        int to = place + step;
+        if (to < n)
+            st = swap(comm, members ? members[to] : to, data, bytes, -1, NULL, 0, deadline_ns);
+    }
+    return st;
+}
+
 /* ---- Split ---- */
 
 struct vote {
@@ -111,28 +163,11 @@ static int by_key(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static weft_status gather_votes(struct weft_comm *parent, const struct vote *mine, struct vote *all,
-                                uint64_t deadline_ns)
-{
-    int *members = wi_malloc((size_t)parent->nranks * sizeof *members);
-    struct wi_bootstrap *bs;
-    weft_status st;
-
-    if (!members)
-        return wi_fail(WEFT_ENOMEM, "members");
-    for (int r = 0; r < parent->nranks; r++)
-        members[r] = r;
-    WI_TRY(bootstrap_over(parent, members, parent->rank, parent->nranks, &bs));
-    st = bs->all_gather(bs, mine, sizeof *mine, all, deadline_ns);
-    bs->destroy(bs);
-    return st;
-}
-
 static weft_status join(struct weft_comm *parent, struct vote *votes, int color, const weft_comm_config *config,
                         uint64_t deadline_ns, weft_comm **comm)
 {
     int n = 0, rank = -1, *members;
-    struct wi_bootstrap *bs;
+    struct wi_bootstrap *bs = NULL;
     weft_status st;
 
     for (int r = 0; r < parent->nranks; r++)
@@ -174,7 +209,7 @@ static weft_status derive(weft_comm *parent, int color, int key, const weft_comm
         return wi_fail(WEFT_ENOMEM, "votes");
     st = wi_comm_enter(parent);
     if (st >= 0) {
-        st = gather_votes(parent, &mine, votes, deadline_ns);
+        st = wi_comm_all_gather(parent, NULL, parent->nranks, &mine, sizeof mine, votes, deadline_ns);
         if (st >= 0 && color != WEFT_COLOR_NONE)
             st = join(parent, votes, color, &ours, deadline_ns, comm);
         else if (st >= 0)
