@@ -35,8 +35,9 @@ weft_info_LDADD = libweft.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 # Reads schedules, touches no network.
 bin_PROGRAMS += weft-plan
-weft_plan_SOURCES = tools/weft_plan.c tools/weft_plan.h tools/plan_check.c
-weft_plan_LDADD = libweftcore.la
+weft_plan_SOURCES = tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c tools/plan_explain.h \
+	tools/plan_print.c tools/plan_world.c
+weft_plan_LDADD = libweftcore.la $(JANSSON_LIBS)
 
 check_scripts += tests/cli/test_weft_info.sh tests/cli/test_weft_plan.sh
 multi_scripts += tests/cli/test_weft_bench.sh
@@ -67,3 +68,11 @@ weft_sim_SOURCES = tools/weft_sim.c tools/weft_sim.h tools/sim_call.c tools/sim_
 weft_sim_LDADD = libweftcore.la $(JANSSON_LIBS) -lm
 check_scripts += tests/cli/test_weft_sim.sh
 dist_man_MANS += doc/man/weft-sim.1
+
+# Measures by the public interface, predicts by src/plan.
+bin_PROGRAMS += weft-tune
+weft_tune_SOURCES = tools/weft_tune.c tools/weft_tune.h tools/tune_colls.c tools/tune_links.c tools/tune_nodes.c \
+	tools/tune_options.c tools/tune_report.c
+weft_tune_LDADD = libweftcore.la -lm
+multi_scripts += tests/cli/test_weft_tune.sh
+dist_man_MANS += doc/man/weft-tune.1

@@ -13,6 +13,7 @@ static const struct {
     const char *help;
 } commands[] = {
     {"check", plan_check, plan_check_help},
+    {"explain", plan_explain, plan_explain_help},
 };
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
 

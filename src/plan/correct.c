@@ -70,6 +70,36 @@ static int find_section(const struct wi_planner *p, const struct wi_plan_table *
     return section;
 }
 
+static double least_at(const struct wi_plan_corrections *k, int coll, uint64_t bytes)
+{
+    double least = INFINITY;
+
+    for (uint32_t i = 0; i < k->npoints; i++)
+        if (k->points[i].coll == coll && !k->points[i].shared && k->points[i].bytes == bytes)
+            least = fmin(least, (double)k->points[i].measured_us);
+    return least;
+}
+
+/* Flat over ll lines is taken unasked as long as nothing that was measured is clearly faster. */
+static void limit_ll(struct wi_planner *p, int coll)
+{
+    const struct wi_plan_corrections *k = &p->corrections;
+    const struct wi_plan_series *flat = NULL;
+
+    for (uint32_t i = k->of_coll[coll]; i < k->of_coll[coll + 1]; i++)
+        if (!k->series[i].shared && strcmp(k->series[i].algo, "flat") == 0)
+            flat = &k->series[i];
+    for (uint32_t i = 0; flat && i < flat->n; i++) {
+        const struct wi_table_point *at = &k->points[flat->first + i];
+        if (at->bytes > p->ll_max[coll])
+            return;
+        if ((double)at->measured_us > 1.1 * least_at(k, coll, at->bytes)) {
+            p->ll_max[coll] = i ? (size_t)at[-1].bytes : 0;
+            return;
+        }
+    }
+}
+
 weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_table *table)
 {
     struct wi_plan_corrections *k = &p->corrections;
@@ -100,6 +130,9 @@ weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_tabl
     sorting = table;
     qsort(k->points, k->npoints, sizeof *k->points, by_series);
     make_series(k);
+    for (int c = 0; c < WI_NUM_COLLS; c++)
+        if (p->ll_max[c])
+            limit_ll(p, c);
     return WEFT_SUCCESS;
 }
 

@@ -49,6 +49,7 @@ struct wi_planner {
     struct wi_plan_facts facts;
     struct wi_plan_figures figures;
     size_t slice_bytes;
+    size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     int nrules, nhier;

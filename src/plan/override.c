@@ -146,10 +146,9 @@ size_t wi_planner_ll_max(const struct wi_planner *p, enum wi_coll coll)
         const struct wi_plan_rule *r = &p->rules[i];
         if (r->coll != coll && r->coll != wi_algo_family(coll))
             continue;
-        if (r->least > p->facts.ll_max[coll])
+        if (r->least > p->ll_max[coll])
             continue;
-        return r->least == 0 && r->most >= p->facts.ll_max[coll] && strcmp(r->algo, "flat") == 0 ? p->facts.ll_max[coll]
-                                                                                                 : 0;
+        return r->least == 0 && r->most >= p->ll_max[coll] && strcmp(r->algo, "flat") == 0 ? p->ll_max[coll] : 0;
     }
-    return p->facts.ll_max[coll];
+    return p->ll_max[coll];
 }

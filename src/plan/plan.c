@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "plan/internal.h"
 
@@ -28,6 +29,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         return wi_fail(WEFT_ENOMEM, "planner");
     p->facts = *config->facts;
     p->slice_bytes = config->slice_bytes;
+    memcpy(p->ll_max, p->facts.ll_max, sizeof p->ll_max);
     p->node_of = find_nodes(p->facts.levels);
     if (config->figures)
         p->figures = *config->figures;
@@ -94,7 +96,7 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
 {
     struct wi_plan_candidate list[WI_PLAN_MAX_LIST];
     const struct wi_plan_candidate *best;
-    int ll = !q->v_form && p->facts.ll_max[q->coll] && q->bytes <= p->facts.ll_max[q->coll];
+    int ll = !q->v_form && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
 
     if (ll) {
         struct wi_algo_choice flat = {.algo = wi_algo_find(q->coll, "flat")};
@@ -145,8 +147,11 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
         st = plan_named(p, q, rule->algo, 0, plan);
     if (st == WEFT_INPROGRESS)
         st = choose(p, q, plan);
-    if (st >= 0)
-        *slot = (struct wi_plan_slot){*q, 1, *plan};
+    if (st < 0)
+        return st;
+    *slot = (struct wi_plan_slot){*q, 1, *plan};
+    wi_log(WEFT_LOG_DEBUG, "plan.choice", "%s of %zu bytes: %s, %.2f us predicted", wi_coll_name(q->coll), q->bytes,
+           plan->spec[0] ? plan->spec : plan->algo->name, plan->predicted_us);
     return st;
 }
 

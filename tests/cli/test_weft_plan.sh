@@ -46,5 +46,45 @@ tap "no such file" status_is 1 'No such file' check /nonexistent.xml
 tap "no files" status_is 2 'no files' check
 tap "no such command" status_is 2 'no command "chek"' chek
 tap "no such option" status_is 2 'no option --frob' check --frob x
+# ---- explain ----
+explained() { # PYTHON ARGUMENTS...: holds of the JSON d
+    local test=$1
+    shift
+    plan explain --json "$@" >"$tap_dir/x.json" || return 1
+    python3 -c "import json, sys; d = json.load(open(sys.argv[1])); c = {x['algorithm']: x for x in d['candidates']}; assert ($test), d" \
+        "$tap_dir/x.json"
+}
+three="nodes:3 core:2 nic:1@10Gb"
+hierarchy() {
+    explained 'd["chosen"].startswith("node:") and d["nodes"] == 3 and c[d["chosen"]]["schedule_us"] > 0
+        and "nic0" in c["ring"]["bottleneck"] and 0.5 < c["ring"]["utilisation"] <= 1' all_reduce -n 16M -P 6 --synthetic "$three"
+}
+from_table() {
+    printf 'weft-tuning 1\nmachine x\nlayout 4 1 0x4\nall_reduce 4 1 1048576 private ring 5 0\nall_reduce 4 1 1048576 private flat2 9 0\n' \
+        >"$tap_dir/t.tune"
+    explained 'd["chosen"] == "ring" and c["ring"]["basis"] == "measured" and abs(c["ring"]["predicted_us"] - 5) < 1e-4
+        and "not measured" in c["flat"]["reason"]' all_reduce -n 1M -P 4 --tuning "$tap_dir/t.tune"
+}
+table_error() {
+    printf 'weft-tuning 1\nmachine x\nlayout 4 1 0x5\n' >"$tap_dir/bad.tune"
+    status_is 1 'bad.tune, line 3, word 4: "0x5"' explain all_reduce -n 1M -P 4 --tuning "$tap_dir/bad.tune"
+}
+tap "hierarchical over nodes, with the busiest link" hierarchy
+tap "one rank per node: a flat ring" explained 'd["chosen"] == "ring" and not any(":" in a for a in c)' all_reduce -n 16M -P 4 --nodes 4
+tap "memory and operator decide who can" explained 'd["chosen"] == "direct" and "commutative" in c["ring"]["reason"]' \
+    all_reduce -n 4M -P 4 --memory mapped --op user
+tap "a rule decides" explained 'd["chosen"] == "rdouble" and d["rule"] == "rdouble"' all_reduce -n 1M -P 4 --rules all_reduce:rdouble
+tap "measurements decide" from_table
+tap "the text says who, why, and why not" status_is 0 'not possible:' explain all_reduce -n 1M -P 4
+tap "the winner is marked" status_is 0 '^\* flat2' explain all_reduce -n 1M -P 4
+tap "a wrong table is named" table_error
+tap "a wrong rule is named" status_is 1 'did you mean "ring"' explain all_reduce -n 1M -P 4 --rules all_reduce:rnig
+tap "a wrong machine is named" status_is 1 'frob' explain all_reduce -n 1M -P 4 --synthetic "nodes:2 frob:3"
+tap "nodes against the machine" status_is 1 'has 3 hosts' explain all_reduce -n 1M -P 6 --nodes 2 --synthetic "$three"
+tap "no such collective" status_is 2 'no collective "all_redce"' explain all_redce -n 1 -P 2
+tap "no bytes" status_is 2 'how many bytes' explain all_reduce -P 2
+tap "no ranks" status_is 2 'how many ranks' explain all_reduce -n 1K
+tap "a bad size" status_is 2 'not a size such as 1M: "1Q"' explain all_reduce -n 1Q -P 2
+tap "no such option of explain" status_is 2 'frob' explain all_reduce --frob
 tap "help" status_is 0 'usage: weft-plan' --help
 tap_end

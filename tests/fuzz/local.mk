@@ -7,7 +7,8 @@ fuzz_targets = \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_store.c \
 	tests/fuzz/fuzz_tcp_frames.c \
-	tests/fuzz/fuzz_topo.c
+	tests/fuzz/fuzz_topo.c \
+	tests/fuzz/fuzz_tuning.c
 long_scripts += tests/fuzz/test_fuzz.sh
 EXTRA_DIST += $(fuzz_targets) tests/fuzz/corpus
 

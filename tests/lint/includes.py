@@ -26,7 +26,7 @@ ALLOWED = {
     "tests": None,  # anything
 }
 # Tools that predict without a network.
-PREDICTING = re.compile(r"tools/weft[-_](plan|sim|tune|topo)")
+PREDICTING = re.compile(r"tools/(weft[-_])?(plan|sim|tune|topo)[-_.]")
 PREDICTING_ALLOWED = ["src/algo", "src/sched", "src/base", "src/plan", "src/sim", "topology", "tools"]
 # Tools that look inside the library on purpose; the rest uses the installed headers only.
 INSIDE = re.compile(r"tools/(weft[-_](plan|sim|tune|topo|info)|info_|plan_|sim_|tune_|topo_)")

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-plan explain: which algorithm is chosen for a call, and why not another. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "plan_explain.h"
+#include "weft_plan.h"
+
+const char plan_explain_help[] =
+    "  explain COLLECTIVE -n BYTES -P RANKS [OPTION]...\n"
+    "      Which algorithm is chosen, what each candidate would take, and why others cannot do it.\n"
+    "      BYTES is the vector's size or, where every rank has its own, one rank's share.\n"
+    "      --nodes N           the ranks are spread evenly over so many nodes (1)\n"
+    "      --topo FILE         on the machine that weft-topo exported\n"
+    "      --synthetic TEXT    on a machine in one line, \"nodes:2 pack:1 core:4 nic:1@10Gb\"\n"
+    "      --tuning FILE       with the measurements of weft-tune\n"
+    "      --rules TEXT        as WEFT_ALGO\n"
+    "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
+    "      --op OP             sum, max, ...; user: one that is not commutative\n"
+    "      --root R, --in-place\n"
+    "      --no-schedules      formulas only\n"
+    "      --json              one JSON object\n";
+
+static int bad(const char *what, const char *value)
+{
+    fprintf(stderr, "weft-plan explain: %s \"%s\"; see weft-plan --help\n", what, value);
+    return 2;
+}
+
+static int parse_int(const char *text, int least, int most, int *value)
+{
+    int64_t v;
+
+    if (wi_parse_int(text, &v) || v < least || v > most)
+        return -1;
+    *value = (int)v;
+    return 0;
+}
+
+static int parse_op(const char *text, int *ordered)
+{
+    *ordered = strcmp(text, "user") == 0;
+    if (*ordered)
+        return 0;
+    for (weft_op op = 0; op < WEFT_NUM_OPS; op++)
+        if (strcmp(weft_op_name(op), text) == 0)
+            return 0;
+    return -1;
+}
+
+static const struct option longs[] = {
+    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},        {"nodes", 1, NULL, 'N'},    {"topo", 1, NULL, 't'},
+    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'},       {"rules", 1, NULL, 'R'},    {"memory", 1, NULL, 'm'},
+    {"op", 1, NULL, 'o'},        {"root", 1, NULL, 'r'},         {"in-place", 0, NULL, 'i'}, {"json", 0, NULL, 'j'},
+    {"help", 0, NULL, 'h'},      {"no-schedules", 0, NULL, 'f'}, {NULL, 0, NULL, 0},
+};
+
+static int take(int c, struct explain *x, int *has_bytes)
+{
+    switch (c) {
+    case 'n':
+        *has_bytes = 1;
+        return wi_parse_bytes(optarg, &x->query.bytes) ? bad("-n: not a size such as 1M:", optarg) : 0;
+    case 'P':
+        return parse_int(optarg, 1, 1 << 20, &x->nranks) ? bad("-P: not a number of ranks:", optarg) : 0;
+    case 'N':
+        return parse_int(optarg, 1, 1 << 20, &x->nnodes) ? bad("--nodes: not a number of nodes:", optarg) : 0;
+    case 'r':
+        return parse_int(optarg, 0, 1 << 20, &x->query.root) ? bad("--root: not a rank:", optarg) : 0;
+    case 'm':
+        x->mapped_memory = strcmp(optarg, "mapped") == 0;
+        return x->mapped_memory || !strcmp(optarg, "private") ? 0 : bad("--memory: not private or mapped:", optarg);
+    case 'o':
+        return parse_op(optarg, &x->query.ordered) ? bad("--op: no operator", optarg) : 0;
+    case 't':
+        x->topo_file = optarg;
+        return 0;
+    case 's':
+        x->synthetic = optarg;
+        return 0;
+    case 'T':
+        x->tuning = optarg;
+        return 0;
+    case 'R':
+        x->rules = optarg;
+        return 0;
+    case 'i':
+        x->query.in_place = 1;
+        return 0;
+    case 'j':
+        x->json = 1;
+        return 0;
+    case 'f':
+        x->simulate = 0;
+        return 0;
+    case 'h':
+        printf("usage: weft-plan\n%s", plan_explain_help);
+        return -1;
+    default:
+        return 2;
+    }
+}
+
+static int settle(struct explain *x, int argc, char **argv, int has_bytes)
+{
+    if (optind != argc - 1)
+        return bad(optind == argc ? "no collective is named" : "unexpected argument",
+                   optind == argc ? "" : argv[optind + 1]);
+    if (wi_coll_parse(argv[optind], &x->query.coll) || !wi_algo_find(wi_algo_family(x->query.coll), "flat"))
+        return bad("no collective", argv[optind]);
+    x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
+    if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
+        return bad("how many bytes? -n", "");
+    if (!x->nranks)
+        return bad("how many ranks? -P", "");
+    if (x->query.root >= x->nranks)
+        return bad("--root: there are fewer ranks than for rank", "that");
+    if (x->topo_file && x->synthetic)
+        return bad("either --topo or --synthetic, not", "both");
+    if (x->nnodes > x->nranks)
+        return bad("--nodes: more nodes than ranks", "");
+    return 0;
+}
+
+static weft_status make_planner(struct explain *x)
+{
+    struct wi_plan_figures figures;
+    struct wi_plan_config config = {.facts = &x->facts, .overrides = x->rules, .figures = &figures, .table = x->table};
+
+    wi_plan_default_figures(&x->facts, &figures);
+    if (!x->assumed)
+        wi_plan_model_figures(x->model, &figures);
+    return wi_planner_create(&config, &x->planner);
+}
+
+static weft_status explain(struct explain *x)
+{
+    if (x->tuning)
+        WI_TRY(wi_plan_table_load(x->tuning, &x->table));
+    WI_TRY(explain_world(x));
+    WI_TRY(make_planner(x));
+    if (wi_plan_needs_exchange(x->planner, &x->query, NULL))
+        x->query.memory = x->mapped_memory ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
+    x->rule = wi_plan_rule(x->planner, &x->query);
+    WI_TRY(wi_plan(x->planner, &x->query, NULL, &x->plan));
+    WI_TRY(wi_plan_candidates(x->planner, &x->query, &x->list, &x->n));
+    x->sim = wi_calloc((size_t)x->n + 1, sizeof *x->sim);
+    if (!x->sim)
+        return wi_fail(WEFT_ENOMEM, "%d candidates", x->n);
+    for (int i = 0; i < x->n && x->simulate && x->nranks <= EXPLAIN_SIM_RANKS; i++)
+        if (!x->list[i].why_not)
+            explain_simulate(x, i);
+    if (x->json)
+        return explain_print_json(x);
+    explain_print(x);
+    return WEFT_SUCCESS;
+}
+
+int plan_explain(int argc, char **argv)
+{
+    struct explain x = {.simulate = 1};
+    int c, has_bytes = 0, status;
+    weft_status st;
+
+    optind = 0;
+    while ((c = getopt_long(argc, argv, "n:P:h", longs, NULL)) != -1) {
+        status = take(c, &x, &has_bytes);
+        if (status)
+            return status < 0 ? 0 : status;
+    }
+    status = settle(&x, argc, argv, has_bytes);
+    if (status)
+        return status;
+    st = explain(&x);
+    if (st < 0)
+        fprintf(stderr, "weft-plan explain: %s\n", wi_fail_text());
+    explain_free(&x);
+    if (st >= 0 && (fflush(stdout) || ferror(stdout))) {
+        perror("weft-plan explain: standard output");
+        return 1;
+    }
+    return st < 0;
+}

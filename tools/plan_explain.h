@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-plan explain: what its files share. */
+#ifndef WEFT_PLAN_EXPLAIN_H
+#define WEFT_PLAN_EXPLAIN_H
+
+#include "plan/plan.h"
+#include "sim/cost.h"
+#include "topology/graph.h"
+#include "topology/model.h"
+
+#define EXPLAIN_SIM_RANKS 64 /* more: closed forms only */
+
+struct explain {
+    /* asked */
+    const char *topo_file, *synthetic, *tuning, *rules;
+    struct wi_plan_query query;
+    int mapped_memory, nranks, nnodes, json, simulate;
+    /* found */
+    struct wi_topo *topo;
+    struct wi_model *model;
+    int32_t *places, *node_of;
+    struct wi_algo_levels levels;
+    struct wi_plan_facts facts;
+    struct wi_plan_table *table;
+    struct wi_planner *planner;
+    struct wi_plan_candidate *list;
+    struct wi_sim_cost *sim; /* [n]; us 0: not simulated */
+    int n, assumed;
+    struct wi_plan plan;
+    const char *rule;
+    char machine[320];
+};
+
+/* plan_world.c: the ranks' machine. */
+weft_status explain_world(struct explain *x);
+void explain_free(struct explain *x);
+/* The schedules of a candidate on the model, with contention. */
+void explain_simulate(struct explain *x, int i);
+
+/* plan_print.c */
+int explain_is_plan(const struct explain *x, int i);
+void explain_print(const struct explain *x);
+weft_status explain_print_json(const struct explain *x);
+
+#endif

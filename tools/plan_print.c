@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-plan explain: the answer, as text and as JSON. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "plan_explain.h"
+
+static const char *name_of(const struct wi_algo_choice *c)
+{
+    return c->spec[0] ? c->spec : c->algo->name;
+}
+
+int explain_is_plan(const struct explain *x, int i)
+{
+    const struct wi_algo_choice *c = &x->list[i].choice;
+
+    return c->algo == x->plan.algo && strcmp(c->spec, x->plan.spec) == 0;
+}
+
+static const char *bottleneck(const struct explain *x, int i, double *share)
+{
+    const struct wi_sim_cost *s = &x->sim[i];
+
+    *share = 0;
+    if (s->us <= 0)
+        return NULL;
+    if (s->busiest == WI_SIM_NONE || s->busiest_core_us > s->busiest_us) {
+        *share = s->busiest_core_us / s->us;
+        return s->busiest_core_us > 0 ? "a rank's core" : NULL;
+    }
+    *share = s->busiest_us / s->us;
+    return x->model->resources[s->busiest].name;
+}
+
+/* ---- Text ---- */
+
+static const char *by_bytes(double bytes, char text[24])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+
+    for (; bytes >= 1024 && u < 4; u++)
+        bytes /= 1024;
+    snprintf(text, 24, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, units[u]);
+    return text;
+}
+
+static int by_price(const void *va, const void *vb)
+{
+    const struct wi_plan_candidate *a = *(const struct wi_plan_candidate *const *)va,
+                                   *b = *(const struct wi_plan_candidate *const *)vb;
+
+    if (a->predicted_us != b->predicted_us)
+        return a->predicted_us < b->predicted_us ? -1 : 1;
+    return a < b ? -1 : 1;
+}
+
+static void print_row(const struct explain *x, const struct wi_plan_candidate *c)
+{
+    int i = (int)(c - x->list);
+    char bytes[24], on[32] = "-", neck[80] = "";
+    double share;
+    const char *name = bottleneck(x, i, &share);
+
+    if (x->sim[i].us > 0)
+        snprintf(on, sizeof on, "%.2f", x->sim[i].us);
+    if (name)
+        snprintf(neck, sizeof neck, "%.60s %.0f %%", name, share > 1 ? 100 : 100 * share);
+    printf("%c %-24s %12.2f %-9s %12s %6.0f %10s  %s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice),
+           c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes), neck);
+}
+
+static void print_why(const struct explain *x, const struct wi_plan_candidate *const *order, int n)
+{
+    const char *name = x->plan.spec[0] ? x->plan.spec : x->plan.algo->name;
+
+    if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) == 0)
+        printf("\nchosen: %s, because a rule says so (%s)\n", name, x->rule);
+    else if (n == 1)
+        printf("\nchosen: %s, the only one that can do it\n", name);
+    else if (n > 1 && order[0]->predicted_us > 0)
+        printf("\nchosen: %s, predicted to be %.2f times as fast as %s\n", name,
+               order[1]->predicted_us / order[0]->predicted_us, name_of(&order[1]->choice));
+    else
+        printf("\nchosen: %s\n", name);
+    if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
+        printf("the rule %s cannot do it and is passed over\n", x->rule);
+    printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
+}
+
+void explain_print(const struct explain *x)
+{
+    const struct wi_plan_candidate *order[128];
+    char bytes[24];
+    int n = 0;
+
+    printf("%s of %s, %d ranks on %d node%s, %s%s%s\n", wi_coll_name(x->query.coll),
+           by_bytes((double)x->query.bytes, bytes), x->nranks, x->facts.nnodes, x->facts.nnodes == 1 ? "" : "s",
+           x->mapped_memory ? "mapped memory" : "private memory", x->query.in_place ? ", in place" : "",
+           x->query.ordered ? ", in rank order" : "");
+    printf("machine: %s\n\n", x->machine);
+    for (int i = 0; i < x->n && n < 128; i++)
+        if (!x->list[i].why_not)
+            order[n++] = &x->list[i];
+    qsort(order, (size_t)n, sizeof *order, by_price);
+    printf("  %-24s %12s %-9s %12s %6s %10s  %s\n", "algorithm", "predicted us", "by", "schedule us", "steps", "sent",
+           "bottleneck, in use");
+    for (int i = 0; i < n; i++)
+        print_row(x, order[i]);
+    print_why(x, order, n);
+    for (int i = 0, first = 1; i < x->n; i++) {
+        if (!x->list[i].why_not)
+            continue;
+        printf("%s  %-24s %s\n", first ? "\nnot possible:\n" : "", name_of(&x->list[i].choice), x->list[i].why_not);
+        first = 0;
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *candidate_json(const struct explain *x, int i)
+{
+    const struct wi_plan_candidate *c = &x->list[i];
+    double share;
+    const char *neck = bottleneck(x, i, &share);
+    json_t *j = json_pack("{s:s, s:b}", "algorithm", name_of(&c->choice), "possible", !c->why_not);
+
+    if (c->why_not) {
+        json_object_set_new(j, "reason", json_string(c->why_not));
+        return j;
+    }
+    json_object_set_new(j, "predicted_us", json_real(c->predicted_us));
+    json_object_set_new(j, "formula_us", json_real(c->model_us));
+    json_object_set_new(j, "basis", json_string(wi_plan_basis_name(c->basis)));
+    json_object_set_new(j, "steps", json_real(c->cost.steps));
+    json_object_set_new(j, "sent_bytes", json_real(c->cost.sent));
+    json_object_set_new(j, "reduced_bytes", json_real(c->cost.reduced));
+    json_object_set_new(j, "copied_bytes", json_real(c->cost.copied));
+    if (x->sim[i].us > 0)
+        json_object_set_new(j, "schedule_us", json_real(x->sim[i].us));
+    if (neck) {
+        json_object_set_new(j, "bottleneck", json_string(neck));
+        json_object_set_new(j, "utilisation", json_real(share > 1 ? 1 : share));
+    }
+    return j;
+}
+
+weft_status explain_print_json(const struct explain *x)
+{
+    json_t *list = json_array(), *top;
+    int failed;
+
+    for (int i = 0; i < x->n; i++)
+        json_array_append_new(list, candidate_json(x, i));
+    top = json_pack("{s:s, s:I, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:I, s:o}", "collective",
+                    wi_coll_name(x->query.coll), "bytes", (json_int_t)x->query.bytes, "ranks", x->nranks, "nodes",
+                    x->facts.nnodes, "memory", x->mapped_memory ? "mapped" : "private", "in_place", x->query.in_place,
+                    "in_rank_order", x->query.ordered, "machine", x->machine, "chosen",
+                    x->plan.spec[0] ? x->plan.spec : x->plan.algo->name, "slice_bytes", (json_int_t)x->plan.slice_bytes,
+                    "candidates", list);
+    if (!top)
+        return wi_fail(WEFT_ENOMEM, "JSON");
+    if (x->rule)
+        json_object_set_new(top, "rule", json_string(x->rule));
+    failed = json_dumpf(top, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
+    json_decref(top);
+    return failed ? wi_fail(WEFT_ESYS, "standard output") : WEFT_SUCCESS;
+}
