@@ -117,4 +117,5 @@ EXTRA_DIST += \
 	doc/guide/algorithms.md \
 	doc/guide/import.md \
 	doc/guide/topology.md \
+	doc/guide/planning.md \
 	doc/guide/shared-memory.md doc/guide/tcp.md

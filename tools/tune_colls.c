@@ -2,7 +2,8 @@
 /* weft-tune: every algorithm of the collectives at every size.
  *
  * An algorithm is measured as programs get it: by a communicator of its own whose WEFT_ALGO names it, with blocking calls.
- * Algorithms take turns, so that what else the machine does hits all of them; what counts is the median of the turns. */
+ * Whatever else the machine does comes in bursts: algorithms take turns, whose median counts, and all sizes of a collective are
+ * gone through several times, of which the best counts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "base/status.h"
 #include "weft_tune.h"
 
-#define TURNS 7
+#define TURNS 3
+#define PASSES 3
 #define MAX_CALLS 2000
 #define MAPPED_LEAST (192u << 10) /* below, the library does not look at the kind of memory */
 
@@ -22,7 +24,13 @@ struct subject {
     weft_context *ctx;
     weft_comm *comm;
     int alive;
-    double turn_us[TURNS], us;
+    double turn_us[TURNS];
+};
+
+/* What was found for a subject at a size. */
+struct found {
+    int calls; /* of a turn; 0: not measured */
+    double us;
 };
 
 struct bench {
@@ -32,6 +40,8 @@ struct bench {
     size_t bytes, buffer_bytes;
     struct subject *subjects;
     int n;
+    int pass;
+    struct found *found; /* of the point */
 };
 
 int tune_is_vector(enum wi_coll coll)
@@ -74,7 +84,7 @@ int tune_count(const struct tune *t)
     for (int c = 0; c < WI_NUM_COLLS; c++)
         for (int i = 0; t->o.colls[c] && i < sizes_of(t, (enum wi_coll)c); i++)
             for (int shared = 0; shared < 2 && !repeats(t, (enum wi_coll)c, i); shared++)
-                n += shared_wanted(t, plan_bytes(t, (enum wi_coll)c, t->o.sizes[i]), shared);
+                n += PASSES * shared_wanted(t, plan_bytes(t, (enum wi_coll)c, t->o.sizes[i]), shared);
     return n;
 }
 
@@ -252,28 +262,41 @@ static void put_buffers(const struct bench *b, const struct subject *s, struct b
     }
 }
 
+static struct found *found_of(const struct bench *b, const struct subject *s)
+{
+    return &b->found[s - b->subjects];
+}
+
+/* How many calls make a turn; the first pass finds out. */
+static weft_status prepare(struct bench *b, struct subject *s, const struct buffers *m)
+{
+    struct found *f = found_of(b, s);
+    double us, want;
+
+    WI_TRY(timed(b, s, m->src, m->dst, f->calls ? 1 : 2, &us));
+    if (f->calls)
+        return WEFT_SUCCESS;
+    WI_TRY(timed(b, s, m->src, m->dst, 2, &us));
+    want = b->t->o.point_ms * 1e3 / (TURNS * PASSES) / fmax(us, 0.05);
+    f->calls = want < 1 ? 1 : want > MAX_CALLS ? MAX_CALLS : (int)want;
+    f->us = INFINITY;
+    return WEFT_SUCCESS;
+}
+
 /* Shared buffers belong to the subject's context, so each has its own; private ones serve all. */
 static weft_status turns(struct bench *b, struct subject *const list[], struct buffers *m, int n)
 {
-    int calls[TUNE_MAX_ALGOS];
-    double us;
-
-    for (int i = 0; i < n; i++) {
-        struct buffers *at = b->shared ? &m[i] : m;
-        WI_TRY(timed(b, list[i], at->src, at->dst, 2, &us));
-        WI_TRY(timed(b, list[i], at->src, at->dst, 2, &us));
-        double want = b->t->o.point_ms * 1e3 / TURNS / fmax(us, 0.05);
-        calls[i] = want < 1 ? 1 : want > MAX_CALLS ? MAX_CALLS : (int)want;
-    }
+    for (int i = 0; i < n; i++)
+        WI_TRY(prepare(b, list[i], b->shared ? &m[i] : m));
     for (int k = 0; k < TURNS; k++) {
         for (int i = 0; i < n; i++) {
             struct buffers *at = b->shared ? &m[i] : m;
-            WI_TRY(timed(b, list[i], at->src, at->dst, calls[i], &list[i]->turn_us[k]));
+            WI_TRY(timed(b, list[i], at->src, at->dst, found_of(b, list[i])->calls, &list[i]->turn_us[k]));
         }
     }
     for (int i = 0; i < n; i++) {
         qsort(list[i]->turn_us, TURNS, sizeof(double), by_value);
-        list[i]->us = list[i]->turn_us[TURNS / 2];
+        found_of(b, list[i])->us = fmin(found_of(b, list[i])->us, list[i]->turn_us[TURNS / 2]);
     }
     return WEFT_SUCCESS;
 }
@@ -289,21 +312,23 @@ static double predicted(const struct bench *b, const char *name)
     return wi_plan(b->t->planner, &q, name, &plan) < 0 ? 0 : plan.predicted_us;
 }
 
-static weft_status store(struct bench *b, struct subject *const list[], int n)
+static weft_status store(struct bench *b)
 {
     struct tune *t = b->t;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < b->n; i++) {
         struct wi_table_point p = {.bytes = b->bytes,
-                                   .measured_us = (float)list[i]->us,
-                                   .predicted_us = (float)predicted(b, list[i]->name),
+                                   .measured_us = (float)b->found[i].us,
+                                   .predicted_us = (float)predicted(b, b->subjects[i].name),
                                    .section = (uint16_t)t->section,
                                    .coll = (uint8_t)b->coll,
                                    .shared = (uint8_t)b->shared};
-        WI_TRY(wi_plan_table_point(t->table, &p, list[i]->name));
+        if (!b->found[i].calls)
+            continue;
+        WI_TRY(wi_plan_table_point(t->table, &p, b->subjects[i].name));
         t->measured++;
     }
-    return t->rank == 0 && n ? wi_plan_table_save(t->table, t->o.output) : WEFT_SUCCESS;
+    return WEFT_SUCCESS;
 }
 
 /* Subjects whose point is missing. With shared buffers only those that can make use of them. */
@@ -323,7 +348,7 @@ static int missing(const struct bench *b, struct subject *list[])
     return n;
 }
 
-static weft_status measure_point(struct bench *b, size_t size)
+static weft_status measure_point(struct bench *b)
 {
     struct subject *list[TUNE_MAX_ALGOS];
     struct buffers m[TUNE_MAX_ALGOS] = {{NULL, NULL}};
@@ -331,7 +356,6 @@ static weft_status measure_point(struct bench *b, size_t size)
     int wanted = missing(b, list), n = 0, made = 0;
     weft_status st = WEFT_SUCCESS;
 
-    (void)size;
     b->buffer_bytes = (whole + 63) / 64 * 64 + 64;
     for (int i = 0; i < wanted && st >= 0; i++) {
         struct subject *s = list[i];
@@ -351,7 +375,7 @@ static weft_status measure_point(struct bench *b, size_t size)
         st = turns(b, list, m, n);
     for (int i = 0; i < made; i++)
         put_buffers(b, b->shared ? list[i] : &b->subjects[0], &m[i]);
-    return st < 0 ? st : store(b, list, n);
+    return st;
 }
 
 static weft_status out_of_time(struct tune *t, int *late)
@@ -363,25 +387,47 @@ static weft_status out_of_time(struct tune *t, int *late)
     return WEFT_SUCCESS;
 }
 
-static weft_status measure_coll(struct bench *b, int *late)
+typedef weft_status point_fn(struct bench *b);
+
+/* Every size with every kind of memory, as far as the first pass came before it was late. */
+static weft_status each_point(struct bench *b, struct found *found, int *reached, int *late, point_fn *fn)
 {
     struct tune *t = b->t;
+    int point = 0;
 
-    for (int i = 0; i < sizes_of(t, b->coll) && !*late; i++) {
-        if (repeats(t, b->coll, i))
-            continue;
+    for (int i = 0; i < sizes_of(t, b->coll); i++) {
         b->bytes = plan_bytes(t, b->coll, t->o.sizes[i]);
-        for (b->shared = 0; b->shared < 2 && !*late; b->shared++) {
-            if (!shared_wanted(t, b->bytes, b->shared))
+        for (b->shared = 0; b->shared < 2 && !repeats(t, b->coll, i); b->shared++, point++) {
+            b->found = found + (size_t)point * TUNE_MAX_ALGOS;
+            if (!shared_wanted(t, b->bytes, b->shared) || (b->pass > 0 && point >= *reached))
                 continue;
-            WI_TRY(out_of_time(t, late));
+            if (b->pass == 0)
+                WI_TRY(out_of_time(t, late));
+            if (*late && b->pass == 0)
+                return WEFT_SUCCESS;
             tune_progress(t, wi_coll_name(b->coll), b->bytes);
-            if (!*late)
-                WI_TRY(measure_point(b, t->o.sizes[i]));
-            t->done++;
+            WI_TRY(fn(b));
+            if (b->pass == 0)
+                *reached = point + 1;
+            t->done += fn == measure_point;
         }
     }
     return WEFT_SUCCESS;
+}
+
+static weft_status measure_coll(struct bench *b, int *late)
+{
+    size_t npoints = 2 * (size_t)sizes_of(b->t, b->coll);
+    struct found *found = calloc(npoints * TUNE_MAX_ALGOS, sizeof *found);
+    weft_status st = found ? WEFT_SUCCESS : WEFT_ENOMEM;
+    int reached = 0;
+
+    for (b->pass = 0; b->pass < PASSES && st >= 0; b->pass++)
+        st = each_point(b, found, &reached, late, measure_point);
+    if (st >= 0)
+        st = each_point(b, found, &reached, late, store);
+    free(found);
+    return st < 0 || b->t->rank ? st : wi_plan_table_save(b->t->table, b->t->o.output);
 }
 
 weft_status tune_measure_colls(struct tune *t)
@@ -405,6 +451,6 @@ weft_status tune_measure_colls(struct tune *t)
     }
     if (late && t->rank == 0 && !t->o.quiet)
         fprintf(stderr, "%sweft-tune: out of time after %d of %d; the same command goes on\n", t->terminal ? "\n" : "",
-                t->done - 1, t->total);
+                t->done, t->total);
     return st;
 }
