@@ -13,6 +13,7 @@
 #include "net/mesh.h"
 #include "net/transports.h"
 #include "plan/plan.h"
+#include "comm/plans.h"
 #include "topology/graph.h"
 #include "topology/model.h"
 
@@ -23,7 +24,7 @@
 /* ---- Settings ---- */
 
 struct wi_library_settings { /* WEFT_<NAME> */
-    const char *log, *transports, *plugin_path, *algo, *tuning_file, *topo_file;
+    const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
     int progress_thread;
 };
 
@@ -62,6 +63,7 @@ struct weft_context {
     struct wi_bootstrap_settings bootstrap;
     struct wi_transports *transports;
     struct wi_node_id node;
+    struct wi_plans *plans;       /* algorithms from files */
     uint64_t settings_hash;       /* and of what the tuning table and the topology file hold */
     struct wi_plan_table *tuning; /* NULL: none */
     struct wi_topo *topo;         /* of WEFT_TOPO_FILE; NULL: none */
@@ -240,7 +242,7 @@ int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status 
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
-/* `spec`: of a hierarchical algorithm, else "". */
+/* `spec`: of a hierarchical algorithm, else "". Those of files are not in the cache, but last as long as the context. */
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
                                int in_place, struct wi_sched **sched);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);

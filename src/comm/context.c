@@ -19,6 +19,8 @@ static const struct weft_setting library_rows[] = {
      "directories, separated by colons, from which plugins are loaded"},
     {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
+    {"PLANS", "", WEFT_SETTING_STRING, LIB(plans), 0, 0,
+     "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
     {"TUNING_FILE", "", WEFT_SETTING_STRING, LIB(tuning_file), 0, 0,
@@ -77,7 +79,8 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
-    ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings);
+    WI_TRY(wi_plans_read(ctx->lib.plans, &ctx->plans));
+    ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings) + wi_plans_hash(ctx->plans);
     return wi_near_files(ctx);
 }
 
@@ -123,6 +126,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     wi_progress_stop(ctx);
     wi_transports_close(ctx->transports);
     wi_near_files_free(ctx);
+    wi_plans_free(ctx->plans);
     wi_settings_destroy(ctx->settings);
     pthread_mutex_destroy(&ctx->comms_lock);
     ctx->magic = 0;

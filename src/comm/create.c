@@ -46,6 +46,8 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         .can_map = comm->mesh->can_map,
         .can_get = comm->mesh->can_get,
         .oversubscribed = comm->mesh->oversubscribed,
+        .find_file = wi_plans_find,
+        .files = ctx->plans,
     };
 
     comm->nt_bytes = ctx->comm.nt_bytes;

@@ -109,6 +109,9 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
     struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, &comm->levels, spec};
     struct wi_cached_sched *slot = NULL, *victim = &comm->cache[at];
 
+    *sched = wi_plans_schedule(comm->ctx->plans, algo, comm->rank);
+    if (*sched)
+        return WEFT_SUCCESS;
     for (uint32_t i = 0; i < 4; i++) {
         struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
         if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place && same_spec(s->sched, spec))
@@ -314,17 +317,19 @@ struct memory_record {
 };
 _Static_assert(sizeof(struct memory_record) <= WI_EXCHANGE_MAX, "a record fits");
 
-/* Whose SRC (and DST) other ranks touch. */
-static int touched(const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
+/* Whose SRC (and DST) other ranks touch. `a`: an algorithm from a file, or NULL. */
+static int touched(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
 {
     int rooted = c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_SCATTER || c->coll == WI_COLL_SCATTER_V;
 
+    if (a)
+        return wi_plans_touches(comm->ctx->plans, a, rank, buf);
     if (buf == WI_SRC)
         return !rooted || rank == c->root;
-    return c->coll == WI_COLL_ALL_REDUCE && (!a || a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET));
+    return c->coll == WI_COLL_ALL_REDUCE;
 }
 
-static enum wi_plan_memory memory_of(const struct weft_comm *comm, const struct wi_call *c,
+static enum wi_plan_memory memory_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a,
                                      const unsigned char *records, size_t stride)
 {
     if (!comm->mesh->can_map)
@@ -332,13 +337,22 @@ static enum wi_plan_memory memory_of(const struct weft_comm *comm, const struct 
     for (int r = 0; r < comm->nranks; r++) {
         struct memory_record m;
         memcpy(&m, records + (size_t)r * stride, sizeof m);
-        if ((touched(c, NULL, r, WI_SRC) && !m.src.segment) || (touched(c, NULL, r, WI_DST) && !m.dst.segment))
+        if ((touched(comm, c, a, r, WI_SRC) && !m.src.segment) || (touched(comm, c, a, r, WI_DST) && !m.dst.segment))
             return WI_MEMORY_PRIVATE;
     }
     return WI_MEMORY_MAPPED;
 }
 
-static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c,
+static int names(const struct wi_sched *sched, int rank, int buf)
+{
+    for (uint32_t i = 0; i < sched->nregions; i++)
+        if (sched->regions[i].rank == rank && sched->regions[i].buf == buf)
+            return 1;
+    return 0;
+}
+
+/* Of a file's algorithm only what this rank uses: the others may have returned, and freed their memory, without this one. */
+static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, const struct wi_algo *a,
                              const unsigned char *records, size_t stride, enum wi_plan_memory memory)
 {
     const struct weft_transport_ops *ops = comm->exec->map_ops;
@@ -357,7 +371,7 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
             const struct weft_mem_desc *d = buf == WI_SRC ? &m.src : &m.dst;
             void *p;
             memcpy(&m, records + r * stride, sizeof m);
-            if ((int)r == comm->rank || !touched(c, NULL, (int)r, buf))
+            if ((int)r == comm->rank || !touched(comm, c, a, (int)r, buf) || (a && !names(op->sched, (int)r, buf)))
                 continue;
             p = (void *)(uintptr_t)d->address;
             if (!op->get)
@@ -368,14 +382,28 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
     return WEFT_SUCCESS;
 }
 
+static struct wi_plan_query query_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op,
+                                     size_t bytes)
+{
+    return (struct wi_plan_query){
+        .coll = c->coll,
+        .bytes = bytes,
+        .v_form = is_v_form(c->coll),
+        .ordered = !op->redop.commutative,
+        .root = c->root,
+        .own_in_place = wi_call_in_place(comm, c),
+        .is_root = c->root == comm->rank,
+    };
+}
+
 static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
 {
     struct weft_request *req = op->finished_arg;
     struct weft_comm *comm = req->comm;
     const struct wi_call *c = &req->now;
     size_t share = 0;
-    struct wi_plan_query q = {
-        .coll = c->coll, .v_form = is_v_form(c->coll), .ordered = !op->redop.commutative, .root = c->root};
+    struct wi_plan_query q = query_of(comm, c, op, 0);
+    const struct wi_algo *file;
     struct wi_sched *sched;
     struct wi_plan plan;
 
@@ -386,7 +414,8 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
         share = m.share > share ? m.share : share;
     }
     q.bytes = share;
-    q.memory = memory_of(comm, c, records, stride);
+    file = wi_plan_file(comm->planner, &q, req->options.algorithm);
+    q.memory = memory_of(comm, c, file, records, stride);
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
     WI_TRY(
         wi_cached_schedule(comm, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
@@ -394,7 +423,7 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     if (op->record)
         op->record->algo = op->sched->algo;
     if (sched->peer_src || sched->peer_dst || plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
-        WI_TRY(map_peers(comm, op, c, records, stride, q.memory));
+        WI_TRY(map_peers(comm, op, c, file, records, stride, q.memory));
     return lay_out(comm, op, c, share, plan.slice_bytes);
 }
 
@@ -516,13 +545,7 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         return wi_fail(WEFT_EINVAL, "%s: only messages have a tag", wi_coll_name(c->coll));
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
-    q = (struct wi_plan_query){
-        .coll = c->coll,
-        .bytes = share,
-        .v_form = is_v_form(c->coll),
-        .ordered = !op->redop.commutative,
-        .root = c->root,
-    };
+    q = query_of(comm, c, op, share);
     if (wi_plan_needs_exchange(comm->planner, &q, req->options.algorithm)) {
         start_exchange(comm, op, c, share);
         return WEFT_SUCCESS;

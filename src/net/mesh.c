@@ -117,8 +117,8 @@ static weft_status check_intro(const struct build *b, int r, const struct intro 
     if (in->settings_hash != mine->settings_hash)
         return wi_fail(
             WEFT_EMISMATCH,
-            "rank %d on host %s has other WEFT_* settings than rank %d (those that choose algorithms must be "
-            "equal on all ranks; compare weft-info -c)",
+            "rank %d on host %s has other WEFT_* settings than rank %d, or other files in WEFT_PLANS (what chooses "
+            "algorithms must be equal on all ranks; compare weft-info -c)",
             r, in->node.name, b->bootstrap->rank);
     return WEFT_SUCCESS;
 }

@@ -63,6 +63,10 @@ struct wi_planner {
 weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text);
 const struct wi_plan_rule *wi_plan_ruled(const struct wi_planner *p, const struct wi_plan_query *q);
 
+int wi_plan_is_file(const char *name);
+weft_status wi_plan_find_file(const struct wi_planner *p, const struct wi_plan_query *q, const char *name,
+                              const struct wi_algo **algo);
+
 /* candidates.c */
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                             unsigned needs);

@@ -46,6 +46,47 @@ static weft_status no_collective(const char *name)
                    near ? near : "", near ? "\"?" : "");
 }
 
+/* ---- Algorithms from files ---- */
+
+int wi_plan_is_file(const char *name)
+{
+    return strncmp(name, "file:", 5) == 0;
+}
+
+weft_status wi_plan_find_file(const struct wi_planner *p, const struct wi_plan_query *q, const char *name,
+                              const struct wi_algo **algo)
+{
+    *algo = NULL;
+    if (!p->facts.find_file)
+        return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\": WEFT_PLANS names no files", name);
+    return p->facts.find_file(p->facts.files, q, p->facts.nranks, name, algo);
+}
+
+const struct wi_algo *wi_plan_file(const struct wi_planner *p, const struct wi_plan_query *q, const char *forced)
+{
+    const struct wi_plan_rule *rule = forced ? NULL : wi_plan_ruled(p, q);
+    const char *name = rule ? rule->algo : forced;
+    const struct wi_algo *a;
+
+    return name && wi_plan_is_file(name) && wi_plan_find_file(p, q, name, &a) >= 0 ? a : NULL;
+}
+
+/* WEFT_INPROGRESS: for other numbers of ranks, as is to be expected where communicators are split. */
+static weft_status check_file(const struct wi_planner *p, const struct wi_plan_rule *r)
+{
+    struct wi_plan_query q = {.coll = r->coll};
+    const struct wi_algo *a;
+
+    if (wi_plan_find_file(p, &q, r->algo, &a) == WEFT_ENOTFOUND)
+        return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: %s", wi_fail_text());
+    if (a)
+        return WEFT_SUCCESS;
+    wi_log(WEFT_LOG_WARN, "plan.rule", "WEFT_ALGO: passed over: %s", wi_fail_text());
+    return WEFT_INPROGRESS;
+}
+
+/* ---- Rules ---- */
+
 /* Levels that another placement of the ranks may have. */
 static int is_usual_level(const char *spec)
 {
@@ -95,7 +136,7 @@ static weft_status parse_rule(const struct wi_planner *p, char *text, struct wi_
         return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: algorithm \"%.40s...\" is longer than %zu characters", algo,
                        sizeof r->algo - 1);
     strcpy(r->algo, algo);
-    return check_algorithm(p, whole, r);
+    return wi_plan_is_file(r->algo) ? check_file(p, r) : check_algorithm(p, whole, r);
 }
 
 weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text)
@@ -109,17 +150,23 @@ weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text)
         if (p->nrules == WI_PLAN_MAX_RULES)
             st = wi_fail(WEFT_ECONFIG, "WEFT_ALGO: more than %d rules", WI_PLAN_MAX_RULES);
         else
-            st = parse_rule(p, t, &p->rules[p->nrules++]);
+            st = parse_rule(p, t, &p->rules[p->nrules]);
+        p->nrules += st == WEFT_SUCCESS;
     }
     wi_free(copy);
-    return st;
+    return st < 0 ? st : WEFT_SUCCESS;
+}
+
+/* A file's algorithm serves no v-forms, whose counts differ. */
+static int concerns(const struct wi_plan_rule *r, enum wi_coll coll)
+{
+    return r->coll == coll || (r->coll == wi_algo_family(coll) && !wi_plan_is_file(r->algo));
 }
 
 const struct wi_plan_rule *wi_plan_ruled(const struct wi_planner *p, const struct wi_plan_query *q)
 {
     for (int i = p->nrules - 1; i >= 0; i--)
-        if ((p->rules[i].coll == q->coll || p->rules[i].coll == wi_algo_family(q->coll)) &&
-            q->bytes >= p->rules[i].least && q->bytes <= p->rules[i].most)
+        if (concerns(&p->rules[i], q->coll) && q->bytes >= p->rules[i].least && q->bytes <= p->rules[i].most)
             return &p->rules[i];
     return NULL;
 }

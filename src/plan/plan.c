@@ -92,6 +92,20 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
                   : WEFT_INPROGRESS;
 }
 
+/* Whoever names a file's algorithm wants that one, by a rule as well as for a call. */
+static weft_status plan_file(const struct wi_planner *p, const struct wi_plan_query *q, const char *name,
+                             struct wi_plan *plan)
+{
+    const struct wi_algo *a;
+
+    WI_TRY(wi_plan_find_file(p, q, name, &a));
+    const char *reason = wi_plan_why_not(p, q, a, a->needs);
+    if (reason)
+        return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason);
+    *plan = (struct wi_plan){.algo = a, .slice_bytes = slice_for(p, a)};
+    return WEFT_SUCCESS;
+}
+
 static weft_status choose(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan *plan)
 {
     struct wi_plan_candidate list[WI_PLAN_MAX_LIST];
@@ -136,13 +150,17 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
     const struct wi_plan_rule *rule;
     weft_status st = WEFT_INPROGRESS;
 
+    if (forced && wi_plan_is_file(forced))
+        return plan_file(p, q, forced, plan);
     if (forced)
         return plan_named(p, q, forced, 1, plan);
+    rule = wi_plan_ruled(p, q);
+    if (rule && wi_plan_is_file(rule->algo))
+        return plan_file(p, q, rule->algo, plan);
     if (slot->used && same_query(&slot->query, q)) {
         *plan = slot->plan;
         return WEFT_SUCCESS;
     }
-    rule = wi_plan_ruled(p, q);
     if (rule)
         st = plan_named(p, q, rule->algo, 0, plan);
     if (st == WEFT_INPROGRESS)
@@ -161,7 +179,9 @@ int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_quer
     const char *name = forced ? forced : rule ? rule->algo : NULL;
     const struct wi_algo *a = name ? wi_algo_find(q->coll, name) : NULL;
 
-    if (name && strchr(name, ':')) /* over messages, whose shares are even or their own */
+    if (name && wi_plan_is_file(name))
+        a = wi_plan_file(p, q, forced);
+    else if (name && strchr(name, ':')) /* over messages, whose shares are even or their own */
         a = wi_algo_hier(q->coll);
     if (!p->facts.mapped || q->coll == WI_COLL_BARRIER)
         return 0;

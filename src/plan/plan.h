@@ -9,6 +9,7 @@
 #include "plan/figures.h"
 #include "plan/table.h"
 
+struct wi_plan_query;
 struct wi_plan_facts {
     int nranks, nnodes;
     int mapped;              /* one mapped group holds all ranks */
@@ -18,6 +19,12 @@ struct wi_plan_facts {
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
     uint32_t depth;
     const struct wi_algo_levels *levels; /* borrowed; NULL: nothing is known */
+    /* Algorithms from files, "file:NAME"; they are never the planner's own choice. NULL: there are no files. WEFT_ENOTFOUND: there
+     * is none of this name. WEFT_ENOTSUP: not for this call, and the text says why; `algo` is NULL if it is for another number of
+     * ranks. */
+    weft_status (*find_file)(const void *files, const struct wi_plan_query *query, int nranks, const char *name,
+                             const struct wi_algo **algo);
+    const void *files;
 };
 
 /* Memory of the operation's buffers, known on all ranks once they have told each other. */
@@ -35,10 +42,11 @@ struct wi_plan_query {
     int in_place;
     int root;
     enum wi_plan_memory memory;
+    int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };
 
 struct wi_plan {
-    const struct wi_algo *algo;
+    const struct wi_algo *algo; /* from a file: without build and cost */
     size_t slice_bytes;      /* two-sided and mapped: at most this much of a block at once */
     double predicted_us;
     char spec[WI_ALGO_SPEC_BYTES]; /* of a hierarchical algorithm, for wi_algo_args.spec; else "" */
@@ -61,6 +69,9 @@ void wi_planner_destroy(struct wi_planner *planner);
  * Remembers what it chose: one thread at a time. */
 weft_status wi_plan(struct wi_planner *planner, const struct wi_plan_query *query, const char *forced,
                     struct wi_plan *plan);
+/* The algorithm from a file that the call or an override asks for; NULL: none, or not for this call. */
+const struct wi_algo *wi_plan_file(const struct wi_planner *planner, const struct wi_plan_query *query,
+                                   const char *forced);
 /* Does an override concern this collective? */
 int wi_planner_has_rule(const struct wi_planner *planner, enum wi_coll coll);
 /* The largest message up to which "flat" is taken whatever the call is like, so that nobody need be asked; 0: none. */

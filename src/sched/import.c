@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "sched/import_program.h"
 
@@ -190,6 +191,7 @@ static weft_status finish_own(struct own *o, struct wi_import **out)
                                  .in_place = s->in_place,
                                  .max_bytes = UINT64_MAX,
                                  .scheds = o->scheds};
+    _Static_assert(sizeof(import->name) == sizeof(s->algo), "the same bound");
     memcpy(import->name, s->algo, sizeof(import->name));
     o->scheds = NULL;
     *out = import;
@@ -256,6 +258,8 @@ static weft_status import_one(const char *path, struct wi_import **import)
 
     WI_TRY(read_file(path, &text, &bytes));
     weft_status st = wi_import_text(path, text, bytes, import);
+    if (st == WEFT_SUCCESS)
+        (*import)->hash = wi_hash64(text, bytes, 0);
     wi_free(text);
     return st;
 }

@@ -16,7 +16,8 @@ enum wi_import_format { WI_IMPORT_MSCCL, WI_IMPORT_MSCCLPP, WI_IMPORT_TEXT };
 
 struct wi_import {
     enum wi_import_format format;
-    char name[24]; /* the algorithm's: as the file says, in characters that a name may have */
+    char name[64]; /* the algorithm's: as the file says, in characters that a name may have */
+    uint64_t hash; /* of the file's bytes */
     enum wi_coll coll;
     int nranks, root, in_place;
     uint64_t min_bytes, max_bytes; /* sizes that it is meant for, as the file says; 0 and UINT64_MAX */

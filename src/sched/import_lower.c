@@ -477,7 +477,7 @@ weft_status wi_imp_lower(struct wi_imp_prog *prog, struct wi_import **out)
                                  .min_bytes = prog->min_bytes,
                                  .max_bytes = prog->max_bytes,
                                  .scheds = scheds};
-    memcpy(import->name, prog->name, sizeof(import->name));
+    memcpy(import->name, prog->name, sizeof(prog->name));
     *out = import;
     return WEFT_SUCCESS;
 }

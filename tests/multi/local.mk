@@ -14,3 +14,7 @@ multi_scripts += tests/multi/test_levels.sh
 multi_tests += tests/multi/test_topology_api
 tests_multi_test_topology_api_SOURCES = tests/multi/test_topology_api.c tests/fault/fault.h
 tests_multi_test_topology_api_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/multi/test_plans
+tests_multi_test_plans_SOURCES = tests/multi/test_plans.c tests/conform/collect.h tests/conform/collect_data.c \
+	tests/conform/collect_call.c tests/conform/collect_world.c
+tests_multi_test_plans_LDADD = libharness.la libweftcore.la -lm
