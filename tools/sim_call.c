@@ -23,6 +23,8 @@ const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w,
 {
     if (needs & WI_ALGO_EVEN_RANKS && w->nranks % 2)
         return "it needs an even number of ranks";
+    if (needs & WI_ALGO_POW2_RANKS && w->nranks & (w->nranks - 1))
+        return "it needs a power of two of ranks";
     if (needs & WI_ALGO_NO_IN_PLACE && o->in_place)
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !one_host(w))

@@ -22,9 +22,9 @@ struct wi_algo_levels {
 struct wi_algo_args {
     int rank, nranks, root;
     int in_place;
-    int radix; /* k of k-nomial trees; 0: the algorithm's default */
+    int radix;                           /* k of k-nomial trees; 0: the algorithm's default */
     const struct wi_algo_levels *levels; /* NULL: nothing is known */
-    const char *spec; /* of a hierarchical algorithm, as in wi_algo_choice; NULL otherwise */
+    const char *spec;                    /* of a hierarchical algorithm, as in wi_algo_choice; NULL otherwise */
 };
 
 enum wi_algo_needs {
@@ -35,7 +35,18 @@ enum wi_algo_needs {
     WI_ALGO_UNIFORM = 16,    /* not for the v-forms */
     WI_ALGO_EVEN_RANKS = 32, /* even number of ranks only */
     WI_ALGO_NO_IN_PLACE = 64,
+    WI_ALGO_POW2_RANKS = 128, /* a power of two of ranks only */
 };
+
+/* What keeps algorithms of these needs from a number of ranks; NULL: nothing. */
+static inline const char *wi_algo_ranks_needed(unsigned needs, int nranks)
+{
+    if (needs & WI_ALGO_EVEN_RANKS && nranks % 2)
+        return "an even number of ranks";
+    if (needs & WI_ALGO_POW2_RANKS && nranks & (nranks - 1))
+        return "a power of two of ranks";
+    return NULL;
+}
 
 /* What an algorithm costs one rank, in the worst case over ranks, for a message of `bytes` (the vector, or one rank's
  * share for per-rank collectives). */
@@ -99,7 +110,7 @@ struct wi_algo_level_cost {
     struct {
         const char *level; /* among whose groups; NULL: among the ranks of the innermost group */
         struct wi_algo_cost cost;
-        double link_sent;  /* bytes that leave a group of this level, all its ranks together */
+        double link_sent; /* bytes that leave a group of this level, all its ranks together */
     } stage[WI_ALGO_MAX_LEVELS + 1];
 };
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,

@@ -79,6 +79,47 @@ static weft_status check_stage(const struct wi_hier_spec *s, int i, const struct
                    wi_algo_suggest(coll, name, text, sizeof text));
 }
 
+static weft_status check_number(const struct wi_hier_spec *s, const struct wi_hier_tree *tree, int stage,
+                                enum wi_coll coll, int second)
+{
+    int nparents = stage ? tree->ngroups[stage - 1] : 1;
+    const struct wi_algo *algo;
+
+    WI_TRY(wi_hier_algo(s, stage, coll, second, &algo));
+    for (int p = 0; p < nparents; p++) {
+        int n = wi_hier_nchildren(tree, stage, p);
+        const char *ranks = wi_algo_ranks_needed(algo->needs, n);
+        if (ranks && n > 1)
+            return wi_fail(WEFT_ENOTSUP, "%s %s needs %s, not %d as %s \"%s\"", wi_coll_name(coll), algo->name, ranks,
+                           n, stage ? "inside a group of level" : "groups of level",
+                           s->at[stage ? stage - 1 : 0].level);
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Among how many an algorithm works at a stage is known: refuse what it is not for here, where all ranks do. */
+static weft_status check_numbers(const struct wi_hier_spec *s, const struct wi_hier_shape *shape,
+                                 const struct wi_algo_levels *levels, int nranks)
+{
+    struct wi_algo_args args = {.nranks = nranks, .levels = levels};
+    struct wi_hier_tree tree;
+    weft_status st;
+
+    WI_TRY(wi_hier_tree_init(&tree, s, &args));
+    st = WEFT_SUCCESS;
+    for (int i = 0; i <= s->nlevels && st >= 0; i++) {
+        int leader = i > 0 && s->at[i - 1].leader;
+        enum wi_coll colls[2] = {leader ? shape->up_leader : shape->up, leader ? shape->down_leader : shape->down};
+        if (i == 0)
+            colls[0] = shape->coll, colls[1] = WI_HIER_NONE;
+        for (int k = 0; k < 2 && st >= 0; k++)
+            if (colls[k] != WI_HIER_NONE)
+                st = check_number(s, &tree, i, colls[k], k);
+    }
+    wi_hier_tree_fini(&tree);
+    return st;
+}
+
 static weft_status choose_hier(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
                                struct wi_algo_choice *choice)
 {
@@ -95,6 +136,8 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
         WI_TRY(check_level(&s, i, levels, nranks, &needs));
     for (int i = 0; i <= s.nlevels; i++)
         WI_TRY(check_stage(&s, i, shape, &needs));
+    if (levels)
+        WI_TRY(check_numbers(&s, shape, levels, nranks));
     if (family == WI_COLL_REDUCE_SCATTER || family == WI_COLL_ALL_TO_ALL)
         needs |= WI_ALGO_UNIFORM;
     if (family == WI_COLL_ALL_TO_ALL)

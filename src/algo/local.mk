@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
 	src/algo/algo.h \
+	src/algo/allgather_bine.c \
 	src/algo/allgather_bruck.c \
 	src/algo/allgather_direct.c \
 	src/algo/allgather_flat.c \
 	src/algo/allgather_linear.c \
 	src/algo/allgather_neighbor.c \
+	src/algo/allgather_pat.c \
 	src/algo/allgather_rdouble.c \
 	src/algo/allgather_ring.c \
 	src/algo/allreduce_dbtree.c \
@@ -19,6 +21,8 @@ libweft_sources += \
 	src/algo/allreduce_rhalving.c \
 	src/algo/allreduce_ring.c \
 	src/algo/allreduce_ring2.c \
+	src/algo/allreduce_swing.c \
+	src/algo/allreduce_swing_short.c \
 	src/algo/alltoall_bruck.c \
 	src/algo/alltoall_direct.c \
 	src/algo/alltoall_flat.c \
@@ -26,6 +30,7 @@ libweft_sources += \
 	src/algo/alltoall_pairwise.c \
 	src/algo/barrier_dissem.c \
 	src/algo/barrier_flat.c \
+	src/algo/broadcast_bine.c \
 	src/algo/broadcast_chain.c \
 	src/algo/broadcast_direct.c \
 	src/algo/broadcast_flat.c \
@@ -46,6 +51,8 @@ libweft_sources += \
 	src/algo/hier_spec.c \
 	src/algo/hier_tree.c \
 	src/algo/list.h \
+	src/algo/pat.h \
+	src/algo/reduce_bine.c \
 	src/algo/reduce_chain.c \
 	src/algo/reduce_direct.c \
 	src/algo/reduce_flat.c \
@@ -53,10 +60,12 @@ libweft_sources += \
 	src/algo/reduce_knomial.c \
 	src/algo/reduce_linear.c \
 	src/algo/reduce_rsgather.c \
+	src/algo/reducescatter_bine.c \
 	src/algo/reducescatter_direct.c \
 	src/algo/reducescatter_flat.c \
 	src/algo/reducescatter_linear.c \
 	src/algo/reducescatter_pairwise.c \
+	src/algo/reducescatter_pat.c \
 	src/algo/reducescatter_pull.c \
 	src/algo/reducescatter_rhalving.c \
 	src/algo/reducescatter_ring.c \
@@ -69,6 +78,7 @@ libweft_sources += \
 	src/algo/scatter_knomial.c \
 	src/algo/scatter_linear.c \
 	src/algo/suggest.c \
+	src/algo/swing.h \
 	src/algo/tree_chain.c \
 	src/algo/util.c \
 	src/algo/util.h

@@ -16,9 +16,10 @@ weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo 
                        args->radix);
     if (args->in_place && (algo->needs & WI_ALGO_NO_IN_PLACE))
         return wi_fail(WEFT_ENOTSUP, "%s %s cannot work in place", wi_coll_name(algo->coll), algo->name);
-    if ((algo->needs & WI_ALGO_EVEN_RANKS) && args->nranks % 2)
-        return wi_fail(WEFT_ENOTSUP, "%s %s needs an even number of ranks, not %d", wi_coll_name(algo->coll),
-                       algo->name, args->nranks);
+    const char *ranks = wi_algo_ranks_needed(algo->needs, args->nranks);
+    if (ranks)
+        return wi_fail(WEFT_ENOTSUP, "%s %s needs %s, not %d", wi_coll_name(algo->coll), algo->name, ranks,
+                       args->nranks);
     struct wi_sched_spec spec = {
         .coll = algo->coll,
         .algo = algo->name,

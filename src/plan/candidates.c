@@ -18,6 +18,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it needs a commutative operator";
     if (needs & WI_ALGO_EVEN_RANKS && p->facts.nranks % 2)
         return "it needs an even number of ranks";
+    if (needs & WI_ALGO_POW2_RANKS && p->facts.nranks & (p->facts.nranks - 1))
+        return "it needs a power of two of ranks";
     if (needs & WI_ALGO_NO_IN_PLACE && q->in_place)
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)

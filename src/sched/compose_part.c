@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #define UNKNOWN UINT32_MAX
+#define MIXED (UINT32_C(1) << 31) /* the block holds other shares at other times */
 
 /* ---- Shares ---- */
 
@@ -90,9 +91,30 @@ static const struct wi_region *subject(const struct wi_part_state *s, const stru
     return region_at(s, step, 0);
 }
 
+/* Blocks that hold other shares at other times must meet one of the user's in each step, which says what they hold then. */
+static weft_status check_mixed(struct wi_part_state *s)
+{
+    const struct wi_sched *sched = s->part.sched;
+
+    for (uint32_t i = 0; i < sched->nsteps; i++) {
+        const struct wi_step *step = &sched->steps[i];
+        const struct wi_region *about = step->ndst + step->nsrc ? subject(s, step) : NULL;
+        for (uint32_t b = 0; about && about->buf == WI_TMP && b < about->count; b++) {
+            if (s->tmp_share[about->first + b] & MIXED)
+                return wi_fail(
+                    WEFT_ENOTSUP,
+                    "%s %s among %d ranks cannot be part of a hierarchy: its scratch holds other shares later",
+                    wi_coll_name(sched->coll), sched->algo, sched->nranks);
+        }
+    }
+    for (uint32_t t = 0; t < sched->buf_blocks[WI_TMP]; t++)
+        s->tmp_share[t] &= ~MIXED;
+    return WEFT_SUCCESS;
+}
+
 /* A block of scratch that meets SRC or DST in a step keeps that share. One that never does is in line with one that does:
  * algorithms keep shares in scratch in their order, or rotated. */
-static void find_tmp_shares(struct wi_part_state *s)
+static weft_status find_tmp_shares(struct wi_part_state *s)
 {
     const struct wi_sched *sched = s->part.sched;
     uint32_t n = sched->buf_blocks[WI_TMP], known = UNKNOWN;
@@ -105,18 +127,19 @@ static void find_tmp_shares(struct wi_part_state *s)
         for (unsigned k = 0; about && about->buf != WI_TMP && k < (unsigned)step->ndst + step->nsrc; k++) {
             const struct wi_region *r = region_at(s, step, k);
             for (uint32_t b = 0; r->buf == WI_TMP && b < r->count; b++) {
-                if (s->tmp_share[r->first + b] == UNKNOWN)
-                    s->tmp_share[r->first + b] = share_of(s, about, b);
+                uint32_t *share = &s->tmp_share[r->first + b], is = share_of(s, about, b);
+                *share = *share == UNKNOWN || *share == is ? is : *share | MIXED;
             }
         }
     }
     for (uint32_t t = 0; t < n && known == UNKNOWN; t++)
         known = s->tmp_share[t] == UNKNOWN ? UNKNOWN : t;
     for (uint32_t t = 0; t < n; t++) {
-        uint32_t base = known == UNKNOWN ? 0 : s->nshares + s->tmp_share[known] - known % s->nshares;
+        uint32_t base = known == UNKNOWN ? 0 : s->nshares + (s->tmp_share[known] & ~MIXED) - known % s->nshares;
         if (s->tmp_share[t] == UNKNOWN)
             s->tmp_share[t] = (base + t) % s->nshares;
     }
+    return check_mixed(s);
 }
 
 /* ---- May scratch lie in DST? ---- */
@@ -195,10 +218,12 @@ weft_status wi_part_init(struct wi_part_state *s, const struct wi_part *part)
         s->tmp_share = wi_calloc(ntmp, sizeof(*s->tmp_share));
         if (!s->tmp_share)
             return wi_fail(WEFT_ENOMEM, "composition: no memory for %u blocks of scratch", ntmp);
-        find_tmp_shares(s);
-        if (part->roomy && fits_in_dst(s) < 0) {
+        weft_status st = find_tmp_shares(s);
+        if (st >= 0 && part->roomy)
+            st = fits_in_dst(s);
+        if (st < 0) {
             wi_free(s->tmp_share);
-            return WEFT_ENOMEM;
+            return st;
         }
         s->pages = (ntmp + s->nshares - 1) / s->nshares - (s->scratch_in_dst ? 1 : 0);
     }

@@ -24,15 +24,23 @@ static const struct golden goldens[] = {
     {WI_COLL_ALL_REDUCE, "ring2", 0, 1},
     {WI_COLL_ALL_REDUCE, "rdouble", 0, 0},
     {WI_COLL_ALL_REDUCE, "rhalving", 0, 0},
+    {WI_COLL_ALL_REDUCE, "swing", 0, 0},
+    {WI_COLL_ALL_REDUCE, "swing_short", 0, 0},
     {WI_COLL_ALL_REDUCE, "dbtree", 0, 0},
     {WI_COLL_ALL_REDUCE, "flat_send", 0, 1},
     {WI_COLL_REDUCE, "chain", 1, 0},
     {WI_COLL_REDUCE, "rsgather", 0, 1},
+    {WI_COLL_REDUCE, "bine", 0, 0},
     {WI_COLL_BROADCAST, "knomial", 1, 0},
+    {WI_COLL_BROADCAST, "bine", 1, 0},
     {WI_COLL_BROADCAST, "scatter_ring", 0, 0},
     {WI_COLL_ALL_GATHER, "bruck", 0, 0},
     {WI_COLL_ALL_GATHER, "neighbor", 0, 0},
+    {WI_COLL_ALL_GATHER, "bine", 0, 0},
+    {WI_COLL_ALL_GATHER, "pat", 0, 0},
     {WI_COLL_REDUCE_SCATTER, "rhalving", 0, 0},
+    {WI_COLL_REDUCE_SCATTER, "bine", 0, 0},
+    {WI_COLL_REDUCE_SCATTER, "pat", 0, 1},
     {WI_COLL_ALL_TO_ALL, "bruck", 0, 0},
     {WI_COLL_GATHER, "knomial", 1, 0},
     {WI_COLL_SCAN, "rdouble", 0, 0},
@@ -79,7 +87,7 @@ static char *text_of(const struct golden *g, size_t *bytes)
     FILE *out = open_memstream(&text, bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(out);
     for (int n = 2; n <= 5 && !bad; n++) {
-        if (n % 2 && (algo->needs & WI_ALGO_EVEN_RANKS))
+        if (wi_algo_ranks_needed(algo->needs, n))
             continue;
         for (int r = 0; r < n && !bad; r++) {
             struct wi_algo_args args = {r, n, g->root, g->in_place, 0, NULL, NULL};

@@ -38,6 +38,14 @@ tests_golden_golden_SOURCES = tests/golden/golden.c
 tests_golden_golden_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)
 EXTRA_DIST += \
 	tests/golden/all_gather_bruck.txt \
+	tests/golden/reduce_scatter_pat.txt \
+	tests/golden/reduce_scatter_bine.txt \
+	tests/golden/reduce_bine.txt \
+	tests/golden/broadcast_bine.txt \
+	tests/golden/all_reduce_swing_short.txt \
+	tests/golden/all_reduce_swing.txt \
+	tests/golden/all_gather_pat.txt \
+	tests/golden/all_gather_bine.txt \
 	tests/golden/all_gather_neighbor.txt \
 	tests/golden/all_reduce_dbtree.txt \
 	tests/golden/all_reduce_direct.txt \

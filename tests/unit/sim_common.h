@@ -78,7 +78,7 @@ static inline double sim_uniform(enum wi_coll coll, const char *name, int nranks
 
 static inline int sim_suits(const struct wi_algo *a, int nranks, int in_place)
 {
-    return !(a->needs & WI_ALGO_EVEN_RANKS && nranks % 2) && !(a->needs & WI_ALGO_NO_IN_PLACE && in_place);
+    return !wi_algo_ranks_needed(a->needs, nranks) && !(a->needs & WI_ALGO_NO_IN_PLACE && in_place);
 }
 
 #endif

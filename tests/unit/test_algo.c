@@ -34,7 +34,7 @@ static int suits(const struct wi_algo *algo, const struct wi_algo_args *args)
 {
     if (args->in_place && (algo->needs & WI_ALGO_NO_IN_PLACE))
         return 0;
-    return args->nranks % 2 == 0 || !(algo->needs & WI_ALGO_EVEN_RANKS);
+    return !wi_algo_ranks_needed(algo->needs, args->nranks);
 }
 
 static const char *about(const struct wi_algo *algo, const struct wi_algo_args *args)
@@ -310,7 +310,8 @@ static void large_communicators_build(void)
 
     for (size_t i = 0; wi_algos[i]; i++) {
         for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
-            struct wi_algo_args args = {ranks[k], 1000, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0, NULL, NULL};
+            int nranks = wi_algos[i]->needs & WI_ALGO_POW2_RANKS ? 1024 : 1000;
+            struct wi_algo_args args = {ranks[k], nranks, has_root(wi_algos[i]->coll) ? 500 : 0, 0, 0, NULL, NULL};
             struct wi_sched *sched;
             wi_fail_clear();
             if (wi_algos[i]->build(&args, &sched) != WEFT_SUCCESS) {
@@ -318,7 +319,7 @@ static void large_communicators_build(void)
                 continue;
             }
             CU_ASSERT_EQUAL(sched->rank, ranks[k]);
-            CU_ASSERT_EQUAL(sched->nranks, 1000);
+            CU_ASSERT_EQUAL(sched->nranks, nranks);
             wi_sched_put(sched);
         }
     }
@@ -460,7 +461,7 @@ static int has_general(enum wi_coll coll, unsigned refused)
 {
     for (size_t i = 0; wi_algos[i]; i++) {
         if (wi_algo_find(coll, wi_algos[i]->name) == wi_algos[i] &&
-            !(wi_algos[i]->needs & (refused | WI_ALGO_MAPPED | WI_ALGO_EVEN_RANKS)))
+            !(wi_algos[i]->needs & (refused | WI_ALGO_MAPPED | WI_ALGO_EVEN_RANKS | WI_ALGO_POW2_RANKS)))
             return 1;
     }
     return 0;
@@ -496,6 +497,7 @@ static void bad_arguments_are_named(void)
     expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 4, 0, 0, NULL, NULL}, WEFT_EINVAL, "root 4");
     expect_refusal(&wi_reduce_knomial, (struct wi_algo_args){0, 4, 0, 0, 1, NULL, NULL}, WEFT_EINVAL, "radix 1");
     expect_refusal(&wi_allgather_neighbor, (struct wi_algo_args){0, 3, 0, 0, 0, NULL, NULL}, WEFT_ENOTSUP, "even");
+    expect_refusal(&wi_allgather_bine, (struct wi_algo_args){0, 6, 0, 0, 0, NULL, NULL}, WEFT_ENOTSUP, "power of two");
     expect_refusal(&wi_alltoall_pairwise, (struct wi_algo_args){0, 3, 0, 1, 0, NULL, NULL}, WEFT_ENOTSUP, "in place");
 }
 

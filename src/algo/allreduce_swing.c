@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Swing, the form with least bytes: reduce-scatter and all-gather over partners that swing from one
+ * side to the other.
+ *
+ * As recursive halving and doubling, but the distances are 1, 1, 3, 5, 11, … instead of 1, 2, 4, 8, 16:
+ * on rings, tori and oversubscribed trees fewer links are crossed. The same on one
+ * dimension as all_reduce over Bine butterflies. Commutative operators only. Ranks beyond a power
+ * of two fold into their left neighbour.
+ *
+ *   steps: 2 log2 P, +2 if P is no power of two (P': the power below) · sent 2n(P'-1)/P' (+n) ·
+ *     reduced n(P'-1)/P' (+n) · no scratch
+ *
+ * P = 4, blocks 0..3:  0 ↔ 1: 0 keeps 01, 1 keeps 23 | 0 ↔ 3, 1 ↔ 2: 0 keeps 0, 3 keeps 1, 2 keeps 2, 1 keeps 3
+ *                      0 ↔ 3, 1 ↔ 2: one block each | 0 ↔ 1, 2 ↔ 3: two blocks each
+ *
+ * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
+ * 2024.
+ */
+#include "algo/swing.h"
+
+struct range {
+    uint32_t first, count;
+};
+
+static struct wi_region blocks(enum wi_buf buf, struct range r)
+{
+    return wi_at(buf, r.first, r.count);
+}
+
+static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held)
+{
+    struct range keep = {0, (uint32_t)fold->pow2}, give[32];
+    int steps = wi_log2_ceil(fold->pow2);
+    uint32_t lane[32];
+
+    for (int k = 0; k < steps; k++) {
+        int rank = wi_fold_rank(fold, wi_swing_peer(fold->member, k, fold->pow2));
+        uint32_t half = keep.count / 2, upper = (uint32_t)wi_swing_upper(fold->member, k, steps);
+        give[k] = (struct range){keep.first + (upper ? 0 : half), half};
+        keep = (struct range){keep.first + (upper ? half : 0), half};
+        lane[k] = wi_sched_lane(seq->b, rank, rank, 0);
+        wi_seq_send(seq, lane[k], blocks(held, give[k]));
+        wi_seq_recv_reduce(seq, lane[k], blocks(WI_DST, keep), blocks(held, keep), k == steps - 1 ? WI_STEP_FINAL : 0);
+        held = WI_DST;
+    }
+    for (int k = steps - 1; k >= 0; k--) {
+        wi_seq_send(seq, lane[k], blocks(WI_DST, keep));
+        wi_seq_recv(seq, lane[k], blocks(WI_DST, give[k]));
+        keep.first = keep.first < give[k].first ? keep.first : give[k].first;
+        keep.count *= 2;
+    }
+}
+
+static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
+{
+    struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
+    struct range all = {0, (uint32_t)fold.pow2};
+    struct wi_sched_builder *b;
+
+    if (args->nranks == 1)
+        return wi_algo_alone(args, &wi_allreduce_swing, sched);
+    WI_TRY(wi_algo_begin(args, &wi_allreduce_swing, all.count, 0, &b));
+    struct wi_seq seq = wi_seq_begin(b);
+    if (fold.partner < 0) {
+        exchange(&fold, &seq, WI_SRC);
+        return wi_sched_seal(b, sched);
+    }
+    uint32_t out = wi_sched_lane(b, fold.partner, WI_NO_PEER, 0);
+    uint32_t in = wi_sched_lane(b, WI_NO_PEER, fold.partner, 0);
+    if (fold.member < 0) {
+        wi_seq_send(&seq, out, blocks(WI_SRC, all));
+        wi_seq_recv(&seq, in, blocks(WI_DST, all));
+    } else {
+        wi_seq_recv_reduce(&seq, in, blocks(WI_DST, all), blocks(WI_SRC, all), 0);
+        exchange(&fold, &seq, WI_DST);
+        wi_seq_send(&seq, out, blocks(WI_DST, all));
+    }
+    return wi_sched_seal(b, sched);
+}
+
+static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
+    double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
+
+    *c =
+        (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + odd * bytes, part + odd * bytes, alone};
+}
+
+/* Folding as in recursive halving. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
+
+    *c = (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + 3 * odd * bytes,
+                               part + 1.5 * odd * bytes, 0};
+}
+
+const struct wi_algo wi_allreduce_swing = {
+    .name = "swing",
+    .coll = WI_COLL_ALL_REDUCE,
+    .needs = WI_ALGO_COMMUTATIVE,
+    .summary = "Swing: halving and doubling over nearer partners",
+    .build = build,
+    .cost = cost,
+    .path = path,
+};

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Swing, the form with fewest steps: the whole vector goes to a partner on one side, then on the
+ * other, ever further away.
+ *
+ * As recursive doubling, but the distances are 1, 1, 3, 5, 11, … instead of 1, 2, 4, 8, 16. For small
+ * messages on rings, tori and oversubscribed trees. Commutative operators only. Ranks beyond a
+ * power of two fold into their left neighbour.
+ *
+ *   steps: log2 P, +1 or 2 if P is no power of two · sent n per step · reduced n per step · no
+ *     scratch
+ *
+ * P = 8:  0 ↔ 1, 2 ↔ 3, 4 ↔ 5, 6 ↔ 7 | 0 ↔ 7, 1 ↔ 2, 3 ↔ 4, 5 ↔ 6 | 0 ↔ 3, 2 ↔ 5, 4 ↔ 7, 6 ↔ 1
+ *
+ * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
+ * 2024.
+ */
+#include "algo/swing.h"
+
+static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held)
+{
+    int steps = wi_log2_ceil(fold->pow2);
+
+    for (int k = 0; k < steps; k++) {
+        int rank = wi_fold_rank(fold, wi_swing_peer(fold->member, k, fold->pow2));
+        uint32_t lane = wi_sched_lane(seq->b, rank, rank, 0);
+        wi_seq_send(seq, lane, wi_at(held, 0, 1));
+        wi_seq_recv_reduce(seq, lane, wi_at(WI_DST, 0, 1), wi_at(held, 0, 1), k == steps - 1 ? WI_STEP_FINAL : 0);
+        held = WI_DST;
+    }
+}
+
+static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
+{
+    struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
+    struct wi_region src = wi_at(WI_SRC, 0, 1), dst = wi_at(WI_DST, 0, 1);
+    struct wi_sched_builder *b;
+
+    if (args->nranks == 1)
+        return wi_algo_alone(args, &wi_allreduce_swing_short, sched);
+    WI_TRY(wi_algo_begin(args, &wi_allreduce_swing_short, 1, 0, &b));
+    struct wi_seq seq = wi_seq_begin(b);
+    if (fold.partner < 0) {
+        exchange(&fold, &seq, WI_SRC);
+        return wi_sched_seal(b, sched);
+    }
+    uint32_t out = wi_sched_lane(b, fold.partner, WI_NO_PEER, 0);
+    uint32_t in = wi_sched_lane(b, WI_NO_PEER, fold.partner, 0);
+    if (fold.member < 0) {
+        wi_seq_send(&seq, out, src);
+        wi_seq_recv(&seq, in, dst);
+    } else {
+        wi_seq_recv_reduce(&seq, in, dst, src, 0);
+        exchange(&fold, &seq, WI_DST);
+        wi_seq_send(&seq, out, dst);
+    }
+    return wi_sched_seal(b, sched);
+}
+
+static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
+    double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
+
+    *c = (struct wi_algo_cost){exchanges + wi_swing_fold_steps(&fold), (exchanges + odd) * bytes,
+                               (exchanges + odd) * bytes, alone};
+}
+
+/* Folding as in recursive doubling. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
+
+    *c = (struct wi_algo_cost){exchanges + wi_swing_fold_steps(&fold), (exchanges + 3 * odd) * bytes,
+                               (exchanges + 1.5 * odd) * bytes, 0};
+}
+
+const struct wi_algo wi_allreduce_swing_short = {
+    .name = "swing_short",
+    .coll = WI_COLL_ALL_REDUCE,
+    .needs = WI_ALGO_COMMUTATIVE,
+    .summary = "Swing: exchanges of the whole vector with nearer partners",
+    .build = build,
+    .cost = cost,
+    .path = path,
+};
