@@ -57,6 +57,20 @@ broken() {
         env WEFT_TUNING_FILE="$tap_dir/broken.tune" timeout 20 ./weft-info
 }
 
+# The machine's description gives figures and levels; ranks of more hosts than it has are refused.
+topology_file() {
+    echo "nodes:1 pack:2 core:1" >"$tap_dir/one.topo"
+    WEFT_LOG=debug WEFT_TOPO_FILE=$tap_dir/one.topo status_is 0 'plan.choice: all_reduce of 65536 bytes: flat' \
+        timeout 60 ./weft-run --no-prefix -n 2 ./weft-bench -C all_reduce -b 64K -e 64K -n 3 || return 1
+    cat >"$tap_dir/two.sh" <<'END'
+export WEFT_NODE_ID=h$WEFT_RANK
+exec ./weft-bench -C barrier -n 2
+END
+    WEFT_TOPO_FILE=$tap_dir/one.topo status_is 1 'one.topo describes 1 host.*, but the ranks are on 2' \
+        timeout 60 ./weft-run -n 2 bash "$tap_dir/two.sh" || return 1
+    WEFT_TOPO_FILE=$tap_dir/none.topo status_is 1 'none.topo' timeout 20 ./weft-info
+}
+
 tap "measures links and algorithms" measures
 tap "goes on where it was" goes_on
 tap "judges choices and predictions" status_is 0 'all: within 10 % of the best: [0-9]+ of 5 .*median error' ./weft-tune --check "$table"
@@ -64,6 +78,7 @@ tap "communicators choose by it" chooses
 tap "a table of another machine is refused" other_machine
 tap "ranks with different tables are named" ranks_differ
 tap "a broken table is named" broken
+tap "a topology file gives figures and levels" topology_file
 tap "out of time, and says so" status_is 0 'out of time' tune -o "$tap_dir/late.tune" -t 0.1 -p 20
 tap "no table" status_is 2 'no table is named' ./weft-tune
 tap "bad sizes" status_is 2 'sizes: not a range such as 8-64M: "9-8"' ./weft-tune -o x -s 9-8
