@@ -169,10 +169,10 @@ static void print_machine(const struct wi_model *m, const struct wi_grid *grid, 
     fprintf(out, "mesh");
     for (int a = 0; a < grid->naxes; a++)
         fprintf(out, "%s%s=%d", a ? " x " : " ", grid->name[a], grid->extent[a]);
-    fprintf(out, ", %d ranks on ", grid->nranks);
+    fprintf(out, ", %d ranks", grid->nranks);
     for (int level = 0; level < m->nlevels; level++)
-        fprintf(out, "%s%d %s groups", level ? ", " : "", m->levels[level].ngroups, m->levels[level].name);
-    fprintf(out, "%s\n", m->nlevels ? "" : "places of one kind");
+        fprintf(out, "%s%d %s groups", level ? ", " : " in ", m->levels[level].ngroups, m->levels[level].name);
+    fprintf(out, "%s\n", m->nlevels ? "" : ", all equally near");
 }
 
 weft_status wi_grid_explain(const struct wi_model *m, const struct wi_grid *grid, const int32_t *order, FILE *out)

@@ -26,7 +26,13 @@ def split_block(block, mesh):
 def main():
     args = common.start(__doc__, pp=2, dp=2)
     tp = dist.get_world_size() // (args.pp * args.dp)
-    mesh = init_device_mesh("cpu", (args.pp, args.dp, tp), mesh_dim_names=("pp", "dp", "tp"))
+    axes = {"pp": args.pp, "dp": args.dp, "tp": tp}
+    if args.backend == "weft":
+        import weft
+
+        mesh = weft.mesh(**axes, verbose=True)  # the tensor-parallel ranks nearest to each other
+    else:
+        mesh = init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axes))
     stage_index = mesh["pp"].get_local_rank()
 
     model = common.gpt(layers=2 * args.pp)

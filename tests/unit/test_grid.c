@@ -96,7 +96,7 @@ static void well_placed_ranks_stay(void)
     for (int i = 0; i < 8; i++)
         CU_ASSERT_EQUAL(order[i], i);
     char *text = reasons_of(m, &grid, order);
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "mesh dp=2 x tp=4, 8 ranks on"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "mesh dp=2 x tp=4, 8 ranks in 2 node groups, 4 package groups"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "order: as the ranks are numbered"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "tp: 4 ranks, traffic 16: within one node"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "dp: 2 ranks, traffic 1: across nodes"));
@@ -284,6 +284,7 @@ static void one_rank_and_flat_networks(void)
     for (int i = 0; i < 6; i++)
         CU_ASSERT_EQUAL(order[i], i);
     char *text = reasons_of(m, &grid, order);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 ranks, all equally near"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "across nodes"));
     free(text);
     wi_model_destroy(m);

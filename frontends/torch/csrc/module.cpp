@@ -67,6 +67,42 @@ static void dump_comm(c10d::Backend &backend, const std::string &path)
         throw_thread_error("dump", st);
 }
 
+static std::string topology(c10d::Backend &backend, const std::string &format)
+{
+    const EnginePtr &engine = weft_backend(backend).engine();
+    std::lock_guard<std::mutex> held(engine->lock);
+    const char *text = "";
+    weft_status st = weft_comm_topology(engine->open_comm("topology"), format.c_str(), &text);
+
+    if (st < 0)
+        throw_thread_error("topology", st);
+    return text;
+}
+
+static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backend,
+                                                           const std::vector<std::string> &names,
+                                                           const std::vector<int> &extents,
+                                                           const std::vector<double> &traffic)
+{
+    const EnginePtr &engine = weft_backend(backend).engine();
+    std::lock_guard<std::mutex> held(engine->lock);
+    std::vector<weft_mesh_axis> axes(names.size(), WEFT_MESH_AXIS_INIT);
+    std::vector<int> order(static_cast<size_t>(engine->size));
+    const char *reasons = "";
+
+    TORCH_CHECK(names.size() == extents.size() && names.size() == traffic.size(),
+                "mesh_order: lists of different lengths");
+    for (size_t i = 0; i < names.size(); i++) {
+        axes[i].name = names[i].c_str();
+        axes[i].extent = extents[i];
+        axes[i].traffic = traffic[i];
+    }
+    weft_status st = weft_comm_mesh(engine->open_comm("mesh"), axes.data(), axes.size(), order.data(), &reasons);
+    if (st < 0)
+        throw_thread_error("mesh", st);
+    return {order, reasons};
+}
+
 } // namespace weft_torch
 
 PYBIND11_MODULE(_C, m)
@@ -132,5 +168,8 @@ PYBIND11_MODULE(_C, m)
         return rows;
     });
     m.def("version", &weft_version);
+    m.def("topology", &topology, py::call_guard<py::gil_scoped_release>());
+    m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
+          py::call_guard<py::gil_scoped_release>());
     m.def("dump_comm", &dump_comm, py::call_guard<py::gil_scoped_release>());
 }

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from . import bench, ddp, flight_recorder, fsdp, mem, trace
     from ._info import info
+    from ._mesh import mesh, topology
 
 __version__ = "0.1.0"
-__all__ = ["bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "monitored_barrier", "trace"]
+__all__ = ["bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology", "trace"]
 
 _SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
 
@@ -35,6 +36,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "info":
         return importlib.import_module(f"{__name__}._info").info
+    if name in ("mesh", "topology"):
+        return getattr(importlib.import_module(f"{__name__}._mesh"), name)
     if name == "_C":
         return importlib.import_module(f"{__name__}._load").adapter()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
