@@ -3,6 +3,7 @@
 # what it must judge. corpus/<target>/ holds small inputs that reach deep; text schedules start from tests/golden, too.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
+	tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_store.c \

@@ -43,6 +43,7 @@ run() {
     local seeds=()
     [ -d "tests/fuzz/corpus/$name" ] && seeds+=("tests/fuzz/corpus/$name")
     [ "$name" = fuzz_sched ] && seeds+=(tests/golden)
+    [ "$name" = fuzz_import ] && python3 tests/import/generate.py "$work/import" >/dev/null && seeds+=("$work/import")
     rm -rf "$work/$name.found" "$work/$name.crash-"*
     mkdir -p "$work/$name.found"
     # Blocks larger than half a GiB are refused, as a small machine would.
