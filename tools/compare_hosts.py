@@ -27,8 +27,9 @@ class Hosts:
 
     interface = "eth0"
 
-    def __init__(self, count: int, shaped: bool, work: Path) -> None:
+    def __init__(self, count: int, shaped: bool, work: Path, ranks_per_host: int = 1) -> None:
         self.count = count
+        self.ranks_per_host = ranks_per_host
         self.shaped = shaped
         self.work = work
         self.tag = f"weftcmp{os.getpid()}"
@@ -53,6 +54,10 @@ class Hosts:
     def address(self, host: int) -> str:
         """Return the IPv4 address of a host."""
         return f"10.77.0.{host + 1}"
+
+    def host_of(self, rank: int) -> int:
+        """Return the host of a rank: ranks are dealt out, so that neighbours are never on the same one."""
+        return rank % self.count
 
     def prefix(self, host: int) -> list[str]:
         """Return what to put before a command so that it runs on the host."""
@@ -125,11 +130,12 @@ exec ip netns exec {self.tag}-$host unshare --uts sh -c '
         return ",".join(self.address(h) for h in range(self.count))
 
     def openmpi_options(self) -> list[str]:
-        """Return mpirun's options for one rank per host over TCP."""
-        net = self.interface
-        return ["--host", ",".join(f"{self.address(h)}:1" for h in range(self.count)), "--bind-to", "none",
-                "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", str(self.work / "agent"),
-                "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
+        """Return mpirun's options: ranks dealt out over the hosts, TCP between these, shared memory inside."""
+        net, slots = self.interface, self.ranks_per_host
+        return ["--host", ",".join(f"{self.address(h)}:{slots}" for h in range(self.count)), "--bind-to", "none",
+                "--map-by", "node", "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", str(self.work / "agent"),
+                "--mca", "pml", "ob1", "--mca", "btl", "tcp,self" + (",vader" if slots > 1 else ""),
+                "--mca", "btl_tcp_if_include", net,
                 "--mca", "oob_tcp_if_include", net, "--mca", "mpi_yield_when_idle", "1"]
 
     def mpi_environment(self) -> dict[str, str]:

@@ -143,9 +143,11 @@ class Bench:
         port = free_port()
         commands, envs = [], []
         for rank in range(nranks):
-            prefix = hosts.prefix(rank) if hosts else []
-            env = {"RANK": str(rank), "WORLD_SIZE": str(nranks), "LOCAL_RANK": "0" if hosts else str(rank),
-                   "LOCAL_WORLD_SIZE": "1" if hosts else str(nranks), "GROUP_RANK": str(rank if hosts else 0),
+            prefix = hosts.prefix(hosts.host_of(rank)) if hosts else []
+            local = rank // hosts.count if hosts else rank
+            env = {"RANK": str(rank), "WORLD_SIZE": str(nranks), "LOCAL_RANK": str(local),
+                   "LOCAL_WORLD_SIZE": str(hosts.ranks_per_host if hosts else nranks),
+                   "GROUP_RANK": str(hosts.host_of(rank) if hosts else 0),
                    "MASTER_ADDR": hosts.address(0) if hosts else "127.0.0.1", "MASTER_PORT": str(port)}
             commands.append(prefix + program)
             envs.append({**env, **extra})

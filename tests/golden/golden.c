@@ -13,39 +13,43 @@ struct golden {
     enum wi_coll coll;
     const char *algo;
     int root, in_place;
+    const char *spec; /* of a hierarchical one, whose file is named by `algo`; else NULL */
 };
 
 static const struct golden goldens[] = {
-    {WI_COLL_ALL_REDUCE, "flat", 0, 0},
-    {WI_COLL_ALL_REDUCE, "flat2", 0, 1},
-    {WI_COLL_ALL_REDUCE, "direct", 0, 1},
-    {WI_COLL_ALL_REDUCE, "pull", 0, 0},
-    {WI_COLL_ALL_REDUCE, "ring", 0, 0},
-    {WI_COLL_ALL_REDUCE, "ring2", 0, 1},
-    {WI_COLL_ALL_REDUCE, "rdouble", 0, 0},
-    {WI_COLL_ALL_REDUCE, "rhalving", 0, 0},
-    {WI_COLL_ALL_REDUCE, "swing", 0, 0},
-    {WI_COLL_ALL_REDUCE, "swing_short", 0, 0},
-    {WI_COLL_ALL_REDUCE, "dbtree", 0, 0},
-    {WI_COLL_ALL_REDUCE, "flat_send", 0, 1},
-    {WI_COLL_REDUCE, "chain", 1, 0},
-    {WI_COLL_REDUCE, "rsgather", 0, 1},
-    {WI_COLL_REDUCE, "bine", 0, 0},
-    {WI_COLL_BROADCAST, "knomial", 1, 0},
-    {WI_COLL_BROADCAST, "bine", 1, 0},
-    {WI_COLL_BROADCAST, "scatter_ring", 0, 0},
-    {WI_COLL_ALL_GATHER, "bruck", 0, 0},
-    {WI_COLL_ALL_GATHER, "neighbor", 0, 0},
-    {WI_COLL_ALL_GATHER, "bine", 0, 0},
-    {WI_COLL_ALL_GATHER, "pat", 0, 0},
-    {WI_COLL_REDUCE_SCATTER, "rhalving", 0, 0},
-    {WI_COLL_REDUCE_SCATTER, "bine", 0, 0},
-    {WI_COLL_REDUCE_SCATTER, "pat", 0, 1},
-    {WI_COLL_ALL_TO_ALL, "bruck", 0, 0},
-    {WI_COLL_GATHER, "knomial", 1, 0},
-    {WI_COLL_SCAN, "rdouble", 0, 0},
-    {WI_COLL_EXSCAN, "rdouble", 0, 1},
-    {WI_COLL_BARRIER, "dissem", 0, 0},
+    {WI_COLL_ALL_REDUCE, "flat", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "flat2", 0, 1, NULL},
+    {WI_COLL_ALL_REDUCE, "direct", 0, 1, NULL},
+    {WI_COLL_ALL_REDUCE, "pull", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "ring", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "ring2", 0, 1, NULL},
+    {WI_COLL_ALL_REDUCE, "rdouble", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "rhalving", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "swing", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "swing_short", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "dbtree", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "flat_send", 0, 1, NULL},
+    {WI_COLL_REDUCE, "chain", 1, 0, NULL},
+    {WI_COLL_REDUCE, "rsgather", 0, 1, NULL},
+    {WI_COLL_REDUCE, "bine", 0, 0, NULL},
+    {WI_COLL_BROADCAST, "knomial", 1, 0, NULL},
+    {WI_COLL_BROADCAST, "bine", 1, 0, NULL},
+    {WI_COLL_BROADCAST, "scatter_ring", 0, 0, NULL},
+    {WI_COLL_ALL_GATHER, "bruck", 0, 0, NULL},
+    {WI_COLL_ALL_GATHER, "neighbor", 0, 0, NULL},
+    {WI_COLL_ALL_GATHER, "bine", 0, 0, NULL},
+    {WI_COLL_ALL_GATHER, "pat", 0, 0, NULL},
+    {WI_COLL_REDUCE_SCATTER, "rhalving", 0, 0, NULL},
+    {WI_COLL_REDUCE_SCATTER, "bine", 0, 0, NULL},
+    {WI_COLL_REDUCE_SCATTER, "pat", 0, 1, NULL},
+    {WI_COLL_ALL_TO_ALL, "bruck", 0, 0, NULL},
+    {WI_COLL_GATHER, "knomial", 1, 0, NULL},
+    {WI_COLL_SCAN, "rdouble", 0, 0, NULL},
+    {WI_COLL_EXSCAN, "rdouble", 0, 1, NULL},
+    {WI_COLL_BARRIER, "dissem", 0, 0, NULL},
+    {WI_COLL_ALL_REDUCE, "node_ring", 0, 0, "node:ring*2/ring+rdouble"},
+    {WI_COLL_BROADCAST, "node_leader", 1, 0, "node:knomial@leader"},
+    {WI_COLL_ALL_GATHER, "node_bruck", 0, 1, "node:bruck/linear"},
 };
 
 static void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -76,7 +80,9 @@ static int print_one(const struct wi_algo *algo, const struct wi_algo_args *args
 /* The text of all ranks for P = 2..5; NULL after a failure. free it. */
 static char *text_of(const struct golden *g, size_t *bytes)
 {
-    const struct wi_algo *algo = wi_algo_find(g->coll, g->algo);
+    const struct wi_algo *algo = g->spec ? wi_algo_hier(g->coll) : wi_algo_find(g->coll, g->algo);
+    static const int32_t node[] = {0, 1, 0, 1, 0}; /* two nodes, ranks dealt out */
+    static const struct wi_algo_levels levels = {.nlevels = 1, .level = {{"node", 2, node}}};
     char *text = NULL;
     int bad = 0;
 
@@ -90,7 +96,7 @@ static char *text_of(const struct golden *g, size_t *bytes)
         if (wi_algo_ranks_needed(algo->needs, n))
             continue;
         for (int r = 0; r < n && !bad; r++) {
-            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, NULL, NULL};
+            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, g->spec ? &levels : NULL, g->spec};
             fprintf(out, "# P=%d rank=%d root=%d%s\n", n, r, g->root, g->in_place ? " in place" : "");
             bad = print_one(algo, &args, out);
         }

@@ -38,6 +38,9 @@ tests_golden_golden_SOURCES = tests/golden/golden.c
 tests_golden_golden_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)
 EXTRA_DIST += \
 	tests/golden/all_gather_bruck.txt \
+	tests/golden/broadcast_node_leader.txt \
+	tests/golden/all_reduce_node_ring.txt \
+	tests/golden/all_gather_node_bruck.txt \
 	tests/golden/reduce_scatter_pat.txt \
 	tests/golden/reduce_scatter_bine.txt \
 	tests/golden/reduce_bine.txt \
