@@ -80,7 +80,8 @@ static double least_at(const struct wi_plan_corrections *k, int coll, uint64_t b
     return least;
 }
 
-/* Flat over ll lines is taken unasked as long as nothing that was measured is clearly faster. */
+/* Flat over ll lines is taken unasked as long as nothing that was measured is clearly faster: twice, for measurements of a
+ * microsecond are worth no more. */
 static void limit_ll(struct wi_planner *p, int coll)
 {
     const struct wi_plan_corrections *k = &p->corrections;
@@ -93,7 +94,7 @@ static void limit_ll(struct wi_planner *p, int coll)
         const struct wi_table_point *at = &k->points[flat->first + i];
         if (at->bytes > p->ll_max[coll])
             return;
-        if ((double)at->measured_us > 1.1 * least_at(k, coll, at->bytes)) {
+        if ((double)at->measured_us > 2 * least_at(k, coll, at->bytes)) {
             p->ll_max[coll] = i ? (size_t)at[-1].bytes : 0;
             return;
         }
