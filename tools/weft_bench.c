@@ -33,8 +33,12 @@ static int list_algorithms(void)
     const char *last = NULL;
     weft_status status = launcher_rank() == 0 ? weft_algorithm_list(print_algorithm, &last) : WEFT_SUCCESS;
 
-    if (status == WEFT_SUCCESS)
+    if (status == WEFT_SUCCESS) {
+        if (launcher_rank() == 0)
+            printf(
+                "by level, any among the nodes and others inside: node:OUTER[@leader][*CHUNKS][/INNER], see weft(7)\n");
         return 0;
+    }
     fprintf(stderr, "weft-bench: %s\n", weft_status_text(status));
     return 1;
 }
