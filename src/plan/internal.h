@@ -9,6 +9,7 @@
 #define WI_PLAN_MAX_HIER 48
 #define WI_PLAN_MAX_LIST 80 /* candidates of one collective */
 #define WI_PLAN_CACHE 64    /* a power of two */
+#define WI_PLAN_NAMED 8
 #define WI_PLAN_SAMPLE 1048576.0
 
 struct wi_plan_rule {
@@ -45,6 +46,12 @@ struct wi_plan_slot {
     struct wi_plan plan;
 };
 
+/* Of a name given for a call. */
+struct wi_plan_named_slot {
+    struct wi_plan_slot slot;
+    char name[WI_ALGO_SPEC_BYTES];
+};
+
 struct wi_planner {
     struct wi_plan_facts facts;
     struct wi_plan_figures figures;
@@ -57,6 +64,7 @@ struct wi_planner {
     struct wi_plan_hier *hier;      /* [nhier] */
     struct wi_plan_corrections corrections;
     struct wi_plan_slot cache[WI_PLAN_CACHE];
+    struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
 
 /* override.c */

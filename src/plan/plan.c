@@ -144,6 +144,24 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
            a->in_place == b->in_place && a->root == b->root && a->memory == b->memory;
 }
 
+/* Naming an algorithm for one call is often done for every call of a loop. */
+static weft_status plan_forced(struct wi_planner *p, const struct wi_plan_query *q, const char *name,
+                               struct wi_plan *plan)
+{
+    struct wi_plan_named_slot *n = &p->named[(size_t)(slot_of(p, q) - p->cache) % WI_PLAN_NAMED];
+
+    if (n->slot.used && same_query(&n->slot.query, q) && strcmp(n->name, name) == 0) {
+        *plan = n->slot.plan;
+        return WEFT_SUCCESS;
+    }
+    WI_TRY(plan_named(p, q, name, 1, plan));
+    if (strlen(name) < sizeof n->name) {
+        strcpy(n->name, name);
+        n->slot = (struct wi_plan_slot){*q, 1, *plan};
+    }
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const char *forced, struct wi_plan *plan)
 {
     struct wi_plan_slot *slot = slot_of(p, q);
@@ -153,7 +171,7 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
     if (forced && wi_plan_is_file(forced))
         return plan_file(p, q, forced, plan);
     if (forced)
-        return plan_named(p, q, forced, 1, plan);
+        return plan_forced(p, q, forced, plan);
     rule = wi_plan_ruled(p, q);
     if (rule && wi_plan_is_file(rule->algo))
         return plan_file(p, q, rule->algo, plan);

@@ -251,6 +251,28 @@ static void ranks_agree(void)
     CU_ASSERT_EQUAL(differ, 0);
 }
 
+/* Names for a call come from a cache, too: each call gets the one that it named, of its own size. */
+static void named_calls_get_what_they_name(void)
+{
+    static const char *const names[] = {"ring", "rdouble", "ring2", "node:ring", "node:rdouble"};
+    struct wi_planner *p;
+    struct wi_plan plan, again;
+    struct world w;
+
+    spread(&w, 2, 4, 0);
+    p = planner(&w, "", NULL);
+    for (int i = 0; i < 60; i++) {
+        struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = (size_t)4096 << i % 3};
+        const char *name = names[i * 7 % 5];
+        REQUIRE(wi_plan(p, &q, name, &plan) == WEFT_SUCCESS && wi_plan(p, &q, name, &again) == WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(strncmp(name_of(&plan), name, strlen(name)), 0);
+        CU_ASSERT_STRING_EQUAL(name_of(&plan), name_of(&again));
+        q.coll = WI_COLL_BARRIER;
+        CU_ASSERT_EQUAL(wi_plan(p, &q, "ring", &plan), WEFT_ENOTFOUND);
+    }
+    wi_planner_destroy(p);
+}
+
 static void choosing_is_quick(void)
 {
     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 1 << 20};
@@ -472,6 +494,7 @@ static const struct wt_case cases[] = {
     {"every candidate has a price or a reason", candidates_have_reasons},
     {"figures come from a model", figures_from_a_model},
     {"ranks agree over 1,000 questions", ranks_agree},
+    {"named calls get what they name", named_calls_get_what_they_name},
     {"choosing is quick", choosing_is_quick},
     {"bad tables are named", bad_tables},
     {"a table of another machine is refused", another_machine},
