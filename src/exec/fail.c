@@ -172,6 +172,7 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
 {
     uint64_t word = __atomic_load_n(&b->pad[0], __ATOMIC_RELAXED);
     weft_status status = (weft_status)(int32_t)(word >> 32);
+    const char *why = status < 0 ? weft_status_text(status) : "its communicator was destroyed in the middle";
     int culprit = (int32_t)word;
     struct weft_op_info theirs;
     char text[160] = "an operation";
@@ -181,7 +182,7 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     if (culprit == exec->rank && status == WEFT_EMISMATCH)
         wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
     else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
-        wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, weft_status_text(status));
+        wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, why);
     else
         wi_exec_fail(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text,
                      culprit, weft_status_text(status));
