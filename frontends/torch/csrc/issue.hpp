@@ -81,24 +81,26 @@ template <class F> c10::intrusive_ptr<c10d::Work> Backend::issue(const Op &op, F
 {
     Engine &e = *engine_;
 
-    if (stack_level() > 0)
+    if (C10_UNLIKELY(stack_level() > 1))
         work->stack = capture_stack();
     std::unique_lock<std::mutex> held(e.lock);
     weft_comm *comm = e.open_comm(op.name);
     number(op, &work->seq, &work->record, &work->record_id);
-    if (work->record)
-        work->record->stack = work->stack;
     weft_status st = call_all(comm, op, call, work.get());
     if (C10_UNLIKELY(st < 0)) {
         work->issue_status = st;
         if (work->requests.empty()) {
             held.unlock();
+            work->issued_here();
             work->complete_inline(st);
             work->wait(kNoTimeout); /* throws */
         }
     }
-    e.inflight.push_back(work);
+    /* A short message is gone, or was there, when its call returns. */
+    if (!op.p2p() || !work->succeeded_at_once())
+        e.inflight.push_back(work);
     held.unlock();
+    work->issued_here();
     if (C10_UNLIKELY(at::hasCallbacks()))
         work->watch();
     return work;

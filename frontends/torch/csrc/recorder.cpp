@@ -72,6 +72,14 @@ Record *Recorder::add(int group)
     return r;
 }
 
+void Recorder::set_stack(Record *r, uint64_t id, std::shared_ptr<Stack> stack)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+
+    if (r && r->id == id)
+        r->stack = std::move(stack);
+}
+
 void Recorder::finish(Record *r, uint64_t id, RecordState state)
 {
     if (!r || r->id != id)

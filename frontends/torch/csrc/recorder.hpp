@@ -62,6 +62,7 @@ public:
     /* The entry of a new operation, to be filled by its issuer before anybody else looks; it is overwritten after capacity
      * further ones, so that its id tells whether it is still the same. */
     Record *add(int group);
+    void set_stack(Record *record, uint64_t id, std::shared_ptr<Stack> stack);
     void finish(Record *record, uint64_t id, RecordState state);
     /* Everything, oldest first. */
     void copy(std::vector<Record> *records, std::vector<RecordedGroup> *groups);

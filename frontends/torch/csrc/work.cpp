@@ -32,11 +32,16 @@ void Work::finish(std::unique_lock<std::mutex> &held, weft_status status, const 
             exception_ = std::current_exception();
         }
     }
-    if (status < 0) {
+    if (C10_UNLIKELY(status < 0)) {
+        std::shared_ptr<Stack> where;
+        {
+            std::lock_guard<std::mutex> guard(future_lock_);
+            where = stack;
+        }
         status_ = status;
         exception_ = std::make_exception_ptr(
             c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                                  text.empty() ? engine_->describe(status, name, seq, stack) : text));
+                                  text.empty() ? engine_->describe(status, name, seq, where) : text));
     }
     auto state = exception_ ? RecordState::Failed : RecordState::Completed;
     Recorder::get().finish(record, record_id, state);
@@ -169,6 +174,28 @@ void Work::watch()
     for (weft_request *r : requests)
         if (weft_request_on_complete(r, ended, watch) < 0)
             throw_thread_error(name, WEFT_ENOMEM);
+}
+
+bool Work::succeeded_at_once()
+{
+    std::unique_lock<std::mutex> held(mutex_);
+
+    if (!test(0) || status_ < 0)
+        return false;
+    finish(held, status_, "");
+    return true;
+}
+
+void Work::issued_here()
+{
+    if (C10_LIKELY(stack_level() < 2)) {
+        if (done_.load(std::memory_order_acquire) || !stack_level())
+            return;
+        auto here = capture_stack();
+        std::lock_guard<std::mutex> guard(future_lock_);
+        stack = std::move(here);
+    }
+    Recorder::get().set_stack(record, record_id, stack);
 }
 
 void Work::give_up(const std::string &why)

@@ -89,7 +89,7 @@ public:
     Tensors keep;                  /* what the operation reads and writes besides */
     std::vector<std::shared_ptr<void>> arrays; /* likewise: what is no tensor */
     std::function<void()> unpack;  /* on success: from staging memory to the outputs */
-    std::shared_ptr<Stack> stack;
+    std::shared_ptr<Stack> stack;  /* once others know of this Work: under future_lock_ */
     Record *record = nullptr;
     uint64_t record_id = 0;
     std::vector<std::pair<Record *, uint64_t>> records; /* of a batch */
@@ -103,6 +103,11 @@ public:
     bool poll(bool quiet = false);
     /* Complete it as soon as the library says so, though nobody waits. */
     void watch();
+    /* The issuer's look at a message. A failure is left to be found later: its text says where the message was issued. */
+    bool succeeded_at_once();
+    /* Unless it is complete: keep where in Python that was. After the issue, so that peers need not wait for it, and without
+     * the group's lock, as it takes the interpreter's. */
+    void issued_here();
     /* The group is gone: what has not completed never will. */
     void give_up(const std::string &why);
 
