@@ -430,6 +430,8 @@ static int good_reason(const struct cc_world *w, const struct cc_call *c, weft_s
         return c->op == CC_OP_AFFINE;
     if (strstr(text, "even number"))
         return w->nranks % 2 == 1;
+    if (strstr(text, "power of two of ranks"))
+        return (w->nranks & (w->nranks - 1)) != 0;
     if (strstr(text, "cannot work in place"))
         return c->in_place;
     if (strstr(text, "weft_mem_alloc"))
