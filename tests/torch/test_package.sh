@@ -13,7 +13,8 @@ first=$tap_dir/first.py
 
 make_venv() { "$python" -m venv --system-site-packages "$venv"; }
 install() { "$venv/bin/pip" install -q --no-build-isolation --no-deps --no-index "$WEFT_SRCDIR/frontends/torch"; }
-readme_program() { sed -n '/^```python/,/^```/p' "$WEFT_SRCDIR/frontends/torch/README.md" | sed '/^```/d' >"$first" && [ "$(wc -l <"$first")" -le 6 ]; }
+readme_program() { # the first block
+    awk '/^```python/ { on = !seen++; next } /^```/ { on = 0 } on' "$WEFT_SRCDIR/frontends/torch/README.md" >"$first" && [ "$(wc -l <"$first")" -le 6 ]; }
 run_first() { # PROGRAM…: two ranks, both print the sum
     "$venv/bin/python" -m torch.distributed.run --standalone --nproc-per-node 2 "$first" >"$tap_dir/out" 2>&1
     cat "$tap_dir/out"
