@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The first program of README.md compiles as it stands there and says what README.md says.
+# The first program of README.md compiles as it stands there and says what README.md says; its commands run.
 set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 cd "${WEFT_BUILDDIR:?}" || exit 99
@@ -18,9 +18,26 @@ build() {
 run() { timeout 30 ./weft-run -n 4 "$tap_dir/first" >"$tap_dir/out" 2>&1; local status=$?; cat "$tap_dir/out"; return $status; }
 says() { cat "$tap_dir/out"; [ "$(grep -c 'sum of 4 ranks: 10' "$tap_dir/out")" -eq 1 ]; }
 
+# Each command of "Looking ahead" that needs no file but its own, from the build directory.
+ahead() {
+    sed -n '/^## Looking ahead/,/^## /s/^    \(weft-[^#]*\).*/\1/p' "$WEFT_SRCDIR/README.md" | grep -v plan.xml >"$tap_dir/commands"
+    sed 's/^/# /' "$tap_dir/commands"
+    [ "$(wc -l <"$tap_dir/commands")" -eq 3 ]
+}
+each_ahead() {
+    local line bad=0
+    while read -r line; do
+        (cd "$tap_dir" && timeout 40 bash -c "$WEFT_BUILDDIR/$line" >"$tap_dir/said" 2>&1 </dev/null) && [ -s "$tap_dir/said" ] ||
+            { bad=1; echo "failed: $line"; cat "$tap_dir/said"; }
+    done <"$tap_dir/commands"
+    [ $bad -eq 0 ] && [ -s "$tap_dir/here.svg" ]
+}
+
 block c >"$tap_dir/first.c"
 tap "README.md has a first program of at most 20 lines" lines
 tap "it compiles" build
 tap "it runs" run
 tap "rank 0 prints the sum" says
+tap "README.md has commands that predict" ahead
+tap "they run" each_ahead
 tap_end
