@@ -34,30 +34,7 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
 {
-    struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
-    struct wi_region src = wi_at(WI_SRC, 0, 1), dst = wi_at(WI_DST, 0, 1);
-    struct wi_sched_builder *b;
-
-    if (args->nranks == 1)
-        return wi_algo_alone(args, &wi_allreduce_rdouble, sched);
-    WI_TRY(wi_algo_begin(args, &wi_allreduce_rdouble, 1, 0, &b));
-    struct wi_seq seq = wi_seq_begin(b);
-    if (fold.partner < 0) {
-        exchange(&fold, &seq, WI_SRC);
-        return wi_sched_seal(b, sched);
-    }
-    /* In and out have lanes of their own, so that the next slice need not wait for the result of this one. */
-    uint32_t out = wi_sched_lane(b, fold.partner, WI_NO_PEER, 0);
-    uint32_t in = wi_sched_lane(b, WI_NO_PEER, fold.partner, 0);
-    if (fold.member < 0) {
-        wi_seq_send(&seq, out, src);
-        wi_seq_recv(&seq, in, dst);
-    } else {
-        wi_seq_recv_reduce(&seq, in, dst, src, 0);
-        exchange(&fold, &seq, WI_DST);
-        wi_seq_send(&seq, out, dst);
-    }
-    return wi_sched_seal(b, sched);
+    return wi_algo_folded(args, &wi_allreduce_rdouble, exchange, sched);
 }
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
