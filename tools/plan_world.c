@@ -92,7 +92,7 @@ weft_status explain_world(struct explain *x)
     WI_TRY(wi_model_of_topo(x->topo, x->places, x->nranks, NULL, &x->model));
     x->facts.nranks = x->nranks;
     number_nodes(x);
-    x->facts.mapped = x->facts.can_map = x->facts.can_get = x->facts.nnodes == 1;
+    x->facts.mapped = x->facts.can_map = x->facts.can_get = x->facts.can_put = x->facts.nnodes == 1;
     x->facts.oversubscribed = x->nranks <= 4096 && oversubscribed(x);
     find_levels(x);
     return WEFT_SUCCESS;

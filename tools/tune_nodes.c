@@ -68,6 +68,7 @@ void tune_facts(struct wi_plan_facts *facts, const struct wi_algo_levels *levels
                                     .mapped = nnodes == 1,
                                     .can_map = nnodes == 1,
                                     .can_get = nnodes == 1,
+                                    .can_put = nnodes == 1,
                                     .oversubscribed = (nranks + nnodes - 1) / nnodes > processors,
                                     .levels = levels};
 }

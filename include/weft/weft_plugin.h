@@ -139,7 +139,7 @@ struct weft_board {
     uint32_t version;
     uint32_t state;           /* enum weft_board_state */
     struct weft_op_info info;
-    uint64_t pad[11];
+    uint64_t pad[11];         /* the library's: why it failed; into whose memory it writes just now */
 };
 enum weft_board_state { WEFT_BOARD_ALIVE = 0, WEFT_BOARD_LEFT = 1, WEFT_BOARD_ABORTED = 2 };
 
@@ -176,6 +176,7 @@ enum weft_transport_caps {
     WEFT_CAP_MAPPED = 1u << 1,    /* mapped() works for groups whose ranks are all reachable */
     WEFT_CAP_MEM_MAP = 1u << 2,   /* mem_describe/mem_map */
     WEFT_CAP_MEM_GET = 1u << 3,   /* mem_get */
+    WEFT_CAP_MEM_PUT = 1u << 4,   /* mem_put */
 };
 
 #define WEFT_ADDRESS_MAX 1024
@@ -272,6 +273,10 @@ struct weft_transport_ops {
      * as an event of progress; < 0: none will come (WEFT_EPEER: the peer has left). Every byte of *info is untrusted.
      * `connect`: as a posted receive would; else a peer that was not used yet is let be. */
     int (*peek)(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes);
+
+    /* Copy to a peer's private memory, the counterpart of mem_get. The peer sees the bytes once it has seen what this rank
+     * signals afterwards. */
+    weft_status (*mem_put)(void *group, int peer, uint64_t remote_address, const void *local, size_t bytes);
 };
 
 /* ---- The device contract ------------------------------------------------------------------------------------- */

@@ -227,6 +227,14 @@ static weft_status inproc_mem_get(void *group, int peer, uint64_t remote_address
     return WEFT_SUCCESS;
 }
 
+static weft_status inproc_mem_put(void *group, int peer, uint64_t remote_address, const void *local, size_t bytes)
+{
+    if (!wi_shm_peer_at(group, peer))
+        return WEFT_EINVAL;
+    memcpy((void *)(uintptr_t)remote_address, local, bytes);
+    return WEFT_SUCCESS;
+}
+
 /* All memory is reachable already: adopting needs no work and changes nothing. */
 static weft_status inproc_mem_adopt(void *endpoint, void *ptr, size_t bytes, void **adopted, size_t *adopted_bytes)
 {
@@ -270,6 +278,7 @@ static const struct weft_transport_ops inproc_ops = {
     .mem_describe = wi_shm_mem_describe,
     .mem_map = wi_shm_mem_map,
     .mem_get = inproc_mem_get,
+    .mem_put = inproc_mem_put,
     .peek = wi_shm_peek,
 };
 
@@ -281,7 +290,7 @@ const struct weft_plugin weft_plugin_inproc = {
     .summary = "threads of one process",
     .settings = inproc_settings,
     .settings_bytes = sizeof(struct wi_shm_settings),
-    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP | WEFT_CAP_MEM_GET,
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP | WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT,
     .priority = 110,
     .ops = &inproc_ops,
 };

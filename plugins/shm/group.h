@@ -134,6 +134,7 @@ weft_status wi_shm_mem_release(void *endpoint, void *adopted);
 void wi_shm_mem_describe(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc);
 weft_status wi_shm_mem_map(void *group, int peer, const struct weft_mem_desc *desc, void **ptr);
 weft_status wi_shm_mem_get(void *group, int peer, uint64_t remote_address, void *local, size_t bytes);
+weft_status wi_shm_mem_put(void *group, int peer, uint64_t remote_address, const void *local, size_t bytes);
 void wi_shm_mappings_free(struct wi_shm_peer *peer);
 
 #endif

@@ -206,7 +206,7 @@ weft_status wi_shm_mem_map(void *arg, int rank, const struct weft_mem_desc *desc
     return WEFT_SUCCESS;
 }
 
-static weft_status get_failed(const struct weft_host *host, const struct wi_shm_peer *peer, int error)
+static weft_status attach_failed(const struct weft_host *host, const struct wi_shm_peer *peer, int error, int put)
 {
     switch (error) {
     case ESRCH:
@@ -214,19 +214,22 @@ static weft_status get_failed(const struct weft_host *host, const struct wi_shm_
         return WEFT_EPEER;
     case EPERM:
     case ENOSYS:
-        host->explain(host->impl, WEFT_ENOTSUP, "process_vm_readv from rank %d is not permitted here", peer->rank);
+        host->explain(host->impl, WEFT_ENOTSUP, "process_vm_%sv of rank %d's memory is not permitted here",
+                      put ? "write" : "read", peer->rank);
         return WEFT_ENOTSUP;
     case EFAULT:
-        host->explain(host->impl, WEFT_EPROTO, "rank %d named memory that it does not have", peer->rank);
+        host->explain(host->impl, WEFT_EPROTO, "rank %d named memory that it does not have%s", peer->rank,
+                      put ? ", or may not write" : "");
         return WEFT_EPROTO;
     default:
-        return wi_shm_explain_errno(host, error, "read the memory of another rank");
+        return wi_shm_explain_errno(host, error,
+                                    put ? "write the memory of another rank" : "read the memory of another rank");
     }
 }
 
-weft_status wi_shm_mem_get(void *arg, int rank, uint64_t remote_address, void *local, size_t bytes)
+static weft_status attach(struct wi_shm_group *group, int rank, uint64_t remote_address, unsigned char *local,
+                          size_t bytes, int put)
 {
-    struct wi_shm_group *group = arg;
     struct wi_shm_peer *peer = wi_shm_peer_at(group, rank);
     size_t done = 0;
 
@@ -235,14 +238,26 @@ weft_status wi_shm_mem_get(void *arg, int rank, uint64_t remote_address, void *l
     if (!group->endpoint->settings->cma)
         return WEFT_ENOTSUP;
     while (done < bytes) {
-        struct iovec to = {(unsigned char *)local + done, bytes - done};
-        struct iovec from = {(void *)(uintptr_t)(remote_address + done), bytes - done};
-        ssize_t got = process_vm_readv((pid_t)peer->identity.pid, &to, 1, &from, 1, 0);
-        if (got < 0 && errno == EINTR)
+        struct iovec here = {local + done, bytes - done};
+        struct iovec there = {(void *)(uintptr_t)(remote_address + done), bytes - done};
+        pid_t pid = (pid_t)peer->identity.pid;
+        ssize_t moved =
+            put ? process_vm_writev(pid, &here, 1, &there, 1, 0) : process_vm_readv(pid, &here, 1, &there, 1, 0);
+        if (moved < 0 && errno == EINTR)
             continue;
-        if (got <= 0)
-            return get_failed(group->endpoint->host, peer, got == 0 ? EFAULT : errno);
-        done += (size_t)got;
+        if (moved <= 0)
+            return attach_failed(group->endpoint->host, peer, moved == 0 ? EFAULT : errno, put);
+        done += (size_t)moved;
     }
     return WEFT_SUCCESS;
+}
+
+weft_status wi_shm_mem_get(void *group, int rank, uint64_t remote_address, void *local, size_t bytes)
+{
+    return attach(group, rank, remote_address, local, bytes, 0);
+}
+
+weft_status wi_shm_mem_put(void *group, int rank, uint64_t remote_address, const void *local, size_t bytes)
+{
+    return attach(group, rank, remote_address, (unsigned char *)(uintptr_t)local, bytes, 1);
 }

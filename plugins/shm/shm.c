@@ -133,6 +133,7 @@ static const struct weft_transport_ops shm_ops = {
     .mem_describe = wi_shm_mem_describe,
     .mem_map = wi_shm_mem_map,
     .mem_get = wi_shm_mem_get,
+    .mem_put = wi_shm_mem_put,
     .describe_peer = shm_describe_peer,
     .peek = wi_shm_peek,
 };
@@ -145,7 +146,7 @@ const struct weft_plugin weft_plugin_shm = {
     .summary = "shared memory between processes of one node",
     .settings = shm_settings,
     .settings_bytes = sizeof(struct wi_shm_settings),
-    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP | WEFT_CAP_MEM_GET,
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP | WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT,
     .priority = 100,
     .ops = &shm_ops,
 };

@@ -36,6 +36,7 @@ enum wi_algo_needs {
     WI_ALGO_EVEN_RANKS = 32, /* even number of ranks only */
     WI_ALGO_NO_IN_PLACE = 64,
     WI_ALGO_POW2_RANKS = 128, /* a power of two of ranks only */
+    WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
 };
 
 /* What keeps algorithms of these needs from a number of ranks; NULL: nothing. */

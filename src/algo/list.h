@@ -29,6 +29,7 @@
     X(reduce_linear)          \
     X(broadcast_flat)         \
     X(broadcast_direct)       \
+    X(broadcast_split)        \
     X(broadcast_knomial)      \
     X(broadcast_bine)         \
     X(broadcast_chain)        \

@@ -33,6 +33,7 @@ libweft_sources += \
 	src/algo/broadcast_bine.c \
 	src/algo/broadcast_chain.c \
 	src/algo/broadcast_direct.c \
+	src/algo/broadcast_split.c \
 	src/algo/broadcast_flat.c \
 	src/algo/broadcast_knomial.c \
 	src/algo/broadcast_scatter_ring.c \

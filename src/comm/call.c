@@ -214,6 +214,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     if (!req)
         return wi_fail(WEFT_ENOMEM, "request");
     req->call = *c;
+    req->alone = !out && !comm->exec->nops;
     wi_take_options(comm, req);
     st = wi_request_issue(req);
     if (st < 0) {
@@ -231,6 +232,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
         wi_fast_learn(comm, c, &req->op[0]);
     for (int i = 0; i < req->nops; i++)
         wi_exec_wait(comm->exec, &req->op[i]);
+    wi_exchange_learn(req);
     st = req->status;
     wi_request_put(req);
     return st;

@@ -114,6 +114,10 @@ struct weft_request {
     weft_status status;
     weft_call_options options;
     char algorithm[WI_ALGO_SPEC_BYTES];
+    uint8_t alone;                 /* a blocking call with nothing else in flight */
+    uint8_t trial;                 /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
+    size_t trial_share;
+    uint64_t trial_since;
     size_t *counts_copy;           /* persistent v-forms */
     struct weft_request *next;     /* free list, group list */
     struct weft_request *all_next; /* every request of the communicator */
@@ -176,6 +180,7 @@ struct weft_comm {
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
+    struct wi_slot_store ways[3]; /* through slots or by attach, as exchange.c learns it */
     size_t nt_bytes;
     weft_call_options next_options;
     char next_algorithm[WI_ALGO_SPEC_BYTES];
@@ -242,6 +247,14 @@ int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status 
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
+struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op,
+                                 size_t bytes);
+/* The schedule is known: cut the data. `share` is the largest share of any rank, for v-forms. */
+weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call, size_t share,
+                          size_t slice_bytes);
+/* exchange.c: operations that begin with telling each other about memory. wi_exchange_learn: it has ended. */
+void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *call, size_t share);
+void wi_exchange_learn(struct weft_request *req);
 /* `spec`: of a hierarchical algorithm, else "". Those of files are not in the cache, but last as long as the context. */
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
                                int in_place, struct wi_sched **sched);

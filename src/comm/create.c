@@ -45,6 +45,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         .mapped = comm->mesh->mapped_group != NULL,
         .can_map = comm->mesh->can_map,
         .can_get = comm->mesh->can_get,
+        .can_put = comm->mesh->can_put,
         .oversubscribed = comm->mesh->oversubscribed,
         .find_file = wi_plans_find,
         .files = ctx->plans,
@@ -233,6 +234,7 @@ weft_status weft_comm_destroy(weft_comm *comm)
         sched_yield();
     }
     aborted = comm->exec->broken < 0 || comm->exec->nops > 0;
+    wi_exec_leave(comm->exec);
     free_comm(comm, aborted);
     return WEFT_SUCCESS;
 }

@@ -276,9 +276,8 @@ static int ll_fits(const struct weft_comm *comm, const struct wi_sched *sched, c
            sched->buf_blocks[WI_TMP] * block_bytes <= comm->exec->ll_bytes;
 }
 
-/* The schedule is known: cut the data. `share` is the largest share of any rank, for v-forms. */
-static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share,
-                           size_t slice_bytes)
+weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share,
+                          size_t slice_bytes)
 {
     size_t es = weft_dtype_bytes(c->dtype);
 
@@ -309,81 +308,10 @@ static weft_status lay_out(struct weft_comm *comm, struct wi_op *op, const struc
     return WEFT_SUCCESS;
 }
 
-/* ---- Telling each other about memory ---- */
+/* ---- Preparing ---- */
 
-struct memory_record {
-    struct weft_mem_desc src, dst;
-    uint64_t share;
-};
-_Static_assert(sizeof(struct memory_record) <= WI_EXCHANGE_MAX, "a record fits");
-
-/* Whose SRC (and DST) other ranks touch. `a`: an algorithm from a file, or NULL. */
-static int touched(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
-{
-    int rooted = c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_SCATTER || c->coll == WI_COLL_SCATTER_V;
-
-    if (a)
-        return wi_plans_touches(comm->ctx->plans, a, rank, buf);
-    if (buf == WI_SRC)
-        return !rooted || rank == c->root;
-    return c->coll == WI_COLL_ALL_REDUCE;
-}
-
-static enum wi_plan_memory memory_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a,
-                                     const unsigned char *records, size_t stride)
-{
-    if (!comm->mesh->can_map)
-        return WI_MEMORY_PRIVATE;
-    for (int r = 0; r < comm->nranks; r++) {
-        struct memory_record m;
-        memcpy(&m, records + (size_t)r * stride, sizeof m);
-        if ((touched(comm, c, a, r, WI_SRC) && !m.src.segment) || (touched(comm, c, a, r, WI_DST) && !m.dst.segment))
-            return WI_MEMORY_PRIVATE;
-    }
-    return WI_MEMORY_MAPPED;
-}
-
-static int names(const struct wi_sched *sched, int rank, int buf)
-{
-    for (uint32_t i = 0; i < sched->nregions; i++)
-        if (sched->regions[i].rank == rank && sched->regions[i].buf == buf)
-            return 1;
-    return 0;
-}
-
-/* Of a file's algorithm only what this rank uses: the others may have returned, and freed their memory, without this one. */
-static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, const struct wi_algo *a,
-                             const unsigned char *records, size_t stride, enum wi_plan_memory memory)
-{
-    const struct weft_transport_ops *ops = comm->exec->map_ops;
-    size_t n = (size_t)comm->nranks;
-    unsigned char **table = wi_calloc(2 * n, sizeof *table);
-
-    if (!table)
-        return wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
-    op->owned[3] = table;
-    op->peer_base[WI_SRC] = table;
-    op->peer_base[WI_DST] = table + n;
-    op->get = memory != WI_MEMORY_MAPPED;
-    for (size_t r = 0; r < n; r++) {
-        for (int buf = WI_SRC; buf <= WI_DST; buf++) {
-            struct memory_record m;
-            const struct weft_mem_desc *d = buf == WI_SRC ? &m.src : &m.dst;
-            void *p;
-            memcpy(&m, records + r * stride, sizeof m);
-            if ((int)r == comm->rank || !touched(comm, c, a, (int)r, buf) || (a && !names(op->sched, (int)r, buf)))
-                continue;
-            p = (void *)(uintptr_t)d->address;
-            if (!op->get)
-                WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
-            table[(size_t)buf * n + r] = p;
-        }
-    }
-    return WEFT_SUCCESS;
-}
-
-static struct wi_plan_query query_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op,
-                                     size_t bytes)
+struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op,
+                                 size_t bytes)
 {
     return (struct wi_plan_query){
         .coll = c->coll,
@@ -395,57 +323,6 @@ static struct wi_plan_query query_of(const struct weft_comm *comm, const struct 
         .is_root = c->root == comm->rank,
     };
 }
-
-static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
-{
-    struct weft_request *req = op->finished_arg;
-    struct weft_comm *comm = req->comm;
-    const struct wi_call *c = &req->now;
-    size_t share = 0;
-    struct wi_plan_query q = query_of(comm, c, op, 0);
-    const struct wi_algo *file;
-    struct wi_sched *sched;
-    struct wi_plan plan;
-
-    (void)exec;
-    for (int r = 0; r < comm->nranks; r++) {
-        struct memory_record m;
-        memcpy(&m, records + (size_t)r * stride, sizeof m);
-        share = m.share > share ? m.share : share;
-    }
-    q.bytes = share;
-    file = wi_plan_file(comm->planner, &q, req->options.algorithm);
-    q.memory = memory_of(comm, c, file, records, stride);
-    WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
-    WI_TRY(
-        wi_cached_schedule(comm, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
-    op->sched = wi_sched_get(sched);
-    if (op->record)
-        op->record->algo = op->sched->algo;
-    if (sched->peer_src || sched->peer_dst || plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
-        WI_TRY(map_peers(comm, op, c, file, records, stride, q.memory));
-    return lay_out(comm, op, c, share, plan.slice_bytes);
-}
-
-static void start_exchange(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share)
-{
-    struct wi_transport *tp = comm->mesh->mapped_group->transport;
-    struct memory_record m = {.share = share};
-    size_t src, dst, es = weft_dtype_bytes(c->dtype);
-
-    wi_call_spans(comm, c, &src, &dst);
-    if (src)
-        tp->ops.mem_describe(tp->endpoint, c->src, src * es, &m.src);
-    if (dst)
-        tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
-    memcpy(op->exchange_record, &m, sizeof m);
-    op->record_bytes = sizeof m;
-    op->exchange = WI_EXCHANGE_TO_PUBLISH;
-    op->chosen = chosen;
-    op->mapped = 1;
-}
-
-/* ---- Preparing ---- */
 
 /* Pre-multiplied sums work on a scaled copy; all_to_all in place on a copy. */
 static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct wi_call *c)
@@ -524,7 +401,7 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
         return WEFT_SUCCESS;
     WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, "", c->root, 0, &sched));
     op->sched = wi_sched_get(sched);
-    return lay_out(comm, op, c, bytes, SIZE_MAX);
+    return wi_op_lay_out(comm, op, c, bytes, SIZE_MAX);
 }
 
 static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
@@ -545,16 +422,16 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         return wi_fail(WEFT_EINVAL, "%s: only messages have a tag", wi_coll_name(c->coll));
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
-    q = query_of(comm, c, op, share);
+    q = wi_op_query(comm, c, op, share);
     if (wi_plan_needs_exchange(comm->planner, &q, req->options.algorithm)) {
-        start_exchange(comm, op, c, share);
+        wi_exchange_begin(req, op, c, share);
         return WEFT_SUCCESS;
     }
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
     WI_TRY(
         wi_cached_schedule(comm, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
     op->sched = wi_sched_get(sched);
-    return lay_out(comm, op, c, share, plan.slice_bytes);
+    return wi_op_lay_out(comm, op, c, share, plan.slice_bytes);
 }
 
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)

@@ -27,6 +27,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     }
     req->magic = WI_REQUEST_MAGIC;
     req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
+    req->alone = req->trial = 0;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
     req->next = NULL;

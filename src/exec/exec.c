@@ -80,6 +80,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
         return wi_fail(WEFT_ENOMEM, "executor");
     exec->mesh = mesh;
     exec->rank = mesh->rank;
+    exec->process = getpid();
     exec->nranks = mesh->nranks;
     exec->tail = &exec->head;
     exec->nudge_fd = -1;

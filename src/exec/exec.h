@@ -75,7 +75,7 @@ struct wi_op {
     uint32_t nslices;
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
-    uint8_t get;                            /* peers' memory is got, peer_base holds their addresses */
+    uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
     uint8_t nt, slot_nt, claim; /* how results and slots are stored */
     uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
@@ -145,6 +145,7 @@ struct wi_exec_peer {
 struct wi_exec {
     struct wi_mesh *mesh; /* borrowed */
     int rank, nranks;
+    pid_t process; /* that made it */
     /* Fast path, mapped groups. */
     struct weft_mapped map; /* copy; ranks NULL if not mapped */
     const struct weft_transport_ops *map_ops;
@@ -261,6 +262,10 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path:
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
+/* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
+weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);
+void wi_exec_await_puts(struct wi_exec *exec);
+void wi_exec_leave(struct wi_exec *exec); /* the communicator is destroyed, perhaps with operations in flight */
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
 struct wi_pend *wi_pend_get(struct wi_exec *exec);

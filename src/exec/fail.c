@@ -93,6 +93,7 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     wi_exec_announce(exec, status, peer, info, cause);
     exec->broken = status;
     wi_exec_board_failed(exec, status, peer);
+    wi_exec_await_puts(exec);
     return status;
 }
 
@@ -140,7 +141,7 @@ void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
         return;
     b = exec->map.ranks[exec->rank].board;
     __atomic_store_n(&b->pad[0], (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
-    __atomic_store_n(&b->state, WEFT_BOARD_ABORTED, __ATOMIC_RELEASE);
+    __atomic_store_n(&b->state, WEFT_BOARD_ABORTED, __ATOMIC_SEQ_CST);
     exec->map_ops->wake(exec->map_group);
 }
 

@@ -57,6 +57,11 @@ static weft_status got(struct wi_exec *exec, struct wi_op *op, int rank, void *d
                    : wi_exec_fail(exec, st, rank, &op->info, "reading memory of rank %d: %s", rank, wi_fail_text());
 }
 
+static int of_a_peer(const struct wi_exec *exec, const struct wi_region *r)
+{
+    return r->rank != WI_SELF && r->rank != exec->rank && r->buf != WI_TMP;
+}
+
 /* Where stores go. Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h
  * says. */
 static void reduce_piece(const struct wi_op *op, const struct wi_step *st, const struct wi_region *dr, void *dst[],
@@ -102,7 +107,9 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
         reduce_piece(op, st, dr, dst, src, bytes);
         return WEFT_SUCCESS;
     }
-    if (op->get && sr[0].rank != WI_SELF && sr[0].rank != exec->rank && sr[0].buf != WI_TMP)
+    if (op->put && of_a_peer(exec, &dr[0]))
+        return wi_exec_put(exec, op, dr[0].rank, dst[0], src[0], bytes);
+    if (op->get && of_a_peer(exec, &sr[0]))
         return got(exec, op, sr[0].rank, dst[0], src[0], bytes);
     if (st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) && wi_op_joins_twins(op, bytes)) {
         const struct wi_region *twin = &op->sched->regions[st[2].dst];

@@ -54,6 +54,11 @@ static inline uint32_t wi_slot_next_period(const struct wi_slot_trial *trial, ui
     return 2 * period < trial->last_period ? 2 * period : trial->last_period;
 }
 
+static inline int wi_slot_store_best(const struct wi_slot_store *s, size_t bytes)
+{
+    return bytes >= WI_SLOT_ORDINARY_BYTES && s->classes[wi_slot_class(bytes)].best;
+}
+
 /* 1: stream. *timed: tell wi_slot_store_learn how long the operation took. */
 static inline int wi_slot_store_choose(struct wi_slot_store *s, size_t bytes, int *timed)
 {

@@ -39,7 +39,7 @@ struct wi_mesh {
     /* The group that maps all ranks, if one does; else mapped_group is NULL. */
     const struct wi_mesh_group *mapped_group;
     struct weft_mapped mapped;
-    int can_map, can_get;        /* user memory of all peers can be mapped / got */
+    int can_map, can_get, can_put; /* user memory of all peers can be mapped / got / put to */
 };
 
 struct wi_mesh_config {

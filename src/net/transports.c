@@ -94,6 +94,12 @@ static weft_status stub_mem_get(void *group, int peer, uint64_t remote, void *lo
     return WEFT_ENOTSUP;
 }
 
+static weft_status stub_mem_put(void *group, int peer, uint64_t remote, const void *local, size_t bytes)
+{
+    (void)group, (void)peer, (void)remote, (void)local, (void)bytes;
+    return WEFT_ENOTSUP;
+}
+
 static size_t stub_describe_peer(void *group, int peer, char *text, size_t capacity)
 {
     (void)group, (void)peer, (void)text, (void)capacity;
@@ -134,6 +140,7 @@ static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_tr
     FILL(mem_describe, stub_mem_describe);
     FILL(mem_map, stub_mem_map);
     FILL(mem_get, stub_mem_get);
+    FILL(mem_put, stub_mem_put);
     FILL(describe_peer, stub_describe_peer);
     FILL(peek, stub_peek);
 #undef FILL

@@ -29,6 +29,10 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
     if (needs & WI_ALGO_PEER_GET &&
         (q->memory == WI_MEMORY_UNKNOWN || (q->memory == WI_MEMORY_PRIVATE && !p->facts.can_get)))
         return "the other ranks' memory cannot be read";
+    if (needs & WI_ALGO_PEER_PUT && q->memory_dst != WI_MEMORY_MAPPED && !p->facts.can_put)
+        return "the other ranks' memory cannot be written";
+    if (q->way != WI_WAY_ANY && (q->way == WI_WAY_ATTACH) != ((needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0))
+        return "another way is asked for";
     return NULL;
 }
 

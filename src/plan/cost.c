@@ -67,8 +67,10 @@ static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *
     double us =
         waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->reduced + c->copied) / p->figures.mapped_rate;
 
-    if (q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
-        us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced) / p->figures.mapped_rate;
+    if (q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) {
+        double own = a->needs & WI_ALGO_PEER_PUT && !q->in_place ? (double)q->bytes : 0; /* the root's */
+        us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced - own) / p->figures.mapped_rate;
+    }
     if (a->needs == WI_ALGO_MAPPED && c->steps >= 2 && strcmp(a->name, "flat2") == 0)
         us += PIPELINE_US;
     return us;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choosing: which algorithm and which slice size. The choice depends only on what all ranks have agreed on (the mesh's
  * facts, settings that are equal everywhere, the contents of the tuning table and of the topology file, and the operation's
- * arguments), never on a clock or on what happened before, so all ranks choose alike. */
+ * arguments with what the ranks exchanged about them, which may hold one rank's vote for a way of copying), never on this
+ * rank's clock or on what happened before, so all ranks choose alike. */
 #ifndef WI_PLAN_PLAN_H
 #define WI_PLAN_PLAN_H
 
@@ -13,7 +14,7 @@ struct wi_plan_query;
 struct wi_plan_facts {
     int nranks, nnodes;
     int mapped;              /* one mapped group holds all ranks */
-    int can_map, can_get;
+    int can_map, can_get, can_put;
     int oversubscribed;
     size_t slot_bytes;
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
@@ -34,6 +35,9 @@ enum wi_plan_memory {
     WI_MEMORY_MAPPED,  /* every buffer that another rank would touch lies in a shareable segment */
 };
 
+/* By which copies between ordinary buffers of one node go. */
+enum wi_plan_way { WI_WAY_ANY, WI_WAY_SLOTS, WI_WAY_ATTACH };
+
 struct wi_plan_query {
     enum wi_coll coll;
     size_t bytes;            /* the vector, or one rank's (largest) share */
@@ -41,7 +45,8 @@ struct wi_plan_query {
     int ordered;             /* operator is not commutative */
     int in_place;
     int root;
-    enum wi_plan_memory memory;
+    enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
+    enum wi_plan_way way; /* only algorithms that go this way */
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness/harness.h"
 
@@ -227,7 +228,7 @@ static int has(const struct names *names, const char *collective, const char *al
 
 void cc_case_memory(int rank, int nranks, void *arg)
 {
-    static const char *const names[] = {NULL, "direct", "pull", "flat2", "flat"};
+    static const char *const names[] = {NULL, "direct", "pull", "flat2", "flat", "split"};
     static const size_t sizes[] = {300007, 1200011};
     const struct cc_job *job = arg;
     struct names list = {.n = 0};
@@ -250,10 +251,76 @@ void cc_case_memory(int rank, int nranks, void *arg)
                 c.form = CC_BLOCKING;
                 c.algorithm = names[a];
                 if (kind != CC_barrier && has(&list, cc_families[kind], names[a]) &&
-                    (a < 2 || kind == CC_all_reduce || job->full))
+                    (a < 2 || kind == CC_all_reduce || kind == CC_broadcast || job->full))
                     cc_run(&w, &c);
             }
         }
     }
+    /* A rank's memory may be shareable and another's not. */
+    for (int i = 0; i < 2 * CC_NUM_MEMORIES; i++) {
+        struct cc_call c = nth_call(&w, ++n);
+        c.kind = CC_broadcast;
+        c.dtype = WEFT_INT32;
+        c.op = WEFT_SUM;
+        c.memory = (enum cc_memory)((i + rank) % CC_NUM_MEMORIES);
+        c.count = sizes[0];
+        c.in_place = i % 2;
+        c.form = CC_BLOCKING;
+        c.algorithm = i < CC_NUM_MEMORIES ? "split" : "direct";
+        cc_run(&w, &c);
+    }
     finish(&w, job, "memory");
+}
+
+/* ---- Two ways, one learnt ---- */
+
+/* Lines of this rank's flight recorder that name an algorithm. */
+static int ran(struct cc_world *w, const char *algorithm)
+{
+    char path[64], line[1024], want[64];
+    int seen = 0;
+    FILE *in;
+
+    snprintf(path, sizeof path, "ways-%d-%d.json", (int)getpid(), w->rank);
+    snprintf(want, sizeof want, "\"%s\"", algorithm);
+    WT_REQUIRE_OK(weft_comm_dump(w->comm, path));
+    in = fopen(path, "r");
+    WT_REQUIRE(in != NULL);
+    while (fgets(line, sizeof line, in))
+        seen += strstr(line, want) != NULL;
+    fclose(in);
+    unlink(path);
+    return seen;
+}
+
+/* Large copies between ordinary buffers go by slots or by attach, as one rank measures; others follow it, whatever form of the call
+ * they use. In the first 32 calls of a size both have their trials. */
+void cc_case_ways(int rank, int nranks, void *arg)
+{
+    static const struct {
+        enum cc_kind kind;
+        const char *attach;
+    } kinds[] = {{CC_all_gather, "direct"}, {CC_all_to_all, "direct"}, {CC_broadcast, NULL}};
+    const struct cc_job *job = arg;
+    struct cc_world w;
+    uint64_t n = 0;
+
+    cc_world_open(&w, job->fixture, rank, nranks);
+    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
+        for (int i = 0; i < 40; i++) {
+            struct cc_call c = nth_call(&w, ++n);
+            c.kind = kinds[k].kind;
+            c.dtype = WEFT_INT32;
+            c.op = WEFT_SUM;
+            c.count = 70001;
+            c.in_place = 0;
+            c.shift = 0;
+            c.root = 0;
+            c.form = rank && (i + rank) % 5 == 0 ? CC_REQUEST : CC_BLOCKING;
+            cc_run(&w, &c);
+        }
+        WT_CHECK(ran(&w, "flat") >= 3);
+        WT_CHECK(kinds[k].attach ? ran(&w, kinds[k].attach) >= 3 : ran(&w, "direct") + ran(&w, "split") >= 3);
+    }
+    finish(&w, job, "ways");
 }

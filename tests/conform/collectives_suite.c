@@ -52,6 +52,7 @@ static const struct part parts[] = {
     {"algorithms", cc_case_algorithms, "tcp between threads", P(3)},
     {"operators", cc_case_operators, NULL, P(3) | P(4)},
     {"memory", cc_case_memory, "shm", P(2) | P(3)},
+    {"ways", cc_case_ways, "shm", P(2) | P(3)},
     {"bits", cc_case_bits, NULL, P(3)},
 };
 
@@ -62,7 +63,8 @@ static int taken(const struct part *part, const struct cc_fixture *fixture, int 
 
     if (full)
         return (part == parts || part[-1].fn != part->fn) && (plain || part->fn == cc_case_forms) &&
-               (part->fn != cc_case_memory || fixture->shareable);
+               (part->fn != cc_case_memory || fixture->shareable) &&
+               (part->fn != cc_case_ways || strcmp(fixture->name, part->fixture) == 0);
     return part->fixture ? strcmp(part->fixture, fixture->name) == 0 : plain;
 }
 

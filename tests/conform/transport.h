@@ -101,6 +101,7 @@ int tc_open_files(void);
     X(mem_adopt, 2, "adopted memory keeps its contents", WEFT_CAP_MEM_MAP, 0)                                          \
     X(mem_stale, 2, "freed segments are noticed", WEFT_CAP_MEM_MAP, 1)                                                 \
     X(mem_get, 2, "private memory is read", WEFT_CAP_MEM_GET, 0)                                                       \
+    X(mem_put, 2, "private memory is written", WEFT_CAP_MEM_PUT, 0)                                                    \
     X(mem_refused, 1, "wrong memory is refused", WEFT_CAP_MEM_MAP, 1)                                                  \
     X(few_files, 2, "no descriptors left is said so", 0, 1)                                                            \
     X(stopped, 2, "a stopped peer is described", 0, 1)

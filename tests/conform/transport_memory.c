@@ -159,6 +159,33 @@ void tc_case_mem_get(struct tc_rank *r)
     free(copy);
 }
 
+void tc_case_mem_put(struct tc_rank *r)
+{
+    unsigned char *mine = malloc(MEM_BYTES + 64), *from = malloc(MEM_BYTES);
+    struct weft_mem_desc desc, theirs;
+    weft_status status;
+
+    WT_REQUIRE(mine && from);
+    tc_group(r);
+    memset(mine, 77, MEM_BYTES + 64);
+    tc_fill(from, MEM_BYTES, (uint32_t)r->rank + 50);
+    r->ops->mem_describe(r->endpoint, mine, MEM_BYTES + 64, &desc);
+    show(r, &desc);
+    theirs = shown(r, 1 - r->rank);
+    status = r->ops->mem_put(r->group, 1 - r->rank, theirs.address + 5, from, MEM_BYTES);
+    wt_sync();
+    if (status != WEFT_ENOTSUP) { /* where the kernel forbids it */
+        WT_CHECK_STATUS(status, WEFT_SUCCESS);
+        WT_CHECK(mine[4] == 77 && mine[MEM_BYTES + 5] == 77);
+        WT_CHECK(tc_filled(mine + 5, MEM_BYTES, 51 - (uint32_t)r->rank));
+        if (!r->fixture->threads)
+            WT_CHECK_STATUS(r->ops->mem_put(r->group, 1 - r->rank, 16, from, 100), WEFT_EPROTO);
+    }
+    wt_sync();
+    free(mine);
+    free(from);
+}
+
 static void adopt_refused(struct tc_rank *r, void *memory, size_t bytes)
 {
     void *adopted;

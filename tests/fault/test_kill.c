@@ -262,10 +262,63 @@ static void left_behind(void)
     }
 }
 
+/* ---- Memory that its rank has taken back ---- */
+
+/* The root of a broadcast that stores into the other's buffer is held up until the other has given up, by its deadline or by
+ * destroying its communicator, and uses the buffer for something else. */
+static void take_back(int rank, int nranks, void *arg)
+{
+    enum { BYTES = 1 << 20 };
+    weft_call_options split = WEFT_CALL_OPTIONS_INIT;
+    unsigned char *buf = malloc(BYTES);
+    weft_request *req = NULL;
+    struct ft_rank f;
+    weft_status st;
+
+    WT_REQUIRE(buf != NULL);
+    memset(buf, rank, BYTES);
+    setenv("WEFT_PROGRESS_THREAD", "n", 1); /* the root moves inside its calls only */
+    ft_open(&f, "shm", rank ? 200 : 20000, rank, nranks);
+    split.algorithm = "split";
+    WT_REQUIRE_OK(weft_comm_next_call(f.comm, &split));
+    if (rank == 0)
+        WT_CHECK_OK(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, &req)); /* its record is out */
+    wt_sync();
+    if (rank == 1 && arg) {
+        WT_CHECK_OK(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, &req));
+        for (int i = 0; i < 100; i++)
+            WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS); /* its buffer is offered by now */
+        ft_close(&f);
+    } else if (rank == 1) {
+        WT_CHECK_STATUS(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, NULL), WEFT_ETIMEDOUT);
+    }
+    if (rank == 1)
+        memset(buf, 99, BYTES);
+    wt_sync();
+    if (rank == 0) {
+        st = weft_wait(req);
+        WT_CHECK(st == WEFT_ETIMEDOUT || st == WEFT_EPEER);
+        WT_CHECK(strstr(ft_error(&f).message, "rank 1") != NULL);
+    }
+    wt_sync();
+    for (int i = 0; rank == 1 && i < BYTES; i++)
+        WT_REQUIRE(buf[i] == 99);
+    if (rank == 0 || !arg)
+        ft_close(&f);
+    free(buf);
+}
+
+static void taken_back(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, take_back, NULL, 15000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, take_back, (void *)1, 15000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"a killed rank is named within a second", killed},
     {"a stopped rank is named at the deadline", stopped},
     {"an abort ends a blocked operation", aborted},
     {"destroying does not wait for what is in flight", left_behind},
+    {"nobody writes to memory that was given up", taken_back},
 };
 WT_UNIT_MAIN("kill", cases)

@@ -35,6 +35,7 @@ static const struct golden goldens[] = {
     {WI_COLL_BROADCAST, "knomial", 1, 0, NULL},
     {WI_COLL_BROADCAST, "bine", 1, 0, NULL},
     {WI_COLL_BROADCAST, "scatter_ring", 0, 0, NULL},
+    {WI_COLL_BROADCAST, "split", 1, 0, NULL},
     {WI_COLL_ALL_GATHER, "bruck", 0, 0, NULL},
     {WI_COLL_ALL_GATHER, "neighbor", 0, 0, NULL},
     {WI_COLL_ALL_GATHER, "bine", 0, 0, NULL},

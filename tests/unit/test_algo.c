@@ -378,7 +378,7 @@ static int is_reduction(enum wi_coll coll)
 static void compare_flags(const struct wi_algo *algo, const struct wi_algo_args *args)
 {
     struct wi_sched *scheds[MAX_RANKS];
-    int peer_src = 0, peer_dst = 0, peer_write = 0;
+    int peer_src = 0, peer_dst = 0, peer_write = 0, peer_put = 0;
 
     if (args->nranks < 2 || !suits(algo, args) || build_all(algo, *args, scheds))
         return;
@@ -391,8 +391,9 @@ static void compare_flags(const struct wi_algo *algo, const struct wi_algo_args 
         peer_src |= s->peer_src;
         peer_dst |= s->peer_dst;
         for (uint32_t i = 0; i < s->nsteps; i++) {
+            int plain = s->steps[i].kind == WI_STEP_COPY && s->steps[i].ndst == 1;
             for (unsigned k = 0; k < s->steps[i].ndst; k++)
-                peer_write |= s->regions[s->steps[i].dst + k].rank != WI_SELF;
+                *(plain ? &peer_put : &peer_write) |= s->regions[s->steps[i].dst + k].rank != WI_SELF;
             for (unsigned k = 0; k < s->steps[i].nsrc && s->steps[i].kind == WI_STEP_REDUCE; k++) {
                 const struct wi_region *r2 = &s->regions[s->steps[i].src + k];
                 peer_write |= r2->rank != WI_SELF && r2->buf != WI_TMP;
@@ -401,6 +402,8 @@ static void compare_flags(const struct wi_algo *algo, const struct wi_algo_args 
     }
     CU_ASSERT_EQUAL(peer_src || peer_dst, (algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0);
     CU_ASSERT_EQUAL(peer_write, (algo->needs & WI_ALGO_PEER_MEM) != 0);
+    CU_ASSERT(!peer_put || algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_PUT));
+    CU_ASSERT(peer_put || !(algo->needs & WI_ALGO_PEER_PUT) || args->nranks > 8);
     /* The one-shot family may run over ll lines; a barrier has no data whose arrival could stand for a signal. */
     CU_ASSERT_EQUAL(scheds[0]->ll, strcmp(algo->name, "flat") == 0 && algo->coll != WI_COLL_BARRIER);
     put_all(scheds, args->nranks);

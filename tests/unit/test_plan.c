@@ -27,7 +27,7 @@ static void spread(struct world *w, int nnodes, int per_node, int interleaved)
 {
     memset(w, 0, sizeof *w);
     w->facts = (struct wi_plan_facts){.nranks = nnodes * per_node, .nnodes = nnodes, .mapped = nnodes == 1};
-    w->facts.can_map = w->facts.can_get = nnodes == 1;
+    w->facts.can_map = w->facts.can_get = w->facts.can_put = nnodes == 1;
     for (int r = 0; r < w->facts.nranks; r++)
         w->node[r] = interleaved ? r % nnodes : r / per_node;
     w->levels = (struct wi_algo_levels){1, {{"node", nnodes, w->node}}};
@@ -447,6 +447,44 @@ static void measurements_decide(void)
     wi_plan_table_free(t);
 }
 
+/* What two ways of copying come to, and that a way that is asked for is kept to. */
+static void ways_of_copying(void)
+{
+    static const enum wi_coll colls[] = {WI_COLL_ALL_GATHER, WI_COLL_ALL_TO_ALL, WI_COLL_BROADCAST};
+    struct wi_planner *p;
+    struct wi_plan plan;
+    struct world w;
+
+    spread(&w, 1, 2, 0);
+    p = planner(&w, NULL, NULL);
+    for (int c = 0; c < 3; c++) {
+        for (int way = WI_WAY_SLOTS; way <= WI_WAY_ATTACH; way++) {
+            struct wi_plan_query q = {
+                .coll = colls[c], .bytes = 1 << 20, .memory = WI_MEMORY_PRIVATE, .in_place = c == 2, .way = way};
+            REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
+            CHECK(((plan.algo->needs & WI_ALGO_PEER_GET) != 0) == (way == WI_WAY_ATTACH));
+            if (way == WI_WAY_ATTACH)
+                CU_ASSERT_STRING_EQUAL(plan.algo->name, c == 2 ? "split" : "direct");
+        }
+    }
+    wi_planner_destroy(p);
+    w.facts.can_put = 0;
+    p = planner(&w, NULL, NULL);
+    struct wi_plan_query q = {.coll = WI_COLL_BROADCAST,
+                              .bytes = 1 << 20,
+                              .memory = WI_MEMORY_PRIVATE,
+                              .memory_dst = WI_MEMORY_PRIVATE,
+                              .in_place = 1,
+                              .way = WI_WAY_ATTACH};
+    REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
+    CU_ASSERT_STRING_EQUAL(plan.algo->name, "direct");
+    CHECK(wi_plan(p, &q, "split", &plan) == WEFT_ENOTSUP);
+    CHECK(strstr(wi_fail_text(), "cannot be written") != NULL);
+    q.memory_dst = WI_MEMORY_MAPPED; /* asked anew, not from the cache */
+    CHECK(wi_plan(p, &q, "split", &plan) == WEFT_SUCCESS);
+    wi_planner_destroy(p);
+}
+
 static void maps(void)
 {
     static const int32_t nodes[] = {0, 0, 1, 0, 2, 2};
@@ -500,6 +538,7 @@ static const struct wt_case cases[] = {
     {"a table of another machine is refused", another_machine},
     {"tables are written as they are read", tables_round_trip},
     {"measurements decide", measurements_decide},
+    {"two ways of copying", ways_of_copying},
     {"maps of ranks", maps},
     {"allocations may fail", allocations_may_fail},
 };

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Large operations of a mapped communicator begin with a record from every rank to every rank: where its buffers are, how
+ * large its share is, and which way it votes for. What comes of it is the same on all ranks, since all have the same records.
+ *
+ * The vote. Copies between ordinary buffers go through slots in shared memory, or by cross-memory attach. Slots move a share
+ * three times, attach twice and by system calls; which is faster depends on how far the cores are apart, which nobody knows
+ * (virtual machines even move them): 1 MiB all-to-all of two ranks took 83 us against 103 within one core complex, and 88
+ * against 59 across two. So one rank, the same for all, measures both while it runs (slot_store.h says how) and the others
+ * follow it. Blocking calls with nothing else in flight are measured, others follow. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define RIVAL_FACTOR 3 /* ways whose predictions are further apart are not compared */
+
+struct record {
+    struct weft_mem_desc src, dst;
+    uint64_t share;
+    uint32_t vote; /* enum wi_plan_way */
+    uint32_t in_place;
+};
+_Static_assert(sizeof(struct record) <= WI_EXCHANGE_MAX, "a record fits");
+
+/* ---- Memory ---- */
+
+/* Whose SRC and DST other ranks read, and whose DST those algorithms write that put. `a`: an algorithm from a file, or NULL. */
+static int touched(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
+{
+    int rooted = c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_SCATTER || c->coll == WI_COLL_SCATTER_V;
+
+    if (a)
+        return wi_plans_touches(comm->ctx->plans, a, rank, buf);
+    if (buf == WI_SRC)
+        return !rooted || rank == c->root;
+    return c->coll == WI_COLL_ALL_REDUCE;
+}
+
+static int put_to(const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
+{
+    return !a && buf == WI_DST && c->coll == WI_COLL_BROADCAST && rank != c->root;
+}
+
+static void memory_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a,
+                      const unsigned char *records, size_t stride, struct wi_plan_query *q)
+{
+    q->memory = q->memory_dst = comm->mesh->can_map ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
+    for (int r = 0; r < comm->nranks; r++) {
+        struct record m;
+        memcpy(&m, records + (size_t)r * stride, sizeof m);
+        if ((touched(comm, c, a, r, WI_SRC) && !m.src.segment) || (touched(comm, c, a, r, WI_DST) && !m.dst.segment))
+            q->memory = WI_MEMORY_PRIVATE;
+        if (put_to(c, a, r, WI_DST) && !m.dst.segment)
+            q->memory_dst = WI_MEMORY_PRIVATE;
+    }
+}
+
+static int names(const struct wi_sched *sched, int rank, int buf)
+{
+    for (uint32_t i = 0; i < sched->nregions; i++)
+        if (sched->regions[i].rank == rank && sched->regions[i].buf == buf)
+            return 1;
+    return 0;
+}
+
+/* Of a file's algorithm, and of one that puts, only what this rank uses: the others may have returned, and freed their memory,
+ * without this one. */
+static int wanted(const struct weft_comm *comm, const struct wi_op *op, const struct wi_call *c,
+                  const struct wi_algo *a, int rank, int buf)
+{
+    if (rank == comm->rank)
+        return 0;
+    if (put_to(c, a, rank, buf))
+        return names(op->sched, rank, buf);
+    return touched(comm, c, a, rank, buf) && (!a || names(op->sched, rank, buf));
+}
+
+static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, const struct wi_algo *a,
+                             const unsigned char *records, size_t stride, const struct wi_plan_query *q)
+{
+    const struct weft_transport_ops *ops = comm->exec->map_ops;
+    size_t n = (size_t)comm->nranks;
+    unsigned char **table = wi_calloc(2 * n, sizeof *table);
+
+    if (!table)
+        return wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
+    op->owned[3] = table;
+    op->peer_base[WI_SRC] = table;
+    op->peer_base[WI_DST] = table + n;
+    op->get = q->memory != WI_MEMORY_MAPPED;
+    op->put = q->memory_dst != WI_MEMORY_MAPPED;
+    for (size_t r = 0; r < n; r++) {
+        for (int buf = WI_SRC; buf <= WI_DST; buf++) {
+            struct record m;
+            const struct weft_mem_desc *d = buf == WI_SRC ? &m.src : &m.dst;
+            void *p;
+            memcpy(&m, records + r * stride, sizeof m);
+            if (!wanted(comm, op, c, a, (int)r, buf))
+                continue;
+            p = (void *)(uintptr_t)d->address;
+            if (!(put_to(c, a, (int)r, buf) ? op->put : op->get))
+                WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
+            table[(size_t)buf * n + r] = p;
+        }
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- The vote ---- */
+
+/* Only copies: the order of a reduction must not depend on what was faster. */
+static struct wi_slot_store *ways_of(struct weft_comm *comm, enum wi_coll coll)
+{
+    return coll == WI_COLL_ALL_GATHER   ? &comm->ways[0]
+           : coll == WI_COLL_ALL_TO_ALL ? &comm->ways[1]
+           : coll == WI_COLL_BROADCAST  ? &comm->ways[2]
+                                        : NULL;
+}
+
+/* A root is done before those are that read from it. */
+static int voter(const struct weft_comm *comm, const struct wi_call *c)
+{
+    return c->coll == WI_COLL_BROADCAST ? (c->root + 1) % comm->nranks : 0;
+}
+
+static enum wi_plan_way vote(struct weft_request *req, const struct wi_call *c, size_t share)
+{
+    struct weft_comm *comm = req->comm;
+    struct wi_slot_store *ways = ways_of(comm, c->coll);
+    int attach, timed = 0;
+
+    if (!ways || voter(comm, c) != comm->rank)
+        return WI_WAY_ANY;
+    attach = req->alone ? wi_slot_store_choose(ways, share, &timed) : wi_slot_store_best(ways, share);
+    if (timed) {
+        req->trial = attach ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+        req->trial_share = share;
+        req->trial_since = wi_ticks();
+    }
+    return attach ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+}
+
+void wi_exchange_learn(struct weft_request *req)
+{
+    if (req->trial && req->status >= 0)
+        wi_slot_store_learn(ways_of(req->comm, (enum wi_coll)req->now.coll), req->trial_share,
+                            req->trial == WI_WAY_ATTACH, wi_ticks() - req->trial_since);
+    req->trial = WI_WAY_ANY;
+}
+
+/* The planner's choice, or, if the other way comes near to it and nobody has asked for an algorithm, the way voted for. */
+static weft_status plan(struct weft_comm *comm, struct wi_plan_query *q, const char *forced, enum wi_plan_way way,
+                        struct wi_plan *plan)
+{
+    struct wi_plan slots, attach;
+    double factor;
+
+    if (forced || way == WI_WAY_ANY || q->memory != WI_MEMORY_PRIVATE || !comm->mesh->can_get ||
+        wi_planner_has_rule(comm->planner, q->coll))
+        return wi_plan(comm->planner, q, forced, plan);
+    q->way = WI_WAY_SLOTS;
+    WI_TRY(wi_plan(comm->planner, q, NULL, &slots));
+    q->way = WI_WAY_ATTACH;
+    WI_TRY(wi_plan(comm->planner, q, NULL, &attach));
+    factor = attach.predicted_us / slots.predicted_us;
+    if (factor > RIVAL_FACTOR)
+        way = WI_WAY_SLOTS;
+    else if (factor < 1.0 / RIVAL_FACTOR)
+        way = WI_WAY_ATTACH;
+    *plan = way == WI_WAY_ATTACH ? attach : slots;
+    return WEFT_SUCCESS;
+}
+
+/* ---- The exchange ---- */
+
+static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
+{
+    struct weft_request *req = op->finished_arg;
+    struct weft_comm *comm = req->comm;
+    const struct wi_call *c = &req->now;
+    size_t share = 0;
+    struct wi_plan_query q = wi_op_query(comm, c, op, 0);
+    enum wi_plan_way way = WI_WAY_ANY;
+    const struct wi_algo *file;
+    struct wi_sched *sched;
+    struct wi_plan p;
+
+    (void)exec;
+    for (int r = 0; r < comm->nranks; r++) {
+        struct record m;
+        memcpy(&m, records + (size_t)r * stride, sizeof m);
+        share = m.share > share ? m.share : share;
+        if (c->coll == WI_COLL_BROADCAST && r == c->root)
+            q.in_place = m.in_place != 0;
+        if (r == voter(comm, c) && ways_of(comm, c->coll))
+            way = m.vote == WI_WAY_ATTACH ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+    }
+    q.bytes = share;
+    file = wi_plan_file(comm->planner, &q, req->options.algorithm);
+    memory_of(comm, c, file, records, stride, &q);
+    WI_TRY(plan(comm, &q, req->options.algorithm, way, &p));
+    WI_TRY(wi_cached_schedule(comm, p.algo, p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
+    op->sched = wi_sched_get(sched);
+    if (op->record)
+        op->record->algo = op->sched->algo;
+    if (sched->peer_src || sched->peer_dst || p.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        WI_TRY(map_peers(comm, op, c, file, records, stride, &q));
+    return wi_op_lay_out(comm, op, c, share, p.slice_bytes);
+}
+
+void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *c, size_t share)
+{
+    struct weft_comm *comm = req->comm;
+    struct wi_transport *tp = comm->mesh->mapped_group->transport;
+    struct record m = {.share = share, .vote = vote(req, c, share), .in_place = wi_call_in_place(comm, c) != 0};
+    size_t src, dst, es = weft_dtype_bytes(c->dtype);
+
+    wi_call_spans(comm, c, &src, &dst);
+    if (src)
+        tp->ops.mem_describe(tp->endpoint, c->src, src * es, &m.src);
+    if (dst)
+        tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
+    memcpy(op->exchange_record, &m, sizeof m);
+    op->record_bytes = sizeof m;
+    op->exchange = WI_EXCHANGE_TO_PUBLISH;
+    op->chosen = chosen;
+    op->mapped = 1;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Storing into another rank's private memory, and not after that rank has given the operation up: its caller may have freed
+ * the memory by then.
+ *
+ * The writer says on its board whom it writes to, and then looks whether that rank is still there; the rank that gives up
+ * says so on its own board, and then waits until nobody writes to it. Each stores before it loads, all in one order
+ * (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
+ * for a while, no longer: a call must end. */
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "exec/exec.h"
+
+#define PIECE_BYTES ((size_t)256 << 10) /* so that who gives up waits for tens of microseconds */
+#define WAIT_NS 200000000u
+
+/* Rank + 1; 0: nobody. */
+static uint64_t *writes_to(struct weft_board *board)
+{
+    return &board->pad[1];
+}
+
+static weft_status put_piece(struct wi_exec *exec, int rank, uint64_t remote, const unsigned char *src, size_t bytes)
+{
+    struct weft_board *ours = exec->map.ranks[exec->rank].board;
+    weft_status st = WEFT_EABORTED;
+
+    __atomic_store_n(writes_to(ours), (uint64_t)rank + 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&exec->map.ranks[rank].board->state, __ATOMIC_SEQ_CST) == WEFT_BOARD_ALIVE)
+        st = exec->map_ops->mem_put(exec->map_group, rank, remote, src, bytes);
+    __atomic_store_n(writes_to(ours), 0, __ATOMIC_RELEASE);
+    return st;
+}
+
+weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        size_t some = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        weft_status st = put_piece(exec, rank, (uint64_t)(uintptr_t)remote + at, (const unsigned char *)src + at, some);
+        if (st >= 0)
+            continue;
+        wi_exec_compare_boards(exec, &op->info); /* what it said when it gave up */
+        return wi_exec_fail(exec, st, rank, &op->info, "writing memory of rank %d: %s", rank, wi_fail_text());
+    }
+    return WEFT_SUCCESS;
+}
+
+void wi_exec_await_puts(struct wi_exec *exec)
+{
+    uint64_t until = 0;
+
+    if (!exec->map_group)
+        return;
+    for (int r = 0; r < exec->nranks; r++) {
+        uint64_t *word = writes_to(exec->map.ranks[r].board);
+        while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == (uint64_t)exec->rank + 1) {
+            until = until ? until : wi_deadline_ns(WAIT_NS);
+            if (wi_now_ns() >= until) {
+                wi_log(
+                    WEFT_LOG_WARN, "exec.put",
+                    "rank %d stopped while it wrote to memory of rank %d: keep the operation's buffers until it has ended",
+                    r, exec->rank);
+                break;
+            }
+            sched_yield();
+        }
+    }
+}
+
+void wi_exec_leave(struct wi_exec *exec)
+{
+    if (exec->broken || !exec->nops || exec->process != getpid()) /* a forked child: the arena is its parent's */
+        return;
+    wi_exec_board_failed(exec, WEFT_SUCCESS, -1);
+    wi_exec_await_puts(exec);
+}
