@@ -1389,6 +1389,43 @@ WEFT_API weft_status weft_mem_alloc(weft_context *context, size_t bytes, void **
  *         WEFT_EINVAL  context is not a context; ptr was not allocated here, or was freed before */
 WEFT_API weft_status weft_mem_free(weft_context *context, void *ptr);
 
+/* Take memory like weft_mem_alloc's from the context's pool.
+ *
+ * For allocators: new shared memory costs a page fault per page, which the pool saves by keeping what is
+ * given back, at most WEFT_MEM_POOL_BYTES of it. At most a fifth of a block is wasted.
+ * @param context  the context
+ * @param bytes    > 0; rounded up to a multiple of a quarter of a power of two, and to whole pages
+ * @param ptr      receives memory with any contents, aligned as weft_mem_alloc's
+ * Ownership: weft_mem_give gives it back; weft_context_destroy frees all of the pool.
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   context or ptr is NULL, or bytes is 0
+ *         WEFT_ENOTSUP  no transport with shareable memory is open (WEFT_TRANSPORTS)
+ *         WEFT_ENOSPC   the file size limit (ulimit -f) is below bytes, or no shared memory is left
+ *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOFILES  the system refused memory, a call or a descriptor */
+WEFT_API weft_status weft_mem_take(weft_context *context, size_t bytes, void **ptr);
+
+/* Give memory of weft_mem_take back.
+ *
+ * @param context  the context that it was taken from
+ * @param ptr      NULL does nothing; else exactly what weft_mem_take gave. No operation may be using it
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  context is not a context; ptr was not taken here, or was given back before */
+WEFT_API weft_status weft_mem_give(weft_context *context, void *ptr);
+
+/* Ask how much memory the context's pool holds, taken or kept.
+ *
+ * @param context  the context
+ * @param bytes    receives bytes
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL */
+WEFT_API weft_status weft_mem_reserved(weft_context *context, size_t *bytes);
+
 /* Make existing memory reachable for the other ranks of this host, in place.
  *
  * For buffers that another allocator owns. The whole pages within [ptr, ptr + bytes) are replaced by shared

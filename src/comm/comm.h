@@ -26,6 +26,7 @@
 struct wi_library_settings { /* WEFT_<NAME> */
     const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
     int progress_thread;
+    size_t mem_pool_bytes;
 };
 
 struct wi_comm_settings { /* WEFT_COMM_<NAME> */
@@ -55,6 +56,18 @@ struct wi_callers {
     int nqueued, nthreads, idle, stop;
 };
 
+/* Memory of weft_mem_take; see pool.c. */
+struct wi_pool_block;
+struct wi_pool {
+    pthread_mutex_t lock; /* of all below */
+    struct wi_pool_block *blocks;
+    size_t nblocks, capacity;
+    size_t reserved, kept; /* bytes of all blocks, and of those that nobody has */
+};
+
+void wi_pool_init(struct wi_pool *pool);
+void wi_pool_fini(struct wi_pool *pool);
+
 struct weft_context {
     uint32_t magic;
     struct wi_settings *settings;
@@ -72,6 +85,7 @@ struct weft_context {
     struct wi_progress progress;
     struct wi_callers callers;
     _Atomic int registrations; /* live weft_mem handles */
+    struct wi_pool pool;
 };
 
 void wi_context_link(struct weft_context *ctx, struct weft_comm *comm);

@@ -23,6 +23,8 @@ static const struct weft_setting library_rows[] = {
      "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
+    {"MEM_POOL_BYTES", "256M", WEFT_SETTING_BYTES, LIB(mem_pool_bytes), 0, 0,
+     "memory that weft_mem_give keeps for weft_mem_take, in bytes"},
     {"TUNING_FILE", "", WEFT_SETTING_STRING, LIB(tuning_file), 0, 0,
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
@@ -101,6 +103,7 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     ctx->magic = WI_CONTEXT_MAGIC;
     ctx->progress.event_fd = -1;
     pthread_mutex_init(&ctx->comms_lock, NULL);
+    wi_pool_init(&ctx->pool);
     wi_callers_init(ctx);
     st = open_context(ctx, config ? config : &defaults);
     if (st < 0) {
@@ -128,6 +131,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     wi_near_files_free(ctx);
     wi_plans_free(ctx->plans);
     wi_settings_destroy(ctx->settings);
+    wi_pool_fini(&ctx->pool);
     pthread_mutex_destroy(&ctx->comms_lock);
     ctx->magic = 0;
     wi_free(ctx);

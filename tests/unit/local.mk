@@ -32,6 +32,9 @@ tests_unit_test_base_SOURCES = tests/unit/test_base.c
 tests_unit_test_base_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_settings_SOURCES = tests/unit/test_settings.c
 tests_unit_test_settings_LDADD = libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_pool
+tests_unit_test_pool_SOURCES = tests/unit/test_pool.c
+tests_unit_test_pool_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
 
 unit_tests += tests/golden/golden
 tests_golden_golden_SOURCES = tests/golden/golden.c
