@@ -4,12 +4,10 @@ EXTRA_DIST += \
 	frontends/torch/weft/py.typed \
 	frontends/torch/weft/__init__.py frontends/torch/weft/_build.py frontends/torch/weft/_groups.py \
 	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \
+	frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
 	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
-	frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.cpp \
-	frontends/torch/csrc/collectives.cpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/interrupt.cpp \
-	frontends/torch/csrc/interrupt.hpp frontends/torch/csrc/issue.hpp \
-	frontends/torch/csrc/memory.cpp frontends/torch/csrc/messages.cpp frontends/torch/csrc/module.cpp \
-	frontends/torch/csrc/recorder.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.cpp \
-	frontends/torch/csrc/runtime.hpp frontends/torch/csrc/stack.cpp frontends/torch/csrc/tensors.hpp \
-	frontends/torch/csrc/work.cpp frontends/torch/csrc/work.hpp
+	frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.hpp frontends/torch/csrc/collectives.hpp \
+	frontends/torch/csrc/engine.hpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.hpp \
+	frontends/torch/csrc/module.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.hpp \
+	frontends/torch/csrc/stack.hpp frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.hpp

@@ -1,185 +1,108 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The c10d backend "weft": arguments of PyTorch in, calls of the C API out. */
+/* The c10d backend "weft": arguments of PyTorch in, calls of the C API out. Here is the life of a group. */
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-#include "work.hpp"
+#include "bootstrap.hpp"
+#include "collectives.hpp"
+#include "memory.hpp"
 
 namespace weft_torch
 {
 
-using c10d::OpType;
-using std::chrono::milliseconds;
-
-struct WeftOptions : c10d::Backend::Options {
-    explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout)
-    {
-    }
-};
-
-/* What an operation is, apart from the calls that do it. */
-struct Op {
-    OpType type;
-    const char *name;  /* as PyTorch's flight recorder spells it */
-    const char *title; /* in the profiler */
-    bool sync;         /* the caller waits anyway */
-    milliseconds timeout = c10d::kUnsetTimeout;
-    int peer = -1;
-    const at::Tensor *in = nullptr, *out = nullptr; /* the first ones, for the recorder and the profiler */
-    int64_t in_copies = 0, out_copies = 0;
-    size_t ncalls = 1;
-    int64_t tag = 0; /* of messages */
-    const Tensors *all_in = nullptr; /* several, for the profiler */
-    bool p2p() const
-    {
-        return peer >= 0;
-    }
-};
-
-class Flat;
-
-class Backend final : public c10d::Backend
+class Backend final : public Collectives
 {
 public:
-    Backend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, c10::intrusive_ptr<WeftOptions> options);
-    ~Backend() override;
-
-    const std::string getBackendName() const override
+    Backend(const StorePtr &store, int rank, int size, c10::intrusive_ptr<WeftOptions> options)
+        : Collectives(rank, size, std::move(options)), store_(store)
     {
-        return "weft";
+        TORCH_CHECK(size > 0 && rank >= 0 && rank < size, "weft: rank ", rank, " is not below the group's size ", size);
+        TORCH_CHECK(store, "weft: no store to meet the other ranks in");
+        std::string name = options_->group_name.empty() ? "weft" : options_->group_name;
+        weft_comm *comm = Exchange(*store, rank, size).make_comm(name.c_str(), options_->timeout);
+        engine_ = std::make_shared<Engine>(comm, rank, size, name, options_->timeout);
+        RecordedGroup group{name, options_->global_ranks_in_group, rank};
+        for (int r = 0; options_->global_ranks_in_group.empty() && r < size; r++)
+            group.ranks.push_back(r);
+        engine_->recorded_group = Recorder::get().add_group(std::move(group));
+        init();
     }
-    c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override
+    /* At exit without destroy_process_group nobody waits for anything. */
+    ~Backend() override
     {
-        return options_;
-    }
-    bool supportsSplitting() const override
-    {
-        return true;
-    }
-    bool supportsCoalescing() const override
-    {
-        return true;
-    }
-    bool supportsTensorAlloc(c10::DeviceIndex) override
-    {
-        return true;
+        if (engine_)
+            close(milliseconds(0));
     }
 
-    /* Life cycle (backend.cpp) */
-    void setTimeout(milliseconds timeout) override;
-    void setSequenceNumberForGroup() override;
-    uint64_t getSequenceNumberForGroup() override;
-    void enableCollectivesTiming() override;
-    void abort() override;
-    void shutdown() override;
-    c10d::ErrorType getError() override;
-    c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
-                                            const c10::intrusive_ptr<c10d::Backend::Options> &options) override;
-    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+    const std::string getBackendName() const override { return "weft"; }
+    c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+    bool supportsSplitting() const override { return true; }
+    bool supportsCoalescing() const override { return true; }
+    bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+    std::shared_ptr<c10::Allocator> getMemAllocator() override { return Pool::get(); }
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override { return empty(size, options); }
+    void setSequenceNumberForGroup() override {} /* counts from the group's creation, which is the same on all ranks */
+    void enableCollectivesTiming() override {}   /* always on: the flight recorder has the times */
+    void shutdown() override { close(std::min(options_->timeout, kPatience)); }
+    void abort() override { engine_->abort("the process group was aborted"); }
+
+    void setTimeout(milliseconds timeout) override
+    {
+        std::lock_guard<std::mutex> held(engine_->lock);
+
+        options_->timeout = engine_->timeout = timeout;
+        weft_comm_set_timeout(engine_->open_comm("set_timeout"), static_cast<uint64_t>(timeout.count()) * 1000000);
+    }
+    c10d::ErrorType getError() override
+    {
+        weft_comm *comm = engine_->comm;
+        weft_status st = comm ? weft_comm_status(comm) : WEFT_EABORTED;
+
+        return st >= 0                ? c10d::ErrorType::SUCCESS
+               : st == WEFT_ETIMEDOUT ? c10d::ErrorType::TIMEOUT
+               : st == WEFT_EPEER     ? c10d::ErrorType::REMOTE_ERROR
+                                      : c10d::ErrorType::COMM_ERROR;
+    }
+
+    /* ---- Further groups: their members meet in the store; the others need not take part ---- */
+
+    c10::intrusive_ptr<c10d::Backend> split(const StorePtr &store, const std::vector<int> &ranks,
+                                            const c10::intrusive_ptr<c10d::Backend::Options> &options) override
+    {
+        auto it = std::find(ranks.begin(), ranks.end(), rank_);
+
+        if (it == ranks.end())
+            return nullptr;
+        return merge(store, options, static_cast<int>(it - ranks.begin()), static_cast<int>(ranks.size()));
+    }
+    c10::intrusive_ptr<c10d::Backend> merge(const StorePtr &store,
                                             const c10::intrusive_ptr<c10d::Backend::Options> &options, const int &rank,
-                                            const int &size) override;
-    std::shared_ptr<c10::Allocator> getMemAllocator() override;
-    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
-    void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) override;
-    const EnginePtr &engine() const
+                                            const int &size) override
     {
-        return engine_;
+        auto mine = c10::dynamic_intrusive_pointer_cast<WeftOptions>(options);
+
+        if (!mine) {
+            mine = c10::make_intrusive<WeftOptions>(options ? options->timeout : options_->timeout);
+            if (options) {
+                mine->group_name = options->group_name;
+                mine->global_ranks_in_group = options->global_ranks_in_group;
+            }
+        }
+        return c10::make_intrusive<Backend>(c10::make_intrusive<c10d::PrefixStore>("weft/", store), rank, size,
+                                            std::move(mine));
+    }
+    void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) override
+    {
+        milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+
+        monitored_barrier(*store_, "monitored_barrier/" + std::to_string(barriers_++) + "/",
+                          c10::str("weft, group ", engine_->name, ": "), rank_, size_, timeout, wait_all_ranks);
     }
 
-    /* Collectives (collectives.cpp): on one tensor, or on one per call */
-    c10::intrusive_ptr<c10d::Work> broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> allreduce_coalesced(Tensors &tensors,
-                                                       const c10d::AllreduceCoalescedOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor &out, at::Tensor &in,
-                                                   const c10d::AllgatherOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(Tensors &outs, Tensors &ins,
-                                                                   const c10d::AllgatherOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor &out, at::Tensor &in,
-                                                        const c10d::ReduceScatterOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins,
-                                                                   const c10d::ReduceScatterOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor &out, at::Tensor &in, std::vector<int64_t> &out_splits,
-                                                 std::vector<int64_t> &in_splits,
-                                                 const c10d::AllToAllOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions &opts) override;
-
-    /* Collectives on lists with a tensor for each rank */
-    c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors> &outs, Tensors &ins,
-                                             const c10d::AllgatherOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<Tensors> &outs, Tensors &ins,
-                                                       const c10d::AllgatherOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> gather(std::vector<Tensors> &outs, Tensors &ins,
-                                          const c10d::GatherOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> scatter(Tensors &outs, std::vector<Tensors> &ins,
-                                           const c10d::ScatterOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> reduce_scatter(Tensors &outs, std::vector<Tensors> &ins,
-                                                  const c10d::ReduceScatterOptions &opts) override;
-    c10::intrusive_ptr<c10d::Work> alltoall(Tensors &outs, Tensors &ins, const c10d::AllToAllOptions &opts) override;
-
-    /* Messages (messages.cpp) */
-    c10::intrusive_ptr<c10d::Work> send(Tensors &tensors, int peer, int tag) override;
-    c10::intrusive_ptr<c10d::Work> recv(Tensors &tensors, int peer, int tag) override;
-    c10::intrusive_ptr<c10d::Work> recvAnysource(Tensors &tensors, int tag) override;
-    void startCoalescing() override;
-    c10::intrusive_ptr<c10d::Work> endCoalescing() override;
-
 private:
-    /* A call of the C API: the i-th of an operation; a NULL request blocks. */
-    using Call = std::function<weft_status(weft_comm *, size_t, weft_request **)>;
+    static constexpr milliseconds kPatience{5000}; /* of a shutdown, for operations under way */
 
-    /* Issue an operation (issue.hpp). `outputs` is its result, `keep` what must live meanwhile, `unpack` is run when it has
-     * succeeded; fill(work) sets them, and is called only when they are needed. */
-    template <class F, class Fill> c10::intrusive_ptr<c10d::Work> run(const Op &op, F &&call, Fill &&fill);
-    template <class F> c10::intrusive_ptr<c10d::Work> run_on(const Op &op, c10::SmallVector<Flat, 2> flats, F fn);
-    template <class F> weft_status call_all(weft_comm *comm, const Op &op, F &call, Work *work);
-    template <class F> c10::intrusive_ptr<c10d::Work> issue(const Op &op, F &call, WorkPtr work);
-    void number(const Op &op, uint64_t *seq, Record **record, uint64_t *id);
-    WorkPtr make_work(const Op &op, bool profiling);
-    void annotate(const Op &op, uint64_t seq) const;
-    c10::intrusive_ptr<c10d::Work> receive(const at::Tensor &tensor, int peer, int tag);
-    c10::intrusive_ptr<c10d::Work> defer(const Op &op, Call call, WorkPtr work);
-    void next_call(weft_comm *comm, const Op &op) const;
-
-    c10::intrusive_ptr<c10d::Store> store_;
-    c10::intrusive_ptr<WeftOptions> options_;
-    EnginePtr engine_;
+    StorePtr store_;
     uint64_t barriers_ = 0;
-
-    struct Batch {
-        bool open = false;
-        std::vector<std::pair<Op, Call>> calls;
-        WorkPtr work;
-    } batch_;
-};
-
-/* Bootstrap (bootstrap.cpp): a communicator of the ranks that share the store. */
-weft_comm *make_comm(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const char *name,
-                     milliseconds timeout);
-/* Wait until every rank but `self` has set its key; "" or who has not by then: "Ranks 1, 3". `all`: else only the first. */
-std::string missing_after(c10d::Store &store, const std::string &prefix, int size, int self, milliseconds timeout, bool all);
-
-/* Memory (memory.cpp) */
-std::shared_ptr<c10::Allocator> allocator();
-at::Tensor empty(int64_t elems, at::TensorOptions options);
-size_t allocator_reserved();
-/* A tensor's memory made reachable for the other ranks of the host, as long as this lives. */
-class Registration
-{
-public:
-    explicit Registration(const at::Tensor &tensor);
-    ~Registration();
-    Registration(const Registration &) = delete;
-    Registration &operator=(const Registration &) = delete;
-    void release();
-
-private:
-    at::Tensor tensor_; /* its memory must not be freed before */
-    weft_context *owner_;
-    weft_mem *mem_ = nullptr;
 };
 
 } // namespace weft_torch

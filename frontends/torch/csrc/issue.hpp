@@ -3,107 +3,336 @@
  * is under way; others go through a request and are waited for later. */
 #pragma once
 
+#include <deque>
+
 #include <ATen/record_function.h>
-#include "backend.hpp"
-#include "interrupt.hpp"
+#include <c10/util/irange.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
+#include "tensors.hpp"
 
 namespace weft_torch
 {
 
-/* Do the operation's calls: blocking ones when there is no work to keep their requests. */
-template <class F> weft_status Backend::call_all(weft_comm *comm, const Op &op, F &call, Work *work)
+using c10d::OpType;
+
+struct WeftOptions : c10d::Backend::Options {
+    explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout) {}
+};
+
+/* What an operation is, apart from the calls that do it. */
+struct Op {
+    OpType type;
+    const char *name;  /* as PyTorch's flight recorder spells it */
+    const char *title; /* in the profiler */
+    bool sync = false; /* the caller waits anyway */
+    milliseconds timeout = c10d::kUnsetTimeout;
+    const at::Tensor *in = nullptr, *out = nullptr; /* the first ones, for the recorder and the profiler */
+    int64_t in_copies = 0, out_copies = 0;
+    size_t ncalls = 1;
+    int peer = -1; /* of messages, as the tag */
+    int64_t tag = 0;
+    const Tensors *all_in = nullptr; /* several, for the profiler */
+    bool p2p() const { return peer >= 0; }
+};
+
+template <class O>
+Op describe(OpType type, const char *name, const char *title, const O &opts, const at::Tensor &in, const at::Tensor &out)
 {
-    for (size_t i = 0; i < op.ncalls; i++) {
-        weft_request *request = nullptr;
-        next_call(comm, op);
-        weft_status st = call(comm, i, work ? &request : nullptr);
-        if (work && request)
-            work->requests.push_back(request);
-        if (C10_UNLIKELY(st < 0))
-            return st;
-    }
-    return WEFT_SUCCESS;
+    return Op{type, name, title, !opts.asyncOp, opts.timeout, &in, &out};
 }
 
-template <class F, class Fill> c10::intrusive_ptr<c10d::Work> Backend::run(const Op &op, F &&call, Fill &&fill)
+class Issuer : public c10d::Backend
 {
-    Engine &e = *engine_;
-    bool profiling = at::hasCallbacks();
-    /* Before the group's lock: it takes the interpreter's. */
-    std::shared_ptr<Stack> stack = C10_UNLIKELY(stack_level() > 1) ? capture_stack() : nullptr;
-    std::unique_lock<std::mutex> held(e.lock);
-    weft_comm *comm = e.open_comm(op.name);
+public:
+    const EnginePtr &engine() const { return engine_; }
+    uint64_t getSequenceNumberForGroup() override { return engine_->seq; }
 
-    if (C10_UNLIKELY(batch_.open)) {
-        held.unlock();
-        WorkPtr work = make_work(op, false);
-        fill(*work);
-        return defer(op, Call(std::forward<F>(call)), std::move(work));
+    /* Between them operations are issued together, so that sends and receives in any order cannot wait for each other. */
+    void startCoalescing() override
+    {
+        std::lock_guard<std::mutex> held(engine_->lock);
+
+        TORCH_CHECK(!batch_.open, "weft: a batch of operations is open already");
+        batch_ = Batch{true};
     }
-    e.reap();
-    if (op.sync && e.inflight.empty()) {
-        WorkPtr work = C10_UNLIKELY(profiling) ? make_work(op, true) : nullptr;
-        Record *record = nullptr;
-        uint64_t seq, id = 0;
-        number(op, &seq, &record, &id);
-        if (C10_UNLIKELY(stack && record))
-            record->stack = stack;
+    WorkBase endCoalescing() override
+    {
+        std::unique_lock<std::mutex> held(engine_->lock);
+        TORCH_CHECK(batch_.open, "weft: no batch of operations is open");
+        Batch batch = std::exchange(batch_, Batch());
+        held.unlock();
+        Op op{OpType::COALESCED, "coalesced", "weft:coalesced"};
+        WorkPtr work = batch.work ? batch.work : make_work(op, false);
+        if (batch.calls.empty()) {
+            work->complete_inline(WEFT_SUCCESS);
+            return work;
+        }
+        auto call = [&](weft_comm *comm, size_t, weft_request **) {
+            weft_group_start();
+            for (auto &[one, fn] : batch.calls)
+                if (call_all(comm, one, fn, work.get()) < 0)
+                    break; /* the group remembers it */
+            return weft_group_end();
+        };
+        return issue(op, call, work);
+    }
+
+protected:
+    /* A call of the C API: the i-th of an operation; a NULL request blocks. */
+    using Call = std::function<weft_status(weft_comm *, size_t, weft_request **)>;
+
+    Issuer(int rank, int size, c10::intrusive_ptr<WeftOptions> options)
+        : c10d::Backend(rank, size), options_(std::move(options))
+    {
+    }
+
+    /* Issue an operation: fill(work) sets its result, what must live meanwhile, and what is run when it has succeeded. */
+    template <class F, class Fill> WorkBase run(const Op &op, F &&call, Fill &&fill)
+    {
+        Engine &e = *engine_;
+        bool profiling = at::hasCallbacks();
+        StackPtr stack = early_stack();
+        std::unique_lock<std::mutex> held(e.lock);
+        weft_comm *comm = e.open_comm(op.name);
+        bool batch = batch_.open;
+
+        if (C10_LIKELY(!batch))
+            reap();
+        if (op.sync && !batch && inflight_.empty())
+            return run_here(op, call, fill, held, comm, stack, C10_UNLIKELY(profiling) ? make_work(op, true) : nullptr);
+        held.unlock();
+        WorkPtr work = make_work(op, profiling && !batch);
+        work->stack = std::move(stack);
+        fill(*work);
+        return batch ? defer(op, Call(std::forward<F>(call)), *work) : issue(op, call, std::move(work));
+    }
+    /* Calls on buffers: fn(comm, the buffers of the i-th call, request). */
+    template <class F> WorkBase run_on(const Op &op, Flats flats, F fn)
+    {
+        struct {
+            size_t stride;
+            Flats flats;
+            F fn;
+            weft_status operator()(weft_comm *comm, size_t i, weft_request **request) const
+            {
+                return fn(comm, flats.data() + i * stride, request);
+            }
+        } call{flats.size() / op.ncalls, std::move(flats), std::move(fn)};
+
+        return run(op, call, [&](Work &work) {
+            for (const Flat &flat : call.flats)
+                flat.hand_to(work);
+        });
+    }
+    WorkPtr make_work(const Op &op, bool profiling)
+    {
+        if (C10_LIKELY(!profiling))
+            return c10::make_intrusive<Work>(engine_, op.type, op.name);
+        annotate(op, engine_->seq + 1);
+        std::optional<Tensors> inputs;
+        if (op.all_in)
+            inputs = *op.all_in;
+        else if (op.in)
+            inputs = Tensors{*op.in};
+        return c10::make_intrusive<Work>(engine_, op.type, op.name, op.title, inputs);
+    }
+    /* With the group's lock held: forget operations that have completed. */
+    void reap()
+    {
+        while (!inflight_.empty() && inflight_.front()->poll(true))
+            inflight_.pop_front();
+        if (C10_UNLIKELY(inflight_.size() > 64)) /* behind one that takes long */
+            std::erase_if(inflight_, [](const WorkPtr &work) { return work->poll(true); });
+        engine_->collect();
+    }
+    /* Let what is under way finish, at most `patience`, then leave the group. */
+    void close(milliseconds patience)
+    {
+        Engine &e = *engine_;
+        auto until = steady_clock::now() + patience;
+        std::unique_lock<std::mutex> held(e.lock, std::defer_lock);
+
+        while (!held.try_lock()) { /* another thread is inside an operation */
+            if (steady_clock::now() > until)
+                e.abort("the group was shut down with an operation under way");
+            std::this_thread::sleep_for(milliseconds(1));
+        }
+        for (reap(); !inflight_.empty() && !e.aborted && steady_clock::now() < until; reap())
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        weft_comm *c = e.comm;
+        if (!c)
+            return;
+        auto left = std::exchange(inflight_, {});
+        if (!left.empty())
+            e.abort("the group was shut down with operations under way");
+        /* Nobody may be about to look at a request when they go with the communicator. */
+        for (auto &work : left)
+            for (until = steady_clock::now() + milliseconds(2000); !work->poll() && steady_clock::now() < until;)
+                std::this_thread::sleep_for(milliseconds(1));
+        e.comm = nullptr;
+        while (weft_comm_destroy(c) == WEFT_EBUSY) /* a waiter is about to leave */
+            std::this_thread::sleep_for(milliseconds(1));
+        for (auto &work : left)
+            work->give_up();
+    }
+
+    bool batch_open() const { return batch_.open; }
+
+    c10::intrusive_ptr<WeftOptions> options_;
+    EnginePtr engine_;
+
+private:
+    struct Batch {
+        bool open = false;
+        std::vector<std::pair<Op, Call>> calls;
+        WorkPtr work;
+    };
+
+    /* For stacks of all operations: before the group's lock, as it takes the interpreter's. */
+    static StackPtr early_stack() { return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr; }
+
+    /* In this thread, with the group's lock held until the calls are done. */
+    template <class F, class Fill>
+    WorkBase run_here(const Op &op, F &call, Fill &fill, std::unique_lock<std::mutex> &held, weft_comm *comm,
+                      const StackPtr &stack, WorkPtr work)
+    {
+        Ticket ticket = number(op, stack);
         weft_status st;
         {
-            BlockingCall blocking(&e);
+            BlockingCall blocking(engine_.get());
             st = call_all(comm, op, call, nullptr);
         }
         held.unlock();
         if (!work)
             work = make_work(op, false);
-        work->seq = seq;
-        work->record = record;
-        work->record_id = id;
-        if (C10_UNLIKELY(st < 0)) {
-            work->stack = stack_level() > 0 ? capture_stack() : nullptr;
-            check_signals();
-        } else {
+        work->ticket = ticket;
+        if (C10_LIKELY(st >= 0)) {
             fill(*work);
+        } else {
+            work->stack = stack_level() > 0 ? Stack::capture() : nullptr;
+            check_signals();
         }
         work->complete_inline(st);
         if (C10_UNLIKELY(st < 0))
-            work->wait(kNoTimeout); /* throws */
+            work->wait(); /* throws */
         return work;
     }
-    held.unlock();
-    WorkPtr work = make_work(op, profiling);
-    fill(*work);
-    return issue(op, call, std::move(work));
-}
-
-/* With requests: the work completes later. */
-template <class F> c10::intrusive_ptr<c10d::Work> Backend::issue(const Op &op, F &call, WorkPtr work)
-{
-    Engine &e = *engine_;
-
-    if (C10_UNLIKELY(stack_level() > 1))
-        work->stack = capture_stack();
-    std::unique_lock<std::mutex> held(e.lock);
-    weft_comm *comm = e.open_comm(op.name);
-    number(op, &work->seq, &work->record, &work->record_id);
-    weft_status st = call_all(comm, op, call, work.get());
-    if (C10_UNLIKELY(st < 0)) {
-        work->issue_status = st;
-        if (work->requests.empty()) {
+    /* With requests: the work completes later. */
+    template <class F> WorkBase issue(const Op &op, F &call, WorkPtr work)
+    {
+        if (!work->stack)
+            work->stack = early_stack();
+        std::unique_lock<std::mutex> held(engine_->lock);
+        weft_comm *comm = engine_->open_comm(op.name);
+        work->ticket = number(op, work->stack);
+        work->issue_status = call_all(comm, op, call, work.get());
+        if (C10_UNLIKELY(work->issue_status < 0 && work->requests.empty())) {
             held.unlock();
             work->issued_here();
-            work->complete_inline(st);
-            work->wait(kNoTimeout); /* throws */
+            work->complete_inline(work->issue_status);
+            work->wait(); /* throws */
         }
+        /* A short message is gone, or was there, when its call returns. */
+        if (!op.p2p() || !work->succeeded_at_once())
+            inflight_.push_back(work);
+        held.unlock();
+        work->issued_here();
+        if (C10_UNLIKELY(at::hasCallbacks()))
+            work->watch();
+        return work;
     }
-    /* A short message is gone, or was there, when its call returns. */
-    if (!op.p2p() || !work->succeeded_at_once())
-        e.inflight.push_back(work);
-    held.unlock();
-    work->issued_here();
-    if (C10_UNLIKELY(at::hasCallbacks()))
-        work->watch();
-    return work;
-}
+    WorkBase defer(const Op &op, Call call, Work &one)
+    {
+        std::lock_guard<std::mutex> held(engine_->lock);
+
+        if (!batch_.work)
+            batch_.work = make_work(Op{OpType::COALESCED, "coalesced", nullptr}, false);
+        Work &all = *batch_.work;
+        all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
+        all.keep.insert(all.keep.end(), one.keep.begin(), one.keep.end());
+        all.arrays.insert(all.arrays.end(), one.arrays.begin(), one.arrays.end());
+        if (one.unpack)
+            all.unpack = [first = std::move(all.unpack), then = std::move(one.unpack)] {
+                if (first)
+                    first();
+                then();
+            };
+        all.parts.push_back(number(op, one.stack));
+        batch_.calls.emplace_back(op, std::move(call));
+        return batch_.work;
+    }
+    /* Do the operation's calls: blocking ones when there is no work to keep their requests. */
+    template <class F> weft_status call_all(weft_comm *comm, const Op &op, F &call, Work *work)
+    {
+        for (size_t i = 0; i < op.ncalls; i++) {
+            weft_request *request = nullptr;
+            next_call(comm, op);
+            weft_status st = call(comm, i, work ? &request : nullptr);
+            if (work && request)
+                work->requests.push_back(request);
+            if (C10_UNLIKELY(st < 0))
+                return st;
+        }
+        return WEFT_SUCCESS;
+    }
+    /* The arguments of an operation that the library takes apart from its call. */
+    void next_call(weft_comm *comm, const Op &op) const
+    {
+        bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
+
+        if (C10_LIKELY(usual && !op.tag))
+            return;
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        options.timeout_ns = usual ? 0 : static_cast<uint64_t>(op.timeout.count()) * 1000000;
+        options.tag = op.tag;
+        weft_comm_next_call(comm, &options);
+    }
+    /* Take the operation's number and write it down. The group's lock is held. */
+    Ticket number(const Op &op, const StackPtr &stack)
+    {
+        Engine &e = *engine_;
+        Ticket ticket;
+
+        /* Plain stores: only the lock's holder counts. */
+        std::atomic<uint64_t> &count = op.p2p() ? e.p2p_seq : e.seq;
+        ticket.seq = count.load(std::memory_order_relaxed) + 1;
+        count.store(ticket.seq, std::memory_order_relaxed);
+        if (Recorder::get().enabled())
+            Recorder::get().add(&ticket, [&](Record &r) {
+                r.group = e.recorded_group;
+                r.name = op.name;
+                r.seq = e.seq.load(std::memory_order_relaxed);
+                r.p2p_seq = e.p2p_seq.load(std::memory_order_relaxed);
+                r.peer = op.peer;
+                r.p2p = op.p2p();
+                r.timeout_ms = (op.timeout == c10d::kUnsetTimeout ? e.timeout : op.timeout).count();
+                r.in.set(op.in, op.in_copies);
+                r.out.set(op.out, op.out_copies);
+                if (C10_UNLIKELY(stack || r.stack))
+                    r.stack = stack;
+            });
+        return ticket;
+    }
+    /* The record that profilers know collectives by: group, sizes, type. */
+    void annotate(const Op &op, uint64_t seq) const
+    {
+        const at::Tensor *any = op.in ? op.in : op.out;
+        const auto &ranks = options_->global_ranks_in_group;
+        int start = ranks.empty() ? 0 : static_cast<int>(ranks[0]);
+        int stride = ranks.size() > 1 ? static_cast<int>(ranks[1] - ranks[0]) : 1;
+        auto one = [](const at::Tensor *t) { return t ? Tensors{*t} : Tensors(); };
+        auto elems = [](const at::Tensor *t, int64_t copies) { return t ? t->numel() * std::max<int64_t>(copies, 1) : 0; };
+
+        RECORD_PARAM_COMMS_DATA(
+            std::make_tuple(static_cast<int64_t>(seq), op.p2p()), std::make_tuple(engine_->name, getGroupDesc()),
+            one(op.in), one(op.out), op.p2p() ? op.peer : rank_, op.name, elems(op.in, op.in_copies),
+            elems(op.out, op.out_copies), any ? any->scalar_type() : at::kByte, std::vector<int64_t>(),
+            std::vector<int64_t>(), start, stride, size_);
+    }
+
+    std::deque<WorkPtr> inflight_;
+    Batch batch_;
+};
 
 } // namespace weft_torch

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Python sees of the adapter: weft._C. */
-#include <torch/csrc/utils/pybind.h>
-
+/* What Python sees of the adapter: weft._C. All of it is compiled with this file, as torch's headers take most of the time. */
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include "backend.hpp"
-#include "interrupt.hpp"
-#include "runtime.hpp"
-
-namespace py = pybind11;
 
 namespace weft_torch
 {
@@ -20,24 +14,22 @@ static py::object shape(const Shape &s)
     if (s.dtype < 0)
         return py::none();
     return py::make_tuple(c10::toString(static_cast<at::ScalarType>(s.dtype)),
-                          std::vector<int64_t>(s.dims.begin(), s.dims.begin() + s.ndims));
+                          std::vector<int64_t>(s.dims.begin(), s.dims.end()));
 }
 
 static py::tuple flight_record()
 {
-    std::vector<Record> records;
-    std::vector<RecordedGroup> groups;
     py::list entries, named;
     auto to_ns = Recorder::get().clock();
-
-    {
+    auto [records, groups] = [] {
         py::gil_scoped_release nogil; /* the recorder's lock is taken by threads that have none */
-        Recorder::get().copy(&records, &groups);
-    }
+        return Recorder::get().copy();
+    }();
+
     for (const Record &r : records)
         entries.append(py::make_tuple(r.id, r.group, r.seq, r.p2p_seq, r.name, r.peer, r.p2p, static_cast<int>(r.state),
                                       to_ns(r.created), to_ns(r.completed), r.timeout_ms, shape(r.in), shape(r.out),
-                                      frames_of(r.stack)));
+                                      r.stack ? r.stack->frames() : py::list()));
     for (const RecordedGroup &g : groups)
         named.append(py::make_tuple(g.name, g.ranks, g.rank));
     return py::make_tuple(entries, named);
@@ -46,36 +38,59 @@ static py::tuple flight_record()
 /* For the library's visitors: append their strings to a list. */
 template <class... Text> static void add_row(void *list, Text... text)
 {
-    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : "" ...));
+    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : ""...));
 }
 
-static Backend &weft_backend(c10d::Backend &backend)
+static py::list settings()
+{
+    py::list rows;
+    using text = const char *;
+    weft_context_settings(context(), add_row<text, text, text, text, text>, &rows);
+    return rows;
+}
+
+static py::list plugins()
+{
+    py::list rows;
+    weft_context_plugins(context(), add_row<const char *, const char *, const char *>, &rows);
+    return rows;
+}
+
+static py::list algorithms()
+{
+    py::list rows;
+    weft_algorithm_list(add_row<const char *, const char *, const char *>, &rows);
+    return rows;
+}
+
+static size_t memory_reserved()
+{
+    size_t bytes = 0;
+    weft_mem_reserved(context(), &bytes);
+    return bytes;
+}
+
+/* ---- Questions to a communicator: fn(comm, its engine) with the group's lock held ---- */
+
+template <class F> static void with_comm(c10d::Backend &backend, const char *what, F fn)
 {
     auto *mine = dynamic_cast<Backend *>(&backend);
-
     TORCH_CHECK(mine, "this group's backend is ", backend.getBackendName(), ", not weft");
-    return *mine;
+    const EnginePtr &engine = mine->engine();
+    std::lock_guard<std::mutex> held(engine->lock);
+    check_status(fn(engine->open_comm(what), *engine), what);
 }
 
 static void dump_comm(c10d::Backend &backend, const std::string &path)
 {
-    const EnginePtr &engine = weft_backend(backend).engine();
-    std::lock_guard<std::mutex> held(engine->lock);
-    weft_status st = weft_comm_dump(engine->open_comm("dump"), path.c_str());
-
-    if (st < 0)
-        throw_thread_error("dump", st);
+    with_comm(backend, "dump", [&](weft_comm *comm, Engine &) { return weft_comm_dump(comm, path.c_str()); });
 }
 
 static std::string topology(c10d::Backend &backend, const std::string &format)
 {
-    const EnginePtr &engine = weft_backend(backend).engine();
-    std::lock_guard<std::mutex> held(engine->lock);
     const char *text = "";
-    weft_status st = weft_comm_topology(engine->open_comm("topology"), format.c_str(), &text);
-
-    if (st < 0)
-        throw_thread_error("topology", st);
+    with_comm(backend, "topology",
+              [&](weft_comm *comm, Engine &) { return weft_comm_topology(comm, format.c_str(), &text); });
     return text;
 }
 
@@ -84,10 +99,8 @@ static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backen
                                                            const std::vector<int> &extents,
                                                            const std::vector<double> &traffic)
 {
-    const EnginePtr &engine = weft_backend(backend).engine();
-    std::lock_guard<std::mutex> held(engine->lock);
     std::vector<weft_mesh_axis> axes(names.size(), WEFT_MESH_AXIS_INIT);
-    std::vector<int> order(static_cast<size_t>(engine->size));
+    std::vector<int> order;
     const char *reasons = "";
 
     TORCH_CHECK(names.size() == extents.size() && names.size() == traffic.size(),
@@ -97,9 +110,10 @@ static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backen
         axes[i].extent = extents[i];
         axes[i].traffic = traffic[i];
     }
-    weft_status st = weft_comm_mesh(engine->open_comm("mesh"), axes.data(), axes.size(), order.data(), &reasons);
-    if (st < 0)
-        throw_thread_error("mesh", st);
+    with_comm(backend, "mesh", [&](weft_comm *comm, Engine &engine) {
+        order.resize(static_cast<size_t>(engine.size));
+        return weft_comm_mesh(comm, axes.data(), axes.size(), order.data(), &reasons);
+    });
     return {order, reasons};
 }
 
@@ -108,7 +122,7 @@ static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backen
 PYBIND11_MODULE(_C, m)
 {
     using namespace weft_torch;
-    using c10d::Store;
+    using nogil = py::call_guard<py::gil_scoped_release>;
 
     py::module_::import("torch._C._distributed_c10d");
     m.doc() = "weft as a torch.distributed backend: the compiled part";
@@ -117,59 +131,41 @@ PYBIND11_MODULE(_C, m)
         .def(py::init([](milliseconds timeout) { return c10::make_intrusive<WeftOptions>(timeout); }),
              py::arg("timeout") = kBackendDefaultTimeout);
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(m, "Backend", "A group's weft communicator.")
-        .def(py::init([](const c10::intrusive_ptr<Store> &store, int rank, int size,
-                         const c10::intrusive_ptr<WeftOptions> &options) {
+        .def(py::init([](const StorePtr &store, int rank, int size, const c10::intrusive_ptr<WeftOptions> &options) {
                  return c10::make_intrusive<Backend>(store, rank, size, options);
              }),
-             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-             py::call_guard<py::gil_scoped_release>())
+             py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), nogil())
         .def_property_readonly("options", &Backend::getBackendOptions, "The group's weft.Options.")
         .def_property_readonly("sequence_number", &Backend::getSequenceNumberForGroup, "Collectives that were issued.")
-        .def("split", &Backend::split, py::arg("store"), py::arg("ranks"), py::arg("options"),
-             py::call_guard<py::gil_scoped_release>(),
+        .def("split", &Backend::split, py::arg("store"), py::arg("ranks"), py::arg("options"), nogil(),
              "A group of some of the ranks, who alone need call; None for others.")
         .def(
             "monitored_barrier",
             [](Backend &backend, std::optional<milliseconds> timeout, bool wait_all_ranks) {
                 c10d::BarrierOptions options;
-                if (timeout)
-                    options.timeout = *timeout;
+                options.timeout = timeout.value_or(options.timeout);
                 backend.monitoredBarrier(options, wait_all_ranks);
             },
-            py::arg("timeout") = py::none(), py::arg("wait_all_ranks") = false,
-            py::call_guard<py::gil_scoped_release>());
+            py::arg("timeout") = py::none(), py::arg("wait_all_ranks") = false, nogil());
+    py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
+        .def(py::init<const at::Tensor &>(), py::arg("tensor"))
+        .def("release", &Registration::release);
     m.def("empty", [](const std::vector<int64_t> &sizes, const py::object &dtype) {
         auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
         return empty(c10::multiply_integers(sizes), at::dtype(type)).view(sizes);
     });
-    py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
-        .def(py::init<const at::Tensor &>(), py::arg("tensor"))
-        .def("release", &Registration::release);
-    m.def("interrupt", &interrupt, py::call_guard<py::gil_scoped_release>());
-    m.def("memory_reserved", &allocator_reserved);
+    m.def("memory_reserved", &memory_reserved);
+    m.def("interrupt", &BlockingCall::interrupt, nogil());
     m.def("flight_record", &flight_record);
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });
     m.def("recording", [] { return Recorder::get().enabled(); });
     m.def("clear_record", [] { Recorder::get().clear(); });
-    m.def("settings", [] {
-        py::list rows;
-        using text = const char *;
-        weft_context_settings(context(), add_row<text, text, text, text, text>, &rows);
-        return rows;
-    });
-    m.def("plugins", [] {
-        py::list rows;
-        weft_context_plugins(context(), add_row<const char *, const char *, const char *>, &rows);
-        return rows;
-    });
-    m.def("algorithms", [] {
-        py::list rows;
-        weft_algorithm_list(add_row<const char *, const char *, const char *>, &rows);
-        return rows;
-    });
+    m.def("settings", &settings);
+    m.def("plugins", &plugins);
+    m.def("algorithms", &algorithms);
     m.def("version", &weft_version);
-    m.def("topology", &topology, py::call_guard<py::gil_scoped_release>());
+    m.def("topology", &topology, nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
-          py::call_guard<py::gil_scoped_release>());
-    m.def("dump_comm", &dump_comm, py::call_guard<py::gil_scoped_release>());
+          nogil());
+    m.def("dump_comm", &dump_comm, nogil());
 }

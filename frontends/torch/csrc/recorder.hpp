@@ -3,17 +3,10 @@
  * an entry is a few stores into a ring. */
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
-#include <ATen/ATen.h>
 #include <c10/util/ApproximateClock.h>
-#include "runtime.hpp"
+#include "stack.hpp"
 
 namespace weft_torch
 {
@@ -21,11 +14,19 @@ namespace weft_torch
 enum class RecordState : uint8_t { Started, Completed, Failed };
 
 struct Shape {
-    static constexpr size_t kDims = 5;
-    uint8_t ndims = 0; /* of more than kDims the last ones are multiplied */
     int8_t dtype = -1; /* at::ScalarType; -1: no tensor */
-    std::array<int64_t, kDims> dims;
-    void set(const at::Tensor &t, int64_t copies = 0); /* copies > 0: as many, stacked */
+    c10::DimVector dims;
+
+    /* Of `copies` such tensors, stacked; 0: of the tensor alone. */
+    void set(const at::Tensor *t, int64_t copies)
+    {
+        dtype = t ? static_cast<int8_t>(t->scalar_type()) : -1;
+        dims.clear();
+        if (copies > 0)
+            dims.push_back(copies);
+        if (t)
+            dims.append(t->sizes().begin(), t->sizes().end());
+    }
 };
 
 struct Record {
@@ -37,7 +38,15 @@ struct Record {
     c10::approx_time_t created = 0, completed = 0;
     int64_t timeout_ms = 0;
     Shape in, out;
-    std::shared_ptr<Stack> stack;
+    StackPtr stack;
+};
+
+/* An operation's number, and its record, which is overwritten after so many further operations: `id` says whether it still is
+ * its own. */
+struct Ticket {
+    uint64_t seq = 0, id = 0;
+    Record *record = nullptr;
+    Record *mine() const { return record && record->id == id ? record : nullptr; }
 };
 
 struct RecordedGroup {
@@ -49,29 +58,90 @@ struct RecordedGroup {
 class Recorder
 {
 public:
-    static Recorder &get();
-    bool enabled() const
+    static Recorder &get()
     {
-        return capacity_ > 0 && on_.load(std::memory_order_relaxed);
+        static auto *recorder = new Recorder(); /* never destroyed: operations may end while the process exits */
+        return *recorder;
     }
-    void set_enabled(bool on)
+    bool enabled() const { return capacity_ > 0 && on_.load(std::memory_order_relaxed); }
+    void set_enabled(bool on) { on_.store(on, std::memory_order_relaxed); }
+
+    /* Groups come and go: one that is made again under its name takes its old place. */
+    int add_group(RecordedGroup group)
     {
-        on_.store(on, std::memory_order_relaxed);
+        std::lock_guard<std::mutex> guard(lock_);
+        auto it = std::find_if(groups_.begin(), groups_.end(), [&](auto &g) { return g.name == group.name; });
+
+        if (it == groups_.end())
+            it = groups_.emplace(it);
+        *it = std::move(group);
+        return static_cast<int>(it - groups_.begin());
     }
-    int add_group(RecordedGroup group);
-    /* The entry of a new operation, to be filled by its issuer before anybody else looks; it is overwritten after capacity
-     * further ones, so that its id tells whether it is still the same. */
-    Record *add(int group);
-    void set_stack(Record *record, uint64_t id, std::shared_ptr<Stack> stack);
-    void finish(Record *record, uint64_t id, RecordState state);
+    /* The entry of a new operation, filled by fill(record). */
+    template <class F> void add(Ticket *ticket, F &&fill)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        Record *r = ticket->record = &ring_[next_ % capacity_];
+
+        r->id = ticket->id = next_++;
+        r->state = RecordState::Started;
+        r->completed = 0;
+        r->created = c10::getApproximateTime();
+        fill(*r);
+    }
+    void set_stack(const Ticket &ticket, StackPtr stack)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+
+        if (Record *r = ticket.mine())
+            r->stack = std::move(stack);
+    }
+    static void finish(const Ticket &ticket, RecordState state)
+    {
+        Record *r = ticket.mine();
+
+        if (!r)
+            return;
+        std::atomic_ref(r->completed).store(c10::getApproximateTime(), std::memory_order_relaxed);
+        std::atomic_ref(r->state).store(state, std::memory_order_release);
+    }
     /* Everything, oldest first. */
-    void copy(std::vector<Record> *records, std::vector<RecordedGroup> *groups);
-    void clear();
+    std::pair<std::vector<Record>, std::vector<RecordedGroup>> copy()
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        std::vector<Record> records;
+
+        for (uint64_t id = next_ > capacity_ ? next_ - capacity_ : 0; id < next_; id++) {
+            Record &r = ring_[id % capacity_];
+            records.push_back(r);
+            /* An operation may end meanwhile: its time is valid when its state says so. */
+            records.back().state = std::atomic_ref(r.state).load(std::memory_order_acquire);
+            records.back().completed = std::atomic_ref(r.completed).load(std::memory_order_relaxed);
+        }
+        return {std::move(records), groups_};
+    }
+    void clear()
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+
+        for (uint64_t i = 0; i < capacity_; i++)
+            ring_[i].stack.reset();
+        next_ = 0;
+    }
     /* From the times of entries to nanoseconds since 1970. */
-    std::function<c10::time_t(c10::approx_time_t)> clock();
+    auto clock() { return converter_.makeConverter(); }
 
 private:
-    Recorder();
+    Recorder()
+    {
+        const char *entries = std::getenv("TORCH_FR_BUFFER_SIZE");
+
+        capacity_ = entries && *entries ? std::strtoull(entries, nullptr, 10) : 2000;
+        capacity_ = std::min<uint64_t>(capacity_, 1000000);
+        if (capacity_)
+            ring_ = std::make_unique<Record[]>(capacity_);
+    }
+
     std::mutex lock_;
     std::atomic<bool> on_{true};
     uint64_t next_ = 0, capacity_ = 0;
@@ -79,5 +149,21 @@ private:
     std::vector<RecordedGroup> groups_;
     c10::ApproximateClockToUnixTimeConverter converter_; /* knows the processor's clock the better the older it is */
 };
+
+/* The first failure of a process writes the flight recorder, if TORCH_FR_DUMP_TEMP_FILE asks for it. No lock may be held. */
+inline void dump_on_failure()
+{
+    static std::atomic<bool> done{false};
+    const char *prefix = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
+
+    if (!prefix || !*prefix || !python_runs() || done.exchange(true))
+        return;
+    py::gil_scoped_acquire gil;
+    try {
+        py::module_::import("weft.flight_recorder").attr("_dump_on_failure")();
+    } catch (py::error_already_set &problem) {
+        problem.discard_as_unraisable("weft: flight recorder");
+    }
+}
 
 } // namespace weft_torch

@@ -1,132 +1,299 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One operation as PyTorch sees it, and the communicator that it runs on. */
+/* One operation as PyTorch sees it: waiting, polling, futures. It is completed exactly once, by whoever sees it first. */
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <vector>
 
-#include <c10/util/SmallVector.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
-#include "recorder.hpp"
+#include "engine.hpp"
 
 namespace weft_torch
 {
 
 class Work;
 using WorkPtr = c10::intrusive_ptr<Work>;
-using Tensors = std::vector<at::Tensor>;
-
-/* What is known of a failure; filled once, on the operation that failed first. */
-struct Failure {
-    weft_status status = WEFT_SUCCESS;
-    std::string text;
-    std::exception_ptr exception() const;
-};
-
-/* A communicator and what is under way on it. Outlives its backend as long as a Work refers to it. */
-class Engine
-{
-public:
-    Engine(weft_comm *comm, int rank, int size, std::string name, std::chrono::milliseconds timeout);
-    ~Engine();
-    Engine(const Engine &) = delete;
-    Engine &operator=(const Engine &) = delete;
-
-    /* Let what is under way finish, at most `patience`, then leave the group. */
-    void close(std::chrono::milliseconds patience);
-    void abort(const char *reason);
-    /* With `lock` held: forget operations that have completed. */
-    void reap();
-    /* With `lock` held: throws after close() and abort(). */
-    weft_comm *open_comm(const char *operation) const;
-    /* Any thread: free requests now or when the next operation is issued. */
-    void release(c10::ArrayRef<weft_request *> requests);
-    std::string describe(weft_status status, const char *operation, uint64_t seq, const std::shared_ptr<Stack> &stack);
-
-    std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
-    std::deque<WorkPtr> inflight;
-    const int rank, size;
-    const std::string name;
-    int recorded_group = -1;
-    std::chrono::milliseconds timeout;
-    std::atomic<weft_comm *> comm;
-    std::atomic<bool> aborted{false};
-    std::atomic<uint64_t> seq{0}, p2p_seq{0};
-
-private:
-    std::mutex garbage_lock;
-    std::vector<weft_request *> garbage;
-};
-
-using EnginePtr = std::shared_ptr<Engine>;
 
 class Work final : public c10d::Work
 {
 public:
-    Work(EnginePtr engine, int rank, c10d::OpType type, const char *name, const char *profiling_title,
-         const std::optional<Tensors> &profiled_inputs);
-    ~Work() override;
-
-    bool isCompleted() override;
-    bool isSuccess() const override;
-    std::exception_ptr exception() const override;
-    int sourceRank() const override;
-    Tensors result() override;
-    void synchronize() override;
-    bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-    void abort() override;
-    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-    float getDuration() const override;
-    uint64_t getSequencenumber() const override;
+    Work(EnginePtr engine, c10d::OpType type, const char *name, const char *profiling_title = nullptr,
+         const std::optional<Tensors> &profiled_inputs = std::nullopt)
+        : c10d::Work(engine->rank, type, profiling_title, profiled_inputs), name(name), engine_(std::move(engine))
+    {
+    }
 
     /* The issuer's: before anybody else knows of this Work. */
     const char *name;
-    uint64_t seq = 0;
-    int source = -1;               /* of a message; WEFT_ANY_SOURCE until it is known */
-    Tensors outputs;               /* the result; may be empty */
-    Tensors keep;                  /* what the operation reads and writes besides */
+    Ticket ticket;
+    int source = -1;                           /* of a message; WEFT_ANY_SOURCE until it is known */
+    Tensors outputs;                           /* the result; may be empty */
+    Tensors keep;                              /* what the operation reads and writes besides */
     std::vector<std::shared_ptr<void>> arrays; /* likewise: what is no tensor */
-    std::function<void()> unpack;  /* on success: from staging memory to the outputs */
-    std::shared_ptr<Stack> stack;  /* once others know of this Work: under future_lock_ */
-    Record *record = nullptr;
-    uint64_t record_id = 0;
-    std::vector<std::pair<Record *, uint64_t>> records; /* of a batch */
+    std::function<void()> unpack;              /* on success: from staging memory to the outputs */
+    StackPtr stack;                            /* once others know of this Work: under future_lock_ */
+    std::vector<Ticket> parts;                 /* of a batch */
     c10::SmallVector<weft_request *, 2> requests;
     weft_status issue_status = WEFT_SUCCESS; /* of the first call that was refused */
 
-    /* The operation was run by the issuing thread. */
-    void complete_inline(weft_status status);
+    /* ---- The issuer's ---- */
+
+    void complete_inline(weft_status status)
+    {
+        std::unique_lock<std::mutex> held(mutex_);
+        finish(held, status);
+    }
     /* Look, without blocking. True: it is complete. `quiet`: leave it to others to complete an operation with a future,
      * whose call-backs may do anything. */
-    bool poll(bool quiet = false);
-    /* Complete it as soon as the library says so, though nobody waits. */
-    void watch();
-    /* The issuer's look at a message. A failure is left to be found later: its text says where the message was issued. */
-    bool succeeded_at_once();
+    bool poll(bool quiet = false)
+    {
+        if (is_done())
+            return true;
+        std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
+        if (!held.owns_lock() || is_done())
+            return is_done();
+        if ((quiet && has_future()) || !test(0))
+            return false;
+        finish(held, status_);
+        return true;
+    }
+    /* A look right after the issue. A failure is left to be found later: its text says where the operation was issued. */
+    bool succeeded_at_once()
+    {
+        std::unique_lock<std::mutex> held(mutex_);
+
+        if (!test(0) || status_ < 0)
+            return false;
+        finish(held, status_);
+        return true;
+    }
     /* Unless it is complete: keep where in Python that was. After the issue, so that peers need not wait for it, and without
      * the group's lock, as it takes the interpreter's. */
-    void issued_here();
+    void issued_here()
+    {
+        if (C10_LIKELY(stack_level() < 2)) {
+            if (is_done() || !stack_level())
+                return;
+            auto here = Stack::capture();
+            std::lock_guard<std::mutex> guard(future_lock_);
+            stack = std::move(here);
+        }
+        Recorder::get().set_stack(ticket, stack);
+    }
+    /* Complete it as soon as the library says so, though nobody waits. */
+    void watch()
+    {
+        std::lock_guard<std::mutex> guard(future_lock_);
+
+        if (watched_ || requests.empty()) /* none: it is complete, or about to be */
+            return;
+        watched_ = true;
+        auto *watch = new Watch{WorkPtr::unsafe_reclaim_from_nonowning(this), {requests.size()}};
+        for (weft_request *r : requests)
+            check_status(weft_request_on_complete(r, ended, watch), name);
+    }
     /* The group is gone: what has not completed never will. */
-    void give_up(const std::string &why);
+    void give_up()
+    {
+        std::unique_lock<std::mutex> held(mutex_);
+
+        if (is_done())
+            return;
+        requests.clear(); /* they went with the communicator */
+        finish(held, WEFT_EABORTED,
+               c10::str("weft: ", name, " (sequence number ", ticket.seq, ") of group ", engine_->name,
+                        " was under way when the group was shut down on this rank"));
+    }
+
+    /* ---- What PyTorch calls ---- */
+
+    bool isCompleted() override { return poll(); }
+    bool isSuccess() const override { return is_done() && !exception_; }
+    std::exception_ptr exception() const override { return is_done() ? exception_ : nullptr; }
+    int sourceRank() const override { return source; }
+    void synchronize() override { wait(kNoTimeout); }
+    void abort() override { engine_->abort("Work.abort() was called"); }
+    uint64_t getSequencenumber() const override { return ticket.seq; }
+    float getDuration() const override
+    {
+        const Record *r = ticket.mine();
+        auto to_ns = Recorder::get().clock();
+        return r && r->completed ? static_cast<float>(to_ns(r->completed) - to_ns(r->created)) / 1e6f : 0;
+    }
+    Tensors result() override
+    {
+        TORCH_CHECK(isCompleted(), "weft: ", name, ": the result is asked for before the operation has completed");
+        if (exception_)
+            std::rethrow_exception(exception_);
+        return outputs;
+    }
+    bool wait(milliseconds timeout = kNoTimeout) override
+    {
+        auto until = timeout == kNoTimeout ? steady_clock::time_point() : steady_clock::now() + timeout;
+
+        while (!is_done()) {
+            std::unique_lock<std::mutex> held(mutex_);
+            if (is_done())
+                break;
+            if (test(timeout == kNoTimeout ? kSliceNs : slice_until(until))) {
+                finish(held, status_);
+                break;
+            }
+            held.unlock();
+            check_signals();
+            TORCH_CHECK(timeout == kNoTimeout || steady_clock::now() < until, "Operation timed out! weft: ", name,
+                        " (sequence number ", ticket.seq, ") of group ", engine_->name, " is not complete on rank ",
+                        engine_->rank, " after ", timeout.count(), " ms; it goes on");
+        }
+        if (exception_)
+            std::rethrow_exception(exception_);
+        return true;
+    }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+    {
+        {
+            std::lock_guard<std::mutex> guard(future_lock_);
+            if (future_)
+                return future_;
+            future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+            if (is_done())
+                mark_future();
+        }
+        watch();
+        return future_;
+    }
 
 private:
-    bool test(uint64_t wait_ns);     /* with mutex_ held */
-    void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text);
-    void mark_future();
-    void find_source();
-    static void ended(weft_status status, void *arg);
-    bool has_future();
+    static constexpr uint64_t kSliceNs = 50000000; /* how long a waiter leaves signals unseen */
 
-    bool watched_ = false;
+    /* One for all requests of a work; the last that ends completes it. */
+    struct Watch {
+        WorkPtr work;
+        std::atomic<size_t> left;
+    };
+
+    bool is_done() const { return done_.load(std::memory_order_acquire); }
+    bool has_future()
+    {
+        std::lock_guard<std::mutex> guard(future_lock_);
+        return future_ != nullptr;
+    }
+    static uint64_t slice_until(steady_clock::time_point until)
+    {
+        auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(until - steady_clock::now()).count();
+        return left <= 0 ? 1 : std::min<uint64_t>(kSliceNs, left);
+    }
+
+    /* Ask the library, with mutex_ held; requests before next_ are complete. */
+    bool test(uint64_t wait_ns)
+    {
+        for (; next_ < requests.size(); next_++) {
+            weft_status st = wait_ns ? weft_wait_for(requests[next_], wait_ns) : weft_test(requests[next_]);
+            if (st == WEFT_INPROGRESS)
+                return false;
+            if (st < 0 && status_ >= 0)
+                status_ = st;
+        }
+        if (C10_UNLIKELY(source == WEFT_ANY_SOURCE) && status_ >= 0 && !requests.empty())
+            find_source();
+        if (issue_status < 0 && status_ >= 0)
+            status_ = issue_status;
+        return true;
+    }
+    void find_source()
+    {
+        weft_message message = WEFT_MESSAGE_INIT;
+
+        if (weft_request_message(requests.front(), &message) < 0)
+            return;
+        source = message.source;
+        if (Record *r = ticket.mine())
+            r->peer = source;
+    }
+
+    void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text = "")
+    {
+        if (status < 0)
+            fail(status, text);
+        else if (unpack)
+            run_unpack();
+        auto state = exception_ ? RecordState::Failed : RecordState::Completed;
+        Recorder::finish(ticket, state);
+        for (const Ticket &part : parts)
+            Recorder::finish(part, state);
+        {
+            std::lock_guard<std::mutex> guard(future_lock_);
+            if (!requests.empty())
+                engine_->release(requests);
+            requests.clear();
+        }
+        unpack = nullptr;
+        keep.clear();
+        arrays.clear();
+        if (recordFunctionEndCallback_)
+            std::exchange(recordFunctionEndCallback_, nullptr)();
+        completed_ = true;
+        bool failed = exception_ != nullptr, watched;
+        {
+            std::lock_guard<std::mutex> guard(future_lock_);
+            done_.store(true, std::memory_order_release);
+            watched = future_ != nullptr;
+        }
+        held.unlock();
+        if (watched)
+            mark_future();
+        if (C10_UNLIKELY(failed))
+            dump_on_failure();
+    }
+    void fail(weft_status status, const std::string &text)
+    {
+        StackPtr where;
+        {
+            std::lock_guard<std::mutex> guard(future_lock_);
+            where = stack;
+        }
+        status_ = status;
+        exception_ = std::make_exception_ptr(
+            c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                                  text.empty() ? engine_->describe(status, name, ticket.seq, where) : text));
+    }
+    void run_unpack()
+    {
+        try {
+            at::AutoDispatchBelowAutograd guard;
+            unpack();
+        } catch (...) {
+            exception_ = std::current_exception();
+        }
+    }
+    void mark_future()
+    {
+        if (exception_)
+            future_->setErrorIfNeeded(exception_);
+        else
+            future_->markCompleted(c10::IValue(outputs));
+    }
+
+    /* On a thread of the library's, which may run whatever hangs on the future. */
+    static void ended(weft_status, void *arg)
+    {
+        auto *watch = static_cast<Watch *>(arg);
+
+        if (--watch->left)
+            return;
+        WorkPtr work = std::move(watch->work);
+        delete watch;
+        std::unique_lock<std::mutex> held(work->mutex_);
+        if (!work->is_done() && work->engine_->comm.load() && work->test(0))
+            work->finish(held, work->status_);
+    }
+
     /* mutex_ (the base's) is held while the library is asked, and may be when the interpreter's lock is taken: nobody takes it
      * who has that. What Python asks without letting go of the interpreter is under future_lock_, which guards the future, and
      * the requests against being freed. */
     std::mutex future_lock_;
     EnginePtr engine_;
     std::atomic<bool> done_{false};
-    size_t next_ = 0;                /* requests before it are complete */
+    bool watched_ = false;
+    size_t next_ = 0;
     weft_status status_ = WEFT_SUCCESS;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -20,22 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCES = (
-    "runtime.cpp",
-    "stack.cpp",
-    "recorder.cpp",
-    "interrupt.cpp",
-    "work.cpp",
-    "engine.cpp",
-    "backend.cpp",
-    "bootstrap.cpp",
-    "memory.cpp",
-    "collectives.cpp",
-    "messages.cpp",
-    "module.cpp",
-)
-
-
 class BuildError(RuntimeError):
     """The adapter or the C library could not be built; the text says what to do."""
 
@@ -190,8 +174,7 @@ def _run(command: list[str], cwd: Path, what: str) -> None:
 
 
 def compile_adapter(target: Path, library: Library) -> None:
-    """Compile the adapter for the running Python and torch into the file `target`, as one translation unit: torch's headers
-    take most of the time."""
+    """Compile the adapter for the running Python and torch into the file `target`."""
     import torch
     from torch.utils import cpp_extension
 
@@ -199,9 +182,7 @@ def compile_adapter(target: Path, library: Library) -> None:
     if not cxx:
         raise BuildError("a C++ compiler is needed to build the weft adapter: install g++")
     target.parent.mkdir(parents=True, exist_ok=True)
-    unit = target.with_name(f".{target.name}.{os.getpid()}.cpp")
     made = target.with_name(f".{target.name}.{os.getpid()}.so")
-    unit.write_text("".join(f'#include "{csrc_folder() / s}"\n' for s in SOURCES))
     torch_lib = Path(torch.__file__).parent / "lib"
     flags = os.environ.get("WEFT_TORCH_CXXFLAGS", "-O2")
     try:
@@ -211,13 +192,12 @@ def compile_adapter(target: Path, library: Library) -> None:
              "-DTORCH_EXTENSION_NAME=_C",
              *(f"-isystem{p}" for p in cpp_extension.include_paths()),
              f"-isystem{sysconfig.get_paths()['include']}", f"-I{library.include}", f"-I{csrc_folder()}",
-             str(unit), "-o", str(made),
+             str(csrc_folder() / "module.cpp"), "-o", str(made),
              f"-L{library.lib}", "-lweft", f"-Wl,-rpath,{library.lib}", f"-Wl,-rpath,{torch_lib}",
              f"-L{torch_lib}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
             target.parent, f"compiling the weft adapter for torch {torch.__version__}")
         made.replace(target)
     finally:
-        unit.unlink(missing_ok=True)
         made.unlink(missing_ok=True)
 
 

@@ -19,6 +19,8 @@ import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ._stack import Frame, named
+
 __all__ = ["VERSION", "dump", "dump_json", "record"]
 
 #: Of the form that is written: what torch 2.13 writes.
@@ -46,7 +48,7 @@ class _Row(NamedTuple):
     timeout_ms: int
     input: _Tensor
     output: _Tensor
-    frames: list[tuple[str, int, str]]
+    frames: list[Frame]
 
 
 def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
         "retired": done,
         "timeout_ms": row.timeout_ms,
         "is_p2p": row.p2p,
-        "frames": [{"filename": file, "line": line, "name": function} for file, line, function in row.frames],
+        "frames": [{"filename": file, "line": line, "name": function} for file, line, function in named(row.frames)],
     }
 
 

@@ -40,7 +40,7 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def reserved() -> int:
-    """Bytes of transport memory that tensors use or that are kept for the next ones (WEFT_TORCH_POOL_BYTES, at most)."""
+    """Bytes of transport memory that tensors use or that are kept for the next ones (WEFT_MEM_POOL_BYTES, at most)."""
     from ._load import adapter
 
     held: int = adapter().memory_reserved()

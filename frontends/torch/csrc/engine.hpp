@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group's communicator, what its failures are called, and how Ctrl-C ends a call on it. */
+#pragma once
+
+#include <thread>
+
+#include "recorder.hpp"
+
+namespace weft_torch
+{
+
+/* Outlives its backend as long as a Work refers to it. */
+class Engine
+{
+public:
+    Engine(weft_comm *comm, int rank, int size, std::string name, milliseconds timeout)
+        : rank(rank), size(size), name(std::move(name)), timeout(timeout), comm(comm)
+    {
+    }
+    Engine(const Engine &) = delete;
+    Engine &operator=(const Engine &) = delete;
+    /* Nothing is under way: every such operation holds a reference. */
+    ~Engine()
+    {
+        if (weft_comm *c = comm.exchange(nullptr))
+            weft_comm_destroy(c);
+    }
+
+    /* With `lock` held: throws after the group was shut down. */
+    weft_comm *open_comm(const char *operation) const
+    {
+        weft_comm *c = comm.load(std::memory_order_relaxed);
+        TORCH_CHECK(c, "weft: ", operation, ": group ", name, " was shut down");
+        return c;
+    }
+    void abort(const char *reason)
+    {
+        weft_comm *c = comm.load();
+
+        if (c && !aborted.exchange(true))
+            weft_comm_abort(c, reason);
+    }
+    /* Any thread: free requests; those that cannot be, as another thread is inside a call, when the next operation is issued. */
+    void release(c10::ArrayRef<weft_request *> requests)
+    {
+        std::lock_guard<std::mutex> guard(garbage_lock_);
+
+        for (weft_request *r : requests)
+            if (comm.load() && weft_request_free(r) < 0)
+                garbage_.push_back(r);
+    }
+    void collect()
+    {
+        if (C10_LIKELY(garbage_.empty()))
+            return;
+        std::lock_guard<std::mutex> guard(garbage_lock_);
+        for (weft_request *r : garbage_)
+            weft_request_free(r);
+        garbage_.clear();
+    }
+    std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack)
+    {
+        weft_error e = WEFT_ERROR_INIT;
+        weft_comm *c = comm.load();
+        bool known = c && weft_last_error(c, &e) >= 0 && e.status == status;
+        std::string where = Stack::describe(stack);
+        std::string text = c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number,
+                                    status == WEFT_ETIMEDOUT ? ") Timed out : " : ") failed: ");
+
+        if (known && e.message && *e.message)
+            text += e.message; /* has the group and the ranks */
+        else
+            text += c10::str("group ", name, ", rank ", rank, " of ", size, ": ",
+                             *weft_thread_error() ? weft_thread_error() : weft_status_text(status));
+        if (known && e.peer >= 0)
+            text += c10::str("; culprit: rank ", e.peer, e.host ? " on host " : "", e.host ? e.host : "");
+        if (known && e.operation && *e.operation && std::string(e.operation) != operation)
+            text += c10::str("; noticed in ", e.operation);
+        if (known && e.advice && *e.advice)
+            text += c10::str("; ", e.advice);
+        if (!where.empty())
+            text += c10::str("; issued at ", where);
+        return text + c10::str(" (", weft_status_name(status), ")");
+    }
+
+    std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
+    const int rank, size;
+    const std::string name;
+    int recorded_group = -1;
+    milliseconds timeout;
+    std::atomic<weft_comm *> comm;
+    std::atomic<bool> aborted{false};
+    std::atomic<uint64_t> seq{0}, p2p_seq{0};
+
+private:
+    std::mutex garbage_lock_;
+    std::vector<weft_request *> garbage_;
+};
+
+using EnginePtr = std::shared_ptr<Engine>;
+
+/* As long as it exists the calling thread is inside a call of the library. In the main thread weft/_signals.py hears of Ctrl-C
+ * and calls interrupt(), which aborts the communicator; the call returns, and Python looks at its flag. */
+class BlockingCall
+{
+public:
+    explicit BlockingCall(Engine *engine) : counted_(main_thread())
+    {
+        if (!counted_)
+            return;
+        calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        running.store(engine, std::memory_order_release);
+    }
+    BlockingCall(const BlockingCall &) = delete;
+    BlockingCall &operator=(const BlockingCall &) = delete;
+    ~BlockingCall()
+    {
+        if (!counted_)
+            return;
+        running = nullptr; /* sequentially consistent, as `aborting`: one of the two threads sees the other */
+        while (C10_UNLIKELY(aborting))
+            std::this_thread::yield();
+    }
+
+    /* From another thread, without the interpreter's lock: end the main thread's call, unless it soon ends by itself. */
+    static void interrupt()
+    {
+        uint64_t call = calls.load();
+
+        if (!running.load())
+            return;
+        std::this_thread::sleep_for(kGrace);
+        /* The main thread leaves its call only after it has seen `aborting` down: `running` stays valid meanwhile. */
+        aborting = true;
+        Engine *engine = running;
+        if (engine && calls == call)
+            engine->abort("interrupted by SIGINT");
+        aborting = false;
+    }
+
+private:
+    static constexpr milliseconds kGrace{50};
+    static inline std::atomic<Engine *> running; /* of the main thread's call */
+    static inline std::atomic<uint64_t> calls;   /* so that the next one is not taken for the one that was interrupted */
+    static inline std::atomic<bool> aborting;
+    const bool counted_;
+};
+
+} // namespace weft_torch
