@@ -1280,12 +1280,12 @@ WEFT_API weft_status weft_request_on_complete(weft_request *req, weft_complete_f
  * Every request that a call returned needs it, persistent or not; what is left is freed with the
  * communicator.
  * @param req  NULL does nothing; complete or idle; invalid after success
- * Threads: one at a time per communicator.
+ * Threads: any thread, also while others are inside calls on its communicator.
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a request, or already freed
- *         WEFT_EBUSY   not complete (wait for it, or abort the communicator), in a group that has not
- *                      ended, or another thread is inside a call on its communicator */
+ *         WEFT_EBUSY   not complete (wait for it, or abort the communicator), or in a group that has not
+ *                      ended */
 WEFT_API weft_status weft_request_free(weft_request *req);
 
 /* ---- Groups ------------------------------------------------------------------------------------------------ */

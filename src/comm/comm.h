@@ -200,6 +200,7 @@ struct weft_comm {
     char next_algorithm[WI_ALGO_SPEC_BYTES];
     int has_next;
     struct weft_request *free_requests, *all_requests;
+    _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */
     _Atomic int entering;     /* threads that want to issue and find another one progressing */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
     _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */

@@ -11,10 +11,24 @@
 
 /* ---- Pool: memory stays until the communicator goes, so that a stale handle is recognised by its magic ---- */
 
+/* With the communicator held. */
+static void put_freed(struct weft_comm *comm)
+{
+    struct weft_request *req = atomic_exchange_explicit(&comm->freed, NULL, memory_order_acquire), *next;
+
+    for (; req; req = next) {
+        next = req->next;
+        wi_request_put(req);
+    }
+}
+
 struct weft_request *wi_request_get(struct weft_comm *comm)
 {
-    struct weft_request *req = comm->free_requests;
+    struct weft_request *req;
 
+    if (atomic_load_explicit(&comm->freed, memory_order_relaxed))
+        put_freed(comm);
+    req = comm->free_requests;
     if (req) {
         comm->free_requests = req->next;
     } else {
@@ -329,13 +343,24 @@ weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
 
 weft_status weft_request_free(weft_request *req)
 {
+    struct weft_comm *comm;
+
     if (!req)
         return WEFT_SUCCESS;
     WI_TRY(check_request(req));
+    comm = req->comm;
     if (req->queued || !finished(req))
         return wi_fail(WEFT_EBUSY, "the operation has not finished; wait for it or abort the communicator");
-    WI_TRY(wi_comm_enter(req->comm));
-    wi_request_put(req);
-    wi_comm_leave(req->comm);
+    /* As one that progresses, who is waited for: one that issues makes others fail. */
+    if (wi_comm_try_progress(comm)) {
+        wi_request_put(req);
+        wi_comm_leave(comm);
+        return WEFT_SUCCESS;
+    }
+    req->magic = 0;
+    req->next = atomic_load_explicit(&comm->freed, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&comm->freed, &req->next, req, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
     return WEFT_SUCCESS;
 }

@@ -276,8 +276,12 @@ static void threads(int rank, int nranks, void *arg)
     struct ft_rank f;
     struct second s = {.f = &f}, t = {.f = &f};
     pthread_t first, second;
+    weft_request *done = NULL, *next = NULL;
+    int64_t one = 1, sum = 0;
 
     ft_open(&f, arg, 10000, rank, nranks);
+    WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &done));
+    WT_CHECK_OK(weft_wait(done));
     wt_sync();
     if (rank == 0) { /* whichever comes first blocks: the other rank is not there yet */
         WT_REQUIRE(pthread_create(&first, NULL, intrude, &s) == 0);
@@ -285,6 +289,8 @@ static void threads(int rank, int nranks, void *arg)
         while (!atomic_load(&s.returned) && !atomic_load(&t.returned)) /* the rank has a deadline */
             usleep(1000);
     }
+    WT_CHECK_OK(weft_request_free(done)); /* which does not mind who is inside */
+    BAD(weft_request_free(done));
     wt_sync();
     if (rank != 0) {
         intrude(&s);
@@ -296,6 +302,10 @@ static void threads(int rank, int nranks, void *arg)
         WT_CHECK_STATUS(s.st == WEFT_EBUSY ? s.st : t.st, WEFT_EBUSY);
     }
     still_works(&f);
+    WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &next));
+    WT_CHECK(next == done); /* its place is free again */
+    WT_CHECK_OK(weft_wait(next));
+    WT_CHECK_OK(weft_request_free(next));
     ft_close(&f);
 }
 

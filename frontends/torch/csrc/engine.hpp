@@ -40,24 +40,6 @@ public:
         if (c && !aborted.exchange(true))
             weft_comm_abort(c, reason);
     }
-    /* Any thread: free requests; those that cannot be, as another thread is inside a call, when the next operation is issued. */
-    void release(c10::ArrayRef<weft_request *> requests)
-    {
-        std::lock_guard<std::mutex> guard(garbage_lock_);
-
-        for (weft_request *r : requests)
-            if (comm.load() && weft_request_free(r) < 0)
-                garbage_.push_back(r);
-    }
-    void collect()
-    {
-        if (C10_LIKELY(garbage_.empty()))
-            return;
-        std::lock_guard<std::mutex> guard(garbage_lock_);
-        for (weft_request *r : garbage_)
-            weft_request_free(r);
-        garbage_.clear();
-    }
     std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack)
     {
         weft_error e = WEFT_ERROR_INIT;
@@ -91,10 +73,6 @@ public:
     std::atomic<weft_comm *> comm;
     std::atomic<bool> aborted{false};
     std::atomic<uint64_t> seq{0}, p2p_seq{0};
-
-private:
-    std::mutex garbage_lock_;
-    std::vector<weft_request *> garbage_;
 };
 
 using EnginePtr = std::shared_ptr<Engine>;

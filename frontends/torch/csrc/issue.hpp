@@ -144,7 +144,6 @@ protected:
             inflight_.pop_front();
         if (C10_UNLIKELY(inflight_.size() > 64)) /* behind one that takes long */
             std::erase_if(inflight_, [](const WorkPtr &work) { return work->poll(true); });
-        engine_->collect();
     }
     /* Let what is under way finish, at most `patience`, then leave the group. */
     void close(milliseconds patience)

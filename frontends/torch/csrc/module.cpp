@@ -38,28 +38,13 @@ static py::tuple flight_record()
 /* For the library's visitors: append their strings to a list. */
 template <class... Text> static void add_row(void *list, Text... text)
 {
-    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : ""...));
+    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : "" ...));
 }
 
-static py::list settings()
+template <class F> static py::list rows_of(F visit)
 {
     py::list rows;
-    using text = const char *;
-    weft_context_settings(context(), add_row<text, text, text, text, text>, &rows);
-    return rows;
-}
-
-static py::list plugins()
-{
-    py::list rows;
-    weft_context_plugins(context(), add_row<const char *, const char *, const char *>, &rows);
-    return rows;
-}
-
-static py::list algorithms()
-{
-    py::list rows;
-    weft_algorithm_list(add_row<const char *, const char *, const char *>, &rows);
+    visit(&rows);
     return rows;
 }
 
@@ -79,11 +64,6 @@ template <class F> static void with_comm(c10d::Backend &backend, const char *wha
     const EnginePtr &engine = mine->engine();
     std::lock_guard<std::mutex> held(engine->lock);
     check_status(fn(engine->open_comm(what), *engine), what);
-}
-
-static void dump_comm(c10d::Backend &backend, const std::string &path)
-{
-    with_comm(backend, "dump", [&](weft_comm *comm, Engine &) { return weft_comm_dump(comm, path.c_str()); });
 }
 
 static std::string topology(c10d::Backend &backend, const std::string &format)
@@ -160,12 +140,17 @@ PYBIND11_MODULE(_C, m)
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });
     m.def("recording", [] { return Recorder::get().enabled(); });
     m.def("clear_record", [] { Recorder::get().clear(); });
-    m.def("settings", &settings);
-    m.def("plugins", &plugins);
-    m.def("algorithms", &algorithms);
+    using text = const char *;
+    m.def("settings", [] {
+        return rows_of(
+            [](auto rows) { weft_context_settings(context(), add_row<text, text, text, text, text>, rows); });
+    });
+    m.def("plugins",
+          [] { return rows_of([](auto rows) { weft_context_plugins(context(), add_row<text, text, text>, rows); }); });
+    m.def("algorithms",
+          [] { return rows_of([](auto rows) { weft_algorithm_list(add_row<text, text, text>, rows); }); });
     m.def("version", &weft_version);
     m.def("topology", &topology, nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
           nogil());
-    m.def("dump_comm", &dump_comm, nogil());
 }

@@ -221,8 +221,9 @@ private:
             Recorder::finish(part, state);
         {
             std::lock_guard<std::mutex> guard(future_lock_);
-            if (!requests.empty())
-                engine_->release(requests);
+            for (weft_request *r : requests)
+                if (engine_->comm.load())
+                    weft_request_free(r);
             requests.clear();
         }
         unpack = nullptr;
