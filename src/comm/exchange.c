@@ -151,12 +151,15 @@ void wi_exchange_learn(struct weft_request *req)
 }
 
 /* The planner's choice, or, if the other way comes near to it and nobody has asked for an algorithm, the way voted for. */
-static weft_status plan(struct weft_comm *comm, struct wi_plan_query *q, const char *forced, enum wi_plan_way way,
-                        struct wi_plan *plan)
+static weft_status plan(struct weft_request *req, struct wi_plan_query *q, enum wi_plan_way way, struct wi_plan *plan)
 {
+    const char *forced = req->options.algorithm;
+    struct weft_comm *comm = req->comm;
     struct wi_plan slots, attach;
+    enum wi_plan_way trial = (enum wi_plan_way)req->trial;
     double factor;
 
+    req->trial = WI_WAY_ANY; /* what is measured is what was voted for */
     if (forced || way == WI_WAY_ANY || q->memory != WI_MEMORY_PRIVATE || !comm->mesh->can_get ||
         wi_planner_has_rule(comm->planner, q->coll))
         return wi_plan(comm->planner, q, forced, plan);
@@ -170,6 +173,8 @@ static weft_status plan(struct weft_comm *comm, struct wi_plan_query *q, const c
     else if (factor < 1.0 / RIVAL_FACTOR)
         way = WI_WAY_ATTACH;
     *plan = way == WI_WAY_ATTACH ? attach : slots;
+    if (trial == way)
+        req->trial = (uint8_t)trial;
     return WEFT_SUCCESS;
 }
 
@@ -200,7 +205,7 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     q.bytes = share;
     file = wi_plan_file(comm->planner, &q, req->options.algorithm);
     memory_of(comm, c, file, records, stride, &q);
-    WI_TRY(plan(comm, &q, req->options.algorithm, way, &p));
+    WI_TRY(plan(req, &q, way, &p));
     WI_TRY(wi_cached_schedule(comm, p.algo, p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
     op->sched = wi_sched_get(sched);
     if (op->record)
