@@ -92,15 +92,10 @@ weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, 
 {
     struct wi_algo_args args = args_of(o, w, call, o->root);
     struct wi_sim_rates rates;
-    struct wi_algo_cost c = {0}, p;
 
     WI_TRY(wi_sim_rates(w->model, (call->choice.needs & WI_ALGO_MAPPED) != 0, &rates));
-    call->choice.algo->cost(&args, (double)call->bytes, &c);
-    p = c;
-    if (call->choice.algo->path)
-        call->choice.algo->path(&args, (double)call->bytes, &p);
-    struct wi_sim_terms all = {c.steps, c.sent, c.reduced, c.copied}, path = {p.steps, p.sent, p.reduced, p.copied};
-    *us = wi_sim_closed(&all, &path, slices_of(call, w->nranks), &rates);
+    struct wi_algo_rates r = {rates.alpha, rates.beta, rates.gamma, rates.kappa};
+    *us = wi_algo_closed(call->choice.algo, &args, (double)call->bytes, slices_of(call, w->nranks), &r);
     return WEFT_SUCCESS;
 }
 

@@ -58,6 +58,12 @@ struct wi_algo_cost {
     double copied;  /* bytes copied locally */
 };
 
+/* The constants of a uniform network, for formulas: microseconds, bytes per microsecond. INFINITY: no time. */
+struct wi_algo_rates {
+    double alpha;              /* of a step: latency and overheads, or a signal and its wait */
+    double beta, gamma, kappa; /* links, reductions, copies */
+};
+
 struct wi_algo {
     const char *name; /* "ring" */
     enum wi_coll coll;
@@ -68,7 +74,15 @@ struct wi_algo {
     /* What one slice takes from its first message to its last, on a uniform network: the longest chain from rank to rank,
      * with what shares a link on the way. NULL: what `cost` says. */
     void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);
+    /* The same as a time, where which chain is the longest depends on the rates. NULL: what `path` says. */
+    double (*time)(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates);
 };
+
+/* What an algorithm takes by its closed form, in microseconds, in constant time or in time linear in the ranks: the first slice
+ * takes the longest chain, each other one keeps the busiest rank's link and core, which overlap, for its share of all. No
+ * contention but the algorithm's own. */
+double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double nslices,
+                      const struct wi_algo_rates *rates);
 
 /* All algorithms but the hierarchical ones, ended by NULL. */
 extern const struct wi_algo *const wi_algos[];
@@ -116,6 +130,10 @@ struct wi_algo_level_cost {
 };
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
                                struct wi_algo_level_cost *cost);
+
+/* Its closed form on a uniform network: the stages' one after the other, and chunks that follow each other. */
+weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
+                                 const struct wi_algo_rates *rates, double *us);
 
 /* Single-character edits between two names; 99 for very long ones. */
 size_t wi_algo_distance(const char *a, const char *b);

@@ -110,28 +110,20 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){2 * depth, sent * bytes, reduced * bytes, alone};
 }
 
-/* The longest chain of one slice through one tree, in halves of the vector: what comes from two children, or goes to them,
- * shares a link. */
-struct chain {
-    double sent, reduced;
-};
-
-static struct chain chain_up(int position, int n)
+/* When half of the vector has come together at a position of one tree. */
+static double up_us(int position, int n, double half, const struct wi_algo_rates *rates)
 {
     struct node t = tree_node(position, n);
-    struct chain most = {0, 0};
+    double ready[2], sent[2] = {half, half};
     int children = 0;
 
-    for (int i = 0; i < 2; i++) {
-        if (t.child[i] < 0)
-            continue;
-        struct chain child = chain_up(t.child[i], n);
-        most = child.sent + child.reduced > most.sent + most.reduced ? child : most;
-        children++;
-    }
-    return (struct chain){most.sent + children, most.reduced + children};
+    for (int i = 0; i < 2; i++)
+        if (t.child[i] >= 0)
+            ready[children++] = up_us(t.child[i], n, half, rates);
+    return wi_algo_fan_in(rates, ready, sent, children, 1, 0);
 }
 
+/* The longest way down: what goes to two children shares a link. */
 static double chain_down(int position, int n)
 {
     struct node t = tree_node(position, n);
@@ -148,17 +140,14 @@ static double chain_down(int position, int n)
     return most + children;
 }
 
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    int n = args->nranks;
-    struct chain up = {0, 0};
-    double down = 0;
-    if (n > 1) {
-        up = chain_up(0, n);
-        down = chain_down(0, n);
-    }
-    int depth = n == 1 ? 0 : 1 + wi_log2_ceil(wi_pow2_floor(n - 1));
-    *c = (struct wi_algo_cost){2 * depth, (up.sent + down) * bytes / 2, up.reduced * bytes / 2, 0};
+    int n = args->nranks, depth = n == 1 ? 0 : 1 + wi_log2_ceil(wi_pow2_floor(n - 1));
+
+    if (n == 1)
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+    return up_us(0, n, bytes / 2, rates) + depth * rates->alpha +
+           chain_down(0, n) * wi_algo_over(bytes / 2, rates->beta);
 }
 
 const struct wi_algo wi_allreduce_dbtree = {
@@ -168,5 +157,5 @@ const struct wi_algo wi_allreduce_dbtree = {
     .summary = "two binary trees, half of the vector each, up and down",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

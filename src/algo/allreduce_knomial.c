@@ -57,12 +57,12 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){2 * depth > degree ? 2 * depth : degree, degree * bytes, degree * bytes, alone};
 }
 
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    int radix = wi_algo_radix(args), depth = wi_knomial_depth(args->nranks, radix);
-    struct wi_tree_chain up = wi_knomial_up(0, args->nranks, radix, 0);
-    struct wi_tree_chain down = wi_knomial_down(0, args->nranks, radix, 0);
-    *c = (struct wi_algo_cost){2 * depth, (up.sent + down.sent) * bytes, up.reduced * bytes, 0};
+    int n = args->nranks, radix = wi_algo_radix(args);
+    double alone = n == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
+    double down = wi_knomial_down(0, n, radix, 0).sent * wi_algo_over(bytes, rates->beta);
+    return alone + wi_knomial_up_us(0, n, radix, 0, bytes, rates) + wi_knomial_depth(n, radix) * rates->alpha + down;
 }
 
 const struct wi_algo wi_allreduce_knomial = {
@@ -72,5 +72,5 @@ const struct wi_algo wi_allreduce_knomial = {
     .summary = "k-nomial tree: reduce to rank 0, broadcast back",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

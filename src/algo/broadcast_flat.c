@@ -36,6 +36,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = !alone, .copied = (!alone + !args->in_place) * bytes};
 }
 
+/* In, and out: one after the other. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    *c = (struct wi_algo_cost){.steps = n > 1, .copied = (n > 1 ? 2 : !args->in_place) * bytes};
+}
+
 const struct wi_algo wi_broadcast_flat = {
     .name = "flat",
     .coll = WI_COLL_BROADCAST,
@@ -43,4 +50,5 @@ const struct wi_algo wi_broadcast_flat = {
     .summary = "through the root's shared slot",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -14,6 +14,8 @@
  * van de Geijn et al.: On optimizing collective communication, 2004; pruned ring: Zhou et al.
  * 2015.
  */
+#include <string.h>
+
 #include "algo/util.h"
 
 struct place {
@@ -92,12 +94,86 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){n > 2 ? n : n - 1, 2 * (n - 1) * bytes / n, 0, args->in_place ? 0 : bytes};
 }
 
-/* Down the tree and once round; the root's part of the ring shares its link with what it scatters. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+/* ---- Closed form ---- */
+
+struct timing {
+    int n;
+    double block_us, alpha;
+    double left[32], done[32]; /* of what the root scatters, by ascending size */
+    int nleft;
+    double latest; /* when a rank before can have begun its part of the ring, as if it were rank 0 */
+    double finish;
+};
+
+/* When the root's ring has sent `count` blocks, one part of a link that it shares with what is still being scattered. */
+static double root_sent(const struct timing *t, int count)
 {
-    int n = args->nranks;
-    double blocks = wi_knomial_down(0, n, 2, 1).sent + (n - 1) + (n > 2 ? n - 2 : 0);
-    *c = (struct wi_algo_cost){n > 2 ? n : n - 1, n > 1 ? blocks * bytes / n : 0, 0, 0};
+    double now = 0, sent = 0;
+
+    for (int i = 0; i < t->nleft; i++) {
+        double more = (t->done[i] - now) / (t->nleft - i + 1);
+        if (sent + more >= count * t->block_us)
+            return now + (count * t->block_us - sent) * (t->nleft - i + 1);
+        sent += more;
+        now = t->done[i];
+    }
+    return now + count * t->block_us - sent;
+}
+
+/* The last block that rank v gets round the ring left the root so that v hops end there; and no rank on the way can have sent
+ * its own part later than that. */
+static void arrive(struct timing *t, int v, double scattered, double held_up)
+{
+    int size = wi_knomial_size(v, t->n, 2);
+    double by_root = root_sent(t, t->n - size - v + 1) + v * t->alpha + (v - 1) * t->block_us;
+    double by_others = t->latest + (t->n - size) * t->block_us + v * t->alpha;
+    double ring = by_root > by_others ? by_root : by_others, early = scattered + held_up - v * t->alpha;
+
+    t->finish = ring > t->finish ? ring : t->finish;
+    t->finish = scattered > t->finish ? scattered : t->finish;
+    t->latest = early > t->latest ? early : t->latest;
+}
+
+/* Ranks in ascending order: a rank, then the subtrees of its children. */
+static void scattered_to(struct timing *t, int v, double ready)
+{
+    struct wi_knomial tree = wi_knomial_of(v, t->n, 2);
+    double begin[33], left[33], done[33], ring;
+    int k = tree.nchildren;
+
+    for (int i = 0; i < k; i++) {
+        begin[i] = 0;
+        left[i] = wi_knomial_size(wi_knomial_child(&tree, i), t->n, 2) * t->block_us;
+    }
+    begin[k] = 0;
+    ring = v < t->n - 1 ? (t->n - wi_knomial_size(v + 1, t->n, 2)) * t->block_us : 0;
+    left[k] = ring;
+    wi_algo_share_link(begin, left, k + 1, done);
+    if (v == 0) {
+        memcpy(t->done, done, (size_t)k * sizeof *done);
+        t->nleft = k;
+        for (int i = k - 1; i > 0 && t->done[i] < t->done[i - 1];
+             i--) { /* only the last child's subtree is cut short */
+            double later = t->done[i - 1];
+            t->done[i - 1] = t->done[i];
+            t->done[i] = later;
+        }
+    } else {
+        arrive(t, v, ready, done[k] - ring);
+    }
+    for (int i = 0; i < k; i++)
+        scattered_to(t, wi_knomial_child(&tree, i), ready + done[i] + t->alpha);
+}
+
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    struct timing t = {.n = args->nranks, .alpha = rates->alpha};
+
+    if (t.n == 1)
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+    t.block_us = wi_algo_over(bytes / t.n, rates->beta);
+    scattered_to(&t, 0, 0);
+    return t.finish;
 }
 
 const struct wi_algo wi_broadcast_scatter_ring = {
@@ -107,5 +183,5 @@ const struct wi_algo wi_broadcast_scatter_ring = {
     .summary = "binomial scatter, then ring all-gather without what is there already",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

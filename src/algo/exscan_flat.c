@@ -45,6 +45,14 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = n > 1, .reduced = n > 2 ? (n - 2) * bytes : 0, .copied = copies * bytes};
 }
 
+/* In, then out or into a sum. */
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    double copy = wi_algo_over(bytes, rates->kappa), sum = wi_algo_over((args->nranks - 2) * bytes, rates->gamma);
+
+    return args->nranks > 1 ? rates->alpha + copy + (sum > copy ? sum : copy) : 0;
+}
+
 const struct wi_algo wi_exscan_flat = {
     .name = "flat",
     .coll = WI_COLL_EXSCAN,
@@ -52,4 +60,5 @@ const struct wi_algo wi_exscan_flat = {
     .summary = "one-shot through shared slots: each rank reduces its prefix",
     .build = build,
     .cost = cost,
+    .time = time_of,
 };

@@ -70,11 +70,11 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){steps, steps * bytes, most * bytes, n > 1 ? bytes : 0};
 }
 
-/* From the second message on a rank reduces both its window and DST. */
+/* From the second message on a rank reduces both its window and DST; the last one, which the longest chain ends at, only DST. */
 static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
-    int n = args->nranks, steps = wi_log2_ceil(n), hops = wi_log2_ceil(wi_pow2_floor(n));
-    double reduced = n > 2 ? 2 * steps - 2 : 0;
+    int n = args->nranks, hops = wi_log2_ceil(wi_pow2_floor(n));
+    double reduced = n > 3 ? 2 * hops - 2 : n == 3;
     *c = (struct wi_algo_cost){hops, wi_doubling_chain(n) * bytes, reduced * bytes, 0};
 }
 

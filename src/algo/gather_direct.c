@@ -39,6 +39,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = peers == 1 ? 2 : peers, .copied = (peers + !args->in_place) * bytes};
 }
 
+/* A wait before each copy, and one of the others for the last of them. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    cost(args, bytes, c);
+    c->steps = args->nranks > 1 ? args->nranks : 0;
+}
+
 const struct wi_algo wi_gather_direct = {
     .name = "direct",
     .coll = WI_COLL_GATHER,
@@ -46,4 +53,5 @@ const struct wi_algo wi_gather_direct = {
     .summary = "the root copies from every rank's buffer",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -38,6 +38,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = peers, .copied = (peers + !args->in_place) * bytes};
 }
 
+/* A rank copies in, then the root copies out, one after the other. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    *c = (struct wi_algo_cost){.steps = n - 1, .copied = (n > 1 ? n : !args->in_place) * bytes};
+}
+
 const struct wi_algo wi_gather_flat = {
     .name = "flat",
     .coll = WI_COLL_GATHER,
@@ -45,4 +52,5 @@ const struct wi_algo wi_gather_flat = {
     .summary = "through shared slots, the root copies out",
     .build = build,
     .cost = cost,
+    .path = path,
 };

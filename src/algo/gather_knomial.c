@@ -85,10 +85,10 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), most * bytes, 0, (copied > inner ? copied : inner) * bytes};
 }
 
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    struct wi_tree_chain up = wi_knomial_up(0, args->nranks, wi_algo_radix(args), 1);
-    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), up.sent * bytes, 0, bytes};
+    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
+    return alone + wi_knomial_up_us(0, args->nranks, wi_algo_radix(args), 1, bytes, rates);
 }
 
 const struct wi_algo wi_gather_knomial = {
@@ -98,5 +98,5 @@ const struct wi_algo wi_gather_knomial = {
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

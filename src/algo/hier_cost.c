@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What hierarchical algorithms cost, stage by stage: the closed forms of the algorithms that they are made of, for the data and
  * the ranks of each stage. */
+#include <math.h>
 #include <string.h>
 
 #include "algo/hier.h"
+#include "algo/util.h"
 #include "base/status.h"
 #include "sched/internal.h"
 
 struct price {
-    const struct wi_hier_tree *tree;
+    struct wi_hier_tree *tree;
     const struct wi_hier_spec *spec;
     const struct wi_hier_shape *shape;
     double bytes;
+    const struct wi_algo_rates *rates; /* NULL: no times */
+    double us;                         /* of all that was priced, one after the other */
 };
 
 /* Shares of ranks that belong to prefixes [v0, v1) of a stage: all, or those of the parent's own ranks. */
@@ -62,7 +66,7 @@ static void keep_larger(struct wi_algo_cost *to, const struct wi_algo_cost *c)
 }
 
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
-static weft_status price_way(const struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
+static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
                              double *link_sent)
 {
     const struct wi_hier_tree *t = p->tree;
@@ -81,13 +85,15 @@ static weft_status price_way(const struct price *p, int stage, enum wi_coll coll
     while (wi_hier_segment(t, stage, &v0, &v1)) {
         algo->cost(&args, part_bytes(p, stage, coll, v0, v1), &one);
         add(cost, &one);
+        if (p->rates)
+            p->us += wi_algo_closed(algo, &args, part_bytes(p, stage, coll, v0, v1), 1, p->rates);
     }
     algo->cost(&args, part_bytes(p, stage, coll, 0, t->prefixes[stage]), &one);
     *link_sent = one.sent;
     return WEFT_SUCCESS;
 }
 
-static weft_status price_stage(const struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent)
+static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent)
 {
     int leader = stage > 0 && p->tree->leader[stage];
     const struct wi_hier_shape *s = p->shape;
@@ -126,12 +132,60 @@ static void extremes(const struct wi_hier_tree *t, int rank[2])
     }
 }
 
+/* Of rank p->tree->rank: one chunk through all stages, and the others behind it, as fast as their slowest stage lets them, or
+ * the link and the core that all stages have in common. */
+static weft_status time_of_rank(struct price *p, int nstages, int depth, double *us)
+{
+    struct wi_algo_cost cost, all = {0};
+    double slowest = 0, first = 0, link_sent;
+
+    p->bytes /= depth;
+    for (int i = 0; i < nstages; i++) {
+        p->us = 0;
+        WI_TRY(price_stage(p, i, &cost, &link_sent));
+        first += p->us;
+        slowest = p->us > slowest ? p->us : slowest;
+        add(&all, &cost);
+    }
+    p->bytes *= depth;
+    slowest = fmax(slowest, wi_algo_over(all.sent, p->rates->beta));
+    slowest = fmax(slowest, wi_algo_over(all.reduced, p->rates->gamma) + wi_algo_over(all.copied, p->rates->kappa));
+    *us = first + (depth - 1) * slowest;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
+                                 const struct wi_algo_rates *rates, double *us)
+{
+    struct wi_hier_tree tree;
+    struct wi_hier_spec spec;
+    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes, rates, 0};
+    weft_status st = WEFT_SUCCESS;
+    double most = 0, one = 0;
+    int rank[2];
+
+    if (!p.shape || !args->spec)
+        return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
+    WI_TRY(wi_hier_parse(args->spec, &spec));
+    WI_TRY(wi_hier_tree_init(&tree, &spec, args));
+    extremes(&tree, rank);
+    for (int k = 0; k < 2 && st >= 0; k++) {
+        tree.rank = rank[k];
+        st = time_of_rank(&p, spec.nlevels + 1, spec.depth ? spec.depth : 1, &one);
+        most = one > most ? one : most;
+    }
+    wi_hier_tree_fini(&tree);
+    if (st >= 0)
+        *us = most;
+    return st;
+}
+
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
                                struct wi_algo_level_cost *cost)
 {
     struct wi_hier_tree tree;
     struct wi_hier_spec spec;
-    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes};
+    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes, NULL, 0};
     weft_status st = WEFT_SUCCESS;
     int rank[2];
 

@@ -37,6 +37,7 @@ libweft_sources += \
 	src/algo/broadcast_flat.c \
 	src/algo/broadcast_knomial.c \
 	src/algo/broadcast_scatter_ring.c \
+	src/algo/closed.c \
 	src/algo/exscan_flat.c \
 	src/algo/exscan_linear.c \
 	src/algo/exscan_rdouble.c \

@@ -64,17 +64,27 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){degree, args->nranks > 1 ? bytes : 0, degree * bytes, alone};
 }
 
-/* Folded ranks send at the same time as the nearest members, and share the root's link with them; half of all being folded,
- * that holds up the whole chain. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+/* When a member that has `told` children besides its folded rank has what these send. */
+static double up_us(int member, int told, const struct wi_fold *fold, double bytes, const struct wi_algo_rates *rates)
+{
+    double ready[WI_ALGO_MAX_FAN], sent[WI_ALGO_MAX_FAN];
+    int n = 0;
+
+    if (member < fold->rem)
+        ready[n++] = 0;
+    for (int k = 0; k < told; k++)
+        ready[n++] = up_us(wi_swing_peer(member, k, fold->pow2), k, fold, bytes, rates);
+    for (int i = 0; i < n; i++)
+        sent[i] = bytes;
+    return wi_algo_fan_in(rates, ready, sent, n, 1, 0);
+}
+
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_fold fold = wi_fold_of(0, args->nranks);
-    int steps = wi_log2_ceil(fold.pow2), odd = fold.rem > 0, reduced = steps;
+    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
 
-    if (odd)
-        reduced += 2 * fold.rem >= fold.pow2 ? 1 : -1;
-    *c = (struct wi_algo_cost){steps + (wi_swing_deepest(steps, fold.pow2) < fold.rem), (steps + odd) * bytes,
-                               reduced * bytes, 0};
+    return alone + up_us(0, wi_log2_ceil(fold.pow2), &fold, bytes, rates);
 }
 
 const struct wi_algo wi_reduce_bine = {
@@ -84,5 +94,5 @@ const struct wi_algo wi_reduce_bine = {
     .summary = "Bine tree: binomial with shorter edges",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

@@ -58,6 +58,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = peers == 1 ? 2 : peers, .reduced = part, .copied = part + alone};
 }
 
+/* One round of waits for all, then one wait before each copy. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    cost(args, bytes, c);
+    c->steps = args->nranks > 1 ? args->nranks : 0;
+}
+
 const struct wi_algo wi_reduce_direct = {
     .name = "direct",
     .coll = WI_COLL_REDUCE,
@@ -65,4 +72,5 @@ const struct wi_algo wi_reduce_direct = {
     .summary = "all ranks reduce a block each, straight from every source; the root collects",
     .build = build,
     .cost = cost,
+    .path = path,
 };

@@ -51,6 +51,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
         .steps = peers == 1 ? 2 : peers, .reduced = peers * block, .copied = 2 * peers * block + alone};
 }
 
+/* One round of waits for all, then one wait before each copy. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    cost(args, bytes, c);
+    c->steps = args->nranks > 1 ? args->nranks : 0;
+}
+
 const struct wi_algo wi_reduce_flat2 = {
     .name = "flat2",
     .coll = WI_COLL_REDUCE,
@@ -58,4 +65,5 @@ const struct wi_algo wi_reduce_flat2 = {
     .summary = "two-shot through shared slots: all reduce a block each, the root collects",
     .build = build,
     .cost = cost,
+    .path = path,
 };

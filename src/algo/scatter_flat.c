@@ -37,6 +37,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = peers > 0, .copied = (peers + !args->in_place) * bytes};
 }
 
+/* The root copies in, then a rank copies out. */
+static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    int n = args->nranks;
+    *c = (struct wi_algo_cost){.steps = n > 1, .copied = (n > 1 ? n : !args->in_place) * bytes};
+}
+
 const struct wi_algo wi_scatter_flat = {
     .name = "flat",
     .coll = WI_COLL_SCATTER,
@@ -44,4 +51,5 @@ const struct wi_algo wi_scatter_flat = {
     .summary = "through the root's shared slots",
     .build = build,
     .cost = cost,
+    .path = path,
 };

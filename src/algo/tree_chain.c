@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The longest chain of one slice through a k-nomial tree, or through prefix doubling: for cost formulas. */
+/* The longest way of one slice through a k-nomial tree, or through prefix doubling: for closed forms. */
 #include "algo/util.h"
 
 /* Which chain is longer? Links are slower than reductions nearly everywhere. */
@@ -8,35 +8,26 @@ static int longer(struct wi_tree_chain a, struct wi_tree_chain b)
     return a.sent + a.reduced / 4 > b.sent + b.reduced / 4;
 }
 
-static int alike(struct wi_tree_chain a, struct wi_tree_chain b)
-{
-    return a.sent == b.sent && a.reduced == b.reduced;
-}
-
 static double weight(int vrank, int nranks, int radix, int sized)
 {
     return sized ? wi_knomial_size(vrank, nranks, radix) : 1;
 }
 
-/* Children whose subtrees are alike send at the same time and arrive at the same time. */
-struct wi_tree_chain wi_knomial_up(int vrank, int nranks, int radix, int sized)
+double wi_knomial_up_us(int vrank, int nranks, int radix, int sized, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_knomial tree = wi_knomial_of(vrank, nranks, radix);
-    struct wi_tree_chain link = {0, 0}, core = {0, 0};
+    double ready[WI_ALGO_MAX_FAN], sent[WI_ALGO_MAX_FAN], own_us = sized ? wi_algo_over(bytes, rates->kappa) : 0;
+    int n = tree.nchildren;
 
-    for (int i = 0; i < tree.nchildren;) {
-        struct wi_tree_chain child = wi_knomial_up(wi_knomial_child(&tree, i), nranks, radix, sized), next = child;
-        int together = 0;
-        link = longer(child, link) ? child : link;
-        for (; i < tree.nchildren && alike(next, child); together++) {
-            link.sent += weight(wi_knomial_child(&tree, i), nranks, radix, sized);
-            if (++i < tree.nchildren)
-                next = wi_knomial_up(wi_knomial_child(&tree, i), nranks, radix, sized);
-        }
-        core = longer(link, core) ? link : core;
-        core.reduced += sized ? 0 : together;
+    if (n > WI_ALGO_MAX_FAN) /* so flat that it is a star */
+        return rates->alpha + n * wi_algo_over(bytes, rates->beta) +
+               (sized ? own_us : wi_algo_over(bytes, rates->gamma));
+    for (int i = 0; i < n; i++) {
+        int child = wi_knomial_child(&tree, i);
+        ready[i] = wi_knomial_up_us(child, nranks, radix, sized, bytes, rates);
+        sent[i] = weight(child, nranks, radix, sized) * bytes;
     }
-    return core;
+    return n ? wi_algo_fan_in(rates, ready, sent, n, !sized, own_us) : 0;
 }
 
 /* All of a rank's messages begin at once and share its link: one of w is over when the others have carried w, too, or less

@@ -159,14 +159,25 @@ static inline int wi_algo_radix(const struct wi_algo_args *args)
     return args->radix ? args->radix : 4;
 }
 
-/* The longest chain of one slice through a k-nomial tree, in vectors (or, sized: in shares; a subtree's are in one message):
- * up, where the messages of a rank's children share its link, reduced one after the other; and down, where those to its
- * children do. */
+/* The longest chain of one slice down a k-nomial tree, in vectors (or, sized: in shares; a subtree's are in one message),
+ * where the messages to a rank's children share its link. */
 struct wi_tree_chain {
     double sent, reduced;
 };
-struct wi_tree_chain wi_knomial_up(int vrank, int nranks, int radix, int sized);
 struct wi_tree_chain wi_knomial_down(int vrank, int nranks, int radix, int sized);
+/* When the subtree of vrank has come together there, one slice of `bytes` (sized: a share): what comes from a rank's children
+ * shares its link, and is reduced one after the other. */
+double wi_knomial_up_us(int vrank, int nranks, int radix, int sized, double bytes, const struct wi_algo_rates *rates);
+
+/* ---- Closed forms ---- */
+#define WI_ALGO_MAX_FAN 128 /* children of a tree's inner rank */
+double wi_algo_over(double bytes, double rate); /* 0 for a rate of INFINITY */
+/* Messages that are ready at ready[i] and need left[i] of a link that they share fairly: when each is through. */
+void wi_algo_share_link(const double *ready, double *left, int n, double *done);
+/* When a rank has received what n others send it from ready[i] on, and, if it reduces, has reduced them in order; its own part
+ * is there at own_us. */
+double wi_algo_fan_in(const struct wi_algo_rates *rates, const double *ready, const double *bytes, int n, int reduces,
+                      double own_us);
 
 /* Prefix doubling, in vectors: a rank that has its value sends to all ranks that wait for it at once. */
 double wi_doubling_chain(int nranks);

@@ -8,7 +8,7 @@
  *                Past that: steps of the longest chain · (latency + overheads) + what passes through the busiest resource +
  *                work of the busiest core; the last two overlap in all slices but one. Exact for regular patterns (rings,
  *                pairwise exchanges), an upper bound of what fair sharing would give for others.
- * wi_sim_closed  from an algorithm's formula, in constant time: 100,000 ranks on a laptop. No contention but the algorithm's own.
+ * Past what fits a machine: the algorithms' closed forms (src/algo/algo.h), with the rates that wi_sim_rates finds.
  * Times are microseconds, rates bytes per microsecond.
  */
 #ifndef WI_SIM_COST_H
@@ -29,19 +29,11 @@ struct wi_sim_cost {
 weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_t bytes, const struct wi_model *model,
                         size_t slice_bytes, struct wi_sim_cost *cost);
 
-/* As in struct wi_algo_cost: what the busiest rank does in all, */
-struct wi_sim_terms {
-    double steps, sent, reduced, copied;
-};
-/* and the constants of a uniform network. */
+/* The constants of a uniform network, as struct wi_algo_rates has them. */
 struct wi_sim_rates {
     double alpha; /* of a step: latency and overheads, or a signal and its wait */
     double beta, gamma, kappa; /* links, reductions, copies; INFINITY: no time */
 };
-/* `path`: the same along the longest chain of one slice from rank to rank. The first slice takes the path, each other one
- * keeps the busiest rank's link and core, which overlap, for its share of `all`. */
-double wi_sim_closed(const struct wi_sim_terms *all, const struct wi_sim_terms *path, double nslices,
-                     const struct wi_sim_rates *rates);
 /* The rates of a model as if it were uniform: of the slowest path of a ring in rank order, with what shares it. `mapped`: of
  * signals and memories instead. */
 weft_status wi_sim_rates(const struct wi_model *model, int mapped, struct wi_sim_rates *rates);

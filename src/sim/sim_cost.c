@@ -195,21 +195,6 @@ weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_
 
 /* ---- By formula ---- */
 
-static double over(double bytes, double rate)
-{
-    return bytes > 0 && !isinf(rate) ? bytes / rate : 0;
-}
-
-double wi_sim_closed(const struct wi_sim_terms *all, const struct wi_sim_terms *path, double nslices,
-                     const struct wi_sim_rates *r)
-{
-    double link = over(all->sent, r->beta), core = over(all->reduced, r->gamma) + over(all->copied, r->kappa);
-    double first = over(path->sent, r->beta) + over(path->reduced, r->gamma) + over(path->copied, r->kappa);
-    double share = 1 / fmax(nslices, 1);
-
-    return path->steps * r->alpha + first * share + fmax(link, core) * (1 - share);
-}
-
 /* Neighbours of the first ranks: whole hosts, so that what they share is shared by as many as it should be. */
 #define SAMPLES 4096
 

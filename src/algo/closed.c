@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Closed forms: from an algorithm's formulas to a time. */
+#include <math.h>
+
+#include "algo/util.h"
+
+double wi_algo_over(double bytes, double rate)
+{
+    return bytes > 0 && !isinf(rate) ? bytes / rate : 0;
+}
+
+static double chain(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double share,
+                    const struct wi_algo_cost *all, const struct wi_algo_rates *r)
+{
+    struct wi_algo_cost path = *all;
+
+    if (algo->time)
+        return algo->time(args, bytes * share, r);
+    if (algo->path)
+        algo->path(args, bytes, &path);
+    return path.steps * r->alpha + share * (wi_algo_over(path.sent, r->beta) + wi_algo_over(path.reduced, r->gamma) +
+                                            wi_algo_over(path.copied, r->kappa));
+}
+
+double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double nslices,
+                      const struct wi_algo_rates *r)
+{
+    struct wi_algo_cost all = {0};
+    double share = 1 / fmax(nslices, 1), link, core;
+
+    algo->cost(args, bytes, &all);
+    link = wi_algo_over(all.sent, r->beta);
+    core = wi_algo_over(all.reduced, r->gamma) + wi_algo_over(all.copied, r->kappa);
+    return chain(algo, args, bytes, share, &all, r) + fmax(link, core) * (1 - share);
+}
+
+/* Processor sharing: those under way have equal parts of the link. */
+void wi_algo_share_link(const double *ready, double *left, int n, double *done)
+{
+    double now = 0;
+
+    for (int over = 0; over < n;) {
+        double next = INFINITY, soonest = INFINITY;
+        int active = 0;
+        for (int i = 0; i < n; i++) {
+            if (left[i] < 0)
+                continue;
+            if (ready[i] > now) {
+                next = fmin(next, ready[i]);
+                continue;
+            }
+            active++;
+            soonest = fmin(soonest, left[i]);
+        }
+        double until = active ? fmin(next, now + soonest * active) : next;
+        int finishes = active && until >= now + soonest * active;
+        for (int i = 0; i < n; i++) {
+            if (left[i] < 0 || ready[i] > now)
+                continue;
+            int last = finishes && left[i] <= soonest;
+            left[i] = last ? -1 : left[i] - (until - now) / active;
+            if (last)
+                done[i] = until;
+            else if (left[i] < 0)
+                left[i] = 0;
+            over += last;
+        }
+        now = until;
+    }
+}
+
+double wi_algo_fan_in(const struct wi_algo_rates *r, const double *ready, const double *bytes, int n, int reduces,
+                      double own_us)
+{
+    double left[WI_ALGO_MAX_FAN], done[WI_ALGO_MAX_FAN], at = own_us;
+
+    for (int i = 0; i < n; i++)
+        left[i] = wi_algo_over(bytes[i], r->beta);
+    wi_algo_share_link(ready, left, n, done);
+    for (int i = 0; i < n; i++)
+        at = fmax(at, done[i] + r->alpha) + (reduces ? wi_algo_over(bytes[i], r->gamma) : 0);
+    return at;
+}
