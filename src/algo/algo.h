@@ -118,6 +118,10 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
+/* Can its data be cut into chunks, "*8"? Set their number; the spec without it (`base` may be choice->spec). */
+int wi_algo_has_depth(const struct wi_algo_choice *choice);
+void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth);
+void wi_algo_choice_base(const struct wi_algo_choice *choice, char base[WI_ALGO_SPEC_BYTES]);
 /* The largest rank's work at each stage, for pricing with the link of that level; the worst rank of each stage. */
 struct wi_algo_level_cost {
     int depth; /* chunks that follow each other through the stages */

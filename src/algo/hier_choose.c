@@ -171,18 +171,39 @@ static int depth_for(double bytes)
     return bytes >= 4 << 20 ? 8 : bytes >= 512 << 10 ? 4 : 1;
 }
 
-void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes)
+int wi_algo_has_depth(const struct wi_algo_choice *choice)
+{
+    enum wi_coll coll = choice->algo->coll;
+
+    return choice->spec[0] && (coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST);
+}
+
+void wi_algo_choice_base(const struct wi_algo_choice *choice, char base[WI_ALGO_SPEC_BYTES])
+{
+    size_t head = strcspn(choice->spec, "*");
+    const char *rest = choice->spec + head;
+
+    if (*rest)
+        rest += 1 + strspn(rest + 1, "0123456789");
+    memmove(base, choice->spec, head);
+    memmove(base + head, rest, strlen(rest) + 1);
+}
+
+void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth)
 {
     char spec[WI_ALGO_SPEC_BYTES];
-    size_t head = strcspn(choice->spec, "/");
+    size_t head;
     int n;
 
-    if (!choice->spec[0] || strchr(choice->spec, '*') || !wi_hier_shape_of(choice->algo->coll))
-        return;
-    if (choice->algo->coll != WI_COLL_ALL_REDUCE && choice->algo->coll != WI_COLL_REDUCE &&
-        choice->algo->coll != WI_COLL_BROADCAST)
-        return;
-    n = snprintf(spec, sizeof spec, "%.*s*%d%s", (int)head, choice->spec, depth_for(bytes), choice->spec + head);
+    wi_algo_choice_base(choice, choice->spec);
+    head = strcspn(choice->spec, "/");
+    n = snprintf(spec, sizeof spec, "%.*s*%d%s", (int)head, choice->spec, depth, choice->spec + head);
     if (n > 0 && (size_t)n < sizeof spec)
         memcpy(choice->spec, spec, (size_t)n + 1);
+}
+
+void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes)
+{
+    if (wi_algo_has_depth(choice) && !strchr(choice->spec, '*'))
+        wi_algo_choice_depth(choice, depth_for(bytes));
 }

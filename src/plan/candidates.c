@@ -114,7 +114,7 @@ static void list_flat(const struct wi_planner *p, const struct wi_plan_query *q,
         c->choice.needs = (*a)->needs;
         c->choice.spec[0] = '\0';
         c->why_not = wi_plan_why_not(p, q, *a, (*a)->needs);
-        c->model_us = c->why_not ? 0 : wi_plan_flat_us(p, q, *a, &c->cost);
+        c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
         ++*n;
     }
 }
@@ -127,9 +127,9 @@ static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q,
             continue;
         c->choice = p->hier[i].choice;
         c->why_not = wi_plan_why_not(p, q, c->choice.algo, c->choice.needs);
-        wi_algo_choice_for(&c->choice, (double)q->bytes);
-        c->model_us =
-            c->why_not ? 0 : wi_plan_hier_us(p, &p->hier[i], wi_plan_depth(&c->choice), (double)q->bytes, &c->cost);
+        if (c->why_not)
+            wi_algo_choice_for(&c->choice, (double)q->bytes);
+        c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
         ++*n;
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a candidate takes, by closed form: steps * alpha + bytes on the link / beta + bytes through the core / gamma.
+/* What a candidate takes: by events (cost_events.c) where few ranks are on several hosts, else by closed form.
  *
  * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,11 @@
 #define MISS_US 0.15     /* one more signal that is there already */
 /* Measured with four hosts at 1 Gbit/s and unshaped: a new partner per step means a link that runs empty in between. */
 #define REFILL_FACTOR 1.03
+#define REFILL_BYTES (256u << 10)
 
-/* Does data go to one neighbour all the time, so that steps overlap? */
 static int is_ring(const struct wi_algo *a)
 {
     return strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
-}
-
-static int streams(const struct wi_planner *p, const struct wi_algo *a)
-{
-    return p->facts.nranks == 2 || is_ring(a);
 }
 
 /* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
@@ -34,6 +30,14 @@ static double waits_us(const struct wi_algo *a, double steps, double alpha)
     double rounds = strcmp(a->name, "flat") == 0 ? 1 : 2;
 
     return steps <= rounds ? steps * alpha : rounds * alpha + (steps - rounds) * MISS_US;
+}
+
+int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
+{
+    if (!c->spec[0])
+        return p->facts.nranks == 2 || is_ring(c->algo);
+    return p->facts.nnodes == 2 || strstr(c->spec, ":ring") || strstr(c->spec, ":chain") ||
+           strstr(c->spec, ":scatter_ring");
 }
 
 /* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
@@ -82,16 +86,41 @@ static double local_us(const struct wi_planner *p, const struct wi_algo_cost *c)
            (c->reduced + c->copied) / p->figures.reduce_rate;
 }
 
+/* How many slices follow each other: of what is not cut into blocks for the ranks. */
+static double slices_of(const struct wi_planner *p, const struct wi_algo *a, double bytes)
+{
+    int cut = is_ring(a) || strstr(a->name, "halving") || strcmp(a->name, "swing") == 0;
+    int whole = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_ALL_REDUCE;
+
+    return (!cut || strcmp(a->name, "chain") == 0) && whole ? ceil(bytes / (double)wi_plan_slice(p, a)) : 1;
+}
+
+/* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
+ * the node, but as far as they send to each other; down and up a tree ranks of a node send one after the other. */
+static double sharing(const struct wi_planner *p, const struct wi_algo *a)
+{
+    int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
+                 a->coll == WI_COLL_SCATTER;
+
+    if (is_ring(a))
+        return p->ring_sharing;
+    if (rooted || p->facts.nranks < 2)
+        return 1;
+    return fmax(1, p->all_sharing * (p->facts.nranks - p->all_sharing) / (p->facts.nranks - 1));
+}
+
 /* Of a vector collective's sizes, `sent` tells how many whole vectors leave. */
 static double network_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
-                         const struct wi_algo_cost *c)
+                         const struct wi_algo_args *args, const struct wi_algo_cost *c)
 {
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
-    double sent = c->sent * (streams(p, a) ? 1 : REFILL_FACTOR) * (is_ring(a) ? p->ring_sharing : p->all_sharing);
+    double refill = p->facts.nranks == 2 || is_ring(a) ? 1 : REFILL_FACTOR;
+    struct wi_algo_rates rates = {f->network_us + f->message_us, f->network_rate / (refill * sharing(p, a)),
+                                  f->reduce_rate, f->reduce_rate};
 
-    return c->steps * (f->network_us + f->message_us) + (extra > 0 ? extra * f->message_us : 0) +
-           sent / f->network_rate + (c->reduced + c->copied) / f->reduce_rate;
+    return wi_algo_closed(a, args, (double)q->bytes, slices_of(p, a, (double)q->bytes), &rates) +
+           (extra > 0 ? extra * f->message_us : 0);
 }
 
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
@@ -103,7 +132,7 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
     a->cost(&args, (double)q->bytes, cost);
     if (a->needs & WI_ALGO_MAPPED)
         return mapped_us(p, q, a, cost);
-    return p->facts.nnodes > 1 ? network_us(p, q, a, cost) : local_us(p, cost);
+    return p->facts.nnodes > 1 ? network_us(p, q, a, &args, cost) : local_us(p, cost);
 }
 
 /* ---- Hierarchical ---- */
@@ -117,13 +146,6 @@ static double at_bytes(double none, double one, double bytes)
 static int is_network(const char *level)
 {
     return level && (!strcmp(level, "node") || !strcmp(level, "rack") || !strcmp(level, "switch"));
-}
-
-/* Among nodes, does data go to one neighbour all the time? */
-static int outer_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
-{
-    return p->facts.nnodes == 2 || strstr(c->spec, ":ring") || strstr(c->spec, ":chain") ||
-           strstr(c->spec, ":scatter_ring");
 }
 
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
@@ -142,7 +164,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h,
         double reduced = at_bytes(a->reduced, b->reduced, bytes), copied = at_bytes(a->copied, b->copied, bytes);
         if (network) {
             double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
-            sent = (all > sent ? all : sent) * (outer_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
+            sent = (all > sent ? all : sent) * (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
         }
         us = depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
              sent / (network ? f->network_rate : f->local_rate) + (reduced + copied) / f->reduce_rate;
@@ -164,7 +186,7 @@ int wi_plan_depth(const struct wi_algo_choice *c)
     return depth > 0 ? depth : 1;
 }
 
-double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost)
 {
     struct wi_algo_args args = {.nranks = p->facts.nranks,
@@ -173,12 +195,51 @@ double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query 
                                 .levels = p->facts.levels,
                                 .spec = c->spec};
     struct wi_plan_hier h = {.choice = *c};
+    char base[WI_ALGO_SPEC_BYTES];
 
     if (!c->spec[0])
         return wi_plan_flat_us(p, q, c->algo, cost);
+    wi_algo_choice_base(c, base);
+    for (int i = 0; i < p->nhier; i++)
+        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, base) == 0)
+            return wi_plan_hier_us(p, &p->hier[i], wi_plan_depth(c), (double)q->bytes, cost);
     *cost = (struct wi_algo_cost){0};
     if (wi_algo_level_cost(&args, q->coll, 0, &h.none) < 0 ||
         wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &h.one) < 0)
         return 0;
     return wi_plan_hier_us(p, &h, wi_plan_depth(c), (double)q->bytes, cost);
+}
+
+/* The number of chunks that has a price, or that which is taken without one. */
+static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
+{
+    struct wi_algo_choice other = *c;
+
+    wi_algo_choice_base(c, other.spec);
+    wi_algo_choice_for(&other, bytes);
+    return wi_plan_depth(c) == priced || wi_plan_depth(c) == wi_plan_depth(&other);
+}
+
+double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
+                     struct wi_algo_cost *cost)
+{
+    int open = c->spec[0] && !strchr(c->spec, '*'), depth = 1;
+    double events = wi_plan_events_us(p, c, q->bytes, &depth), us;
+
+    if (open && events >= 0 && wi_algo_has_depth(c))
+        wi_algo_choice_depth(c, depth);
+    else if (open)
+        wi_algo_choice_for(c, (double)q->bytes);
+    us = formula_us(p, q, c, cost);
+    if (events < 0 || (wi_algo_has_depth(c) && !usual_depth(c, depth, (double)q->bytes)))
+        return us;
+    return events * (q->bytes >= REFILL_BYTES && !wi_plan_streams(p, c) ? REFILL_FACTOR : 1);
+}
+
+double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         struct wi_algo_cost *cost)
+{
+    struct wi_algo_choice choice = *c;
+
+    return wi_plan_price(p, q, &choice, cost);
 }

@@ -7,7 +7,7 @@
 #include "topology/model.h"
 
 /* Mapped algorithms have steps of a cache miss or two, two-sided ones of a message. With more ranks than cores a step is a
- * switch of processes. Between hosts half a round trip of TCP is about 27 us; half of that is the processors' work for each
+ * switch of processes. Between hosts half a round trip of TCP is about 27 us; most of that is the processors' work for each
  * message, which an algorithm that sends several at once pays several times. */
 void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_figures *f)
 {
@@ -16,8 +16,8 @@ void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_f
         .mapped_rate = 15e3,
         .local_us = facts->oversubscribed ? 4.0 : 0.6,
         .local_rate = 5e3,
-        .network_us = 13.0,
-        .message_us = 14.0,
+        .network_us = 6.0,
+        .message_us = 21.0,
         .network_rate = 1.1e3,
         .reduce_rate = 8e3,
     };

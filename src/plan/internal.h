@@ -4,6 +4,7 @@
 #define WI_PLAN_INTERNAL_H
 
 #include "plan/plan.h"
+#include "topology/model.h"
 
 #define WI_PLAN_MAX_RULES 32
 #define WI_PLAN_MAX_HIER 48
@@ -63,6 +64,7 @@ struct wi_planner {
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
     struct wi_plan_corrections corrections;
+    struct wi_plan_events *events;  /* NULL: priced by formulas */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
@@ -95,6 +97,23 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h,
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);
 int wi_plan_depth(const struct wi_algo_choice *c);
+/* Data goes to one neighbour all the time, so that steps overlap. */
+int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
+/* Of a candidate for a query: also says into how many chunks a hierarchical one is cut, where that was left open. */
+double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
+                     struct wi_algo_cost *cost);
+
+/* cost_events.c. By events, or below 0: by formula. */
+void wi_plan_events_init(struct wi_planner *p);
+void wi_plan_events_fini(struct wi_planner *p);
+double wi_plan_events_us(const struct wi_planner *p, const struct wi_algo_choice *c, size_t bytes, int *depth);
+
+/* cost_model.c. NULL: no memory. */
+struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const int32_t *node_of,
+                                     const struct wi_plan_figures *figures);
+
+/* plan.c: how long a slice is, unless the algorithm's scratch makes it shorter */
+size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a);
 
 /* correct.c */
 weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_table *table);

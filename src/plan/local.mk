@@ -3,6 +3,8 @@ libweft_sources += \
 	src/plan/candidates.c \
 	src/plan/correct.c \
 	src/plan/cost.c \
+	src/plan/cost_events.c \
+	src/plan/cost_model.c \
 	src/plan/figures.c src/plan/figures.h \
 	src/plan/internal.h \
 	src/plan/machine.c \

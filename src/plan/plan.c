@@ -40,11 +40,12 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     if (st >= 0)
         st = wi_plan_find_hier(p);
     if (st >= 0)
-        st = wi_plan_correct_init(p, config->table);
+        st = wi_plan_correct_init(p, config->table); /* may change the figures */
     if (st < 0) {
         wi_planner_destroy(p);
         return st;
     }
+    wi_plan_events_init(p);
     *planner = p;
     return WEFT_SUCCESS;
 }
@@ -53,12 +54,13 @@ void wi_planner_destroy(struct wi_planner *planner)
 {
     if (!planner)
         return;
+    wi_plan_events_fini(planner);
     wi_plan_correct_fini(planner);
     wi_free(planner->hier);
     wi_free(planner);
 }
 
-static size_t slice_for(const struct wi_planner *p, const struct wi_algo *a)
+size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a)
 {
     if (p->slice_bytes)
         return p->slice_bytes;
@@ -67,7 +69,7 @@ static size_t slice_for(const struct wi_planner *p, const struct wi_algo *a)
 
 static void answer(const struct wi_planner *p, const struct wi_algo_choice *c, double us, struct wi_plan *plan)
 {
-    *plan = (struct wi_plan){.algo = c->algo, .slice_bytes = slice_for(p, c->algo), .predicted_us = us};
+    *plan = (struct wi_plan){.algo = c->algo, .slice_bytes = wi_plan_slice(p, c->algo), .predicted_us = us};
     memcpy(plan->spec, c->spec, sizeof plan->spec);
 }
 
@@ -84,8 +86,8 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
         return forced ? st : WEFT_INPROGRESS;
     reason = wi_plan_why_not(p, q, c.algo, c.needs);
     if (!reason) {
-        wi_algo_choice_for(&c, (double)q->bytes);
-        answer(p, &c, wi_plan_choice_us(p, q, &c, &cost), plan);
+        double us = wi_plan_price(p, q, &c, &cost);
+        answer(p, &c, us, plan);
         return WEFT_SUCCESS;
     }
     return forced ? wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason)
@@ -102,7 +104,7 @@ static weft_status plan_file(const struct wi_planner *p, const struct wi_plan_qu
     const char *reason = wi_plan_why_not(p, q, a, a->needs);
     if (reason)
         return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason);
-    *plan = (struct wi_plan){.algo = a, .slice_bytes = slice_for(p, a)};
+    *plan = (struct wi_plan){.algo = a, .slice_bytes = wi_plan_slice(p, a)};
     return WEFT_SUCCESS;
 }
 

@@ -2,7 +2,7 @@
 /* What schedules cost, for the planner: without a record of every event, and for any number of ranks.
  *
  * wi_sim_cost    from the schedules of all ranks, with the contention of the model's paths.
- *                Up to WI_SIM_COST_UNITS messages and local pieces, about 0.1 s: by events. When that needs fewer slices
+ *                Up to WI_SIM_COST_UNITS messages and local pieces, and 4 times that with a rank's lanes, about 0.1 s: by events. When that needs fewer slices
  *                than the executor would cut, two coarser cuts are run and the rest follows from the pipeline's law, which
  *                is linear in the length of a slice: T(s) = drain + fill · s.
  *                Past that: steps of the longest chain · (latency + overheads) + what passes through the busiest resource +
@@ -17,7 +17,6 @@
 #include "sim/sim.h"
 
 #define WI_SIM_COST_UNITS 100000u
-#define WI_SIM_COST_FLOWS 400000u /* units times lanes of a rank */
 
 struct wi_sim_cost {
     double us;
@@ -28,6 +27,10 @@ struct wi_sim_cost {
 };
 weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_t bytes, const struct wi_model *model,
                         size_t slice_bytes, struct wi_sim_cost *cost);
+/* The same with another bound than WI_SIM_COST_UNITS, not above it. */
+weft_status wi_sim_cost_within(const struct wi_sched *const scheds[], int nranks, size_t bytes,
+                               const struct wi_model *model, size_t slice_bytes, uint32_t units,
+                               struct wi_sim_cost *cost);
 
 /* The constants of a uniform network, as struct wi_algo_rates has them. */
 struct wi_sim_rates {

@@ -31,11 +31,11 @@ static double most_lanes(const struct wi_sim *cut)
     return most;
 }
 
-static int affordable(const struct wi_sim *cut, double times)
+static int affordable(const struct wi_sim *cut, double times, uint32_t most)
 {
     double units = units_of(cut) * times;
 
-    return units <= WI_SIM_COST_UNITS && units * most_lanes(cut) <= WI_SIM_COST_FLOWS;
+    return units <= most && units * most_lanes(cut) <= 4.0 * most;
 }
 
 static weft_status cut_of(const struct wi_sched *const scheds[], int nranks, size_t bytes, size_t slice_bytes,
@@ -72,7 +72,8 @@ static weft_status by_events(const struct wi_sched *const scheds[], int nranks, 
 
 /* The finest cut that is affordable, and one twice as coarse. */
 static weft_status extrapolate(const struct wi_sched *const scheds[], int nranks, size_t bytes,
-                               const struct wi_model *model, const struct wi_sim *want, struct wi_sim_cost *cost)
+                               const struct wi_model *model, const struct wi_sim *want, uint32_t units,
+                               struct wi_sim_cost *cost)
 {
     struct wi_sim_cost coarse = {.busiest = WI_SIM_NONE};
     uint32_t nslices = want->nslices;
@@ -82,7 +83,7 @@ static weft_status extrapolate(const struct wi_sched *const scheds[], int nranks
     do {
         nslices = (nslices + 1) / 2;
         WI_TRY(cut_of(scheds, nranks, bytes, want->block_bytes / nslices + 64, &cut));
-    } while (nslices > 2 && !affordable(&cut, 1));
+    } while (nslices > 2 && !affordable(&cut, 1, units));
     fine_bytes = (double)cut.slice_bytes;
     WI_TRY(by_events(scheds, nranks, bytes, model, cut.slice_bytes, cost));
     WI_TRY(cut_of(scheds, nranks, bytes, 2 * cut.slice_bytes, &cut));
@@ -173,8 +174,9 @@ static weft_status by_loads(const struct wi_sim *cut, const struct wi_model *m, 
     return WEFT_SUCCESS;
 }
 
-weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_t bytes, const struct wi_model *model,
-                        size_t slice_bytes, struct wi_sim_cost *cost)
+weft_status wi_sim_cost_within(const struct wi_sched *const scheds[], int nranks, size_t bytes,
+                               const struct wi_model *model, size_t slice_bytes, uint32_t units,
+                               struct wi_sim_cost *cost)
 {
     struct wi_sim_cost c = {.busiest = WI_SIM_NONE};
     struct wi_sim cut, whole;
@@ -183,14 +185,20 @@ weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_
         return wi_fail(WEFT_EINVAL, "cost: %d ranks with a model of %d", nranks, model ? model->nranks : 0);
     WI_TRY(cut_of(scheds, nranks, bytes, slice_bytes, &cut));
     WI_TRY(cut_of(scheds, nranks, bytes, 0, &whole));
-    if (affordable(&cut, 1))
+    if (affordable(&cut, 1, units))
         WI_TRY(by_events(scheds, nranks, bytes, model, slice_bytes, &c));
-    else if (cut.nslices > 2 && affordable(&whole, 4))
-        WI_TRY(extrapolate(scheds, nranks, bytes, model, &cut, &c));
+    else if (cut.nslices > 2 && affordable(&whole, 4, units))
+        WI_TRY(extrapolate(scheds, nranks, bytes, model, &cut, units, &c));
     else
         WI_TRY(by_loads(&cut, model, &c));
     *cost = c;
     return WEFT_SUCCESS;
+}
+
+weft_status wi_sim_cost(const struct wi_sched *const scheds[], int nranks, size_t bytes, const struct wi_model *model,
+                        size_t slice_bytes, struct wi_sim_cost *cost)
+{
+    return wi_sim_cost_within(scheds, nranks, bytes, model, slice_bytes, WI_SIM_COST_UNITS, cost);
 }
 
 /* ---- By formula ---- */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a candidate takes, by the simulator's events: where few ranks share the links of several hosts, who meets whom on which
+ * link decides, and no short formula knows that.
+ *
+ * Prices are kept for powers of two of bytes, root 0, and lie on lines in between, so that a communicator pays for each
+ * (candidate, power of two) at most once. They depend on figures, levels and candidates only, which all ranks have agreed on;
+ * the arithmetic is the same everywhere (the compiler may not contract it). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "plan/internal.h"
+#include "sched/internal.h"
+#include "sim/cost.h"
+
+#define MOST_RANKS 16
+#define MOST_UNITS 2000u /* messages and local pieces of one run: about a millisecond */
+#define FIRST_POWER 3    /* 8 bytes */
+#define NPOWERS 32       /* to 16 GiB */
+#define DEPTHS 3
+#define DEEPER \
+    1.02 /* more chunks may cost this much: they hide the insides, where these are slower than the figures say */
+
+struct price {
+    float us;  /* 0: not known yet; below 0: has none */
+    int depth; /* hierarchical: chunks */
+};
+
+struct wi_plan_events {
+    struct wi_model *model;
+    int nflat;
+    struct price (*price)[NPOWERS]; /* of wi_algos in their order, then of hierarchical candidates */
+};
+
+static int count_algos(void)
+{
+    int n = 0;
+
+    while (wi_algos[n])
+        n++;
+    return n;
+}
+
+void wi_plan_events_init(struct wi_planner *p)
+{
+    struct wi_plan_events *e;
+
+    if (!p->node_of || p->facts.nnodes < 2 || p->facts.nranks > MOST_RANKS)
+        return;
+    e = wi_calloc(1, sizeof *e);
+    if (!e) /* the same on all ranks: none is left without memory so early and goes on */
+        return;
+    e->nflat = count_algos();
+    e->price = wi_calloc((size_t)(e->nflat + p->nhier), sizeof *e->price);
+    e->model = wi_plan_hosts_model(&p->facts, p->node_of, &p->figures);
+    p->events = e;
+    if (!e->price || !e->model)
+        wi_plan_events_fini(p);
+}
+
+void wi_plan_events_fini(struct wi_planner *p)
+{
+    if (!p->events)
+        return;
+    wi_model_destroy(p->events->model);
+    wi_free(p->events->price);
+    wi_free(p->events);
+    p->events = NULL;
+}
+
+/* ---- One run ---- */
+
+static weft_status build_all(const struct wi_planner *p, const struct wi_algo *algo, const char *spec,
+                             struct wi_sched *scheds[MOST_RANKS])
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels, .spec = spec[0] ? spec : NULL};
+
+    for (args.rank = 0; args.rank < p->facts.nranks; args.rank++)
+        WI_TRY(algo->build(&args, &scheds[args.rank]));
+    return WEFT_SUCCESS;
+}
+
+/* Shares that a schedule cuts are whole elements. */
+static size_t whole(const struct wi_sched *sched, size_t bytes)
+{
+    size_t unit = wi_coll_is_vector(sched->coll) ? 4 : 4 * (size_t)sched->nblocks;
+
+    return unit ? (bytes + unit - 1) / unit * unit : bytes;
+}
+
+/* Below 0: it has no price. */
+static double run(const struct wi_planner *p, const struct wi_algo *algo, const char *spec, size_t bytes)
+{
+    struct wi_sched *scheds[MOST_RANKS] = {NULL};
+    struct wi_sim_cost cost = {.us = -1};
+    weft_status st = build_all(p, algo, spec, scheds);
+
+    if (st >= 0)
+        st = wi_sim_cost_within((const struct wi_sched *const *)scheds, p->facts.nranks, whole(scheds[0], bytes),
+                                p->events->model, wi_plan_slice(p, algo), MOST_UNITS, &cost);
+    for (int r = 0; r < p->facts.nranks; r++)
+        wi_sched_put(scheds[r]);
+    if (st >= 0)
+        return cost.us;
+    wi_fail_clear();
+    return -1;
+}
+
+/* ---- Prices ---- */
+
+/* Chunks worth a try, fewest first: each keeps a link busy for a while. Returns how many. */
+static int depths_for(size_t bytes, int depths[DEPTHS])
+{
+    static const int few[DEPTHS] = {1, 2, 4}, some[DEPTHS] = {2, 4, 8}, many[DEPTHS] = {8, 16, 0};
+
+    memcpy(depths, bytes >= 4 << 20 ? many : bytes >= 512 << 10 ? some : few, sizeof few);
+    return bytes >= 4 << 20 ? 2 : bytes >= 64 << 10 ? DEPTHS : 1;
+}
+
+static void find_price(const struct wi_planner *p, const struct wi_algo_choice *c, int index, int power)
+{
+    struct price *price = &p->events->price[index][power];
+    size_t bytes = (size_t)1 << (FIRST_POWER + power);
+    int depths[DEPTHS], n;
+
+    *price = (struct price){-1, 1};
+    n = wi_algo_has_depth(c) ? depths_for(bytes, depths) : 0;
+    if (!n)
+        price->us = (float)run(p, c->algo, c->spec, bytes);
+    for (int i = 0; i < n; i++) {
+        struct wi_algo_choice one = *c;
+        wi_algo_choice_depth(&one, depths[i]);
+        double us = run(p, one.algo, one.spec, bytes);
+        if (us >= 0 && (price->us < 0 || us < DEEPER * (double)price->us))
+            *price = (struct price){(float)us, depths[i]};
+    }
+}
+
+static int index_of(const struct wi_planner *p, const struct wi_algo_choice *c)
+{
+    char spec[WI_ALGO_SPEC_BYTES];
+
+    if (!c->spec[0]) {
+        for (int i = 0; i < p->events->nflat; i++)
+            if (wi_algos[i] == c->algo)
+                return i;
+        return -1;
+    }
+    wi_algo_choice_base(c, spec);
+    for (int i = 0; i < p->nhier; i++)
+        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, spec) == 0)
+            return p->events->nflat + i;
+    return -1;
+}
+
+static const struct price *price_at(const struct wi_planner *p, const struct wi_algo_choice *c, int index, int power)
+{
+    struct price *price = &p->events->price[index][power];
+    struct wi_algo_choice base = *c;
+
+    if (price->us == 0) {
+        wi_algo_choice_base(c, base.spec);
+        find_price(p, &base, index, power);
+    }
+    return price->us > 0 ? price : NULL;
+}
+
+static int power_below(size_t bytes)
+{
+    int power = 0;
+
+    while (power + 2 < NPOWERS && ((size_t)1 << (FIRST_POWER + power + 1)) <= bytes)
+        power++;
+    return power;
+}
+
+double wi_plan_events_us(const struct wi_planner *p, const struct wi_algo_choice *c, size_t bytes, int *depth)
+{
+    int index = p->events && !(c->needs & WI_ALGO_MAPPED) ? index_of(p, c) : -1, power = power_below(bytes);
+    double low_bytes = (double)((size_t)1 << (FIRST_POWER + power));
+    const struct price *low, *high;
+
+    if (index < 0 || !(low = price_at(p, c, index, power)))
+        return -1;
+    *depth = low->depth;
+    if ((double)bytes <= low_bytes)
+        return (double)low->us;
+    high = price_at(p, c, index, power + 1);
+    if (!high)
+        return -1;
+    return (double)low->us + ((double)high->us - (double)low->us) * ((double)bytes - low_bytes) / low_bytes;
+}
