@@ -70,6 +70,19 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = peers > 0 ? args->nranks : 0, .copied = (root > other ? root : other) * bytes};
 }
 
+/* Root and others work at the same time, and each waits for the other in the end. */
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    double copy = wi_algo_over(bytes, rates->kappa), alone = args->in_place ? 0 : copy;
+    int peers = args->nranks - 1;
+
+    if (peers == 0)
+        return alone;
+    double some = given(args->nranks) / (double)PARTS, other = rates->alpha + (1 - some) * copy;
+    double root = (some > 0 ? peers * (rates->alpha + some * copy) : 0) + alone;
+    return (root > other ? root : other) + rates->alpha;
+}
+
 const struct wi_algo wi_broadcast_split = {
     .name = "split",
     .coll = WI_COLL_BROADCAST,
@@ -77,4 +90,5 @@ const struct wi_algo wi_broadcast_split = {
     .summary = "everybody copies from the root's buffer, and the root stores the rest into theirs",
     .build = build,
     .cost = cost,
+    .time = time_of,
 };
