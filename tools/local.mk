@@ -72,7 +72,8 @@ dist_man_MANS += doc/man/weft-sim.1
 # Measures by the public interface, predicts by src/plan.
 bin_PROGRAMS += weft-tune
 weft_tune_SOURCES = tools/weft_tune.c tools/weft_tune.h tools/tune_colls.c tools/tune_links.c tools/tune_nodes.c \
-	tools/tune_options.c tools/tune_report.c
+	tools/tune_check.c tools/tune_options.c tools/tune_plot.c tools/tune_points.c tools/tune_report.c \
+	tools/tune_subjects.c tools/tune_summary.c
 weft_tune_LDADD = libweftcore.la -lm
 multi_scripts += tests/cli/test_weft_tune.sh
 dist_man_MANS += doc/man/weft-tune.1

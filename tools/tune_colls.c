@@ -1,100 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-tune: every algorithm of the collectives at every size.
+/* weft-tune: every algorithm of the collectives at every size, in rounds.
  *
- * An algorithm is measured as programs get it: by a communicator of its own whose WEFT_ALGO names it, with blocking calls.
- * Whatever else the machine does comes in bursts: algorithms take turns, whose median counts, and all sizes of a collective are
- * gone through several times, of which the best counts. */
+ * A machine is not the same all the time: a hypervisor moves cores, others work too. So all points are gone through once,
+ * then all again, ..., and what is compared is measured within one short window: the algorithms of a point take turns, forth
+ * and back, and of an algorithm's turns the best counts. Where every rank has a core a probe before and after a window says
+ * whether the machine changed in between; then the window is taken again. Across rounds src/plan/paired.h compares. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/status.h"
+#include "plan/paired.h"
 #include "weft_tune.h"
 
-#define TURNS 3
-#define PASSES 3
+#define TURNS 4
+#define TRIES 3
 #define MAX_CALLS 2000
-#define MAPPED_LEAST (192u << 10) /* below, the library does not look at the kind of memory */
-
-struct subject {
-    char name[WI_ALGO_SPEC_BYTES];
-    unsigned needs;
-    weft_context *ctx;
-    weft_comm *comm;
-    int alive;
-    double turn_us[TURNS];
-};
-
-/* What was found for a subject at a size. */
-struct found {
-    int calls; /* of a turn; 0: not measured */
-    double us;
-};
-
-struct bench {
-    struct tune *t;
-    enum wi_coll coll;
-    int shared; /* buffers from weft_mem_alloc: of this subject's context */
-    size_t bytes, buffer_bytes;
-    struct subject *subjects;
-    int n;
-    int pass;
-    struct found *found; /* of the point */
-};
-
-int tune_is_vector(enum wi_coll coll)
-{
-    return coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_SCAN ||
-           coll == WI_COLL_EXSCAN;
-}
-
-/* What the planner is asked with: the vector, or one rank's share of the size. Whole doubles. */
-static size_t plan_bytes(const struct tune *t, enum wi_coll coll, size_t size)
-{
-    size_t n = tune_is_vector(coll) ? size : size / (size_t)t->nranks;
-
-    if (coll == WI_COLL_BARRIER)
-        return 0;
-    return n < 8 ? 8 : n & ~(size_t)7;
-}
-
-static int sizes_of(const struct tune *t, enum wi_coll coll)
-{
-    return coll == WI_COLL_BARRIER ? 1 : t->o.nsizes;
-}
-
-static int repeats(const struct tune *t, enum wi_coll coll, int i)
-{
-    return i && plan_bytes(t, coll, t->o.sizes[i]) == plan_bytes(t, coll, t->o.sizes[i - 1]);
-}
-
-static int shared_wanted(const struct tune *t, size_t bytes, int shared)
-{
-    if (shared)
-        return t->o.memory != TUNE_PRIVATE && t->nnodes == 1 && bytes >= MAPPED_LEAST;
-    return t->o.memory != TUNE_MAPPED;
-}
-
-int tune_count(const struct tune *t)
-{
-    int n = 0;
-
-    for (int c = 0; c < WI_NUM_COLLS; c++)
-        for (int i = 0; t->o.colls[c] && i < sizes_of(t, (enum wi_coll)c); i++)
-            for (int shared = 0; shared < 2 && !repeats(t, (enum wi_coll)c, i); shared++)
-                n += PASSES * shared_wanted(t, plan_bytes(t, (enum wi_coll)c, t->o.sizes[i]), shared);
-    return n;
-}
+#define PROBE_CALLS 40
+#define UNSTEADY 1.5    /* between two probes */
+#define SLOW_US 2e3     /* calls that are dear enough to be left out */
+#define HOPELESS 6.0    /* times the best: one round is enough */
+#define TRAILS 2.5      /* two are */
+#define BEATEN 1.6      /* three are */
+#define ONE_TURN_US 3e4 /* calls so long that a second turn tells little, */
+#define LONG_US 3e5     /* windows that take part in every second round, */
+#define LONGER_US 1.2e6 /* and in every fourth */
+#define ONE_CALL_US 2e5 /* and that the very first one is as good as another */
 
 /* ---- One call ---- */
 
-static weft_status call(const struct bench *b, weft_comm *comm, const void *src, void *dst)
+static weft_status call(const struct tune_point *p, weft_comm *comm, const void *src, void *dst)
 {
-    size_t n = b->bytes / sizeof(double);
+    size_t n = p->bytes / sizeof(double);
 
-    switch (b->coll) {
+    switch (p->coll) {
     case WI_COLL_ALL_REDUCE:
         return weft_all_reduce(comm, src, dst, n, WEFT_FLOAT64, WEFT_SUM, NULL);
     case WI_COLL_REDUCE:
@@ -120,337 +61,233 @@ static weft_status call(const struct bench *b, weft_comm *comm, const void *src,
     }
 }
 
-/* ---- Subjects ---- */
-
-static int gather_for(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
+static void *const *buffers(struct tune *t, const struct tune_cell *c)
 {
-    const struct tune *t = arg;
-
-    (void)timeout_ns;
-    return weft_all_gather(t->comm, mine, all, bytes, WEFT_UINT8, NULL) != WEFT_SUCCESS;
+    return c->shared ? tune_slot_of(t, c)->mapped : t->private;
 }
 
-/* A communicator of the same ranks whose choice is made. */
-static weft_status open_subject(struct tune *t, enum wi_coll coll, struct subject *s)
+/* The slowest rank's mean of `calls`, behind one more that warms up, and uses up what a shaped link has saved, unless calls
+ * are long. */
+static weft_status timed(struct tune *t, const struct tune_point *p, const struct tune_cell *c, int calls, double *us)
 {
-    char rule[128];
-    const char *settings[] = {rule, NULL};
-    weft_context_config cc = WEFT_CONTEXT_CONFIG_INIT;
-    weft_oob oob = {sizeof oob, t->rank, t->nranks, gather_for, t};
-
-    snprintf(rule, sizeof rule, "WEFT_ALGO=%s:%s", wi_coll_name(coll), s->name);
-    cc.flags = WEFT_CONTEXT_NO_PROGRESS_THREAD;
-    cc.settings = settings;
-    WI_TRY(weft_context_create(&cc, &s->ctx));
-    WI_TRY(weft_comm_create_oob(s->ctx, &oob, NULL, &s->comm));
-    s->alive = 1;
-    return WEFT_SUCCESS;
-}
-
-static void close_subjects(struct bench *b)
-{
-    for (int i = 0; i < b->n; i++) {
-        weft_comm_destroy(b->subjects[i].comm);
-        weft_context_destroy(b->subjects[i].ctx);
-    }
-}
-
-static void name_of(const struct wi_plan_candidate *c, char name[WI_ALGO_SPEC_BYTES])
-{
-    const char *star = strchr(c->choice.spec, '*');
-
-    if (!c->choice.spec[0])
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.algo->name);
-    else if (!star)
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.spec);
-    else
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%.*s%s", (int)(star - c->choice.spec), c->choice.spec,
-                 star + 1 + strspn(star + 1, "0123456789"));
-}
-
-/* All that could ever be chosen for this collective. Every rank opens the same ones in the same order. */
-static weft_status open_subjects(struct bench *b)
-{
-    struct wi_plan_query q = {.coll = b->coll, .bytes = 1u << 20, .memory = WI_MEMORY_MAPPED};
-    struct wi_plan_candidate *list;
-    weft_status st = WEFT_SUCCESS;
-    int n;
-
-    WI_TRY(wi_plan_candidates(b->t->planner, &q, &list, &n));
-    for (int i = 0; i < n && b->n < TUNE_MAX_ALGOS && st >= 0; i++) {
-        struct subject *s = &b->subjects[b->n];
-        if (list[i].why_not)
-            continue;
-        name_of(&list[i], s->name);
-        s->needs = list[i].choice.needs;
-        b->n++;
-        st = open_subject(b->t, b->coll, s);
-    }
-    wi_free(list);
-    return st;
-}
-
-/* ---- Timing ---- */
-
-static weft_status timed(struct bench *b, struct subject *s, const void *src, void *dst, int calls, double *us)
-{
+    void *const *m = buffers(t, c);
+    weft_comm *comm = tune_slot_of(t, c)->comm;
     double begin;
 
-    WI_TRY(weft_barrier(b->t->comm, NULL));
+    if (c->first_us <= ONE_TURN_US)
+        WI_TRY(call(p, comm, m[0], m[1]));
+    WI_TRY(weft_barrier(t->comm, NULL));
     begin = tune_now_us();
     for (int i = 0; i < calls; i++)
-        WI_TRY(call(b, s->comm, src, dst));
+        WI_TRY(call(p, comm, m[0], m[1]));
     *us = (tune_now_us() - begin) / calls;
-    return tune_max(b->t, us);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
+    return tune_max(t, us);
 }
 
 /* Can it do this at all? The library says so where the planner's facts do not know; all ranks hear the same. */
-static weft_status probe(struct bench *b, struct subject *s, const void *src, void *dst, int *able)
+static weft_status first_call(struct tune *t, const struct tune_point *p, struct tune_cell *c)
 {
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    void *const *m = buffers(t, c);
+    weft_comm *comm = tune_slot_of(t, c)->comm;
     weft_status st;
-    double refused;
+    double refused, begin;
 
-    options.algorithm = s->name;
-    WI_TRY(weft_comm_next_call(s->comm, &options));
-    st = call(b, s->comm, src, dst);
+    if (c->subject != TUNE_CHOSEN) {
+        options.algorithm = tune_name_of(t, p, c);
+        WI_TRY(weft_comm_next_call(comm, &options));
+    }
+    WI_TRY(weft_barrier(t->comm, NULL));
+    begin = tune_now_us();
+    st = call(p, comm, m[0], m[1]);
     refused = st == WEFT_ENOTSUP;
     if (st < 0 && !refused)
         return st;
-    WI_TRY(tune_max(b->t, &refused));
-    *able = refused == 0;
-    if (refused != 0)
-        s->alive = 0; /* whatever became of its communicator */
+    c->first_us = tune_now_us() - begin;
+    WI_TRY(tune_max(t, &refused));
+    WI_TRY(tune_max(t, &c->first_us));
+    if (refused != 0) {
+        c->left_out = 1;
+        if (c->subject != TUNE_CHOSEN)
+            t->subjects[p->coll][c->subject].refused = 1;
+    }
     return WEFT_SUCCESS;
 }
 
-struct buffers {
-    void *src, *dst;
-};
-
-static weft_status get_buffers(const struct bench *b, const struct subject *s, struct buffers *m)
+static int calls_for(const struct tune *t, double us)
 {
-    if (b->shared) {
-        WI_TRY(weft_mem_alloc(s->ctx, b->buffer_bytes, &m->src));
-        WI_TRY(weft_mem_alloc(s->ctx, b->buffer_bytes, &m->dst));
-    } else {
-        m->src = aligned_alloc(64, b->buffer_bytes);
-        m->dst = aligned_alloc(64, b->buffer_bytes);
-        if (!m->src || !m->dst)
-            return WEFT_ENOMEM;
-    }
-    memset(m->src, 0, b->buffer_bytes);
-    memset(m->dst, 0, b->buffer_bytes);
-    return WEFT_SUCCESS;
+    double want = t->o.point_ms * 1e3 / (TURNS * t->o.rounds) / fmax(us, 0.05);
+
+    return want < 1 ? 1 : want > MAX_CALLS ? MAX_CALLS : (int)want;
 }
 
-static void put_buffers(const struct bench *b, const struct subject *s, struct buffers *m)
+static weft_status find_calls(struct tune *t, const struct tune_point *p, struct tune_cell *c)
 {
-    if (b->shared) {
-        weft_mem_free(s->ctx, m->src);
-        weft_mem_free(s->ctx, m->dst);
-    } else {
-        free(m->src);
-        free(m->dst);
-    }
-}
+    double us = 0;
 
-static struct found *found_of(const struct bench *b, const struct subject *s)
-{
-    return &b->found[s - b->subjects];
-}
-
-/* How many calls make a turn; the first pass finds out. */
-static weft_status prepare(struct bench *b, struct subject *s, const struct buffers *m)
-{
-    struct found *f = found_of(b, s);
-    double us, want;
-
-    WI_TRY(timed(b, s, m->src, m->dst, f->calls ? 1 : 2, &us));
-    if (f->calls)
+    if (c->subject != TUNE_CHOSEN && t->subjects[p->coll][c->subject].refused)
+        c->left_out = 1;
+    if (!c->left_out)
+        WI_TRY(first_call(t, p, c));
+    c->calls = 1;
+    if (c->left_out || c->first_us > ONE_TURN_US)
         return WEFT_SUCCESS;
-    WI_TRY(timed(b, s, m->src, m->dst, 2, &us));
-    want = b->t->o.point_ms * 1e3 / (TURNS * PASSES) / fmax(us, 0.05);
-    f->calls = want < 1 ? 1 : want > MAX_CALLS ? MAX_CALLS : (int)want;
-    f->us = INFINITY;
+    WI_TRY(timed(t, p, c, 2, &us));
+    c->calls = calls_for(t, us);
     return WEFT_SUCCESS;
 }
 
-/* Shared buffers belong to the subject's context, so each has its own; private ones serve all. */
-static weft_status turns(struct bench *b, struct subject *const list[], struct buffers *m, int n)
+/* ---- Windows ---- */
+
+/* What a barrier takes: where cores are near one another it is a fraction of what it is where they are not. */
+static weft_status probe(struct tune *t, double *us)
 {
-    for (int i = 0; i < n; i++)
-        WI_TRY(prepare(b, list[i], b->shared ? &m[i] : m));
-    for (int k = 0; k < TURNS; k++) {
-        for (int i = 0; i < n; i++) {
-            struct buffers *at = b->shared ? &m[i] : m;
-            WI_TRY(timed(b, list[i], at->src, at->dst, found_of(b, list[i])->calls, &list[i]->turn_us[k]));
+    double best = INFINITY;
+
+    for (int batch = 0; batch < 3; batch++) {
+        double begin = tune_now_us();
+        for (int i = 0; i < PROBE_CALLS; i++)
+            WI_TRY(weft_barrier(t->comm, NULL));
+        best = fmin(best, (tune_now_us() - begin) / PROBE_CALLS);
+    }
+    *us = best;
+    return tune_max(t, us);
+}
+
+static weft_status turns(struct tune *t, const struct tune_point *p, int round, double *us)
+{
+    for (int i = 0; i < p->ncells; i++)
+        us[i] = !round && !p->cells[i].left_out && p->cells[i].first_us > ONE_CALL_US ? p->cells[i].first_us : 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int k = 0; k < p->ncells; k++) {
+            int i = turn % 2 ? p->ncells - 1 - k : k;
+            double now = 0;
+            if (p->cells[i].left_out || us[i] > ONE_TURN_US || (turn > 1 && us[i] > SLOW_US))
+                continue;
+            WI_TRY(timed(t, p, &p->cells[i], p->cells[i].calls, &now));
+            us[i] = us[i] > 0 ? fmin(us[i], now) : fmax(now, 1e-3);
         }
     }
-    for (int i = 0; i < n; i++) {
-        qsort(list[i]->turn_us, TURNS, sizeof(double), by_value);
-        found_of(b, list[i])->us = fmin(found_of(b, list[i])->us, list[i]->turn_us[TURNS / 2]);
-    }
     return WEFT_SUCCESS;
 }
 
-/* ---- Points ---- */
-
-static double predicted(const struct bench *b, const char *name)
+static weft_status window(struct tune *t, struct tune_point *p, int round)
 {
-    struct wi_plan_query q = {
-        .coll = b->coll, .bytes = b->bytes, .memory = b->shared ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE};
-    struct wi_plan plan;
+    double us[2 * TUNE_MAX_ALGOS + 2], before = 0, after = 0, begin = tune_now_us();
 
-    return wi_plan(b->t->planner, &q, name, &plan) < 0 ? 0 : plan.predicted_us;
+    for (int i = 0; i < p->ncells && !p->begun; i++)
+        WI_TRY(find_calls(t, p, &p->cells[i]));
+    p->begun = 1;
+    for (int i = 0; i < TRIES; i++) {
+        if (t->steady)
+            WI_TRY(probe(t, &before));
+        WI_TRY(turns(t, p, round, us));
+        if (t->steady)
+            WI_TRY(probe(t, &after));
+        if (fmax(before, after) <= UNSTEADY * fmin(before, after))
+            break;
+    }
+    for (int i = 0; i < p->ncells; i++) {
+        p->us[i * t->o.rounds + round] = us[i];
+        if (us[i] > 0)
+            p->cells[i].calls = calls_for(t, us[i]);
+    }
+    if (round)
+        return WEFT_SUCCESS;
+    p->window_us = tune_now_us() - begin;
+    return tune_max(t, &p->window_us);
 }
 
-static weft_status store(struct bench *b)
+/* What a cell took, in times of the best of its round: the least of all rounds. */
+static double behind(const struct tune *t, const struct tune_point *p, int cell, int round, int *rounds)
 {
-    struct tune *t = b->t;
+    double least = INFINITY;
 
-    for (int i = 0; i < b->n; i++) {
-        struct wi_table_point p = {.bytes = b->bytes,
-                                   .measured_us = (float)b->found[i].us,
-                                   .predicted_us = (float)predicted(b, b->subjects[i].name),
-                                   .section = (uint16_t)t->section,
-                                   .coll = (uint8_t)b->coll,
-                                   .shared = (uint8_t)b->shared};
-        if (!b->found[i].calls)
+    *rounds = 0;
+    for (int r = 0; r <= round; r++) {
+        double best = INFINITY, us = p->us[cell * t->o.rounds + r];
+        for (int i = 0; i < p->ncells; i++)
+            if (p->us[i * t->o.rounds + r] > 0)
+                best = fmin(best, p->us[i * t->o.rounds + r]);
+        if (us <= 0)
             continue;
-        WI_TRY(wi_plan_table_point(t->table, &p, b->subjects[i].name));
-        t->measured++;
+        least = fmin(least, us / best);
+        ++*rounds;
     }
-    return WEFT_SUCCESS;
+    return least;
 }
 
-/* Subjects whose point is missing. With shared buffers only those that can make use of them. */
-static int missing(const struct bench *b, struct subject *list[])
+/* All ranks have the same numbers, and leave out the same. */
+static void leave_out(const struct tune *t, struct tune_point *p, int round)
 {
-    int n = 0;
-
-    for (int i = 0; i < b->n; i++) {
-        struct subject *s = &b->subjects[i];
-        unsigned peer = s->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET);
-        if (!s->alive || (b->shared ? !peer : s->needs & WI_ALGO_PEER_MEM) ||
-            (!b->shared && peer && b->bytes < MAPPED_LEAST))
-            continue;
-        if (wi_plan_table_find(b->t->table, b->t->section, b->coll, b->bytes, b->shared, s->name) == UINT32_MAX)
-            list[n++] = s;
+    for (int i = 0; i < p->ncells; i++) {
+        int rounds;
+        double us = p->us[i * t->o.rounds + round], times = behind(t, p, i, round, &rounds);
+        if ((us > SLOW_US && rounds > 2 && times > BEATEN) || (us > 10 * SLOW_US && rounds > 1 && times > TRAILS) ||
+            (us > 100 * SLOW_US && times > HOPELESS))
+            p->cells[i].left_out = 1;
     }
-    return n;
 }
 
-static weft_status measure_point(struct bench *b)
-{
-    struct subject *list[TUNE_MAX_ALGOS];
-    struct buffers m[TUNE_MAX_ALGOS] = {{NULL, NULL}};
-    size_t whole = tune_is_vector(b->coll) ? b->bytes : b->bytes * (size_t)b->t->nranks;
-    int wanted = missing(b, list), n = 0, made = 0;
-    weft_status st = WEFT_SUCCESS;
-
-    b->buffer_bytes = (whole + 63) / 64 * 64 + 64;
-    for (int i = 0; i < wanted && st >= 0; i++) {
-        struct subject *s = list[i];
-        int able = 0;
-        if (b->shared || made == 0) {
-            st = get_buffers(b, s, &m[made]);
-            made++;
-        }
-        if (st >= 0)
-            st = probe(b, s, m[made - 1].src, m[made - 1].dst, &able);
-        if (st >= 0 && able)
-            list[n++] = s;
-        else if (b->shared)
-            put_buffers(b, s, &m[--made]);
-    }
-    if (st >= 0)
-        st = turns(b, list, m, n);
-    for (int i = 0; i < made; i++)
-        put_buffers(b, b->shared ? list[i] : &b->subjects[0], &m[i]);
-    return st;
-}
+/* ---- Rounds ---- */
 
 static weft_status out_of_time(struct tune *t, int *late)
 {
     double mine = t->deadline_ns && tune_now_us() * 1e3 > (double)t->deadline_ns;
 
+    if (!t->deadline_ns)
+        return WEFT_SUCCESS;
     WI_TRY(tune_max(t, &mine));
     *late = mine != 0;
     return WEFT_SUCCESS;
 }
 
-typedef weft_status point_fn(struct bench *b);
-
-/* Every size with every kind of memory, as far as the first pass came before it was late. */
-static weft_status each_point(struct bench *b, struct found *found, int *reached, int *late, point_fn *fn)
+/* Long windows vary little, and would take most of the time: not in every round. */
+static int rests(const struct tune_point *p, int round)
 {
-    struct tune *t = b->t;
-    int point = 0;
-
-    for (int i = 0; i < sizes_of(t, b->coll); i++) {
-        b->bytes = plan_bytes(t, b->coll, t->o.sizes[i]);
-        for (b->shared = 0; b->shared < 2 && !repeats(t, b->coll, i); b->shared++, point++) {
-            b->found = found + (size_t)point * TUNE_MAX_ALGOS;
-            if (!shared_wanted(t, b->bytes, b->shared) || (b->pass > 0 && point >= *reached))
-                continue;
-            if (b->pass == 0)
-                WI_TRY(out_of_time(t, late));
-            if (*late && b->pass == 0)
-                return WEFT_SUCCESS;
-            tune_progress(t, wi_coll_name(b->coll), b->bytes);
-            WI_TRY(fn(b));
-            if (b->pass == 0)
-                *reached = point + 1;
-            t->done += fn == measure_point;
-        }
-    }
-    return WEFT_SUCCESS;
+    return p->begun && ((p->window_us > LONG_US && round % 2) || (p->window_us > LONGER_US && round % 4));
 }
 
-static weft_status measure_coll(struct bench *b, int *late)
+static weft_status all_rounds(struct tune *t, int *late)
 {
-    size_t npoints = 2 * (size_t)sizes_of(b->t, b->coll);
-    struct found *found = calloc(npoints * TUNE_MAX_ALGOS, sizeof *found);
-    weft_status st = found ? WEFT_SUCCESS : WEFT_ENOMEM;
-    int reached = 0;
-
-    for (b->pass = 0; b->pass < PASSES && st >= 0; b->pass++)
-        st = each_point(b, found, &reached, late, measure_point);
-    if (st >= 0)
-        st = each_point(b, found, &reached, late, store);
-    free(found);
-    return st < 0 || b->t->rank ? st : wi_plan_table_save(b->t->table, b->t->o.output);
+    for (int round = 0; round < t->o.rounds && t->npoints && !*late; round++) {
+        for (int i = 0; i < t->npoints; i++) {
+            WI_TRY(out_of_time(t, late));
+            if (*late)
+                break;
+            t->done++;
+            if (rests(&t->points[i], round))
+                continue;
+            tune_progress(t, wi_coll_name(t->points[i].coll), t->points[i].bytes);
+            WI_TRY(window(t, &t->points[i], round));
+            leave_out(t, &t->points[i], round);
+        }
+        if (t->done)
+            WI_TRY(tune_store_points(t));
+        t->rounds = round + !*late;
+    }
+    return WEFT_SUCCESS;
 }
 
 weft_status tune_measure_colls(struct tune *t)
 {
     int late = 0;
-    weft_status st = WEFT_SUCCESS;
+    weft_status st = tune_open_subjects(t);
 
-    for (int c = 0; c < WI_NUM_COLLS && st >= 0 && !late; c++) {
-        struct bench b = {.t = t, .coll = (enum wi_coll)c};
-        if (!t->o.colls[c])
-            continue;
-        b.subjects = calloc(TUNE_MAX_ALGOS, sizeof *b.subjects);
-        st = b.subjects ? open_subjects(&b) : WEFT_ENOMEM;
-        if (st >= 0)
-            st = measure_coll(&b, &late);
-        if (st < 0)
-            tune_fail(t, wi_coll_name(b.coll), st);
-        if (b.subjects)
-            close_subjects(&b);
-        free(b.subjects);
-    }
-    if (late && t->rank == 0 && !t->o.quiet)
-        fprintf(stderr, "%sweft-tune: out of time after %d of %d; the same command goes on\n", t->terminal ? "\n" : "",
-                t->done, t->total);
+    if (st >= 0)
+        st = tune_make_points(t);
+    if (st >= 0)
+        st = tune_open_buffers(t);
+    t->total = t->npoints * t->o.rounds;
+    t->steady = t->nnodes == 1 && t->nranks <= sysconf(_SC_NPROCESSORS_ONLN);
+    if (st >= 0)
+        st = all_rounds(t, &late);
+    if (st < 0)
+        tune_fail(t, "measuring", st);
+    if (late && t->done < t->npoints && t->rank == 0 && !t->o.quiet)
+        fprintf(stderr, "%sweft-tune: out of time after %d of %d points; the same command goes on\n",
+                t->terminal ? "\n" : "", t->done, t->npoints);
+    tune_close_subjects(t);
+    tune_free_points(t);
     return st;
 }

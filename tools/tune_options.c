@@ -8,9 +8,11 @@
 #include "base/settings.h"
 #include "weft_tune.h"
 
+#define MAX_ROUNDS 1000
+
 static const char help[] =
     "usage: LAUNCHER weft-tune -o FILE [OPTION]...\n"
-    "       weft-tune --check FILE [--table FILE]\n\n"
+    "       weft-tune --check FILE [--table FILE] [--plot FILE]\n\n"
     "Measure links and algorithms among the ranks that a launcher starts (weft-run -n 4 weft-tune -o FILE),\n"
     "and write a table for WEFT_TUNING_FILE. What FILE holds already is kept and not measured again.\n\n"
     "  -o, --output FILE     the table\n"
@@ -19,12 +21,16 @@ static const char help[] =
     "  -c, --colls LIST      collectives, by commas (all_reduce,reduce,broadcast,all_gather,reduce_scatter,\n"
     "                        all_to_all,gather,scatter,barrier), or all\n"
     "  -m, --memory KIND     private (malloc), mapped (weft_mem_alloc) or both (both)\n"
-    "  -p, --point MS        for each algorithm at each size (20)\n"
+    "  -p, --point MS        for each algorithm at each size, all rounds together (20)\n"
+    "  -r, --rounds N        through all points, one after the other (9)\n"
     "  -t, --time SECONDS    begin nothing new after that; a second run goes on\n"
     "      --no-links        do not measure pairs of ranks\n"
     "  -q, --quiet           no progress, no report\n"
     "      --check FILE      judge choices and predictions by the measurements in FILE; touches no network\n"
-    "      --table FILE      the table that chooses and predicts (that of --check)\n"
+    "      --table FILE      the table that chooses and predicts (that of --check); with -o: measure what it\n"
+    "                        chooses, too\n"
+    "      --all             with --check: print every choice, not only the bad ones\n"
+    "      --plot FILE       with --check: an SVG of predictions and regret\n"
     "  -h, --help, -V, --version\n";
 
 static int bad(int speak, const char *what, const char *value)
@@ -95,10 +101,11 @@ static int parse_number(const char *text, double least, double most, double *val
 }
 
 static const struct option longs[] = {
-    {"output", 1, NULL, 'o'},  {"sizes", 1, NULL, 's'}, {"factor", 1, NULL, 'f'}, {"colls", 1, NULL, 'c'},
-    {"memory", 1, NULL, 'm'},  {"point", 1, NULL, 'p'}, {"time", 1, NULL, 't'},   {"no-links", 0, NULL, 'L'},
-    {"quiet", 0, NULL, 'q'},   {"check", 1, NULL, 'K'}, {"table", 1, NULL, 'T'},  {"help", 0, NULL, 'h'},
-    {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
+    {"output", 1, NULL, 'o'},  {"sizes", 1, NULL, 's'},  {"factor", 1, NULL, 'f'}, {"colls", 1, NULL, 'c'},
+    {"memory", 1, NULL, 'm'},  {"point", 1, NULL, 'p'},  {"time", 1, NULL, 't'},   {"no-links", 0, NULL, 'L'},
+    {"quiet", 0, NULL, 'q'},   {"check", 1, NULL, 'K'},  {"table", 1, NULL, 'T'},  {"help", 0, NULL, 'h'},
+    {"version", 0, NULL, 'V'}, {"rounds", 1, NULL, 'r'}, {"plot", 1, NULL, 'P'},   {"all", 0, NULL, 'A'},
+    {NULL, 0, NULL, 0},
 };
 
 struct words {
@@ -106,8 +113,33 @@ struct words {
     double factor;
 };
 
+/* Options of --check. */
+static int take_check(int c, struct tune_options *o)
+{
+    switch (c) {
+    case 'K':
+        o->check = optarg;
+        return 1;
+    case 'T':
+        o->table = optarg;
+        return 1;
+    case 'P':
+        o->plot = optarg;
+        return 1;
+    case 'A':
+        o->all = 1;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static int take(int c, struct tune_options *o, struct words *w, int speak)
 {
+    double rounds;
+
+    if (take_check(c, o))
+        return 0;
     switch (c) {
     case 'o':
         o->output = optarg;
@@ -133,11 +165,10 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
     case 'q':
         o->quiet = 1;
         return 0;
-    case 'K':
-        o->check = optarg;
-        return 0;
-    case 'T':
-        o->table = optarg;
+    case 'r':
+        if (parse_number(optarg, 1, MAX_ROUNDS, &rounds) || rounds != (int)rounds)
+            return bad(speak, "--rounds: not a whole number from 1 to 1000:", optarg);
+        o->rounds = (int)rounds;
         return 0;
     case 'h':
         if (speak)
@@ -166,10 +197,12 @@ static int settle(struct tune_options *o, const struct words *w, int speak)
     if (kind == 3)
         return bad(speak, "--memory: not private, mapped or both:", w->memory);
     o->memory = (enum tune_memory)kind;
-    if (o->table && !o->check)
-        return bad(speak, "--table goes with --check:", o->table);
+    if (o->check && o->output)
+        return bad(speak, "--check measures nothing for -o:", o->output);
     if (!o->check && !o->output)
         return bad(speak, "no table is named: -o FILE", "");
+    if (!o->check && (o->plot || o->all))
+        return bad(speak, "needs --check FILE:", o->plot ? "--plot" : "--all");
     return 0;
 }
 
@@ -179,9 +212,9 @@ int tune_options_parse(int argc, char **argv, int speak, struct tune_options *o)
         "8-64M", "all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,barrier", "both", 4};
     int c;
 
-    *o = (struct tune_options){.point_ms = 20, .links = 1};
+    *o = (struct tune_options){.point_ms = 20, .links = 1, .rounds = 9};
     opterr = speak;
-    while ((c = getopt_long(argc, argv, "o:s:f:c:m:p:t:qhV", longs, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "o:s:f:c:m:p:r:t:qhV", longs, NULL)) != -1) {
         int status = take(c, o, &w, speak);
         if (status)
             return status;

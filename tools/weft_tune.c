@@ -132,7 +132,12 @@ static weft_status make_planner(struct tune *t)
     for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
         if (s->has[i])
             ((double *)&figures)[i] = ((const double *)&s->figures)[i];
-    return wi_planner_create(&config, &t->planner);
+    WI_TRY(wi_planner_create(&config, &t->planner));
+    if (!t->o.table)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_plan_table_load(t->o.table, &t->chooser_table));
+    config = (struct wi_plan_config){.facts = &facts, .table = t->chooser_table};
+    return wi_planner_create(&config, &t->chooser);
 }
 
 static weft_status measure(struct tune *t)
@@ -145,8 +150,11 @@ static weft_status measure(struct tune *t)
         if (st < 0)
             return tune_fail(t, "measuring links", st);
     }
-    WI_TRY(make_planner(t));
-    t->total = tune_count(t);
+    st = make_planner(t);
+    if (st < 0) {
+        fprintf(stderr, "weft-tune: %s\n", wi_fail_text());
+        return st;
+    }
     st = tune_measure_colls(t);
     if (t->rank == 0 && st >= 0) {
         st = wi_plan_table_save(t->table, t->o.output);
@@ -157,8 +165,8 @@ static weft_status measure(struct tune *t)
         return st;
     if (t->terminal)
         fputs("\r\033[K", stderr);
-    printf("%s: %d ranks on %d node(s), %d points measured now, %u in all\n", t->o.output, t->nranks, t->nnodes,
-           t->measured, t->table->npoints);
+    printf("%s: %d ranks on %d node(s), %d points measured now in %d rounds, %u in all\n", t->o.output, t->nranks,
+           t->nnodes, t->measured, t->rounds, t->table->npoints);
     tune_report_worst(t->table, t->section);
     return st;
 }
@@ -186,6 +194,8 @@ static int run(struct tune *t)
     else
         tune_fail(t, "finding the nodes", st);
     wi_planner_destroy(t->planner);
+    wi_planner_destroy(t->chooser);
+    wi_plan_table_free(t->chooser_table);
     wi_plan_table_free(t->table);
     free(t->node_of);
     weft_comm_destroy(t->comm);

@@ -9,6 +9,7 @@ libweft_sources += \
 	src/plan/internal.h \
 	src/plan/machine.c \
 	src/plan/override.c \
+	src/plan/paired.c src/plan/paired.h \
 	src/plan/plan.c src/plan/plan.h \
 	src/plan/table.c src/plan/table.h \
 	src/plan/table_parse.c \

@@ -22,6 +22,8 @@
 struct wi_table_point {
     uint64_t bytes;
     float measured_us, predicted_us; /* predicted: before it was measured; 0: not */
+    float noise;                     /* one standard error of measured_us, as a share; 0: not known */
+    float chosen_us;                 /* by a communicator that chose it itself, measured beside it; 0: none did */
     uint16_t algo;                   /* in names */
     uint16_t section;
     uint8_t coll;                    /* enum wi_coll */

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "plan/table.h"
 
-#define MAX_WORDS 8
+#define MAX_WORDS 10
 #define MAX_LINE 1024
 #define MAX_US 1e12
 #define MAX_RATE 1e12
@@ -163,6 +163,29 @@ static weft_status take_link(struct reader *r)
     return in_line(r, wi_plan_table_link(r->table, &link));
 }
 
+/* What may stand behind a point: NAME=VALUE, each once. */
+static weft_status take_extra(const struct reader *r, int word, struct wi_table_point *p)
+{
+    static const char *const names[] = {"noise=", "chosen="};
+    float *const to[] = {&p->noise, &p->chosen_us};
+
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(names[i]);
+        double value;
+        char *end;
+        if (strncmp(r->word[word], names[i], n) != 0)
+            continue;
+        if (*to[i] > 0)
+            return wrong(r, word, "has been said for this point before");
+        value = strtod(r->word[word] + n, &end);
+        if (*end || end == r->word[word] + n || !(value >= 1e-9 && value <= MAX_US))
+            return wrong(r, word, "has a value that is no number or out of range");
+        *to[i] = (float)value;
+        return WEFT_SUCCESS;
+    }
+    return wrong(r, word, "is neither noise=SHARE nor chosen=MICROSECONDS");
+}
+
 static weft_status take_point(struct reader *r, enum wi_coll coll)
 {
     const struct wi_table_section *s;
@@ -171,7 +194,8 @@ static weft_status take_point(struct reader *r, enum wi_coll coll)
     double measured, predicted;
     uint64_t value;
 
-    WI_TRY(need_words(r, 8, "COLLECTIVE RANKS NODES BYTES MEMORY ALGORITHM MEASURED PREDICTED"));
+    if (r->nwords < 8)
+        return need_words(r, 8, "COLLECTIVE RANKS NODES BYTES MEMORY ALGORITHM MEASURED PREDICTED");
     WI_TRY(in_section(r));
     s = &r->table->sections[r->section];
     p.section = (uint16_t)r->section;
@@ -190,6 +214,8 @@ static weft_status take_point(struct reader *r, enum wi_coll coll)
     WI_TRY(number(r, 7, 0, MAX_US, &predicted));
     p.measured_us = (float)measured;
     p.predicted_us = (float)predicted;
+    for (int word = 8; word < r->nwords; word++)
+        WI_TRY(take_extra(r, word, &p));
     if (wi_plan_table_find(r->table, r->section, coll, p.bytes, p.shared, r->word[5]) != UINT32_MAX)
         return wrong(r, 5, "has been said for these bytes before");
     return in_line(r, wi_plan_table_point(r->table, &p, r->word[5]));

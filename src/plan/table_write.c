@@ -75,12 +75,17 @@ static weft_status write_points(const struct wi_plan_table *t, int section, FILE
             list[n++] = (struct sortable){t->points[i], t->names[t->points[i].algo]};
     qsort(list, n, sizeof *list, by_order);
     if (n)
-        fputs("# collective ranks nodes bytes memory algorithm measured_us predicted_us\n", out);
+        fputs("# collective ranks nodes bytes memory algorithm measured_us formula_us\n", out);
     for (uint32_t i = 0; i < n; i++) {
         const struct wi_table_point *p = &list[i].point;
-        fprintf(out, "%s %d %d %" PRIu64 " %s %s %.5g %.5g\n", wi_coll_name((enum wi_coll)p->coll),
+        fprintf(out, "%s %d %d %" PRIu64 " %s %s %.5g %.5g", wi_coll_name((enum wi_coll)p->coll),
                 t->sections[section].nranks, t->sections[section].nnodes, p->bytes, p->shared ? "mapped" : "private",
                 list[i].algo, (double)p->measured_us, (double)p->predicted_us);
+        if (p->noise > 0)
+            fprintf(out, " noise=%.3g", (double)p->noise);
+        if (p->chosen_us > 0)
+            fprintf(out, " chosen=%.5g", (double)p->chosen_us);
+        fputc('\n', out);
     }
     wi_free(list);
     return WEFT_SUCCESS;

@@ -20,13 +20,52 @@ measures() {
     status_is 0 '2 ranks on 1 node.*points measured now' tune -o "$table" -c all_reduce,barrier -s 8-1M -f 512 -p 1 || return 1
     cat "$table"
     grep -q '^weft-tuning 1$' "$table" && grep -q '^layout 2 1 0x2' "$table" && grep -q '^figure local_us' "$table" &&
-        grep -q '^link 0 1 ' "$table" && grep -qE '^all_reduce 2 1 1048576 mapped direct [0-9.e+]+ [0-9.e+]+$' "$table" &&
+        grep -q '^link 0 1 ' "$table" && grep -qE '^all_reduce 2 1 1048576 mapped direct [0-9.e+]+ [0-9.e+]+( noise=[0-9.e-]+)?$' "$table" &&
         grep -qE '^all_reduce 2 1 8 private ring ' "$table" && grep -qE '^barrier 2 1 0 private dissem ' "$table"
 }
 goes_on() { # nothing is measured twice; a line taken out is measured again
     status_is 0 ', 0 points measured now' tune -o "$table" -c all_reduce,barrier -s 8-1M -f 512 -p 1 || return 1
     sed -i '/^all_reduce 2 1 8 private ring /d' "$table"
     status_is 0 ', 1 points measured now' tune -o "$table" -c all_reduce,barrier -s 8-1M -f 512 -p 1
+}
+# A line that is measured again beside known ones is tied to them: a table whose times are ten times as long gets a long one.
+ties() {
+    awk '/^all_reduce 2 1 8 private /{$7 *= 1000} {print}' "$table" | sed '/^all_reduce 2 1 8 private ring /d' >"$tap_dir/tied.tune"
+    status_is 0 ', 1 points measured now' tune -o "$tap_dir/tied.tune" -c all_reduce -s 8-8 -p 1 || return 1
+    awk '/^all_reduce 2 1 8 private ring /{found = 1; if ($7 < 100) bad = 1} END {exit !found || bad}' "$tap_dir/tied.tune" && return 0
+    cat "$tap_dir/tied.tune"
+    return 1
+}
+# Every question has a row, and the rows add up to the line below; what communicators chose is measured beside.
+judges() {
+    local out=$tap_dir/check.txt plot=$tap_dir/check.svg
+    status_is 0 'points measured now' tune -o "$tap_dir/again.tune" --table "$table" -c all_reduce,barrier -s 8-1M -f 512 -p 1 ||
+        return 1
+    ./weft-tune --check "$tap_dir/again.tune" --table "$table" --all --plot "$plot" >"$out" || return 1
+    cat "$out"
+    grep -q ' chosen=' "$tap_dir/again.tune" && [ "$(grep -cE '^(all_reduce|barrier) +2 +[0-9]+ ' "$out")" -eq 5 ] &&
+        grep -qE '^2 ranks on 1 node\(s\), 0x2: within 10 % of the best: [0-9]+ of 5 ' "$out" &&
+        grep -q 'the same algorithm measured twice: within 10 % of itself: [0-9]* of 5 ' "$out" &&
+        grep -q '</svg>' "$plot" && [ "$(grep -c '<title>' "$plot")" -eq 5 ]
+}
+# Made up: of four questions the table is right about three, and one time is twice what it says.
+counts() {
+    local out head=$'weft-tuning 1\nmachine x\nlayout 4 2 0x2+1x2'
+    printf '%s\n' "$head" 'all_reduce 4 2 8 private ring 10 1' 'all_reduce 4 2 8 private rdouble 20 1' \
+        'all_reduce 4 2 64 private ring 30 1' 'all_reduce 4 2 64 private rdouble 20 1' \
+        'barrier 4 2 0 private dissem 5 1' 'all_gather 4 2 8 private ring 7 1' >"$tap_dir/said.tune"
+    printf '%s\n' "$head" 'all_reduce 4 2 8 private ring 10 1 noise=0.01 chosen=10.5' \
+        'all_reduce 4 2 8 private rdouble 20 1 noise=0.01' 'all_reduce 4 2 64 private ring 20 1 noise=0.01' \
+        'all_reduce 4 2 64 private rdouble 30 1 noise=0.01' 'barrier 4 2 0 private dissem 10 1' \
+        'all_gather 4 2 8 private ring 7 1' >"$tap_dir/seen.tune"
+    out=$(./weft-tune --check "$tap_dir/seen.tune" --table "$tap_dir/said.tune")
+    echo "$out"
+    grep -qE '^all_reduce +4/2 +64 private rdouble +ring +30.00 +20.00 +50.0% +1.4% +20.00 +-33.3%$' <<<"$out" &&
+        [ "$(grep -c '^all_reduce ' <<<"$out")" -eq 1 ] &&
+        grep -q '^all: within 10 % of the best: 3 of 4 (75.0 %); predictions: median error 16.7 % of 6$' <<<"$out" &&
+        grep -q 'farther off than twice the noise explains: 1 ' <<<"$out" &&
+        grep -q 'as communicators chose: within 10 % of the best: 1 of 1 ' <<<"$out" &&
+        grep -q 'measured twice: within 10 % of itself: 1 of 1 (100.0 %); differs by median 5.0 %' <<<"$out"
 }
 # What the table says is fastest is what runs: a table in which an unlikely one is.
 chooses() {
@@ -74,6 +113,10 @@ END
 tap "measures links and algorithms" measures
 tap "goes on where it was" goes_on
 tap "judges choices and predictions" status_is 0 'all: within 10 % of the best: [0-9]+ of 5 .*median error' ./weft-tune --check "$table"
+tap "ties a missing line to known ones" ties
+tap "judges a table by another, and draws it" judges
+tap "counts what is near, what noise explains, and how far predictions are off" counts
+tap "a picture that cannot be written" status_is 1 'none/x.svg: No such' ./weft-tune --check "$table" --plot "$tap_dir/none/x.svg"
 tap "communicators choose by it" chooses
 tap "a table of another machine is refused" other_machine
 tap "ranks with different tables are named" ranks_differ
@@ -83,6 +126,9 @@ tap "out of time, and says so" status_is 0 'out of time' tune -o "$tap_dir/late.
 tap "no table" status_is 2 'no table is named' ./weft-tune
 tap "bad sizes" status_is 2 'sizes: not a range such as 8-64M: "9-8"' ./weft-tune -o x -s 9-8
 tap "bad collectives" status_is 2 'colls: .*"all_redce"' ./weft-tune -o x -c all_redce
+tap "bad rounds" status_is 2 'rounds: not a whole number from 1 to 1000: "2.5"' ./weft-tune -o x -r 2.5
+tap "a picture of nothing" status_is 2 'needs --check FILE: "--plot"' ./weft-tune -o x --plot x.svg
+tap "a check measures nothing" status_is 2 'measures nothing for -o: "x"' ./weft-tune -o x --check "$table"
 tap "bad memory" status_is 2 'memory: .*"ram"' ./weft-tune -o x -m ram
 tap "check of a file that is not there" status_is 1 'nothere' ./weft-tune --check nothere
 tap "help" status_is 0 'usage: LAUNCHER weft-tune' ./weft-tune --help

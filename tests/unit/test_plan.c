@@ -352,7 +352,12 @@ static void bad_tables(void)
     bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring inf 1\n", "\"inf\" is not a number");
     bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1\nall_reduce 4 1 8 private ring 2 1\n",
               "line 7, word 6: \"ring\" has been said");
-    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 1\n", "more than 8 words");
+    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 1\n", "word 9: \"1\" is neither noise=SHARE nor");
+    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 noise=x\n", "\"noise=x\" has a value that is no");
+    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 chosen=-1\n", "out of range");
+    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 noise=1 noise=2\n", "before");
+    bad_table(HEAD "layout 4 1 0x4\nall_reduce 4 1 8 private ring 1 1 noise=1 chosen=2 noise=1\n",
+              "more than 10 words");
     bad_table(HEAD "all_reduc 4 1 8 private ring 1 1\n", "\"all_reduc\" is no collective");
     bad_table("weft-tuning 1\nmachine \x01\n", "is no text");
 }
@@ -373,7 +378,7 @@ static void another_machine(void)
 static const char measured[] = HEAD "layout 4 1 0x4 # ranks nodes\n"
                                     "figure local_us 2.5\n"
                                     "link 0 1 2.5 4000\n"
-                                    "all_reduce 4 1 1024 private ring 10 8\n"
+                                    "all_reduce 4 1 1024 private ring 10 8 noise=0.02 chosen=10.5\n"
                                     "all_reduce 4 1 1024 private rdouble 20 0\n"
                                     "all_reduce 4 1 1048576 private ring 900 700\n"
                                     "all_reduce 4 1 1048576 private rdouble 400 0\n";
@@ -392,6 +397,7 @@ static void tables_round_trip(void)
     REQUIRE(f && wi_plan_table_write(again, f) == WEFT_SUCCESS);
     fclose(f);
     CHECK(n == m && memcmp(first, second, n) == 0);
+    CHECK(strstr(first, " ring 10 8 noise=0.02 chosen=10.5\n") != NULL);
     wi_plan_table_free(again);
     int fd = mkstemp(path);
     REQUIRE(fd >= 0);
