@@ -261,6 +261,8 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path:
 /* Fail because a peer called something else; both sides are named. */
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs);
+/* A peer's deadline passed while it waited for this rank: say whom this one waits for. */
+void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
 /* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
 weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);

@@ -182,6 +182,8 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
         wi_op_info_text(&theirs, text, sizeof text);
     if (culprit == exec->rank && status == WEFT_EMISMATCH)
         wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
+    else if (culprit == exec->rank && status == WEFT_ETIMEDOUT)
+        wi_exec_blamed(exec, r, text);
     else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
         wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, why);
     else
@@ -258,7 +260,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         struct wi_exec_peer *ep = &exec->peers[r];
         struct wi_notice *n;
         struct wi_pend *p;
-        if (!ep->notice || (r == culprit && status != WEFT_EMISMATCH))
+        if (!ep->notice || (r == culprit && status != WEFT_EMISMATCH && status != WEFT_ETIMEDOUT))
             continue;
         p = wi_pend_get(exec);
         n = p ? wi_calloc(1, sizeof *n) : NULL;
@@ -302,6 +304,8 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
         op = op->next;
     if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
         wi_exec_disagree(exec, peer, &op->info, &n->info);
+    else if (n->status == WEFT_ETIMEDOUT && n->culprit == exec->rank)
+        wi_exec_blamed(exec, peer, text);
     else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
         wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL,
                      "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,

@@ -232,30 +232,51 @@ static int hindmost(const struct wi_exec *exec, int awaited)
     return last;
 }
 
-static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
+/* Whom an operation waits for, with what their transports know of them; returns the first, or -1. */
+static int awaited_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
 {
-    char text[512] = "", message[256] = "";
     int ranks[16];
     size_t n = wi_exec_waiting_for(op, ranks, 16), at = 0;
 
     if (n && op->mapped && !op->ll && exec->map_group)
         ranks[0] = hindmost(exec, ranks[0]);
-
-    for (size_t i = 0; i < n && at + 64 < sizeof text; i++) {
+    for (size_t i = 0; i < n && at + 64 < capacity; i++) {
         const struct wi_exec_peer *peer = &exec->peers[ranks[i]];
         char what[160];
         size_t k = peer->group ? peer->ops->describe_peer(peer->group, ranks[i], what, sizeof what - 1) : 0;
         what[k < sizeof what ? k : sizeof what - 1] = '\0';
-        at += (size_t)snprintf(text + at, sizeof text - at, "%srank %d on host %s%s%s%s", i ? ", " : "", ranks[i],
+        at += (size_t)snprintf(text + at, capacity - at, "%srank %d on host %s%s%s%s", i ? ", " : "", ranks[i],
                                wi_mesh_host(exec->mesh, ranks[i]), k ? " (" : "", what, k ? ")" : "");
     }
+    return n ? ranks[0] : -1;
+}
+
+static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
+{
+    char text[512] = "", message[256] = "";
+    int first = awaited_text(exec, op, text, sizeof text);
+
     if (op->by_tag)
         wi_match_text(exec, op, message, sizeof message);
-    return wi_exec_fail(exec, WEFT_ETIMEDOUT, n ? ranks[0] : -1, &op->info, "waited %.3g s for %s%s%s",
-                        (double)op->timeout_ns / 1e9, message, message[0] && n ? " " : "",
-                        n            ? text
+    return wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info, "waited %.3g s for %s%s%s",
+                        (double)op->timeout_ns / 1e9, message, message[0] && first >= 0 ? " " : "",
+                        first >= 0   ? text
                         : message[0] ? ""
                                      : "an older operation");
+}
+
+void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation)
+{
+    char text[512] = "";
+    const struct wi_op *op = exec->head;
+    int first = op ? awaited_text(exec, op, text, sizeof text) : -1;
+
+    if (first >= 0 && first != peer)
+        wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info,
+                     "rank %d gave up in %s: it waited for this rank, which waits for %s", peer, operation, text);
+    else
+        wi_exec_fail(exec, WEFT_ETIMEDOUT, peer, op ? &op->info : NULL,
+                     "rank %d gave up in %s: it waited for this rank", peer, operation);
 }
 
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)

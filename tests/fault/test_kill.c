@@ -171,6 +171,39 @@ static void stopped(void)
     }
 }
 
+/* ---- One waits for another that waits for a third ---- */
+
+/* In a ring rank 1 waits for rank 0, which waits for rank 2, which does not call. Rank 1 gives up first. */
+static void wait_in_turn(int rank, int nranks, void *arg)
+{
+    weft_call_options ring = WEFT_CALL_OPTIONS_INIT;
+    static int64_t src[3 << 10], dst[3 << 10];
+    struct ft_rank f;
+    weft_error e;
+
+    (void)arg;
+    ft_open(&f, sh->transport, rank == 1 ? 300 : 20000, rank, nranks);
+    ring.algorithm = "ring";
+    if (rank < 2) {
+        WT_REQUIRE_OK(weft_comm_next_call(f.comm, &ring));
+        WT_CHECK_STATUS(weft_all_reduce(f.comm, src, dst, 3 << 10, WEFT_INT64, WEFT_SUM, NULL), WEFT_ETIMEDOUT);
+        e = ft_error(&f);
+        WT_CHECK_INT(e.peer, rank == 1 ? 0 : 2);
+        WT_CHECK(rank == 1 || strstr(e.message, "rank 1 gave up") != NULL);
+        WT_CHECK(rank == 1 || strstr(e.message, "which waits for rank 2") != NULL);
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void waited_in_turn(void)
+{
+    for (int t = 0; t < 2; t++) {
+        share(transports[t], 8);
+        CU_ASSERT_EQUAL(wt_run(3, wait_in_turn, NULL, 15000), 0);
+    }
+}
+
 /* ---- Aborted by another thread ---- */
 
 static void *abort_later(void *arg)
@@ -317,6 +350,7 @@ static void taken_back(void)
 static const struct wt_case cases[] = {
     {"a killed rank is named within a second", killed},
     {"a stopped rank is named at the deadline", stopped},
+    {"who is waited for says whom it waits for", waited_in_turn},
     {"an abort ends a blocked operation", aborted},
     {"destroying does not wait for what is in flight", left_behind},
     {"nobody writes to memory that was given up", taken_back},
