@@ -42,6 +42,11 @@ int wi_read_line(const struct wi_reading *r, char *line, size_t bytes, const cha
     return got;
 }
 
+static int sysfs_knows_caches(void)
+{
+    return access("/sys/devices/system/cpu/cpu0/cache/index0/size", R_OK) == 0;
+}
+
 /* Only what a graph holds is looked for; drivers of GPUs are left alone, and so is libpciaccess, which loses memory and says
  * nothing that sysfs does not. */
 static void choose(hwloc_topology_t t)
@@ -58,6 +63,9 @@ static void choose(hwloc_topology_t t)
     hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, others[i]);
+    /* Asking each core for its caches means to run on each, and to wait for those that are busy. */
+    if (sysfs_knows_caches())
+        (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
 #if HWLOC_API_VERSION >= 0x00020800
     (void)hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
                                           HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);

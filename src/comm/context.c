@@ -29,6 +29,8 @@ static const struct weft_setting library_rows[] = {
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
      "description of the hosts and their links, as weft-topo exports it; its contents must be the same on all ranks"},
+    {"TOPO_DISCOVER", "y", WEFT_SETTING_BOOL, LIB(topo_discover), 0, 0,
+     "whether ranks of several nodes read these when a communicator is made, where WEFT_TOPO_FILE does not describe them"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
 };
 
@@ -56,7 +58,7 @@ static const struct weft_setting comm_rows[] = {
 
 /* Settings that make ranks choose differently when they differ. */
 static const char *const agreed_settings[] = {
-    "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", NULL,
+    "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", "WEFT_TOPO_DISCOVER", NULL,
 };
 
 static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)

@@ -2,7 +2,8 @@
 /* Which ranks are near each other, what their links are like, and the planner that knows it.
  *
  * All of it follows from what the ranks have agreed on: the mesh, the settings, and the contents of two files, whose hashes
- * are part of what is compared when a communicator is made. */
+ * are part of what is compared when a communicator is made; or, without a topology file, a graph that all ranks have merged and
+ * whose hashes they have compared (topology.c). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -124,9 +125,8 @@ static weft_status make_model(struct weft_comm *comm)
 
 /* The model's, with the mesh's nodes among them: levels that group nothing, or the same as one farther out, are not in a
  * model, but "node" is always there. */
-static void take_levels(struct weft_comm *comm)
+void wi_comm_nearer(struct weft_comm *comm, const struct wi_model *m)
 {
-    const struct wi_model *m = comm->model;
     struct wi_algo_level node = comm->levels.level[0];
     size_t bytes = (size_t)comm->nranks * sizeof *node.group;
     int n = 0, placed = 0;
@@ -156,7 +156,7 @@ weft_status wi_comm_near(struct weft_comm *comm)
     if (!comm->ctx->topo || comm->nranks == 1)
         return WEFT_SUCCESS;
     WI_TRY(make_model(comm));
-    take_levels(comm);
+    wi_comm_nearer(comm, comm->model);
     return WEFT_SUCCESS;
 }
 
@@ -164,6 +164,22 @@ void wi_comm_near_free(struct weft_comm *comm)
 {
     wi_model_destroy(comm->model);
     wi_free(comm->node_group);
+}
+
+void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *m)
+{
+    struct wi_plan_facts facts = {.nranks = comm->nranks, .oversubscribed = comm->mesh->oversubscribed};
+    struct wi_plan_figures f;
+
+    wi_plan_default_figures(&facts, &f);
+    wi_model_default_figures(m);
+    m->copy_rate = f.local_rate; /* ranks of several nodes copy for messages only */
+    m->reduce_rate = f.reduce_rate;
+    m->local_send_us = m->local_recv_us = 0.3 * f.local_us;
+    m->local_latency = 0.4 * f.local_us;
+    m->net_send_us = m->net_recv_us = f.message_us / 2;
+    m->net_latency = f.network_us;
+    m->mapped_us = f.mapped_us;
 }
 
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts)
@@ -179,8 +195,8 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
     };
 
     wi_plan_default_figures(facts, &figures);
-    if (comm->model)
-        wi_plan_model_figures(comm->model, &figures);
+    if (comm->model || comm->lent)
+        wi_plan_model_figures(comm->model ? comm->model : comm->lent, &figures);
     WI_TRY(wi_planner_create(&config, &comm->planner));
     for (int c = 0; c < WI_NUM_COLLS; c++)
         comm->fast[c].ll_max_bytes = wi_planner_ll_max(comm->planner, (enum wi_coll)c);

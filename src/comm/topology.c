@@ -2,8 +2,12 @@
 /* The machine that a communicator's ranks are on, and meshes placed on it.
  *
  * On each node one rank reads the node; the readers exchange what they found, each passes it on to the others of its node, and
- * all merge it in the order of the nodes. A topology file replaces all of this. Whatever a rank may fail at is told to the
- * others before they go on: either all have a topology or all have a failure that names the rank. */
+ * all merge it in the order of the nodes, and compare hashes of the result. A topology file replaces all of this. Whatever a
+ * rank may fail at is told to the others before they go on: either all have a topology or all have a failure that names the
+ * rank.
+ *
+ * A communicator over several nodes does this when it is made, and lends the model to the planner (near.c); others when
+ * somebody asks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +29,7 @@ struct wi_comm_topology {
     struct wi_model *model; /* borrowed from the communicator, or own_model; NULL: one rank */
     struct wi_model *own_model;
     int32_t *leader;      /* [nnodes]: the rank that reads the node */
+    int agreed;           /* a failure is everybody's: all ranks have compared reports, or computed the same */
     char *text, *reasons; /* handed out last */
 };
 
@@ -63,7 +68,9 @@ static struct report report_of(weft_status status, int32_t place, uint64_t value
 /* Everybody's report in all[]; the failure of the lowest rank that has one. */
 static weft_status agree(struct weft_comm *comm, const struct report *mine, struct report *all, uint64_t deadline_ns)
 {
+    comm->topology->agreed = 0;
     WI_TRY(wi_comm_all_gather(comm, NULL, comm->nranks, mine, sizeof *mine, all, deadline_ns));
+    comm->topology->agreed = 1;
     for (int r = 0; r < comm->nranks; r++) {
         weft_status st = (weft_status)all[r].status;
         if (st >= 0)
@@ -204,6 +211,7 @@ static weft_status gather_nodes(struct weft_comm *comm, const int32_t *leader, s
     if (st >= 0)
         st = widest(comm, leader, reports, most);
     if (st >= 0) {
+        comm->topology->agreed = 0;
         *all = wi_malloc((size_t)comm->mesh->nnodes * *most);
         st = *all ? exchange(comm, leader, data, bytes, *most, *all, deadline_ns)
                   : wi_fail(WEFT_ENOMEM, "topology: %zu bytes of descriptions", (size_t)comm->mesh->nnodes * *most);
@@ -224,25 +232,52 @@ static int32_t here(const struct weft_comm *comm, const struct wi_comm_topology 
     return host < 0 ? host : wi_topo_here(t->topo, host, comm->mesh->local_rank, comm->mesh->local_nranks);
 }
 
+static weft_status hash_of(const struct wi_topo *topo, uint64_t *hash)
+{
+    void *data;
+    size_t bytes;
+
+    WI_TRY(wi_topo_pack(topo, &data, &bytes));
+    *hash = wi_hash64(data, bytes, 0);
+    wi_free(data);
+    return WEFT_SUCCESS;
+}
+
+/* All must have merged the same. */
+static weft_status compare(const struct weft_comm *comm, const struct report *reports)
+{
+    for (int r = 1; r < comm->nranks; r++)
+        if (reports[r].value != reports[0].value)
+            return wi_fail(WEFT_EPROTO, "topology: rank %d on host %s has merged another graph than rank 0", r,
+                           wi_mesh_host(comm->mesh, r));
+    return WEFT_SUCCESS;
+}
+
 /* A rank that could not merge, or find itself in the result, tells the others. */
 static weft_status find_model(struct weft_comm *comm, struct wi_comm_topology *t, weft_status merged,
                               struct report *reports, uint64_t deadline_ns)
 {
     int32_t *places = wi_malloc((size_t)comm->nranks * sizeof *places);
     int32_t place = merged < 0 ? -1 : here(comm, t);
-    struct report mine;
+    struct wi_model_figures figures;
+    uint64_t hash = 0;
     weft_status st = merged;
 
     if (st >= 0 && place < 0)
         st = wi_fail(WEFT_EINTERNAL, "topology: this node is not in it");
+    if (st >= 0)
+        st = hash_of(t->topo, &hash);
     if (st >= 0 && !places)
         st = wi_fail(WEFT_ENOMEM, "places of %d ranks", comm->nranks);
-    mine = report_of(st, place, 0);
+    struct report mine = report_of(st, place, hash);
     st = agree(comm, &mine, reports, deadline_ns);
+    if (st >= 0)
+        st = compare(comm, reports);
     for (int r = 0; r < comm->nranks && st >= 0; r++)
         places[r] = reports[r].place;
+    wi_comm_model_figures(comm, &figures);
     if (st >= 0 && comm->nranks > 1)
-        st = wi_model_of_topo(t->topo, places, comm->nranks, NULL, &t->own_model);
+        st = wi_model_of_topo(t->topo, places, comm->nranks, &figures, &t->own_model);
     t->model = t->own_model;
     wi_free(places);
     return st;
@@ -306,6 +341,37 @@ static weft_status find_topology(struct weft_comm *comm)
         wi_log(WEFT_LOG_INFO, "topology.found", "%s: %d node(s) in %.1f ms", comm->name, comm->mesh->nnodes,
                (double)(wi_now_ns() - began) / 1e6);
     return st;
+}
+
+/* A graph of more nodes takes longer to merge than a start may take. */
+#define LEND_NODES 64
+
+weft_status wi_comm_lend_model(struct weft_comm *comm, const struct wi_model **model)
+{
+    uint64_t began = wi_now_ns();
+    weft_status st;
+
+    *model = NULL;
+    if (comm->ctx->topo || !comm->ctx->lib.topo_discover || comm->mesh->nnodes < 2 || comm->mesh->nnodes > LEND_NODES)
+        return WEFT_SUCCESS;
+    comm->topology = wi_calloc(1, sizeof *comm->topology);
+    if (!comm->topology)
+        return wi_fail(WEFT_ENOMEM, "topology");
+    WI_TRY(wi_comm_enter(comm));
+    st = discover(comm, comm->topology, wi_deadline_ns(comm->init_timeout_ns));
+    wi_comm_leave(comm);
+    if (st >= 0) {
+        wi_log(WEFT_LOG_INFO, "topology.lent", "%s: %d nodes in %.1f ms", comm->name, comm->mesh->nnodes,
+               (double)(wi_now_ns() - began) / 1e6);
+        *model = comm->topology->model;
+        return WEFT_SUCCESS;
+    }
+    if (!comm->topology->agreed || comm->exec->broken)
+        return st;
+    wi_log(WEFT_LOG_WARN, "topology.unknown", "%s: choices are made without it: %s", comm->name, wi_fail_text());
+    wi_fail_clear();
+    wi_comm_topology_free(comm);
+    return WEFT_SUCCESS;
 }
 
 /* ---- As text ---- */

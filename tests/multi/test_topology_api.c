@@ -160,6 +160,59 @@ static void of_subgroups(void)
     CU_ASSERT_EQUAL(wt_run(4, derived, &two, 30000), 0);
 }
 
+/* ---- Lent to the planner ---- */
+
+enum lending { LENT, OFF, FAILS };
+
+/* How often each rank's log says that. */
+static int logged(const char *path, const char *event)
+{
+    char line[1024];
+    FILE *f = fopen(path, "r");
+    int n = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        n += strstr(line, event) != NULL;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Two nodes: a graph when the communicator is made, unless that is off, or one node cannot be read, which all are told. */
+static void lends(int rank, int nranks, void *arg)
+{
+    static const struct place two = {2, NULL};
+    enum lending how = *(const enum lending *)arg;
+    char path[64], log[96];
+    const char *text;
+    struct ft_rank f;
+
+    snprintf(path, sizeof path, "/tmp/weft-lent-%d-%d", (int)getpid(), rank);
+    snprintf(log, sizeof log, "info,file:%s", path);
+    setenv("WEFT_LOG", log, 1);
+    setenv("WEFT_TOPO_DISCOVER", how == OFF ? "n" : "y", 1);
+    if (how == FAILS && rank == 1) /* hwloc has no way of looking */
+        setenv("HWLOC_COMPONENTS", "stop", 1);
+    start(&f, &two, rank, nranks); /* also reduces */
+    WT_CHECK_INT(logged(path, "topology.lent"), how == LENT);
+    WT_CHECK_INT(logged(path, "topology.unknown"), how == FAILS);
+    if (how == FAILS) {
+        WT_CHECK_INT(logged(path, "rank 1 on host"), 1);
+        SAYS(weft_comm_topology(f.comm, NULL, &text), WEFT_ESYS, "rank 1 on host");
+    } else {
+        WT_CHECK_OK(weft_comm_topology(f.comm, NULL, &text));
+        same_everywhere(&f, text);
+    }
+    unlink(path);
+    ft_close(&f);
+}
+
+static void is_lent_when_made(void)
+{
+    for (enum lending how = LENT; how <= FAILS; how++)
+        CU_ASSERT_EQUAL(wt_run(4, lends, &how, 30000), 0);
+}
+
 /* ---- Meshes ---- */
 
 /* Ranks 0, 2 and 1, 3 share nodes: tensor parallel pairs are put there. */
@@ -372,6 +425,7 @@ static const struct wt_case cases[] = {
     {"several nodes", on_several_nodes},
     {"threads", as_threads},
     {"subgroups", of_subgroups},
+    {"the planner is lent it", is_lent_when_made},
     {"a mesh puts pairs on nodes", puts_pairs_on_nodes},
     {"wrong formats and axes are refused", refuses_wrong_use},
     {"options of the next call are not used up", leaves_options_alone},
