@@ -2,7 +2,8 @@
 /* What schedules cost, for the planner: without a record of every event, and for any number of ranks.
  *
  * wi_sim_cost    from the schedules of all ranks, with the contention of the model's paths.
- *                Up to WI_SIM_COST_UNITS messages and local pieces, and 4 times that with a rank's lanes, about 0.1 s: by events. When that needs fewer slices
+ *                Up to WI_SIM_COST_UNITS messages and local pieces, and 4 times that with a rank's lanes, about 0.1 s: by
+ *                events. When that needs fewer slices
  *                than the executor would cut, two coarser cuts are run and the rest follows from the pipeline's law, which
  *                is linear in the length of a slice: T(s) = drain + fill · s.
  *                Past that: steps of the longest chain · (latency + overheads) + what passes through the busiest resource +
