@@ -20,6 +20,7 @@ void cc_case_operators(int rank, int nranks, void *job);
 void cc_case_memory(int rank, int nranks, void *job);
 void cc_case_ways(int rank, int nranks, void *job);
 void cc_case_bits(int rank, int nranks, void *job);
+void cc_case_levels(int rank, int nranks, void *job);
 
 /* Run all cases; the number of failures. */
 int cc_suite(const char *name, int full, int argc, char **argv);

@@ -13,6 +13,7 @@ static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIEL
 static const char *const tcp[] = {"TRANSPORTS=tcp", NULL};
 static const char *const streamed[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_CMA=n", NULL};
 static const char *const sliced[] = {"TRANSPORTS=shm", "COMM_SLICE_BYTES=192", NULL};
+static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
 
 static const struct cc_fixture fixtures[] = {
@@ -24,6 +25,7 @@ static const struct cc_fixture fixtures[] = {
     {"shm in small slices", sliced, 0, 1, 1},
     {"tcp in small slices", tcp_sliced, 0, 0, 1},
     {"tcp between threads", tcp, 1, 0, 1},
+    {"shm and tcp", hosts, 0, 0, 1},
 };
 enum { PLAIN_FIXTURES = 4 };
 
@@ -54,6 +56,7 @@ static const struct part parts[] = {
     {"memory", cc_case_memory, "shm", P(2) | P(3)},
     {"ways", cc_case_ways, "shm", P(2) | P(3)},
     {"bits", cc_case_bits, NULL, P(3)},
+    {"levels", cc_case_levels, "shm and tcp", P(3) | P(5) | P(8)},
 };
 
 /* In full, every case runs once over every plain fixture, with all numbers of ranks; variants run the forms, with a few. */
@@ -62,8 +65,10 @@ static int taken(const struct part *part, const struct cc_fixture *fixture, int 
     int plain = fixture - fixtures < PLAIN_FIXTURES;
 
     if (full)
-        return (part == parts || part[-1].fn != part->fn) && (plain || part->fn == cc_case_forms) &&
+        return (part == parts || part[-1].fn != part->fn) &&
+               (plain || part->fn == cc_case_forms || part->fn == cc_case_levels) &&
                (part->fn != cc_case_memory || fixture->shareable) &&
+               (part->fn != cc_case_levels || strcmp(fixture->name, part->fixture) == 0) &&
                (part->fn != cc_case_ways || strcmp(fixture->name, part->fixture) == 0);
     return part->fixture ? strcmp(part->fixture, fixture->name) == 0 : plain;
 }
