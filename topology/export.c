@@ -61,15 +61,56 @@ void wi_topo_put_escaped(const char *text, FILE *out)
     }
 }
 
-/* ---- XML ---- */
+/* ---- XML and JSON: the same fields in the same order ---- */
+
+struct format {
+    void (*text)(const char *key, const char *text, FILE *out);
+    void (*integer)(const char *key, long long value, FILE *out);
+    void (*number)(const char *key, double value, FILE *out);
+};
+
+static void put_object(const struct format *f, const struct wi_topo_object *x, FILE *out)
+{
+    const struct {
+        const char *key, *text;
+    } texts[] = {{"name", x->name}, {"alias", x->alias}, {"model", x->model}, {"bus", x->bus}};
+
+    f->text("kind", wi_topo_kind_name(x->kind), out);
+    if (x->parent != WI_TOPO_NONE)
+        f->integer("parent", x->parent, out);
+    f->integer("index", x->index, out);
+    if (x->os_index != WI_TOPO_NONE)
+        f->integer("os_index", x->os_index, out);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (texts[i].text[0])
+            f->text(texts[i].key, texts[i].text, out);
+    if (x->bytes)
+        f->integer("bytes", (long long)x->bytes, out);
+    if (x->rate > 0)
+        f->number("rate", x->rate, out);
+}
+
+static void put_ends(const struct format *f, const struct wi_topo_link *x, FILE *out)
+{
+    f->integer("a", x->a, out);
+    f->integer("b", x->b, out);
+    f->number("rate", x->rate, out);
+    f->number("latency", x->latency, out);
+    if (x->half_duplex)
+        f->integer("half_duplex", 1, out);
+    f->text("origin", wi_topo_origin_names[x->origin], out);
+}
 
 static void xml_text(const char *key, const char *text, FILE *out)
 {
-    if (!text[0])
-        return;
     fprintf(out, " %s=\"", key);
     wi_topo_put_escaped(text, out);
     putc('"', out);
+}
+
+static void xml_integer(const char *key, long long value, FILE *out)
+{
+    fprintf(out, " %s=\"%lld\"", key, value);
 }
 
 static void xml_number(const char *key, double value, FILE *out)
@@ -80,53 +121,31 @@ static void xml_number(const char *key, double value, FILE *out)
     fprintf(out, " %s=\"%s\"", key, text);
 }
 
-static void xml_object(const struct wi_topo *t, int o, FILE *out)
-{
-    const struct wi_topo_object *x = &t->objects[o];
-
-    fprintf(out, "  <object id=\"%d\" kind=\"%s\"", o, wi_topo_kind_name(x->kind));
-    if (x->parent != WI_TOPO_NONE)
-        fprintf(out, " parent=\"%d\"", x->parent);
-    fprintf(out, " index=\"%d\"", x->index);
-    if (x->os_index != WI_TOPO_NONE)
-        fprintf(out, " os_index=\"%d\"", x->os_index);
-    xml_text("name", x->name, out);
-    xml_text("alias", x->alias, out);
-    xml_text("model", x->model, out);
-    xml_text("bus", x->bus, out);
-    if (x->bytes)
-        fprintf(out, " bytes=\"%llu\"", (unsigned long long)x->bytes);
-    if (x->rate > 0)
-        xml_number("rate", x->rate, out);
-    fputs("/>\n", out);
-}
-
 weft_status wi_topo_xml(const struct wi_topo *topo, FILE *out)
 {
+    static const struct format xml = {xml_text, xml_integer, xml_number};
     void *locale = wi_topo_locale_enter();
 
     fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<weft-topology version=\"%d\">\n", WI_TOPO_FILE_VERSION);
-    for (int o = 0; o < topo->nobjects; o++)
-        xml_object(topo, o, out);
+    for (int o = 0; o < topo->nobjects; o++) {
+        fprintf(out, "  <object id=\"%d\"", o);
+        put_object(&xml, &topo->objects[o], out);
+        fputs("/>\n", out);
+    }
     for (int l = 0; l < topo->nlinks; l++) {
-        const struct wi_topo_link *x = &topo->links[l];
-        fprintf(out, "  <link kind=\"%s\" a=\"%d\" b=\"%d\"", wi_topo_link_name(x->kind), x->a, x->b);
-        xml_number("rate", x->rate, out);
-        xml_number("latency", x->latency, out);
-        fprintf(out, "%s origin=\"%s\"/>\n", x->half_duplex ? " half_duplex=\"1\"" : "",
-                wi_topo_origin_names[x->origin]);
+        fprintf(out, "  <link kind=\"%s\"", wi_topo_link_name(topo->links[l].kind));
+        put_ends(&xml, &topo->links[l], out);
+        fputs("/>\n", out);
     }
     for (int i = 0; i < topo->nmissing; i++) {
-        fputs("  <missing text=\"", out);
-        wi_topo_put_escaped(topo->missing[i], out);
-        fputs("\"/>\n", out);
+        fputs("  <missing", out);
+        xml_text("text", topo->missing[i], out);
+        fputs("/>\n", out);
     }
     fputs("</weft-topology>\n", out);
     wi_topo_locale_leave(locale);
     return wi_topo_written(out, "XML");
 }
-
-/* ---- JSON ---- */
 
 static void json_text(const char *key, const char *text, FILE *out)
 {
@@ -134,6 +153,11 @@ static void json_text(const char *key, const char *text, FILE *out)
     for (; *text; text++)
         fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
     putc('"', out);
+}
+
+static void json_integer(const char *key, long long value, FILE *out)
+{
+    fprintf(out, ", \"%s\": %lld", key, value);
 }
 
 static void json_number(const char *key, double value, FILE *out)
@@ -144,46 +168,21 @@ static void json_number(const char *key, double value, FILE *out)
     fprintf(out, ", \"%s\": %s", key, text);
 }
 
-static void json_object(const struct wi_topo *t, int o, FILE *out)
-{
-    const struct wi_topo_object *x = &t->objects[o];
-    const struct {
-        const char *key, *text;
-    } texts[] = {{"name", x->name}, {"alias", x->alias}, {"model", x->model}, {"bus", x->bus}};
-
-    fprintf(out, "%s    {\"id\": %d, \"kind\": \"%s\"", o ? ",\n" : "", o, wi_topo_kind_name(x->kind));
-    if (x->parent != WI_TOPO_NONE)
-        fprintf(out, ", \"parent\": %d", x->parent);
-    fprintf(out, ", \"index\": %d", x->index);
-    if (x->os_index != WI_TOPO_NONE)
-        fprintf(out, ", \"os_index\": %d", x->os_index);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        if (texts[i].text[0])
-            json_text(texts[i].key, texts[i].text, out);
-    if (x->bytes)
-        fprintf(out, ", \"bytes\": %llu", (unsigned long long)x->bytes);
-    if (x->rate > 0)
-        json_number("rate", x->rate, out);
-    putc('}', out);
-}
-
 weft_status wi_topo_json(const struct wi_topo *topo, FILE *out)
 {
+    static const struct format json = {json_text, json_integer, json_number};
     void *locale = wi_topo_locale_enter();
 
     fprintf(out, "{\n  \"weft_topology\": %d,\n  \"objects\": [\n", WI_TOPO_FILE_VERSION);
-    for (int o = 0; o < topo->nobjects; o++)
-        json_object(topo, o, out);
+    for (int o = 0; o < topo->nobjects; o++) {
+        fprintf(out, "%s    {\"id\": %d", o ? ",\n" : "", o);
+        put_object(&json, &topo->objects[o], out);
+        putc('}', out);
+    }
     fputs("\n  ],\n  \"links\": [\n", out);
     for (int l = 0; l < topo->nlinks; l++) {
-        const struct wi_topo_link *x = &topo->links[l];
-        fprintf(out, "%s    {\"kind\": \"%s\", \"a\": %d, \"b\": %d", l ? ",\n" : "", wi_topo_link_name(x->kind), x->a,
-                x->b);
-        json_number("rate", x->rate, out);
-        json_number("latency", x->latency, out);
-        if (x->half_duplex)
-            fputs(", \"half_duplex\": 1", out);
-        json_text("origin", wi_topo_origin_names[x->origin], out);
+        fprintf(out, "%s    {\"kind\": \"%s\"", l ? ",\n" : "", wi_topo_link_name(topo->links[l].kind));
+        put_ends(&json, &topo->links[l], out);
         putc('}', out);
     }
     fputs(topo->nlinks ? "\n  ],\n  \"missing\": [" : "  ],\n  \"missing\": [", out);

@@ -11,6 +11,7 @@
 #define MOST_HOSTS 24
 #define PAD 8.0
 #define GAP 10.0
+#define LINK_GAP 72.0 /* room for the rate of a link between neighbours */
 #define HEAD 34.0
 #define CHARACTER 6.3
 #define LEGEND 24.0
@@ -99,6 +100,19 @@ static int is_bar(const struct picture *p, int object)
     return kind == WI_TOPO_SWITCH || kind == WI_TOPO_NVSWITCH;
 }
 
+/* Is it joined to another one beside it by a link that is drawn, with its rate? */
+static int has_socket_link(const struct picture *p, int object)
+{
+    const struct wi_topo_sealed *s = wi_topo_sealed(p->t);
+
+    for (uint32_t e = s->first[object]; e < s->first[object + 1]; e++) {
+        const struct wi_topo_link *x = &p->t->links[s->edges[e] / 2];
+        if (x->kind == WI_TOPO_LINK_SOCKET && p->t->objects[x->a].parent == p->t->objects[x->b].parent)
+            return 1;
+    }
+    return 0;
+}
+
 /* How many of a kind stand side by side. */
 static int columns_of(const struct picture *p, int object, int count)
 {
@@ -108,6 +122,8 @@ static int columns_of(const struct picture *p, int object, int count)
         return 1;
     if (kind == WI_TOPO_CORE)
         return count <= 4 ? count : count <= 8 ? 4 : 8;
+    if (has_socket_link(p, object)) /* no box between two others that a link joins */
+        return (int)ceil(sqrt(count));
     if (kind == WI_TOPO_HOST || kind == WI_TOPO_RACK)
         return count <= 2 ? 1 : (int)ceil(sqrt(count));
     return count <= 4 ? count : 4;
@@ -117,7 +133,7 @@ static int columns_of(const struct picture *p, int object, int count)
 static void place_children(struct picture *p, int key, double top, double *w, double *h)
 {
     double x = PAD, y = top, row = 0, widest = 0;
-    int column = 0, columns = 0, before = -1;
+    int column = 0, columns = 0, before = -1, linked = 0;
 
     for (int i = p->c.first[key]; i < p->c.first[key + 1]; i++) {
         struct box *box = &p->boxes[p->c.child[i]];
@@ -128,14 +144,15 @@ static void place_children(struct picture *p, int key, double top, double *w, do
             columns = columns_of(p, p->c.child[i], count_children(p, key, kind));
         if (column && (column >= columns || kind != before)) {
             x = PAD;
-            y += row + GAP;
+            y += row + (linked ? LINK_GAP / 2 : GAP);
             row = column = 0;
         }
+        linked = has_socket_link(p, p->c.child[i]);
         box->x = x;
         box->y = y;
-        x += box->w + GAP;
+        widest = fmax(widest, x + box->w);
+        x += box->w + (linked ? LINK_GAP : GAP);
         row = fmax(row, box->h);
-        widest = fmax(widest, x - GAP);
         column++;
         before = kind;
     }
@@ -253,6 +270,19 @@ static void find_ends(const struct picture *p, int a, int b, double end[4])
     leave(&to, &from, &end[2], &end[3]);
 }
 
+/* Would a text lie on one of the boxes that stand beside this one? */
+static int hits_neighbour(const struct picture *p, int object, double x, double y, double width)
+{
+    int parent = p->t->objects[object].parent;
+
+    for (int i = p->c.first[parent + 1]; i < p->c.first[parent + 2]; i++) {
+        const struct box *b = &p->boxes[p->c.child[i]];
+        if (!b->is_hidden && x < b->x + b->w && x + width > b->x && y - 8 < b->y + b->h && y + 2 > b->y)
+            return 1;
+    }
+    return 0;
+}
+
 /* Many links that differ in one end only get one label; the last one that was written decides. */
 static void draw_links(const struct picture *p)
 {
@@ -278,6 +308,14 @@ static void draw_links(const struct picture *p)
         last_end = x->b;
         last_rate = x->rate;
         double x_text = (end[0] + end[2]) / 2 + 4, y_text = (end[1] + end[3]) / 2 - 3;
+        if (x->kind == WI_TOPO_LINK_SOCKET) { /* in the gap; where two cross, each on its own side */
+            int upright = fabs(end[0] - end[2]) < fabs(end[1] - end[3]);
+            double width = CHARACTER * (double)strlen(rate) * 0.85, at = upright || end[1] == end[3] ? 0.5 : 0.3;
+            x_text = end[0] + at * (end[2] - end[0]) + (upright ? 5 : -width / 2);
+            y_text = end[1] + at * (end[3] - end[1]) - (upright ? -3 : 4);
+            if (hits_neighbour(p, x->a, x_text, y_text, width))
+                continue; /* a crowd: those in the gaps say it */
+        }
         /* Where many lines meet there is room. */
         if (is_bar(p, x->b))
             y_text = end[3] + (end[1] > end[3] ? 10 : -3);

@@ -166,26 +166,42 @@ static int steps_to(const struct wi_topo_model *m, const struct wi_seat *seat, i
     return n;
 }
 
-/* Seats of one host reach each other, on paths that are not too long. */
-static weft_status check_inside(const struct wi_topo_model *m)
+static weft_status check_pair(const struct wi_topo_model *m, const struct wi_seat *x, const struct wi_seat *y)
 {
     const struct wi_topo *t = m->topo;
 
-    for (int a = 0; a < m->nseats; a++)
-        for (int b = 0; b < m->nseats; b++) {
-            const struct wi_seat *x = &m->seats[a], *y = &m->seats[b];
-            if (x->host != y->host || wi_model_share_nvlink(m, x, y))
-                continue;
-            if (!wi_model_reaches(m, x, y->object))
-                return wi_fail(WEFT_ECONFIG, "model: in %s no links lead from %s to %s", t->objects[x->host].name,
-                               t->objects[x->object].name, t->objects[y->object].name);
-            /* Two memories and two cores besides. */
-            if (steps_to(m, x, y->object) + 4 > WI_MODEL_MAX_PATH)
-                return wi_fail(WEFT_ENOTSUP, "model: in %s the route from %s to %s has more than %d links",
-                               t->objects[x->host].name, t->objects[x->object].name, t->objects[y->object].name,
-                               WI_MODEL_MAX_PATH - 4);
-        }
+    if (wi_model_share_nvlink(m, x, y))
+        return WEFT_SUCCESS;
+    if (!wi_model_reaches(m, x, y->object))
+        return wi_fail(WEFT_ECONFIG, "model: in %s no links lead from %s to %s", t->objects[x->host].name,
+                       t->objects[x->object].name, t->objects[y->object].name);
+    /* Two memories and two cores besides. */
+    if (steps_to(m, x, y->object) + 4 > WI_MODEL_MAX_PATH)
+        return wi_fail(WEFT_ENOTSUP, "model: in %s the route from %s to %s has more than %d links",
+                       t->objects[x->host].name, t->objects[x->object].name, t->objects[y->object].name,
+                       WI_MODEL_MAX_PATH - 4);
     return WEFT_SUCCESS;
+}
+
+/* Seats of one host reach each other, on paths that are not too long. Those of a host are a list each, by their numbers plus
+ * one, so that the seats of other hosts are not looked at. */
+static weft_status check_inside(const struct wi_topo_model *m)
+{
+    int32_t *first = wi_calloc((size_t)m->topo->nobjects + (size_t)m->nseats, sizeof(*first));
+    weft_status st = WEFT_SUCCESS;
+
+    if (!first)
+        return wi_fail(WEFT_ENOMEM, "model: no memory to check %d seats", m->nseats);
+    int32_t *next = first + m->topo->nobjects;
+    for (int a = m->nseats - 1; a >= 0; a--) {
+        next[a] = first[m->seats[a].host];
+        first[m->seats[a].host] = a + 1;
+    }
+    for (int a = 0; a < m->nseats && st >= 0; a++)
+        for (int b = first[m->seats[a].host]; b && st >= 0; b = next[b - 1])
+            st = check_pair(m, &m->seats[a], &m->seats[b - 1]);
+    wi_free(first);
+    return st;
 }
 
 /* Which pieces of the network a seat reaches, as bits. */

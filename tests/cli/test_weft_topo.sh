@@ -48,6 +48,30 @@ for rect in root.iter(name + "rect"):
         assert 0 <= float(rect.get("y")) and float(rect.get("y")) + float(rect.get("height")) <= height
 END
 }
+# Rates of links between packages lie on none of them.
+labels_are_clear() {
+    local machine
+    for machine in "pack:2 core:4" "pack:4 core:2" "pack:8 core:2"; do
+        timeout 20 ./weft-topo -s "$machine" --svg "$tap_dir/b.svg" >/dev/null && python3 - "$tap_dir/b.svg" <<'END' || return 1
+import sys
+import xml.etree.ElementTree as tree
+name = "{http://www.w3.org/2000/svg}"
+root = tree.parse(sys.argv[1]).getroot()
+boxes = [[float(r.get(k)) for k in ("x", "y", "width", "height")] for r in root.iter(name + "rect")
+         if (r.findtext(name + "title") or "").startswith("package ")]
+last, labels = "", 0
+for e in root:
+    last = e.get("class") if e.tag == name + "line" else last
+    if e.tag != name + "text" or e.get("class") != "rate" or last != "socket":
+        continue
+    labels += 1
+    x, y = float(e.get("x")), float(e.get("y"))
+    for bx, by, w, h in boxes:
+        assert x >= bx + w or x + 5 * len(e.text) <= bx or y - 8 >= by + h or y + 2 <= by, (e.text, x, y)
+assert labels, "no link has its rate"
+END
+    done
+}
 merges() {
     local out
     printf 'core:2 nic:1@10Gb' >"$tap_dir/one.txt"
@@ -72,6 +96,7 @@ tap "XML is read back" round_trip xml
 tap "JSON is read back" round_trip json
 tap "DOT" says '^graph weft \{' -s "$dgx" --export dot
 tap "a picture" is_svg
+tap "labels are clear of boxes" labels_are_clear
 tap "machines are merged" merges
 tap "one machine twice" twice
 tap "hwloc's XML" reads_lstopo
