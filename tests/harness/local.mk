@@ -8,4 +8,4 @@ tests_unit_test_harness_SOURCES = tests/unit/test_harness.c
 tests_unit_test_harness_LDADD = libharness.la $(CUNIT_LIBS)
 
 multi_scripts += tests/multi/test_hosts.sh
-EXTRA_DIST += tests/harness/hosts.sh tests/harness/predict.sh
+EXTRA_DIST += tests/harness/hosts.sh tests/harness/levels.sh tests/harness/predict.sh
