@@ -45,7 +45,8 @@ struct wi_progress {
     pthread_t thread;
     int running;
     int event_fd; /* kicks the thread */
-    _Atomic int asleep, stop;
+    _Atomic int asleep, wanted, stop;
+    _Atomic uint32_t kicks; /* operations that it was told of */
 };
 
 /* Threads that call what weft_request_on_complete was given; see complete.c. */
@@ -94,6 +95,7 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm);
 weft_status wi_progress_start(struct weft_context *ctx);
 void wi_progress_stop(struct weft_context *ctx);
 void wi_progress_kick(struct weft_context *ctx);
+void wi_progress_want(struct weft_context *ctx);
 void wi_callers_init(struct weft_context *ctx);
 weft_status wi_callers_stop(struct weft_context *ctx); /* WEFT_EBUSY: a call-back does not return */
 

@@ -190,8 +190,10 @@ weft_status weft_request_on_complete(weft_request *req, weft_complete_fn fn, voi
     atomic_fetch_add_explicit(&req->comm->watched, 1, memory_order_relaxed);
     if (atomic_compare_exchange_strong(&req->completion, &before, call)) {
         /* It may have ended before, without operations to end. */
-        if (req->queued || atomic_load(&req->left) || !(before = wi_completion_take(req)))
+        if (req->queued || atomic_load(&req->left) || !(before = wi_completion_take(req))) {
+            wi_progress_want(ctx);
             return WEFT_SUCCESS;
+        }
         wi_completion_queue(req->comm, before, req->status);
         return WEFT_SUCCESS;
     }

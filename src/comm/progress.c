@@ -2,7 +2,9 @@
 /* The progress thread of a context.
  *
  * It starts with the first operation that nobody waits for, sleeps while there is none, and leaves a communicator alone
- * whose owner is inside a weft call. It begins with a short pause: most operations are waited for at once. */
+ * whose owner is inside a weft call. It begins with a short pause: most operations are waited for at once. Where that is so
+ * again and again, it dozes, longer each time, instead of asking to be woken by the next operation: waking it costs the
+ * issuer a system call, and a core that the ranks may need. */
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
@@ -18,9 +20,13 @@
 #define NAP_MIN_NS 20000ull
 #define NAP_MAX_NS 2000000ull
 #define NAP_WATCHED_NS 160000ull /* when a call-back or a future depends on this thread's looking */
+#define MOST_VAIN 5              /* doublings of a doze */
+
+enum { AWAKE, ASLEEP, DOZING };
 
 struct round {
     int moved, pending;
+    int mine;    /* an operation is pending whose owner is elsewhere */
     int blind;   /* something that cannot wake us is pending */
     int watched; /* somebody wants to be told */
     struct pollfd fds[MAX_POLLED];
@@ -65,7 +71,7 @@ static void look_at(struct round *rd, struct weft_comm *comm)
     }
     rd->moved |= moved;
     if (comm->exec->nops) {
-        rd->pending = 1;
+        rd->pending = rd->mine = 1;
         rd->watched |= atomic_load_explicit(&comm->watched, memory_order_relaxed) != 0;
         if (!moved)
             collect_fds(rd, comm);
@@ -92,35 +98,62 @@ static void sleep_until(struct round *rd, uint64_t ns, int fd)
         (void)!read(fd, &kicks, sizeof kicks);
 }
 
+/* Announce first, look again, then sleep: a kick in between is seen by one of the two. */
+static void sleep_till_kicked(struct weft_context *ctx, struct round *rd)
+{
+    struct wi_progress *p = &ctx->progress;
+    struct timespec first = {0, FIRST_PAUSE_NS};
+
+    atomic_store_explicit(&p->asleep, ASLEEP, memory_order_seq_cst);
+    look_around(ctx, rd);
+    if (!rd->pending && !rd->moved)
+        sleep_until(rd, UINT64_MAX, p->event_fd);
+    atomic_store_explicit(&p->asleep, AWAKE, memory_order_relaxed);
+    nanosleep(&first, NULL);
+}
+
+/* Likewise, for one who wants to be told of an end. */
+static void doze(struct wi_progress *p, struct round *rd, uint64_t ns)
+{
+    atomic_store_explicit(&p->asleep, DOZING, memory_order_seq_cst);
+    if (!atomic_exchange_explicit(&p->wanted, 0, memory_order_seq_cst))
+        sleep_until(rd, ns, p->event_fd);
+    atomic_store_explicit(&p->asleep, AWAKE, memory_order_relaxed);
+}
+
 static void *progress_main(void *arg)
 {
     struct weft_context *ctx = arg;
     struct wi_progress *p = &ctx->progress;
     struct round rd;
     uint64_t nap = NAP_MIN_NS;
+    uint32_t seen = 0, kicks, vain = 0, alone = 0;
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
+        kicks = atomic_load_explicit(&p->kicks, memory_order_relaxed);
         look_around(ctx, &rd);
+        alone = rd.mine || rd.moved ? alone + 1 : 0;
+        if (alone > 1) /* once may be between an issue and its wait */
+            vain = 0;
+        else if (!alone && kicks != seen && vain < MOST_VAIN)
+            vain++;
         if (rd.moved) {
             nap = NAP_MIN_NS;
-            continue;
-        }
-        if (!rd.pending) {
-            /* Announce first, look again, then sleep: a kick in between is seen by one of the two. */
-            atomic_store_explicit(&p->asleep, 1, memory_order_seq_cst);
-            look_around(ctx, &rd);
-            if (!rd.pending && !rd.moved)
-                sleep_until(&rd, UINT64_MAX, p->event_fd);
-            atomic_store_explicit(&p->asleep, 0, memory_order_relaxed);
-            struct timespec first = {0, FIRST_PAUSE_NS};
-            nanosleep(&first, NULL);
+        } else if (rd.pending) {
+            if (!rd.mine && nap < NAP_MIN_NS << vain)
+                nap = NAP_MIN_NS << vain;
+            sleep_until(&rd, rd.blind ? nap : NAP_MAX_NS, p->event_fd);
+            nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
+            if (rd.watched && nap > NAP_WATCHED_NS)
+                nap = NAP_WATCHED_NS;
+        } else if (kicks != seen) { /* operations came, and went without this thread */
+            doze(p, &rd, NAP_MIN_NS << vain);
             nap = NAP_MIN_NS;
-            continue;
+        } else {
+            sleep_till_kicked(ctx, &rd);
+            nap = NAP_MIN_NS;
         }
-        sleep_until(&rd, rd.blind ? nap : NAP_MAX_NS, p->event_fd);
-        nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
-        if (rd.watched && nap > NAP_WATCHED_NS)
-            nap = NAP_WATCHED_NS;
+        seen = kicks;
     }
     return NULL;
 }
@@ -174,7 +207,21 @@ void wi_progress_kick(struct weft_context *ctx)
             ctx->lib.progress_thread = 0;
         pthread_mutex_unlock(&ctx->comms_lock);
     }
-    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) &&
-        atomic_exchange_explicit(&p->asleep, 0, memory_order_seq_cst))
+    /* Issuers of several communicators may lose counts, not changes. */
+    atomic_store_explicit(&p->kicks, atomic_load_explicit(&p->kicks, memory_order_relaxed) + 1, memory_order_relaxed);
+    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == ASLEEP &&
+        atomic_exchange_explicit(&p->asleep, AWAKE, memory_order_seq_cst) != AWAKE)
+        (void)!write(p->event_fd, &one, sizeof one);
+}
+
+/* Somebody wants to be told of the end of an operation: end the doze. */
+void wi_progress_want(struct weft_context *ctx)
+{
+    struct wi_progress *p = &ctx->progress;
+    uint64_t one = 1;
+
+    atomic_store_explicit(&p->wanted, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == DOZING &&
+        atomic_exchange_explicit(&p->asleep, AWAKE, memory_order_seq_cst) != AWAKE)
         (void)!write(p->event_fd, &one, sizeof one);
 }

@@ -36,6 +36,7 @@ void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
 /* ---- Creation ---- */
 
 #define SPIN_ELSEWHERE 300u
+#define PATIENCE_NS 400000
 
 /* Transports need not know where their ranks run. */
 static int knows_processors(const struct wi_exec *exec)
@@ -91,6 +92,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->spin = config->spin >= 0 ? (uint32_t)config->spin : mesh->oversubscribed ? 0 : 2000;
     exec->spin_elsewhere = config->spin < 0 && mesh->oversubscribed ? SPIN_ELSEWHERE : 0;
     exec->yields = config->yields >= 0 ? (uint32_t)config->yields : mesh->oversubscribed ? 200 : 100;
+    exec->patience_ns = config->yields < 0 && !mesh->oversubscribed ? PATIENCE_NS : 0;
     exec->next_epoch = 1; /* 0 is what untouched arenas hold */
     exec->done_seen = 0;
     strncpy(exec->name, config->name, sizeof exec->name - 1);

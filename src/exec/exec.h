@@ -159,6 +159,8 @@ struct wi_exec {
     uint32_t spin;                                  /* polls before the first yield; 0 when oversubscribed */
     uint32_t spin_elsewhere;                        /* when oversubscribed: polls while only other cores are awaited */
     uint32_t yields;                                /* before the first sleep */
+    uint64_t patience_ns;                           /* time that passes before it all the same */
+    uint64_t waiting_since_ns;                      /* of the newest wait */
     /* Operations in flight, oldest first. */
     struct wi_op *head, **tail;
     uint32_t nops;

@@ -4,7 +4,10 @@
  * Spinning pays when the peer runs on another core and is about to answer. It costs when the peer needs this core: then one
  * yield is what hands it over. So an executor spins briefly while yields show that others want its core, and only then. To
  * spin less after spinning in vain would be a trap: a yield takes longer than a small operation, so that one late rank
- * makes the others yield, late themselves, and all stay so for thousands of operations. */
+ * makes the others yield, late themselves, and all stay so for thousands of operations.
+ *
+ * A sleep costs what waking up takes, hundreds of microseconds where the idle core has to be woken, too: with a core for each
+ * rank as much is spent on yields before. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -132,6 +135,12 @@ static void yield(struct wi_exec *exec)
         exec->contended--;
 }
 
+/* The yields are used up: is it too early to sleep? */
+static int patient(const struct wi_exec *exec, uint32_t round)
+{
+    return exec->patience_ns && round >= exec->yields && wi_now_ns() - exec->waiting_since_ns < exec->patience_ns;
+}
+
 /* Has rank published what ranks wait for first in this operation? */
 static int published(const struct wi_exec *exec, const struct wi_op *op, int rank)
 {
@@ -173,7 +182,10 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
         wi_cpu_relax();
         return exec->broken;
     }
-    if (round < exec->yields) {
+    if (round == 0 || round == exec->spin / 40)
+        exec->waiting_since_ns = wi_now_ns();
+    if (round < exec->yields || patient(exec, round)) {
+        op->rounds -= round >= exec->yields; /* as long as it is */
         yield(exec);
         if (poll_met(op))
             return exec->broken;

@@ -188,6 +188,48 @@ static void together(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* Operations that are waited for at once teach the progress thread to stay away: those that are not must move all the same. */
+static void unattended(int rank, int nranks, void *arg)
+{
+    enum { N = 300, ROUNDS = 10, WORDS = 16384 };
+    struct seen told = SEEN_INIT;
+    static int64_t words[WORDS];
+    int64_t one = 1, sum;
+    weft_request *r, *waited;
+    weft_call_options tagged = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+
+    tagged.tag = 7;
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int n = 0; n < ROUNDS; n++) {
+        for (int i = 0; i < N; i++) {
+            WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &waited));
+            WT_CHECK_OK(weft_wait(waited));
+            WT_CHECK_OK(weft_request_free(waited));
+        }
+        /* Long, with a tag: it moves when its sender has heard that it is asked for. */
+        WT_CHECK_OK(weft_comm_next_call(f.comm, &tagged));
+        if (rank == 0) {
+            for (int i = 0; i < WORDS; i++)
+                words[i] = n + i;
+            WT_CHECK_OK(weft_send(f.comm, words, WORDS, WEFT_INT64, 1, &r));
+            if (n % 2)
+                WT_CHECK_OK(weft_request_on_complete(r, note, &told));
+        } else {
+            WT_CHECK_OK(weft_recv(f.comm, words, WORDS, WEFT_INT64, 0, NULL));
+            WT_CHECK_INT(words[WORDS - 1], n + WORDS - 1);
+        }
+        wt_sync(); /* the sender makes no call until the receiver has it */
+        if (rank == 0) {
+            if (n % 2)
+                WT_CHECK_INT(await_calls(&told, 1 + n / 2), 1 + n / 2);
+            WT_CHECK_OK(weft_wait(r));
+            WT_CHECK_OK(weft_request_free(r));
+        }
+    }
+    ft_close(&f);
+}
+
 #define CASE(name)                                                    \
     static void run_##name(void)                                      \
     {                                                                 \
@@ -197,11 +239,13 @@ CASE(told)
 CASE(nested)
 CASE(in_vain)
 CASE(together)
+CASE(unattended)
 
 static const struct wt_case cases[] = {
     {"every end is told once", run_told},
     {"call-backs that wait for call-backs", run_nested},
     {"failures are told", run_in_vain},
     {"a waiting thread lets others issue", run_together},
+    {"what nobody waits for moves", run_unattended},
 };
 WT_UNIT_MAIN("complete", cases)
