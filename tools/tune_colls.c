@@ -25,9 +25,9 @@
 #define TRAILS 2.5      /* two are */
 #define BEATEN 1.6      /* three are */
 #define ONE_TURN_US 3e4 /* calls so long that a second turn tells little, */
-#define LONG_US 3e5     /* windows that take part in every second round, */
-#define LONGER_US 1.2e6 /* and in every fourth */
-#define ONE_CALL_US 2e5 /* and that the very first one is as good as another */
+#define LONG_US 3e5     /* windows that take part in every fourth round, */
+#define LONGER_US 1.5e6 /* and in every eighth */
+#define ONE_CALL_US 5e5 /* and that the very first one is as good as another */
 
 /* ---- One call ---- */
 
@@ -245,7 +245,7 @@ static weft_status out_of_time(struct tune *t, int *late)
 /* Long windows vary little, and would take most of the time: not in every round. */
 static int rests(const struct tune_point *p, int round)
 {
-    return p->begun && ((p->window_us > LONG_US && round % 2) || (p->window_us > LONGER_US && round % 4));
+    return p->begun && ((p->window_us > LONG_US && round % 4) || (p->window_us > LONGER_US && round % 8));
 }
 
 static weft_status all_rounds(struct tune *t, int *late)

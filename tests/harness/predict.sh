@@ -14,8 +14,8 @@ shift
 [ $# -gt 0 ] || set -- 2 4 8 2x2 4x1
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/tests/harness/hosts.sh"
-local_options=${PREDICT_LOCAL:--r 12 -t 20}
-hosts_options=${PREDICT_HOSTS:--r 3}
+local_options=${PREDICT_LOCAL:--r 17 -p 60 -t 20}
+hosts_options=${PREDICT_HOSTS:--r 17 -p 80 -t 60}
 colls=${PREDICT_COLLS:-all_reduce reduce broadcast all_gather reduce_scatter all_to_all gather scatter barrier}
 port=29500
 mkdir -p "$folder" || exit 1
