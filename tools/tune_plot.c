@@ -79,9 +79,10 @@ static void scatter(FILE *f, const struct tune_judged *j)
     diagonal(f, &a, 1, "");
     diagonal(f, &a, 1.2, "stroke-dasharray='4 3'");
     diagonal(f, &a, 1 / 1.2, "stroke-dasharray='4 3'");
-    for (int i = 0; i < j->npairs; i++)
-        fprintf(f, "<circle cx='%.1f' cy='%.1f' r='1.6' fill='#1f77b4' fill-opacity='0.45'/>\n",
-                across(&a, j->pairs[i].measured_us), up(&a, j->pairs[i].predicted_us));
+    fputs("<path fill='none' stroke='#9bbfdd' stroke-width='3' stroke-linecap='round' d='", f);
+    for (int i = 0; i < j->npairs; i++) /* dots in one element: there are thousands */
+        fprintf(f, "M%.1f %.1fh0", across(&a, j->pairs[i].measured_us), up(&a, j->pairs[i].predicted_us));
+    fputs("'/>\n", f);
     for (int i = 0; i < j->nverdicts; i++)
         if (j->verdicts[i].pick_us > 0)
             fprintf(f, "<circle cx='%.1f' cy='%.1f' r='2.2' fill='#d62728'><title>%s %llu B %s</title></circle>\n",
