@@ -72,6 +72,10 @@ struct weft_host {
                              void *out, size_t out_capacity, size_t *out_bytes, void *peer_claim,
                              size_t *peer_claim_bytes);
     void (*auth_destroy)(struct weft_auth *auth);
+
+    /* memcpy that is fast for long copies whatever their alignment. `stream`: what is stored goes past the caches, for another
+     * core to read next; it is ordered before whatever is stored after the call. */
+    void (*copy)(void *dst, const void *src, size_t bytes, int stream);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64

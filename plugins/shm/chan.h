@@ -7,6 +7,8 @@
 #include "group.h"
 #include "ring.h"
 
+#include <string.h>
+
 struct wi_shm_queue {
     struct weft_xfer *first, **last;
 };
@@ -78,6 +80,19 @@ static inline int wi_shm_in_busy(const struct wi_shm_channel_in *ch)
     return ch->queue.first || ch->open;
 }
 
+/* Shorter copies gain nothing from leaving the C library's. */
+#define WI_SHM_COPY_MIN 4096u
+
+static inline void wi_shm_copy(const struct wi_shm_group *group, void *to, const void *from, size_t bytes, int stream)
+{
+    const struct weft_host *host = group->endpoint->host;
+
+    if (bytes >= WI_SHM_COPY_MIN && host->copy)
+        host->copy(to, from, bytes, stream);
+    else
+        memcpy(to, from, bytes);
+}
+
 /* Common checks of a posted transfer; explains what is wrong. */
 weft_status wi_shm_post_check(struct wi_shm_group *group, const struct weft_xfer *x, struct wi_shm_peer **peer);
 /* Advance one channel; returns events. */
@@ -87,7 +102,7 @@ int wi_shm_pull(struct wi_shm_group *group, struct wi_shm_channel_in *ch);
 void wi_shm_fetch_begin(struct wi_shm_group *group, struct wi_shm_channel_in *ch);
 int wi_shm_fetch_step(struct wi_shm_group *group, struct wi_shm_channel_in *ch);
 /* Give payload to the first posted receive. */
-void wi_shm_deliver(struct wi_shm_channel_in *ch, const void *data, size_t bytes);
+void wi_shm_deliver(struct wi_shm_group *group, struct wi_shm_channel_in *ch, const void *data, size_t bytes);
 /* The open message is complete. */
 void wi_shm_message_end(struct wi_shm_channel_in *ch);
 

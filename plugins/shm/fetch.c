@@ -81,7 +81,7 @@ static weft_status get_for_sink(struct wi_shm_group *group, struct wi_shm_channe
         weft_status status = wi_shm_mem_get(group, ch->peer->rank, ch->desc.address + ch->got, group->bounce, some);
         if (status != WEFT_SUCCESS)
             return status;
-        wi_shm_deliver(ch, group->bounce, some);
+        wi_shm_deliver(group, ch, group->bounce, some);
         bytes -= some;
     }
     return WEFT_SUCCESS;
@@ -94,12 +94,12 @@ static weft_status copy_mapped(struct wi_shm_group *group, struct wi_shm_channel
     weft_status status = WEFT_SUCCESS;
 
     if (!leaving) {
-        wi_shm_deliver(ch, ch->mapped + ch->got, bytes);
+        wi_shm_deliver(group, ch, ch->mapped + ch->got, bytes);
         return WEFT_SUCCESS;
     }
     pthread_mutex_lock(leaving);
     if (__atomic_load_n(&group->arenas[ch->member].ctl->board.state, __ATOMIC_ACQUIRE) == WEFT_BOARD_ALIVE)
-        wi_shm_deliver(ch, ch->mapped + ch->got, bytes);
+        wi_shm_deliver(group, ch, ch->mapped + ch->got, bytes);
     else
         status = WEFT_EPEER;
     pthread_mutex_unlock(leaving);

@@ -117,6 +117,7 @@ weft_status wi_shm_group_new(struct wi_shm_endpoint *endpoint, const struct weft
     made->endpoint = endpoint;
     made->rank = config->rank;
     made->nranks = config->nranks;
+    made->oversubscribed = config->oversubscribed;
     made->nmembers = nmembers;
     made->member_of = calloc((size_t)config->nranks, sizeof(*made->member_of));
     made->peers = calloc(nmembers, sizeof(*made->peers));

@@ -69,6 +69,7 @@ struct wi_shm_group {
     int bells_ready;
     unsigned char *ctl_map; /* control parts of all members, one after the other */
     struct weft_mapped_rank *mapped; /* NULL until asked for */
+    int oversubscribed; /* this node has more ranks than cores */
     int may_fault; /* arenas live where space can run out: ask for pages before touching them */
     void *hub;     /* inproc */
     /* inproc: [nmembers]; a member's is held while another copies from its memory, and while it leaves */

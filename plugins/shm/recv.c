@@ -31,7 +31,7 @@ static struct wi_shm_channel_in *channel(struct wi_shm_group *group, struct wi_s
     return ch;
 }
 
-void wi_shm_deliver(struct wi_shm_channel_in *ch, const void *data, size_t bytes)
+void wi_shm_deliver(struct wi_shm_group *group, struct wi_shm_channel_in *ch, const void *data, size_t bytes)
 {
     struct weft_xfer *x = ch->queue.first;
     size_t offset = ch->got;
@@ -42,7 +42,7 @@ void wi_shm_deliver(struct wi_shm_channel_in *ch, const void *data, size_t bytes
     if (x->sink)
         x->sink(x, offset, data, bytes);
     else
-        memcpy((unsigned char *)x->buf + offset, data, bytes);
+        wi_shm_copy(group, (unsigned char *)x->buf + offset, data, bytes, 0);
 }
 
 void wi_shm_message_end(struct wi_shm_channel_in *ch)
@@ -139,9 +139,9 @@ static int take_piece(struct wi_shm_group *group, struct wi_shm_channel_in *ch, 
         match(ch, &copy);
     if (ch->total <= WI_SHM_INLINE) {
         memcpy(inside, copy.inside, sizeof(inside));
-        wi_shm_deliver(ch, inside, copy.piece);
+        wi_shm_deliver(group, ch, inside, copy.piece);
     } else {
-        wi_shm_deliver(ch, memory + WI_SHM_CELL, copy.piece);
+        wi_shm_deliver(group, ch, memory + WI_SHM_CELL, copy.piece);
     }
     wi_shm_reader_advance(&ch->r, wi_shm_ring_span(copy.piece, ch->total <= WI_SHM_INLINE));
     if (ch->got == ch->total)

@@ -241,8 +241,10 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         } else {
             struct wi_op *op;
             wi_exec_progress(comm->exec, &moved);
-            op = moved ? NULL : unfinished(req);
-            if (op && once)
+            op = unfinished(req);
+            if (op && moved)
+                op->rounds = 0;
+            else if (op && once)
                 wi_exec_check(comm->exec, op);
             else if (op)
                 wi_exec_pause(comm->exec, op);

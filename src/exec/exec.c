@@ -497,7 +497,9 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
         wi_exec_progress(exec, &moved);
         if (op->state == WI_OP_DONE)
             break;
-        if (!moved)
+        if (moved)
+            op->rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
+        else
             wi_exec_pause(exec, op);
     }
     return op->status;

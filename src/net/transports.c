@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/reduce.h"
 #include "base/status.h"
 
 extern const struct weft_plugin weft_plugin_shm;
@@ -206,6 +207,11 @@ static struct weft_auth *host_auth_create(void *impl, int is_server, const void 
     return find_key(impl, claim, claim_bytes, &key) ? wi_auth_create(&key, 0, claim, claim_bytes) : NULL;
 }
 
+static void host_copy(void *dst, const void *src, size_t bytes, int stream)
+{
+    wi_copy(dst, src, bytes, stream ? WI_REDUCE_NT : 0);
+}
+
 static void host_init(struct wi_transports *t)
 {
     t->host = (struct weft_host){
@@ -217,6 +223,7 @@ static void host_init(struct wi_transports *t)
         .auth_create = host_auth_create,
         .auth_step = wi_auth_step,
         .auth_destroy = wi_auth_destroy,
+        .copy = host_copy,
     };
 }
 

@@ -12,6 +12,7 @@ static const char *const shm[] = {"TRANSPORTS=shm", NULL};
 static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
 static const char *const tcp[] = {"TRANSPORTS=tcp", NULL};
 static const char *const streamed[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_CMA=n", NULL};
+static const char *const attached[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_RNDV_BYTES=4K", NULL};
 static const char *const sliced[] = {"TRANSPORTS=shm", "COMM_SLICE_BYTES=192", NULL};
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
@@ -22,6 +23,7 @@ static const struct cc_fixture fixtures[] = {
     {"shm asleep", asleep, 0, 1, 0},
     {"tcp", tcp, 0, 0, 0},
     {"shm streamed", streamed, 0, 1, 0},
+    {"shm attached", attached, 0, 1, 0},
     {"shm in small slices", sliced, 0, 1, 1},
     {"tcp in small slices", tcp_sliced, 0, 0, 1},
     {"tcp between threads", tcp, 1, 0, 1},
@@ -43,6 +45,8 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "shm asleep", P(2) | P(3) | P(5)},
     {"forms", cc_case_forms, "tcp", P(1) | P(2) | P(3) | P(5) | P(8)},
     {"forms", cc_case_forms, "shm streamed", P(3)},
+    {"forms", cc_case_forms, "shm attached", P(3)},
+    {"algorithms", cc_case_algorithms, "shm attached", P(3)},
     {"forms", cc_case_forms, "shm in small slices", P(3)},
     {"forms", cc_case_forms, "tcp in small slices", P(3)},
     {"forms", cc_case_forms, "tcp between threads", P(2) | P(4)},
