@@ -142,7 +142,7 @@ __attribute__((unused)) static void wt_tcp_auth_destroy(struct weft_auth *a)
 __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32_t *key)
 {
     *h = (struct weft_host){sizeof *h, key, wt_tcp_log, wt_tcp_now, wt_tcp_explain, wt_tcp_auth_create,
-                            wt_tcp_auth_step, wt_tcp_auth_destroy};
+                            wt_tcp_auth_step, wt_tcp_auth_destroy, NULL};
 }
 
 /* What the table's defaults mean, so that tests need no settings module. */
