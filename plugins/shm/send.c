@@ -3,13 +3,14 @@
  */
 #include "chan.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Where ranks have a core each, both copy at once through the ring: 256 KiB that the sender has just written took 21 us within a
- * core complex and 24 across two, by cross-memory attach, a copy by the receiver alone in the kernel, 45 and 131. With more
- * ranks than cores the copies would take turns, and a turn is a switch of processes for each ring. */
+ * core complex and 24 across two, by cross-memory attach, a copy by the receiver alone in the kernel, 45 and 131. Ranks
+ * that share a core would take turns, and a turn is a switch of processes for each ring. */
 #define RNDV_BYTES (128u << 10)
 /* From here on pieces go past the caches: lines that the receiver has read cost a round trip each to get back. 16 KiB and back:
  * across complexes 21 us in the ordinary way, within one 4.8 against 2.5 to 5. */
@@ -60,13 +61,20 @@ static int out_of_space(struct wi_shm_group *group, struct wi_shm_channel_out *c
     return 1;
 }
 
+/* May the receiver need this core? Known of ranks that have waited; they seldom move. */
+static int takes_turns(const struct wi_shm_group *group, const struct wi_shm_channel_out *ch)
+{
+    uint32_t theirs = __atomic_load_n(&group->arenas[ch->member].ctl->processor, __ATOMIC_RELAXED);
+
+    return group->oversubscribed && (!theirs || theirs == (uint32_t)sched_getcpu() + 1);
+}
+
 /* Describe the buffer of a long message so that the receiver can fetch it. 0: stream it. */
 static int describe(struct wi_shm_group *group, struct wi_shm_channel_out *ch, const struct weft_xfer *x,
                     struct weft_mem_desc *desc)
 {
     const struct wi_shm_settings *settings = group->endpoint->settings;
     size_t least = settings->rndv_bytes ? settings->rndv_bytes : RNDV_BYTES;
-    int attach = settings->cma && !ch->peer->no_cma && (settings->rndv_bytes || group->oversubscribed);
 
     if (x->bytes < least || x->bytes <= WI_SHM_INLINE)
         return 0;
@@ -74,7 +82,7 @@ static int describe(struct wi_shm_group *group, struct wi_shm_channel_out *ch, c
     ch->asked_map = desc->segment != 0 && settings->map && !ch->peer->no_map;
     if (!ch->asked_map)
         desc->segment = 0;
-    return ch->asked_map || attach;
+    return ch->asked_map || (settings->cma && !ch->peer->no_cma && (settings->rndv_bytes || takes_turns(group, ch)));
 }
 
 /* Put the next cell and its piece into the ring. Returns 0 when there is no room. */
