@@ -20,8 +20,8 @@
 #define FIRST_POWER 3    /* 8 bytes */
 #define NPOWERS 32       /* to 16 GiB */
 #define DEPTHS 3
-#define DEEPER \
-    1.02 /* more chunks may cost this much: they hide the insides, where these are slower than the figures say */
+/* More chunks are taken for that much: adapters say what they could do, and on a slower link chunks pay more. */
+#define DEEPER 1.05
 
 struct price {
     float us;  /* 0: not known yet; below 0: has none */
