@@ -73,8 +73,8 @@ static void scatter(FILE *f, const struct tune_judged *j)
         double x = across(&a, pow(10, e)), y = up(&a, pow(10, e));
         fprintf(f, "<line x1='%.1f' y1='%d' x2='%.1f' y2='%d' stroke='#ddd'/>\n", x, TOP, x, TOP + PANEL_H);
         fprintf(f, "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#ddd'/>\n", LEFT, y, LEFT + PANEL_W, y);
-        fprintf(f, "<text x='%.1f' y='%d' text-anchor='middle'>%g</text>\n", x, TOP + PANEL_H + 16, pow(10, e));
-        fprintf(f, "<text x='%d' y='%.1f' text-anchor='end'>%g</text>\n", LEFT - 6, y + 4, pow(10, e));
+        fprintf(f, "<text x='%.1f' y='%d' text-anchor='middle'>1e%d</text>\n", x, TOP + PANEL_H + 16, e);
+        fprintf(f, "<text x='%d' y='%.1f' text-anchor='end'>1e%d</text>\n", LEFT - 6, y + 4, e);
     }
     diagonal(f, &a, 1, "");
     diagonal(f, &a, 1.2, "stroke-dasharray='4 3'");
