@@ -15,9 +15,8 @@ if "--rank" in sys.argv:  # before the library looks: rank r is on node r % 2
 import ranks  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from ranks import Groups  # noqa: E402
-
 import weft  # noqa: E402
+from ranks import Groups  # noqa: E402
 
 
 def raises(kind: type[Exception], words: str, call) -> None:
