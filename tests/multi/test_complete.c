@@ -193,8 +193,8 @@ static void unattended(int rank, int nranks, void *arg)
 {
     enum { N = 300, ROUNDS = 10, WORDS = 16384 };
     struct seen told = SEEN_INIT;
-    static int64_t words[WORDS];
-    int64_t one = 1, sum;
+    static int64_t buffers[2][WORDS]; /* ranks may be threads */
+    int64_t one = 1, sum, *words = buffers[rank];
     weft_request *r, *waited;
     weft_call_options tagged = WEFT_CALL_OPTIONS_INIT;
     struct ft_rank f;
