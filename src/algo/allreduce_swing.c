@@ -53,49 +53,9 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
 {
-    struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
-    struct range all = {0, (uint32_t)fold.pow2};
-    struct wi_sched_builder *b;
+    int pow2 = wi_fold_of(args->rank, args->nranks).pow2;
 
-    if (args->nranks == 1)
-        return wi_algo_alone(args, &wi_allreduce_swing, sched);
-    WI_TRY(wi_algo_begin(args, &wi_allreduce_swing, all.count, 0, &b));
-    struct wi_seq seq = wi_seq_begin(b);
-    if (fold.partner < 0) {
-        exchange(&fold, &seq, WI_SRC);
-        return wi_sched_seal(b, sched);
-    }
-    uint32_t out = wi_sched_lane(b, fold.partner, WI_NO_PEER, 0);
-    uint32_t in = wi_sched_lane(b, WI_NO_PEER, fold.partner, 0);
-    if (fold.member < 0) {
-        wi_seq_send(&seq, out, blocks(WI_SRC, all));
-        wi_seq_recv(&seq, in, blocks(WI_DST, all));
-    } else {
-        wi_seq_recv_reduce(&seq, in, blocks(WI_DST, all), blocks(WI_SRC, all), 0);
-        exchange(&fold, &seq, WI_DST);
-        wi_seq_send(&seq, out, blocks(WI_DST, all));
-    }
-    return wi_sched_seal(b, sched);
-}
-
-static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
-{
-    struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
-    double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
-
-    *c =
-        (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + odd * bytes, part + odd * bytes, alone};
-}
-
-/* Folding as in recursive halving. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
-{
-    struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
-
-    *c = (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + 3 * odd * bytes,
-                               part + 1.5 * odd * bytes, 0};
+    return wi_algo_folded(args, &wi_allreduce_swing, (uint32_t)pow2, exchange, sched);
 }
 
 const struct wi_algo wi_allreduce_swing = {
@@ -104,6 +64,6 @@ const struct wi_algo wi_allreduce_swing = {
     .needs = WI_ALGO_COMMUTATIVE,
     .summary = "Swing: halving and doubling over nearer partners",
     .build = build,
-    .cost = cost,
-    .path = path,
+    .cost = wi_algo_halving_cost,
+    .path = wi_algo_halving_path,
 };

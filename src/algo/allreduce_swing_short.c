@@ -31,7 +31,7 @@ static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf
 
 static weft_status build(const struct wi_algo_args *args, struct wi_sched **sched)
 {
-    return wi_algo_folded(args, &wi_allreduce_swing_short, exchange, sched);
+    return wi_algo_folded(args, &wi_allreduce_swing_short, 1, exchange, sched);
 }
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)

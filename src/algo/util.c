@@ -159,16 +159,16 @@ void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_bu
 
 /* ---- Folding ---- */
 
-weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo *algo, wi_algo_exchange exchange,
-                           struct wi_sched **sched)
+weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t blocks,
+                           wi_algo_exchange exchange, struct wi_sched **sched)
 {
     struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
-    struct wi_region src = wi_at(WI_SRC, 0, 1), dst = wi_at(WI_DST, 0, 1);
+    struct wi_region src = wi_at(WI_SRC, 0, blocks), dst = wi_at(WI_DST, 0, blocks);
     struct wi_sched_builder *b;
 
     if (args->nranks == 1)
         return wi_algo_alone(args, algo, sched);
-    WI_TRY(wi_algo_begin(args, algo, 1, 0, &b));
+    WI_TRY(wi_algo_begin(args, algo, blocks, 0, &b));
     struct wi_seq seq = wi_seq_begin(b);
     if (fold.partner < 0) {
         exchange(&fold, &seq, WI_SRC);
@@ -186,4 +186,21 @@ weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo
         wi_seq_send(&seq, out, dst);
     }
     return wi_sched_seal(b, sched);
+}
+
+void wi_algo_halving_cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double halvings = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
+    double part = (fold.pow2 - 1) * bytes / fold.pow2;
+    double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
+    *c = (struct wi_algo_cost){2 * halvings + 2 * odd, 2 * part + odd * bytes, part + odd * bytes, alone};
+}
+
+void wi_algo_halving_path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+{
+    struct wi_fold fold = wi_fold_of(0, args->nranks);
+    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
+    *c = (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + 3 * odd * bytes,
+                               part + 1.5 * odd * bytes, 0};
 }

@@ -187,10 +187,14 @@ double wi_doubling_chain(int nranks);
 void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, int dir,
                              uint32_t base);
 
-/* An all_reduce by exchanges of the whole vector among the members of a fold: who is folded into another rank sends it its
+/* An all_reduce by exchanges, of a vector in `blocks`, among the members of a fold: who is folded into another rank sends it its
  * vector first and gets the result last. `held`: where the member's vector is when they begin. */
 typedef void (*wi_algo_exchange)(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held);
-weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo *algo, wi_algo_exchange exchange,
-                           struct wi_sched **sched);
+weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t blocks,
+                           wi_algo_exchange exchange, struct wi_sched **sched);
+/* Of folding, halving the vector and doubling it again: cost, and the longest chain. In that the message that shares the link
+ * is half of a vector, but later ones collide, too. */
+void wi_algo_halving_cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c);
+void wi_algo_halving_path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c);
 
 #endif
