@@ -48,6 +48,7 @@ EXTRA_DIST += \
 	tests/golden/reduce_scatter_bine.txt \
 	tests/golden/reduce_bine.txt \
 	tests/golden/broadcast_bine.txt \
+	tests/golden/broadcast_split.txt \
 	tests/golden/all_reduce_swing_short.txt \
 	tests/golden/all_reduce_swing.txt \
 	tests/golden/all_gather_pat.txt \
