@@ -25,7 +25,7 @@
 
 struct wi_library_settings { /* WEFT_<NAME> */
     const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
-    int topo_discover;
+    const char *topo_discover;
     int progress_thread;
     size_t mem_pool_bytes;
 };

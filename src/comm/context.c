@@ -29,8 +29,9 @@ static const struct weft_setting library_rows[] = {
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
      "description of the hosts and their links, as weft-topo exports it; its contents must be the same on all ranks"},
-    {"TOPO_DISCOVER", "y", WEFT_SETTING_BOOL, LIB(topo_discover), 0, 0,
-     "whether ranks of several nodes read these when a communicator is made, where WEFT_TOPO_FILE does not describe them"},
+    {"TOPO_DISCOVER", "auto", WEFT_SETTING_STRING, LIB(topo_discover), 0, 0,
+     "whether ranks read their nodes when a communicator is made, where WEFT_TOPO_FILE does not describe them: auto (of several "
+     "nodes, or if WEFT_ALGO names a level inside them), always or never"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
 };
 
@@ -61,6 +62,13 @@ static const char *const agreed_settings[] = {
     "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", "WEFT_TOPO_DISCOVER", NULL,
 };
 
+static weft_status check_discover(const char *word)
+{
+    if (strcmp(word, "auto") == 0 || strcmp(word, "always") == 0 || strcmp(word, "never") == 0)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_ECONFIG, "WEFT_TOPO_DISCOVER=%.40s: must be auto, always or never", word);
+}
+
 static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)
 {
     const char *file = config->config_file ? config->config_file : getenv("WEFT_CONFIG_FILE");
@@ -68,6 +76,7 @@ static weft_status read_settings(struct weft_context *ctx, const weft_context_co
     WI_TRY(wi_settings_create(file && *file ? file : NULL, config->settings, &ctx->settings));
     WI_TRY(wi_settings_read(ctx->settings, "", library_rows, &ctx->lib));
     WI_TRY(wi_log_init(ctx->lib.log));
+    WI_TRY(check_discover(ctx->lib.topo_discover));
     WI_TRY(wi_settings_read(ctx->settings, "COMM", comm_rows, &ctx->comm));
     WI_TRY(wi_settings_read(ctx->settings, "", wi_bootstrap_setting_rows, &ctx->bootstrap));
     if (config->flags & ~WEFT_CONTEXT_NO_PROGRESS_THREAD)

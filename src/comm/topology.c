@@ -346,13 +346,36 @@ static weft_status find_topology(struct weft_comm *comm)
 /* A graph of more nodes takes longer to merge than a start may take. */
 #define LEND_NODES 64
 
+/* Does WEFT_ALGO name a level that only the graph knows? */
+static int names_inner_level(const char *rules)
+{
+    static const char *const levels[] = {"package:", "numa:", "cache:", "nvlink:"};
+
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strstr(rules, levels[i]))
+            return 1;
+    return 0;
+}
+
+/* The same on all ranks: of what they have agreed on. */
+static int lends(const struct weft_comm *comm)
+{
+    const struct wi_library_settings *lib = &comm->ctx->lib;
+
+    if (comm->ctx->topo || comm->nranks == 1 || comm->mesh->nnodes > LEND_NODES)
+        return 0;
+    if (strcmp(lib->topo_discover, "auto") == 0)
+        return comm->mesh->nnodes > 1 || names_inner_level(lib->algo);
+    return strcmp(lib->topo_discover, "always") == 0;
+}
+
 weft_status wi_comm_lend_model(struct weft_comm *comm, const struct wi_model **model)
 {
     uint64_t began = wi_now_ns();
     weft_status st;
 
     *model = NULL;
-    if (comm->ctx->topo || !comm->ctx->lib.topo_discover || comm->mesh->nnodes < 2 || comm->mesh->nnodes > LEND_NODES)
+    if (!lends(comm))
         return WEFT_SUCCESS;
     comm->topology = wi_calloc(1, sizeof *comm->topology);
     if (!comm->topology)

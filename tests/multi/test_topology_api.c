@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -190,7 +191,7 @@ static void lends(int rank, int nranks, void *arg)
     snprintf(path, sizeof path, "/tmp/weft-lent-%d-%d", (int)getpid(), rank);
     snprintf(log, sizeof log, "info,file:%s", path);
     setenv("WEFT_LOG", log, 1);
-    setenv("WEFT_TOPO_DISCOVER", how == OFF ? "n" : "y", 1);
+    setenv("WEFT_TOPO_DISCOVER", how == OFF ? "never" : "auto", 1);
     if (how == FAILS && rank == 1) /* hwloc has no way of looking */
         setenv("HWLOC_COMPONENTS", "stop", 1);
     start(&f, &two, rank, nranks); /* also reduces */
@@ -211,6 +212,85 @@ static void is_lent_when_made(void)
 {
     for (enum lending how = LENT; how <= FAILS; how++)
         CU_ASSERT_EQUAL(wt_run(4, lends, &how, 30000), 0);
+}
+
+/* One node of two packages: its levels are known if the setting says so, or WEFT_ALGO names one. */
+struct inside {
+    const char *discover, *algo;
+    int lent;
+};
+
+static void bind_to(int processor)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    WT_CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
+}
+
+static void levels_inside(int rank, int nranks, void *arg)
+{
+    static const struct place one = {0, NULL};
+    const struct inside *in = arg;
+    char path[64], log[96];
+    weft_call_options by_package = WEFT_CALL_OPTIONS_INIT;
+    float mine = (float)rank, sum = 0;
+    struct ft_rank f;
+
+    snprintf(path, sizeof path, "/tmp/weft-inside-%d-%d", (int)getpid(), rank);
+    snprintf(log, sizeof log, "info,file:%s", path);
+    setenv("WEFT_LOG", log, 1);
+    setenv("HWLOC_SYNTHETIC", "pack:2 core:1 pu:1", 1);
+    bind_to(rank % 2);
+    setenv("WEFT_TOPO_DISCOVER", in->discover, 1);
+    setenv("WEFT_ALGO", in->algo, 1);
+    start(&f, &one, rank, nranks);
+    WT_CHECK_INT(logged(path, "topology.lent"), in->lent);
+    by_package.algorithm = "package:rdouble";
+    WT_CHECK_OK(weft_comm_next_call(f.comm, &by_package));
+    if (in->lent) {
+        WT_CHECK_OK(weft_all_reduce(f.comm, &mine, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
+        WT_CHECK(sum == (float)(nranks * (nranks - 1) / 2));
+    } else {
+        SAYS(weft_all_reduce(f.comm, &mine, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL), WEFT_ENOTFOUND,
+             "WEFT_TOPO_DISCOVER");
+    }
+    unlink(path);
+    ft_close(&f);
+}
+
+static void levels_of_one_node(void)
+{
+    static struct inside cases[] = {{"auto", "", 0},
+                                    {"always", "", 1},
+                                    {"auto", "all_reduce:1M-:package:ring", 1},
+                                    {"never", "all_reduce:1M-:package:ring", 0}};
+
+    cpu_set_t set;
+
+    CU_ASSERT_FATAL(sched_getaffinity(0, sizeof set, &set) == 0);
+    if (!CPU_ISSET(0, &set) || !CPU_ISSET(1, &set)) {
+        wt_skip("processors 0 and 1 are needed");
+        return;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CU_ASSERT_EQUAL(wt_run(4, levels_inside, &cases[i], 30000), 0);
+}
+
+static void no_such_word(int rank, int nranks, void *arg)
+{
+    weft_context *ctx = NULL;
+
+    (void)rank, (void)nranks, (void)arg;
+    setenv("WEFT_TOPO_DISCOVER", "sometimes", 1);
+    SAYS(weft_context_create(NULL, &ctx), WEFT_ECONFIG, "WEFT_TOPO_DISCOVER=sometimes: must be auto, always or never");
+    WT_CHECK(!ctx);
+}
+
+static void wrong_words(void)
+{
+    CU_ASSERT_EQUAL(wt_run(1, no_such_word, NULL, 20000), 0);
 }
 
 /* ---- Meshes ---- */
@@ -426,6 +506,8 @@ static const struct wt_case cases[] = {
     {"threads", as_threads},
     {"subgroups", of_subgroups},
     {"the planner is lent it", is_lent_when_made},
+    {"levels of one node", levels_of_one_node},
+    {"wrong words", wrong_words},
     {"a mesh puts pairs on nodes", puts_pairs_on_nodes},
     {"wrong formats and axes are refused", refuses_wrong_use},
     {"options of the next call are not used up", leaves_options_alone},
