@@ -113,6 +113,7 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
                    optind == argc ? "" : argv[optind + 1]);
     if (wi_coll_parse(argv[optind], &x->query.coll) || !wi_algo_find(wi_algo_family(x->query.coll), "flat"))
         return bad("no collective", argv[optind]);
+    x->query.rounds = 1; /* of float */
     x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
     if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
         return bad("how many bytes? -n", "");

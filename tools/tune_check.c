@@ -72,7 +72,7 @@ static const struct wi_table_point *measured(const struct judge *j, const struct
 /* One question: what is chosen, what would have been best, and what was predicted of every candidate. */
 static weft_status judge_one(struct judge *j, const struct wi_table_point *at)
 {
-    struct wi_plan_query q = {.coll = (enum wi_coll)at->coll, .bytes = (size_t)at->bytes};
+    struct wi_plan_query q = {.coll = (enum wi_coll)at->coll, .bytes = (size_t)at->bytes, .rounds = 1};
     struct tune_verdict *v = &j->out->verdicts[j->out->nverdicts];
     const struct wi_table_point *pick = NULL, *best = NULL;
     struct wi_plan_candidate *list;

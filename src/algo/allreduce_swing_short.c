@@ -6,6 +6,10 @@
  * messages on rings, tori and oversubscribed trees. Commutative operators only. Ranks beyond a
  * power of two fold into their left neighbour.
  *
+ * After two exchanges ranks hold the sums of different fours, so that from eight ranks on they group
+ * the operands differently. Every rank must have the same bits: only for operators that do not
+ * round.
+ *
  *   steps: log2 P, +1 or 2 if P is no power of two · sent n per step · reduced n per step · no
  *     scratch
  *
@@ -57,8 +61,8 @@ static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 const struct wi_algo wi_allreduce_swing_short = {
     .name = "swing_short",
     .coll = WI_COLL_ALL_REDUCE,
-    .needs = WI_ALGO_COMMUTATIVE,
-    .summary = "Swing: exchanges of the whole vector with nearer partners",
+    .needs = WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT,
+    .summary = "Swing: exchanges of the whole vector with nearer partners, for integers",
     .build = build,
     .cost = cost,
     .path = path,

@@ -47,7 +47,7 @@ static weft_status check_level(const struct wi_hier_spec *s, int i, const struct
 
 static unsigned needs_of(const struct wi_algo *a, enum wi_coll coll)
 {
-    unsigned needs = a->needs & WI_ALGO_COMMUTATIVE;
+    unsigned needs = a->needs & (WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
 
     return needs | (coll == WI_COLL_ALL_GATHER ? a->needs & WI_ALGO_UNIFORM : 0);
 }
@@ -144,7 +144,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     if (family == WI_COLL_ALL_TO_ALL)
         needs |= WI_ALGO_NO_IN_PLACE;
     if (family != WI_COLL_ALL_REDUCE && family != WI_COLL_REDUCE && family != WI_COLL_REDUCE_SCATTER)
-        needs &= ~(unsigned)WI_ALGO_COMMUTATIVE;
+        needs &= ~(unsigned)(WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
     *choice = (struct wi_algo_choice){.algo = wi_algo_hier(family), .needs = needs};
     memcpy(choice->spec, text, strlen(text));
     return WEFT_SUCCESS;

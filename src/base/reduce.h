@@ -35,6 +35,11 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
                unsigned flags);
 /* The common case without arrays: dst = a op b. */
 void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const void *b, size_t elems, unsigned flags);
+/* Do its sums and products depend on how operands are grouped? */
+static inline int wi_dtype_rounds(weft_dtype dtype)
+{
+    return dtype > WEFT_UINT64 && dtype != WEFT_BOOL;
+}
 /* dst = scalar * src, for pre-multiplied sums; scalar has type dtype (floats, complex and integers). */
 void wi_scale(weft_dtype dtype, const void *scalar, void *dst, const void *src, size_t elems);
 

@@ -318,6 +318,7 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
         .bytes = bytes,
         .v_form = is_v_form(c->coll),
         .ordered = !op->redop.commutative,
+        .rounds = wi_coll_reduces(c->coll) && (op->redop.user || wi_dtype_rounds(c->dtype)),
         .root = c->root,
         .own_in_place = wi_call_in_place(comm, c),
         .is_root = c->root == comm->rank,

@@ -16,6 +16,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it needs equal shares";
     if (needs & WI_ALGO_COMMUTATIVE && q->ordered)
         return "it needs a commutative operator";
+    if (needs & WI_ALGO_EXACT && q->rounds)
+        return "ranks would get other bits: it is for operators that do not round, as those of integers";
     if (needs & WI_ALGO_EVEN_RANKS && p->facts.nranks % 2)
         return "it needs an even number of ranks";
     if (needs & WI_ALGO_POW2_RANKS && p->facts.nranks & (p->facts.nranks - 1))

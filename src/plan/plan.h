@@ -43,6 +43,7 @@ struct wi_plan_query {
     size_t bytes;            /* the vector, or one rank's (largest) share */
     int v_form;
     int ordered;             /* operator is not commutative */
+    int rounds;              /* another grouping of the operands may give other bits */
     int in_place;
     int root;
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */

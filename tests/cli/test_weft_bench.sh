@@ -45,7 +45,7 @@ done
 some_algorithms() {
     local name
     for name in $(./weft-bench --list | sed -n '/^all_reduce$/,/^[a-z]/p' | awk '/^ / { print $1 }' ); do
-        right 1 2 --algo "$name" --memory alloc -b 4K -e 4K -n 2 || return 1
+        right 1 2 --algo "$name" -d int32 --memory alloc -b 4K -e 4K -n 2 || return 1
     done
     [ -n "$name" ]
 }

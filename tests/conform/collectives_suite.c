@@ -60,6 +60,7 @@ static const struct part parts[] = {
     {"memory", cc_case_memory, "shm", P(2) | P(3)},
     {"ways", cc_case_ways, "shm", P(2) | P(3)},
     {"bits", cc_case_bits, NULL, P(3)},
+    {"bits", cc_case_bits, "inproc", P(8)},
     {"levels", cc_case_levels, "shm and tcp", P(3) | P(5) | P(8)},
 };
 

@@ -194,6 +194,28 @@ static void candidates_have_reasons(void)
     wi_planner_destroy(p);
 }
 
+/* Where sums round, an algorithm whose ranks group them differently is none, by name or as part of another. */
+static void ranks_get_the_same_bits(void)
+{
+    struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 64};
+    struct wi_planner *p;
+    struct wi_plan plan;
+    struct world w;
+
+    spread(&w, 2, 3, 0);
+    p = planner(&w, NULL, NULL);
+    for (q.rounds = 0; q.rounds < 2; q.rounds++) {
+        const char *names[] = {"swing_short", "node:swing_short"};
+        for (int i = 0; i < 2; i++) {
+            wi_fail_clear();
+            CHECK(wi_plan(p, &q, names[i], &plan) == (q.rounds ? WEFT_ENOTSUP : WEFT_SUCCESS));
+            CHECK(!q.rounds || strstr(wi_fail_text(), "other bits"));
+        }
+        CHECK(wi_plan(p, &q, "node:rdouble", &plan) == WEFT_SUCCESS);
+    }
+    wi_planner_destroy(p);
+}
+
 /* A fast network inside, a slow one between: the model's figures, not the constants, decide. */
 static void figures_from_a_model(void)
 {
@@ -536,6 +558,7 @@ static const struct wt_case cases[] = {
     {"wrong rules are named", wrong_rules},
     {"choices follow the placement", choices_by_place},
     {"every candidate has a price or a reason", candidates_have_reasons},
+    {"all ranks get the same bits", ranks_get_the_same_bits},
     {"figures come from a model", figures_from_a_model},
     {"ranks agree over 1,000 questions", ranks_agree},
     {"named calls get what they name", named_calls_get_what_they_name},
