@@ -115,6 +115,7 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
         return bad("no collective", argv[optind]);
     x->query.rounds = 1; /* of float */
     x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
+    x->query.parcels = x->query.coll == WI_COLL_ALL_TO_ALL_V;
     if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
         return bad("how many bytes? -n", "");
     if (!x->nranks)

@@ -93,7 +93,10 @@ int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, ui
 
 /* hier_alltoall.c */
 weft_status wi_hier_all_to_all(const struct wi_algo_args *args, const struct wi_hier_spec *spec,
-                               struct wi_hier_tree *tree, struct wi_sched **sched);
+                               struct wi_hier_tree *tree, int parcels, struct wi_sched **sched);
+/* hier_parcel.c: the same with one message for each pair of ranks and stage, and with leaders */
+weft_status wi_hier_parcels(const struct wi_algo_args *args, const struct wi_hier_spec *spec, struct wi_hier_tree *tree,
+                            struct wi_sched **sched);
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b);
 

@@ -8,6 +8,8 @@
  *   sent across: (P - L)n, as without levels, in G-1 messages · inside: (L-1)Gn more (L ranks a group, n: one share) · scratch
  *     GLn for each stage but the last
  *
+ * With leaders, and for all_to_all_v, hier_parcel.c.
+ *
  * A share on its way is (source, destination). Between stages a rank keeps, sorted, those of the sources that it speaks for and
  * the destinations inside its group.
  */
@@ -182,15 +184,19 @@ static weft_status run_stage(struct exchange *x, uint32_t *tmp_blocks)
     return WEFT_SUCCESS;
 }
 
-static weft_status refuse(const struct wi_algo_args *args, const struct wi_hier_spec *spec)
+static weft_status refuse(const struct wi_algo_args *args, const struct wi_hier_spec *spec, int *leaders)
 {
     const struct wi_algo *algo;
+
+    *leaders = 0;
 
     if (args->in_place)
         return wi_fail(WEFT_ENOTSUP, "all_to_all %s cannot work in place", args->spec);
     for (int i = 0; i <= spec->nlevels; i++) {
-        if (i < spec->nlevels && spec->at[i].leader)
-            return wi_fail(WEFT_ENOTSUP, "all_to_all %s: all_to_all has no form with leaders", args->spec);
+        if (i > 0 && spec->at[i - 1].leader) {
+            *leaders = 1;
+            continue;
+        }
         WI_TRY(wi_hier_algo(spec, i, WI_COLL_ALL_TO_ALL, i > 0, &algo));
         if (algo->needs & WI_ALGO_UNIFORM)
             return wi_fail(WEFT_ENOTSUP, "all_to_all %s: \"%s\" needs equal shares, these differ by group", args->spec,
@@ -200,14 +206,17 @@ static weft_status refuse(const struct wi_algo_args *args, const struct wi_hier_
 }
 
 weft_status wi_hier_all_to_all(const struct wi_algo_args *args, const struct wi_hier_spec *spec,
-                               struct wi_hier_tree *tree, struct wi_sched **sched)
+                               struct wi_hier_tree *tree, int parcels, struct wi_sched **sched)
 {
     struct exchange x = {.tree = tree, .spec = spec};
     struct wi_sched_builder *b = NULL;
     uint32_t tmp_blocks = 0;
     weft_status st;
+    int leaders;
 
-    WI_TRY(refuse(args, spec));
+    WI_TRY(refuse(args, spec, &leaders));
+    if (parcels || leaders)
+        return wi_hier_parcels(args, spec, tree, sched);
     st = wi_compose_create((uint32_t)args->nranks, 0, &x.compose);
     for (x.stage = 0; x.stage <= tree->k && st >= 0; x.stage++)
         st = run_stage(&x, &tmp_blocks);

@@ -139,13 +139,15 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
         WI_TRY(check_stage(&s, i, shape, &needs));
     if (levels)
         WI_TRY(check_numbers(&s, shape, levels, nranks));
-    if (family == WI_COLL_REDUCE_SCATTER || family == WI_COLL_ALL_TO_ALL)
+    if (family == WI_COLL_REDUCE_SCATTER || coll == WI_COLL_ALL_TO_ALL)
         needs |= WI_ALGO_UNIFORM;
+    if (coll == WI_COLL_ALL_TO_ALL_V)
+        needs |= WI_ALGO_PARCELS;
     if (family == WI_COLL_ALL_TO_ALL)
         needs |= WI_ALGO_NO_IN_PLACE;
     if (family != WI_COLL_ALL_REDUCE && family != WI_COLL_REDUCE && family != WI_COLL_REDUCE_SCATTER)
         needs &= ~(unsigned)(WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
-    *choice = (struct wi_algo_choice){.algo = wi_algo_hier(family), .needs = needs};
+    *choice = (struct wi_algo_choice){.algo = wi_algo_hier(coll), .needs = needs};
     memcpy(choice->spec, text, strlen(text));
     return WEFT_SUCCESS;
 }

@@ -8,7 +8,7 @@
  *     broadcast       scatter*        -          broadcast       all_gather    broadcast
  *     all_gather      -               gather     all_gather      all_gather    broadcast
  *     reduce_scatter  reduce_scatter  reduce     reduce_scatter  -             scatter
- *     all_to_all      (hier_alltoall.c)
+ *     all_to_all      (hier_alltoall.c, hier_parcel.c)
  *     barrier         barrier         barrier    barrier         -             barrier      * in the root's groups only
  *
  * Bytes across a link of stage 0, n bytes, G groups: what the outer algorithm sends for n, whatever the size of the groups.
@@ -44,6 +44,7 @@ struct hier {
     uint32_t per_unit, chunk_items, chunks; /* vector collectives: blocks of a unit, of a chunk */
     struct wi_place held;                   /* where this rank's part of the data is */
     struct made *first, **tail;
+    int parcels; /* all_to_all_v */
 };
 
 /* One stage on the way up or down. */
@@ -355,7 +356,7 @@ static weft_status build_tree(struct hier *h, struct wi_sched **sched)
     weft_status st;
 
     if (h->shape->coll == WI_COLL_ALL_TO_ALL)
-        return wi_hier_all_to_all(h->args, &h->spec, &h->tree, sched);
+        return wi_hier_all_to_all(h->args, &h->spec, &h->tree, h->parcels, sched);
     h->tail = &h->first;
     find_held(h);
     st = cut(h);
@@ -402,7 +403,8 @@ static weft_status alone(const struct wi_algo_args *args, enum wi_coll coll, str
 
 static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, struct wi_sched **sched)
 {
-    struct hier h = {.args = args, .shape = wi_hier_shape_of(coll)};
+    struct hier h = {
+        .args = args, .shape = wi_hier_shape_of(wi_algo_family(coll)), .parcels = coll == WI_COLL_ALL_TO_ALL_V};
 
     if (!args->spec)
         return wi_fail(WEFT_EINVAL, "%s: a hierarchical algorithm needs a spec", wi_coll_name(coll));
@@ -412,7 +414,7 @@ static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, str
                        args->root, args->nranks);
     WI_TRY(wi_hier_parse(args->spec, &h.spec));
     if (args->nranks == 1)
-        return alone(args, coll, sched);
+        return alone(args, wi_algo_family(coll), sched);
     WI_TRY(wi_hier_tree_init(&h.tree, &h.spec, args));
     weft_status st = build_tree(&h, sched);
     wi_hier_tree_fini(&h.tree);
@@ -426,6 +428,7 @@ static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, str
     X(all_gather, ALL_GATHER, "all-gather by levels: among groups, then inside")                  \
     X(reduce_scatter, REDUCE_SCATTER, "reduce-scatter by levels: inside groups, then among them") \
     X(all_to_all, ALL_TO_ALL, "all-to-all by levels: one message for all ranks of a group")       \
+    X(all_to_all_v, ALL_TO_ALL_V, "all_to_all_v by levels: short parts travel together")          \
     X(barrier, BARRIER, "barrier by levels: inside groups, then among them")
 
 #define HIER_DEFINE(stem, COLL, text)                                                              \
@@ -448,7 +451,7 @@ HIER_LIST(HIER_DEFINE)
 
 const struct wi_algo *wi_algo_hier(enum wi_coll coll)
 {
-    switch (wi_algo_family(coll)) {
+    switch (coll == WI_COLL_ALL_TO_ALL_V ? coll : wi_algo_family(coll)) {
 #define HIER_CASE(stem, COLL, text) \
     case WI_COLL_##COLL:            \
         return &hier_##stem;

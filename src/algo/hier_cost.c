@@ -30,6 +30,24 @@ static double count_homes(const struct wi_hier_tree *t, int stage, uint32_t v0, 
     return n;
 }
 
+/* all_to_all: the shares that this rank holds before a stage, or its children together, of sources that belong to prefixes
+ * [v0, v1) of it. On the way up it gathers those of its group, for everybody; on the way down what it holds is for its group. */
+static double shares_held(const struct wi_hier_tree *t, int stage, uint32_t v0, uint32_t v1, int up)
+{
+    int level = stage ? stage - 1 : 0, parent = wi_hier_parent(t, stage, t->rank);
+    double sources = 0, destinations = 0;
+
+    if (up)
+        return count_homes(t, stage, v0, v1, parent) * t->nranks;
+    for (int r = 0; r < t->nranks; r++) {
+        size_t of = (size_t)t->group[level][t->rank] * t->prefixes[level] + t->home[r] / t->width[level];
+        int near = stage > 0 || t->group[0][r] == t->group[0][t->rank];
+        sources += near && t->home[r] / t->width[stage] - v0 < v1 - v0 && t->owner[level][of] == t->rank;
+        destinations += wi_hier_parent(t, stage, r) == parent;
+    }
+    return sources * destinations;
+}
+
 /* What the part's algorithm is to be asked for: its vector, or one of its shares. */
 static double part_bytes(const struct price *p, int stage, enum wi_coll coll, uint32_t v0, uint32_t v1)
 {
@@ -42,7 +60,7 @@ static double part_bytes(const struct price *p, int stage, enum wi_coll coll, ui
     if (wi_coll_is_vector(p->shape->coll))
         whole = p->bytes * (v1 - v0) / t->prefixes[stage];
     else if (p->shape->coll == WI_COLL_ALL_TO_ALL)
-        whole = p->bytes * t->nranks; /* even groups: what came in is as much as went out */
+        whole = p->bytes * shares_held(t, stage, v0, v1, coll == WI_COLL_GATHER);
     else
         whole =
             p->bytes * count_homes(t, stage, v0, v1, coll == WI_COLL_GATHER || coll == WI_COLL_SCATTER ? parent : -1);

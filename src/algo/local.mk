@@ -50,6 +50,7 @@ libweft_sources += \
 	src/algo/hier_choose.c \
 	src/algo/hier_compose.c \
 	src/algo/hier_cost.c \
+	src/algo/hier_parcel.c \
 	src/algo/hier_spec.c \
 	src/algo/hier_tree.c \
 	src/algo/list.h \

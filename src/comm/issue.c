@@ -405,6 +405,76 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     return wi_op_lay_out(comm, op, c, bytes, SIZE_MAX);
 }
 
+static weft_status begin_op(struct weft_comm *comm, const struct weft_request *req, struct wi_op *op,
+                            const struct wi_call *c)
+{
+    op->base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
+    op->base[WI_DST] = c->dst;
+    op->timeout_ns = req->options.timeout_ns;
+    wi_call_info(comm, c, &op->info);
+    return wi_call_redop(comm, c, &op->redop);
+}
+
+/* ---- all_to_all_v by level: the short parts travel together, the long ones straight ---- */
+
+/* Ranks know only their own counts, so the choice is made as if every part had WI_PLAN_PARCEL_BYTES: the same for all. 1: by level;
+ * 0: not. */
+static int plan_parcels(struct weft_comm *comm, const struct weft_request *req, struct wi_plan_query q,
+                        struct wi_plan *plan)
+{
+    const char *forced = req->options.algorithm;
+    weft_status st;
+
+    q.bytes = WI_PLAN_PARCEL_BYTES;
+    q.parcels = 1;
+    st = wi_plan(comm->planner, &q, forced, plan);
+    if (st >= 0)
+        return plan->spec[0] != 0;
+    if (forced && strchr(forced, ':') && strncmp(forced, "file:", 5) != 0)
+        return st;
+    wi_fail_clear(); /* what is asked for is not by level: whoever plans it next says what is wrong */
+    return 0;
+}
+
+/* Bytes of the parts that an operation is for; of the others there are none. */
+static void keep_long(struct wi_op *op, int n)
+{
+    for (int buf = WI_SRC; buf <= WI_DST; buf++) {
+        size_t *bytes = op->owned[1 + buf];
+        for (int i = 0; i < n; i++)
+            bytes[i] = bytes[i] < WI_PARCEL_BELOW ? 0 : bytes[i];
+    }
+}
+
+/* Of two operations: what is short, by parcels, and what is long. The second one sends nothing where nothing is long, but every
+ * rank issues it, as nobody knows about the others. */
+static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *req, const struct wi_plan *plan)
+{
+    struct wi_op *op = &req->op[0], *straight = &req->op[1];
+    struct wi_call *c = &req->now, again = req->call;
+    size_t es = weft_dtype_bytes(c->dtype), share = known_share(comm, c, es);
+    struct wi_plan_query q;
+    struct wi_sched *sched;
+    struct wi_plan flat;
+
+    WI_TRY(wi_cached_schedule(comm, plan->algo, plan->spec, 0, 0, &sched));
+    op->sched = wi_sched_get(sched);
+    op->nslices = 1;
+    WI_TRY(map_v_form(comm, op, c, es));
+    WI_TRY(wi_parcels_create(op, WI_PARCEL_BELOW));
+    req->nops = 2;
+    WI_TRY(begin_op(comm, req, straight, &again));
+    WI_TRY(copy_source(comm, straight, &again)); /* either operation may end first, and frees its copy */
+    q = wi_op_query(comm, &again, straight, share);
+    q.way = WI_WAY_MESSAGES;
+    WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
+    WI_TRY(wi_cached_schedule(comm, flat.algo, flat.spec, 0, 0, &sched));
+    straight->sched = wi_sched_get(sched);
+    WI_TRY(wi_op_lay_out(comm, straight, &again, share, flat.slice_bytes));
+    keep_long(straight, comm->nranks);
+    return WEFT_SUCCESS;
+}
+
 static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
 {
     size_t es = weft_dtype_bytes(c->dtype), share;
@@ -412,11 +482,7 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     struct wi_sched *sched;
     struct wi_plan plan;
 
-    op->base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
-    op->base[WI_DST] = c->dst;
-    op->timeout_ns = req->options.timeout_ns;
-    wi_call_info(comm, c, &op->info);
-    WI_TRY(wi_call_redop(comm, c, &op->redop));
+    WI_TRY(begin_op(comm, req, op, c));
     if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV)
         return point_to_point(comm, op, c, req->internal, req->options.tag);
     if (req->options.tag)
@@ -424,6 +490,11 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
     q = wi_op_query(comm, c, op, share);
+    if (c->coll == WI_COLL_ALL_TO_ALL_V) {
+        int parcels = plan_parcels(comm, req, q, &plan);
+        if (parcels)
+            return parcels < 0 ? parcels : prepare_parcels(comm, req, &plan);
+    }
     if (wi_plan_needs_exchange(comm->planner, &q, req->options.algorithm)) {
         wi_exchange_begin(req, op, c, share);
         return WEFT_SUCCESS;

@@ -173,6 +173,7 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
     if (op->message)
         wi_pend_put(exec, op->message);
     op->message = NULL;
+    wi_parcels_free(op);
     wi_sched_put(op->sched);
     op->ran = op->sched;
     op->sched = NULL;
@@ -388,6 +389,13 @@ static int start_op(struct wi_exec *exec, struct wi_op *op)
     return 1;
 }
 
+static int run_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
+{
+    if (op->mapped)
+        return wi_lane_run_mapped(exec, op, lane);
+    return op->parcels ? wi_lane_run_parcels(exec, op, lane) : wi_lane_run_two_sided(exec, op, lane);
+}
+
 static int run_op(struct wi_exec *exec, struct wi_op *op)
 {
     int moved = 0, round;
@@ -409,7 +417,7 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
         round = op->ll ? wi_lane_run_ll(exec, op) : 0;
         for (uint32_t l = 0; l < op->sched->nlanes && !op->ll && !exec->broken && op->status == WEFT_INPROGRESS; l++)
             if (!op->lanes[l].done)
-                round |= op->mapped ? wi_lane_run_mapped(exec, op, l) : wi_lane_run_two_sided(exec, op, l);
+                round |= run_lane(exec, op, l);
         moved |= round;
     } while (round && op->nlanes_left && !exec->broken && op->status == WEFT_INPROGRESS);
     if (exec->broken)

@@ -34,6 +34,8 @@
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
+#define WI_PARCEL_BELOW (32u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
+
 struct wi_exec;
 struct wi_op;
 
@@ -74,6 +76,7 @@ struct wi_op {
     size_t slice_bytes, tmp_stride;
     uint32_t nslices;
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
+    struct wi_parcels *parcels;             /* owned; messages say how long what they hold is: lane_parcel.c */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
     uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
@@ -203,6 +206,9 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
 /* Pending operations end with WEFT_ECANCELED. */
 void wi_exec_destroy(struct wi_exec *exec);
 
+/* Before issue, of an operation whose schedule is known, two-sided and without reductions, and whose v_bytes are set: its messages
+ * are parcels, with what is shorter than `below` bytes in them. */
+weft_status wi_parcels_create(struct wi_op *op, size_t below);
 /* Begin. On failure to begin the operation is not taken, except that a broken executor completes it with its status. Fills
  * info.seq. The op must stay where it is until its state is DONE. */
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
@@ -245,6 +251,14 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 /* Inside the executor. */
 int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv); /* from a send to itself: 1, and both are done */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
+int wi_lane_dep_met(const struct wi_op *op, const struct wi_step *step, uint32_t slice);
+void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *lane, int *moved);
+weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
+                              void *buf, size_t bytes);
+weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
+int wi_lane_run_parcels(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
+int wi_parcels_awaited(const struct wi_op *op, uint32_t lane); /* the rank whose parcel the lane waits for; or WI_NO_PEER */
+void wi_parcels_free(struct wi_op *op);
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
 size_t wi_op_slot_work(const struct wi_op *op);
 void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op, size_t work);

@@ -27,7 +27,7 @@ static int receives(const struct wi_step *st)
            st->kind == WI_STEP_RECV_REDUCE_SEND;
 }
 
-static int dep_met(const struct wi_op *op, const struct wi_step *st, uint32_t slice)
+int wi_lane_dep_met(const struct wi_op *op, const struct wi_step *st, uint32_t slice)
 {
     const struct wi_lane_state *other;
 
@@ -72,7 +72,7 @@ static int next_unit(const struct wi_op *op, uint32_t pieces, uint32_t *slice, u
 
 /* ---- Sends ---- */
 
-static void reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, int *moved)
+void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, int *moved)
 {
     struct wi_pend **link = &ls->sends, *p;
 
@@ -101,8 +101,8 @@ static int being_sent(struct wi_op *op, const unsigned char *dst, size_t bytes)
     return 0;
 }
 
-static weft_status fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
-                             void *buf, size_t bytes)
+weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
+                              void *buf, size_t bytes)
 {
     if (!exec->peers[peer].group)
         return wi_exec_fail(exec, WEFT_EINTERNAL, peer, &op->info, "no transport serves rank %d", peer);
@@ -130,7 +130,7 @@ static weft_status post_send(struct wi_exec *exec, struct wi_op *op, uint32_t la
     p = wi_pend_get(exec);
     if (!p)
         return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for a transfer");
-    st = fill_xfer(exec, op, p, ln->send_peer, op->chan_base + ln->chan, buf, bytes);
+    st = wi_lane_fill_xfer(exec, op, p, ln->send_peer, op->chan_base + ln->chan, buf, bytes);
     if (st >= 0) {
         st = exec->peers[ln->send_peer].ops->send(exec->peers[ln->send_peer].group, &p->x);
         if (st < 0)
@@ -193,7 +193,8 @@ static weft_status post_recv(struct wi_exec *exec, struct wi_op *op, uint32_t la
         p->x.sink = sink;
         p->x.sink_arg = p;
     }
-    st = fill_xfer(exec, op, p, ln->recv_peer, op->chan_base + ln->chan, p->bounce ? p->bounce : u.dst, u.bytes);
+    st =
+        wi_lane_fill_xfer(exec, op, p, ln->recv_peer, op->chan_base + ln->chan, p->bounce ? p->bounce : u.dst, u.bytes);
     if (p->x.sink)
         p->x.buf = NULL;
     if (st >= 0) {
@@ -266,7 +267,7 @@ static weft_status post_ahead(struct wi_exec *exec, struct wi_op *op, uint32_t l
             ls->post_slice = ls->post_piece = 0;
         }
         st = step_at(op, lane, ls->post_step);
-        if (!dep_met(op, st, ls->post_slice))
+        if (!wi_lane_dep_met(op, st, ls->post_slice))
             break;
         u = resolve(op, st, ls->post_slice, ls->post_piece);
         if (ls->post_step > ls->step && u.bytes && being_sent(op, u.dst, u.bytes))
@@ -281,7 +282,7 @@ static weft_status post_ahead(struct wi_exec *exec, struct wi_op *op, uint32_t l
     return WEFT_SUCCESS;
 }
 
-static weft_status recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
+weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
 {
     if (p->x.state == WEFT_EMISMATCH) {
         wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
@@ -306,7 +307,7 @@ static int reap_recv(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     if (p->x.state == WEFT_XFER_PENDING)
         return 0;
     if (p->x.state < 0)
-        return recv_failed(exec, op, p);
+        return wi_lane_recv_failed(exec, op, p);
     if (p->bounce) {
         if (p->x.bytes && being_sent(op, p->dst, p->x.bytes))
             return 0;
@@ -399,7 +400,7 @@ static int run_other(struct wi_exec *exec, struct wi_op *op, uint32_t lane, cons
     uint32_t pieces = step_pieces(op, st);
 
     do {
-        if (!dep_met(op, st, ls->slice))
+        if (!wi_lane_dep_met(op, st, ls->slice))
             return 0;
         if (st->kind == WI_STEP_SEND) {
             struct unit u = resolve(op, st, ls->slice, ls->piece);
@@ -417,7 +418,7 @@ int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     struct wi_lane_state *ls = &op->lanes[lane];
     int moved = 0;
 
-    reap_sends(exec, op, ls, &moved);
+    wi_lane_reap_sends(exec, op, ls, &moved);
     while (!exec->broken && ls->step < op->sched->lanes[lane].nsteps) {
         const struct wi_step *st = step_at(op, lane, ls->step);
         int done = receives(st) ? run_receiving(exec, op, lane, st, &moved) : run_other(exec, op, lane, st, &moved);
@@ -427,7 +428,7 @@ int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
     }
     if (exec->broken)
         return 1;
-    reap_sends(exec, op, ls, &moved);
+    wi_lane_reap_sends(exec, op, ls, &moved);
     if (!ls->sends && !ls->done) {
         ls->done = 1;
         op->nlanes_left--;

@@ -216,6 +216,9 @@ size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
             for (const struct wi_pend *p = lists[i]; p && n < capacity; p = p->next)
                 if (p->x.state == WEFT_XFER_PENDING && !seen[p->x.peer & 4095]++)
                     ranks[n++] = p->x.peer;
+        int awaited = op->parcels ? wi_parcels_awaited(op, l) : WI_NO_PEER;
+        if (awaited >= 0 && n < capacity && !seen[awaited & 4095]++)
+            ranks[n++] = awaited;
     }
     if (!n && op->point_to_point && op->peer >= 0 && capacity)
         ranks[n++] = op->peer;

@@ -14,6 +14,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it is of another collective";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
         return "it needs equal shares";
+    if (needs & WI_ALGO_PARCELS && q->v_form && !q->parcels)
+        return "it is taken by all ranks or none, and they know only their own counts";
     if (needs & WI_ALGO_COMMUTATIVE && q->ordered)
         return "it needs a commutative operator";
     if (needs & WI_ALGO_EXACT && q->rounds)
@@ -33,6 +35,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "the other ranks' memory cannot be read";
     if (needs & WI_ALGO_PEER_PUT && q->memory_dst != WI_MEMORY_MAPPED && !p->facts.can_put)
         return "the other ranks' memory cannot be written";
+    if (q->way == WI_WAY_MESSAGES)
+        return needs & WI_ALGO_MAPPED ? "it is not over messages" : NULL;
     if (q->way != WI_WAY_ANY && (q->way == WI_WAY_ATTACH) != ((needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0))
         return "another way is asked for";
     return NULL;
@@ -45,11 +49,14 @@ static const struct {
     enum wi_coll coll;
     const char *among;
 } hier_forms[] = {
-    {WI_COLL_ALL_REDUCE, "ring"},           {WI_COLL_ALL_REDUCE, "rdouble"},    {WI_COLL_ALL_REDUCE, "rhalving"},
-    {WI_COLL_ALL_REDUCE, "rdouble@leader"}, {WI_COLL_REDUCE, "knomial@leader"}, {WI_COLL_REDUCE, "rsgather"},
-    {WI_COLL_BROADCAST, "knomial@leader"},  {WI_COLL_BROADCAST, "knomial"},     {WI_COLL_BROADCAST, "scatter_ring"},
-    {WI_COLL_ALL_GATHER, "ring"},           {WI_COLL_ALL_GATHER, "rdouble"},    {WI_COLL_REDUCE_SCATTER, "ring"},
-    {WI_COLL_REDUCE_SCATTER, "rhalving"},   {WI_COLL_ALL_TO_ALL, "pairwise"},   {WI_COLL_BARRIER, "dissem"},
+    {WI_COLL_ALL_REDUCE, "ring"},          {WI_COLL_ALL_REDUCE, "rdouble"},
+    {WI_COLL_ALL_REDUCE, "rhalving"},      {WI_COLL_ALL_REDUCE, "rdouble@leader"},
+    {WI_COLL_REDUCE, "knomial@leader"},    {WI_COLL_REDUCE, "rsgather"},
+    {WI_COLL_BROADCAST, "knomial@leader"}, {WI_COLL_BROADCAST, "knomial"},
+    {WI_COLL_BROADCAST, "scatter_ring"},   {WI_COLL_ALL_GATHER, "ring"},
+    {WI_COLL_ALL_GATHER, "rdouble"},       {WI_COLL_REDUCE_SCATTER, "ring"},
+    {WI_COLL_REDUCE_SCATTER, "rhalving"},  {WI_COLL_ALL_TO_ALL, "pairwise"},
+    {WI_COLL_ALL_TO_ALL_V, "pairwise"},    {WI_COLL_BARRIER, "dissem"},
 };
 #define NFORMS (sizeof hier_forms / sizeof *hier_forms)
 
@@ -90,7 +97,7 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
         char spec[WI_ALGO_SPEC_BYTES];
         snprintf(spec, sizeof spec, "node:%s", hier_forms[i].among);
         WI_TRY(add_hier(p, hier_forms[i].coll, spec));
-        if (!outer || hier_forms[i].coll == WI_COLL_ALL_TO_ALL)
+        if (!outer || wi_algo_family(hier_forms[i].coll) == WI_COLL_ALL_TO_ALL)
             continue;
         snprintf(spec, sizeof spec, "%.12s:%s", outer, hier_forms[i].among);
         WI_TRY(add_hier(p, hier_forms[i].coll, spec));
@@ -125,7 +132,7 @@ static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q,
 {
     for (int i = 0; i < p->nhier && *n < WI_PLAN_MAX_LIST; i++) {
         struct wi_plan_candidate *c = &list[*n];
-        if (p->hier[i].choice.algo->coll != q->coll && p->hier[i].choice.algo->coll != wi_algo_family(q->coll))
+        if (p->hier[i].choice.algo != wi_algo_hier(q->coll))
             continue;
         c->choice = p->hier[i].choice;
         c->why_not = wi_plan_why_not(p, q, c->choice.algo, c->choice.needs);

@@ -36,7 +36,11 @@ enum wi_plan_memory {
 };
 
 /* By which copies between ordinary buffers of one node go. */
-enum wi_plan_way { WI_WAY_ANY, WI_WAY_SLOTS, WI_WAY_ATTACH };
+enum wi_plan_way { WI_WAY_ANY, WI_WAY_SLOTS, WI_WAY_ATTACH, WI_WAY_MESSAGES };
+
+/* Ranks of an all_to_all_v know only their own counts, but must all go by level or none. So that is chosen as if every part had
+ * this length; rules with a range of sizes are asked with it, too. */
+#define WI_PLAN_PARCEL_BYTES 1024
 
 struct wi_plan_query {
     enum wi_coll coll;
@@ -48,6 +52,7 @@ struct wi_plan_query {
     int root;
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
     enum wi_plan_way way; /* only algorithms that go this way */
+    int parcels;          /* all_to_all_v: `bytes` is WI_PLAN_PARCEL_BYTES, and algorithms by level can be taken */
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };
 

@@ -31,6 +31,7 @@ static const struct {
     {"reduce_scatter", "node:pairwise@leader"},
     {"all_to_all", "node:pairwise"},
     {"all_to_all", "node:linear"},
+    {"all_to_all", "node:pairwise@leader/knomial+linear"},
     {"barrier", "node:dissem"},
     {"barrier", "node:dissem@leader"},
 };
@@ -58,6 +59,7 @@ static unsigned long run_spec(struct cc_world *w, const struct cc_job *job, size
     unsigned long before = w->calls;
 
     for (int kind = 0; kind < CC_NUM_KINDS; kind++) {
+        unsigned long refused = w->refused;
         if (strcmp(cc_families[kind], specs[i].family))
             continue;
         for (size_t k = 0; k < COUNT_OF(counts) - !job->full; k++) {
@@ -70,6 +72,8 @@ static unsigned long run_spec(struct cc_world *w, const struct cc_job *job, size
             c.in_place = 0;
             cc_run(w, &c);
         }
+        if (kind == CC_all_to_all_v && w->refused != refused)
+            wt_fail(__FILE__, __LINE__, "all_to_all_v %s was refused", specs[i].spec);
     }
     return w->calls - before;
 }
@@ -82,7 +86,8 @@ void cc_case_levels(int rank, int nranks, void *arg)
     char host[16];
 
     snprintf(host, sizeof host, "host%d", host_of[rank]);
-    setenv("WEFT_NODE_ID", host, 1);
+    if (!job->fixture->threads) /* these have one environment, and are on one host */
+        setenv("WEFT_NODE_ID", host, 1);
     cc_world_open(&w, job->fixture, rank, nranks);
     for (size_t i = 0; i < COUNT_OF(specs); i++) {
         unsigned long done = run_spec(&w, job, i, &n);

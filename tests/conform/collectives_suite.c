@@ -62,6 +62,8 @@ static const struct part parts[] = {
     {"bits", cc_case_bits, NULL, P(3)},
     {"bits", cc_case_bits, "inproc", P(8)},
     {"levels", cc_case_levels, "shm and tcp", P(3) | P(5) | P(8)},
+    {"levels", cc_case_levels, "tcp", P(5)},
+    {"levels", cc_case_levels, "inproc", P(4)},
 };
 
 /* In full, every case runs once over every plain fixture, with all numbers of ranks; variants run the forms, with a few. */

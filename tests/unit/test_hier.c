@@ -173,13 +173,13 @@ static void check_spec(enum wi_coll coll, const char *spec, const struct map *m,
 
 static int is_two_sided(const struct wi_algo *a, enum wi_coll coll)
 {
-    return a->coll == coll && !(a->needs & WI_ALGO_MAPPED);
+    return a->coll == wi_algo_family(coll) && !(a->needs & WI_ALGO_MAPPED);
 }
 
 /* Every algorithm of coll, and what is done inside by every pair that exists. */
 static void each_inner(enum wi_coll coll, const char *outer, int leader, const struct map *m)
 {
-    const struct wi_hier_shape *shape = wi_hier_shape_of(coll);
+    const struct wi_hier_shape *shape = wi_hier_shape_of(wi_algo_family(coll));
     enum wi_coll up = leader ? shape->up_leader : shape->up, down = leader ? shape->down_leader : shape->down;
     char spec[128];
 
@@ -195,7 +195,7 @@ static void each_inner(enum wi_coll coll, const char *outer, int leader, const s
             else
                 snprintf(spec, sizeof spec, "node:%s%s/%s+%s", outer, leader ? "@leader" : "", wi_algos[i]->name,
                          wi_algos[k]->name);
-            if (coll == WI_COLL_ALL_TO_ALL && strstr(spec, "bruck"))
+            if (!leader && wi_algo_family(coll) == WI_COLL_ALL_TO_ALL && strstr(spec, "bruck"))
                 continue;
             check_spec(coll, spec, m, 0);
             if (down == WI_HIER_NONE)
@@ -214,7 +214,7 @@ static void combine(enum wi_coll coll)
     for (int m = 0; m < 9; m++) {
         for (size_t i = 0; wi_algos[i] && CU_get_number_of_failure_records() < before + 4; i++) {
             for (int leader = 0; leader < 2 && is_two_sided(wi_algos[i], coll); leader++) {
-                if (coll == WI_COLL_ALL_TO_ALL && (leader || strcmp(wi_algos[i]->name, "bruck") == 0))
+                if (wi_algo_family(coll) == WI_COLL_ALL_TO_ALL && strcmp(wi_algos[i]->name, "bruck") == 0)
                     continue;
                 each_inner(coll, wi_algos[i]->name, leader, &maps[m]);
             }
@@ -233,6 +233,7 @@ COMBINE(broadcast, BROADCAST)
 COMBINE(all_gather, ALL_GATHER)
 COMBINE(reduce_scatter, REDUCE_SCATTER)
 COMBINE(all_to_all, ALL_TO_ALL)
+COMBINE(all_to_all_v, ALL_TO_ALL_V)
 COMBINE(barrier, BARRIER)
 
 static const struct {
@@ -243,7 +244,7 @@ static const struct {
     {WI_COLL_REDUCE, "chain", "linear"},         {WI_COLL_BROADCAST, "scatter_ring", "knomial"},
     {WI_COLL_ALL_GATHER, "ring", "rdouble"},     {WI_COLL_REDUCE_SCATTER, "ring", "rhalving"},
     {WI_COLL_ALL_TO_ALL, "pairwise", "linear"},  {WI_COLL_BARRIER, "dissem", "dissem"},
-    {WI_COLL_ALL_REDUCE, "flat_send", "linear"},
+    {WI_COLL_ALL_REDUCE, "flat_send", "linear"}, {WI_COLL_ALL_TO_ALL_V, "pairwise", "linear"},
 };
 
 static void every_root_and_depth(void)
@@ -253,7 +254,7 @@ static void every_root_and_depth(void)
     make_maps();
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         for (int m = 0; m < NMAPS; m++) {
-            for (int leader = 0; leader < (usual[i].coll == WI_COLL_ALL_TO_ALL ? 1 : 2); leader++) {
+            for (int leader = 0; leader < 2; leader++) {
                 snprintf(spec, sizeof spec, "node:%s%s*3", usual[i].outer, leader ? "@leader" : "");
                 check_spec(usual[i].coll, spec, &maps[m], maps[m].nranks <= 8);
             }
@@ -268,7 +269,7 @@ static void two_levels(void)
     make_maps();
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         for (int m = 0; m < NMAPS; m++) {
-            for (int leaders = 0; leaders < (usual[i].coll == WI_COLL_ALL_TO_ALL ? 1 : 4); leaders++) {
+            for (int leaders = 0; leaders < 4; leaders++) {
                 snprintf(spec, sizeof spec, "rack:%s%s*2/node:%s%s", usual[i].outer, leaders & 1 ? "@leader" : "",
                          usual[i].between, leaders & 2 ? "@leader" : "");
                 check_spec(usual[i].coll, spec, &maps[m], 0);
@@ -336,7 +337,7 @@ static void wrong_levels_are_named(void)
     refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring/rack:ring", &maps[0].levels, "not inside");
     refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", NULL, "no level");
     refuses_at_building(WI_COLL_ALL_REDUCE, NULL, &maps[0].levels, "needs a spec");
-    refuses_at_building(WI_COLL_ALL_TO_ALL, "node:pairwise@leader", &maps[0].levels, "no form with leaders");
+    refuses_at_building(WI_COLL_ALL_TO_ALL_V, "node:bruck", &maps[0].levels, "needs equal shares");
     swapped.level[0] = maps[9].levels.level[1];
     swapped.level[0].name = "rack";
     swapped.level[1] = maps[9].levels.level[0];
@@ -430,6 +431,46 @@ static void cost_of_the_link_is_right(void)
     }
 }
 
+static int crossings(const struct wi_sched *s, const struct map *m, int node)
+{
+    int n = 0;
+
+    for (uint32_t l = 0; l < s->nlanes; l++)
+        for (uint32_t k = 0; k < s->lanes[l].nsteps; k++)
+            n += s->steps[s->lanes[l].first_step + k].kind == WI_STEP_SEND && m->node[s->lanes[l].send_peer] == node;
+    return n;
+}
+
+/* One message from each rank to each other node, or, with leaders, from each node; none of them goes in pieces. */
+static void parcels_cross_once(void)
+{
+    static const char *const specs[] = {"node:pairwise", "node:linear", "node:linear@leader/knomial+linear"};
+    struct wi_sched *scheds[MAX_RANKS];
+    struct wi_algo_choice c;
+
+    make_maps();
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        for (int m = 0; m < 9; m++) {
+            int leaders = strstr(specs[i], "@leader") != NULL, from[MAX_RANKS][MAX_RANKS] = {{0}}, nnodes = 0;
+            CU_ASSERT_EQUAL_FATAL(wi_algo_choose(WI_COLL_ALL_TO_ALL_V, specs[i], &maps[m].levels, maps[m].nranks, &c),
+                                  0);
+            CU_ASSERT_EQUAL_FATAL(build_all(&c, &maps[m], 0, 0, scheds), 1);
+            nnodes = maps[m].levels.level[1].ngroups;
+            for (int r = 0; r < maps[m].nranks; r++) {
+                for (int node = 0; node < nnodes; node++) {
+                    int n = node == maps[m].node[r] ? 0 : crossings(scheds[r], &maps[m], node);
+                    CU_ASSERT(n <= 1 && (leaders || n == (node != maps[m].node[r])));
+                    from[maps[m].node[r]][node] += n;
+                }
+            }
+            for (int a = 0; a < nnodes; a++)
+                for (int b = 0; b < nnodes && leaders; b++)
+                    CU_ASSERT_EQUAL(from[a][b], a != b);
+            put_all(scheds, maps[m].nranks);
+        }
+    }
+}
+
 static void no_memory_is_reported(void)
 {
     make_maps();
@@ -458,6 +499,7 @@ static const struct wt_case cases[] = {
     {"combinations of all_gather", combinations_of_all_gather},
     {"combinations of reduce_scatter", combinations_of_reduce_scatter},
     {"combinations of all_to_all", combinations_of_all_to_all},
+    {"combinations of all_to_all_v", combinations_of_all_to_all_v},
     {"combinations of barrier", combinations_of_barrier},
     {"every root, and chunks", every_root_and_depth},
     {"two levels", two_levels},
@@ -467,6 +509,7 @@ static const struct wt_case cases[] = {
     {"compact scratch is refused", compact_scratch_is_refused},
     {"chunks go by size", chunks_go_by_size},
     {"cost of the link is right", cost_of_the_link_is_right},
+    {"parcels cross once", parcels_cross_once},
     {"no memory is reported", no_memory_is_reported},
 };
 WT_UNIT_MAIN("hier", cases)
