@@ -51,6 +51,8 @@ static const struct golden goldens[] = {
     {WI_COLL_ALL_REDUCE, "node_ring", 0, 0, "node:ring*2/ring+rdouble"},
     {WI_COLL_BROADCAST, "node_leader", 1, 0, "node:knomial@leader"},
     {WI_COLL_ALL_GATHER, "node_bruck", 0, 1, "node:bruck/linear"},
+    {WI_COLL_ALL_TO_ALL, "node_leader", 0, 0, "node:linear@leader"},
+    {WI_COLL_ALL_TO_ALL_V, "node_pairwise", 0, 0, "node:pairwise"},
 };
 
 static void report(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -32,6 +32,9 @@ run all_gather node:linear@leader
 run reduce_scatter node:ring --op avg
 run reduce_scatter node:pairwise@leader
 run all_to_all node:pairwise --place out
+run all_to_all node:linear@leader --place out
+run all_to_all_v node:pairwise
+run all_to_all_v node:linear@leader
 run barrier node:dissem
 run barrier node:dissem@leader
 run all_gather_v node:ring

@@ -26,6 +26,7 @@ for count in 2 4; do
     run "$count" all_reduce node:swing@leader*2/bine --op avg
     run "$count" all_gather node:pat
     run "$count" reduce_scatter node:ring
+    run "$count" all_to_all_v node:pairwise
 done
 run 4 broadcast node:bine@leader -r 1
 levels_end

@@ -44,6 +44,8 @@ EXTRA_DIST += \
 	tests/golden/broadcast_node_leader.txt \
 	tests/golden/all_reduce_node_ring.txt \
 	tests/golden/all_gather_node_bruck.txt \
+	tests/golden/all_to_all_node_leader.txt \
+	tests/golden/all_to_all_v_node_pairwise.txt \
 	tests/golden/reduce_scatter_pat.txt \
 	tests/golden/reduce_scatter_bine.txt \
 	tests/golden/reduce_bine.txt \
