@@ -13,7 +13,7 @@
  *
  * Thakur, Rabenseifner, Gropp 2005.
  */
-#include "algo/util.h"
+#include "algo/rounds.h"
 
 /* The shares of members [first, first + count). */
 static struct wi_region shares(const struct wi_fold *fold, int first, int count)
@@ -87,17 +87,28 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                args->in_place ? 0 : bytes};
 }
 
-/* Folding: a share in, which shares the link with that of a partner who folds nobody, and the rest out at the end. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+/* ---- Closed form ---- */
+
+static double sent_in(const struct wi_fold *fold, int member, int step, double bytes)
 {
-    int n = args->nranks;
-    struct wi_fold fold = wi_fold_of(0, n);
-    double sent = 0;
-    for (int mask = 1; mask < fold.pow2; mask *= 2)
-        sent += wi_fold_rank(&fold, mask);
-    if (fold.rem)
-        sent += 2 + n - 1;
-    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + wi_fold_steps(&fold), sent * bytes, 0, 0};
+    int first = member >> step << step;
+
+    return (wi_fold_rank(fold, first + (1 << step)) - wi_fold_rank(fold, first)) * bytes;
+}
+
+/* Of many ranks: fewer with larger shares, so that as much is sent in the far rounds, which take longest. */
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    struct wi_algo_args few = *args;
+    double copy = args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+
+    if (args->nranks == 1)
+        return copy;
+    few.nranks = wi_rounds_fewer(args->nranks, 1024, 8);
+    double share = bytes * (args->nranks - 1) / (few.nranks - 1);
+    struct wi_exchange x = {.sent = sent_in, .in = share, .out = (few.nranks - 1) * share};
+    int missing = wi_log2_ceil(wi_pow2_floor(args->nranks)) - wi_log2_ceil(wi_pow2_floor(few.nranks));
+    return wi_rounds_fold(&few, share, rates, &x) + missing * rates->alpha + copy;
 }
 
 const struct wi_algo wi_allgather_rdouble = {
@@ -107,5 +118,5 @@ const struct wi_algo wi_allgather_rdouble = {
     .summary = "recursive doubling, straight into place",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

@@ -16,7 +16,7 @@
  *
  * Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005.
  */
-#include "algo/util.h"
+#include "algo/rounds.h"
 
 static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held)
 {
@@ -46,14 +46,9 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                alone};
 }
 
-/* Folding: a vector in, a vector out, and partners that fold nobody do not wait for that, so that their first message shares
- * the link with it. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
-    *c = (struct wi_algo_cost){exchanges + wi_fold_steps(&fold), (exchanges + 3 * odd) * bytes,
-                               (exchanges + 1.5 * odd) * bytes, 0};
+    return wi_rounds_whole(args, bytes, rates, 0);
 }
 
 const struct wi_algo wi_allreduce_rdouble = {
@@ -63,5 +58,5 @@ const struct wi_algo wi_allreduce_rdouble = {
     .summary = "recursive doubling: log2 P exchanges of the whole vector",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

@@ -14,7 +14,7 @@
  *
  * Rabenseifner: Optimization of collective reduction operations, 2004.
  */
-#include "algo/util.h"
+#include "algo/rounds.h"
 
 struct range {
     uint32_t first, count;
@@ -63,6 +63,11 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     return wi_algo_folded(args, &wi_allreduce_rhalving, (uint32_t)pow2, exchange, sched);
 }
 
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    return wi_rounds_halving(args, bytes, rates, 0);
+}
+
 const struct wi_algo wi_allreduce_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_ALL_REDUCE,
@@ -70,5 +75,5 @@ const struct wi_algo wi_allreduce_rhalving = {
     .summary = "recursive vector halving, then doubling (Rabenseifner)",
     .build = build,
     .cost = wi_algo_halving_cost,
-    .path = wi_algo_halving_path,
+    .time = time_of,
 };

@@ -16,6 +16,7 @@
  * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
  * 2024.
  */
+#include "algo/rounds.h"
 #include "algo/swing.h"
 
 struct range {
@@ -58,6 +59,11 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     return wi_algo_folded(args, &wi_allreduce_swing, (uint32_t)pow2, exchange, sched);
 }
 
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    return wi_rounds_halving(args, bytes, rates, 1);
+}
+
 const struct wi_algo wi_allreduce_swing = {
     .name = "swing",
     .coll = WI_COLL_ALL_REDUCE,
@@ -65,5 +71,5 @@ const struct wi_algo wi_allreduce_swing = {
     .summary = "Swing: halving and doubling over nearer partners",
     .build = build,
     .cost = wi_algo_halving_cost,
-    .path = wi_algo_halving_path,
+    .time = time_of,
 };

@@ -18,6 +18,7 @@
  * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
  * 2024.
  */
+#include "algo/rounds.h"
 #include "algo/swing.h"
 
 static void exchange(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held)
@@ -48,14 +49,9 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                (exchanges + odd) * bytes, alone};
 }
 
-/* Folding as in recursive doubling. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double exchanges = wi_log2_ceil(fold.pow2), odd = fold.rem > 0;
-
-    *c = (struct wi_algo_cost){exchanges + wi_swing_fold_steps(&fold), (exchanges + 3 * odd) * bytes,
-                               (exchanges + 1.5 * odd) * bytes, 0};
+    return wi_rounds_whole(args, bytes, rates, 1);
 }
 
 const struct wi_algo wi_allreduce_swing_short = {
@@ -65,5 +61,5 @@ const struct wi_algo wi_allreduce_swing_short = {
     .summary = "Swing: exchanges of the whole vector with nearer partners, for integers",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

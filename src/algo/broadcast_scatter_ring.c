@@ -14,7 +14,7 @@
  * van de Geijn et al.: On optimizing collective communication, 2004; pruned ring: Zhou et al.
  * 2015.
  */
-#include <string.h>
+#include <math.h>
 
 #include "algo/util.h"
 
@@ -96,82 +96,97 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 
 /* ---- Closed form ---- */
 
+/* Ranks in ascending order: when each has its part of the scatter, and when each message of its part of the ring leaves, which
+ * shares its link with what it scatters on. Of more than FOLLOWED ranks that is as if rows of them were one, with the row's
+ * blocks and hops. */
+#define FOLLOWED 128
+
 struct timing {
     int n;
-    double block_us, alpha;
-    double left[32], done[32]; /* of what the root scatters, by ascending size */
-    int nleft;
-    double latest; /* when a rank before can have begun its part of the ring, as if it were rank 0 */
+    double block_us, hop_us, alpha; /* hop: round the ring; alpha: of the scatter */
+    double left[FOLLOWED];          /* when each message of the newest rank's ring has left it */
+    int sends;                      /* how many these are */
     double finish;
 };
 
-/* When the root's ring has sent `count` blocks, one part of a link that it shares with what is still being scattered. */
-static double root_sent(const struct timing *t, int count)
-{
-    double now = 0, sent = 0;
+struct link {         /* a rank's, out */
+    double child[32]; /* what is still to be scattered */
+    double done[32];
+    int n, nleft;
+    double now;
+};
 
-    for (int i = 0; i < t->nleft; i++) {
-        double more = (t->done[i] - now) / (t->nleft - i + 1);
-        if (sent + more >= count * t->block_us)
-            return now + (count * t->block_us - sent) * (t->nleft - i + 1);
-        sent += more;
-        now = t->done[i];
+/* The link until `until`, or until all is scattered; with `ring` of a message (NULL: none is there), until that has left. */
+static void share(struct link *l, double until, double *ring)
+{
+    while (l->nleft && l->now < until && (!ring || *ring > 0)) {
+        double least = ring ? *ring : INFINITY, flows = l->nleft + (ring != NULL);
+        for (int i = 0; i < l->n; i++)
+            least = l->child[i] >= 0 ? fmin(least, l->child[i]) : least;
+        least = fmin(least, (until - l->now) / flows);
+        l->now = fmin(until, l->now + least * flows);
+        for (int i = 0; i < l->n; i++) {
+            if (l->child[i] < 0)
+                continue;
+            l->child[i] -= least;
+            if (l->child[i] > 1e-9 * l->now)
+                continue;
+            l->child[i] = -1;
+            l->done[i] = l->now;
+            l->nleft--;
+        }
+        if (ring)
+            *ring = *ring - least > 1e-9 * l->now ? *ring - least : 0;
     }
-    return now + count * t->block_us - sent;
 }
 
-/* The last block that rank v gets round the ring left the root so that v hops end there; and no rank on the way can have sent
- * its own part later than that. */
-static void arrive(struct timing *t, int v, double scattered, double held_up)
+/* Message k goes when k have come from the rank before, but for the first, and for those that the scatter brought. */
+static void ring_leaves(struct timing *t, int v, double ready, struct link *l)
 {
-    int size = wi_knomial_size(v, t->n, 2);
-    double by_root = root_sent(t, t->n - size - v + 1) + v * t->alpha + (v - 1) * t->block_us;
-    double by_others = t->latest + (t->n - size) * t->block_us + v * t->alpha;
-    double ring = by_root > by_others ? by_root : by_others, early = scattered + held_up - v * t->alpha;
+    int sends = v < t->n - 1 ? t->n - wi_knomial_size(v + 1, t->n, 2) : 0;
+    int comes = v > 0 ? t->n - wi_knomial_size(v, t->n, 2) : 0;
+    double before = 0;
 
-    t->finish = ring > t->finish ? ring : t->finish;
-    t->finish = scattered > t->finish ? scattered : t->finish;
-    t->latest = early > t->latest ? early : t->latest;
+    for (int k = 0; k < sends; k++) {
+        double more = t->block_us, may_go = k == 0 || k > comes ? ready : before + t->hop_us;
+        before = t->left[k]; /* of the rank before, until it is written */
+        share(l, may_go, NULL);
+        l->now = fmax(l->now, may_go);
+        share(l, INFINITY, &more);
+        t->left[k] = l->now += more;
+    }
+    share(l, INFINITY, NULL);
+    t->sends = sends;
 }
 
-/* Ranks in ascending order: a rank, then the subtrees of its children. */
 static void scattered_to(struct timing *t, int v, double ready)
 {
     struct wi_knomial tree = wi_knomial_of(v, t->n, 2);
-    double begin[33], left[33], done[33], ring;
-    int k = tree.nchildren;
+    struct link l = {.n = tree.nchildren, .nleft = tree.nchildren, .now = ready};
 
-    for (int i = 0; i < k; i++) {
-        begin[i] = 0;
-        left[i] = wi_knomial_size(wi_knomial_child(&tree, i), t->n, 2) * t->block_us;
-    }
-    begin[k] = 0;
-    ring = v < t->n - 1 ? (t->n - wi_knomial_size(v + 1, t->n, 2)) * t->block_us : 0;
-    left[k] = ring;
-    wi_algo_share_link(begin, left, k + 1, done);
-    if (v == 0) {
-        memcpy(t->done, done, (size_t)k * sizeof *done);
-        t->nleft = k;
-        for (int i = k - 1; i > 0 && t->done[i] < t->done[i - 1];
-             i--) { /* only the last child's subtree is cut short */
-            double later = t->done[i - 1];
-            t->done[i - 1] = t->done[i];
-            t->done[i] = later;
-        }
-    } else {
-        arrive(t, v, ready, done[k] - ring);
-    }
-    for (int i = 0; i < k; i++)
-        scattered_to(t, wi_knomial_child(&tree, i), ready + done[i] + t->alpha);
+    for (int i = 0; i < l.n; i++)
+        l.child[i] = wi_knomial_size(wi_knomial_child(&tree, i), t->n, 2) * t->block_us;
+    if (v > 0 && t->sends)
+        t->finish = fmax(t->finish, t->left[t->sends - 1] + t->hop_us);
+    t->finish = fmax(t->finish, ready);
+    ring_leaves(t, v, ready, &l);
+    for (int i = 0; i < l.n; i++)
+        scattered_to(t, wi_knomial_child(&tree, i), l.done[i] + t->alpha);
 }
 
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    struct timing t = {.n = args->nranks, .alpha = rates->alpha};
+    struct timing t = {.n = args->nranks};
+    int n = args->nranks, row = 1;
 
-    if (t.n == 1)
+    if (n == 1)
         return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+    while ((n + row - 1) / row > FOLLOWED)
+        row *= 2;
+    t.n = (n + row - 1) / row;
     t.block_us = wi_algo_over(bytes / t.n, rates->beta);
+    t.hop_us = rates->alpha * n / t.n;
+    t.alpha = rates->alpha * wi_log2_ceil(n) / wi_log2_ceil(t.n);
     scattered_to(&t, 0, 0);
     return t.finish;
 }

@@ -73,6 +73,9 @@ libweft_sources += \
 	src/algo/reducescatter_rhalving.c \
 	src/algo/reducescatter_ring.c \
 	src/algo/registry.c \
+	src/algo/rounds.c \
+	src/algo/rounds.h \
+	src/algo/rounds_fold.c \
 	src/algo/scan_flat.c \
 	src/algo/scan_linear.c \
 	src/algo/scan_rdouble.c \

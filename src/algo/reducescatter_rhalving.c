@@ -13,7 +13,7 @@
  *
  * Thakur, Rabenseifner, Gropp 2005.
  */
-#include "algo/util.h"
+#include "algo/rounds.h"
 
 /* The shares of members [first, first + count). */
 static struct wi_region shares(const struct wi_fold *fold, enum wi_buf buf, int first, int count)
@@ -76,16 +76,33 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
                                (kept + (odd ? n : 0)) * bytes, copied * bytes};
 }
 
-/* Folding: all shares in, while half of all comes from a partner who folds nobody; the halves that follow wait for both. The
- * factors are those of small communicators. */
-static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
+/* ---- Closed form ---- */
+
+static double reduced_in(const struct wi_fold *fold, int member, int step, double bytes)
 {
-    int n = args->nranks, kept = 0;
-    struct wi_fold fold = wi_fold_of(0, n);
-    for (int mask = 1; mask < fold.pow2; mask *= 2)
-        kept += wi_fold_rank(&fold, mask);
-    double sent = fold.rem ? 2.6 * n - 1 : n - 1, reduced = kept + (fold.rem ? 1.2 * n : 0);
-    *c = (struct wi_algo_cost){wi_log2_ceil(fold.pow2) + wi_fold_steps(&fold), sent * bytes, reduced * bytes, 0};
+    int first = member >> step << step;
+
+    return (wi_fold_rank(fold, first + (1 << step)) - wi_fold_rank(fold, first)) * bytes;
+}
+
+static double sent_in(const struct wi_fold *fold, int member, int step, double bytes)
+{
+    return reduced_in(fold, member ^ 1 << step, step, bytes);
+}
+
+static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
+{
+    struct wi_exchange x = {.far_first = 1,
+                            .sent = sent_in,
+                            .reduced = reduced_in,
+                            .in = args->nranks * bytes,
+                            .out = bytes,
+                            .copied = bytes,
+                            .in_reduced = 1};
+
+    if (args->nranks == 1)
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+    return wi_rounds_fold(args, bytes, rates, &x);
 }
 
 const struct wi_algo wi_reducescatter_rhalving = {
@@ -95,5 +112,5 @@ const struct wi_algo wi_reducescatter_rhalving = {
     .summary = "recursive halving",
     .build = build,
     .cost = cost,
-    .path = path,
+    .time = time_of,
 };

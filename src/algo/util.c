@@ -196,11 +196,3 @@ void wi_algo_halving_cost(const struct wi_algo_args *args, double bytes, struct 
     double alone = args->nranks == 1 && !args->in_place ? bytes : 0;
     *c = (struct wi_algo_cost){2 * halvings + 2 * odd, 2 * part + odd * bytes, part + odd * bytes, alone};
 }
-
-void wi_algo_halving_path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
-{
-    struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double odd = fold.rem > 0, part = (fold.pow2 - 1) * bytes / fold.pow2;
-    *c = (struct wi_algo_cost){2 * wi_log2_ceil(fold.pow2) + 2 * odd, 2 * part + 3 * odd * bytes,
-                               part + 1.5 * odd * bytes, 0};
-}

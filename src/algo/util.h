@@ -192,9 +192,7 @@ void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_bu
 typedef void (*wi_algo_exchange)(const struct wi_fold *fold, struct wi_seq *seq, enum wi_buf held);
 weft_status wi_algo_folded(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t blocks,
                            wi_algo_exchange exchange, struct wi_sched **sched);
-/* Of folding, halving the vector and doubling it again: cost, and the longest chain. In that the message that shares the link
- * is half of a vector, but later ones collide, too. */
+/* Of folding, halving the vector and doubling it again. */
 void wi_algo_halving_cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c);
-void wi_algo_halving_path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c);
 
 #endif

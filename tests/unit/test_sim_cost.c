@@ -122,107 +122,106 @@ static struct wi_algo_rates closed_rates(const struct wi_model *m, int mapped)
     return (struct wi_algo_rates){r.alpha, r.beta, r.gamma, r.kappa};
 }
 
-/* What has no form within 5 %: by name, for which ranks, why, and what holds instead: the form as a share of the events' time. */
-static const struct {
-    enum wi_coll coll;
-    const char *name;
-    int folds; /* only for ranks beyond a power of two */
-    double least, most;
-    const char *why;
-} inexact[] = {
-#define FOLDS                                                                                                       \
-    "ranks beyond a power of two hold up some members, whose messages then meet others' on a link, in another way " \
-    "for each number of ranks"
-    {WI_COLL_ALL_REDUCE, "rdouble", 1, 0.75, 1.15, FOLDS},
-    {WI_COLL_ALL_REDUCE, "rhalving", 1, 0.65, 1.27, FOLDS},
-    {WI_COLL_ALL_REDUCE, "swing", 1, 0.65, 1.20, FOLDS},
-    {WI_COLL_ALL_REDUCE, "swing_short", 1, 0.75, 1.15, FOLDS},
-    {WI_COLL_ALL_GATHER, "rdouble", 1, 0.70, 1.30, FOLDS},
-    {WI_COLL_REDUCE_SCATTER, "rhalving", 1, 0.70, 1.40, FOLDS},
-    {WI_COLL_BROADCAST, "scatter_ring", 0, 0.95, 1.06,
-     "the ring's messages share links with the scatter's for a while"},
-};
-#define NINEXACT (sizeof inexact / sizeof *inexact)
-
-static int find_inexact(const struct wi_algo *a, int nranks)
-{
-    for (int i = 0; i < (int)NINEXACT; i++)
-        if (inexact[i].coll == a->coll && !strcmp(inexact[i].name, a->name) &&
-            (!inexact[i].folds || nranks & (nranks - 1)))
-            return i;
-    return -1;
-}
-
-static void compare_size(const struct wi_algo *a, int nranks, size_t bytes, const struct wi_model *m,
-                         double off[NINEXACT])
+static void compare_size(const struct wi_algo *a, int nranks, size_t bytes, const struct wi_model *m)
 {
     struct wi_algo_args args = {.nranks = nranks, .in_place = sim_suits(a, nranks, 1)};
     struct wi_algo_rates rates = closed_rates(m, (a->needs & WI_ALGO_MAPPED) != 0);
     struct wi_sim_options o = {.slot_bytes = 1u << 30};
-    int known = find_inexact(a, nranks);
     char what[64];
 
     snprintf(what, sizeof what, "closed form of %s %s", wi_coll_name(a->coll), a->name);
     struct wi_sim_result *r = sim_run(what, bytes, m, &o);
     if (!r)
         return;
-    double us = wi_algo_closed(a, &args, (double)bytes, 1, &rates), is = us / r->finish_us;
-    if (known < 0) {
-        expect_near(what, nranks, bytes, us, r->finish_us, 0.05);
-    } else {
-        if (is < inexact[known].least || is > inexact[known].most)
-            expect_near(what, nranks, bytes, us, r->finish_us, 0.05);
-        off[known] = fmax(off[known], fabs(is - 1));
-    }
+    expect_near(what, nranks, bytes, wi_algo_closed(a, &args, (double)bytes, 1, &rates), r->finish_us, 0.05);
     wi_sim_result_free(r);
 }
 
-static void compare(const struct wi_algo *a, int nranks, const struct wi_model *m, double off[NINEXACT])
+/* Returns whether there was something to compare: `most` steps of all ranks together at most. */
+static int compare(const struct wi_algo *a, int nranks, const struct wi_model *m, uint32_t most)
 {
     static const size_t sizes[] = {4096, 256 << 10, 16 << 20};
+    uint32_t nsteps = 0;
 
     if (sim_build(a, nranks, 0, sim_suits(a, nranks, 1)))
-        return;
+        return 0;
+    for (int r = 0; r < nranks; r++)
+        nsteps += sim_scheds[r]->nsteps;
+    if (nsteps > most)
+        return 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t unit = 4 * (wi_coll_is_vector(a->coll) ? 1 : sim_scheds[0]->nblocks);
         if (sizes[i] / 4 < sim_scheds[0]->nblocks)
             continue; /* empty blocks are not sent */
-        compare_size(a, nranks, a->coll == WI_COLL_BARRIER ? 0 : sizes[i] / unit * unit, m, off);
+        compare_size(a, nranks, a->coll == WI_COLL_BARRIER ? 0 : sizes[i] / unit * unit, m);
     }
+    return 1;
 }
 
 /* Every algorithm but the hierarchical ones, two-sided and mapped, unsliced, on a uniform network whose copies take time where
  * they are mapped. */
-static void forms_are_near(void)
+static int compare_all(int nranks, uint32_t most)
 {
-    double off[NINEXACT] = {0};
+    struct wi_model *m = NULL;
+    struct wi_model_rank *ranks;
     int compared = 0;
 
-    for (int n = 2; n <= 64; n++) {
+    CU_ASSERT_FATAL(wi_model_uniform(nranks, ALPHA, BETA, GAMMA, &m) >= 0);
+    ranks = (struct wi_model_rank *)m->ranks;
+    for (size_t i = 0; wi_algos[i]; i++) {
+        const struct wi_algo *a = wi_algos[i];
+        int mapped = (a->needs & WI_ALGO_MAPPED) != 0;
+        if (!sim_suits(a, nranks, 0) && !sim_suits(a, nranks, 1))
+            continue;
+        m->mapped_us = mapped ? MAPPED : 0;
+        for (int r = 0; r < nranks; r++)
+            ranks[r].copy_rate = mapped ? KAPPA : INFINITY;
+        compared += compare(a, nranks, m, most);
+    }
+    sim_put();
+    wi_model_destroy(m);
+    return compared;
+}
+
+static void forms_are_near(void)
+{
+    int compared = 0;
+
+    for (int n = 2; n <= 64; n++)
+        compared += compare_all(n, UINT32_MAX);
+    CU_ASSERT(compared > 3500);
+}
+
+/* Where events are fast: exchanges, trees, fans, but not rings and all with all. */
+static void forms_of_more_ranks_are_near(void)
+{
+    static const int nranks[] = {96, 100, 127, 200};
+
+    for (size_t i = 0; i < sizeof nranks / sizeof *nranks; i++)
+        CU_ASSERT(compare_all(nranks[i], 6000) > 20);
+}
+
+/* Where the forms of exchanges follow fewer ranks than there are: just past a power of two, before the next, in between, and the
+ * one that leaves the same ranks waiting in every round. */
+static void forms_of_many_ranks_are_near(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *name;
+    } rows[] = {{WI_COLL_ALL_REDUCE, "rhalving"},     {WI_COLL_ALL_REDUCE, "swing"},
+                {WI_COLL_REDUCE_SCATTER, "rhalving"}, {WI_COLL_ALL_REDUCE, "rdouble"},
+                {WI_COLL_ALL_REDUCE, "swing_short"},  {WI_COLL_ALL_GATHER, "rdouble"}};
+    static const int nranks[] = {513, 767, 900, 1023};
+
+    for (size_t n = 0; n < sizeof nranks / sizeof *nranks; n++) {
         struct wi_model *m = NULL;
-        struct wi_model_rank *ranks;
-        CU_ASSERT_FATAL(wi_model_uniform(n, ALPHA, BETA, GAMMA, &m) >= 0);
-        ranks = (struct wi_model_rank *)m->ranks;
-        for (size_t i = 0; wi_algos[i]; i++) {
-            const struct wi_algo *a = wi_algos[i];
-            int mapped = (a->needs & WI_ALGO_MAPPED) != 0;
-            if (!sim_suits(a, n, 0) && !sim_suits(a, n, 1))
-                continue;
-            m->mapped_us = mapped ? MAPPED : 0;
-            for (int r = 0; r < n; r++)
-                ranks[r].copy_rate = mapped ? KAPPA : INFINITY;
-            compare(a, n, m, off);
-            compared++;
-        }
+        CU_ASSERT_FATAL(wi_model_uniform(nranks[n], ALPHA, BETA, GAMMA, &m) >= 0);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            if (!sim_build(wi_algo_find(rows[i].coll, rows[i].name), nranks[n], 0, 1))
+                compare_size(wi_algo_find(rows[i].coll, rows[i].name), nranks[n], 1 << 20, m);
         sim_put();
         wi_model_destroy(m);
     }
-    for (size_t i = 0; i < NINEXACT; i++) { /* one that has become exact is to leave the list */
-        printf("# no form within 5 %%: %s %s%s, off by up to %.0f %%: %s\n", wi_coll_name(inexact[i].coll),
-               inexact[i].name, inexact[i].folds ? " of no power of two" : "", 100 * off[i], inexact[i].why);
-        CU_ASSERT(off[i] > 0.05);
-    }
-    CU_ASSERT(compared > 3500);
 }
 
 /* Hierarchical: groups of L ranks, G of them, two by two in racks. */
@@ -373,6 +372,8 @@ static const struct wt_case cases[] = {
     {"loads are near", loads_are_near},
     {"rates are the model's", rates_are_the_models},
     {"forms are near", forms_are_near},
+    {"forms of more ranks are near", forms_of_more_ranks_are_near},
+    {"forms of many ranks are near", forms_of_many_ranks_are_near},
     {"hierarchical forms are near", hierarchical_forms_are_near},
     {"forms know slices", forms_know_slices},
 };
