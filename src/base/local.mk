@@ -7,6 +7,7 @@ libweft_sources += \
 	src/base/names.c \
 	src/base/reduce.c src/base/reduce.h src/base/reduce_kernels.h \
 	src/base/convert.c \
+	src/base/rates.c src/base/rates.h \
 	src/base/reduce_avx2.c \
 	src/base/reduce_avx512.c \
 	src/base/reduce_complex.c \
