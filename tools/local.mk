@@ -31,7 +31,7 @@ EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py too
 
 bin_PROGRAMS += weft-info
 weft_info_SOURCES = tools/weft_info.c
-weft_info_LDADD = libweft.la $(HWLOC_LIBS) $(JANSSON_LIBS)
+weft_info_LDADD = libweftcore.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 # Reads schedules, touches no network.
 bin_PROGRAMS += weft-plan
@@ -72,7 +72,7 @@ dist_man_MANS += doc/man/weft-sim.1
 # Measures by the public interface, predicts by src/plan.
 bin_PROGRAMS += weft-tune
 weft_tune_SOURCES = tools/weft_tune.c tools/weft_tune.h tools/tune_colls.c tools/tune_links.c tools/tune_nodes.c \
-	tools/tune_check.c tools/tune_options.c tools/tune_plot.c tools/tune_points.c tools/tune_report.c \
+	tools/tune_check.c tools/tune_options.c tools/tune_plot.c tools/tune_points.c tools/tune_rates.c tools/tune_report.c \
 	tools/tune_subjects.c tools/tune_summary.c
 weft_tune_LDADD = libweftcore.la -lm
 multi_scripts += tests/cli/test_weft_tune.sh

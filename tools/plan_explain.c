@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/reduce.h"
 #include "base/settings.h"
 #include "base/status.h"
 #include "plan_explain.h"
@@ -21,7 +22,9 @@ const char plan_explain_help[] =
     "      --tuning FILE       with the measurements of weft-tune\n"
     "      --rules TEXT        as WEFT_ALGO\n"
     "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
-    "      --op OP             sum, max, ...; user: one that is not commutative\n"
+    "      --op OP             sum, max, ...; user: a function, that is not commutative\n"
+    "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
+    "      --measure           by how fast this machine's cores copy and reduce now, as with WEFT_MEASURE_RATES=y\n"
     "      --root R, --in-place\n"
     "      --no-schedules      formulas only\n"
     "      --json              one JSON object\n";
@@ -42,22 +45,29 @@ static int parse_int(const char *text, int least, int most, int *value)
     return 0;
 }
 
-static int parse_op(const char *text, int *ordered)
+static int parse_op(const char *text, struct explain *x)
 {
-    *ordered = strcmp(text, "user") == 0;
-    if (*ordered)
-        return 0;
-    for (weft_op op = 0; op < WEFT_NUM_OPS; op++)
-        if (strcmp(weft_op_name(op), text) == 0)
-            return 0;
-    return -1;
+    int op = wi_rate_op_parse(text);
+
+    x->op = op < 0 ? 0 : (unsigned)op;
+    x->query.ordered = op == WI_RATE_USER;
+    return op < 0 ? -1 : 0;
+}
+
+static int parse_dtype(const char *text, struct explain *x)
+{
+    int dtype = wi_rate_dtype_parse(text);
+
+    x->dtype = dtype < 0 ? 0 : (unsigned)dtype;
+    return dtype < 0 ? -1 : 0;
 }
 
 static const struct option longs[] = {
-    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},        {"nodes", 1, NULL, 'N'},    {"topo", 1, NULL, 't'},
-    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'},       {"rules", 1, NULL, 'R'},    {"memory", 1, NULL, 'm'},
-    {"op", 1, NULL, 'o'},        {"root", 1, NULL, 'r'},         {"in-place", 0, NULL, 'i'}, {"json", 0, NULL, 'j'},
-    {"help", 0, NULL, 'h'},      {"no-schedules", 0, NULL, 'f'}, {NULL, 0, NULL, 0},
+    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},  {"nodes", 1, NULL, 'N'},   {"topo", 1, NULL, 't'},
+    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'}, {"rules", 1, NULL, 'R'},   {"memory", 1, NULL, 'm'},
+    {"op", 1, NULL, 'o'},        {"dtype", 1, NULL, 'd'},  {"measure", 0, NULL, 'M'}, {"root", 1, NULL, 'r'},
+    {"in-place", 0, NULL, 'i'},  {"json", 0, NULL, 'j'},   {"help", 0, NULL, 'h'},    {"no-schedules", 0, NULL, 'f'},
+    {NULL, 0, NULL, 0},
 };
 
 static int take(int c, struct explain *x, int *has_bytes)
@@ -76,7 +86,12 @@ static int take(int c, struct explain *x, int *has_bytes)
         x->mapped_memory = strcmp(optarg, "mapped") == 0;
         return x->mapped_memory || !strcmp(optarg, "private") ? 0 : bad("--memory: not private or mapped:", optarg);
     case 'o':
-        return parse_op(optarg, &x->query.ordered) ? bad("--op: no operator", optarg) : 0;
+        return parse_op(optarg, x) ? bad("--op: no operator", optarg) : 0;
+    case 'd':
+        return parse_dtype(optarg, x) ? bad("--dtype: no data type", optarg) : 0;
+    case 'M':
+        x->measure = 1;
+        return 0;
     case 't':
         x->topo_file = optarg;
         return 0;
@@ -113,9 +128,15 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
                    optind == argc ? "" : argv[optind + 1]);
     if (wi_coll_parse(argv[optind], &x->query.coll) || !wi_algo_find(wi_algo_family(x->query.coll), "flat"))
         return bad("no collective", argv[optind]);
-    x->query.rounds = 1; /* of float */
     x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
     x->query.parcels = x->query.coll == WI_COLL_ALL_TO_ALL_V;
+    if (!wi_rate_defined(x->dtype, x->op))
+        return bad("--op: undefined for this data type:", wi_rate_op_name(x->op));
+    x->reduces = x->query.coll == WI_COLL_ALL_REDUCE || x->query.coll == WI_COLL_REDUCE ||
+                 wi_algo_family(x->query.coll) == WI_COLL_REDUCE_SCATTER || x->query.coll == WI_COLL_SCAN ||
+                 x->query.coll == WI_COLL_EXSCAN;
+    x->query.rounds = x->reduces && (x->op == WI_RATE_USER || wi_dtype_rounds((weft_dtype)x->dtype));
+    x->query.work = x->reduces ? wi_plan_work(x->dtype, x->op) : 0;
     if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
         return bad("how many bytes? -n", "");
     if (!x->nranks)
@@ -132,8 +153,15 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
 static weft_status make_planner(struct explain *x)
 {
     struct wi_plan_figures figures;
-    struct wi_plan_config config = {.facts = &x->facts, .overrides = x->rules, .figures = &figures, .table = x->table};
+    struct wi_rates rates;
+    struct wi_plan_config config = {.facts = &x->facts,
+                                    .overrides = x->rules,
+                                    .figures = &figures,
+                                    .rates = x->measure ? &rates : NULL,
+                                    .table = x->table};
 
+    if (x->measure)
+        WI_TRY(wi_rates_here(&rates));
     wi_plan_default_figures(&x->facts, &figures);
     if (!x->assumed)
         wi_plan_model_figures(x->model, &figures);
@@ -165,7 +193,7 @@ static weft_status explain(struct explain *x)
 
 int plan_explain(int argc, char **argv)
 {
-    struct explain x = {.simulate = 1};
+    struct explain x = {.simulate = 1, .dtype = WEFT_FLOAT32, .op = WEFT_SUM};
     int c, has_bytes = 0, status;
     weft_status st;
 

@@ -14,6 +14,8 @@ struct explain {
     /* asked */
     const char *topo_file, *synthetic, *tuning, *rules;
     struct wi_plan_query query;
+    unsigned dtype, op;
+    int reduces, measure; /* measure: this machine's cores */
     int mapped_memory, nranks, nnodes, json, simulate;
     /* found */
     struct wi_topo *topo;

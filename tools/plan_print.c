@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-plan explain: the answer, as text and as JSON. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,25 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
     printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
 }
 
+static void print_rate(const char *what, const struct wi_plan_gamma *g)
+{
+    printf("%s: %.0f B/us in cache, %.0f in memory (%s)\n", what, (double)g->rate[WI_RATE_CACHE],
+           (double)g->rate[WI_RATE_MEMORY], wi_plan_origin_name((enum wi_plan_origin)g->origin));
+}
+
+static void print_rates(const struct explain *x)
+{
+    const struct wi_plan_gamma *g = wi_planner_gamma(x->planner, x->query.work);
+    char what[64];
+
+    snprintf(what, sizeof what, "reducing %s, %s", weft_dtype_name((weft_dtype)x->dtype), wi_rate_op_name(x->op));
+    if (x->reduces)
+        print_rate(what, g);
+    if (x->reduces && x->facts.mapped && isfinite(g->fused))
+        printf("reducing from other ranks' memory: at most %.0f B/us\n", (double)g->fused);
+    print_rate("copying", wi_planner_gamma(x->planner, -1));
+}
+
 void explain_print(const struct explain *x)
 {
     const struct wi_plan_candidate *order[128];
@@ -101,7 +121,9 @@ void explain_print(const struct explain *x)
            by_bytes((double)x->query.bytes, bytes), x->nranks, x->facts.nnodes, x->facts.nnodes == 1 ? "" : "s",
            x->mapped_memory ? "mapped memory" : "private memory", x->query.in_place ? ", in place" : "",
            x->query.ordered ? ", in rank order" : "");
-    printf("machine: %s\n\n", x->machine);
+    printf("machine: %s\n", x->machine);
+    print_rates(x);
+    putchar('\n');
     for (int i = 0; i < x->n && n < 128; i++)
         if (!x->list[i].why_not)
             order[n++] = &x->list[i];
@@ -148,6 +170,12 @@ static json_t *candidate_json(const struct explain *x, int i)
     return j;
 }
 
+static json_t *rate_json(const struct wi_plan_gamma *g)
+{
+    return json_pack("{s:f, s:f, s:s}", "cache", (double)g->rate[WI_RATE_CACHE], "memory",
+                     (double)g->rate[WI_RATE_MEMORY], "origin", wi_plan_origin_name((enum wi_plan_origin)g->origin));
+}
+
 weft_status explain_print_json(const struct explain *x)
 {
     json_t *list = json_array(), *top;
@@ -165,6 +193,13 @@ weft_status explain_print_json(const struct explain *x)
         return wi_fail(WEFT_ENOMEM, "JSON");
     if (x->rule)
         json_object_set_new(top, "rule", json_string(x->rule));
+    if (x->reduces) {
+        json_t *rate = rate_json(wi_planner_gamma(x->planner, x->query.work));
+        json_object_set_new(rate, "dtype", json_string(weft_dtype_name((weft_dtype)x->dtype)));
+        json_object_set_new(rate, "op", json_string(wi_rate_op_name(x->op)));
+        json_object_set_new(top, "reduce_rate", rate);
+    }
+    json_object_set_new(top, "copy_rate", rate_json(wi_planner_gamma(x->planner, -1)));
     failed = json_dumpf(top, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(top);
     return failed ? wi_fail(WEFT_ESYS, "standard output") : WEFT_SUCCESS;

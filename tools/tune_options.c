@@ -25,6 +25,7 @@ static const char help[] =
     "  -r, --rounds N        through all points, one after the other (9)\n"
     "  -t, --time SECONDS    begin nothing new after that; a second run goes on\n"
     "      --no-links        do not measure pairs of ranks\n"
+    "      --no-rates        do not measure how fast cores copy and reduce\n"
     "  -q, --quiet           no progress, no report\n"
     "      --check FILE      judge choices and predictions by the measurements in FILE; touches no network\n"
     "      --table FILE      the table that chooses and predicts (that of --check); with -o: measure what it\n"
@@ -101,11 +102,11 @@ static int parse_number(const char *text, double least, double most, double *val
 }
 
 static const struct option longs[] = {
-    {"output", 1, NULL, 'o'},  {"sizes", 1, NULL, 's'},  {"factor", 1, NULL, 'f'}, {"colls", 1, NULL, 'c'},
-    {"memory", 1, NULL, 'm'},  {"point", 1, NULL, 'p'},  {"time", 1, NULL, 't'},   {"no-links", 0, NULL, 'L'},
-    {"quiet", 0, NULL, 'q'},   {"check", 1, NULL, 'K'},  {"table", 1, NULL, 'T'},  {"help", 0, NULL, 'h'},
-    {"version", 0, NULL, 'V'}, {"rounds", 1, NULL, 'r'}, {"plot", 1, NULL, 'P'},   {"all", 0, NULL, 'A'},
-    {NULL, 0, NULL, 0},
+    {"output", 1, NULL, 'o'},   {"sizes", 1, NULL, 's'},   {"factor", 1, NULL, 'f'}, {"colls", 1, NULL, 'c'},
+    {"memory", 1, NULL, 'm'},   {"point", 1, NULL, 'p'},   {"time", 1, NULL, 't'},   {"no-links", 0, NULL, 'L'},
+    {"no-rates", 0, NULL, 'R'}, {"quiet", 0, NULL, 'q'},   {"check", 1, NULL, 'K'},  {"table", 1, NULL, 'T'},
+    {"help", 0, NULL, 'h'},     {"version", 0, NULL, 'V'}, {"rounds", 1, NULL, 'r'}, {"plot", 1, NULL, 'P'},
+    {"all", 0, NULL, 'A'},      {NULL, 0, NULL, 0},
 };
 
 struct words {
@@ -162,6 +163,9 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
     case 'L':
         o->links = 0;
         return 0;
+    case 'R':
+        o->rates = 0;
+        return 0;
     case 'q':
         o->quiet = 1;
         return 0;
@@ -212,7 +216,7 @@ int tune_options_parse(int argc, char **argv, int speak, struct tune_options *o)
         "8-64M", "all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,barrier", "both", 4};
     int c;
 
-    *o = (struct tune_options){.point_ms = 20, .links = 1, .rounds = 9};
+    *o = (struct tune_options){.point_ms = 20, .links = 1, .rates = 1, .rounds = 9};
     opterr = speak;
     while ((c = getopt_long(argc, argv, "o:s:f:c:m:p:r:t:qhV", longs, NULL)) != -1) {
         int status = take(c, o, &w, speak);

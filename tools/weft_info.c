@@ -9,6 +9,9 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "base/rates.h"
+#include "base/reduce.h"
+
 struct options {
     int settings, algorithms, json;
 };
@@ -112,6 +115,33 @@ static json_t *machine_json(void)
     return machine;
 }
 
+/* What this process would tell the others with WEFT_MEASURE_RATES=y. */
+static json_t *rates_json(const json_t *settings)
+{
+    json_t *all = json_object(), *sums = json_object(), *row;
+    struct wi_rates rates;
+    const char *used = "n";
+    size_t i;
+
+    if (wi_rates_here(&rates) < 0)
+        return all;
+    json_array_foreach(settings, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "name")), "WEFT_MEASURE_RATES") == 0)
+            used = json_string_value(json_object_get(row, "value"));
+    }
+    for (unsigned t = 0; t < WEFT_NUM_DTYPES; t++)
+        json_object_set_new(sums, weft_dtype_name((weft_dtype)t),
+                            json_real((double)rates.reduce[t][WEFT_SUM][WI_RATE_CACHE]));
+    json_object_set_new(all, "origin", json_string("measured now, in cache"));
+    json_object_set_new(all, "used", json_string(used));
+    json_object_set_new(all, "isa", json_string(wi_isa_name()));
+    json_object_set_new(all, "copy", json_real((double)rates.copy[WI_RATE_CACHE]));
+    json_object_set_new(all, "sum", sums);
+    json_object_set_new(all, "user", json_real((double)rates.reduce[WEFT_FLOAT32][WI_RATE_USER][WI_RATE_CACHE]));
+    return all;
+}
+
 /* ---- The library ---- */
 
 static json_t *string_or_null(const char *text)
@@ -179,6 +209,7 @@ static int collect(weft_context *context, json_t *all)
         status = weft_context_plugins(context, add_plugin, plugins);
     if (status == WEFT_SUCCESS)
         status = weft_algorithm_list(add_algorithm, algorithms);
+    json_object_set_new(all, "rates", rates_json(settings));
     return status == WEFT_SUCCESS ? 0 : complain("library", status);
 }
 
@@ -230,6 +261,25 @@ static void print_plugins(const json_t *plugins)
     }
 }
 
+static double rate_of(const json_t *object, const char *key)
+{
+    return json_real_value(json_object_get(object, key)) / 1e3;
+}
+
+static void print_rates(const json_t *rates)
+{
+    const json_t *sum = json_object_get(rates, "sum");
+
+    printf("rates     GB/s, %s, by %s: copy %.1f; sum of float %.1f, double %.1f, int32 %.1f,\n"
+           "          half %.1f, bfloat16 %.1f, f8e4m3 %.1f; a user's loop over floats %.1f\n"
+           "          (WEFT_MEASURE_RATES=%s: communicators %s)\n",
+           text_of(rates, "origin"), text_of(rates, "isa"), rate_of(rates, "copy"), rate_of(sum, "float"),
+           rate_of(sum, "double"), rate_of(sum, "int32"), rate_of(sum, "half"), rate_of(sum, "bfloat16"),
+           rate_of(sum, "f8e4m3"), rate_of(rates, "user"), text_of(rates, "used"),
+           text_of(rates, "used")[0] == 'y' ? "choose by their slowest rank's"
+                                            : "choose by constants or a tuning table");
+}
+
 static void print_settings(const json_t *settings)
 {
     const json_t *row;
@@ -267,6 +317,7 @@ static int print(const json_t *all, const struct options *o)
         printf("weft      %s\n", text_of(all, "version"));
         print_plugins(json_object_get(all, "plugins"));
         print_machine(json_object_get(all, "machine"));
+        print_rates(json_object_get(all, "rates"));
         if (o->settings)
             print_settings(json_object_get(all, "settings"));
         if (o->algorithms)

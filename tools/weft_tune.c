@@ -125,7 +125,7 @@ static weft_status make_planner(struct tune *t)
     const struct wi_table_section *s = &t->table->sections[t->section];
     struct wi_plan_figures figures;
     struct wi_plan_facts facts;
-    struct wi_plan_config config = {.facts = &facts, .figures = &figures};
+    struct wi_plan_config config = {.facts = &facts, .figures = &figures, .rates = &s->rates};
 
     tune_facts(&facts, &t->levels, t->nranks, t->nnodes);
     wi_plan_default_figures(&facts, &figures);
@@ -149,6 +149,11 @@ static weft_status measure(struct tune *t)
         st = tune_measure_links(t);
         if (st < 0)
             return tune_fail(t, "measuring links", st);
+    }
+    if (t->o.rates) {
+        st = tune_measure_rates(t);
+        if (st < 0)
+            return tune_fail(t, "measuring cores", st);
     }
     st = make_planner(t);
     if (st < 0) {

@@ -24,7 +24,7 @@ struct tune_options {
     enum tune_memory memory;
     int rounds;
     double point_ms, total_s; /* for each algorithm at each size, all rounds together; 0: no limit */
-    int quiet, links, all;    /* all: --check prints every question */
+    int quiet, links, rates, all; /* all: --check prints every question */
 };
 
 /* 0: go on; 1: done (help was printed); 2: bad arguments, one line on stderr if `speak`. */
@@ -105,6 +105,9 @@ void tune_facts(struct wi_plan_facts *facts, const struct wi_algo_levels *levels
 
 /* tune_links.c: latency and rate between pairs of ranks into links and figures of the table. */
 weft_status tune_measure_links(struct tune *t);
+
+/* tune_rates.c: how fast cores copy and reduce, into the table. */
+weft_status tune_measure_rates(struct tune *t);
 
 /* tune_subjects.c: what is measured, and the communicators that do it. */
 weft_status tune_open_subjects(struct tune *t);

@@ -26,7 +26,7 @@
 struct wi_library_settings { /* WEFT_<NAME> */
     const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
     const char *topo_discover;
-    int progress_thread;
+    int progress_thread, measure_rates;
     size_t mem_pool_bytes;
 };
 
@@ -169,7 +169,7 @@ struct wi_fast_call {
     struct wi_straight *straight; /* owned; NULL: the schedule is walked */
     size_t count;
     int root;
-    uint8_t in_place, dtype, nt;
+    uint8_t in_place, dtype, op, nt;
     uint32_t nslices;
     size_t block_bytes, total_bytes, slice_bytes, tmp_stride;
 };

@@ -32,6 +32,9 @@ static const struct weft_setting library_rows[] = {
     {"TOPO_DISCOVER", "auto", WEFT_SETTING_STRING, LIB(topo_discover), 0, 0,
      "whether ranks read their nodes when a communicator is made, where WEFT_TOPO_FILE does not describe them: auto (of several "
      "nodes, or if WEFT_ALGO names a level inside them), always or never"},
+    {"MEASURE_RATES", "n", WEFT_SETTING_BOOL, LIB(measure_rates), 0, 0,
+     "whether ranks time their cores' copying and reducing when a communicator is made, and choose algorithms by the slowest of "
+     "them; sums of floats may then differ in their last bits from run to run, for another algorithm may be chosen"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
 };
 
@@ -59,7 +62,13 @@ static const struct weft_setting comm_rows[] = {
 
 /* Settings that make ranks choose differently when they differ. */
 static const char *const agreed_settings[] = {
-    "WEFT_ALGO", "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_DEPTH", "WEFT_TOPO_DISCOVER", NULL,
+    "WEFT_ALGO",
+    "WEFT_COMM_SLICE_BYTES",
+    "WEFT_SHM_SLOT_BYTES",
+    "WEFT_SHM_DEPTH",
+    "WEFT_TOPO_DISCOVER",
+    "WEFT_MEASURE_RATES",
+    NULL,
 };
 
 static weft_status check_discover(const char *word)

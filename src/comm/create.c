@@ -67,11 +67,14 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
                           uint64_t deadline_ns, struct weft_comm **out)
 {
     struct weft_comm *comm = wi_calloc(1, sizeof *comm);
-    struct wi_mesh_config mc = {&ctx->node, ctx->settings_hash, deadline_ns};
+    struct wi_mesh_config mc = {&ctx->node, ctx->settings_hash, deadline_ns, NULL};
+    struct wi_rates rates;
     weft_status st;
 
     if (!comm)
         return wi_fail(WEFT_ENOMEM, "communicator");
+    if (ctx->lib.measure_rates && bs->nranks > 1 && wi_rates_here(&rates) >= 0) /* without: nobody uses any */
+        mc.rates = &rates;
     comm->magic = WI_COMM_MAGIC;
     comm->ctx = ctx;
     comm->rank = bs->rank;

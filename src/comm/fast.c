@@ -14,9 +14,9 @@ static size_t share_bytes(const struct wi_call *c)
     return c->coll == WI_COLL_BARRIER ? 0 : c->count * weft_dtype_bytes(c->dtype);
 }
 
-static struct wi_fast_call *slot_of(struct wi_fast *f, size_t count)
+static struct wi_fast_call *slot_of(struct wi_fast *f, size_t count, weft_op op)
 {
-    return &f->calls[(count ^ count >> 3 ^ count >> 9 ^ count >> 15) % WI_FAST_CALLS];
+    return &f->calls[(count ^ count >> 3 ^ count >> 9 ^ count >> 15 ^ op) % WI_FAST_CALLS];
 }
 
 static int root_of(const struct wi_call *c)
@@ -57,7 +57,7 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
 static void learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
-    struct wi_fast_call *k = slot_of(f, c->count);
+    struct wi_fast_call *k = slot_of(f, c->count, c->op);
 
     /* What an exchange decided holds for that one operation. */
     if (!op->mapped || !op->sched || op->record_bytes || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
@@ -77,6 +77,7 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
         .root = root_of(c),
         .in_place = op->sched->in_place,
         .dtype = (uint8_t)c->dtype,
+        .op = (uint8_t)c->op,
         .nt = op->nt,
         .nslices = op->nslices,
         .block_bytes = op->block_bytes,
@@ -117,8 +118,9 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
         *straight = NULL;
         return 1;
     }
-    k = slot_of(f, c->count);
-    if (!k->sched || k->count != c->count || k->root != root_of(c) || k->in_place != in_place || k->dtype != c->dtype)
+    k = slot_of(f, c->count, c->op);
+    if (!k->sched || k->count != c->count || k->root != root_of(c) || k->in_place != in_place || k->dtype != c->dtype ||
+        k->op != c->op)
         return 0;
     op->sched = k->sched;
     op->block_bytes = k->block_bytes;

@@ -320,6 +320,8 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
         .ordered = !op->redop.commutative,
         .rounds = wi_coll_reduces(c->coll) && (op->redop.user || wi_dtype_rounds(c->dtype)),
         .root = c->root,
+        .work =
+            wi_coll_reduces(c->coll) ? wi_plan_work(op->redop.dtype, op->redop.user ? WI_RATE_USER : op->redop.op) : 0,
         .own_in_place = wi_call_in_place(comm, c),
         .is_root = c->root == comm->rank,
     };

@@ -182,6 +182,17 @@ void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures
     m->mapped_us = f.mapped_us;
 }
 
+static void log_rates(const struct weft_comm *comm)
+{
+    const struct wi_plan_gamma *sum = wi_planner_gamma(comm->planner, 0), *copy = wi_planner_gamma(comm->planner, -1);
+
+    wi_log(WEFT_LOG_INFO, "plan.rates",
+           "%s: sums of floats %.0f B/us in cache, %.0f in memory (%s), copies %.0f, %.0f (%s)", comm->name,
+           (double)sum->rate[WI_RATE_CACHE], (double)sum->rate[WI_RATE_MEMORY],
+           wi_plan_origin_name((enum wi_plan_origin)sum->origin), (double)copy->rate[WI_RATE_CACHE],
+           (double)copy->rate[WI_RATE_MEMORY], wi_plan_origin_name((enum wi_plan_origin)copy->origin));
+}
+
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts)
 {
     struct weft_context *ctx = comm->ctx;
@@ -191,6 +202,7 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
         .overrides = ctx->lib.algo,
         .slice_bytes = ctx->comm.slice_bytes,
         .figures = &figures,
+        .rates = ctx->lib.measure_rates ? &comm->mesh->rates : NULL,
         .table = ctx->tuning,
     };
 
@@ -198,6 +210,7 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
     if (comm->model || comm->lent)
         wi_plan_model_figures(comm->model ? comm->model : comm->lent, &figures);
     WI_TRY(wi_planner_create(&config, &comm->planner));
+    log_rates(comm);
     for (int c = 0; c < WI_NUM_COLLS; c++)
         comm->fast[c].ll_max_bytes = wi_planner_ll_max(comm->planner, (enum wi_coll)c);
     return WEFT_SUCCESS;

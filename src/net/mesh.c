@@ -19,7 +19,7 @@
 
 #define MAX_CPUS 1024
 #define INTRO_MAGIC 0x77656674u /* "weft" */
-#define INTRO_VERSION 1u
+#define INTRO_VERSION 2u
 
 struct intro {
     uint32_t magic, version;
@@ -27,7 +27,8 @@ struct intro {
     uint64_t comm_id[2]; /* rank 0's is taken */
     struct wi_node_id node;
     int32_t pid;
-    uint64_t cpus[MAX_CPUS / 64]; /* that the process may run on */
+    uint64_t cpus[MAX_CPUS / 64];  /* that the process may run on */
+    uint8_t rates[WI_RATES_CODED]; /* of its core; 0: not measured */
     uint32_t ntransports;
     struct {
         char name[16];
@@ -88,6 +89,8 @@ static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *
     in->node = *b->config->node;
     in->pid = (int32_t)getpid();
     my_cpus(in->cpus);
+    if (b->config->rates)
+        wi_rates_encode(b->config->rates, in->rates);
     in->ntransports = (uint32_t)t->count;
     for (int i = 0; i < t->count; i++) {
         struct wi_transport *tp = &t->list[i];
@@ -220,6 +223,19 @@ static void number_nodes(struct build *b)
             ranks += m->ranks[r].node_index == node;
         m->oversubscribed |= cores > 0 && ranks > cores;
     }
+}
+
+/* The slowest core's; what one rank does not know, nobody does. */
+static void agree_on_rates(struct build *b)
+{
+    uint8_t least[WI_RATES_CODED];
+
+    memcpy(least, b->intros[0].rates, sizeof least);
+    for (int r = 1; r < b->mesh->nranks; r++)
+        for (int i = 0; i < WI_RATES_CODED; i++)
+            if (b->intros[r].rates[i] < least[i])
+                least[i] = b->intros[r].rates[i];
+    wi_rates_decode(least, &b->mesh->rates);
 }
 
 /* ---- 2. Choice ---- */
@@ -588,6 +604,7 @@ static weft_status build_mesh(struct build *b)
     if (st < 0)
         goto out; /* the others hear of it when this rank does not come to the next exchange */
     number_nodes(b);
+    agree_on_rates(b);
     if (m->nranks > 1) {
         st = choose(b, chosen, names, &nnames, &local);
         if (st < 0)

@@ -5,6 +5,7 @@
 
 #include <weft/weft_plugin.h>
 
+#include "base/rates.h"
 #include "net/bootstrap.h"
 #include "net/transports.h"
 
@@ -31,6 +32,7 @@ struct wi_mesh {
     int nnodes, local_rank, local_nranks;
     int oversubscribed;          /* some node has more ranks than cores */
     uint64_t comm_id[2];
+    struct wi_rates rates;       /* of the slowest of all ranks' cores; 0 where a rank has not measured */
     struct wi_mesh_rank *ranks;  /* [nranks] */
     struct wi_link *links;       /* [nranks] */
     struct wi_transports *transports; /* where the communicator's key is kept */
@@ -46,6 +48,7 @@ struct wi_mesh_config {
     const struct wi_node_id *node;
     uint64_t settings_hash;      /* of what must be equal on all ranks */
     uint64_t deadline_ns;
+    const struct wi_rates *rates; /* of this rank's core; NULL: not measured */
 };
 
 /* Collective over the bootstrap's ranks. Either every rank gets a mesh or every rank gets a failure that names the rank

@@ -116,6 +116,7 @@ weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_tabl
     for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
         if (s->has[i])
             ((double *)&p->figures)[i] = ((const double *)&s->figures)[i];
+    wi_plan_table_gammas(p, s);
     for (uint32_t i = 0; i < table->npoints; i++)
         k->npoints += table->points[i].section == section;
     if (!k->npoints)

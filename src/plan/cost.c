@@ -69,8 +69,8 @@ void wi_plan_find_sharing(struct wi_planner *p)
 static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                         const struct wi_algo_cost *c)
 {
-    double us =
-        waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->reduced + c->copied) / p->figures.mapped_rate;
+    double us = waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->copied) / p->figures.mapped_rate +
+                c->reduced / wi_plan_fused(p, q);
 
     if (q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) {
         double own = a->needs & WI_ALGO_PEER_PUT && !q->in_place ? (double)q->bytes : 0; /* the root's */
@@ -81,10 +81,10 @@ static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *
     return us;
 }
 
-static double local_us(const struct wi_planner *p, const struct wi_algo_cost *c)
+static double local_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_cost *c)
 {
-    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate +
-           (c->reduced + c->copied) / p->figures.reduce_rate;
+    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate + c->reduced / wi_plan_gamma(p, q) +
+           c->copied / wi_plan_kappa(p, q);
 }
 
 /* How many slices follow each other: of what is not cut into blocks for the ranks. */
@@ -118,7 +118,7 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
     double refill = p->facts.nranks == 2 || is_ring(a) ? 1 : REFILL_FACTOR;
     struct wi_algo_rates rates = {f->network_us + f->message_us, f->network_rate / (refill * sharing(p, a)),
-                                  f->reduce_rate, f->reduce_rate};
+                                  wi_plan_gamma(p, q), wi_plan_kappa(p, q)};
 
     return wi_algo_closed(a, args, (double)q->bytes, slices_of(p, a, (double)q->bytes), &rates) +
            (extra > 0 ? extra * f->message_us : 0);
@@ -133,7 +133,7 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
     a->cost(&args, (double)q->bytes, cost);
     if (a->needs & WI_ALGO_MAPPED)
         return mapped_us(p, q, a, cost);
-    return p->facts.nnodes > 1 ? network_us(p, q, a, &args, cost) : local_us(p, cost);
+    return p->facts.nnodes > 1 ? network_us(p, q, a, &args, cost) : local_us(p, q, cost);
 }
 
 /* ---- Hierarchical ---- */
@@ -151,10 +151,11 @@ static int is_network(const char *level)
 
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
  * and the others for one chunk. */
-double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h, int depth, double bytes,
-                       struct wi_algo_cost *cost)
+double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                       int depth, struct wi_algo_cost *cost)
 {
     const struct wi_plan_figures *f = &p->figures;
+    double gamma = wi_plan_gamma(p, q), kappa = wi_plan_kappa(p, q), bytes = (double)q->bytes;
     double total = 0, most = 0;
 
     *cost = (struct wi_algo_cost){0};
@@ -168,7 +169,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h,
             sent = (all > sent ? all : sent) * (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
         }
         us = depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
-             sent / (network ? f->network_rate : f->local_rate) + (reduced + copied) / f->reduce_rate;
+             sent / (network ? f->network_rate : f->local_rate) + reduced / gamma + copied / kappa;
         total += us / depth;
         most = us > most ? us : most;
         cost->steps += a->steps;
@@ -203,12 +204,12 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
     wi_algo_choice_base(c, base);
     for (int i = 0; i < p->nhier; i++)
         if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, base) == 0)
-            return wi_plan_hier_us(p, &p->hier[i], wi_plan_depth(c), (double)q->bytes, cost);
+            return wi_plan_hier_us(p, q, &p->hier[i], wi_plan_depth(c), cost);
     *cost = (struct wi_algo_cost){0};
     if (wi_algo_level_cost(&args, q->coll, 0, &h.none) < 0 ||
         wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &h.one) < 0)
         return 0;
-    return wi_plan_hier_us(p, &h, wi_plan_depth(c), (double)q->bytes, cost);
+    return wi_plan_hier_us(p, q, &h, wi_plan_depth(c), cost);
 }
 
 /* The number of chunks that has a price, or that which is taken without one. */
@@ -225,7 +226,7 @@ double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, 
                      struct wi_algo_cost *cost)
 {
     int open = c->spec[0] && !strchr(c->spec, '*'), depth = 1;
-    double events = wi_plan_events_us(p, c, q->bytes, &depth), us;
+    double events = wi_plan_events_us(p, q, c, &depth), us;
 
     if (open && events >= 0 && wi_algo_has_depth(c))
         wi_algo_choice_depth(c, depth);

@@ -3,8 +3,8 @@
  * link decides, and no short formula knows that.
  *
  * Prices are kept for powers of two of bytes, root 0, and lie on lines in between, so that a communicator pays for each
- * (candidate, power of two) at most once. They depend on figures, levels and candidates only, which all ranks have agreed on;
- * the arithmetic is the same everywhere (the compiler may not contract it). */
+ * (candidate, power of two, kind of reduction) at most once. They depend on figures, levels and candidates only, which all ranks
+ * have agreed on; the arithmetic is the same everywhere (the compiler may not contract it). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,8 @@ struct price {
 struct wi_plan_events {
     struct wi_model *model;
     int nflat;
-    struct price (*price)[NPOWERS]; /* of wi_algos in their order, then of hierarchical candidates */
+    struct price (*price[WI_PLAN_WORKS])
+        [NPOWERS]; /* by price class; of wi_algos in their order, then of hierarchical candidates */
 };
 
 static int count_algos(void)
@@ -53,10 +54,10 @@ void wi_plan_events_init(struct wi_planner *p)
     if (!e) /* the same on all ranks: none is left without memory so early and goes on */
         return;
     e->nflat = count_algos();
-    e->price = wi_calloc((size_t)(e->nflat + p->nhier), sizeof *e->price);
+    e->price[0] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
     e->model = wi_plan_hosts_model(&p->facts, p->node_of, &p->figures);
     p->events = e;
-    if (!e->price || !e->model)
+    if (!e->price[0] || !e->model)
         wi_plan_events_fini(p);
 }
 
@@ -65,7 +66,8 @@ void wi_plan_events_fini(struct wi_planner *p)
     if (!p->events)
         return;
     wi_model_destroy(p->events->model);
-    wi_free(p->events->price);
+    for (int i = 0; i < WI_PLAN_WORKS; i++)
+        wi_free(p->events->price[i]);
     wi_free(p->events);
     p->events = NULL;
 }
@@ -119,13 +121,21 @@ static int depths_for(size_t bytes, int depths[DEPTHS])
     return bytes >= 4 << 20 ? 2 : bytes >= 64 << 10 ? DEPTHS : 1;
 }
 
-static void find_price(const struct wi_planner *p, const struct wi_algo_choice *c, int index, int power)
+/* For all of a class. */
+static uint8_t work_of(const struct wi_planner *p, const struct wi_plan_query *q)
 {
-    struct price *price = &p->events->price[index][power];
+    return p->gammas.first[p->gammas.reduce[q->work].price_class];
+}
+
+static void find_price(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                       int power, struct price *price)
+{
     size_t bytes = (size_t)1 << (FIRST_POWER + power);
+    struct wi_plan_query there = {.coll = q->coll, .bytes = bytes, .work = work_of(p, q)};
     int depths[DEPTHS], n;
 
     *price = (struct price){-1, 1};
+    wi_plan_hosts_model_rates(p->events->model, wi_plan_kappa(p, &there), wi_plan_gamma(p, &there));
     n = wi_algo_has_depth(c) ? depths_for(bytes, depths) : 0;
     if (!n)
         price->us = (float)run(p, c->algo, c->spec, bytes);
@@ -155,16 +165,24 @@ static int index_of(const struct wi_planner *p, const struct wi_algo_choice *c)
     return -1;
 }
 
-static const struct price *price_at(const struct wi_planner *p, const struct wi_algo_choice *c, int index, int power)
+/* The price of this power; 0: it has none. Without memory to keep it, it is found each time: the same price. */
+static int price_at(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                    int index, int power, struct price *price)
 {
-    struct price *price = &p->events->price[index][power];
+    struct wi_plan_events *e = p->events;
+    int class = p->gammas.reduce[q->work].price_class;
     struct wi_algo_choice base = *c;
 
+    if (!e->price[class])
+        e->price[class] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
+    *price = e->price[class] ? e->price[class][index][power] : (struct price){0, 0};
     if (price->us == 0) {
         wi_algo_choice_base(c, base.spec);
-        find_price(p, &base, index, power);
+        find_price(p, q, &base, power, price);
+        if (e->price[class])
+            e->price[class][index][power] = *price;
     }
-    return price->us > 0 ? price : NULL;
+    return price->us > 0;
 }
 
 static int power_below(size_t bytes)
@@ -176,19 +194,19 @@ static int power_below(size_t bytes)
     return power;
 }
 
-double wi_plan_events_us(const struct wi_planner *p, const struct wi_algo_choice *c, size_t bytes, int *depth)
+double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         int *depth)
 {
-    int index = p->events && !(c->needs & WI_ALGO_MAPPED) ? index_of(p, c) : -1, power = power_below(bytes);
+    int index = p->events && !(c->needs & WI_ALGO_MAPPED) ? index_of(p, c) : -1, power = power_below(q->bytes);
     double low_bytes = (double)((size_t)1 << (FIRST_POWER + power));
-    const struct price *low, *high;
+    struct price low, high;
 
-    if (index < 0 || !(low = price_at(p, c, index, power)))
+    if (index < 0 || !price_at(p, q, c, index, power, &low))
         return -1;
-    *depth = low->depth;
-    if ((double)bytes <= low_bytes)
-        return (double)low->us;
-    high = price_at(p, c, index, power + 1);
-    if (!high)
+    *depth = low.depth;
+    if ((double)q->bytes <= low_bytes)
+        return (double)low.us;
+    if (!price_at(p, q, c, index, power + 1, &high))
         return -1;
-    return (double)low->us + ((double)high->us - (double)low->us) * ((double)bytes - low_bytes) / low_bytes;
+    return (double)low.us + ((double)high.us - (double)low.us) * ((double)q->bytes - low_bytes) / low_bytes;
 }

@@ -62,7 +62,7 @@ struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const in
         struct wi_model_resource *core = &resources[2 * facts->nnodes + r];
         snprintf(core->name, sizeof core->name, "rank%d copies", r);
         core->rate = f->local_rate;
-        ranks[r] = (struct wi_model_rank){.copy_rate = f->reduce_rate,
+        ranks[r] = (struct wi_model_rank){.copy_rate = f->copy_rate,
                                           .reduce_rate = f->reduce_rate,
                                           .memory = -1,
                                           .host = node_of[r],
@@ -79,4 +79,14 @@ struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const in
                                  .path = path,
                                  .destroy = destroy};
     return &h->model;
+}
+
+void wi_plan_hosts_model_rates(struct wi_model *m, double copy_rate, double reduce_rate)
+{
+    struct wi_model_rank *ranks = (struct wi_model_rank *)m->ranks;
+
+    for (int r = 0; r < m->nranks; r++) {
+        ranks[r].copy_rate = copy_rate;
+        ranks[r].reduce_rate = reduce_rate;
+    }
 }

@@ -19,6 +19,7 @@ void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_f
         .network_us = 6.0,
         .message_us = 21.0,
         .network_rate = 1.1e3,
+        .copy_rate = 8e3,
         .reduce_rate = 8e3,
     };
 }
@@ -32,6 +33,14 @@ static double slowest(const struct wi_model *m, const struct wi_model_path *path
     return rate;
 }
 
+static void take_rates(const struct wi_model_rank *rank, struct wi_plan_figures *f)
+{
+    if (isfinite(rank->reduce_rate) && rank->reduce_rate > 0)
+        f->reduce_rate = rank->reduce_rate;
+    if (isfinite(rank->copy_rate) && rank->copy_rate > 0)
+        f->copy_rate = rank->copy_rate;
+}
+
 /* Neighbours in rank stand for all: the first two of one host, the first two of different ones. */
 void wi_plan_model_figures(const struct wi_model *m, struct wi_plan_figures *f)
 {
@@ -42,8 +51,8 @@ void wi_plan_model_figures(const struct wi_model *m, struct wi_plan_figures *f)
         f->mapped_us = m->mapped_us;
     if (isfinite(m->ranks[0].copy_rate) && m->ranks[0].copy_rate > 0)
         f->mapped_rate = m->ranks[0].copy_rate;
-    if (isfinite(m->ranks[0].reduce_rate) && m->ranks[0].reduce_rate > 0)
-        f->reduce_rate = m->ranks[0].reduce_rate;
+    if (m->ranks[0].engine < 0) /* no core of a graph, of which a graph knows nothing */
+        take_rates(&m->ranks[0], f);
     for (int r = 0; r + 1 < m->nranks && !(local && network); r++) {
         int same = m->ranks[r].host == m->ranks[r + 1].host;
         if (same ? local : network)

@@ -17,7 +17,8 @@ struct wi_plan_facts;
     X(network_us, "network_us", "us")         /* a message between nodes: latency */               \
     X(message_us, "message_us", "us")         /* between nodes: the processors' work for each */   \
     X(network_rate, "network_rate", "B/us")   /* of a node's link */                               \
-    X(reduce_rate, "reduce_rate", "B/us")     /* copies and reductions of two-sided algorithms */
+    X(copy_rate, "copy_rate", "B/us")         /* a core's, in its own memory: of two-sided algorithms */ \
+    X(reduce_rate, "reduce_rate", "B/us")     /* a core's, of floats that are added; other types by gamma.c */
 
 struct wi_plan_figures {
 #define WI_PLAN_FIGURE_MEMBER(member, name, unit) double member;

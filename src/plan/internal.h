@@ -53,9 +53,17 @@ struct wi_plan_named_slot {
     char name[WI_ALGO_SPEC_BYTES];
 };
 
+struct wi_plan_gammas {
+    struct wi_plan_gamma copy;
+    struct wi_plan_gamma reduce[WI_PLAN_WORKS];
+    int nclasses;
+    uint8_t first[WI_PLAN_WORKS]; /* [nclasses]: the work whose rates a class has */
+};
+
 struct wi_planner {
     struct wi_plan_facts facts;
     struct wi_plan_figures figures;
+    struct wi_plan_gammas gammas;
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
@@ -91,8 +99,8 @@ const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *lis
 void wi_plan_find_sharing(struct wi_planner *p);
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        struct wi_algo_cost *cost);
-double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_hier *h, int depth, double bytes,
-                       struct wi_algo_cost *cost);
+double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                       int depth, struct wi_algo_cost *cost);
 /* Of any choice, a rule's or a call's. */
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);
@@ -103,14 +111,24 @@ int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost);
 
+/* gamma.c. From the planner's figures and what the ranks measured (or NULL), and then from a table. */
+void wi_plan_find_gammas(struct wi_planner *p, const struct wi_rates *measured);
+void wi_plan_table_gammas(struct wi_planner *p, const struct wi_table_section *section);
+/* Bytes per microsecond for this query: reductions, copies in own memory, and reductions that read other ranks' memory. */
+double wi_plan_gamma(const struct wi_planner *p, const struct wi_plan_query *q);
+double wi_plan_kappa(const struct wi_planner *p, const struct wi_plan_query *q);
+double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
+
 /* cost_events.c. By events, or below 0: by formula. */
 void wi_plan_events_init(struct wi_planner *p);
 void wi_plan_events_fini(struct wi_planner *p);
-double wi_plan_events_us(const struct wi_planner *p, const struct wi_algo_choice *c, size_t bytes, int *depth);
+double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         int *depth);
 
 /* cost_model.c. NULL: no memory. */
 struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const int32_t *node_of,
                                      const struct wi_plan_figures *figures);
+void wi_plan_hosts_model_rates(struct wi_model *model, double copy_rate, double reduce_rate);
 
 /* plan.c: how long a slice is, unless the algorithm's scratch makes it shorter */
 size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a);

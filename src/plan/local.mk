@@ -6,6 +6,7 @@ libweft_sources += \
 	src/plan/cost_events.c \
 	src/plan/cost_model.c \
 	src/plan/figures.c src/plan/figures.h \
+	src/plan/gamma.c \
 	src/plan/internal.h \
 	src/plan/machine.c \
 	src/plan/override.c \

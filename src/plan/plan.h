@@ -7,6 +7,7 @@
 #define WI_PLAN_PLAN_H
 
 #include "algo/algo.h"
+#include "base/rates.h"
 #include "plan/figures.h"
 #include "plan/table.h"
 
@@ -53,8 +54,14 @@ struct wi_plan_query {
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
     enum wi_plan_way way; /* only algorithms that go this way */
     int parcels;          /* all_to_all_v: `bytes` is WI_PLAN_PARCEL_BYTES, and algorithms by level can be taken */
+    uint8_t work;         /* what is reduced: wi_plan_work; 0 where nothing is */
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };
+
+/* A type and an operator (or WI_RATE_USER) as one number; 0: the sum of floats. */
+#define WI_PLAN_WORKS (WEFT_NUM_DTYPES * WI_RATE_OPS)
+uint8_t wi_plan_work(unsigned dtype, unsigned op);
+void wi_plan_work_of(uint8_t work, unsigned *dtype, unsigned *op);
 
 struct wi_plan {
     const struct wi_algo *algo; /* from a file: without build and cost */
@@ -69,6 +76,7 @@ struct wi_plan_config {
     const char *overrides;   /* "", or "all_reduce:ring,broadcast:64K-:chain,all_reduce:1M-:node:ring" */
     size_t slice_bytes;      /* 0: by the algorithm */
     const struct wi_plan_figures *figures; /* NULL: those of the class of link */
+    const struct wi_rates *rates;          /* what the ranks measured, the slowest of them; NULL: they did not */
     const struct wi_plan_table *table;     /* measured with these ranks, or others */
 };
 
@@ -111,6 +119,19 @@ struct wi_plan_candidate {
 /* Every algorithm of the collective, in the order in which the planner looks at them; free with wi_free. */
 weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi_plan_query *query,
                                struct wi_plan_candidate **list, int *n);
+
+/* How fast a core reduces, and who says so. */
+enum wi_plan_origin { WI_ORIGIN_CONSTANT, WI_ORIGIN_MODEL, WI_ORIGIN_MEASURED, WI_ORIGIN_TABLE };
+const char *wi_plan_origin_name(enum wi_plan_origin origin);
+struct wi_plan_gamma {
+    float rate[WI_RATE_PLACES]; /* bytes per microsecond */
+    float fused;                /* at most, where the operands come from other ranks' memory: the kernel alone */
+    uint8_t origin;             /* enum wi_plan_origin */
+    uint8_t price_class;        /* work of equal rates */
+};
+/* Of a work, or, below 0, of copies. */
+const struct wi_plan_gamma *wi_planner_gamma(const struct wi_planner *planner, int work);
+
 /* The rule that decides this query, or NULL. */
 const char *wi_plan_rule(const struct wi_planner *planner, const struct wi_plan_query *query);
 

@@ -101,6 +101,35 @@ weft_status wi_plan_table_figure(struct wi_plan_table *t, int section, const cha
     return WEFT_SUCCESS;
 }
 
+const double *wi_plan_section_figure(const struct wi_table_section *s, const char *name)
+{
+    const double *at = wi_plan_figure((struct wi_plan_figures *)&s->figures, name);
+
+    return at && s->has[at - (const double *)&s->figures] ? at : NULL;
+}
+
+weft_status wi_plan_table_rate(struct wi_plan_table *t, int section, const char *op, const char *dtype,
+                               float (**rate)[WI_RATE_PLACES])
+{
+    struct wi_rates *r = &t->sections[section].rates;
+    int o = wi_rate_op_parse(op), d = wi_rate_dtype_parse(dtype);
+
+    if (strcmp(op, "copy") == 0) {
+        if (strcmp(dtype, "bytes") != 0)
+            return wi_fail(WEFT_ECONFIG, "\"%.40s\" is not what is copied: bytes", dtype);
+        *rate = &r->copy;
+    } else if (o < 0) {
+        return wi_fail(WEFT_ECONFIG, "there is no operator \"%.40s\", nor is it copy", op);
+    } else if (d < 0) {
+        return wi_fail(WEFT_ECONFIG, "there is no data type \"%.40s\"", dtype);
+    } else if (!wi_rate_defined((unsigned)d, (unsigned)o)) {
+        return wi_fail(WEFT_ECONFIG, "operator %s is undefined for %s", op, dtype);
+    } else {
+        *rate = &r->reduce[d][o];
+    }
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_plan_table_link(struct wi_plan_table *t, const struct wi_table_link *link)
 {
     for (int i = 0; i < t->nlinks; i++) {

@@ -146,6 +146,23 @@ static weft_status take_figure(struct reader *r)
     return in_line(r, wi_plan_table_figure(r->table, r->section, r->word[1], value));
 }
 
+static weft_status take_rate(struct reader *r)
+{
+    float(*rate)[WI_RATE_PLACES];
+
+    WI_TRY(need_words(r, 5, "rate OPERATOR TYPE IN_CACHE IN_MEMORY"));
+    WI_TRY(in_section(r));
+    WI_TRY(in_line(r, wi_plan_table_rate(r->table, r->section, r->word[1], r->word[2], &rate)));
+    if ((*rate)[WI_RATE_CACHE] > 0)
+        return wrong(r, 2, "has been said for this operator before");
+    for (int i = 0; i < WI_RATE_PLACES; i++) {
+        double value;
+        WI_TRY(number(r, 3 + i, 1e-3, MAX_RATE, &value));
+        (*rate)[i] = (float)value;
+    }
+    return WEFT_SUCCESS;
+}
+
 static weft_status take_link(struct reader *r)
 {
     struct wi_table_link link = {.section = r->section};
@@ -240,10 +257,12 @@ static weft_status take_line(struct reader *r)
         return take_layout(r);
     if (!strcmp(r->word[0], "figure"))
         return take_figure(r);
+    if (!strcmp(r->word[0], "rate"))
+        return take_rate(r);
     if (!strcmp(r->word[0], "link"))
         return take_link(r);
     if (wi_coll_parse(r->word[0], &coll))
-        return wrong(r, 0, "is no collective, nor version, made, machine, host, layout, figure or link");
+        return wrong(r, 0, "is no collective, nor version, made, machine, host, layout, figure, rate or link");
     return take_point(r, coll);
 }
 

@@ -39,6 +39,22 @@ static void write_head(const struct wi_plan_table *t, FILE *out)
         fprintf(out, "host %s\n", t->hosts[i]);
 }
 
+static void write_rate(const char *op, const char *dtype, const float rate[WI_RATE_PLACES], FILE *out)
+{
+    if (rate[WI_RATE_CACHE] > 0)
+        fprintf(out, "rate %s %s %.6g %.6g\n", op, dtype, (double)rate[WI_RATE_CACHE], (double)rate[WI_RATE_MEMORY]);
+}
+
+static void write_rates(const struct wi_rates *r, FILE *out)
+{
+    if (r->copy[WI_RATE_CACHE] > 0)
+        fputs("# operator, data type, B/us of operands in cache and in memory\n", out);
+    write_rate("copy", "bytes", r->copy, out);
+    for (unsigned t = 0; t < WEFT_NUM_DTYPES; t++)
+        for (unsigned op = 0; op < WI_RATE_OPS; op++)
+            write_rate(wi_rate_op_name(op), weft_dtype_name((weft_dtype)t), r->reduce[t][op], out);
+}
+
 static void write_section(const struct wi_plan_table *t, int section, FILE *out)
 {
     static const char *const units[] = {
@@ -57,6 +73,7 @@ static void write_section(const struct wi_plan_table *t, int section, FILE *out)
     for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
         if (s->has[i])
             fprintf(out, "figure %s %.6g  # %s\n", names[i], ((const double *)&s->figures)[i], units[i]);
+    write_rates(&s->rates, out);
     for (int i = 0; i < t->nlinks; i++)
         if (t->links[i].section == section)
             fprintf(out, "link %d %d %.4g %.5g  # us, B/us\n", t->links[i].from, t->links[i].to, t->links[i].us,

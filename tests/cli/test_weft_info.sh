@@ -46,6 +46,8 @@ refused() {
 tap "the version" says "^weft +$version"
 tap "transports that are built in" says "plugin.* shm .built in"
 tap "the machine" says "[1-9][0-9]* cores"
+tap "how fast this core is, and whether it counts" says "WEFT_MEASURE_RATES=n: communicators choose by constants"
+tap "the rates are numbers" says "copy [0-9.]+; sum of float [0-9.]+, double"
 tap "settings with -c" says "^WEFT_COMM_TIMEOUT=" -c
 tap "their origin" says "origin: default" --config
 tap "algorithms with -a" says "^all_reduce$" -a

@@ -78,6 +78,22 @@ tap "measurements decide" from_table
 tap "the text says who, why, and why not" status_is 0 'not possible:' explain all_reduce -n 1M -P 4
 tap "the winner is marked" status_is 0 '^\* flat2' explain all_reduce -n 1M -P 4
 tap "a wrong table is named" table_error
+# How fast cores reduce: by type, and where it comes from.
+rates_say() {
+    local by_table="$tap_dir/rates.tune"
+    printf 'weft-tuning 1\nmachine x\nlayout 4 4 0x1+1x1+2x1+3x1\nrate sum half 77 66\n' >"$by_table"
+    status_is 0 '^reducing float, sum: 8000 B/us in cache, 8000 in memory \(constant\)$' explain all_reduce -n 1M -P 4 --nodes 4 &&
+        status_is 0 '^reducing half, max: 77 B/us in cache, 66 in memory \(tuning table\)$' explain all_reduce -n 1M -P 4 \
+            --nodes 4 --dtype half --op max --tuning "$by_table" &&
+        status_is 0 '^reducing f8e4m3, sum: [0-9]+ B/us in cache, [0-9]+ in memory \(measured by the ranks\)$' explain all_reduce \
+            -n 1M -P 4 --nodes 4 --dtype f8e4m3 --measure &&
+        explained 'd["reduce_rate"]["origin"] == "tuning table" and d["reduce_rate"]["memory"] == 66 and d["copy_rate"]["origin"] == "constant"' \
+            all_reduce -n 1M -P 4 --nodes 4 --dtype half --tuning "$by_table" &&
+        ! plan explain all_gather -n 1M -P 4 | grep -q '^reducing'
+}
+tap "how fast cores reduce, and who says so" rates_say
+tap "no such type" status_is 2 '--dtype: no data type "flaot"' explain all_reduce -n 1M -P 4 --dtype flaot
+tap "an operator that the type has not" status_is 2 'undefined for this data type: "band"' explain all_reduce -n 1M -P 4 --op band
 tap "a wrong rule is named" status_is 1 'did you mean "ring"' explain all_reduce -n 1M -P 4 --rules all_reduce:rnig
 tap "a wrong machine is named" status_is 1 'frob' explain all_reduce -n 1M -P 4 --synthetic "nodes:2 frob:3"
 tap "nodes against the machine" status_is 1 'has 3 hosts' explain all_reduce -n 1M -P 6 --nodes 2 --synthetic "$three"

@@ -19,6 +19,9 @@ status_is() { # STATUS TEXT COMMAND...
 measures() {
     status_is 0 '2 ranks on 1 node.*points measured now' tune -o "$table" -c all_reduce,barrier -s 8-1M -f 512 -p 1 || return 1
     cat "$table"
+    for rate in 'copy bytes' 'sum float' 'sum f8e4m3' 'prod complex64' 'user float'; do # all above 0: the parser sees to it
+        grep -qE "^rate $rate [0-9.e+]+ [0-9.e+]+$" "$table" || return 1
+    done
     grep -q '^weft-tuning 1$' "$table" && grep -q '^layout 2 1 0x2' "$table" && grep -q '^figure local_us' "$table" &&
         grep -q '^link 0 1 ' "$table" && grep -qE '^all_reduce 2 1 1048576 mapped direct [0-9.e+]+ [0-9.e+]+( noise=[0-9.e-]+)?$' "$table" &&
         grep -qE '^all_reduce 2 1 8 private ring ' "$table" && grep -qE '^barrier 2 1 0 private dissem ' "$table"
@@ -110,7 +113,31 @@ END
     WEFT_TOPO_FILE=$tap_dir/none.topo status_is 1 'none.topo' timeout 20 ./weft-info
 }
 
+# One rank's core is slow: everybody says the same rates, and they are the slow ones.
+cores_agree() {
+    local rates fast
+    cat >"$tap_dir/slow.sh" <<'END'
+[ "$WEFT_RANK" = 1 ] && export WEFT_ISA=scalar
+exec ./weft-bench -C all_reduce -b 256K -e 256K -n 3
+END
+    WEFT_MEASURE_RATES=y WEFT_LOG=info timeout 60 ./weft-run --no-prefix -n 3 bash "$tap_dir/slow.sh" >"$tap_dir/slow.out" 2>&1 ||
+        { cat "$tap_dir/slow.out"; return 1; }
+    rates=$(sed -n 's/.*plan\.rates: [^:]*: //p' "$tap_dir/slow.out" | sort -u)
+    echo "$rates"
+    [ "$(grep -c 'plan\.rates' "$tap_dir/slow.out")" -ge 3 ] && [ "$(wc -l <<<"$rates")" -eq 1 ] &&
+        grep -q 'measured by the ranks' <<<"$rates" || return 1
+    fast=$(./weft-info -j | python3 -c 'import json, sys; r = json.load(sys.stdin)["rates"]; print(int(r["copy"] if r["isa"] != "scalar" else 1e9))')
+    [ "$(sed -E 's/.*copies ([0-9]+),.*/\1/' <<<"$rates")" -lt "$fast" ]
+}
+# The setting is one of those that are compared.
+one_measures() {
+    printf '[ "$WEFT_RANK" = 1 ] && export WEFT_MEASURE_RATES=y\nexec ./weft-bench -C barrier -n 2\n' >"$tap_dir/lone.sh"
+    WEFT_COMM_INIT_TIMEOUT=20s status_is 1 'has other WEFT_\* settings' timeout 60 ./weft-run -n 2 bash "$tap_dir/lone.sh"
+}
+
 tap "measures links and algorithms" measures
+tap "all ranks go by the slowest core" cores_agree
+tap "a rank that alone measures is named" one_measures
 tap "goes on where it was" goes_on
 tap "judges choices and predictions" status_is 0 'all: within 10 % of the best: [0-9]+ of 5 .*median error' ./weft-tune --check "$table"
 tap "ties a missing line to known ones" ties

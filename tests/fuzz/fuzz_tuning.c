@@ -57,8 +57,10 @@ static void plan_with(const struct wi_plan_table *t, int nranks, int nnodes)
         node[r] = r / (nranks / nnodes);
     require(wi_planner_create(&config, &p) == WEFT_SUCCESS, "planner");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct wi_plan_query q = {
-            .coll = WI_COLL_ALL_REDUCE, .bytes = sizes[i], .memory = (enum wi_plan_memory)(i % 3)};
+        struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE,
+                                  .bytes = sizes[i],
+                                  .memory = (enum wi_plan_memory)(i % 3),
+                                  .work = (uint8_t)(i * 37 % WI_PLAN_WORKS)};
         require(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS && plan.algo && plan.algo->coll == WI_COLL_ALL_REDUCE,
                 "plan");
     }
