@@ -64,7 +64,7 @@ dist_man_MANS += doc/man/weft-topo.1
 # What predicts links with the whole library statically: its insides are what it shows.
 bin_PROGRAMS += weft-sim
 weft_sim_SOURCES = tools/weft_sim.c tools/weft_sim.h tools/sim_call.c tools/sim_options.c tools/sim_print.c \
-	tools/sim_step.c tools/sim_world.c
+	tools/sim_script.c tools/sim_script.h tools/sim_step.c tools/sim_world.c
 weft_sim_LDADD = libweftcore.la $(JANSSON_LIBS) -lm
 check_scripts += tests/cli/test_weft_sim.sh
 dist_man_MANS += doc/man/weft-sim.1

@@ -36,6 +36,8 @@ int sim_parse_rate(const char *text, double *rate)
     return 0;
 }
 
+#define MAX_US 1e15 /* thirty years: sums of such stay numbers */
+
 int sim_parse_us(const char *text, double *us)
 {
     static const struct {
@@ -55,7 +57,7 @@ int sim_parse_us(const char *text, double *us)
         if (strcmp(end, units[i].name))
             continue;
         *us = v * units[i].us;
-        return 0;
+        return *us <= MAX_US ? 0 : -1;
     }
     return -1;
 }

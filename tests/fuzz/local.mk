@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Fuzz targets: run_fuzz.sh builds each with clang's libFuzzer, from the library's sources, and runs it for a while on
-# what it must judge. corpus/<target>/ holds small inputs that reach deep; text schedules start from tests/golden, too.
+# what it must judge. A target that judges a tool's file names the tool's sources in its head ("with: ..."). corpus/<target>/ holds small inputs that reach deep; text schedules start from tests/golden, too.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
 	tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
+	tests/fuzz/fuzz_step.c \
 	tests/fuzz/fuzz_store.c \
 	tests/fuzz/fuzz_tcp_frames.c \
 	tests/fuzz/fuzz_topo.c \

@@ -36,7 +36,8 @@ library() {
     return $status
 }
 compile() {
-    clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $objects -o "$work/$(basename "$1" .c)" $libs -lpthread -lm -ldl
+    local with=$(sed -n 's/.*with: \(tools.*\.c\)[^a-z]*$/\1/p' "$1")
+    clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $with $objects -o "$work/$(basename "$1" .c)" $libs -lpthread -lm -ldl
 }
 run() {
     local name=$1 status
