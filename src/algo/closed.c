@@ -22,6 +22,15 @@ static double chain(const struct wi_algo *algo, const struct wi_algo_args *args,
                                             wi_algo_over(path.copied, r->kappa));
 }
 
+/* Bytes one way: out, or in, where what is reduced came from, and what is gathered. */
+static double busiest_link(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes,
+                           const struct wi_algo_cost *all)
+{
+    double gathered = algo->coll == WI_COLL_GATHER ? (args->nranks - 1) * bytes : 0;
+
+    return fmax(all->sent, fmax(all->reduced, gathered));
+}
+
 double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double nslices,
                       const struct wi_algo_rates *r)
 {
@@ -29,7 +38,7 @@ double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *arg
     double share = 1 / fmax(nslices, 1), link, core;
 
     algo->cost(args, bytes, &all);
-    link = wi_algo_over(all.sent, r->beta);
+    link = wi_algo_over(busiest_link(algo, args, bytes, &all), r->beta);
     core = wi_algo_over(all.reduced, r->gamma) + wi_algo_over(all.copied, r->kappa);
     return chain(algo, args, bytes, share, &all, r) + fmax(link, core) * (1 - share);
 }

@@ -83,6 +83,17 @@ static void keep_larger(struct wi_algo_cost *to, const struct wi_algo_cost *c)
     to->copied = c->copied > to->copied ? c->copied : to->copied;
 }
 
+/* Ranks of tree->rank's child that take part in a stage: each answers for a row of prefixes. */
+static int count_owners(const struct wi_hier_tree *t, int stage)
+{
+    const int32_t *owner = t->owner[stage] + (size_t)t->group[stage][t->rank] * t->prefixes[stage];
+    int n = 1;
+
+    for (uint32_t v = 1; v < t->prefixes[stage]; v++)
+        n += owner[v] != owner[v - 1];
+    return n;
+}
+
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
 static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
                              double *link_sent)
@@ -107,7 +118,7 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
             p->us += wi_algo_closed(algo, &args, part_bytes(p, stage, coll, v0, v1), 1, p->rates);
     }
     algo->cost(&args, part_bytes(p, stage, coll, 0, t->prefixes[stage]), &one);
-    *link_sent = one.sent;
+    *link_sent = one.sent * (coll == WI_COLL_ALL_TO_ALL ? count_owners(t, stage) : 1); /* that was one rank's own */
     return WEFT_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "plan/internal.h"
+#include "sched/internal.h"
 
 /* Measured with two ranks on one node (doc/guide/shared-memory.md). */
 #define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */
@@ -22,6 +23,14 @@
 static int is_ring(const struct wi_algo *a)
 {
     return strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
+}
+
+/* Only successive ranks send to each other. */
+static int is_row(const struct wi_algo *a)
+{
+    int scans = a->coll == WI_COLL_SCAN || a->coll == WI_COLL_EXSCAN;
+
+    return is_ring(a) || strcmp(a->name, "neighbor") == 0 || (scans && strcmp(a->name, "linear") == 0);
 }
 
 /* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
@@ -45,10 +54,10 @@ int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
  * elsewhere; in most others sooner or later all of them. */
 void wi_plan_find_sharing(struct wi_planner *p)
 {
-    int n = p->facts.nranks, ring = 1, all = 1;
+    int n = p->facts.nranks, ring = 1, all = 1, far = 0;
     int *counts;
 
-    p->ring_sharing = p->all_sharing = 1;
+    p->ring_sharing = p->all_sharing = p->ring_far = 1;
     if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
         return;
     counts = wi_calloc(2 * (size_t)p->facts.nnodes, sizeof *counts);
@@ -56,12 +65,14 @@ void wi_plan_find_sharing(struct wi_planner *p)
         return;
     for (int r = 0; r < n; r++) {
         int *c = &counts[2 * p->node_of[r]];
+        far += p->node_of[(r + 1) % n] != p->node_of[r];
         c[0] += p->node_of[(r + 1) % n] != p->node_of[r];
         c[1]++;
         ring = c[0] > ring ? c[0] : ring;
         all = c[1] > all ? c[1] : all;
     }
     wi_free(counts);
+    p->ring_far = (double)far / n;
     p->ring_sharing = ring;
     p->all_sharing = all;
 }
@@ -87,13 +98,39 @@ static double local_us(const struct wi_planner *p, const struct wi_plan_query *q
            c->copied / wi_plan_kappa(p, q);
 }
 
-/* How many slices follow each other: of what is not cut into blocks for the ranks. */
-static double slices_of(const struct wi_planner *p, const struct wi_algo *a, double bytes)
+/* How many slices of a block follow each other, where the next step need not wait for the last of them. */
+double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes)
 {
-    int cut = is_ring(a) || strstr(a->name, "halving") || strcmp(a->name, "swing") == 0;
-    int whole = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_ALL_REDUCE;
+    int halves = strstr(a->name, "halving") || strcmp(a->name, "swing") == 0;
+    int cut = wi_coll_is_vector(a->coll) && (strstr(a->name, "ring") || strcmp(a->name, "rsgather") == 0);
 
-    return (!cut || strcmp(a->name, "chain") == 0) && whole ? ceil(bytes / (double)wi_plan_slice(p, a)) : 1;
+    if (halves || strcmp(a->name, "bruck") == 0 || a->coll == WI_COLL_EXSCAN)
+        return 1;
+    return fmax(1, ceil(bytes / (cut ? p->facts.nranks : 1) / (double)wi_plan_slice(p, a)));
+}
+
+/* What a rank's core does for the messages from and to all ranks of other nodes. Where these arrive at the end, because they have
+ * shared a link, and have an order, that comes after `us`; else in the meantime. */
+static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, double us)
+{
+    double one_way = (p->facts.nranks - p->all_sharing) * p->figures.message_us / 2;
+
+    if (strcmp(a->name, "linear") != 0)
+        return us;
+    switch (a->coll) {
+    case WI_COLL_GATHER:
+    case WI_COLL_REDUCE:
+        return us + one_way;
+    case WI_COLL_REDUCE_SCATTER:
+        return us + 2 * one_way;
+    case WI_COLL_SCATTER:
+        return fmax(us, p->figures.network_us + one_way);
+    case WI_COLL_ALL_GATHER:
+    case WI_COLL_ALL_TO_ALL:
+        return fmax(us, p->figures.network_us + 2 * one_way);
+    default: /* scans: one after the other */
+        return us;
+    }
 }
 
 /* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
@@ -103,7 +140,7 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a)
     int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
                  a->coll == WI_COLL_SCATTER;
 
-    if (is_ring(a))
+    if (is_row(a))
         return p->ring_sharing;
     if (rooted || p->facts.nranks < 2)
         return 1;
@@ -117,11 +154,11 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
     double refill = p->facts.nranks == 2 || is_ring(a) ? 1 : REFILL_FACTOR;
-    struct wi_algo_rates rates = {f->network_us + f->message_us, f->network_rate / (refill * sharing(p, a)),
-                                  wi_plan_gamma(p, q), wi_plan_kappa(p, q)};
+    double far = is_row(a) ? p->ring_far : 1;
+    struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
+                                  f->network_rate / (refill * sharing(p, a)), wi_plan_gamma(p, q), wi_plan_kappa(p, q)};
 
-    return wi_algo_closed(a, args, (double)q->bytes, slices_of(p, a, (double)q->bytes), &rates) +
-           (extra > 0 ? extra * f->message_us : 0);
+    return crowded_us(p, a, wi_plan_form_us(p, q, a, args, &rates)) + (extra > 0 ? extra * f->message_us : 0);
 }
 
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
@@ -149,6 +186,14 @@ static int is_network(const char *level)
     return level && (!strcmp(level, "node") || !strcmp(level, "rack") || !strcmp(level, "switch"));
 }
 
+/* A group's shares are not next to each other, unless ranks are dealt out: steps that pass on many are as many messages. */
+static double more_messages(const struct wi_planner *p, const struct wi_plan_query *q, double steps, double sent)
+{
+    int shared = q->coll == WI_COLL_ALL_GATHER || q->coll == WI_COLL_REDUCE_SCATTER;
+
+    return shared && q->bytes && p->ring_far < 1 ? fmax(0, sent / (double)q->bytes - steps) : 0;
+}
+
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
  * and the others for one chunk. */
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
@@ -162,14 +207,16 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
     for (int i = 0; i < h->none.nstages; i++) {
         const struct wi_algo_cost *a = &h->none.stage[i].cost, *b = &h->one.stage[i].cost;
         int network = is_network(h->none.stage[i].level) && p->facts.nnodes > 1;
-        double own = at_bytes(a->sent, b->sent, bytes), sent = own, us;
+        double own = at_bytes(a->sent, b->sent, bytes), sent = own, us = 0;
         double reduced = at_bytes(a->reduced, b->reduced, bytes), copied = at_bytes(a->copied, b->copied, bytes);
         if (network) {
             double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
-            sent = (all > sent ? all : sent) * (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
+            sent = fmax(fmax(all, sent), reduced) * /* what is reduced came in */
+                   (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
+            us = more_messages(p, q, a->steps, own) * f->message_us;
         }
-        us = depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
-             sent / (network ? f->network_rate : f->local_rate) + reduced / gamma + copied / kappa;
+        us += depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
+              sent / (network ? f->network_rate : f->local_rate) + reduced / gamma + copied / kappa;
         total += us / depth;
         most = us > most ? us : most;
         cost->steps += a->steps;

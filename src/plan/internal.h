@@ -67,12 +67,14 @@ struct wi_planner {
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
+    double ring_far;                /* part of the ranks whose successor is on another node */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     int nrules, nhier;
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
     struct wi_plan_corrections corrections;
     struct wi_plan_events *events;  /* NULL: priced by formulas */
+    struct wi_plan_forms *forms;    /* NULL: each time anew */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
@@ -99,6 +101,8 @@ const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *lis
 void wi_plan_find_sharing(struct wi_planner *p);
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        struct wi_algo_cost *cost);
+/* Slices that follow each other. */
+double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes);
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
                        int depth, struct wi_algo_cost *cost);
 /* Of any choice, a rule's or a call's. */
@@ -124,6 +128,12 @@ void wi_plan_events_init(struct wi_planner *p);
 void wi_plan_events_fini(struct wi_planner *p);
 double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          int *depth);
+
+/* cost_forms.c: closed forms, kept where they are dear */
+void wi_plan_forms_init(struct wi_planner *p);
+void wi_plan_forms_fini(struct wi_planner *p);
+double wi_plan_form_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                       const struct wi_algo_args *args, const struct wi_algo_rates *rates);
 
 /* cost_model.c. NULL: no memory. */
 struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const int32_t *node_of,

@@ -4,6 +4,7 @@ libweft_sources += \
 	src/plan/correct.c \
 	src/plan/cost.c \
 	src/plan/cost_events.c \
+	src/plan/cost_forms.c \
 	src/plan/cost_model.c \
 	src/plan/figures.c src/plan/figures.h \
 	src/plan/gamma.c \

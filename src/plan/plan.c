@@ -47,6 +47,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         return st;
     }
     wi_plan_events_init(p);
+    wi_plan_forms_init(p);
     *planner = p;
     return WEFT_SUCCESS;
 }
@@ -55,6 +56,7 @@ void wi_planner_destroy(struct wi_planner *planner)
 {
     if (!planner)
         return;
+    wi_plan_forms_fini(planner);
     wi_plan_events_fini(planner);
     wi_plan_correct_fini(planner);
     wi_free(planner->hier);
