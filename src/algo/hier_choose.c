@@ -139,7 +139,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
         WI_TRY(check_stage(&s, i, shape, &needs));
     if (levels)
         WI_TRY(check_numbers(&s, shape, levels, nranks));
-    if (family == WI_COLL_REDUCE_SCATTER || coll == WI_COLL_ALL_TO_ALL)
+    if (coll == WI_COLL_ALL_TO_ALL)
         needs |= WI_ALGO_UNIFORM;
     if (coll == WI_COLL_ALL_TO_ALL_V)
         needs |= WI_ALGO_PARCELS;

@@ -12,7 +12,8 @@
  *     barrier         barrier         barrier    barrier         -             barrier      * in the root's groups only
  *
  * Bytes across a link of stage 0, n bytes, G groups: what the outer algorithm sends for n, whatever the size of the groups.
- * Scratch: none for most vector forms (partial results lie in DST); reduce_scatter a vector.
+ * Scratch: none for most vector forms (partial results lie in DST); reduce_scatter a vector: pages of a block for each rank, so
+ * that block t always holds share t mod P, and the executor knows its length in the v-form.
  *
  * 2 nodes {0, 2}, {1, 3}, all_reduce "node:ring", blocks 0..3 (units 01, 23 of the local ranks):
  *   0, 2: reduce-scatter, 0 keeps 01, 2 keeps 23 | 0 and 1: all-reduce of 01, 2 and 3: of 23 | 0, 2: all-gather

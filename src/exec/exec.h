@@ -34,7 +34,7 @@
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
-#define WI_PARCEL_BELOW (32u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
+#define WI_PARCEL_BELOW (16u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
 
 struct wi_exec;
 struct wi_op;
@@ -76,6 +76,7 @@ struct wi_op {
     size_t slice_bytes, tmp_stride;
     uint32_t nslices;
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
+    const size_t *tmp_bytes;                /* v-forms whose block t of scratch holds share t mod nranks: their lengths */
     struct wi_parcels *parcels;             /* owned; messages say how long what they hold is: lane_parcel.c */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
     uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
@@ -338,6 +339,10 @@ static inline unsigned char *wi_op_piece(const struct wi_op *op, const struct wi
     if (r->buf == WI_TMP && op->mapped) {
         *bytes = wi_op_coalesced(op) ? r->count * op->tmp_stride : op->tmp_stride;
         return base + block * op->tmp_stride;
+    }
+    if (r->buf == WI_TMP && op->tmp_bytes) {
+        *bytes = wi_clamp(skip, op->slice_bytes, op->tmp_bytes[block % (size_t)op->sched->nranks]);
+        return base + block * op->block_bytes + skip;
     }
     if (r->buf != WI_TMP && op->v_bytes[r->buf]) {
         *bytes = wi_clamp(skip, op->slice_bytes, op->v_bytes[r->buf][block]);

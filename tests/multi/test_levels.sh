@@ -38,4 +38,6 @@ run all_to_all_v node:linear@leader
 run barrier node:dissem
 run barrier node:dissem@leader
 run all_gather_v node:ring
+run reduce_scatter_v node:ring --op avg
+run reduce_scatter_v node:linear@leader
 levels_end
