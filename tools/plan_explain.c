@@ -158,7 +158,8 @@ static weft_status make_planner(struct explain *x)
                                     .overrides = x->rules,
                                     .figures = &figures,
                                     .rates = x->measure ? &rates : NULL,
-                                    .table = x->table};
+                                    .table = x->table,
+                                    .graph = x->model};
 
     if (x->measure)
         WI_TRY(wi_rates_here(&rates));

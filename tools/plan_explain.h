@@ -22,6 +22,7 @@ struct explain {
     struct wi_model *model;
     int32_t *places, *node_of;
     struct wi_algo_levels levels;
+    int32_t *level_memory;
     struct wi_plan_facts facts;
     struct wi_plan_table *table;
     struct wi_planner *planner;

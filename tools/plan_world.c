@@ -39,28 +39,6 @@ static void number_nodes(struct explain *x)
     }
 }
 
-/* As the library does: "node" always, and what else the model knows. */
-static void find_levels(struct explain *x)
-{
-    const struct wi_model *m = x->model;
-    struct wi_algo_level node = {"node", x->facts.nnodes, x->node_of};
-    int n = 0, placed = 0;
-
-    for (int i = 0; i < m->nlevels && n < WI_ALGO_MAX_LEVELS; i++) {
-        struct wi_algo_level l = {m->levels[i].name, m->levels[i].ngroups, m->levels[i].group};
-        if (!placed && l.ngroups >= node.ngroups) {
-            x->levels.level[n++] = node;
-            placed = 1;
-        }
-        if (n < WI_ALGO_MAX_LEVELS && memcmp(l.group, node.group, (size_t)x->nranks * sizeof *l.group) != 0)
-            x->levels.level[n++] = l;
-    }
-    if (!placed && n < WI_ALGO_MAX_LEVELS)
-        x->levels.level[n++] = node;
-    x->levels.nlevels = n;
-    x->facts.levels = &x->levels;
-}
-
 /* More ranks on a host than it has cores? */
 static int oversubscribed(const struct explain *x)
 {
@@ -94,8 +72,9 @@ weft_status explain_world(struct explain *x)
     number_nodes(x);
     x->facts.mapped = x->facts.can_map = x->facts.can_get = x->facts.can_put = x->facts.nnodes == 1;
     x->facts.oversubscribed = x->nranks <= 4096 && oversubscribed(x);
-    find_levels(x);
-    return WEFT_SUCCESS;
+    struct wi_algo_level node = {"node", x->facts.nnodes, x->node_of};
+    x->facts.levels = &x->levels;
+    return wi_plan_levels(x->model, &node, x->nranks, &x->levels, &x->level_memory);
 }
 
 void explain_free(struct explain *x)
@@ -107,6 +86,7 @@ void explain_free(struct explain *x)
     wi_model_destroy(x->model);
     wi_topo_put(x->topo);
     wi_free(x->places);
+    wi_free(x->level_memory);
     wi_free(x->node_of);
 }
 

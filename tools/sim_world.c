@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "plan/plan.h"
 #include "topology/placement.h"
 #include "weft_sim.h"
 
@@ -283,16 +284,13 @@ weft_status sim_world_make(const struct sim_options *o, struct sim_world *w)
     if (st < 0)
         return st;
     w->nranks = w->model->nranks;
-    w->levels.nlevels = w->model->nlevels;
-    for (int i = 0; i < w->model->nlevels; i++) {
-        const struct wi_model_level *level = &w->model->levels[i];
-        w->levels.level[i] = (struct wi_algo_level){level->name, level->ngroups, level->group};
-    }
+    WI_TRY(wi_plan_levels(w->model, NULL, w->nranks, &w->levels, &w->level_memory));
     return make_faults(o, w);
 }
 
 void sim_world_free(struct sim_world *w)
 {
+    wi_free(w->level_memory);
     wi_free(w->link_factor);
     wi_free(w->core_factor);
     wi_free(w->start_us);

@@ -130,14 +130,18 @@ static weft_status judge_section(struct tune_judged *out, const struct wi_plan_t
 {
     const struct wi_table_section *s = &seen->sections[section];
     struct judge j = {.seen = seen, .out = out};
-    int32_t *node = calloc((size_t)s->nranks, sizeof *node);
-    struct wi_algo_levels levels = {1, {{"node", s->nnodes, node}}};
+    int32_t *node = calloc((size_t)s->nranks, sizeof *node), *memory = NULL;
+    struct wi_algo_level of_nodes = {"node", s->nnodes, node};
+    struct wi_algo_levels levels;
     struct wi_plan_facts facts;
     struct wi_plan_config config = {.facts = &facts, .table = table};
     weft_status st = node ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%d ranks", s->nranks);
 
     if (st >= 0) {
         read_map(s->map, node, s->nranks);
+        st = wi_plan_levels(NULL, &of_nodes, s->nranks, &levels, &memory);
+    }
+    if (st >= 0) {
         tune_facts(&facts, &levels, s->nranks, s->nnodes);
         st = wi_planner_create(&config, &j.planner);
     }
@@ -145,6 +149,7 @@ static weft_status judge_section(struct tune_judged *out, const struct wi_plan_t
         if (seen->points[i].section == section && !asked_before(seen, i))
             st = judge_one(&j, &seen->points[i]);
     wi_planner_destroy(j.planner);
+    wi_free(memory);
     free(node);
     return st;
 }

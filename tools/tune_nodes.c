@@ -55,8 +55,8 @@ weft_status tune_find_nodes(struct tune *t)
     }
     free(keys);
     wi_plan_map(t->node_of, t->nranks, t->map, sizeof t->map);
-    t->levels = (struct wi_algo_levels){1, {{"node", t->nnodes, t->node_of}}};
-    return st;
+    struct wi_algo_level node = {"node", t->nnodes, t->node_of};
+    return st < 0 ? st : wi_plan_levels(NULL, &node, t->nranks, &t->levels, &t->level_memory);
 }
 
 void tune_facts(struct wi_plan_facts *facts, const struct wi_algo_levels *levels, int nranks, int nnodes)

@@ -38,6 +38,7 @@ struct sim_world {
     struct wi_model *model;
     int nranks;
     struct wi_algo_levels levels;
+    int32_t *level_memory;
     double *link_factor, *core_factor, *start_us;
     char text[256];
 };

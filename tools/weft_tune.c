@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/status.h"
 
 double tune_now_us(void)
@@ -202,6 +203,7 @@ static int run(struct tune *t)
     wi_planner_destroy(t->chooser);
     wi_plan_table_free(t->chooser_table);
     wi_plan_table_free(t->table);
+    wi_free(t->level_memory);
     free(t->node_of);
     weft_comm_destroy(t->comm);
     weft_context_destroy(t->ctx);

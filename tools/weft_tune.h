@@ -74,6 +74,7 @@ struct tune {
     int rank, nranks, nnodes;
     int32_t *node_of;
     struct wi_algo_levels levels;
+    int32_t *level_memory;
     char map[WI_TABLE_MAX_MAP];
     struct wi_plan_table *table; /* of all ranks alike; rank 0 writes it */
     int section;

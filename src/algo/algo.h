@@ -8,14 +8,15 @@
 
 /* Which ranks are near each other, from the outside in ("rack", "node", "cache"); the same on all ranks. At each level every
  * rank is in one group; groups of a level lie within groups of the level before. Sizes may differ (3 + 1 + 4 ranks), members
- * need not be neighbours in rank. */
-#define WI_ALGO_MAX_LEVELS 6
+ * need not be neighbours in rank. Rings, and whatever else has neighbours, visit groups by their numbers. At the level "rank",
+ * the last, every rank is alone, numbered so that neighbours are near each other. */
+#define WI_ALGO_MAX_LEVELS 8
 struct wi_algo_levels {
     int nlevels;
     struct wi_algo_level {
         const char *name;
         int ngroups;
-        const int32_t *group; /* [nranks], numbered by first appearance */
+        const int32_t *group; /* [nranks], numbered from 0 */
     } level[WI_ALGO_MAX_LEVELS];
 };
 

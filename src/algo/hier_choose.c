@@ -42,7 +42,7 @@ static weft_status check_level(const struct wi_hier_spec *s, int i, const struct
     }
     return wi_fail(WEFT_ENOTFOUND, "no level \"%s\" is known here%s%s%s (there are: %s)%s", s->at[i].level,
                    near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "", list,
-                   near[0] || levels->nlevels > 1 ? "" : "; WEFT_TOPO_DISCOVER=always finds more if ranks are bound");
+                   near[0] || levels->nlevels > 2 ? "" : "; WEFT_TOPO_DISCOVER=always finds more if ranks are bound");
 }
 
 static unsigned needs_of(const struct wi_algo *a, enum wi_coll coll)

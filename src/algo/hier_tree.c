@@ -113,11 +113,11 @@ static weft_status find_levels(struct wi_hier_tree *t, const struct wi_hier_spec
     return WEFT_SUCCESS;
 }
 
-/* The children of every group, in the order of their lowest ranks. */
+/* The children of every group, in the order of their numbers. */
 static weft_status find_children(struct wi_hier_tree *t, int stage)
 {
     int parents = stage ? t->ngroups[stage - 1] : 1, groups = t->ngroups[stage];
-    int32_t *seen = wi_hier_pool(t, (size_t)groups * sizeof *seen);
+    int32_t *number = wi_hier_pool(t, (size_t)groups * sizeof *number); /* among its parent's, from 0 */
     int32_t *parent_of = wi_hier_pool(t, (size_t)groups * sizeof *parent_of);
     int32_t *start = wi_hier_pool(t, ((size_t)parents + 1) * sizeof *start);
 
@@ -125,24 +125,25 @@ static weft_status find_children(struct wi_hier_tree *t, int stage)
     t->kid[stage] = wi_hier_pool(t, (size_t)groups * sizeof(int32_t));
     t->child[stage] = wi_hier_pool(t, (size_t)t->nranks * sizeof(int32_t));
     t->chief[stage] = wi_hier_pool(t, (size_t)parents * sizeof(int32_t));
-    if (!seen || !parent_of || !start || !t->kid[stage] || !t->child[stage] || !t->chief[stage])
+    if (!number || !parent_of || !start || !t->kid[stage] || !t->child[stage] || !t->chief[stage])
         return no_memory(t);
-    for (int r = 0; r < t->nranks; r++) {
-        int32_t g = t->group[stage][r], p = wi_hier_parent(t, stage, r);
-        if (!seen[g]) {
-            seen[g] = ++start[p + 1]; /* its number, from 1 */
-            parent_of[g] = p;
-        }
-        t->child[stage][r] = seen[g] - 1;
-        if (r == t->root)
-            t->chief[stage][p] = seen[g] - 1;
+    for (int g = 0; g < groups; g++)
+        parent_of[g] = -1;
+    for (int r = 0; r < t->nranks; r++)
+        parent_of[t->group[stage][r]] = wi_hier_parent(t, stage, r);
+    for (int g = 0; g < groups; g++) {
+        if (parent_of[g] < 0)
+            return wi_fail(WEFT_EINVAL, "hierarchy: a group of %d has no ranks", groups);
+        number[g] = start[parent_of[g] + 1]++;
     }
     for (int p = 0; p < parents; p++)
         start[p + 1] += start[p];
-    for (int g = 0; g < groups; g++) {
-        if (!seen[g])
-            return wi_fail(WEFT_EINVAL, "hierarchy: a group of %d has no ranks", groups);
-        t->kid[stage][start[parent_of[g]] + seen[g] - 1] = g;
+    for (int g = 0; g < groups; g++)
+        t->kid[stage][start[parent_of[g]] + number[g]] = g;
+    for (int r = 0; r < t->nranks; r++) {
+        t->child[stage][r] = number[t->group[stage][r]];
+        if (r == t->root)
+            t->chief[stage][wi_hier_parent(t, stage, r)] = t->child[stage][r];
     }
     return WEFT_SUCCESS;
 }

@@ -191,7 +191,7 @@ struct weft_comm {
     struct wi_exec *exec;
     struct wi_planner *planner;
     struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
-    int32_t *node_group;
+    int32_t *node_group, *level_memory;
     struct wi_model *model;       /* of the topology file; NULL: none */
     const struct wi_model *lent;  /* of the graph that the ranks have found; NULL: none */
     struct wi_comm_topology *topology; /* NULL: nobody has asked */
@@ -225,7 +225,7 @@ void wi_near_files_free(struct weft_context *ctx);
 weft_status wi_comm_near(struct weft_comm *comm);
 void wi_comm_near_free(struct weft_comm *comm);
 /* What the graph of the ranks says, if they have found one (wi_comm_lend_model). */
-void wi_comm_nearer(struct weft_comm *comm, const struct wi_model *model);
+weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *model);
 /* What a graph does not hold: the planner's figures for this class of machine. */
 void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *figures);
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);

@@ -57,7 +57,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
     WI_TRY(wi_comm_lend_model(comm, &comm->lent));
     if (comm->lent)
-        wi_comm_nearer(comm, comm->lent);
+        WI_TRY(wi_comm_nearer(comm, comm->lent));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(wi_fast_init(comm, &facts));
     return wi_comm_planner(comm, &facts);

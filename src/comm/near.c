@@ -123,26 +123,17 @@ static weft_status make_model(struct weft_comm *comm)
 
 /* ---- Levels ---- */
 
-/* The model's, with the mesh's nodes among them: levels that group nothing, or the same as one farther out, are not in a
- * model, but "node" is always there. */
-void wi_comm_nearer(struct weft_comm *comm, const struct wi_model *m)
+weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *m)
 {
-    struct wi_algo_level node = comm->levels.level[0];
-    size_t bytes = (size_t)comm->nranks * sizeof *node.group;
-    int n = 0, placed = 0;
+    struct wi_algo_level node = {"node", comm->mesh->nnodes, comm->node_group};
+    struct wi_algo_levels levels;
+    int32_t *memory;
 
-    for (int i = 0; i < m->nlevels && n < WI_ALGO_MAX_LEVELS; i++) {
-        struct wi_algo_level l = {m->levels[i].name, m->levels[i].ngroups, m->levels[i].group};
-        if (!placed && l.ngroups >= node.ngroups) {
-            comm->levels.level[n++] = node;
-            placed = 1;
-        }
-        if (n < WI_ALGO_MAX_LEVELS && memcmp(l.group, node.group, bytes) != 0)
-            comm->levels.level[n++] = l;
-    }
-    if (!placed && n < WI_ALGO_MAX_LEVELS)
-        comm->levels.level[n++] = node;
-    comm->levels.nlevels = n;
+    WI_TRY(wi_plan_levels(m, &node, comm->nranks, &levels, &memory));
+    wi_free(comm->level_memory);
+    comm->level_memory = memory;
+    comm->levels = levels;
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_comm_near(struct weft_comm *comm)
@@ -152,17 +143,15 @@ weft_status wi_comm_near(struct weft_comm *comm)
         return wi_fail(WEFT_ENOMEM, "the nodes of %d ranks", comm->nranks);
     for (int r = 0; r < comm->nranks; r++)
         comm->node_group[r] = comm->mesh->ranks[r].node_index;
-    comm->levels = (struct wi_algo_levels){.nlevels = 1, .level = {{"node", comm->mesh->nnodes, comm->node_group}}};
-    if (!comm->ctx->topo || comm->nranks == 1)
-        return WEFT_SUCCESS;
-    WI_TRY(make_model(comm));
-    wi_comm_nearer(comm, comm->model);
-    return WEFT_SUCCESS;
+    if (comm->ctx->topo && comm->nranks > 1)
+        WI_TRY(make_model(comm));
+    return wi_comm_nearer(comm, comm->model);
 }
 
 void wi_comm_near_free(struct weft_comm *comm)
 {
     wi_model_destroy(comm->model);
+    wi_free(comm->level_memory);
     wi_free(comm->node_group);
 }
 
@@ -204,6 +193,7 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
         .figures = &figures,
         .rates = ctx->lib.measure_rates ? &comm->mesh->rates : NULL,
         .table = ctx->tuning,
+        .graph = comm->model ? comm->model : comm->lent,
     };
 
     wi_plan_default_figures(facts, &figures);

@@ -73,26 +73,25 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     return WEFT_SUCCESS;
 }
 
-/* The level outside of the nodes, if the ranks have one. */
-static const char *outer_level(const struct wi_algo_levels *levels)
+const char *wi_plan_outer_level(const struct wi_algo_levels *levels)
 {
-    for (int i = 0; i + 1 < levels->nlevels; i++)
+    for (int i = 0; levels && i + 1 < levels->nlevels; i++)
         if (strcmp(levels->level[i + 1].name, "node") == 0 && levels->level[i].ngroups > 1)
             return levels->level[i].name;
     return NULL;
 }
 
-/* Worth a look only where several ranks share a node's link. */
+/* Worth a look only where several ranks share a node's link, or nodes one that is farther out. */
 weft_status wi_plan_find_hier(struct wi_planner *p)
 {
-    const char *outer;
+    const char *outer = wi_plan_outer_level(p->facts.levels);
+    int alone = p->facts.nnodes == p->facts.nranks;
 
-    if (!p->node_of || p->facts.nnodes < 2 || p->facts.nnodes == p->facts.nranks)
+    if (!p->node_of || p->facts.nnodes < 2 || (alone && !outer))
         return WEFT_SUCCESS;
     p->hier = wi_calloc(WI_PLAN_MAX_HIER, sizeof *p->hier);
     if (!p->hier)
         return wi_fail(WEFT_ENOMEM, "hierarchical candidates");
-    outer = outer_level(p->facts.levels);
     for (size_t i = 0; i < NFORMS; i++) {
         char spec[WI_ALGO_SPEC_BYTES];
         snprintf(spec, sizeof spec, "node:%s", hier_forms[i].among);

@@ -114,8 +114,10 @@ weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_tabl
         return WEFT_SUCCESS;
     s = &table->sections[section];
     for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
-        if (s->has[i])
+        if (s->has[i]) {
             ((double *)&p->figures)[i] = ((const double *)&s->figures)[i];
+            p->measured = 1;
+        }
     wi_plan_table_gammas(p, s);
     for (uint32_t i = 0; i < table->npoints; i++)
         k->npoints += table->points[i].section == section;

@@ -2,6 +2,9 @@
 /* What a candidate takes, by the simulator's events: where few ranks share the links of several hosts, who meets whom on which
  * link decides, and no short formula knows that.
  *
+ * On a graph of the ranks if it has links that figures cannot express (between racks, say) and nothing was measured; else on hosts
+ * whose links have the figures' rate.
+ *
  * Prices are kept for powers of two of bytes, root 0, and lie on lines in between, so that a communicator pays for each
  * (candidate, power of two, kind of reduction) at most once. They depend on figures, levels and candidates only, which all ranks
  * have agreed on; the arithmetic is the same everywhere (the compiler may not contract it). */
@@ -29,7 +32,8 @@ struct price {
 };
 
 struct wi_plan_events {
-    struct wi_model *model;
+    const struct wi_model *model;
+    struct wi_model *own;
     int nflat;
     struct price (*price[WI_PLAN_WORKS])
         [NPOWERS]; /* by price class; of wi_algos in their order, then of hierarchical candidates */
@@ -55,7 +59,8 @@ void wi_plan_events_init(struct wi_planner *p)
         return;
     e->nflat = count_algos();
     e->price[0] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
-    e->model = wi_plan_hosts_model(&p->facts, p->node_of, &p->figures);
+    e->own = p->graph ? NULL : wi_plan_hosts_model(&p->facts, p->node_of, &p->figures);
+    e->model = p->graph ? p->graph : e->own;
     p->events = e;
     if (!e->price[0] || !e->model)
         wi_plan_events_fini(p);
@@ -65,7 +70,7 @@ void wi_plan_events_fini(struct wi_planner *p)
 {
     if (!p->events)
         return;
-    wi_model_destroy(p->events->model);
+    wi_model_destroy(p->events->own);
     for (int i = 0; i < WI_PLAN_WORKS; i++)
         wi_free(p->events->price[i]);
     wi_free(p->events);
@@ -135,7 +140,8 @@ static void find_price(const struct wi_planner *p, const struct wi_plan_query *q
     int depths[DEPTHS], n;
 
     *price = (struct price){-1, 1};
-    wi_plan_hosts_model_rates(p->events->model, wi_plan_kappa(p, &there), wi_plan_gamma(p, &there));
+    if (p->events->own) /* a graph has rates of its own */
+        wi_plan_hosts_model_rates(p->events->own, wi_plan_kappa(p, &there), wi_plan_gamma(p, &there));
     n = wi_algo_has_depth(c) ? depths_for(bytes, depths) : 0;
     if (!n)
         price->us = (float)run(p, c->algo, c->spec, bytes);

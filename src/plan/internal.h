@@ -68,8 +68,9 @@ struct wi_planner {
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
     double ring_far;                /* part of the ranks whose successor is on another node */
+    const struct wi_model *graph;   /* NULL, or with levels outside of the nodes */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
-    int nrules, nhier;
+    int nrules, nhier, measured; /* the figures */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
     struct wi_plan_corrections corrections;
@@ -91,6 +92,8 @@ weft_status wi_plan_find_file(const struct wi_planner *p, const struct wi_plan_q
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                             unsigned needs);
 weft_status wi_plan_find_hier(struct wi_planner *p);
+/* The level just outside of the nodes, NULL if the ranks have none. */
+const char *wi_plan_outer_level(const struct wi_algo_levels *levels);
 /* All of the collective, priced where they can do it. */
 int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
                  struct wi_plan_candidate list[WI_PLAN_MAX_LIST]);

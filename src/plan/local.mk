@@ -9,6 +9,7 @@ libweft_sources += \
 	src/plan/figures.c src/plan/figures.h \
 	src/plan/gamma.c \
 	src/plan/internal.h \
+	src/plan/levels.c \
 	src/plan/machine.c \
 	src/plan/override.c \
 	src/plan/paired.c src/plan/paired.h \

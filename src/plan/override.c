@@ -90,7 +90,7 @@ static weft_status check_file(const struct wi_planner *p, const struct wi_plan_r
 /* Levels that another placement of the ranks may have. */
 static int is_usual_level(const char *spec)
 {
-    static const char *const names[] = {"rack", "switch", "node", "package", "numa", "cache"};
+    static const char *const names[] = {"rack", "switch", "nvlink", "node", "package", "numa", "cache"};
     size_t n = strcspn(spec, ":");
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

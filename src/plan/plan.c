@@ -46,6 +46,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         wi_planner_destroy(p);
         return st;
     }
+    p->graph = p->measured || !wi_plan_outer_level(p->facts.levels) ? NULL : config->graph;
     wi_plan_events_init(p);
     wi_plan_forms_init(p);
     *planner = p;

@@ -11,6 +11,7 @@
 #include "plan/figures.h"
 #include "plan/table.h"
 
+struct wi_model;
 struct wi_plan_query;
 struct wi_plan_facts {
     int nranks, nnodes;
@@ -70,7 +71,7 @@ struct wi_plan {
     char spec[WI_ALGO_SPEC_BYTES]; /* of a hierarchical algorithm, for wi_algo_args.spec; else "" */
 };
 
-/* What a planner is made from; all but the facts may be NULL or 0. Nothing is kept but `facts.levels`. */
+/* What a planner is made from; all but the facts may be NULL or 0. Nothing is kept but `facts.levels` and `graph`. */
 struct wi_plan_config {
     const struct wi_plan_facts *facts;
     const char *overrides;   /* "", or "all_reduce:ring,broadcast:64K-:chain,all_reduce:1M-:node:ring" */
@@ -78,7 +79,13 @@ struct wi_plan_config {
     const struct wi_plan_figures *figures; /* NULL: those of the class of link */
     const struct wi_rates *rates;          /* what the ranks measured, the slowest of them; NULL: they did not */
     const struct wi_plan_table *table;     /* measured with these ranks, or others */
+    const struct wi_model *graph;          /* of the ranks: for what figures cannot say; kept, borrowed */
 };
+
+/* The levels that algorithms know, from a model (NULL: none) and the nodes (NULL: the model's; else numbered by first
+ * appearance), and "rank". Groups are numbered in the order in which a ring visits them. *memory holds them: wi_free. */
+weft_status wi_plan_levels(const struct wi_model *model, const struct wi_algo_level *node, int nranks,
+                           struct wi_algo_levels *levels, int32_t **memory);
 
 struct wi_planner;
 /* WEFT_ECONFIG names the wrong part of the overrides and near names. */

@@ -428,6 +428,8 @@ static int good_reason(const struct cc_world *w, const struct cc_call *c, weft_s
         return v_form;
     if (strstr(text, "commutative"))
         return c->op == CC_OP_AFFINE;
+    if (strstr(text, "do not round"))
+        return (c->dtype > WEFT_UINT64 && c->dtype != WEFT_BOOL) || c->op == CC_OP_AFFINE || c->op == CC_OP_PLUS_ONE;
     if (strstr(text, "even number"))
         return w->nranks % 2 == 1;
     if (strstr(text, "power of two of ranks"))

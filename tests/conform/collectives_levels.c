@@ -34,6 +34,9 @@ static const struct {
     {"all_to_all", "node:linear"},
     {"all_to_all", "node:pairwise@leader/knomial+linear"},
     {"barrier", "node:dissem"},
+    {"all_reduce", "rank:ring"},
+    {"all_gather", "rank:ring"},
+    {"broadcast", "rank:chain*2"},
     {"barrier", "node:dissem@leader"},
 };
 

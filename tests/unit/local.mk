@@ -122,6 +122,11 @@ tests_unit_test_plan_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_plan_rates
 tests_unit_test_plan_rates_SOURCES = tests/unit/test_plan_rates.c
 tests_unit_test_plan_rates_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+
+unit_tests += tests/unit/test_levels
+tests_unit_test_levels_SOURCES = tests/unit/test_levels.c
+tests_unit_test_levels_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+
 unit_tests += tests/unit/test_plan_events
 tests_unit_test_plan_events_SOURCES = tests/unit/test_plan_events.c
 tests_unit_test_plan_events_LDADD = libweftcore.la $(CUNIT_LIBS) -lm

@@ -300,7 +300,7 @@ static void wrong_specs_are_named(void)
         {WI_COLL_ALL_REDUCE, "node:ring ring", "must follow"},
         {WI_COLL_ALL_REDUCE, "node:ring/linear/linear", "nothing may follow"},
         {WI_COLL_ALL_REDUCE, "rack:ring/node:ring*2/linear", "number of chunks"},
-        {WI_COLL_ALL_REDUCE, "a:b/a:b/a:b/a:b/a:b/a:b/a:b", "more than 6 levels"},
+        {WI_COLL_ALL_REDUCE, "a:b/a:b/a:b/a:b/a:b/a:b/a:b/a:b/a:b", "more than 8 levels"},
         {WI_COLL_ALL_REDUCE, "node:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "characters"},
         {WI_COLL_SCAN, "node:linear", "no hierarchical"},
     };
