@@ -96,7 +96,8 @@ static weft_status take(struct wi_plans *plans, const char *path, struct wi_impo
 static weft_status read_one(struct wi_plans *plans, const char *path)
 {
     const char *paths[] = {path};
-    struct wi_import *import;
+    struct wi_import *import, *twin;
+    weft_status st;
     char why[1024];
 
     if (plans->count + 2 > MAX_FILES)
@@ -105,7 +106,17 @@ static weft_status read_one(struct wi_plans *plans, const char *path)
         snprintf(why, sizeof why, "%s", wi_fail_text());
         return wi_fail(WEFT_ECONFIG, "WEFT_PLANS: %s", why);
     }
-    return take(plans, path, import);
+    twin = import->twin;
+    import->twin = NULL;
+    if (import->twin_refused[0])
+        wi_log(WEFT_LOG_WARN, "plans.half", "for calls %s only: %s",
+               import->in_place ? "in place" : "that are not in place", import->twin_refused);
+    st = take(plans, path, import);
+    if (!twin)
+        return st;
+    if (st < 0)
+        wi_import_free(twin);
+    return st < 0 ? st : take(plans, path, twin);
 }
 
 weft_status wi_plans_read(const char *paths, struct wi_plans **out)

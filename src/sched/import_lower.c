@@ -61,6 +61,34 @@ static void invent_scratch(struct wi_imp_lower *lo, int rank)
     lo->tmp_chunks[rank] = next;
 }
 
+/* In place a copy of the input to where it lies is done already. */
+static void drop_copies(struct wi_imp_prog *prog)
+{
+    struct wi_sched probe = {.coll = (uint8_t)prog->coll,
+                             .nranks = prog->nranks,
+                             .root = prog->root,
+                             .nblocks = prog->nblocks,
+                             .in_place = 1};
+
+    for (int r = 0; r < prog->nranks; r++) {
+        struct wi_imp_rank *rank = &prog->ranks[r];
+        probe.rank = r;
+        for (uint32_t l = 0; l < rank->nlanes; l++) {
+            for (uint32_t k = 0; k < rank->lanes[l].nops; k++) {
+                struct wi_imp_op *op = &rank->lanes[l].ops[k];
+                if (op->kind != WI_STEP_COPY || op->ndst != 1)
+                    continue;
+                struct wi_region to = wi_sched_canonical(&probe, r, rank->regions[op->regions]);
+                struct wi_region from = wi_sched_canonical(&probe, r, rank->regions[op->regions + 1]);
+                if (to.buf != from.buf || to.first != from.first || to.rank != from.rank)
+                    continue;
+                op->kind = WI_STEP_NOP;
+                op->ndst = op->nsrc = 0;
+            }
+        }
+    }
+}
+
 /* ---- Building ---- */
 
 struct emit {
@@ -456,6 +484,12 @@ weft_status wi_imp_lower(struct wi_imp_prog *prog, struct wi_import **out)
 
     WI_TRY(wi_imp_shape(prog));
     WI_TRY(bound_work(prog));
+    if (!prog->mapped) {
+        if (prog->in_place)
+            drop_copies(prog);
+        WI_TRY(wi_imp_deepen(prog));
+        WI_TRY(bound_work(prog));
+    }
     struct wi_import *import = wi_calloc(1, sizeof(*import));
     struct wi_sched **scheds = wi_calloc((size_t)n, sizeof(*scheds));
     lo.tmp_chunks = wi_calloc((size_t)n, sizeof(*lo.tmp_chunks));

@@ -22,6 +22,7 @@ struct reader {
     weft_status status;
     enum level level;
     int ngpus, seen_algo, gpu;
+    int both;         /* for calls in place and others */
     uint32_t nchunks; /* nchunksperloop */
     struct wi_imp_lane *lane;
 };
@@ -112,6 +113,7 @@ static weft_status begin_algo(struct reader *r, const char **atts)
     WI_TRY(flag_of(r, atts, "inplace", 0, &in_place));
     WI_TRY(flag_of(r, atts, "outofplace", !in_place, &out_of_place));
     r->prog.in_place = in_place && !out_of_place;
+    r->both = in_place && out_of_place;
     WI_TRY(bytes_of(r, atts, "minBytes", &r->prog.min_bytes));
     WI_TRY(bytes_of(r, atts, "maxBytes", &r->prog.max_bytes));
     r->prog.max_bytes = r->prog.max_bytes ? r->prog.max_bytes : UINT64_MAX;
@@ -391,7 +393,9 @@ static void pack_channels(struct wi_imp_prog *p)
     }
 }
 
-weft_status wi_import_msccl(const char *name, const char *text, size_t bytes, struct wi_import **import)
+/* `in_place`: of a file for both kinds of calls the one in place. */
+static weft_status read_one(const char *name, const char *text, size_t bytes, int in_place, int *both,
+                            struct wi_import **import)
 {
     struct reader r = {.prog = {.file = name, .format = WI_IMPORT_MSCCL, .max_bytes = 0},
                        .parser = XML_ParserCreate("UTF-8")};
@@ -400,11 +404,51 @@ weft_status wi_import_msccl(const char *name, const char *text, size_t bytes, st
         return wi_fail(WEFT_ENOMEM, "%s: no memory for an XML parser", name);
     weft_status st = parse(&r, text, bytes);
     XML_ParserFree(r.parser);
+    *both = r.both;
     if (st == WEFT_SUCCESS) {
         pack_channels(&r.prog);
+        r.prog.in_place |= in_place;
         st = wi_imp_lower(&r.prog, import);
     }
     wi_imp_fini(&r.prog);
+    return st;
+}
+
+/* Of a file for both kinds of calls: one program is enough, and why there is no second is told. */
+static weft_status read_both(const char *name, const char *text, size_t bytes, weft_status first,
+                             struct wi_import **import)
+{
+    char why[sizeof((*import)->twin_refused)];
+    struct wi_import *found = first < 0 ? NULL : *import, *twin = NULL;
+    int both;
+
+    snprintf(why, sizeof(why), "%s", first < 0 ? wi_fail_text() : "");
+    weft_status st = read_one(name, text, bytes, 1, &both, &twin);
+    if (st < 0 && !found)
+        return wi_fail(first, "%s", why);
+    if (!found) {
+        *import = twin;
+        memcpy(twin->twin_refused, why, sizeof(why));
+    } else if (twin) {
+        found->twin = twin;
+    } else {
+        snprintf(found->twin_refused, sizeof(found->twin_refused), "%s", wi_fail_text());
+    }
+    wi_fail_clear();
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_import_msccl(const char *name, const char *text, size_t bytes, struct wi_import **import)
+{
+    struct wi_import *found = NULL;
+    int both;
+    weft_status st = read_one(name, text, bytes, 0, &both, &found);
+
+    /* Where there is a root the other ranks do not know how it calls. */
+    if (both && st != WEFT_ENOMEM && !(found && wi_coll_has_root(found->coll)))
+        st = read_both(name, text, bytes, st, &found);
+    if (st == WEFT_SUCCESS)
+        *import = found;
     return st;
 }
 

@@ -86,6 +86,10 @@ weft_status wi_imp_op_add(struct wi_imp_prog *prog, struct wi_imp_rank *rank, st
 weft_status wi_imp_shape(struct wi_imp_prog *prog);
 void wi_imp_fini(struct wi_imp_prog *prog);
 
+/* ---- import_deep.c ---- */
+/* Thread blocks whose messages would not find room in channels that hold one get a second one, which takes them into scratch. */
+weft_status wi_imp_deepen(struct wi_imp_prog *prog);
+
 /* ---- import_lower.c ---- */
 weft_status wi_imp_lower(struct wi_imp_prog *prog, struct wi_import **import);
 

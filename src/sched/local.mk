@@ -16,6 +16,7 @@ libweft_sources += \
 	src/sched/form.c \
 	src/sched/import.c \
 	src/sched/import.h \
+	src/sched/import_deep.c \
 	src/sched/import_lower.c \
 	src/sched/import_lower.h \
 	src/sched/import_merge.c \

@@ -43,9 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct wi_import *import = NULL;
 
     wi_fail_clear();
-    if (wi_import_text("input", (const char *)data, bytes, &import) == WEFT_SUCCESS)
+    if (wi_import_text("input", (const char *)data, bytes, &import) == WEFT_SUCCESS) {
         again(import);
-    else
+        if (import->twin)
+            again(import->twin);
+    } else
         require(!import && wi_fail_text()[0], "a refusal without a reason");
     wi_import_free(import);
     return 0;

@@ -35,6 +35,7 @@ class Tb:
 class Xml:
     def __init__(self, name: str, coll: str, nranks: int, chunks, in_place: bool = False, per_loop: int = 0) -> None:
         self.name, self.coll, self.nranks, self.in_place = name, coll, nranks, in_place
+        self.both = False
         self.chunks = [chunks(r) if callable(chunks) else chunks for r in range(nranks)]
         self.per_loop = per_loop or max(max(c[0], c[1]) for c in self.chunks)
         self.gpus: list[list[Tb]] = [[] for _ in range(nranks)]
@@ -46,7 +47,8 @@ class Xml:
     def text(self) -> str:
         nchannels = 1 + max(t.chan for g in self.gpus for t in g)
         out = [f'<algo name="{self.name}" proto="Simple" nchannels="{nchannels}" nchunksperloop="{self.per_loop}" '
-               f'ngpus="{self.nranks}" coll="{self.coll}" inplace="{int(self.in_place)}">']
+               f'ngpus="{self.nranks}" coll="{self.coll}" inplace="{int(self.in_place or self.both)}"'
+               f'{" outofplace=" + chr(34) + "1" + chr(34) if self.both else ""}>']
         depended = {id(s["dep"][0]) + s["dep"][1] for g in self.gpus for t in g for s in t.steps if s["dep"]}
         for rank, tbs in enumerate(self.gpus):
             i, o, s = self.chunks[rank]
@@ -219,8 +221,95 @@ def scratch_reused() -> Xml:
     return x
 
 
+def deep_exchange(wrong: bool = False) -> Xml:
+    """Two ranks, in place: both send two chunks before they receive one, and what they receive replaces what they sent."""
+    x = Xml("deep", "allreduce", 2, (2, 0, 0), True)
+    for r in range(2):
+        tb = x.tb(r, 1 - r, 1 - r)
+        for c in range(2):
+            tb.step("s", ("i", c))
+        for c in range(2):
+            tb.step("rrc", ("i", 1 - c if wrong else c), ("i", 1 - c if wrong else c))
+    return x
+
+
+def deep_all_gather(n: int, cut: int) -> Xml:
+    """A ring that sends all of its share, chunk by chunk, before it takes the first."""
+    x = Xml("deep ring", "allgather", n, (cut, n * cut, 0))
+    for r in range(n):
+        tb = x.tb(r, (r + 1) % n, (r - 1) % n)
+        for c in range(cut):
+            tb.step("s", ("i", c))
+        for k in range(1, n):
+            for c in range(cut):
+                last = tb.step("rcs" if k < n - 1 else "r", None, ("o", (r - k) % n * cut + c))
+        x.tb(r).step("cpy", ("i", 0), ("o", r * cut), cnt=cut, deps=[last])
+    return x
+
+
+def deep_all_reduce(n: int) -> Xml:
+    """Two rings through one thread block: every kind of step that receives, and two messages on the way."""
+    x = Xml("deep rings", "allreduce", n, (2 * n, 2 * n, 0))
+    for r in range(n):
+        tb = x.tb(r, (r + 1) % n, (r - 1) % n)
+
+        def both(kind: str, k: int, src: bool, dst: bool) -> None:
+            for half in range(2):
+                at = half * n + (r - k) % n
+                tb.step(kind, ("i", at) if src else None, ("o", at) if dst else None)
+
+        both("s", 0, True, False)
+        for k in range(1, n - 1):
+            both("rrs", k, True, False)
+        both("rrcs", n - 1, True, True)
+        for k in range(n - 2):
+            both("rcs", k, False, True)
+        both("r", n - 2, False, True)
+    return x
+
+
+def deep_with_dependencies() -> Xml:
+    """A second thread block waits for what the first has received; the first waits for the second before it goes on."""
+    x = Xml("deep deps", "allreduce", 2, (2, 2, 2))
+    for r in range(2):
+        tb, local = x.tb(r, 1 - r, 1 - r), x.tb(r)
+        tb.step("s", ("i", 0))
+        tb.step("s", ("i", 1))
+        got = tb.step("r", None, ("s", 0))
+        local.step("cpy", ("i", 0), ("o", 0))
+        added = local.step("re", ("s", 0), ("o", 0), deps=[got])
+        got = tb.step("r", None, ("s", 1), deps=[added])
+        local.step("cpy", ("i", 1), ("o", 1))
+        local.step("re", ("s", 1), ("o", 1), deps=[got])
+    return x
+
+
+def taken_first() -> Xml:
+    """What is received lies in the output before the input is added to it: not in place, where that replaces the input."""
+    x = Xml("taken first", "allreduce", 2, (1, 1, 0))
+    for r in range(2):
+        tb = x.tb(r, 1 - r, 1 - r)
+        tb.step("s", ("i", 0))
+        tb.step("r", None, ("o", 0))
+        tb.step("re", ("i", 0), ("o", 0))
+    return x
+
+
+def both_ways(x: Xml) -> Xml:
+    x.both = True
+    return x
+
+
 def xml_right() -> dict[str, Xml]:
     return {
+        "deep_exchange": deep_exchange(),
+        "deep_all_gather": deep_all_gather(4, 3),
+        "deep_all_reduce": deep_all_reduce(4),
+        "deep_dependencies": deep_with_dependencies(),
+        "both_flags": both_ways(ring_all_reduce(4, False)),
+        "both_flags_copies": both_ways(scratch_reused()),
+        "both_flags_out_of_place_only": both_ways(taken_first()),
+        "both_flags_in_place_only": both_ways(ring_all_reduce(4, True)),
         "all_reduce_ring": ring_all_reduce(4, False),
         "all_reduce_ring_in_place": ring_all_reduce(4, True),
         "all_reduce_two_rings": two_rings(4),
@@ -249,6 +338,11 @@ def xml_wrong() -> dict[str, Xml]:
     deadlock = ring_all_gather(4, 1)
     for tbs in deadlock.gpus:
         tbs[0].steps.append(tbs[0].steps.pop(0))
+    deep_stuck = deep_all_gather(3, 2)
+    for r in range(3):  # room helps the first thread blocks, and not these
+        tb = deep_stuck.tb(r, (r + 1) % 3, (r - 1) % 3, 1)
+        tb.step("r", None, ("o", 0))
+        tb.step("s", ("i", 0))
     circle = all_to_all(3, 1)
     circle.gpus[0][0].steps[0]["dep"] = (circle.gpus[0][1], 0)
     circle.gpus[0][1].steps[0]["dep"] = (circle.gpus[0][0], 0)
@@ -272,7 +366,7 @@ def xml_wrong() -> dict[str, Xml]:
     same_chan.gpus[0][1].send = same_chan.gpus[0][0].send
     return {
         "mismatched_sends": mismatched, "mismatched_counts": counts, "missing_contribution": missing, "deadlock": deadlock,
-        "circle": circle, "out_of_bounds": bounds, "out_of_bounds_scratch": scratch, "scratch_race": race,
+        "deep_order": deep_exchange(True), "deep_stuck": deep_stuck, "circle": circle, "out_of_bounds": bounds, "out_of_bounds_scratch": scratch, "scratch_race": race,
         "scratch_race_writes": two_write, "unwritten": unwritten, "twice": twice, "input_written": into_input,
         "same_channel": same_chan,
     }

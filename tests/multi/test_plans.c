@@ -129,17 +129,12 @@ static int result(int failed, int number, const char *what, const char *where)
     return failed != 0;
 }
 
-static int run_right(const char *file, int *number)
+static int run_program(const char *file, const struct wi_import *import, int *number)
 {
-    struct job job = {.threads = 0};
-    const char *paths[] = {job.path};
-    struct wi_import *import;
+    struct job job = {.import = import};
     int failed = 0;
 
     snprintf(job.path, sizeof job.path, "%s/right/%s", inputs, file);
-    if (wi_import_files(paths, 1, &import) < 0)
-        return result(1, ++*number, file, weft_thread_error());
-    job.import = import;
     snprintf(job.name, sizeof job.name, "file:%s", import->name);
     for (int r = 0; r < import->nranks; r++)
         job.peers |= import->scheds[r]->peer_src | import->scheds[r]->peer_dst;
@@ -155,6 +150,22 @@ static int run_right(const char *file, int *number)
                                      : wt_run(import->nranks, right_rank, &job, 60000),
                          ++*number, file, fixtures[f].name);
     }
+    return failed;
+}
+
+static int run_right(const char *file, int *number)
+{
+    char path[PATH_MAX];
+    const char *paths[] = {path};
+    struct wi_import *import;
+    int failed;
+
+    snprintf(path, sizeof path, "%s/right/%s", inputs, file);
+    if (wi_import_files(paths, 1, &import) < 0)
+        return result(1, ++*number, file, weft_thread_error());
+    failed = run_program(file, import, number);
+    if (import->twin)
+        failed += run_program(file, import->twin, number);
     wi_import_free(import);
     return failed;
 }

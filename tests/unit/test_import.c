@@ -98,6 +98,14 @@ static const struct right right[] = {
     {"right/broadcast_chain_root.xml", WI_COLL_BROADCAST, 3, 0, 0, 1, 2, 1, 0},
     {"right/all_to_all.xml", WI_COLL_ALL_TO_ALL, 4, 0, 0, 0, 1, 4, 0},
     {"right/all_to_all_cut.xml", WI_COLL_ALL_TO_ALL, 3, 0, 0, 0, 2, 3, 0},
+    {"right/deep_exchange.xml", WI_COLL_ALL_REDUCE, 2, 1, 0, 0, 2, 2, 2},
+    {"right/deep_all_gather.xml", WI_COLL_ALL_GATHER, 4, 0, 0, 0, 3, 3, 9},
+    {"right/deep_all_reduce.xml", WI_COLL_ALL_REDUCE, 4, 0, 0, 0, 8, 2, 16},
+    {"right/deep_dependencies.xml", WI_COLL_ALL_REDUCE, 2, 0, 0, 0, 2, 3, 4},
+    {"right/both_flags.xml", WI_COLL_ALL_REDUCE, 4, 0, 0, 0, 4, 1, 4},
+    {"right/both_flags_copies.xml", WI_COLL_ALL_REDUCE, 2, 0, 0, 0, 4, 3, 4},
+    {"right/both_flags_in_place_only.xml", WI_COLL_ALL_REDUCE, 4, 1, 0, 0, 4, 1, 4},
+    {"right/both_flags_out_of_place_only.xml", WI_COLL_ALL_REDUCE, 2, 0, 0, 0, 1, 1, 0},
     {"right/all_reduce_pairs.json", WI_COLL_ALL_REDUCE, 4, 1, 1, 0, 4, 1, 0},
     {"right/all_reduce_pairs_blocks.json", WI_COLL_ALL_REDUCE, 6, 1, 1, 0, 6, 1, 0},
     {"right/all_reduce_rres.json", WI_COLL_ALL_REDUCE, 2, 1, 1, 0, 2, 1, 0},
@@ -155,6 +163,8 @@ static const struct wrong wrong[] = {
      ".xml:18: refused:", "sends 1 blocks, but rank 3 lane 0 step 1 (recv_reduce) receives 2"},
     {"wrong/missing_contribution.xml", ".xml: refused:", "lacks the contribution of rank 1"},
     {"wrong/deadlock.xml", ".xml:4: refused:", "deadlock: waits for a message of rank 3"},
+    {"wrong/deep_order.xml", ".xml:6: refused:", "combines block 1 with block 0"},
+    {"wrong/deep_stuck.xml", ".xml:", "deadlock: waits for"},
     {"wrong/circle.xml", ".xml: refused:", "the dependencies of 4 steps go round in a circle"},
     {"wrong/out_of_bounds.xml", ".xml:40:", "out of bounds: chunks 4 to 4 of o, gpu 3 has 4"},
     {"wrong/out_of_bounds_scratch.xml", ".xml:5:", "out of bounds: chunks 3 to 3 of s, gpu 0 has 3"},
@@ -210,6 +220,39 @@ static void all_tested(const char *folder)
         CU_ASSERT(found);
     }
     closedir(dir);
+}
+
+/* What is flagged for calls in place and others is two programs, or one and why there is no other. */
+static void both_flags(void)
+{
+    static const struct {
+        const char *file, *says; /* NULL: both are proved */
+        int in_place;
+    } files[] = {
+        {"right/both_flags.xml", NULL, 0},
+        {"right/both_flags_copies.xml", NULL, 0}, /* what is copied onto itself in place is left out */
+        {"right/both_flags_in_place_only.xml", ".xml:7: refused: schedule all_reduce/ring of rank 0/4: lane 0 step 3",
+         1},
+        {"right/both_flags_out_of_place_only.xml",
+         ".xml:13: refused: schedule all_reduce/taken_first of rank 1/2: lane 0 step 2", 0},
+        {"right/all_reduce_ring.xml", "", 0}, /* not flagged so */
+    };
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct wi_import *import = NULL;
+        CU_ASSERT_EQUAL_FATAL(import_input(files[i].file, &import), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(import->in_place, files[i].in_place);
+        CU_ASSERT_EQUAL(import->twin != NULL, !files[i].says);
+        CU_ASSERT(strstr(import->twin_refused, files[i].says ? files[i].says : "") != NULL);
+        CU_ASSERT_EQUAL(import->twin_refused[0] != 0, files[i].says && *files[i].says);
+        if (import->twin) {
+            CU_ASSERT(import->twin->in_place && !import->twin->twin && import->twin->nranks == import->nranks);
+            CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)import->twin->scheds, import->nranks, 0),
+                            WEFT_SUCCESS);
+            read_again(import->twin);
+        }
+        wi_import_free(import);
+    }
 }
 
 static void none_forgotten(void)
@@ -398,6 +441,7 @@ static void own_texts(void)
 static const struct wt_case cases[] = {
     {"right files are proved, printed, read again", right_ones},
     {"no file is forgotten", none_forgotten},
+    {"both flags", both_flags},
     {"wrong files are refused by place and rule", wrong_ones},
     {"broken XML", broken_xml},
     {"broken JSON", broken_json},
