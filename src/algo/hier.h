@@ -100,6 +100,10 @@ weft_status wi_hier_parcels(const struct wi_algo_args *args, const struct wi_hie
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b);
 
+/* hier_trees.c. The closed form where all is one tree; 0: it is none. */
+int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec *spec, enum wi_coll coll, int radix,
+                     double bytes, const struct wi_algo_rates *rates, double *us);
+
 /* hier_cost.c */
 void wi_hier_total_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes, struct wi_algo_cost *cost);
 

@@ -197,6 +197,10 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
         return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
     WI_TRY(wi_hier_parse(args->spec, &spec));
     WI_TRY(wi_hier_tree_init(&tree, &spec, args));
+    if (wi_hier_trees_us(&tree, &spec, p.shape->coll, args->radix, bytes, rates, us)) {
+        wi_hier_tree_fini(&tree);
+        return WEFT_SUCCESS;
+    }
     extremes(&tree, rank);
     for (int k = 0; k < 2 && st >= 0; k++) {
         tree.rank = rank[k];

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Closed form of broadcasts and reductions whose levels all have leaders and are trees of whole vectors: together they are one
+ * tree, in which a leader's messages inside its group share its link with those to and from other groups. */
+#include <math.h>
+#include <string.h>
+
+#include "algo/hier.h"
+#include "algo/util.h"
+
+struct trees {
+    const struct wi_hier_tree *t;
+    const struct wi_algo_rates *rates;
+    int radix[WI_HIER_STAGES]; /* 0: everybody is the root's child */
+    int nstages, up, failed;
+    double bytes;
+    double last;    /* down: when the last rank has it */
+    double busiest; /* of a link or a core, for one chunk */
+};
+
+static struct wi_knomial place_in(const struct trees *x, int stage, int rank)
+{
+    const struct wi_hier_tree *t = x->t;
+    int parent = wi_hier_parent(t, stage, rank), n = wi_hier_nchildren(t, stage, parent);
+
+    return wi_knomial_of(wi_mod(t->child[stage][rank] - t->chief[stage][parent], n), n,
+                         x->radix[stage] ? x->radix[stage] : n > 1 ? n : 2);
+}
+
+static int rank_in(const struct trees *x, int stage, int rank, int vrank)
+{
+    const struct wi_hier_tree *t = x->t;
+    int parent = wi_hier_parent(t, stage, rank), n = wi_hier_nchildren(t, stage, parent);
+
+    return wi_hier_member(t, stage, parent, wi_mod(vrank + t->chief[stage][parent], n), 0);
+}
+
+/* Of a rank that stage `from` reaches, or all do: children in that stage and in those inside. */
+static int count_children(const struct trees *x, int from, int rank)
+{
+    int n = 0;
+
+    for (int i = from; i < x->nstages; i++)
+        n += place_in(x, i, rank).nchildren;
+    return n;
+}
+
+static void go_down(struct trees *x, int from, int rank, double ready)
+{
+    double us = count_children(x, from, rank) * wi_algo_over(x->bytes, x->rates->beta);
+
+    x->busiest = fmax(x->busiest, us);
+    x->last = fmax(x->last, ready);
+    for (int i = from; i < x->nstages; i++) {
+        struct wi_knomial tree = place_in(x, i, rank);
+        for (int c = 0; c < tree.nchildren; c++)
+            go_down(x, i, rank_in(x, i, rank, wi_knomial_child(&tree, c)), ready + us + x->rates->alpha);
+    }
+}
+
+/* When what a rank answers for has come together there: first what its group has, then what other groups have. */
+static double come_up(struct trees *x, int from, int rank)
+{
+    double ready[WI_ALGO_MAX_FAN], bytes[WI_ALGO_MAX_FAN];
+    int n = 0;
+
+    if (count_children(x, from, rank) > WI_ALGO_MAX_FAN) {
+        x->failed = 1;
+        return 0;
+    }
+    for (int i = x->nstages - 1; i >= from; i--) {
+        struct wi_knomial tree = place_in(x, i, rank);
+        for (int c = 0; c < tree.nchildren; c++, n++) {
+            ready[n] = come_up(x, i, rank_in(x, i, rank, wi_knomial_child(&tree, c)));
+            bytes[n] = x->bytes;
+        }
+    }
+    x->busiest = fmax(x->busiest, n * fmax(wi_algo_over(x->bytes, x->rates->beta), wi_algo_over(x->bytes, x->rates->gamma)));
+    return n ? wi_algo_fan_in(x->rates, ready, bytes, n, 1, 0) : 0;
+}
+
+/* The radix of each stage's tree; 0 if one is no tree. */
+static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_coll coll, int radix)
+{
+    struct wi_algo_args args = {.radix = radix};
+    const struct wi_algo *algo;
+
+    for (int i = 0; i < x->nstages; i++) {
+        if ((i > 0 && !x->t->leader[i]) || wi_hier_algo(spec, i, coll, !x->up && i > 0, &algo) < 0)
+            return 0;
+        if (strcmp(algo->name, "knomial") != 0 && strcmp(algo->name, "linear") != 0)
+            return 0;
+        x->radix[i] = strcmp(algo->name, "knomial") == 0 ? wi_algo_radix(&args) : 0;
+    }
+    return 1;
+}
+
+int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec *spec, enum wi_coll coll, int radix,
+                     double bytes, const struct wi_algo_rates *rates, double *us)
+{
+    int depth = spec->depth ? spec->depth : 1;
+    struct trees x = {.t = tree, .rates = rates, .nstages = tree->k + 1, .bytes = bytes / depth};
+
+    x.up = coll == WI_COLL_REDUCE;
+    if ((!x.up && coll != WI_COLL_BROADCAST) || !find_trees(&x, spec, coll, radix))
+        return 0;
+    if (x.up)
+        x.last = come_up(&x, 0, tree->root);
+    else
+        go_down(&x, 0, tree->root, 0);
+    *us = x.last + (depth - 1) * x.busiest;
+    return !x.failed;
+}
