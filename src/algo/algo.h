@@ -65,6 +65,9 @@ struct wi_algo_cost {
 struct wi_algo_rates {
     double alpha;              /* of a step: latency and overheads, or a signal and its wait */
     double beta, gamma, kappa; /* links, reductions, copies */
+    /* Messages to others, and bytes of each, that a rank sends as soon as it has its result: they share its link. */
+    int nbeside;
+    double beside;
 };
 
 struct wi_algo {

@@ -15,7 +15,10 @@ struct price {
     const struct wi_hier_shape *shape;
     double bytes;
     const struct wi_algo_rates *rates; /* NULL: no times */
-    double us;                         /* of all that was priced, one after the other */
+    double beside; /* each message sent inside as soon as a rank has its part of the outermost stage */
+    int nbeside;
+    struct wi_algo_cost all[2]; /* of two ranks */
+    double us;                  /* of all that was priced, one after the other */
 };
 
 /* Shares of ranks that belong to prefixes [v0, v1) of a stage: all, or those of the parent's own ranks. */
@@ -94,6 +97,17 @@ static int count_owners(const struct wi_hier_tree *t, int stage)
     return n;
 }
 
+static double closed_part(const struct price *p, int stage, const struct wi_algo *algo, const struct wi_algo_args *args,
+                          double bytes, double alpha)
+{
+    struct wi_algo_rates rates = *p->rates;
+
+    rates.beside = p->beside;
+    rates.nbeside = stage == 0 ? p->nbeside : 0;
+    rates.alpha = alpha;
+    return wi_algo_closed(algo, args, bytes, 1, &rates);
+}
+
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
 static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
                              double *link_sent)
@@ -104,6 +118,7 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
     struct wi_algo_cost one;
     const struct wi_algo *algo;
     uint32_t v0, v1 = 0;
+    double waits = 0;
 
     *cost = (struct wi_algo_cost){0};
     *link_sent = 0;
@@ -112,11 +127,16 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
     WI_TRY(wi_hier_algo(p->spec, stage, coll, second, &algo));
     args.rank = args.root;
     while (wi_hier_segment(t, stage, &v0, &v1)) {
-        algo->cost(&args, part_bytes(p, stage, coll, v0, v1), &one);
+        double bytes = part_bytes(p, stage, coll, v0, v1), us;
+        algo->cost(&args, bytes, &one);
         add(cost, &one);
-        if (p->rates)
-            p->us += wi_algo_closed(algo, &args, part_bytes(p, stage, coll, v0, v1), 1, p->rates);
+        if (!p->rates)
+            continue;
+        us = closed_part(p, stage, algo, &args, bytes, 0);
+        waits = fmax(waits, closed_part(p, stage, algo, &args, bytes, p->rates->alpha) - us);
+        p->us += us;
     }
+    p->us += waits; /* with other ranks, at the same time */
     algo->cost(&args, part_bytes(p, stage, coll, 0, t->prefixes[stage]), &one);
     *link_sent = one.sent * (coll == WI_COLL_ALL_TO_ALL ? count_owners(t, stage) : 1); /* that was one rank's own */
     return WEFT_SUCCESS;
@@ -161,24 +181,55 @@ static void extremes(const struct wi_hier_tree *t, int rank[2])
     }
 }
 
-/* Of rank p->tree->rank: one chunk through all stages, and the others behind it, as fast as their slowest stage lets them, or
- * the link and the core that all stages have in common. */
-static weft_status time_of_rank(struct price *p, int nstages, int depth, double *us)
+/* Trees and fans send to all children at once, rings to the next rank. */
+static weft_status find_beside(struct price *p)
 {
-    struct wi_algo_cost cost, all = {0};
+    const struct wi_hier_tree *t = p->tree;
+    enum wi_coll coll = t->leader[1] ? p->shape->down_leader : p->shape->down;
+    int parent = wi_hier_parent(t, 1, t->rank), n = wi_hier_nchildren(t, 1, parent);
+    struct wi_algo_args args = {.nranks = n, .rank = t->chief[1][parent], .root = t->chief[1][parent], .in_place = 1};
+    const struct wi_algo *algo;
+    struct wi_algo_cost cost;
+
+    p->nbeside = 0;
+    if (coll == WI_HIER_NONE || coll == WI_COLL_BARRIER || n == 1)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_hier_algo(p->spec, 1, coll, 1, &algo));
+    p->beside = part_bytes(p, 1, coll, 0, t->prefixes[1]);
+    algo->cost(&args, p->beside, &cost);
+    if (strcmp(algo->name, "knomial") != 0 && strcmp(algo->name, "linear") != 0)
+        p->nbeside = 1;
+    else
+        p->nbeside = (int)lrint(cost.sent / p->beside);
+    return WEFT_SUCCESS;
+}
+
+/* One chunk through all stages, each as fast as the slower of two ranks, for the others wait for it; and the other chunks behind
+ * it, as fast as the slowest stage lets them, or the link and the core that all stages have in common. */
+static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages, int depth, double *us)
+{
     double slowest = 0, first = 0, link_sent;
 
     p->bytes /= depth;
     for (int i = 0; i < nstages; i++) {
-        p->us = 0;
-        WI_TRY(price_stage(p, i, &cost, &link_sent));
-        first += p->us;
-        slowest = p->us > slowest ? p->us : slowest;
-        add(&all, &cost);
+        double stage_us = 0;
+        for (int k = 0; k < 2; k++) {
+            struct wi_algo_cost cost;
+            p->tree->rank = rank[k];
+            p->us = 0;
+            WI_TRY(find_beside(p));
+            WI_TRY(price_stage(p, i, &cost, &link_sent));
+            add(&p->all[k], &cost);
+            stage_us = fmax(stage_us, p->us);
+        }
+        first += stage_us;
+        slowest = fmax(slowest, stage_us);
     }
-    p->bytes *= depth;
-    slowest = fmax(slowest, wi_algo_over(all.sent, p->rates->beta));
-    slowest = fmax(slowest, wi_algo_over(all.reduced, p->rates->gamma) + wi_algo_over(all.copied, p->rates->kappa));
+    for (int k = 0; k < 2; k++) {
+        slowest = fmax(slowest, wi_algo_over(p->all[k].sent, p->rates->beta));
+        slowest = fmax(slowest, wi_algo_over(p->all[k].reduced, p->rates->gamma) +
+                                    wi_algo_over(p->all[k].copied, p->rates->kappa));
+    }
     *us = first + (depth - 1) * slowest;
     return WEFT_SUCCESS;
 }
@@ -188,9 +239,10 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
 {
     struct wi_hier_tree tree;
     struct wi_hier_spec spec;
-    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes, rates, 0};
+    struct price p = {
+        .tree = &tree, .spec = &spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = rates};
     weft_status st = WEFT_SUCCESS;
-    double most = 0, one = 0;
+    double one = 0;
     int rank[2];
 
     if (!p.shape || !args->spec)
@@ -202,14 +254,10 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
         return WEFT_SUCCESS;
     }
     extremes(&tree, rank);
-    for (int k = 0; k < 2 && st >= 0; k++) {
-        tree.rank = rank[k];
-        st = time_of_rank(&p, spec.nlevels + 1, spec.depth ? spec.depth : 1, &one);
-        most = one > most ? one : most;
-    }
+    st = time_of_ranks(&p, rank, spec.nlevels + 1, spec.depth ? spec.depth : 1, &one);
     wi_hier_tree_fini(&tree);
     if (st >= 0)
-        *us = most;
+        *us = one;
     return st;
 }
 
@@ -218,7 +266,8 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
 {
     struct wi_hier_tree tree;
     struct wi_hier_spec spec;
-    struct price p = {&tree, &spec, wi_hier_shape_of(wi_algo_family(coll)), bytes, NULL, 0};
+    struct price p = {
+        .tree = &tree, .spec = &spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = NULL};
     weft_status st = WEFT_SUCCESS;
     int rank[2];
 

@@ -21,9 +21,9 @@ static struct wi_knomial place_in(const struct trees *x, int stage, int rank)
 {
     const struct wi_hier_tree *t = x->t;
     int parent = wi_hier_parent(t, stage, rank), n = wi_hier_nchildren(t, stage, parent);
+    int radix = x->radix[stage] ? x->radix[stage] : n;
 
-    return wi_knomial_of(wi_mod(t->child[stage][rank] - t->chief[stage][parent], n), n,
-                         x->radix[stage] ? x->radix[stage] : n > 1 ? n : 2);
+    return wi_knomial_of(wi_mod(t->child[stage][rank] - t->chief[stage][parent], n), n, radix > 2 ? radix : 2);
 }
 
 static int rank_in(const struct trees *x, int stage, int rank, int vrank)

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #define NONE (-1)
+#define BESIDE (-2) /* as a round */
 
 enum event_kind { DRAINED, ARRIVED, WORKED };
 
@@ -19,8 +20,9 @@ struct event {
 
 struct message { /* on its way through two links */
     int32_t link[2], round;
-    int32_t next[2]; /* on the same link; next[0] also of free ones */
-    double left, rate, since;
+    int32_t next[2];          /* on the same link; next[0] also of free ones */
+    double left, rate, since; /* of each of `weight` messages alike */
+    int32_t weight;
     uint32_t rates;
     uint8_t frozen;
 };
@@ -107,7 +109,7 @@ static void put_on(struct net *n, int m, int side, int link)
     n->messages[m].link[side] = link;
     n->messages[m].next[side] = n->links[link].first;
     n->links[link].first = m;
-    n->links[link].n++;
+    n->links[link].n += n->messages[m].weight;
     touch(n, link);
 }
 
@@ -119,7 +121,7 @@ static void take_off(struct net *n, int m, int side)
     while (*at != m)
         at = &n->messages[*at].next[side];
     *at = n->messages[m].next[side];
-    l->n--;
+    l->n -= n->messages[m].weight;
     touch(n, n->messages[m].link[side]);
 }
 
@@ -130,8 +132,8 @@ static void set_rate(struct net *n, int m, double rate)
     f->frozen = 1;
     for (int side = 0; side < 2; side++) {
         struct link *l = &n->links[f->link[side]];
-        l->left = fmax(0, l->left - rate);
-        l->left_n--;
+        l->left = fmax(0, l->left - rate * f->weight);
+        l->left_n -= f->weight;
     }
     if (rate == f->rate)
         return;
@@ -211,6 +213,16 @@ static int has_left(const struct actor *x, int k)
     return k < 0 || x->left >> k & 1;
 }
 
+/* What is sent to nobody that is followed has a link to itself at the other end. */
+static void send_beside(struct net *n, int a, double us, int weight)
+{
+    int m = n->nmessages++;
+
+    n->messages[m] = (struct message){.round = BESIDE, .weight = weight, .left = us, .since = n->now};
+    put_on(n, m, 0, 2 * a);
+    put_on(n, m, 1, 2 * (n->p->nactors + a) + 1);
+}
+
 static void send_message(struct net *n, int a)
 {
     const struct wi_round *r = &n->actors[a].now;
@@ -231,7 +243,7 @@ static void send_message(struct net *n, int a)
         n->free_message = n->messages[m].next[0];
     struct message *f = &n->messages[m];
     uint32_t rates = f->rates;
-    *f = (struct message){.round = n->actors[a].k, .left = us, .since = n->now, .rates = rates};
+    *f = (struct message){.round = n->actors[a].k, .weight = 1, .left = us, .since = n->now, .rates = rates};
     put_on(n, m, 0, 2 * a);
     put_on(n, m, 1, 2 * r->to + 1);
 }
@@ -245,10 +257,12 @@ static void enter(struct net *n, int a)
         n->end = n->now;
         return;
     }
-    x->now = (struct wi_round){NONE, NONE, 0, 0, 0, NONE, NONE};
+    x->now = (struct wi_round){NONE, NONE, 0, 0, 0, 0, 0, NONE, NONE};
     n->p->round(n->p->context, a, x->k, &x->now);
     if (x->now.to >= 0)
         send_message(n, a);
+    if (x->now.nbeside && x->now.beside > 0 && !isinf(n->rates->beta))
+        send_beside(n, a, wi_algo_over(x->now.beside, n->rates->beta), x->now.nbeside);
     x->waits_message = x->now.from >= 0;
 }
 
@@ -279,9 +293,11 @@ static void drained(struct net *n, int m)
     struct message *f = &n->messages[m];
     int from = f->link[0] / 2;
 
-    n->actors[from].left |= (uint64_t)1 << f->round;
     take_off(n, m, 0);
     take_off(n, m, 1);
+    if (f->round == BESIDE)
+        return;
+    n->actors[from].left |= (uint64_t)1 << f->round;
     event_add(n, n->now + n->rates->alpha, ARRIVED, f->link[1] / 2, (uint32_t)f->round);
     f->rates++; /* no event of it counts any more */
     f->next[0] = n->free_message;
@@ -334,18 +350,18 @@ static double run(struct net *n)
 
 double wi_rounds_us(const struct wi_rounds *p, const struct wi_algo_rates *rates)
 {
-    size_t actors = (size_t)p->nactors, most = actors * (size_t)p->nrounds;
+    size_t actors = (size_t)p->nactors, most = actors * ((size_t)p->nrounds + 1);
     struct net n = {.p = p, .rates = rates, .free_message = NONE, .heap_capacity = 4 * (uint32_t)actors};
     double us = -1;
 
     n.actors = wi_calloc(actors, sizeof *n.actors);
-    n.links = wi_calloc(actors, 2 * sizeof *n.links);
+    n.links = wi_calloc(actors, 4 * sizeof *n.links);
     n.messages = wi_calloc(most, sizeof *n.messages);
-    n.reach = wi_calloc(actors, 2 * sizeof *n.reach);
+    n.reach = wi_calloc(actors, 4 * sizeof *n.reach);
     n.changed = wi_calloc(4 * most + 2 * actors, sizeof *n.changed);
     n.heap = wi_malloc(n.heap_capacity * sizeof *n.heap);
     if (p->nrounds <= WI_ROUNDS_MAX && n.actors && n.links && n.messages && n.reach && n.changed && n.heap) {
-        for (size_t i = 0; i < 2 * actors; i++)
+        for (size_t i = 0; i < 4 * actors; i++)
             n.links[i].first = NONE;
         us = run(&n);
     }

@@ -18,6 +18,8 @@
 struct wi_round {
     int to, from;
     double sent, reduced, copied; /* bytes: copied after the message that is waited for */
+    double beside;                /* each of nbeside messages to others at the same time */
+    int nbeside;
     int behind;                   /* the message is on the same channel as that of this round, and begins after it; -1 */
     int drains;                   /* what is received replaces what was sent in this round, and waits for that to leave; -1 */
 };

@@ -21,6 +21,7 @@ struct folding {
         steps; /* followed: members, those who fold, those that each stands for: 2^shift; partners */
     double bytes;
     int in_place;
+    const struct wi_algo_rates *rates;
 };
 
 static double sent_in(const struct folding *f, int member, int step)
@@ -69,7 +70,7 @@ static void round_of(const void *context, int actor, int k, struct wi_round *r)
 {
     const struct folding *f = context;
     const struct wi_exchange *x = f->x;
-    int last = rounds_of(f) + 1, is_folded = actor >= f->members;
+    int last = rounds_of(f) + 1, is_folded = actor >= f->members, folds = actor < f->rem;
 
     if (k > 0 && k < last && !is_folded) {
         exchange(f, actor, k - 1, r);
@@ -78,13 +79,15 @@ static void round_of(const void *context, int actor, int k, struct wi_round *r)
         r->sent = x->in;
     } else if (k == last && is_folded) {
         r->from = actor - f->members;
-    } else if (k == 0 && actor < f->rem) {
+    } else if (k == 0 && folds) {
         r->from = f->members + actor;
         r->reduced = x->in_reduced ? x->in : 0;
-    } else if (k == last && actor < f->rem) {
-        r->to = f->members + actor;
+    } else if (k == last) {
+        r->to = folds ? f->members + actor : -1;
         r->sent = x->out;
-        r->copied = x->copied;
+        r->copied = folds ? x->copied : 0;
+        r->beside = f->rates->beside;
+        r->nbeside = f->rates->nbeside;
     }
 }
 
@@ -112,6 +115,7 @@ static double followed(struct folding *f, const struct wi_algo_rates *rates, int
 {
     struct wi_rounds p = {.round = round_of, .context = f};
 
+    f->rates = rates;
     f->rem = rem;
     p.nactors = f->members + rem;
     p.nrounds = rounds_of(f) + 2;

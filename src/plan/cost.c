@@ -156,7 +156,11 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     double refill = p->facts.nranks == 2 || is_ring(a) ? 1 : REFILL_FACTOR;
     double far = is_row(a) ? p->ring_far : 1;
     struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
-                                  f->network_rate / (refill * sharing(p, a)), wi_plan_gamma(p, q), wi_plan_kappa(p, q)};
+                                  f->network_rate / (refill * sharing(p, a)),
+                                  wi_plan_gamma(p, q),
+                                  wi_plan_kappa(p, q),
+                                  0,
+                                  0};
 
     return crowded_us(p, a, wi_plan_form_us(p, q, a, args, &rates)) + (extra > 0 ? extra * f->message_us : 0);
 }
