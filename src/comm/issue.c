@@ -122,8 +122,10 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
     if (!slot) {
         struct wi_sched *made;
         WI_TRY(algo->build(&args, &made));
-        if (victim->sched)
-            wi_fast_forget(comm, victim->sched); /* it borrows from the cache */
+        if (victim->sched) { /* these borrow from the cache */
+            wi_fast_forget(comm, victim->sched);
+            wi_exec_keep_name(comm->exec, victim->sched);
+        }
         wi_sched_put(victim->sched);
         *victim = (struct wi_cached_sched){algo, root, in_place, made};
         slot = victim;

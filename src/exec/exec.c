@@ -33,6 +33,11 @@ void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
     exec->free_pends = p;
 }
 
+struct wi_kept_name {
+    struct wi_kept_name *next;
+    char text[sizeof((struct wi_sched *)0)->algo];
+};
+
 /* ---- Creation ---- */
 
 #define SPIN_ELSEWHERE 300u
@@ -132,6 +137,11 @@ void wi_exec_destroy(struct wi_exec *exec)
     }
     if (exec->nudge_fd >= 0)
         close(exec->nudge_fd);
+    while (exec->names) {
+        struct wi_kept_name *name = exec->names;
+        exec->names = name->next;
+        wi_free(name);
+    }
     wi_free(exec->peers);
     wi_free(exec->ll_landing);
     wi_free(exec);
@@ -174,6 +184,9 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
         wi_pend_put(exec, op->message);
     op->message = NULL;
     wi_parcels_free(op);
+    if (op->sched &&
+        __atomic_load_n(&op->sched->refs, __ATOMIC_RELAXED) == 1) /* it was dropped from the cache meanwhile */
+        wi_exec_keep_name(exec, op->sched);
     wi_sched_put(op->sched);
     op->ran = op->sched;
     op->sched = NULL;
@@ -304,6 +317,36 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
     e->state = WI_RECORD_STARTED;
     op->record = e;
     op->record_serial = e->serial;
+}
+
+static const char *kept_name(struct wi_exec *exec, const char *text)
+{
+    struct wi_kept_name *name = exec->names;
+
+    while (name && strcmp(name->text, text) != 0)
+        name = name->next;
+    if (name)
+        return name->text;
+    name = wi_malloc(sizeof *name);
+    if (!name)
+        return "";
+    memcpy(name->text, text, sizeof name->text);
+    name->next = exec->names;
+    exec->names = name;
+    return name->text;
+}
+
+void wi_exec_keep_name(struct wi_exec *exec, const struct wi_sched *sched)
+{
+    const char *kept = NULL;
+
+    for (uint32_t i = 0; i < WI_RECORDER_ENTRIES; i++) {
+        struct wi_record *e = &exec->recorder.ring[i];
+        if (e->algo != sched->algo)
+            continue;
+        kept = kept ? kept : kept_name(exec, sched->algo);
+        e->algo = kept;
+    }
 }
 
 static void number_op(struct wi_exec *exec, struct wi_op *op)

@@ -182,6 +182,7 @@ struct wi_exec {
     uint64_t arrivals, orders;
     size_t eager_bytes, early_bytes;
     struct wi_recorder recorder;
+    struct wi_kept_name *names; /* of schedules that are gone, for the recorder */
     struct wi_slot_store slot_store;
     uint64_t timeout_ns;
     _Atomic int napping; /* the lock's holder sleeps, or is about to */
@@ -217,6 +218,8 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
 uint32_t wi_exec_progress(struct wi_exec *exec, int *moved);
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
+/* A schedule may be freed now: what the recorder says of it is kept. */
+void wi_exec_keep_name(struct wi_exec *exec, const struct wi_sched *sched);
 /* One round of waiting for an operation that did not move: spin, then yield, then sleep, with the slow checks. Returns the
  * executor's status. */
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op);

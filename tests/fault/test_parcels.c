@@ -125,8 +125,9 @@ static void sizes(int rank, int nranks, void *arg)
         check(rank, &s, k);
     }
     memset(&s, 0, sizeof s);
-    WT_CHECK_OK(call(&f, NULL, &s, NULL));     /* nobody sends anything */
-    count_records(&f, "\"node:pairwise\"", 9); /* the default too */
+    WT_CHECK_OK(call(&f, NULL, &s, NULL)); /* nobody sends anything */
+    count_records(&f, "\"node:pairwise\"", 4);
+    count_records(&f, "\"node:", 13); /* the default too */
     count_records(&f, "\"node:linear@leader\"", 4);
     ft_close(&f);
 }
