@@ -893,7 +893,7 @@ WEFT_API weft_status weft_all_to_all(weft_comm *comm, const void *src, void *dst
  *
  * recv_counts[r] here must be what rank r has as send_counts[this rank].
  * Cost: the shares for other ranks, in P-1 steps or all at once. Where several ranks share a host, shares shorter than 16 KiB
- * travel together ("node:pairwise"): one message to each other host, sorted out inside the host.
+ * travel together ("node:linear/linear"): one message to each other host, sorted out inside the host.
  * In place: src == dst; takes a copy of src, and each buffer keeps its own counts and displacements.
  * @param comm, dtype, req  as for every operation
  * @param src          the shares to send

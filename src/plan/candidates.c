@@ -49,14 +49,23 @@ static const struct {
     enum wi_coll coll;
     const char *among;
 } hier_forms[] = {
-    {WI_COLL_ALL_REDUCE, "ring"},          {WI_COLL_ALL_REDUCE, "rdouble"},
-    {WI_COLL_ALL_REDUCE, "rhalving"},      {WI_COLL_ALL_REDUCE, "rdouble@leader"},
-    {WI_COLL_REDUCE, "knomial@leader"},    {WI_COLL_REDUCE, "rsgather"},
-    {WI_COLL_BROADCAST, "knomial@leader"}, {WI_COLL_BROADCAST, "knomial"},
-    {WI_COLL_BROADCAST, "scatter_ring"},   {WI_COLL_ALL_GATHER, "ring"},
-    {WI_COLL_ALL_GATHER, "rdouble"},       {WI_COLL_REDUCE_SCATTER, "ring"},
-    {WI_COLL_REDUCE_SCATTER, "rhalving"},  {WI_COLL_ALL_TO_ALL, "pairwise"},
-    {WI_COLL_ALL_TO_ALL_V, "pairwise"},    {WI_COLL_BARRIER, "dissem"},
+    {WI_COLL_ALL_REDUCE, "ring"},
+    {WI_COLL_ALL_REDUCE, "rdouble"},
+    {WI_COLL_ALL_REDUCE, "rhalving"},
+    {WI_COLL_ALL_REDUCE, "rdouble@leader"},
+    {WI_COLL_REDUCE, "knomial@leader"},
+    {WI_COLL_REDUCE, "rsgather"},
+    {WI_COLL_BROADCAST, "knomial@leader"},
+    {WI_COLL_BROADCAST, "knomial"},
+    {WI_COLL_BROADCAST, "scatter_ring"},
+    {WI_COLL_ALL_GATHER, "ring"},
+    {WI_COLL_ALL_GATHER, "rdouble"},
+    {WI_COLL_REDUCE_SCATTER, "ring"},
+    {WI_COLL_REDUCE_SCATTER, "rhalving"},
+    {WI_COLL_ALL_TO_ALL, "pairwise"},
+    {WI_COLL_ALL_TO_ALL_V, "linear/linear"},
+    {WI_COLL_ALL_TO_ALL_V, "linear@leader"},
+    {WI_COLL_BARRIER, "dissem"},
 };
 #define NFORMS (sizeof hier_forms / sizeof *hier_forms)
 
