@@ -115,6 +115,7 @@ EXTRA_DIST += \
 	doc/adr/0007-stores-are-learnt.md \
 	doc/adr/0008-hash-of-history.md \
 	doc/adr/0009-pytorch-adapter.md \
+	doc/adr/0010-parcels.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \
