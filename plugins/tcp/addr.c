@@ -1,6 +1,7 @@
 /* addr.c: interfaces, address blobs, order of candidates.
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#define _GNU_SOURCE
 #include "addr.h"
 
 #include <arpa/inet.h>
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,8 @@
 #include "frame.h"
 
 #define BLOB_MAGIC 0x50435457u /* "WTCP" */
-#define BLOB_VERSION 2u
+#define BLOB_VERSION 3u
+#define NEAR 0x80u
 #define BLOB_HEAD_BYTES (56 + WI_TCP_HOST_MAX)
 #define BLOB_ADDR_BYTES 24
 
@@ -69,6 +72,50 @@ static uint32_t link_mbps(const char *name)
     return v > 0 && v < 100000000 ? (uint32_t)v : 0;
 }
 
+static int read_line(const char *path, char *text, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, capacity - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+int wi_tcp_list_holds(const char *list, int number)
+{
+    for (const char *at = list; *at;) {
+        char *end;
+        long low = strtol(at, &end, 10), high = low;
+        if (end == at)
+            return 0;
+        if (*end == '-')
+            high = strtol(end + 1, &end, 10);
+        if (number >= low && number <= high)
+            return 1;
+        at = *end == ',' ? end + 1 : "";
+    }
+    return 0;
+}
+
+/* Is the adapter on the NUMA node whose processors are all that this process may run on? One that may run anywhere is near
+ * none. */
+static int is_near(const char *name)
+{
+    char path[96], text[512];
+    cpu_set_t set;
+    snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", name);
+    if (!read_line(path, text, sizeof text) || text[0] < '0' || text[0] > '9' || sched_getaffinity(0, sizeof set, &set))
+        return 0;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", atoi(text));
+    if (!read_line(path, text, sizeof text))
+        return 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set) && !wi_tcp_list_holds(text, cpu))
+            return 0;
+    return 1;
+}
+
 /* Link-local IPv6 addresses need a scope that means nothing on another host: never offered. */
 static int addr_from(const struct ifaddrs *i, struct wi_tcp_addr *a)
 {
@@ -87,6 +134,7 @@ static int addr_from(const struct ifaddrs *i, struct wi_tcp_addr *a)
     }
     a->prefix = (uint8_t)prefix_bits(i->ifa_netmask);
     a->mbps = link_mbps(i->ifa_name);
+    a->near = (uint8_t)is_near(i->ifa_name);
     return 1;
 }
 
@@ -164,7 +212,7 @@ size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < id->count; i++, p += BLOB_ADDR_BYTES) {
         const struct wi_tcp_addr *a = &id->addrs[i];
-        p[0] = a->family;
+        p[0] = (unsigned char)(a->family | (a->near ? NEAR : 0));
         p[1] = a->prefix;
         wi_tcp_put(p + 2, a->port, 2);
         wi_tcp_put(p + 4, a->mbps, 4);
@@ -195,7 +243,8 @@ int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < count; i++, p += BLOB_ADDR_BYTES) {
         struct wi_tcp_addr *a = &id->addrs[i];
-        a->family = p[0];
+        a->family = p[0] & (unsigned char)~NEAR;
+        a->near = (p[0] & NEAR) != 0;
         a->prefix = p[1];
         a->port = (uint16_t)wi_tcp_get(p + 2, 2);
         a->mbps = (uint32_t)wi_tcp_get(p + 4, 4);
@@ -263,7 +312,7 @@ static int preference(const struct wi_tcp_identity *mine, const struct wi_tcp_id
 }
 
 int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, int rail,
-                          uint8_t order[WI_TCP_ADDRS_MAX])
+                          uint8_t order[WI_TCP_ADDRS_MAX], int *nrails)
 {
     int64_t key[WI_TCP_ADDRS_MAX];
     int n = 0, equal = 1;
@@ -271,7 +320,7 @@ int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tc
         int p = preference(mine, peer, &peer->addrs[i]);
         if (p < 0)
             continue;
-        int64_t k = ((int64_t)p << 32) + peer->addrs[i].mbps;
+        int64_t k = ((int64_t)p << 33) + 2 * (int64_t)peer->addrs[i].mbps + peer->addrs[i].near;
         int at = n++;
         for (; at > 0 && key[at - 1] < k; at--) {
             key[at] = key[at - 1];
@@ -282,6 +331,8 @@ int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tc
     }
     while (equal < n && key[equal] == key[0])
         equal++;
+    if (nrails)
+        *nrails = equal;
     for (int turn = 0; n && turn < rail % equal; turn++) {
         uint8_t first = order[0];
         memmove(order, order + 1, (size_t)equal - 1);

@@ -16,6 +16,7 @@ struct wi_tcp_addr {
     uint8_t family;  /* 4 or 6 */
     uint8_t prefix;  /* bits of the subnet */
     uint16_t port;
+    uint8_t near;    /* its adapter is on the NUMA node to which the process is bound */
     uint32_t mbps;   /* link speed, 0 unknown */
     unsigned char ip[16];
 };
@@ -37,6 +38,8 @@ struct wi_tcp_identity {
 int wi_tcp_addrs_find(const char *interfaces, int family, struct wi_tcp_addr *addrs, int capacity);
 /* Does an interface pass the list "eth,ib" or "^docker,lo"? `wanted` "" passes everything. */
 int wi_tcp_interface_passes(const char *wanted, const char *name);
+/* Is a number in a list such as "0-3,8"? */
+int wi_tcp_list_holds(const char *list, int number);
 int wi_tcp_addr_is_loopback(const struct wi_tcp_addr *addr);
 int wi_tcp_node_identity(uint64_t node[2]);
 
@@ -53,9 +56,10 @@ int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity
 
 /* Symmetric: can these two processes connect, as far as addresses tell? */
 int wi_tcp_identity_reachable(const struct wi_tcp_identity *a, const struct wi_tcp_identity *b);
-/* Indices of the peer's addresses in the order to try them; `rail` rotates among equally good ones. Returns how many. */
+/* Indices of the peer's addresses in the order to try them; `rail` rotates among equally good ones. Returns how many; *nrails, if
+ * asked for: how many are as good as the best. */
 int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, int rail,
-                          uint8_t order[WI_TCP_ADDRS_MAX]);
+                          uint8_t order[WI_TCP_ADDRS_MAX], int *nrails);
 
 socklen_t wi_tcp_addr_to_sockaddr(const struct wi_tcp_addr *addr, struct sockaddr_storage *sa);
 /* "10.0.0.1:4711", "[fe80::1]:4711" */

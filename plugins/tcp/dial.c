@@ -307,15 +307,20 @@ static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index)
     c->dial = d;
     g->dials++;
     wi_tcp_peer_identity(g, p->rank, &d->peer);
-    d->norder = wi_tcp_identity_order(&g->endpoint->me, &d->peer, g->endpoint->settings->sockets ? index : 0, d->order);
+    d->norder =
+        wi_tcp_identity_order(&g->endpoint->me, &d->peer, wi_tcp_rail(g, p->rank, p->nconns, index), d->order, NULL);
     d->deadline_ns = after(now_of(g), g->endpoint->settings->connect_timeout);
     return c;
 }
 
 static int sockets_wanted(const struct wi_tcp_peer *p)
 {
-    int64_t n = p->group->endpoint->settings->sockets;
-    return n > 0 ? (int)n : 1;
+    uint8_t order[WI_TCP_ADDRS_MAX];
+    struct wi_tcp_identity peer;
+    int nrails;
+    wi_tcp_peer_identity(p->group, p->rank, &peer);
+    wi_tcp_identity_order(&p->group->endpoint->me, &peer, 0, order, &nrails);
+    return wi_tcp_rails_sockets(p->group, p->rank, nrails);
 }
 
 /* Descriptors are not plenty in large groups. */
@@ -358,6 +363,7 @@ weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
     if (!decide(p))
         return WEFT_SUCCESS;
     p->nconns = sockets_wanted(p);
+    p->striped = p->nconns > 1;
     for (int i = 0; i < p->nconns; i++) {
         p->conns[i] = dial(p, i);
         if (!p->conns[i]) {
@@ -441,6 +447,7 @@ static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
     if (!c)
         return;
     p->conns[claim->index] = c;
+    p->striped = p->nconns ? p->striped : claim->count > 1;
     p->nconns = claim->count;
     p->eager = claim->eager;
     weft_status st = wi_tcp_conn_up(c, a->fd, a->hs.in, a->hs.have);

@@ -32,6 +32,8 @@ static void group_free(struct wi_tcp_group *g)
     free(g->blobs);
     free(g->blob_at);
     free(g->link);
+    free(g->turn);
+    free(g->of_node);
     free(g->sink_stage);
     if (g->epoll >= 0)
         close(g->epoll);
@@ -106,6 +108,8 @@ weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *
     g->self_sends_end = &g->self_sends;
     g->self_recvs_end = &g->self_recvs;
     weft_status st = copy_members(g, config);
+    if (!st)
+        st = wi_tcp_rails_init(g, config);
     if (!st)
         st = open_events(g);
     if (!st)

@@ -45,5 +45,5 @@ void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes)
 
 int wi_tcp_spread(const struct wi_tcp_peer *p)
 {
-    return p->wide || p->group->endpoint->settings->sockets > 0 ? p->nconns : 1;
+    return p->wide || p->striped || p->group->endpoint->settings->sockets > 0 ? p->nconns : 1;
 }

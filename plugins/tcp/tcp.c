@@ -14,7 +14,8 @@ static const struct weft_setting rows[] = {
     ROW("FAMILY", "auto", STRING, family, 0, 0, "IP version: auto, 4 or 6."),
     ROW("PORT", "", STRING, port, 0, 0, "Port or range (5000-5100) to listen on; empty: any free port."),
     ROW("SOCKETS", "0", INT, sockets, 0, WI_TCP_SOCKETS_MAX,
-        "Sockets per peer, over which large messages are striped; 0: one, and up to 4 where the link is fast."),
+        "Sockets per peer, over which large messages are striped; 0: one, or one for each link where hosts have more links "
+        "than ranks, and up to 4 where the link is fast."),
     ROW("CHUNK", "256K", BYTES, chunk, 64 << 10, WI_TCP_FRAME_MAX, "Bytes of one frame, the unit of striping."),
     ROW("EAGER", "256K", BYTES, eager, WI_TCP_EAGER_MIN, WI_TCP_EAGER_MAX,
         "Bytes per channel and peer that may be sent before their receive is posted."),

@@ -233,6 +233,7 @@ struct wi_tcp_peer {
     weft_status status; /* FAILED: why */
     int reported;
     int nconns, nup, nbye;
+    int striped; /* over several links from the first: nconns was above 1 */
     struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
     int next_conn;
     uint8_t aborted;    /* it said so on some socket */
@@ -265,6 +266,7 @@ struct wi_tcp_group {
     int epoll, event, timer;
     struct wi_tcp_arrival *inbox; /* under the endpoint's lock, as is */
     unsigned char *link;          /* [nranks], enum wi_tcp_link */
+    int *turn, *of_node;          /* [nranks]: which of its node's ranks, and how many these are */
     atomic_int ninbox;
     struct wi_tcp_conn *conns, *dead; /* dead: freed when nobody looks at them any more */
     struct wi_tcp_peer *outs;  /* have something to write */
@@ -297,6 +299,10 @@ void wi_tcp_peer_identity(const struct wi_tcp_group *g, int rank, struct wi_tcp_
 weft_status wi_tcp_peer_get(struct wi_tcp_group *g, int rank, struct wi_tcp_peer **peer);
 void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* rails.c: the sockets of a pair that has `nrails` equally good links, and the link of each. */
+weft_status wi_tcp_rails_init(struct wi_tcp_group *g, const struct weft_group_config *config);
+int wi_tcp_rails_sockets(const struct wi_tcp_group *g, int rank, int nrails);
+int wi_tcp_rail(const struct wi_tcp_group *g, int rank, int sockets, int index);
 /* spread.c: tell what was sent; sockets to send over. */
 void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes);
 int wi_tcp_spread(const struct wi_tcp_peer *p);

@@ -68,7 +68,7 @@ struct wi_planner {
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
     double ring_far;                /* part of the ranks whose successor is on another node */
-    const struct wi_model *graph;   /* NULL, or with levels outside of the nodes */
+    const struct wi_model *graph;   /* NULL, or with links that figures cannot express */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     int nrules, nhier, measured; /* the figures */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];

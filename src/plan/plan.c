@@ -20,6 +20,18 @@ static const int32_t *find_nodes(const struct wi_algo_levels *levels)
     return NULL;
 }
 
+/* Figures know hosts with one link each, behind one switch. */
+static int is_beyond_figures(const struct wi_model *graph, const struct wi_algo_levels *levels)
+{
+    if (wi_plan_outer_level(levels))
+        return 1;
+    for (int r = 1; graph && r < graph->nranks; r++)
+        for (int k = 0; k < r; k++)
+            if (graph->ranks[k].host == graph->ranks[r].host && graph->ranks[k].nic != graph->ranks[r].nic)
+                return 1;
+    return 0;
+}
+
 weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_planner **planner)
 {
     struct wi_planner *p = wi_calloc(1, sizeof *p);
@@ -46,7 +58,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         wi_planner_destroy(p);
         return st;
     }
-    p->graph = p->measured || !wi_plan_outer_level(p->facts.levels) ? NULL : config->graph;
+    p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
     wi_plan_events_init(p);
     wi_plan_forms_init(p);
     *planner = p;

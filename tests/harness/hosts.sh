@@ -5,6 +5,7 @@
 #     hosts_create 4 [RATE]        # four hosts joined by a bridge; RATE as tbf takes it, e.g. 1gbit
 #     hosts_on 0 ip addr           # run a command on host 0 (exec in a subshell: background it with &)
 #     hosts_address 2              # its address: 10.89.0.3; IPv6: hosts_address6 2
+#     hosts_second [RATE]          # eth1 of each on a second network
 #     hosts_cut 2; hosts_join 2    # pull its cable, and put it back
 #
 # A namespace of its own holds the bridge, so nothing of the machine's network is touched; names contain the
@@ -71,6 +72,26 @@ hosts_create() {
     for ((i = 0; i < number; i++)); do
         why=$(hosts_add "$i" "$rate" 2>&1) || hosts_skip "host $i: $why"
         hosts_count=$((i + 1))
+    done
+}
+
+# A second network: eth1 of each host, on a bridge of its own, at 10.90.0.1 and so on.
+hosts_second() {
+    local rate=${1:-} i name why
+    hosts_second_link() {
+        ip -n "$hosts_prefix-net" link add "second$i" type veth peer name eth1 netns "$name" || return 1
+        ip -n "$hosts_prefix-net" link set "second$i" master bridge1 up || return 1
+        ip -n "$name" addr add "10.90.0.$((i + 1))/16" dev eth1 || return 1
+        ip -n "$name" link set eth1 up || return 1
+        [ -n "$rate" ] || return 0
+        ip netns exec "$name" tc qdisc add dev eth1 root tbf rate "$rate" burst 128kb latency 50ms || return 1
+        ip netns exec "$hosts_prefix-net" tc qdisc add dev "second$i" root tbf rate "$rate" burst 128kb latency 50ms
+    }
+    why=$(ip -n "$hosts_prefix-net" link add bridge1 type bridge 2>&1) || hosts_skip "no second bridge: $why"
+    ip -n "$hosts_prefix-net" link set bridge1 up
+    for ((i = 0; i < hosts_count; i++)); do
+        name=$(hosts_name "$i")
+        why=$(hosts_second_link 2>&1) || hosts_skip "second link of host $i: $why"
     done
 }
 

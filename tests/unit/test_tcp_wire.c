@@ -7,6 +7,7 @@
 
 #include "plugins/tcp/addr.h"
 #include "plugins/tcp/frame.h"
+#include "plugins/tcp/tcp.h"
 
 static struct wi_tcp_frame sample(void)
 {
@@ -219,27 +220,82 @@ static void reachable_is_symmetric(void)
 static void order_of_addresses(void)
 {
     uint8_t order[WI_TCP_ADDRS_MAX];
+    int nrails;
     struct wi_tcp_addr my[] = {addr("10.1.0.1", 24, 0), addr("172.17.0.1", 16, 0), addr("10.2.0.1", 23, 0)};
     struct wi_tcp_addr its[] = {addr("192.168.0.9", 24, 1000), addr("172.17.0.1", 16, 0),  addr("127.0.0.1", 8, 0),
                                 addr("10.1.0.2", 24, 1000),    addr("10.2.1.2", 23, 1000), addr("fd00::2", 64, 0)};
     struct wi_tcp_identity mine = identity(1, 3, my), peer = identity(2, 6, its);
-    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order), 3);
+    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order, NULL), 3);
     CU_ASSERT_EQUAL(order[0], 3); /* same subnet first; its docker bridge is ours too, loopback is not for others */
     CU_ASSERT_EQUAL(order[1], 4);
     CU_ASSERT_EQUAL(order[2], 0);
-    wi_tcp_identity_order(&mine, &peer, 1, order); /* the second socket takes the other rail */
+    wi_tcp_identity_order(&mine, &peer, 1, order, NULL); /* the second socket takes the other rail */
     CU_ASSERT_EQUAL(order[0], 4);
     CU_ASSERT_EQUAL(order[1], 3);
     CU_ASSERT_EQUAL(order[2], 0);
     peer.addrs[4].mbps = 100000;
-    wi_tcp_identity_order(&mine, &peer, 0, order);
+    wi_tcp_identity_order(&mine, &peer, 0, order, NULL);
     CU_ASSERT_EQUAL(order[0], 4); /* the faster link */
+    peer.addrs[4].mbps = 1000;
+    peer.addrs[4].near = 1;
+    for (int rail = 0; rail < 3; rail++) { /* the adapter near to the process, whatever the turn */
+        CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, rail, order, &nrails), 3);
+        CU_ASSERT_EQUAL(order[0], 4);
+        CU_ASSERT_EQUAL(nrails, 1);
+    }
+    peer.addrs[3].near = 1;
+    wi_tcp_identity_order(&mine, &peer, 3, order, &nrails);
+    CU_ASSERT_EQUAL(order[0], 4);
+    CU_ASSERT_EQUAL(nrails, 2);
     peer.node[0] = peer.node[1] = 1;
-    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order), 5);
+    CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, 0, order, NULL), 5);
     CU_ASSERT_EQUAL(order[0], 2); /* one host: loopback */
 }
 
+static void lists(void)
+{
+    CU_ASSERT_TRUE(wi_tcp_list_holds("0-3,8\n", 0));
+    CU_ASSERT_TRUE(wi_tcp_list_holds("0-3,8\n", 3));
+    CU_ASSERT_TRUE(wi_tcp_list_holds("0-3,8\n", 8));
+    CU_ASSERT_FALSE(wi_tcp_list_holds("0-3,8\n", 4));
+    CU_ASSERT_FALSE(wi_tcp_list_holds("\n", 0));
+    CU_ASSERT_FALSE(wi_tcp_list_holds("", 0));
+    CU_ASSERT_TRUE(wi_tcp_list_holds("7", 7));
+}
+
+/* Ranks 0, 2, 4 on one node, 1 and 3 on another: each node's take turns, and links that are left are shared out. */
+static void turns_of_ranks(void)
+{
+    struct wi_tcp_settings settings = {.sockets = 0};
+    struct wi_tcp_endpoint endpoint = {.settings = &settings};
+    struct wi_tcp_group g = {.endpoint = &endpoint, .rank = 2, .nranks = 5};
+    struct wi_tcp_addr a = addr("10.0.0.1", 24, 1000);
+    unsigned char wire[5][WEFT_ADDRESS_MAX];
+    const void *addresses[5];
+    size_t bytes[5];
+    for (int r = 0; r < 5; r++) {
+        struct wi_tcp_identity id = identity(7 + (uint64_t)(r % 2), 1, &a);
+        addresses[r] = wire[r];
+        bytes[r] = wi_tcp_identity_encode(&id, wire[r], sizeof wire[r]);
+    }
+    struct weft_group_config config = {.addresses = addresses, .address_bytes = bytes};
+    CU_ASSERT_EQUAL(wi_tcp_rails_init(&g, &config), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_tcp_rail(&g, 1, 1, 0), 0); /* the first of its node, lower than rank 2 */
+    CU_ASSERT_EQUAL(wi_tcp_rail(&g, 3, 1, 0), 1); /* rank 2 is the lower one, and the second of its node */
+    CU_ASSERT_EQUAL(wi_tcp_rail(&g, 3, 2, 1), 3);
+    CU_ASSERT_EQUAL(wi_tcp_rails_sockets(&g, 3, 1), 1);
+    CU_ASSERT_EQUAL(wi_tcp_rails_sockets(&g, 3, 3), 1); /* three ranks here */
+    CU_ASSERT_EQUAL(wi_tcp_rails_sockets(&g, 3, 6), 2);
+    CU_ASSERT_EQUAL(wi_tcp_rails_sockets(&g, 3, 100), 4);
+    settings.sockets = 3;
+    CU_ASSERT_EQUAL(wi_tcp_rails_sockets(&g, 3, 1), 3);
+    free(g.turn);
+    free(g.of_node);
+}
+
 static const struct wt_case cases[] = {
+    {"lists of numbers", lists},
+    {"turns of ranks", turns_of_ranks},
     {"frame round trip", frame_round_trip},
     {"frame is little endian", frame_is_little_endian},
     {"frame is checked", frame_is_checked},
