@@ -2,8 +2,8 @@
 /* What a candidate takes, by the simulator's events: where few ranks share the links of several hosts, who meets whom on which
  * link decides, and no short formula knows that.
  *
- * On a graph of the ranks if it has links that figures cannot express (between racks, or several of a host) and nothing was measured;
- * else on hosts whose links have the rate that the figures say.
+ * On a graph of the ranks if nothing was measured and it has links that figures cannot express, between racks or several of
+ * a host; else on hosts whose links have the rate that the figures say.
  *
  * Prices are kept for powers of two of bytes, root 0, and lie on lines in between, so that a communicator pays for each
  * (candidate, power of two, kind of reduction) at most once. They depend on figures, levels and candidates only, which all ranks
