@@ -127,12 +127,14 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
     WI_TRY(wi_hier_algo(p->spec, stage, coll, second, &algo));
     args.rank = args.root;
     while (wi_hier_segment(t, stage, &v0, &v1)) {
+        uint32_t next0, next1 = v1;
+        int alone = waits == 0 && !wi_hier_segment(t, stage, &next0, &next1);
         double bytes = part_bytes(p, stage, coll, v0, v1), us;
         algo->cost(&args, bytes, &one);
         add(cost, &one);
         if (!p->rates)
             continue;
-        us = closed_part(p, stage, algo, &args, bytes, 0);
+        us = alone ? 0 : closed_part(p, stage, algo, &args, bytes, 0);
         waits = fmax(waits, closed_part(p, stage, algo, &args, bytes, p->rates->alpha) - us);
         p->us += us;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closed form of broadcasts and reductions whose levels all have leaders and are trees of whole vectors: together they are one
- * tree, in which a leader's messages inside its group share its link with those to and from other groups. */
+/* Closed forms of broadcasts and reductions by trees: what a rank sends or gets inside its group shares its link with what goes to
+ * other groups or comes from there. With leaders at all levels that is one tree of whole vectors. */
 #include <math.h>
 #include <string.h>
 
@@ -95,6 +95,54 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_
     return 1;
 }
 
+/* ---- Broadcast without a leader ----
+ * The root scatters to its group, sends its part to other groups and inside, all at once; so does everybody, but for the
+ * scatter, who has got a part. All groups are alike, and of their ranks those behave alike that were scattered to. */
+
+static int is_named(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second, const char *name)
+{
+    const struct wi_algo *algo;
+
+    return wi_hier_algo(spec, stage, coll, second, &algo) >= 0 && strcmp(algo->name, name) == 0;
+}
+
+static int groups_are_even(const struct wi_hier_tree *t)
+{
+    int n = wi_hier_nchildren(t, 1, 0);
+
+    for (int g = 1; g < t->ngroups[0]; g++)
+        if (wi_hier_nchildren(t, 1, g) != n)
+            return 0;
+    return n;
+}
+
+static void pass_parts(struct trees *x, int ngroups, int vrank, int inside, double ready)
+{
+    struct wi_knomial tree = wi_knomial_of(vrank, ngroups, x->radix[0]);
+    double there = ready + (tree.nchildren + inside) * wi_algo_over(x->bytes, x->rates->beta) + x->rates->alpha;
+
+    x->last = fmax(x->last, there);
+    for (int c = 0; c < tree.nchildren; c++)
+        pass_parts(x, ngroups, wi_knomial_child(&tree, c), inside, there);
+}
+
+static int parts_us(struct trees *x, const struct wi_hier_spec *spec, int radix)
+{
+    struct wi_algo_args args = {.radix = radix};
+    const struct wi_hier_tree *t = x->t;
+    int n = t->k == 1 && !t->leader[1] ? groups_are_even(t) : 0, ngroups = t->ngroups[0], children;
+
+    if (n < 2 || ngroups < 2 || !is_named(spec, 0, WI_COLL_BROADCAST, 0, "knomial") ||
+        !is_named(spec, 1, WI_COLL_SCATTER, 0, "linear") || !is_named(spec, 1, WI_COLL_ALL_GATHER, 1, "linear"))
+        return 0;
+    x->radix[0] = wi_algo_radix(&args);
+    x->bytes /= n;
+    children = wi_knomial_of(0, ngroups, x->radix[0]).nchildren;
+    x->busiest = (children + 2 * (n - 1)) * wi_algo_over(x->bytes, x->rates->beta);
+    pass_parts(x, ngroups, 0, n - 1, x->busiest + x->rates->alpha);
+    return 1;
+}
+
 int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec *spec, enum wi_coll coll, int radix,
                      double bytes, const struct wi_algo_rates *rates, double *us)
 {
@@ -102,12 +150,16 @@ int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec 
     struct trees x = {.t = tree, .rates = rates, .nstages = tree->k + 1, .bytes = bytes / depth};
 
     x.up = coll == WI_COLL_REDUCE;
-    if ((!x.up && coll != WI_COLL_BROADCAST) || !find_trees(&x, spec, coll, radix))
+    if (!x.up && coll != WI_COLL_BROADCAST)
         return 0;
-    if (x.up)
+    if (!find_trees(&x, spec, coll, radix)) {
+        if (x.up || !parts_us(&x, spec, radix))
+            return 0;
+    } else if (x.up) {
         x.last = come_up(&x, 0, tree->root);
-    else
+    } else {
         go_down(&x, 0, tree->root, 0);
+    }
     *us = x.last + (depth - 1) * x.busiest;
     return !x.failed;
 }

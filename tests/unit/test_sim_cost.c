@@ -263,7 +263,7 @@ static const struct {
     {WI_COLL_BARRIER, "node:dissem", 1, 1, NULL, 0.85, 1.05, PARTS},
     {WI_COLL_BARRIER, "node:dissem@leader", 1, 1, NULL, 1.00, 1.35, LEADERS},
     {WI_COLL_BROADCAST, "node:knomial@leader", 1, 1, NULL, 1, 1, NULL},
-    {WI_COLL_BROADCAST, "node:knomial", 0.42, 1.05, SCATTER, 0.55, 1.90, SCATTER},
+    {WI_COLL_BROADCAST, "node:knomial", 1, 1, NULL, 0.55, 1.90, SCATTER},
     {WI_COLL_BROADCAST, "node:scatter_ring", 0.48, 1.05, SCATTER, 0.65, 1.65, SCATTER},
 };
 #define NSPECS (sizeof specs / sizeof *specs)
