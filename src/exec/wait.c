@@ -27,6 +27,7 @@
 #define NAP_MAX_NS 5000000ull
 #define CONTENDED_YIELD_NS 1500
 #define CONTENDED_FOR 64
+#define STRANGER_NS 1000000 /* ranks give a core back sooner */
 
 struct nap {
     struct wi_exec *exec;
@@ -124,15 +125,17 @@ static int spin(const struct wi_op *op, uint32_t polls)
 
 /* A yield that takes long let somebody else run: then the peer may well need this core, though no rank of this host is known
  * to share it (ranks in other containers do), and spinning is left out for a while. */
-static void yield(struct wi_exec *exec)
+static uint64_t yield(struct wi_exec *exec)
 {
-    uint64_t before = wi_now_ns();
+    uint64_t before = wi_now_ns(), took;
 
     sched_yield();
-    if (wi_now_ns() - before > CONTENDED_YIELD_NS)
+    took = wi_now_ns() - before;
+    if (took > CONTENDED_YIELD_NS)
         exec->contended = CONTENDED_FOR;
     else if (exec->contended)
         exec->contended--;
+    return took;
 }
 
 /* The yields are used up: is it too early to sleep? */
@@ -186,9 +189,11 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
         exec->waiting_since_ns = wi_now_ns();
     if (round < exec->yields || patient(exec, round)) {
         op->rounds -= round >= exec->yields; /* as long as it is */
-        yield(exec);
+        uint64_t took = yield(exec);
         if (poll_met(op))
             return exec->broken;
+        if (took > STRANGER_NS && round + 1 < exec->yields)
+            op->rounds = exec->yields;
     } else {
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
         nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
