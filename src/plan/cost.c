@@ -141,10 +141,10 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a)
                  a->coll == WI_COLL_SCATTER;
 
     if (is_row(a))
-        return p->ring_sharing;
+        return fmax(p->ring_sharing, p->outer_ring);
     if (rooted || p->facts.nranks < 2)
         return 1;
-    return fmax(1, p->all_sharing * (p->facts.nranks - p->all_sharing) / (p->facts.nranks - 1));
+    return fmax(fmax(1, p->outer_all), p->all_sharing * (p->facts.nranks - p->all_sharing) / (p->facts.nranks - 1));
 }
 
 /* Of a vector collective's sizes, `sent` tells how many whole vectors leave. */
@@ -184,12 +184,6 @@ static double at_bytes(double none, double one, double bytes)
     return none + (one - none) * (bytes / WI_PLAN_SAMPLE);
 }
 
-/* Levels from the node outwards are joined by the network. */
-static int is_network(const char *level)
-{
-    return level && (!strcmp(level, "node") || !strcmp(level, "rack") || !strcmp(level, "switch"));
-}
-
 /* A group's shares are not next to each other, unless ranks are dealt out: steps that pass on many are as many messages. */
 static double more_messages(const struct wi_planner *p, const struct wi_plan_query *q, double steps, double sent)
 {
@@ -210,17 +204,19 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
     *cost = (struct wi_algo_cost){0};
     for (int i = 0; i < h->none.nstages; i++) {
         const struct wi_algo_cost *a = &h->none.stage[i].cost, *b = &h->one.stage[i].cost;
-        int network = is_network(h->none.stage[i].level) && p->facts.nnodes > 1;
-        double own = at_bytes(a->sent, b->sent, bytes), sent = own, us = 0;
+        int network = wi_plan_stage_is_far(p, h, i);
+        double own = at_bytes(a->sent, b->sent, bytes), us = 0;
         double reduced = at_bytes(a->reduced, b->reduced, bytes), copied = at_bytes(a->copied, b->copied, bytes);
         if (network) {
             double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
-            sent = fmax(fmax(all, sent), reduced) * /* what is reduced came in */
-                   (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
-            us = more_messages(p, q, a->steps, own) * f->message_us;
+            us = wi_plan_stage_link_us(p, h, i, fmax(own, reduced), all) * /* what is reduced came in */
+                     (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR) +
+                 more_messages(p, q, a->steps, own) * f->message_us;
+        } else {
+            us = own / f->local_rate;
         }
-        us += depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) +
-              sent / (network ? f->network_rate : f->local_rate) + reduced / gamma + copied / kappa;
+        us += depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) + reduced / gamma +
+              copied / kappa;
         total += us / depth;
         most = us > most ? us : most;
         cost->steps += a->steps;

@@ -70,6 +70,10 @@ struct wi_planner {
     double ring_far;                /* part of the ranks whose successor is on another node */
     const struct wi_model *graph;   /* NULL, or with links that figures cannot express */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
+    /* Levels outside of the nodes, their number; what their groups share towards others; how much longer rings and exchanges
+     * take that cross them, 0: there are none. */
+    int node_level;
+    double level_rate[WI_ALGO_MAX_LEVELS], outer_ring, outer_all;
     int nrules, nhier, measured; /* the figures */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
@@ -79,6 +83,12 @@ struct wi_planner {
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
+
+/* reach.c: after the graph is known. Does a stage pass between nodes, and what do its bytes, those of one rank and of its group,
+ * take on the links that they share? */
+void wi_plan_find_reach(struct wi_planner *p);
+int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage);
+double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own, double all);
 
 /* override.c */
 weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text);

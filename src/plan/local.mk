@@ -14,6 +14,7 @@ libweft_sources += \
 	src/plan/override.c \
 	src/plan/paired.c src/plan/paired.h \
 	src/plan/plan.c src/plan/plan.h \
+	src/plan/reach.c \
 	src/plan/table.c src/plan/table.h \
 	src/plan/table_parse.c \
 	src/plan/table_write.c

@@ -59,6 +59,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         return st;
     }
     p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
+    wi_plan_find_reach(p);
     wi_plan_events_init(p);
     wi_plan_forms_init(p);
     *planner = p;

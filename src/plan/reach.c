@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Links beyond the nodes' own, for formulas: what the groups of a level outside of the nodes (racks, say) share towards the others.
+ *
+ * A stage of a hierarchical algorithm is bounded by each link that it crosses: those of its groups, and inside these those of the
+ * nodes. Flat algorithms send across racks as ranks lie: rings as often as neighbours are in different ones, exchanges as much as
+ * there are ranks on the other side. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/internal.h"
+
+#define MOST_PAIRS 16 /* of groups that are looked at */
+
+static int first_in(const struct wi_planner *p, const struct wi_algo_level *l, int group, int not_on)
+{
+    for (int r = 0; r < p->facts.nranks; r++)
+        if (l->group[r] == group && p->node_of[r] != not_on)
+            return r;
+    return -1;
+}
+
+/* What paths from two nodes of one group to two of another have in common. */
+static double shared_rate(const struct wi_planner *p, const struct wi_algo_level *l, int from, int to)
+{
+    int a = first_in(p, l, from, -1), b = first_in(p, l, to, -1), other_a, other_b;
+    struct wi_model_path one, two;
+    double rate = INFINITY;
+
+    if (a < 0 || b < 0)
+        return rate;
+    other_a = first_in(p, l, from, p->node_of[a]);
+    other_b = first_in(p, l, to, p->node_of[b]);
+    p->graph->path(p->graph, a, b, &one);
+    p->graph->path(p->graph, other_a < 0 ? a : other_a, other_b < 0 ? b : other_b, &two);
+    for (int i = 0; i < one.nresources; i++)
+        for (int k = 0; k < two.nresources; k++)
+            if (one.resources[i] == two.resources[k])
+                rate = fmin(rate, p->graph->resources[one.resources[i]].rate);
+    return rate;
+}
+
+/* How much longer ranks that send across this level take than one alone on its node's link. */
+static void share_level(struct wi_planner *p, const struct wi_algo_level *l, double rate)
+{
+    int n = p->facts.nranks, across = 0, size = 0;
+    double slower = p->figures.network_rate / rate;
+
+    for (int r = 0; r < n; r++) {
+        across += l->group[r] == 0 && l->group[(r + 1) % n] != 0;
+        size += l->group[r] == 0;
+    }
+    p->outer_ring = fmax(p->outer_ring, across * slower);
+    p->outer_all = fmax(p->outer_all, (double)size * (n - size) / (n - 1) * slower);
+}
+
+void wi_plan_find_reach(struct wi_planner *p)
+{
+    const struct wi_algo_levels *levels = p->facts.levels;
+
+    p->outer_ring = p->outer_all = 0;
+    for (p->node_level = 0; levels && p->node_level < levels->nlevels; p->node_level++) {
+        const struct wi_algo_level *l = &levels->level[p->node_level];
+        if (strcmp(l->name, "node") == 0)
+            break;
+        p->level_rate[p->node_level] = INFINITY;
+        if (!p->graph || !p->node_of || l->ngroups < 2)
+            continue;
+        for (int g = 0; g < l->ngroups && g < MOST_PAIRS; g++)
+            p->level_rate[p->node_level] =
+                fmin(p->level_rate[p->node_level], shared_rate(p, l, g, (g + 1) % l->ngroups));
+        share_level(p, l, p->level_rate[p->node_level]);
+    }
+}
+
+static int index_of(const struct wi_planner *p, const char *level)
+{
+    const struct wi_algo_levels *levels = p->facts.levels;
+
+    for (int i = 0; level && levels && i < levels->nlevels; i++)
+        if (strcmp(levels->level[i].name, level) == 0)
+            return i;
+    return WI_ALGO_MAX_LEVELS;
+}
+
+int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage)
+{
+    if (p->facts.nnodes < 2)
+        return 0;
+    return stage == 0 || index_of(p, h->none.stage[stage - 1].level) < p->node_level;
+}
+
+static int ranks_of_group(const struct wi_planner *p, int level)
+{
+    int groups = level < 0 ? 1 : p->facts.levels->level[level].ngroups;
+
+    return (p->facts.nranks + groups - 1) / groups;
+}
+
+/* A stage among nodes, or groups of these, that goes on inside groups of `parent` (-1: of all ranks): across the levels between,
+ * of which each group has several of its groups on one side. */
+static double between_us(const struct wi_planner *p, const struct wi_plan_hier *h, int parent, int level, double all)
+{
+    int row = strstr(h->choice.spec, ":ring") || strstr(h->choice.spec, ":chain") || strstr(h->choice.spec, "_ring");
+    double us = 0;
+
+    for (int k = parent + 1; k < level; k++) {
+        double most = ranks_of_group(p, parent), side = ranks_of_group(p, k), one = ranks_of_group(p, level);
+        double crossing = row ? 1 : side / one * (most - side) / fmax(1, most - one);
+        us = fmax(us, all * crossing / p->level_rate[k]);
+    }
+    return us;
+}
+
+double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own,
+                             double all)
+{
+    int level = index_of(p, h->none.stage[stage].level);
+    int parent = stage > 0 ? index_of(p, h->none.stage[stage - 1].level) : -1, within = ranks_of_group(p, parent);
+    double us = 0, sharing;
+
+    all = fmax(all, own);
+    if (level <= p->node_level)
+        us = between_us(p, h, parent, level, all);
+    if (level == p->node_level)
+        return fmax(us, all / p->figures.network_rate);
+    if (level < p->node_level)
+        us = fmax(us, all / p->level_rate[level]);
+    sharing = level < p->node_level ? p->all_sharing
+                                    : p->all_sharing * fmax(0, within - p->all_sharing) / fmax(1, within - 1);
+    if (strstr(h->choice.spec, "@leader"))
+        sharing = 1;
+    return fmax(us, own * fmax(1, sharing) / p->figures.network_rate);
+}
