@@ -306,7 +306,7 @@ void cc_case_ways(int rank, int nranks, void *arg)
     uint64_t n = 0;
 
     cc_world_open(&w, job->fixture, rank, nranks);
-    for (size_t k = 0; k < COUNT_OF(kinds) && nranks > 1; k++) { /* alone there is no way to learn */
+    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         for (int i = 0; i < 40; i++) {
             struct cc_call c = nth_call(&w, ++n);
             c.kind = kinds[k].kind;

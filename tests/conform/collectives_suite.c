@@ -84,6 +84,8 @@ static unsigned numbers_of_ranks(const struct part *part, const struct cc_fixtur
 {
     if (!full)
         return part->ranks;
+    if (part->fn == cc_case_ways) /* alone there is nothing to learn */
+        return P(2) | P(3) | P(4) | P(5) | P(8);
     return P(2) | P(3) | P(4) | (fixture - fixtures < PLAIN_FIXTURES ? P(1) | P(5) | P(8) : 0);
 }
 
