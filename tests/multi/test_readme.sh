@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
+# timeout: 300
 # The first program of README.md compiles as it stands there and says what README.md says; its commands run.
 set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
@@ -27,7 +28,7 @@ ahead() {
 each_ahead() {
     local line bad=0
     while read -r line; do
-        (cd "$tap_dir" && timeout 40 bash -c "$WEFT_BUILDDIR/$line" >"$tap_dir/said" 2>&1 </dev/null) && [ -s "$tap_dir/said" ] ||
+        (cd "$tap_dir" && timeout 150 bash -c "$WEFT_BUILDDIR/$line" >"$tap_dir/said" 2>&1 </dev/null) && [ -s "$tap_dir/said" ] ||
             { bad=1; echo "failed: $line"; cat "$tap_dir/said"; }
     done <"$tap_dir/commands"
     [ $bad -eq 0 ] && [ -s "$tap_dir/here.svg" ]
