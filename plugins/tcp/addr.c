@@ -56,30 +56,24 @@ static int prefix_bits(const struct sockaddr *mask)
     return bits;
 }
 
-static uint32_t link_mbps(const char *name)
-{
-    char path[96], text[16];
-    snprintf(path, sizeof path, "/sys/class/net/%.32s/speed", name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    long v = strtol(text, NULL, 10);
-    return v > 0 && v < 100000000 ? (uint32_t)v : 0;
-}
-
-static int read_line(const char *path, char *text, size_t capacity)
+ssize_t wi_tcp_read_text(const char *path, char *text, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, capacity - 1);
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = '\0';
-    return n > 0;
+    return n;
+}
+
+static uint32_t link_mbps(const char *name)
+{
+    char path[96], text[16];
+    snprintf(path, sizeof path, "/sys/class/net/%.32s/speed", name);
+    if (wi_tcp_read_text(path, text, sizeof text) <= 0)
+        return 0;
+    long v = strtol(text, NULL, 10);
+    return v > 0 && v < 100000000 ? (uint32_t)v : 0;
 }
 
 int wi_tcp_list_holds(const char *list, int number)
@@ -105,10 +99,11 @@ static int is_near(const char *name)
     char path[96], text[512];
     cpu_set_t set;
     snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", name);
-    if (!read_line(path, text, sizeof text) || text[0] < '0' || text[0] > '9' || sched_getaffinity(0, sizeof set, &set))
+    if (wi_tcp_read_text(path, text, sizeof text) <= 0 || text[0] < '0' || text[0] > '9' ||
+        sched_getaffinity(0, sizeof set, &set))
         return 0;
     snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", atoi(text));
-    if (!read_line(path, text, sizeof text))
+    if (wi_tcp_read_text(path, text, sizeof text) <= 0)
         return 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &set) && !wi_tcp_list_holds(text, cpu))

@@ -38,6 +38,8 @@ struct wi_tcp_identity {
 int wi_tcp_addrs_find(const char *interfaces, int family, struct wi_tcp_addr *addrs, int capacity);
 /* Does an interface pass the list "eth,ib" or "^docker,lo"? `wanted` "" passes everything. */
 int wi_tcp_interface_passes(const char *wanted, const char *name);
+/* A file of a line or two, ended by NUL. As read(2); -1 also when it cannot be opened. */
+ssize_t wi_tcp_read_text(const char *path, char *text, size_t capacity);
 /* Is a number in a list such as "0-3,8"? */
 int wi_tcp_list_holds(const char *list, int number);
 int wi_tcp_addr_is_loopback(const struct wi_tcp_addr *addr);

@@ -21,22 +21,12 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-static ssize_t read_text(const char *path, char *text, size_t capacity)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, capacity - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    return n;
-}
-
 /* Fields 3 and 22 of /proc/PID/stat; the second field may contain anything, so count from its closing parenthesis. */
 static int read_stat(int32_t pid, char *state, uint64_t *started)
 {
     char path[40], text[1024], *p;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (read_text(path, text, sizeof text) <= 0 || !(p = strrchr(text, ')')) || p[1] != ' ')
+    if (wi_tcp_read_text(path, text, sizeof text) <= 0 || !(p = strrchr(text, ')')) || p[1] != ' ')
         return 0;
     p += 2;
     *state = *p;
@@ -54,7 +44,7 @@ void wi_tcp_process_identity(struct wi_tcp_identity *id)
 {
     char text[64], state;
     struct stat st;
-    ssize_t n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    ssize_t n = wi_tcp_read_text("/proc/sys/kernel/random/boot_id", text, sizeof text);
     id->pid = (int32_t)getpid();
     id->pids = mix(0xcbf29ce484222325ull, text, n > 0 ? (size_t)n : 0);
     if (n <= 0 || stat("/proc/self/ns/pid", &st) || !read_stat(id->pid, &state, &id->started))

@@ -2,20 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The hosts that other tests stand on: can they talk, does cutting and shaping work, is everything removed?
 set -u
-. "${WEFT_SRCDIR:?}/tests/harness/hosts.sh"
-
-number=0 failed=0
-check() {
-    local what=$1
-    shift
-    number=$((number + 1))
-    if "$@"; then
-        echo "ok $number - $what"
-    else
-        echo "not ok $number - $what"
-        failed=1
-    fi
-}
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+. "$WEFT_SRCDIR/tests/harness/hosts.sh"
 
 # From host $1, send a line to a server on host $2 at address $3, and have it sent back.
 talk() {
@@ -48,20 +36,20 @@ END
 cannot_talk() { ! talk "$@"; }
 
 hosts_create 3 100mbit
-check "host 0 reaches host 2" talk 0 2 "$(hosts_address 2)"
-check "host 2 reaches host 1 over IPv6" talk 2 1 "$(hosts_address6 1)"
+trap 'hosts_remove; rm -rf "$tap_dir"' EXIT
+tap "host 0 reaches host 2" talk 0 2 "$(hosts_address 2)"
+tap "host 2 reaches host 1 over IPv6" talk 2 1 "$(hosts_address6 1)"
 hosts_cut 2
-check "a cut host is not reached" cannot_talk 0 2 "$(hosts_address 2)"
+tap "a cut host is not reached" cannot_talk 0 2 "$(hosts_address 2)"
 hosts_join 2
-check "a joined host is reached again" talk 0 2 "$(hosts_address 2)"
+tap "a joined host is reached again" talk 0 2 "$(hosts_address 2)"
 shaped() { hosts_on 1 tc qdisc show dev eth0 | grep -q 'tbf.*rate 100Mbit'; }
-check "links are shaped" shaped
+tap "links are shaped" shaped
 hosts_on 1 sleep 1000 &
 left=$(hosts_name 1)
 hosts_remove
 gone() { ! ip netns list | grep -q "^$hosts_prefix-"; }
-check "nothing is left" gone
+tap "nothing is left" gone
 wait
-check "what ran on a host has ended" test -z "$(ip netns pids "$left" 2>/dev/null)"
-echo "1..$number"
-exit $failed
+tap "what ran on a host has ended" test -z "$(ip netns pids "$left" 2>/dev/null)"
+tap_end

@@ -2,21 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Hosts with two adapters, each on a network of its own: what goes over which. Bytes are counted by the adapters.
 set -u
-. "${WEFT_SRCDIR:?}/tests/harness/hosts.sh"
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+. "$WEFT_SRCDIR/tests/harness/hosts.sh"
 cd "${WEFT_BUILDDIR:?}" || exit 99
-
-number=0 failed=0 out=$(mktemp -d)
-check() {
-    local what=$1
-    shift
-    number=$((number + 1))
-    if "$@"; then
-        echo "ok $number - $what"
-    else
-        echo "not ok $number - $what"
-        failed=1
-    fi
-}
 
 sent() { hosts_on "$1" cat "/sys/class/net/$2/statistics/tx_bytes"; }
 
@@ -30,8 +18,8 @@ reduce() {
     done
     for ((rank = 0; rank < 2 * per; rank++)); do
         RANK=$rank WORLD_SIZE=$((2 * per)) LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per MASTER_ADDR=$(hosts_address 0) \
-            MASTER_PORT=$((29600 + number)) hosts_on $((rank / per)) env "$@" timeout 60 ./weft-bench -b 4M -e 4M -n 2 ${algo:+--algo "$algo"} \
-            >"$out/$rank" 2>&1 &
+            MASTER_PORT=$((29600 + tap_number)) hosts_on $((rank / per)) env "$@" timeout 60 ./weft-bench -b 4M -e 4M -n 2 ${algo:+--algo "$algo"} \
+            >"$tap_dir/$rank" 2>&1 &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do
@@ -41,7 +29,7 @@ reduce() {
         zero[host]=$(($(sent $host eth0) - before0[host])) one[host]=$(($(sent $host eth1) - before1[host]))
         echo "# host $host: eth0 ${zero[host]} bytes, eth1 ${one[host]}"
     done
-    [ $ok -eq 0 ] && grep -q 'Out of bounds values : 0 OK' "$out/0" || { cat "$out"/*; return 1; }
+    [ $ok -eq 0 ] && grep -q 'Out of bounds values : 0 OK' "$tap_dir/0" || { cat "$tap_dir"/[0-9]*; return 1; }
 }
 # Each carries at least a fifth.
 both() {
@@ -64,12 +52,11 @@ falls_back() { # the second network carries nothing: its connections give up, th
 
 declare -a zero one before0 before1
 hosts_create 2 1gbit
-trap 'hosts_remove; rm -rf "$out"' EXIT
+trap 'hosts_remove; rm -rf "$tap_dir"' EXIT
 hosts_second 1gbit
-check "two ranks a host take turns" both 2
-check "one rank has a socket for each link" both 1
-check "one interface is asked for" first_only 2 WEFT_TCP_INTERFACES=eth0
-check "one socket is asked for" first_only 1 WEFT_TCP_SOCKETS=1
-check "a link that is down is done without" falls_back 2
-echo "1..$number"
-exit $failed
+tap "two ranks a host take turns" both 2
+tap "one rank has a socket for each link" both 1
+tap "one interface is asked for" first_only 2 WEFT_TCP_INTERFACES=eth0
+tap "one socket is asked for" first_only 1 WEFT_TCP_SOCKETS=1
+tap "a link that is down is done without" falls_back 2
+tap_end
