@@ -125,10 +125,12 @@ struct weft_xfer {
  *   signals[l].value: written by its owner only, monotonic: 8*epoch + ordinal of the signal + 1, lane l.
  *   ll: `ll_depth` slots of `ll_lines` cache lines; slot = epoch % ll_depth. A line is seq (= epoch + 1) and payload;
  *   payload is stored before seq, so that a reader that sees seq has the payload in the same cache miss.
- *   slots: `depth` scratch areas of slot_bytes; slot = epoch % depth.
+ *   slots: `depth` scratch areas of slot_bytes; slot = epoch % depth. A slot has at least a line for each rank's block and one more
+ *   (WEFT_SLOT_MIN_BYTES): operations are cut so that a slice's scratch fits, and not finer than lines.
  *   done: written by its owner only: all epochs < done are finished with, i.e. this rank reads no arena of
  *   those epochs any more. Epoch e may write its slot when every rank's done + depth > e; its ll slot when
  *   done + ll_depth > e. */
+#define WEFT_SLOT_MIN_BYTES(nranks) (((size_t)(nranks) + 1) * WEFT_LINE_BYTES)
 struct weft_signal {
     uint64_t value;
     uint64_t pad[15];
@@ -159,7 +161,7 @@ struct weft_mapped_rank {
 
 struct weft_mapped {
     uint32_t nlanes, depth, ll_depth, ll_lines; /* the depths are powers of two */
-    size_t slot_bytes;
+    size_t slot_bytes;                /* >= WEFT_SLOT_MIN_BYTES */
     struct weft_mapped_rank *ranks;   /* [nranks]; valid until group_destroy */
     const uint32_t *sleepers;         /* number of ranks asleep or falling asleep; after publishing, a rank that
                                          reads non-zero calls ops->wake */

@@ -31,6 +31,8 @@ weft_status wi_shm_layout_init(struct wi_shm_layout *layout, uint32_t nmembers, 
         return WEFT_ENOTSUP;
     layout->nmembers = nmembers;
     layout->depth = depth;
+    if (slot_bytes < WEFT_SLOT_MIN_BYTES(nmembers))
+        slot_bytes = WEFT_SLOT_MIN_BYTES(nmembers);
     layout->slot_bytes = round_up(slot_bytes, WI_SHM_PAGE);
     layout->ring_bytes = power_of_two_below(ring_bytes);
     layout->ctl_bytes =

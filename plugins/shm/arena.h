@@ -46,7 +46,8 @@ struct wi_shm_layout {
     size_t bulk_bytes;
 };
 
-/* Ring sizes shrink until one arena stays below 4 GiB of address space. */
+/* Slots grow until they have a line for each member's block (WEFT_SLOT_MIN_BYTES). Ring sizes shrink until one arena stays below
+ * 4 GiB of address space. */
 weft_status wi_shm_layout_init(struct wi_shm_layout *layout, uint32_t nmembers, uint32_t depth, size_t slot_bytes,
                                size_t ring_bytes);
 

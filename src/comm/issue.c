@@ -243,17 +243,27 @@ static size_t known_share(const struct weft_comm *comm, const struct wi_call *c,
     return n * es;
 }
 
-/* Slices of a mapped schedule must fit its scratch into a slot; all ranks cut alike. */
-static void slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t want)
+/* Slices of a mapped schedule must fit its scratch into a slot; all ranks cut alike. Blocks that fit as they are may be shorter
+ * than a line; slices are whole lines. The built-in algorithms have at most WEFT_SLOT_MIN_BYTES of scratch in lines, files may hold
+ * others. */
+static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t want)
 {
-    size_t tmp = op->sched->buf_blocks[WI_TMP], cap = tmp ? comm->exec->map.slot_bytes / tmp & ~(size_t)63 : want;
-    size_t slice = tmp ? (cap < want ? cap : want) : op->block_bytes;
+    size_t tmp = op->sched->buf_blocks[WI_TMP], room = tmp ? comm->exec->map.slot_bytes / tmp : SIZE_MAX;
+    size_t slice = op->block_bytes;
 
-    if (slice >= op->block_bytes || (tmp && tmp * op->block_bytes <= comm->exec->ll_bytes)) /* ll lines: never cut */
-        slice = op->block_bytes;
+    if (tmp && !op->ll && (slice > want || slice > room)) {
+        slice = room & ~(size_t)(WEFT_LINE_BYTES - 1);
+        slice = slice < want ? slice : want;
+        if (!slice)
+            return wi_fail(WEFT_ENOTSUP,
+                           "algorithm %s needs %zu bytes of scratch, a line for each of its blocks, and slots have %zu: "
+                           "make them larger (WEFT_SHM_SLOT_BYTES)",
+                           op->sched->algo, tmp * WEFT_LINE_BYTES, comm->exec->map.slot_bytes);
+    }
     op->slice_bytes = slice ? slice : 1;
-    op->nslices = slice && op->block_bytes ? (uint32_t)((op->block_bytes + slice - 1) / slice) : 1;
+    op->nslices = slice ? (uint32_t)((op->block_bytes + slice - 1) / slice) : 1;
     op->tmp_stride = op->nslices > 1 ? slice : op->block_bytes;
+    return WEFT_SUCCESS;
 }
 
 static weft_status slice_two_sided(struct wi_op *op, size_t want)
@@ -307,9 +317,8 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
         op->tmp_bytes = op->v_bytes[WI_SRC];
     if (!op->mapped)
         return slice_two_sided(op, slice_bytes);
-    slice_mapped(comm, op, slice_bytes);
-    op->ll = ll_fits(comm, op->sched, c, op->block_bytes) != 0;
-    return WEFT_SUCCESS;
+    op->ll = ll_fits(comm, op->sched, c, op->block_bytes) != 0; /* these are never cut */
+    return slice_mapped(comm, op, slice_bytes);
 }
 
 /* ---- Preparing ---- */

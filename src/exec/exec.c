@@ -70,6 +70,10 @@ static weft_status init_mapped(struct wi_exec *exec)
     if (!power_of_two(exec->map.depth) || !power_of_two(exec->map.ll_depth))
         return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots and %u of ll lines, which must be powers of two",
                        mesh->mapped_group->transport->plugin->name, exec->map.depth, exec->map.ll_depth);
+    if (exec->map.slot_bytes < WEFT_SLOT_MIN_BYTES(exec->nranks))
+        return wi_fail(WEFT_EPLUGIN, "transport %s offers slots of %zu bytes; %d ranks need %zu",
+                       mesh->mapped_group->transport->plugin->name, exec->map.slot_bytes, exec->nranks,
+                       WEFT_SLOT_MIN_BYTES(exec->nranks));
     if (!knows_processors(exec))
         exec->spin_elsewhere = 0;
     exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);

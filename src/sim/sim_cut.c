@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How data is cut into blocks, slices and pieces: as src/comm/issue.c and wi_op_piece of src/exec do, in lengths only. */
+#include <weft/weft_plugin.h>
+
 #include "base/status.h"
 #include "sched/internal.h"
 #include "sim/engine.h"
@@ -12,13 +14,15 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Slots hold the scratch of a slice. */
+/* Slots hold the scratch of a slice; with many ranks they are made larger. 0: the schedule has more scratch than that. */
 static uint64_t mapped_slice(const struct wi_sim *s, uint64_t want)
 {
     uint32_t tmp = s->scheds[0]->buf_blocks[WI_TMP];
     uint64_t slot = s->options.slot_bytes ? s->options.slot_bytes : WI_SIM_SLOT_BYTES;
 
-    if (!tmp)
+    if (slot < WEFT_SLOT_MIN_BYTES(s->nranks))
+        slot = WEFT_SLOT_MIN_BYTES(s->nranks);
+    if (!tmp || (s->block_bytes <= slot / tmp && s->block_bytes <= want))
         return s->block_bytes;
     return least(slot / tmp & ~(uint64_t)(ALIGN - 1), want);
 }
@@ -48,6 +52,8 @@ weft_status wi_sim_cut(struct wi_sim *s, size_t bytes)
     want = want ? want < ALIGN ? ALIGN : want & ~(uint64_t)(ALIGN - 1) : UINT64_MAX;
     if (s->mapped)
         want = mapped_slice(s, want);
+    if (s->mapped && s->block_bytes && !want)
+        return wi_fail(WEFT_ENOTSUP, "simulation: %s has more blocks of scratch than a slot has lines", sched->algo);
     s->slice_bytes = want && want < s->block_bytes ? want : s->block_bytes;
     uint64_t nslices = s->block_bytes ? (s->block_bytes + s->slice_bytes - 1) / s->slice_bytes : 1;
     if (nslices > WI_SIM_MAX_UNITS)

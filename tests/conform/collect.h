@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
-#define CC_MAX_RANKS 16
+#define CC_MAX_RANKS 72
 
 /* X(name, the collective whose algorithms serve it) */
 #define CC_KINDS(X)                                                                                \

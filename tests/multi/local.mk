@@ -20,3 +20,7 @@ multi_tests += tests/multi/test_plans
 tests_multi_test_plans_SOURCES = tests/multi/test_plans.c tests/conform/collect.h tests/conform/collect_data.c \
 	tests/conform/collect_call.c tests/conform/collect_world.c
 tests_multi_test_plans_LDADD = libharness.la libweftcore.la -lm
+multi_tests += tests/multi/test_many_ranks
+tests_multi_test_many_ranks_SOURCES = tests/multi/test_many_ranks.c tests/conform/collect.h \
+	tests/conform/collect_data.c tests/conform/collect_call.c tests/conform/collect_world.c
+tests_multi_test_many_ranks_LDADD = libharness.la libweftcore.la -lm

@@ -97,6 +97,10 @@ unit_tests += tests/unit/test_slot_store
 tests_unit_test_slot_store_SOURCES = tests/unit/test_slot_store.c
 tests_unit_test_slot_store_LDADD = libweftcore.la $(CUNIT_LIBS)
 
+unit_tests += tests/unit/test_slots
+tests_unit_test_slots_SOURCES = tests/unit/test_slots.c
+tests_unit_test_slots_LDADD = libweftcore.la $(CUNIT_LIBS)
+
 unit_tests += tests/unit/test_sim
 tests_unit_test_sim_SOURCES = tests/unit/test_sim.c tests/unit/sim_common.h
 tests_unit_test_sim_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
