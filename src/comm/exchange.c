@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 
+#define SHARE_MAX ((size_t)1 << 47)
 #define RIVAL_FACTOR 3 /* ways whose predictions are further apart are not compared */
 
 struct record {
@@ -180,6 +181,52 @@ static weft_status plan(struct weft_request *req, struct wi_plan_query *q, enum 
 
 /* ---- The exchange ---- */
 
+/* Where a region of a rank's buffer ends, in bytes from the buffer's start. */
+static size_t region_end(const struct wi_op *op, const struct wi_region *r)
+{
+    size_t blocks = r->first + r->count, end = 0;
+
+    if (!op->v_bytes[r->buf])
+        return op->total_bytes && blocks * op->block_bytes > op->total_bytes ? op->total_bytes
+                                                                             : blocks * op->block_bytes;
+    for (size_t b = r->first; b < blocks; b++) {
+        size_t at = op->v_offset[r->buf][b] + op->v_bytes[r->buf][b];
+        end = at > end ? at : end;
+    }
+    return end;
+}
+
+/* Nobody's memory is touched beyond what it has offered for this operation: behind the end of a mapping there is memory of
+ * this rank. */
+static weft_status check_offers(const struct weft_comm *comm, const struct wi_op *op, const unsigned char *records,
+                                size_t stride)
+{
+    for (uint32_t i = 0; i < op->sched->nregions; i++) {
+        const struct wi_region *r = &op->sched->regions[i];
+        struct record m;
+        size_t offered, end;
+        if (r->rank == WI_SELF || r->rank == comm->rank || r->buf == WI_TMP)
+            continue;
+        memcpy(&m, records + (size_t)r->rank * stride, sizeof m);
+        offered = r->buf == WI_SRC ? m.src.bytes : m.dst.bytes;
+        end = region_end(op, r);
+        if (end > offered)
+            return wi_fail(WEFT_EPROTO, "rank %d offers %zu bytes of memory for an operation that touches %zu", r->rank,
+                           offered, end);
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Ranks that call the same have the same share; those of a v-form differ, but fit an address space. */
+static weft_status check_share(const struct wi_call *c, int rank, size_t share, size_t own)
+{
+    int v_form = wi_algo_family(c->coll) != c->coll;
+
+    if (v_form ? share <= SHARE_MAX : share == own)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_EPROTO, "rank %d says that its share has %zu bytes; this rank's has %zu", rank, share, own);
+}
+
 static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
 {
     struct weft_request *req = op->finished_arg;
@@ -190,12 +237,15 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     enum wi_plan_way way = WI_WAY_ANY;
     const struct wi_algo *file;
     struct wi_sched *sched;
+    struct record own;
     struct wi_plan p;
 
     (void)exec;
+    memcpy(&own, records + (size_t)comm->rank * stride, sizeof own);
     for (int r = 0; r < comm->nranks; r++) {
         struct record m;
         memcpy(&m, records + (size_t)r * stride, sizeof m);
+        WI_TRY(check_share(c, r, m.share, own.share));
         share = m.share > share ? m.share : share;
         if (c->coll == WI_COLL_BROADCAST && r == c->root)
             q.in_place = m.in_place != 0;
@@ -212,7 +262,8 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
         op->record->algo = op->sched->algo;
     if (sched->peer_src || sched->peer_dst || p.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         WI_TRY(map_peers(comm, op, c, file, records, stride, &q));
-    return wi_op_lay_out(comm, op, c, share, p.slice_bytes);
+    WI_TRY(wi_op_lay_out(comm, op, c, share, p.slice_bytes));
+    return check_offers(comm, op, records, stride);
 }
 
 void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *c, size_t share)

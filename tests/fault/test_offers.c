@@ -1,0 +1,136 @@
+/* A rank that offers less memory than the operation touches, or another share than it has: the others touch nothing that was
+ * not offered, least of all what lies behind the mapping in their own memory, and name it.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <stdlib.h>
+
+#include "../unit/unit.h"
+#include "comm/comm.h"
+
+#define COUNT (1u << 16)
+#define LEFT 64u
+
+struct lie {
+    enum wi_coll coll;
+    int mapped; /* buffers that peers can map */
+    void (*describe)(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc);
+    const char *said;
+};
+
+static void (*truth)(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc);
+
+/* The end of the buffer, where it had to be all of it. */
+static void end_only(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
+{
+    truth(endpoint, ptr, bytes, desc);
+    desc->address += bytes - LEFT;
+    desc->offset += desc->segment ? bytes - LEFT : 0;
+    desc->bytes = LEFT;
+}
+
+/* The share stands behind the two descriptions of a record (src/comm/exchange.c). Twice what it is: ranks that believe it read
+ * and write twice as much of their own buffers. */
+static void other_share(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
+{
+    static int calls;
+
+    truth(endpoint, ptr, bytes, desc);
+    if (calls++ == 0)
+        *(volatile uint64_t *)(desc + 2) *= 2;
+}
+
+static weft_status call(struct ft_rank *f, const struct lie *lie, float *src, float *dst)
+{
+    if (lie->coll == WI_COLL_ALL_REDUCE)
+        return weft_all_reduce(f->comm, src, dst, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL);
+    return weft_all_gather(f->comm, src, dst, COUNT, WEFT_FLOAT32, NULL);
+}
+
+static void *memory(struct ft_rank *f, const struct lie *lie, size_t bytes)
+{
+    void *ptr = NULL;
+
+    if (lie->mapped)
+        WT_REQUIRE_OK(weft_mem_alloc(f->context, bytes, &ptr));
+    else
+        ptr = calloc(1, bytes);
+    WT_REQUIRE(ptr != NULL);
+    return ptr;
+}
+
+static void offers(int rank, int nranks, void *arg)
+{
+    const struct lie *lie = arg;
+    struct ft_rank f;
+    float *src, *dst;
+    weft_status status;
+
+    setenv("WEFT_ALGO", "all_reduce:direct,all_gather:direct", 1);
+    ft_open(&f, "shm", 20000, rank, nranks);
+    if (!lie->mapped && !f.comm->mesh->can_get) {
+        printf("# memory of other processes cannot be read here\n");
+        ft_close(&f);
+        return;
+    }
+    src = memory(&f, lie, COUNT * sizeof *src);
+    dst = memory(&f, lie, 2 * COUNT * sizeof *dst);
+    WT_CHECK_OK(call(&f, lie, src, dst));
+    if (rank == 1) {
+        struct weft_transport_ops *ops = &f.comm->mesh->mapped_group->transport->ops;
+        truth = ops->mem_describe;
+        ops->mem_describe = lie->describe;
+    }
+    wt_sync();
+    status = call(&f, lie, src, dst);
+    if (rank == 0) {
+        WT_CHECK_STATUS(status, WEFT_EPROTO);
+        if (!strstr(ft_error(&f).message, lie->said))
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", lie->said, ft_error(&f).message);
+    } else {
+        WT_CHECK(status < 0);
+    }
+    wt_sync();
+    ft_close(&f); /* memory of the context goes with it */
+    if (!lie->mapped) {
+        free(src);
+        free(dst);
+    }
+}
+
+static void run(const struct lie *lie)
+{
+    CU_ASSERT_EQUAL(wt_run(2, offers, (void *)(uintptr_t)lie, 30000), 0);
+}
+
+static void mapped_reduce(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_REDUCE, 1, end_only, "rank 1 offers 64 bytes"};
+    run(&lie);
+}
+
+static void mapped_gather(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_GATHER, 1, end_only, "rank 1 offers 64 bytes"};
+    run(&lie);
+}
+
+static void attached_gather(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_GATHER, 0, end_only, "rank 1 offers 64 bytes"};
+    run(&lie);
+}
+
+static void other_shares(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_GATHER, 1, other_share, "rank 1 says that its share has 524288 bytes"};
+    run(&lie);
+}
+
+static const struct wt_case cases[] = {
+    {"less mapped memory than an all_reduce touches", mapped_reduce},
+    {"less mapped memory than an all_gather touches", mapped_gather},
+    {"less private memory than an all_gather touches", attached_gather},
+    {"another share than the call has", other_shares},
+};
+WT_UNIT_MAIN("test_offers", cases)
