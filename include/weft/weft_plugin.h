@@ -281,7 +281,7 @@ struct weft_transport_ops {
     int (*peek)(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes);
 
     /* Copy to a peer's private memory, the counterpart of mem_get. The peer sees the bytes once it has seen what this rank
-     * signals afterwards. */
+     * signals afterwards. Of 0 bytes: would it be permitted, as far as can be told without writing? */
     weft_status (*mem_put)(void *group, int peer, uint64_t remote_address, const void *local, size_t bytes);
 };
 

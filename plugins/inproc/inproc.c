@@ -146,6 +146,20 @@ static void hub_put(struct hub *hub)
         hub_free(hub);
 }
 
+/* Whoever else says that it is this rank of this communicator came first. */
+static weft_status put_into(struct hub *hub, const struct wi_shm_group *group, unsigned char *memory)
+{
+    struct wi_shm_arena *arena = &hub->arenas[group->self];
+    int taken;
+
+    pthread_mutex_lock(&hubs_lock);
+    taken = arena->ctl != NULL;
+    if (!taken)
+        *arena = (struct wi_shm_arena){(struct wi_shm_ctl *)memory, memory + group->layout.ctl_bytes};
+    pthread_mutex_unlock(&hubs_lock);
+    return taken ? WEFT_EPROTO : WEFT_SUCCESS;
+}
+
 /* Put this rank's arena into the hub. */
 static weft_status contribute(struct wi_shm_group *group, struct hub *hub)
 {
@@ -160,8 +174,24 @@ static weft_status contribute(struct wi_shm_group *group, struct hub *hub)
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return wi_shm_explain_errno(host, errno, "map an arena");
-    hub->arenas[group->self].ctl = (struct wi_shm_ctl *)memory;
-    hub->arenas[group->self].bulk = memory + group->layout.ctl_bytes;
+    if (put_into(hub, group, memory) == WEFT_SUCCESS)
+        return WEFT_SUCCESS;
+    munmap(memory, bytes);
+    host->explain(host->impl, WEFT_EPROTO, "another communicator of this process has the same id");
+    return WEFT_EPROTO;
+}
+
+/* A rank's address is its word; that it runs here shows in that its arena does. */
+static weft_status all_here(const struct wi_shm_group *group, const struct hub *hub)
+{
+    const struct weft_host *host = group->endpoint->host;
+
+    for (uint32_t i = 0; i < group->nmembers; i++)
+        if (!hub->arenas[i].ctl) {
+            host->explain(host->impl, WEFT_EPROTO, "rank %d says that it runs in this process (%u), and does not",
+                          group->peers[i].rank, group->endpoint->identity.pid);
+            return WEFT_EPROTO;
+        }
     return WEFT_SUCCESS;
 }
 
@@ -194,6 +224,8 @@ static weft_status inproc_group_create(void *endpoint, const struct weft_group_c
         return status;
     hub = hub_get(made, config->comm_id);
     status = meet(made, config, hub ? contribute(made, hub) : WEFT_ENOMEM);
+    if (status == WEFT_SUCCESS)
+        status = all_here(made, hub);
     if (status == WEFT_SUCCESS) {
         memcpy(made->arenas, hub->arenas, made->nmembers * sizeof(*made->arenas));
         made->leaving = hub->leaving;
@@ -231,7 +263,8 @@ static weft_status inproc_mem_put(void *group, int peer, uint64_t remote_address
 {
     if (!wi_shm_peer_at(group, peer))
         return WEFT_EINVAL;
-    memcpy((void *)(uintptr_t)remote_address, local, bytes);
+    if (bytes)
+        memcpy((void *)(uintptr_t)remote_address, local, bytes);
     return WEFT_SUCCESS;
 }
 

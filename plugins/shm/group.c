@@ -115,6 +115,7 @@ weft_status wi_shm_group_new(struct wi_shm_endpoint *endpoint, const struct weft
     if (!made)
         return WEFT_ENOMEM;
     made->endpoint = endpoint;
+    memcpy(made->comm_id, config->comm_id, sizeof(made->comm_id));
     made->rank = config->rank;
     made->nranks = config->nranks;
     made->oversubscribed = config->oversubscribed;

@@ -47,7 +47,8 @@ struct wi_shm_peer {
     int reported;
     weft_status status; /* FAILED: why */
     char text[160];
-    struct wi_shm_identity identity;
+    struct wi_shm_identity identity; /* as it says; its process and machine are proved when the group is made */
+    int here;                        /* in this process: known without its word */
     struct wi_shm_watch *watch; /* NULL: self, or ranks of one process */
     struct wi_shm_mapping *mappings;
     uint64_t mem_generation; /* of the peer, when mappings were last looked through */
@@ -59,6 +60,8 @@ struct wi_shm_peer {
 struct wi_shm_group {
     struct wi_shm_endpoint *endpoint;
     struct wi_shm_group *next, *prev; /* in the endpoint */
+    struct wi_shm_group *here_next;   /* in prove.c's table */
+    uint64_t comm_id[2];
     int rank, nranks;
     uint32_t self, nmembers;
     uint32_t *member_of; /* [nranks] index among members, UINT32_MAX for ranks served by others */

@@ -78,18 +78,15 @@ void wi_shm_mem_describe(void *arg, const void *ptr, size_t bytes, struct weft_m
 
 static int open_segment(const struct wi_shm_peer *peer, uint64_t number, size_t *bytes)
 {
-    char path[64];
+    int fd = wi_shm_open_descriptor(peer->identity.pid, wi_shm_segment_fd(number)), seals;
     struct stat st;
-    int fd, seals;
 
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", peer->identity.pid, wi_shm_segment_fd(number));
-    fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return -1;
     seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &st) != 0 || !wi_shm_segment_is(number, (uint64_t)st.st_ino) || seals < 0 ||
-        !(seals & F_SEAL_SHRINK)) { /* another file, or one whose pages could be pulled away */
-        close(fd);
+        !(seals & F_SEAL_SHRINK) || !wi_shm_watch_alive(peer->watch)) {
+        close(fd); /* another file, one whose pages could be pulled away, or that of whoever has the number now */
         errno = ESTALE;
         return -1;
     }
@@ -193,15 +190,18 @@ weft_status wi_shm_mem_map(void *arg, int rank, const struct weft_mem_desc *desc
 
     if (!peer || desc->segment == 0)
         return WEFT_EINVAL;
-    if (group->endpoint->one_process || wi_shm_identity_same_process(&peer->identity, &group->endpoint->identity)) {
+    if (group->endpoint->one_process || peer->here) {
         *ptr = (void *)(uintptr_t)desc->address;
         return WEFT_SUCCESS;
     }
     status = map_of(group, peer, desc->segment, &mapping);
     if (status != WEFT_SUCCESS)
         return status;
-    if (desc->offset > mapping->bytes || desc->bytes > mapping->bytes - desc->offset)
+    if (desc->offset > mapping->bytes || desc->bytes > mapping->bytes - desc->offset) {
+        group->endpoint->host->explain(group->endpoint->host->impl, WEFT_EPROTO,
+                                       "rank %d offers memory beyond the end of its segment", rank);
         return WEFT_EPROTO;
+    }
     *ptr = mapping->base + desc->offset;
     return WEFT_SUCCESS;
 }
@@ -237,7 +237,9 @@ static weft_status attach(struct wi_shm_group *group, int rank, uint64_t remote_
         return WEFT_EINVAL;
     if (!group->endpoint->settings->cma)
         return WEFT_ENOTSUP;
-    while (done < bytes) {
+    if (peer->watch && !wi_shm_watch_alive(peer->watch)) /* numbers come round in seconds, this copy begins at once */
+        return attach_failed(group->endpoint->host, peer, ESRCH, put);
+    do { /* of nothing, too: that asks whether it is permitted */
         struct iovec here = {local + done, bytes - done};
         struct iovec there = {(void *)(uintptr_t)(remote_address + done), bytes - done};
         pid_t pid = (pid_t)peer->identity.pid;
@@ -245,10 +247,10 @@ static weft_status attach(struct wi_shm_group *group, int rank, uint64_t remote_
             put ? process_vm_writev(pid, &here, 1, &there, 1, 0) : process_vm_readv(pid, &here, 1, &there, 1, 0);
         if (moved < 0 && errno == EINTR)
             continue;
-        if (moved <= 0)
+        if (moved < 0 || (moved == 0 && bytes > 0))
             return attach_failed(group->endpoint->host, peer, moved == 0 ? EFAULT : errno, put);
         done += (size_t)moved;
-    }
+    } while (done < bytes);
     return WEFT_SUCCESS;
 }
 

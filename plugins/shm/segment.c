@@ -76,6 +76,26 @@ weft_status wi_shm_memfd(const struct weft_host *host, const char *name, size_t 
     return WEFT_SUCCESS;
 }
 
+int wi_shm_open_descriptor(uint32_t pid, int fd)
+{
+    char path[64];
+    struct stat st;
+    int link, opened = -1, error = ESTALE;
+
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, fd);
+    link = open(path, O_PATH | O_CLOEXEC);
+    if (link < 0)
+        return -1;
+    if (fstat(link, &st) == 0 && S_ISREG(st.st_mode)) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", link);
+        opened = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        error = errno;
+    }
+    close(link);
+    errno = error;
+    return opened;
+}
+
 weft_status wi_shm_segments_init(struct wi_shm_segments *segments)
 {
     segments->all = NULL;

@@ -47,6 +47,9 @@ int wi_shm_segment_fd(uint64_t number);
 int wi_shm_segment_is(uint64_t number, uint64_t inode);
 /* A memfd of that size that can neither grow nor shrink. */
 weft_status wi_shm_memfd(const struct weft_host *host, const char *name, size_t bytes, int *fd);
+/* Open again what descriptor `fd` of a process refers to, if that is a regular file: opening a device may do things, and
+ * opening a pipe wait. -1 and errno; ESTALE: another kind of file. */
+int wi_shm_open_descriptor(uint32_t pid, int fd);
 /* The status and its text for a failed system call. */
 weft_status wi_shm_explain_errno(const struct weft_host *host, int error, const char *what);
 

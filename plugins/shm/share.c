@@ -1,11 +1,12 @@
 /* share.c: make this rank's arena and map those of the others.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Two rounds over the bootstrap: what I made; could I map all of yours. When some member could not open the others'
- * memfds (no /proc, other credentials), all make named objects in /dev/shm instead, and two more rounds follow.
- * Every member goes through the same rounds whatever happens to it.
+ * Three rounds over the bootstrap: what I made; could I map all of yours; is each of you who it says it is. When some member
+ * could not open the others' memfds (no /proc, other credentials), all make named objects in /dev/shm instead, and three more
+ * rounds follow. Every member goes through the same rounds whatever happens to it. Nothing is written into an arena of another
+ * before the third.
  */
-#include "group.h"
+#include "share.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,49 +14,39 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-struct hello {
-    int32_t status;
-    int32_t fd;
-    uint64_t device, inode;
-    uint64_t slot_bytes, ring_bytes;
-    uint32_t depth, membarrier;
-    char name[64]; /* of the /dev/shm object; empty: memfd */
-};
-
-struct share {
-    struct wi_shm_group *group;
-    const struct weft_group_config *config;
-    struct hello *all; /* [nmembers] */
-    int32_t *verdicts; /* [nmembers] */
-    int fd;            /* of the own arena; open until the others have mapped it */
-    int named;
-    char name[64];
-};
 
 static size_t arena_bytes(const struct wi_shm_group *group)
 {
     return group->layout.ctl_bytes + group->layout.bulk_bytes;
 }
 
-static const struct weft_host *host_of(const struct share *share)
+static const struct weft_host *host_of(const struct wi_shm_share *share)
 {
     return share->group->endpoint->host;
 }
 
-static weft_status gather(struct share *share, const void *mine, size_t bytes, void *all)
+static weft_status gather(struct wi_shm_share *share, const void *mine, size_t bytes, void *all)
 {
     return share->config->all_gather(share->config->all_gather_arg, mine, bytes, all);
 }
 
-static weft_status create_named(struct share *share, size_t bytes)
+/* Of a member's object: nobody needs to be told, or could tell another. */
+static void object_name(const struct wi_shm_share *share, uint32_t member, char name[64])
+{
+    const struct wi_shm_peer *peer = &share->group->peers[member];
+
+    snprintf(name, 64, "/weft-%u-%016llx-%d", peer->identity.pid, (unsigned long long)share->config->comm_id[0],
+             peer->rank);
+}
+
+static weft_status create_named(struct wi_shm_share *share, size_t bytes)
 {
     const struct weft_host *host = host_of(share);
 
-    snprintf(share->name, sizeof(share->name), "/weft-%u-%016llx-%d", share->group->endpoint->identity.pid,
-             (unsigned long long)share->config->comm_id[0], share->config->rank);
+    object_name(share, share->group->self, share->name);
     share->fd = shm_open(share->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (share->fd < 0) {
         share->name[0] = '\0';
@@ -66,7 +57,7 @@ static weft_status create_named(struct share *share, size_t bytes)
     return WEFT_SUCCESS;
 }
 
-static weft_status create(struct share *share)
+static weft_status create(struct wi_shm_share *share)
 {
     struct wi_shm_group *group = share->group;
     /* Pages that are there cannot raise SIGBUS later. Rings ask for theirs on first use. */
@@ -81,7 +72,7 @@ static weft_status create(struct share *share)
     return WEFT_SUCCESS;
 }
 
-static void fill_hello(struct share *share, weft_status status, int membarrier, struct hello *mine)
+static void fill_hello(struct wi_shm_share *share, weft_status status, int membarrier, struct wi_shm_hello *mine)
 {
     struct stat st;
 
@@ -96,26 +87,34 @@ static void fill_hello(struct share *share, weft_status status, int membarrier, 
     mine->slot_bytes = share->group->layout.slot_bytes;
     mine->ring_bytes = share->group->layout.ring_bytes;
     mine->membarrier = membarrier != 0;
-    memcpy(mine->name, share->name, sizeof(mine->name));
+    mine->named = share->named != 0;
+    if (status == WEFT_SUCCESS && getrandom(&mine->nonce, sizeof(mine->nonce), 0) != (ssize_t)sizeof(mine->nonce))
+        mine->status = wi_shm_explain_errno(host_of(share), errno, "draw a random number");
+}
+
+/* What a member says of itself, made a status that can be passed on. */
+static weft_status said(int32_t status)
+{
+    return status == WEFT_SUCCESS || (status < 0 && status > -1000) ? (weft_status)status : WEFT_EPROTO;
 }
 
 /* The same verdict on all members: it depends on what was gathered only. */
-static weft_status check_hellos(const struct share *share)
+weft_status wi_shm_hellos_check(const struct wi_shm_share *share)
 {
     const struct wi_shm_group *group = share->group;
     const struct weft_host *host = host_of(share);
 
     for (uint32_t i = 0; i < group->nmembers; i++) {
-        const struct hello *h = &share->all[i];
-        if (h->status != WEFT_SUCCESS) {
+        weft_status status = said(share->all[i].status);
+        if (status != WEFT_SUCCESS) {
             if (i != group->self)
-                host->explain(host->impl, h->status, "rank %d could not make its shared-memory arena (%s)",
-                              group->peers[i].rank, weft_status_name(h->status));
-            return h->status;
+                host->explain(host->impl, status, "rank %d could not make its shared-memory arena (%s)",
+                              group->peers[i].rank, weft_status_name(status));
+            return status;
         }
     }
     for (uint32_t i = 1; i < group->nmembers; i++) {
-        const struct hello *a = &share->all[0], *b = &share->all[i];
+        const struct wi_shm_hello *a = &share->all[0], *b = &share->all[i];
         if (a->depth == b->depth && a->slot_bytes == b->slot_bytes && a->ring_bytes == b->ring_bytes)
             continue;
         host->explain(
@@ -129,14 +128,29 @@ static weft_status check_hellos(const struct share *share)
     return WEFT_SUCCESS;
 }
 
-static int open_peer(const struct wi_shm_peer *peer, const struct hello *hello)
+static int open_peer(const struct wi_shm_share *share, uint32_t member)
 {
-    char path[64];
+    const struct wi_shm_peer *peer = &share->group->peers[member];
+    char name[64];
 
-    if (hello->name[0])
-        return shm_open(hello->name, O_RDWR | O_CLOEXEC, 0);
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", peer->identity.pid, hello->fd);
-    return open(path, O_RDWR | O_CLOEXEC);
+    if (!share->named)
+        return wi_shm_open_descriptor(peer->identity.pid, share->all[member].fd);
+    object_name(share, member, name);
+    return shm_open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
+}
+
+/* Is it what the member described, of this user, and can its pages not be pulled away? */
+static int is_arena(const struct wi_shm_share *share, uint32_t member, int fd)
+{
+    const struct wi_shm_hello *hello = &share->all[member];
+    const int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+    int seals = share->named ? sealed : fcntl(fd, F_GET_SEALS);
+    struct stat st;
+
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (uint64_t)st.st_dev != hello->device ||
+        (uint64_t)st.st_ino != hello->inode || (size_t)st.st_size != arena_bytes(share->group))
+        return 0;
+    return seals >= 0 && (seals & sealed) == sealed;
 }
 
 static weft_status map_arena(struct wi_shm_group *group, uint32_t member, int fd)
@@ -158,30 +172,27 @@ static weft_status map_arena(struct wi_shm_group *group, uint32_t member, int fd
     return WEFT_SUCCESS;
 }
 
-static weft_status map_peer(struct share *share, uint32_t member)
+static weft_status map_peer(struct wi_shm_share *share, uint32_t member)
 {
     struct wi_shm_group *group = share->group;
-    const struct hello *hello = &share->all[member];
-    int fd = member == group->self ? share->fd : open_peer(&group->peers[member], hello);
-    weft_status status;
-    struct stat st;
+    int fd = member == group->self ? share->fd : open_peer(share, member);
+    weft_status status = WEFT_EPROTO;
 
     if (fd < 0)
         return wi_shm_explain_errno(group->endpoint->host, errno, "open the arena of another rank");
-    if (fstat(fd, &st) != 0 || (uint64_t)st.st_dev != hello->device || (uint64_t)st.st_ino != hello->inode ||
-        (size_t)st.st_size != arena_bytes(group)) {
+    if (is_arena(share, member, fd))
+        status = map_arena(group, member, fd);
+    else
         group->endpoint->host->explain(group->endpoint->host->impl, WEFT_EPROTO,
                                        "what rank %d shows as its arena is another file", group->peers[member].rank);
-        status = WEFT_EPROTO;
-    } else {
-        status = map_arena(group, member, fd);
-    }
-    if (member != group->self)
+    if (status == WEFT_SUCCESS)
+        status = wi_shm_guard(share, member, &fd);
+    if (fd >= 0 && member != group->self)
         close(fd);
     return status;
 }
 
-static weft_status map_all(struct share *share)
+static weft_status map_all(struct wi_shm_share *share)
 {
     struct wi_shm_group *group = share->group;
     size_t bytes = group->layout.ctl_bytes * group->nmembers;
@@ -210,70 +221,96 @@ void wi_shm_unshare(struct wi_shm_group *group)
     group->ctl_map = NULL;
 }
 
-/* One way of sharing, two rounds. WEFT_ENOTSUP in *worst: another way may be tried, on all members alike. */
-static weft_status share_round(struct share *share, int *membarrier)
+/* The first failure of all members; `what` could it not do? Who failed alike keeps its own explanation. */
+static weft_status agree(struct wi_shm_share *share, weft_status mine, const char *what)
 {
-    struct wi_shm_group *group = share->group;
-    struct hello mine;
-    int32_t mapped;
-    weft_status status = create(share), agreed;
+    const struct wi_shm_group *group = share->group;
+    int32_t verdict = mine;
+    weft_status status = gather(share, &verdict, sizeof(verdict), share->verdicts);
 
-    fill_hello(share, status, group->endpoint->membarrier, &mine);
-    agreed = gather(share, &mine, sizeof(mine), share->all);
-    if (agreed != WEFT_SUCCESS)
-        return agreed;
-    agreed = check_hellos(share);
-    mapped = agreed == WEFT_SUCCESS ? map_all(share) : agreed;
-    status = gather(share, &mapped, sizeof(mapped), share->verdicts);
-    if (status != WEFT_SUCCESS || agreed != WEFT_SUCCESS)
-        return status != WEFT_SUCCESS ? status : agreed;
-    *membarrier = group->endpoint->membarrier;
-    for (uint32_t i = 0; i < group->nmembers; i++) {
-        if (!share->all[i].membarrier)
-            *membarrier = 0;
-        if (share->verdicts[i] == WEFT_SUCCESS || status != WEFT_SUCCESS)
-            continue;
-        status = share->verdicts[i];
-        if (i != group->self)
-            host_of(share)->explain(host_of(share)->impl, status, "rank %d could not map the arenas of this node (%s)",
-                                    group->peers[i].rank, weft_status_name(status));
+    for (uint32_t i = 0; status == WEFT_SUCCESS && i < group->nmembers; i++) {
+        status = said(share->verdicts[i]);
+        if (status != WEFT_SUCCESS && status != mine)
+            host_of(share)->explain(host_of(share)->impl, status, "rank %d could not %s (%s)", group->peers[i].rank,
+                                    what, weft_status_name(status));
     }
     return status;
 }
 
-static void drop_own(struct share *share)
+/* One way of sharing, three rounds. WEFT_ESYS: another way may be tried, on all members alike. */
+static weft_status share_round(struct wi_shm_share *share, int *membarrier)
+{
+    struct wi_shm_group *group = share->group;
+    struct wi_shm_hello mine;
+    weft_status status = create(share);
+
+    fill_hello(share, status, group->endpoint->membarrier, &mine);
+    status = gather(share, &mine, sizeof(mine), share->all);
+    if (status != WEFT_SUCCESS)
+        return status;
+    status = wi_shm_hellos_check(share);
+    if (status == WEFT_SUCCESS)
+        status = wi_shm_here_check(share);
+    if (status == WEFT_SUCCESS)
+        status = map_all(share);
+    status = agree(share, status, "map the arenas of this node");
+    if (status == WEFT_SUCCESS)
+        status = wi_shm_prove(share);
+    status = agree(share, status, "make sure of the other processes");
+    *membarrier = group->endpoint->membarrier;
+    for (uint32_t i = 0; i < group->nmembers; i++)
+        if (!share->all[i].membarrier)
+            *membarrier = 0;
+    return status;
+}
+
+/* What was needed to share only. */
+static void end_round(struct wi_shm_share *share)
 {
     if (share->name[0])
         shm_unlink(share->name);
     share->name[0] = '\0';
+    wi_shm_guards_drop(share);
     if (share->fd >= 0)
         close(share->fd);
     share->fd = -1;
 }
 
+static weft_status share_somehow(struct wi_shm_share *share, int *membarrier)
+{
+    const char *how = share->group->endpoint->settings->arena;
+    weft_status status;
+
+    share->named = how && strcmp(how, "named") == 0;
+    status = share_round(share, membarrier);
+    end_round(share);
+    if (status != WEFT_ESYS || share->named) /* the only kind of failure that another way can cure */
+        return status;
+    wi_shm_unshare(share->group);
+    share->named = 1;
+    status = share_round(share, membarrier);
+    end_round(share);
+    return status;
+}
+
 weft_status wi_shm_share(struct wi_shm_group *group, const struct weft_group_config *config, int *membarrier)
 {
-    const char *how = group->endpoint->settings->arena;
-    struct share share = {.group = group, .config = config, .fd = -1};
-    weft_status status = WEFT_ENOMEM;
+    struct wi_shm_share share = {.group = group, .config = config, .fd = -1};
+    weft_status status = wi_shm_guards_init(&share);
 
     share.all = calloc(group->nmembers, sizeof(*share.all));
     share.verdicts = calloc(group->nmembers, sizeof(*share.verdicts));
-    if (!share.all || !share.verdicts)
-        goto free_arrays; /* the others' deadline ends their wait; as for any process without memory */
-    share.named = how && strcmp(how, "named") == 0;
-    status = share_round(&share, membarrier);
-    drop_own(&share);
-    if (status == WEFT_ESYS && !share.named) { /* the only kind of failure that another way can cure */
-        wi_shm_unshare(group);
-        share.named = 1;
-        status = share_round(&share, membarrier);
-        drop_own(&share);
+    if (status == WEFT_SUCCESS && share.all && share.verdicts) {
+        wi_shm_here_add(group);
+        status = share_somehow(&share, membarrier);
+        wi_shm_here_remove(group);
+    } else {
+        status = WEFT_ENOMEM; /* the others' deadline ends their wait; as for any process without memory */
     }
     group->may_fault = share.named;
     if (status != WEFT_SUCCESS)
         wi_shm_unshare(group);
-free_arrays:
+    free(share.guards);
     free(share.all);
     free(share.verdicts);
     return status;

@@ -133,6 +133,15 @@ void wi_shm_watch_poll(struct wi_shm_watches *watches, struct wi_shm_watch *cons
     pthread_mutex_unlock(&watches->lock);
 }
 
+int wi_shm_watch_alive(const struct wi_shm_watch *watch)
+{
+    struct pollfd fd = {.fd = watch->pidfd, .events = POLLIN};
+
+    if (__atomic_load_n(&watch->dead, __ATOMIC_RELAXED))
+        return 0;
+    return watch->pidfd >= 0 ? poll(&fd, 1, 0) == 0 : process_lives(&watch->identity);
+}
+
 static int exit_code_of(const struct wi_shm_watch *watch, int *code)
 {
     struct pidfd_info_v0 info = {.mask = PIDFD_INFO_EXIT_MASK};

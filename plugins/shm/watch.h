@@ -32,6 +32,8 @@ struct wi_shm_watch *wi_shm_watch_get(struct wi_shm_watches *watches, const stru
 void wi_shm_watch_put(struct wi_shm_watches *watches, struct wi_shm_watch *watch);
 /* One system call for each 64 processes. Sets `dead` in the given entries; NULL ones are skipped. */
 void wi_shm_watch_poll(struct wi_shm_watches *watches, struct wi_shm_watch *const *some, size_t count);
+/* Is the process there just now, so that its number is not another's? One system call. */
+int wi_shm_watch_alive(const struct wi_shm_watch *watch);
 /* "process 4711 on host a was killed by signal 9", "... is stopped" */
 size_t wi_shm_watch_text(const struct wi_shm_watch *watch, char *text, size_t capacity);
 

@@ -492,23 +492,16 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     return WEFT_SUCCESS;
 }
 
-/* Cross-memory attach may be forbidden between these processes: read a word of every peer, and write one. The one that is
- * written outlives this, as a peer may be late, and all write the same. */
-#define MARK 0x776566742d707574ull
-static volatile uint64_t mark;
-
-struct probe {
-    uint64_t value, mark; /* addresses */
-};
-
-static int probe_get(struct wi_mesh *m, const struct probe *at)
+/* Cross-memory attach may be forbidden between these processes: read a word that each peer offers, and ask whether writing
+ * is permitted, too. Nothing is written: only an operation that a peer takes part in says where. */
+static int probe_get(struct wi_mesh *m, const uint64_t *at)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
     for (int r = 0; r < m->nranks; r++) {
         uint64_t value = 0;
-        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, at[r].value, &value, sizeof value) < 0 ||
-                             value != (at[r].value ^ m->comm_id[0]))) {
+        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, at[r], &value, sizeof value) < 0 ||
+                             value != (at[r] ^ m->comm_id[0]))) {
             wi_log(WEFT_LOG_INFO, "net.mem_get", "memory of rank %d cannot be read: %s", r, wi_fail_text());
             wi_fail_clear();
             return 0;
@@ -517,17 +510,13 @@ static int probe_get(struct wi_mesh *m, const struct probe *at)
     return 1;
 }
 
-static int probe_put(struct wi_mesh *m, const struct probe *at)
+static int probe_put(struct wi_mesh *m)
 {
     const struct wi_mesh_group *g = m->mapped_group;
-    const uint64_t value = MARK;
 
     for (int r = 0; r < m->nranks; r++) {
-        uint64_t seen = 0;
-        if (m->ranks[r].pid == m->ranks[m->rank].pid) /* this rank, or a thread of this process: nothing forbids it */
-            continue;
-        if (g->transport->ops.mem_put(g->group, r, at[r].mark, &value, sizeof value) < 0 ||
-            g->transport->ops.mem_get(g->group, r, at[r].mark, &seen, sizeof seen) < 0 || seen != MARK) {
+        const char nothing = 0;
+        if (r != m->rank && g->transport->ops.mem_put(g->group, r, 0, &nothing, 0) < 0) {
             wi_log(WEFT_LOG_INFO, "net.mem_put", "memory of rank %d cannot be written: %s", r, wi_fail_text());
             wi_fail_clear();
             return 0;
@@ -540,7 +529,7 @@ static weft_status agree(struct build *b, weft_status local, const int *chosen)
 {
     struct wi_mesh *m = b->mesh;
     struct rounds rs = {.build = b, .failed_rank = -1};
-    struct probe *where = wi_calloc((size_t)m->nranks, sizeof *where);
+    uint64_t *where = wi_calloc((size_t)m->nranks, sizeof *where);
     volatile uint64_t probe;
     int32_t mine[3], *all = wi_calloc((size_t)m->nranks, sizeof mine);
     weft_status st = local;
@@ -550,12 +539,12 @@ static weft_status agree(struct build *b, weft_status local, const int *chosen)
         st = where && all ? find_mapped(b, chosen) : wi_fail(WEFT_ENOMEM, "agreement");
     probe = (uint64_t)(uintptr_t)&probe ^ m->comm_id[0];
     if (st >= 0) {
-        struct probe at = {(uint64_t)(uintptr_t)&probe, (uint64_t)(uintptr_t)&mark};
+        uint64_t at = (uint64_t)(uintptr_t)&probe;
         st = group_all_gather(&rs, &at, sizeof at, where);
     }
     mine[0] = st >= 0 && m->mapped_group != NULL;
     mine[1] = st >= 0 && m->mapped_group && m->can_get && probe_get(m, where);
-    mine[2] = mine[1] && m->can_put && probe_put(m, where);
+    mine[2] = mine[1] && m->can_put && probe_put(m);
     if (st >= 0)
         st = group_all_gather(&rs, mine, sizeof mine, all);
     for (int r = 0; st >= 0 && r < m->nranks; r++) {

@@ -9,6 +9,11 @@ tests_conform_transport_inproc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS
 tests_conform_transport_shm_SOURCES = tests/conform/transport_shm.c $(transport_suite)
 tests_conform_transport_shm_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
+# What members of a group can do to each other over shared memory when one of them lies.
+unit_tests += tests/conform/shm_hostile
+tests_conform_shm_hostile_SOURCES = tests/conform/shm_hostile.c tests/conform/transport.h tests/conform/transport.c
+tests_conform_shm_hostile_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+
 # The suite of collectives over every transport: a sample, and all of it.
 collectives_suite = tests/conform/collect.h tests/conform/collect_data.c tests/conform/collect_call.c \
 	tests/conform/collect_world.c tests/conform/collectives.h tests/conform/collectives_cases.c \

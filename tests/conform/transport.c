@@ -52,12 +52,15 @@ static void host_explain(void *impl, weft_status status, const char *format, ...
     va_end(ap);
 }
 
-static weft_status all_gather(void *arg, const void *mine, size_t mine_bytes, void *all)
+weft_status tc_all_gather(void *arg, const void *mine, size_t mine_bytes, void *all)
 {
     struct tc_rank *r = arg;
 
     WT_REQUIRE(mine_bytes <= SLOT_BYTES);
     memcpy(r->shared->slots[r->rank], mine, mine_bytes);
+    if (r->tamper)
+        r->tamper(r, r->rounds, r->shared->slots[r->rank], mine_bytes);
+    r->rounds++;
     wt_sync();
     for (int i = 0; i < r->nranks; i++)
         memcpy((unsigned char *)all + (size_t)i * mine_bytes, r->shared->slots[i], mine_bytes);
@@ -182,10 +185,10 @@ weft_status tc_group_try(struct tc_rank *r)
                                            .member = r->member,
                                            .oversubscribed = 1,
                                            .deadline_ns = wi_deadline_ns(10000000000ull),
-                                           .all_gather = all_gather,
+                                           .all_gather = tc_all_gather,
                                            .all_gather_arg = r};
     memset(&r->failure, 0, sizeof(r->failure));
-    r->failures = 0;
+    r->failures = r->rounds = 0;
     return r->ops->group_create(r->endpoint, &r->config, &r->group);
 }
 

@@ -40,6 +40,9 @@ struct tc_rank {
     char explained[256];
     struct weft_peer_failure failure; /* the newest; status 0: none */
     int failures;
+    /* A hostile rank changes what it says in the exchanges of group_create; round counts from 0. NULL: an honest one. */
+    void (*tamper)(struct tc_rank *r, int round, void *mine, size_t bytes);
+    int rounds;
 };
 
 typedef void (*tc_case_fn)(struct tc_rank *r);
@@ -52,6 +55,8 @@ int tc_run_killed(const struct tc_fixture *fixture, tc_case_fn fn, int nranks, i
 
 weft_status tc_group_try(struct tc_rank *r);
 void tc_group(struct tc_rank *r); /* requires success */
+/* What group_create is given: `arg` is the rank. */
+weft_status tc_all_gather(void *arg, const void *mine, size_t mine_bytes, void *all);
 void tc_group_end(struct tc_rank *r, int aborted);
 /* A word that all ranks see. */
 uint64_t *tc_word(struct tc_rank *r, int index);

@@ -1,0 +1,367 @@
+/* shm_hostile.c: what a hostile rank of the same communicator can do over shared memory: be refused by name.
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The last rank lies: in its address (which all ranks have alike, so every rank changes it), in what it says while a group is
+ * made (tamper), or by what it stores into its own arena.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../plugins/shm/share.h"
+#include "../../plugins/shm/shm.h"
+#include "../unit/unit.h"
+#include "transport.h"
+
+#define DEADLINE_MS 30000u
+
+static const char *const named[] = {"SHM_ARENA=named", NULL};
+static const struct tc_fixture processes = {.name = "shm", .plugin = &weft_plugin_shm};
+static const struct tc_fixture objects = {
+    .name = "shm, arenas in /dev/shm", .plugin = &weft_plugin_shm, .settings = named};
+
+static int hostile(const struct tc_rank *r)
+{
+    return r->rank == r->nranks - 1;
+}
+
+/* Group creation fails here, and says so with these words. */
+static void refused(struct tc_rank *r, const char *words)
+{
+    weft_status status = tc_group_try(r);
+
+    WT_CHECK_STATUS(status, WEFT_EPROTO);
+    if (!hostile(r) && !strstr(r->explained, words))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", words, r->explained);
+    wt_sync();
+}
+
+/* ---- Who is it ---- */
+
+static struct wi_shm_identity *said_by(struct tc_rank *r, int rank)
+{
+    return (struct wi_shm_identity *)(uintptr_t)r->addresses[rank];
+}
+
+/* The hostile rank shows what another shows. */
+static struct wi_shm_hello *shown(struct tc_rank *r)
+{
+    return (struct wi_shm_hello *)tc_word(r, 5);
+}
+
+static void show(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    if (round != 0)
+        return;
+    memcpy(shown(r), mine, bytes);
+    __atomic_store_n(tc_word(r, 7), 1, __ATOMIC_RELEASE);
+}
+
+static void mimic(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    uint64_t deadline = wt_now_ms() + wt_slow_ms(10000), nonce = ((struct wi_shm_hello *)mine)->nonce;
+
+    if (round != 0)
+        return;
+    while (!__atomic_load_n(tc_word(r, 7), __ATOMIC_ACQUIRE)) {
+        WT_REQUIRE(wt_now_ms() < deadline);
+        sched_yield();
+    }
+    memcpy(mine, shown(r), bytes);
+    ((struct wi_shm_hello *)mine)->nonce = nonce;
+}
+
+/* Rank 2 says that it is the process of rank 1: rank 0 must not write there what is meant for rank 2. */
+static void as_another_rank(struct tc_rank *r)
+{
+    r->tamper = r->rank == 1 ? show : hostile(r) ? mimic : NULL;
+    if (!hostile(r))
+        *said_by(r, 2) = *said_by(r, 1);
+    refused(r, r->rank == 0 ? "rank 1 could not map" : "rank 2 says that it runs in this process");
+}
+
+/* Rank 1 says that it is a process outside the communicator, its parent, and has put an object where that one's would be. */
+static void link_object(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    char from[128], to[128];
+
+    (void)mine, (void)bytes;
+    if (round != 0)
+        return;
+    for (int i = 0; i < 2; i++)
+        snprintf(i ? to : from, sizeof(to), "/dev/shm/weft-%d-%016llx-1", (int)(i ? getppid() : getpid()),
+                 (unsigned long long)r->config.comm_id[0]);
+    unlink(to);
+    WT_REQUIRE(link(from, to) == 0);
+}
+
+static void as_a_stranger(struct tc_rank *r)
+{
+    char words[128], state;
+
+    r->tamper = hostile(r) ? link_object : NULL;
+    snprintf(words, sizeof(words), "rank 1 says that it is process %d, but is process %u", (int)getppid(),
+             said_by(r, 1)->pid);
+    if (!hostile(r)) {
+        said_by(r, 1)->pid = (uint32_t)getppid();
+        WT_REQUIRE(wi_shm_process_stat(said_by(r, 1)->pid, &state, &said_by(r, 1)->start_ticks));
+    }
+    refused(r, words);
+    if (hostile(r)) {
+        snprintf(words, sizeof(words), "/dev/shm/weft-%d-%016llx-1", (int)getppid(),
+                 (unsigned long long)r->config.comm_id[0]);
+        unlink(words);
+    }
+}
+
+/* Rank 1 says that it is rank 0's own process: rank 0 must not take addresses in its own memory from it. */
+static void as_oneself(struct tc_rank *r)
+{
+    r->tamper = r->rank == 0 ? show : mimic;
+    if (!hostile(r))
+        *said_by(r, 1) = *said_by(r, 0);
+    refused(r, "rank 1 says that it runs in this process");
+}
+
+/* Rank 1 is on another machine: it names a process and a file here, but can lock nothing. */
+static void from_afar(struct tc_rank *r)
+{
+    struct wi_shm_hello mine = {0}, all[2];
+    int32_t fine = WEFT_SUCCESS, verdicts[2];
+    struct wi_shm_layout layout;
+    struct stat st;
+
+    if (!hostile(r)) {
+        refused(r, "rank 1 says that it is process");
+        WT_CHECK(strstr(r->explained, "of this machine, and is not") != NULL);
+        return;
+    }
+    WT_REQUIRE_OK(wi_shm_layout_init(&layout, 2, 8, 128 << 10, 64 << 10));
+    WT_REQUIRE_OK(wi_shm_memfd(&r->host, "afar", layout.ctl_bytes + layout.bulk_bytes, &mine.fd));
+    WT_REQUIRE(fstat(mine.fd, &st) == 0);
+    mine = (struct wi_shm_hello){.fd = mine.fd,
+                                 .device = (uint64_t)st.st_dev,
+                                 .inode = (uint64_t)st.st_ino,
+                                 .slot_bytes = layout.slot_bytes,
+                                 .ring_bytes = layout.ring_bytes,
+                                 .depth = layout.depth};
+    tc_all_gather(r, &mine, sizeof(mine), all);
+    tc_all_gather(r, &fine, sizeof(fine), verdicts);
+    WT_CHECK_INT(verdicts[0], WEFT_SUCCESS);
+    tc_all_gather(r, &fine, sizeof(fine), verdicts);
+    WT_CHECK_INT(verdicts[0], WEFT_EPROTO);
+    wt_sync();
+}
+
+/* ---- What does it show ---- */
+
+/* Memory that its owner could take away under the feet of whoever reads it. */
+static void unseal(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    struct wi_shm_hello *hello = mine;
+    struct stat st;
+
+    (void)r, (void)bytes;
+    if (round != 0)
+        return;
+    WT_REQUIRE(fstat(hello->fd, &st) == 0);
+    hello->fd = memfd_create("unsealed", MFD_CLOEXEC);
+    WT_REQUIRE(hello->fd >= 0 && ftruncate(hello->fd, st.st_size) == 0 && fstat(hello->fd, &st) == 0);
+    hello->device = (uint64_t)st.st_dev;
+    hello->inode = (uint64_t)st.st_ino;
+}
+
+static void unsealed(struct tc_rank *r)
+{
+    r->tamper = hostile(r) ? unseal : NULL;
+    refused(r, "what rank 1 shows as its arena is another file");
+}
+
+/* A pipe: opening it as a file may wait for ever. */
+static void show_pipe(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    static int fds[2];
+
+    (void)r, (void)bytes;
+    if (round != 0)
+        return;
+    WT_REQUIRE(pipe2(fds, O_CLOEXEC) == 0);
+    ((struct wi_shm_hello *)mine)->fd = fds[0];
+}
+
+static void a_pipe(struct tc_rank *r)
+{
+    r->tamper = hostile(r) ? show_pipe : NULL;
+    tc_group(r); /* by objects in /dev/shm, as if the arena could not be opened */
+    WT_CHECK(((struct wi_shm_group *)r->group)->may_fault);
+    wt_sync();
+}
+
+/* An object in /dev/shm of another user, under the name that the rank's would have. */
+static void give_away(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    (void)r, (void)bytes;
+    if (round == 0)
+        WT_REQUIRE(fchown(((struct wi_shm_hello *)mine)->fd, 65534, 65534) == 0);
+}
+
+static void another_users(struct tc_rank *r)
+{
+    r->tamper = hostile(r) ? give_away : NULL;
+    refused(r, "what rank 1 shows as its arena is another file");
+}
+
+/* A verdict that is neither success nor a failure. */
+static void say_seven(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    (void)r;
+    if (round == 1 && bytes == sizeof(int32_t))
+        *(int32_t *)mine = 7;
+}
+
+static void odd_verdict(struct tc_rank *r)
+{
+    r->tamper = hostile(r) ? say_seven : NULL;
+    refused(r, "rank 1 could not");
+}
+
+/* ---- Direct copies ---- */
+
+/* Whether writing is permitted is asked without writing. */
+static void asked(struct tc_rank *r)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+    const char nothing = 0;
+
+    tc_group(r);
+    WT_CHECK_OK(r->ops->mem_put(r->group, 1 - r->rank, 0, &nothing, 0));
+    wt_sync();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+        WT_CHECK_STATUS(r->ops->mem_put(r->group, 1 - r->rank, 0, &nothing, 0), WEFT_ENOTSUP);
+    else
+        printf("# no seccomp filters here: that a refusal is noticed was not tested\n");
+    wt_sync();
+}
+
+static unsigned char target[64];
+
+/* A new process with that number, once nobody has it any more; 0: not permitted. It waits for its end. */
+static pid_t child_numbered(pid_t pid)
+{
+    struct clone_args args = {.set_tid = (uint64_t)(uintptr_t)&pid, .set_tid_size = 1, .exit_signal = SIGCHLD};
+    uint64_t deadline = wt_now_ms() + wt_slow_ms(10000);
+    long child;
+
+    do {
+        child = syscall(SYS_clone3, &args, sizeof(args));
+        if (child < 0)
+            sched_yield();
+    } while (child < 0 && errno == EEXIST && wt_now_ms() < deadline);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    return child > 0 ? (pid_t)child : 0;
+}
+
+/* Rank 1 ends and another process gets its number: nothing is read there, or written. */
+static void recycled(struct tc_rank *r)
+{
+    unsigned char mark[64], seen[64];
+    struct wi_shm_group *group;
+    pid_t pid, child;
+
+    tc_group(r);
+    group = r->group;
+    pid = (pid_t)group->peers[1].identity.pid;
+    if (hostile(r))
+        wt_rank_end(); /* as a process that was killed, but for its status */
+    memset(mark, 0x5a, sizeof(mark));
+    child = child_numbered(pid);
+    WT_REQUIRE(child == pid);
+    WT_CHECK_STATUS(r->ops->mem_put(r->group, 1, (uintptr_t)target, mark, sizeof(mark)), WEFT_EPEER);
+    WT_CHECK_STATUS(r->ops->mem_get(r->group, 1, (uintptr_t)target, seen, sizeof(seen)), WEFT_EPEER);
+    snprintf((char *)seen, sizeof(seen), "/proc/%d/mem", child);
+    int mem = open((char *)seen, O_RDONLY);
+    WT_REQUIRE(mem >= 0 && pread(mem, seen, sizeof(seen), (off_t)(uintptr_t)target) == (ssize_t)sizeof(seen));
+    WT_CHECK_INT(seen[0], 0);
+    close(mem);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+#define CASE(fn, fixture, nranks)                                        \
+    static void run_##fn(void)                                           \
+    {                                                                    \
+        CU_ASSERT_EQUAL(tc_run(&(fixture), fn, nranks, DEADLINE_MS), 0); \
+    }
+CASE(as_another_rank, processes, 3)
+CASE(as_a_stranger, objects, 2)
+CASE(as_oneself, processes, 2)
+CASE(from_afar, processes, 2)
+CASE(unsealed, processes, 2)
+CASE(a_pipe, processes, 2)
+CASE(odd_verdict, processes, 2)
+CASE(asked, processes, 2)
+
+static void run_recycled(void)
+{
+    pid_t pid = fork(), again;
+
+    if (pid == 0)
+        _exit(0);
+    CU_ASSERT_FATAL(pid > 0 && waitpid(pid, NULL, 0) == pid);
+    again = child_numbered(pid);
+    if (!again) {
+        wt_skip("this process may not choose the numbers of others: %s", strerror(errno));
+        return;
+    }
+    kill(again, SIGKILL);
+    waitpid(again, NULL, 0);
+    CU_ASSERT_EQUAL(tc_run(&processes, recycled, 2, DEADLINE_MS), 0);
+}
+
+static void run_another_users(void)
+{
+    if (geteuid() != 0) {
+        wt_skip("only root can give files away");
+        return;
+    }
+    CU_ASSERT_EQUAL(tc_run(&objects, another_users, 2, DEADLINE_MS), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"a rank that says it is another rank's process is refused", run_as_another_rank},
+    {"a rank that says it is a stranger's process is refused", run_as_a_stranger},
+    {"a rank that says it is this process is refused", run_as_oneself},
+    {"a rank of another machine is refused", run_from_afar},
+    {"memory that can be taken away is refused", run_unsealed},
+    {"a pipe in place of an arena holds nobody up", run_a_pipe},
+    {"another user's object is refused", run_another_users},
+    {"a verdict that is none is refused", run_odd_verdict},
+    {"whether memory may be written is asked without writing", run_asked},
+    {"a process that has the number of a dead one is let be", run_recycled},
+};
+WT_UNIT_MAIN("shm_hostile", cases)
