@@ -120,16 +120,19 @@ static int in_earnest(const struct wi_shm_channel_in *ch)
     return ch->open || x;
 }
 
-/* Nothing is in the ring for a receive that waits. A message to be fetched is lost as well: its sender forgot it. */
+/* Nothing is in the ring for a receive that waits. A message to be fetched is lost as well: its sender forgot it. Who has left
+ * puts nothing more into the ring: one ring's worth is all that there can be. */
 static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
+    uint64_t from;
     int events;
 
     if (!ch || !wi_shm_in_busy(ch))
         return 0;
+    from = ch->r.position;
     do {
         events = ch->way == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
-    } while (events && wi_shm_in_busy(ch));
+    } while (events && wi_shm_in_busy(ch) && ch->r.position - from < ch->r.ring.capacity);
     return in_earnest(ch);
 }
 

@@ -86,7 +86,7 @@ static int take_description(struct wi_shm_group *group, struct wi_shm_channel_in
                             const unsigned char *piece)
 {
     if (copy->piece == 0) {
-        wi_shm_reader_advance(&ch->r, WI_SHM_CELL); /* the end of the ring was too near */
+        wi_shm_reader_advance(&ch->r, WI_SHM_CELL); /* the description begins the ring */
         return 1;
     }
     if (copy->piece != sizeof(ch->desc) || copy->bytes <= WI_SHM_INLINE)
@@ -100,6 +100,13 @@ static int take_description(struct wi_shm_group *group, struct wi_shm_channel_in
     return 1;
 }
 
+/* Nothing fits behind the ring's last cell: only there may a piece of something be empty. Elsewhere cells that move nothing
+ * would keep the reader going round for as long as their writer likes. */
+static int empty_out_of_place(const struct wi_shm_channel_in *ch, uint32_t piece, uint64_t left)
+{
+    return piece == 0 && left != 0 && !wi_shm_reader_at_end(&ch->r);
+}
+
 static const char *piece_fault(const struct wi_shm_channel_in *ch, const struct wi_shm_cell *copy, uint32_t kind)
 {
     uint64_t at = ch->r.position & (ch->r.ring.capacity - 1);
@@ -111,6 +118,8 @@ static const char *piece_fault(const struct wi_shm_channel_in *ch, const struct 
         return "pieces out of order";
     if (total > WI_SHM_INLINE && copy->piece > ch->r.ring.capacity - at - WI_SHM_CELL)
         return "a piece beyond the end of the ring";
+    if (empty_out_of_place(ch, copy->piece, kind == WI_SHM_CELL_RNDV ? 1 : left))
+        return "an empty piece before the end of the ring";
     if (kind == WI_SHM_CELL_RNDV)
         return NULL;
     if (copy->piece > left || (total <= WI_SHM_INLINE && copy->piece != total))
@@ -205,16 +214,34 @@ weft_status wi_shm_recv(void *arg, struct weft_xfer *x)
     return WEFT_SUCCESS;
 }
 
-/* The kind of the cell that begins the next message; cells that only fill the ring's end are passed over. */
+/* The kind of the cell that begins the next message. The one that only fills the ring's end is passed over. */
 static uint32_t next_message(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
-    for (;;) {
-        uint32_t kind = wi_shm_reader_kind(&ch->r);
-        if (kind != WI_SHM_CELL_RNDV || wi_shm_ring_cell(&ch->r.ring, ch->r.position)->piece)
-            return kind;
-        if (wi_shm_reader_advance(&ch->r, WI_SHM_CELL) && wi_shm_bells_any(&group->bells))
-            wi_shm_bells_wake_one(&group->bells, ch->member);
+    uint32_t kind = wi_shm_reader_kind(&ch->r);
+
+    if (kind != WI_SHM_CELL_RNDV || !wi_shm_reader_at_end(&ch->r) ||
+        __atomic_load_n(&wi_shm_ring_cell(&ch->r.ring, ch->r.position)->piece, __ATOMIC_RELAXED))
+        return kind;
+    if (wi_shm_reader_advance(&ch->r, WI_SHM_CELL) && wi_shm_bells_any(&group->bells))
+        wi_shm_bells_wake_one(&group->bells, ch->member);
+    return wi_shm_reader_kind(&ch->r);
+}
+
+/* What the cell says of the message that it begins; every byte is untrusted, but not the length of a piece. */
+static const char *look(struct wi_shm_channel_in *ch, uint32_t kind, struct weft_op_info *info, size_t *bytes)
+{
+    const struct wi_shm_cell *cell = wi_shm_ring_cell(&ch->r.ring, ch->r.position);
+    struct wi_shm_cell copy;
+    const char *fault;
+
+    memcpy(&copy, cell, sizeof(copy));
+    copy.kind = kind;
+    fault = piece_fault(ch, &copy, kind);
+    if (!fault) {
+        *info = copy.info;
+        *bytes = copy.bytes;
     }
+    return fault;
 }
 
 int wi_shm_peek(void *arg, int rank, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
@@ -236,13 +263,12 @@ int wi_shm_peek(void *arg, int rank, uint32_t chan, int connect, struct weft_op_
     if (wi_shm_in_busy(ch))
         return 0;
     kind = next_message(group, ch);
-    if (kind == WI_SHM_CELL_MESSAGE || kind == WI_SHM_CELL_RNDV) {
-        *info = wi_shm_ring_cell(&ch->r.ring, ch->r.position)->info;
-        *bytes = wi_shm_ring_cell(&ch->r.ring, ch->r.position)->bytes;
-        return 1;
-    }
     if (kind != WI_SHM_CELL_NONE) {
-        malformed(group, ch, "pieces out of order");
+        const char *fault = look(ch, kind, info, bytes);
+        if (!fault)
+            return 1;
+        malformed(group, ch, fault);
+        host->explain(host->impl, WEFT_EPROTO, "%s", peer->text);
         return WEFT_EPROTO;
     }
     if (peer->state == WI_SHM_PEER_LEFT) {

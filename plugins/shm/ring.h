@@ -90,6 +90,11 @@ static inline uint32_t wi_shm_reader_kind(const struct wi_shm_reader *r)
 {
     return __atomic_load_n(&wi_shm_ring_cell(&r->ring, r->position)->kind, __ATOMIC_ACQUIRE);
 }
+/* At the ring's last cell, behind which there is no room for a piece. */
+static inline int wi_shm_reader_at_end(const struct wi_shm_reader *r)
+{
+    return ((r->position + WI_SHM_CELL) & (r->ring.capacity - 1)) == 0;
+}
 /* Done with `span` bytes. Returns whether the sender was told. */
 static inline int wi_shm_reader_advance(struct wi_shm_reader *r, uint64_t span)
 {

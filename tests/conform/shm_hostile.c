@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../plugins/shm/chan.h"
 #include "../../plugins/shm/share.h"
 #include "../../plugins/shm/shm.h"
 #include "../unit/unit.h"
@@ -240,6 +241,109 @@ static void odd_verdict(struct tc_rank *r)
     refused(r, "rank 1 could not");
 }
 
+/* ---- What does it send ---- */
+
+static unsigned char *ring_to(struct tc_rank *r, uint32_t member, uint32_t chan, size_t *bytes)
+{
+    struct wi_shm_group *group = r->group;
+
+    *bytes = group->layout.ring_bytes;
+    return wi_shm_arena_ring(&group->arenas[group->self], &group->layout, member, chan) + WI_SHM_RING_CTL;
+}
+
+/* Every line of the ring is a cell like this. */
+static void fill_ring(struct tc_rank *r, uint32_t chan, const struct wi_shm_cell *cell)
+{
+    size_t bytes;
+    unsigned char *ring = ring_to(r, 0, chan, &bytes);
+
+    for (size_t at = 0; at < bytes; at += WI_SHM_CELL)
+        memcpy(ring + at, cell, sizeof(*cell));
+}
+
+static void leave(struct tc_rank *r)
+{
+    struct wi_shm_group *group = r->group;
+    __atomic_store_n(&group->arenas[group->self].ctl->board.state, WEFT_BOARD_LEFT, __ATOMIC_RELEASE);
+}
+
+static void blamed(struct tc_rank *r, const char *words)
+{
+    WT_REQUIRE(tc_wait_failure(r, 10000) != UINT64_MAX);
+    WT_CHECK_INT(r->failure.peer, 1);
+    WT_CHECK_INT(r->failure.status, WEFT_EPROTO);
+    WT_CHECK(strstr(r->failure.text, "rank 1 ") == r->failure.text);
+    if (!strstr(r->failure.text, words))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", words, r->failure.text);
+}
+
+/* Cells that move nothing, for ever; looked at by a receive and, on a fresh group, by a peek. */
+static void empty_cells(struct tc_rank *r)
+{
+    static const struct wi_shm_cell empty = {.kind = WI_SHM_CELL_RNDV, .bytes = 1 << 20};
+    struct weft_op_info info;
+    struct weft_xfer x;
+    unsigned char buf[8];
+    size_t bytes;
+
+    for (int peek = 0; peek < 2; peek++) {
+        tc_group(r);
+        if (hostile(r))
+            fill_ring(r, 3, &empty);
+        wt_sync();
+        if (!hostile(r) && peek) {
+            WT_CHECK_STATUS(r->ops->peek(r->group, 1, 3, 0, &info, &bytes), WEFT_EPROTO);
+            WT_CHECK(strstr(r->explained, "rank 1 ") != NULL);
+            blamed(r, "empty piece");
+        } else if (!hostile(r)) {
+            tc_xfer(&x, 1, 3, buf, sizeof(buf));
+            WT_CHECK_OK(r->ops->recv(r->group, &x));
+            blamed(r, "empty piece");
+            WT_CHECK_INT(x.state, WEFT_EPROTO);
+        }
+        wt_sync();
+        tc_group_end(r, 0);
+    }
+}
+
+/* A message that never ends, from a rank that has left: whoever waits for the rest must notice. */
+static void without_end(struct tc_rank *r)
+{
+    static const struct wi_shm_cell more = {.kind = WI_SHM_CELL_MORE, .piece = WI_SHM_CELL, .bytes = 1ull << 60};
+    struct wi_shm_cell first = {.kind = WI_SHM_CELL_MESSAGE, .piece = WI_SHM_CELL, .bytes = 1ull << 60};
+    struct weft_xfer x[2];
+    unsigned char buf[8];
+    size_t bytes;
+
+    tc_group(r);
+    if (hostile(r)) {
+        tc_xfer(&x[0], 0, 3, buf, sizeof(buf));
+        first.info = x[0].info;
+        memcpy(ring_to(r, 0, 3, &bytes), &first, sizeof(first));
+    }
+    wt_sync();
+    if (!hostile(r)) {
+        for (int i = 0; i < 2; i++) {
+            tc_xfer(&x[i], 1, 3, buf, sizeof(buf));
+            tc_post_recv(r, &x[i]);
+        }
+        tc_wait(r, x, 1);
+        WT_CHECK_INT(x[0].state, WEFT_ETRUNC);
+    }
+    wt_sync();
+    if (hostile(r)) {
+        fill_ring(r, 3, &more);
+        leave(r);
+    }
+    wt_sync();
+    if (!hostile(r)) {
+        WT_REQUIRE(tc_wait_failure(r, 10000) != UINT64_MAX);
+        WT_CHECK_INT(r->failure.peer, 1);
+        WT_CHECK_INT(x[1].state, WEFT_EPEER);
+    }
+    wt_sync();
+}
+
 /* ---- Direct copies ---- */
 
 /* Whether writing is permitted is asked without writing. */
@@ -324,6 +428,8 @@ CASE(from_afar, processes, 2)
 CASE(unsealed, processes, 2)
 CASE(a_pipe, processes, 2)
 CASE(odd_verdict, processes, 2)
+CASE(empty_cells, processes, 2)
+CASE(without_end, processes, 2)
 CASE(asked, processes, 2)
 
 static void run_recycled(void)
@@ -361,6 +467,8 @@ static const struct wt_case cases[] = {
     {"a pipe in place of an arena holds nobody up", run_a_pipe},
     {"another user's object is refused", run_another_users},
     {"a verdict that is none is refused", run_odd_verdict},
+    {"cells that move nothing are refused", run_empty_cells},
+    {"a message without end ends with its sender", run_without_end},
     {"whether memory may be written is asked without writing", run_asked},
     {"a process that has the number of a dead one is let be", run_recycled},
 };
