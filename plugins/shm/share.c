@@ -115,6 +115,11 @@ weft_status wi_shm_hellos_check(const struct wi_shm_share *share)
     }
     for (uint32_t i = 1; i < group->nmembers; i++) {
         const struct wi_shm_hello *a = &share->all[0], *b = &share->all[i];
+        if (a->named != b->named) {
+            host->explain(host->impl, WEFT_ECONFIG, "ranks %d and %d differ in WEFT_SHM_ARENA", group->peers[0].rank,
+                          group->peers[i].rank);
+            return WEFT_ECONFIG;
+        }
         if (a->depth == b->depth && a->slot_bytes == b->slot_bytes && a->ring_bytes == b->ring_bytes)
             continue;
         host->explain(

@@ -227,6 +227,22 @@ static void another_users(struct tc_rank *r)
     refused(r, "what rank 1 shows as its arena is another file");
 }
 
+/* One rank's memory would be sealed and the other's not. */
+static void say_named(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    (void)r, (void)bytes;
+    if (round == 0)
+        ((struct wi_shm_hello *)mine)->named = 1;
+}
+
+static void mixed_arenas(struct tc_rank *r)
+{
+    r->tamper = hostile(r) ? say_named : NULL;
+    WT_CHECK_STATUS(tc_group_try(r), WEFT_ECONFIG);
+    WT_CHECK_STR(r->explained, "ranks 0 and 1 differ in WEFT_SHM_ARENA");
+    wt_sync();
+}
+
 /* A verdict that is neither success nor a failure. */
 static void say_seven(struct tc_rank *r, int round, void *mine, size_t bytes)
 {
@@ -427,6 +443,7 @@ CASE(as_oneself, processes, 2)
 CASE(from_afar, processes, 2)
 CASE(unsealed, processes, 2)
 CASE(a_pipe, processes, 2)
+CASE(mixed_arenas, processes, 2)
 CASE(odd_verdict, processes, 2)
 CASE(empty_cells, processes, 2)
 CASE(without_end, processes, 2)
@@ -466,6 +483,7 @@ static const struct wt_case cases[] = {
     {"memory that can be taken away is refused", run_unsealed},
     {"a pipe in place of an arena holds nobody up", run_a_pipe},
     {"another user's object is refused", run_another_users},
+    {"arenas of two kinds are refused", run_mixed_arenas},
     {"a verdict that is none is refused", run_odd_verdict},
     {"cells that move nothing are refused", run_empty_cells},
     {"a message without end ends with its sender", run_without_end},
