@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 _Thread_local struct wt_self wt_self = {.rank = -1};
+_Atomic int wt_process_failures;
+int wt_process_rank = -1;
 static char report_path[512];
 
 void wt_report_to(const char *path)
@@ -37,7 +39,7 @@ void wt_report_close(FILE *out)
 
 int wt_failures(void)
 {
-    return wt_self.failures;
+    return wt_is_thread() ? wt_self.failures : wt_process_failures;
 }
 
 /* Ranks of a process print to their own captured stderr; thread ranks share the report. */
@@ -48,10 +50,14 @@ void wt_fail(const char *file, int line, const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    wt_self.failures++;
-    FILE *out = wt_self.forked ? stderr : wt_report_open();
-    if (wt_self.rank >= 0)
-        fprintf(out, "%s:%d: rank %d: check failed: %s\n", file, line, wt_self.rank, text);
+    int rank = wt_is_thread() ? wt_self.rank : wt_process_rank;
+    if (wt_is_thread())
+        wt_self.failures++;
+    else
+        wt_process_failures++;
+    FILE *out = wt_is_thread() || wt_process_rank < 0 ? wt_report_open() : stderr;
+    if (rank >= 0)
+        fprintf(out, "%s:%d: rank %d: check failed: %s\n", file, line, rank, text);
     else
         fprintf(out, "%s:%d: check failed: %s\n", file, line, text);
     if (out != stderr)
@@ -76,7 +82,7 @@ void wt_check_mem(const char *file, int line, const char *what, const void *actu
 _Noreturn void wt_rank_end(void)
 {
     if (wt_self.rank < 0) {
-        fprintf(stderr, "a required check failed outside of a rank\n");
+        fprintf(stderr, "a required check failed outside of the thread that plays a rank\n");
         exit(1);
     }
     longjmp(wt_self.end, 1);

@@ -4,9 +4,10 @@
  *     static void body(int rank, int nranks, void *arg) { ... WT_CHECK(sum == 6); ... }
  *     CU_ASSERT_EQUAL(wt_run(4, body, NULL, 5000), 0);
  *
- * A rank fails when one of its checks fails, when it exits with a status other than 0, is ended by a signal, or is
- * still running at the deadline. What a rank prints is kept, and shown only if something failed. Deadlines are
- * multiplied by $WEFT_TEST_SLOW (sanitizers, emulators).
+ * A rank fails when one of its checks fails, in whichever of its threads, when it exits with a status other than 0 or
+ * without having returned from its function, is ended by a signal, or is still running at the deadline. What a rank
+ * prints is kept, and shown only if something failed. Deadlines are multiplied by $WEFT_TEST_SLOW (sanitizers,
+ * emulators).
  *
  * A forked rank finds in its environment what weft-run would give it: WEFT_RANK, WEFT_NRANKS, WEFT_LOCAL_RANK,
  * WEFT_LOCAL_NRANKS, WEFT_STORE_ADDR, WEFT_STORE_PORT, WEFT_JOB and, on rank 0, WEFT_STORE_FD: an inherited socket
@@ -33,11 +34,14 @@ pid_t wt_job_pid(const struct wt_job *job, int rank);
 void wt_job_expect_signal(struct wt_job *job, int rank, int signum);
 /* Wait for all ranks, kill those left at the deadline, report, free the job. Returns as wt_run. */
 int wt_job_wait(struct wt_job *job, unsigned deadline_ms);
+/* This rank will not return from its function: it is about to exit, or to become another program. */
+void wt_rank_leaves(void);
 /* Where reports go: stderr, unless the harness tests itself. NULL: stderr again. */
 void wt_report_to(const char *path);
 
 /* ---- Ranks as threads ---- */
-/* Returns the number of ranks with failed checks. Threads cannot be killed: ranks stuck at the deadline are named and
+/* Returns the number of ranks with failed checks, and one more if checks failed in threads that ranks started: nobody knows
+ * whose these are. Threads cannot be killed: ranks stuck at the deadline are named and
  * the whole test program exits with status 1. */
 int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms);
 /* The same in a new process: stuck ranks end only that one, and what a sanitizer finds in one run is not inherited by
@@ -50,7 +54,7 @@ int wt_exchange(void *arg, const void *mine, size_t bytes, void *all, uint64_t t
 void wt_sync(void);
 
 /* ---- Checks, in ranks and anywhere else ---- */
-/* Failed checks of this rank (or of this process, outside ranks). */
+/* Failed checks of this rank; of this process, in a thread that is none. */
 int wt_failures(void);
 __attribute__((format(printf, 3, 4))) void wt_fail(const char *file, int line, const char *format, ...);
 _Noreturn void wt_rank_end(void); /* leave the rank now; its checks so far count */
@@ -94,10 +98,11 @@ _Noreturn void wt_rank_end(void); /* leave the rank now; its checks so far count
 #define WT_CHECK_OK(expr) WT_CHECK_STATUS(expr, WEFT_SUCCESS)
 #define WT_REQUIRE_OK(expr)                                                                        \
     do {                                                                                           \
-        int wt_before = wt_failures();                                                             \
-        WT_CHECK_STATUS(expr, WEFT_SUCCESS);                                                       \
-        if (wt_failures() != wt_before)                                                            \
+        weft_status wt_r = (expr);                                                                 \
+        if (wt_r != WEFT_SUCCESS) {                                                                \
+            wt_fail(__FILE__, __LINE__, "%s returned %s", #expr, weft_status_name(wt_r));          \
             wt_rank_end();                                                                         \
+        }                                                                                          \
     } while (0)
 void wt_check_mem(const char *file, int line, const char *what, const void *actual, const void *expected,
                   size_t bytes);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 /* A barrier that works between processes and between threads. */
@@ -16,13 +17,17 @@ struct wt_shared {
 
 /* One rank, as seen by the thread that plays it. */
 struct wt_self {
-    int rank; /* -1: not a rank */
-    int failures;
+    int rank;     /* -1: not a rank, but perhaps a thread that a rank started */
+    int failures; /* of a rank that is a thread; all others count for the process */
     int forked;
     jmp_buf end;
     struct wt_shared *shared;
 };
 extern _Thread_local struct wt_self wt_self;
+
+/* What is failed in threads that are no rank themselves: for a rank that is a process, all of its threads. */
+extern _Atomic int wt_process_failures;
+extern int wt_process_rank; /* -1: this process is no rank */
 
 /* A deadline counts down in steps of at most this; of a step that took longer, the rest was a stall of the machine, or we
  * were all stopped, and does not count. */

@@ -35,11 +35,19 @@ struct wt_job {
     int store_fd, store_port;
     char name[64];
     struct wt_shared *shared;
-    struct pollfd *fds; /* [nranks] */
+    _Atomic char *returned; /* [nranks], shared with the ranks: it has left its function as it should */
+    struct pollfd *fds;     /* [nranks] */
     struct wt_proc procs[];
 };
 
 /* ---- The child ---- */
+
+static _Atomic char *returned; /* this rank's */
+
+void wt_rank_leaves(void)
+{
+    *returned = 1;
+}
 
 static void set_int(const char *name, long value)
 {
@@ -95,9 +103,13 @@ static _Noreturn void play_rank(struct wt_job *job, int rank, wt_rank_fn fn, voi
         close(job->store_fd);
     set_environment(job, rank);
     wt_self = (struct wt_self){.rank = rank, .forked = 1, .shared = job->shared};
+    wt_process_rank = rank;
+    wt_process_failures = 0;
+    returned = &job->returned[rank];
     if (setjmp(wt_self.end) == 0)
         fn(rank, job->nranks, arg);
-    int failures = wt_self.failures;
+    *returned = 1;
+    int failures = wt_failures();
     fflush(NULL);
     exit(failures > MAX_EXIT_FAILURES ? MAX_EXIT_FAILURES : failures);
 }
@@ -120,10 +132,16 @@ static int store_listen(int *port)
     return fd;
 }
 
+static void *shared_zeroes(size_t bytes)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
 static struct wt_shared *shared_create(int nranks)
 {
-    struct wt_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
+    struct wt_shared *shared = shared_zeroes(sizeof *shared);
+    if (!shared)
         return NULL;
     pthread_barrierattr_t attr;
     pthread_barrierattr_init(&attr);
@@ -145,6 +163,8 @@ static void job_free(struct wt_job *job)
         close(job->store_fd);
     if (job->shared)
         munmap(job->shared, sizeof *job->shared);
+    if (job->returned)
+        munmap((void *)job->returned, (size_t)job->nranks);
     free(job->fds);
     free(job);
 }
@@ -161,8 +181,9 @@ static struct wt_job *job_create(int nranks)
     snprintf(job->name, sizeof job->name, "test-%d-%d", (int)getpid(), ++count);
     job->store_fd = store_listen(&job->store_port);
     job->shared = shared_create(nranks);
+    job->returned = shared_zeroes((size_t)nranks);
     job->fds = calloc((size_t)nranks, sizeof *job->fds);
-    int good = job->store_fd >= 0 && job->shared && job->fds;
+    int good = job->store_fd >= 0 && job->shared && job->returned && job->fds;
     for (int r = 0; good && r < nranks; r++) {
         job->procs[r].output = memfd_create("weft-test-output", 0);
         good = job->procs[r].output >= 0 && fcntl(job->procs[r].output, F_SETFL, O_APPEND) == 0;
@@ -286,13 +307,14 @@ static void wait_for(struct wt_job *job, unsigned left)
 
 /* ---- Reporting ---- */
 
-static int rank_failed(const struct wt_proc *proc)
+static int rank_failed(const struct wt_job *job, int rank)
 {
+    const struct wt_proc *proc = &job->procs[rank];
     if (proc->stuck)
         return 1;
     if (proc->expect_signal)
         return !WIFSIGNALED(proc->status) || WTERMSIG(proc->status) != proc->expect_signal;
-    return proc->status != 0;
+    return proc->status != 0 || !job->returned[rank];
 }
 
 static void show_output(FILE *out, const struct wt_proc *proc, int rank)
@@ -311,18 +333,21 @@ static void show_output(FILE *out, const struct wt_proc *proc, int rank)
         fprintf(out, "rank %d | %s\n", rank, line);
 }
 
-static void report_rank(FILE *out, const struct wt_proc *proc, int rank)
+static void report_rank(FILE *out, const struct wt_job *job, int rank)
 {
+    const struct wt_proc *proc = &job->procs[rank];
+    int bad = rank_failed(job, rank);
     if (proc->stuck)
         fprintf(out, "rank %d: stuck at the deadline%s, killed\n", rank, proc->where);
-    else if (WIFSIGNALED(proc->status) && rank_failed(proc))
+    else if (WIFSIGNALED(proc->status) && bad)
         fprintf(out, "rank %d: ended by signal %d (%s)\n", rank, WTERMSIG(proc->status),
                 strsignal(WTERMSIG(proc->status)));
-    else if (proc->expect_signal && rank_failed(proc))
+    else if (proc->expect_signal && bad)
         fprintf(out, "rank %d: exit status %d instead of signal %d\n", rank, WEXITSTATUS(proc->status),
                 proc->expect_signal);
-    else if (rank_failed(proc))
-        fprintf(out, "rank %d: exit status %d\n", rank, WEXITSTATUS(proc->status));
+    else if (bad)
+        fprintf(out, "rank %d: exit status %d%s\n", rank, WEXITSTATUS(proc->status),
+                job->returned[rank] ? "" : ", without having returned from its function");
 }
 
 int wt_job_wait(struct wt_job *job, unsigned deadline_ms)
@@ -330,12 +355,12 @@ int wt_job_wait(struct wt_job *job, unsigned deadline_ms)
     wait_for(job, wt_slow_ms(deadline_ms));
     int failed = 0;
     for (int r = 0; r < job->started; r++)
-        failed += rank_failed(&job->procs[r]);
+        failed += rank_failed(job, r);
     if (failed) {
         FILE *out = wt_report_open();
         fprintf(out, "%d of %d ranks failed:\n", failed, job->nranks);
         for (int r = 0; r < job->started; r++)
-            report_rank(out, &job->procs[r], r);
+            report_rank(out, job, r);
         for (int r = 0; r < job->started; r++)
             show_output(out, &job->procs[r], r);
         wt_report_close(out);

@@ -118,6 +118,7 @@ int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
     if (!run)
         return -1;
     deadline_ms = wt_slow_ms(deadline_ms);
+    int stray = wt_process_failures;
     pthread_mutex_lock(&run->lock);
     for (int r = 0; r < nranks; r++) {
         run->ranks[r] = (struct thread_rank){.run = run, .rank = r};
@@ -145,7 +146,7 @@ int wt_threads(int nranks, wt_rank_fn fn, void *arg, unsigned deadline_ms)
         failed += run->ranks[r].failures > 0;
     }
     run_free(run);
-    return failed;
+    return failed + (wt_process_failures != stray);
 }
 
 struct apart {

@@ -138,8 +138,10 @@ static void dying_body(int rank, int nranks, void *arg)
     WT_REQUIRE(nranks <= 16);
     WT_REQUIRE_OK(wi_bootstrap_env(&s, in_ms(20000), &b));
     wt_sync();
-    if (rank == victim)
+    if (rank == victim) {
+        wt_rank_leaves();
         _exit(0);
+    }
     uint64_t begin = wi_now_ns();
     WT_CHECK_STATUS(b->all_gather(b, &rank, sizeof(rank), all, in_ms(20000)), WEFT_EPEER);
     snprintf(text, sizeof(text), "rank %d ", victim);

@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -115,6 +116,95 @@ static void names_the_signal_of_a_crash(void)
 {
     CU_ASSERT_EQUAL(run_reported(2, crashing_body, 5000, 0, 0), 1);
     CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 0: ended by signal 11"));
+}
+
+/* ---- Threads that a rank starts ---- */
+
+static void *failing_thread(void *arg)
+{
+    WT_CHECK_INT((intptr_t)arg, 99);
+    return NULL;
+}
+
+static void *requiring_thread(void *arg)
+{
+    WT_REQUIRE(arg == NULL);
+    return NULL;
+}
+
+static void in_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    WT_REQUIRE(pthread_create(&thread, NULL, fn, arg) == 0);
+    pthread_join(thread, NULL);
+}
+
+static void threaded_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    if (rank == 1)
+        in_thread(failing_thread, (void *)7);
+    WT_CHECK_INT(wt_failures(), rank == 1);
+}
+
+static void requiring_threaded_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    in_thread(requiring_thread, (void *)(uintptr_t)(rank == 1));
+}
+
+static void around_threads_body(int rank, int nranks, void *arg)
+{
+    (void)rank, (void)nranks, (void)arg;
+    fprintf(stderr, "%d thread ranks failed\n", wt_threads(2, threaded_body, NULL, 5000));
+}
+
+static void counts_checks_of_every_thread(void)
+{
+    CU_ASSERT_EQUAL(run_reported(2, threaded_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: exit status 1\n"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: check failed: (intptr_t)arg is 7, not 99"));
+    CU_ASSERT_EQUAL(run_reported(2, requiring_threaded_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: check failed: arg == NULL"));
+    /* Ranks that are threads: their own check (of 0 failures) fails, too, in rank 1. */
+    CU_ASSERT_EQUAL(run_reported(1, around_threads_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "2 thread ranks failed"));
+}
+
+/* A case of a unit test, outside ranks: this one, in another process of this program. */
+static void counts_checks_of_cases(void)
+{
+    char self[512] = "", command[640];
+    ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (getenv("WEFT_TEST_INNER")) {
+        in_thread(failing_thread, (void *)7);
+        return;
+    }
+    CU_ASSERT_FATAL(got > 0);
+    snprintf(command, sizeof command, "WEFT_TEST_INNER=1 '%s' 'counts checks of cases' 2>&1", self);
+    FILE *inner = popen(command, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(inner);
+    report[fread(report, 1, sizeof report - 1, inner)] = '\0';
+    CU_ASSERT_EQUAL(WEXITSTATUS(pclose(inner)), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "\nnot ok 1 - counts checks of cases"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "arg is 7, not 99"));
+}
+
+static void leaving_early_body(int rank, int nranks, void *arg)
+{
+    (void)nranks, (void)arg;
+    if (rank == 1)
+        exit(0);
+    if (rank == 2) {
+        wt_rank_leaves();
+        execl("/bin/true", "true", (char *)NULL);
+    }
+}
+
+static void notices_ranks_that_do_not_return(void)
+{
+    CU_ASSERT_EQUAL(run_reported(3, leaving_early_body, 5000, 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(report, "rank 1: exit status 0, without having returned from its function"));
 }
 
 static void exiting_body(int rank, int nranks, void *arg)
@@ -318,6 +408,9 @@ static const struct wt_case cases[] = {
     {"required check ends the rank", required_check_ends_the_rank},
     {"names and kills stuck ranks", names_and_kills_stuck_ranks},
     {"names the signal of a crash", names_the_signal_of_a_crash},
+    {"counts checks of every thread", counts_checks_of_every_thread},
+    {"counts checks of cases outside ranks", counts_checks_of_cases},
+    {"notices ranks that do not return", notices_ranks_that_do_not_return},
     {"notices an exit status", notices_an_exit_status},
     {"expected deaths are fine and their absence is not", expected_deaths_are_fine_and_their_absence_is_not},
     {"gives ranks an environment", gives_ranks_an_environment},
