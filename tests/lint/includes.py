@@ -124,7 +124,7 @@ def main():
     if seen == 0:
         print(f"no include lines found under {root}: the lint itself is broken")
         return 1
-    print(f"{seen} include lines, {wrong} against the rules")
+    print(f"{'not ok' if wrong else 'ok'} 1 - {seen} include lines, {wrong} against the rules\n1..1")
     return 1 if wrong else 0
 
 

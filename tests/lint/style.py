@@ -53,7 +53,7 @@ def main():
             for number, why in problems(path, source.read()):
                 print(f"{path}:{number}: {why}")
                 wrong += 1
-    print(f"{len(names)} files, {wrong} problems")
+    print(f"{'not ok' if wrong or not names else 'ok'} 1 - {len(names)} files, {wrong} problems\n1..1")
     return 1 if wrong or not names else 0
 
 

@@ -108,7 +108,8 @@ def main():
     problems += compare(symbols, headers, pages)
     for problem in problems:
         print(problem)
-    print(f"{len(symbols)} symbols, {len(pages)} documented functions, {len(problems)} problems")
+    verdict = "not ok" if problems or not symbols else "ok"
+    print(f"{verdict} 1 - {len(symbols)} symbols, {len(pages)} documented functions, {len(problems)} problems\n1..1")
     return 1 if problems or not symbols else 0
 
 

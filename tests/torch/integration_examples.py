@@ -74,6 +74,7 @@ def main():
         return 77
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
     folder, failed, runs = tempfile.mkdtemp(), 0, [r for r in RUNS if re.search(options.only, r[0])]
+    print(f"1..{len(runs)}", flush=True)
     try:
         for name, ranks, arguments in runs:
             start = time.monotonic()

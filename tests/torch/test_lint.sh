@@ -20,4 +20,5 @@ check "ruff, the package" ruff check --no-cache --config frontends/torch/pyproje
 check "ruff, tests and examples" ruff check --no-cache --config tests/torch/pyproject.toml tests/torch examples/torch
 check "mypy --strict, the package" mypy --python-executable "$python" --cache-dir "$WEFT_BUILDDIR/torch-mypy" \
     --config-file frontends/torch/pyproject.toml frontends/torch/weft
+echo 1..3
 exit $status
