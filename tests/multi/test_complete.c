@@ -161,6 +161,7 @@ static void together(int rank, int nranks, void *arg)
 {
     enum { N = 100 };
     int64_t late = 0, out = 7, in = 0, word = 1;
+    int quick = 0;
     weft_request *r, *one;
     pthread_t thread;
     struct ft_rank f;
@@ -170,16 +171,18 @@ static void together(int rank, int nranks, void *arg)
     ft_open(&f, arg, 20000, rank, nranks);
     WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, 1 - rank, &r));
     WT_REQUIRE(pthread_create(&thread, NULL, wait_long, r) == 0);
-    began = wt_now_ms();
     for (int i = 0; i < N; i++) {
         struct timespec pause = {0, 1000000}; /* until the other one sleeps deeply */
         nanosleep(&pause, NULL);
+        began = wt_now_ms();
         WT_CHECK_OK(weft_send(f.comm, &out, 1, WEFT_INT64, rank, &one)); /* to oneself: needs no other rank */
         WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, rank, NULL));
         WT_CHECK_OK(weft_wait(one));
         WT_CHECK_OK(weft_request_free(one));
+        quick += wt_now_ms() - began < 4;
     }
-    WT_CHECK(wt_now_ms() - began < wt_slow_ms(N * 4)); /* naps of 5 ms would make it 1000 */
+    WT_CHECK(quick >=
+             N / 10); /* none is, where each waits for a nap of 5 ms; a busy machine delays many, not nearly all */
     WT_CHECK_OK(weft_barrier(f.comm, NULL));
     WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL));
     pthread_join(thread, &st);
