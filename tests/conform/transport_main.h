@@ -1,5 +1,5 @@
 /* transport_main.h: the test functions of a program that runs the suite; define TC_MAIN_NAME and a table
- * `fixtures` before. The first fixture runs every case, the others those that move data.
+ * `fixtures` before. Every fixture runs every case.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef TC_TRANSPORT_MAIN_H
@@ -24,8 +24,6 @@ static void run_on(tc_case_fn fn, int nranks, unsigned caps, int processes)
             wt_skip("ranks of %s are threads", fixtures[i].name);
             return;
         }
-        if (i > 0 && !(caps & WEFT_CAP_TWO_SIDED))
-            continue;
         int failed = tc_run(&fixtures[i], fn, nranks, TC_DEADLINE_MS);
         if (failed)
             printf("# with %s: %d ranks failed\n", fixtures[i].name, failed);
@@ -40,22 +38,29 @@ static void run_on(tc_case_fn fn, int nranks, unsigned caps, int processes)
     }
 TC_CASES(TC_FUNCTION)
 
+/* The last rank kills itself. */
+static void run_one_killed(tc_case_fn fn, int nranks)
+{
+    for (size_t i = 0; i < TC_COUNT(fixtures); i++) {
+        if (fixtures[i].threads) {
+            wt_skip("ranks of %s are threads", fixtures[i].name);
+            return;
+        }
+        int failed = tc_run_killed(&fixtures[i], fn, nranks, nranks - 1, SIGKILL, TC_DEADLINE_MS);
+        if (failed)
+            printf("# with %s: %d ranks failed\n", fixtures[i].name, failed);
+        CU_ASSERT_EQUAL(failed, 0);
+    }
+}
+
 static void run_killed(void)
 {
-    if (fixtures[0].threads) {
-        wt_skip("ranks of %s are threads", fixtures[0].name);
-        return;
-    }
-    CU_ASSERT_EQUAL(tc_run_killed(&fixtures[0], tc_case_killed, 3, 2, SIGKILL, TC_DEADLINE_MS), 0);
+    run_one_killed(tc_case_killed, 3);
 }
 
 static void run_killed_idle(void)
 {
-    if (fixtures[0].threads) {
-        wt_skip("ranks of %s are threads", fixtures[0].name);
-        return;
-    }
-    CU_ASSERT_EQUAL(tc_run_killed(&fixtures[0], tc_case_killed_idle, 2, 1, SIGKILL, TC_DEADLINE_MS), 0);
+    run_one_killed(tc_case_killed_idle, 2);
 }
 
 #define TC_ROW(fn, nranks, title, caps, processes) {title, run_##fn},
