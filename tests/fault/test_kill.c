@@ -11,15 +11,19 @@
 #include "../unit/unit.h"
 
 enum { RANKS = 4, VICTIM = 2, WARM = 20 };
+enum call { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL };
 
+static const char *const call_names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 static const char *const transports[] = {"shm", "tcp"};
 static const size_t sizes[] = {8, 64 << 10, 16 << 20};
 
 /* Shared with the ranks. */
 struct shared {
-    const char *transport;
+    const char *transport, *algorithm; /* NULL: the planner's */
     size_t bytes;
-    _Atomic int warm[RANKS];    /* operations done */
+    int victim;
+    enum call call;
+    _Atomic int warm[RANKS];    /* operations done, and their results right */
     _Atomic uint64_t struck_ms; /* when the victim was hit or the abort called */
     _Atomic uint64_t heard_ms[RANKS];
     _Atomic int named[RANKS];
@@ -33,23 +37,100 @@ static void share(const char *transport, size_t bytes)
     memset(sh, 0, sizeof *sh);
     sh->transport = transport;
     sh->bytes = bytes;
+    sh->victim = VICTIM;
 }
 
-/* All-reduces until one fails. */
-static weft_status reduce_until_failure(struct ft_rank *f)
+/* ---- Operations until one fails; every result before is right, and no source is ever changed ---- */
+
+/* What rank `rank` gives in round `round` at position `i`: never zero, and other in each round. */
+static int64_t given(int rank, int round, size_t i)
+{
+    return (int64_t)(rank + 1) * 1000000007 + (int64_t)round * 65537 + (int64_t)i * 3 + 1;
+}
+
+static int64_t expected(int rank, int round, size_t n, size_t i)
+{
+    int64_t sum = 0;
+
+    switch (sh->call) {
+    case ALL_GATHER:
+        return given((int)(i / n), round, i % n);
+    case ALL_TO_ALL:
+        return given((int)(i / n), round, (size_t)rank * n + i % n);
+    default:
+        for (int r = 0; r < RANKS; r++)
+            sum += given(r, round, sh->call == ALL_REDUCE ? i : (size_t)rank * n + i);
+        return sum;
+    }
+}
+
+struct vectors {
+    int64_t *src, *dst;
+    size_t n, src_elems, dst_elems;
+};
+
+static void fill(const struct vectors *v, int rank, int round)
+{
+    for (size_t i = 0; i < v->src_elems; i++)
+        v->src[i] = given(rank, round, i);
+    memset(v->dst, 0x5a, v->dst_elems * 8);
+}
+
+static void check(const struct vectors *v, int rank, int round, int result)
+{
+    size_t wrong = 0, changed = 0;
+
+    for (size_t i = 0; result && i < v->dst_elems; i++)
+        wrong += v->dst[i] != expected(rank, round, v->n, i);
+    for (size_t i = 0; i < v->src_elems; i++)
+        changed += v->src[i] != given(rank, round, i);
+    if (wrong || changed)
+        wt_fail(__FILE__, __LINE__, "round %d: %zu of %zu results are wrong, %zu of the source changed", round, wrong,
+                v->dst_elems, changed);
+}
+
+static weft_status call(struct ft_rank *f, const struct vectors *v)
+{
+    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
+
+    o.algorithm = sh->algorithm;
+    if (o.algorithm)
+        WT_REQUIRE_OK(weft_comm_next_call(f->comm, &o));
+    switch (sh->call) {
+    case ALL_GATHER:
+        return weft_all_gather(f->comm, v->src, v->dst, v->n, WEFT_INT64, NULL);
+    case REDUCE_SCATTER:
+        return weft_reduce_scatter(f->comm, v->src, v->dst, v->n, WEFT_INT64, WEFT_SUM, NULL);
+    case ALL_TO_ALL:
+        return weft_all_to_all(f->comm, v->src, v->dst, v->n, WEFT_INT64, NULL);
+    default:
+        return weft_all_reduce(f->comm, v->src, v->dst, v->n, WEFT_INT64, WEFT_SUM, NULL);
+    }
+}
+
+static weft_status call_until_failure(struct ft_rank *f)
 {
     size_t n = sh->bytes / 8;
-    int64_t *src = calloc(n, 8), *dst = calloc(n, 8);
-    weft_status st = WEFT_SUCCESS;
+    struct vectors v = {.n = n, .src_elems = n, .dst_elems = n};
+    weft_status st;
 
-    WT_REQUIRE(src && dst);
-    while (st == WEFT_SUCCESS) {
-        st = weft_all_reduce(f->comm, src, dst, n, WEFT_INT64, WEFT_SUM, NULL);
-        sh->warm[f->rank] += st == WEFT_SUCCESS;
+    v.src_elems *= sh->call == REDUCE_SCATTER || sh->call == ALL_TO_ALL ? RANKS : 1;
+    v.dst_elems *= sh->call == ALL_GATHER || sh->call == ALL_TO_ALL ? RANKS : 1;
+    v.src = malloc(v.src_elems * 8);
+    v.dst = malloc(v.dst_elems * 8);
+    WT_REQUIRE(v.src && v.dst);
+    for (int round = 0;; round++) {
+        fill(&v, f->rank, round);
+        st = call(f, &v);
+        if (st < 0)
+            sh->heard_ms[f->rank] = wt_now_ms();
+        check(&v, f->rank, round, st >= 0);
+        if (st < 0 || wt_failures())
+            break;
+        sh->warm[f->rank]++;
     }
-    sh->heard_ms[f->rank] = wt_now_ms();
-    free(src);
-    free(dst);
+    free(v.src);
+    free(v.dst);
     return st;
 }
 
@@ -67,6 +148,7 @@ static void wait_until_warm(void)
 
     while (!all_warm() && wt_now_ms() < until)
         usleep(500);
+    CU_ASSERT(all_warm());
     usleep(3000); /* somewhere within an operation */
 }
 
@@ -82,6 +164,20 @@ static uint64_t slowest(void)
 
 /* ---- Killed ---- */
 
+/* Nobody ends before all have heard: a survivor that has ended is gone, too, and may be the one that is named. */
+static void await_survivors(void)
+{
+    uint64_t until = wt_now_ms() + wt_slow_ms(5000);
+    int heard = 0;
+
+    while (heard < RANKS - 1 && wt_now_ms() < until) {
+        usleep(500);
+        heard = 0;
+        for (int r = 0; r < RANKS; r++)
+            heard += sh->heard_ms[r] != 0;
+    }
+}
+
 static void survive_kill(int rank, int nranks, void *arg)
 {
     struct ft_rank f;
@@ -89,32 +185,62 @@ static void survive_kill(int rank, int nranks, void *arg)
 
     (void)arg;
     ft_open(&f, sh->transport, 20000, rank, nranks);
-    st = reduce_until_failure(&f);
+    st = call_until_failure(&f);
     WT_CHECK_STATUS(st, WEFT_EPEER);
+    await_survivors();
     weft_error e = ft_error(&f);
-    WT_CHECK_INT(e.peer, VICTIM);
+    WT_CHECK_INT(e.peer, sh->victim);
     WT_CHECK(sh->heard_ms[rank] - sh->struck_ms <= wt_slow_ms(1000));
     fprintf(stderr, "after %llu ms, %d operations: %s\n", (unsigned long long)(sh->heard_ms[rank] - sh->struck_ms),
             sh->warm[rank], e.message);
     ft_close(&f);
 }
 
+static void kill_one(const char *transport, enum call called, const char *algorithm, size_t bytes, int victim)
+{
+    share(transport, bytes);
+    sh->algorithm = algorithm;
+    sh->call = called;
+    sh->victim = victim;
+    struct wt_job *job = wt_job_start(RANKS, survive_kill, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+    wait_until_warm();
+    sh->struck_ms = wt_now_ms();
+    kill(wt_job_pid(job, victim), SIGKILL);
+    wt_job_expect_signal(job, victim, SIGKILL);
+    int failed = wt_job_wait(job, 25000);
+    CU_ASSERT_EQUAL(failed, 0);
+    printf("# SIGKILL of rank %d, %s%s%s, %zu bytes over %s: %s, the last survivor knew after %llu ms\n", victim,
+           call_names[called], algorithm ? " " : "", algorithm ? algorithm : "", bytes, transport,
+           failed ? "failed" : "right", (unsigned long long)slowest());
+}
+
+static const int victims[] = {0, VICTIM, RANKS - 1};
+
 static void killed(void)
 {
-    for (int t = 0; t < 2; t++) {
-        for (int s = 0; s < 3; s++) {
-            share(transports[t], sizes[s]);
-            struct wt_job *job = wt_job_start(RANKS, survive_kill, NULL);
-            CU_ASSERT_PTR_NOT_NULL_FATAL(job);
-            wait_until_warm();
-            sh->struck_ms = wt_now_ms();
-            kill(wt_job_pid(job, VICTIM), SIGKILL);
-            wt_job_expect_signal(job, VICTIM, SIGKILL);
-            CU_ASSERT_EQUAL(wt_job_wait(job, 25000), 0);
-            printf("# SIGKILL, %zu bytes over %s: the last survivor knew after %llu ms\n", sizes[s], transports[t],
-                   (unsigned long long)slowest());
-        }
-    }
+    for (int t = 0; t < 2; t++)
+        for (int s = 0; s < 3; s++)
+            for (int v = 0; v < 3; v++)
+                kill_one(transports[t], ALL_REDUCE, NULL, sizes[s], victims[v]);
+}
+
+static void killed_in_algorithms(void)
+{
+    static const struct {
+        enum call call;
+        const char *algorithm;
+        int mapped; /* shared memory only */
+    } algorithms[] = {
+        {ALL_REDUCE, "flat", 1},     {ALL_REDUCE, "flat2", 1},  {ALL_REDUCE, "ring", 0},  {ALL_REDUCE, "rdouble", 0},
+        {ALL_REDUCE, "rhalving", 0}, {ALL_REDUCE, "dbtree", 0}, {ALL_GATHER, "bruck", 0}, {REDUCE_SCATTER, "ring", 0},
+        {ALL_TO_ALL, "pairwise", 0}, {ALL_TO_ALL, "flat", 1},
+    };
+
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        for (int t = 0; t < 2 - algorithms[i].mapped; t++)
+            for (int v = 0; v < 3; v++)
+                kill_one(transports[t], algorithms[i].call, algorithms[i].algorithm, sizes[1], victims[v]);
 }
 
 /* ---- Stopped ---- */
@@ -126,7 +252,7 @@ static void survive_stop(int rank, int nranks, void *arg)
 
     (void)arg;
     ft_open(&f, sh->transport, 2000, rank, nranks);
-    st = reduce_until_failure(&f);
+    st = call_until_failure(&f);
     WT_CHECK_STATUS(st, WEFT_ETIMEDOUT);
     weft_error e = ft_error(&f);
     /* Over tcp a rank may wait for one that waits for the victim, and all deadlines pass at once. */
@@ -349,6 +475,7 @@ static void taken_back(void)
 
 static const struct wt_case cases[] = {
     {"a killed rank is named within a second", killed},
+    {"a rank killed in one of several algorithms is named", killed_in_algorithms},
     {"a stopped rank is named at the deadline", stopped},
     {"who is waited for says whom it waits for", waited_in_turn},
     {"an abort ends a blocked operation", aborted},
