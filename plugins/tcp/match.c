@@ -163,16 +163,32 @@ static void early_remove(struct wi_tcp_in *in, struct wi_tcp_early *e)
     free(e);
 }
 
-/* Account for the end of a frame of x. */
-static void frame_done(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_xfer *x, const struct wi_tcp_frame *f)
+static uint64_t edge(uint64_t at)
+{
+    at = (at + 1) * 0x9e3779b97f4a7c15ull;
+    return (at ^ at >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
+/* Account for the end of a frame of x. 0, or -1: failed.
+ * Frames of several sockets come in any order. That they fill the buffer without overlap or gap is seen by their edges: where one
+ * begins another ends, so that in the sum over all frames only the edges of the message are left. */
+static int frame_done(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_xfer *x, const struct wi_tcp_frame *f)
 {
     x->priv[WI_TCP_X_DONE] += f->bytes;
     if (x->sink) {
         x->priv[WI_TCP_X_SINK_AT] = f->offset + f->bytes;
         p->group->unread = 1; /* other sockets may have stalled on this */
+    } else if (f->bytes < x->bytes) {
+        x->priv[WI_TCP_X_EDGES] += edge(f->offset) - edge(f->offset + f->bytes);
     }
-    if (x->priv[WI_TCP_X_DONE] == x->bytes)
-        finish(p, in, x, WEFT_SUCCESS);
+    if (x->priv[WI_TCP_X_DONE] != x->bytes)
+        return 0;
+    if (!x->sink && f->bytes < x->bytes && x->priv[WI_TCP_X_EDGES] != edge(0) - edge(x->bytes)) {
+        wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d sent frames of one message that overlap", p->rank);
+        return -1;
+    }
+    finish(p, in, x, WEFT_SUCCESS);
+    return 0;
 }
 
 /* Hand one complete early frame to its receive. 1: done; 2: done, a sink's; 0: a sink must wait for what lies before;
@@ -212,9 +228,9 @@ static int early_place(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct wi_tc
     if (f->bytes < f->total && f->msg >= in->granted)
         want_grant(p, in);
     r = x && x->sink ? 2 : 1;
-    if (x)
-        frame_done(p, in, x, f);
-    else
+    if (x && frame_done(p, in, x, f) < 0)
+        return -1;
+    if (!x)
         drain_done(in, d, f->bytes);
     early_remove(in, e);
     return r;
@@ -402,8 +418,7 @@ void wi_tcp_in_end(struct wi_tcp_conn *c)
         return;
     }
     int sink = c->in_x->sink != NULL;
-    frame_done(p, in, c->in_x, &c->in);
-    if (sink && in->early)
+    if (frame_done(p, in, c->in_x, &c->in) == 0 && sink && in->early)
         early_place_all(p, in);
 }
 

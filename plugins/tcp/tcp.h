@@ -289,7 +289,8 @@ enum wi_tcp_xfer_priv {
     WI_TCP_X_DONE,     /* bytes sent or received */
     WI_TCP_X_RESERVED, /* bytes that frames have been made, or begun, for */
     WI_TCP_X_STARTED,  /* recv: 1 once the first frame was checked; bytes of carry << 8 */
-    WI_TCP_X_SINK_AT,  /* end of the last whole frame fed */
+    WI_TCP_X_SINK_AT,  /* sink: end of the last whole frame fed */
+    WI_TCP_X_EDGES = WI_TCP_X_SINK_AT, /* else: the sum that shows whether frames overlap */
     WI_TCP_X_GIVEN,    /* bytes given to the sink */
     WI_TCP_X_CARRY,    /* 16 bytes: less than a granule, waiting for more */
 };

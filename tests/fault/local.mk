@@ -11,3 +11,8 @@ tests_fault_test_kill_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 long_tests += tests/fault/test_alloc
 tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/fault.h
 tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+# A network that flips bits: the library's connections are led through a proxy.
+multi_tests += tests/fault/test_corrupt
+tests_fault_test_corrupt_SOURCES = tests/fault/test_corrupt.c tests/fault/fault.h
+tests_fault_test_corrupt_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+tests_fault_test_corrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=connect
