@@ -76,6 +76,11 @@ struct weft_host {
     /* memcpy that is fast for long copies whatever their alignment. `stream`: what is stored goes past the caches, for another
      * core to read next; it is ordered before whatever is stored after the call. */
     void (*copy)(void *dst, const void *src, size_t bytes, int stream);
+
+    /* After auth_step has returned WEFT_SUCCESS and before auth_destroy: up to 1,024 bytes of key material that only the two
+     * ends of this handshake have and that no other handshake has. Another `label` (at most 64 characters) gives other bytes.
+     * For message authentication, encryption, or as a pre-shared key of TLS. */
+    weft_status (*auth_session)(struct weft_auth *auth, const char *label, void *key, size_t key_bytes);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64

@@ -7,24 +7,21 @@
  *
  * The three labels keep a message of one kind from passing for another (reflection); the fresh nonces of both sides
  * under the last two macs keep old ones out (replay). The hello's mac lets a server close strangers without a reply.
- * Job and purpose are bound through the key, see wi_auth_derive. */
-#include <stdatomic.h>
+ * Job and purpose are bound through the key, see wi_auth_derive. Keys of the session come from the same key by HKDF, with both
+ * nonces as salt and hello and reply, claims included, as context: nobody else has them, and no other connection has the
+ * same. */
 #include <string.h>
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/kdf.h>
-#include <openssl/params.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "net/auth.h"
 
-#define AUTH_VERSION 1
+#define AUTH_VERSION 2
 #define AUTH_HEAD_BYTES 8
 #define AUTH_NONCE_BYTES 32
-#define AUTH_MAC_BYTES 32
+#define AUTH_MAC_BYTES WI_AUTH_MAC_BYTES
 #define AUTH_FULL_BYTES (AUTH_HEAD_BYTES + AUTH_NONCE_BYTES + WEFT_AUTH_CLAIM_MAX + AUTH_MAC_BYTES)
 #define AUTH_PROOF_BYTES (AUTH_HEAD_BYTES + AUTH_MAC_BYTES)
 
@@ -34,7 +31,8 @@ enum auth_state { AUTH_START, AUTH_WAIT_HELLO, AUTH_WAIT_REPLY, AUTH_WAIT_PROOF,
 static const unsigned char auth_magic[4] = {'W', 'F', 'T', 'A'};
 
 struct weft_auth {
-    unsigned char key[32];
+    unsigned char key[WI_AUTH_KEY_BYTES];
+    int is_server;
     wi_auth_find_fn find; /* until the hello has come, when the key depends on it */
     void *find_arg;
     enum auth_state state;
@@ -50,83 +48,30 @@ struct weft_auth {
 
 _Static_assert(AUTH_FULL_BYTES <= WEFT_AUTH_MESSAGE_MAX, "handshake message too long");
 
-/* An own library context: no configuration file is read and the host program's OpenSSL set-up is not disturbed. Made once
- * and kept: whoever loses the race frees his. */
-static OSSL_LIB_CTX *auth_library(void)
-{
-    static _Atomic(OSSL_LIB_CTX *) library;
-    OSSL_LIB_CTX *lib = atomic_load_explicit(&library, memory_order_acquire);
-    if (lib)
-        return lib;
-    OSSL_LIB_CTX *fresh = OSSL_LIB_CTX_new();
-    if (!fresh)
-        return NULL;
-    if (atomic_compare_exchange_strong_explicit(&library, &lib, fresh, memory_order_acq_rel, memory_order_acquire))
-        return fresh;
-    OSSL_LIB_CTX_free(fresh);
-    return lib;
-}
-
 weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job, const char *purpose,
                            struct wi_auth_key *key)
 {
-    EVP_KDF *kdf = EVP_KDF_fetch(auth_library(), "HKDF", NULL);
-    EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-    OSSL_PARAM params[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)job_key, job_key_bytes),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)job, strlen(job)),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)purpose, strlen(purpose)),
-        OSSL_PARAM_construct_end(),
-    };
-    int ok = ctx && EVP_KDF_derive(ctx, key->key, sizeof(key->key), params) > 0;
-    EVP_KDF_CTX_free(ctx);
-    EVP_KDF_free(kdf);
-    return ok ? WEFT_SUCCESS : wi_fail(WEFT_EINTERNAL, "HKDF-SHA256 of the job key failed");
-}
-
-struct auth_part {
-    const void *data;
-    size_t bytes;
-};
-
-static int auth_mac(const struct weft_auth *auth, const char *label, const struct auth_part *parts, int nparts,
-                    unsigned char mac[AUTH_MAC_BYTES])
-{
-    OSSL_PARAM params[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
-        OSSL_PARAM_construct_end(),
-    };
-    EVP_MAC *hmac = EVP_MAC_fetch(auth_library(), "HMAC", NULL);
-    EVP_MAC_CTX *ctx = hmac ? EVP_MAC_CTX_new(hmac) : NULL;
-    size_t bytes = 0;
-    int ok = ctx && EVP_MAC_init(ctx, auth->key, sizeof(auth->key), params) &&
-             EVP_MAC_update(ctx, (const unsigned char *)label, strlen(label) + 1);
-    for (int i = 0; ok && i < nparts; i++)
-        ok = EVP_MAC_update(ctx, parts[i].data, parts[i].bytes);
-    ok = ok && EVP_MAC_final(ctx, mac, &bytes, AUTH_MAC_BYTES) && bytes == AUTH_MAC_BYTES;
-    EVP_MAC_CTX_free(ctx);
-    EVP_MAC_free(hmac);
-    return ok ? 0 : -1;
+    struct wi_auth_part secret = {job_key, job_key_bytes}, salt = {job, strlen(job)}, none = {NULL, 0};
+    return wi_auth_expand(secret, salt, purpose, none, key->key, sizeof(key->key));
 }
 
 static int auth_mac_hello(const struct weft_auth *auth, unsigned char *mac)
 {
-    struct auth_part part = {auth->hello, AUTH_FULL_BYTES - AUTH_MAC_BYTES};
-    return auth_mac(auth, "weft client hello", &part, 1, mac);
+    struct wi_auth_part part = {auth->hello, AUTH_FULL_BYTES - AUTH_MAC_BYTES};
+    return wi_auth_mac(auth->key, "weft client hello", &part, 1, mac);
 }
 
 static int auth_mac_reply(const struct weft_auth *auth, unsigned char *mac)
 {
-    struct auth_part parts[] = {{auth->hello, AUTH_FULL_BYTES}, {auth->reply, AUTH_FULL_BYTES - AUTH_MAC_BYTES}};
-    return auth_mac(auth, "weft server proof", parts, 2, mac);
+    struct wi_auth_part parts[] = {{auth->hello, AUTH_FULL_BYTES}, {auth->reply, AUTH_FULL_BYTES - AUTH_MAC_BYTES}};
+    return wi_auth_mac(auth->key, "weft server proof", parts, 2, mac);
 }
 
 static int auth_mac_proof(const struct weft_auth *auth, unsigned char *mac)
 {
-    struct auth_part parts[] = {
+    struct wi_auth_part parts[] = {
         {auth->hello, AUTH_FULL_BYTES}, {auth->reply, AUTH_FULL_BYTES}, {auth->proof, AUTH_HEAD_BYTES}};
-    return auth_mac(auth, "weft client proof", parts, 3, mac);
+    return wi_auth_mac(auth->key, "weft client proof", parts, 3, mac);
 }
 
 struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes)
@@ -140,6 +85,7 @@ struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, c
     if (claim_bytes)
         memcpy(auth->claim, claim, claim_bytes);
     auth->claim_bytes = claim_bytes;
+    auth->is_server = is_server;
     auth->state = is_server ? AUTH_WAIT_HELLO : AUTH_START;
     return auth;
 }
@@ -228,7 +174,7 @@ static int auth_on_hello(struct weft_auth *auth)
     unsigned char mac[AUTH_MAC_BYTES];
     if (auth->find && auth_find_key(auth))
         return -1;
-    if (auth_mac_hello(auth, mac) || CRYPTO_memcmp(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
+    if (auth_mac_hello(auth, mac) || !wi_auth_same(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;
     auth_take_claim(auth, auth->hello);
     if (auth_fill(auth, auth->reply, AUTH_REPLY) ||
@@ -242,7 +188,7 @@ static int auth_on_hello(struct weft_auth *auth)
 static int auth_on_reply(struct weft_auth *auth)
 {
     unsigned char mac[AUTH_MAC_BYTES];
-    if (auth_mac_reply(auth, mac) || CRYPTO_memcmp(mac, auth->reply + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
+    if (auth_mac_reply(auth, mac) || !wi_auth_same(mac, auth->reply + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;
     auth_take_claim(auth, auth->reply);
     auth_head(auth->proof, AUTH_PROOF, 0);
@@ -256,7 +202,7 @@ static int auth_on_reply(struct weft_auth *auth)
 static int auth_on_proof(struct weft_auth *auth)
 {
     unsigned char mac[AUTH_MAC_BYTES];
-    if (auth_mac_proof(auth, mac) || CRYPTO_memcmp(mac, auth->proof + AUTH_HEAD_BYTES, AUTH_MAC_BYTES))
+    if (auth_mac_proof(auth, mac) || !wi_auth_same(mac, auth->proof + AUTH_HEAD_BYTES, AUTH_MAC_BYTES))
         return -1;
     auth->state = AUTH_DONE;
     return 0;
@@ -315,4 +261,35 @@ weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes
     if (peer_claim_bytes)
         *peer_claim_bytes = auth->peer_claim_bytes;
     return WEFT_SUCCESS;
+}
+
+weft_status wi_auth_session(struct weft_auth *auth, const char *label, void *key, size_t key_bytes)
+{
+    unsigned char nonces[2 * AUTH_NONCE_BYTES], said[2 * AUTH_FULL_BYTES];
+    if (auth->state != AUTH_DONE)
+        return wi_fail(WEFT_EINVAL, "session keys come after the handshake");
+    if (!label || strlen(label) > WI_AUTH_LABEL_MAX || key_bytes > WI_AUTH_SESSION_MAX)
+        return wi_fail(WEFT_EINVAL, "session key: no label, one of more than %d bytes, or more than %d bytes of key",
+                       WI_AUTH_LABEL_MAX, WI_AUTH_SESSION_MAX);
+    memcpy(nonces, auth->hello + AUTH_HEAD_BYTES, AUTH_NONCE_BYTES);
+    memcpy(nonces + AUTH_NONCE_BYTES, auth->reply + AUTH_HEAD_BYTES, AUTH_NONCE_BYTES);
+    memcpy(said, auth->hello, AUTH_FULL_BYTES);
+    memcpy(said + AUTH_FULL_BYTES, auth->reply, AUTH_FULL_BYTES);
+    struct wi_auth_part secret = {auth->key, sizeof(auth->key)}, salt = {nonces, sizeof(nonces)},
+                        context = {said, sizeof(said)};
+    return wi_auth_expand(secret, salt, label, context, key, key_bytes);
+}
+
+weft_status wi_auth_streams(struct weft_auth *auth, struct wi_auth_stream *out, struct wi_auth_stream *in)
+{
+    unsigned char keys[2][WI_AUTH_KEY_BYTES];
+    weft_status st = wi_auth_session(auth, "weft client to server", keys[0], sizeof(keys[0]));
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_session(auth, "weft server to client", keys[1], sizeof(keys[1]));
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_stream_begin(out, keys[auth->is_server ? 1 : 0]);
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_stream_begin(in, keys[auth->is_server ? 0 : 1]);
+    OPENSSL_cleanse(keys, sizeof(keys));
+    return st;
 }

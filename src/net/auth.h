@@ -7,8 +7,10 @@
 
 #include <weft/weft_plugin.h>
 
+#include "net/auth_mac.h"
+
 struct wi_auth_key {
-    unsigned char key[32];
+    unsigned char key[WI_AUTH_KEY_BYTES];
 };
 /* HKDF-SHA256(job_key, salt = job name, info = purpose). */
 weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, const char *job, const char *purpose,
@@ -19,6 +21,12 @@ struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const v
 struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes);
 weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed, void *out,
                          size_t out_capacity, size_t *out_bytes, void *peer_claim, size_t *peer_claim_bytes);
+/* After SUCCESS: key material that only the two ends of this handshake have, fresh to it, another for each label. */
+#define WI_AUTH_LABEL_MAX 64
+#define WI_AUTH_SESSION_MAX 1024
+weft_status wi_auth_session(struct weft_auth *auth, const char *label, void *key, size_t key_bytes);
+/* After SUCCESS: what this side sends and receives from here on. */
+weft_status wi_auth_streams(struct weft_auth *auth, struct wi_auth_stream *out, struct wi_auth_stream *in);
 void wi_auth_destroy(struct weft_auth *auth);
 
 #endif

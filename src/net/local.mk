@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
 	src/net/auth.c src/net/auth.h \
+	src/net/auth_mac.c src/net/auth_mac.h \
 	src/net/bootstrap.c src/net/bootstrap.h \
 	src/net/bootstrap_file.c \
 	src/net/bootstrap_id.c src/net/bootstrap_id.h \

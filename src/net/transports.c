@@ -224,6 +224,7 @@ static void host_init(struct wi_transports *t)
         .auth_step = wi_auth_step,
         .auth_destroy = wi_auth_destroy,
         .copy = host_copy,
+        .auth_session = wi_auth_session,
     };
 }
 

@@ -141,8 +141,14 @@ __attribute__((unused)) static void wt_tcp_auth_destroy(struct weft_auth *a)
 
 __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32_t *key)
 {
-    *h = (struct weft_host){sizeof *h, key, wt_tcp_log, wt_tcp_now, wt_tcp_explain, wt_tcp_auth_create,
-                            wt_tcp_auth_step, wt_tcp_auth_destroy, NULL};
+    *h = (struct weft_host){.bytes = sizeof *h,
+                            .impl = key,
+                            .log = wt_tcp_log,
+                            .now_ns = wt_tcp_now,
+                            .explain = wt_tcp_explain,
+                            .auth_create = wt_tcp_auth_create,
+                            .auth_step = wt_tcp_auth_step,
+                            .auth_destroy = wt_tcp_auth_destroy};
 }
 
 /* What the table's defaults mean, so that tests need no settings module. */

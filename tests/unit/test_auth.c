@@ -271,6 +271,122 @@ static void refuses_long_claims(void)
     wi_auth_destroy(NULL);
 }
 
+/* ---- After the handshake ---- */
+
+static void pair(struct weft_auth **client, struct weft_auth **server)
+{
+    struct wi_auth_key key = key_of("secret", "job", "link");
+    unsigned char a[MESSAGE], b[MESSAGE], c[MESSAGE];
+    size_t na, nb, nc;
+    *client = wi_auth_create(&key, 0, "c", 1);
+    *server = wi_auth_create(&key, 1, "s", 1);
+    feed(*client, NULL, 0, a, &na, NULL, NULL);
+    feed(*server, a, na, b, &nb, NULL, NULL);
+    CU_ASSERT_EQUAL(feed(*client, b, nb, c, &nc, NULL, NULL), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_auth_session(*server, "early", a, 32), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(feed(*server, c, nc, a, &na, NULL, NULL), WEFT_SUCCESS);
+}
+
+static void session_keys(void)
+{
+    unsigned char keys[2][2][WI_AUTH_SESSION_MAX], other[WI_AUTH_SESSION_MAX];
+    char label[WI_AUTH_LABEL_MAX + 2];
+    memset(label, 'l', sizeof(label) - 1);
+    label[sizeof(label) - 1] = '\0';
+    for (int i = 0; i < 2; i++) {
+        struct weft_auth *client, *server;
+        pair(&client, &server);
+        CU_ASSERT_EQUAL(wi_auth_session(client, "a label", keys[i][0], WI_AUTH_SESSION_MAX), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_auth_session(server, "a label", keys[i][1], WI_AUTH_SESSION_MAX), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_auth_session(server, "a labe", other, WI_AUTH_SESSION_MAX), WEFT_SUCCESS);
+        CU_ASSERT(!memcmp(keys[i][0], keys[i][1], WI_AUTH_SESSION_MAX));
+        CU_ASSERT(memcmp(keys[i][0], other, 32) != 0);
+        CU_ASSERT_EQUAL(wi_auth_session(client, label, other, 32), WEFT_EINVAL);
+        CU_ASSERT_EQUAL(wi_auth_session(client, label + 1, other, 32), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_auth_session(client, NULL, other, 32), WEFT_EINVAL);
+        CU_ASSERT_EQUAL(wi_auth_session(client, "a label", other, WI_AUTH_SESSION_MAX + 1), WEFT_EINVAL);
+        wi_auth_destroy(client);
+        wi_auth_destroy(server);
+    }
+    CU_ASSERT(memcmp(keys[0][0], keys[1][0], 32) != 0);
+}
+
+struct ends {
+    struct wi_auth_stream client_out, client_in, server_out, server_in;
+};
+
+static void ends_begin(struct ends *e)
+{
+    struct weft_auth *client, *server;
+    memset(e, 0, sizeof(*e));
+    pair(&client, &server);
+    CU_ASSERT_EQUAL(wi_auth_streams(client, &e->client_out, &e->client_in), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_auth_streams(server, &e->server_out, &e->server_in), WEFT_SUCCESS);
+    wi_auth_destroy(client);
+    wi_auth_destroy(server);
+}
+
+static void ends_end(struct ends *e)
+{
+    wi_auth_stream_end(&e->client_out);
+    wi_auth_stream_end(&e->client_in);
+    wi_auth_stream_end(&e->server_out);
+    wi_auth_stream_end(&e->server_in);
+}
+
+static void tags_agree(void)
+{
+    struct ends e;
+    unsigned char data[100], tag[WI_AUTH_TAG_BYTES];
+    ends_begin(&e);
+    for (size_t bytes = 0; bytes <= sizeof(data); bytes++) {
+        memset(data, (int)bytes, sizeof(data));
+        CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, data, bytes, tag), 0);
+        CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, data, bytes, tag), 0);
+        CU_ASSERT_EQUAL(wi_auth_seal(&e.server_out, data, bytes, tag), 0);
+        CU_ASSERT_EQUAL(wi_auth_open(&e.client_in, data, bytes, tag), 0);
+    }
+    ends_end(&e);
+    CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, data, 1, tag), -1); /* ended */
+}
+
+/* Each message is opened once, so each change gets a message of its own. */
+static void tags_refuse_changes(void)
+{
+    struct ends e;
+    unsigned char data[40], tag[WI_AUTH_TAG_BYTES];
+    ends_begin(&e);
+    memset(data, 5, sizeof(data));
+    for (size_t bit = 0; bit < 8 * (sizeof(data) + sizeof(tag)); bit++) {
+        CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, data, sizeof(data), tag), 0);
+        unsigned char *byte = bit < 8 * sizeof(data) ? data + bit / 8 : tag + bit / 8 - sizeof(data);
+        *byte ^= (unsigned char)(1u << bit % 8);
+        CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, data, sizeof(data), tag), -1);
+        if (bit < 8 * sizeof(data))
+            *byte ^= (unsigned char)(1u << bit % 8);
+    }
+    CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, data, sizeof(data), tag), 0);
+    CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, data, sizeof(data) - 1, tag), -1);
+    ends_end(&e);
+}
+
+static void tags_refuse_order(void)
+{
+    struct ends e;
+    unsigned char one[WI_AUTH_TAG_BYTES], two[WI_AUTH_TAG_BYTES];
+    ends_begin(&e);
+    CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, "same", 4, one), 0);
+    CU_ASSERT_EQUAL(wi_auth_open(&e.client_in, "same", 4, one), -1); /* sent back to who said it */
+    CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, "same", 4, one), 0);
+    CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, "same", 4, one), -1); /* repeated */
+    ends_end(&e);
+    ends_begin(&e);
+    CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, "same", 4, one), 0);
+    CU_ASSERT_EQUAL(wi_auth_seal(&e.client_out, "same", 4, two), 0);
+    CU_ASSERT_EQUAL(wi_auth_open(&e.server_in, "same", 4, two), -1); /* the first left out */
+    ends_end(&e);
+}
+
 static const struct wt_case cases[] = {
     {"both sides agree and learn the claims", agrees},
     {"another key, job or purpose is refused without a word", refuses_other_keys},
@@ -283,6 +399,10 @@ static const struct wt_case cases[] = {
     {"bytes behind the handshake are left", leaves_what_follows},
     {"junk is refused at its first wrong byte", refuses_junk_early},
     {"claims are bounded", refuses_long_claims},
+    {"session keys: both ends, one handshake, one label", session_keys},
+    {"tags of what follows agree", tags_agree},
+    {"tags refuse each changed bit", tags_refuse_changes},
+    {"tags refuse what is repeated, left out or turned round", tags_refuse_order},
 };
 
 WT_UNIT_MAIN("auth", cases)
