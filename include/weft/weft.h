@@ -395,10 +395,12 @@ WEFT_API weft_status weft_context_plugins(weft_context *context, weft_plugin_fn 
  * Blocks: until all ranks have joined, at most config->init_timeout_ns.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL     a NULL argument, config->bytes is wrong, or rank is not below nranks
- *         WEFT_ECONFIG    settings that must agree between ranks do not, WEFT_ALGO is malformed
+ *         WEFT_ECONFIG    settings that must agree between ranks do not, WEFT_ALGO is malformed, the job key
+ *                         cannot be read, or WEFT_REQUIRE_KEY asks for one and there is none
  *         WEFT_ENOTSUP    two ranks have no transport in common
  *         WEFT_EPEER      another rank failed or left during creation; the text names it and says why
- *         WEFT_EAUTH      a rank has another job key
+ *         WEFT_EAUTH      a rank has another job key, or none where others have one, or what ranks exchanged
+ *                         was changed on its way
  *         WEFT_EMISMATCH  a rank runs another version of weft, has other values of the settings on which
  *                         the choice of algorithms depends, or is in another exchange
  *         WEFT_ETIMEDOUT  the deadline passed; the text names a rank that is missing
@@ -461,8 +463,10 @@ WEFT_API weft_status weft_comm_create_file(weft_context *context, const char *pa
 /* Make a communicator by an all-gather that the caller supplies.
  *
  * When another library already connects the ranks (MPI, a key-value store). all_gather is called a few
- * times, from this call and in this thread only. It carries the communicator's key: it must be as private
- * as the job.
+ * times, from this call and in this thread only. Without a configured job key the communicator's key
+ * follows from what it carries: it must be as private as the job. With one (WEFT_JOB_KEY_FILE) the
+ * communicator's key needs both, all that is exchanged is authenticated, and all_gather is called twice
+ * as often.
  * @param context, config, comm  as for every creation
  * @param oob  rank, nranks and the function
  * Ownership, Threads, Blocks: as for every creation.

@@ -189,7 +189,7 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
     if (!oob || oob->bytes != sizeof *oob || !oob->all_gather)
         return wi_fail(WEFT_EINVAL, "comm_create_oob: oob is NULL, its bytes are wrong, or all_gather is NULL");
     WI_TRY(check_rank(oob->rank, oob->nranks));
-    WI_TRY(wi_bootstrap_oob(oob, &bs));
+    WI_TRY(wi_bootstrap_oob(&ctx->bootstrap, oob, deadline_ns, &bs));
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 

@@ -33,6 +33,9 @@ const struct weft_setting wi_bootstrap_setting_rows[] = {
         "File with the job key (32 bytes or 64 hexadecimal digits), mode 0600."),
     ROW("JOB_KEY_FD", "-1", WEFT_SETTING_INT, job_key_fd, -1, 1 << 20,
         "Inherited descriptor that holds the job key; -1: none."),
+    ROW("REQUIRE_KEY", "n", WEFT_SETTING_BOOL, require_key, 0, 0,
+        "Whether communicators of several ranks are refused unless a job key is configured or the launcher says that all ranks "
+        "are on one host."),
     ROW("JOB", NULL, WEFT_SETTING_STRING, job, 0, 0, "Name that keeps jobs apart; default: the launcher's."),
     ROW("RANK", NULL, WEFT_SETTING_STRING, rank, 0, 0, "Rank of this process, set by weft-run."),
     ROW("NRANKS", NULL, WEFT_SETTING_STRING, nranks, 0, 0, "Number of ranks of the job, set by weft-run."),
@@ -82,84 +85,6 @@ static weft_status single_create(const struct wi_boot_config *config, struct wi_
     return WEFT_SUCCESS;
 }
 
-/* ---- The caller's all-gather --------------------------------------------------------------------------- */
-
-#define OOB_KEY_TIMEOUT_NS 60000000000ull
-
-struct oob {
-    struct wi_bootstrap base;
-    weft_oob given;
-};
-
-static weft_status oob_all_gather(struct wi_bootstrap *b, const void *mine, size_t mine_bytes, void *all,
-                                  uint64_t deadline_ns)
-{
-    struct oob *oob = (struct oob *)b;
-    uint64_t now = wi_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-    if (mine_bytes > WI_STORE_VALUE_MAX)
-        return wi_fail(WEFT_EINVAL, "a start-up exchange carries up to %d bytes per rank, not %zu", WI_STORE_VALUE_MAX,
-                       mine_bytes);
-    int err = oob->given.all_gather(oob->given.arg, mine, mine_bytes, all,
-                                    deadline_ns == UINT64_MAX ? WEFT_TIMEOUT_NEVER : left);
-    if (err && left && wi_now_ns() >= deadline_ns)
-        return wi_fail(WEFT_ETIMEDOUT, "the caller's all-gather of %zu bytes failed (%d) at its deadline", mine_bytes,
-                       err);
-    return err ? wi_fail(WEFT_EPEER, "the caller's all-gather of %zu bytes failed (%d)", mine_bytes, err)
-               : WEFT_SUCCESS;
-}
-
-/* Rank 0's random bytes become the key: whoever can gather with these ranks is one of them. */
-static weft_status oob_key(struct oob *oob)
-{
-    size_t nranks = (size_t)oob->base.nranks;
-    unsigned char mine[WI_JOB_KEY_BYTES], *all = wi_malloc(nranks * sizeof(mine));
-    if (!all)
-        return wi_fail(WEFT_ENOMEM, "no memory for start-up");
-    weft_status st = wi_random(mine, sizeof(mine)) ? wi_fail(WEFT_ESYS, "no random bytes") : WEFT_SUCCESS;
-    if (st == WEFT_SUCCESS)
-        st = oob_all_gather(&oob->base, mine, sizeof(mine), all, wi_deadline_ns(OOB_KEY_TIMEOUT_NS));
-    if (st == WEFT_SUCCESS)
-        memcpy(oob->base.job_key, all, sizeof(oob->base.job_key));
-    explicit_bzero(all, nranks * sizeof(mine));
-    explicit_bzero(mine, sizeof(mine));
-    wi_free(all);
-    return st;
-}
-
-static void oob_destroy(struct wi_bootstrap *b)
-{
-    struct oob *oob = (struct oob *)b;
-    explicit_bzero(oob, sizeof(*oob));
-    wi_free(oob);
-}
-
-weft_status wi_bootstrap_oob(const weft_oob *given, struct wi_bootstrap **b)
-{
-    if (!given || given->bytes < offsetof(weft_oob, arg) || !given->all_gather)
-        return wi_fail(WEFT_EINVAL, "weft_oob: no all_gather function");
-    if (given->nranks < 1 || given->rank < 0 || given->rank >= given->nranks)
-        return wi_fail(WEFT_EINVAL, "weft_oob: rank %d of %d ranks", given->rank, given->nranks);
-    struct oob *oob = wi_calloc(1, sizeof(*oob));
-    if (!oob)
-        return wi_fail(WEFT_ENOMEM, "no memory for start-up");
-    memcpy(&oob->given, given, given->bytes < sizeof(oob->given) ? given->bytes : sizeof(oob->given));
-    oob->base = (struct wi_bootstrap){.rank = given->rank,
-                                      .nranks = given->nranks,
-                                      .local_rank = -1,
-                                      .local_nranks = -1,
-                                      .has_secret = 1,
-                                      .job = "oob",
-                                      .all_gather = oob_all_gather,
-                                      .destroy = oob_destroy};
-    weft_status st = oob_key(oob);
-    if (st < 0) {
-        wi_free(oob);
-        return st;
-    }
-    *b = &oob->base;
-    return WEFT_SUCCESS;
-}
-
 /* ---- PMI: the process manager carries the address and a secret ------------------------------------------- */
 
 /* PMI is spoken once per process, for its barrier and key space cannot be had again after an MPI library in the same
@@ -206,10 +131,10 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
     WI_TRY(st);
     wi_id_rendezvous(&id, &config->rendezvous);
     config->rendezvous.interfaces = env->rendezvous.interfaces;
-    if (!config->has_secret)
-        memcpy(config->job_key, id.secret, sizeof(config->job_key));
+    memcpy(config->job_key, id.secret, sizeof(config->job_key));
+    explicit_bzero(&id, sizeof(id));
     config->has_secret = 1;
-    return WEFT_SUCCESS;
+    return wi_job_key_mix(s, config->job_key);
 }
 
 /* ---- The environment --------------------------------------------------------------------------------------- */
@@ -251,6 +176,8 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
                                     .local_only = env.one_host};
     snprintf(config.job, sizeof(config.job), "%s", env.job);
     WI_TRY(wi_job_key_load(s, config.job, config.job_key, &config.has_secret));
+    if (env.nranks > 1 && !env.one_host)
+        WI_TRY(wi_job_key_require(s));
     wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
     weft_status st;
     if (env.nranks == 1) {

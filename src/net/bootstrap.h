@@ -41,6 +41,7 @@ struct wi_bootstrap_settings {
     const char *interfaces;       /* WEFT_STORE_INTERFACES */
     const char *job_key_file;     /* WEFT_JOB_KEY_FILE (0600) */
     int64_t job_key_fd;           /* WEFT_JOB_KEY_FD: inherited descriptor, -1 none */
+    int require_key;              /* WEFT_REQUIRE_KEY: refuse to start without a configured key */
     const char *job;              /* WEFT_JOB: a name that keeps jobs apart */
     /* What weft-run says, as text; NULL: look into the environment. */
     const char *rank, *nranks, *local_rank, *local_nranks; /* WEFT_RANK, WEFT_NRANKS, WEFT_LOCAL_RANK, WEFT_LOCAL_NRANKS */
@@ -55,7 +56,8 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
                             uint64_t deadline_ns, struct wi_bootstrap **b);
 weft_status wi_bootstrap_file(const struct wi_bootstrap_settings *s, const char *path, int rank, int nranks,
                               uint64_t deadline_ns, struct wi_bootstrap **b);
-weft_status wi_bootstrap_oob(const weft_oob *oob, struct wi_bootstrap **b);
+weft_status wi_bootstrap_oob(const struct wi_bootstrap_settings *s, const weft_oob *oob, uint64_t deadline_ns,
+                             struct wi_bootstrap **b);
 /* Make an id; this process starts serving it (a background thread that ends when the id's communicator has been created or
  * after the start-up time-out). */
 weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_unique_id *id);

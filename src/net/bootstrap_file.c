@@ -70,9 +70,15 @@ static ssize_t file_read(const char *path, char text[FILE_BYTES + 1])
     return bytes;
 }
 
+struct file_reader {
+    const struct wi_bootstrap_settings *settings;
+    const char *path;
+};
+
 static int file_refresh(struct wi_store_search *search, void *arg)
 {
-    const char *path = arg, *interfaces = search->rendezvous.interfaces;
+    const struct file_reader *reader = arg;
+    const char *path = reader->path, *interfaces = search->rendezvous.interfaces;
     char text[FILE_BYTES + 1] = "";
     weft_unique_id packed;
     struct wi_id id;
@@ -88,7 +94,7 @@ static int file_refresh(struct wi_store_search *search, void *arg)
     wi_id_rendezvous(&id, &search->rendezvous);
     search->rendezvous.interfaces = interfaces;
     memcpy(search->job_key, id.secret, sizeof(search->job_key));
-    return 0;
+    return wi_job_key_mix(reader->settings, search->job_key) < 0 ? -1 : 0;
 }
 
 static void file_remove(const char *path, const char *text)
@@ -106,7 +112,9 @@ static weft_status file_serve(const struct wi_bootstrap_settings *s, const char 
     file_text(&id, text);
     wi_id_rendezvous(&id, &config->rendezvous);
     memcpy(config->job_key, id.secret, sizeof(config->job_key));
-    weft_status st = file_write(path, text);
+    weft_status st = wi_job_key_mix(s, config->job_key);
+    if (st == WEFT_SUCCESS)
+        st = file_write(path, text);
     if (st < 0)
         wi_store_server_destroy(config->server);
     return st;
@@ -120,12 +128,15 @@ weft_status wi_bootstrap_file(const struct wi_bootstrap_settings *s, const char 
         .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = FILE_JOB};
     if (!path || !*path || nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "bootstrap file '%s': rank %d of %d ranks", path ? path : "", rank, nranks);
+    if (nranks > 1)
+        WI_TRY(wi_job_key_require(s));
+    struct file_reader reader = {s, path};
     wi_rendezvous_init(&config.rendezvous);
     if (rank == 0) {
         WI_TRY(file_serve(s, path, &config, text));
     } else {
         config.refresh = file_refresh;
-        config.arg = (void *)path;
+        config.arg = &reader;
     }
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     weft_status st = wi_boot_create(&config, deadline_ns, b);

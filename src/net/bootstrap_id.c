@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
+#include "net/bootstrap_key.h"
 #include "net/bootstrap_mesh.h"
 
 #define ID_VERSION 1
@@ -159,7 +160,12 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const char *job, 
 {
     struct wi_store_server_config config = {.nranks = nranks, .give_up_ns = give_up_ns};
     WI_TRY(wi_id_listen(s, id, config.listen_fds));
-    weft_status st = wi_auth_derive(id->secret, sizeof(id->secret), job, WI_STORE_PURPOSE, &config.key);
+    unsigned char key[WI_JOB_KEY_BYTES];
+    memcpy(key, id->secret, sizeof(key));
+    weft_status st = wi_job_key_mix(s, key);
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_derive(key, sizeof(key), job, WI_STORE_PURPOSE, &config.key);
+    explicit_bzero(key, sizeof(key));
     if (st < 0) {
         for (int i = 0; i < 2; i++)
             if (config.listen_fds[i] >= 0)
@@ -230,14 +236,18 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
     struct wi_id known;
     if (nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "rank %d of %d ranks", rank, nranks);
+    if (nranks > 1)
+        WI_TRY(wi_job_key_require(s));
     WI_TRY(wi_id_decode(id, &known));
     wi_id_rendezvous(&known, &config.rendezvous);
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     memcpy(config.job_key, known.secret, sizeof(config.job_key));
     if (!config.rendezvous.nfixed)
         return wi_fail(WEFT_ENOTSUP, "the unique id was made on a host without a network and is used on another");
+    weft_status st = wi_job_key_mix(s, config.job_key);
     config.server = rank == 0 ? served_take(id) : NULL;
-    weft_status st = wi_boot_create(&config, deadline_ns, b);
+    if (st == WEFT_SUCCESS)
+        st = wi_boot_create(&config, deadline_ns, b);
     if (st < 0)
         wi_store_server_destroy(config.server);
     explicit_bzero(&config, sizeof(config));

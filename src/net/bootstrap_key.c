@@ -128,17 +128,56 @@ static weft_status key_from_file(const char *path, unsigned char *key)
     return status;
 }
 
+weft_status wi_job_key_configured(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES],
+                                  int *configured)
+{
+    *configured = 1;
+    if (s->job_key_fd >= 0)
+        return key_from_fd(s->job_key_fd, key);
+    if (s->job_key_file && *s->job_key_file)
+        return key_from_file(s->job_key_file, key);
+    *configured = 0;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_job_key_require(const struct wi_bootstrap_settings *s)
+{
+    unsigned char key[WI_JOB_KEY_BYTES];
+    int configured;
+    WI_TRY(wi_job_key_configured(s, key, &configured));
+    explicit_bzero(key, sizeof(key));
+    if (configured || !s->require_key)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_ECONFIG,
+                   "WEFT_REQUIRE_KEY is set and no job key is configured: set WEFT_JOB_KEY_FILE to a file of "
+                   "mode 600 that holds the same 32 bytes for all ranks");
+}
+
+weft_status wi_job_key_mix(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES])
+{
+    unsigned char both[2 * WI_JOB_KEY_BYTES];
+    struct wi_auth_key mixed;
+    int configured;
+    weft_status st = wi_job_key_configured(s, both, &configured);
+    if (st == WEFT_SUCCESS && configured) {
+        memcpy(both + WI_JOB_KEY_BYTES, key, WI_JOB_KEY_BYTES);
+        st = wi_auth_derive(both, sizeof(both), "weft job key", "configured and exchanged", &mixed);
+        if (st == WEFT_SUCCESS)
+            memcpy(key, mixed.key, WI_JOB_KEY_BYTES);
+        explicit_bzero(&mixed, sizeof(mixed));
+    }
+    explicit_bzero(both, sizeof(both));
+    return st;
+}
+
 weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job, unsigned char key[WI_JOB_KEY_BYTES],
                             int *has_secret)
 {
     struct wi_auth_key derived;
     char user[32];
-    *has_secret = 1;
-    if (s->job_key_fd >= 0)
-        return key_from_fd(s->job_key_fd, key);
-    if (s->job_key_file && *s->job_key_file)
-        return key_from_file(s->job_key_file, key);
-    *has_secret = 0;
+    WI_TRY(wi_job_key_configured(s, key, has_secret));
+    if (*has_secret)
+        return WEFT_SUCCESS;
     snprintf(user, sizeof(user), "uid %u", (unsigned)getuid());
     WI_TRY(wi_auth_derive((const unsigned char *)user, strlen(user), job, "weft job without secret", &derived));
     memcpy(key, derived.key, WI_JOB_KEY_BYTES);

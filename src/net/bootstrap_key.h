@@ -5,7 +5,15 @@
 
 #include "net/bootstrap.h"
 
-/* From WEFT_JOB_KEY_FD, else WEFT_JOB_KEY_FILE, else made from the job's name and the user: not secret. */
+/* The key that the user configured, by WEFT_JOB_KEY_FD, else WEFT_JOB_KEY_FILE. *configured 0: there is none. */
+weft_status wi_job_key_configured(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES],
+                                  int *configured);
+/* WEFT_ECONFIG when WEFT_REQUIRE_KEY asks for a configured key and there is none, or one that cannot be read. */
+weft_status wi_job_key_require(const struct wi_bootstrap_settings *s);
+/* `key` holds a secret that the ranks share. A configured key is mixed in, so that who joins needs both. */
+weft_status wi_job_key_mix(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES]);
+
+/* The configured key, else one made from the job's name and the user: not secret. */
 weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job,
                             unsigned char key[WI_JOB_KEY_BYTES], int *has_secret);
 

@@ -8,6 +8,7 @@ libweft_sources += \
 	src/net/bootstrap_join.c \
 	src/net/bootstrap_key.c src/net/bootstrap_key.h \
 	src/net/bootstrap_mesh.c src/net/bootstrap_mesh.h \
+	src/net/bootstrap_oob.c \
 	src/net/env.c src/net/env.h \
 	src/net/env_cluster.c \
 	src/net/node_id.c \

@@ -88,6 +88,10 @@ tests_unit_test_auth_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_bootstrap_SOURCES = tests/unit/test_bootstrap.c
 tests_unit_test_bootstrap_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_unit_test_bootstrap_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+unit_tests += tests/unit/test_bootstrap_keys
+tests_unit_test_bootstrap_keys_SOURCES = tests/unit/test_bootstrap_keys.c
+tests_unit_test_bootstrap_keys_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_bootstrap_keys_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
 
 unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c

@@ -441,16 +441,16 @@ static void oob_body(int rank, int nranks, void *arg)
     void *args[2] = {arg, &rank};
     weft_oob oob = {sizeof(oob), rank, nranks, board_gather, args}, bad = oob;
     struct wi_bootstrap *b;
-    WT_REQUIRE_OK(wi_bootstrap_oob(&oob, &b));
+    WT_REQUIRE_OK(wi_bootstrap_oob(&none, &oob, in_ms(20000), &b));
     WT_CHECK(b->has_secret);
     check_gather(b, 77, 6);
     check_gather(b, 65536, 8);
     b->destroy(b);
     bad.rank = nranks;
-    WT_CHECK_STATUS(wi_bootstrap_oob(&bad, &b), WEFT_EINVAL);
+    WT_CHECK_STATUS(wi_bootstrap_oob(&none, &bad, in_ms(20000), &b), WEFT_EINVAL);
     bad = oob;
     bad.all_gather = broken_gather;
-    WT_CHECK_STATUS(wi_bootstrap_oob(&bad, &b), WEFT_EPEER);
+    WT_CHECK_STATUS(wi_bootstrap_oob(&none, &bad, in_ms(20000), &b), WEFT_EPEER);
     says("42");
 }
 
