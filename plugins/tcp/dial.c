@@ -17,7 +17,7 @@
 #define BACKOFF_NS 20000000ull   /* doubled each round */
 #define BACKOFF_MAX_NS 500000000ull
 #define REFUSED_ROUNDS 3        /* nobody listens there any more */
-#define REJECTED_ROUNDS 6       /* some connection closes are the other side's lack of room, so many are not */
+#define REJECTED_ROUNDS 12      /* some connection closes are the other side's lack of room, so many are not */
 #define CROSSED_NS 100000000ull /* doubled each time */
 
 static uint64_t now_of(const struct wi_tcp_group *g)

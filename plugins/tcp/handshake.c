@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Neither side ever needs more than two messages before it is convinced. */
-#define READ_MAX (2 * WEFT_AUTH_MESSAGE_MAX)
+/* All that a side needs to be convinced. A stranger is not read any further. */
+#define READ_MAX WEFT_AUTH_MESSAGE_MAX
 
 weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
                                   const struct wi_tcp_claim *mine)
@@ -16,6 +16,7 @@ weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_
     wi_tcp_claim_encode(mine, claim);
     h->host = host;
     h->have = h->total = 0;
+    h->replied = 0;
     h->auth = host->auth_create(host->impl, is_server, claim, sizeof claim);
     return h->auth ? WEFT_SUCCESS : WEFT_ENOMEM;
 }
@@ -42,6 +43,7 @@ static weft_status step_once(struct wi_tcp_handshake *h, int fd, struct wi_tcp_c
     if (out_bytes && send(fd, out, out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out_bytes)
         return WEFT_EPEER;
     *moved = consumed || out_bytes;
+    h->replied |= out_bytes > 0;
     if (st == WEFT_SUCCESS && wi_tcp_claim_decode(claim, claim_bytes, peer))
         return WEFT_EAUTH;
     return st;

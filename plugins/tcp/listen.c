@@ -16,6 +16,7 @@
 
 #define ACCEPT_BURST 64
 #define ACCEPT_PAUSE_NS 100000000ull
+#define ROOM_PAUSE_NS 1000000ull /* all that are half open have shown the key: they will be done soon */
 #define PARKED_MAX 4096
 
 void wi_tcp_arrival_free(struct wi_tcp_arrival *a)
@@ -63,6 +64,50 @@ static void drop_half_open(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, 
     take_out(&e->half_open, a);
     e->nhalf_open--;
     wi_tcp_arrival_free(a);
+}
+
+/* An IPv4 address; of IPv6 the network, for a host may have as many addresses in it as it likes. */
+static uint64_t source_of(const struct sockaddr_storage *sa)
+{
+    uint64_t source = 0;
+    uint32_t v4;
+    if (sa->ss_family == AF_INET) {
+        memcpy(&v4, &((const struct sockaddr_in *)sa)->sin_addr, sizeof v4);
+        return v4;
+    }
+    if (sa->ss_family == AF_INET6)
+        memcpy(&source, &((const struct sockaddr_in6 *)sa)->sin6_addr, sizeof source);
+    return source | (uint64_t)1 << 63;
+}
+
+/* Whoever has shown the key is kept. The others of one source have half of the table: beyond that a newcomer takes the place of
+ * the oldest of its own source, so that a flood from one place only drives out itself. 0: there is no room. */
+static int make_room(struct wi_tcp_endpoint *e, uint64_t source)
+{
+    struct wi_tcp_arrival *oldest = NULL, *of_source = NULL;
+    int64_t from_source = 0, most = e->settings->half_open > 1 ? e->settings->half_open / 2 : 1;
+    for (struct wi_tcp_arrival *a = e->half_open; a; a = a->next) {
+        if (a->hs.replied)
+            continue;
+        oldest = oldest ? oldest : a;
+        if (a->source != source)
+            continue;
+        of_source = of_source ? of_source : a;
+        from_source++;
+    }
+    if (from_source >= most)
+        drop_half_open(e, of_source, "too many connections from there wait for authentication");
+    else if (e->nhalf_open >= e->settings->half_open && oldest)
+        drop_half_open(e, oldest, "too many connections wait for authentication");
+    return e->nhalf_open < e->settings->half_open;
+}
+
+static int has_room(const struct wi_tcp_endpoint *e)
+{
+    const struct wi_tcp_arrival *a = e->half_open;
+    while (a && a->hs.replied)
+        a = a->next;
+    return a || e->nhalf_open < e->settings->half_open;
 }
 
 /* The accepting side's first frame; 0 when the socket is broken. */
@@ -158,7 +203,7 @@ static void advance(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
     route(e, a);
 }
 
-static weft_status admit(struct wi_tcp_endpoint *e, int fd)
+static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
 {
     struct wi_tcp_arrival *a = calloc(1, sizeof *a);
     struct wi_tcp_claim mine = {.eager = (uint32_t)e->settings->eager, .process = e->me.process};
@@ -168,35 +213,58 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd)
         return WEFT_ENOMEM;
     }
     a->fd = fd;
+    a->source = source;
     if (wi_tcp_handshake_init(&a->hs, e->host, 1, &mine) || epoll_ctl(e->epoll, EPOLL_CTL_ADD, fd, &ev)) {
         wi_tcp_arrival_free(a);
         return WEFT_ENOMEM;
     }
     wi_tcp_socket_options(e->settings, fd);
     a->deadline_ns = e->host->now_ns() + e->settings->auth_timeout;
-    if (e->nhalf_open >= e->settings->half_open)
-        drop_half_open(e, e->half_open, "too many connections wait for authentication");
+    if (!make_room(e, source)) {
+        wi_tcp_arrival_free(a);
+        return WEFT_EBUSY;
+    }
     append(&e->half_open, a);
     e->nhalf_open++;
     advance(e, a);
     return WEFT_SUCCESS;
 }
 
+static void pause_listening(struct wi_tcp_endpoint *e, uint64_t ns)
+{
+    if (e->listening)
+        listen_set(e, 0);
+    e->listen_again_ns = e->host->now_ns() + ns;
+}
+
+/* Fewer in one go than gives way to them, so that what was accepted first is read before it must go. */
+static int burst_of(const struct wi_tcp_endpoint *e)
+{
+    int64_t burst = (e->settings->half_open / 2 - 1) / (e->me.count ? e->me.count : 1);
+    return burst < 1 ? 1 : burst < ACCEPT_BURST ? (int)burst : ACCEPT_BURST;
+}
+
 static void accept_some(struct wi_tcp_endpoint *e)
 {
     for (int i = 0; i < e->me.count; i++) {
-        for (int burst = 0; burst < ACCEPT_BURST; burst++) {
-            int fd = accept4(e->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        for (int burst = burst_of(e); burst > 0; burst--) {
+            struct sockaddr_storage sa;
+            socklen_t n = sizeof sa;
+            if (!has_room(e)) {
+                pause_listening(e, ROOM_PAUSE_NS);
+                return;
+            }
+            memset(&sa, 0, sizeof sa);
+            int fd = accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd >= 0) {
-                admit(e, fd);
+                admit(e, fd, source_of(&sa));
                 continue;
             }
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
                 break;
             e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept",
                          "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)", strerror(errno));
-            listen_set(e, 0);
-            e->listen_again_ns = e->host->now_ns() + ACCEPT_PAUSE_NS;
+            pause_listening(e, ACCEPT_PAUSE_NS);
             return;
         }
     }
@@ -212,8 +280,12 @@ static void expire(struct wi_tcp_endpoint *e, uint64_t now)
         e->nparked--;
         wi_tcp_arrival_free(a);
     }
-    if (!e->listening && e->listen_again_ns <= now)
-        listen_set(e, 1);
+    if (!e->listening && e->listen_again_ns <= now) {
+        if (has_room(e))
+            listen_set(e, 1);
+        else
+            pause_listening(e, ROOM_PAUSE_NS);
+    }
     if (e->lingering)
         wi_tcp_linger_serve(e, now);
 }

@@ -32,8 +32,9 @@ static const struct weft_setting rows[] = {
     ROW("KEEPALIVE_COUNT", "3", INT, keepalive_count, 1, 127, "Probes without an answer that mean a dead peer."),
     ROW("CONNECT_TIMEOUT", "30s", TIME, connect_timeout, 0, 0, "Time to reach a peer by any of its addresses."),
     ROW("AUTH_TIMEOUT", "2s", TIME, auth_timeout, 0, 0, "Time an accepted connection has to authenticate."),
-    ROW("HALF_OPEN", "64", INT, half_open, 1, 65536,
-        "Accepted connections that may wait for authentication; the oldest gives way."),
+    ROW("HALF_OPEN", "256", INT, half_open, 1, 65536,
+        "Accepted connections that may wait for authentication, half of them from one address; the oldest that has not shown "
+        "the job's key gives way."),
     ROW("PARK_TIMEOUT", "1min", TIME, park_timeout, 0, 0,
         "Time an authenticated connection waits for its communicator to be created here."),
     {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},

@@ -46,7 +46,8 @@ struct wi_tcp_settings {
 struct wi_tcp_handshake {
     struct weft_auth *auth;
     const struct weft_host *host;
-    size_t have, total; /* bytes in `in`; bytes read in all, capped */
+    size_t have, total; /* bytes in `in`; bytes read in all, at most WEFT_AUTH_MESSAGE_MAX */
+    int replied;        /* server: the client's hello was made with the key */
     unsigned char in[WEFT_AUTH_MESSAGE_MAX];
 };
 weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
@@ -65,6 +66,7 @@ struct wi_tcp_arrival {
     struct wi_tcp_arrival *next;
     int fd;
     int authenticated;
+    uint64_t source;  /* a number for the address that it comes from */
     uint64_t deadline_ns;
     struct wi_tcp_handshake hs;
     struct wi_tcp_claim claim;

@@ -430,17 +430,69 @@ static int count_fds(void)
     return n;
 }
 
-static int dial_raw(const struct world *w, int rank)
+static int dial_raw_from(const struct world *w, int rank, uint32_t source)
 {
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(source)};
     struct wi_tcp_identity id;
     struct sockaddr_storage sa;
     CU_ASSERT_EQUAL_FATAL(wi_tcp_identity_decode(w->blob[rank], w->blob_bytes[rank], &id), 0);
     socklen_t n = wi_tcp_addr_to_sockaddr(&id.addrs[0], &sa);
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CU_ASSERT_TRUE_FATAL(fd >= 0);
+    if (source)
+        CU_ASSERT_EQUAL_FATAL(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
     CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&sa, n), 0);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
+}
+
+static int dial_raw(const struct world *w, int rank)
+{
+    return dial_raw_from(w, rank, 0);
+}
+
+/* Bytes received, 0: closed, -1: nothing by the deadline. */
+static ssize_t hear_raw(int fd, void *into, size_t bytes, uint64_t until)
+{
+    ssize_t n;
+    while ((n = recv(fd, into, bytes, 0)) < 0 && errno == EAGAIN && wt_tcp_now() < until) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        poll(&p, 1, 10);
+    }
+    return n < 0 && errno == ECONNRESET ? 0 : n;
+}
+
+/* Who has shown the key is kept, whoever comes after it and from wherever; who has not yet is kept while others come from
+ * elsewhere. */
+static void floods(void)
+{
+    struct world w;
+    unsigned char hello[WT_HELLO] = {0}, got[WT_HELLO];
+    int greeted, silent, flood[100];
+    uint64_t until = wt_tcp_now() + DEADLINE_NS;
+    world_defaults(&w, 2);
+    w.settings[0].half_open = 16;
+    w.settings[0].family = "4";
+    w.settings[0].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+    world_open(&w, 1);
+    memcpy(hello, &w.key[0], 4);
+    greeted = dial_raw(&w, 0);
+    silent = dial_raw(&w, 0);
+    CU_ASSERT_EQUAL(send(greeted, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    CU_ASSERT_EQUAL(hear_raw(greeted, got, sizeof got, until), sizeof got);
+    for (int i = 0; i < 100; i++)
+        flood[i] = dial_raw_from(&w, 0, INADDR_LOOPBACK + 1);
+    for (int i = 0; i < 100 - 16; i++) /* each gave way, so all have been accepted */
+        CU_ASSERT_EQUAL(hear_raw(flood[i], got, 1, until), 0);
+    CU_ASSERT_TRUE(recv(greeted, got, 1, 0) < 0 && errno == EAGAIN);
+    CU_ASSERT_TRUE(recv(silent, got, 1, 0) < 0 && errno == EAGAIN);
+    CU_ASSERT_EQUAL(send(silent, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    CU_ASSERT_EQUAL(hear_raw(silent, got, sizeof got, until), sizeof got);
+    for (int i = 0; i < 100; i++)
+        close(flood[i]);
+    close(greeted);
+    close(silent);
+    world_close(&w);
 }
 
 /* Strangers: silent, talkative, many. The job goes on, they are closed without a word, nothing leaks. */
@@ -661,6 +713,7 @@ static const struct wt_case cases[] = {
     {"gone before connecting", gone_before_connecting},
     {"killed", killed},
     {"strangers", strangers},
+    {"floods", floods},
     {"out of descriptors", out_of_descriptors},
     {"fast link gets sockets", fast_link_gets_sockets},
     {"no spare descriptors", no_spare_descriptors},

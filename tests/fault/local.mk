@@ -1,13 +1,14 @@
 # Ranks that disagree, die, stop, abort or run out of memory.
-multi_tests += tests/fault/test_offers tests/fault/test_mismatch tests/fault/test_kill tests/fault/test_parcels
+multi_tests += tests/fault/test_mismatch tests/fault/test_kill tests/fault/test_parcels
 tests_fault_test_parcels_SOURCES = tests/fault/test_parcels.c tests/fault/fault.h
 tests_fault_test_parcels_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
-tests_fault_test_offers_SOURCES = tests/fault/test_offers.c tests/fault/fault.h
-tests_fault_test_offers_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_fault_test_mismatch_SOURCES = tests/fault/test_mismatch.c tests/fault/fault.h
 tests_fault_test_mismatch_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_fault_test_kill_SOURCES = tests/fault/test_kill.c tests/fault/fault.h
 tests_fault_test_kill_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/fault/test_flood
+tests_fault_test_flood_SOURCES = tests/fault/test_flood.c tests/fault/fault.h
+tests_fault_test_flood_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 long_tests += tests/fault/test_alloc
 tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/fault.h
 tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
