@@ -6,7 +6,8 @@
  *   client -> server  proof   head, mac over "client proof", hello, reply (macs included)
  *
  * The three labels keep a message of one kind from passing for another (reflection); the fresh nonces of both sides
- * under the last two macs keep old ones out (replay). The hello's mac lets a server close strangers without a reply.
+ * under the last two macs keep old ones out (replay). The hello's mac lets a server close strangers without a reply; a listener
+ * that remembers nonces does not reply to a hello that is played back either.
  * Job and purpose are bound through the key, see wi_auth_derive. Keys of the session come from the same key by HKDF, with both
  * nonces as salt and hello and reply, claims included, as context: nobody else has them, and no other connection has the
  * same. */
@@ -35,6 +36,7 @@ struct weft_auth {
     int is_server;
     wi_auth_find_fn find; /* until the hello has come, when the key depends on it */
     void *find_arg;
+    struct wi_auth_seen *seen; /* NULL: hellos are not remembered */
     enum auth_state state;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
     size_t claim_bytes;
@@ -99,6 +101,11 @@ struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const v
     auth->find = find;
     auth->find_arg = arg;
     return auth;
+}
+
+void wi_auth_remember(struct weft_auth *server, struct wi_auth_seen *seen)
+{
+    server->seen = seen;
 }
 
 /* The claim is not authenticated yet: it only says which key must fit. */
@@ -175,6 +182,8 @@ static int auth_on_hello(struct weft_auth *auth)
     if (auth->find && auth_find_key(auth))
         return -1;
     if (auth_mac_hello(auth, mac) || !wi_auth_same(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
+        return -1;
+    if (auth->seen && wi_auth_seen_before(auth->seen, auth->hello + AUTH_HEAD_BYTES))
         return -1;
     auth_take_claim(auth, auth->hello);
     if (auth_fill(auth, auth->reply, AUTH_REPLY) ||
@@ -286,9 +295,9 @@ weft_status wi_auth_streams(struct weft_auth *auth, struct wi_auth_stream *out, 
     weft_status st = wi_auth_session(auth, "weft client to server", keys[0], sizeof(keys[0]));
     if (st == WEFT_SUCCESS)
         st = wi_auth_session(auth, "weft server to client", keys[1], sizeof(keys[1]));
-    if (st == WEFT_SUCCESS)
+    if (st == WEFT_SUCCESS && out)
         st = wi_auth_stream_begin(out, keys[auth->is_server ? 1 : 0]);
-    if (st == WEFT_SUCCESS)
+    if (st == WEFT_SUCCESS && in)
         st = wi_auth_stream_begin(in, keys[auth->is_server ? 0 : 1]);
     OPENSSL_cleanse(keys, sizeof(keys));
     return st;

@@ -20,7 +20,7 @@
 
 /* What a rank publishes: 64 bytes. */
 #define RECORD_BYTES 64
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 enum record_flags { RECORD_TCP = 1, RECORD_AT_STORE = 2 /* the address is the store's */ };
 
 static void link_reset(struct wi_boot_link *link)
@@ -28,10 +28,11 @@ static void link_reset(struct wi_boot_link *link)
     if (link->fd >= 0)
         close(link->fd);
     wi_auth_destroy(link->auth);
+    wi_auth_stream_end(&link->stream);
     wi_store_buf_fini(&link->out);
     link->fd = -1;
     link->auth = NULL;
-    link->connecting = link->ready = link->greeted = 0;
+    link->connecting = link->ready = link->half_open.greeted = 0;
 }
 
 void wi_boot_link_close(struct wi_boot_link *link)
@@ -121,6 +122,23 @@ static weft_status record_address(const struct wi_boot *mesh, const struct wi_st
     return WEFT_SUCCESS;
 }
 
+static int claim_fits(const struct wi_boot *mesh, const struct wi_store_claim *claim)
+{
+    return claim->kind == 'L' && claim->nranks == mesh->base.nranks &&
+           !memcmp(claim->session, mesh->store.session, sizeof(claim->session));
+}
+
+/* The key of a hello that is meant for this rank in this start; another one is closed without a reply. */
+static int find_key(void *arg, const void *bytes, size_t n, struct wi_auth_key *key)
+{
+    const struct wi_boot *mesh = arg;
+    struct wi_store_claim claim;
+    if (wi_store_claim_read(bytes, n, &claim) || !claim_fits(mesh, &claim) || claim.pid != mesh->base.rank)
+        return 0;
+    *key = mesh->link_key;
+    return 1;
+}
+
 static weft_status link_begin(struct wi_boot *mesh, struct wi_boot_link *link, int is_server)
 {
     unsigned char bytes[WEFT_AUTH_CLAIM_MAX];
@@ -129,7 +147,11 @@ static weft_status link_begin(struct wi_boot *mesh, struct wi_boot_link *link, i
     claim.kind = 'L';
     claim.pid = is_server ? -1 : link->peer;
     memcpy(claim.session, mesh->store.session, sizeof(claim.session));
-    link->auth = wi_auth_create(&mesh->link_key, is_server, bytes, wi_store_claim_write(&claim, bytes));
+    size_t n = wi_store_claim_write(&claim, bytes);
+    link->auth =
+        is_server ? wi_auth_create_server(find_key, mesh, bytes, n) : wi_auth_create(&mesh->link_key, 0, bytes, n);
+    if (link->auth && is_server)
+        wi_auth_remember(link->auth, mesh->seen);
     wi_store_buf_init(&link->out, 2 * WEFT_AUTH_MESSAGE_MAX);
     return link->auth ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "no memory for a handshake");
 }
@@ -160,7 +182,7 @@ static int link_handshake(struct wi_boot_link *link, struct wi_store_claim *clai
             wi_auth_step(link->auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, peer, &peer_bytes);
         if (st < 0 || (consumed && recv(link->fd, in, consumed, MSG_DONTWAIT) != (ssize_t)consumed))
             return -1;
-        link->greeted |= out_bytes > 0;
+        link->half_open.greeted |= out_bytes > 0;
         if (wi_store_buf_append(&link->out, out, out_bytes) || wi_store_buf_send(&link->out, link->fd) < 0)
             return -1;
         if (st == WEFT_SUCCESS)
@@ -170,18 +192,14 @@ static int link_handshake(struct wi_boot_link *link, struct wi_store_claim *clai
     }
 }
 
-static int claim_fits(const struct wi_boot *mesh, const struct wi_store_claim *claim)
+static weft_status link_done(struct wi_boot_link *link)
 {
-    return claim->kind == 'L' && claim->nranks == mesh->base.nranks &&
-           !memcmp(claim->session, mesh->store.session, sizeof(claim->session));
-}
-
-static void link_done(struct wi_boot_link *link)
-{
+    WI_TRY(wi_auth_streams(link->auth, &link->stream, NULL));
     wi_auth_destroy(link->auth);
     wi_store_buf_fini(&link->out);
     link->auth = NULL;
     link->ready = 1;
+    return WEFT_SUCCESS;
 }
 
 static void out_event(struct wi_boot *mesh, struct wi_boot_link *link)
@@ -195,10 +213,8 @@ static void out_event(struct wi_boot *mesh, struct wi_boot_link *link)
     }
     link->connecting = 0;
     int done = link_handshake(link, &claim);
-    if (done < 0 || (done > 0 && (!claim_fits(mesh, &claim) || claim.rank != link->peer)))
+    if (done < 0 || (done > 0 && (!claim_fits(mesh, &claim) || claim.rank != link->peer || link_done(link) < 0)))
         link_later(link);
-    else if (done > 0)
-        link_done(link);
 }
 
 static weft_status out_start(struct wi_boot *mesh, struct wi_boot_link *link)
@@ -224,6 +240,8 @@ static void stranger_admit(struct wi_boot *mesh, struct wi_boot_link *stranger, 
         struct wi_boot_link *in = &mesh->in[k];
         if (claim->rank != (int)(((int64_t)mesh->base.rank + (1 << k)) % nranks) || in->ready)
             continue;
+        if (wi_auth_streams(stranger->auth, NULL, &in->stream) < 0)
+            break;
         in->fd = stranger->fd;
         in->peer = claim->rank;
         in->ready = 1;
@@ -243,29 +261,44 @@ static void stranger_event(struct wi_boot *mesh, struct wi_boot_link *stranger)
         stranger_admit(mesh, stranger, &claim);
 }
 
-static struct wi_boot_link *stranger_slot(struct wi_boot *mesh)
+/* NULL: no room for one more from there. */
+static struct wi_boot_link *stranger_slot(struct wi_boot *mesh, uint64_t source)
 {
-    struct wi_boot_link *oldest = &mesh->strangers[0];
+    struct wi_half_open_table table = {.source = source, .capacity = WI_BOOT_HALF_OPEN};
+    struct wi_boot_link *slot = NULL;
+    void *gives_way;
     for (int i = 0; i < WI_BOOT_HALF_OPEN; i++) {
         struct wi_boot_link *s = &mesh->strangers[i];
         if (s->fd < 0)
-            return s;
-        if (s->greeted < oldest->greeted || (s->greeted == oldest->greeted && s->deadline_ns < oldest->deadline_ns))
-            oldest = s;
+            slot = s;
+        else
+            wi_half_open_look(&table, &s->half_open, s);
     }
-    wi_boot_link_close(oldest);
-    return oldest;
+    if (wi_half_open_decide(&table, &gives_way))
+        return NULL;
+    if (gives_way) {
+        slot = gives_way;
+        wi_boot_link_close(slot);
+    }
+    return slot;
 }
 
 static weft_status mesh_accept(struct wi_boot *mesh, int listen_fd)
 {
-    for (int i = 0; i < WI_BOOT_HALF_OPEN; i++) {
+    for (int i = 0; i < wi_half_open_burst(WI_BOOT_HALF_OPEN); i++) {
+        struct wi_half_open half_open;
         int fd = wi_socket_accept(listen_fd);
         if (fd < 0)
             return errno == EMFILE || errno == ENFILE ? wi_fail_errno(errno, "accept a rank's connection")
                                                       : WEFT_SUCCESS;
-        struct wi_boot_link *stranger = stranger_slot(mesh);
+        wi_half_open_begin(&half_open, fd, wi_now_ns());
+        struct wi_boot_link *stranger = stranger_slot(mesh, half_open.source);
+        if (!stranger) {
+            close(fd);
+            continue;
+        }
         stranger->fd = fd;
+        stranger->half_open = half_open;
         stranger->deadline_ns = wi_deadline_ns(STRANGER_NS);
         weft_status st = link_begin(mesh, stranger, 1);
         if (st < 0) {
@@ -437,11 +470,14 @@ weft_status wi_boot_join(struct wi_boot *mesh, uint64_t deadline_ns)
     unsigned char record[RECORD_BYTES];
     WI_TRY(mesh_listen(mesh, mesh->interfaces, record));
     WI_TRY(mesh_announce(mesh, record));
-    weft_status st = wi_boot_store_pump(mesh, on_value);
+    mesh->seen = wi_auth_seen_create();
+    weft_status st = mesh->seen ? wi_boot_store_pump(mesh, on_value) : wi_fail(WEFT_ENOMEM, "no memory for start-up");
     if (st == WEFT_SUCCESS)
         st = join_loop(mesh, deadline_ns);
     for (int i = 0; i < WI_BOOT_HALF_OPEN; i++)
         wi_boot_link_close(&mesh->strangers[i]);
+    wi_auth_seen_destroy(mesh->seen);
+    mesh->seen = NULL;
     for (int i = 0; i < 2; i++) {
         if (mesh->listen_fds[i] >= 0)
             close(mesh->listen_fds[i]);

@@ -5,7 +5,10 @@
  *   round 0   send [0]      to 4, receive [1]    from 1
  *   round 1   send [0 1]    to 3, receive [2 3]  from 2
  *   round 2   send [0]      to 1, receive [4]    from 4
- * then the blocks, which begin with the own one, are turned into rank order. */
+ * then the blocks, which begin with the own one, are turned into rank order.
+ *
+ * What a link carries is a stream of sealed messages: of each round the head, then the blocks if they are not empty. So a head
+ * is believed before anything is made of it, and blocks before they are passed on. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -19,6 +22,7 @@
 #include "net/bootstrap_mesh.h"
 
 #define HEAD_BYTES 16
+#define HEAD_SEALED (HEAD_BYTES + WI_AUTH_TAG_BYTES)
 #define HEAD_MAGIC 0x4b4c4657u
 #define REPORT_NS 200000000ull  /* who waits that long tells the store */
 #define VERDICT_NS 500000000ull /* a broken link: time for the store to say who is really gone */
@@ -80,12 +84,34 @@ void wi_boot_missing_text(const struct wi_boot *mesh, char *text, size_t capacit
 /* One round under way: bytes still to send to one neighbour and to receive from another. */
 struct round {
     int k;
-    unsigned char out_head[HEAD_BYTES], in_head[HEAD_BYTES];
-    const unsigned char *out;
-    unsigned char *in;
+    unsigned char out_head[HEAD_SEALED], in_head[HEAD_SEALED];
+    unsigned char out_tag[WI_AUTH_TAG_BYTES], in_tag[WI_AUTH_TAG_BYTES]; /* of the payload */
+    unsigned char *out, *in;
     size_t out_bytes, in_bytes; /* payload */
-    size_t sent, received;      /* head included */
+    size_t sent, received;      /* head and tags included */
 };
+
+static size_t round_total(size_t payload_bytes)
+{
+    return HEAD_SEALED + payload_bytes + (payload_bytes ? WI_AUTH_TAG_BYTES : 0);
+}
+
+/* What is left of head, payload and tag once `done` bytes are. */
+static size_t round_rest(struct iovec rest[3], unsigned char *head, unsigned char *payload, size_t payload_bytes,
+                         unsigned char *tag, size_t done)
+{
+    struct iovec parts[3] = {
+        {head, HEAD_SEALED}, {payload, payload_bytes}, {tag, payload_bytes ? WI_AUTH_TAG_BYTES : 0}};
+    size_t n = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t skip = done < parts[i].iov_len ? done : parts[i].iov_len;
+        done -= skip;
+        if (skip == parts[i].iov_len)
+            continue;
+        rest[n++] = (struct iovec){(unsigned char *)parts[i].iov_base + skip, parts[i].iov_len - skip};
+    }
+    return n;
+}
 
 struct gather {
     struct wi_boot *mesh;
@@ -96,12 +122,10 @@ struct gather {
 
 static int round_send(struct round *r, int fd)
 {
-    while (r->sent < HEAD_BYTES + r->out_bytes) {
-        size_t head_left = r->sent < HEAD_BYTES ? HEAD_BYTES - r->sent : 0;
-        size_t body_sent = r->sent > HEAD_BYTES ? r->sent - HEAD_BYTES : 0;
-        struct iovec parts[2] = {{r->out_head + HEAD_BYTES - head_left, head_left},
-                                 {(void *)(r->out + body_sent), r->out_bytes - body_sent}};
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    while (r->sent < round_total(r->out_bytes)) {
+        struct iovec rest[3];
+        struct msghdr message = {.msg_iov = rest};
+        message.msg_iovlen = round_rest(rest, r->out_head, r->out, r->out_bytes, r->out_tag, r->sent);
         ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -110,10 +134,32 @@ static int round_send(struct round *r, int fd)
     return 0;
 }
 
+static weft_status round_seal(struct gather *g, struct round *r)
+{
+    struct wi_auth_stream *stream = &g->mesh->out[r->k].stream;
+    if (wi_auth_seal(stream, r->out_head, HEAD_BYTES, r->out_head + HEAD_BYTES) ||
+        (r->out_bytes && wi_auth_seal(stream, r->out, r->out_bytes, r->out_tag)))
+        return wi_fail(WEFT_ENOMEM, "no memory to authenticate a start-up exchange");
+    return WEFT_SUCCESS;
+}
+
+static weft_status round_open(struct gather *g, const struct round *r, const void *data, size_t bytes,
+                              const unsigned char *tag)
+{
+    struct wi_boot *mesh = g->mesh;
+    int peer = mesh->in[r->k].peer;
+    if (!wi_auth_open(&mesh->in[r->k].stream, data, bytes, tag))
+        return WEFT_SUCCESS;
+    return wi_boot_fail(mesh, WEFT_EAUTH, peer,
+                        "what rank %d sent to rank %d in start-up exchange %u was changed on its way", peer,
+                        mesh->base.rank, mesh->seq);
+}
+
 static weft_status head_check(struct gather *g, const struct round *r)
 {
     const unsigned char *head = r->in_head;
     int peer = g->mesh->in[r->k].peer;
+    WI_TRY(round_open(g, r, head, HEAD_BYTES, head + HEAD_BYTES));
     if (wi_get32(head) != HEAD_MAGIC)
         return wi_boot_fail(g->mesh, WEFT_EPROTO, peer, "rank %d sent a malformed start-up message", peer);
     if (wi_get32(head + 4) != g->mesh->seq || wi_get32(head + 12) != (uint32_t)r->k)
@@ -128,17 +174,23 @@ static weft_status head_check(struct gather *g, const struct round *r)
 /* 0: go on, -1: the link broke, -2: failed for a recorded reason. */
 static int round_recv(struct gather *g, struct round *r, int fd)
 {
-    while (r->received < HEAD_BYTES + r->in_bytes) {
-        int in_head = r->received < HEAD_BYTES;
-        void *to = in_head ? r->in_head + r->received : r->in + (r->received - HEAD_BYTES);
-        size_t want = in_head ? HEAD_BYTES - r->received : HEAD_BYTES + r->in_bytes - r->received;
-        ssize_t n = recv(fd, to, want, MSG_DONTWAIT);
+    while (r->received < round_total(r->in_bytes)) {
+        struct iovec rest[3];
+        struct msghdr message = {.msg_iov = rest};
+        int in_head = r->received < HEAD_SEALED;
+        message.msg_iovlen = round_rest(rest, r->in_head, r->in, r->in_bytes, r->in_tag, r->received);
+        if (in_head)
+            message.msg_iovlen = 1; /* whether its sizes are this rank's comes first */
+        ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
         if (n == 0)
             return -1;
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -1;
         r->received += (size_t)n;
-        if (in_head && r->received == HEAD_BYTES && head_check(g, r) < 0)
+        if (in_head && r->received == HEAD_SEALED && head_check(g, r) < 0)
+            return -2;
+        if (r->in_bytes && r->received == round_total(r->in_bytes) &&
+            round_open(g, r, r->in, r->in_bytes, r->in_tag) < 0)
             return -2;
     }
     return 0;
@@ -191,8 +243,8 @@ static weft_status round_wait(struct gather *g, const struct round *r)
         return gather_timed_out(g);
     int store_busy = wi_store_buf_bytes(&mesh->store.out) > 0;
     struct pollfd fds[3] = {
-        {.fd = r->received < HEAD_BYTES + r->in_bytes ? mesh->in[r->k].fd : -1, .events = POLLIN},
-        {.fd = r->sent < HEAD_BYTES + r->out_bytes ? mesh->out[r->k].fd : -1, .events = POLLOUT},
+        {.fd = r->received < round_total(r->in_bytes) ? mesh->in[r->k].fd : -1, .events = POLLIN},
+        {.fd = r->sent < round_total(r->out_bytes) ? mesh->out[r->k].fd : -1, .events = POLLOUT},
         {.fd = mesh->store.closed ? -1 : mesh->store.fd, .events = (short)(POLLIN | (store_busy ? POLLOUT : 0))},
     };
     if (poll(fds, 3, wi_poll_ms(until)) < 0 && errno != EINTR)
@@ -211,7 +263,7 @@ static weft_status round_run(struct gather *g, struct round *r)
             return link_broke(g, mesh->in[r->k].peer);
         if (bad)
             return mesh->failed;
-        if (r->sent == HEAD_BYTES + r->out_bytes && r->received == HEAD_BYTES + r->in_bytes)
+        if (r->sent == round_total(r->out_bytes) && r->received == round_total(r->in_bytes))
             return WEFT_SUCCESS;
         WI_TRY(round_wait(g, r));
     }
@@ -228,6 +280,7 @@ static weft_status gather_rounds(struct gather *g, unsigned char *blocks)
         wi_put32(r.out_head + 4, g->mesh->seq);
         wi_put32(r.out_head + 8, g->mine_bytes);
         wi_put32(r.out_head + 12, (uint32_t)k);
+        WI_TRY(round_seal(g, &r));
         WI_TRY(round_run(g, &r));
     }
     return WEFT_SUCCESS;

@@ -5,6 +5,7 @@
 #define WI_NET_BOOTSTRAP_MESH_H
 
 #include "net/bootstrap.h"
+#include "net/half_open.h"
 #include "net/store_client.h"
 #include "net/store_server.h"
 
@@ -16,8 +17,9 @@ struct wi_boot_link {
     int fd;                     /* -1: not there (yet) */
     int peer, round;            /* -1 while a stranger */
     int connecting, ready;
-    int greeted;                /* stranger: its hello was made with the key */
+    struct wi_half_open half_open; /* stranger */
     struct weft_auth *auth;
+    struct wi_auth_stream stream;  /* once ready: seals what goes out, opens what comes in */
     struct wi_store_buf out;
     uint64_t deadline_ns;       /* stranger: until when; outgoing: when to try again */
     uint64_t pause_ns;
@@ -29,6 +31,7 @@ struct wi_boot {
     struct wi_store_server *server;     /* on rank 0 */
     struct wi_store_client store;
     struct wi_auth_key link_key;
+    struct wi_auth_seen *seen;          /* while joining */
     int listen_fds[2];                  /* local, tcp; only while joining */
     int nrounds, everybody, local_only;
     const char *interfaces;             /* borrowed while joining */

@@ -2,6 +2,7 @@
 libweft_sources += \
 	src/net/auth.c src/net/auth.h \
 	src/net/auth_mac.c src/net/auth_mac.h \
+	src/net/auth_seen.c src/net/auth_seen.h \
 	src/net/bootstrap.c src/net/bootstrap.h \
 	src/net/bootstrap_file.c \
 	src/net/bootstrap_id.c src/net/bootstrap_id.h \
@@ -11,6 +12,7 @@ libweft_sources += \
 	src/net/bootstrap_oob.c \
 	src/net/env.c src/net/env.h \
 	src/net/env_cluster.c \
+	src/net/half_open.c src/net/half_open.h \
 	src/net/node_id.c \
 	src/net/pmi.c src/net/pmi.h \
 	src/net/rendezvous.c src/net/rendezvous.h \

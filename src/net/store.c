@@ -155,6 +155,12 @@ static weft_status store_size(struct wi_store *store, int nranks)
 weft_status wi_store_session_open(struct wi_store *store, int rank, int nranks, const char *host, int pid,
                                   struct wi_store_session **session)
 {
+    return wi_store_session_open_sealed(store, rank, nranks, host, pid, NULL, session);
+}
+
+weft_status wi_store_session_open_sealed(struct wi_store *store, int rank, int nranks, const char *host, int pid,
+                                         struct wi_auth_stream *seal, struct wi_store_session **session)
+{
     if (nranks < 1 || nranks > STORE_NRANKS_MAX || rank < 0 || rank >= nranks)
         return WEFT_EPROTO;
     if (store_size(store, nranks) < 0)
@@ -163,6 +169,7 @@ weft_status wi_store_session_open(struct wi_store *store, int rank, int nranks, 
     if (!s)
         return WEFT_ENOMEM;
     wi_store_buf_init(&s->out, STORE_OUT_MAX);
+    s->out.seal = seal;
     s->rank = rank;
     snprintf(s->name, sizeof(s->name), "rank %d (%s, pid %d)", rank, host, pid);
     s->next = store->sessions;

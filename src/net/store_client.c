@@ -82,7 +82,8 @@ static weft_status handshake_loop(int fd, struct weft_auth *auth, unsigned char 
 }
 
 weft_status wi_auth_client_run(int fd, const struct wi_auth_key *key, const struct wi_store_claim *mine,
-                               struct wi_store_claim *theirs, uint64_t deadline_ns)
+                               struct wi_store_claim *theirs, struct wi_auth_stream *out, struct wi_auth_stream *in,
+                               uint64_t deadline_ns)
 {
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
     size_t claim_bytes = wi_store_claim_write(mine, claim);
@@ -90,6 +91,8 @@ weft_status wi_auth_client_run(int fd, const struct wi_auth_key *key, const stru
     if (!auth)
         return wi_fail(WEFT_ENOMEM, "no memory for a handshake");
     weft_status st = handshake_loop(fd, auth, claim, &claim_bytes, deadline_ns);
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_streams(auth, out, in);
     wi_auth_destroy(auth);
     if (st == WEFT_SUCCESS && wi_store_claim_read(claim, claim_bytes, theirs))
         return WEFT_EAUTH;
@@ -120,7 +123,7 @@ static int try_candidate(struct wi_store_client *client, const struct wi_store_s
         return -1;
     }
     wi_store_claim_self(&mine, search->rank, search->nranks);
-    weft_status st = wi_auth_client_run(fd, key, &mine, &theirs, deadline_ns);
+    weft_status st = wi_auth_client_run(fd, key, &mine, &theirs, &client->seal, &client->opener.stream, deadline_ns);
     if (st == WEFT_SUCCESS && theirs.kind == 'S') {
         memcpy(client->session, theirs.session, sizeof(client->session));
         client->remote = *at;
@@ -128,7 +131,9 @@ static int try_candidate(struct wi_store_client *client, const struct wi_store_s
     }
     close(fd);
     attempt_note(attempt, st == WEFT_ETIMEDOUT ? st : WEFT_EAUTH, at,
-                 st == WEFT_ETIMEDOUT ? "does not answer" : "refused the handshake: another job, or another job key");
+                 st == WEFT_ETIMEDOUT
+                     ? "does not answer"
+                     : "refused the handshake: another job, another job key, or another version of weft");
     return -1;
 }
 
@@ -199,6 +204,7 @@ weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_st
         pause = 2 * pause < PAUSE_LAST_NS ? 2 * pause : PAUSE_LAST_NS;
         try_ns = try_ns < TRY_LAST_NS ? 2 * try_ns : TRY_LAST_NS;
     }
+    client->out.seal = &client->seal;
     client->local.bytes = sizeof(client->local.ss);
     getsockname(client->fd, (struct sockaddr *)&client->local.ss, &client->local.bytes);
     wi_log(WEFT_LOG_DEBUG, "store.found", "rank %d of %d after %.1f ms", search->rank, search->nranks,
@@ -226,6 +232,8 @@ void wi_store_client_leave(struct wi_store_client *client, const struct wi_store
     client->fd = -1;
     wi_store_buf_fini(&client->in);
     wi_store_buf_fini(&client->out);
+    wi_auth_stream_end(&client->seal);
+    wi_auth_stream_end(&client->opener.stream);
 }
 
 static int on_missing(struct wi_store_client *client, const struct wi_store_frame *frame)
@@ -278,10 +286,13 @@ weft_status wi_store_client_pump(struct wi_store_client *client,
     if (client->closed)
         return WEFT_SUCCESS;
     int alive = wi_store_buf_send(&client->out, client->fd);
-    int heard = wi_store_buf_recv(&client->in, client->fd);
+    int heard = wi_store_buf_recv(&client->in, client->fd, SIZE_MAX);
     for (;;) {
         struct wi_store_frame frame;
-        long bytes = wi_store_frame_parse(client->in.data + client->in.begin, wi_store_buf_bytes(&client->in), &frame);
+        long bytes = wi_store_frame_open(&client->opener, client->in.data + client->in.begin,
+                                         wi_store_buf_bytes(&client->in), &frame);
+        if (bytes == -2)
+            return wi_fail(WEFT_EAUTH, "what rank 0's start-up store sent was changed on its way");
         if (bytes < 0 || (bytes > 0 && on_frame(client, &frame, value, arg)))
             return wi_fail(WEFT_EPROTO, "rank 0's start-up store sent a malformed frame");
         if (bytes == 0)

@@ -14,6 +14,8 @@
 struct wi_store_client {
     int fd;
     struct wi_store_buf in, out;
+    struct wi_auth_stream seal;
+    struct wi_store_opener opener;
     struct wi_sockaddr local, remote;
     unsigned char session[WI_STORE_SESSION_ID_BYTES];
     int closed;                       /* rank 0 left in good order */
@@ -40,13 +42,15 @@ weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_st
 /* Leave: in good order, or (verdict not NULL) telling everybody why the job cannot start. Bounded, short. */
 void wi_store_client_leave(struct wi_store_client *client, const struct wi_store_verdict *verdict);
 
-/* Move bytes without blocking; `value` is called for each VALUE. WEFT_EPROTO, or WEFT_SUCCESS with `judged` or `closed`
- * set when the server said so or is gone. */
+/* Move bytes without blocking; `value` is called for each VALUE. WEFT_EPROTO, WEFT_EAUTH (changed on the way), or WEFT_SUCCESS
+ * with `judged` or `closed` set when the server said so or is gone. */
 weft_status wi_store_client_pump(struct wi_store_client *client,
                                  void (*value)(void *arg, const struct wi_store_frame *frame), void *arg);
 
-/* Blocking client side of a handshake. WEFT_EAUTH, WEFT_ETIMEDOUT, WEFT_EPEER (closed). */
+/* Blocking client side of a handshake; on success `out` and `in` seal and open what follows. WEFT_EAUTH, WEFT_ETIMEDOUT,
+ * WEFT_EPEER (closed). */
 weft_status wi_auth_client_run(int fd, const struct wi_auth_key *key, const struct wi_store_claim *mine,
-                               struct wi_store_claim *theirs, uint64_t deadline_ns);
+                               struct wi_store_claim *theirs, struct wi_auth_stream *out, struct wi_auth_stream *in,
+                               uint64_t deadline_ns);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's sockets: accept, authenticate, feed frames to the state machine, send what it answers.
  * Strangers get nothing: a connection that has not proven the key within two seconds, or says anything out of
- * order, is closed without a word, and when too many are half open the oldest goes. */
+ * order, is closed without a word; of one that has not, 256 bytes are read at most; when too many are half open,
+ * half_open.h says who goes. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "net/half_open.h"
 #include "net/rendezvous.h"
 #include "net/store.h"
 #include "net/store_server.h"
@@ -28,18 +30,20 @@
 #define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
 #define EVENTS 64
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
-#define ACCEPT_BATCH 64
 
 enum conn_kind { CONN_CLIENT, CONN_LISTENER, CONN_WAKE };
 
 struct conn {
     enum conn_kind kind;
     int fd, dead, polls_out;
-    int greeted;                      /* its hello was made with the key */
+    struct wi_half_open half_open;
+    size_t heard;                     /* bytes read before it was authenticated */
     struct weft_auth *auth;           /* until authenticated */
-    struct wi_store_session *session; /* afterwards */
-    struct wi_store_buf in, out;      /* out: of the handshake */
-    uint64_t deadline_ns;             /* of the handshake */
+    struct wi_store_session *session; /* afterwards, as are */
+    struct wi_auth_stream seal;
+    struct wi_store_opener opener;
+    struct wi_store_buf in, out; /* out: of the handshake */
+    uint64_t deadline_ns;        /* of the handshake */
     struct conn *next;
 };
 
@@ -50,6 +54,7 @@ struct wi_store_server {
     struct wi_auth_key key;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns;
+    struct wi_auth_seen *seen;
     struct wi_store *store;
     struct conn *clients; /* oldest last */
     int nclients, nhalf_open, listening;
@@ -131,6 +136,8 @@ static void conn_kill(struct wi_store_server *server, struct conn *conn)
 static void conn_free(struct conn *conn)
 {
     wi_auth_destroy(conn->auth);
+    wi_auth_stream_end(&conn->seal);
+    wi_auth_stream_end(&conn->opener.stream);
     wi_store_buf_fini(&conn->in);
     wi_store_buf_fini(&conn->out);
     wi_free(conn);
@@ -149,18 +156,27 @@ static void server_sweep(struct wi_store_server *server)
     }
 }
 
-/* Those that have not shown the key go first, so that a flood of strangers only drives out strangers. */
-static void evict_half_open(struct wi_store_server *server)
+static int server_capacity(const struct wi_store_server *server)
 {
-    struct conn *oldest = NULL;
-    for (struct conn *c = server->clients; c; c = c->next)
-        if (!c->session && !c->dead && (!oldest || c->greeted <= oldest->greeted))
-            oldest = c;
-    if (oldest)
-        conn_kill(server, oldest);
+    int nranks = wi_store_nranks(server->store);
+    return (nranks ? nranks : NEVER_SIZED_CONNS) + HALF_OPEN_SPARE;
 }
 
-static struct conn *conn_create(struct wi_store_server *server, int fd)
+/* Make room for one more half-open connection from that source. 0, or -1: there is none. */
+static int make_room(struct wi_store_server *server, uint64_t source, int capacity)
+{
+    struct wi_half_open_table table = {.source = source, .capacity = capacity};
+    void *gives_way;
+    for (struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
+        if (!c->session && !c->dead)
+            wi_half_open_look(&table, &c->half_open, c);
+    int full = wi_half_open_decide(&table, &gives_way);
+    if (gives_way)
+        conn_kill(server, gives_way);
+    return full;
+}
+
+static struct conn *conn_create(struct wi_store_server *server, int fd, const struct wi_half_open *half_open)
 {
     unsigned char claim_bytes[WEFT_AUTH_CLAIM_MAX];
     struct wi_store_claim claim = {.kind = 'S', .nranks = wi_store_nranks(server->store)};
@@ -173,10 +189,12 @@ static struct conn *conn_create(struct wi_store_server *server, int fd)
         wi_free(conn);
         return NULL;
     }
+    wi_auth_remember(conn->auth, server->seen);
     conn->kind = CONN_CLIENT;
     conn->fd = fd;
+    conn->half_open = *half_open;
     conn->deadline_ns = wi_deadline_ns(HANDSHAKE_NS);
-    wi_store_buf_init(&conn->in, IN_MAX);
+    wi_store_buf_init(&conn->in, WEFT_AUTH_MESSAGE_MAX);
     wi_store_buf_init(&conn->out, 2 * WEFT_AUTH_MESSAGE_MAX);
     return conn;
 }
@@ -187,9 +205,12 @@ static int conn_admit(struct wi_store_server *server, struct conn *conn, const u
     struct wi_store_claim claim;
     if (wi_store_claim_read(bytes, n, &claim) || claim.kind != 'C')
         return -1;
-    if (wi_store_session_open(server->store, claim.rank, claim.nranks, claim.host, claim.pid, &conn->session) < 0)
+    if (wi_auth_streams(conn->auth, &conn->seal, &conn->opener.stream) < 0 ||
+        wi_store_session_open_sealed(server->store, claim.rank, claim.nranks, claim.host, claim.pid, &conn->seal,
+                                     &conn->session) < 0)
         return -1;
     server->nhalf_open--;
+    conn->in.limit = IN_MAX;
     wi_auth_destroy(conn->auth);
     conn->auth = NULL;
     wi_log(WEFT_LOG_DEBUG, "store.join", "%s connected", conn->session->name);
@@ -205,17 +226,36 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     if (st < 0)
         return -1;
     wi_store_buf_consume(&conn->in, consumed);
-    conn->greeted |= out_bytes > 0;
+    conn->half_open.greeted |= out_bytes > 0;
     if (wi_store_buf_append(&conn->out, out, out_bytes) || wi_store_buf_send(&conn->out, conn->fd) < 0)
         return -1;
     return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
+}
+
+/* Somebody between that rank and this one. Nobody can start without what it said. */
+static void judge_changed(struct wi_store_server *server, const struct conn *conn)
+{
+    struct wi_store_verdict verdict = {.status = WEFT_EAUTH, .culprit = conn->session->rank};
+    snprintf(verdict.text, sizeof(verdict.text), "what %s sent to the start-up store was changed on its way",
+             conn->session->name);
+    wi_store_judge(server->store, &verdict);
+    conn->session->refused = 1; /* it is told, and not listened to any more */
 }
 
 static int conn_frames(struct wi_store_server *server, struct conn *conn)
 {
     struct wi_store_frame frame;
     for (;;) {
-        long bytes = wi_store_frame_parse(conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &frame);
+        if (conn->session->refused) {
+            wi_store_buf_consume(&conn->in, wi_store_buf_bytes(&conn->in));
+            return 0;
+        }
+        long bytes =
+            wi_store_frame_open(&conn->opener, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &frame);
+        if (bytes == -2) {
+            judge_changed(server, conn);
+            return 0;
+        }
         if (bytes <= 0)
             return (int)bytes;
         if (wi_store_session_frame(server->store, conn->session, &frame))
@@ -226,7 +266,10 @@ static int conn_frames(struct wi_store_server *server, struct conn *conn)
 
 static void conn_event(struct wi_store_server *server, struct conn *conn)
 {
-    int alive = wi_store_buf_recv(&conn->in, conn->fd);
+    size_t before = wi_store_buf_bytes(&conn->in);
+    int alive = wi_store_buf_recv(&conn->in, conn->fd, conn->session ? SIZE_MAX : WEFT_AUTH_MESSAGE_MAX - conn->heard);
+    if (!conn->session)
+        conn->heard += wi_store_buf_bytes(&conn->in) - before;
     if (alive > 0 && !conn->session && conn_handshake(server, conn))
         alive = -1;
     if (conn->session && wi_store_buf_bytes(&conn->in) && conn_frames(server, conn))
@@ -237,16 +280,16 @@ static void conn_event(struct wi_store_server *server, struct conn *conn)
 
 static void server_accept(struct wi_store_server *server, struct conn *listener)
 {
-    for (int i = 0; i < ACCEPT_BATCH && listener->fd >= 0; i++) {
+    int capacity = server_capacity(server), burst = wi_half_open_burst(capacity);
+    for (int i = 0; i < burst && listener->fd >= 0; i++) {
+        struct wi_half_open half_open;
         int fd = wi_socket_accept(listener->fd);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            evict_half_open(server);
+            make_room(server, 0, server->nhalf_open);
         if (fd < 0)
             return;
-        int nranks = wi_store_nranks(server->store);
-        if (server->nhalf_open >= (nranks ? nranks : NEVER_SIZED_CONNS) + HALF_OPEN_SPARE)
-            evict_half_open(server);
-        struct conn *conn = conn_create(server, fd);
+        wi_half_open_begin(&half_open, fd, wi_now_ns());
+        struct conn *conn = make_room(server, half_open.source, capacity) ? NULL : conn_create(server, fd, &half_open);
         if (!conn) {
             close(fd);
             return;
@@ -386,6 +429,7 @@ static void server_free(struct wi_store_server *server)
     if (server->wake_fd >= 0)
         close(server->wake_fd);
     wi_store_destroy(server->store);
+    wi_auth_seen_destroy(server->seen);
     wi_free(server);
 }
 
@@ -404,6 +448,7 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->store = wi_store_create(config->nranks);
+    s->seen = wi_auth_seen_create();
     s->wake = (struct conn){.kind = CONN_WAKE, .fd = s->wake_fd};
     for (int i = 0; i < 2; i++)
         s->listeners[i] = (struct conn){.kind = CONN_LISTENER, .fd = config->listen_fds[i]};
@@ -411,7 +456,7 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     weft_status st = WEFT_SUCCESS;
     if (s->epoll_fd < 0 || s->wake_fd < 0 || wi_random(s->session_id, sizeof(s->session_id)))
         st = wi_fail_errno(errno, "set up the start-up store");
-    else if (!s->store)
+    else if (!s->store || !s->seen)
         st = wi_fail(WEFT_ENOMEM, "no memory for the start-up store");
     if (st == WEFT_SUCCESS) {
         conn_poll(s, &s->wake, EPOLL_CTL_ADD, EPOLLIN);

@@ -31,47 +31,93 @@ uint64_t wi_get64(const unsigned char *in)
     return wi_get32(in) | (uint64_t)wi_get32(in + 4) << 32;
 }
 
-/* Head: type, key bytes, two zero bytes, value bytes. */
+/* Head: type, key bytes, two zero bytes, value bytes. 0 or -1. */
+static int head_parse(const unsigned char *in, size_t *key_bytes, size_t *value_bytes)
+{
+    *key_bytes = in[1];
+    *value_bytes = wi_get32(in + 4);
+    return in[0] == 0 || in[0] >= WI_STORE_NTYPES || *key_bytes > WI_STORE_KEY_MAX || in[2] || in[3] ||
+                   *value_bytes > WI_STORE_VALUE_MAX
+               ? -1
+               : 0;
+}
+
+static void frame_fill(struct wi_store_frame *frame, unsigned char type, const unsigned char *body, size_t key_bytes,
+                       size_t value_bytes)
+{
+    frame->type = (enum wi_store_frame_type)type;
+    memcpy(frame->key, body, key_bytes);
+    frame->key[key_bytes] = '\0';
+    frame->key_bytes = key_bytes;
+    frame->value = body + key_bytes;
+    frame->value_bytes = value_bytes;
+}
+
 long wi_store_frame_parse(const void *data, size_t bytes, struct wi_store_frame *frame)
 {
     const unsigned char *in = data;
+    size_t key_bytes, value_bytes;
     if (bytes >= 1 && (in[0] == 0 || in[0] >= WI_STORE_NTYPES))
         return -1;
     if (bytes < WI_STORE_HEAD_BYTES)
         return 0;
-    size_t key_bytes = in[1], value_bytes = wi_get32(in + 4);
-    if (key_bytes > WI_STORE_KEY_MAX || in[2] || in[3] || value_bytes > WI_STORE_VALUE_MAX)
+    if (head_parse(in, &key_bytes, &value_bytes))
         return -1;
     size_t total = WI_STORE_HEAD_BYTES + key_bytes + value_bytes;
     if (bytes < total)
         return 0;
-    frame->type = (enum wi_store_frame_type)in[0];
-    memcpy(frame->key, in + WI_STORE_HEAD_BYTES, key_bytes);
-    frame->key[key_bytes] = '\0';
-    frame->key_bytes = key_bytes;
-    frame->value = in + WI_STORE_HEAD_BYTES + key_bytes;
-    frame->value_bytes = value_bytes;
+    frame_fill(frame, in[0], in + WI_STORE_HEAD_BYTES, key_bytes, value_bytes);
+    return (long)total;
+}
+
+long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_t bytes, struct wi_store_frame *frame)
+{
+    const unsigned char *in = data, *body = in + WI_STORE_HEAD_BYTES + WI_AUTH_TAG_BYTES;
+    size_t key_bytes, value_bytes, total = WI_STORE_HEAD_BYTES + WI_AUTH_TAG_BYTES;
+    if (bytes < total)
+        return 0;
+    if (!opener->head_opened && wi_auth_open(&opener->stream, in, WI_STORE_HEAD_BYTES, in + WI_STORE_HEAD_BYTES))
+        return -2;
+    opener->head_opened = 1;
+    if (head_parse(in, &key_bytes, &value_bytes))
+        return -1;
+    if (key_bytes + value_bytes) {
+        total += key_bytes + value_bytes + WI_AUTH_TAG_BYTES;
+        if (bytes < total)
+            return 0;
+        if (wi_auth_open(&opener->stream, body, key_bytes + value_bytes, body + key_bytes + value_bytes))
+            return -2;
+    }
+    opener->head_opened = 0;
+    frame_fill(frame, in[0], body, key_bytes, value_bytes);
     return (long)total;
 }
 
 int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type type, const char *key, const void *value,
                           size_t value_bytes)
 {
-    size_t key_bytes = key ? strlen(key) : 0;
+    size_t key_bytes = key ? strlen(key) : 0, tag_bytes = buf->seal ? WI_AUTH_TAG_BYTES : 0;
     if (key_bytes > WI_STORE_KEY_MAX || value_bytes > WI_STORE_VALUE_MAX)
         return -1;
-    unsigned char *out = wi_store_buf_reserve(buf, WI_STORE_HEAD_BYTES + key_bytes + value_bytes);
+    size_t body_bytes = key_bytes + value_bytes;
+    size_t total = WI_STORE_HEAD_BYTES + tag_bytes + body_bytes + (body_bytes ? tag_bytes : 0);
+    unsigned char *out = wi_store_buf_reserve(buf, total);
     if (!out)
         return -1;
+    unsigned char *body = out + WI_STORE_HEAD_BYTES + tag_bytes;
     out[0] = (unsigned char)type;
     out[1] = (unsigned char)key_bytes;
     out[2] = out[3] = 0;
     wi_put32(out + 4, (uint32_t)value_bytes);
     if (key_bytes)
-        memcpy(out + WI_STORE_HEAD_BYTES, key, key_bytes);
+        memcpy(body, key, key_bytes);
     if (value_bytes)
-        memcpy(out + WI_STORE_HEAD_BYTES + key_bytes, value, value_bytes);
-    buf->end += WI_STORE_HEAD_BYTES + key_bytes + value_bytes;
+        memcpy(body + key_bytes, value, value_bytes);
+    if (buf->seal && wi_auth_seal(buf->seal, out, WI_STORE_HEAD_BYTES, out + WI_STORE_HEAD_BYTES))
+        return -1;
+    if (buf->seal && body_bytes && wi_auth_seal(buf->seal, body, body_bytes, body + body_bytes))
+        return -1;
+    buf->end += total;
     return 0;
 }
 
@@ -90,7 +136,7 @@ int wi_store_verdict_read(const unsigned char *in, size_t bytes, struct wi_store
         return -1;
     int32_t status = (int32_t)wi_get32(in);
     verdict->status = status == WEFT_ETIMEDOUT || status == WEFT_EMISMATCH || status == WEFT_EABORTED ||
-                              status == WEFT_EPROTO || status == WEFT_EINVAL
+                              status == WEFT_EPROTO || status == WEFT_EINVAL || status == WEFT_EAUTH
                           ? (weft_status)status
                           : WEFT_EPEER;
     verdict->culprit = (int)wi_get32(in + 4);
@@ -108,7 +154,7 @@ void wi_store_buf_init(struct wi_store_buf *buf, size_t limit)
 void wi_store_buf_fini(struct wi_store_buf *buf)
 {
     wi_free(buf->data);
-    *buf = (struct wi_store_buf){.limit = buf->limit};
+    *buf = (struct wi_store_buf){.limit = buf->limit, .seal = buf->seal};
 }
 
 unsigned char *wi_store_buf_reserve(struct wi_store_buf *buf, size_t bytes)
@@ -122,7 +168,7 @@ unsigned char *wi_store_buf_reserve(struct wi_store_buf *buf, size_t bytes)
         buf->end = held;
     }
     if (buf->end + bytes > buf->capacity) {
-        size_t capacity = buf->capacity ? buf->capacity : BUF_STEP_BYTES;
+        size_t capacity = buf->capacity ? buf->capacity : buf->limit < BUF_STEP_BYTES ? buf->limit : BUF_STEP_BYTES;
         while (capacity < held + bytes)
             capacity *= 2;
         unsigned char *data = wi_realloc(buf->data, capacity);
@@ -169,14 +215,17 @@ int wi_store_buf_send(struct wi_store_buf *buf, int fd)
     return 1;
 }
 
-int wi_store_buf_recv(struct wi_store_buf *buf, int fd)
+int wi_store_buf_recv(struct wi_store_buf *buf, int fd, size_t most)
 {
-    unsigned char *in = wi_store_buf_reserve(buf, BUF_STEP_BYTES);
+    size_t room = buf->limit - wi_store_buf_bytes(buf);
+    most = most < room ? most : room;
+    most = most < BUF_STEP_BYTES ? most : BUF_STEP_BYTES;
+    unsigned char *in = most ? wi_store_buf_reserve(buf, most) : NULL;
     if (!in) {
         errno = ENOBUFS;
         return -1;
     }
-    ssize_t got = recv(fd, in, buf->capacity - buf->end, MSG_DONTWAIT);
+    ssize_t got = recv(fd, in, most, MSG_DONTWAIT);
     if (got < 0)
         return would_block() ? 1 : -1;
     buf->end += (size_t)got;

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
+#include "net/auth_mac.h"
+
 #define WI_STORE_KEY_MAX 64
 #define WI_STORE_VALUE_MAX 65536
 #define WI_STORE_HEAD_BYTES 8
@@ -37,6 +39,15 @@ struct wi_store_frame {
 /* Parse the frame at the head of `data`. Returns its length, 0 if more bytes are needed, -1 if it is malformed. */
 long wi_store_frame_parse(const void *data, size_t bytes, struct wi_store_frame *frame);
 
+/* Frames between authenticated sides: the head, its tag, then key and value and their tag where there are any. The head is
+ * believed first, so that a changed length does not make anybody wait. */
+struct wi_store_opener {
+    struct wi_auth_stream stream;
+    int head_opened; /* of the frame that is being received */
+};
+/* As wi_store_frame_parse; -2: it is not as the other side sent it. */
+long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_t bytes, struct wi_store_frame *frame);
+
 /* A verdict: status, the rank to blame (-1 nobody in particular) and one line of text. */
 struct wi_store_verdict {
     weft_status status;
@@ -52,6 +63,7 @@ int wi_store_verdict_read(const unsigned char *in, size_t bytes, struct wi_store
 struct wi_store_buf {
     unsigned char *data;
     size_t begin, end, capacity, limit;
+    struct wi_auth_stream *seal; /* borrowed; frames appended get tags. NULL: none */
 };
 void wi_store_buf_init(struct wi_store_buf *buf, size_t limit);
 void wi_store_buf_fini(struct wi_store_buf *buf);
@@ -68,7 +80,7 @@ int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type typ
                           const void *value, size_t value_bytes);
 /* Non-blocking. Return 1 (moved or would block), 0 (end of stream, recv only), -1 (errno). */
 int wi_store_buf_send(struct wi_store_buf *buf, int fd);
-int wi_store_buf_recv(struct wi_store_buf *buf, int fd);
+int wi_store_buf_recv(struct wi_store_buf *buf, int fd, size_t most); /* at most so many bytes */
 
 void wi_put32(unsigned char *out, uint32_t value);
 void wi_put64(unsigned char *out, uint64_t value);

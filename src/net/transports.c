@@ -202,8 +202,12 @@ static struct weft_auth *host_auth_create(void *impl, int is_server, const void 
 {
     struct wi_auth_key key;
 
-    if (is_server)
-        return wi_auth_create_server(find_key, impl, claim, claim_bytes);
+    if (is_server) {
+        struct weft_auth *auth = wi_auth_create_server(find_key, impl, claim, claim_bytes);
+        if (auth)
+            wi_auth_remember(auth, ((struct wi_transports *)impl)->seen);
+        return auth;
+    }
     return find_key(impl, claim, claim_bytes, &key) ? wi_auth_create(&key, 0, claim, claim_bytes) : NULL;
 }
 
@@ -442,6 +446,9 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
         return wi_fail(WEFT_ENOMEM, "transport table");
     pthread_mutex_init(&t->keys_lock, NULL);
     host_init(t);
+    t->seen = wi_auth_seen_create();
+    if (!t->seen)
+        st = wi_fail(WEFT_ENOMEM, "table of answered hellos");
     for (size_t i = 0; st >= 0 && i < sizeof built_in / sizeof *built_in; i++)
         if (name_in_list(built_in[i]->name, wanted))
             st = add_if_works(t, settings, built_in[i], NULL, NULL, &added);
@@ -469,6 +476,7 @@ void wi_transports_close(struct wi_transports *t)
             dlclose(t->list[i].handle);
         wi_free(t->list[i].path);
     }
+    wi_auth_seen_destroy(t->seen);
     pthread_mutex_destroy(&t->keys_lock);
     wi_free(t);
 }

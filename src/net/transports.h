@@ -32,6 +32,7 @@ struct wi_transports {
     struct weft_host host;
     pthread_mutex_t keys_lock;
     struct wi_comm_key *keys;
+    struct wi_auth_seen *seen; /* hellos that were answered here */
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];
     struct wi_devices devices;

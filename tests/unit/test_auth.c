@@ -179,6 +179,53 @@ static void refuses_replay(void)
     wi_auth_destroy(client);
 }
 
+/* What a listener answered once it does not answer again, as long as it remembers; other listeners are others. */
+static void remembers_hellos(void)
+{
+    struct wi_auth_key key = key_of("secret", "job", "link");
+    struct wi_auth_seen *seen = wi_auth_seen_create(), *other = wi_auth_seen_create();
+    unsigned char hello[2][MESSAGE], out[MESSAGE];
+    size_t n[2], out_bytes;
+    CU_ASSERT_FATAL(seen && other);
+    for (int i = 0; i < 2; i++) {
+        struct weft_auth *client = wi_auth_create(&key, 0, "c", 1);
+        feed(client, NULL, 0, hello[i], &n[i], NULL, NULL);
+        wi_auth_destroy(client);
+    }
+    const struct {
+        int hello, again;
+        struct wi_auth_seen *seen;
+    } steps[] = {{0, 0, seen}, {0, 1, seen}, {1, 0, seen}, {0, 1, seen}, {1, 1, seen}, {0, 0, other}, {0, 0, NULL}};
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        struct weft_auth *server = wi_auth_create(&key, 1, "s", 1);
+        wi_auth_remember(server, steps[i].seen);
+        CU_ASSERT_EQUAL(feed(server, hello[steps[i].hello], n[steps[i].hello], out, &out_bytes, NULL, NULL),
+                        steps[i].again ? WEFT_EAUTH : WEFT_INPROGRESS);
+        CU_ASSERT_EQUAL(out_bytes > 0, !steps[i].again);
+        wi_auth_destroy(server);
+    }
+    wi_auth_seen_destroy(seen);
+    wi_auth_seen_destroy(other);
+    wi_auth_seen_destroy(NULL);
+}
+
+/* Strangers cannot fill the table: what they send is not made with the key. */
+static void remembers_many(void)
+{
+    struct wi_auth_seen *seen = wi_auth_seen_create();
+    unsigned char first[32], nonce[32];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(seen);
+    CU_ASSERT_EQUAL_FATAL(wi_random(first, sizeof(first)), 0);
+    CU_ASSERT(!wi_auth_seen_before(seen, first));
+    for (int i = 0; i < 64 * WI_AUTH_SEEN_MAX; i++) {
+        CU_ASSERT_EQUAL_FATAL(wi_random(nonce, sizeof(nonce)), 0);
+        CU_ASSERT_FATAL(!wi_auth_seen_before(seen, nonce));
+        CU_ASSERT_FATAL(wi_auth_seen_before(seen, nonce));
+    }
+    CU_ASSERT(!wi_auth_seen_before(seen, first)); /* forgotten: the memory is bounded */
+    wi_auth_seen_destroy(seen);
+}
+
 struct pipe {
     unsigned char data[4 * MESSAGE];
     size_t begin, end;
@@ -395,6 +442,8 @@ static const struct wt_case cases[] = {
     {"each changed bit of the proof is refused", refuses_changed_proof},
     {"reflected messages are refused", refuses_reflection},
     {"replayed messages are refused", refuses_replay},
+    {"a listener remembers the hellos it has answered", remembers_hellos},
+    {"what it remembers is bounded", remembers_many},
     {"input and output may come in any pieces", takes_fragments},
     {"bytes behind the handshake are left", leaves_what_follows},
     {"junk is refused at its first wrong byte", refuses_junk_early},

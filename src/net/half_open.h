@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections that have not proven the job's key yet, and which of them gives way when there are too many.
+ *
+ * One that has greeted with the key is never driven out by one that has not. One source (an IPv4 address, an IPv6 network of 64
+ * bits, a user of this host) holds at most half of a table: beyond that its newcomers take the place of its own oldest. */
+#ifndef WI_NET_HALF_OPEN_H
+#define WI_NET_HALF_OPEN_H
+
+#include <stdint.h>
+
+struct wi_half_open {
+    uint64_t source, since_ns;
+    int greeted; /* its hello was made with the key */
+};
+void wi_half_open_begin(struct wi_half_open *h, int fd, uint64_t now_ns);
+
+/* Show every connection of the table to `look`, then ask. */
+struct wi_half_open_table {
+    uint64_t source; /* of the newcomer */
+    int capacity;    /* from here on: found by looking */
+    int held, of_source;
+    uint64_t since_ns, since_of_source_ns;
+    void *oldest, *oldest_of_source; /* that have not greeted */
+};
+void wi_half_open_look(struct wi_half_open_table *t, const struct wi_half_open *h, void *connection);
+/* 0: there is room, or there is once *give_way (NULL: nobody) is closed. -1: no room; all have greeted. */
+int wi_half_open_decide(const struct wi_half_open_table *t, void **give_way);
+
+/* Connections that may be accepted in one go: what is accepted last must not drive out, unread, what was accepted first. */
+static inline int wi_half_open_burst(int capacity)
+{
+    return capacity > 130 ? 64 : capacity > 3 ? capacity / 2 - 1 : 1;
+}
+
+#endif
