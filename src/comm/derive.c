@@ -172,7 +172,8 @@ static weft_status join(struct weft_comm *parent, struct vote *votes, int color,
 
     for (int r = 0; r < parent->nranks; r++)
         if (votes[r].color == color)
-            votes[n++] = votes[r];
+            votes[n++] =
+                (struct vote){color, votes[r].key, r}; /* whose it is shows where it stands, not what it says */
     qsort(votes, (size_t)n, sizeof *votes, by_key);
     members = wi_malloc((size_t)n * sizeof *members);
     if (!members)

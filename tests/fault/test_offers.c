@@ -1,11 +1,12 @@
 /* A rank that offers less memory than the operation touches, or another share than it has: the others touch nothing that was
- * not offered, least of all what lies behind the mapping in their own memory, and name it.
+ * not offered, least of all what lies behind the mapping in their own memory, and name it. And one that votes in another's name.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 
 #include <stdlib.h>
 
 #include "../unit/unit.h"
+#include "base/clock.h"
 #include "comm/comm.h"
 
 #define COUNT (1u << 16)
@@ -98,6 +99,41 @@ static void offers(int rank, int nranks, void *arg)
     }
 }
 
+/* Rank 1 says that its vote in a split is rank 1000's, and goes away. */
+static void votes(int rank, int nranks, void *arg)
+{
+    weft_comm_config config = WEFT_COMM_CONFIG_INIT;
+    struct {
+        int color, key, rank;
+    } vote = {0, 0, 1000}, all[8];
+    weft_comm *split = NULL;
+    struct ft_rank f;
+    weft_status status;
+
+    (void)arg;
+    ft_open(&f, "shm", 20000, rank, nranks);
+    config.init_timeout_ns = wt_slow_ms(10000) * FT_MS;
+    if (rank == 1) {
+        WT_REQUIRE_OK(wi_comm_enter(f.comm));
+        WT_CHECK_OK(
+            wi_comm_all_gather(f.comm, NULL, nranks, &vote, sizeof vote, all, wt_slow_ms(10000) * FT_MS + wi_now_ns()));
+        wi_comm_leave(f.comm);
+        WT_CHECK_OK(weft_comm_abort(f.comm, "voted"));
+    } else {
+        status = weft_comm_split(f.comm, 0, rank, &config, &split);
+        WT_CHECK(status == WEFT_EABORTED || status == WEFT_EPEER || status == WEFT_ETIMEDOUT);
+        WT_CHECK(split == NULL);
+        WT_CHECK(*weft_thread_error() && !strstr(weft_thread_error(), "1000"));
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void other_votes(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, votes, NULL, 40000), 0);
+}
+
 static void run(const struct lie *lie)
 {
     CU_ASSERT_EQUAL(wt_run(2, offers, (void *)(uintptr_t)lie, 30000), 0);
@@ -132,5 +168,6 @@ static const struct wt_case cases[] = {
     {"less mapped memory than an all_gather touches", mapped_gather},
     {"less private memory than an all_gather touches", attached_gather},
     {"another share than the call has", other_shares},
+    {"a vote in the name of a rank that is not there", other_votes},
 };
 WT_UNIT_MAIN("test_offers", cases)
