@@ -206,6 +206,14 @@ static weft_status remember_line(struct parser *p)
     return WEFT_SUCCESS;
 }
 
+/* What the builder did not take is not there to be asked for. */
+static weft_status builder_status(const struct parser *p)
+{
+    if (p->builder->status < 0)
+        return wi_fail(p->builder->status, "schedule text line %u: %s", p->line, p->builder->error);
+    return WEFT_SUCCESS;
+}
+
 static weft_status peer(struct parser *p, const char *what, int *value)
 {
     uint32_t v;
@@ -237,7 +245,7 @@ static weft_status parse_lane(struct parser *p)
     p->nlanes++;
     p->lane_steps = 0;
     wi_sched_lane(p->builder, send, recv, chan);
-    return WEFT_SUCCESS;
+    return builder_status(p);
 }
 
 /* buf[first:count] or buf@rank[first:count] */
@@ -370,9 +378,7 @@ static weft_status parse_step(struct parser *p)
     WI_TRY(remember_line(p));
     p->lane_steps++;
     wi_sched_step_add(p->builder, p->nlanes - 1, &step, p->operands, p->operands + WI_SCHED_MAX_OPERANDS);
-    if (p->builder->status < 0)
-        return wi_fail(p->builder->status, "schedule text line %u: %s", p->line, p->builder->error);
-    return WEFT_SUCCESS;
+    return builder_status(p);
 }
 
 static weft_status parse_body(struct parser *p)

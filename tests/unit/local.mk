@@ -148,3 +148,6 @@ tests_unit_test_paired_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_grid
 tests_unit_test_grid_SOURCES = tests/unit/test_grid.c
 tests_unit_test_grid_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
+unit_tests += tests/unit/test_parse_memory
+tests_unit_test_parse_memory_SOURCES = tests/unit/test_parse_memory.c
+tests_unit_test_parse_memory_LDADD = libweftcore.la $(CUNIT_LIBS)
