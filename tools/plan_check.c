@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "sched/import.h"
 #include "weft_plan.h"
@@ -136,11 +138,16 @@ static void show(enum output output, const char *file, const struct wi_import *i
 /* Files that are neither XML nor JSON may be one schedule, of one rank each. */
 static int is_own(const char *path)
 {
-    FILE *f = fopen(path, "rb");
-    int ch;
+    int ch, fd;
+    FILE *f;
 
-    if (!f)
+    if (wi_file_open(path, "algorithm file", &fd) < 0)
         return 0;
+    f = fdopen(fd, "rb");
+    if (!f) {
+        close(fd);
+        return 0;
+    }
     do
         ch = fgetc(f);
     while (ch == ' ' || ch == '\t' || ch == '\r' || ch == '\n');

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/settings.h"
 #include "base/status.h"
 #include "sim_script.h"
@@ -186,12 +188,17 @@ static weft_status print_step_json(const struct sim_world *w, const struct scrip
 
 static weft_status read_script(struct script *s)
 {
-    FILE *in = fopen(s->path, "r");
     struct sim_script read = {0};
     weft_status st;
+    FILE *in;
+    int fd;
 
-    if (!in)
-        return wi_fail_errno(errno, "%s", s->path);
+    WI_TRY(wi_file_open(s->path, "script of a step", &fd));
+    in = fdopen(fd, "r");
+    if (!in) {
+        close(fd);
+        return wi_fail_errno(ENOMEM, "%s", s->path);
+    }
     st = sim_script_read(s->path, in, &read);
     fclose(in);
     if (st >= 0) {

@@ -4,9 +4,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "topology/graph_internal.h"
 
@@ -192,43 +192,15 @@ weft_status wi_topo_parse(const char *text, size_t bytes, struct wi_topo **topo)
     return st;
 }
 
-static weft_status read_all(const char *path, FILE *file, struct wi_topo **topo)
-{
-    struct stat info;
-    size_t room = 0, bytes = 0;
-    char *text = NULL;
-    weft_status st = WEFT_SUCCESS;
-
-    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
-        return wi_fail(WEFT_ECONFIG, "topology: %s is a directory", path);
-    while (st == WEFT_SUCCESS && !feof(file)) {
-        if (bytes == room) {
-            room = room ? 2 * room : 65536;
-            char *more = room > WI_TOPO_MAX_FILE_BYTES ? NULL : wi_realloc(text, room);
-            if (!more) {
-                st = wi_fail(WEFT_ENOMEM, "topology: %s: no memory for more than %zu bytes", path, bytes);
-                break;
-            }
-            text = more;
-        }
-        bytes += fread(text + bytes, 1, room - bytes, file);
-        if (ferror(file))
-            st = wi_fail_errno(errno, "topology: %s", path);
-    }
-    if (st == WEFT_SUCCESS)
-        st = wi_topo_parse(text, bytes, topo);
-    wi_free(text);
-    return st;
-}
-
 weft_status wi_topo_load(const char *path, struct wi_topo **topo)
 {
-    FILE *file = fopen(path, "re");
+    char *text;
+    size_t bytes;
+    weft_status st;
 
-    if (!file)
-        return wi_fail(WEFT_ECONFIG, "topology: %s: %s", path, strerror(errno));
-    weft_status st = read_all(path, file, topo);
-    fclose(file);
+    WI_TRY(wi_file_read(path, "topology", WI_TOPO_MAX_FILE_BYTES, &text, &bytes));
+    st = wi_topo_parse(text, bytes, topo);
+    wi_free(text);
     if (st < 0 && !strstr(wi_fail_text(), path)) {
         char why[400];
         snprintf(why, sizeof(why), "%s", wi_fail_text());

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "topology/read_internal.h"
 
@@ -32,14 +33,16 @@ int wi_read_line(const struct wi_reading *r, char *line, size_t bytes, const cha
     va_end(ap);
     if (more < 0 || (size_t)(at + more) >= sizeof(path))
         return 0;
-    FILE *file = fopen(path, "re");
-    if (!file)
+    int fd, got;
+    if (wi_file_open(path, "description of the machine", &fd) < 0) {
+        wi_fail_clear();
         return 0;
-    int got = fgets(line, (int)bytes, file) != NULL;
-    fclose(file);
-    if (got)
-        line[strcspn(line, "\n")] = '\0';
-    return got;
+    }
+    got = (int)read(fd, line, bytes - 1);
+    close(fd);
+    if (got > 0)
+        line[got] = '\0', line[strcspn(line, "\n")] = '\0';
+    return got > 0;
 }
 
 static int sysfs_knows_caches(void)

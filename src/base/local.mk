@@ -2,6 +2,7 @@
 libweft_sources += \
 	src/base/alloc.c src/base/alloc.h \
 	src/base/clock.c src/base/clock.h \
+	src/base/file.c src/base/file.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/log.c src/base/log.h \
 	src/base/names.c \

@@ -3,13 +3,10 @@
  * space begins a comment; a value in double quotes is taken as it stands. */
 #include "base/settings_given.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/status.h"
 
 #define FILE_MAX_BYTES (64u << 10)
@@ -24,47 +21,17 @@ static int is_name_char(char c)
     return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The whole file as a string. Only regular files: reading must not wait for anybody. */
+/* The whole file as a string. */
 static weft_status file_load(const char *path, char **text)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    weft_status status = WEFT_SUCCESS;
-    size_t length = 0;
-    struct stat st;
+    size_t bytes;
     char *buffer;
 
-    if (fd < 0)
-        return wi_fail(WEFT_ECONFIG, "configuration file \"%s\": %s", path, strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return wi_fail(WEFT_ECONFIG, "configuration file \"%s\": not a regular file", path);
-    }
-    buffer = wi_malloc(FILE_MAX_BYTES + 2);
-    if (!buffer) {
-        close(fd);
-        return wi_fail(WEFT_ENOMEM, "configuration file \"%s\": out of memory", path);
-    }
-    while (length <= FILE_MAX_BYTES) {
-        ssize_t got = read(fd, buffer + length, FILE_MAX_BYTES + 1 - length);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            status = wi_fail_errno(errno, "configuration file \"%s\": read", path);
-        if (got <= 0)
-            break;
-        length += (size_t)got;
-    }
-    close(fd);
-    if (status == WEFT_SUCCESS && length > FILE_MAX_BYTES)
-        status = wi_fail(WEFT_ECONFIG, "configuration file \"%s\": longer than %u bytes", path, FILE_MAX_BYTES);
-    if (status == WEFT_SUCCESS && memchr(buffer, '\0', length))
-        status = wi_fail(WEFT_ECONFIG, "configuration file \"%s\": contains a NUL byte", path);
-    if (status < 0) {
+    WI_TRY(wi_file_read(path, "configuration file", FILE_MAX_BYTES, &buffer, &bytes));
+    if (memchr(buffer, '\0', bytes)) {
         wi_free(buffer);
-        return status;
+        return wi_fail(WEFT_ECONFIG, "configuration file \"%s\": contains a NUL byte", path);
     }
-    buffer[length] = '\0';
     *text = buffer;
     return WEFT_SUCCESS;
 }

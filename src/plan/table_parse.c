@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "plan/table.h"
@@ -359,34 +360,12 @@ weft_status wi_plan_table_parse(const char *text, size_t bytes, const char *name
 
 weft_status wi_plan_table_load(const char *path, struct wi_plan_table **table)
 {
-    FILE *f = fopen(path, "rb");
-    size_t n, cap = 65536;
-    char *text = wi_malloc(cap);
-    weft_status st = WEFT_SUCCESS;
+    char *text;
+    size_t bytes;
+    weft_status st;
 
-    if (!f || !text) {
-        st = f ? wi_fail(WEFT_ENOMEM, "%s", path) : wi_fail_errno(errno, "tuning table %s", path);
-        goto out;
-    }
-    for (n = 0; !feof(f) && n <= WI_TABLE_MAX_BYTES;) {
-        if (n == cap) {
-            char *more = wi_realloc(text, cap *= 2);
-            if (!more) {
-                st = wi_fail(WEFT_ENOMEM, "%s", path);
-                goto out;
-            }
-            text = more;
-        }
-        n += fread(text + n, 1, cap - n, f);
-        if (ferror(f)) {
-            st = wi_fail_errno(errno, "tuning table %s", path);
-            goto out;
-        }
-    }
-    st = wi_plan_table_parse(text, n, path, table);
-out:
+    WI_TRY(wi_file_read(path, "tuning table", WI_TABLE_MAX_BYTES, &text, &bytes));
+    st = wi_plan_table_parse(text, bytes, path, table);
     wi_free(text);
-    if (f)
-        fclose(f);
     return st;
 }

@@ -2,10 +2,10 @@
 /* The way in: read files, recognise the format, join weft's own texts of several ranks. */
 #include "sched/import.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "sched/import_program.h"
@@ -234,22 +234,7 @@ weft_status wi_import_own(const char *name, const char *text, size_t bytes, stru
 
 static weft_status read_file(const char *path, char **text, size_t *bytes)
 {
-    FILE *f = fopen(path, "rb");
-
-    if (!f)
-        return wi_fail_errno(errno, "%s", path);
-    char *data = wi_malloc(WI_IMPORT_MAX_BYTES + 1);
-    *bytes = data ? fread(data, 1, WI_IMPORT_MAX_BYTES + 1, f) : 0;
-    int failed = ferror(f) ? errno : 0;
-    fclose(f);
-    if (!data)
-        return wi_fail(WEFT_ENOMEM, "%s: no memory to read it", path);
-    if (failed) {
-        wi_free(data);
-        return wi_fail_errno(failed, "%s", path);
-    }
-    *text = data;
-    return WEFT_SUCCESS;
+    return wi_file_read(path, "algorithm file", WI_IMPORT_MAX_BYTES, text, bytes);
 }
 
 static weft_status import_one(const char *path, struct wi_import **import)

@@ -31,7 +31,7 @@ struct wi_import {
 const char *wi_import_format_name(enum wi_import_format format);
 /* `name` is the file's, for texts. The format is recognised by the first character: '<', '{', or neither. */
 weft_status wi_import_text(const char *name, const char *text, size_t bytes, struct wi_import **import);
-/* Several files: weft's own texts may come one rank per file. WEFT_ESYS when a file cannot be read. */
+/* Several files: weft's own texts may come one rank per file. WEFT_ECONFIG when a file cannot be read. */
 weft_status wi_import_files(const char *const paths[], int npaths, struct wi_import **import);
 void wi_import_free(struct wi_import *import);
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that a user or a setting names. Regular files only: opening a pipe or a terminal would wait for somebody, and opening a
+ * device may do things. */
+#ifndef WI_BASE_FILE_H
+#define WI_BASE_FILE_H
+
+#include <stddef.h>
+#include <weft/weft.h>
+
+/* `what` begins the text of a failure: "tuning table". WEFT_ECONFIG: it cannot be opened, is no regular file, or is longer than
+ * max_bytes; WEFT_ENOMEM; WEFT_ESYS: it cannot be read. */
+weft_status wi_file_open(const char *path, const char *what, int *fd);
+/* All of it, with a NUL behind it that `bytes` does not count; the caller frees it with wi_free. */
+weft_status wi_file_read(const char *path, const char *what, size_t max_bytes, char **text, size_t *bytes);
+
+#endif
