@@ -6,13 +6,16 @@ fuzz_targets = \
 	tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
+	tests/fuzz/fuzz_shm_descriptor.c \
+	tests/fuzz/fuzz_shm_hello.c \
+	tests/fuzz/fuzz_shm_ring.c \
 	tests/fuzz/fuzz_step.c \
 	tests/fuzz/fuzz_store.c \
 	tests/fuzz/fuzz_tcp_frames.c \
 	tests/fuzz/fuzz_topo.c \
 	tests/fuzz/fuzz_tuning.c
 long_scripts += tests/fuzz/test_fuzz.sh
-EXTRA_DIST += $(fuzz_targets) tests/fuzz/corpus
+EXTRA_DIST += $(fuzz_targets) tests/fuzz/shm_world.h tests/fuzz/corpus
 
 # What test_fuzz.sh compiles, in words of the source tree.
 print-fuzz:
