@@ -53,6 +53,8 @@ inline std::string missing_after(c10d::Store &store, const std::string &prefix, 
     return missing ? c10::str(missing > 1 ? "Ranks " : "Rank ", names, missing > 16 ? ", …" : "") : "";
 }
 
+/* The out-of-band all-gather. In step k each rank publishes what it has, the values of 2^k ranks from its own on, and reads what
+ * the rank 2^k further has: about 3 log2 P calls of the store per rank and value, the same for all ranks (Bruck et al. 1997). */
 class Exchange
 {
 public:
@@ -75,75 +77,80 @@ public:
                                      error_.empty() ? weft_thread_error() : error_, " (", weft_status_name(st), ")"));
         return comm;
     }
+    /* One value of each rank, all of one size, in rank order. */
+    Bytes gather(const Bytes &mine, milliseconds timeout)
+    {
+        auto until = steady_clock::now() + timeout;
+        Bytes all(mine);
+
+        /* Another group may have met under the same keys: a rank's n-th exchange meets the others' n-th. */
+        if (!generation_)
+            generation_ = store_.add("oob/" + std::to_string(rank_), 1);
+        for (int have = 1, step = 0; have < size_; have = std::min(2 * have, size_), step++) {
+            int from = (rank_ + have) % size_;
+            store_.set(key(round_, step, rank_), all);
+            Bytes theirs = read(step, from, timeout, until);
+            TORCH_CHECK(theirs.size() == have * mine.size(), "the store holds ", theirs.size(), " bytes of rank ", from,
+                        " where ", have * mine.size(), " were expected: another group uses the same keys");
+            all.insert(all.end(), theirs.begin(), theirs.begin() + std::min(have, size_ - have) * mine.size());
+        }
+        forget();
+        round_++;
+        /* From this rank's on, round to those before it. */
+        std::rotate(all.begin(), all.end() - rank_ * mine.size(), all.end());
+        return all;
+    }
 
 private:
-    static std::string prefix(int round) { return "oob/" + std::to_string(round) + "/"; }
+    std::string key(int round, int step, int rank) const { return round_of(round) + step_of(step) + std::to_string(rank); }
+    std::string round_of(int round) const { return c10::str("oob/", generation_, "/", round, "/"); }
+    static std::string step_of(int step) { return std::to_string(step) + "/"; }
 
-    void require_nobody(const std::string &missing, milliseconds timeout) const
+    Bytes read(int step, int from, milliseconds timeout, steady_clock::time_point until)
     {
-        TORCH_CHECK(missing.empty(), missing, " of ", size_, " did not join the group within ", timeout.count(), " ms");
-    }
-    /* Rank 0 collects and publishes: two keys per rank to write and read, whatever the size. */
-    Bytes collect(const Bytes &mine, milliseconds timeout)
-    {
-        std::string keys = prefix(round_);
-        Bytes joined(mine);
+        auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
 
-        require_nobody(missing_after(store_, keys, size_, 0, timeout, true), timeout);
-        for (int r = 1; r < size_; r++) {
-            Bytes one = store_.get(keys + std::to_string(r));
-            TORCH_CHECK(one.size() == mine.size(), "rank ", r, " sent ", one.size(), " bytes where ", mine.size(),
-                        " were expected");
-            joined.insert(joined.end(), one.begin(), one.end());
-        }
-        store_.set(keys + "all", joined);
-        /* Every rank has read the round before this one; not every store can forget. */
         try {
-            for (int r = 1; round_ > 0 && r <= size_; r++)
-                store_.deleteKey(prefix(round_ - 1) + (r < size_ ? std::to_string(r) : "all"));
+            await_key(store_, key(round_, step, from), std::max(left, milliseconds(1)));
         } catch (const std::exception &) {
-        }
-        return joined;
-    }
-    Bytes contribute(const Bytes &mine, milliseconds timeout)
-    {
-        std::string keys = prefix(round_);
-
-        store_.set(keys + std::to_string(rank_), mine);
-        try {
-            await_key(store_, keys + "all", timeout);
-        } catch (const std::exception &) {
-            std::string missing = missing_after(store_, keys, size_, rank_, milliseconds(1), true);
-            if (!store_.check({keys + "0"}))
-                require_nobody(missing, timeout);
+            std::string missing = missing_after(store_, round_of(round_) + step_of(0), size_, rank_, milliseconds(1), true);
+            TORCH_CHECK(missing.empty(), missing, " of ", size_, " did not join the group within ", timeout.count(), " ms");
             throw;
         }
-        Bytes got = store_.get(keys + "all");
-        TORCH_CHECK(got.size() == mine.size() * size_, "the store holds ", got.size(), " bytes where ",
-                    mine.size() * size_, " were expected: another group uses the same keys");
-        return got;
+        return store_.get(key(round_, step, from));
     }
-    static int all_gather(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
+    /* Who is in this round has read the one before it; not every store can forget. */
+    void forget()
+    {
+        try {
+            for (int have = 1, step = 0; round_ > 0 && have < size_; have *= 2, step++)
+                store_.deleteKey(key(round_ - 1, step, rank_));
+        } catch (const std::exception &) {
+        }
+    }
+    static int all_gather(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns) noexcept
     {
         auto *x = static_cast<Exchange *>(arg);
         auto *from = static_cast<const uint8_t *>(mine);
         milliseconds timeout(std::clamp<uint64_t>(timeout_ns / 1000000, 1, 86400000));
 
         try {
-            Bytes own(from, from + bytes), got = x->rank_ ? x->contribute(own, timeout) : x->collect(own, timeout);
+            Bytes got = x->gather(Bytes(from, from + bytes), timeout);
             memcpy(all, got.data(), got.size());
-            x->round_++;
             return 0;
         } catch (const c10::Error &e) {
             x->error_ = e.what_without_backtrace();
         } catch (const std::exception &e) {
             x->error_ = e.what();
+        } catch (...) {
+            x->error_ = "the store has thrown what is no exception of C++";
         }
         return -1;
     }
 
     c10d::Store &store_;
     const int rank_, size_;
+    int64_t generation_ = 0;
     int round_ = 0;
     std::string error_;
 };
