@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DistributedDataParallel with its buckets of gradients in transport memory."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -19,14 +20,22 @@ class _Buckets:
 
     def __init__(self) -> None:
         self.held: dict[int, tuple[int, Any]] = {}
+        self.refused = False
 
     def hold(self, index: int, buffer: torch.Tensor) -> None:
         address, registration = self.held.get(index, (0, None))
         if address == buffer.data_ptr() or buffer.nbytes < _WORTH_IT:
             return
-        if registration is not None:
-            registration.release()
-        self.held[index] = (buffer.data_ptr(), mem.register(buffer))
+        self.held.pop(index, None)
+        try:
+            if registration is not None:
+                registration.release()
+            self.held[index] = (buffer.data_ptr(), mem.register(buffer))
+        except RuntimeError as problem:
+            self.held[index] = (buffer.data_ptr(), None)  # as it is; not asked again for this memory
+            if not self.refused:
+                warnings.warn(f"weft.ddp: buckets that cannot be registered are reduced where they are: {problem}", stacklevel=2)
+            self.refused = True
 
 
 def use_transport_memory(model: DistributedDataParallel) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +18,19 @@ __all__ = ["AllGather", "ReduceScatter", "use_group_memory", "use_transport_memo
 
 
 class _Allocate:
+    refused = False
+
     def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A buffer of `size` elements: in transport memory on CPU, else as torch does."""
         if device.type != "cpu" or math.prod(int(s) for s in size) == 0:
             return torch.empty(*size, dtype=dtype, device=device)
-        return mem.empty([int(s) for s in size], dtype=dtype)
+        try:
+            return mem.empty([int(s) for s in size], dtype=dtype)
+        except RuntimeError as problem:
+            if not _Allocate.refused:
+                warnings.warn(f"weft.fsdp: buffers are in ordinary memory: {problem}", stacklevel=2)
+            _Allocate.refused = True
+            return torch.empty(*size, dtype=dtype, device=device)
 
 
 class AllGather(_Allocate):
