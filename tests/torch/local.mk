@@ -1,6 +1,8 @@
 # The PyTorch front end. Skipped, with one line each, where PyTorch cannot be imported: ./bootstrap installs Debian's packages only.
 torch_scripts = \
 	tests/torch/test_backend.sh \
+	tests/torch/test_coalescing.sh \
+	tests/torch/test_lifecycle.sh \
 	tests/torch/test_faults.sh \
 	tests/torch/test_tools.sh \
 	tests/torch/test_mesh.sh \
@@ -23,7 +25,8 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh
 multi_scripts += $(torch_scripts)
-EXTRA_DIST += tests/torch/setup.sh tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
+EXTRA_DIST += tests/torch/setup.sh tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
+	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:

@@ -12,8 +12,8 @@ namespace weft_torch
 class Backend final : public Collectives
 {
 public:
-    Backend(const StorePtr &store, int rank, int size, c10::intrusive_ptr<WeftOptions> options)
-        : Collectives(rank, size, std::move(options)), store_(store)
+    Backend(const StorePtr &store, int rank, int size, const c10::intrusive_ptr<WeftOptions> &options)
+        : Collectives(rank, size, options->copy()), store_(store)
     {
         TORCH_CHECK(size > 0 && rank >= 0 && rank < size, "weft: rank ", rank, " is not below the group's size ", size);
         TORCH_CHECK(store, "weft: no store to meet the other ranks in");
@@ -54,7 +54,7 @@ public:
     }
     c10d::ErrorType getError() override
     {
-        weft_comm *comm = engine_->comm;
+        weft_comm *comm = engine_->usable();
         weft_status st = comm ? weft_comm_status(comm) : WEFT_EABORTED;
 
         return st >= 0                ? c10d::ErrorType::SUCCESS

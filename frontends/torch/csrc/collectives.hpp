@@ -215,6 +215,8 @@ public:
                     t.device(), " is not supported");
         TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM || opts.reduceOp == c10d::ReduceOp::AVG,
                     "weft: all_reduce: unsupported reduction operation for sparse tensors, only SUM and AVG");
+        TORCH_CHECK(!open_batch(), "weft: all_reduce: that of a sparse tensor, which is several operations one after the other, "
+                    "cannot be part of a batch");
         at::AutoDispatchBelowAutograd guard;
         at::Tensor mine = t.coalesce();
         c10d::AllgatherOptions wait;
@@ -265,7 +267,7 @@ public:
     WorkBase recvAnysource(Tensors &tensors, int tag) override
     {
         TORCH_CHECK(size_ > 1, "weft: recv: there is no other rank to receive from");
-        TORCH_CHECK(!batch_open(), "weft: recv: a receive from any rank cannot be part of a batch");
+        TORCH_CHECK(!open_batch(), "weft: recv: a receive from any rank cannot be part of a batch");
         return message(tensors, OpType::RECVANYSOURCE, "recv", "weft:recvAnySource", WEFT_ANY_SOURCE, tag, weft_recv,
                        Flat::Write);
     }

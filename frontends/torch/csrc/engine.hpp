@@ -2,12 +2,51 @@
 /* A group's communicator, what its failures are called, and how Ctrl-C ends a call on it. */
 #pragma once
 
+#include <list>
 #include <thread>
 
 #include "recorder.hpp"
 
 namespace weft_torch
 {
+
+/* Operations that have not completed, in the order of their issue. It holds a reference to each. */
+class UnderWay
+{
+public:
+    using Place = std::list<WorkBase>::iterator;
+
+    bool empty() const { return count() == 0; }
+    size_t count() const { return count_.load(std::memory_order_relaxed); }
+    Place add(WorkBase work)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        count_.fetch_add(1, std::memory_order_relaxed);
+        return works_.insert(works_.end(), std::move(work));
+    }
+    void remove(Place place)
+    {
+        std::list<WorkBase> gone; /* its reference goes when no lock is held */
+        std::lock_guard<std::mutex> guard(lock_);
+        count_.fetch_sub(1, std::memory_order_relaxed);
+        gone.splice(gone.end(), works_, place);
+    }
+    WorkBase oldest()
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        return works_.empty() ? WorkBase() : works_.front();
+    }
+    std::vector<WorkBase> all()
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        return {works_.begin(), works_.end()};
+    }
+
+private:
+    std::mutex lock_;
+    std::list<WorkBase> works_;
+    std::atomic<size_t> count_{0};
+};
 
 /* Outlives its backend as long as a Work refers to it. */
 class Engine
@@ -22,20 +61,30 @@ public:
     /* Nothing is under way: every such operation holds a reference. */
     ~Engine()
     {
-        if (weft_comm *c = comm.exchange(nullptr))
+        if (weft_comm *c = usable())
             weft_comm_destroy(c);
     }
 
+    /* A copy in a child of fork(). */
+    bool inherited() const { return C10_UNLIKELY(generation_ != Fork::generation()); }
+    /* NULL: the group was shut down, or is the parent's. */
+    weft_comm *usable() const { return inherited() ? nullptr : comm.load(); }
+    void check_own(const char *operation) const
+    {
+        TORCH_CHECK(!inherited(), "weft: ", operation, ": group ", name, " belongs to the process that this one was forked from, "
+                    "and cannot be used here: make a group in this process, or start it with multiprocessing's \"spawn\"");
+    }
     /* With `lock` held: throws after the group was shut down. */
     weft_comm *open_comm(const char *operation) const
     {
         weft_comm *c = comm.load(std::memory_order_relaxed);
+        check_own(operation);
         TORCH_CHECK(c, "weft: ", operation, ": group ", name, " was shut down");
         return c;
     }
     void abort(const char *reason)
     {
-        weft_comm *c = comm.load();
+        weft_comm *c = usable();
 
         if (c && !aborted.exchange(true))
             weft_comm_abort(c, reason);
@@ -43,7 +92,7 @@ public:
     std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack)
     {
         weft_error e = WEFT_ERROR_INIT;
-        weft_comm *c = comm.load();
+        weft_comm *c = usable();
         bool known = c && weft_last_error(c, &e) >= 0 && e.status == status;
         std::string where = Stack::describe(stack);
         std::string text = c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number,
@@ -73,6 +122,10 @@ public:
     std::atomic<weft_comm *> comm;
     std::atomic<bool> aborted{false};
     std::atomic<uint64_t> seq{0}, p2p_seq{0};
+    UnderWay under_way;
+
+private:
+    const unsigned generation_ = Fork::generation();
 };
 
 using EnginePtr = std::shared_ptr<Engine>;
@@ -113,6 +166,13 @@ public:
         Engine *engine = running;
         if (engine && calls == call)
             engine->abort("interrupted by SIGINT");
+        aborting = false;
+    }
+
+    /* In a child of fork(): there is no such call. */
+    static void forget()
+    {
+        running = nullptr;
         aborting = false;
     }
 

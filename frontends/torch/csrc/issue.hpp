@@ -3,8 +3,6 @@
  * is under way; others go through a request and are waited for later. */
 #pragma once
 
-#include <deque>
-
 #include <ATen/record_function.h>
 #include <c10/util/irange.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -18,6 +16,8 @@ using c10d::OpType;
 
 struct WeftOptions : c10d::Backend::Options {
     explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout) {}
+    /* Each group has its own: what belongs to one group, as its name, is nothing to others made with the same options. */
+    c10::intrusive_ptr<WeftOptions> copy() const { return c10::make_intrusive<WeftOptions>(*this); }
 };
 
 /* What an operation is, apart from the calls that do it. */
@@ -42,46 +42,142 @@ Op describe(OpType type, const char *name, const char *title, const O &opts, con
     return Op{type, name, title, !opts.asyncOp, opts.timeout, &in, &out};
 }
 
+/* A call of the C API: the i-th of an operation; a NULL request blocks. */
+using Call = std::function<weft_status(weft_comm *, size_t, weft_request **)>;
+
+/* Operations of one thread and one group that are issued together, later. */
+class Batch
+{
+public:
+    struct Part {
+        Op op;
+        Call call;
+        Record record;
+    };
+
+    explicit Batch(EnginePtr engine) : engine(std::move(engine)), block_(Block::here()) {}
+    static void open(const EnginePtr &engine)
+    {
+        static thread_local Thread thread;
+        thread.armed = true;
+        newest_ = new Batch(engine, newest_);
+    }
+    static Batch *find(const Engine *engine)
+    {
+        for (Batch *batch = newest_; C10_UNLIKELY(batch != nullptr); batch = batch->older_)
+            if (batch->engine.get() == engine)
+                return batch;
+        return nullptr;
+    }
+    /* Take it from the thread's batches; NULL: there is none. */
+    static std::unique_ptr<Batch> close(const Engine *engine)
+    {
+        for (Batch **at = &newest_; *at; at = &(*at)->older_)
+            if ((*at)->engine.get() == engine) {
+                Batch *batch = *at;
+                *at = batch->older_;
+                return std::unique_ptr<Batch>(batch);
+            }
+        return nullptr;
+    }
+    /* An operation: what `one` has goes to the Work of the whole, which its caller gets. */
+    WorkBase add(Op op, Call call, Work &one, Record record)
+    {
+        if (!work) {
+            work = c10::make_intrusive<Work>(engine, OpType::COALESCED, "coalesced");
+            work->block = block_;
+            work->postpone();
+        }
+        work->outputs.insert(work->outputs.end(), one.outputs.begin(), one.outputs.end());
+        work->keep.insert(work->keep.end(), one.keep.begin(), one.keep.end());
+        work->arrays.insert(work->arrays.end(), one.arrays.begin(), one.arrays.end());
+        if (one.unpack)
+            work->unpack = [first = std::move(work->unpack), then = std::move(one.unpack)] {
+                if (first)
+                    first();
+                then();
+            };
+        record.stack = std::move(one.stack);
+        (op.p2p() ? messages : collectives)++;
+        op.in = op.out = nullptr; /* the caller's */
+        op.all_in = nullptr;
+        parts.push_back({op, std::move(call), std::move(record)});
+        return work;
+    }
+    bool left() const { return block_ && block_->left(); }
+    void drop(const char *why)
+    {
+        if (work)
+            work->drop(why);
+    }
+
+    const EnginePtr engine;
+    std::vector<Part> parts;
+    WorkPtr work;
+    size_t collectives = 0, messages = 0;
+
+private:
+    /* At the end of a thread. */
+    struct Thread {
+        bool armed = false;
+        ~Thread()
+        {
+            while (Batch *batch = newest_) {
+                newest_ = batch->older_;
+                batch->drop("the thread that has opened its batch has ended");
+                delete batch;
+            }
+        }
+    };
+
+    Batch(EnginePtr engine, Batch *older) : Batch(std::move(engine)) { older_ = older; }
+
+    static inline constinit thread_local Batch *newest_ = nullptr;
+    Batch *older_ = nullptr;
+    BlockPtr block_;
+};
+
 class Issuer : public c10d::Backend
 {
 public:
     const EnginePtr &engine() const { return engine_; }
     uint64_t getSequenceNumberForGroup() override { return engine_->seq; }
+    size_t operations_under_way() const { return engine_->under_way.count(); }
 
-    /* Between them operations are issued together, so that sends and receives in any order cannot wait for each other. */
+    /* Between them the operations of the calling thread are issued together, so that sends and receives in any order cannot wait
+     * for each other. */
     void startCoalescing() override
     {
-        std::lock_guard<std::mutex> held(engine_->lock);
-
-        TORCH_CHECK(!batch_.open, "weft: a batch of operations is open already");
-        batch_ = Batch{true};
+        engine_->check_own("startCoalescing");
+        TORCH_CHECK(!open_batch(), "weft: a batch of operations of group ", engine_->name, " is open already in this thread");
+        Batch::open(engine_);
     }
     WorkBase endCoalescing() override
     {
-        std::unique_lock<std::mutex> held(engine_->lock);
-        TORCH_CHECK(batch_.open, "weft: no batch of operations is open");
-        Batch batch = std::exchange(batch_, Batch());
-        held.unlock();
+        std::unique_ptr<Batch> batch = Batch::close(engine_.get());
+        TORCH_CHECK(batch, "weft: no batch of operations of group ", engine_->name, " is open in this thread");
         Op op{OpType::COALESCED, "coalesced", "weft:coalesced"};
-        WorkPtr work = batch.work ? batch.work : make_work(op, false);
-        if (batch.calls.empty()) {
+        if (!batch->work) {
+            WorkPtr work = make_work(op, false);
             work->complete_inline(WEFT_SUCCESS);
             return work;
         }
         auto call = [&](weft_comm *comm, size_t, weft_request **) {
             weft_group_start();
-            for (auto &[one, fn] : batch.calls)
-                if (call_all(comm, one, fn, work.get()) < 0)
+            for (auto &part : batch->parts)
+                if (call_all(comm, part.op, part.call, batch->work.get()) < 0)
                     break; /* the group remembers it */
             return weft_group_end();
         };
-        return issue(op, call, work);
+        try {
+            return issue(op, call, batch->work, batch.get());
+        } catch (...) {
+            batch->work->drop("the batch was refused");
+            throw;
+        }
     }
 
 protected:
-    /* A call of the C API: the i-th of an operation; a NULL request blocks. */
-    using Call = std::function<weft_status(weft_comm *, size_t, weft_request **)>;
-
     Issuer(int rank, int size, c10::intrusive_ptr<WeftOptions> options)
         : c10d::Backend(rank, size), options_(std::move(options))
     {
@@ -93,19 +189,20 @@ protected:
         Engine &e = *engine_;
         bool profiling = at::hasCallbacks();
         StackPtr stack = early_stack();
+        Batch *batch = open_batch();
         std::unique_lock<std::mutex> held(e.lock);
         weft_comm *comm = e.open_comm(op.name);
-        bool batch = batch_.open;
 
         if (C10_LIKELY(!batch))
             reap();
-        if (op.sync && !batch && inflight_.empty())
+        if (op.sync && !batch && e.under_way.empty())
             return run_here(op, call, fill, held, comm, stack, C10_UNLIKELY(profiling) ? make_work(op, true) : nullptr);
         held.unlock();
         WorkPtr work = make_work(op, profiling && !batch);
         work->stack = std::move(stack);
         fill(*work);
-        return batch ? defer(op, Call(std::forward<F>(call)), *work) : issue(op, call, std::move(work));
+        return batch ? batch->add(op, Call(std::forward<F>(call)), *work, record_of(op))
+                     : issue(op, call, std::move(work));
     }
     /* Calls on buffers: fn(comm, the buffers of the i-th call, request). */
     template <class F> WorkBase run_on(const Op &op, Flats flats, F fn)
@@ -137,18 +234,26 @@ protected:
             inputs = Tensors{*op.in};
         return c10::make_intrusive<Work>(engine_, op.type, op.name, op.title, inputs);
     }
-    /* With the group's lock held: forget operations that have completed. */
+    /* With the group's lock held: let operations that have completed know it. */
     void reap()
     {
-        while (!inflight_.empty() && inflight_.front()->poll(true))
-            inflight_.pop_front();
-        if (C10_UNLIKELY(inflight_.size() > 64)) /* behind one that takes long */
-            std::erase_if(inflight_, [](const WorkPtr &work) { return work->poll(true); });
+        UnderWay &works = engine_->under_way;
+
+        while (C10_UNLIKELY(!works.empty())) {
+            WorkBase oldest = works.oldest();
+            if (!oldest || !static_cast<Work *>(oldest.get())->poll(true))
+                break;
+        }
+        if (C10_UNLIKELY(works.count() > 64)) /* behind one that takes long */
+            for (auto &work : works.all())
+                static_cast<Work *>(work.get())->poll(true);
     }
     /* Let what is under way finish, at most `patience`, then leave the group. */
     void close(milliseconds patience)
     {
         Engine &e = *engine_;
+        if (e.inherited())
+            return;
         auto until = steady_clock::now() + patience;
         std::unique_lock<std::mutex> held(e.lock, std::defer_lock);
 
@@ -157,37 +262,40 @@ protected:
                 e.abort("the group was shut down with an operation under way");
             std::this_thread::sleep_for(milliseconds(1));
         }
-        for (reap(); !inflight_.empty() && !e.aborted && steady_clock::now() < until; reap())
+        for (reap(); !e.under_way.empty() && !e.aborted && steady_clock::now() < until; reap())
             std::this_thread::sleep_for(std::chrono::microseconds(200));
         weft_comm *c = e.comm;
         if (!c)
             return;
-        auto left = std::exchange(inflight_, {});
+        auto left = e.under_way.all();
         if (!left.empty())
             e.abort("the group was shut down with operations under way");
         /* Nobody may be about to look at a request when they go with the communicator. */
         for (auto &work : left)
-            for (until = steady_clock::now() + milliseconds(2000); !work->poll() && steady_clock::now() < until;)
+            for (until = steady_clock::now() + milliseconds(2000); !work->isCompleted() && steady_clock::now() < until;)
                 std::this_thread::sleep_for(milliseconds(1));
         e.comm = nullptr;
         while (weft_comm_destroy(c) == WEFT_EBUSY) /* a waiter is about to leave */
             std::this_thread::sleep_for(milliseconds(1));
         for (auto &work : left)
-            work->give_up();
+            static_cast<Work *>(work.get())->give_up();
     }
 
-    bool batch_open() const { return batch_.open; }
+    /* Of this group and the calling thread; NULL: none is open. One that was left by an exception is forgotten. */
+    Batch *open_batch() const
+    {
+        Batch *batch = Batch::find(engine_.get());
+
+        if (C10_LIKELY(!batch) || !batch->left())
+            return batch;
+        Batch::close(engine_.get())->drop(Work::kLeft);
+        return nullptr;
+    }
 
     c10::intrusive_ptr<WeftOptions> options_;
     EnginePtr engine_;
 
 private:
-    struct Batch {
-        bool open = false;
-        std::vector<std::pair<Op, Call>> calls;
-        WorkPtr work;
-    };
-
     /* For stacks of all operations: before the group's lock, as it takes the interpreter's. */
     static StackPtr early_stack() { return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr; }
 
@@ -218,13 +326,13 @@ private:
         return work;
     }
     /* With requests: the work completes later. */
-    template <class F> WorkBase issue(const Op &op, F &call, WorkPtr work)
+    template <class F> WorkBase issue(const Op &op, F &call, WorkPtr work, Batch *batch = nullptr)
     {
         if (!work->stack)
             work->stack = early_stack();
         std::unique_lock<std::mutex> held(engine_->lock);
         weft_comm *comm = engine_->open_comm(op.name);
-        work->ticket = number(op, work->stack);
+        work->ticket = batch ? number_batch(*batch) : number(op, work->stack);
         work->issue_status = call_all(comm, op, call, work.get());
         if (C10_UNLIKELY(work->issue_status < 0 && work->requests.empty())) {
             held.unlock();
@@ -234,32 +342,13 @@ private:
         }
         /* A short message is gone, or was there, when its call returns. */
         if (!op.p2p() || !work->succeeded_at_once())
-            inflight_.push_back(work);
+            work->list();
+        work->now_issued();
         held.unlock();
         work->issued_here();
         if (C10_UNLIKELY(at::hasCallbacks()))
             work->watch();
         return work;
-    }
-    WorkBase defer(const Op &op, Call call, Work &one)
-    {
-        std::lock_guard<std::mutex> held(engine_->lock);
-
-        if (!batch_.work)
-            batch_.work = make_work(Op{OpType::COALESCED, "coalesced", nullptr}, false);
-        Work &all = *batch_.work;
-        all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
-        all.keep.insert(all.keep.end(), one.keep.begin(), one.keep.end());
-        all.arrays.insert(all.arrays.end(), one.arrays.begin(), one.arrays.end());
-        if (one.unpack)
-            all.unpack = [first = std::move(all.unpack), then = std::move(one.unpack)] {
-                if (first)
-                    first();
-                then();
-            };
-        all.parts.push_back(number(op, one.stack));
-        batch_.calls.emplace_back(op, std::move(call));
-        return batch_.work;
     }
     /* Do the operation's calls: blocking ones when there is no work to keep their requests. */
     template <class F> weft_status call_all(weft_comm *comm, const Op &op, F &call, Work *work)
@@ -293,25 +382,77 @@ private:
         Engine &e = *engine_;
         Ticket ticket;
 
-        /* Plain stores: only the lock's holder counts. */
-        std::atomic<uint64_t> &count = op.p2p() ? e.p2p_seq : e.seq;
-        ticket.seq = count.load(std::memory_order_relaxed) + 1;
-        count.store(ticket.seq, std::memory_order_relaxed);
+        ticket.seq = next(op.p2p() ? e.p2p_seq : e.seq);
         if (Recorder::get().enabled())
             Recorder::get().add(&ticket, [&](Record &r) {
-                r.group = e.recorded_group;
-                r.name = op.name;
+                fill_record(op, r);
                 r.seq = e.seq.load(std::memory_order_relaxed);
                 r.p2p_seq = e.p2p_seq.load(std::memory_order_relaxed);
-                r.peer = op.peer;
-                r.p2p = op.p2p();
-                r.timeout_ms = (op.timeout == c10d::kUnsetTimeout ? e.timeout : op.timeout).count();
-                r.in.set(op.in, op.in_copies);
-                r.out.set(op.out, op.out_copies);
                 if (C10_UNLIKELY(stack || r.stack))
                     r.stack = stack;
             });
         return ticket;
+    }
+    /* Its operations and the record that ends them share one number, of collectives and one of messages: that of collectives is
+     * the same on all ranks, whoever exchanges messages besides. Returns the ticket of the whole. */
+    Ticket number_batch(Batch &batch)
+    {
+        Engine &e = *engine_;
+        Op whole{OpType::COALESCED, "coalesced", nullptr};
+        Ticket ticket;
+
+        if (batch.collectives)
+            ticket.seq = next(e.seq);
+        if (batch.messages) {
+            uint64_t number = next(e.p2p_seq);
+            ticket.seq = batch.collectives ? ticket.seq : number;
+        }
+        if (!Recorder::get().enabled())
+            return ticket;
+        auto add = [&](Ticket &one, auto &&fill) {
+            Recorder::get().add(&one, [&](Record &r) {
+                fill(r);
+                r.seq = e.seq.load(std::memory_order_relaxed);
+                r.p2p_seq = e.p2p_seq.load(std::memory_order_relaxed);
+            });
+        };
+        for (auto &part : batch.parts)
+            add(batch.work->parts.emplace_back(), [&](Record &r) {
+                uint64_t id = r.id;
+                auto created = r.created;
+                r = std::move(part.record);
+                r.id = id;
+                r.created = created;
+            });
+        add(ticket, [&](Record &r) {
+            fill_record(whole, r);
+            r.p2p = !batch.collectives;
+            r.stack = batch.work->stack;
+        });
+        return ticket;
+    }
+    /* Plain stores: only the lock's holder counts. */
+    static uint64_t next(std::atomic<uint64_t> &count)
+    {
+        uint64_t number = count.load(std::memory_order_relaxed) + 1;
+        count.store(number, std::memory_order_relaxed);
+        return number;
+    }
+    void fill_record(const Op &op, Record &r) const
+    {
+        r.group = engine_->recorded_group;
+        r.name = op.name;
+        r.peer = op.peer;
+        r.p2p = op.p2p();
+        r.timeout_ms = (op.timeout == c10d::kUnsetTimeout ? engine_->timeout : op.timeout).count();
+        r.in.set(op.in, op.in_copies);
+        r.out.set(op.out, op.out_copies);
+    }
+    Record record_of(const Op &op) const
+    {
+        Record r;
+        fill_record(op, r);
+        return r;
     }
     /* The record that profilers know collectives by: group, sizes, type. */
     void annotate(const Op &op, uint64_t seq) const
@@ -329,9 +470,6 @@ private:
             elems(op.out, op.out_copies), any ? any->scalar_type() : at::kByte, std::vector<int64_t>(),
             std::vector<int64_t>(), start, stride, size_);
     }
-
-    std::deque<WorkPtr> inflight_;
-    Batch batch_;
 };
 
 } // namespace weft_torch

@@ -35,17 +35,49 @@ static py::tuple flight_record()
     return py::make_tuple(entries, named);
 }
 
-/* For the library's visitors: append their strings to a list. */
-template <class... Text> static void add_row(void *list, Text... text)
+/* For the library's visitors: their strings as a list of tuples. Nothing may be thrown through the library, which is C. */
+using Rows = std::vector<std::vector<std::string>>;
+
+struct RowsOrFailure {
+    Rows rows;
+    std::exception_ptr failure;
+};
+
+template <class... Text> static void add_row(void *arg, Text... text) noexcept
 {
-    static_cast<py::list *>(list)->append(py::make_tuple(text ? text : "" ...));
+    auto *to = static_cast<RowsOrFailure *>(arg);
+    try {
+        to->rows.push_back({text ? text : ""...});
+    } catch (...) {
+        to->failure = std::current_exception();
+    }
 }
 
 template <class F> static py::list rows_of(F visit)
 {
-    py::list rows;
-    visit(&rows);
-    return rows;
+    RowsOrFailure got;
+    py::list list;
+
+    visit(&got);
+    if (got.failure)
+        std::rethrow_exception(got.failure);
+    for (const auto &row : got.rows)
+        list.append(py::tuple(py::cast(row)));
+    return list;
+}
+
+static at::Tensor empty_of(const std::vector<int64_t> &sizes, const py::object &dtype)
+{
+    uint64_t elems = 1;
+
+    TORCH_CHECK_TYPE(THPDtype_Check(dtype.ptr()), "weft.mem.empty: dtype must be a torch.dtype, such as torch.float32, not ",
+                     py::repr(dtype).cast<std::string>());
+    for (int64_t n : sizes)
+        TORCH_CHECK_VALUE(n >= 0, "weft.mem.empty: a size of ", n, " in ", c10::IntArrayRef(sizes), ": must be 0 or more");
+    auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
+    TORCH_CHECK_VALUE(!c10::safe_multiplies_u64(sizes, &elems) && elems <= INT64_MAX / c10::elementSize(type),
+                      "weft.mem.empty: ", c10::IntArrayRef(sizes), " are more bytes than there are addresses");
+    return empty(static_cast<int64_t>(elems), at::dtype(type)).view(sizes);
 }
 
 static size_t memory_reserved()
@@ -105,11 +137,15 @@ PYBIND11_MODULE(_C, m)
     using nogil = py::call_guard<py::gil_scoped_release>;
 
     py::module_::import("torch._C._distributed_c10d");
+    Fork::child_hook = BlockingCall::forget;
+    Fork::watch();
     m.doc() = "weft as a torch.distributed backend: the compiled part";
     py::class_<WeftOptions, c10d::Backend::Options, c10::intrusive_ptr<WeftOptions>>(m, "Options",
                                                                                      "Options of a weft group.")
         .def(py::init([](milliseconds timeout) { return c10::make_intrusive<WeftOptions>(timeout); }),
-             py::arg("timeout") = kBackendDefaultTimeout);
+             py::arg("timeout") = kBackendDefaultTimeout)
+        .def("__copy__", &WeftOptions::copy)
+        .def("__deepcopy__", [](const WeftOptions &options, const py::dict &) { return options.copy(); });
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(m, "Backend", "A group's weft communicator.")
         .def(py::init([](const StorePtr &store, int rank, int size, const c10::intrusive_ptr<WeftOptions> &options) {
                  return c10::make_intrusive<Backend>(store, rank, size, options);
@@ -117,8 +153,14 @@ PYBIND11_MODULE(_C, m)
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"), nogil())
         .def_property_readonly("options", &Backend::getBackendOptions, "The group's weft.Options.")
         .def_property_readonly("sequence_number", &Backend::getSequenceNumberForGroup, "Collectives that were issued.")
+        .def_property_readonly("operations_under_way", &Backend::operations_under_way,
+                               "Operations that are not known to have completed.")
         .def("split", &Backend::split, py::arg("store"), py::arg("ranks"), py::arg("options"), nogil(),
              "A group of some of the ranks, who alone need call; None for others.")
+        .def("perform_nocolor_split", [](Backend &, const py::object &) {}, py::arg("device"),
+             "What torch calls on ranks outside of a new group: they need not take part.")
+        .def("eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device"),
+             "A group is connected when it exists.")
         .def(
             "monitored_barrier",
             [](Backend &backend, std::optional<milliseconds> timeout, bool wait_all_ranks) {
@@ -130,12 +172,10 @@ PYBIND11_MODULE(_C, m)
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);
-    m.def("empty", [](const std::vector<int64_t> &sizes, const py::object &dtype) {
-        auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
-        return empty(c10::multiply_integers(sizes), at::dtype(type)).view(sizes);
-    });
+    m.def("empty", &empty_of, py::arg("sizes"), py::arg("dtype"));
     m.def("memory_reserved", &memory_reserved);
     m.def("interrupt", &BlockingCall::interrupt, nogil());
+    m.def("set_wakeup_fd", &Fork::set_wakeup_fd, py::arg("fd"));
     m.def("flight_record", &flight_record);
     m.def("set_recording", [](bool on) { Recorder::get().set_enabled(on); });
     m.def("recording", [] { return Recorder::get().enabled(); });

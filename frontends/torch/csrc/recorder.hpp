@@ -34,19 +34,16 @@ struct Record {
     const char *name = "";
     int group = -1, peer = -1;
     bool p2p = false;
-    RecordState state = RecordState::Started; /* state and completed: by std::atomic_ref, once others know of the entry */
+    RecordState state = RecordState::Started;
     c10::approx_time_t created = 0, completed = 0;
     int64_t timeout_ms = 0;
     Shape in, out;
     StackPtr stack;
 };
 
-/* An operation's number, and its record, which is overwritten after so many further operations: `id` says whether it still is
- * its own. */
+/* An operation's number, and that of its record, which is overwritten after so many further operations; 0: it has none. */
 struct Ticket {
     uint64_t seq = 0, id = 0;
-    Record *record = nullptr;
-    Record *mine() const { return record && record->id == id ? record : nullptr; }
 };
 
 struct RecordedGroup {
@@ -69,7 +66,7 @@ public:
     /* Groups come and go: one that is made again under its name takes its old place. */
     int add_group(RecordedGroup group)
     {
-        std::lock_guard<std::mutex> guard(lock_);
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
         auto it = std::find_if(groups_.begin(), groups_.end(), [&](auto &g) { return g.name == group.name; });
 
         if (it == groups_.end())
@@ -80,8 +77,8 @@ public:
     /* The entry of a new operation, filled by fill(record). */
     template <class F> void add(Ticket *ticket, F &&fill)
     {
-        std::lock_guard<std::mutex> guard(lock_);
-        Record *r = ticket->record = &ring_[next_ % capacity_];
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
+        Record *r = &ring_[next_ % capacity_];
 
         r->id = ticket->id = next_++;
         r->state = RecordState::Started;
@@ -89,44 +86,40 @@ public:
         r->created = c10::getApproximateTime();
         fill(*r);
     }
-    void set_stack(const Ticket &ticket, StackPtr stack)
+    /* fn(record), unless it was overwritten or forgotten. */
+    template <class F> void update(const Ticket &ticket, F &&fn)
     {
-        std::lock_guard<std::mutex> guard(lock_);
-
-        if (Record *r = ticket.mine())
-            r->stack = std::move(stack);
-    }
-    static void finish(const Ticket &ticket, RecordState state)
-    {
-        Record *r = ticket.mine();
-
-        if (!r)
+        if (!ticket.id)
             return;
-        std::atomic_ref(r->completed).store(c10::getApproximateTime(), std::memory_order_relaxed);
-        std::atomic_ref(r->state).store(state, std::memory_order_release);
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
+        Record *r = &ring_[ticket.id % capacity_];
+        if (ticket.id >= first_ && r->id == ticket.id)
+            fn(*r);
+    }
+    void finish(const Ticket &ticket, RecordState state)
+    {
+        update(ticket, [state](Record &r) {
+            r.completed = c10::getApproximateTime();
+            r.state = state;
+        });
     }
     /* Everything, oldest first. */
     std::pair<std::vector<Record>, std::vector<RecordedGroup>> copy()
     {
-        std::lock_guard<std::mutex> guard(lock_);
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
         std::vector<Record> records;
 
-        for (uint64_t id = next_ > capacity_ ? next_ - capacity_ : 0; id < next_; id++) {
-            Record &r = ring_[id % capacity_];
-            records.push_back(r);
-            /* An operation may end meanwhile: its time is valid when its state says so. */
-            records.back().state = std::atomic_ref(r.state).load(std::memory_order_acquire);
-            records.back().completed = std::atomic_ref(r.completed).load(std::memory_order_relaxed);
-        }
+        for (uint64_t id = oldest(); id < next_; id++)
+            records.push_back(ring_[id % capacity_]);
         return {std::move(records), groups_};
     }
     void clear()
     {
-        std::lock_guard<std::mutex> guard(lock_);
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
 
-        for (uint64_t i = 0; i < capacity_; i++)
-            ring_[i].stack.reset();
-        next_ = 0;
+        for (uint64_t id = oldest(); id < next_; id++)
+            ring_[id % capacity_].stack.reset();
+        first_ = next_;
     }
     /* From the times of entries to nanoseconds since 1970. */
     auto clock() { return converter_.makeConverter(); }
@@ -142,9 +135,10 @@ private:
             ring_ = std::make_unique<Record[]>(capacity_);
     }
 
-    std::mutex lock_;
+    uint64_t oldest() const { return next_ > capacity_ ? std::max(first_, next_ - capacity_) : first_; }
+
     std::atomic<bool> on_{true};
-    uint64_t next_ = 0, capacity_ = 0;
+    uint64_t next_ = 1, first_ = 1, capacity_ = 0; /* numbers of entries, never used again; first_: the oldest since clear() */
     std::unique_ptr<Record[]> ring_;
     std::vector<RecordedGroup> groups_;
     c10::ApproximateClockToUnixTimeConverter converter_; /* knows the processor's clock the better the older it is */

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -66,25 +68,73 @@ inline void check_signals()
         throw py::error_already_set();
 }
 
+/* ---- fork() ---- */
+
+/* A child of fork() has copies of its parent's groups, locks and descriptors, and may use none of them: what was made in another
+ * generation belongs to the parent. Locks that a child may want are free in it. */
+class Fork
+{
+public:
+    static unsigned generation() { return generation_.load(std::memory_order_relaxed); }
+    /* Once, when the adapter is loaded. */
+    static void watch() { pthread_atfork(before, in_parent, in_child); }
+    /* Locks that nobody holds while fork() runs; who holds one may take those after it. */
+    enum Lock { kRecorder, kStacks, kContext, kLocks };
+    static std::mutex &lock(Lock which) { return locks_[which]; }
+    /* The descriptor that Python's signal handler writes to for a thread of the parent's: a child's writes go nowhere. */
+    static void set_wakeup_fd(int fd)
+    {
+        if (nowhere_ < 0)
+            nowhere_ = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        wakeup_fd_ = fd;
+    }
+    static inline void (*child_hook)() = nullptr;
+
+private:
+    static void before()
+    {
+        for (std::mutex &lock : locks_)
+            lock.lock();
+    }
+    static void in_parent()
+    {
+        for (std::mutex &lock : locks_)
+            lock.unlock();
+    }
+    static void in_child()
+    {
+        generation_.fetch_add(1, std::memory_order_relaxed);
+        in_parent();
+        int fd = wakeup_fd_.exchange(-1);
+        if (fd >= 0 && nowhere_ >= 0)
+            dup3(nowhere_, fd, O_CLOEXEC);
+        if (child_hook)
+            child_hook();
+    }
+
+    static inline std::atomic<int> wakeup_fd_{-1}, nowhere_{-1};
+    static inline std::mutex locks_[kLocks];
+    static inline std::atomic<unsigned> generation_{0};
+};
+
 /* ---- Context ---- */
 
 /* The context of this process; made at first use, again in a child of fork(), as one that was inherited belongs to the parent.
  * `make` false: NULL where there is none. */
 inline weft_context *context(bool make = true)
 {
-    static std::mutex lock;
     static weft_context *made;
-    static pid_t maker;
-    std::lock_guard<std::mutex> guard(lock);
+    static unsigned maker;
+    std::lock_guard<std::mutex> guard(Fork::lock(Fork::kContext));
 
-    if (made && maker == getpid())
+    if (made && maker == Fork::generation())
         return made;
     if (!make)
         return nullptr;
     weft_context *fresh = nullptr;
     TORCH_CHECK(weft_context_create(nullptr, &fresh) >= 0, "weft could not start in this process: ",
                 weft_thread_error());
-    maker = getpid();
+    maker = Fork::generation();
     return made = fresh;
 }
 

@@ -42,7 +42,7 @@ public:
     }
     ~Stack()
     {
-        std::lock_guard<std::mutex> guard(dead_lock);
+        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kStacks));
         for (auto [code, where] : frames_)
             dead.push_back(code);
     }
@@ -79,7 +79,7 @@ private:
     {
         std::vector<PyCodeObject *> mine;
         {
-            std::lock_guard<std::mutex> guard(dead_lock);
+            std::lock_guard<std::mutex> guard(Fork::lock(Fork::kStacks));
             mine.swap(dead);
         }
         for (PyCodeObject *code : mine)
@@ -87,12 +87,57 @@ private:
     }
 
     /* Whoever lets go of a stack may not hold the interpreter's lock. */
-    static inline std::mutex dead_lock;
     static inline std::vector<PyCodeObject *> dead;
     c10::SmallVector<std::pair<PyCodeObject *, int>, kFrames> frames_;
 };
 
 using StackPtr = std::shared_ptr<Stack>;
+
+/* The generator that runs in the calling frame: torch's coalescing manager, whose with-block may be left by an exception without
+ * a word to the backend. */
+class Block
+{
+public:
+    /* NULL: it is no generator, or nobody could tell. */
+    static std::shared_ptr<Block> here()
+    {
+#if PY_VERSION_HEX >= 0x030B0000
+        if (!python_runs() || !PyGILState_GetThisThreadState())
+            return nullptr;
+        py::gil_scoped_acquire gil;
+        PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+        auto generator = py::reinterpret_steal<py::object>(frame ? PyFrame_GetGenerator(frame) : nullptr);
+        Py_XDECREF(frame);
+        if (generator && py::hasattr(generator, "gi_frame"))
+            return std::make_shared<Block>(PyWeakref_NewRef(generator.ptr(), nullptr));
+#endif
+        return nullptr;
+    }
+    explicit Block(PyObject *reference) : reference_(reference) {}
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
+    ~Block()
+    {
+        if (!python_runs())
+            return;
+        py::gil_scoped_acquire gil;
+        Py_XDECREF(reference_);
+    }
+    /* Its generator has ended, which it does not before the batch's end. */
+    bool left() const
+    {
+        if (!python_runs())
+            return true;
+        py::gil_scoped_acquire gil;
+        py::object generator = py::reinterpret_borrow<py::object>(reference_)();
+        return generator.is_none() || generator.attr("gi_frame").is_none();
+    }
+
+private:
+    PyObject *reference_;
+};
+
+using BlockPtr = std::shared_ptr<Block>;
 
 /* 0: never, 1: asynchronous operations, 2: all; WEFT_TORCH_STACK, or from TORCH_DISTRIBUTED_DEBUG. */
 inline int stack_level()

@@ -33,6 +33,7 @@ public:
     std::vector<Ticket> parts;                 /* of a batch */
     c10::SmallVector<weft_request *, 2> requests;
     weft_status issue_status = WEFT_SUCCESS; /* of the first call that was refused */
+    BlockPtr block;                          /* of a batch: where it was opened */
 
     /* ---- The issuer's ---- */
 
@@ -40,6 +41,40 @@ public:
     {
         std::unique_lock<std::mutex> held(mutex_);
         finish(held, status);
+    }
+    /* Of a batch: it will be issued later, by this thread. */
+    void postpone()
+    {
+        opener_ = std::this_thread::get_id();
+        issued_.store(false, std::memory_order_relaxed);
+    }
+    /* Others that know of this Work may look at its requests from now on. */
+    void now_issued()
+    {
+        if (C10_LIKELY(issued_.load(std::memory_order_relaxed)))
+            return;
+        {
+            std::lock_guard<std::mutex> held(mutex_);
+            issued_.store(true, std::memory_order_release);
+        }
+        cv_.notify_all();
+        if (has_future())
+            watch();
+    }
+    /* Of a batch that will never be issued. */
+    void drop(const char *why)
+    {
+        std::unique_lock<std::mutex> held(mutex_);
+
+        if (!is_done())
+            finish(held, WEFT_ECANCELED, c10::str("weft: ", name, " of group ", engine_->name, " was not issued: ", why));
+        cv_.notify_all();
+    }
+    /* Once other threads may complete it. */
+    void list()
+    {
+        place_ = engine_->under_way.add(WorkPtr::unsafe_reclaim_from_nonowning(this));
+        listed_ = true;
     }
     /* Look, without blocking. True: it is complete. `quiet`: leave it to others to complete an operation with a future,
      * whose call-backs may do anything. */
@@ -76,14 +111,14 @@ public:
             std::lock_guard<std::mutex> guard(future_lock_);
             stack = std::move(here);
         }
-        Recorder::get().set_stack(ticket, stack);
+        Recorder::get().update(ticket, [this](Record &r) { r.stack = stack; });
     }
     /* Complete it as soon as the library says so, though nobody waits. */
     void watch()
     {
         std::lock_guard<std::mutex> guard(future_lock_);
 
-        if (watched_ || requests.empty()) /* none: it is complete, or about to be */
+        if (watched_ || !is_issued() || requests.empty()) /* none: it is complete, or about to be */
             return;
         watched_ = true;
         auto *watch = new Watch{WorkPtr::unsafe_reclaim_from_nonowning(this), {requests.size()}};
@@ -114,9 +149,12 @@ public:
     uint64_t getSequencenumber() const override { return ticket.seq; }
     float getDuration() const override
     {
-        const Record *r = ticket.mine();
         auto to_ns = Recorder::get().clock();
-        return r && r->completed ? static_cast<float>(to_ns(r->completed) - to_ns(r->created)) / 1e6f : 0;
+        float ms = 0;
+        Recorder::get().update(ticket, [&](const Record &r) {
+            ms = r.completed ? static_cast<float>(to_ns(r.completed) - to_ns(r.created)) / 1e6f : 0;
+        });
+        return ms;
     }
     Tensors result() override
     {
@@ -130,10 +168,16 @@ public:
         auto until = timeout == kNoTimeout ? steady_clock::time_point() : steady_clock::now() + timeout;
 
         while (!is_done()) {
+            if (C10_UNLIKELY(in_open_batch()))
+                return true;
+            engine_->check_own(name);
             std::unique_lock<std::mutex> held(mutex_);
             if (is_done())
                 break;
-            if (test(timeout == kNoTimeout ? kSliceNs : slice_until(until))) {
+            uint64_t slice = timeout == kNoTimeout ? kSliceNs : slice_until(until);
+            if (C10_UNLIKELY(!is_issued()))
+                cv_.wait_for(held, std::chrono::nanoseconds(slice));
+            else if (test(slice)) {
                 finish(held, status_);
                 break;
             }
@@ -161,6 +205,8 @@ public:
         return future_;
     }
 
+    static constexpr char kLeft[] = "the batch that it belongs to was left without its end, by an exception";
+
 private:
     static constexpr uint64_t kSliceNs = 50000000; /* how long a waiter leaves signals unseen */
 
@@ -170,6 +216,18 @@ private:
         std::atomic<size_t> left;
     };
 
+    /* Waiting for an operation of a batch inside of it would be for ever, as torch's coalescing manager does with an operation
+     * that is not asynchronous: it is complete when the batch is. Unless the batch was left without its end. */
+    bool in_open_batch()
+    {
+        if (is_issued() || opener_ != std::this_thread::get_id())
+            return false;
+        if (!block || !block->left())
+            return true;
+        drop(kLeft);
+        return false;
+    }
+    bool is_issued() const { return issued_.load(std::memory_order_acquire); }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     bool has_future()
     {
@@ -185,6 +243,8 @@ private:
     /* Ask the library, with mutex_ held; requests before next_ are complete. */
     bool test(uint64_t wait_ns)
     {
+        if (C10_UNLIKELY(!is_issued() || engine_->inherited()))
+            return false;
         for (; next_ < requests.size(); next_++) {
             weft_status st = wait_ns ? weft_wait_for(requests[next_], wait_ns) : weft_test(requests[next_]);
             if (st == WEFT_INPROGRESS)
@@ -205,8 +265,7 @@ private:
         if (weft_request_message(requests.front(), &message) < 0)
             return;
         source = message.source;
-        if (Record *r = ticket.mine())
-            r->peer = source;
+        Recorder::get().update(ticket, [this](Record &r) { r.peer = source; });
     }
 
     void finish(std::unique_lock<std::mutex> &held, weft_status status, const std::string &text = "")
@@ -216,19 +275,22 @@ private:
         else if (unpack)
             run_unpack();
         auto state = exception_ ? RecordState::Failed : RecordState::Completed;
-        Recorder::finish(ticket, state);
+        Recorder::get().finish(ticket, state);
         for (const Ticket &part : parts)
-            Recorder::finish(part, state);
+            Recorder::get().finish(part, state);
+        if (std::exchange(listed_, false)) /* the caller has another reference */
+            engine_->under_way.remove(place_);
         {
             std::lock_guard<std::mutex> guard(future_lock_);
             for (weft_request *r : requests)
-                if (engine_->comm.load())
+                if (engine_->usable())
                     weft_request_free(r);
             requests.clear();
         }
         unpack = nullptr;
         keep.clear();
         arrays.clear();
+        block.reset();
         if (recordFunctionEndCallback_)
             std::exchange(recordFunctionEndCallback_, nullptr)();
         completed_ = true;
@@ -273,8 +335,8 @@ private:
             future_->markCompleted(c10::IValue(outputs));
     }
 
-    /* On a thread of the library's, which may run whatever hangs on the future. */
-    static void ended(weft_status, void *arg)
+    /* On a thread of the library's, which may run whatever hangs on the future. The library is C: nothing is thrown through it. */
+    static void ended(weft_status, void *arg) noexcept
     {
         auto *watch = static_cast<Watch *>(arg);
 
@@ -282,9 +344,15 @@ private:
             return;
         WorkPtr work = std::move(watch->work);
         delete watch;
-        std::unique_lock<std::mutex> held(work->mutex_);
-        if (!work->is_done() && work->engine_->comm.load() && work->test(0))
-            work->finish(held, work->status_);
+        try {
+            std::unique_lock<std::mutex> held(work->mutex_);
+            if (!work->is_done() && work->engine_->usable() && work->test(0))
+                work->finish(held, work->status_);
+        } catch (const std::exception &problem) {
+            TORCH_WARN("weft: what hangs on the future of ", work->name, " has thrown: ", problem.what());
+        } catch (...) {
+            TORCH_WARN("weft: what hangs on the future of ", work->name, " has thrown");
+        }
     }
 
     /* mutex_ (the base's) is held while the library is asked, and may be when the interpreter's lock is taken: nobody takes it
@@ -292,8 +360,10 @@ private:
      * the requests against being freed. */
     std::mutex future_lock_;
     EnginePtr engine_;
-    std::atomic<bool> done_{false};
-    bool watched_ = false;
+    std::atomic<bool> done_{false}, issued_{true};
+    std::thread::id opener_;
+    bool watched_ = false, listed_ = false;
+    UnderWay::Place place_;
     size_t next_ = 0;
     weft_status status_ = WEFT_SUCCESS;
     c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._mesh import mesh, topology
 
 __version__ = "0.1.0"
-__all__ = ["bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology", "trace"]
+__all__ = ["Options", "bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology", "trace"]
 
 _SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
 
@@ -38,6 +38,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}._info").info
     if name in ("mesh", "topology"):
         return getattr(importlib.import_module(f"{__name__}._mesh"), name)
+    if name == "Options":
+        return importlib.import_module(f"{__name__}._load").adapter().Options
     if name == "_C":
         return importlib.import_module(f"{__name__}._load").adapter()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

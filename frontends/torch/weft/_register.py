@@ -14,6 +14,8 @@ def create(options: Any, backend_options: Any) -> Any:
         options: torch's DistributedBackendOptions: store, rank, size, timeout, name, global ranks.
         backend_options: `weft.Options` of the user, or None.
     """
+    import copy
+
     from ._load import adapter
     from ._signals import watch
 
@@ -22,8 +24,10 @@ def create(options: Any, backend_options: Any) -> Any:
     if backend_options is None:
         backend_options = c.Options(timeout)
     elif not isinstance(backend_options, c.Options):
-        raise TypeError(f"pg_options of a weft group must be weft._C.Options, not {type(backend_options).__name__}")
-    watch(c.interrupt)
+        raise TypeError(f"pg_options of a weft group must be weft.Options, not {type(backend_options).__name__}")
+    else:
+        backend_options = copy.copy(backend_options)
+    watch(c.interrupt, c.set_wakeup_fd)
     backend_options._timeout = timeout
     backend_options.group_name = options.group_id
     backend_options.global_ranks_in_group = list(options.global_ranks_in_group)

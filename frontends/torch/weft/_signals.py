@@ -22,11 +22,12 @@ def _listen(fd: int, interrupt: Callable[[], None]) -> None:
             interrupt()
 
 
-def watch(interrupt: Callable[[], None]) -> None:
+def watch(interrupt: Callable[[], None], announce: Callable[[int], None]) -> None:
     """Begin to watch, once per process; only the main thread may ask for it.
 
     Args:
         interrupt: called in a thread of its own when Ctrl-C has been pressed.
+        announce: called with the descriptor, which a child of fork() must not write to.
     """
     global _watched
     process, fd = _watched
@@ -41,4 +42,5 @@ def watch(interrupt: Callable[[], None]) -> None:
         os.close(reading)
         os.close(writing)
         return
+    announce(writing)
     threading.Thread(target=_listen, args=(reading, interrupt), name="weft_signals", daemon=True).start()

@@ -53,7 +53,7 @@ class _Row(NamedTuple):
 
 def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
     name = row.name
-    if row.p2p:
+    if name in ("send", "recv"):
         name = f"send {rank}->{row.peer}" if name == "send" else f"recv {rank}<-{row.peer}"
     done = row.state != _STARTED
     return {

@@ -21,9 +21,16 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch
     Args:
         size: the shape, as torch.empty takes it: numbers, or one sequence.
         dtype: of the elements; None is torch's default.
+
+    Raises:
+        TypeError: `dtype` is no torch.dtype.
+        ValueError: a size is below 0, or there are more bytes than addresses.
+        RuntimeError: there is no space; the text says where.
     """
     from ._load import adapter
 
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"weft.mem.empty: dtype must be a torch.dtype, such as torch.float32, not {dtype!r}")
     shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else [int(s) for s in size]  # type: ignore[arg-type]
     result: torch.Tensor = adapter().empty(shape, dtype or torch.get_default_dtype())
     return result
