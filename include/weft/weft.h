@@ -18,7 +18,7 @@
  *   In place   allowed wherever MPI or NCCL allow it; each function says which pointers must be equal.
  *   Ownership  pointers are borrowed until the call returns, unless the function says otherwise. NULL is a
  *              valid argument of every destroy, free and deregister.
- *   Fork       a child of fork() may exec or exit; it must not call weft.
+ *   Fork       a child of fork() may exec or exit; calls on what its parent made are refused (WEFT_EINVAL).
  *
  * Each comment below has, in this order: what the function does; when to use it, Cost; In place; @param;
  * Ownership; Threads; Blocks; @return; Paper. What does not apply is left out. In costs P is the number of

@@ -12,7 +12,8 @@
 weft_status wi_comm_check(const struct weft_comm *comm)
 {
     if (!comm || comm->magic != WI_COMM_MAGIC)
-        return wi_fail(WEFT_EINVAL, "not a communicator (NULL, or already destroyed)");
+        return wi_fail(WEFT_EINVAL, "not a communicator (NULL, or already destroyed)%s",
+                       comm ? wi_forked_text(comm->magic) : "");
     return WEFT_SUCCESS;
 }
 

@@ -20,6 +20,7 @@
 #define WI_CONTEXT_MAGIC 0x57465458u
 #define WI_COMM_MAGIC 0x57464d43u
 #define WI_REQUEST_MAGIC 0x57465251u
+#define WI_FORKED_MAGIC 0x5746464bu /* of any of them, in a forked child */
 
 /* ---- Settings ---- */
 
@@ -72,6 +73,7 @@ void wi_pool_fini(struct wi_pool *pool);
 
 struct weft_context {
     uint32_t magic;
+    struct weft_context *next; /* of all of the process; fork.c */
     struct wi_settings *settings;
     struct wi_library_settings lib;
     struct wi_comm_settings comm;
@@ -89,6 +91,15 @@ struct weft_context {
     _Atomic int registrations; /* live weft_mem handles */
     struct wi_pool pool;
 };
+
+/* What to add to "this is no such handle". */
+static inline const char *wi_forked_text(uint32_t magic)
+{
+    return magic == WI_FORKED_MAGIC ? ": it is the parent's, and this process was forked; a child may exec or exit" : "";
+}
+/* fork.c: from now on a forked child's calls refuse the context, and its communicators and requests. */
+void wi_fork_watch(struct weft_context *ctx);
+void wi_fork_unwatch(struct weft_context *ctx);
 
 void wi_context_link(struct weft_context *ctx, struct weft_comm *comm);
 void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm);

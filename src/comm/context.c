@@ -125,6 +125,7 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     pthread_mutex_init(&ctx->comms_lock, NULL);
     wi_pool_init(&ctx->pool);
     wi_callers_init(ctx);
+    wi_fork_watch(ctx);
     st = open_context(ctx, config ? config : &defaults);
     if (st < 0) {
         weft_context_destroy(ctx);
@@ -139,13 +140,14 @@ weft_status weft_context_destroy(weft_context *ctx)
     if (!ctx)
         return WEFT_SUCCESS;
     if (ctx->magic != WI_CONTEXT_MAGIC)
-        return wi_fail(WEFT_EINVAL, "context_destroy: not a context");
+        return wi_fail(WEFT_EINVAL, "context_destroy: not a context%s", wi_forked_text(ctx->magic));
     if (ctx->comms)
         return wi_fail(WEFT_EBUSY, "context_destroy: communicator \"%s\" still exists", ctx->comms->name);
     if (atomic_load(&ctx->registrations))
         return wi_fail(WEFT_EBUSY, "context_destroy: %d registrations of memory still exist",
                        atomic_load(&ctx->registrations));
     WI_TRY(wi_callers_stop(ctx));
+    wi_fork_unwatch(ctx);
     wi_progress_stop(ctx);
     wi_transports_close(ctx->transports);
     wi_near_files_free(ctx);

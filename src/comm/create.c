@@ -106,7 +106,8 @@ static weft_status check_create(const weft_context *ctx, const weft_comm_config 
     uint64_t timeout;
 
     if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !comm)
-        return wi_fail(WEFT_EINVAL, "creating a communicator: context or comm is NULL");
+        return wi_fail(WEFT_EINVAL, "creating a communicator: context or comm is NULL%s",
+                       ctx ? wi_forked_text(ctx->magic) : "");
     if (*config && (*config)->bytes != sizeof defaults)
         return wi_fail(WEFT_EINVAL, "creating a communicator: config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT",
                        (*config)->bytes, sizeof defaults);

@@ -86,8 +86,9 @@ weft_status weft_mem_deregister(weft_mem *mem)
 
     if (!mem)
         return WEFT_SUCCESS;
-    if (mem->magic != MEM_MAGIC)
-        return wi_fail(WEFT_EINVAL, "mem_deregister: not a registration, or already ended");
+    if (mem->magic != MEM_MAGIC || mem->context->magic != WI_CONTEXT_MAGIC)
+        return wi_fail(WEFT_EINVAL, "mem_deregister: not a registration, or already ended%s",
+                       mem->magic == MEM_MAGIC ? wi_forked_text(mem->context->magic) : "");
     st = mem->transport->ops.mem_release(mem->transport->endpoint, mem->adopted);
     if (st < 0)
         return st;

@@ -86,7 +86,7 @@ void wi_request_free_all(struct weft_comm *comm)
 static weft_status check_request(const struct weft_request *req)
 {
     if (!req || req->magic != WI_REQUEST_MAGIC)
-        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)");
+        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)%s", req ? wi_forked_text(req->magic) : "");
     return WEFT_SUCCESS;
 }
 

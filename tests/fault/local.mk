@@ -17,3 +17,6 @@ multi_tests += tests/fault/test_corrupt
 tests_fault_test_corrupt_SOURCES = tests/fault/test_corrupt.c tests/fault/fault.h
 tests_fault_test_corrupt_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
 tests_fault_test_corrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=connect
+multi_tests += tests/fault/test_process
+tests_fault_test_process_SOURCES = tests/fault/test_process.c tests/fault/fault.h
+tests_fault_test_process_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* After fork, a child has its parent's handles: sockets and shared memory behind them are the parent's, and a call of the child's
+ * would speak for it. Every call refuses them, which costs no call anything: the handler of the fork changes their marks. */
+#include <pthread.h>
+
+#include "comm/comm.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+static struct weft_context *contexts;
+
+static void before(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* No other thread is left. One that was about to link a communicator or a request has done so or not: these are single stores. */
+static void in_child(void)
+{
+    for (struct weft_context *ctx = contexts; ctx; ctx = ctx->next) {
+        ctx->magic = WI_FORKED_MAGIC;
+        for (struct weft_comm *comm = ctx->comms; comm; comm = comm->next) {
+            comm->magic = WI_FORKED_MAGIC;
+            for (struct weft_request *req = comm->all_requests; req; req = req->all_next)
+                req->magic = WI_FORKED_MAGIC;
+        }
+    }
+    contexts = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void set_handlers(void)
+{
+    pthread_atfork(before, after, in_child);
+}
+
+void wi_fork_watch(struct weft_context *ctx)
+{
+    pthread_once(&once, set_handlers);
+    pthread_mutex_lock(&lock);
+    ctx->next = contexts;
+    contexts = ctx;
+    pthread_mutex_unlock(&lock);
+}
+
+void wi_fork_unwatch(struct weft_context *ctx)
+{
+    pthread_mutex_lock(&lock);
+    for (struct weft_context **at = &contexts; *at; at = &(*at)->next) {
+        if (*at != ctx)
+            continue;
+        *at = ctx->next;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
