@@ -47,22 +47,23 @@ weft_status wi_shm_explain_errno(const struct weft_host *host, int error, const 
     return status;
 }
 
-/* Growing a file past RLIMIT_FSIZE would raise SIGXFSZ, which ends the process. */
-static int over_file_limit(size_t bytes)
+weft_status wi_shm_file_limit(const struct weft_host *host, size_t bytes)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
+        return WEFT_SUCCESS;
+    host->explain(host->impl, WEFT_ENOSPC, "%zu bytes of shared memory exceed the file size limit; raise ulimit -f",
+                  bytes);
+    return WEFT_ENOSPC;
 }
 
 weft_status wi_shm_memfd(const struct weft_host *host, const char *name, size_t bytes, int *fd)
 {
+    weft_status status = wi_shm_file_limit(host, bytes);
     int made, error;
 
-    if (over_file_limit(bytes)) {
-        host->explain(host->impl, WEFT_ENOSPC, "%zu bytes of shared memory exceed the file size limit; raise ulimit -f",
-                      bytes);
-        return WEFT_ENOSPC;
-    }
+    if (status != WEFT_SUCCESS)
+        return status;
     made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
         return wi_shm_explain_errno(host, errno, "make shared memory");

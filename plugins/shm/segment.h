@@ -45,6 +45,8 @@ int wi_shm_make_private(const struct wi_shm_segment *segment);
 uint64_t wi_shm_segment_number(int fd, uint64_t inode);
 int wi_shm_segment_fd(uint64_t number);
 int wi_shm_segment_is(uint64_t number, uint64_t inode);
+/* Growing a file past RLIMIT_FSIZE would raise SIGXFSZ, which ends the process: WEFT_ENOSPC instead. */
+weft_status wi_shm_file_limit(const struct weft_host *host, size_t bytes);
 /* A memfd of that size that can neither grow nor shrink. */
 weft_status wi_shm_memfd(const struct weft_host *host, const char *name, size_t bytes, int *fd);
 /* Open again what descriptor `fd` of a process refers to, if that is a regular file: opening a device may do things, and

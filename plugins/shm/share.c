@@ -45,7 +45,10 @@ static void object_name(const struct wi_shm_share *share, uint32_t member, char 
 static weft_status create_named(struct wi_shm_share *share, size_t bytes)
 {
     const struct weft_host *host = host_of(share);
+    weft_status status = wi_shm_file_limit(host, bytes);
 
+    if (status != WEFT_SUCCESS)
+        return status;
     object_name(share, share->group->self, share->name);
     share->fd = shm_open(share->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (share->fd < 0) {

@@ -20,3 +20,6 @@ tests_fault_test_corrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=connect
 multi_tests += tests/fault/test_process
 tests_fault_test_process_SOURCES = tests/fault/test_process.c tests/fault/fault.h
 tests_fault_test_process_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/fault/test_shm_full
+tests_fault_test_shm_full_SOURCES = tests/fault/test_shm_full.c tests/fault/fault.h
+tests_fault_test_shm_full_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
