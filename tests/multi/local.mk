@@ -27,3 +27,6 @@ tests_multi_test_many_ranks_LDADD = libharness.la libweftcore.la -lm
 multi_tests += tests/multi/test_barrier
 tests_multi_test_barrier_SOURCES = tests/multi/test_barrier.c tests/fault/fault.h
 tests_multi_test_barrier_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/multi/test_stress
+tests_multi_test_stress_SOURCES = tests/multi/test_stress.c tests/fault/fault.h
+tests_multi_test_stress_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
