@@ -468,10 +468,13 @@ static weft_status join_loop(struct wi_boot *mesh, uint64_t deadline_ns)
 weft_status wi_boot_join(struct wi_boot *mesh, uint64_t deadline_ns)
 {
     unsigned char record[RECORD_BYTES];
-    WI_TRY(mesh_listen(mesh, mesh->interfaces, record));
-    WI_TRY(mesh_announce(mesh, record));
-    mesh->seen = wi_auth_seen_create();
-    weft_status st = mesh->seen ? wi_boot_store_pump(mesh, on_value) : wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    weft_status st = mesh_listen(mesh, mesh->interfaces, record);
+    if (st == WEFT_SUCCESS)
+        st = mesh_announce(mesh, record);
+    if (st == WEFT_SUCCESS && !(mesh->seen = wi_auth_seen_create()))
+        st = wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    if (st == WEFT_SUCCESS)
+        st = wi_boot_store_pump(mesh, on_value);
     if (st == WEFT_SUCCESS)
         st = join_loop(mesh, deadline_ns);
     for (int i = 0; i < WI_BOOT_HALF_OPEN; i++)

@@ -427,6 +427,14 @@ static weft_status drain(struct rounds *rs, weft_status st)
     return WEFT_SUCCESS;
 }
 
+/* A plugin need not explain; the text was cleared before it was asked. */
+static weft_status explained(weft_status st, const char *name)
+{
+    return st < 0 && !*wi_fail_text()
+               ? wi_fail(st, "joining the ranks over transport %s: %s", name, weft_status_text(st))
+               : st;
+}
+
 static weft_status create_group(struct build *b, const char *name, const int *chosen, weft_status st)
 {
     struct wi_mesh *m = b->mesh;
@@ -454,8 +462,11 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
         b->address_bytes_of[r] = 0;
         b->address_of[r] = theirs < 0 ? NULL : address_of(b, r, theirs, &b->address_bytes_of[r]);
     }
-    if (st >= 0 && tp)
+    if (st >= 0 && tp) {
+        wi_fail_clear();
         st = tp->ops.group_create(tp->endpoint, &config, &group);
+        explained(st, name);
+    }
     st = drain(&rs, st);
     if (group) { /* also when another rank failed: destroyed with the mesh */
         m->groups[m->ngroups++] = (struct wi_mesh_group){tp, group};
@@ -484,7 +495,8 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     if (index < 0 || !(b->transports->list[index].plugin->caps & WEFT_CAP_MAPPED) || m->ngroups != 1)
         return WEFT_SUCCESS;
     g = &m->groups[0];
-    WI_TRY(g->transport->ops.mapped(g->group, &m->mapped));
+    wi_fail_clear();
+    WI_TRY(explained(g->transport->ops.mapped(g->group, &m->mapped), g->transport->plugin->name));
     m->mapped_group = g;
     m->can_map = (g->transport->plugin->caps & WEFT_CAP_MEM_MAP) != 0;
     m->can_get = (g->transport->plugin->caps & WEFT_CAP_MEM_GET) != 0;

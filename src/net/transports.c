@@ -294,7 +294,10 @@ static weft_status add(struct wi_transports *t, struct wi_settings *settings, co
         if (st < 0)
             goto free_settings;
     }
+    wi_fail_clear();
     st = slot->ops.open(&t->host, slot->settings, &slot->endpoint);
+    if (st < 0 && !*wi_fail_text()) /* a plugin need not explain */
+        wi_fail(st, "opening transport %s: %s", plugin->name, weft_status_text(st));
     if (st < 0)
         goto free_settings;
     slot->path = path;

@@ -10,8 +10,10 @@ multi_tests += tests/fault/test_flood
 tests_fault_test_flood_SOURCES = tests/fault/test_flood.c tests/fault/fault.h
 tests_fault_test_flood_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 long_tests += tests/fault/test_alloc
-tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/fault.h
-tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/exhaust.h tests/fault/fault.h
+tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(CRYPTO_LIBS)
+tests_fault_test_alloc_LDFLAGS = $(AM_LDFLAGS) $(foreach f,malloc calloc realloc aligned_alloc mmap fopen open_memstream opendir \
+	getifaddrs pthread_create,-Wl,--wrap=$(f))
 # A network that flips bits: the library's connections are led through a proxy.
 multi_tests += tests/fault/test_corrupt
 tests_fault_test_corrupt_SOURCES = tests/fault/test_corrupt.c tests/fault/fault.h
