@@ -59,7 +59,9 @@ struct cc_call {
     uint64_t seed;
 };
 
+struct cc_fixture;
 struct cc_world {
+    const struct cc_fixture *fixture;
     weft_context *context;
     weft_comm *comm;
     int rank, nranks;

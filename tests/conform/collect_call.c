@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/algo.h"
 #include "tests/harness/harness.h"
 
 #define GUARD 64
@@ -412,33 +413,65 @@ static const char *compare(struct run *r, size_t *at, union cc_value *got, union
     return guards(&r->src);
 }
 
-/* Reasons that an algorithm may give, and when they hold. */
+static int has_setting(const struct cc_world *w, const char *setting)
+{
+    for (const char *const *at = w->fixture->settings; at && *at; at++)
+        if (strcmp(*at, setting) == 0)
+            return 1;
+    return 0;
+}
+
+/* One mapped group has all ranks. */
+static int all_mapped(const struct cc_world *w)
+{
+    return has_setting(w, "TRANSPORTS=shm") || has_setting(w, "TRANSPORTS=inproc");
+}
+
+/* What the algorithm asks for, by its registration; of a hierarchical one, whose parts are many, everything. */
+static unsigned needs_of(const struct cc_call *c)
+{
+    for (int coll = 0; coll < WI_NUM_COLLS; coll++) {
+        const struct wi_algo *a = wi_algo_find((enum wi_coll)coll, c->algorithm);
+        if (a && strcmp(wi_coll_name(a->coll), cc_families[c->kind]) == 0)
+            return a->needs;
+    }
+    return strchr(c->algorithm, ':') ? ~0u & ~(unsigned)(WI_ALGO_PEER_GET | WI_ALGO_PEER_MEM | WI_ALGO_MAPPED) : 0;
+}
+
+/* Reasons that an algorithm may give: each only of one that asks for it, in a call that lacks it. */
 static int good_reason(const struct cc_world *w, const struct cc_call *c, weft_status st)
 {
     const char *text = weft_thread_error();
     int v_form = c->kind == CC_all_gather_v || c->kind == CC_reduce_scatter_v || c->kind == CC_all_to_all_v ||
                  c->kind == CC_gather_v || c->kind == CC_scatter_v;
     weft_error e = WEFT_ERROR_INIT;
+    unsigned needs;
 
     if (!c->algorithm || (st != WEFT_ENOTSUP && st != WEFT_ENOTFOUND))
         return 0;
+    needs = needs_of(c);
     if (weft_last_error(w->comm, &e) >= 0 && e.status == st && !strstr(text, "algorithm"))
         text = e.message;
     if (strstr(text, "equal shares") || st == WEFT_ENOTFOUND)
-        return v_form;
+        return v_form && needs & WI_ALGO_UNIFORM;
     if (strstr(text, "commutative"))
-        return c->op == CC_OP_AFFINE;
+        return c->op == CC_OP_AFFINE && needs & WI_ALGO_COMMUTATIVE;
     if (strstr(text, "do not round"))
-        return (c->dtype > WEFT_UINT64 && c->dtype != WEFT_BOOL) || c->op == CC_OP_AFFINE || c->op == CC_OP_PLUS_ONE;
+        return needs & WI_ALGO_EXACT &&
+               ((c->dtype > WEFT_UINT64 && c->dtype != WEFT_BOOL) || c->op == CC_OP_AFFINE || c->op == CC_OP_PLUS_ONE);
     if (strstr(text, "even number"))
-        return w->nranks % 2 == 1;
+        return w->nranks % 2 == 1 && needs & WI_ALGO_EVEN_RANKS;
     if (strstr(text, "power of two of ranks"))
-        return (w->nranks & (w->nranks - 1)) != 0;
+        return (w->nranks & (w->nranks - 1)) != 0 && needs & WI_ALGO_POW2_RANKS;
     if (strstr(text, "cannot work in place"))
-        return c->in_place;
-    if (strstr(text, "weft_mem_alloc"))
-        return c->memory == CC_MALLOC || c->op == CC_OP_PREMUL || c->in_place; /* these work on a private copy */
-    return strstr(text, "shared-memory group") != NULL || strstr(text, "memory cannot be read") != NULL;
+        return c->in_place && needs & WI_ALGO_NO_IN_PLACE;
+    if (strstr(text, "weft_mem_alloc")) /* these three work on a private copy */
+        return needs & WI_ALGO_PEER_MEM && (c->memory == CC_MALLOC || c->op == CC_OP_PREMUL || c->in_place);
+    if (strstr(text, "shared-memory group"))
+        return !all_mapped(w) && needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET);
+    if (strstr(text, "memory cannot be read"))
+        return needs & WI_ALGO_PEER_GET && has_setting(w, "SHM_CMA=n");
+    return 0;
 }
 
 void cc_describe(const struct cc_world *w, const struct cc_call *c, char *text, size_t capacity)

@@ -10,7 +10,7 @@ void cc_world_open(struct cc_world *w, const struct cc_fixture *fixture, int ran
     weft_oob oob = {sizeof oob, rank, nranks, wt_exchange, NULL};
     weft_status st;
 
-    *w = (struct cc_world){.rank = rank, .nranks = nranks};
+    *w = (struct cc_world){.fixture = fixture, .rank = rank, .nranks = nranks};
     config.settings = fixture->settings;
     WT_REQUIRE_OK(weft_context_create(&config, &w->context));
     st = fixture->threads ? weft_comm_create_oob(w->context, &oob, NULL, &w->comm)
