@@ -25,3 +25,8 @@ tests_fault_test_process_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpt
 multi_tests += tests/fault/test_shm_full
 tests_fault_test_shm_full_SOURCES = tests/fault/test_shm_full.c tests/fault/fault.h
 tests_fault_test_shm_full_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+# Four hosts whose network is cut, swallows, is divided or loses; the probe is a rank that reduces until it fails.
+multi_scripts += tests/fault/test_network.sh
+test_programs += tests/fault/network_probe
+tests_fault_network_probe_SOURCES = tests/fault/network_probe.c
+tests_fault_network_probe_LDADD = libweft.la
