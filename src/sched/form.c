@@ -68,6 +68,11 @@ static weft_status check_region(const struct form *f, const struct wi_step *step
     uint32_t limit = wi_sched_blocks(s, wi_sched_owner(s, r), r->buf);
     if (r->count < 1 || r->first > limit || r->count > limit - r->first)
         return bad(f, "%s: out of bounds, the buffer has %u blocks", text, limit);
+    /* Two-sided scratch is cut like the vector, over and over; a region is moved as one piece. */
+    if (r->buf == WI_TMP && wi_coll_is_vector(s->coll) && !s->mapped && !s->draft &&
+        r->first % s->nblocks + (uint64_t)r->count > s->nblocks)
+        return bad(f, "%s: goes past block %u, where the vector's %u blocks begin again", text,
+                   r->first - r->first % s->nblocks + s->nblocks, s->nblocks);
     if (r->count != blocks)
         return bad(f, "%s: %u blocks, the step's first region has %u", text, r->count, blocks);
     return WEFT_SUCCESS;

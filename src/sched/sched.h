@@ -11,7 +11,7 @@
  *     only shares that can be cut so, and no v-forms.
  *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of
  *     a vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such
- *     a block.
+ *     a block, and no region of TMP goes past a multiple of nblocks.
  * Slices. The executor may cut every block into slices and repeat the whole program for slice 0, 1, …; the schedule
  *   does not know. Regions of several blocks are then handled block by block.
  * Lanes run concurrently; steps of a lane in order. Two-sided matching is first in, first out per (peer, chan): the

@@ -285,6 +285,38 @@ static void seal_refuses_bad_regions(void)
     }
 }
 
+/* Messages move a region in one piece, and where the vector's blocks begin again the last one may have been short. */
+static void scratch_is_cut_like_the_vector(void)
+{
+    static const struct {
+        uint32_t first, count;
+        const char *text; /* NULL: right */
+    } regions[] = {
+        {0, 4, NULL},
+        {6, 2, NULL},
+        {3, 2, "tmp[3:2]: goes past block 4, where the vector's 4 blocks begin again"},
+        {0, 5, "tmp[0:5]: goes past block 4"},
+    };
+
+    for (int mapped = 0; mapped < 2; mapped++) {
+        for (size_t i = 0; i < sizeof(regions) / sizeof(regions[0]); i++) {
+            struct wi_sched_builder *b = begin(WI_COLL_ALL_REDUCE, 0, 4, 4, 12);
+            uint32_t lane = wi_sched_lane(b, NO, NO, 0);
+            struct wi_sched *s = NULL;
+            wi_sched_copy(b, lane, wi_at(WI_TMP, regions[i].first, regions[i].count),
+                          wi_at(WI_TMP, regions[i].first < 4 ? 8 : 0, regions[i].count < 4 ? regions[i].count : 4));
+            if (mapped)
+                wi_sched_signal(b, lane);
+            if (regions[i].text && (!mapped || regions[i].count > 4)) {
+                assert_seal_refused(b, mapped ? "the step's first region has" : regions[i].text);
+                continue;
+            }
+            CU_ASSERT_EQUAL(wi_sched_seal(b, &s), WEFT_SUCCESS);
+            wi_sched_put(s);
+        }
+    }
+}
+
 static void seal_refuses_bad_steps(void)
 {
     struct wi_region dst[2] = {wi_at(WI_DST, 0, 2), wi_at(WI_DST, 1, 2)};
@@ -508,6 +540,7 @@ static const struct wt_case cases[] = {
     {"ll needs one publication", ll_needs_one_publication},
     {"seal refuses bad lanes", seal_refuses_bad_lanes},
     {"seal refuses bad regions", seal_refuses_bad_regions},
+    {"scratch is cut like the vector", scratch_is_cut_like_the_vector},
     {"seal refuses bad steps", seal_refuses_bad_steps},
     {"seal refuses bad dependencies", seal_refuses_bad_dependencies},
     {"lanes of two kinds do not mix", lanes_of_two_kinds_do_not_mix},
