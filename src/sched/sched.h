@@ -127,7 +127,8 @@ struct wi_sched {
     uint8_t in_place;
     uint8_t mapped;       /* has mapped steps */
     uint8_t peer_src, peer_dst; /* names another rank's SRC / DST: needs user memory that is mapped or can be got */
-    uint8_t ll;           /* mapped, one lane, at most one signal and that before any wait, own TMP not written after,
+    uint8_t ll;           /* mapped, one lane, at most one signal and that before any wait, own TMP not written after and
+                             never read, wholly a copy of one source only right before the signal, one destination per step,
                              other ranks' TMP only read and only after their wait, every wait followed by such a read,
                              no step names another rank's SRC/DST: may run over ll lines. The same on all ranks. */
     int32_t rank, nranks, root;

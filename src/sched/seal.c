@@ -123,10 +123,25 @@ static int reads_after(const struct wi_sched *sched, uint32_t start, int rank)
     return 0;
 }
 
+/* The executor does not copy scratch that is wholly a copy of one source, it publishes the source: nothing may come between. */
+static int ll_whole_copy(const struct wi_sched *sched, uint32_t index)
+{
+    const struct wi_step *step = &sched->steps[index];
+    const struct wi_region *dst = &sched->regions[step->dst];
+
+    if (step->kind != WI_STEP_COPY || dst->buf != WI_TMP || dst->count != sched->buf_blocks[WI_TMP])
+        return 1;
+    while (++index < sched->nsteps && sched->steps[index].kind == WI_STEP_NOP)
+        ;
+    return index < sched->nsteps && sched->steps[index].kind == WI_STEP_SIGNAL;
+}
+
 static int ll_regions(const struct wi_sched *sched, uint32_t index, int signalled)
 {
     const struct wi_step *step = &sched->steps[index];
 
+    if (step->ndst > 1 || !ll_whole_copy(sched, index))
+        return 0;
     for (unsigned k = 0; k < step->ndst; k++) {
         const struct wi_region *r = &sched->regions[step->dst + k];
         if (r->rank != WI_SELF || (r->buf == WI_TMP && signalled))
@@ -134,7 +149,7 @@ static int ll_regions(const struct wi_sched *sched, uint32_t index, int signalle
     }
     for (unsigned k = 0; k < step->nsrc; k++) {
         const struct wi_region *r = &sched->regions[step->src + k];
-        if (r->rank != WI_SELF && (r->buf != WI_TMP || !waited_before(sched, index, r->rank)))
+        if (r->rank == WI_SELF ? r->buf == WI_TMP : r->buf != WI_TMP || !waited_before(sched, index, r->rank))
             return 0;
     }
     return 1;

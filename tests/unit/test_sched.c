@@ -317,6 +317,43 @@ static void scratch_is_cut_like_the_vector(void)
     }
 }
 
+/* Over ll lines scratch is not where a schedule says: it is published from where it came, and has one reader, the line. */
+static void ll_lines_carry_copies_only(void)
+{
+    static const struct {
+        int fit;
+        const char *coll, *lanes;
+    } tries[] = {
+        {1, "all_reduce",
+         "0 copy tmp[0:1] <- src[0:1]\n1 signal 0\n2 wait rank 1 lane 0 signal 0\n"
+         "3 reduce dst[0:1] <- src[0:1] tmp@1[0:1] final\n"},
+        {0, "all_reduce", /* reads its own scratch */
+         "0 copy tmp[0:1] <- src[0:1]\n1 signal 0\n2 wait rank 1 lane 0 signal 0\n"
+         "3 reduce dst[0:1] <- tmp[0:1] tmp@1[0:1] final\n"},
+        {0, "scatter", /* writes it twice */
+         "0 copy tmp[0:1] <- src[0:1]\n1 copy tmp[0:1] <- src[1:1]\n2 signal 0\n3 copy dst[0:1] <- src[0:1]\n"},
+        {0, "broadcast", "0 copy tmp[0:1] dst[0:1] <- src[0:1]\n1 signal 0\n"},
+        {0, "all_reduce", /* in place that would change what is published */
+         "0 copy tmp[0:1] <- src[0:1]\n1 copy dst[0:1] <- src[0:1]\n2 signal 0\n3 wait rank 1 lane 0 signal 0\n"
+         "4 reduce dst[0:1] <- src[0:1] tmp@1[0:1] final\n"},
+    };
+
+    for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+        struct wi_sched *s = NULL;
+        char text[1024];
+        int n = snprintf(text, sizeof(text),
+                         "weft-schedule 1\ncoll %s algo test rank 0 nranks 2 root 0 in_place 0 blocks 1 tmp 1 ll 1\n"
+                         "lane 0 send - recv - chan 0\n%send\n",
+                         tries[i].coll, tries[i].lanes);
+        weft_status st = wi_sched_parse(text, (size_t)n, &s);
+        if ((st == WEFT_SUCCESS) != tries[i].fit)
+            printf("# schedule %zu: %s\n", i, st < 0 ? wi_fail_text() : "is fit");
+        CU_ASSERT_EQUAL(st, tries[i].fit ? WEFT_SUCCESS : WEFT_EINVAL);
+        CU_ASSERT(tries[i].fit || strstr(wi_fail_text(), "not fit for ll lines"));
+        wi_sched_put(s);
+    }
+}
+
 static void seal_refuses_bad_steps(void)
 {
     struct wi_region dst[2] = {wi_at(WI_DST, 0, 2), wi_at(WI_DST, 1, 2)};
@@ -541,6 +578,7 @@ static const struct wt_case cases[] = {
     {"seal refuses bad lanes", seal_refuses_bad_lanes},
     {"seal refuses bad regions", seal_refuses_bad_regions},
     {"scratch is cut like the vector", scratch_is_cut_like_the_vector},
+    {"ll lines carry copies only", ll_lines_carry_copies_only},
     {"seal refuses bad steps", seal_refuses_bad_steps},
     {"seal refuses bad dependencies", seal_refuses_bad_dependencies},
     {"lanes of two kinds do not mix", lanes_of_two_kinds_do_not_mix},
