@@ -228,6 +228,8 @@ static weft_status do_step(struct wi_check *c, uint32_t lane, int *blocked)
         WI_TRY(learn(c, lane, c->rank_lanes[l->rank] + (uint32_t)step->dep_lane, step->dep_step));
     if (step->kind == WI_STEP_WAIT)
         return wait_signal(c, lane, step, blocked);
+    if (wi_sched_is_reducing(step->kind) && !wi_coll_is_reduction(c->scheds[0]->coll))
+        return wi_check_fail(c, lane, l->pos, "reduces, but the collective only moves data");
     if (step->kind == WI_STEP_COPY || step->kind == WI_STEP_REDUCE)
         return work(c, lane, step);
     return do_halves(c, lane, step, blocked);

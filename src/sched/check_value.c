@@ -46,8 +46,6 @@ weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, c
 {
     struct wi_value *to = &c->scratch;
 
-    if (!wi_coll_is_reduction(c->scheds[0]->coll))
-        return wi_check_fail(c, lane, step, "reduces, but the collective only moves data");
     if (to->block != v->block)
         return wi_check_fail(c, lane, step, "combines block %u with block %u", to->block, v->block);
     for (uint32_t w = 0; w < c->words; w++) {
@@ -79,7 +77,7 @@ weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, un
 
     if (!(flags & WI_STEP_FINAL))
         return WEFT_SUCCESS;
-    if (!wi_coll_is_reduction(coll) || coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN)
+    if (coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN)
         return wi_check_fail(c, lane, step, "final, but %s has no steps that are", wi_coll_name((enum wi_coll)coll));
     if (c->scratch.nranks != c->nranks)
         return wi_check_fail(c, lane, step, "final, but block %u holds %u of %u contributions", c->scratch.block,

@@ -198,7 +198,7 @@ static void final_marks_what_is_complete(void)
          0,
          {PAIR0 "0 send src[0:1]\n1 recv dst[1:1]\n2 reduce dst[0:1] <- src[0:1] final\n",
           PAIR1 "0 send src[0:1]\n1 recv dst[0:1]\n2 copy dst[1:1] <- src[0:1]\n"},
-         "rank 0/2: lane 0 step 2 (reduce): final, but all_gather has no steps that are"},
+         "rank 0/2: lane 0 step 2 (reduce): reduces, but the collective only moves data"},
         {"arrives final",
          "all_reduce",
          2,
@@ -211,6 +211,43 @@ static void final_marks_what_is_complete(void)
         {"one rank needs none", "all_reduce", 1, 1, 0, 0, 0, {LOCAL "0 copy dst[0:1] <- src[0:1]\n"}, NULL},
         {"one rank may have it", "all_reduce", 1, 1, 0, 0, 0, {LOCAL "0 reduce dst[0:1] <- src[0:1] final\n"}, NULL},
         {"one rank in place does nothing", "all_reduce", 1, 1, 0, 1, 0, {""}, NULL},
+    };
+
+    RUN(programs);
+}
+
+/* One operand needs no operator to be right, but the executor would look for one. */
+static void reductions_need_an_operator(void)
+{
+    static const struct program programs[] = {
+        {"locally",
+         "all_gather",
+         2,
+         1,
+         0,
+         0,
+         0,
+         {PAIR0 "0 send src[0:1]\n1 recv dst[1:1]\n2 reduce dst[0:1] <- src[0:1]\n",
+          PAIR1 "0 send src[0:1]\n1 recv dst[0:1]\n2 copy dst[1:1] <- src[0:1]\n"},
+         "rank 0/2: lane 0 step 2 (reduce): reduces, but the collective only moves data"},
+        {"in a reduction it is a copy",
+         "all_reduce",
+         2,
+         1,
+         1,
+         0,
+         1,
+         {PAIR0 "0 reduce tmp[0:1] <- src[0:1]\n1 send tmp[0:1]\n2 recv_reduce dst[0:1] <- src[0:1] final\n", SWAP1},
+         NULL},
+        {"in a barrier",
+         "barrier",
+         2,
+         1,
+         0,
+         0,
+         0,
+         {PAIR0 "0 send src[0:1]\n1 recv_reduce dst[0:1] <- src[0:1]\n", PAIR1 "0 send src[0:1]\n1 recv dst[0:1]\n"},
+         "reduces, but the collective only moves data"},
     };
 
     RUN(programs);
@@ -439,6 +476,7 @@ static const struct wt_case cases[] = {
     {"contributions are counted", contributions_are_counted},
     {"rank order is kept when asked", rank_order_is_kept_when_asked},
     {"final marks what is complete", final_marks_what_is_complete},
+    {"reductions need an operator", reductions_need_an_operator},
     {"messages meet", messages_meet},
     {"deadlocks are found", deadlocks_are_found},
     {"scratch must be written", scratch_must_be_written},
