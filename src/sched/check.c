@@ -88,10 +88,11 @@ static weft_status build(struct wi_check *c)
     c->data = c->scheds[0]->coll != WI_COLL_BARRIER;
     c->rank_lanes = wi_calloc(c->nranks + (size_t)1, sizeof(*c->rank_lanes));
     c->rank_cells = wi_calloc(c->nranks, sizeof(*c->rank_cells));
+    c->in_transit = wi_calloc(c->nranks, sizeof(*c->in_transit));
     c->lanes = wi_calloc(c->nlanes + (size_t)1, sizeof(*c->lanes));
     c->saved = wi_calloc(c->nsteps + (size_t)1, sizeof(*c->saved));
     c->scratch_bits = wi_calloc(c->words, sizeof(*c->scratch_bits));
-    if (!c->rank_lanes || !c->rank_cells || !c->lanes || !c->saved || !c->scratch_bits)
+    if (!c->rank_lanes || !c->rank_cells || !c->in_transit || !c->lanes || !c->saved || !c->scratch_bits)
         return wi_check_nomem(c);
     lay_lanes(c);
     WI_TRY(wi_check_match(c));
@@ -128,6 +129,7 @@ static void demolish(struct wi_check *c)
     wi_free(c->scratch_bits);
     wi_free(c->saved);
     wi_free(c->lanes);
+    wi_free(c->in_transit);
     wi_free(c->rank_cells);
     wi_free(c->rank_lanes);
 }

@@ -6,6 +6,7 @@
  *   cell   one block of one buffer of one rank: its value, its newest write, and the reads since.
  *   lane   an actor. Time in a lane: step k receives and works at 2k+1, sends and is complete at 2k+2.
  *
+ * What is sent is read when it is sent, and may only be overwritten once it has been received.
  * The program is deterministic (lanes block only on what one other lane does), so one run shows every result, every
  * deadlock and, by the clocks, every pair of accesses that another run could reorder. */
 #ifndef WI_SCHED_CHECK_INTERNAL_H
@@ -44,12 +45,21 @@ struct wi_message {
     uint8_t full;
     uint32_t count, capacity;
     uint32_t lane, time;    /* of the send */
+    struct wi_region from;  /* canonical, of the sender */
     struct wi_clock *clock;
     struct wi_value *values;
     uint64_t *bits;
 };
 
-enum wi_lane_state { WI_LANE_READY, WI_LANE_DEP, WI_LANE_WAIT, WI_LANE_RECV, WI_LANE_SEND, WI_LANE_DONE };
+enum wi_lane_state {
+    WI_LANE_READY,
+    WI_LANE_DEP,
+    WI_LANE_WAIT,
+    WI_LANE_RECV,
+    WI_LANE_SEND,
+    WI_LANE_OVERWRITE, /* what the step stores to is still being sent */
+    WI_LANE_DONE
+};
 
 struct wi_check_lane {
     uint32_t rank, index;
@@ -115,6 +125,7 @@ struct wi_check {
     uint32_t nreads, read_capacity, free_read;
 
     uint32_t *foreign;         /* [owner][lane]: newest access to another's SRC or DST; NULL: there is none */
+    uint32_t *in_transit;      /* per rank: messages of its lanes that have not been received */
     struct wi_clock **ends;    /* per rank: what it knows when it returns; NULL: nobody asks */
     uint32_t ready, ready_tail;
 };

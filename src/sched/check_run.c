@@ -30,7 +30,7 @@ static void block(struct wi_check *c, uint32_t lane, enum wi_lane_state state, u
 
     l->state = (uint8_t)state;
     l->blocker = blocker;
-    if (state == WI_LANE_DEP || state == WI_LANE_WAIT) {
+    if (state == WI_LANE_DEP || state == WI_LANE_WAIT || state == WI_LANE_OVERWRITE) {
         l->next = c->lanes[blocker].waiters;
         c->lanes[blocker].waiters = lane;
     }
@@ -45,6 +45,17 @@ static void wake_waiters(struct wi_check *c, uint32_t lane)
         uint32_t next = c->lanes[w].next;
         make_ready(c, w);
         w = next;
+    }
+}
+
+/* The lane has received, but its step need not be over yet. */
+static void wake_overwriters(struct wi_check *c, uint32_t lane)
+{
+    for (uint32_t w = c->lanes[lane].waiters; w != WI_NONE; w = c->lanes[w].next) {
+        if (c->lanes[w].state == WI_LANE_OVERWRITE) {
+            wake_waiters(c, lane);
+            return;
+        }
     }
 }
 
@@ -128,8 +139,10 @@ static weft_status receive(struct wi_check *c, uint32_t lane, const struct wi_st
     wi_clock_put(m->clock);
     m->clock = NULL;
     m->full = 0;
+    c->in_transit[c->lanes[l->from].rank]--;
     if (c->lanes[l->from].state == WI_LANE_SEND)
         make_ready(c, l->from);
+    wake_overwriters(c, lane);
     return WEFT_SUCCESS;
 }
 
@@ -148,6 +161,8 @@ static weft_status send(struct wi_check *c, uint32_t lane, const struct wi_step 
         memcpy(&m->bits[(size_t)i * c->words], &c->bits[cell * c->words], c->words * sizeof(*m->bits));
     }
     m->count = r->count;
+    m->from = wi_sched_canonical(c->scheds[l->rank], (int)l->rank, *r);
+    c->in_transit[l->rank]++;
     m->lane = lane;
     m->time = 2 * l->pos + 2;
     m->clock = wi_clock_get(l->clock);
@@ -155,6 +170,35 @@ static weft_status send(struct wi_check *c, uint32_t lane, const struct wi_step 
     if (c->lanes[l->to].state == WI_LANE_RECV)
         make_ready(c, l->to);
     return WEFT_SUCCESS;
+}
+
+/* The executor does not copy what it sends: a step that would overwrite it waits until the message has been received. (A
+ * receive takes its own message off the channel all the same.) The receiving lane, or WI_NONE. */
+static uint32_t still_sent(const struct wi_check *c, uint32_t lane, const struct wi_step *step)
+{
+    const struct wi_check_lane *l = &c->lanes[lane];
+
+    for (unsigned k = 0; c->data && c->in_transit[l->rank] && k < step->ndst; k++) {
+        struct wi_region to = wi_sched_canonical(c->scheds[l->rank], (int)l->rank, regions_of(c, l)[step->dst + k]);
+        for (uint32_t i = c->rank_lanes[l->rank]; i < c->rank_lanes[l->rank + 1]; i++) {
+            uint32_t receiver = c->lanes[i].to;
+            const struct wi_message *m = receiver == WI_NONE ? NULL : &c->lanes[receiver].inbox;
+            if (m && m->full && m->from.buf == to.buf && m->from.first < to.first + to.count &&
+                to.first < m->from.first + m->from.count)
+                return receiver;
+        }
+    }
+    return WI_NONE;
+}
+
+static int must_not_overwrite(struct wi_check *c, uint32_t lane, const struct wi_step *step)
+{
+    uint32_t receiver = still_sent(c, lane, step);
+
+    if (receiver == WI_NONE)
+        return 0;
+    block(c, lane, WI_LANE_OVERWRITE, receiver);
+    return 1;
 }
 
 /* ---- One step ---- */
@@ -207,7 +251,8 @@ static weft_status do_halves(struct wi_check *c, uint32_t lane, const struct wi_
         WI_TRY(receive(c, lane, step));
         l->received = 1;
     }
-    if (!wi_sched_is_send(step->kind))
+    *blocked = wi_sched_is_recv(step->kind) && must_not_overwrite(c, lane, step);
+    if (*blocked || !wi_sched_is_send(step->kind))
         return WEFT_SUCCESS;
     *blocked = c->lanes[l->to].inbox.full;
     if (!*blocked)
@@ -230,8 +275,10 @@ static weft_status do_step(struct wi_check *c, uint32_t lane, int *blocked)
         return wait_signal(c, lane, step, blocked);
     if (wi_sched_is_reducing(step->kind) && !wi_coll_is_reduction(c->scheds[0]->coll))
         return wi_check_fail(c, lane, l->pos, "reduces, but the collective only moves data");
-    if (step->kind == WI_STEP_COPY || step->kind == WI_STEP_REDUCE)
-        return work(c, lane, step);
+    if (step->kind == WI_STEP_COPY || step->kind == WI_STEP_REDUCE) {
+        *blocked = must_not_overwrite(c, lane, step);
+        return *blocked ? WEFT_SUCCESS : work(c, lane, step);
+    }
     return do_halves(c, lane, step, blocked);
 }
 
@@ -276,6 +323,7 @@ static weft_status deadlock(const struct wi_check *c, uint32_t lane)
         [WI_LANE_WAIT] = "a signal of",
         [WI_LANE_RECV] = "a message of",
         [WI_LANE_SEND] = "room in the channel to",
+        [WI_LANE_OVERWRITE] = "what it overwrites to be received by",
     };
     char text[WI_PLACE_TEXT_BYTES];
 

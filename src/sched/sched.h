@@ -208,7 +208,8 @@ void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
 
 /* ---- The checker: all ranks of one collective at once ---- */
 /* Proves: every send meets its receive and both name equally many blocks; no deadlock when every channel holds one
- * message (and, for mapped schedules, when signals are all there is); every element of every rank's result holds each
+ * message, nor when what a message is sent from may only be overwritten once it has been received (and, for mapped
+ * schedules, when signals are all there is); every element of every rank's result holds each
  * contribution it must, once, and in rank order when `ordered`; FINAL marks exactly the steps that complete an element
  * that is part of the result; no value lies in a block of another length; no read of unwritten scratch or of
  * another rank's memory before a signal says so; no two lanes or ranks race; no rank returns while its memory is in
