@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Fuzz targets: run_fuzz.sh builds each with clang's libFuzzer, from the library's sources, and runs it for a while on
-# what it must judge. A target that judges a tool's file names the tool's sources in its head ("with: ..."). corpus/<target>/ holds small inputs that reach deep; text schedules start from tests/golden, too.
+# Fuzz targets. test_fuzz.sh builds each with clang's libFuzzer, from the library's sources, and runs it for a while on what it must
+# judge: minutes in the long tier, seconds in the second (test_fuzz_quick.sh). A target that judges a tool's file names the tool's
+# sources in its head ("with: ..."). corpus/<target>/ holds small inputs that reach deep, and those that found a defect; text
+# schedules start from tests/golden, too. In the first tier replay_<target>, with a main function of its own, runs every input of
+# the corpus, so that they are judged where there is no clang, and under the sanitizers of gcc.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
+	tests/fuzz/fuzz_handshake.c \
+	tests/fuzz/fuzz_id.c \
 	tests/fuzz/fuzz_import.c \
+	tests/fuzz/fuzz_mesh.c \
+	tests/fuzz/fuzz_parcels.c \
+	tests/fuzz/fuzz_pmi.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_shm_descriptor.c \
@@ -11,9 +19,60 @@ fuzz_targets = \
 	tests/fuzz/fuzz_shm_ring.c \
 	tests/fuzz/fuzz_step.c \
 	tests/fuzz/fuzz_store.c \
+	tests/fuzz/fuzz_tcp_claims.c \
 	tests/fuzz/fuzz_tcp_frames.c \
 	tests/fuzz/fuzz_topo.c \
 	tests/fuzz/fuzz_tuning.c
+
+replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
+unit_tests += \
+	tests/fuzz/replay_auth \
+	tests/fuzz/replay_handshake \
+	tests/fuzz/replay_id \
+	tests/fuzz/replay_import \
+	tests/fuzz/replay_mesh \
+	tests/fuzz/replay_parcels \
+	tests/fuzz/replay_pmi \
+	tests/fuzz/replay_sched \
+	tests/fuzz/replay_settings \
+	tests/fuzz/replay_step \
+	tests/fuzz/replay_store \
+	tests/fuzz/replay_tcp_claims \
+	tests/fuzz/replay_tcp_frames \
+	tests/fuzz/replay_topo \
+	tests/fuzz/replay_tuning
+tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
+tests_fuzz_replay_auth_LDADD = $(replay_ldadd)
+tests_fuzz_replay_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.c
+tests_fuzz_replay_handshake_LDADD = $(replay_ldadd)
+tests_fuzz_replay_id_SOURCES = tests/fuzz/fuzz_id.c tests/fuzz/replay.c
+tests_fuzz_replay_id_LDADD = $(replay_ldadd)
+tests_fuzz_replay_import_SOURCES = tests/fuzz/fuzz_import.c tests/fuzz/replay.c
+tests_fuzz_replay_import_LDADD = $(replay_ldadd)
+tests_fuzz_replay_mesh_SOURCES = tests/fuzz/fuzz_mesh.c tests/fuzz/replay.c
+tests_fuzz_replay_mesh_LDADD = $(replay_ldadd)
+tests_fuzz_replay_parcels_SOURCES = tests/fuzz/fuzz_parcels.c tests/fuzz/replay.c
+tests_fuzz_replay_parcels_LDADD = $(replay_ldadd)
+tests_fuzz_replay_pmi_SOURCES = tests/fuzz/fuzz_pmi.c tests/fuzz/replay.c
+tests_fuzz_replay_pmi_LDADD = $(replay_ldadd)
+tests_fuzz_replay_sched_SOURCES = tests/fuzz/fuzz_sched.c tests/fuzz/replay.c
+tests_fuzz_replay_sched_LDADD = $(replay_ldadd)
+tests_fuzz_replay_settings_SOURCES = tests/fuzz/fuzz_settings.c tests/fuzz/replay.c
+tests_fuzz_replay_settings_LDADD = $(replay_ldadd)
+tests_fuzz_replay_step_SOURCES = tests/fuzz/fuzz_step.c tests/fuzz/replay.c tools/sim_script.c tools/sim_world.c
+tests_fuzz_replay_step_LDADD = $(replay_ldadd)
+tests_fuzz_replay_store_SOURCES = tests/fuzz/fuzz_store.c tests/fuzz/replay.c
+tests_fuzz_replay_store_LDADD = $(replay_ldadd)
+tests_fuzz_replay_tcp_claims_SOURCES = tests/fuzz/fuzz_tcp_claims.c tests/fuzz/replay.c
+tests_fuzz_replay_tcp_claims_LDADD = $(replay_ldadd)
+tests_fuzz_replay_tcp_frames_SOURCES = tests/fuzz/fuzz_tcp_frames.c tests/fuzz/replay.c
+tests_fuzz_replay_tcp_frames_LDADD = $(replay_ldadd)
+tests_fuzz_replay_topo_SOURCES = tests/fuzz/fuzz_topo.c tests/fuzz/replay.c
+tests_fuzz_replay_topo_LDADD = $(replay_ldadd)
+tests_fuzz_replay_tuning_SOURCES = tests/fuzz/fuzz_tuning.c tests/fuzz/replay.c
+tests_fuzz_replay_tuning_LDADD = $(replay_ldadd)
+
+multi_scripts += tests/fuzz/test_fuzz_quick.sh
 long_scripts += tests/fuzz/test_fuzz.sh
 EXTRA_DIST += $(fuzz_targets) tests/fuzz/shm_world.h tests/fuzz/corpus
 

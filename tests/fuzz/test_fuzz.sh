@@ -25,15 +25,17 @@ clang_flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fno-sanitize-recover=all
     -DWEFT_PLUGIN_DIR=\"/nonexistent\""
 # The library once, for all targets: what the fuzzer learns from is the same for each.
 library() {
-    local f object status=0
+    local f object newest
     mkdir -p "$work/objects"
+    newest=$(find include src plugins topology -name '*.h' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
     for f in $sources; do
         object=$work/objects/$(tr / _ <<<"${f%.c}").o
         objects+=" $object"
-        [ "$object" -nt "$f" ] && [ -z "$(find include src plugins -name '*.h' -newer "$object" | head -n 1)" ] && continue
-        clang $clang_flags -fsanitize=fuzzer-no-link,address,undefined -c "$f" -o "$object" || status=1
-    done
-    return $status
+        [ "$object" -nt "$f" ] && [ "$object" -nt "$newest" ] || printf '%s\n%s\n' "$f" "$object"
+    done >"$tap_dir/stale"
+    { printf 'exec clang'; printf ' %q' $clang_flags; echo ' -fsanitize=fuzzer-no-link,address,undefined -c "$1" -o "$2"'; } \
+        >"$tap_dir/compile"
+    xargs -a "$tap_dir/stale" -r -n 2 -P "$(nproc)" bash "$tap_dir/compile"
 }
 compile() {
     local with=$(sed -n 's/.*with: \(tools.*\.c\)[^a-z]*$/\1/p' "$1")

@@ -1,0 +1,5 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 600
+# test_fuzz.sh with seconds where the long tier has minutes.
+WEFT_TEST_FUZZ_SECONDS=${WEFT_TEST_FUZZ_SECONDS-2} exec "${BASH:-bash}" "${WEFT_SRCDIR:?}/tests/fuzz/test_fuzz.sh"
