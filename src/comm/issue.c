@@ -255,10 +255,11 @@ static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t
         slice = room & ~(size_t)(WEFT_LINE_BYTES - 1);
         slice = slice < want ? slice : want;
         if (!slice)
-            return wi_fail(WEFT_ENOTSUP,
-                           "algorithm %s needs %zu bytes of scratch, a line for each of its blocks, and slots have %zu: "
-                           "make them larger (WEFT_SHM_SLOT_BYTES)",
-                           op->sched->algo, tmp * WEFT_LINE_BYTES, comm->exec->map.slot_bytes);
+            return wi_fail(
+                WEFT_ENOTSUP,
+                "algorithm %s needs %zu bytes of scratch, a line for each of its blocks, and slots have %zu: "
+                "make them larger (WEFT_SHM_SLOT_BYTES)",
+                op->sched->algo, tmp * WEFT_LINE_BYTES, comm->exec->map.slot_bytes);
     }
     op->slice_bytes = slice ? slice : 1;
     op->nslices = slice ? (uint32_t)((op->block_bytes + slice - 1) / slice) : 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Packed messages of all_to_all_v by level, whose lengths are the sender's word. Rank 0 of five on two hosts runs the schedule; what
- * the other ranks send is the input: each message has the length that the input says (or what is right), and its bytes are the
- * input's. The operation must end in failure with a reason, or store nothing outside the destination and forward no more than it
- * was given.
+/* Packed messages of all_to_all_v by level, whose lengths are the sender's word. Rank 0 of five on two hosts runs the schedule;
+ * what the other ranks send is the input: each message has the length that the input says (or what is right), and its bytes are
+ * the input's. The operation must end in failure with a reason, or store nothing outside the destination and forward no more
+ * than it was given.
  *
  * Each message takes a byte from the input. 0 to 15: that modulo 8, plus 1, lengths, each by a byte (below 8: one that some rank
  * expects), and what they promise. Else any content: two bytes of length, then so many bytes. */
