@@ -6,9 +6,11 @@
 # the corpus, so that they are judged where there is no clang, and under the sanitizers of gcc.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
+	tests/fuzz/fuzz_gather.c \
 	tests/fuzz/fuzz_handshake.c \
 	tests/fuzz/fuzz_id.c \
 	tests/fuzz/fuzz_import.c \
+	tests/fuzz/fuzz_join.c \
 	tests/fuzz/fuzz_mesh.c \
 	tests/fuzz/fuzz_parcels.c \
 	tests/fuzz/fuzz_pmi.c \
@@ -27,14 +29,19 @@ fuzz_targets = \
 replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
 unit_tests += \
 	tests/fuzz/replay_auth \
+	tests/fuzz/replay_gather \
 	tests/fuzz/replay_handshake \
 	tests/fuzz/replay_id \
 	tests/fuzz/replay_import \
+	tests/fuzz/replay_join \
 	tests/fuzz/replay_mesh \
 	tests/fuzz/replay_parcels \
 	tests/fuzz/replay_pmi \
 	tests/fuzz/replay_sched \
 	tests/fuzz/replay_settings \
+	tests/fuzz/replay_shm_descriptor \
+	tests/fuzz/replay_shm_hello \
+	tests/fuzz/replay_shm_ring \
 	tests/fuzz/replay_step \
 	tests/fuzz/replay_store \
 	tests/fuzz/replay_tcp_claims \
@@ -43,12 +50,16 @@ unit_tests += \
 	tests/fuzz/replay_tuning
 tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
 tests_fuzz_replay_auth_LDADD = $(replay_ldadd)
+tests_fuzz_replay_gather_SOURCES = tests/fuzz/fuzz_gather.c tests/fuzz/replay.c
+tests_fuzz_replay_gather_LDADD = $(replay_ldadd)
 tests_fuzz_replay_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.c
 tests_fuzz_replay_handshake_LDADD = $(replay_ldadd)
 tests_fuzz_replay_id_SOURCES = tests/fuzz/fuzz_id.c tests/fuzz/replay.c
 tests_fuzz_replay_id_LDADD = $(replay_ldadd)
 tests_fuzz_replay_import_SOURCES = tests/fuzz/fuzz_import.c tests/fuzz/replay.c
 tests_fuzz_replay_import_LDADD = $(replay_ldadd)
+tests_fuzz_replay_join_SOURCES = tests/fuzz/fuzz_join.c tests/fuzz/replay.c
+tests_fuzz_replay_join_LDADD = $(replay_ldadd)
 tests_fuzz_replay_mesh_SOURCES = tests/fuzz/fuzz_mesh.c tests/fuzz/replay.c
 tests_fuzz_replay_mesh_LDADD = $(replay_ldadd)
 tests_fuzz_replay_parcels_SOURCES = tests/fuzz/fuzz_parcels.c tests/fuzz/replay.c
@@ -59,6 +70,12 @@ tests_fuzz_replay_sched_SOURCES = tests/fuzz/fuzz_sched.c tests/fuzz/replay.c
 tests_fuzz_replay_sched_LDADD = $(replay_ldadd)
 tests_fuzz_replay_settings_SOURCES = tests/fuzz/fuzz_settings.c tests/fuzz/replay.c
 tests_fuzz_replay_settings_LDADD = $(replay_ldadd)
+tests_fuzz_replay_shm_descriptor_SOURCES = tests/fuzz/fuzz_shm_descriptor.c tests/fuzz/replay.c
+tests_fuzz_replay_shm_descriptor_LDADD = $(replay_ldadd)
+tests_fuzz_replay_shm_hello_SOURCES = tests/fuzz/fuzz_shm_hello.c tests/fuzz/replay.c
+tests_fuzz_replay_shm_hello_LDADD = $(replay_ldadd)
+tests_fuzz_replay_shm_ring_SOURCES = tests/fuzz/fuzz_shm_ring.c tests/fuzz/replay.c
+tests_fuzz_replay_shm_ring_LDADD = $(replay_ldadd)
 tests_fuzz_replay_step_SOURCES = tests/fuzz/fuzz_step.c tests/fuzz/replay.c tools/sim_script.c tools/sim_world.c
 tests_fuzz_replay_step_LDADD = $(replay_ldadd)
 tests_fuzz_replay_store_SOURCES = tests/fuzz/fuzz_store.c tests/fuzz/replay.c
