@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -19,14 +18,13 @@
 
 #define MAX_CPUS 1024
 #define INTRO_MAGIC 0x77656674u /* "weft" */
-#define INTRO_VERSION 2u
+#define INTRO_VERSION 3u
 
 struct intro {
     uint32_t magic, version;
     uint64_t settings_hash, library_hash;
     uint64_t comm_id[2]; /* rank 0's is taken */
     struct wi_node_id node;
-    int32_t pid;
     uint64_t cpus[MAX_CPUS / 64];  /* that the process may run on */
     uint8_t rates[WI_RATES_CODED]; /* of its core; 0: not measured */
     uint32_t ntransports;
@@ -87,7 +85,6 @@ static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *
     if (wi_random(in->comm_id, sizeof in->comm_id))
         return wi_fail_errno(5, "random bytes for the communicator's id");
     in->node = *b->config->node;
-    in->pid = (int32_t)getpid();
     my_cpus(in->cpus);
     if (b->config->rates)
         wi_rates_encode(b->config->rates, in->rates);
@@ -204,7 +201,6 @@ static void number_nodes(struct build *b)
     for (int r = 0; r < m->nranks; r++) {
         struct wi_mesh_rank *mr = &m->ranks[r];
         mr->node = b->intros[r].node;
-        mr->pid = b->intros[r].pid;
         mr->node_index = -1;
         for (int q = 0; q < r && mr->node_index < 0; q++)
             if (memcmp(m->ranks[q].node.id, mr->node.id, sizeof mr->node.id) == 0)

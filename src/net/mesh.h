@@ -24,7 +24,6 @@ struct wi_link {
 struct wi_mesh_rank {
     struct wi_node_id node;
     int32_t node_index;   /* nodes numbered by first appearance */
-    int32_t pid;
 };
 
 struct wi_mesh {
