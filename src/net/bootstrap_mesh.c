@@ -372,6 +372,18 @@ static void mesh_init(struct wi_boot *mesh, const struct wi_boot_config *config)
     }
 }
 
+/* Who did not join may have tried with another key: rank 0 knows. */
+static void blame_keys(struct wi_boot *mesh, const struct wi_store_server *server)
+{
+    size_t used = strlen(mesh->verdict.text);
+    long refused = server ? wi_store_server_refused(server) : 0;
+    if (!refused || mesh->failed != WEFT_ETIMEDOUT)
+        return;
+    snprintf(mesh->verdict.text + used, sizeof(mesh->verdict.text) - used,
+             "; %ld connection%s came with another job key, or from another job", refused, refused > 1 ? "s" : "");
+    wi_fail(mesh->failed, "%s", mesh->verdict.text);
+}
+
 weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     struct wi_store_search search = {.rendezvous = config->rendezvous,
@@ -397,6 +409,7 @@ weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadlin
         st = wi_boot_join(mesh, deadline_ns);
     explicit_bzero(search.job_key, sizeof(search.job_key));
     if (st < 0) {
+        blame_keys(mesh, config->server);
         mesh_blame_self(mesh, st);
         wi_boot_destroy(&mesh->base);
         return st;

@@ -27,6 +27,7 @@
 #define FAREWELL_NS 1000000000ull
 #define FAREWELL_ROUNDS 100
 #define HALF_OPEN_SPARE 64
+#define HELLO_LEAST 64         /* bytes after which what comes is meant as a hello */
 #define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
 #define EVENTS 64
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
@@ -51,6 +52,7 @@ struct wi_store_server {
     pthread_t thread;
     int epoll_fd, wake_fd;
     atomic_int stop, finished;
+    atomic_long refused; /* connections whose hello was not made with the key */
     struct wi_auth_key key;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns;
@@ -223,8 +225,11 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     size_t consumed, out_bytes, claim_bytes;
     weft_status st = wi_auth_step(conn->auth, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &consumed,
                                   out, sizeof(out), &out_bytes, claim, &claim_bytes);
-    if (st < 0)
+    if (st < 0) {
+        if (consumed >= HELLO_LEAST)
+            atomic_fetch_add_explicit(&server->refused, 1, memory_order_relaxed);
         return -1;
+    }
     wi_store_buf_consume(&conn->in, consumed);
     conn->half_open.greeted |= out_bytes > 0;
     if (wi_store_buf_append(&conn->out, out, out_bytes) || wi_store_buf_send(&conn->out, conn->fd) < 0)
@@ -471,6 +476,11 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     }
     *server = s;
     return WEFT_SUCCESS;
+}
+
+long wi_store_server_refused(const struct wi_store_server *server)
+{
+    return atomic_load_explicit(&server->refused, memory_order_relaxed);
 }
 
 int wi_store_server_finished(const struct wi_store_server *server)

@@ -275,7 +275,8 @@ static void mixed_body(int rank, int nranks, void *arg)
             b->destroy(b);
         } else {
             WT_CHECK_STATUS(st, rank ? WEFT_EAUTH : WEFT_ETIMEDOUT);
-            says(rank ? "another job key" : "did not join");
+            says(rank ? "refused the handshake: another job, another job key" : "did not join within");
+            says("another job key");
         }
         wt_sync();
     }
