@@ -6,6 +6,7 @@ torch_scripts = \
 	tests/torch/test_faults.sh \
 	tests/torch/test_tools.sh \
 	tests/torch/test_mesh.sh \
+	tests/torch/test_security.sh \
 	tests/torch/test_package.sh \
 	tests/torch/test_lint.sh \
 	tests/torch/test_suite.sh \
@@ -27,6 +28,7 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 multi_scripts += $(torch_scripts)
 EXTRA_DIST += tests/torch/setup.sh tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
+EXTRA_DIST += tests/torch/security.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:

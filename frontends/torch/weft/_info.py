@@ -29,6 +29,7 @@ class Info:
     transports: list[str] = field(default_factory=list)
     algorithms: list[tuple[str, str, str]] = field(default_factory=list)  #: collective, algorithm, summary
     memory_reserved: int = 0  #: bytes of transport memory held for tensors
+    security: str = "store"  #: "key": a job key is configured; "store": groups are as private as PyTorch's store
 
     def __str__(self) -> str:
         changed = [s for s in self.settings if s.origin != "default"]
@@ -36,9 +37,16 @@ class Info:
             f"weft {self.version}, torch {self.torch}, adapter {self.adapter}",
             f"transports: {', '.join(self.transports)}; {len(self.algorithms)} algorithms; "
             f"{self.memory_reserved} bytes of transport memory held",
+            "security: "
+            + ("a job key is configured" if self.security == "key" else "no job key: groups are as private as PyTorch's store"),
             *(f"{s.name}={s.value} ({s.origin})" for s in changed),
         ]
         return "\n".join(lines)
+
+
+def _security(settings: list[Setting]) -> str:
+    unset = {"WEFT_JOB_KEY_FILE": "", "WEFT_JOB_KEY_FD": "-1", "WEFT_JOB_KEY": ""}
+    return "key" if any(s.name in unset and s.value not in ("", unset[s.name]) for s in settings) else "store"
 
 
 def info() -> Info:
@@ -48,11 +56,13 @@ def info() -> Info:
     from ._load import adapter
 
     c = adapter()
+    settings = [Setting(*row) for row in c.settings()]
     return Info(
         version=c.version(),
         torch=torch.__version__,
         adapter=Path(str(c.__file__)),
-        settings=[Setting(*row) for row in c.settings()],
+        settings=settings,
+        security=_security(settings),
         transports=[name for kind, name, _ in c.plugins() if kind == "transport"],
         algorithms=list(c.algorithms()),
         memory_reserved=c.memory_reserved(),
