@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+
 class BuildError(RuntimeError):
     """The adapter or the C library could not be built; the text says what to do."""
 
