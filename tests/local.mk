@@ -21,6 +21,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_SRCDIR='$(abs_top_srcdir)'; export WEFT_SRCDIR; \
 	WEFT_BUILDDIR='$(abs_top_builddir)'; export WEFT_BUILDDIR; \
 	WEFT_SANITIZER='$(enable_sanitizer)'; export WEFT_SANITIZER; \
+	WEFT_TEST_PYTHON_TORCH='$(PYTHON_TORCH)'; export WEFT_TEST_PYTHON_TORCH; \
 	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
@@ -51,5 +52,6 @@ check-asan check-ubsan check-tsan:
 noinst_HEADERS += tests/unit/unit.h
 EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally
 
+multi_scripts += tests/cli/test_bootstrap.sh
 long_scripts += tests/cross/test_aarch64.sh
 EXTRA_DIST += tests/harness/sysroot.sh

@@ -129,9 +129,10 @@ if command -v mpirun.mpich >/dev/null; then
 else
     echo "ok $((++tap_number)) - 4 ranks under MPICH's mpirun # SKIP not installed"
 fi
-if command -v torchrun >/dev/null && python3 -c 'import torch' 2>/dev/null; then
-    tap "4 ranks under torchrun" starts 4 torchrun --nproc-per-node 4 --no-python $probe
+. "$WEFT_SRCDIR/tests/torch/python.sh"
+if python_has_torch; then
+    tap "4 ranks under torchrun" starts 4 "$python" -m torch.distributed.run --nproc-per-node 4 --no-python $probe
 else
-    echo "ok $((++tap_number)) - 4 ranks under torchrun # SKIP not installed"
+    echo "ok $((++tap_number)) - 4 ranks under torchrun # SKIP $python_why_not"
 fi
 tap_end

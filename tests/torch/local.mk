@@ -1,4 +1,4 @@
-# The PyTorch front end. Skipped, with one line each, where PyTorch cannot be imported: ./bootstrap installs Debian's packages only.
+# The PyTorch front end. Skipped, with one line each, where PyTorch cannot be imported (./bootstrap check --minimal).
 torch_scripts = \
 	tests/torch/test_backend.sh \
 	tests/torch/test_coalescing.sh \
@@ -25,8 +25,9 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh
-multi_scripts += $(torch_scripts)
-EXTRA_DIST += tests/torch/setup.sh tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
+multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
+EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/environment.sh tests/torch/requirements.txt tests/torch/tools.txt \
+	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py
 check-torch: all

@@ -2,9 +2,9 @@
 # For tests of the PyTorch backend. Source this file: it ends the test as skipped where there is no PyTorch, else leaves $python,
 # which has the package weft, built against the library under test, without touching what is installed.
 
-python=$(command -v python3 || true)
-if [ -z "$python" ] || ! TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import torch.distributed as d; assert d.is_available()' 2>/dev/null; then
-    echo "PyTorch is not installed (pip install torch==2.13.0)"
+. "$WEFT_SRCDIR/tests/torch/python.sh"
+if ! python_has_torch; then
+    echo "$python_why_not"
     exit 77
 fi
 if ! command -v g++ >/dev/null; then

@@ -11,7 +11,7 @@ export WEFT_CACHE_DIR=$tap_dir/cache
 venv=$tap_dir/venv
 first=$tap_dir/first.py
 
-make_venv() { "$python" -m venv --system-site-packages "$venv"; }
+make_venv() { "$python" -m venv "$venv" && "$python" "$WEFT_SRCDIR/tests/torch/see_packages.py" "$venv/bin/python"; }
 install() { "$venv/bin/pip" install -q --no-build-isolation --no-deps --no-index "$WEFT_SRCDIR/frontends/torch"; }
 readme_program() { # the first block
     awk '/^```python/ { on = !seen++; next } /^```/ { on = 0 } on' "$WEFT_SRCDIR/frontends/torch/README.md" >"$first" && [ "$(wc -l <"$first")" -le 6 ]; }
