@@ -216,14 +216,15 @@ static void draw_text(FILE *out, double x, double y, const char *class, const ch
     fputs("</text>\n", out);
 }
 
-static void draw_boxes(const struct picture *p)
+/* Hosts and what stands in them, or what they stand in and beside. */
+static void draw_boxes(const struct picture *p, int of_hosts)
 {
     char text[112];
 
     for (int o = 0; o < p->t->nobjects; o++) {
         const struct wi_topo_object *x = &p->t->objects[o];
         const struct box *b = &p->boxes[o];
-        if (b->is_hidden)
+        if (b->is_hidden || (x->kind == WI_TOPO_HOST || x->host != WI_TOPO_NONE) != of_hosts)
             continue;
         fprintf(p->out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\" fill=\"%s\" stroke=\"%s\"%s>",
@@ -283,6 +284,63 @@ static int hits_neighbour(const struct picture *p, int object, double x, double 
     return 0;
 }
 
+static void draw_line(const struct picture *p, const struct wi_topo_link *x, const double end[4])
+{
+    fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"%s/>\n", end[0], end[1], end[2],
+            end[3], wi_topo_link_name(x->kind), x->origin == WI_TOPO_ASSUMED ? " stroke-dasharray=\"4 3\"" : "");
+}
+
+static int is_wire(const struct picture *p, const struct wi_topo_link *x)
+{
+    return x->kind == WI_TOPO_LINK_NETWORK && !p->boxes[x->a].is_hidden && !p->boxes[x->b].is_hidden;
+}
+
+/* The network lies behind the hosts, so that no wire seems to enter a host that it only passes. */
+static void draw_wires(const struct picture *p)
+{
+    for (int l = 0; l < p->t->nlinks; l++) {
+        double end[4];
+        if (!is_wire(p, &p->t->links[l]))
+            continue;
+        find_ends(p, p->t->links[l].a, p->t->links[l].b, end);
+        draw_line(p, &p->t->links[l], end);
+    }
+}
+
+/* Cut what goes from a box in a host to where it leaves the host. */
+static void cut_at_host(const struct box *host, double end[4])
+{
+    double dx = end[2] - end[0], dy = end[3] - end[1], part = 1;
+
+    if (dx != 0)
+        part = fmin(part, ((dx > 0 ? host->x + host->w : host->x) - end[0]) / dx);
+    if (dy != 0)
+        part = fmin(part, ((dy > 0 ? host->y + host->h : host->y) - end[1]) / dy);
+    end[2] = end[0] + part * dx;
+    end[3] = end[1] + part * dy;
+}
+
+/* In the hosts that they belong to, wires are seen: from their end there to the edge. */
+static void draw_wire_ends(const struct picture *p)
+{
+    for (int l = 0; l < p->t->nlinks; l++) {
+        const struct wi_topo_link *x = &p->t->links[l];
+        double end[4], back[4];
+        if (!is_wire(p, x))
+            continue;
+        find_ends(p, x->a, x->b, end);
+        memcpy(back, (double[4]){end[2], end[3], end[0], end[1]}, sizeof(back));
+        if (p->t->objects[x->a].host != WI_TOPO_NONE) {
+            cut_at_host(&p->boxes[p->t->objects[x->a].host], end);
+            draw_line(p, x, end);
+        }
+        if (p->t->objects[x->b].host != WI_TOPO_NONE) {
+            cut_at_host(&p->boxes[p->t->objects[x->b].host], back);
+            draw_line(p, x, back);
+        }
+    }
+}
+
 /* Many links that differ in one end only get one label; the last one that was written decides. */
 static void draw_links(const struct picture *p)
 {
@@ -299,9 +357,8 @@ static void draw_links(const struct picture *p)
         double end[4];
         char rate[32];
         find_ends(p, x->a, x->b, end);
-        fprintf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"%s/>\n", end[0], end[1],
-                end[2], end[3], wi_topo_link_name(x->kind),
-                x->origin == WI_TOPO_ASSUMED ? " stroke-dasharray=\"4 3\"" : "");
+        if (x->kind != WI_TOPO_LINK_NETWORK)
+            draw_line(p, x, end);
         wi_topo_rate_text(x->rate, x->kind == WI_TOPO_LINK_NETWORK, rate);
         if (x->kind != WI_TOPO_LINK_SOCKET && x->b == last_end && x->rate == last_rate)
             continue;
@@ -335,7 +392,10 @@ static void draw(struct picture *p, double w, double h)
             ".socket{stroke:#4a6fa5;stroke-width:3}"
             "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             w, h + LEGEND, w, h + LEGEND);
-    draw_boxes(p);
+    draw_boxes(p, 0);
+    draw_wires(p);
+    draw_boxes(p, 1);
+    draw_wire_ends(p);
     draw_links(p);
     char note[160];
     int at = snprintf(note, sizeof(note), "weft: %d host%s, %d objects; dashed lines: rates assumed", p->t->nhosts,

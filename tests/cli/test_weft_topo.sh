@@ -72,6 +72,30 @@ assert labels, "no link has its rate"
 END
     done
 }
+# A wire of the network is drawn before the boxes of the hosts that it passes.
+wires_pass_behind() {
+    timeout 20 ./weft-topo -s "nodes:12 core:2 nic:2@100Gb" --svg "$tap_dir/c.svg" >/dev/null && python3 - "$tap_dir/c.svg" <<'END'
+import sys
+import xml.etree.ElementTree as tree
+name = "{http://www.w3.org/2000/svg}"
+hosts, passed = [], 0
+for e in tree.parse(sys.argv[1]).getroot():
+    if e.tag == name + "rect" and (e.findtext(name + "title") or "").startswith("host "):
+        x, y = float(e.get("x")), float(e.get("y"))
+        hosts.append((x, y, x + float(e.get("width")), y + float(e.get("height"))))
+    if e.tag != name + "line" or e.get("class") != "network":
+        continue
+    ends = [(float(e.get("x" + n)), float(e.get("y" + n))) for n in "12"]
+    for x, y, right, low in hosts:
+        inside = [x - 0.2 <= a <= right + 0.2 and y - 0.2 <= b <= low + 0.2 for a, b in ends]
+        points = [(ends[0][0] + (ends[1][0] - ends[0][0]) * k / 100, ends[0][1] + (ends[1][1] - ends[0][1]) * k / 100)
+                  for k in range(1, 100)]
+        if any(x + 1 < a < right - 1 and y + 1 < b < low - 1 for a, b in points):
+            assert all(inside), (ends, (x, y, right, low))
+            passed += 1
+assert len(hosts) > 6 and passed >= 2 * len(hosts), (len(hosts), passed)
+END
+}
 merges() {
     local out
     printf 'core:2 nic:1@10Gb' >"$tap_dir/one.txt"
@@ -96,6 +120,7 @@ tap "XML is read back" round_trip xml
 tap "JSON is read back" round_trip json
 tap "DOT" says '^graph weft \{' -s "$dgx" --export dot
 tap "a picture" is_svg
+tap "wires pass behind hosts" wires_pass_behind
 tap "labels are clear of boxes" labels_are_clear
 tap "machines are merged" merges
 tap "one machine twice" twice
