@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Golden schedules: the text of selected algorithms must be what tests/golden/<collective>_<algorithm>.txt says, so
- * that a change of what goes over the wire is seen in review. WEFT_GOLDEN_WRITE=1 writes the files instead. */
+ * that a change of what goes over the wire is seen in review. WEFT_TEST_GOLDEN_WRITE=1 writes the files instead. */
 #include <errno.h>
 
 #include "algo/algo.h"
@@ -160,7 +160,7 @@ static void compare(const char *path, const char *want, size_t want_bytes, const
 
 static void schedules_are_as_recorded(void)
 {
-    const char *write = getenv("WEFT_GOLDEN_WRITE");
+    const char *write = getenv("WEFT_TEST_GOLDEN_WRITE");
     char path[512];
 
     for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {

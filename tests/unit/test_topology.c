@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Topologies: building and its invariants, descriptions, files, routes, machine shapes with golden outputs. The golden files
- * are written anew with WEFT_GOLDEN_WRITE=1 (tests/topology/README). */
+ * are written anew with WEFT_TEST_GOLDEN_WRITE=1 (tests/topology/README). */
 #include "config.h"
 
 #include <math.h>
@@ -557,10 +557,10 @@ static void describe(struct wi_topo *t, FILE *out)
 static void compare(const char *path, const char *text, size_t bytes)
 {
     char *golden = calloc(1, bytes + 2);
-    FILE *f = fopen(path, getenv("WEFT_GOLDEN_WRITE") ? "w" : "r");
+    FILE *f = fopen(path, getenv("WEFT_TEST_GOLDEN_WRITE") ? "w" : "r");
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
-    if (getenv("WEFT_GOLDEN_WRITE")) {
+    if (getenv("WEFT_TEST_GOLDEN_WRITE")) {
         CU_ASSERT_EQUAL(fwrite(text, 1, bytes, f), bytes);
     } else {
         size_t got = fread(golden, 1, bytes + 1, f);
