@@ -1,6 +1,6 @@
 # The PyTorch front end is built by pip (wheel_backend.py), not by make; here it is only shipped.
 EXTRA_DIST += \
-	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/README.md \
+	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/make-wheel frontends/torch/README.md \
 	frontends/torch/weft/py.typed \
 	frontends/torch/weft/__init__.py frontends/torch/weft/_build.py frontends/torch/weft/_groups.py \
 	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \

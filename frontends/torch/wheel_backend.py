@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes the wheel for pip (PEP 517), with the adapter compiled for the torch that is installed.
+"""Makes the wheel for pip (PEP 517), with the adapter compiled for the torch that is installed, and the C library.
 
 It needs nothing but Python's own library: neither setuptools nor a network. pip runs it in an environment of its own, without
 torch, unless --no-build-isolation is given; so the compiler is run from a Python that has the environment pip installs into.
 Where there is no torch either, the wheel has the sources alone, and the adapter is compiled at first use.
+
+The wheel holds what it needs of weft: lib/libweft.so.0, which the adapter finds beside itself ($ORIGIN/lib), and weft.h, against
+which the adapter is compiled again under another torch. torch's own libraries are found because torch is imported first. What
+libweft needs of the system (hwloc, OpenSSL, jansson, expat) is not in it: `make-wheel`, beside this file, adds that for other
+machines. WEFT_TORCH_BUNDLE=0 leaves the library out and lets the adapter refer to it where it is, for work on the library.
 """
 
 import base64
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -17,13 +23,16 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAME, VERSION = "weft_torch", "0.1.0"
+NAME = "weft_torch"
+VERSION = re.search(r'^__version__ = "([^"]+)"$', (HERE / "weft/__init__.py").read_text(), re.M).group(1)
+BUNDLE = os.environ.get("WEFT_TORCH_BUNDLE", "1") not in ("0", "n", "no", "off", "false")
 
 METADATA = f"""Metadata-Version: 2.1
 Name: weft-torch
 Version: {VERSION}
 Summary: weft as a backend of torch.distributed
 License: BSD-3-Clause
+License-File: LICENSE
 Requires-Python: >=3.10
 Requires-Dist: torch>=2.10
 Description-Content-Type: text/markdown
@@ -44,33 +53,38 @@ sys.modules["weft_build"] = build
 spec.loader.exec_module(build)
 try:
     library = build.find_library()
-    build.compile_adapter(Path(sys.argv[2]), library)
+    build.compile_adapter(Path(sys.argv[2]), library, "$ORIGIN/lib" if sys.argv[3] == "bundle" else str(library.lib))
 except build.BuildError as problem:
     sys.exit(f"weft: {problem}")
 print(f"weft: libweft from {library.origin}", file=sys.stderr)
+print(library.include)
+print(library.lib)
 print(build.tag())
 """
 
 
 def _compile(folder):
-    """The adapter and its tag in `folder`; nothing where there is no torch."""
+    """What depends on the torch that is installed: members of the wheel below weft/; nothing where there is no torch."""
     target = folder / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE, str(HERE / "weft/_build.py"), str(target)],
+        [sys.executable, "-c", COMPILE, str(HERE / "weft/_build.py"), str(target), "bundle" if BUNDLE else "link"],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
     )
     if done.returncode == 3:
         print("weft: torch is not installed; the adapter will be compiled at first use", file=sys.stderr)
-        return []
+        return {}
     if done.returncode:
         raise SystemExit("weft: the adapter could not be compiled; see above")
-    tag = folder / "_C.tag"
-    tag.write_text(done.stdout.splitlines()[-1] + "\n")
-    return [target, tag]
+    include, lib, tag = done.stdout.splitlines()[-3:]
+    members = {target.name: target.read_bytes(), "_C.tag": f"{tag}\n".encode()}
+    if BUNDLE:
+        members["lib/libweft.so.0"] = (Path(lib) / "libweft.so.0").read_bytes()
+        members["include/weft/weft.h"] = (Path(include) / "weft/weft.h").read_bytes()
+    return members
 
 
 def _wheel_name(compiled):
@@ -89,7 +103,7 @@ class _Wheel:
     def add(self, name, data):
         data = data.encode() if isinstance(data, str) else data
         info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
-        info.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
+        info.external_attr = (0o755 if name.endswith((".so", ".so.0")) else 0o644) << 16
         info.compress_type = zipfile.ZIP_DEFLATED
         self.zip.writestr(info, data)
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -101,12 +115,19 @@ class _Wheel:
         self.zip.close()
 
 
+def _license():
+    """Beside this file in a source distribution, else at the top of the tree."""
+    beside = HERE / "LICENSE"
+    return beside if beside.exists() else HERE.parents[1] / "LICENSE"
+
+
 def _dist_info(compiled):
     wheel = f"Wheel-Version: 1.0\nGenerator: weft\nRoot-Is-Purelib: {'false' if compiled else 'true'}\n"
     return {
         "METADATA": METADATA + (HERE / "README.md").read_text(),
         "WHEEL": f"{wheel}Tag: {_wheel_name(compiled)}\n",
         "entry_points.txt": ENTRY_POINTS,
+        "LICENSE": _license().read_text(),
     }
 
 
@@ -126,14 +147,15 @@ def _write(directory, files, compiled):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """Python files, the adapter's sources (for a later rebuild), and the compiled adapter."""
+    """Python files, the adapter's sources (for a later rebuild), the compiled adapter and the library."""
     package = [f for f in sorted((HERE / "weft").iterdir()) if f.suffix == ".py" or f.name == "py.typed"]
     files = {f"weft/{f.name}": f.read_bytes() for f in package}
     files |= {f"weft/csrc/{f.name}": f.read_bytes() for f in sorted((HERE / "csrc").glob("*.[ch]pp"))}
-    files["weft/_source_tree"] = f"{HERE.parents[1]}\n".encode()
     with tempfile.TemporaryDirectory() as folder:
         compiled = _compile(Path(folder))
-        files |= {f"weft/{f.name}": f.read_bytes() for f in compiled}
+        files |= {f"weft/{name}": data for name, data in compiled.items()}
+        if not compiled:  # compiled at first use, against the library of the tree that this was made from
+            files["weft/_source_tree"] = f"{HERE.parents[1]}\n".encode()
         return _write(wheel_directory, files, bool(compiled))
 
 
@@ -150,6 +172,7 @@ def build_sdist(sdist_directory, config_settings=None):
     with tarfile.open(Path(sdist_directory) / f"{name}.tar.gz", "w:gz") as tar:
         for entry in ("pyproject.toml", "wheel_backend.py", "README.md", "csrc", "weft"):
             tar.add(HERE / entry, f"{name}/{entry}", filter=lambda t: None if "__pycache__" in t.name else t)
+        tar.add(_license(), f"{name}/LICENSE")
         with tempfile.TemporaryDirectory() as folder:
             info = Path(folder) / "PKG-INFO"
             info.write_text(METADATA)

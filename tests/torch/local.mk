@@ -8,6 +8,7 @@ torch_scripts = \
 	tests/torch/test_mesh.sh \
 	tests/torch/test_security.sh \
 	tests/torch/test_package.sh \
+	tests/torch/test_wheel.sh \
 	tests/torch/test_lint.sh \
 	tests/torch/test_suite.sh \
 	tests/torch/test_integration.sh

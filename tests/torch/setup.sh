@@ -16,7 +16,8 @@ if [ "${WEFT_SANITIZER:-no}" != no ]; then
     exit 77
 fi
 
-export WEFT_TORCH_LIBRARY=$WEFT_BUILDDIR WEFT_CACHE_DIR=$WEFT_BUILDDIR/torch-cache PYTHONPATH=$WEFT_BUILDDIR/torch-site
+# The adapter refers to the library in the build folder, so that what is tested is what was built last.
+export WEFT_TORCH_BUNDLE=0 WEFT_TORCH_LIBRARY=$WEFT_BUILDDIR WEFT_CACHE_DIR=$WEFT_BUILDDIR/torch-cache PYTHONPATH=$WEFT_BUILDDIR/torch-site
 export OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore::FutureWarning
 python_weft() { "$python" "$@"; }
 

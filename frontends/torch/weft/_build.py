@@ -25,8 +25,11 @@ class BuildError(RuntimeError):
     """The adapter or the C library could not be built; the text says what to do."""
 
 
+LIBRARY = "libweft.so.0"
+
+
 class Library(NamedTuple):
-    """Where the C library is: folders of weft/weft.h and of libweft.so."""
+    """Where the C library is: folders of weft/weft.h and of libweft.so.0."""
 
     include: Path
     lib: Path
@@ -39,7 +42,7 @@ class Library(NamedTuple):
 def _from_tree(tree: Path) -> Library | None:
     """A prefix (include/, lib/) or a build folder (.libs/) of weft."""
     for lib in (tree / "lib", tree / ".libs", tree / "lib64"):
-        if not (lib / "libweft.so").exists():
+        if not (lib / LIBRARY).exists():
             continue
         if (tree / "include/weft/weft.h").exists():
             return Library(tree / "include", lib, str(tree))
@@ -58,7 +61,7 @@ def _from_pkg_config() -> Library | None:
         done = subprocess.run(["pkg-config", f"--variable={variable}", "weft"], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
     include, lib = ask("includedir"), ask("libdir")
-    if include and lib and (Path(lib) / "libweft.so").exists():
+    if include and lib and (Path(lib) / LIBRARY).exists():
         return Library(Path(include), Path(lib), "pkg-config")
     return None
 
@@ -101,15 +104,16 @@ def _build_tree(tree: Path) -> Library:
 
 
 def find_library() -> Library:
-    """The C library: $WEFT_TORCH_LIBRARY (a prefix or a build folder), pkg-config, or built from the enclosing tree."""
+    """The C library: $WEFT_TORCH_LIBRARY (a prefix or a build folder), this package's own, pkg-config's, or built from the
+    enclosing tree."""
     named = os.environ.get("WEFT_TORCH_LIBRARY")
     if named:
         found = _from_tree(Path(named).resolve())
         if not found:
-            raise BuildError(f"WEFT_TORCH_LIBRARY={named} holds no libweft.so with its headers: name an installation "
+            raise BuildError(f"WEFT_TORCH_LIBRARY={named} holds no libweft.so.0 with its headers: name an installation "
                              "prefix or a build folder of weft")
         return found
-    found = _from_pkg_config()
+    found = _from_tree(Path(__file__).parent) or _from_pkg_config()
     if found:
         return found
     tree = source_tree()
@@ -174,8 +178,10 @@ def _run(command: list[str], cwd: Path, what: str) -> None:
         raise BuildError(f"{what} failed:\n  {shlex.join(command)}\n{tail}")
 
 
-def compile_adapter(target: Path, library: Library) -> None:
-    """Compile the adapter for the running Python and torch into the file `target`."""
+def compile_adapter(target: Path, library: Library, search: str) -> None:
+    """Compile the adapter for the running Python and torch into the file `target`; it will look for libweft in `search`.
+
+    torch's libraries are not searched for: torch is loaded before the adapter, so that the loader knows them by name."""
     import torch
     from torch.utils import cpp_extension
 
@@ -194,7 +200,7 @@ def compile_adapter(target: Path, library: Library) -> None:
              *(f"-isystem{p}" for p in cpp_extension.include_paths()),
              f"-isystem{sysconfig.get_paths()['include']}", f"-I{library.include}", f"-I{csrc_folder()}",
              str(csrc_folder() / "module.cpp"), "-o", str(made),
-             f"-L{library.lib}", "-lweft", f"-Wl,-rpath,{library.lib}", f"-Wl,-rpath,{torch_lib}",
+             f"-L{library.lib}", f"-l:{LIBRARY}", f"-Wl,-rpath,{search}",
              f"-L{torch_lib}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
             target.parent, f"compiling the weft adapter for torch {torch.__version__}")
         made.replace(target)
@@ -209,5 +215,5 @@ def build_into_cache() -> Path:
     target = cache_folder() / f"{tag()}-{key}" / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
     with _locked(target.parent.with_suffix(".lock")):
         if not target.exists():
-            compile_adapter(target, library)
+            compile_adapter(target, library, str(library.lib))
     return target

@@ -40,6 +40,19 @@ def _load_from(path: Path) -> ModuleType:
     return module
 
 
+def _check_version(loaded: ModuleType, path: Path) -> None:
+    """Package, adapter and C library are of one version: another libweft.so.0 may have come first on the loader's path."""
+    from . import __version__
+
+    if loaded.version() != __version__:
+        del sys.modules["weft._C"]
+        raise ImportError(
+            f"weft: this package is of version {__version__}, but the libweft that {path} got is of version {loaded.version()}: "
+            f"another one is found first (LD_LIBRARY_PATH is {os.environ.get('LD_LIBRARY_PATH') or 'not set'}) or was loaded before. "
+            "Remove that one, or install the package again for it"
+        )
+
+
 def adapter() -> ModuleType:
     """The compiled adapter for the torch that runs; compiled now, once, when the installed one is for another torch.
 
@@ -64,5 +77,7 @@ def adapter() -> ModuleType:
                 "Either make that work, or install again for this torch: "
                 "pip install --no-build-isolation --force-reinstall <weft>/frontends/torch"
             ) from problem
-    _adapter = _load_from(path)
+    loaded = _load_from(path)
+    _check_version(loaded, path)
+    _adapter = loaded
     return _adapter
