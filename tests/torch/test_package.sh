@@ -6,7 +6,7 @@
 set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 . "${WEFT_SRCDIR:?}/tests/torch/setup.sh"
-unset PYTHONPATH
+unset PYTHONPATH WEFT_TORCH_BUNDLE
 export WEFT_CACHE_DIR=$tap_dir/cache
 venv=$tap_dir/venv
 first=$tap_dir/first.py
@@ -50,6 +50,7 @@ tap "the README's program under torchrun" run_first
 tap "a backend for each device" mixed
 tap "the package is typed" typed
 for_another_torch
+unset WEFT_TORCH_LIBRARY # the package has one
 tap "under another torch, without a compiler, it says what to do" says_what_to_do
 tap "under another torch it is compiled into the cache" rebuilds
 tap "and runs" run_first

@@ -9,7 +9,7 @@ set -u
 "$python" -c 'import auditwheel' 2>/dev/null || { echo "$python has no auditwheel (./bootstrap check installs it)"; exit 77; }
 venv=$tap_dir/venv dist=$tap_dir/dist first=$tap_dir/first.py
 unset PYTHONPATH WEFT_TORCH_BUNDLE
-export WEFT_CACHE_DIR=$tap_dir/cache
+export WEFT_CACHE_DIR=$tap_dir/cache WEFT_TORCH_CXXFLAGS=-O0 # what is tested is how it is packed
 
 make() { "$WEFT_SRCDIR/frontends/torch/make-wheel" --python "$python" "$dist" && wheel=$(echo "$dist"/*.whl) && [ -f "$wheel" ]; }
 verdict() { # it is for any machine with a glibc of some version; auditwheel gives it that tag only when it holds what it needs
