@@ -246,8 +246,8 @@ typedef struct weft_oob {
     void *arg;        /* first argument of all_gather */
 } weft_oob;
 
-/* Details of a failure, filled by weft_last_error. Strings stay valid until the next weft_last_error on the
- * communicator, or its destruction. */
+/* Details of a failure, filled by weft_last_error. Strings stay valid until the thread's next
+ * weft_last_error, or its end. */
 typedef struct weft_error {
     size_t bytes;         /* sizeof, by WEFT_ERROR_INIT */
     weft_status status;   /* WEFT_SUCCESS: nothing has failed */
@@ -695,8 +695,8 @@ WEFT_API weft_status weft_comm_dump(weft_comm *comm, const char *path);
  * weft_thread_error.
  * @param comm   the communicator
  * @param error  from WEFT_ERROR_INIT; filled. Its status is WEFT_SUCCESS when nothing has failed
- * Ownership: strings belong to comm, valid until the next weft_last_error on it or its destruction.
- * Threads: the one that issues operations.
+ * Ownership: strings are the library's, valid until the thread's next weft_last_error or its end.
+ * Threads: any thread, each gets its own copy.
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a communicator, error is NULL, or error->bytes is wrong */

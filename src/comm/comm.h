@@ -223,7 +223,6 @@ struct weft_comm {
     int dumped;
     char abort_reason[128];
     char name[64];
-    struct wi_error shown; /* copy handed out by weft_last_error */
     uint64_t init_timeout_ns;
     unsigned char job_key[WI_JOB_KEY_BYTES];
     char job[64];

@@ -92,27 +92,25 @@ weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *option
     return WEFT_SUCCESS;
 }
 
-weft_status weft_last_error(const weft_comm *const_comm, weft_error *error)
+weft_status weft_last_error(const weft_comm *comm, weft_error *error)
 {
-    weft_comm *comm = (weft_comm *)(uintptr_t)const_comm;
-    struct wi_error *e;
+    static __thread struct wi_error shown; /* what is handed out: other threads may ask, and fail, meanwhile */
 
     WI_TRY(check_out(comm, error, "last_error"));
     if (error->bytes != sizeof *error)
         return wi_fail(WEFT_EINVAL, "last_error: error->bytes is %zu, not %zu; use WEFT_ERROR_INIT", error->bytes,
                        sizeof *error);
-    e = &comm->exec->error;
-    comm->shown = *e;
+    wi_exec_error(comm->exec, &shown);
     *error = (weft_error){
         .bytes = sizeof *error,
-        .status = e->status,
+        .status = shown.status,
         .rank = comm->rank,
-        .peer = e->status < 0 ? e->peer : -1,
-        .seq = e->seq,
-        .host = comm->shown.host,
-        .operation = e->operation ? e->operation : "",
-        .message = comm->shown.message,
-        .advice = comm->shown.advice,
+        .peer = shown.status < 0 ? shown.peer : -1,
+        .seq = shown.seq,
+        .host = shown.host,
+        .operation = shown.operation ? shown.operation : "",
+        .message = shown.message,
+        .advice = shown.advice,
     };
     return WEFT_SUCCESS;
 }

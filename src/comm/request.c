@@ -173,9 +173,14 @@ static int finished(const struct weft_request *req)
 /* The outcome of a finished request; a persistent one may be started again. */
 static weft_status collect(struct weft_request *req)
 {
+    struct wi_error error;
+
     req->active = 0;
-    if (req->status < 0 && req->comm->exec->error.status == req->status)
-        wi_fail(req->status, "%s", req->comm->exec->error.message);
+    if (req->status >= 0)
+        return req->status;
+    wi_exec_error(req->comm->exec, &error);
+    if (error.status == req->status)
+        wi_fail(req->status, "%s", error.message);
     return req->status;
 }
 

@@ -91,6 +91,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->mesh = mesh;
     exec->rank = mesh->rank;
     exec->process = getpid();
+    pthread_mutex_init(&exec->error_lock, NULL);
     exec->nranks = mesh->nranks;
     exec->tail = &exec->head;
     exec->nudge_fd = -1;

@@ -12,6 +12,7 @@
 #ifndef WI_EXEC_EXEC_H
 #define WI_EXEC_EXEC_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/reduce.h"
@@ -191,7 +192,8 @@ struct wi_exec {
     _Atomic int abort_requested;
     const char *abort_reason; /* set before abort_requested */
     weft_status broken;       /* < 0: the communicator can only be destroyed */
-    struct wi_error error;
+    struct wi_error error;       /* the comm's lock and this one are held to write it: either will do to read it */
+    pthread_mutex_t error_lock;
     uint64_t last_check_ns;
     uint32_t contended; /* others wanted this core lately: yields until that is forgotten */
     char name[64];
@@ -242,6 +244,8 @@ void wi_exec_nudge(struct wi_exec *exec);
 void wi_exec_abort(struct wi_exec *exec, const char *reason); /* the reason outlives the executor */
 
 /* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
+/* Any thread. */
+void wi_exec_error(struct wi_exec *exec, struct wi_error *copy);
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -62,10 +62,17 @@ static const char *advice_for(weft_status status)
     }
 }
 
+void wi_exec_error(struct wi_exec *exec, struct wi_error *copy)
+{
+    pthread_mutex_lock(&exec->error_lock);
+    *copy = exec->error;
+    pthread_mutex_unlock(&exec->error_lock);
+}
+
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...)
 {
-    struct wi_error *e = &exec->error;
+    struct wi_error made = {.status = status, .peer = peer}, *e = &made;
     char what[160] = "", cause[512];
     va_list ap;
 
@@ -76,8 +83,6 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     va_end(ap);
     if (info)
         wi_op_info_text(info, what, sizeof what);
-    e->status = status;
-    e->peer = peer;
     e->seq = info ? info->seq : 0;
     e->operation = info ? wi_coll_name((enum wi_coll)info->kind) : "";
     snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, peer >= 0 ? peer : exec->rank));
@@ -86,6 +91,9 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
              wi_mesh_host(exec->mesh, exec->rank), peer >= 0 && peer != exec->rank ? ", peer on host " : "",
              peer >= 0 && peer != exec->rank ? wi_mesh_host(exec->mesh, peer) : "", weft_status_text(status), cause);
     snprintf(e->advice, sizeof e->advice, "%s", advice_for(status));
+    pthread_mutex_lock(&exec->error_lock);
+    exec->error = made;
+    pthread_mutex_unlock(&exec->error_lock);
     wi_fail(status, "%s", e->message);
     if (status > WEFT_EPEER)
         return status; /* an argument's or a request's failure: the communicator stays usable */

@@ -1,0 +1,103 @@
+/* weft_last_error from any thread: whole texts, while operations fail in another one.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "../unit/unit.h"
+
+struct reader {
+    weft_comm *comm;
+    atomic_int stop;
+    int looked, torn;
+    char example[256];
+};
+
+/* The message says which operation it was: the same as `seq`. */
+static void *read_errors(void *arg)
+{
+    struct reader *r = arg;
+
+    while (!atomic_load(&r->stop)) {
+        weft_error e = WEFT_ERROR_INIT;
+        const char *number;
+        if (weft_last_error(r->comm, &e) < 0)
+            break;
+        if (e.status == WEFT_SUCCESS)
+            continue;
+        number = strchr(e.message, '#');
+        r->looked++;
+        if (!number || strtoull(number + 1, NULL, 10) != e.seq || e.status != WEFT_ETRUNC) {
+            r->torn++;
+            snprintf(r->example, sizeof r->example, "%llu: %s", (unsigned long long)e.seq, e.message);
+        }
+    }
+    return NULL;
+}
+
+static void fail_and_read(int rank, int nranks, void *arg)
+{
+    int64_t from[64] = {0}, to[64];
+    struct reader readers[2] = {{0}};
+    pthread_t threads[2];
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int i = 0; i < 2; i++) {
+        readers[i].comm = f.comm;
+        WT_REQUIRE(pthread_create(&threads[i], NULL, read_errors, &readers[i]) == 0);
+    }
+    for (size_t i = 0; i < 5000; i++)
+        WT_CHECK_STATUS(weft_send_recv(f.comm, from, 2 + i % 60, rank, to, 1, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&readers[i].stop, 1);
+        pthread_join(threads[i], NULL);
+        if (readers[i].torn)
+            wt_fail(__FILE__, __LINE__, "%d of %d were torn: %s", readers[i].torn, readers[i].looked, readers[i].example);
+    }
+    ft_close(&f);
+}
+
+static void readers_and_failures(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, fail_and_read, "shm", 60000), 0);
+}
+
+/* What one thread was told stays as it is when another one asks for other communicator's failure. */
+static void *ask(void *comm)
+{
+    weft_error e = WEFT_ERROR_INIT;
+    return (void *)(intptr_t)weft_last_error(comm, &e);
+}
+
+static void own_copies(int rank, int nranks, void *arg)
+{
+    int64_t from[8] = {0}, to[8];
+    char before[512];
+    weft_error e = WEFT_ERROR_INIT;
+    pthread_t thread;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 3, rank, to, 1, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_CHECK_OK(weft_last_error(f.comm, &e));
+    snprintf(before, sizeof before, "%s", e.message);
+    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 4, rank, to, 2, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_REQUIRE(pthread_create(&thread, NULL, ask, f.comm) == 0);
+    pthread_join(thread, NULL);
+    WT_CHECK(strcmp(e.message, before) == 0);
+    ft_close(&f);
+}
+
+static void copies(void)
+{
+    CU_ASSERT_EQUAL(wt_run(1, own_copies, "shm", 30000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"read while others are written", readers_and_failures},
+    {"each thread has a copy of its own", copies},
+};
+WT_UNIT_MAIN("last_error", cases)
