@@ -519,12 +519,17 @@ WEFT_API weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *co
  * Local: it does not wait for other ranks. With operations in flight it is an abort. Ranks that call a
  * later operation which needs this one get WEFT_EPEER. Allowed in every state; the only thing left to do
  * with a broken communicator.
+ * Other threads may be inside calls on it, in operations, weft_wait, weft_wait_for, weft_wait_any,
+ * weft_wait_all, weft_test, weft_group_end or weft_comm_abort: they get WEFT_EABORTED, weft_wait_any also if
+ * it waits for requests of other communicators, too, and this returns after they have left. A call that
+ * begins later has no communicator, as any that begins after this has returned.
  * @param comm  NULL does nothing; invalid after success, and so are its requests
- * Threads: any thread; threads inside a call on it are told to give up.
- * Blocks: until they have, at most a second.
+ * Threads: any thread, one.
+ * Blocks: until other threads have left their calls, at most a second.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a communicator
- *         WEFT_EBUSY   a thread did not leave its call in time; comm still exists, aborted: call again */
+ *         WEFT_EBUSY   a thread did not leave its call in time, or destroys comm just now; comm still exists,
+ *                      aborted: call again */
 WEFT_API weft_status weft_comm_destroy(weft_comm *comm);
 
 /* Break a communicator now: all its operations, here and on the other ranks, end with a failure.
@@ -1232,13 +1237,14 @@ WEFT_API weft_status weft_wait_for(weft_request *req, uint64_t timeout_ns);
  * Requests that are NULL or not active are passed over. Requests stay active until they are waited for or
  * tested: an index that was returned is not returned again.
  * @param reqs   nreqs requests, of any communicators; may hold NULL
- * @param nreqs  1 to 64
+ * @param nreqs  at least 1
  * @param index  receives the place in reqs of the one that is complete, also when its operation failed
  * Threads: any thread, one at a time per request.
  * Blocks: until one is complete, at most its deadline.
  * @return WEFT_SUCCESS    *index is complete
- *         WEFT_EINVAL     reqs or index is NULL, nreqs is 0 or above 64, an entry is not a request or is in
- *                         a group that has not ended
+ *         WEFT_EINVAL     reqs or index is NULL, nreqs is 0, an entry is not a request or is in a group
+ *                         that has not ended
+ *         WEFT_EABORTED   another thread destroys the communicator of an entry; *index is not set
  *         WEFT_ENOTFOUND  no request is active
  *         any failure of an operation  how *index failed */
 WEFT_API weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *index);
@@ -1267,7 +1273,8 @@ typedef void (*weft_complete_fn)(weft_status status, void *arg);
  * outside of all locks and on no other operation's account: the function may issue operations, wait, and
  * block; calls of other operations are made by other threads meanwhile, at most 64. It may run before this
  * returns. It does not free the request, which it may do itself. Needs the progress thread, or somebody who
- * waits or tests. What never completes is called with WEFT_ECANCELED when its communicator is destroyed.
+ * waits or tests. What never completes is called with WEFT_ECANCELED when its communicator is destroyed,
+ * or with WEFT_EABORTED if threads waited for it then.
  * @param req  of an operation that was issued or, in a group, called; one call-back for each operation, for
  *             a persistent one after each start
  * @param fn   called exactly once after success of this function, never after a failure

@@ -17,9 +17,16 @@ weft_status wi_comm_check(const struct weft_comm *comm)
     return WEFT_SUCCESS;
 }
 
+weft_status wi_comm_ended(void)
+{
+    return wi_fail(WEFT_EABORTED, "another thread destroys the communicator");
+}
+
 static weft_status enter_after(struct weft_comm *comm, int held)
 {
     for (int spins = 0;; spins++) {
+        if (held == WI_DESTROYING)
+            return wi_comm_ended();
         if (held == WI_ISSUING)
             return wi_fail(WEFT_EBUSY, "another thread is inside a call on this communicator; operations of one "
                                        "communicator are issued by one thread at a time");
@@ -44,7 +51,7 @@ static weft_status enter_slowly(struct weft_comm *comm, int held)
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
     wi_exec_nudge(comm->exec);
     st = enter_after(comm, held);
-    atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release); /* destroying waits for it */
     return st;
 }
 

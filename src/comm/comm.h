@@ -165,7 +165,7 @@ weft_status wi_request_issue(struct weft_request *req);
 
 /* ---- Communicators ---- */
 
-enum wi_lock { WI_FREE, WI_ISSUING, WI_PROGRESSING };
+enum wi_lock { WI_FREE, WI_ISSUING, WI_PROGRESSING, WI_DESTROYING };
 
 struct wi_cached_sched {
     const struct wi_algo *algo;
@@ -218,6 +218,7 @@ struct weft_comm {
     _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */
     _Atomic int entering;     /* threads that want to issue and find another one progressing */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
+    _Atomic int guests;       /* threads inside calls that come and go without the lock: wi_comm_guest_in */
     _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */
     _Atomic int abort_called;
     int dumped;
@@ -259,6 +260,23 @@ weft_status wi_comm_enter(struct weft_comm *comm);
 /* Enter to progress only. 0: somebody else is inside. */
 int wi_comm_try_progress(struct weft_comm *comm);
 void wi_comm_leave(struct weft_comm *comm);
+
+/* A call that uses the communicator, or its requests, without holding the lock all the time: destroying waits until it has gone
+ * out. Going out comes last: the memory may be gone after it. */
+static inline void wi_comm_guest_in(struct weft_comm *comm)
+{
+    atomic_fetch_add_explicit(&comm->guests, 1, memory_order_relaxed);
+}
+static inline void wi_comm_guest_out(struct weft_comm *comm)
+{
+    atomic_fetch_sub_explicit(&comm->guests, 1, memory_order_release);
+}
+static inline int wi_comm_ending(struct weft_comm *comm)
+{
+    return atomic_load_explicit(&comm->lock, memory_order_relaxed) == WI_DESTROYING;
+}
+/* What a call says that finds the communicator ending. */
+weft_status wi_comm_ended(void);
 
 weft_status wi_comm_check(const struct weft_comm *comm);
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstrap, const weft_comm_config *config,

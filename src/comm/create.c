@@ -196,52 +196,89 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
 
 /* ---- The end ---- */
 
-weft_status weft_comm_abort(weft_comm *comm, const char *reason)
+/* Whoever is inside sees the request; if nobody is, break it here so that peers hear of it now. */
+static void abort_here(struct weft_comm *comm)
 {
-    uint64_t until;
+    uint64_t until = wi_deadline_ns(DESTROY_WAIT_NS);
 
-    WI_TRY(wi_comm_check(comm));
-    if (atomic_exchange(&comm->abort_called, 1))
-        return WEFT_SUCCESS;
-    snprintf(comm->abort_reason, sizeof comm->abort_reason, "%s", reason ? reason : "no reason given");
-    wi_exec_abort(comm->exec, comm->abort_reason);
-    /* Whoever is inside sees the request; if nobody is, break it here so that peers hear of it now. */
-    until = wi_deadline_ns(DESTROY_WAIT_NS);
     do {
         if (wi_comm_try_progress(comm)) {
             wi_exec_fail(comm->exec, WEFT_EABORTED, -1, NULL, "%s", comm->abort_reason);
             wi_exec_progress(comm->exec, NULL);
             wi_comm_leave(comm);
-            return WEFT_SUCCESS;
+            return;
         }
         sched_yield();
-    } while (wi_now_ns() < until);
+    } while (!wi_comm_ending(comm) && wi_now_ns() < until);
+}
+
+weft_status weft_comm_abort(weft_comm *comm, const char *reason)
+{
+    WI_TRY(wi_comm_check(comm));
+    wi_comm_guest_in(comm);
+    if (!atomic_exchange(&comm->abort_called, 1)) {
+        snprintf(comm->abort_reason, sizeof comm->abort_reason, "%s", reason ? reason : "no reason given");
+        wi_exec_abort(comm->exec, comm->abort_reason);
+        abort_here(comm);
+    }
+    wi_comm_guest_out(comm);
+    return WEFT_SUCCESS;
+}
+
+/* Shut the door: who has the lock is told to give up, who wants it is sent away. WEFT_EBUSY: somebody stays too long. */
+static weft_status take_for_good(struct weft_comm *comm, uint64_t until_ns)
+{
+    int held = WI_FREE;
+
+    while (!atomic_compare_exchange_strong(&comm->lock, &held, WI_DESTROYING)) {
+        if (held == WI_DESTROYING)
+            return wi_fail(WEFT_EBUSY, "comm_destroy: another thread destroys this communicator");
+        held = WI_FREE;
+        wi_exec_abort(comm->exec, "the communicator is being destroyed");
+        wi_exec_nudge(comm->exec);
+        if (wi_now_ns() >= until_ns)
+            return wi_fail(WEFT_EBUSY, "comm_destroy: another thread is inside a call on this communicator");
+        sched_yield();
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Threads that wait without the lock see that their operations have ended, or that the communicator does. */
+static weft_status see_off(struct weft_comm *comm, uint64_t until_ns)
+{
+    int ended = 0;
+
+    while (atomic_load_explicit(&comm->guests, memory_order_acquire) ||
+           atomic_load_explicit(&comm->entering, memory_order_acquire)) {
+        if (!ended++)
+            wi_exec_cancel(comm->exec, "the communicator is being destroyed");
+        if (wi_now_ns() >= until_ns)
+            return wi_fail(WEFT_EBUSY, "comm_destroy: another thread waits in a call on this communicator");
+        sched_yield();
+    }
     return WEFT_SUCCESS;
 }
 
 weft_status weft_comm_destroy(weft_comm *comm)
 {
     uint64_t until;
-    int aborted, held = WI_FREE;
+    weft_status st;
+    int aborted;
 
     if (!comm)
         return WEFT_SUCCESS;
     WI_TRY(wi_comm_check(comm));
-    wi_context_unlink(comm->ctx, comm); /* the progress thread no longer looks at it */
     until = wi_deadline_ns(DESTROY_WAIT_NS);
-    while (!atomic_compare_exchange_weak(&comm->lock, &held, WI_ISSUING) || atomic_load(&comm->waiters)) {
-        if (held == WI_FREE)
-            wi_comm_leave(comm);
-        held = WI_FREE;
-        wi_exec_abort(comm->exec, "the communicator is being destroyed");
-        if (wi_now_ns() >= until) {
-            wi_context_link(comm->ctx, comm);
-            return wi_fail(WEFT_EBUSY, "comm_destroy: another thread is inside a call on this communicator");
-        }
-        sched_yield();
-    }
+    WI_TRY(take_for_good(comm, until));
+    wi_context_unlink(comm->ctx, comm); /* the progress thread no longer looks at it */
     aborted = comm->exec->broken < 0 || comm->exec->nops > 0;
     wi_exec_leave(comm->exec);
+    st = see_off(comm, until);
+    if (st < 0) {
+        wi_context_link(comm->ctx, comm);
+        wi_comm_leave(comm);
+        return st;
+    }
     free_comm(comm, aborted);
     return WEFT_SUCCESS;
 }

@@ -103,6 +103,8 @@ weft_status weft_group_end(void)
     if (--wi_group_depth > 0)
         return WEFT_SUCCESS;
     st = group.error;
+    for (req = group.head; req; req = req->next)
+        wi_comm_guest_in(req->comm);
     for (req = group.head; req; req = next) {
         next = req->next;
         req->next = NULL;
@@ -117,14 +119,18 @@ weft_status weft_group_end(void)
         if (req->owned_by_group) {
             *tail = req;
             tail = &req->next;
+        } else {
+            wi_comm_guest_out(req->comm);
         }
     }
     group.head = NULL;
     for (req = waiting; req; req = next) {
         weft_status one = req->active ? wi_request_wait(req, UINT64_MAX) : req->status;
+        struct weft_comm *comm = req->comm;
         next = req->next;
         st = st < 0 ? st : one < 0 ? one : st;
         put_back(req);
+        wi_comm_guest_out(comm);
     }
     return group.error < 0 ? wi_fail(group.error, "%s", group.text) : st;
 }

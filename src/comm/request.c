@@ -214,6 +214,39 @@ static struct weft_request *next_unfinished(weft_request *const reqs[], size_t n
     return NULL;
 }
 
+/* As wi_comm_guest_in and _out, of the communicators of several requests; of neighbours in the list that have the same, once. */
+static void guests_in(weft_request *const reqs[], size_t n)
+{
+    struct weft_comm *last = NULL;
+
+    for (size_t i = 0; i < n; i++)
+        if (reqs[i] && reqs[i]->comm != last)
+            wi_comm_guest_in(last = reqs[i]->comm);
+}
+
+static void guests_out(weft_request *const reqs[], size_t n)
+{
+    struct weft_comm *last = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!reqs[i] || reqs[i]->comm == last)
+            continue;
+        if (last)
+            wi_comm_guest_out(last); /* after it no request of its is looked at, unless it was counted again */
+        last = reqs[i]->comm;
+    }
+    if (last)
+        wi_comm_guest_out(last);
+}
+
+static int any_ending(weft_request *const reqs[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (reqs[i] && wi_comm_ending(reqs[i]->comm))
+            return 1;
+    return 0;
+}
+
 static int first_given(weft_request *const reqs[], size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -222,7 +255,9 @@ static int first_given(weft_request *const reqs[], size_t n)
     return -1;
 }
 
-/* Wait until one of the active requests (there is one) is finished, `until_ns` passes, or (once) just look. Index, or -1. */
+#define ENDING (-2)
+/* Wait until one of the active requests (there is one) is finished, `until_ns` passes, or (once) just look. Index, or -1; ENDING:
+ * the communicator of one of them is being destroyed, and of the others none has finished. */
 static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
 {
     size_t turn = 0;
@@ -235,6 +270,8 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         for (size_t i = 0; i < n; i++)
             if (reqs[i] && reqs[i]->active && finished(reqs[i]))
                 return (int)i;
+        if (any_ending(reqs, n))
+            return ENDING;
         req = next_unfinished(reqs, n, &turn);
         if (!req) /* collected by another thread meanwhile */
             return first_given(reqs, n);
@@ -275,16 +312,22 @@ weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
 {
     weft_request *one[1] = {req};
     struct weft_comm *comm = req->comm;
+    weft_status st;
     int index;
 
     if (req->queued)
         return wi_fail(WEFT_EINVAL, "the request belongs to a group that has not ended");
-    if (finished(req))
-        return collect(req);
-    atomic_fetch_add_explicit(&comm->waiters, 1, memory_order_relaxed);
-    index = wait_some(one, 1, until_ns, 0);
-    atomic_fetch_sub_explicit(&comm->waiters, 1, memory_order_relaxed);
-    return index < 0 ? WEFT_INPROGRESS : collect(req);
+    wi_comm_guest_in(comm);
+    if (finished(req)) {
+        st = collect(req);
+    } else {
+        atomic_fetch_add_explicit(&comm->waiters, 1, memory_order_relaxed);
+        index = wait_some(one, 1, until_ns, 0);
+        atomic_fetch_sub_explicit(&comm->waiters, 1, memory_order_relaxed);
+        st = index >= 0 ? collect(req) : index == ENDING ? wi_comm_ended() : WEFT_INPROGRESS;
+    }
+    wi_comm_guest_out(comm);
+    return st;
 }
 
 weft_status weft_wait(weft_request *req)
@@ -302,17 +345,25 @@ weft_status weft_wait_for(weft_request *req, uint64_t timeout_ns)
 weft_status weft_test(weft_request *req)
 {
     weft_request *one[1] = {req};
+    struct weft_comm *comm;
+    weft_status st;
+    int index = 0;
 
     WI_TRY(check_request(req));
     if (req->queued)
         return WEFT_INPROGRESS;
-    if (!finished(req) && wait_some(one, 1, 0, 1) < 0)
-        return WEFT_INPROGRESS;
-    return collect(req);
+    comm = req->comm;
+    wi_comm_guest_in(comm);
+    if (!finished(req))
+        index = wait_some(one, 1, 0, 1);
+    st = index >= 0 ? collect(req) : index == ENDING ? wi_comm_ended() : WEFT_INPROGRESS;
+    wi_comm_guest_out(comm);
+    return st;
 }
 
 weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *index)
 {
+    weft_status st;
     int got, live = 0;
 
     if (!reqs || !index || !nreqs)
@@ -327,9 +378,16 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
     }
     if (!live)
         return wi_fail(WEFT_ENOTFOUND, "wait_any: no request is active");
+    guests_in(reqs, nreqs);
     got = wait_some(reqs, nreqs, UINT64_MAX, 0);
-    *index = (size_t)got;
-    return collect(reqs[got]);
+    if (got >= 0) {
+        *index = (size_t)got;
+        st = collect(reqs[got]);
+    } else {
+        st = wi_comm_ended();
+    }
+    guests_out(reqs, nreqs);
+    return st;
 }
 
 weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
@@ -341,10 +399,12 @@ weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
     for (size_t i = 0; i < nreqs; i++)
         if (reqs[i])
             WI_TRY(check_request(reqs[i]));
+    guests_in(reqs, nreqs);
     for (size_t i = 0; i < nreqs; i++) {
         weft_status st = reqs[i] ? wi_request_wait(reqs[i], UINT64_MAX) : WEFT_SUCCESS;
         first = first < 0 ? first : st < 0 ? st : first;
     }
+    guests_out(reqs, nreqs);
     return first;
 }
 
@@ -358,16 +418,18 @@ weft_status weft_request_free(weft_request *req)
     comm = req->comm;
     if (req->queued || !finished(req))
         return wi_fail(WEFT_EBUSY, "the operation has not finished; wait for it or abort the communicator");
+    wi_comm_guest_in(comm);
     /* As one that progresses, who is waited for: one that issues makes others fail. */
     if (wi_comm_try_progress(comm)) {
         wi_request_put(req);
         wi_comm_leave(comm);
-        return WEFT_SUCCESS;
+    } else {
+        req->magic = 0;
+        req->next = atomic_load_explicit(&comm->freed, memory_order_relaxed);
+        while (!atomic_compare_exchange_weak_explicit(&comm->freed, &req->next, req, memory_order_release,
+                                                      memory_order_relaxed))
+            ;
     }
-    req->magic = 0;
-    req->next = atomic_load_explicit(&comm->freed, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&comm->freed, &req->next, req, memory_order_release,
-                                                  memory_order_relaxed))
-        ;
+    wi_comm_guest_out(comm);
     return WEFT_SUCCESS;
 }

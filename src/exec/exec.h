@@ -292,6 +292,7 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
 weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);
 void wi_exec_await_puts(struct wi_exec *exec);
 void wi_exec_leave(struct wi_exec *exec); /* the communicator is destroyed, perhaps with operations in flight */
+void wi_exec_cancel(struct wi_exec *exec, const char *reason); /* end these, for those who wait for them; peers know already */
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
 struct wi_pend *wi_pend_get(struct wi_exec *exec);

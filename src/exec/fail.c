@@ -105,6 +105,22 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     return status;
 }
 
+void wi_exec_cancel(struct wi_exec *exec, const char *reason)
+{
+    struct wi_error *e = &exec->error;
+
+    if (!exec->broken) {
+        *e = (struct wi_error){.status = WEFT_EABORTED, .peer = -1, .operation = ""};
+        snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, exec->rank));
+        snprintf(e->message, sizeof e->message, "%s on rank %d of %d (host %s): %s: %s",
+                 exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks, e->host,
+                 weft_status_text(WEFT_EABORTED), reason);
+        snprintf(e->advice, sizeof e->advice, "%s", advice_for(WEFT_EABORTED));
+        exec->broken = WEFT_EABORTED;
+    }
+    wi_exec_progress(exec, NULL);
+}
+
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs)
 {

@@ -33,3 +33,6 @@ tests_multi_test_barrier_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/multi/test_stress
 tests_multi_test_stress_SOURCES = tests/multi/test_stress.c tests/fault/fault.h
 tests_multi_test_stress_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/multi/test_destroy
+tests_multi_test_destroy_SOURCES = tests/multi/test_destroy.c tests/fault/fault.h
+tests_multi_test_destroy_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread

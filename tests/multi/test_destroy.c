@@ -1,0 +1,244 @@
+/* A communicator is destroyed while other threads are inside calls on it: they get a named status, and the memory goes after they
+ * have left (AddressSanitizer and ThreadSanitizer see the rest).
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+
+#include "../unit/unit.h"
+
+/* One thread's call. */
+struct caller {
+    weft_status (*call)(struct caller *c);
+    weft_comm *comm;
+    weft_request *reqs[3];
+    size_t nreqs, index;
+    weft_status status;
+    char text[256];
+    pthread_t thread;
+};
+
+static void *call_main(void *arg)
+{
+    struct caller *c = arg;
+
+    c->status = c->call(c);
+    snprintf(c->text, sizeof c->text, "%s", weft_thread_error());
+    return NULL;
+}
+
+static void start(struct caller *c)
+{
+    WT_REQUIRE(pthread_create(&c->thread, NULL, call_main, c) == 0);
+}
+
+static weft_status call_wait(struct caller *c)
+{
+    return weft_wait(c->reqs[0]);
+}
+
+static weft_status call_wait_for(struct caller *c)
+{
+    return weft_wait_for(c->reqs[0], 100 * 1000 * FT_MS);
+}
+
+static weft_status call_wait_any(struct caller *c)
+{
+    return weft_wait_any(c->reqs, c->nreqs, &c->index);
+}
+
+static weft_status call_wait_all(struct caller *c)
+{
+    return weft_wait_all(c->reqs, c->nreqs);
+}
+
+static weft_status call_abort(struct caller *c)
+{
+    return weft_comm_abort(c->comm, "enough");
+}
+
+static weft_status call_free(struct caller *c)
+{
+    return weft_request_free(c->reqs[0]);
+}
+
+static weft_status call_send_self(struct caller *c)
+{
+    int64_t word = 1;
+    int rank;
+
+    return weft_comm_rank(c->comm, &rank) < 0 ? WEFT_EINVAL
+                                              : weft_send(c->comm, &word, 1, WEFT_INT64, rank, &c->reqs[0]);
+}
+
+static void await(const _Atomic int *word, int least)
+{
+    uint64_t until = wt_now_ms() + wt_slow_ms(10000);
+
+    while (atomic_load(word) < least && wt_now_ms() < until)
+        sched_yield();
+    WT_REQUIRE(atomic_load(word) >= least);
+}
+
+/* A receive that nobody sends to. */
+static weft_request *hopeless(weft_comm *comm, int64_t *word, int peer)
+{
+    weft_request *req = NULL;
+
+    WT_REQUIRE_OK(weft_recv(comm, word, 1, WEFT_INT64, peer, &req));
+    return req;
+}
+
+static void waiters_are_told(int rank, int nranks, void *arg)
+{
+    static weft_status (*const calls[])(struct caller *) = {call_wait, call_wait_for, call_wait_any, call_wait_all};
+    enum { N = 4 };
+    struct caller callers[N] = {0};
+    int64_t words[N][3];
+    struct ft_rank f;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    for (int i = 0; i < N; i++) {
+        struct caller *c = &callers[i];
+        *c = (struct caller){.call = calls[i], .comm = f.comm, .nreqs = 3};
+        for (int k = 0; k < 3; k++)
+            c->reqs[k] = hopeless(f.comm, &words[i][k], 1 - rank);
+        start(c);
+    }
+    await(&f.comm->guests, N + 1); /* weft_wait_all counts for the list and for the one that it waits for */
+    wt_sync();                     /* else one rank's threads hear of the other's leaving */
+    WT_CHECK_OK(weft_comm_destroy(f.comm));
+    for (int i = 0; i < N; i++) {
+        pthread_join(callers[i].thread, NULL);
+        /* Over shared memory the other rank may be faster. */
+        if (callers[i].status != WEFT_EPEER)
+            WT_CHECK_STATUS(callers[i].status, WEFT_EABORTED);
+        WT_CHECK(callers[i].text[0]);
+        if (callers[i].status == WEFT_EABORTED)
+            WT_CHECK(strstr(callers[i].text, "destroy") != NULL);
+    }
+    WT_CHECK_OK(weft_context_destroy(f.context));
+}
+
+/* One of two communicators is destroyed while a thread waits for both. The other one is as it was. */
+static void one_of_two(int rank, int nranks, void *arg)
+{
+    struct caller c = {.call = call_wait_any, .nreqs = 3, .index = 77};
+    int64_t words[2], in = 1, sum = 0;
+    weft_request *idle;
+    struct ft_rank f;
+    weft_comm *other;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &other));
+    WT_REQUIRE_OK(weft_all_reduce_init(other, &in, &sum, 1, WEFT_INT64, WEFT_SUM, &idle));
+    c.reqs[0] = hopeless(f.comm, &words[0], 1 - rank);
+    c.reqs[1] = idle; /* not active: nobody would notice it otherwise */
+    c.reqs[2] = NULL;
+    start(&c);
+    await(&other->guests, 1);
+    WT_CHECK_OK(weft_comm_destroy(other));
+    pthread_join(c.thread, NULL);
+    WT_CHECK_STATUS(c.status, WEFT_EABORTED);
+    WT_CHECK(strstr(c.text, "destroys") != NULL);
+    WT_CHECK_INT(c.index, 77);
+    WT_CHECK_STATUS(weft_test(c.reqs[0]), WEFT_INPROGRESS);
+    WT_CHECK_OK(weft_all_reduce(f.comm, &in, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
+    WT_CHECK_INT(sum, nranks);
+    WT_CHECK_OK(weft_send(f.comm, &in, 1, WEFT_INT64, 1 - rank, NULL));
+    WT_CHECK_OK(weft_wait(c.reqs[0]));
+    WT_CHECK_OK(weft_request_free(c.reqs[0]));
+    wt_sync();
+    ft_close(&f);
+}
+
+static void *destroy_main(void *arg)
+{
+    return (void *)(intptr_t)weft_comm_destroy(arg);
+}
+
+/* Threads that want the lock, and get there first or not at all. */
+static void who_wants_in(int rank, int nranks, void *arg)
+{
+    static weft_status (*const calls[])(struct caller *) = {call_send_self, call_abort, call_free};
+    struct ft_rank f;
+
+    for (int i = 0; i < 3; i++) {
+        struct caller c = {.call = calls[i]};
+        pthread_t destroyer;
+        int64_t word = 1;
+        void *st;
+        ft_open(&f, arg, 100000, rank, nranks);
+        c.comm = f.comm;
+        if (calls[i] == call_free) {
+            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, rank, &c.reqs[0]));
+            WT_REQUIRE_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, rank, NULL));
+        }
+        while (!wi_comm_try_progress(f.comm)) /* as a thread that waits */
+            sched_yield();
+        start(&c);
+        if (calls[i] == call_free)
+            pthread_join(c.thread, NULL);
+        else
+            await(calls[i] == call_abort ? &f.comm->guests : &f.comm->entering, 1);
+        WT_REQUIRE(pthread_create(&destroyer, NULL, destroy_main, f.comm) == 0);
+        await(&f.comm->exec->abort_requested, 1);
+        wi_comm_leave(f.comm);
+        pthread_join(destroyer, &st);
+        WT_CHECK_STATUS((weft_status)(intptr_t)st, WEFT_SUCCESS);
+        if (calls[i] != call_free)
+            pthread_join(c.thread, NULL);
+        if (calls[i] != call_send_self || c.status != WEFT_EABORTED)
+            WT_CHECK_OK(c.status);
+        wt_sync();
+        WT_CHECK_OK(weft_context_destroy(f.context));
+    }
+}
+
+/* Who does not leave in time: the communicator is still there, aborted, and can be destroyed again. */
+static void too_slow(int rank, int nranks, void *arg)
+{
+    int64_t in = 1, sum;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    wi_comm_guest_in(f.comm);
+    wt_sync();
+    WT_CHECK_STATUS(weft_comm_destroy(f.comm), WEFT_EBUSY);
+    WT_CHECK(strstr(weft_thread_error(), "another thread waits") != NULL);
+    WT_CHECK_STATUS(weft_all_reduce(f.comm, &in, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_EABORTED);
+    wi_comm_guest_out(f.comm);
+    WT_CHECK_OK(weft_comm_destroy(f.comm));
+    WT_CHECK_OK(weft_context_destroy(f.context));
+}
+
+#define EVERYWHERE(fn, nranks) CU_ASSERT_EQUAL(ft_run_everywhere((nranks), (fn), #fn, 30000), 0)
+
+static void run_waiters(void)
+{
+    EVERYWHERE(waiters_are_told, 2);
+}
+static void run_one_of_two(void)
+{
+    EVERYWHERE(one_of_two, 2);
+}
+static void run_who_wants_in(void)
+{
+    EVERYWHERE(who_wants_in, 1);
+}
+static void run_too_slow(void)
+{
+    EVERYWHERE(too_slow, 2);
+}
+
+static const struct wt_case cases[] = {
+    {"threads that wait are told", run_waiters},
+    {"of two communicators waited for one is destroyed", run_one_of_two},
+    {"threads that want in are sent away", run_who_wants_in},
+    {"a thread that stays too long is named", run_too_slow},
+};
+WT_UNIT_MAIN("destroy", cases)
