@@ -53,8 +53,7 @@ static weft_status got(struct wi_exec *exec, struct wi_op *op, int rank, void *d
 {
     weft_status st = exec->map_ops->mem_get(exec->map_group, rank, (uint64_t)(uintptr_t)remote, dst, bytes);
 
-    return st >= 0 ? st
-                   : wi_exec_fail(exec, st, rank, &op->info, "reading memory of rank %d: %s", rank, wi_fail_text());
+    return st >= 0 ? st : wi_exec_copy_failed(exec, op, st, rank, "reading");
 }
 
 static int of_a_peer(const struct wi_exec *exec, const struct wi_region *r)

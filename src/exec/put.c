@@ -35,6 +35,15 @@ static weft_status put_piece(struct wi_exec *exec, int rank, uint64_t remote, co
     return st;
 }
 
+weft_status wi_exec_copy_failed(struct wi_exec *exec, const struct wi_op *op, weft_status status, int rank,
+                                const char *doing)
+{
+    int own = status > WEFT_EPEER || status <= WEFT_ENOMEM; /* no fault of the peer's */
+
+    return wi_exec_fail(exec, status > WEFT_EPEER ? WEFT_ESYS : status, own ? -1 : rank, &op->info,
+                        "%s memory of rank %d: %s", doing, rank, wi_fail_text());
+}
+
 weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
@@ -43,7 +52,7 @@ weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *
         if (st >= 0)
             continue;
         wi_exec_compare_boards(exec, &op->info); /* what it said when it gave up */
-        return wi_exec_fail(exec, st, rank, &op->info, "writing memory of rank %d: %s", rank, wi_fail_text());
+        return wi_exec_copy_failed(exec, op, st, rank, "writing");
     }
     return WEFT_SUCCESS;
 }

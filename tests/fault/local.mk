@@ -30,3 +30,6 @@ multi_scripts += tests/fault/test_network.sh
 test_programs += tests/fault/network_probe
 tests_fault_network_probe_SOURCES = tests/fault/network_probe.c
 tests_fault_network_probe_LDADD = libweft.la
+multi_tests += tests/fault/test_refused
+tests_fault_test_refused_SOURCES = tests/fault/test_refused.c tests/fault/fault.h
+tests_fault_test_refused_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
