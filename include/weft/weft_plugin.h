@@ -95,7 +95,7 @@ struct weft_op_info {
     uint8_t op;     /* 255: a user's operator */
     uint8_t flags;
     uint32_t root;  /* or peer */
-    uint32_t hash;  /* of per-rank counts, for the v-forms */
+    uint32_t hash;  /* of per-rank counts, for the v-forms; of the algorithm that was named; of earlier operations */
     uint64_t count;
 };
 

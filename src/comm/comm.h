@@ -315,6 +315,8 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
+/* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none. */
+const char *wi_call_algorithm(int kind, uint32_t named);
 static inline int wi_coll_reduces(enum wi_coll c)
 {
     return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER ||

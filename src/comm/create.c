@@ -55,6 +55,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     WI_TRY(wi_comm_near(comm));
     facts.levels = &comm->levels;
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
+    comm->exec->algorithm_named = wi_call_algorithm;
     WI_TRY(wi_comm_lend_model(comm, &comm->lent));
     if (comm->lent)
         WI_TRY(wi_comm_nearer(comm, comm->lent));

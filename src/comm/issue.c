@@ -69,6 +69,23 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct 
     }
 }
 
+static uint32_t hash_name(const char *name)
+{
+    uint32_t h = 0x811c9dc5u;
+
+    while (*name)
+        h = (h ^ (unsigned char)*name++) * 0x01000193u;
+    return h | 1;
+}
+
+const char *wi_call_algorithm(int kind, uint32_t named)
+{
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        if ((*a)->coll == wi_algo_family((enum wi_coll)kind) && hash_name((*a)->name) == named)
+            return (*a)->name;
+    return NULL;
+}
+
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c, struct wi_redop *r)
 {
     struct wi_user_op user;
@@ -428,6 +445,10 @@ static weft_status begin_op(struct weft_comm *comm, const struct weft_request *r
     op->base[WI_DST] = c->dst;
     op->timeout_ns = req->options.timeout_ns;
     wi_call_info(comm, c, &op->info);
+    if (req->options.algorithm && c->coll != WI_COLL_SEND && c->coll != WI_COLL_RECV) {
+        op->named = hash_name(req->options.algorithm);
+        op->info.hash ^= op->named;
+    }
     return wi_call_redop(comm, c, &op->redop);
 }
 

@@ -81,6 +81,7 @@ struct wi_op {
     struct wi_parcels *parcels;             /* owned; messages say how long what they hold is: lane_parcel.c */
     unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
     uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
+    uint32_t named;                         /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
     uint8_t nt, slot_nt, claim; /* how results and slots are stored */
     uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
@@ -185,6 +186,7 @@ struct wi_exec {
     struct wi_recorder recorder;
     struct wi_kept_name *names; /* of schedules that are gone, for the recorder */
     struct wi_slot_store slot_store;
+    const char *(*algorithm_named)(int kind, uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
     uint64_t timeout_ns;
     _Atomic int napping; /* the lock's holder sleeps, or is about to */
     _Atomic int nudged;  /* it should not: another thread wants the lock */

@@ -121,18 +121,41 @@ void wi_exec_cancel(struct wi_exec *exec, const char *reason)
     wi_exec_progress(exec, NULL);
 }
 
+/* Two calls differ in their hash only. If that is because of the algorithms that their callers named, say which. */
+static int named_apart(struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
+                       const char **here, const char **there)
+{
+    const struct wi_op *op = exec->head;
+    uint32_t named;
+
+    while (op && (op->point_to_point || op->info.seq != ours->seq))
+        op = op->next;
+    named = op ? op->named : 0;
+    if (!exec->algorithm_named || ours->hash == theirs->hash)
+        return 0;
+    *here = named ? exec->algorithm_named(ours->kind, named) : "none";
+    named ^= ours->hash ^ theirs->hash;
+    *there = named ? exec->algorithm_named(ours->kind, named) : "none";
+    return *here && *there;
+}
+
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs)
 {
     struct weft_op_info alike = *theirs;
+    const char *here, *there;
     char text[160];
 
     alike.hash = ours->hash;
     wi_op_info_text(theirs, text, sizeof text);
-    if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
+    if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
+        named_apart(exec, ours, theirs, &here, &there))
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
-                     "rank %d called %s here too, but with other per-rank counts, or after an "
-                     "earlier operation that differed (kind, count, type, operator or root)",
+                     "rank %d called %s here too, but algorithm %s is named there, %s here", peer, text, there, here);
+    else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
+                     "rank %d called %s here too, but with other per-rank counts, another algorithm named, or after an "
+                     "earlier operation that differed (kind, count, type, operator, root or algorithm)",
                      peer, text);
     else
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here", peer, text);

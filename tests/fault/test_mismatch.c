@@ -7,14 +7,15 @@
 #include "../unit/unit.h"
 
 enum { RANKS = 3, ODD = 1, MOST = 1 << 16, DEADLINE_MS = 6000 };
-enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, NUM_WHATS, ROOT = NUM_WHATS };
+enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, ALGORITHM, NUM_WHATS, ROOT = NUM_WHATS };
 
-static const char *const what_names[] = {"kind", "count", "count of long vectors", "dtype", "op", "order", "root"};
+static const char *const what_names[] = {"kind",      "count", "count of long vectors", "dtype", "op", "order",
+                                         "algorithm", "root"};
 /* What the message must name: the operation here and there. */
 static const char *const usual_texts[] = {"all_reduce #2", "4 int32",       "60000 int32", "int32",
-                                          "sum",           "all_reduce #2", "root 0"};
+                                          "sum",           "all_reduce #2", "knomial",     "root 0"};
 static const char *const odd_texts[] = {"all_gather #2", "5 int32",       "60001 int32", "float",
-                                        "max",           "all_gather #2", "root 1"};
+                                        "max",           "all_gather #2", "rdouble",     "root 1"};
 
 struct cell {
     const char *transport;
@@ -26,6 +27,7 @@ static int32_t src[RANKS * MOST], dst[RANKS * MOST];
 
 static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_request **req)
 {
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     size_t n = c->what == LONG_COUNT ? 60000 : 4;
 
     switch (c->what) {
@@ -36,6 +38,10 @@ static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_r
     case COUNT:
     case LONG_COUNT:
         return weft_all_reduce(f->comm, src, dst, n + (size_t)odd, WEFT_INT32, WEFT_SUM, req);
+    case ALGORITHM:
+        options.algorithm = odd ? "rdouble" : "knomial";
+        WT_REQUIRE_OK(weft_comm_next_call(f->comm, &options));
+        return weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, WEFT_SUM, req);
     case DTYPE:
         return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
     case OP:
