@@ -143,7 +143,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->base[WI_DST] = c->dst;
     op->v_bytes[0] = op->v_bytes[1] = NULL;
     op->mapped = 1;
-    op->get = op->put = op->point_to_point = op->send_empty = 0;
+    op->get = op->put = op->point_to_point = op->send_empty = op->by_tag = 0;
     op->lanes = NULL;
     op->slices_done = 0;
     op->timeout_ns = op->deadline_ns = 0;
