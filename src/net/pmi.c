@@ -27,7 +27,7 @@ static weft_status pmi_write(struct wi_pmi *pmi, const char *format, ...)
     if (bytes < 0 || bytes >= (int)sizeof(line))
         return wi_fail(WEFT_EINTERNAL, "PMI request longer than %d bytes", WI_PMI_LINE_MAX);
     for (int sent = 0; sent < bytes;) {
-        ssize_t n = write(pmi->fd, line + sent, (size_t)(bytes - sent));
+        ssize_t n = send(pmi->fd, line + sent, (size_t)(bytes - sent), MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN && wi_socket_poll(pmi->fd, POLLOUT, pmi->deadline_ns))
             continue;
         if (n < 0 && errno != EINTR)

@@ -153,3 +153,6 @@ tests_unit_test_parse_memory_SOURCES = tests/unit/test_parse_memory.c
 tests_unit_test_parse_memory_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_file_SOURCES = tests/unit/test_file.c
 tests_unit_test_file_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_pmi
+tests_unit_test_pmi_SOURCES = tests/unit/test_pmi.c
+tests_unit_test_pmi_LDADD = libweftcore.la $(CUNIT_LIBS)
