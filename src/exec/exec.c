@@ -154,17 +154,25 @@ void wi_exec_destroy(struct wi_exec *exec)
 
 /* ---- The end of an operation ---- */
 
+static void link_op(struct wi_exec *exec, struct wi_op *op)
+{
+    op->next = NULL;
+    op->link = exec->tail;
+    *exec->tail = op;
+    exec->tail = &op->next;
+    exec->nops++;
+}
+
 static void unlink_op(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_op **link = &exec->head;
-
-    while (*link && *link != op)
-        link = &(*link)->next;
-    if (!*link)
+    if (!op->link)
         return;
-    *link = op->next;
-    if (exec->tail == &op->next)
-        exec->tail = link;
+    *op->link = op->next;
+    if (op->next)
+        op->next->link = op->link;
+    else
+        exec->tail = op->link;
+    op->link = NULL;
     exec->nops--;
 }
 
@@ -376,45 +384,6 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
     wi_exec_board(exec, &op->info);
 }
 
-weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
-{
-    int to_self = op->point_to_point && op->peer == exec->rank;
-
-    op->status = WEFT_INPROGRESS;
-    op->poll = NULL;
-    op->rounds = 0;
-    op->deadline_ns = 0;
-    op->epoch = 0;
-    op->slices_done = 0;
-    op->record = NULL;
-    if (exec->broken) {
-        op->state = WI_OP_QUEUED;
-        wi_op_finish(exec, op, exec->broken);
-        return exec->broken;
-    }
-    if (!op->timeout_ns)
-        op->timeout_ns = exec->timeout_ns;
-    /* Behind a receive that may take the same message it must not be posted where it would be first. */
-    if (op->point_to_point && !op->sending && !op->by_tag && !to_self && !op->internal && exec->wanting &&
-        wi_match_wanted(exec, op->peer))
-        op->by_tag = 1;
-    number_op(exec, op);
-    record_issue(exec, op);
-    if (to_self) {
-        issue_self(exec, op);
-        return WEFT_SUCCESS;
-    }
-    op->state = op->by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
-    op->next = NULL;
-    *exec->tail = op;
-    exec->tail = &op->next;
-    exec->nops++;
-    if (op->by_tag)
-        wi_match_issue(exec, op);
-    wi_exec_progress(exec, NULL);
-    return WEFT_SUCCESS;
-}
-
 /* ---- Progress ---- */
 
 static int start_op(struct wi_exec *exec, struct wi_op *op)
@@ -506,8 +475,10 @@ static int progress_ops(struct wi_exec *exec)
     uint32_t oldest = 0;
     struct wi_op *op, *next;
 
+    exec->nunlooked = 0;
     for (op = exec->head; op && !exec->broken; op = next) {
         next = op->next;
+        exec->visits++;
         if (!op->point_to_point) {
             oldest = oldest ? oldest : op->info.seq;
             if (op->state == WI_OP_QUEUED)
@@ -542,6 +513,63 @@ uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
     if (moved)
         *moved = any;
     return exec->nops;
+}
+
+/* ---- Issue, continued ---- */
+
+#define FEW_OPS 16
+
+/* With many operations in flight most issues look at the new one only, or all that are issued before one is waited for would take
+ * time in the square of their number: a message is posted, a collective begins when all are looked at, which is once for as many
+ * issues as there are operations. */
+static void begin_new(struct wi_exec *exec, struct wi_op *op)
+{
+    if (exec->nops <= FEW_OPS || ++exec->nunlooked >= exec->nops) {
+        wi_exec_progress(exec, NULL);
+        return;
+    }
+    if (op->point_to_point && !op->by_tag) {
+        exec->visits++;
+        run_op(exec, op);
+    }
+    if (exec->broken)
+        wi_exec_progress(exec, NULL);
+}
+
+weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
+{
+    int to_self = op->point_to_point && op->peer == exec->rank;
+
+    op->status = WEFT_INPROGRESS;
+    op->poll = NULL;
+    op->rounds = 0;
+    op->deadline_ns = 0;
+    op->epoch = 0;
+    op->slices_done = 0;
+    op->record = NULL;
+    if (exec->broken) {
+        op->state = WI_OP_QUEUED;
+        wi_op_finish(exec, op, exec->broken);
+        return exec->broken;
+    }
+    if (!op->timeout_ns)
+        op->timeout_ns = exec->timeout_ns;
+    /* Behind a receive that may take the same message it must not be posted where it would be first. */
+    if (op->point_to_point && !op->sending && !op->by_tag && !to_self && !op->internal && exec->wanting &&
+        wi_match_wanted(exec, op->peer))
+        op->by_tag = 1;
+    number_op(exec, op);
+    record_issue(exec, op);
+    if (to_self) {
+        issue_self(exec, op);
+        return WEFT_SUCCESS;
+    }
+    op->state = op->by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
+    link_op(exec, op);
+    if (op->by_tag)
+        wi_match_issue(exec, op);
+    begin_new(exec, op);
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)

@@ -67,7 +67,7 @@ enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_L
 enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
 
 struct wi_op {
-    struct wi_op *next;
+    struct wi_op *next, **link; /* in flight: what points to it; NULL: it is not */
     struct weft_op_info info;
     struct wi_sched *sched; /* counted reference */
     struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
@@ -170,6 +170,8 @@ struct wi_exec {
     /* Operations in flight, oldest first. */
     struct wi_op *head, **tail;
     uint32_t nops;
+    uint32_t nunlooked; /* issued since all were looked at */
+    uint64_t visits;    /* of operations, by whoever looked at all or at one: tests count work by it */
     uint32_t next_seq;          /* of collectives */
     uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers; /* [nranks] */

@@ -36,3 +36,6 @@ tests_multi_test_stress_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpth
 multi_tests += tests/multi/test_destroy
 tests_multi_test_destroy_SOURCES = tests/multi/test_destroy.c tests/fault/fault.h
 tests_multi_test_destroy_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/multi/test_scale
+tests_multi_test_scale_SOURCES = tests/multi/test_scale.c tests/fault/fault.h
+tests_multi_test_scale_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
