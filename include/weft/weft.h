@@ -18,7 +18,11 @@
  *   In place   allowed wherever MPI or NCCL allow it; each function says which pointers must be equal.
  *   Ownership  pointers are borrowed until the call returns, unless the function says otherwise. NULL is a
  *              valid argument of every destroy, free and deregister.
- *   Fork       a child of fork() may exec or exit; calls on what its parent made are refused (WEFT_EINVAL).
+ *   Fork       a child of fork() may exec or exit; calls on what its parent made are refused (WEFT_EINVAL). It
+ *              keeps none of the parent's connections: if the parent ends, the other ranks hear of it.
+ *   Failures   after an operation failed with WEFT_EPEER or below, this rank's buffers are its caller's again,
+ *              unless weft_last_error's advice says that a rank was stopped in the middle of a store to them:
+ *              then that rank may still complete that one store until its process has ended.
  *
  * Each comment below has, in this order: what the function does; when to use it, Cost; In place; @param;
  * Ownership; Threads; Blocks; @return; Paper. What does not apply is left out. In costs P is the number of

@@ -73,7 +73,7 @@ void wi_tcp_conn_close(struct wi_tcp_conn *c)
     }
     wi_tcp_dial_free(c);
     if (c->fd >= 0)
-        close(c->fd);
+        wi_tcp_fd_close(c->fd);
     c->fd = -1;
     c->state = WI_TCP_CLOSED;
     if (c->peer->conns[c->index] == c)

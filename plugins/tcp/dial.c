@@ -44,7 +44,7 @@ static void drop_socket(struct wi_tcp_conn *c)
 {
     wi_tcp_handshake_fini(&c->dial->hs);
     if (c->fd >= 0)
-        close(c->fd);
+        wi_tcp_fd_close(c->fd);
     c->fd = -1;
 }
 
@@ -103,7 +103,7 @@ static int start(struct wi_tcp_conn *c)
     const struct wi_tcp_addr *a = &d->peer.addrs[d->order[d->at]];
     struct sockaddr_storage sa;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-    int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = wi_tcp_fd_keep(socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && spare(c)) {
         wi_tcp_conn_close(c);
         return -1;

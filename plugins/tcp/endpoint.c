@@ -73,7 +73,7 @@ static int parse_ports(const char *text, long *low, long *high)
 static int listen_at(const struct wi_tcp_settings *s, struct wi_tcp_addr *a, long low, long high)
 {
     struct sockaddr_storage sa;
-    int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = wi_tcp_fd_keep(socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     if (a->family == 6)
@@ -94,7 +94,7 @@ static int listen_at(const struct wi_tcp_settings *s, struct wi_tcp_addr *a, lon
         return fd;
     }
     int err = errno;
-    close(fd);
+    wi_tcp_fd_close(fd);
     errno = err;
     return -1;
 }
@@ -137,8 +137,8 @@ static weft_status open_listeners(struct wi_tcp_endpoint *e)
 
 static weft_status open_events(struct wi_tcp_endpoint *e)
 {
-    e->epoll = epoll_create1(EPOLL_CLOEXEC);
-    e->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    e->epoll = wi_tcp_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    e->timer = wi_tcp_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &e->timer};
     int bad = e->epoll < 0 || e->timer < 0 || epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->timer, &ev);
     for (int i = 0; i < e->me.count && !bad; i++) {
@@ -181,6 +181,7 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     e->family = family;
     e->epoll = e->timer = -1;
     pthread_mutex_init(&e->lock, NULL);
+    wi_tcp_fds_init();
     wi_tcp_node_identity(e->me.node);
     wi_tcp_process_identity(&e->me);
     if (getrandom(&e->me.process, sizeof e->me.process, 0) != (ssize_t)sizeof e->me.process) {
@@ -209,7 +210,7 @@ void wi_tcp_endpoint_close(void *endpoint)
     struct wi_tcp_endpoint *e = endpoint;
     wi_tcp_serve_stop(e);
     for (int i = 0; i < e->me.count; i++)
-        close(e->listeners[i]);
+        wi_tcp_fd_close(e->listeners[i]);
     while (e->half_open) {
         struct wi_tcp_arrival *a = e->half_open;
         e->half_open = a->next;
@@ -222,9 +223,9 @@ void wi_tcp_endpoint_close(void *endpoint)
     }
     wi_tcp_linger_finish(e, e->host->now_ns() + CLOSE_NS);
     if (e->epoll >= 0)
-        close(e->epoll);
+        wi_tcp_fd_close(e->epoll);
     if (e->timer >= 0)
-        close(e->timer);
+        wi_tcp_fd_close(e->timer);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }

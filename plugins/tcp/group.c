@@ -12,9 +12,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#define WATCH_CALLS 64 /* progress calls between looks at the clock */
+#define WATCH_NS 1000000000ull
 #define LOOK_EVERY 64 /* progress calls between looks at idle sockets */
 #define SILENT_MAX 1000
 #define DIRECT_MAX 2 /* with so many sockets awaited, reading them is cheaper than asking which are ready */
@@ -36,11 +39,11 @@ static void group_free(struct wi_tcp_group *g)
     free(g->of_node);
     free(g->sink_stage);
     if (g->epoll >= 0)
-        close(g->epoll);
+        wi_tcp_fd_close(g->epoll);
     if (g->event >= 0)
-        close(g->event);
+        wi_tcp_fd_close(g->event);
     if (g->timer >= 0)
-        close(g->timer);
+        wi_tcp_fd_close(g->timer);
     free(g);
 }
 
@@ -83,15 +86,26 @@ static int watch(struct wi_tcp_group *g, int fd, void *tag, uint32_t events)
 static weft_status open_events(struct wi_tcp_group *g)
 {
     const struct weft_host *h = g->endpoint->host;
-    g->epoll = epoll_create1(EPOLL_CLOEXEC);
-    g->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    g->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    g->epoll = wi_tcp_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    g->event = wi_tcp_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    g->timer = wi_tcp_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (g->epoll >= 0 && g->event >= 0 && g->timer >= 0 && !watch(g, g->event, &g->event, EPOLLIN | EPOLLET) &&
         !watch(g, g->timer, &g->timer, EPOLLIN | EPOLLET))
         return WEFT_SUCCESS;
-    weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
-    h->explain(h->impl, st, "tcp cannot make a communicator's event descriptors: %s", strerror(errno));
-    return st;
+    struct rlimit limit = {0, 0};
+    int err = errno;
+    if (err != EMFILE) {
+        h->explain(h->impl, err == ENFILE ? WEFT_ENOFILES : WEFT_ESYS,
+                   "tcp cannot make a communicator's event descriptors: %s", strerror(err));
+        return err == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
+    }
+    getrlimit(RLIMIT_NOFILE, &limit);
+    h->explain(
+        h->impl, WEFT_ENOFILES,
+        "tcp has no descriptors left for another communicator: each takes 3 and one for each socket to a peer, and this "
+        "process may have %llu; raise that (ulimit -n, at most %llu here; LimitNOFILE= of a service)",
+        (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+    return WEFT_ENOFILES;
 }
 
 weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *config, void **group)
@@ -368,6 +382,29 @@ static int report(struct wi_tcp_group *g, struct weft_peer_failure *failure)
     return WEFT_EINTERNAL;
 }
 
+/* A process that was killed may leave its sockets open in a child (see fds.h for those that fork() made). Where its state can be
+ * known, peers that have something pending are looked after; what their sockets still held has been read a second later. */
+static void watch_processes(struct wi_tcp_group *g)
+{
+    uint64_t now = g->endpoint->host->now_ns();
+    if (now - g->watched_ns < WATCH_NS)
+        return;
+    g->watched_ns = now;
+    for (int i = 0; i < g->nranks; i++) {
+        struct wi_tcp_peer *p = g->peers[i];
+        struct wi_tcp_identity id;
+        if (!p || p->state != WI_TCP_LINKED || !(p->nsends + p->nrecvs))
+            continue;
+        wi_tcp_peer_identity(g, i, &id);
+        if (wi_tcp_process_state(&g->endpoint->me, &id) != 0)
+            p->ended_ns = 0;
+        else if (!p->ended_ns)
+            p->ended_ns = now;
+        else
+            wi_tcp_peer_fail(p, WEFT_EPEER, "a child of its process keeps its connection open");
+    }
+}
+
 int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure)
 {
     struct wi_tcp_group *g = group;
@@ -388,6 +425,8 @@ int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure)
         events += read_rest(g);
     if (g->outs)
         events += write_all(g);
+    if (g->hot && ++g->watch_calls % WATCH_CALLS == 0)
+        watch_processes(g);
     if (g->dead)
         wi_tcp_conn_bury(g);
     g->busy = 0;

@@ -38,7 +38,7 @@ void wi_tcp_linger_add(struct wi_tcp_endpoint *e, int fd)
     shutdown(fd, SHUT_WR);
     struct wi_tcp_linger *l = drained(fd) ? NULL : malloc(sizeof *l);
     if (!l) {
-        close(fd);
+        wi_tcp_fd_close(fd);
         return;
     }
     l->fd = fd;
@@ -59,7 +59,7 @@ void wi_tcp_linger_serve(struct wi_tcp_endpoint *e, uint64_t now)
             at = &l->next;
             continue;
         }
-        close(l->fd);
+        wi_tcp_fd_close(l->fd);
         *at = l->next;
         free(l);
     }

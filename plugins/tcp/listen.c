@@ -22,7 +22,7 @@
 void wi_tcp_arrival_free(struct wi_tcp_arrival *a)
 {
     if (a->fd >= 0)
-        close(a->fd);
+        wi_tcp_fd_close(a->fd);
     wi_tcp_handshake_fini(&a->hs);
     free(a);
 }
@@ -209,7 +209,7 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
     struct wi_tcp_claim mine = {.eager = (uint32_t)e->settings->eager, .process = e->me.process};
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = a};
     if (!a) {
-        close(fd);
+        wi_tcp_fd_close(fd);
         return WEFT_ENOMEM;
     }
     a->fd = fd;
@@ -255,7 +255,7 @@ static void accept_some(struct wi_tcp_endpoint *e)
                 return;
             }
             memset(&sa, 0, sizeof sa);
-            int fd = accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            int fd = wi_tcp_fd_keep(accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (fd >= 0) {
                 admit(e, fd, source_of(&sa));
                 continue;

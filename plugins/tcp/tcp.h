@@ -24,6 +24,7 @@
 #include <weft/weft_plugin.h>
 
 #include "addr.h"
+#include "fds.h"
 #include "frame.h"
 
 struct wi_tcp_settings {
@@ -249,6 +250,7 @@ struct wi_tcp_peer {
     struct wi_tcp_in *grants, *drains;
     struct wi_tcp_peer *next_out, *next_hot;
     uint8_t in_outs, in_hot;
+    uint64_t ended_ns;  /* since when its process is known to have ended; 0: it is not */
     uint8_t peeked;     /* somebody looks for messages: read as if a receive were posted, once */
     char text[160];
 };
@@ -279,7 +281,8 @@ struct wi_tcp_group {
     int unread;                /* some socket has more to read than was read */
     int dials;                 /* connections being made */
     int failures;              /* peers FAILED and not reported */
-    uint32_t calls;
+    uint32_t calls, watch_calls;
+    uint64_t watched_ns;       /* when the processes of awaited peers were last looked at */
     int look;                  /* epoll has, or had, something */
     int timer_armed;
     unsigned char *sink_stage;

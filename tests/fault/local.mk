@@ -33,3 +33,6 @@ tests_fault_network_probe_LDADD = libweft.la
 multi_tests += tests/fault/test_refused
 tests_fault_test_refused_SOURCES = tests/fault/test_refused.c tests/fault/fault.h
 tests_fault_test_refused_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/fault/test_fork
+tests_fault_test_fork_SOURCES = tests/fault/test_fork.c tests/fault/fault.h
+tests_fault_test_fork_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
