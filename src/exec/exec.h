@@ -295,6 +295,9 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
 /* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
 weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);
 void wi_exec_await_puts(struct wi_exec *exec);
+/* Around stores to mapped buffers of other ranks, the regions dst, likewise. A failure to begin has ended them. */
+weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_region *dst, uint32_t ndst);
+void wi_exec_end_stores(struct wi_exec *exec);
 /* A transport could not copy from or to a peer's memory in the middle of an operation, which other ranks wait for: whatever the
  * reason, that is the end of the communicator. */
 weft_status wi_exec_copy_failed(struct wi_exec *exec, const struct wi_op *op, weft_status status, int rank,

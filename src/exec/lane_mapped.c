@@ -83,6 +83,41 @@ static void reduce_piece(const struct wi_op *op, const struct wi_step *st, const
             wi_copy(dst[i], dst[own], bytes, dr[i].buf == WI_TMP && op->slot_nt ? WI_REDUCE_NT : 0);
 }
 
+#define STORE_BYTES ((size_t)1 << 20) /* a rank that gives up waits for no more than that: put.c */
+
+static int stores_to_peers(const struct wi_exec *exec, const struct wi_op *op, const struct wi_step *st)
+{
+    for (uint32_t i = 0; op->sched->peer_dst && !op->put && i < st->ndst; i++)
+        if (of_a_peer(exec, &op->sched->regions[st->dst + i]))
+            return 1;
+    return 0;
+}
+
+/* Reductions and copies into mapped buffers of other ranks. */
+static weft_status store_to_peers(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, void *dst[],
+                                  const void *src[], size_t bytes)
+{
+    const struct wi_region *dr = &op->sched->regions[st->dst];
+
+    for (size_t at = 0; at < bytes; at += STORE_BYTES) {
+        size_t some = bytes - at < STORE_BYTES ? bytes - at : STORE_BYTES;
+        void *to[WI_REDUCE_MAX_SRC];
+        const void *from[WI_REDUCE_MAX_SRC];
+        for (uint32_t i = 0; i < st->ndst; i++)
+            to[i] = (unsigned char *)dst[i] + at;
+        for (uint32_t i = 0; i < st->nsrc; i++)
+            from[i] = (const unsigned char *)src[i] + at;
+        WI_TRY(wi_exec_begin_stores(exec, op, dr, st->ndst));
+        if (st->kind == WI_STEP_REDUCE)
+            reduce_piece(op, st, dr, to, from, some);
+        for (uint32_t i = 0; st->kind == WI_STEP_COPY && i < st->ndst; i++)
+            if (to[i] != from[0])
+                wi_copy(to[i], from[0], some, (dr[i].buf == WI_TMP ? op->slot_nt : op->nt) ? WI_REDUCE_NT : 0);
+        wi_exec_end_stores(exec);
+    }
+    return WEFT_SUCCESS;
+}
+
 static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint32_t slice,
                                uint32_t piece)
 {
@@ -102,6 +137,8 @@ static weft_status local_piece(struct wi_exec *exec, struct wi_op *op, const str
     }
     if (!bytes)
         return WEFT_SUCCESS;
+    if (stores_to_peers(exec, op, st))
+        return store_to_peers(exec, op, st, dst, src, bytes);
     if (st->kind == WI_STEP_REDUCE) {
         reduce_piece(op, st, dr, dst, src, bytes);
         return WEFT_SUCCESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Storing into another rank's private memory, and not after that rank has given the operation up: its caller may have freed
+/* Storing into another rank's buffers, and not after that rank has given the operation up: its caller may have freed
  * the memory by then.
  *
  * The writer says on its board whom it writes to, and then looks whether that rank is still there; the rank that gives up
@@ -7,6 +7,7 @@
  * (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
  * for a while, no longer: a call must end. */
 #include <sched.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -17,10 +18,39 @@
 #define PIECE_BYTES ((size_t)256 << 10) /* so that who gives up waits for tens of microseconds */
 #define WAIT_NS 200000000u
 
-/* Rank + 1; 0: nobody. */
+#define EVERYBODY UINT64_MAX
+
+/* Rank + 1, or EVERYBODY; 0: nobody. */
 static uint64_t *writes_to(struct weft_board *board)
 {
     return &board->pad[1];
+}
+
+static weft_status gave_up(struct wi_exec *exec, struct wi_op *op, int rank)
+{
+    wi_exec_end_stores(exec);
+    wi_exec_compare_boards(exec, &op->info); /* what it said when it gave up */
+    return wi_exec_fail(exec, WEFT_EPEER, rank, &op->info, "rank %d gave up", rank);
+}
+
+weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_region *dst, uint32_t ndst)
+{
+    uint64_t *word = writes_to(exec->map.ranks[exec->rank].board);
+
+    __atomic_store_n(word, EVERYBODY, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < ndst; i++) {
+        int rank = dst[i].rank;
+        if (rank == WI_SELF || rank == exec->rank || dst[i].buf == WI_TMP)
+            continue;
+        if (__atomic_load_n(&exec->map.ranks[rank].board->state, __ATOMIC_SEQ_CST) != WEFT_BOARD_ALIVE)
+            return gave_up(exec, op, rank);
+    }
+    return WEFT_SUCCESS;
+}
+
+void wi_exec_end_stores(struct wi_exec *exec)
+{
+    __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), 0, __ATOMIC_RELEASE);
 }
 
 static weft_status put_piece(struct wi_exec *exec, int rank, uint64_t remote, const unsigned char *src, size_t bytes)
@@ -57,6 +87,24 @@ weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *
     return WEFT_SUCCESS;
 }
 
+static int stores_here(const struct wi_exec *exec, int rank)
+{
+    uint64_t word = __atomic_load_n(writes_to(exec->map.ranks[rank].board), __ATOMIC_SEQ_CST);
+
+    return word == (uint64_t)exec->rank + 1 || word == EVERYBODY;
+}
+
+static void still_stores(struct wi_exec *exec, int rank)
+{
+    snprintf(
+        exec->error.advice, sizeof exec->error.advice,
+        "keep the buffers of operations in flight until the process of rank %d has ended: it was stopped while it stored "
+        "to them; destroy this communicator",
+        rank);
+    wi_log(WEFT_LOG_WARN, "exec.put", "rank %d stopped while it wrote to memory of rank %d: %s", rank, exec->rank,
+           exec->error.advice);
+}
+
 void wi_exec_await_puts(struct wi_exec *exec)
 {
     uint64_t until = 0;
@@ -64,14 +112,10 @@ void wi_exec_await_puts(struct wi_exec *exec)
     if (!exec->map_group)
         return;
     for (int r = 0; r < exec->nranks; r++) {
-        uint64_t *word = writes_to(exec->map.ranks[r].board);
-        while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == (uint64_t)exec->rank + 1) {
+        while (r != exec->rank && stores_here(exec, r)) {
             until = until ? until : wi_deadline_ns(WAIT_NS);
             if (wi_now_ns() >= until) {
-                wi_log(
-                    WEFT_LOG_WARN, "exec.put",
-                    "rank %d stopped while it wrote to memory of rank %d: keep the operation's buffers until it has ended",
-                    r, exec->rank);
+                still_stores(exec, r);
                 break;
             }
             sched_yield();
