@@ -20,6 +20,7 @@ libweft_sources += \
 	src/base/reduce_raw.h \
 	src/base/reduce_scalar.c \
 	src/base/reduce_simd.h \
+	src/base/secret.c src/base/secret.h \
 	src/base/settings.c src/base/settings.h \
 	src/base/settings_file.c \
 	src/base/settings_given.c src/base/settings_given.h \

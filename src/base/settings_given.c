@@ -13,6 +13,19 @@
 
 extern char **environ;
 
+/* Settings that hold a secret: the registry knows that they are set, their reader looks into the environment. */
+static const char *const secrets[] = {"WEFT_JOB_KEY"};
+
+static int is_secret(const char *name, size_t name_bytes)
+{
+    size_t skip = name_bytes > PREFIX_BYTES && memcmp(name, PREFIX, PREFIX_BYTES) == 0 ? 0 : PREFIX_BYTES;
+
+    for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
+        if (strlen(secrets[i] + skip) == name_bytes && memcmp(secrets[i] + skip, name, name_bytes) == 0)
+            return 1;
+    return 0;
+}
+
 weft_status wi_given_add(struct wi_given_list *list, const char *name, size_t name_bytes, const char *value,
                          enum wi_origin origin, int line)
 {
@@ -21,6 +34,14 @@ weft_status wi_given_add(struct wi_given_list *list, const char *name, size_t na
 
     if (name_bytes > NAME_MAX_BYTES)
         return wi_fail(WEFT_ECONFIG, "setting \"%.32s…\": name longer than %d bytes", name, NAME_MAX_BYTES);
+    if (is_secret(name, name_bytes)) {
+        if (origin != WI_ORIGIN_ENVIRONMENT)
+            return wi_fail(WEFT_ECONFIG,
+                           "%.*s is read from the environment only; name a file of mode 600 with %.*s_FILE",
+                           (int)name_bytes, name, (int)name_bytes, name);
+        value = *value ? "set" : "";
+        value_bytes = strlen(value) + 1;
+    }
     if (name_bytes > PREFIX_BYTES && memcmp(name, PREFIX, PREFIX_BYTES) == 0)
         prefix = 0;
     given = wi_malloc(sizeof(*given) + prefix + name_bytes + 1 + value_bytes);

@@ -225,7 +225,7 @@ struct weft_comm {
     char abort_reason[128];
     char name[64];
     uint64_t init_timeout_ns;
-    unsigned char job_key[WI_JOB_KEY_BYTES];
+    unsigned char *job_key;             /* [WI_JOB_KEY_BYTES], for derived communicators (base/secret.h) */
     char job[64];
     struct weft_comm *next; /* of the context */
 };

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -24,6 +25,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
     wi_planner_destroy(comm->planner);
     wi_comm_topology_free(comm);
     wi_comm_near_free(comm);
+    wi_secret_free(comm->job_key);
     comm->magic = 0;
     wi_free(comm);
 }
@@ -81,10 +83,12 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     comm->rank = bs->rank;
     comm->nranks = bs->nranks;
     comm->init_timeout_ns = config->init_timeout_ns ? config->init_timeout_ns : ctx->comm.init_timeout_ns;
-    memcpy(comm->job_key, bs->job_key, sizeof comm->job_key);
+    comm->job_key = wi_secret_alloc(WI_JOB_KEY_BYTES);
+    if (comm->job_key)
+        memcpy(comm->job_key, bs->job_key, WI_JOB_KEY_BYTES);
     memcpy(comm->job, bs->job, sizeof comm->job);
     snprintf(comm->name, sizeof comm->name, "%s", config->name ? config->name : "communicator");
-    st = wi_mesh_create(ctx->transports, bs, &mc, &comm->mesh);
+    st = comm->job_key ? wi_mesh_create(ctx->transports, bs, &mc, &comm->mesh) : wi_fail(WEFT_ENOMEM, "job key");
     if (st >= 0)
         st = set_up(comm, config);
     if (st < 0) {

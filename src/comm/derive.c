@@ -72,6 +72,7 @@ static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_
 static void destroy(struct wi_bootstrap *base)
 {
     wi_free(((struct over_parent *)base)->members);
+    explicit_bzero(base->job_key, sizeof base->job_key);
     wi_free(base);
 }
 

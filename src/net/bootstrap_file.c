@@ -28,6 +28,7 @@ static void file_text(const struct wi_id *id, char text[FILE_BYTES + 1])
     wi_id_encode(id, &packed);
     memcpy(text, FILE_HEAD, FILE_HEAD_BYTES);
     wi_hex_encode((const unsigned char *)packed.bytes, sizeof(packed.bytes), text + FILE_HEAD_BYTES);
+    explicit_bzero(&packed, sizeof(packed));
     text[FILE_BYTES - 1] = '\n';
     text[FILE_BYTES] = '\0';
 }
@@ -75,26 +76,37 @@ struct file_reader {
     const char *path;
 };
 
+static int file_decode(const char *path, const char *text, ssize_t bytes, struct wi_id *id)
+{
+    weft_unique_id packed;
+    int bad = bytes != (ssize_t)FILE_BYTES || memcmp(text, FILE_HEAD, FILE_HEAD_BYTES) ||
+              wi_hex_decode(text + FILE_HEAD_BYTES, sizeof(packed.bytes), (unsigned char *)packed.bytes) ||
+              wi_id_decode(&packed, id) < 0;
+    explicit_bzero(&packed, sizeof(packed));
+    if (bad)
+        wi_fail(WEFT_EPROTO, "the bootstrap file %s is malformed", path);
+    return bad ? -1 : 0;
+}
+
 static int file_refresh(struct wi_store_search *search, void *arg)
 {
     const struct file_reader *reader = arg;
     const char *path = reader->path, *interfaces = search->rendezvous.interfaces;
     char text[FILE_BYTES + 1] = "";
-    weft_unique_id packed;
     struct wi_id id;
     ssize_t bytes = file_read(path, text);
     if (bytes < 0)
         return -1;
-    if (bytes != (ssize_t)FILE_BYTES || memcmp(text, FILE_HEAD, FILE_HEAD_BYTES) ||
-        wi_hex_decode(text + FILE_HEAD_BYTES, sizeof(packed.bytes), (unsigned char *)packed.bytes) ||
-        wi_id_decode(&packed, &id) < 0) {
-        wi_fail(WEFT_EPROTO, "the bootstrap file %s is malformed", path);
-        return -1;
+    int bad = file_decode(path, text, bytes, &id);
+    if (!bad) {
+        wi_id_rendezvous(&id, &search->rendezvous);
+        search->rendezvous.interfaces = interfaces;
+        memcpy(search->job_key, id.secret, sizeof(search->job_key));
+        bad = wi_job_key_mix(reader->settings, search->job_key) < 0 ? -1 : 0;
     }
-    wi_id_rendezvous(&id, &search->rendezvous);
-    search->rendezvous.interfaces = interfaces;
-    memcpy(search->job_key, id.secret, sizeof(search->job_key));
-    return wi_job_key_mix(reader->settings, search->job_key) < 0 ? -1 : 0;
+    explicit_bzero(text, sizeof(text));
+    explicit_bzero(&id, sizeof(id));
+    return bad;
 }
 
 static void file_remove(const char *path, const char *text)
@@ -102,6 +114,7 @@ static void file_remove(const char *path, const char *text)
     char now[FILE_BYTES + 1] = "";
     if (file_read(path, now) == (ssize_t)FILE_BYTES && !memcmp(now, text, FILE_BYTES))
         unlink(path);
+    explicit_bzero(now, sizeof(now));
 }
 
 static weft_status file_serve(const struct wi_bootstrap_settings *s, const char *path, struct wi_boot_config *config,
@@ -112,6 +125,7 @@ static weft_status file_serve(const struct wi_bootstrap_settings *s, const char 
     file_text(&id, text);
     wi_id_rendezvous(&id, &config->rendezvous);
     memcpy(config->job_key, id.secret, sizeof(config->job_key));
+    explicit_bzero(&id, sizeof(id));
     weft_status st = wi_job_key_mix(s, config->job_key);
     if (st == WEFT_SUCCESS)
         st = file_write(path, text);

@@ -34,6 +34,7 @@ static weft_status pmi_write(struct wi_pmi *pmi, const char *format, ...)
             return wi_fail(WEFT_EPEER, "PMI_FD=%d: the process manager does not listen: %s", pmi->fd, strerror(errno));
         sent += n > 0 ? (int)n : 0;
     }
+    explicit_bzero(line, (size_t)bytes); /* a value may be a secret */
     return WEFT_SUCCESS;
 }
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/reduce.h"
 #include "base/status.h"
 
@@ -201,14 +202,17 @@ static int find_key(void *arg, const void *claim, size_t claim_bytes, struct wi_
 static struct weft_auth *host_auth_create(void *impl, int is_server, const void *claim, size_t claim_bytes)
 {
     struct wi_auth_key key;
+    struct weft_auth *auth;
 
     if (is_server) {
-        struct weft_auth *auth = wi_auth_create_server(find_key, impl, claim, claim_bytes);
+        auth = wi_auth_create_server(find_key, impl, claim, claim_bytes);
         if (auth)
             wi_auth_remember(auth, ((struct wi_transports *)impl)->seen);
         return auth;
     }
-    return find_key(impl, claim, claim_bytes, &key) ? wi_auth_create(&key, 0, claim, claim_bytes) : NULL;
+    auth = find_key(impl, claim, claim_bytes, &key) ? wi_auth_create(&key, 0, claim, claim_bytes) : NULL;
+    explicit_bzero(&key, sizeof key);
+    return auth;
 }
 
 static void host_copy(void *dst, const void *src, size_t bytes, int stream)
@@ -487,7 +491,7 @@ void wi_transports_close(struct wi_transports *t)
 weft_status wi_transports_add_key(struct wi_transports *t, const uint64_t comm_id[2], const unsigned char *job_key,
                                   size_t bytes, const char *job)
 {
-    struct wi_comm_key *k = wi_calloc(1, sizeof *k);
+    struct wi_comm_key *k = wi_secret_alloc(sizeof *k);
     weft_status st;
 
     if (!k)
@@ -495,7 +499,7 @@ weft_status wi_transports_add_key(struct wi_transports *t, const uint64_t comm_i
     memcpy(k->comm_id, comm_id, sizeof k->comm_id);
     st = wi_auth_derive(job_key, bytes, job, "transport", &k->key);
     if (st < 0) {
-        wi_free(k);
+        wi_secret_free(k);
         return st;
     }
     pthread_mutex_lock(&t->keys_lock);
@@ -517,9 +521,7 @@ void wi_transports_drop_key(struct wi_transports *t, const uint64_t comm_id[2])
             break;
         }
     pthread_mutex_unlock(&t->keys_lock);
-    if (gone)
-        explicit_bzero(&gone->key, sizeof gone->key);
-    wi_free(gone);
+    wi_secret_free(gone);
 }
 
 struct wi_transport *wi_transports_find(struct wi_transports *t, const char *name)

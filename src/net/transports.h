@@ -21,7 +21,7 @@ struct wi_transport {
     void *handle;                  /* dlopen */
 };
 
-/* The key of one communicator's handshakes. */
+/* The key of one communicator's handshakes (base/secret.h). */
 struct wi_comm_key {
     uint64_t comm_id[2];
     struct wi_auth_key key;
