@@ -46,7 +46,8 @@ dist_man_MANS += doc/man/weft-bench.1 doc/man/weft-info.1 doc/man/weft-compare.1
 
 # One machine only: public headers, hwloc and libc.
 bin_PROGRAMS += weft-run
-weft_run_SOURCES = tools/weft_run.c tools/weft_run.h tools/weft_run_bind.c tools/weft_run_spawn.c tools/weft_run_watch.c
+weft_run_SOURCES = tools/weft_run.c tools/weft_run.h tools/weft_run_bind.c tools/weft_run_key.c tools/weft_run_spawn.c \
+	tools/weft_run_watch.c
 weft_run_LDADD = $(HWLOC_LIBS)
 
 multi_scripts += tests/cli/test_weft_run.sh

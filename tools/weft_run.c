@@ -13,7 +13,8 @@
 
 static const char help[] =
     "usage: weft-run [options] [--] program [arguments...]\n"
-    "Start N ranks of a program on this machine and wait for them.\n"
+    "       weft-run --make-key FILE\n"
+    "Start N ranks of a program on this machine and wait for them, or make a key for a job on several machines.\n"
     "\n"
     "  -n N                  number of ranks (default: one per core)\n"
     "  --bind core|numa|none bind each rank to its share of the cores, or to a NUMA node, in turn;\n"
@@ -21,12 +22,14 @@ static const char help[] =
     "  --timeout T           end the job after T: 90, 90s, 5min, 2h (exit code 124)\n"
     "  --no-prefix           do not begin each line of output with \"[rank] \"\n"
     "  --env NAME=VALUE      set a variable for the ranks; may be repeated\n"
+    "  --make-key FILE       write a new job key, for WEFT_JOB_KEY_FILE, to a new file of mode 600; to standard\n"
+    "                        output if FILE is -, as in WEFT_JOB_KEY=$(weft-run --make-key -) srun program\n"
     "  --help, --version\n"
     "\n"
     "The exit code is that of the first rank that fails (128 + signal when a signal ends it); the other ranks are\n"
     "then ended: SIGTERM, and SIGKILL five seconds later. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed\n"
     "on to all ranks. Rank 0 reads standard input unless that is a terminal; the others read nothing.\n"
-    "On several machines use torchrun, mpirun or srun: weft programs run under them as they are.\n";
+    "On several machines use torchrun, mpirun or srun: weft programs run under them as they are, with a job key.\n";
 
 void run_complain(const char *format, ...)
 {
@@ -111,6 +114,9 @@ static int parse_option(struct run_options *options, int option)
             return 0;
         run_complain("--env '%s': NAME=VALUE is wanted", optarg);
         return -1;
+    case 'k':
+        options->make_key = optarg;
+        return 0;
     case 'P':
         options->no_prefix = 1;
         return 0;
@@ -123,13 +129,10 @@ static int parse_option(struct run_options *options, int option)
 static int parse_options(int argc, char **argv, struct run_options *options)
 {
     static const struct option longs[] = {
-        {"bind", required_argument, NULL, 'b'},
-        {"timeout", required_argument, NULL, 't'},
-        {"env", required_argument, NULL, 'e'},
-        {"no-prefix", no_argument, NULL, 'P'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {NULL, 0, NULL, 0},
+        {"bind", required_argument, NULL, 'b'}, {"timeout", required_argument, NULL, 't'},
+        {"env", required_argument, NULL, 'e'},  {"make-key", required_argument, NULL, 'k'},
+        {"no-prefix", no_argument, NULL, 'P'},  {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},    {NULL, 0, NULL, 0},
     };
     int option;
     opterr = 0;
@@ -148,7 +151,11 @@ static int parse_options(int argc, char **argv, struct run_options *options)
             return -1;
     }
     options->program = argv + optind;
-    if (*options->program)
+    if (options->make_key && *options->program) {
+        run_complain("--make-key runs nothing: '%s' is one argument too many", *options->program);
+        return -1;
+    }
+    if (options->make_key || *options->program)
         return 0;
     run_complain("no program is named; see weft-run --help");
     return -1;
@@ -179,6 +186,10 @@ int main(int argc, char **argv)
     if (parsed) {
         free(options.env);
         return parsed > 0 ? 0 : RUN_EXIT_USAGE;
+    }
+    if (options.make_key) {
+        free(options.env);
+        return run_make_key(options.make_key);
     }
     int cores = run_topology_load(&job);
     job.nranks = options.nranks ? options.nranks : cores;

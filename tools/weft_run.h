@@ -10,6 +10,7 @@
 #define RUN_NRANKS_MAX 4096
 #define RUN_LINE_MAX 65536
 #define RUN_GRACE_MS 5000
+#define RUN_KEY_BYTES 32
 #define RUN_EXIT_USAGE 2
 #define RUN_EXIT_TIMEOUT 124
 
@@ -20,6 +21,7 @@ struct run_options {
     enum run_bind bind;
     uint64_t timeout_ms;   /* 0: none */
     int no_prefix;
+    const char *make_key;  /* file to write a key to; NULL: run a program */
     char **env;            /* "NAME=value" */
     int nenv;
     char **program;
@@ -52,6 +54,9 @@ struct run_job {
 int run_topology_load(struct run_job *job);  /* number of cores, at least 1 */
 void run_topology_unload(struct run_job *job);
 void run_bind_self(const struct run_job *job, int rank);
+
+/* weft_run_key.c: a new key into a new file ("-": standard output). Returns the exit code. */
+int run_make_key(const char *path);
 
 /* weft_run_spawn.c: 0, or the exit code after a message. */
 int run_spawn(struct run_job *job);

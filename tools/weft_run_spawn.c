@@ -17,7 +17,6 @@
 
 #include "weft_run.h"
 
-#define KEY_BYTES 32
 #define STORE_BACKLOG 4096
 
 static int open_store(struct run_job *job)
@@ -34,7 +33,7 @@ static int open_store(struct run_job *job)
 
 static int open_key(struct run_job *job)
 {
-    unsigned char key[KEY_BYTES];
+    unsigned char key[RUN_KEY_BYTES];
     uint32_t nonce;
     if (getrandom(key, sizeof(key), 0) != sizeof(key) || getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
         return -1;
@@ -65,6 +64,7 @@ static void child_environment(const struct run_job *job, int rank)
     setenv("WEFT_JOB", job->name, 1);
     set_number("WEFT_JOB_KEY_FD", job->key_fd);
     unsetenv("WEFT_JOB_KEY_FILE");
+    unsetenv("WEFT_JOB_KEY");
     unsetenv("WEFT_STORE_FD");
     fcntl(job->key_fd, F_SETFD, 0);
     if (rank == 0) {
