@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -140,7 +141,7 @@ class Bench:
               bound: bool = False) -> str:
         """Run a program that reads torchrun's variables, one process per rank, bound to cores in turn if there are enough
         of them or `bound` says so."""
-        port = free_port()
+        port, key = free_port(), secrets.token_hex(32)
         commands, envs = [], []
         for rank in range(nranks):
             prefix = hosts.prefix(hosts.host_of(rank)) if hosts else []
@@ -148,7 +149,7 @@ class Bench:
             env = {"RANK": str(rank), "WORLD_SIZE": str(nranks), "LOCAL_RANK": str(local),
                    "LOCAL_WORLD_SIZE": str(hosts.ranks_per_host if hosts else nranks),
                    "GROUP_RANK": str(hosts.host_of(rank) if hosts else 0),
-                   "MASTER_ADDR": hosts.address(0) if hosts else "127.0.0.1", "MASTER_PORT": str(port)}
+                   "MASTER_ADDR": hosts.address(0) if hosts else "127.0.0.1", "MASTER_PORT": str(port), "WEFT_JOB_KEY": key}
             commands.append(prefix + program)
             envs.append({**env, **extra})
         return self.together(commands, envs, not hosts and (bound or nranks <= len(self.cpus)), self.timeout_s)

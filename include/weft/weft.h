@@ -432,11 +432,13 @@ WEFT_API weft_status weft_unique_id_create(weft_context *context, weft_unique_id
  *
  * The usual way. Reads the first set of variables it finds: WEFT_RANK … (weft-run), RANK … MASTER_ADDR
  * (torchrun), OMPI_COMM_WORLD_RANK … (Open MPI's mpirun), PMI_FD … (MPICH's mpiexec), SLURM_PROCID …
- * (srun). Without any the result has one rank. Rank 0 serves the exchange.
+ * (srun). Without any the result has one rank. Rank 0 serves the exchange. Ranks of one host need nothing
+ * more; those of several need a job key (WEFT_JOB_KEY_FILE, weft-run --make-key) unless weft-run or PMI carries one.
  * @param context, config, comm  as for every creation
  * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and
- *         WEFT_ECONFIG  the launcher's variables or the job key are malformed or incomplete */
+ *         WEFT_ECONFIG  the launcher's variables or the job key are malformed or incomplete; there is no job key and the
+ *                       ranks may be on several hosts (the text has the line to type); rank 0's address is not its host's */
 WEFT_API weft_status weft_comm_create_env(weft_context *context, const weft_comm_config *config,
                                           weft_comm **comm);
 

@@ -199,7 +199,7 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     for (int i = 0; i < e->me.count; i++) {
         char text[WI_TCP_ADDR_TEXT];
         wi_tcp_addr_text(&e->me.addrs[i], text);
-        host->log(host->impl, WEFT_LOG_DEBUG, "tcp.listen", "listening on %s", text);
+        host->log(host->impl, WEFT_LOG_INFO, "tcp.listen", "listening on %s", text);
     }
     *endpoint = e;
     return WEFT_SUCCESS;

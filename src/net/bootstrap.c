@@ -2,6 +2,7 @@
 /* Settings of start-up, the providers that need no store, and the environment provider. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
 #include "net/bootstrap_key.h"
@@ -33,9 +35,13 @@ const struct weft_setting wi_bootstrap_setting_rows[] = {
         "File with the job key (32 bytes or 64 hexadecimal digits), mode 0600."),
     ROW("JOB_KEY_FD", "-1", WEFT_SETTING_INT, job_key_fd, -1, 1 << 20,
         "Inherited descriptor that holds the job key; -1: none."),
+    ROW("JOB_KEY", NULL, WEFT_SETTING_STRING, job_key, 0, 0,
+        "Job key, 64 hexadecimal digits; in the environment only, and shown as \"set\"."),
     ROW("REQUIRE_KEY", "n", WEFT_SETTING_BOOL, require_key, 0, 0,
         "Whether communicators of several ranks are refused unless a job key is configured or the launcher says that all ranks "
         "are on one host."),
+    ROW("INSECURE", "n", WEFT_SETTING_BOOL, insecure, 0, 0,
+        "Whether ranks on several hosts may start without a job key; anyone who reaches the network can then join them."),
     ROW("JOB", NULL, WEFT_SETTING_STRING, job, 0, 0, "Name that keeps jobs apart; default: the launcher's."),
     ROW("RANK", NULL, WEFT_SETTING_STRING, rank, 0, 0, "Rank of this process, set by weft-run."),
     ROW("NRANKS", NULL, WEFT_SETTING_STRING, nranks, 0, 0, "Number of ranks of the job, set by weft-run."),
@@ -91,30 +97,50 @@ static weft_status single_create(const struct wi_boot_config *config, struct wi_
  * process has used them; rank 0's sockets stay open for later communicators. */
 static struct {
     pthread_mutex_t lock;
-    int known;
-    weft_unique_id id;
+    weft_unique_id *id; /* NULL: not known yet (base/secret.h) */
     int listen_fds[2];
 } pmi_meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .listen_fds = {-1, -1}};
+
+#define PMI_TEXT_BYTES (2 * WEFT_UNIQUE_ID_BYTES + 1)
+
+static weft_status pmi_publish(const struct wi_bootstrap_settings *s, struct wi_pmi *pmi, char text[PMI_TEXT_BYTES])
+{
+    struct wi_id id;
+    weft_unique_id packed;
+    WI_TRY(wi_id_listen(s, &id, pmi_meeting.listen_fds));
+    wi_id_encode(&id, &packed);
+    wi_hex_encode((const unsigned char *)packed.bytes, WEFT_UNIQUE_ID_BYTES, text);
+    explicit_bzero(&packed, sizeof(packed));
+    explicit_bzero(&id, sizeof(id));
+    return wi_pmi_put(pmi, "weft-store", text);
+}
+
+static weft_status pmi_talk(const struct wi_bootstrap_settings *s, const struct wi_env *env, struct wi_pmi *pmi,
+                            char text[PMI_TEXT_BYTES], uint64_t deadline_ns)
+{
+    WI_TRY(wi_pmi_init(pmi, env->pmi_fd, deadline_ns));
+    if (env->rank == 0)
+        WI_TRY(pmi_publish(s, pmi, text));
+    WI_TRY(wi_pmi_barrier(pmi));
+    return wi_pmi_get(pmi, "weft-store", text, PMI_TEXT_BYTES);
+}
 
 static weft_status pmi_exchange(const struct wi_bootstrap_settings *s, const struct wi_env *env, uint64_t deadline_ns)
 {
     struct wi_pmi pmi;
-    struct wi_id id;
-    char text[2 * WEFT_UNIQUE_ID_BYTES + 1];
-    WI_TRY(wi_pmi_init(&pmi, env->pmi_fd, deadline_ns));
-    if (env->rank == 0) {
-        WI_TRY(wi_id_listen(s, &id, pmi_meeting.listen_fds));
-        wi_id_encode(&id, &pmi_meeting.id);
-        wi_hex_encode((const unsigned char *)pmi_meeting.id.bytes, WEFT_UNIQUE_ID_BYTES, text);
-        WI_TRY(wi_pmi_put(&pmi, "weft-store", text));
-    }
-    WI_TRY(wi_pmi_barrier(&pmi));
-    WI_TRY(wi_pmi_get(&pmi, "weft-store", text, sizeof(text)));
-    if (strlen(text) != 2 * WEFT_UNIQUE_ID_BYTES ||
-        wi_hex_decode(text, WEFT_UNIQUE_ID_BYTES, (unsigned char *)pmi_meeting.id.bytes))
-        return wi_fail(WEFT_EPROTO, "PMI: rank 0 published a malformed address");
-    pmi_meeting.known = 1;
-    return WEFT_SUCCESS;
+    char text[PMI_TEXT_BYTES] = "";
+    weft_unique_id *id = wi_secret_alloc(sizeof(*id));
+    weft_status st = id ? pmi_talk(s, env, &pmi, text, deadline_ns) : wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    if (st == WEFT_SUCCESS &&
+        (strlen(text) != PMI_TEXT_BYTES - 1 || wi_hex_decode(text, WEFT_UNIQUE_ID_BYTES, (unsigned char *)id->bytes)))
+        st = wi_fail(WEFT_EPROTO, "PMI: rank 0 published a malformed address");
+    explicit_bzero(text, sizeof(text));
+    explicit_bzero(&pmi, sizeof(pmi));
+    if (st == WEFT_SUCCESS)
+        pmi_meeting.id = id;
+    else
+        wi_secret_free(id);
+    return st;
 }
 
 static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env, uint64_t deadline_ns,
@@ -122,11 +148,11 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
 {
     struct wi_id id;
     pthread_mutex_lock(&pmi_meeting.lock);
-    weft_status st = pmi_meeting.known ? WEFT_SUCCESS : pmi_exchange(s, env, deadline_ns);
+    weft_status st = pmi_meeting.id ? WEFT_SUCCESS : pmi_exchange(s, env, deadline_ns);
     for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
         listen_fds[i] = pmi_meeting.listen_fds[i] < 0 ? -1 : fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3);
     if (st == WEFT_SUCCESS)
-        st = wi_id_decode(&pmi_meeting.id, &id);
+        st = wi_id_decode(pmi_meeting.id, &id);
     pthread_mutex_unlock(&pmi_meeting.lock);
     WI_TRY(st);
     wi_id_rendezvous(&id, &config->rendezvous);
@@ -141,16 +167,35 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
 
 static weft_status env_server(const struct wi_boot_config *config, int listen_fds[2], struct wi_store_server **server)
 {
-    struct wi_store_server_config store = {
-        .listen_fds = {listen_fds[0], listen_fds[1]}, .nranks = config->nranks, .give_up_ns = UINT64_MAX};
+    struct wi_store_server_config store = {.listen_fds = {listen_fds[0], listen_fds[1]},
+                                           .nranks = config->nranks,
+                                           .job_key = config->ask_key ? config->job_key : NULL,
+                                           .give_up_ns = UINT64_MAX};
     weft_status st =
         wi_auth_derive(config->job_key, sizeof(config->job_key), config->job, WI_STORE_PURPOSE, &store.key);
-    if (st == WEFT_SUCCESS)
-        return wi_store_server_create(&store, server);
+    if (st == WEFT_SUCCESS) {
+        st = wi_store_server_create(&store, server);
+        explicit_bzero(&store.key, sizeof(store.key));
+        return st;
+    }
     for (int i = 0; i < 2; i++)
         if (listen_fds[i] >= 0)
-            close(listen_fds[i]);
+            wi_rendezvous_close(listen_fds[i]);
     return st;
+}
+
+/* Rank 0 looks for its own store only where it is. */
+static weft_status env_listen(struct wi_boot_config *config, int *listen_fd)
+{
+    struct wi_rendezvous *r = &config->rendezvous;
+    struct wi_sockaddr bound;
+    WI_TRY(wi_rendezvous_listen(r, listen_fd, &bound));
+    if (!bound.bytes)
+        return WEFT_SUCCESS;
+    r->local[0] = r->host[0] = '\0';
+    r->nfixed = 1;
+    r->fixed[0] = bound;
+    return WEFT_SUCCESS;
 }
 
 static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
@@ -160,8 +205,43 @@ static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct 
     if (env->launcher == WI_ENV_PMI)
         WI_TRY(pmi_meet(s, env, deadline_ns, config, listen_fds));
     else if (env->rank == 0)
-        WI_TRY(wi_rendezvous_listen(&env->rendezvous, &listen_fds[0]));
+        WI_TRY(env_listen(config, &listen_fds[0]));
     return env->rank == 0 ? env_server(config, listen_fds, &config->server) : WEFT_SUCCESS;
+}
+
+/* Once per job, however many communicators it makes. */
+static void insecure_warn(const struct wi_env *env)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (env->rank == 0 && !atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
+        wi_log(
+            WEFT_LOG_WARN, "bootstrap.insecure",
+            "job %s: WEFT_INSECURE is set and there is no job key: anyone who reaches this network can join the ranks, read "
+            "what they send and change it",
+            env->job);
+}
+
+/* Where the key comes from when none is configured. PMI's process manager carries one. */
+static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env *env, struct wi_boot_config *config)
+{
+    int alone = env->nranks == 1;
+    WI_TRY(wi_job_key_configured(s, config->job_key, &config->has_secret));
+    if (!alone && !env->one_host)
+        WI_TRY(wi_job_key_require(s));
+    if (config->has_secret || (env->launcher == WI_ENV_PMI && !alone))
+        return WEFT_SUCCESS;
+    if (alone || env->one_host) {
+        config->has_secret = 1;
+        config->ask_key = !alone;
+        if (!alone)
+            wi_env_meet_locally(env);
+        return wi_random(config->job_key, sizeof(config->job_key)) ? wi_fail(WEFT_ESYS, "no random bytes")
+                                                                   : WEFT_SUCCESS;
+    }
+    if (!s->insecure)
+        return wi_env_refuse(env);
+    insecure_warn(env);
+    return wi_job_key_derive(config->job, config->job_key);
 }
 
 weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_bootstrap **b)
@@ -172,15 +252,14 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
                                     .nranks = env.nranks,
                                     .local_rank = env.local_rank,
                                     .local_nranks = env.local_nranks,
-                                    .rendezvous = env.rendezvous,
                                     .local_only = env.one_host};
     snprintf(config.job, sizeof(config.job), "%s", env.job);
-    WI_TRY(wi_job_key_load(s, config.job, config.job_key, &config.has_secret));
-    if (env.nranks > 1 && !env.one_host)
-        WI_TRY(wi_job_key_require(s));
+    weft_status st = env_key(s, &env, &config);
+    config.rendezvous = env.rendezvous;
     wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
-    weft_status st;
-    if (env.nranks == 1) {
+    if (st < 0) {
+        ; /* nothing to end */
+    } else if (env.nranks == 1) {
         st = single_create(&config, b);
     } else {
         st = env_meet(s, &env, &config, deadline_ns);

@@ -26,7 +26,7 @@ struct wi_bootstrap {
     int rank, nranks;
     int local_rank, local_nranks;          /* -1 when the launcher does not say */
     unsigned char job_key[WI_JOB_KEY_BYTES];
-    int has_secret;                        /* the key is secret (descriptor, 0600 file, unique id); else made from the job's name */
+    int has_secret;                        /* the key is secret; else (WEFT_INSECURE) made from the job's name */
     char job[64];                          /* name for messages: "torchrun:abc" */
     /* Gather in rank order; may block until deadline. On WEFT_ETIMEDOUT the text names the missing ranks where the
      * provider can know them. */
@@ -42,6 +42,8 @@ struct wi_bootstrap_settings {
     const char *job_key_file;     /* WEFT_JOB_KEY_FILE (0600) */
     int64_t job_key_fd;           /* WEFT_JOB_KEY_FD: inherited descriptor, -1 none */
     int require_key;              /* WEFT_REQUIRE_KEY: refuse to start without a configured key */
+    const char *job_key;          /* WEFT_JOB_KEY: "set" or empty; the key itself is read where it stands */
+    int insecure;                 /* WEFT_INSECURE: several hosts without a key */
     const char *job;              /* WEFT_JOB: a name that keeps jobs apart */
     /* What weft-run says, as text; NULL: look into the environment. */
     const char *rank, *nranks, *local_rank, *local_nranks; /* WEFT_RANK, WEFT_NRANKS, WEFT_LOCAL_RANK, WEFT_LOCAL_NRANKS */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
 #include "net/bootstrap_key.h"
@@ -123,6 +124,7 @@ static weft_status id_listen_tcp(const struct wi_bootstrap_settings *s, struct w
 {
     const char *interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     struct wi_sockaddr *at = &id->at[0];
+    char text[80];
     *fd = -1;
     if (wi_interface_address(interfaces, at) < 0)
         return interfaces ? WEFT_ECONFIG : WEFT_SUCCESS;
@@ -133,6 +135,8 @@ static weft_status id_listen_tcp(const struct wi_bootstrap_settings *s, struct w
     at->bytes = sizeof(at->ss);
     getsockname(*fd, (struct sockaddr *)&at->ss, &at->bytes);
     id->nat = 1;
+    wi_sockaddr_text(at, text, sizeof(text));
+    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s", text);
     return WEFT_SUCCESS;
 }
 
@@ -172,17 +176,25 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const char *job, 
                 close(config.listen_fds[i]);
         return st;
     }
-    return wi_store_server_create(&config, server);
+    st = wi_store_server_create(&config, server);
+    explicit_bzero(&config, sizeof(config));
+    return st;
 }
 
 /* Ids that this process serves and rank 0 has not picked up yet. */
 struct served {
     struct served *next;
-    weft_unique_id id;
+    weft_unique_id *id; /* base/secret.h */
     struct wi_store_server *server;
 };
 static struct served *served_list;
 static pthread_mutex_t served_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void served_free(struct served *served)
+{
+    wi_secret_free(served->id);
+    wi_free(served);
+}
 
 /* Take the server of `id` off the list, NULL if it is not there; on the way, clear away what has ended. */
 static struct wi_store_server *served_take(const weft_unique_id *id)
@@ -191,7 +203,7 @@ static struct wi_store_server *served_take(const weft_unique_id *id)
     pthread_mutex_lock(&served_lock);
     for (struct served **link = &served_list; *link;) {
         struct served *s = *link;
-        int wanted = id && !memcmp(&s->id, id, sizeof(*id));
+        int wanted = id && !memcmp(s->id, id, sizeof(*id));
         if (!wanted && !wi_store_server_finished(s->server)) {
             link = &s->next;
             continue;
@@ -201,7 +213,7 @@ static struct wi_store_server *served_take(const weft_unique_id *id)
             found = s->server;
         else
             wi_store_server_destroy(s->server);
-        wi_free(s);
+        served_free(s);
     }
     pthread_mutex_unlock(&served_lock);
     return found;
@@ -214,13 +226,16 @@ weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_uniq
     struct served *served = wi_calloc(1, sizeof(*served));
     if (!served)
         return wi_fail(WEFT_ENOMEM, "no memory for a unique id");
-    weft_status st = wi_id_serve(s, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server);
+    served->id = wi_secret_alloc(sizeof(*served->id));
+    weft_status st = served->id ? wi_id_serve(s, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server)
+                                : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     if (st < 0) {
-        wi_free(served);
+        served_free(served);
         return st;
     }
-    wi_id_encode(&fresh, &served->id);
-    *id = served->id;
+    wi_id_encode(&fresh, served->id);
+    explicit_bzero(&fresh, sizeof(fresh));
+    *id = *served->id;
     pthread_mutex_lock(&served_lock);
     served->next = served_list;
     served_list = served;

@@ -48,27 +48,27 @@ static void local_name(const unsigned char *nonce, struct wi_sockaddr *at)
     wi_sockaddr_local(at, name, 0);
 }
 
-/* Where others reach this rank: the named interface, else the address from which it reached the store. Rank 0 is reached
- * where its store is. Bound to that address only, unless it is one that others cannot use. */
+/* Where others reach this rank: the named interface, else the address from which it reached the store, else (the store is on
+ * this host) the host's own. Rank 0 is reached where its store is. Bound to that address only. */
 static weft_status tcp_listen(struct wi_boot *mesh, const char *interfaces, unsigned char *record)
 {
-    struct wi_sockaddr at = mesh->store.local, bind_at;
+    struct wi_sockaddr at = mesh->store.local;
+    char text[80];
     int at_store = mesh->base.rank == 0 && !interfaces;
     if (interfaces || at.ss.ss_family == AF_UNIX || (wi_sockaddr_loopback(&at) && !at_store))
         if (wi_interface_address(interfaces, &at) < 0 && interfaces)
             return WEFT_ECONFIG;
-    bind_at = at;
-    if (at_store && wi_sockaddr_loopback(&bind_at))
-        wi_sockaddr_any(&bind_at);
-    if (bind_at.ss.ss_family == AF_UNIX)
+    if (at.ss.ss_family == AF_UNIX)
         return WEFT_SUCCESS;
-    wi_sockaddr_set_port(&bind_at, 0);
-    mesh->listen_fds[1] = wi_socket_listen(&bind_at);
+    wi_sockaddr_set_port(&at, 0);
+    mesh->listen_fds[1] = wi_socket_listen(&at);
     if (mesh->listen_fds[1] < 0)
         return wi_fail_errno(errno, "listen for the other ranks");
 
     struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
     getsockname(mesh->listen_fds[1], (struct sockaddr *)&bound.ss, &bound.bytes);
+    wi_sockaddr_text(&bound, text, sizeof(text));
+    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up links at %s", text);
     record[1] = (unsigned char)(RECORD_TCP | (at_store ? RECORD_AT_STORE : 0));
     record[2] = at.ss.ss_family == AF_INET6 ? 6 : 4;
     wi_put32(record + 4, wi_sockaddr_port(&bound));

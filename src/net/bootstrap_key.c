@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "net/auth.h"
 #include "net/bootstrap_key.h"
@@ -82,9 +82,8 @@ static weft_status key_pipe_to_file(int fd, const char *origin)
             return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
         held += n > 0 ? (size_t)n : 0;
     }
-    int flags = fcntl(fd, F_GETFD), file = memfd_create("weft-job-key", MFD_CLOEXEC);
-    int ok = file >= 0 && write(file, text, held) == (ssize_t)held &&
-             dup3(file, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) >= 0;
+    int file = memfd_create("weft-job-key", MFD_CLOEXEC);
+    int ok = file >= 0 && write(file, text, held) == (ssize_t)held && dup3(file, fd, O_CLOEXEC) >= 0;
     int err = errno;
     explicit_bzero(text, sizeof(text));
     if (file >= 0)
@@ -101,7 +100,10 @@ static weft_status key_from_fd(int64_t fd, unsigned char *key)
         return wi_fail(WEFT_ECONFIG, "%s is not an open descriptor", origin);
     if (S_ISFIFO(st.st_mode))
         WI_TRY(key_pipe_to_file((int)fd, origin));
-    return key_read((int)fd, origin, key);
+    WI_TRY(key_read((int)fd, origin, key));
+    /* It stays open for further communicators, but what this process starts has no business with it. */
+    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    return WEFT_SUCCESS;
 }
 
 static weft_status key_from_file(const char *path, unsigned char *key)
@@ -128,6 +130,20 @@ static weft_status key_from_file(const char *path, unsigned char *key)
     return status;
 }
 
+/* Read where it stands: the registry of settings only knows that it is set, so that nothing shows it and no copy of it stays
+ * in memory. The variable itself stays, for the processes that a rank starts and because unsetenv(3) is not safe while
+ * other threads run. */
+static weft_status key_from_environment(unsigned char *key)
+{
+    const char *text = getenv("WEFT_JOB_KEY");
+    size_t bytes = text ? strlen(text) : 0;
+    if (!bytes)
+        return wi_fail(WEFT_ECONFIG, "WEFT_JOB_KEY was set when the context was created and is not any more");
+    if (bytes == WI_JOB_KEY_BYTES || key_parse(text, bytes, key))
+        return wi_fail(WEFT_ECONFIG, "WEFT_JOB_KEY holds %zu characters; a job key is 64 hexadecimal digits", bytes);
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_job_key_configured(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES],
                                   int *configured)
 {
@@ -136,6 +152,8 @@ weft_status wi_job_key_configured(const struct wi_bootstrap_settings *s, unsigne
         return key_from_fd(s->job_key_fd, key);
     if (s->job_key_file && *s->job_key_file)
         return key_from_file(s->job_key_file, key);
+    if (s->job_key && *s->job_key)
+        return key_from_environment(key);
     *configured = 0;
     return WEFT_SUCCESS;
 }
@@ -149,8 +167,8 @@ weft_status wi_job_key_require(const struct wi_bootstrap_settings *s)
     if (configured || !s->require_key)
         return WEFT_SUCCESS;
     return wi_fail(WEFT_ECONFIG,
-                   "WEFT_REQUIRE_KEY is set and no job key is configured: set WEFT_JOB_KEY_FILE to a file of "
-                   "mode 600 that holds the same 32 bytes for all ranks");
+                   "WEFT_REQUIRE_KEY is set and no job key is configured: make one with weft-run --make-key "
+                   "weft.key and set WEFT_JOB_KEY_FILE=weft.key for all ranks");
 }
 
 weft_status wi_job_key_mix(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES])
@@ -170,18 +188,12 @@ weft_status wi_job_key_mix(const struct wi_bootstrap_settings *s, unsigned char 
     return st;
 }
 
-weft_status wi_job_key_load(const struct wi_bootstrap_settings *s, const char *job, unsigned char key[WI_JOB_KEY_BYTES],
-                            int *has_secret)
+weft_status wi_job_key_derive(const char *job, unsigned char key[WI_JOB_KEY_BYTES])
 {
     struct wi_auth_key derived;
     char user[32];
-    WI_TRY(wi_job_key_configured(s, key, has_secret));
-    if (*has_secret)
-        return WEFT_SUCCESS;
     snprintf(user, sizeof(user), "uid %u", (unsigned)getuid());
     WI_TRY(wi_auth_derive((const unsigned char *)user, strlen(user), job, "weft job without secret", &derived));
     memcpy(key, derived.key, WI_JOB_KEY_BYTES);
-    wi_log(WEFT_LOG_INFO, "bootstrap.key",
-           "job %s has no secret key: ranks are told apart from other jobs, not protected from other users", job);
     return WEFT_SUCCESS;
 }

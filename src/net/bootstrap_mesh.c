@@ -387,6 +387,7 @@ static void blame_keys(struct wi_boot *mesh, const struct wi_store_server *serve
 weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     struct wi_store_search search = {.rendezvous = config->rendezvous,
+                                     .ask_key = config->ask_key,
                                      .job = config->job,
                                      .rank = config->rank,
                                      .nranks = config->nranks,

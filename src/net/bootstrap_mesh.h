@@ -46,6 +46,7 @@ struct wi_boot_config {
     int rank, nranks, local_rank, local_nranks;
     unsigned char job_key[WI_JOB_KEY_BYTES];
     int has_secret;
+    int ask_key;                        /* the store gives the key to this user's ranks on this host */
     char job[64];
     struct wi_rendezvous rendezvous;
     int local_only;                     /* all ranks are on this host: no TCP listener */

@@ -177,26 +177,38 @@ static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi
     return WEFT_SUCCESS;
 }
 
+void wi_env_meet_locally(struct wi_env *env)
+{
+    struct wi_rendezvous *r = &env->rendezvous;
+    char seed[96];
+    if (r->local[0])
+        return;
+    snprintf(seed, sizeof(seed), "%s port %u", env->job, r->nports ? r->ports[0] : 0);
+    wi_rendezvous_derive_local(r, seed);
+    r->host[0] = '\0';
+    r->nports = 0;
+    r->listen_fd = -1;
+}
+
 /* What the user says about the store outranks what the launcher says; ranks on one host need no port. */
 static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_env *env)
 {
     struct wi_rendezvous *r = &env->rendezvous;
-    char seed[96];
     if (s->store_port < 0 || s->store_port > 65535)
         return wi_fail(WEFT_ECONFIG, "WEFT_STORE_PORT=%lld is not from 1 to 65535", (long long)s->store_port);
     if (s->store_addr && *s->store_addr)
         WI_TRY(env_host(env, "WEFT_STORE_ADDR", s->store_addr));
-    snprintf(seed, sizeof(seed), "%s", env->job);
+    if (r->host[0] && wi_rendezvous_host_is_loopback(r->host))
+        env->one_host = 1;
     if (s->store_port) {
         r->nports = 0;
         r->ports[r->nports++] = (uint16_t)s->store_port;
         if (!r->host[0] && env->one_host)
             snprintf(r->host, sizeof(r->host), "127.0.0.1");
-    } else if (!s->store_addr && env->one_host) {
-        wi_rendezvous_derive_local(r, seed);
-        r->host[0] = '\0';
+    } else if (env->one_host && (!s->store_addr || wi_rendezvous_host_is_loopback(r->host))) {
+        wi_env_meet_locally(env);
     } else {
-        wi_rendezvous_derive_ports(r, seed, r->nports + CANDIDATE_PORTS);
+        wi_rendezvous_derive_ports(r, env->job, r->nports + CANDIDATE_PORTS);
     }
     if (env->nranks > 1 && env->launcher != WI_ENV_PMI && !r->host[0] && !r->local[0])
         return wi_fail(WEFT_ECONFIG, "the launcher does not say where rank 0 runs: set WEFT_STORE_ADDR to its host");
@@ -214,4 +226,26 @@ weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *en
     if (s->job && *s->job)
         wi_env_job(env, "%s", s->job);
     return env_store(s, env);
+}
+
+/* Where a launcher carries the environment to the other hosts a fresh key for each job is the shortest; else a file. */
+weft_status wi_env_refuse(const struct wi_env *env)
+{
+    static const char file_first[] = "weft-run --make-key weft.key, then copy it to every host and ";
+    const char *first = file_first, *line = "start every rank with WEFT_JOB_KEY_FILE=weft.key";
+    if (env->launcher == WI_ENV_TORCH && wi_env_get("TORCHELASTIC_RUN_ID"))
+        line = "on each type: WEFT_JOB_KEY_FILE=weft.key torchrun ...";
+    if (env->launcher == WI_ENV_OPENMPI) {
+        first = "";
+        line = "WEFT_JOB_KEY=$(weft-run --make-key -) mpirun -x WEFT_JOB_KEY ...";
+    }
+    if (env->launcher == WI_ENV_SLURM) {
+        first = "";
+        line = "WEFT_JOB_KEY=$(weft-run --make-key -) srun ...";
+    }
+    return wi_fail(
+        WEFT_ECONFIG,
+        "the %d ranks of job %s may be on several hosts and have no key: anyone who reaches this network could "
+        "join them. Type: %s%s. Or, where nobody else can, WEFT_INSECURE=1",
+        env->nranks, env->job, first, line);
 }

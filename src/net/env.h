@@ -13,7 +13,7 @@ enum wi_env_launcher {
 struct wi_env {
     enum wi_env_launcher launcher;
     int rank, nranks, local_rank, local_nranks; /* local: -1 unknown */
-    int one_host;                  /* all ranks are on this host */
+    int one_host;                  /* all ranks are on this host: the launcher, or a loopback address, says so */
     char job[64];
     struct wi_rendezvous rendezvous;
     int pmi_fd;                    /* WI_ENV_PMI */
@@ -22,6 +22,10 @@ struct wi_env {
 
 /* The first launcher found. WEFT_ECONFIG names the variable and its value. */
 weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *env);
+/* Meet at local sockets only, whatever port was named (it keeps jobs apart still). */
+void wi_env_meet_locally(struct wi_env *env);
+/* Several hosts and no key: WEFT_ECONFIG with what to type for the launcher. */
+weft_status wi_env_refuse(const struct wi_env *env);
 
 /* Parts. */
 weft_status wi_env_int(const char *name, const char *value, int64_t min, int64_t max, int *out);

@@ -13,9 +13,11 @@ libweft_sources += \
 	src/net/env.c src/net/env.h \
 	src/net/env_cluster.c \
 	src/net/half_open.c src/net/half_open.h \
+	src/net/local_key.c src/net/local_key.h \
 	src/net/node_id.c \
 	src/net/pmi.c src/net/pmi.h \
 	src/net/rendezvous.c src/net/rendezvous.h \
+	src/net/rendezvous_local.c \
 	src/net/rendezvous_socket.c \
 	src/net/store.c src/net/store.h \
 	src/net/store_client.c src/net/store_client.h \

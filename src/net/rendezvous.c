@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "net/rendezvous.h"
 
@@ -38,12 +38,6 @@ void wi_rendezvous_derive_ports(struct wi_rendezvous *r, const char *text, int w
     }
 }
 
-void wi_rendezvous_derive_local(struct wi_rendezvous *r, const char *text)
-{
-    snprintf(r->local, sizeof(r->local), "weft-%u-%016llx", (unsigned)getuid(),
-             (unsigned long long)wi_hash64(text, strlen(text), 0));
-}
-
 static weft_status resolve(const char *host, struct addrinfo **list)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -51,6 +45,21 @@ static weft_status resolve(const char *host, struct addrinfo **list)
     if (err)
         return wi_fail(WEFT_ENOTFOUND, "the store's host '%s' cannot be resolved: %s", host, gai_strerror(err));
     return WEFT_SUCCESS;
+}
+
+int wi_rendezvous_host_is_loopback(const char *host)
+{
+    return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+}
+
+/* A name may mean a loopback on rank 0's own host but something else elsewhere: rank 0 and its neighbours then use the
+ * address that this host has for others. */
+static void host_address(const struct wi_rendezvous *r, struct wi_sockaddr *at)
+{
+    struct wi_sockaddr own;
+    if (wi_sockaddr_loopback(at) && !wi_rendezvous_host_is_loopback(r->host) &&
+        wi_interface_address(r->interfaces, &own) == WEFT_SUCCESS)
+        *at = own;
 }
 
 static int host_candidates(const struct wi_rendezvous *r, const struct addrinfo *list, struct wi_sockaddr *at, int nat)
@@ -62,6 +71,7 @@ static int host_candidates(const struct wi_rendezvous *r, const struct addrinfo 
             memset(&at[nat], 0, sizeof(at[nat]));
             memcpy(&at[nat].ss, a->ai_addr, a->ai_addrlen);
             at[nat].bytes = a->ai_addrlen;
+            host_address(r, &at[nat]);
             wi_sockaddr_set_port(&at[nat++], r->ports[p]);
         }
     }
@@ -73,6 +83,8 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
     int n = 0;
     for (int i = 0; r->local[0] && i < WI_RENDEZVOUS_LOCAL; i++)
         wi_sockaddr_local(&at[n++], r->local, i);
+    if (r->local[0])
+        n += wi_rendezvous_files(r, 0, at + n);
     for (int i = 0; i < r->nfixed; i++)
         at[n++] = r->fixed[i];
     if (r->host[0]) {
@@ -85,25 +97,6 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
     return WEFT_SUCCESS;
 }
 
-/* A name may resolve to a loopback on rank 0's own host (Debian's 127.0.1.1) but to something else elsewhere, or to an
- * address that this host does not own (a virtual IP): then only all addresses will do. A literal loopback is meant. */
-static int loopback_is_meant(const char *host)
-{
-    return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "::1");
-}
-
-static int listen_candidate(const struct wi_rendezvous *r, const struct wi_sockaddr *candidate)
-{
-    struct wi_sockaddr at = *candidate;
-    if (at.ss.ss_family != AF_UNIX && r->host[0] && wi_sockaddr_loopback(&at) && !loopback_is_meant(r->host))
-        wi_sockaddr_any(&at);
-    int fd = wi_socket_listen(&at);
-    if (fd >= 0 || errno != EADDRNOTAVAIL)
-        return fd;
-    wi_sockaddr_any(&at);
-    return wi_socket_listen(&at);
-}
-
 static weft_status listen_inherited(int listen_fd, int *fd)
 {
     int listening = 0;
@@ -114,35 +107,75 @@ static weft_status listen_inherited(int listen_fd, int *fd)
     if (*fd < 0)
         return wi_fail_errno(errno, "duplicate the store's listening socket");
     fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);
+    fcntl(listen_fd, F_SETFD, FD_CLOEXEC); /* for this process's communicators, not for what it starts */
     return WEFT_SUCCESS;
 }
 
-weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd)
+/* The first of `at` that can be had. A taken name or port, and an address that is not this host's, leave the others; any
+ * error of a local socket too (some sandboxes have no abstract names). Returns a descriptor, or -1 with the most telling
+ * error. */
+static int listen_first(const struct wi_sockaddr *at, int nat, struct wi_sockaddr *bound)
+{
+    int err = 0;
+    for (int i = 0; i < nat; i++) {
+        int fd = wi_rendezvous_listen_file(&at[i]);
+        if (fd >= 0) {
+            *bound = at[i];
+            return fd;
+        }
+        if (!err || err == EADDRNOTAVAIL)
+            err = errno;
+        if (at[i].ss.ss_family != AF_UNIX && errno != EADDRINUSE && errno != EADDRNOTAVAIL)
+            break;
+    }
+    errno = err ? err : EADDRINUSE;
+    return -1;
+}
+
+static weft_status listen_failed(const struct wi_rendezvous *r, const struct wi_sockaddr *at, int nat, int err)
+{
+    char text[200], first[80] = "no address";
+    wi_rendezvous_text(r, text, sizeof(text));
+    if (nat)
+        wi_sockaddr_text(&at[nat - 1], first, sizeof(first));
+    if (err == EADDRNOTAVAIL)
+        return wi_fail(WEFT_ECONFIG,
+                       "rank 0 cannot listen at '%s' (%s): that is no address of this host. Name the host of rank 0 "
+                       "(MASTER_ADDR, WEFT_STORE_ADDR), or, if others reach it by that address all the same, the "
+                       "interface to listen on (WEFT_STORE_INTERFACES)",
+                       r->host, first);
+    if (err == EADDRINUSE)
+        return wi_fail(WEFT_EBUSY, "rank 0 cannot listen: %s: all in use%s", text,
+                       r->local[0] ? ", and no directory is this user's alone; set XDG_RUNTIME_DIR to one" : "");
+    return wi_fail_errno(err, "rank 0 cannot listen at %s", text);
+}
+
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct wi_sockaddr *bound)
 {
     struct wi_sockaddr at[WI_RENDEZVOUS_MAX], own;
-    int nat, err = EADDRINUSE;
+    char text[200];
+    int nat;
+    memset(bound, 0, sizeof(*bound));
     if (r->listen_fd >= 0)
         return listen_inherited(r->listen_fd, fd);
     WI_TRY(wi_rendezvous_list(r, at, &nat));
     if (r->interfaces && r->host[0])
         WI_TRY(wi_interface_address(r->interfaces, &own));
-    for (int i = 0; i < nat; i++) {
-        if (r->interfaces && r->host[0] && at[i].ss.ss_family != AF_UNIX) {
+    for (int i = 0; i < nat && r->interfaces && r->host[0]; i++)
+        if (at[i].ss.ss_family != AF_UNIX) {
             wi_sockaddr_set_port(&own, wi_sockaddr_port(&at[i]));
             at[i] = own;
         }
-        *fd = listen_candidate(r, &at[i]);
-        if (*fd >= 0)
-            return WEFT_SUCCESS;
-        err = errno;
-        if (err != EADDRINUSE)
-            break;
+    *fd = listen_first(at, nat, bound);
+    if (*fd < 0 && r->local[0]) { /* weft's own directories are made only when they are needed */
+        nat = wi_rendezvous_files(r, 1, at);
+        *fd = listen_first(at, nat, bound);
     }
-    char text[200];
-    wi_rendezvous_text(r, text, sizeof(text));
-    if (err == EADDRINUSE)
-        return wi_fail(WEFT_EBUSY, "rank 0 cannot listen: %s: all in use", text);
-    return wi_fail_errno(err, "rank 0 cannot listen at %s", text);
+    if (*fd < 0)
+        return listen_failed(r, at, nat, errno);
+    wi_sockaddr_text(bound, text, sizeof(text));
+    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s", text);
+    return WEFT_SUCCESS;
 }
 
 void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity)

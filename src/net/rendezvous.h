@@ -10,6 +10,7 @@
 
 #define WI_RENDEZVOUS_PORTS 17
 #define WI_RENDEZVOUS_LOCAL 4  /* abstract socket names tried */
+#define WI_RENDEZVOUS_DIRS 4   /* then sockets in directories of this user */
 #define WI_RENDEZVOUS_FIXED 4
 #define WI_RENDEZVOUS_MAX 64
 
@@ -18,8 +19,8 @@ struct wi_sockaddr {
     socklen_t bytes;
 };
 
-/* Candidates are tried in order: abstract sockets of this host, fixed addresses, then host x ports. The server takes the
- * first that is free; clients walk the list until a handshake succeeds. */
+/* Candidates are tried in order: local sockets of this host, fixed addresses, then host x ports. The server takes the
+ * first that is free, never more than was named; clients walk the list until a handshake succeeds. */
 struct wi_rendezvous {
     char local[64];            /* abstract name without its number; "" none */
     struct wi_sockaddr fixed[WI_RENDEZVOUS_FIXED];
@@ -28,29 +29,36 @@ struct wi_rendezvous {
     uint16_t ports[WI_RENDEZVOUS_PORTS];
     int nports;
     int listen_fd;             /* borrowed listening socket of rank 0, -1 none */
-    const char *interfaces;    /* bind to the first address of these ("eth0,ib0"); NULL: by route */
+    const char *interfaces;    /* bind to the first address of these ("eth0,ib0"); NULL: the host's own */
 };
 
 void wi_rendezvous_init(struct wi_rendezvous *r);
 /* Ports below the ephemeral range made from `text`, appended until there are `want` of them. */
 void wi_rendezvous_derive_ports(struct wi_rendezvous *r, const char *text, int want);
 void wi_rendezvous_derive_local(struct wi_rendezvous *r, const char *text);
-/* All candidates; names are resolved now. WEFT_ENOTFOUND when the host's name does not resolve (yet). */
+/* The candidates in directories that only this user can reach; `create`: make weft's own. Returns how many. */
+int wi_rendezvous_files(const struct wi_rendezvous *r, int create, struct wi_sockaddr *at);
+/* All candidates; names are resolved now. WEFT_ENOTFOUND when the host's name does not resolve (yet). A name that means a
+ * loopback here but is none literally (Debian's 127.0.1.1) stands for this host's own address. */
 weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr *at, int *nat);
-/* Bind and listen on the first free candidate; `*fd` is the caller's. WEFT_EBUSY: all are taken. */
-weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd);
+/* Bind and listen on the first free candidate; `*fd` is the caller's, to be ended by wi_rendezvous_close. `bound` is where,
+ * 0 bytes for an inherited socket. WEFT_EBUSY: all are taken; WEFT_ECONFIG: the host is not this one. */
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct wi_sockaddr *bound);
+void wi_rendezvous_close(int listen_fd);
+int wi_rendezvous_listen_file(const struct wi_sockaddr *at); /* also where a dead process left its socket */
+/* "localhost", "127...." or "::1": all ranks are on this host. */
+int wi_rendezvous_host_is_loopback(const char *host);
 /* "node3 ports 20417, 20112, ..." */
 void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity);
 
-/* Address of the first listed interface that is up, or (NULL) of the first one that is not a loopback. */
+/* Address of the first listed interface that is up; NULL: of the one that leads to other networks, else of the first that is
+ * up and not a loopback. */
 weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *address);
 void wi_sockaddr_text(const struct wi_sockaddr *address, char *text, size_t capacity);
 void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port);
 uint16_t wi_sockaddr_port(const struct wi_sockaddr *address);
 int wi_sockaddr_loopback(const struct wi_sockaddr *address); /* or a local socket */
 void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number);
-/* All addresses of the same family: 0.0.0.0 or ::, port kept. */
-void wi_sockaddr_any(struct wi_sockaddr *address);
 
 /* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
 int wi_socket_listen(const struct wi_sockaddr *address);

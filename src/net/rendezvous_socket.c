@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -18,15 +17,6 @@
 #include "net/rendezvous.h"
 
 #define LISTEN_BACKLOG 4096
-
-void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number)
-{
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
-    int bytes = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "%s-%d", name, number);
-    memset(address, 0, sizeof(*address));
-    memcpy(&address->ss, &un, sizeof(un));
-    address->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
-}
 
 void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port)
 {
@@ -56,20 +46,15 @@ int wi_sockaddr_loopback(const struct wi_sockaddr *address)
     return address->ss.ss_family == AF_UNIX;
 }
 
-void wi_sockaddr_any(struct wi_sockaddr *address)
-{
-    if (address->ss.ss_family == AF_INET)
-        ((struct sockaddr_in *)&address->ss)->sin_addr.s_addr = htonl(INADDR_ANY);
-    else if (address->ss.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&address->ss)->sin6_addr = in6addr_any;
-}
-
 void wi_sockaddr_text(const struct wi_sockaddr *address, char *text, size_t capacity)
 {
     char host[INET6_ADDRSTRLEN] = "?";
     if (address->ss.ss_family == AF_UNIX) {
         const struct sockaddr_un *un = (const struct sockaddr_un *)&address->ss;
-        snprintf(text, capacity, "local socket @%.60s", un->sun_path + 1);
+        if (un->sun_path[0])
+            snprintf(text, capacity, "local socket %.*s", (int)sizeof(un->sun_path), un->sun_path);
+        else
+            snprintf(text, capacity, "local socket @%.60s", un->sun_path + 1);
     } else if (address->ss.ss_family == AF_INET) {
         inet_ntop(AF_INET, &((const struct sockaddr_in *)&address->ss)->sin_addr, host, sizeof(host));
         snprintf(text, capacity, "%s:%u", host, wi_sockaddr_port(address));
@@ -104,9 +89,38 @@ static int usable(const struct ifaddrs *i, const char *interfaces)
     return interfaces ? is_listed(interfaces, i->ifa_name) : !(i->ifa_flags & IFF_LOOPBACK);
 }
 
+/* What the kernel would send from to far away; nothing is sent. */
+static int address_by_route(int family, const void *far, socklen_t far_bytes, struct wi_sockaddr *address)
+{
+    int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    memset(address, 0, sizeof(*address));
+    address->bytes = sizeof(address->ss);
+    int ok = !connect(fd, far, far_bytes) && !getsockname(fd, (struct sockaddr *)&address->ss, &address->bytes) &&
+             !wi_sockaddr_loopback(address);
+    close(fd);
+    wi_sockaddr_set_port(address, 0);
+    return ok ? 0 : -1;
+}
+
+static int default_address(struct wi_sockaddr *address)
+{
+    struct sockaddr_in far4 = {.sin_family = AF_INET, .sin_port = htons(9)}; /* addresses for documentation */
+    struct sockaddr_in6 far6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+    inet_pton(AF_INET, "192.0.2.1", &far4.sin_addr);
+    inet_pton(AF_INET6, "2001:db8::1", &far6.sin6_addr);
+    return address_by_route(AF_INET, &far4, sizeof(far4), address) &&
+                   address_by_route(AF_INET6, &far6, sizeof(far6), address)
+               ? -1
+               : 0;
+}
+
 weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *address)
 {
     struct ifaddrs *list, *best = NULL;
+    if (!interfaces && !default_address(address))
+        return WEFT_SUCCESS;
     if (getifaddrs(&list))
         return wi_fail_errno(errno, "list the network interfaces");
     for (struct ifaddrs *i = list; i; i = i->ifa_next) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "net/local_key.h"
 #include "net/store_client.h"
 
 #define TRY_FIRST_NS 1000000000ull /* for one candidate of several; doubles each round */
@@ -99,13 +100,9 @@ weft_status wi_auth_client_run(int fd, const struct wi_auth_key *key, const stru
     return st;
 }
 
-/* Connect and authenticate at one candidate. Returns a descriptor, or -1 with the attempt noted. */
-static int try_candidate(struct wi_store_client *client, const struct wi_store_search *search,
-                         const struct wi_auth_key *key, const struct wi_sockaddr *at, uint64_t connect_ns,
-                         uint64_t deadline_ns, struct attempt *attempt)
+/* Returns a connected descriptor, or -1 with the attempt noted. */
+static int try_connect(const struct wi_sockaddr *at, uint64_t connected_ns, struct attempt *attempt)
 {
-    uint64_t connected_ns = connect_ns < deadline_ns ? connect_ns : deadline_ns;
-    struct wi_store_claim mine, theirs;
     int pending, err = 0;
     socklen_t err_bytes = sizeof(err);
     int fd = wi_socket_connect(at, &pending);
@@ -117,13 +114,33 @@ static int try_candidate(struct wi_store_client *client, const struct wi_store_s
         err = ETIMEDOUT;
     else if (pending)
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_bytes);
-    if (err) {
-        attempt_note(attempt, WEFT_ETIMEDOUT, at, strerror(err));
+    if (!err)
+        return fd;
+    attempt_note(attempt, WEFT_ETIMEDOUT, at, strerror(err));
+    close(fd);
+    return -1;
+}
+
+/* Connect and authenticate at one candidate. Returns a descriptor, or -1 with the attempt noted. */
+static int try_candidate(struct wi_store_client *client, struct wi_store_search *search, const struct wi_sockaddr *at,
+                         uint64_t connect_ns, uint64_t deadline_ns, struct attempt *attempt)
+{
+    struct wi_store_claim mine, theirs;
+    struct wi_auth_key key;
+    int fd = try_connect(at, connect_ns < deadline_ns ? connect_ns : deadline_ns, attempt);
+    if (fd < 0)
+        return -1;
+    weft_status st = search->ask_key ? wi_local_key_ask(fd, search->job_key, deadline_ns) : WEFT_SUCCESS;
+    if (st == WEFT_SUCCESS)
+        st = wi_auth_derive(search->job_key, sizeof(search->job_key), search->job, WI_STORE_PURPOSE, &key);
+    if (st < 0) {
+        attempt_note(attempt, st, at, wi_fail_text());
         close(fd);
         return -1;
     }
     wi_store_claim_self(&mine, search->rank, search->nranks);
-    weft_status st = wi_auth_client_run(fd, key, &mine, &theirs, &client->seal, &client->opener.stream, deadline_ns);
+    st = wi_auth_client_run(fd, &key, &mine, &theirs, &client->seal, &client->opener.stream, deadline_ns);
+    explicit_bzero(&key, sizeof(key));
     if (st == WEFT_SUCCESS && theirs.kind == 'S') {
         memcpy(client->session, theirs.session, sizeof(client->session));
         client->remote = *at;
@@ -141,14 +158,12 @@ static int walk(struct wi_store_client *client, struct wi_store_search *search, 
                 struct attempt *attempt)
 {
     struct wi_sockaddr at[WI_RENDEZVOUS_MAX];
-    struct wi_auth_key key;
     int nat;
     if (search->refresh && search->refresh(search, search->arg)) {
         attempt_note(attempt, WEFT_ETIMEDOUT, NULL, wi_fail_text());
         return -1;
     }
-    if (wi_auth_derive(search->job_key, sizeof(search->job_key), search->job, WI_STORE_PURPOSE, &key) < 0 ||
-        wi_rendezvous_list(&search->rendezvous, at, &nat) < 0) {
+    if (wi_rendezvous_list(&search->rendezvous, at, &nat) < 0) {
         attempt_note(attempt, WEFT_ETIMEDOUT, NULL, wi_fail_text());
         return -1;
     }
@@ -159,7 +174,7 @@ static int walk(struct wi_store_client *client, struct wi_store_search *search, 
         uint64_t try_deadline = nat == 1 && !search->refresh ? deadline_ns : connect_ns;
         if (try_deadline > deadline_ns)
             try_deadline = deadline_ns;
-        int fd = try_candidate(client, search, &key, &at[i], connect_ns, try_deadline, attempt);
+        int fd = try_candidate(client, search, &at[i], connect_ns, try_deadline, attempt);
         if (fd >= 0 || wi_now_ns() >= deadline_ns)
             return fd;
     }

@@ -32,6 +32,7 @@ struct wi_store_client {
 struct wi_store_search {
     struct wi_rendezvous rendezvous;
     unsigned char job_key[32];
+    int ask_key;               /* the store gives the key (local_key.h) */
     const char *job;
     int rank, nranks;
     int (*refresh)(struct wi_store_search *search, void *arg);

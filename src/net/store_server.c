@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "net/half_open.h"
+#include "net/local_key.h"
 #include "net/rendezvous.h"
 #include "net/store.h"
 #include "net/store_server.h"
@@ -38,6 +39,7 @@ struct conn {
     enum conn_kind kind;
     int fd, dead, polls_out;
     struct wi_half_open half_open;
+    int given;                        /* it has asked for the key and has it */
     size_t heard;                     /* bytes read before it was authenticated */
     struct weft_auth *auth;           /* until authenticated */
     struct wi_store_session *session; /* afterwards, as are */
@@ -54,6 +56,9 @@ struct wi_store_server {
     atomic_int stop, finished;
     atomic_long refused; /* connections whose hello was not made with the key */
     struct wi_auth_key key;
+    unsigned char job_key[WI_JOB_KEY_BYTES];
+    int gives_key; /* only local sockets are listened on */
+    int stranger_seen;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns;
     struct wi_auth_seen *seen;
@@ -114,7 +119,7 @@ static void server_deafen(struct wi_store_server *server)
         if (server->listeners[i].fd < 0)
             continue;
         epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listeners[i].fd, NULL);
-        close(server->listeners[i].fd);
+        wi_rendezvous_close(server->listeners[i].fd);
         server->listeners[i].fd = -1;
     }
     server->listening = 0;
@@ -269,18 +274,44 @@ static int conn_frames(struct wi_store_server *server, struct conn *conn)
     }
 }
 
+/* A rank of this host asks for the key before it can greet. 1: it has it, 0: under way, -1: it says something else. */
+static int conn_key(struct wi_store_server *server, struct conn *conn)
+{
+    if (!server->gives_key || conn->given)
+        return 1;
+    if (wi_store_buf_bytes(&conn->in) < WI_LOCAL_KEY_ASK_BYTES)
+        return 0;
+    if (!wi_local_key_asked(conn->in.data + conn->in.begin) || wi_local_key_give(conn->fd, server->job_key))
+        return -1;
+    wi_store_buf_consume(&conn->in, WI_LOCAL_KEY_ASK_BYTES);
+    return conn->given = 1;
+}
+
 static void conn_event(struct wi_store_server *server, struct conn *conn)
 {
     size_t before = wi_store_buf_bytes(&conn->in);
     int alive = wi_store_buf_recv(&conn->in, conn->fd, conn->session ? SIZE_MAX : WEFT_AUTH_MESSAGE_MAX - conn->heard);
     if (!conn->session)
         conn->heard += wi_store_buf_bytes(&conn->in) - before;
-    if (alive > 0 && !conn->session && conn_handshake(server, conn))
+    int keyed = alive > 0 && !conn->session ? conn_key(server, conn) : 0;
+    if (keyed < 0 || (keyed > 0 && conn_handshake(server, conn)))
         alive = -1;
     if (conn->session && wi_store_buf_bytes(&conn->in) && conn_frames(server, conn))
         alive = -1;
     if (alive <= 0)
         conn_kill(server, conn);
+}
+
+/* Another user's process on this host gets nothing, not even a place among those that wait. */
+static int accept_is_own(struct wi_store_server *server, int fd)
+{
+    uid_t uid;
+    if (!server->gives_key || wi_local_peer_is_self(fd, &uid))
+        return 1;
+    if (!server->stranger_seen++)
+        wi_log(WEFT_LOG_INFO, "store.stranger", "uid %lld tried to join this job of uid %lld: refused", (long long)uid,
+               (long long)geteuid());
+    return 0;
 }
 
 static void server_accept(struct wi_store_server *server, struct conn *listener)
@@ -293,6 +324,10 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
             make_room(server, 0, server->nhalf_open);
         if (fd < 0)
             return;
+        if (!accept_is_own(server, fd)) {
+            close(fd);
+            continue;
+        }
         wi_half_open_begin(&half_open, fd, wi_now_ns());
         struct conn *conn = make_room(server, half_open.source, capacity) ? NULL : conn_create(server, fd, &half_open);
         if (!conn) {
@@ -308,6 +343,18 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
     }
 }
 
+/* A peer that takes no more may have said good-bye: a local socket tells of its end before that has been read. */
+static void conn_last_words(struct wi_store_server *server, struct conn *conn)
+{
+    size_t held;
+    if (!conn->session)
+        return;
+    do
+        held = wi_store_buf_bytes(&conn->in);
+    while (wi_store_buf_recv(&conn->in, conn->fd, SIZE_MAX) > 0 && wi_store_buf_bytes(&conn->in) > held);
+    conn_frames(server, conn);
+}
+
 /* Send what the state machine has to say. Returns how many bytes are still queued. */
 static size_t server_flush(struct wi_store_server *server)
 {
@@ -320,6 +367,7 @@ static size_t server_flush(struct wi_store_server *server)
             out = &c->out;
         int refused = c->session && c->session->refused;
         if (wi_store_buf_send(out, c->fd) < 0) {
+            conn_last_words(server, c);
             conn_kill(server, c);
             continue;
         }
@@ -428,13 +476,14 @@ static void server_free(struct wi_store_server *server)
 {
     for (int i = 0; i < 2; i++)
         if (server->listeners[i].fd >= 0)
-            close(server->listeners[i].fd);
+            wi_rendezvous_close(server->listeners[i].fd);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
     if (server->wake_fd >= 0)
         close(server->wake_fd);
     wi_store_destroy(server->store);
     wi_auth_seen_destroy(server->seen);
+    explicit_bzero(server, sizeof(*server));
     wi_free(server);
 }
 
@@ -444,10 +493,13 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     if (!s) {
         for (int i = 0; i < 2; i++)
             if (config->listen_fds[i] >= 0)
-                close(config->listen_fds[i]);
+                wi_rendezvous_close(config->listen_fds[i]);
         return wi_fail(WEFT_ENOMEM, "no memory for the start-up store");
     }
     s->key = config->key;
+    s->gives_key = config->job_key != NULL;
+    if (config->job_key)
+        memcpy(s->job_key, config->job_key, sizeof(s->job_key));
     s->give_up_ns = config->give_up_ns;
     s->listening = 1;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

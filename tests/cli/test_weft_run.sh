@@ -24,12 +24,12 @@ refused() { # PATTERN ARGUMENTS...: one line, exit status 2
     echo "status $status: $out"
     [ $status -eq 2 ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qF -- "$pattern" <<<"$out"
 }
-starts() { # COUNT COMMAND...: every rank starts twice
+starts() { # COUNT COMMAND...: every rank starts twice, with a key that is secret
     local count=$1 out
     shift
     out=$(timeout 120 "$@" 2>&1)
     echo "$out"
-    [ "$(grep -c 'probe: rank .* ok ' <<<"$out")" -eq $((2 * count)) ]
+    [ "$(grep -c 'probe: rank .* secret 1 .* ok ' <<<"$out")" -eq $((2 * count)) ]
 }
 separate() {
     run -n 2 sh -c 'echo out; echo err >&2' >"$tap_dir/out" 2>"$tap_dir/err" || return 1
@@ -84,7 +84,8 @@ orphans() {
     return 1
 }
 no_key_shown() {
-    run -n 1 sh -c 'tr "\0" "\n" </proc/$$/environ; tr "\0" " " </proc/$$/cmdline' >"$tap_dir/env" || return 1
+    WEFT_JOB_KEY=$(./weft-run --make-key -) run -n 1 sh -c 'tr "\0" "\n" </proc/$$/environ; tr "\0" " " </proc/$$/cmdline' \
+        >"$tap_dir/env" || return 1
     grep WEFT "$tap_dir/env"
     grep -q 'WEFT_JOB_KEY_FD=[0-9]' "$tap_dir/env" && ! grep -qE '[0-9a-f]{64}' "$tap_dir/env"
 }
@@ -98,6 +99,8 @@ tap "a bad binding" refused "--bind 'socket'" --bind socket true
 tap "a bad time" refused "--timeout 'soon'" --timeout soon true
 tap "a bad variable" refused "--env 'X'" --env X true
 tap "a missing value" refused "--bind" --bind
+tap "a program beside --make-key" refused "--make-key runs nothing: 'true'" --make-key "$tap_dir/never" true
+tap "a key where there is no directory" refused "--make-key: cannot create '$tap_dir/none/key'" --make-key "$tap_dir/none/key"
 tap "no program" refused "no program" -n 2
 tap "a program that is not there" ends 127 "cannot run '/nonexistent'" -n 2 /nonexistent
 tap "a program that may not run" ends 126 "cannot run '/etc/passwd'" -n 2 /etc/passwd

@@ -55,6 +55,7 @@ both() {
     done
 }
 
+export WEFT_JOB_KEY=$(./weft-run --make-key -)
 for setting in "$@"; do
     case $setting in
     *x*)

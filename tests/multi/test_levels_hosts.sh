@@ -20,6 +20,7 @@ run() {
 }
 
 hosts_create 4
+export WEFT_JOB_KEY=$("${WEFT_BUILDDIR:?}/weft-run" --make-key -)
 trap 'hosts_remove; levels_clean' EXIT
 for count in 2 4; do
     run "$count" all_reduce node:ring

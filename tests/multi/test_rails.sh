@@ -5,6 +5,7 @@ set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 . "$WEFT_SRCDIR/tests/harness/hosts.sh"
 cd "${WEFT_BUILDDIR:?}" || exit 99
+export WEFT_JOB_KEY=$(./weft-run --make-key -)
 
 sent() { hosts_on "$1" cat "/sys/class/net/$2/statistics/tx_bytes"; }
 

@@ -96,6 +96,10 @@ unit_tests += tests/unit/test_bootstrap_links
 tests_unit_test_bootstrap_links_SOURCES = tests/unit/test_bootstrap_links.c
 tests_unit_test_bootstrap_links_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_unit_test_bootstrap_links_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+unit_tests += tests/unit/test_job_key
+tests_unit_test_job_key_SOURCES = tests/unit/test_job_key.c
+tests_unit_test_job_key_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_job_key_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c

@@ -297,6 +297,7 @@ static void flooded_body(int rank, int nranks, void *arg)
     pthread_t thread;
     int port = (int)s.store_port;
     (void)nranks, (void)arg;
+    s.job_key_fd = key_fd(3); /* without a key ranks of one host meet at local sockets */
     if (rank == 4) {
         /* The last rank comes once the flood is well under way, so that the store is under it all the while. */
         pthread_create(&thread, NULL, flood, &port);
@@ -474,6 +475,25 @@ struct env_case {
 static const struct env_case env_cases[] = {
     {{NULL}, WEFT_SUCCESS, "single", 0, 1, 0, 1, NULL},
     {{"WEFT_RANK=1", "WEFT_NRANKS=2"}, WEFT_ECONFIG, "WEFT_STORE_ADDR", 0, 0, 0, 0, NULL},
+    /* A loopback address says one host. */
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=5"}, WEFT_SUCCESS, "torch:5", 1, 2, -1, -1, NULL},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.2", "MASTER_PORT=5"}, WEFT_SUCCESS, "torch:5", 1, 2, -1, -1, NULL},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=::1", "MASTER_PORT=5", "LOCAL_WORLD_SIZE=1"},
+     WEFT_SUCCESS,
+     "torch:5",
+     1,
+     2,
+     -1,
+     1,
+     NULL},
+    {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost.example", "MASTER_PORT=5"},
+     WEFT_SUCCESS,
+     "torch:5",
+     1,
+     2,
+     -1,
+     -1,
+     "localhost.example"},
     {{"WEFT_RANK=2", "WEFT_NRANKS=2"}, WEFT_ECONFIG, "WEFT_RANK=2 is not below WEFT_NRANKS=2", 0, 0, 0, 0, NULL},
     {{"WEFT_RANK=", "WEFT_NRANKS=2"}, WEFT_ECONFIG, "WEFT_RANK is empty", 0, 0, 0, 0, NULL},
     {{"WEFT_RANK=0"}, WEFT_ECONFIG, "WEFT_NRANKS is not set", 0, 0, 0, 0, NULL},
@@ -619,54 +639,6 @@ static void slurm_lists(void)
     CU_ASSERT_EQUAL(wi_env_tasks_of_node("two", 0), -1);
 }
 
-/* ---- Key origins ---- */
-
-static weft_status load(const char *path, int fd, unsigned char *key)
-{
-    struct wi_bootstrap_settings s = {.job_key_file = path, .job_key_fd = fd};
-    int secret = 0;
-    weft_status st = wi_job_key_load(&s, "job", key, &secret);
-    if (st == WEFT_SUCCESS)
-        CU_ASSERT_EQUAL(secret, path != NULL || fd >= 0);
-    return st;
-}
-
-static void key_origins(void)
-{
-    static const char hex[] = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F\n";
-    char path[512], link[600];
-    unsigned char key[32], other[32];
-    int pipes[2];
-    snprintf(path, sizeof(path), "%s/key", wt_temp_dir());
-    snprintf(link, sizeof(link), "%s.d", path);
-    CU_ASSERT(stale_file(path, 0600, hex));
-    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_SUCCESS);
-    CU_ASSERT(key[0] == 0 && key[31] == 31 && key[10] == 10);
-    chmod(path, 0640);
-    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
-    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "640"));
-    chmod(path, 0600);
-    CU_ASSERT(stale_file(path, 0600, "short"));
-    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
-    mkdir(link, 0700);
-    CU_ASSERT_EQUAL(load(link, -1, key), WEFT_ECONFIG);
-    CU_ASSERT_EQUAL(load("/nonexistent/key", -1, key), WEFT_ECONFIG);
-    CU_ASSERT_EQUAL(load(NULL, 9999, key), WEFT_ECONFIG);
-
-    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
-    CU_ASSERT_EQUAL(write(pipes[1], hex, strlen(hex)), (ssize_t)strlen(hex));
-    close(pipes[1]);
-    for (int i = 0; i < 3; i++) { /* again and again from the same descriptor */
-        memset(key, 0xff, sizeof(key));
-        CU_ASSERT_EQUAL(load(NULL, pipes[0], key), WEFT_SUCCESS);
-        CU_ASSERT(key[0] == 0 && key[31] == 31);
-    }
-    close(pipes[0]);
-    CU_ASSERT_EQUAL(load(NULL, -1, key), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL(load(NULL, -1, other), WEFT_SUCCESS);
-    CU_ASSERT(!memcmp(key, other, sizeof(key)));
-}
-
 /* ---- The store without sockets ---- */
 
 static int tell(struct wi_store *store, struct wi_store_session *session, enum wi_store_frame_type type,
@@ -781,7 +753,6 @@ static const struct wt_case cases[] = {
     {"node identities", node_ids},
     {"lists of SLURM", slurm_lists},
     {"environments of all launchers, good and malformed", environments},
-    {"where the job key comes from", key_origins},
     {"1 to 64 processes start and gather, three times", env_sizes},
     {"ranks that never come are named", missing_ranks},
     {"rank 0 that never comes is named", missing_rank_0},

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The key of a job on one host, given over a local socket. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "net/local_key.h"
+#include "net/rendezvous.h"
+
+#define OVERFLOW_UID 65534 /* how a user without a number in this namespace looks */
+
+static const unsigned char magic[WI_LOCAL_KEY_ASK_BYTES] = {'W', 'F', 'T', 'K', 1};
+
+/* Whether every user of the machine has a number here: not so in a container's user namespace. */
+static int all_users_are_mapped(void)
+{
+    char text[64] = "";
+    unsigned long inside, outside, count;
+    int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    return bytes > 0 && sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
+           count == 4294967295ul;
+}
+
+int wi_local_peer_is_self(int fd, uid_t *uid)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    *uid = (uid_t)-1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) || bytes != sizeof(peer))
+        return 0;
+    *uid = peer.uid;
+    if (peer.uid != geteuid())
+        return 0;
+    return peer.uid != OVERFLOW_UID || all_users_are_mapped();
+}
+
+int wi_local_key_asked(const unsigned char bytes[WI_LOCAL_KEY_ASK_BYTES])
+{
+    return !memcmp(bytes, magic, sizeof(magic));
+}
+
+int wi_local_key_give(int fd, const unsigned char key[WI_JOB_KEY_BYTES])
+{
+    unsigned char answer[sizeof(magic) + WI_JOB_KEY_BYTES];
+    memcpy(answer, magic, sizeof(magic));
+    memcpy(answer + sizeof(magic), key, WI_JOB_KEY_BYTES);
+    /* The first bytes on this socket: there is room for them, or it is no rank of ours. */
+    ssize_t sent = send(fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+    explicit_bzero(answer, sizeof(answer));
+    return sent == (ssize_t)sizeof(answer) ? 0 : -1;
+}
+
+weft_status wi_local_key_ask(int fd, unsigned char key[WI_JOB_KEY_BYTES], uint64_t deadline_ns)
+{
+    unsigned char answer[sizeof(magic) + WI_JOB_KEY_BYTES];
+    size_t held = 0;
+    uid_t uid;
+    if (!wi_local_peer_is_self(fd, &uid))
+        return wi_fail(WEFT_EAUTH, "another user (uid %lld) listens there", uid == (uid_t)-1 ? -1ll : (long long)uid);
+    if (send(fd, magic, sizeof(magic), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(magic))
+        return wi_fail(WEFT_EAUTH, "closed the connection");
+    while (held < sizeof(answer)) {
+        ssize_t n = recv(fd, answer + held, sizeof(answer) - held, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return wi_fail(WEFT_EAUTH, "gives no key: rank 0 was given a job key and this rank was not");
+        held += n > 0 ? (size_t)n : 0;
+        if (n < 0 && !wi_socket_poll(fd, POLLIN, deadline_ns))
+            return wi_fail(WEFT_ETIMEDOUT, "does not answer");
+    }
+    int fits = !memcmp(answer, magic, sizeof(magic));
+    if (fits)
+        memcpy(key, answer + sizeof(magic), WI_JOB_KEY_BYTES);
+    explicit_bzero(answer, sizeof(answer));
+    return fits ? WEFT_SUCCESS : wi_fail(WEFT_EAUTH, "is none of weft's");
+}

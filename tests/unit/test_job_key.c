@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a job's key comes from. */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "net/bootstrap.h"
+#include "net/bootstrap_key.h"
+#include "tests/harness/harness.h"
+
+static int write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    close(fd);
+    return ok;
+}
+
+static weft_status load(const char *path, int fd, unsigned char *key)
+{
+    struct wi_bootstrap_settings s = {.job_key_file = path, .job_key_fd = fd};
+    int given = 0;
+    weft_status st = wi_job_key_configured(&s, key, &given);
+    if (st == WEFT_SUCCESS)
+        CU_ASSERT_EQUAL(given, path != NULL || fd >= 0);
+    return st;
+}
+
+static void key_origins(void)
+{
+    static const char hex[] = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F\n";
+    char path[512], link[600];
+    unsigned char key[32], other[32];
+    int pipes[2];
+    snprintf(path, sizeof(path), "%s/key", wt_temp_dir());
+    snprintf(link, sizeof(link), "%s.d", path);
+    CU_ASSERT(write_file(path, hex));
+    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_SUCCESS);
+    CU_ASSERT(key[0] == 0 && key[31] == 31 && key[10] == 10);
+    chmod(path, 0640);
+    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "640"));
+    chmod(path, 0600);
+    CU_ASSERT(write_file(path, "short"));
+    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
+    mkdir(link, 0700);
+    CU_ASSERT_EQUAL(load(link, -1, key), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(load("/nonexistent/key", -1, key), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(load(NULL, 9999, key), WEFT_ECONFIG);
+
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    CU_ASSERT_EQUAL(write(pipes[1], hex, strlen(hex)), (ssize_t)strlen(hex));
+    close(pipes[1]);
+    for (int i = 0; i < 3; i++) { /* again and again from the same descriptor */
+        memset(key, 0xff, sizeof(key));
+        CU_ASSERT_EQUAL(load(NULL, pipes[0], key), WEFT_SUCCESS);
+        CU_ASSERT(key[0] == 0 && key[31] == 31);
+    }
+    CU_ASSERT_EQUAL(fcntl(pipes[0], F_GETFD), FD_CLOEXEC);
+    close(pipes[0]);
+    CU_ASSERT_EQUAL(load(NULL, -1, key), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_job_key_derive("job", key), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_job_key_derive("job", other), WEFT_SUCCESS);
+    CU_ASSERT(!memcmp(key, other, sizeof(key)));
+    CU_ASSERT_EQUAL(wi_job_key_derive("another", other), WEFT_SUCCESS);
+    CU_ASSERT(memcmp(key, other, sizeof(key)) != 0);
+}
+
+static weft_status load_environment(const char *text, unsigned char *key)
+{
+    struct wi_bootstrap_settings s = {.job_key_fd = -1, .job_key = "set"};
+    int given = 0;
+    text ? setenv("WEFT_JOB_KEY", text, 1) : unsetenv("WEFT_JOB_KEY");
+    return wi_job_key_configured(&s, key, &given);
+}
+
+static void key_environment(void)
+{
+    static const char hex[] = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
+    static const char *const bad[] = {"", "00", "32 characters are not a raw key!", "0001020304050607zz"};
+    unsigned char key[32];
+    CU_ASSERT_EQUAL(load_environment(hex, key), WEFT_SUCCESS);
+    CU_ASSERT(key[0] == 0 && key[31] == 31);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        CU_ASSERT_EQUAL(load_environment(bad[i], key), WEFT_ECONFIG);
+        CU_ASSERT(!*bad[i] || !strstr(wi_fail_text(), bad[i]));
+    }
+    CU_ASSERT_EQUAL(load_environment(NULL, key), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is not any more"));
+}
+
+/* The registry of settings never holds the key. */
+static void note(void *arg, const char *name, const char *value, const char *fallback, const char *origin,
+                 const char *help)
+{
+    char *seen = arg;
+    (void)fallback, (void)origin, (void)help;
+    if (!strcmp(name, "WEFT_JOB_KEY"))
+        snprintf(seen, 100, "%s", value ? value : "(null)");
+}
+
+static void key_setting(void)
+{
+    static const char *const call[] = {"JOB_KEY=0001", NULL};
+    struct wi_bootstrap_settings s;
+    struct wi_settings *settings;
+    char seen[100] = "";
+    setenv("WEFT_JOB_KEY", "secret", 1);
+    CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, NULL, &settings), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_settings_read(settings, "", wi_bootstrap_setting_rows, &s), WEFT_SUCCESS);
+    CU_ASSERT_STRING_EQUAL(s.job_key, "set");
+    wi_settings_visit(settings, note, seen);
+    CU_ASSERT_STRING_EQUAL(seen, "set");
+    wi_settings_destroy(settings);
+    CU_ASSERT_EQUAL(wi_settings_create(NULL, call, &settings), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "JOB_KEY_FILE"));
+    CU_ASSERT_PTR_NULL(strstr(wi_fail_text(), "0001"));
+    unsetenv("WEFT_JOB_KEY");
+}
+
+static void random_key_body(int rank, int nranks, void *arg)
+{
+    struct wi_bootstrap_settings s = {.job_key_fd = -1,
+                                      .store_addr = getenv("WEFT_STORE_ADDR"),
+                                      .store_port = atoi(getenv("WEFT_STORE_PORT")),
+                                      .job = getenv("WEFT_JOB")};
+    uint64_t deadline = wi_deadline_ns(wt_slow_ms(20000) * 1000000ull);
+    struct wi_bootstrap *b;
+    unsigned char keys[3][WI_JOB_KEY_BYTES], derived[WI_JOB_KEY_BYTES];
+    (void)rank, (void)nranks, (void)arg;
+    WT_REQUIRE_OK(wi_bootstrap_env(&s, deadline, &b));
+    WT_CHECK(b->has_secret);
+    WT_CHECK_OK(b->all_gather(b, b->job_key, sizeof(b->job_key), keys, deadline));
+    WT_CHECK(!memcmp(keys[0], keys[1], sizeof(keys[0])) && !memcmp(keys[0], keys[2], sizeof(keys[0])));
+    WT_CHECK_OK(wi_job_key_derive(b->job, derived));
+    WT_CHECK(memcmp(keys[0], derived, sizeof(derived)) != 0);
+    b->destroy(b);
+}
+
+static void random_key(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, random_key_body, NULL, 40000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"descriptors and files", key_origins},
+    {"the environment", key_environment},
+    {"settings do not show it", key_setting},
+    {"one host without a key gets a random one", random_key},
+};
+
+WT_UNIT_MAIN("job_key", cases)
