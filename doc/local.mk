@@ -116,6 +116,7 @@ EXTRA_DIST += \
 	doc/adr/0008-hash-of-history.md \
 	doc/adr/0009-pytorch-adapter.md \
 	doc/adr/0010-parcels.md \
+	doc/adr/0011-secure-start.md \
 	doc/adr/0012-who-a-peer-is.md \
 	doc/adr/0013-start-up-is-authenticated.md \
 	doc/guide/measured.md \
