@@ -50,6 +50,40 @@ AC_SUBST([WEFT_SANITIZER_CFLAGS])
 AC_SUBST([enable_sanitizer])
 AM_CONDITIONAL([SANITIZER], [test "x$enable_sanitizer" != xno])])
 
+# WEFT_HARDEN(WORD, VARIABLE, FLAGS...): append the first of FLAGS that a program can be built with, without a warning, to VARIABLE,
+# and WORD to WEFT_HARDENING.
+AC_DEFUN([WEFT_HARDEN],
+[AC_MSG_CHECKING([for $1])
+weft_found=no
+weft_save_cflags=$CFLAGS
+for weft_flag in $3; do
+  weft_flag=`echo "$weft_flag" | tr + ' '`
+  CFLAGS="$weft_save_cflags -Werror $weft_flag"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <string.h>]], [[char a[9]; return strlen(memset(a, 0, sizeof a)) > 0;]])],
+    [weft_found=$weft_flag; break])
+done
+CFLAGS=$weft_save_cflags
+AC_MSG_RESULT([$weft_found])
+AS_IF([test "x$weft_found" != xno],
+  [$2="$$2 $weft_found"
+   WEFT_HARDENING="$WEFT_HARDENING $1"])])
+
+# WEFT_HARDEN_ALL: canaries in functions with arrays, copies checked against what is known of their destination (only with
+# optimisation), tables of addresses that are read-only once the program runs. Sanitizers do the first two, better.
+AC_DEFUN([WEFT_HARDEN_ALL],
+[AC_ARG_ENABLE([hardening],
+  [AS_HELP_STRING([--disable-hardening], [build without stack protector, _FORTIFY_SOURCE and read-only relocations])])
+WEFT_HARDENING=
+WEFT_HARDENING_LDFLAGS=
+AS_IF([test "x$enable_hardening" != xno],
+  [AS_IF([test "x$enable_sanitizer" = xno],
+     [WEFT_HARDEN([stack-protector], [WEFT_CFLAGS], [-fstack-protector-strong -fstack-protector])
+      WEFT_HARDEN([fortify], [WEFT_CFLAGS], [-U_FORTIFY_SOURCE+-D_FORTIFY_SOURCE=3 -U_FORTIFY_SOURCE+-D_FORTIFY_SOURCE=2])])
+   WEFT_HARDEN([relro], [WEFT_HARDENING_LDFLAGS], [-Wl,-z,relro])
+   WEFT_HARDEN([now], [WEFT_HARDENING_LDFLAGS], [-Wl,-z,now])])
+AC_SUBST([WEFT_HARDENING])
+AC_SUBST([WEFT_HARDENING_LDFLAGS])])
+
 # WEFT_LIBRARY(PREFIX, PKG-CONFIG MODULES, DEBIAN PACKAGE): a library that must be there.
 AC_DEFUN([WEFT_LIBRARY],
 [PKG_CHECK_MODULES([$1], [$2], [],

@@ -22,6 +22,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_BUILDDIR='$(abs_top_builddir)'; export WEFT_BUILDDIR; \
 	WEFT_SANITIZER='$(enable_sanitizer)'; export WEFT_SANITIZER; \
 	WEFT_TEST_PYTHON_TORCH='$(PYTHON_TORCH)'; export WEFT_TEST_PYTHON_TORCH; \
+	WEFT_TEST_HARDENING='$(WEFT_HARDENING)'; export WEFT_TEST_HARDENING; \
 	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \

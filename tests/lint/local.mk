@@ -3,7 +3,8 @@ check_scripts += \
 	tests/lint/includes.py \
 	tests/lint/style.py \
 	tests/lint/format.sh \
-	tests/lint/symbols.py
+	tests/lint/symbols.py \
+	tests/lint/hardening.sh
 
 format:
 	cd $(srcdir) && git ls-files '*.c' '*.cpp' | xargs clang-format -i --style=file
