@@ -27,25 +27,31 @@ AC_ARG_ENABLE([werror],
 AS_IF([test "x$enable_werror" = xyes], [WEFT_CFLAGS="$WEFT_CFLAGS -Werror"])
 AC_SUBST([WEFT_CFLAGS])])
 
+# WEFT_SANITIZER: --enable-sanitizer takes one or several, with commas between them.
 AC_DEFUN([WEFT_SANITIZER],
 [AC_ARG_ENABLE([sanitizer],
-  [AS_HELP_STRING([--enable-sanitizer=KIND], [build with a sanitizer: address, undefined or thread])],
+  [AS_HELP_STRING([--enable-sanitizer=KINDS], [build with sanitizers: address, undefined, both (address,undefined), or thread])],
   [], [enable_sanitizer=no])
 WEFT_SANITIZER_CFLAGS=
-AS_CASE([$enable_sanitizer],
-  [no], [],
-  [address|undefined|thread],
-    [WEFT_SANITIZER_CFLAGS="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer"
-     AS_IF([test $enable_sanitizer = undefined],
-       [WEFT_SANITIZER_CFLAGS="$WEFT_SANITIZER_CFLAGS -fno-sanitize-recover=undefined"])
-     weft_save_cflags=$CFLAGS
-     CFLAGS="$CFLAGS $WEFT_SANITIZER_CFLAGS"
-     AC_MSG_CHECKING([whether $CC links with -fsanitize=$enable_sanitizer])
-     AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
-       [AC_MSG_RESULT([no])
-        AC_MSG_ERROR([$CC has no $enable_sanitizer sanitizer])])
-     CFLAGS=$weft_save_cflags],
-  [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: must be address, undefined or thread])])
+AS_IF([test "x$enable_sanitizer" != xno],
+  [weft_kinds=
+   for weft_kind in `echo "$enable_sanitizer" | tr , ' '`; do
+     AS_CASE([$weft_kind], [address|undefined|thread], [weft_kinds=$weft_kinds$weft_kind,],
+       [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: $weft_kind is not one of address, undefined and thread])])
+   done
+   AS_IF([test -z "$weft_kinds"], [AC_MSG_ERROR([--enable-sanitizer wants a value: address, undefined or thread])])
+   AS_CASE([$weft_kinds], [*address*thread*|*thread*address*],
+     [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: a program cannot be built with both address and thread])])
+   WEFT_SANITIZER_CFLAGS="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer"
+   AS_CASE([$weft_kinds], [*undefined*],
+     [WEFT_SANITIZER_CFLAGS="$WEFT_SANITIZER_CFLAGS -fno-sanitize-recover=undefined"])
+   weft_save_cflags=$CFLAGS
+   CFLAGS="$CFLAGS $WEFT_SANITIZER_CFLAGS"
+   AC_MSG_CHECKING([whether $CC links with -fsanitize=$enable_sanitizer])
+   AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
+     [AC_MSG_RESULT([no])
+      AC_MSG_ERROR([$CC cannot link with -fsanitize=$enable_sanitizer])])
+   CFLAGS=$weft_save_cflags])
 AC_SUBST([WEFT_SANITIZER_CFLAGS])
 AC_SUBST([enable_sanitizer])
 AM_CONDITIONAL([SANITIZER], [test "x$enable_sanitizer" != xno])])

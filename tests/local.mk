@@ -8,6 +8,8 @@ AM_MAKEFLAGS = $(if $(filter command,$(origin TESTS)),,TESTS="$(tier_check)")
 tier_check = $(unit_tests) $(check_scripts)
 tier_multi = $(multi_tests) $(multi_scripts)
 tier_long = $(long_tests) $(long_scripts)
+# Of both: ranks that die, disagree or run out of memory.
+tier_fault = $(filter tests/fault/%,$(multi_tests) $(multi_scripts) $(long_tests) $(long_scripts))
 
 TEST_EXTENSIONS = .sh .py
 SH_LOG_COMPILER = $(BASH)
@@ -35,6 +37,8 @@ check-multi: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(tier_multi)" TEST_SUITE_LOG=check-multi.log
 check-long: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-900} $(MAKE) check-am TESTS="$(tier_long)" TEST_SUITE_LOG=check-long.log
+check-fault: all
+	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-900} $(MAKE) check-am TESTS="$(tier_fault)" TEST_SUITE_LOG=check-fault.log
 
 # make tally tiers="check multi": sum what the newest runs of these tiers left.
 tiers = check
@@ -45,14 +49,15 @@ print-unit-tests:
 	@echo $(unit_tests)
 
 # The same tests, built apart with a sanitizer.
-check-asan check-ubsan check-tsan:
+check-asan check-ubsan check-tsan check-asan-ubsan:
 	@kind=$@; $(top_srcdir)/bootstrap $${kind#check-}
 
-.PHONY: check-programs check-multi check-long check-asan check-ubsan check-tsan tally print-unit-tests
+.PHONY: check-programs check-multi check-long check-fault check-asan check-ubsan check-tsan check-asan-ubsan tally print-unit-tests
 
 noinst_HEADERS += tests/unit/unit.h
 EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally
 
-multi_scripts += tests/cli/test_bootstrap.sh
+multi_scripts += tests/cli/test_bootstrap.sh tests/cli/test_ci_run.sh
+EXTRA_DIST += .ci/run
 long_scripts += tests/cross/test_aarch64.sh
 EXTRA_DIST += tests/harness/sysroot.sh
