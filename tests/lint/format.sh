@@ -21,8 +21,12 @@ LC_ALL=C awk '
     END { exit bad > 0 }' $files || status=1
 echo "$([ $status = 0 ] && echo ok || echo not ok) 1 - tabs, line ends, columns"
 
-if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
-    bad=$(echo "$files" | grep -E '\.c(pp)?$' | xargs clang-format --dry-run -Werror --ferror-limit=1 --style=file 2>&1 |
+formatter=
+for name in clang-format-14 clang-format; do
+    $name --version 2>/dev/null | grep -q 'version 14\.' && { formatter=$name; break; }
+done
+if [ -n "$formatter" ]; then
+    bad=$(echo "$files" | grep -E '\.c(pp)?$' | xargs $formatter --dry-run -Werror --ferror-limit=1 --style=file 2>&1 |
         sed -n 's/^\([^:]*:[0-9]*\):.*-Wclang-format-violations.*/\1: not as clang-format leaves it/p')
     [ -n "$bad" ] && echo "$bad"
     [ -z "$bad" ] || status=1

@@ -7,5 +7,5 @@ check_scripts += \
 	tests/lint/hardening.sh
 
 format:
-	cd $(srcdir) && git ls-files '*.c' '*.cpp' | xargs clang-format -i --style=file
+	cd $(srcdir) && git ls-files '*.c' '*.cpp' | xargs $$(command -v clang-format-14 || echo clang-format) -i --style=file
 .PHONY: format
