@@ -55,7 +55,8 @@ static void fail_and_read(int rank, int nranks, void *arg)
         atomic_store(&readers[i].stop, 1);
         pthread_join(threads[i], NULL);
         if (readers[i].torn)
-            wt_fail(__FILE__, __LINE__, "%d of %d were torn: %s", readers[i].torn, readers[i].looked, readers[i].example);
+            wt_fail(__FILE__, __LINE__, "%d of %d were torn: %s", readers[i].torn, readers[i].looked,
+                    readers[i].example);
     }
     ft_close(&f);
 }

@@ -47,7 +47,7 @@ template <class... Text> static void add_row(void *arg, Text... text) noexcept
 {
     auto *to = static_cast<RowsOrFailure *>(arg);
     try {
-        to->rows.push_back({text ? text : ""...});
+        to->rows.push_back({text ? text : "" ...});
     } catch (...) {
         to->failure = std::current_exception();
     }
@@ -70,10 +70,12 @@ static at::Tensor empty_of(const std::vector<int64_t> &sizes, const py::object &
 {
     uint64_t elems = 1;
 
-    TORCH_CHECK_TYPE(THPDtype_Check(dtype.ptr()), "weft.mem.empty: dtype must be a torch.dtype, such as torch.float32, not ",
+    TORCH_CHECK_TYPE(THPDtype_Check(dtype.ptr()),
+                     "weft.mem.empty: dtype must be a torch.dtype, such as torch.float32, not ",
                      py::repr(dtype).cast<std::string>());
     for (int64_t n : sizes)
-        TORCH_CHECK_VALUE(n >= 0, "weft.mem.empty: a size of ", n, " in ", c10::IntArrayRef(sizes), ": must be 0 or more");
+        TORCH_CHECK_VALUE(n >= 0, "weft.mem.empty: a size of ", n, " in ", c10::IntArrayRef(sizes),
+                          ": must be 0 or more");
     auto type = reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type;
     TORCH_CHECK_VALUE(!c10::safe_multiplies_u64(sizes, &elems) && elems <= INT64_MAX / c10::elementSize(type),
                       "weft.mem.empty: ", c10::IntArrayRef(sizes), " are more bytes than there are addresses");
@@ -157,10 +159,12 @@ PYBIND11_MODULE(_C, m)
                                "Operations that are not known to have completed.")
         .def("split", &Backend::split, py::arg("store"), py::arg("ranks"), py::arg("options"), nogil(),
              "A group of some of the ranks, who alone need call; None for others.")
-        .def("perform_nocolor_split", [](Backend &, const py::object &) {}, py::arg("device"),
-             "What torch calls on ranks outside of a new group: they need not take part.")
-        .def("eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device"),
-             "A group is connected when it exists.")
+        .def(
+            "perform_nocolor_split", [](Backend &, const py::object &) {}, py::arg("device"),
+            "What torch calls on ranks outside of a new group: they need not take part.")
+        .def(
+            "eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device"),
+            "A group is connected when it exists.")
         .def(
             "monitored_barrier",
             [](Backend &backend, std::optional<milliseconds> timeout, bool wait_all_ranks) {
