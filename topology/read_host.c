@@ -101,6 +101,30 @@ static weft_status load(const struct wi_topo_source *source, hwloc_topology_t *h
     return WEFT_SUCCESS;
 }
 
+/* All memory that the kernel manages (MemTotal); 0: it does not say. */
+static uint64_t memory_of_machine(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
+/* A NUMA node's memory is the kernel's figure of that node. On virtual machines whose memory grew after they started the nodes may
+ * hold less than the machine has. */
+static void compare_memory(struct wi_reading *r)
+{
+    uint64_t machine = r->is_live ? memory_of_machine() : 0, nodes = 0;
+    hwloc_obj_t numa = NULL;
+
+    while ((numa = hwloc_get_next_obj_by_type(r->hwloc, HWLOC_OBJ_NUMANODE, numa)))
+        nodes += numa->attr->numanode.local_memory;
+    if (nodes && nodes < machine - machine / 10)
+        wi_topo_miss(
+            r->b,
+            "the kernel counts %.4g GiB in its NUMA nodes (/sys/devices/system/node) and %.4g GiB in all (MemTotal)",
+            (double)nodes / (1 << 30), (double)machine / (1 << 30));
+}
+
 static void add_host(struct wi_reading *r)
 {
     struct wi_topo_object host = wi_topo_object_init(WI_TOPO_HOST, WI_TOPO_NONE, WI_TOPO_NONE);
@@ -115,6 +139,7 @@ static void add_host(struct wi_reading *r)
         wi_read_text(host.name, sizeof(host.name), hwloc_obj_get_info_by_name(root, "HostName"));
     const char *product = hwloc_obj_get_info_by_name(root, "DMIProductName");
     wi_read_text(host.model, sizeof(host.model), product);
+    host.bytes = r->is_live ? memory_of_machine() : 0;
     r->host = wi_topo_add(r->b, &host);
 }
 
@@ -126,6 +151,7 @@ static void say_what_is_missing(struct wi_reading *r)
 
     if (allowed >= 0 && all > allowed)
         wi_topo_miss(r->b, "%d of %d hardware threads may be used; the others are left out", allowed, all);
+    compare_memory(r);
     if (!r->npci)
         wi_topo_miss(r->b, "no PCI devices are visible");
     if (r->nhidden)

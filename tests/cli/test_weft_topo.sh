@@ -113,7 +113,15 @@ reads_lstopo() {
         refused 1 "hwloc's XML" -f "$WEFT_SRCDIR/tests/topology/dgx.xml"
 }
 
+machine_memory() { # the host's figure is the machine's, as the kernel has it
+    local kib gib
+    kib=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
+    gib=$(awk -v k="$kib" 'BEGIN { printf k >= 1048576 ? "%.4g GiB" : "%.4g MiB", k / (k >= 1048576 ? 1048576 : 1024) }')
+    says "^host .* $gib"
+}
+
 tap "this machine" says "^host "
+tap "this machine's memory is what the kernel has in all" machine_memory
 tap "this machine as JSON" is_json
 tap "a synthetic machine" says "nvlink 450 GB/s" -s "$dgx"
 tap "XML is read back" round_trip xml
