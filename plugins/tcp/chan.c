@@ -130,20 +130,24 @@ void wi_tcp_out_sent(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f)
     x->state = WEFT_SUCCESS;
 }
 
-const char *wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f)
+int wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f, const char **wrong)
 {
     struct wi_tcp_out *o = out_get(p, f->chan);
-    if (!o)
-        return "no memory for a channel";
-    if (f->total > o->eager_sent + WI_TCP_EAGER_MAX)
-        return "window beyond any bound";
+    if (!o) {
+        wi_tcp_peer_fail(p, WEFT_ENOMEM, "no memory for a channel with rank %d", p->rank);
+        return -1;
+    }
+    if (f->total > o->eager_sent + WI_TCP_EAGER_MAX) {
+        *wrong = "window beyond any bound";
+        return -1;
+    }
     /* Grants may overtake each other on several sockets. */
     if (f->msg > o->granted)
         o->granted = f->msg;
     if (f->total > o->eager_limit)
         o->eager_limit = f->total;
     make_ready(p, o);
-    return NULL;
+    return 0;
 }
 
 void wi_tcp_out_start(struct wi_tcp_peer *p)

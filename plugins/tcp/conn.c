@@ -138,14 +138,15 @@ static void place(struct wi_tcp_conn *c, unsigned char *data, size_t n)
 /* 0: a payload may follow; 1: stalled; -1: the peer is gone. */
 static int begin_frame(struct wi_tcp_conn *c)
 {
-    const char *wrong;
+    const char *wrong = NULL;
     switch (c->in.type) {
     case WI_TCP_DATA:
         c->in_left = c->in.bytes;
         return wi_tcp_in_begin(c);
     case WI_TCP_GRANT:
-        wrong = wi_tcp_out_grant(c->peer, &c->in);
-        return wrong ? protocol_error(c, wrong) : 0;
+        if (wi_tcp_out_grant(c->peer, &c->in, &wrong) == 0)
+            return 0;
+        return wrong ? protocol_error(c, wrong) : -1;
     case WI_TCP_BYE:
         wi_tcp_peer_bye(c, c->in.msg);
         return c->state == WI_TCP_UP ? 0 : -1;

@@ -357,7 +357,8 @@ weft_status wi_tcp_out_post(struct wi_tcp_peer *p, struct weft_xfer *x);
 int wi_tcp_out_pull(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f);
 int wi_tcp_out_wanted(const struct wi_tcp_peer *p);
 void wi_tcp_out_sent(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f);
-const char *wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f);
+/* 0; -1: the peer has failed, or, where *wrong is set, has sent what that says. */
+int wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f, const char **wrong);
 void wi_tcp_out_start(struct wi_tcp_peer *p); /* the peer's window is known now */
 
 /* match.c: receiving side */
