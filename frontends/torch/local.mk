@@ -2,12 +2,12 @@
 EXTRA_DIST += \
 	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/make-wheel frontends/torch/README.md \
 	frontends/torch/weft/py.typed \
-	frontends/torch/weft/__init__.py frontends/torch/weft/_build.py frontends/torch/weft/_groups.py \
+	frontends/torch/weft/__init__.py frontends/torch/weft/_algorithms.py frontends/torch/weft/_build.py frontends/torch/weft/_groups.py \
 	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \
 	frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
 	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
-	frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.hpp frontends/torch/csrc/collectives.hpp \
+	frontends/torch/csrc/algorithms.hpp frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.hpp frontends/torch/csrc/collectives.hpp \
 	frontends/torch/csrc/engine.hpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.hpp \
 	frontends/torch/csrc/module.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.hpp \
 	frontends/torch/csrc/stack.hpp frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.hpp

@@ -463,12 +463,104 @@ def an_abort_from_another_thread(g: Groups) -> None:
     dist.barrier(group=g.gloo)
     assert time.monotonic() - begun < 50 * ranks.SLOW
 
+# ---- Algorithms ----
+
+
+def algorithms_by_name(g: Groups) -> None:
+    """For a group and for calls; what each operation took is in the library's own recorder."""
+    import weft
+
+    def took(group: dist.ProcessGroup) -> str:
+        return str(weft._C.newest_algorithm(group._get_backend(CPU)))
+
+    given = {"all_reduce": "ring", "broadcast": "chain"}
+    for options in (weft.Options(algorithm="all_reduce:ring,broadcast:chain"), weft.Options(algorithm=given)):
+        assert options.algorithm == "all_reduce:ring,broadcast:chain", options.algorithm
+        group = dist.new_group(backend="weft", pg_options=options)
+        t = torch.ones(1000)
+        dist.all_reduce(t, group=group)
+        assert t.tolist() == [float(g.size)] * 1000 and took(group) == "ring", took(group)
+        with weft.algorithm("all_reduce:rdouble"):
+            dist.all_reduce(t, group=group, async_op=True).wait()
+            assert took(group) == "rdouble", took(group)
+            with weft.algorithm("broadcast:knomial"):  # the innermost; for other collectives the group's
+                dist.all_reduce(t, group=group)
+                assert took(group) == "ring", took(group)
+        dist.broadcast(t, 0, group=group)
+        assert took(group) == "chain", took(group)
+        with _coalesced(group), weft.algorithm("broadcast:knomial"):
+            dist.broadcast(t, 0, group=group)
+        assert took(group) == "knomial", took(group)
+        dist.destroy_process_group(group)
+
+
+@contextmanager
+def _coalesced(group: dist.ProcessGroup) -> Iterator[None]:
+    group._start_coalescing(CPU)
+    yield
+    group._end_coalescing(CPU).wait()
+
+
+def algorithms_that_are_wrong(g: Groups) -> None:
+    import weft
+
+    wrong = [("all_reduce:rng", "ring"), ("al_reduce:ring", "all_reduce"), ("all_reduce", "without an algorithm"),
+             ({"all_reduce": "nothing"}, "no algorithm 'nothing'")]  # fmt: skip
+    for given, words in wrong:
+        with raises(ValueError, words):
+            weft.Options(algorithm=given)
+        with raises(ValueError, words), weft.algorithm(given):
+            pass
+    with raises(TypeError, "all_reduce:ring"):
+        weft.Options(algorithm=7)
+    with raises(ValueError, "above 0"):
+        weft.Options(timeout=timedelta(seconds=-1))
+    own = weft.Options(timeout=timedelta(seconds=77))
+    group = dist.new_group(backend="weft", pg_options=own)
+    assert group._get_backend(CPU).options._timeout == timedelta(seconds=77)
+    dist.destroy_process_group(group)
+    options = weft.Options(algorithm="all_reduce:ring" if g.rank == 0 else "all_reduce:rdouble")
+    with raises(RuntimeError, "the same on all ranks"):
+        dist.new_group(backend="weft", pg_options=options)
+
+
+CHOICES = """
+import sys, torch, torch.distributed as dist
+rank = int(sys.argv[2])
+dist.init_process_group("weft", store=dist.FileStore(sys.argv[1] + "/store", 2), rank=rank, world_size=2)
+for _ in range(3):
+    dist.all_reduce(torch.ones(1000)); dist.all_reduce(torch.ones(1 << 18)); dist.broadcast(torch.ones(3), 0, async_op=True).wait()
+dist.destroy_process_group()
+"""
+
+
+def choices_are_told(g: Groups) -> None:
+    """With TORCH_DISTRIBUTED_DEBUG=INFO rank 0 says once for each size class what it took; without, nobody says anything."""
+    if g.rank != 0:
+        return
+    for level in ("INFO", "OFF"):
+        env = {**os.environ, "TORCH_DISTRIBUTED_DEBUG": level}
+        with tempfile.TemporaryDirectory(prefix="weft-torch-") as folder:
+            started = [subprocess.Popen([sys.executable, "-c", CHOICES, folder, str(r)], env=env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]  # fmt: skip
+            said = [p.communicate(timeout=60 * ranks.SLOW)[0] for p in started]
+            assert all(p.returncode == 0 for p in started), said
+        lines = [[line for line in text.splitlines() if "algorithm" in line] for text in said]
+        assert lines[1] == [], lines[1]
+        if level == "OFF":
+            assert lines[0] == [], lines[0]
+            continue
+        assert len(lines[0]) == 3, lines[0]
+        expected = ("all_reduce of 2048 to 4095 bytes", "all_reduce of 1048576 to", "broadcast of 8 to 15")
+        for line, words in zip(lines[0], expected, strict=True):
+            assert words in line and "2 of 2 ranks" in line and "shm" in line, (words, line)
+
 
 CASES = [results_are_let_go_when_waited_for, results_are_let_go_by_a_future, options_are_each_groups_own, groups_with_a_device,
          wrong_types_and_sizes_of_memory, memory_that_cannot_be_registered, records_are_their_operations_own,
          records_of_many_threads, a_failure_seen_by_many_threads, a_forked_child_that_is_interrupted, a_forked_child_that_ends,
          a_forked_child_that_calls, data_loader_workers, data_loader_workers_and_ctrl_c,
-         an_abort_from_another_thread]  # fmt: skip
+         an_abort_from_another_thread, algorithms_by_name, algorithms_that_are_wrong, choices_are_told]  # fmt: skip
 
 if __name__ == "__main__":
     ranks.main(CASES, {"TORCH_FR_BUFFER_SIZE": "16"})

@@ -18,8 +18,10 @@ public:
         TORCH_CHECK(size > 0 && rank >= 0 && rank < size, "weft: rank ", rank, " is not below the group's size ", size);
         TORCH_CHECK(store, "weft: no store to meet the other ranks in");
         std::string name = options_->group_name.empty() ? "weft" : options_->group_name;
-        weft_comm *comm = Exchange(*store, rank, size).make_comm(name.c_str(), options_->timeout);
+        weft_comm *comm = Exchange(*store, rank, size, options_->algorithms.text()).make_comm(name.c_str(), options_->timeout);
         engine_ = std::make_shared<Engine>(comm, rank, size, name, options_->timeout);
+        engine_->algorithms = options_->algorithms;
+        engine_->tells_choices = rank == 0 && Choices::wanted();
         RecordedGroup group{name, options_->global_ranks_in_group, rank};
         for (int r = 0; options_->global_ranks_in_group.empty() && r < size; r++)
             group.ranks.push_back(r);

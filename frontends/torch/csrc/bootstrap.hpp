@@ -58,7 +58,11 @@ inline std::string missing_after(c10d::Store &store, const std::string &prefix, 
 class Exchange
 {
 public:
-    Exchange(c10d::Store &store, int rank, int size) : store_(store), rank_(rank), size_(size) {}
+    /* `alike`: what must be the same on all ranks. */
+    Exchange(c10d::Store &store, int rank, int size, std::string alike = "")
+        : store_(store), rank_(rank), size_(size), alike_(std::move(alike))
+    {
+    }
 
     /* A communicator of the ranks that share the store. */
     weft_comm *make_comm(const char *name, milliseconds timeout)
@@ -119,6 +123,16 @@ private:
         }
         return store_.get(key(round_, step, from));
     }
+    bool first() const { return round_ == 0; }
+    /* FNV-1a, 64 bits: it travels with the first value. */
+    Bytes digest() const
+    {
+        uint64_t h = 14695981039346656037ull;
+        for (unsigned char c : alike_)
+            h = (h ^ c) * 1099511628211ull;
+        auto *bytes = reinterpret_cast<const uint8_t *>(&h);
+        return Bytes(bytes, bytes + sizeof h);
+    }
     /* Who is in this round has read the one before it; not every store can forget. */
     void forget()
     {
@@ -135,8 +149,16 @@ private:
         milliseconds timeout(std::clamp<uint64_t>(timeout_ns / 1000000, 1, 86400000));
 
         try {
-            Bytes got = x->gather(Bytes(from, from + bytes), timeout);
-            memcpy(all, got.data(), got.size());
+            Bytes value = x->first() ? x->digest() : Bytes();
+            value.insert(value.end(), from, from + bytes);
+            size_t extra = value.size() - bytes;
+            Bytes got = x->gather(value, timeout);
+            for (int r = 0; r < x->size_; r++) {
+                const uint8_t *of_rank = got.data() + r * value.size();
+                TORCH_CHECK(memcmp(of_rank, value.data(), extra) == 0, "rank ", r, " was given other algorithms in its pg_options "
+                            "than this rank, which has \"", x->alike_, "\": weft.Options must be the same on all ranks");
+                memcpy(static_cast<uint8_t *>(all) + r * bytes, of_rank + extra, bytes);
+            }
             return 0;
         } catch (const c10::Error &e) {
             x->error_ = e.what_without_backtrace();
@@ -152,6 +174,7 @@ private:
     const int rank_, size_;
     int64_t generation_ = 0;
     int round_ = 0;
+    const std::string alike_;
     std::string error_;
 };
 

@@ -5,6 +5,7 @@
 #include <list>
 #include <thread>
 
+#include "algorithms.hpp"
 #include "recorder.hpp"
 
 namespace weft_torch
@@ -123,6 +124,9 @@ public:
     std::atomic<bool> aborted{false};
     std::atomic<uint64_t> seq{0}, p2p_seq{0};
     UnderWay under_way;
+    Algorithms algorithms;   /* of the group's options */
+    Choices choices;         /* under `lock` */
+    bool tells_choices = false;
 
 private:
     const unsigned generation_ = Fork::generation();

@@ -16,6 +16,8 @@ using c10d::OpType;
 
 struct WeftOptions : c10d::Backend::Options {
     explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout) {}
+    Algorithms algorithms;
+    bool timeout_given = false; /* it outranks that of the call which makes the group */
     /* Each group has its own: what belongs to one group, as its name, is nothing to others made with the same options. */
     c10::intrusive_ptr<WeftOptions> copy() const { return c10::make_intrusive<WeftOptions>(*this); }
 };
@@ -33,6 +35,7 @@ struct Op {
     int peer = -1; /* of messages, as the tag */
     int64_t tag = 0;
     const Tensors *all_in = nullptr; /* several, for the profiler */
+    const Algorithms *algorithms = nullptr; /* of a batch: the thread's, when it was called */
     bool p2p() const { return peer >= 0; }
 };
 
@@ -97,6 +100,7 @@ public:
                     first();
                 then();
             };
+        op.algorithms = Algorithms::of_thread;
         record.stack = std::move(one.stack);
         (op.p2p() ? messages : collectives)++;
         op.in = op.out = nullptr; /* the caller's */
@@ -310,6 +314,8 @@ private:
             BlockingCall blocking(engine_.get());
             st = call_all(comm, op, call, nullptr);
         }
+        if (C10_UNLIKELY(engine_->tells_choices && st >= 0))
+            tell_choice(comm, op);
         held.unlock();
         if (!work)
             work = make_work(op, false);
@@ -334,6 +340,8 @@ private:
         weft_comm *comm = engine_->open_comm(op.name);
         work->ticket = batch ? number_batch(*batch) : number(op, work->stack);
         work->issue_status = call_all(comm, op, call, work.get());
+        if (C10_UNLIKELY(engine_->tells_choices && !batch && work->issue_status >= 0))
+            tell_choice(comm, op);
         if (C10_UNLIKELY(work->issue_status < 0 && work->requests.empty())) {
             held.unlock();
             work->issued_here();
@@ -369,12 +377,33 @@ private:
     {
         bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
 
-        if (C10_LIKELY(usual && !op.tag))
+        const char *algorithm = named_algorithm(op);
+
+        if (C10_LIKELY(usual && !op.tag && !algorithm))
             return;
         weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        options.algorithm = algorithm;
         options.timeout_ns = usual ? 0 : static_cast<uint64_t>(op.timeout.count()) * 1000000;
         options.tag = op.tag;
         weft_comm_next_call(comm, &options);
+    }
+    /* By the call, or else by the group; NULL: the library chooses. */
+    const char *named_algorithm(const Op &op) const
+    {
+        const Algorithms *call = op.algorithms ? op.algorithms : Algorithms::of_thread;
+
+        if (C10_LIKELY(!call && !engine_->algorithms.any))
+            return nullptr;
+        const char *name = call ? call->name(op.type) : nullptr;
+        return name ? name : engine_->algorithms.name(op.type);
+    }
+    /* With the group's lock held, after the call. */
+    void tell_choice(weft_comm *comm, const Op &op) const
+    {
+        size_t bytes = op.in ? op.in->nbytes() : op.out ? op.out->nbytes() : 0;
+
+        if (engine_->tells_choices)
+            engine_->choices.tell(comm, engine_->name, op.type, bytes);
     }
     /* Take the operation's number and write it down. The group's lock is held. */
     Ticket number(const Op &op, const StackPtr &stack)

@@ -108,6 +108,16 @@ static std::string topology(c10d::Backend &backend, const std::string &format)
     return text;
 }
 
+static std::string newest_algorithm(c10d::Backend &backend)
+{
+    std::string name;
+    with_comm(backend, "newest_algorithm", [&](weft_comm *comm, Engine &) {
+        name = Choices::newest_algorithm(comm);
+        return WEFT_SUCCESS;
+    });
+    return name;
+}
+
 static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backend,
                                                            const std::vector<std::string> &names,
                                                            const std::vector<int> &extents,
@@ -131,6 +141,39 @@ static std::pair<std::vector<int>, std::string> mesh_order(c10d::Backend &backen
     return {order, reasons};
 }
 
+/* ---- Options ---- */
+
+/* What weft/_algorithms.py makes of "all_reduce:ring,broadcast:chain" or a dictionary. */
+static Algorithms algorithms_of(const py::object &given)
+{
+    using Parsed = std::vector<std::pair<std::string, std::string>>;
+    return Algorithms::of(py::module_::import("weft._algorithms").attr("parsed")(given).cast<Parsed>());
+}
+
+static c10::intrusive_ptr<WeftOptions> make_options(std::optional<milliseconds> timeout, const py::object &algorithm)
+{
+    auto options = c10::make_intrusive<WeftOptions>(timeout.value_or(kBackendDefaultTimeout));
+
+    TORCH_CHECK_VALUE(!timeout || timeout->count() > 0, "weft.Options: a timeout of ", timeout->count(),
+                      " ms: must be above 0");
+    options->timeout_given = timeout.has_value();
+    if (!algorithm.is_none())
+        options->algorithms = algorithms_of(algorithm);
+    return options;
+}
+
+/* The thread's, from now on; returns what they were, for leave_algorithms(). */
+static uintptr_t enter_algorithms(const py::object &algorithm)
+{
+    static auto *all = new std::map<std::string, const Algorithms *>(); /* under the interpreter's lock */
+    Algorithms made = algorithms_of(algorithm);
+    auto &kept = (*all)[made.text()];
+
+    if (!kept)
+        kept = new Algorithms(std::move(made));
+    return reinterpret_cast<uintptr_t>(std::exchange(Algorithms::of_thread, kept));
+}
+
 } // namespace weft_torch
 
 PYBIND11_MODULE(_C, m)
@@ -144,8 +187,11 @@ PYBIND11_MODULE(_C, m)
     m.doc() = "weft as a torch.distributed backend: the compiled part";
     py::class_<WeftOptions, c10d::Backend::Options, c10::intrusive_ptr<WeftOptions>>(m, "Options",
                                                                                      "Options of a weft group.")
-        .def(py::init([](milliseconds timeout) { return c10::make_intrusive<WeftOptions>(timeout); }),
-             py::arg("timeout") = kBackendDefaultTimeout)
+        .def(py::init(&make_options), py::arg("timeout") = py::none(), py::arg("algorithm") = py::none())
+        .def_property_readonly(
+            "algorithm", [](const WeftOptions &options) { return options.algorithms.text(); },
+            "Algorithms that were named, \"all_reduce:ring\"; \"\": none.")
+        .def_readonly("timeout_given", &WeftOptions::timeout_given)
         .def("__copy__", &WeftOptions::copy)
         .def("__deepcopy__", [](const WeftOptions &options, const py::dict &) { return options.copy(); });
     py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(m, "Backend", "A group's weft communicator.")
@@ -178,6 +224,11 @@ PYBIND11_MODULE(_C, m)
         .def("release", &Registration::release);
     m.def("empty", &empty_of, py::arg("sizes"), py::arg("dtype"));
     m.def("memory_reserved", &memory_reserved);
+    m.def("enter_algorithms", &enter_algorithms, py::arg("algorithm"));
+    m.def(
+        "leave_algorithms",
+        [](uintptr_t before) { Algorithms::of_thread = reinterpret_cast<const Algorithms *>(before); },
+        py::arg("before"));
     m.def("interrupt", &BlockingCall::interrupt, nogil());
     m.def("set_wakeup_fd", &Fork::set_wakeup_fd, py::arg("fd"));
     m.def("flight_record", &flight_record);
@@ -195,6 +246,7 @@ PYBIND11_MODULE(_C, m)
           [] { return rows_of([](auto rows) { weft_algorithm_list(add_row<text, text, text>, rows); }); });
     m.def("version", &weft_version);
     m.def("topology", &topology, nogil());
+    m.def("newest_algorithm", &newest_algorithm, py::arg("backend"), nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
           nogil());
 }

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from . import bench, ddp, flight_recorder, fsdp, mem, trace
+    from ._algorithms import algorithm
     from ._info import info
     from ._mesh import mesh, topology
 
 __version__ = "0.1.0"
-__all__ = ["Options", "bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology", "trace"]
+__all__ = ["Options", "algorithm", "bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology",
+           "trace"]  # fmt: skip
 
 _SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
 
@@ -38,6 +40,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}._info").info
     if name in ("mesh", "topology"):
         return getattr(importlib.import_module(f"{__name__}._mesh"), name)
+    if name == "algorithm":
+        return importlib.import_module(f"{__name__}._algorithms").algorithm
     if name == "Options":
         return importlib.import_module(f"{__name__}._load").adapter().Options
     if name == "_C":

@@ -28,7 +28,8 @@ def create(options: Any, backend_options: Any) -> Any:
     else:
         backend_options = copy.copy(backend_options)
     watch(c.interrupt, c.set_wakeup_fd)
-    backend_options._timeout = timeout
+    if not backend_options.timeout_given:
+        backend_options._timeout = timeout
     backend_options.group_name = options.group_id
     backend_options.global_ranks_in_group = list(options.global_ranks_in_group)
     return c.Backend(options.store, options.group_rank, options.group_size, backend_options)
