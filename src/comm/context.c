@@ -80,7 +80,7 @@ static weft_status check_discover(const char *word)
 
 static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)
 {
-    const char *file = config->config_file ? config->config_file : getenv("WEFT_CONFIG_FILE");
+    const char *file = config->config_file ? config->config_file : secure_getenv("WEFT_CONFIG_FILE");
 
     WI_TRY(wi_settings_create(file && *file ? file : NULL, config->settings, &ctx->settings));
     WI_TRY(wi_settings_read(ctx->settings, "", library_rows, &ctx->lib));

@@ -9,17 +9,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct weft_context *contexts;
 
-static void before(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* No other thread is left. One that was about to link a communicator or a request has done so or not: these are single stores. */
+/* No other thread is left. One that was about to link or unlink a context, a communicator or a request has done so or not: these
+ * are single stores, so that the lock need not be held while a process forks, where it would be ordered with the locks of others
+ * who have handlers. The lock may have been another thread's: it is made anew. */
 static void in_child(void)
 {
     for (struct weft_context *ctx = contexts; ctx; ctx = ctx->next) {
@@ -31,12 +23,12 @@ static void in_child(void)
         }
     }
     contexts = NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_init(&lock, NULL);
 }
 
 static void set_handlers(void)
 {
-    pthread_atfork(before, after, in_child);
+    pthread_atfork(NULL, NULL, in_child);
 }
 
 void wi_fork_watch(struct weft_context *ctx)
@@ -44,7 +36,7 @@ void wi_fork_watch(struct weft_context *ctx)
     pthread_once(&once, set_handlers);
     pthread_mutex_lock(&lock);
     ctx->next = contexts;
-    contexts = ctx;
+    __atomic_store_n(&contexts, ctx, __ATOMIC_RELEASE); /* a child sees it linked or not at all */
     pthread_mutex_unlock(&lock);
 }
 

@@ -247,9 +247,10 @@ void wi_exec_nudge(struct wi_exec *exec);
 /* From any thread, no lock: the next look at the flag breaks the executor. */
 void wi_exec_abort(struct wi_exec *exec, const char *reason); /* the reason outlives the executor */
 
-/* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
-/* Any thread. */
+/* The newest failure: read it from any thread; replace it with the communicator's lock held. */
 void wi_exec_error(struct wi_exec *exec, struct wi_error *copy);
+void wi_exec_error_set(struct wi_exec *exec, const struct wi_error *error);
+/* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -69,6 +69,13 @@ void wi_exec_error(struct wi_exec *exec, struct wi_error *copy)
     pthread_mutex_unlock(&exec->error_lock);
 }
 
+void wi_exec_error_set(struct wi_exec *exec, const struct wi_error *error)
+{
+    pthread_mutex_lock(&exec->error_lock);
+    exec->error = *error;
+    pthread_mutex_unlock(&exec->error_lock);
+}
+
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...)
 {
@@ -91,9 +98,7 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
              wi_mesh_host(exec->mesh, exec->rank), peer >= 0 && peer != exec->rank ? ", peer on host " : "",
              peer >= 0 && peer != exec->rank ? wi_mesh_host(exec->mesh, peer) : "", weft_status_text(status), cause);
     snprintf(e->advice, sizeof e->advice, "%s", advice_for(status));
-    pthread_mutex_lock(&exec->error_lock);
-    exec->error = made;
-    pthread_mutex_unlock(&exec->error_lock);
+    wi_exec_error_set(exec, &made);
     wi_fail(status, "%s", e->message);
     if (status > WEFT_EPEER)
         return status; /* an argument's or a request's failure: the communicator stays usable */
@@ -107,15 +112,15 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
 
 void wi_exec_cancel(struct wi_exec *exec, const char *reason)
 {
-    struct wi_error *e = &exec->error;
+    struct wi_error made = {.status = WEFT_EABORTED, .peer = -1, .operation = ""};
 
     if (!exec->broken) {
-        *e = (struct wi_error){.status = WEFT_EABORTED, .peer = -1, .operation = ""};
-        snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, exec->rank));
-        snprintf(e->message, sizeof e->message, "%s on rank %d of %d (host %s): %s: %s",
-                 exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks, e->host,
+        snprintf(made.host, sizeof made.host, "%s", wi_mesh_host(exec->mesh, exec->rank));
+        snprintf(made.message, sizeof made.message, "%s on rank %d of %d (host %s): %s: %s",
+                 exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks, made.host,
                  weft_status_text(WEFT_EABORTED), reason);
-        snprintf(e->advice, sizeof e->advice, "%s", advice_for(WEFT_EABORTED));
+        snprintf(made.advice, sizeof made.advice, "%s", advice_for(WEFT_EABORTED));
+        wi_exec_error_set(exec, &made);
         exec->broken = WEFT_EABORTED;
     }
     wi_exec_progress(exec, NULL);

@@ -96,13 +96,17 @@ static int stores_here(const struct wi_exec *exec, int rank)
 
 static void still_stores(struct wi_exec *exec, int rank)
 {
+    struct wi_error error;
+
+    wi_exec_error(exec, &error);
     snprintf(
-        exec->error.advice, sizeof exec->error.advice,
+        error.advice, sizeof error.advice,
         "keep the buffers of operations in flight until the process of rank %d has ended: it was stopped while it stored "
         "to them; destroy this communicator",
         rank);
+    wi_exec_error_set(exec, &error);
     wi_log(WEFT_LOG_WARN, "exec.put", "rank %d stopped while it wrote to memory of rank %d: %s", rank, exec->rank,
-           exec->error.advice);
+           error.advice);
 }
 
 void wi_exec_await_puts(struct wi_exec *exec)

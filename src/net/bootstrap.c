@@ -103,11 +103,12 @@ static struct {
 
 #define PMI_TEXT_BYTES (2 * WEFT_UNIQUE_ID_BYTES + 1)
 
-static weft_status pmi_publish(const struct wi_bootstrap_settings *s, struct wi_pmi *pmi, char text[PMI_TEXT_BYTES])
+static weft_status pmi_publish(const struct wi_bootstrap_settings *s, const struct wi_env *env, struct wi_pmi *pmi,
+                               char text[PMI_TEXT_BYTES])
 {
     struct wi_id id;
     weft_unique_id packed;
-    WI_TRY(wi_id_listen(s, &id, pmi_meeting.listen_fds));
+    WI_TRY(wi_id_listen(s, env->one_host, &id, pmi_meeting.listen_fds));
     wi_id_encode(&id, &packed);
     wi_hex_encode((const unsigned char *)packed.bytes, WEFT_UNIQUE_ID_BYTES, text);
     explicit_bzero(&packed, sizeof(packed));
@@ -120,7 +121,7 @@ static weft_status pmi_talk(const struct wi_bootstrap_settings *s, const struct 
 {
     WI_TRY(wi_pmi_init(pmi, env->pmi_fd, deadline_ns));
     if (env->rank == 0)
-        WI_TRY(pmi_publish(s, pmi, text));
+        WI_TRY(pmi_publish(s, env, pmi, text));
     WI_TRY(wi_pmi_barrier(pmi));
     return wi_pmi_get(pmi, "weft-store", text, PMI_TEXT_BYTES);
 }

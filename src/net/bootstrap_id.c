@@ -140,7 +140,7 @@ static weft_status id_listen_tcp(const struct wi_bootstrap_settings *s, struct w
     return WEFT_SUCCESS;
 }
 
-weft_status wi_id_listen(const struct wi_bootstrap_settings *s, struct wi_id *id, int listen_fds[2])
+weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, struct wi_id *id, int listen_fds[2])
 {
     struct wi_sockaddr local;
     char name[40];
@@ -153,7 +153,8 @@ weft_status wi_id_listen(const struct wi_bootstrap_settings *s, struct wi_id *id
     listen_fds[0] = wi_socket_listen(&local);
     if (listen_fds[0] < 0)
         return wi_fail_errno(errno, "listen for the ranks of a unique id");
-    weft_status st = id_listen_tcp(s, id, &listen_fds[1]);
+    listen_fds[1] = -1;
+    weft_status st = local_only ? WEFT_SUCCESS : id_listen_tcp(s, id, &listen_fds[1]);
     if (st < 0)
         close(listen_fds[0]);
     return st;
@@ -163,7 +164,7 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const char *job, 
                         struct wi_id *id, struct wi_store_server **server)
 {
     struct wi_store_server_config config = {.nranks = nranks, .give_up_ns = give_up_ns};
-    WI_TRY(wi_id_listen(s, id, config.listen_fds));
+    WI_TRY(wi_id_listen(s, 0, id, config.listen_fds));
     unsigned char key[WI_JOB_KEY_BYTES];
     memcpy(key, id->secret, sizeof(key));
     weft_status st = wi_job_key_mix(s, key);
@@ -257,9 +258,10 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
     wi_id_rendezvous(&known, &config.rendezvous);
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     memcpy(config.job_key, known.secret, sizeof(config.job_key));
-    if (!config.rendezvous.nfixed)
-        return wi_fail(WEFT_ENOTSUP, "the unique id was made on a host without a network and is used on another");
-    weft_status st = wi_job_key_mix(s, config.job_key);
+    weft_status st = config.rendezvous.nfixed
+                         ? wi_job_key_mix(s, config.job_key)
+                         : wi_fail(WEFT_ENOTSUP, "the unique id was made on a host without a network "
+                                                 "and is used on another");
     config.server = rank == 0 ? served_take(id) : NULL;
     if (st == WEFT_SUCCESS)
         st = wi_boot_create(&config, deadline_ns, b);

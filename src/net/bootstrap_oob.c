@@ -259,23 +259,32 @@ static weft_status keys_derive(struct oob *oob, const unsigned char *configured,
     return wi_auth_expand(key, hellos, "weft out-of-band job", none, oob->base.job_key, WI_JOB_KEY_BYTES);
 }
 
-static weft_status oob_begin(struct oob *oob, const unsigned char *configured, unsigned char *all, uint64_t deadline_ns)
+static weft_status oob_greet(struct oob *oob, const unsigned char *configured, const struct wi_auth_key *hello_key,
+                             unsigned char *all, uint64_t deadline_ns)
 {
     unsigned char mine[HELLO_BYTES];
-    struct wi_auth_key hello_key = {{0}};
     struct suspects suspects = {.count = 0};
-    if (oob->keyed)
-        WI_TRY(wi_auth_derive(configured, WI_JOB_KEY_BYTES, oob->base.job, "weft out-of-band hello", &hello_key));
-    WI_TRY(hello_write(oob, hello_key.key, mine));
+    WI_TRY(hello_write(oob, hello_key->key, mine));
     WI_TRY(oob_exchange(oob, mine, sizeof(mine), all, deadline_ns));
     if (hellos_check(oob, all) < 0)
         return oob->failed == WEFT_EAUTH ? part_ways(oob, all, deadline_ns) : oob->failed;
     WI_TRY(keys_derive(oob, configured, all));
     if (!oob->keyed)
         return places_check(oob, all);
-    hellos_verify(oob, hello_key.key, mine, all, &suspects);
-    explicit_bzero(&hello_key, sizeof(hello_key));
+    hellos_verify(oob, hello_key->key, mine, all, &suspects);
     return verdicts(oob, &suspects, deadline_ns);
+}
+
+static weft_status oob_begin(struct oob *oob, const unsigned char *configured, unsigned char *all, uint64_t deadline_ns)
+{
+    struct wi_auth_key hello_key = {{0}};
+    weft_status st = WEFT_SUCCESS;
+    if (oob->keyed)
+        st = wi_auth_derive(configured, WI_JOB_KEY_BYTES, oob->base.job, "weft out-of-band hello", &hello_key);
+    if (st == WEFT_SUCCESS)
+        st = oob_greet(oob, configured, &hello_key, all, deadline_ns);
+    explicit_bzero(&hello_key, sizeof(hello_key));
+    return st;
 }
 
 /* ---- The bootstrap ---- */

@@ -59,26 +59,32 @@ int wi_local_key_give(int fd, const unsigned char key[WI_JOB_KEY_BYTES])
     return sent == (ssize_t)sizeof(answer) ? 0 : -1;
 }
 
-weft_status wi_local_key_ask(int fd, unsigned char key[WI_JOB_KEY_BYTES], uint64_t deadline_ns)
+#define ANSWER_BYTES (sizeof(magic) + WI_JOB_KEY_BYTES)
+
+static weft_status answer_read(int fd, unsigned char answer[ANSWER_BYTES], uint64_t deadline_ns)
 {
-    unsigned char answer[sizeof(magic) + WI_JOB_KEY_BYTES];
-    size_t held = 0;
-    uid_t uid;
-    if (!wi_local_peer_is_self(fd, &uid))
-        return wi_fail(WEFT_EAUTH, "another user (uid %lld) listens there", uid == (uid_t)-1 ? -1ll : (long long)uid);
-    if (send(fd, magic, sizeof(magic), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(magic))
-        return wi_fail(WEFT_EAUTH, "closed the connection");
-    while (held < sizeof(answer)) {
-        ssize_t n = recv(fd, answer + held, sizeof(answer) - held, MSG_DONTWAIT);
+    for (size_t held = 0; held < ANSWER_BYTES;) {
+        ssize_t n = recv(fd, answer + held, ANSWER_BYTES - held, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
             return wi_fail(WEFT_EAUTH, "gives no key: rank 0 was given a job key and this rank was not");
         held += n > 0 ? (size_t)n : 0;
         if (n < 0 && !wi_socket_poll(fd, POLLIN, deadline_ns))
             return wi_fail(WEFT_ETIMEDOUT, "does not answer");
     }
-    int fits = !memcmp(answer, magic, sizeof(magic));
-    if (fits)
+    return memcmp(answer, magic, sizeof(magic)) ? wi_fail(WEFT_EAUTH, "is none of weft's") : WEFT_SUCCESS;
+}
+
+weft_status wi_local_key_ask(int fd, unsigned char key[WI_JOB_KEY_BYTES], uint64_t deadline_ns)
+{
+    unsigned char answer[ANSWER_BYTES];
+    uid_t uid;
+    if (!wi_local_peer_is_self(fd, &uid))
+        return wi_fail(WEFT_EAUTH, "another user (uid %lld) listens there", uid == (uid_t)-1 ? -1ll : (long long)uid);
+    if (send(fd, magic, sizeof(magic), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(magic))
+        return wi_fail(WEFT_EAUTH, "closed the connection");
+    weft_status st = answer_read(fd, answer, deadline_ns);
+    if (st == WEFT_SUCCESS)
         memcpy(key, answer + sizeof(magic), WI_JOB_KEY_BYTES);
     explicit_bzero(answer, sizeof(answer));
-    return fits ? WEFT_SUCCESS : wi_fail(WEFT_EAUTH, "is none of weft's");
+    return st;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Candidate addresses of rank 0's store. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -49,7 +50,9 @@ static weft_status resolve(const char *host, struct addrinfo **list)
 
 int wi_rendezvous_host_is_loopback(const char *host)
 {
-    return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+    struct in_addr four;
+    return !strcasecmp(host, "localhost") || !strcmp(host, "::1") ||
+           (inet_pton(AF_INET, host, &four) == 1 && ntohl(four.s_addr) >> 24 == 127);
 }
 
 /* A name may mean a loopback on rank 0's own host but something else elsewhere: rank 0 and its neighbours then use the

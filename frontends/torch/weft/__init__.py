@@ -27,8 +27,20 @@ if TYPE_CHECKING:
     from ._mesh import mesh, topology
 
 __version__ = "0.1.0"
-__all__ = ["Options", "algorithm", "bench", "ddp", "flight_recorder", "fsdp", "info", "mem", "mesh", "monitored_barrier", "topology",
-           "trace"]  # fmt: skip
+__all__ = [
+    "Options",
+    "algorithm",
+    "bench",
+    "ddp",
+    "flight_recorder",
+    "fsdp",
+    "info",
+    "mem",
+    "mesh",
+    "monitored_barrier",
+    "topology",
+    "trace",
+]
 
 _SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
 

@@ -48,8 +48,8 @@ def _check_version(loaded: ModuleType, path: Path) -> None:
         del sys.modules["weft._C"]
         raise ImportError(
             f"weft: this package is of version {__version__}, but the libweft that {path} got is of version {loaded.version()}: "
-            f"another one is found first (LD_LIBRARY_PATH is {os.environ.get('LD_LIBRARY_PATH') or 'not set'}) or was loaded before. "
-            "Remove that one, or install the package again for it"
+            f"another one is found first (LD_LIBRARY_PATH is {os.environ.get('LD_LIBRARY_PATH') or 'not set'}) or was loaded "
+            "before. Remove that one, or install the package again for it"
         )
 
 
