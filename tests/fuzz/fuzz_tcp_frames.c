@@ -105,8 +105,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static unsigned char buf[CHANS * POSTS * 20000];
     struct weft_xfer early[CHANS * 2], late[CHANS * POSTS], s = {.buf = buf, .bytes = 20000, .peer = 1};
-    const void *addresses[2] = {blob, blob};
-    const size_t address_bytes[2] = {blob_bytes, blob_bytes};
     const unsigned char member[2] = {1, 1};
     struct weft_peer_failure failure;
     void *group;
@@ -115,6 +113,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         start();
     if (bytes < 2)
         return 0;
+    const void *addresses[2] = {blob, blob};
+    const size_t address_bytes[2] = {blob_bytes, blob_bytes};
     size_t n = data[0] % 4 == 0 ? bytes - 2 : records(data + 2, bytes - 2);
     const uint8_t *from = data[0] % 4 == 0 ? data + 2 : stream;
     struct weft_group_config c = {.bytes = sizeof c,

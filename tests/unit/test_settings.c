@@ -154,10 +154,16 @@ static void remember_origin(void *arg, const char *name, const char *value, cons
 /* The test run says with WEFT_* variables where things are. */
 static void forget_test_environment(void)
 {
-    static const char *const names[] = {"WEFT_SRCDIR",  "WEFT_BUILDDIR",  "WEFT_SANITIZER",   "WEFT_EMULATED",
-                                        "WEFT_TEST_CC", "WEFT_TEST_SLOW", "WEFT_TEST_TIMEOUT"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unsetenv(names[i]);
+    for (char **entry = environ; *entry;) {
+        char name[128];
+        size_t bytes = strcspn(*entry, "=");
+        if (strncmp(*entry, "WEFT_", 5) != 0 || bytes >= sizeof name) {
+            entry++;
+            continue;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)bytes, *entry);
+        unsetenv(name); /* the next one takes its place */
+    }
 }
 
 static void precedence(void)
