@@ -139,7 +139,7 @@ int wi_shm_watch_alive(const struct wi_shm_watch *watch)
 
     if (__atomic_load_n(&watch->dead, __ATOMIC_RELAXED))
         return 0;
-    return watch->pidfd >= 0 ? poll(&fd, 1, 0) == 0 : process_lives(&watch->identity);
+    return watch->pidfd >= 0 ? poll(&fd, 1, 0) <= 0 /* a signal may interrupt it */ : process_lives(&watch->identity);
 }
 
 static int exit_code_of(const struct wi_shm_watch *watch, int *code)
