@@ -103,6 +103,13 @@ weft_status weft_group_end(void)
     if (--wi_group_depth > 0)
         return WEFT_SUCCESS;
     st = group.error;
+    for (req = group.head; req; req = req->next) {
+        if (req->magic == WI_FORKED_MAGIC) { /* what the parent's thread had begun is the parent's */
+            group.head = NULL;
+            return wi_fail(WEFT_EINVAL, "group_end: a call of the group is not this process's%s",
+                           wi_forked_text(req->magic));
+        }
+    }
     for (req = group.head; req; req = req->next)
         wi_comm_guest_in(req->comm);
     for (req = group.head; req; req = next) {

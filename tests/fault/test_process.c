@@ -163,7 +163,7 @@ static void interrupted(void)
 /* ---- A forked child that uses what is its parent's ---- */
 
 struct child_says {
-    weft_status reduce, wait, destroy, dup, finish;
+    weft_status group, reduce, wait, destroy, dup, finish;
     char text[256];
     int done;
 };
@@ -173,6 +173,7 @@ static void play_child(struct ft_rank *f, weft_request *req, struct child_says *
     weft_comm *copy;
     int64_t one = 1, sum = 0;
 
+    says->group = weft_group_end(); /* with calls that the parent had begun */
     says->reduce = weft_all_reduce(f->comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL);
     snprintf(says->text, sizeof says->text, "%s", weft_thread_error());
     says->wait = weft_wait(req);
@@ -191,6 +192,7 @@ static void check_child(struct child_says *says, pid_t pid)
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         wt_fail(__FILE__, __LINE__, "the child ended with wait status 0x%x", status);
     WT_CHECK(says->done);
+    WT_CHECK_INT(says->group, WEFT_EINVAL);
     WT_CHECK(says->reduce < 0 && says->wait < 0 && says->dup < 0 && says->destroy < 0 && says->finish < 0);
     if (!strstr(says->text, "fork"))
         wt_fail(__FILE__, __LINE__, "the child was told: %s: %s", weft_status_name(says->reduce), says->text);
@@ -208,8 +210,14 @@ static void forking_body(int rank, int nranks, void *arg)
     ft_open(&f, arg, 20000, rank, nranks);
     WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, (rank + nranks - 1) % nranks, &req));
     wt_sync();
+    int64_t given = rank, taken = -1;
+    WT_REQUIRE_OK(weft_group_start());
+    WT_REQUIRE_OK(weft_send(f.comm, &given, 1, WEFT_INT64, (rank + 2) % nranks, NULL));
+    WT_REQUIRE_OK(weft_recv(f.comm, &taken, 1, WEFT_INT64, (rank + nranks - 2) % nranks, NULL));
     if (rank == 1 && (pid = fork()) == 0)
         play_child(&f, req, says);
+    WT_REQUIRE_OK(weft_group_end());
+    WT_CHECK_INT(taken, (rank + nranks - 2) % nranks);
     for (int round = 0; round < 20; round++) /* while the child does what it must not */
         reduce_round(f.comm, rank, nranks, round, round % 3 ? 500 : MOST);
     if (rank == 1)
