@@ -591,7 +591,10 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
 
 void wi_exec_abort(struct wi_exec *exec, const char *reason)
 {
-    exec->abort_reason = reason;
+    const char *none = NULL;
+
+    atomic_compare_exchange_strong_explicit(&exec->abort_reason, &none, reason, memory_order_release,
+                                            memory_order_relaxed);
     atomic_store_explicit(&exec->abort_requested, 1, memory_order_release);
     if (exec->map_group)
         exec->map_ops->wake(exec->map_group);

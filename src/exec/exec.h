@@ -194,7 +194,7 @@ struct wi_exec {
     _Atomic int nudged;  /* it should not: another thread wants the lock */
     int nudge_fd;        /* readable when nudged; -1: not made yet */
     _Atomic int abort_requested;
-    const char *abort_reason; /* set before abort_requested */
+    _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */
     weft_status broken;       /* < 0: the communicator can only be destroyed */
     struct wi_error error;       /* the comm's lock and this one are held to write it: either will do to read it */
     pthread_mutex_t error_lock;

@@ -349,11 +349,12 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
 
 static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
 {
-    const struct wi_op *op = exec->head;
+    int is_message = n->info.kind == WI_COLL_SEND || n->info.kind == WI_COLL_RECV;
+    const struct wi_op *op = is_message ? NULL : exec->head;
     char text[160];
 
     wi_op_info_text(&n->info, text, sizeof text);
-    while (op && op->info.seq != n->info.seq)
+    while (op && (op->point_to_point || op->info.seq != n->info.seq)) /* messages are numbered apart */
         op = op->next;
     if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
         wi_exec_disagree(exec, peer, &op->info, &n->info);

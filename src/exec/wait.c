@@ -306,7 +306,8 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
     if (exec->broken)
         return exec->broken;
     if (atomic_load_explicit(&exec->abort_requested, memory_order_acquire))
-        return wi_exec_fail(exec, WEFT_EABORTED, -1, &op->info, "%s", exec->abort_reason);
+        return wi_exec_fail(exec, WEFT_EABORTED, -1, &op->info, "%s",
+                            atomic_load_explicit(&exec->abort_reason, memory_order_acquire));
     if (!op->deadline_ns) {
         uint64_t from = op->record ? wi_ticks_to_ns(op->record->ticks_issued) : now;
         uint64_t timeout = op->timeout_ns ? op->timeout_ns : exec->timeout_ns;
