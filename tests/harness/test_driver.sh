@@ -52,6 +52,8 @@ tap "a case is skipped" gives $'echo 1..1\necho "ok 1 - a # SKIP no such thing"'
 tap "a case is skipped without a reason" gives $'echo 1..1\necho "ok 1 - a # SKIP"' FAIL 'FAIL a: skipped without a reason' \
     'FAIL exit status 0 in spite of failures'
 tap "all is skipped" gives $'echo noise\necho no such thing here\nexit 77' SKIP 'SKIP no such thing here'
+tap "all is skipped, half-way" gives $'echo 1..3\necho ok 1 - a\necho no such thing here\nexit 77' FAIL 'PASS a' \
+    'FAIL skipped as a whole after 1 cases'
 tap "all is skipped, by plan" gives 'echo "1..0 # SKIP no such thing"' SKIP 'SKIP no such thing'
 tap "all is skipped without a reason" gives 'exit 77' FAIL 'FAIL skipped without a reason'
 summary() { printf 'echo "Run Summary: Type Total Ran Passed Failed Inactive"\necho "  tests %s 0"\nexit %s' "$1" "$2"; }
