@@ -227,7 +227,8 @@ static void refused_contexts(int rank, int nranks, void *arg)
     char text[4 * PATH_MAX];
 
     (void)rank, (void)nranks, (void)arg;
-    SAYS(make_context("/nonexistent/x.xml", "", &context), WEFT_ECONFIG, "WEFT_PLANS: /nonexistent/x.xml");
+    SAYS(make_context("/nonexistent/x.xml", "", &context), WEFT_ECONFIG,
+         "WEFT_PLANS: algorithm file \"/nonexistent/x.xml\": No such file");
     SAYS(make_context(in(text, "right/all_to_all.xml", "wrong/deadlock.xml", NULL), "", &context), WEFT_ECONFIG,
          "wrong/deadlock.xml:4: refused: ");
     SAYS(make_context(in(text, "right/all_to_all.xml", "right/all_to_all.xml", NULL), "", &context), WEFT_ECONFIG,
