@@ -4,7 +4,7 @@
 #ifndef WI_NET_AUTH_SEEN_H
 #define WI_NET_AUTH_SEEN_H
 
-#define WI_AUTH_SEEN_MAX 4096 /* hellos, in at most 80 KiB; beyond that the oldest are forgotten */
+#define WI_AUTH_SEEN_MAX 4096 /* hellos, in at most 80 KiB; in sets of 8, each of which forgets its oldest */
 
 struct wi_auth_seen;
 struct wi_auth_seen *wi_auth_seen_create(void); /* NULL: no memory */
