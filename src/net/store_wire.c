@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Frames and byte queues of the start-up store. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -8,6 +9,7 @@
 #include "net/store_wire.h"
 
 #define BUF_STEP_BYTES 4096
+#define CULPRIT_MAX (1u << 20) /* no job has more ranks */
 
 void wi_put32(unsigned char *out, uint32_t value)
 {
@@ -139,10 +141,13 @@ int wi_store_verdict_read(const unsigned char *in, size_t bytes, struct wi_store
                               status == WEFT_EPROTO || status == WEFT_EINVAL || status == WEFT_EAUTH
                           ? (weft_status)status
                           : WEFT_EPEER;
-    verdict->culprit = (int)wi_get32(in + 4);
+    verdict->culprit = (int32_t)wi_get32(in + 4) >= 0 && wi_get32(in + 4) < CULPRIT_MAX ? (int)wi_get32(in + 4) : -1;
     for (size_t i = 8; i < bytes; i++)
         verdict->text[i - 8] = in[i] >= 0x20 && in[i] < 0x7f ? (char)in[i] : '?';
     verdict->text[bytes - 8] = '\0';
+    if (bytes == 8)
+        snprintf(verdict->text, sizeof(verdict->text), "the store says no more than %s",
+                 weft_status_name(verdict->status));
     return 0;
 }
 

@@ -152,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     weft_status st = wi_boot_join(mesh, wi_deadline_ns(50000000ull));
     require(st < 0 && wi_fail_text()[0]);
     require(memchr(mesh->verdict.text, 0, sizeof mesh->verdict.text) != NULL);
+    require(mesh->verdict.culprit >= -1 && mesh->verdict.culprit < 1 << 20);
     require(mesh->store.missing_total <= NRANKS || mesh->store.knows_missing);
     for (int k = 0; k < mesh->nrounds; k++) {
         wi_boot_link_close(&mesh->out[k]);
