@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     shutdown(fd[1], SHUT_WR);
     struct wi_boot *mesh = rank_with_store(fd[0]);
     wi_fail_clear();
-    weft_status st = wi_boot_join(mesh, wi_deadline_ns(50000000ull));
+    weft_status st = wi_boot_join(mesh, wi_deadline_ns(3000000ull));
     require(st < 0 && wi_fail_text()[0]);
     require(memchr(mesh->verdict.text, 0, sizeof mesh->verdict.text) != NULL);
     require(mesh->verdict.culprit >= -1 && mesh->verdict.culprit < 1 << 20);
