@@ -285,7 +285,8 @@ void wi_exec_use_peer(struct wi_exec *exec, int peer)
 
     if (__builtin_expect(ep->notice != NULL, 1) || ep->group == exec->map_group || peer == exec->rank)
         return;
-    ep->notice_buf = wi_calloc(1, sizeof *ep->notice_buf);
+    if (!ep->notice_buf) /* it may be left from a try that had no memory for the rest */
+        ep->notice_buf = wi_calloc(1, sizeof *ep->notice_buf);
     ep->notice = ep->notice_buf ? wi_pend_get(exec) : NULL;
     if (!ep->notice)
         return;
