@@ -215,6 +215,7 @@ def records_of_many_threads(g: Groups) -> None:
 
     groups = [dist.new_group(backend="weft") for _ in range(3)]
     stop, problems = threading.Event(), []
+    weft.trace.clear()  # what other cases did
 
     def read() -> None:
         while not stop.is_set():
