@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -71,11 +72,7 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct 
 
 static uint32_t hash_name(const char *name)
 {
-    uint32_t h = 0x811c9dc5u;
-
-    while (*name)
-        h = (h ^ (unsigned char)*name++) * 0x01000193u;
-    return h | 1;
+    return (uint32_t)wi_hash64(name, strlen(name), 0) | 1;
 }
 
 const char *wi_call_algorithm(int kind, uint32_t named)
