@@ -11,7 +11,7 @@ trap 'hosts_remove; rm -rf "$tap_dir"' EXIT
 
 # both NAME=VALUE... -- NAME=VALUE...: a rank on each host, with these variables on all, then these on the second. Leaves what they
 # printed in $tap_dir/0 and /1, and their statuses in $status.
-port=29400
+port=29400 how=
 both() {
     local all=() second=() r pids=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do all+=("$1"); shift; done
@@ -21,7 +21,7 @@ both() {
     for r in 0 1; do
         [ $r = 0 ] && second_now=() || second_now=("${second[@]}")
         hosts_on $r env MASTER_ADDR="$(hosts_address 0)" MASTER_PORT=$port RANK=$r WORLD_SIZE=2 "${all[@]}" "${second_now[@]}" \
-            timeout 120 "$python" "$WEFT_SRCDIR/tests/torch/security.py" >"$tap_dir/$r" 2>&1 &
+            timeout 120 "$python" "$WEFT_SRCDIR/tests/torch/security.py" $how >"$tap_dir/$r" 2>&1 &
         pids+=($!)
     done
     status=""
@@ -48,6 +48,9 @@ different() { both "WEFT_JOB_KEY_FILE=$tap_dir/one" -- "WEFT_JOB_KEY_FILE=$tap_d
 tap "different keys are refused on both, and the rank named" different
 missing() { both -- "WEFT_JOB_KEY_FILE=$tap_dir/one"; refused "rank 0 has no job key and rank 1 has one"; }
 tap "a key on one of them only is refused on both" missing
+how=leaving
+tap "so it is where the rank that has the store leaves first" missing
+how=
 required() { both WEFT_REQUIRE_KEY=1 --; refused "WEFT_REQUIRE_KEY is set and no job key is configured"; }
 tap "a required key that is not configured is refused" required
 enough() { both WEFT_REQUIRE_KEY=1 "WEFT_JOB_KEY_FILE=$tap_dir/one" --; [ "$status" = 00 ] || say; }

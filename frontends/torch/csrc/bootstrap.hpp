@@ -75,10 +75,13 @@ public:
         config.name = label.c_str();
         config.timeout_ns = config.init_timeout_ns = static_cast<uint64_t>(std::max<int64_t>(timeout.count(), 1)) * 1000000;
         weft_status st = weft_comm_create_oob(context(), &oob, &config, &comm);
+        /* The library goes on after an exchange that failed when it knows already why there will be no group: who knows it too
+         * may have left, with the store. */
+        bool exchange_failed = !error_.empty() && (st == WEFT_EPEER || st == WEFT_ETIMEDOUT);
         if (st < 0)
             C10_THROW_ERROR(DistBackendError,
                             c10::str("weft: group ", name, " could not be made on rank ", rank_, " of ", size_, ": ",
-                                     error_.empty() ? weft_thread_error() : error_, " (", weft_status_name(st), ")"));
+                                     exchange_failed ? error_ : weft_thread_error(), " (", weft_status_name(st), ")"));
         return comm;
     }
     /* One value of each rank, all of one size, in rank order. */
@@ -117,6 +120,8 @@ private:
         try {
             await_key(store_, key(round_, step, from), std::max(left, milliseconds(1)));
         } catch (const std::exception &) {
+            if (steady_clock::now() < until - milliseconds(10)) /* it is the store that failed */
+                throw;
             std::string missing = missing_after(store_, round_of(round_) + step_of(0), size_, rank_, milliseconds(1), true);
             TORCH_CHECK(missing.empty(), missing, " of ", size_, " did not join the group within ", timeout.count(), " ms");
             throw;
