@@ -257,7 +257,10 @@ static void print_plugins(const json_t *plugins)
     json_array_foreach(plugins, i, row)
     {
         const char *path = json_string_value(json_object_get(row, "path"));
-        printf("plugin    %s %s (%s)\n", text_of(row, "kind"), text_of(row, "name"), path ? path : "built in");
+        if (strcmp(text_of(row, "kind"), "refused") == 0)
+            printf("plugin    %s is not loaded: %s\n", path, text_of(row, "name"));
+        else
+            printf("plugin    %s %s (%s)\n", text_of(row, "kind"), text_of(row, "name"), path ? path : "built in");
     }
 }
 

@@ -366,15 +366,16 @@ WEFT_API weft_status weft_context_settings(weft_context *context, weft_setting_f
 /* Receive one transport from weft_context_plugins. Strings are valid during the call.
  *
  * @param arg   what weft_context_plugins was given
- * @param kind  "transport"
- * @param name  "shm", "tcp", …
+ * @param kind  "transport", or "refused": a plugin, or a folder of plugins, that another user could have put there or can
+ *              change, and that was therefore not loaded
+ * @param name  "shm", "tcp", …; of what was refused, the reason
  * @param path  of the file it was loaded from; NULL: built in */
 typedef void (*weft_plugin_fn)(void *arg, const char *kind, const char *name, const char *path);
 
-/* Visit every transport that is open: built in or loaded.
+/* Visit every transport that is open, built in or loaded, and then what was refused.
  *
  * @param context  the context
- * @param fn       called for each transport
+ * @param fn       called for each of them
  * @param arg      passed to fn
  * Threads: any thread.
  * Blocks: no.

@@ -193,5 +193,7 @@ weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg
         return wi_fail(WEFT_EINVAL, "context_plugins: context or fn is NULL");
     for (int i = 0; i < ctx->transports->count; i++)
         fn(arg, "transport", ctx->transports->list[i].plugin->name, ctx->transports->list[i].path);
+    for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next)
+        fn(arg, "refused", r->why, r->path);
     return WEFT_SUCCESS;
 }

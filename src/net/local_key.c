@@ -1,34 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The key of a job on one host, given over a local socket. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/trusted_path.h"
 #include "net/local_key.h"
 #include "net/rendezvous.h"
 
-#define OVERFLOW_UID 65534 /* how a user without a number in this namespace looks */
-
 static const unsigned char magic[WI_LOCAL_KEY_ASK_BYTES] = {'W', 'F', 'T', 'K', 1};
-
-/* Whether every user of the machine has a number here: not so in a container's user namespace. */
-static int all_users_are_mapped(void)
-{
-    char text[64] = "";
-    unsigned long inside, outside, count;
-    int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t bytes = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    return bytes > 0 && sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
-           count == 4294967295ul;
-}
 
 int wi_local_peer_is_self(int fd, uid_t *uid)
 {
@@ -40,7 +23,7 @@ int wi_local_peer_is_self(int fd, uid_t *uid)
     *uid = peer.uid;
     if (peer.uid != geteuid())
         return 0;
-    return peer.uid != OVERFLOW_UID || all_users_are_mapped();
+    return peer.uid != WI_OVERFLOW_UID || wi_users_are_mapped();
 }
 
 int wi_local_key_asked(const unsigned char bytes[WI_LOCAL_KEY_ASK_BYTES])

@@ -16,6 +16,7 @@
 #include "base/secret.h"
 #include "base/reduce.h"
 #include "base/status.h"
+#include "base/trusted_path.h"
 
 extern const struct weft_plugin weft_plugin_shm;
 extern const struct weft_plugin weft_plugin_tcp;
@@ -351,6 +352,41 @@ static weft_status add_if_works(struct wi_transports *t, struct wi_settings *set
     return st;
 }
 
+static void free_refused(struct wi_refused_plugin *refused)
+{
+    while (refused) {
+        struct wi_refused_plugin *next = refused->next;
+        wi_free(refused->path);
+        wi_free(refused->why);
+        wi_free(refused);
+        refused = next;
+    }
+}
+
+/* Plugins are code: whoever could have changed one runs it in this process. */
+static weft_status check_trusted(struct wi_transports *t, const char *path, int *trusted)
+{
+    char why[4096 + 512];
+    struct wi_refused_plugin *refused;
+
+    *trusted = wi_path_trusted(path, why, sizeof why);
+    if (*trusted)
+        return WEFT_SUCCESS;
+    wi_log(WEFT_LOG_WARN, "net.plugin", "%s is not loaded: %s", path, why);
+    refused = wi_calloc(1, sizeof *refused);
+    if (!refused)
+        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
+    refused->path = wi_strdup(path);
+    refused->why = wi_strdup(why);
+    if (!refused->path || !refused->why) {
+        free_refused(refused);
+        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
+    }
+    refused->next = t->refused;
+    t->refused = refused;
+    return WEFT_SUCCESS;
+}
+
 static weft_status load_file(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
                              const char *path)
 {
@@ -384,22 +420,38 @@ out:
     return st;
 }
 
+static weft_status load_if_trusted(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
+                                   const char *path)
+{
+    int trusted;
+
+    WI_TRY(check_trusted(t, path, &trusted));
+    return trusted ? load_file(t, settings, wanted, path) : WEFT_SUCCESS;
+}
+
+static int is_plugin_file(const struct dirent *entry)
+{
+    size_t len = strlen(entry->d_name);
+
+    return len > 3 && strcmp(entry->d_name + len - 3, ".so") == 0;
+}
+
 static weft_status load_directory(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
                                   const char *dir)
 {
     struct dirent **names;
     char path[4096 + 256];
     weft_status st = WEFT_SUCCESS;
-    int n = scandir(dir, &names, NULL, alphasort);
+    int trusted = 0, n = scandir(dir, &names, is_plugin_file, alphasort);
 
     if (n < 0)
         return WEFT_SUCCESS; /* no such directory: nothing to load */
+    if (n > 0)
+        st = check_trusted(t, dir, &trusted);
     for (int i = 0; i < n; i++) {
-        size_t len = strlen(names[i]->d_name);
-        if (st >= 0 && len > 3 && strcmp(names[i]->d_name + len - 3, ".so") == 0) {
-            snprintf(path, sizeof path, "%s/%s", dir, names[i]->d_name);
-            st = load_file(t, settings, wanted, path);
-        }
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]->d_name);
+        if (st >= 0 && trusted)
+            st = load_if_trusted(t, settings, wanted, path);
         free(names[i]);
     }
     free(names);
@@ -435,8 +487,9 @@ static weft_status check_wanted(const struct wi_transports *t, const char *wante
             found = strlen(name) == len && strncasecmp(name, p, len) == 0;
         }
         if (!found)
-            return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist or cannot work here",
-                           (int)len, p);
+            return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist or cannot work here%s%s",
+                           (int)len, p, t->refused ? "; a plugin was not loaded: " : "",
+                           t->refused ? t->refused->why : "");
         p += len + (p[len] == ',');
     }
     return WEFT_SUCCESS;
@@ -476,6 +529,7 @@ void wi_transports_close(struct wi_transports *t)
     if (!t)
         return;
     wi_devices_close(&t->devices);
+    free_refused(t->refused);
     for (int i = t->count - 1; i >= 0; i--) {
         t->list[i].ops.close(t->list[i].endpoint);
         wi_free(t->list[i].settings);

@@ -28,6 +28,12 @@ struct wi_comm_key {
     struct wi_comm_key *next;
 };
 
+/* A plugin, or a folder of plugins, that others could have changed. */
+struct wi_refused_plugin {
+    struct wi_refused_plugin *next;
+    char *path, *why;
+};
+
 struct wi_transports {
     struct weft_host host;
     pthread_mutex_t keys_lock;
@@ -36,11 +42,13 @@ struct wi_transports {
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];
     struct wi_devices devices;
+    struct wi_refused_plugin *refused;
 };
 
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in
  * `wanted` (comma list; "" or "all": every one). A transport that cannot work here is left out with an info line; a name
- * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. */
+ * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. A plugin that somebody else could have put
+ * there (base/trusted_path.h) is not loaded; it is logged and stands in `refused`. */
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);

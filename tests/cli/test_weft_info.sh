@@ -59,6 +59,16 @@ set_uid() { # a program with more rights than its caller takes no code and no fi
         setpriv --reuid 65534 --clear-groups "$program" -c) || { echo "$out"; return 1; }
     grep -q '^WEFT_COMM_TIMEOUT=42' <<<"$out" && ! grep -F /of/the/caller <<<"$out"
 }
+refused_plugin() { # a folder that everybody may write to
+    mkdir "$tap_dir/plugins" && cp .libs/self.so "$tap_dir/plugins/" && chmod 777 "$tap_dir/plugins" || return 1
+    WEFT_PLUGIN_PATH=$tap_dir/plugins WEFT_LOG=warn timeout 20 ./weft-info >"$tap_dir/out" 2>"$tap_dir/log" || return 1
+    cat "$tap_dir/out" "$tap_dir/log"
+    grep -q "^plugin .*$tap_dir/plugins is not loaded: .*written to by everybody" "$tap_dir/out" && ! grep -q 'transport self' "$tap_dir/out" &&
+        grep -q "WARN net.plugin: $tap_dir/plugins is not loaded" "$tap_dir/log" || return 1
+    chmod 755 "$tap_dir/plugins"
+    WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"
+}
+tap "a plugin that somebody else could have put there" refused_plugin
 tap "a malformed setting is named" bad_setting
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ "$(findmnt -n -o OPTIONS -T "$tap_dir" | grep -c nosuid)" -eq 0 ]; then
     tap "a set-uid program" set_uid

@@ -2,10 +2,13 @@
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/settings.h"
 #include "base/status.h"
+#include "base/trusted_path.h"
 #include "net/transports.h"
 #include "tests/harness/harness.h"
 
@@ -13,15 +16,28 @@ static struct wi_settings *settings;
 static struct wi_transports *transports;
 
 /* A directory with this one module of the build, as a user's plugin directory would have it. */
+static void copy_module(const char *module, const char *dir)
+{
+    const char *build = getenv("WEFT_BUILDDIR");
+    char path[1024], bytes[65536];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "%s/.libs/%s.so", build ? build : ".", module);
+    int from = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "%s/%s.so", dir, module);
+    int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    CU_ASSERT_FATAL(from >= 0 && to >= 0);
+    while ((n = read(from, bytes, sizeof bytes)) > 0)
+        CU_ASSERT_EQUAL_FATAL(write(to, bytes, (size_t)n), n);
+    close(from);
+    close(to);
+}
+
 static const char *directory_with(const char *module)
 {
-    const char *build = getenv("WEFT_BUILDDIR"), *dir = wt_temp_dir();
-    char from[1024], to[1024];
+    const char *dir = wt_temp_dir();
 
-    snprintf(from, sizeof from, "%s/.libs/%s.so", build ? build : ".", module);
-    snprintf(to, sizeof to, "%s/%s.so", dir, module);
-    CU_ASSERT_EQUAL_FATAL(access(from, R_OK), 0);
-    CU_ASSERT_EQUAL_FATAL(symlink(from, to), 0);
+    copy_module(module, dir);
     return dir;
 }
 
@@ -212,6 +228,130 @@ static void obeys_its_settings(void)
     finish();
 }
 
+/* ---- Who could have put it there ---- */
+
+static char folder[600], file[700];
+
+/* TEMPORARY/plugins/self.so */
+static void prepare(void)
+{
+    snprintf(folder, sizeof folder, "%s/plugins", wt_temp_dir());
+    snprintf(file, sizeof file, "%s/self.so", folder);
+    CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
+    copy_module("self", folder);
+}
+
+static int opened(const char *wanted, const char *path)
+{
+    transports = NULL;
+    CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, NULL, &settings), WEFT_SUCCESS);
+    return wi_transports_open(settings, wanted, path, &transports);
+}
+
+static void loaded_from(const char *path)
+{
+    CU_ASSERT_EQUAL(opened("self", path), WEFT_SUCCESS);
+    CU_ASSERT(transports && wi_transports_find(transports, "self") != NULL);
+    if (*wi_fail_text())
+        printf("# %s\n", wi_fail_text());
+    finish();
+}
+
+/* Nothing is run; what was wrong, and with which part of the path, is said. */
+static void not_loaded_from(const char *path, const char *part, const char *words)
+{
+    CU_ASSERT_EQUAL(opened("inproc", path), WEFT_SUCCESS);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(transports);
+    CU_ASSERT_PTR_NULL(wi_transports_find(transports, "self"));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(transports->refused);
+    const char *why = transports->refused->why;
+    CU_ASSERT_PTR_NULL(transports->refused->next);
+    CU_ASSERT(strncmp(why, part, strlen(part)) == 0 && why[strlen(part)] == ' ' && strstr(why, words));
+    if (strncmp(why, part, strlen(part)) != 0 || !strstr(why, words))
+        printf("# \"%s\" is not about %s, \"%s\"\n", why, part, words);
+    finish();
+    CU_ASSERT_EQUAL(opened("self", path), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), words));
+    finish();
+}
+
+static void modes(void)
+{
+    char parent[600];
+
+    prepare();
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(folder, '/') - folder), folder);
+    loaded_from(folder);
+    chmod(file, 0770);
+    not_loaded_from(folder, file, "its group");
+    chmod(file, 0702);
+    not_loaded_from(folder, file, "everybody");
+    chmod(file, 0755);
+    loaded_from(folder);
+    chmod(folder, 0730);
+    not_loaded_from(folder, folder, "its group");
+    chmod(folder, 0700);
+    chmod(parent, 0707);
+    not_loaded_from(folder, parent, "everybody");
+    chmod(parent, 01777); /* as /tmp: others cannot replace what is in it */
+    loaded_from(folder);
+}
+
+static void links(void)
+{
+    char link[700], to[800], dots[800];
+    const char *open_dir = wt_temp_dir();
+
+    prepare();
+    snprintf(link, sizeof link, "%s.link", folder);
+    CU_ASSERT_EQUAL_FATAL(symlink("plugins", link), 0);
+    loaded_from(link);
+    snprintf(dots, sizeof dots, "%s/.././plugins/", folder);
+    loaded_from(dots);
+    CU_ASSERT_EQUAL_FATAL(chdir(folder), 0);
+    loaded_from("../plugins.link");
+    CU_ASSERT_EQUAL_FATAL(chdir("/"), 0);
+    chmod(open_dir, 0777); /* who can write here chooses where the link leads */
+    snprintf(to, sizeof to, "%s/plugins", open_dir);
+    CU_ASSERT_EQUAL_FATAL(symlink(folder, to), 0);
+    not_loaded_from(to, open_dir, "everybody");
+}
+
+static void owners(void)
+{
+    char link[800];
+
+    if (geteuid() != 0) {
+        wt_skip("only root can give a file to somebody else");
+        return;
+    }
+    prepare();
+    CU_ASSERT_EQUAL_FATAL(chown(file, 12345, (gid_t)-1), 0);
+    not_loaded_from(folder, file, "user 12345");
+    CU_ASSERT_EQUAL_FATAL(chown(file, 0, (gid_t)-1), 0);
+    CU_ASSERT_EQUAL_FATAL(chown(folder, 12345, (gid_t)-1), 0);
+    not_loaded_from(folder, folder, "user 12345");
+    CU_ASSERT_EQUAL_FATAL(chown(folder, 0, (gid_t)-1), 0);
+    snprintf(link, sizeof link, "%s.link", folder);
+    CU_ASSERT_EQUAL_FATAL(symlink("plugins", link), 0);
+    CU_ASSERT_EQUAL_FATAL(lchown(link, 12345, (gid_t)-1), 0);
+    not_loaded_from(link, link, "user 12345");
+}
+
+static void endless_links(void)
+{
+    char link[800], why[5000] = "";
+
+    prepare();
+    snprintf(link, sizeof link, "%s.link", folder);
+    CU_ASSERT_EQUAL_FATAL(symlink(link, link), 0);
+    CU_ASSERT_EQUAL(wi_path_trusted(link, why, sizeof why), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(why, "ymbolic links"));
+    snprintf(link, sizeof link, "%s/none.so", folder);
+    CU_ASSERT_EQUAL(wi_path_trusted(link, why, sizeof why), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(why, "none.so: No such file"));
+}
+
 static const struct wt_case cases[] = {
     {"loads the example", loads_the_example},
     {"the example knows its own address only", knows_its_own_address_only},
@@ -223,5 +363,9 @@ static const struct wt_case cases[] = {
     {"refuses a short description", refuses_a_short_description},
     {"refuses what is no plugin", refuses_what_is_no_plugin},
     {"refuses a transport without ops", refuses_a_transport_without_ops},
+    {"does not load what others can write to", modes},
+    {"does not follow a link that others can change", links},
+    {"does not load what belongs to others", owners},
+    {"links that end nowhere", endless_links},
 };
 WT_UNIT_MAIN("plugin", cases)
