@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-run: make the ranks. The job key and the store's listening socket travel as inherited descriptors, so that neither
+/* weft-run: make the ranks. The job key and the store's bound socket travel as inherited descriptors, so that neither
  * can be read from arguments or taken by another process. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,18 +17,33 @@
 
 #include "weft_run.h"
 
-#define STORE_BACKLOG 4096
+static int bind_store(const struct sockaddr_in *at)
+{
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (!bind(fd, (const struct sockaddr *)at, sizeof(*at)))
+        return fd;
+    int err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
 
+/* Rank 0 listens, and only while ranks join. The port is bound by number, for one that the kernel chose would be given back when it
+ * stops. */
 static int open_store(struct run_job *job)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(at);
-    job->store_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (job->store_fd < 0 || bind(job->store_fd, (struct sockaddr *)&at, sizeof(at)) ||
-        listen(job->store_fd, STORE_BACKLOG) || getsockname(job->store_fd, (struct sockaddr *)&at, &bytes))
+    int first = bind_store(&at);
+    if (first < 0 || getsockname(first, (struct sockaddr *)&at, &bytes))
         return -1;
+    job->store_fd = bind_store(&at);
+    close(first);
     job->store_port = ntohs(at.sin_port);
-    return 0;
+    return job->store_fd < 0 ? -1 : 0;
 }
 
 static int open_key(struct run_job *job)

@@ -94,11 +94,12 @@ static weft_status single_create(const struct wi_boot_config *config, struct wi_
 /* ---- PMI: the process manager carries the address and a secret ------------------------------------------- */
 
 /* PMI is spoken once per process, for its barrier and key space cannot be had again after an MPI library in the same
- * process has used them; rank 0's sockets stay open for later communicators. */
+ * process has used them; rank 0's sockets stay bound for later communicators, and listen while one is made. */
 static struct {
     pthread_mutex_t lock;
     weft_unique_id *id; /* NULL: not known yet (base/secret.h) */
     int listen_fds[2];
+    int used; /* they have served a communicator */
 } pmi_meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .listen_fds = {-1, -1}};
 
 #define PMI_TEXT_BYTES (2 * WEFT_UNIQUE_ID_BYTES + 1)
@@ -150,10 +151,12 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
     struct wi_id id;
     pthread_mutex_lock(&pmi_meeting.lock);
     weft_status st = pmi_meeting.id ? WEFT_SUCCESS : pmi_exchange(s, env, deadline_ns);
-    for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
-        listen_fds[i] = pmi_meeting.listen_fds[i] < 0 ? -1 : fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3);
     if (st == WEFT_SUCCESS)
         st = wi_id_decode(pmi_meeting.id, &id);
+    if (st == WEFT_SUCCESS && env->rank == 0 && pmi_meeting.used++)
+        st = wi_id_listen_again(&id, pmi_meeting.listen_fds);
+    for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
+        listen_fds[i] = pmi_meeting.listen_fds[i] < 0 ? -1 : fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3);
     pthread_mutex_unlock(&pmi_meeting.lock);
     WI_TRY(st);
     wi_id_rendezvous(&id, &config->rendezvous);

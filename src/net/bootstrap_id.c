@@ -12,7 +12,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
@@ -124,33 +123,44 @@ static weft_status id_listen_tcp(const struct wi_bootstrap_settings *s, struct w
 {
     const char *interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     struct wi_sockaddr *at = &id->at[0];
-    char text[80];
     *fd = -1;
     if (wi_interface_address(interfaces, at) < 0)
         return interfaces ? WEFT_ECONFIG : WEFT_SUCCESS;
     wi_sockaddr_set_port(at, (uint16_t)s->store_port);
-    *fd = wi_socket_listen(at);
+    *fd = wi_socket_listen(at, "start-up store");
     if (*fd < 0)
         return wi_fail_errno(errno, "listen for the ranks of a unique id");
     at->bytes = sizeof(at->ss);
     getsockname(*fd, (struct sockaddr *)&at->ss, &at->bytes);
     id->nat = 1;
-    wi_sockaddr_text(at, text, sizeof(text));
-    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s", text);
+    return WEFT_SUCCESS;
+}
+
+static int id_listen_local(const struct wi_id *id)
+{
+    struct wi_sockaddr local;
+    char name[40];
+    id_local_name(id, name, sizeof(name));
+    wi_sockaddr_local(&local, name, 0);
+    return wi_socket_listen(&local, "start-up store");
+}
+
+weft_status wi_id_listen_again(const struct wi_id *id, int listen_fds[2])
+{
+    close(listen_fds[0]); /* it held the name */
+    listen_fds[0] = id_listen_local(id);
+    if (listen_fds[0] < 0 || (listen_fds[1] >= 0 && wi_socket_listen_again(listen_fds[1])))
+        return wi_fail_errno(errno, "listen again for the ranks of this job");
     return WEFT_SUCCESS;
 }
 
 weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, struct wi_id *id, int listen_fds[2])
 {
-    struct wi_sockaddr local;
-    char name[40];
     memset(id, 0, sizeof(*id));
     WI_TRY(wi_node_id(NULL, &id->node));
     if (wi_random(id->nonce, sizeof(id->nonce)) || wi_random(id->secret, sizeof(id->secret)))
         return wi_fail_errno(errno, "random bytes");
-    id_local_name(id, name, sizeof(name));
-    wi_sockaddr_local(&local, name, 0);
-    listen_fds[0] = wi_socket_listen(&local);
+    listen_fds[0] = id_listen_local(id);
     if (listen_fds[0] < 0)
         return wi_fail_errno(errno, "listen for the ranks of a unique id");
     listen_fds[1] = -1;

@@ -53,7 +53,6 @@ static void local_name(const unsigned char *nonce, struct wi_sockaddr *at)
 static weft_status tcp_listen(struct wi_boot *mesh, const char *interfaces, unsigned char *record)
 {
     struct wi_sockaddr at = mesh->store.local;
-    char text[80];
     int at_store = mesh->base.rank == 0 && !interfaces;
     if (interfaces || at.ss.ss_family == AF_UNIX || (wi_sockaddr_loopback(&at) && !at_store))
         if (wi_interface_address(interfaces, &at) < 0 && interfaces)
@@ -61,14 +60,12 @@ static weft_status tcp_listen(struct wi_boot *mesh, const char *interfaces, unsi
     if (at.ss.ss_family == AF_UNIX)
         return WEFT_SUCCESS;
     wi_sockaddr_set_port(&at, 0);
-    mesh->listen_fds[1] = wi_socket_listen(&at);
+    mesh->listen_fds[1] = wi_socket_listen(&at, "start-up links");
     if (mesh->listen_fds[1] < 0)
         return wi_fail_errno(errno, "listen for the other ranks");
 
     struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
     getsockname(mesh->listen_fds[1], (struct sockaddr *)&bound.ss, &bound.bytes);
-    wi_sockaddr_text(&bound, text, sizeof(text));
-    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up links at %s", text);
     record[1] = (unsigned char)(RECORD_TCP | (at_store ? RECORD_AT_STORE : 0));
     record[2] = at.ss.ss_family == AF_INET6 ? 6 : 4;
     wi_put32(record + 4, wi_sockaddr_port(&bound));
@@ -89,7 +86,7 @@ static weft_status mesh_listen(struct wi_boot *mesh, const char *interfaces, uns
     if (wi_random(record + 40, 8))
         return wi_fail_errno(errno, "random bytes");
     local_name(record + 40, &at);
-    mesh->listen_fds[0] = wi_socket_listen(&at);
+    mesh->listen_fds[0] = wi_socket_listen(&at, "start-up links");
     if (mesh->listen_fds[0] < 0)
         return wi_fail_errno(errno, "listen for the other ranks of this host");
     return mesh->local_only ? WEFT_SUCCESS : tcp_listen(mesh, interfaces, record);

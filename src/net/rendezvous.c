@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -100,17 +101,35 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
     return WEFT_SUCCESS;
 }
 
-static weft_status listen_inherited(int listen_fd, int *fd)
+/* Whoever started this process has bound the socket, so that nobody can take the port; it listens while ranks join. */
+static weft_status listen_inherited(int given_fd, int *fd)
 {
-    int listening = 0;
-    socklen_t bytes = sizeof(listening);
-    if (getsockopt(listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) || !listening)
-        return wi_fail(WEFT_ECONFIG, "WEFT_STORE_FD: descriptor %d is not a listening socket", listen_fd);
-    *fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 3);
+    struct wi_sockaddr at = {.bytes = sizeof(at.ss)};
+    struct pollfd ended = {.fd = given_fd, .events = POLLIN};
+    int type = 0;
+    char text[160];
+    socklen_t bytes = sizeof(type);
+    if (getsockopt(given_fd, SOL_SOCKET, SO_TYPE, &type, &bytes) || type != SOCK_STREAM ||
+        getsockname(given_fd, (struct sockaddr *)&at.ss, &at.bytes))
+        return wi_fail(WEFT_ECONFIG, "WEFT_STORE_FD: descriptor %d is not a stream socket", given_fd);
+    if (at.ss.ss_family != AF_UNIX && !wi_sockaddr_port(&at))
+        return wi_fail(
+            WEFT_ECONFIG,
+            "WEFT_STORE_FD: descriptor %d has no port (one that the kernel chose is given back when the first "
+            "communicator is made: bind it by number)",
+            given_fd);
+    if (at.ss.ss_family == AF_UNIX && poll(&ended, 1, 0) > 0 && ended.revents & POLLHUP)
+        return wi_fail(WEFT_ENOTSUP, "WEFT_STORE_FD: descriptor %d is a local socket: it serves one communicator",
+                       given_fd);
+    if (wi_socket_listen_again(given_fd))
+        return wi_fail_errno(errno, "WEFT_STORE_FD: listen at descriptor %d", given_fd);
+    *fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
     if (*fd < 0)
         return wi_fail_errno(errno, "duplicate the store's listening socket");
     fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);
-    fcntl(listen_fd, F_SETFD, FD_CLOEXEC); /* for this process's communicators, not for what it starts */
+    fcntl(given_fd, F_SETFD, FD_CLOEXEC); /* for this process's communicators, not for what it starts */
+    wi_sockaddr_text(&at, text, sizeof(text));
+    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s, by WEFT_STORE_FD", text);
     return WEFT_SUCCESS;
 }
 
@@ -156,7 +175,6 @@ static weft_status listen_failed(const struct wi_rendezvous *r, const struct wi_
 weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct wi_sockaddr *bound)
 {
     struct wi_sockaddr at[WI_RENDEZVOUS_MAX], own;
-    char text[200];
     int nat;
     memset(bound, 0, sizeof(*bound));
     if (r->listen_fd >= 0)
@@ -174,11 +192,7 @@ weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct 
         nat = wi_rendezvous_files(r, 1, at);
         *fd = listen_first(at, nat, bound);
     }
-    if (*fd < 0)
-        return listen_failed(r, at, nat, errno);
-    wi_sockaddr_text(bound, text, sizeof(text));
-    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s", text);
-    return WEFT_SUCCESS;
+    return *fd < 0 ? listen_failed(r, at, nat, errno) : WEFT_SUCCESS;
 }
 
 void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity)

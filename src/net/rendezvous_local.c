@@ -110,14 +110,14 @@ int wi_rendezvous_listen_file(const struct wi_sockaddr *at)
 {
     const char *path = file_of(at);
     char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    int fd = wi_socket_listen(at);
+    int fd = wi_socket_listen(at, "start-up store");
     if (fd >= 0 || errno != EADDRINUSE || !path)
         return fd;
     snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(path, '/') - path), path);
     int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB) && file_is_stale(at)) {
         unlink(path);
-        fd = wi_socket_listen(at);
+        fd = wi_socket_listen(at, "start-up store");
     }
     int err = fd < 0 ? EADDRINUSE : 0;
     if (lock >= 0)
@@ -134,5 +134,6 @@ void wi_rendezvous_close(int listen_fd)
     if (!getsockname(listen_fd, (struct sockaddr *)&at.ss, &at.bytes) && (path = file_of(&at)) != NULL &&
         !strncmp(strrchr(path, '/'), "/weft-", 6))
         unlink(path);
+    wi_socket_listen_no_more(listen_fd); /* a launcher or this process may hold another descriptor of it */
     close(listen_fd);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "net/rendezvous.h"
 
@@ -150,23 +151,73 @@ static void set_nodelay(int fd, int family)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
-int wi_socket_listen(const struct wi_sockaddr *address)
+static void set_reuse(int fd, int on)
 {
-    int one = 1, zero = 0, family = address->ss.ss_family;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
+static int close_failed(int fd)
+{
+    int err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
+
+static int socket_bind(const struct wi_sockaddr *address)
+{
+    int zero = 0, family = address->ss.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
     if (family != AF_UNIX)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        set_reuse(fd, 1);
     if (family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->ss)->sin6_addr))
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-    if (bind(fd, (const struct sockaddr *)&address->ss, address->bytes) || listen(fd, LISTEN_BACKLOG)) {
-        int err = errno;
-        close(fd);
-        errno = err;
+    return bind(fd, (const struct sockaddr *)&address->ss, address->bytes) ? close_failed(fd) : fd;
+}
+
+/* A port that the kernel chose is given back when its socket stops listening; one that was asked for is kept. So the one that
+ * the kernel chose is asked for. */
+static int socket_bind_kept(const struct wi_sockaddr *address)
+{
+    struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
+    int fd = socket_bind(address);
+    if (fd < 0 || address->ss.ss_family == AF_UNIX || wi_sockaddr_port(address))
+        return fd;
+    if (getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes))
+        return close_failed(fd);
+    int kept = socket_bind(&bound), err = errno;
+    close(fd);
+    errno = err;
+    return kept;
+}
+
+int wi_socket_listen(const struct wi_sockaddr *address, const char *what)
+{
+    struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
+    char text[160];
+    int fd = socket_bind_kept(address);
+    if (fd < 0)
         return -1;
-    }
+    if (listen(fd, LISTEN_BACKLOG))
+        return close_failed(fd);
+    getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes);
+    wi_sockaddr_text(&bound, text, sizeof(text));
+    wi_log(WEFT_LOG_INFO, "bootstrap.listen", "%s at %s", what, text);
     return fd;
+}
+
+int wi_socket_listen_again(int fd)
+{
+    set_reuse(fd, 1); /* connections of the time before may still be ending */
+    return listen(fd, LISTEN_BACKLOG);
+}
+
+void wi_socket_listen_no_more(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    set_reuse(fd, 0); /* nobody else shall listen there meanwhile */
 }
 
 int wi_socket_connect(const struct wi_sockaddr *address, int *pending)

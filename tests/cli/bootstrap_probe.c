@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Start up from the launcher's environment, twice, all-gather and check; prints one line per rank.
  * usage: bootstrap_probe [timeout seconds, default 20] */
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,6 +35,37 @@ static int exchange(struct wi_bootstrap *b, uint64_t round, uint64_t deadline)
     return bad;
 }
 
+#define FDS 256
+static int listened[FDS]; /* when this process began: a launcher's, that it forgot to close */
+
+static int is_listener(int fd)
+{
+    int listening = 0;
+    socklen_t bytes = sizeof(listening);
+    return !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) && listening;
+}
+
+/* Sockets of this process to which somebody could connect, now that all ranks have joined. */
+static int listens(int rank)
+{
+    int bad = 0;
+    for (int fd = 3; fd < FDS; fd++) {
+        struct sockaddr_storage at;
+        socklen_t at_bytes = sizeof(at);
+        if (listened[fd] || !is_listener(fd) || getsockname(fd, (struct sockaddr *)&at, &at_bytes))
+            continue;
+        int other = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (connect(other, (struct sockaddr *)&at, at_bytes) && errno == ECONNREFUSED) {
+            close(other);
+            continue;
+        }
+        close(other);
+        printf("probe: rank %d still listens at descriptor %d (family %d)\n", rank, fd, at.ss_family);
+        bad = 1;
+    }
+    return bad;
+}
+
 static int once(const struct wi_bootstrap_settings *s, uint64_t deadline, int round)
 {
     struct wi_bootstrap *b;
@@ -39,7 +73,7 @@ static int once(const struct wi_bootstrap_settings *s, uint64_t deadline, int ro
     weft_status st = wi_bootstrap_env(s, deadline, &b);
     if (st < 0)
         return complain(-1, "start-up", st);
-    int bad = exchange(b, 1, deadline) || exchange(b, 2, deadline);
+    int bad = exchange(b, 1, deadline) || exchange(b, 2, deadline) || listens(b->rank);
     printf("probe: rank %d of %d local %d/%d job %s secret %d round %d %s %.1f ms\n", b->rank, b->nranks, b->local_rank,
            b->local_nranks, b->job, b->has_secret, round, bad ? "WRONG" : "ok", (double)(wi_now_ns() - begin) / 1e6);
     fflush(stdout);
@@ -51,12 +85,15 @@ int main(int argc, char **argv)
 {
     struct wi_bootstrap_settings s = {.job_key_fd = -1};
     struct wi_settings *settings;
+    const char *store_fd = getenv("WEFT_STORE_FD");
     uint64_t timeout_ns = 20000000000ull;
     if (argc > 1 && wi_parse_time(argv[1], &timeout_ns)) {
         fprintf(stderr, "bootstrap_probe: '%s' is not a time\n", argv[1]);
         return 2;
     }
     wi_log_init(getenv("WEFT_LOG"));
+    for (int fd = 0; fd < FDS; fd++)
+        listened[fd] = is_listener(fd) && (!store_fd || fd != atoi(store_fd));
     weft_status st = wi_settings_create(NULL, NULL, &settings);
     if (st == WEFT_SUCCESS)
         st = wi_settings_read(settings, "", wi_bootstrap_setting_rows, &s);

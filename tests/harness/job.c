@@ -116,17 +116,29 @@ static _Noreturn void play_rank(struct wt_job *job, int rank, wt_rank_fn fn, voi
 
 /* ---- Starting ---- */
 
+static int store_bind(const struct sockaddr_in *addr)
+{
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)addr, sizeof *addr)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* As weft-run does: bound by number, so that it keeps its port when it stops listening. */
 static int store_listen(int *port)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t addr_bytes = sizeof addr;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0)
-        return -1;
-    if (bind(fd, (struct sockaddr *)&addr, sizeof addr) || listen(fd, 1024) ||
-        getsockname(fd, (struct sockaddr *)&addr, &addr_bytes)) {
+    int fd = -1, first = store_bind(&addr);
+    if (first >= 0 && !getsockname(first, (struct sockaddr *)&addr, &addr_bytes))
+        fd = store_bind(&addr);
+    close(first);
+    if (fd >= 0 && listen(fd, 1024)) {
         close(fd);
-        return -1;
+        fd = -1;
     }
     *port = ntohs(addr.sin_port);
     return fd;

@@ -274,7 +274,7 @@ static struct wi_store_server *serve(int nranks, struct sockaddr_in *at)
     memcpy(&bind_to.ss, at, sizeof(*at));
     CU_ASSERT_EQUAL(wi_auth_derive((const unsigned char *)"key", 3, "job", WI_STORE_PURPOSE, &store_key), WEFT_SUCCESS);
     config.key = store_key;
-    config.listen_fds[0] = wi_socket_listen(&bind_to);
+    config.listen_fds[0] = wi_socket_listen(&bind_to, "test");
     CU_ASSERT_FATAL(config.listen_fds[0] >= 0);
     CU_ASSERT_EQUAL(getsockname(config.listen_fds[0], (struct sockaddr *)at, &n), 0);
     CU_ASSERT_EQUAL_FATAL(wi_store_server_create(&config, &server), WEFT_SUCCESS);
