@@ -81,6 +81,11 @@ struct weft_host {
      * ends of this handshake have and that no other handshake has. Another `label` (at most 64 characters) gives other bytes.
      * For message authentication, encryption, or as a pre-shared key of TLS. */
     weft_status (*auth_session)(struct weft_auth *auth, const char *label, void *key, size_t key_bytes);
+
+    /* Server, before the first auth_step: `wanted` judges the client's claim once its first message has proven the key, inside
+     * auth_step. 0: the client is told nothing and auth_step returns WEFT_EAUTH, so that a message that was meant for another
+     * listener of the job and is played back here gets no answer. */
+    void (*auth_expect)(struct weft_auth *auth, int (*wanted)(void *arg, const void *claim, size_t claim_bytes), void *arg);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64

@@ -256,7 +256,8 @@ static void connected(struct wi_tcp_conn *c)
                                 .to = (uint32_t)c->peer->rank,
                                 .eager = (uint32_t)g->endpoint->settings->eager,
                                 .comm_id = {g->comm_id[0], g->comm_id[1]},
-                                .process = g->endpoint->me.process};
+                                .process = g->endpoint->me.process,
+                                .listener = d->peer.process};
     if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
         return;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define WI_TCP_CLAIM_MAGIC 0x5743u
-#define WI_TCP_CLAIM_VERSION 1u
+#define WI_TCP_CLAIM_VERSION 2u
 
 void wi_tcp_frame_encode(const struct wi_tcp_frame *f, unsigned char out[WI_TCP_HEADER_BYTES])
 {
@@ -96,6 +96,7 @@ void wi_tcp_claim_encode(const struct wi_tcp_claim *c, unsigned char out[WI_TCP_
     wi_tcp_put(out + 28, c->to, 4);
     wi_tcp_put(out + 32, c->eager, 4);
     wi_tcp_put(out + 36, c->process, 8);
+    wi_tcp_put(out + 44, c->listener, 8);
 }
 
 const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tcp_claim *c)
@@ -112,6 +113,7 @@ const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tc
     c->to = (uint32_t)wi_tcp_get(in + 28, 4);
     c->eager = (uint32_t)wi_tcp_get(in + 32, 4);
     c->process = wi_tcp_get(in + 36, 8);
+    c->listener = wi_tcp_get(in + 44, 8);
     if (c->count > WI_TCP_SOCKETS_MAX || (c->count && c->index >= c->count))
         return "socket index out of range";
     if (c->eager < WI_TCP_EAGER_MIN || c->eager > WI_TCP_EAGER_MAX)

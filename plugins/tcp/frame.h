@@ -47,9 +47,10 @@ struct wi_tcp_claim {
     uint32_t from, to;    /* ranks; 0, 0 from the accepting side */
     uint32_t eager;       /* window that the claimant offers per channel */
     uint64_t comm_id[2];
-    uint64_t process;
+    uint64_t process;     /* the claimant's */
+    uint64_t listener;    /* the process that is meant; 0 from the accepting side */
 };
-#define WI_TCP_CLAIM_BYTES 44
+#define WI_TCP_CLAIM_BYTES 52
 
 void wi_tcp_claim_encode(const struct wi_tcp_claim *claim, unsigned char out[WI_TCP_CLAIM_BYTES]);
 const char *wi_tcp_claim_decode(const void *in, size_t bytes, struct wi_tcp_claim *claim);

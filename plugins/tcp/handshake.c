@@ -9,6 +9,14 @@
 /* All that a side needs to be convinced. A stranger is not read any further. */
 #define READ_MAX WEFT_AUTH_MESSAGE_MAX
 
+/* A hello that somebody overheard on its way to another rank of the job must not hold a place here. */
+static int meant_for_this_process(void *arg, const void *claim, size_t bytes)
+{
+    const struct wi_tcp_handshake *h = arg;
+    struct wi_tcp_claim peer;
+    return !wi_tcp_claim_decode(claim, bytes, &peer) && peer.count && peer.listener == h->process;
+}
+
 weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
                                   const struct wi_tcp_claim *mine)
 {
@@ -17,7 +25,10 @@ weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_
     h->host = host;
     h->have = h->total = 0;
     h->replied = 0;
+    h->process = mine->process;
     h->auth = host->auth_create(host->impl, is_server, claim, sizeof claim);
+    if (h->auth && is_server)
+        host->auth_expect(h->auth, meant_for_this_process, h);
     return h->auth ? WEFT_SUCCESS : WEFT_ENOMEM;
 }
 

@@ -190,8 +190,6 @@ static void advance(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
     weft_status st = wi_tcp_handshake_step(&a->hs, a->fd, &a->claim);
     if (st == WEFT_INPROGRESS)
         return;
-    if (st == WEFT_SUCCESS && a->claim.count == 0)
-        st = WEFT_EAUTH;
     if (st < 0) {
         drop_half_open(e, a, st == WEFT_EAUTH ? "not a member of this job" : "closed before it was authenticated");
         return;

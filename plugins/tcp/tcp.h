@@ -48,7 +48,8 @@ struct wi_tcp_handshake {
     struct weft_auth *auth;
     const struct weft_host *host;
     size_t have, total; /* bytes in `in`; bytes read in all, at most WEFT_AUTH_MESSAGE_MAX */
-    int replied;        /* server: the client's hello was made with the key */
+    int replied;        /* server: the client's hello was made with the key, for this process */
+    uint64_t process;   /* this side's */
     unsigned char in[WEFT_AUTH_MESSAGE_MAX];
 };
 weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,

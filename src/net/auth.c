@@ -36,6 +36,8 @@ struct weft_auth {
     int is_server;
     wi_auth_find_fn find; /* until the hello has come, when the key depends on it */
     void *find_arg;
+    int (*wanted)(void *arg, const void *claim, size_t claim_bytes); /* NULL: every claim with the key is */
+    void *wanted_arg;
     struct wi_auth_seen *seen; /* NULL: hellos are not remembered */
     enum auth_state state;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
@@ -106,6 +108,13 @@ struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const v
 void wi_auth_remember(struct weft_auth *server, struct wi_auth_seen *seen)
 {
     server->seen = seen;
+}
+
+void wi_auth_expect(struct weft_auth *server, int (*wanted)(void *arg, const void *claim, size_t claim_bytes),
+                    void *arg)
+{
+    server->wanted = wanted;
+    server->wanted_arg = arg;
 }
 
 /* The claim is not authenticated yet: it only says which key must fit. */
@@ -183,9 +192,11 @@ static int auth_on_hello(struct weft_auth *auth)
         return -1;
     if (auth_mac_hello(auth, mac) || !wi_auth_same(mac, auth->hello + AUTH_FULL_BYTES - AUTH_MAC_BYTES, AUTH_MAC_BYTES))
         return -1;
+    auth_take_claim(auth, auth->hello);
+    if (auth->wanted && !auth->wanted(auth->wanted_arg, auth->peer_claim, auth->peer_claim_bytes))
+        return -1;
     if (auth->seen && wi_auth_seen_before(auth->seen, auth->hello + AUTH_HEAD_BYTES))
         return -1;
-    auth_take_claim(auth, auth->hello);
     if (auth_fill(auth, auth->reply, AUTH_REPLY) ||
         auth_mac_reply(auth, auth->reply + AUTH_FULL_BYTES - AUTH_MAC_BYTES))
         return -1;

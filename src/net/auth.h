@@ -20,6 +20,8 @@ weft_status wi_auth_derive(const unsigned char *job_key, size_t job_key_bytes, c
 typedef int (*wi_auth_find_fn)(void *arg, const void *claim, size_t claim_bytes, struct wi_auth_key *key);
 struct weft_auth *wi_auth_create_server(wi_auth_find_fn find, void *arg, const void *claim, size_t claim_bytes);
 struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, const void *claim, size_t claim_bytes);
+/* Server: weft_host.auth_expect. */
+void wi_auth_expect(struct weft_auth *server, int (*wanted)(void *arg, const void *claim, size_t claim_bytes), void *arg);
 /* A server whose listener remembers hellos: one that was here before is refused without a reply. `seen` must outlive it. */
 void wi_auth_remember(struct weft_auth *server, struct wi_auth_seen *seen);
 weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed, void *out,

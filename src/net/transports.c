@@ -234,6 +234,7 @@ static void host_init(struct wi_transports *t)
         .auth_destroy = wi_auth_destroy,
         .copy = host_copy,
         .auth_session = wi_auth_session,
+        .auth_expect = wi_auth_expect,
     };
 }
 

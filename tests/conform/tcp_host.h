@@ -59,6 +59,8 @@ __attribute__((unused, format(printf, 3, 4))) static void wt_tcp_explain(void *i
 /* client: [key, claim] -> ; server: <- [key, claim]; client: [key] -> */
 struct weft_auth {
     int server, stage;
+    int (*wanted)(void *arg, const void *claim, size_t claim_bytes);
+    void *wanted_arg;
     uint32_t key, claim_bytes;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
 };
@@ -91,7 +93,7 @@ static int wt_tcp_read_hello(struct weft_auth *a, const unsigned char *in, void 
     uint32_t key, bytes;
     memcpy(&key, in, 4);
     memcpy(&bytes, in + 4, 4);
-    if (key != a->key || bytes > WEFT_AUTH_CLAIM_MAX)
+    if (key != a->key || bytes > WEFT_AUTH_CLAIM_MAX || (a->wanted && !a->wanted(a->wanted_arg, in + 8, bytes)))
         return -1;
     memcpy(a->claim, in + 8, bytes);
     a->claim_bytes = bytes;
@@ -124,14 +126,22 @@ __attribute__((unused)) static weft_status wt_tcp_auth_step(struct weft_auth *a,
     *consumed = WT_HELLO;
     if (a->server)
         *out_bytes = wt_tcp_hello(a, out);
-    if (wt_tcp_read_hello(a, in, claim, claim_bytes))
+    if (wt_tcp_read_hello(a, in, claim, claim_bytes)) {
+        *out_bytes = 0;
         return WEFT_EAUTH;
+    }
     a->stage = 1;
     if (a->server)
         return WEFT_INPROGRESS;
     memcpy(out, &a->key, 4);
     *out_bytes = 4;
     return WEFT_SUCCESS;
+}
+
+__attribute__((unused)) static void wt_tcp_auth_expect(struct weft_auth *a, int (*wanted)(void *, const void *, size_t), void *arg)
+{
+    a->wanted = wanted;
+    a->wanted_arg = arg;
 }
 
 __attribute__((unused)) static void wt_tcp_auth_destroy(struct weft_auth *a)
@@ -148,7 +158,8 @@ __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32
                             .explain = wt_tcp_explain,
                             .auth_create = wt_tcp_auth_create,
                             .auth_step = wt_tcp_auth_step,
-                            .auth_destroy = wt_tcp_auth_destroy};
+                            .auth_destroy = wt_tcp_auth_destroy,
+                            .auth_expect = wt_tcp_auth_expect};
 }
 
 /* What the table's defaults mean, so that tests need no settings module. */

@@ -462,12 +462,56 @@ static ssize_t hear_raw(int fd, void *into, size_t bytes, uint64_t until)
     return n < 0 && errno == ECONNRESET ? 0 : n;
 }
 
+/* A hello with the key, from rank 1 of communicator 1 to the process of rank `to`. */
+static void hello_for(const struct world *w, int to, unsigned char hello[WT_HELLO])
+{
+    struct wi_tcp_identity from, listener;
+    const uint32_t bytes = WI_TCP_CLAIM_BYTES;
+    CU_ASSERT_EQUAL_FATAL(wi_tcp_identity_decode(w->blob[1], w->blob_bytes[1], &from), 0);
+    CU_ASSERT_EQUAL_FATAL(wi_tcp_identity_decode(w->blob[to], w->blob_bytes[to], &listener), 0);
+    struct wi_tcp_claim claim = {.count = 1,
+                                 .from = 1,
+                                 .eager = WI_TCP_EAGER_MIN,
+                                 .comm_id = {1, 7},
+                                 .process = from.process,
+                                 .listener = listener.process};
+    memset(hello, 0, WT_HELLO);
+    memcpy(hello, &w->key[to], 4);
+    memcpy(hello + 4, &bytes, 4);
+    wi_tcp_claim_encode(&claim, hello + 8);
+}
+
+/* A hello that was overheard on its way to another rank: closed at once, without an answer, and it holds no place. */
+static void meant_for_another(void)
+{
+    struct world w;
+    unsigned char hello[WT_HELLO], got[WT_HELLO];
+    uint64_t until = wt_tcp_now() + DEADLINE_NS;
+    world_defaults(&w, 3);
+    for (int i = 0; i < 3; i++)
+        w.settings[i].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+    world_open(&w, 1);
+    for (int to = 0; to < 3; to += 2) {
+        hello_for(&w, to, hello);
+        for (int at = 0; at < 3; at++) {
+            int fd = dial_raw(&w, at);
+            CU_ASSERT_EQUAL(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+            CU_ASSERT_EQUAL(hear_raw(fd, got, sizeof got, until), at == to ? (ssize_t)sizeof got : 0);
+            CU_ASSERT_EQUAL(number_of(&w, at, HALF_OPEN), at == to);
+            close(fd);
+            while (number_of(&w, at, HALF_OPEN) && wt_tcp_now() < until)
+                turn(&w);
+        }
+    }
+    world_close(&w);
+}
+
 /* Who has shown the key is kept, whoever comes after it and from wherever; who has not yet is kept while others come from
  * elsewhere. */
 static void floods(void)
 {
     struct world w;
-    unsigned char hello[WT_HELLO] = {0}, got[WT_HELLO];
+    unsigned char hello[WT_HELLO], got[WT_HELLO];
     int greeted, silent, flood[100];
     uint64_t until = wt_tcp_now() + DEADLINE_NS;
     world_defaults(&w, 2);
@@ -475,7 +519,7 @@ static void floods(void)
     w.settings[0].family = "4";
     w.settings[0].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
     world_open(&w, 1);
-    memcpy(hello, &w.key[0], 4);
+    hello_for(&w, 0, hello);
     greeted = dial_raw(&w, 0);
     silent = dial_raw(&w, 0);
     CU_ASSERT_EQUAL(send(greeted, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
@@ -714,6 +758,7 @@ static const struct wt_case cases[] = {
     {"killed", killed},
     {"strangers", strangers},
     {"floods", floods},
+    {"a hello for another process", meant_for_another},
     {"out of descriptors", out_of_descriptors},
     {"fast link gets sockets", fast_link_gets_sockets},
     {"no spare descriptors", no_spare_descriptors},

@@ -21,6 +21,7 @@ static void with_auth(struct weft_host *host)
     host->auth_create = auth_create;
     host->auth_step = wi_auth_step;
     host->auth_destroy = wi_auth_destroy;
+    host->auth_expect = wi_auth_expect;
 }
 
 static const char *const striped[] = {"TCP_SOCKETS=4", "TCP_CHUNK=64K", "TCP_INTERFACES=lo", NULL};

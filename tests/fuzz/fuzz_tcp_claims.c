@@ -3,7 +3,8 @@
  * be safe to compare, order and print; and a connection to the listener with a claim of any bytes, which must end with the
  * connection refused, kept for later, or given to the group that it names.
  *
- * First byte: 0 the rest is an address, else a claim; its first 16 bytes are made the group's where bit 1 is set. */
+ * First byte: 0 the rest is an address, else a claim; its first 16 bytes are made the group's where bit 1 is set, and its last 8
+ * the listener's where they are 0. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -118,6 +119,8 @@ static void try_claim(const uint8_t *data, size_t bytes, int ours)
         if (n < sizeof id)
             n = sizeof id, memcpy(hello + 4, &n, 4);
     }
+    if (n == WI_TCP_CLAIM_BYTES && !wi_tcp_get(hello + 8 + n - 8, 8))
+        wi_tcp_put(hello + 8 + n - 8, me.process, 8);
     int fits = !wi_tcp_claim_decode(hello + 8, n, &known);
     require(!fits || known.count <= WI_TCP_SOCKETS_MAX);
     begin_group();

@@ -209,6 +209,43 @@ static void remembers_hellos(void)
     wi_auth_seen_destroy(NULL);
 }
 
+static int is_wanted(void *arg, const void *claim, size_t bytes)
+{
+    int *asked = arg;
+    (*asked)++;
+    return bytes == 1 && *(const char *)claim == 'w';
+}
+
+/* A claim that the listener does not want gets no answer, and is not remembered; one without the key is not even shown. */
+static void expects(void)
+{
+    struct wi_auth_key key = key_of("secret", "job", "link"), wrong = key_of("another", "job", "link");
+    struct wi_auth_seen *seen = wi_auth_seen_create();
+    const struct {
+        const struct wi_auth_key *key;
+        const char *claim;
+        int asked, answered;
+    } cases[] = {{&key, "w", 1, 1}, {&key, "x", 1, 0}, {&wrong, "w", 0, 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned char hello[MESSAGE], out[MESSAGE];
+        size_t n, out_bytes;
+        int asked = 0;
+        struct weft_auth *client = wi_auth_create(cases[i].key, 0, cases[i].claim, 1);
+        struct weft_auth *server = wi_auth_create(&key, 1, "s", 1);
+        wi_auth_remember(server, seen);
+        wi_auth_expect(server, is_wanted, &asked);
+        feed(client, NULL, 0, hello, &n, NULL, NULL);
+        CU_ASSERT_EQUAL(feed(server, hello, n, out, &out_bytes, NULL, NULL),
+                        cases[i].answered ? WEFT_INPROGRESS : WEFT_EAUTH);
+        CU_ASSERT_EQUAL(out_bytes > 0, cases[i].answered);
+        CU_ASSERT_EQUAL(asked, cases[i].asked);
+        CU_ASSERT_EQUAL(wi_auth_seen_before(seen, hello + 8), cases[i].answered);
+        wi_auth_destroy(client);
+        wi_auth_destroy(server);
+    }
+    wi_auth_seen_destroy(seen);
+}
+
 /* Strangers cannot fill the table: what they send is not made with the key. */
 static void remembers_many(void)
 {
@@ -442,6 +479,7 @@ static const struct wt_case cases[] = {
     {"each changed bit of the proof is refused", refuses_changed_proof},
     {"reflected messages are refused", refuses_reflection},
     {"replayed messages are refused", refuses_replay},
+    {"a listener says which claims it wants", expects},
     {"a listener remembers the hellos it has answered", remembers_hellos},
     {"what it remembers is bounded", remembers_many},
     {"input and output may come in any pieces", takes_fragments},

@@ -109,7 +109,8 @@ static void claims(void)
                               .to = 2,
                               .eager = 65536,
                               .comm_id = {0x0102030405060708ull, ~0ull},
-                              .process = 42},
+                              .process = 42,
+                              .listener = 43},
                         out;
     unsigned char wire[WI_TCP_CLAIM_BYTES + 1];
     CU_ASSERT_TRUE(WI_TCP_CLAIM_BYTES <= WEFT_AUTH_CLAIM_MAX);
@@ -122,6 +123,7 @@ static void claims(void)
     CU_ASSERT_EQUAL(out.eager, 65536);
     CU_ASSERT_EQUAL(memcmp(out.comm_id, in.comm_id, sizeof in.comm_id), 0);
     CU_ASSERT_EQUAL(out.process, 42);
+    CU_ASSERT_EQUAL(out.listener, 43);
     CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES - 1, &out));
     CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES + 1, &out));
     in.index = 4;
