@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "net/auth.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -23,12 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (size_t at = 2; auth && st == WEFT_INPROGRESS && at < bytes; at += consumed) {
         size_t n = bytes - at < piece ? bytes - at : piece;
         st = wi_auth_step(auth, data + at, n, &consumed, out, sizeof(out), &out_bytes, claim, &claim_bytes);
-        if (st == WEFT_SUCCESS || consumed > n || (st == WEFT_INPROGRESS && consumed != n))
-            abort();
+        require(st != WEFT_SUCCESS && consumed <= n && (st != WEFT_INPROGRESS || consumed == n));
         said += out_bytes;
     }
-    if (said > (is_server ? 0 : WEFT_AUTH_MESSAGE_MAX))
-        abort();
+    require(said <= (is_server ? 0 : WEFT_AUTH_MESSAGE_MAX));
     wi_auth_destroy(auth);
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "net/bootstrap_mesh.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -24,12 +25,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 static const unsigned char key[WI_AUTH_KEY_BYTES] = "of all links of this start, 32 b";
 static struct wi_auth_stream in[ROUNDS], out[ROUNDS],
     theirs[ROUNDS]; /* kept: to begin one takes longer than all the rest */
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void begin(struct wi_auth_stream *s)
 {

@@ -12,6 +12,7 @@
 #include "net/auth.h"
 #include "net/store_server.h"
 #include "plugins/tcp/frame.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -30,12 +31,6 @@ struct talk {
     const uint8_t *changes;
     size_t nchanges;
 };
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static size_t take_claim(struct side *s, const uint8_t *data, size_t bytes)
 {

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "net/bootstrap_id.h"
 #include "net/rendezvous.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -23,20 +24,17 @@ static void judge(const weft_unique_id *id)
 
     wi_fail_clear();
     if (wi_id_decode(id, &known) < 0) {
-        if (!wi_fail_text()[0])
-            abort();
+        require(wi_fail_text()[0]);
         return;
     }
     wi_id_rendezvous(&known, &r);
-    if (r.nfixed > WI_RENDEZVOUS_MAX)
-        abort();
+    require(r.nfixed <= WI_RENDEZVOUS_MAX);
     for (int i = 0; i < r.nfixed; i++) {
         char text[80];
         wi_sockaddr_text(&r.fixed[i], text, sizeof text);
     }
     wi_id_encode(&known, &out);
-    if (wi_id_decode(&out, &again) < 0 || memcmp(&known, &again, sizeof known))
-        abort();
+    require(wi_id_decode(&out, &again) >= 0 && memcmp(&known, &again, sizeof known) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "net/mesh.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -30,12 +31,6 @@ struct fake_group {
     int nranks;
     unsigned char seen[NRANKS * 24];
 };
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 /* ---- The bootstrap ---- */
 

@@ -13,6 +13,7 @@
 #include "algo/algo.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -26,12 +27,6 @@ static size_t input_bytes;
 static unsigned char message[NRANKS * (sizeof(uint64_t) + WI_PARCEL_BELOW)];
 static size_t message_bytes;
 static int have_message;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static unsigned char take(void)
 {

@@ -11,14 +11,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "net/pmi.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void talk(int fd)
 {
@@ -44,8 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     int fd[2], room = 1 << 20;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
-        abort();
+    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == 0);
     setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     if (bytes)
         require(send(fd[1], data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) > 0);

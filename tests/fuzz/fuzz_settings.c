@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/settings.h"
+#include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -40,11 +41,9 @@ static void parse_values(const char *text)
 
         /* What was accepted must survive being printed. */
         snprintf(again, sizeof(again), "%lld", (long long)integer);
-        if (wi_parse_int(again, &back) || back != integer)
-            abort();
+        require(wi_parse_int(again, &back) == 0 && back == integer);
     }
-    if (wi_parse_bool(text, &truth) == 0 && truth != 0 && truth != 1)
-        abort();
+    require(wi_parse_bool(text, &truth) || truth == 0 || truth == 1);
 }
 
 static void parse_file(const uint8_t *data, size_t bytes)
@@ -56,14 +55,12 @@ static void parse_file(const uint8_t *data, size_t bytes)
 
     if (fd < 0)
         fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, 0) || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
-        abort();
+    require(fd >= 0 && ftruncate(fd, 0) == 0 && pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if (wi_settings_create(path, NULL, &settings) != WEFT_SUCCESS)
         return;
-    if (wi_settings_read(settings, "T", table, &values) == WEFT_SUCCESS &&
-        (values.count < 1 || values.count > 64 || !values.text))
-        abort();
+    if (wi_settings_read(settings, "T", table, &values) == WEFT_SUCCESS)
+        require(values.count >= 1 && values.count <= 64 && values.text);
     (void)wi_settings_check_unknown(settings);
     wi_settings_destroy(settings);
 }

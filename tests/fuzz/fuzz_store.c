@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "net/store.h"
+#include "tests/fuzz/require.h"
 
 #define SESSIONS 3
 
@@ -19,10 +20,8 @@ static void check_answers(struct wi_store_session *session)
     struct wi_store_frame frame;
     for (long n = 1; n > 0 && wi_store_buf_bytes(&session->out);) {
         n = wi_store_frame_parse(session->out.data + session->out.begin, wi_store_buf_bytes(&session->out), &frame);
-        if (n <= 0 || frame.type < WI_STORE_VALUE)
-            abort();
-        if (frame.type == WI_STORE_VERDICT && wi_store_verdict_read(frame.value, frame.value_bytes, &verdict))
-            abort();
+        require(n > 0 && frame.type >= WI_STORE_VALUE);
+        require(frame.type != WI_STORE_VERDICT || !wi_store_verdict_read(frame.value, frame.value_bytes, &verdict));
         wi_store_buf_consume(&session->out, (size_t)n);
     }
 }
@@ -30,8 +29,7 @@ static void check_answers(struct wi_store_session *session)
 static struct wi_store_session *open_session(struct wi_store *store, int i)
 {
     struct wi_store_session *session;
-    if (wi_store_session_open(store, i == 2 ? 0 : i, 2, "host", i, &session) < 0)
-        abort();
+    require(wi_store_session_open(store, i == 2 ? 0 : i, 2, "host", i, &session) >= 0);
     return session;
 }
 

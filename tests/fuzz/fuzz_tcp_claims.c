@@ -9,7 +9,10 @@
 #define _GNU_SOURCE
 #endif
 #include "tests/conform/tcp_host.h"
+#include "tests/fuzz/require.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,12 +29,6 @@ static void *endpoint, *group;
 static unsigned char blob[WEFT_ADDRESS_MAX];
 static size_t blob_bytes;
 static struct wi_tcp_identity me;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void start(void)
 {
@@ -93,7 +90,23 @@ static ssize_t hear(int fd, unsigned char *answer, size_t bytes)
         if (poll(&p, 1, 1) > 0)
             return recv(fd, answer, bytes, MSG_WAITALL);
     }
-    abort();
+    require(!"an answer, or the end, within 5 s");
+    return -1;
+}
+
+/* Where the listener closes first, it keeps the two ports for a minute, so that an address has no port left after 28,000
+ * connections: each thousand has an address of its own. */
+static int connect_anew(const struct sockaddr *to, socklen_t to_bytes)
+{
+    static uint32_t n;
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001 + (n++ / 1000 % 60000 << 8))};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+
+    require(fd >= 0);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
+    require(bind(fd, (const struct sockaddr *)&from, sizeof from) == 0);
+    require(connect(fd, to, to_bytes) == 0);
+    return fd;
 }
 
 /* The client's side of the tests' handshake (tcp_host.h): number, length, claim; then the number again. */
@@ -124,8 +137,7 @@ static void try_claim(const uint8_t *data, size_t bytes, int ours)
     int fits = !wi_tcp_claim_decode(hello + 8, n, &known);
     require(!fits || known.count <= WI_TCP_SOCKETS_MAX);
     begin_group();
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    require(fd >= 0 && connect(fd, (struct sockaddr *)&to, to_bytes) == 0);
+    int fd = connect_anew((struct sockaddr *)&to, to_bytes);
     require(send(fd, hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello);
     if (hear(fd, answer, sizeof answer) == sizeof answer && send(fd, &key, sizeof key, MSG_NOSIGNAL) == sizeof key)
         hear(fd, answer, WI_TCP_HEADER_BYTES);

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 #include "tests/conform/tcp_host.h"
+#include "tests/fuzz/require.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,15 +35,13 @@ static void start(void)
     wt_tcp_host_init(&host, &key);
     wt_tcp_defaults(&settings);
     settings.eager = WI_TCP_EAGER_MIN;
-    if (WT_TCP->open(&host, &settings, &endpoint) || WT_TCP->address(endpoint, blob, sizeof blob, &blob_bytes))
-        abort();
+    require(!WT_TCP->open(&host, &settings, &endpoint) && !WT_TCP->address(endpoint, blob, sizeof blob, &blob_bytes));
 }
 
 static void sink(struct weft_xfer *x, size_t offset, const void *bytes_in, size_t n)
 {
     static unsigned char at[20000];
-    if (offset + n > x->bytes || (n % x->granule && offset + n != x->bytes))
-        abort();
+    require(offset + n <= x->bytes && (n % x->granule == 0 || offset + n == x->bytes));
     memcpy(at + offset, bytes_in, n);
 }
 
@@ -74,14 +73,12 @@ static struct wi_tcp_peer *link_up(void *group, int fd[2])
 {
     struct wi_tcp_group *g = group;
     struct wi_tcp_peer *p;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) || wi_tcp_peer_get(g, 1, &p))
-        abort();
+    require(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) && !wi_tcp_peer_get(g, 1, &p));
     p->state = WI_TCP_LINKING;
     p->nconns = 1;
     p->eager = WI_TCP_EAGER_MIN;
     p->conns[0] = wi_tcp_conn_new(p, 0);
-    if (!p->conns[0] || wi_tcp_conn_up(p->conns[0], fd[0], NULL, 0))
-        abort();
+    require(p->conns[0] && !wi_tcp_conn_up(p->conns[0], fd[0], NULL, 0));
     return p;
 }
 
@@ -124,8 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                   .addresses = addresses,
                                   .address_bytes = address_bytes,
                                   .member = member};
-    if (WT_TCP->group_create(endpoint, &c, &group))
-        abort();
+    require(!WT_TCP->group_create(endpoint, &c, &group));
     link_up(group, fd);
     post(group, early, CHANS * (data[0] / 4 % 3), buf);
     WT_TCP->send(group, &s);

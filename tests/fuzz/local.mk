@@ -91,7 +91,7 @@ tests_fuzz_replay_tuning_LDADD = $(replay_ldadd)
 
 multi_scripts += tests/fuzz/test_fuzz_quick.sh
 long_scripts += tests/fuzz/test_fuzz.sh
-EXTRA_DIST += $(fuzz_targets) tests/fuzz/shm_world.h tests/fuzz/corpus
+EXTRA_DIST += $(fuzz_targets) tests/fuzz/require.h tests/fuzz/shm_world.h tests/fuzz/corpus
 
 # What test_fuzz.sh compiles, in words of the source tree.
 print-fuzz:

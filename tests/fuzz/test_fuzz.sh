@@ -3,11 +3,12 @@
 # timeout: 1800
 # Each fuzz target runs for WEFT_TEST_FUZZ_SECONDS (20) under libFuzzer with the address and the undefined-behaviour
 # sanitizer, from the inputs in tests/fuzz/corpus/<target> and, for schedules, tests/golden. A crash, a leak, or an input
-# that takes 5 s is a finding; its bytes are printed in base64, to be added to the corpus once the defect is mended.
+# that takes 20 s is a finding; its bytes are printed in base64, to be added to the corpus once the defect is mended.
 set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 build=${WEFT_BUILDDIR:?}
 seconds=${WEFT_TEST_FUZZ_SECONDS:-20}
+seed=${WEFT_TEST_FUZZ_SEED:-0} # 0: another one each time
 work=$build/fuzz
 mkdir -p "$work" && cd "$WEFT_SRCDIR" || exit 99
 
@@ -33,31 +34,49 @@ library() {
         objects+=" $object"
         [ "$object" -nt "$f" ] && [ "$object" -nt "$newest" ] || printf '%s\n%s\n' "$f" "$object"
     done >"$tap_dir/stale"
-    { printf 'exec clang'; printf ' %q' $clang_flags; echo ' -fsanitize=fuzzer-no-link,address,undefined -c "$1" -o "$2"'; } \
-        >"$tap_dir/compile"
     xargs -a "$tap_dir/stale" -r -n 2 -P "$(nproc)" bash "$tap_dir/compile"
 }
-compile() {
-    local with=$(sed -n 's/.*with: \(tools.*\.c\)[^a-z]*$/\1/p' "$1")
-    clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $with $objects -o "$work/$(basename "$1" .c)" $libs -lpthread -lm -ldl
+# compile SOURCE OBJECT. Reduction kernels are compiled without sanitizers, which take minutes for their unrolled loops: no target
+# reduces anything.
+{
+    printf 'with=-fsanitize=fuzzer-no-link,address,undefined\ncase $1 in src/base/reduce_*) with= ;; esac\nexec clang'
+    printf ' %q' $clang_flags
+    echo ' $with -c "$1" -o "$2"'
+} >"$tap_dir/compile"
+build() {
+    local name=$(basename "$1" .c) with=$(sed -n 's/.*with: \(tools.*\.c\)[^a-z]*$/\1/p' "$1")
+    clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $with $objects -o "$work/$name" $libs -lpthread -lm -ldl \
+        >"$work/$name.build" 2>&1
 }
 run() {
-    local name=$1 status
+    local name=$(basename "$1" .c)
     local seeds=()
     [ -d "tests/fuzz/corpus/$name" ] && seeds+=("tests/fuzz/corpus/$name")
     [ "$name" = fuzz_sched ] && seeds+=(tests/golden)
     [ "$name" = fuzz_import ] && python3 tests/import/generate.py "$work/import" >/dev/null && seeds+=("$work/import")
-    rm -rf "$work/$name.found" "$work/$name.crash-"*
+    rm -rf "$work/$name.found" "$work/$name.log" "$work/$name".{crash,timeout,leak,oom}-*
     mkdir -p "$work/$name.found"
     # Blocks larger than half a GiB are refused, as a small machine would.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 \
-        "$work/$name" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 \
+        "$work/$name" -seed="$seed" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 \
         -print_final_stats=1 -artifact_prefix="$work/$name." "$work/$name.found" ${seeds[@]+"${seeds[@]}"} \
         >"$work/$name.log" 2>&1
-    status=$?
-    if [ $status -ne 0 ]; then
-        grep -v '^#\|^NEW_FUNC\|^\s*REDUCE\|^INFO' "$work/$name.log" | tail -n 50
-        for f in "$work/$name".crash-* "$work/$name".timeout-* "$work/$name".leak-* "$work/$name".oom-*; do
+}
+# each COMMAND: of every target, on all cores; its exit status goes to a file.
+each() {
+    local target running=0
+    for target in $targets; do
+        [ $((running++)) -lt "$(nproc)" ] || wait -n
+        { "$1" "$target"; echo $? >"$tap_dir/$1.$(basename "$target" .c)"; } &
+    done
+    wait
+}
+built() { cat "$work/$1.build"; return "$(cat "$tap_dir/build.$1")"; }
+ran() {
+    local name=$1 f
+    if [ "$(cat "$tap_dir/run.$name")" -ne 0 ]; then
+        grep -v '^#[0-9]\|^NEW_FUNC\|^\s*REDUCE\|^INFO' "$work/$name.log" | tail -n 50
+        for f in "$work/$name".{crash,timeout,leak,oom}-*; do
             [ -f "$f" ] && { echo "input $f:"; base64 "$f" | head -n 40; }
         done
         return 1
@@ -69,9 +88,11 @@ run() {
 
 objects= runs=
 tap "the library is built for libFuzzer" library || tap_end
+each build
+each run
 for target in $targets; do
     name=$(basename "$target" .c)
-    tap "$name is built" compile "$target" || continue
-    tap "$name for $seconds s" run "$name" && echo "# $name: $runs inputs"
+    tap "$name is built" built "$name" || continue
+    tap "$name for $seconds s" ran "$name" && echo "# $name: $runs inputs"
 done
 tap_end
