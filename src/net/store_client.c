@@ -208,6 +208,7 @@ weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_st
     wi_store_buf_init(&client->in, IN_MAX);
     wi_store_buf_init(&client->out, 1 << 20);
     client->fd = -1;
+    client->nranks = search->nranks;
     for (;;) {
         client->fd = walk(client, search, try_ns, deadline_ns, &attempt);
         if (client->fd >= 0)
@@ -251,16 +252,24 @@ void wi_store_client_leave(struct wi_store_client *client, const struct wi_store
     wi_auth_stream_end(&client->opener.stream);
 }
 
+/* The total, and the first of them in ascending order: what is believed is printed, and one of them is blamed. */
 static int on_missing(struct wi_store_client *client, const struct wi_store_frame *frame)
 {
     if (frame->value_bytes < 12 || frame->value_bytes % 4)
         return -1;
-    uint32_t listed = (uint32_t)(frame->value_bytes - 12) / 4;
-    client->missing_total = wi_get32(frame->value + 8);
+    uint32_t listed = (uint32_t)(frame->value_bytes - 12) / 4, total = wi_get32(frame->value + 8);
+    if (total > (uint32_t)client->nranks || listed > total || (listed < total && listed < WI_STORE_CLIENT_MISSING))
+        return -1;
+    for (uint32_t i = 0; i < listed; i++) {
+        uint32_t rank = wi_get32(frame->value + 12 + 4 * i);
+        if (rank >= (uint32_t)client->nranks || (i && rank <= wi_get32(frame->value + 8 + 4 * i)))
+            return -1;
+        if (i < WI_STORE_CLIENT_MISSING)
+            client->missing[i] = rank;
+    }
+    client->missing_total = total;
     client->knows_missing = 1;
-    for (uint32_t i = 0; i < listed && i < WI_STORE_CLIENT_MISSING; i++)
-        client->missing[i] = wi_get32(frame->value + 12 + 4 * i);
-    return client->missing_total < listed ? -1 : 0;
+    return 0;
 }
 
 static int on_frame(struct wi_store_client *client, const struct wi_store_frame *frame,

@@ -13,6 +13,7 @@
 
 struct wi_store_client {
     int fd;
+    int nranks;                       /* of the job: no more can be missing */
     struct wi_store_buf in, out;
     struct wi_auth_stream seal;
     struct wi_store_opener opener;
