@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # .ci/run: what it runs, and that its last line and exit status tell of every kind of failure; with a bootstrap that is made up.
 set -u
+unset TIERS CONFIGURE_FLAGS # of the run that runs this test
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 mkdir -p "$tap_dir/tree/.ci" && cp "$WEFT_SRCDIR/.ci/run" "$tap_dir/tree/.ci/run" || exit 99
 cat >"$tap_dir/tree/bootstrap" <<'END'
