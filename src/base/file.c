@@ -48,6 +48,24 @@ weft_status wi_file_open(const char *path, const char *what, int *fd)
     return WEFT_SUCCESS;
 }
 
+weft_status wi_file_open_private(const char *path, const char *what, int *fd)
+{
+    struct stat st;
+    int opened;
+
+    WI_TRY(wi_file_open(path, what, &opened));
+    if (fstat(opened, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 077)) {
+        *fd = opened;
+        return WEFT_SUCCESS;
+    }
+    close(opened);
+    if (st.st_uid != geteuid())
+        return wi_fail(WEFT_ECONFIG, "%s \"%s\" belongs to user %u; it must be user %u's, and of mode 600", what, path,
+                       (unsigned)st.st_uid, (unsigned)geteuid());
+    return wi_fail(WEFT_ECONFIG, "%s \"%s\" has mode %03o: others can reach it; it must be 600 or stricter", what, path,
+                   (unsigned)(st.st_mode & 0777));
+}
+
 /* Until the end of the file or max_bytes + 1 bytes. */
 static weft_status read_all(int fd, size_t max_bytes, char **text, size_t *bytes)
 {

@@ -10,6 +10,8 @@
 /* `what` begins the text of a failure: "tuning table". WEFT_ECONFIG: it cannot be opened, is no regular file, or is longer than
  * max_bytes; WEFT_ENOMEM; WEFT_ESYS: it cannot be read. */
 weft_status wi_file_open(const char *path, const char *what, int *fd);
+/* A file with a secret: WEFT_ECONFIG also when it belongs to another user, or others can read or write it. */
+weft_status wi_file_open_private(const char *path, const char *what, int *fd);
 /* All of it, with a NUL behind it that `bytes` does not count; the caller frees it with wi_free. */
 weft_status wi_file_read(const char *path, const char *what, size_t max_bytes, char **text, size_t *bytes);
 

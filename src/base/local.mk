@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
 	src/base/alloc.c src/base/alloc.h \
+	src/base/bytes.c src/base/bytes.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/file.c src/base/file.h \
 	src/base/hash.c src/base/hash.h \

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -145,8 +146,9 @@ static weft_status pmi_exchange(const struct wi_bootstrap_settings *s, const str
     return st;
 }
 
-static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env, uint64_t deadline_ns,
-                            struct wi_boot_config *config, int listen_fds[2])
+static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
+                            const struct wi_job_key *key, uint64_t deadline_ns, struct wi_boot_config *config,
+                            int listen_fds[2])
 {
     struct wi_id id;
     pthread_mutex_lock(&pmi_meeting.lock);
@@ -164,7 +166,7 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
     memcpy(config->job_key, id.secret, sizeof(config->job_key));
     explicit_bzero(&id, sizeof(id));
     config->has_secret = 1;
-    return wi_job_key_mix(s, config->job_key);
+    return wi_job_key_mix(key, config->job_key);
 }
 
 /* ---- The environment --------------------------------------------------------------------------------------- */
@@ -203,11 +205,11 @@ static weft_status env_listen(struct wi_boot_config *config, int *listen_fd)
 }
 
 static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
-                            struct wi_boot_config *config, uint64_t deadline_ns)
+                            const struct wi_job_key *key, struct wi_boot_config *config, uint64_t deadline_ns)
 {
     int listen_fds[2] = {-1, -1};
     if (env->launcher == WI_ENV_PMI)
-        WI_TRY(pmi_meet(s, env, deadline_ns, config, listen_fds));
+        WI_TRY(pmi_meet(s, env, key, deadline_ns, config, listen_fds));
     else if (env->rank == 0)
         WI_TRY(env_listen(config, &listen_fds[0]));
     return env->rank == 0 ? env_server(config, listen_fds, &config->server) : WEFT_SUCCESS;
@@ -226,12 +228,13 @@ static void insecure_warn(const struct wi_env *env)
 }
 
 /* Where the key comes from when none is configured. PMI's process manager carries one. */
-static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env *env, struct wi_boot_config *config)
+static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env *env, struct wi_job_key *key,
+                           struct wi_boot_config *config)
 {
     int alone = env->nranks == 1;
-    WI_TRY(wi_job_key_configured(s, config->job_key, &config->has_secret));
-    if (!alone && !env->one_host)
-        WI_TRY(wi_job_key_require(s));
+    WI_TRY(wi_job_key_read(s, alone || env->one_host ? WI_JOB_KEY_MAY : WI_JOB_KEY_MUST, key));
+    memcpy(config->job_key, key->bytes, sizeof(config->job_key));
+    config->has_secret = key->configured;
     if (config->has_secret || (env->launcher == WI_ENV_PMI && !alone))
         return WEFT_SUCCESS;
     if (alone || env->one_host) {
@@ -251,6 +254,7 @@ static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env 
 weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     struct wi_env env;
+    struct wi_job_key key;
     WI_TRY(wi_env_read(s, &env));
     struct wi_boot_config config = {.rank = env.rank,
                                     .nranks = env.nranks,
@@ -258,7 +262,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
                                     .local_nranks = env.local_nranks,
                                     .local_only = env.one_host};
     snprintf(config.job, sizeof(config.job), "%s", env.job);
-    weft_status st = env_key(s, &env, &config);
+    weft_status st = env_key(s, &env, &key, &config);
     config.rendezvous = env.rendezvous;
     wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
     if (st < 0) {
@@ -266,7 +270,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
     } else if (env.nranks == 1) {
         st = single_create(&config, b);
     } else {
-        st = env_meet(s, &env, &config, deadline_ns);
+        st = env_meet(s, &env, &key, &config, deadline_ns);
         if (st == WEFT_SUCCESS)
             st = wi_boot_create(&config, deadline_ns, b);
         if (st < 0)
@@ -277,6 +281,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
         snprintf(text, sizeof(text), "%s", wi_fail_text());
         wi_fail(st, "%s%s", text, env.hint);
     }
+    explicit_bzero(&key, sizeof(key));
     explicit_bzero(&config, sizeof(config));
     return st;
 }

@@ -7,9 +7,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -56,23 +57,18 @@ static weft_status file_write(const char *path, const char *text)
 /* Bytes read, -1: not there or not to be trusted. */
 static ssize_t file_read(const char *path, char text[FILE_BYTES + 1])
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        wi_fail_errno(errno, "read the bootstrap file %s", path);
+    int fd;
+    if (wi_file_open_private(path, "bootstrap file", &fd) < 0)
         return -1;
-    }
-    ssize_t bytes = -1;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-        wi_fail(WEFT_EAUTH, "the bootstrap file %s must be a regular file of this user with mode 600", path);
-    else
-        bytes = read(fd, text, FILE_BYTES);
+    ssize_t bytes = read(fd, text, FILE_BYTES);
+    if (bytes < 0)
+        wi_fail_errno(errno, "read the bootstrap file %s", path);
     close(fd);
     return bytes;
 }
 
 struct file_reader {
-    const struct wi_bootstrap_settings *settings;
+    const struct wi_job_key *configured;
     const char *path;
 };
 
@@ -102,7 +98,7 @@ static int file_refresh(struct wi_store_search *search, void *arg)
         wi_id_rendezvous(&id, &search->rendezvous);
         search->rendezvous.interfaces = interfaces;
         memcpy(search->job_key, id.secret, sizeof(search->job_key));
-        bad = wi_job_key_mix(reader->settings, search->job_key) < 0 ? -1 : 0;
+        bad = wi_job_key_mix(reader->configured, search->job_key) < 0 ? -1 : 0;
     }
     explicit_bzero(text, sizeof(text));
     explicit_bzero(&id, sizeof(id));
@@ -117,16 +113,16 @@ static void file_remove(const char *path, const char *text)
     explicit_bzero(now, sizeof(now));
 }
 
-static weft_status file_serve(const struct wi_bootstrap_settings *s, const char *path, struct wi_boot_config *config,
-                              char text[FILE_BYTES + 1])
+static weft_status file_serve(const struct wi_bootstrap_settings *s, const struct wi_job_key *key, const char *path,
+                              struct wi_boot_config *config, char text[FILE_BYTES + 1])
 {
     struct wi_id id;
-    WI_TRY(wi_id_serve(s, FILE_JOB, config->nranks, UINT64_MAX, &id, &config->server));
+    WI_TRY(wi_id_serve(s, key, FILE_JOB, config->nranks, UINT64_MAX, &id, &config->server));
     file_text(&id, text);
     wi_id_rendezvous(&id, &config->rendezvous);
     memcpy(config->job_key, id.secret, sizeof(config->job_key));
     explicit_bzero(&id, sizeof(id));
-    weft_status st = wi_job_key_mix(s, config->job_key);
+    weft_status st = wi_job_key_mix(key, config->job_key);
     if (st == WEFT_SUCCESS)
         st = file_write(path, text);
     if (st < 0)
@@ -138,26 +134,28 @@ weft_status wi_bootstrap_file(const struct wi_bootstrap_settings *s, const char 
                               uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     char text[FILE_BYTES + 1] = "";
+    struct wi_job_key key;
     struct wi_boot_config config = {
         .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = FILE_JOB};
     if (!path || !*path || nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "bootstrap file '%s': rank %d of %d ranks", path ? path : "", rank, nranks);
-    if (nranks > 1)
-        WI_TRY(wi_job_key_require(s));
-    struct file_reader reader = {s, path};
+    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
+    struct file_reader reader = {&key, path};
     wi_rendezvous_init(&config.rendezvous);
-    if (rank == 0) {
-        WI_TRY(file_serve(s, path, &config, text));
-    } else {
+    weft_status st = rank == 0 ? file_serve(s, &key, path, &config, text) : WEFT_SUCCESS;
+    if (rank > 0) {
         config.refresh = file_refresh;
         config.arg = &reader;
     }
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
-    weft_status st = wi_boot_create(&config, deadline_ns, b);
-    if (rank == 0)
-        file_remove(path, text);
-    if (st < 0)
-        wi_store_server_destroy(config.server);
+    if (st == WEFT_SUCCESS) {
+        st = wi_boot_create(&config, deadline_ns, b);
+        if (rank == 0)
+            file_remove(path, text);
+        if (st < 0)
+            wi_store_server_destroy(config.server);
+    }
+    explicit_bzero(&key, sizeof(key));
     explicit_bzero(&config, sizeof(config));
     explicit_bzero(text, sizeof(text));
     return st;

@@ -170,14 +170,14 @@ weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, 
     return st;
 }
 
-weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const char *job, int nranks, uint64_t give_up_ns,
-                        struct wi_id *id, struct wi_store_server **server)
+weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_job_key *configured, const char *job,
+                        int nranks, uint64_t give_up_ns, struct wi_id *id, struct wi_store_server **server)
 {
     struct wi_store_server_config config = {.nranks = nranks, .give_up_ns = give_up_ns};
     WI_TRY(wi_id_listen(s, 0, id, config.listen_fds));
     unsigned char key[WI_JOB_KEY_BYTES];
     memcpy(key, id->secret, sizeof(key));
-    weft_status st = wi_job_key_mix(s, key);
+    weft_status st = wi_job_key_mix(configured, key);
     if (st == WEFT_SUCCESS)
         st = wi_auth_derive(key, sizeof(key), job, WI_STORE_PURPOSE, &config.key);
     explicit_bzero(key, sizeof(key));
@@ -233,13 +233,17 @@ static struct wi_store_server *served_take(const weft_unique_id *id)
 weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_unique_id *id)
 {
     struct wi_id fresh;
+    struct wi_job_key key;
     served_take(NULL);
     struct served *served = wi_calloc(1, sizeof(*served));
     if (!served)
         return wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     served->id = wi_secret_alloc(sizeof(*served->id));
-    weft_status st = served->id ? wi_id_serve(s, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server)
-                                : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
+    weft_status st =
+        served->id ? wi_job_key_read(s, WI_JOB_KEY_MAY, &key) : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
+    if (st == WEFT_SUCCESS)
+        st = wi_id_serve(s, &key, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server);
+    explicit_bzero(&key, sizeof(key));
     if (st < 0) {
         served_free(served);
         return st;
@@ -260,16 +264,16 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
     struct wi_boot_config config = {
         .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = ID_JOB};
     struct wi_id known;
+    struct wi_job_key key;
     if (nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "rank %d of %d ranks", rank, nranks);
-    if (nranks > 1)
-        WI_TRY(wi_job_key_require(s));
     WI_TRY(wi_id_decode(id, &known));
+    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
     wi_id_rendezvous(&known, &config.rendezvous);
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     memcpy(config.job_key, known.secret, sizeof(config.job_key));
     weft_status st = config.rendezvous.nfixed
-                         ? wi_job_key_mix(s, config.job_key)
+                         ? wi_job_key_mix(&key, config.job_key)
                          : wi_fail(WEFT_ENOTSUP, "the unique id was made on a host without a network "
                                                  "and is used on another");
     config.server = rank == 0 ? served_take(id) : NULL;
@@ -279,5 +283,6 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
         wi_store_server_destroy(config.server);
     explicit_bzero(&config, sizeof(config));
     explicit_bzero(&known, sizeof(known));
+    explicit_bzero(&key, sizeof(key));
     return st;
 }

@@ -4,6 +4,7 @@
 #define WI_NET_BOOTSTRAP_ID_H
 
 #include "net/bootstrap.h"
+#include "net/bootstrap_key.h"
 #include "net/rendezvous.h"
 #include "net/store_server.h"
 
@@ -18,8 +19,8 @@ void wi_id_encode(const struct wi_id *id, weft_unique_id *out);
 weft_status wi_id_decode(const weft_unique_id *in, struct wi_id *id); /* WEFT_EINVAL: damaged */
 void wi_id_rendezvous(const struct wi_id *id, struct wi_rendezvous *r);
 /* Make an id and serve it. nranks 0: the first to come says. */
-weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const char *job, int nranks, uint64_t give_up_ns,
-                        struct wi_id *id, struct wi_store_server **server);
+weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_job_key *configured, const char *job,
+                        int nranks, uint64_t give_up_ns, struct wi_id *id, struct wi_store_server **server);
 /* Listen where `id` says (its nonce and node are set), fill in the rest. `local_only`: whoever will come is on this host, and no
  * port is opened. */
 weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, struct wi_id *id, int listen_fds[2]);

@@ -10,40 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "net/auth.h"
 #include "net/bootstrap_key.h"
 
 #define KEY_TEXT_MAX 80
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int wi_hex_decode(const char *text, size_t bytes, unsigned char *out)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
-        if (low < 0)
-            return -1;
-        out[i] = (unsigned char)(high << 4 | low);
-    }
-    return 0;
-}
-
-void wi_hex_encode(const unsigned char *in, size_t bytes, char *text)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < bytes; i++) {
-        text[2 * i] = digits[in[i] >> 4];
-        text[2 * i + 1] = digits[in[i] & 15];
-    }
-    text[2 * bytes] = '\0';
-}
 
 static int key_parse(const char *text, size_t bytes, unsigned char *key)
 {
@@ -109,25 +82,12 @@ static weft_status key_from_fd(int64_t fd, unsigned char *key)
 static weft_status key_from_file(const char *path, unsigned char *key)
 {
     char origin[128];
-    struct stat st;
+    int fd;
     snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FILE='%.90s'", path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
-    weft_status status;
-    if (fstat(fd, &st))
-        status = wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        status = wi_fail(WEFT_ECONFIG, "%s is not a regular file", origin);
-    else if (st.st_uid != geteuid())
-        status = wi_fail(WEFT_ECONFIG, "%s belongs to another user", origin);
-    else if (st.st_mode & 077)
-        status = wi_fail(WEFT_ECONFIG, "%s has mode %03o, others can reach it; it must be 600 or stricter", origin,
-                         (unsigned)(st.st_mode & 0777));
-    else
-        status = key_read(fd, origin, key);
+    WI_TRY(wi_file_open_private(path, "WEFT_JOB_KEY_FILE", &fd));
+    weft_status st = key_read(fd, origin, key);
     close(fd);
-    return status;
+    return st;
 }
 
 /* Read where it stands: the registry of settings only knows that it is set, so that nothing shows it and no copy of it stays
@@ -144,46 +104,36 @@ static weft_status key_from_environment(unsigned char *key)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_job_key_configured(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES],
-                                  int *configured)
+weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_key_need need, struct wi_job_key *key)
 {
-    *configured = 1;
+    memset(key, 0, sizeof(*key));
+    key->configured = 1;
     if (s->job_key_fd >= 0)
-        return key_from_fd(s->job_key_fd, key);
+        return key_from_fd(s->job_key_fd, key->bytes);
     if (s->job_key_file && *s->job_key_file)
-        return key_from_file(s->job_key_file, key);
+        return key_from_file(s->job_key_file, key->bytes);
     if (s->job_key && *s->job_key)
-        return key_from_environment(key);
-    *configured = 0;
-    return WEFT_SUCCESS;
-}
-
-weft_status wi_job_key_require(const struct wi_bootstrap_settings *s)
-{
-    unsigned char key[WI_JOB_KEY_BYTES];
-    int configured;
-    WI_TRY(wi_job_key_configured(s, key, &configured));
-    explicit_bzero(key, sizeof(key));
-    if (configured || !s->require_key)
+        return key_from_environment(key->bytes);
+    key->configured = 0;
+    if (need == WI_JOB_KEY_MAY || !s->require_key)
         return WEFT_SUCCESS;
     return wi_fail(WEFT_ECONFIG,
                    "WEFT_REQUIRE_KEY is set and no job key is configured: make one with weft-run --make-key "
                    "weft.key and set WEFT_JOB_KEY_FILE=weft.key for all ranks");
 }
 
-weft_status wi_job_key_mix(const struct wi_bootstrap_settings *s, unsigned char key[WI_JOB_KEY_BYTES])
+weft_status wi_job_key_mix(const struct wi_job_key *configured, unsigned char secret[WI_JOB_KEY_BYTES])
 {
     unsigned char both[2 * WI_JOB_KEY_BYTES];
     struct wi_auth_key mixed;
-    int configured;
-    weft_status st = wi_job_key_configured(s, both, &configured);
-    if (st == WEFT_SUCCESS && configured) {
-        memcpy(both + WI_JOB_KEY_BYTES, key, WI_JOB_KEY_BYTES);
-        st = wi_auth_derive(both, sizeof(both), "weft job key", "configured and exchanged", &mixed);
-        if (st == WEFT_SUCCESS)
-            memcpy(key, mixed.key, WI_JOB_KEY_BYTES);
-        explicit_bzero(&mixed, sizeof(mixed));
-    }
+    if (!configured->configured)
+        return WEFT_SUCCESS;
+    memcpy(both, configured->bytes, WI_JOB_KEY_BYTES);
+    memcpy(both + WI_JOB_KEY_BYTES, secret, WI_JOB_KEY_BYTES);
+    weft_status st = wi_auth_derive(both, sizeof(both), "weft job key", "configured and exchanged", &mixed);
+    if (st == WEFT_SUCCESS)
+        memcpy(secret, mixed.key, WI_JOB_KEY_BYTES);
+    explicit_bzero(&mixed, sizeof(mixed));
     explicit_bzero(both, sizeof(both));
     return st;
 }

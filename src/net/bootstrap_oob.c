@@ -329,15 +329,13 @@ static void oob_destroy(struct wi_bootstrap *b)
 
 static weft_status oob_meet(const struct wi_bootstrap_settings *s, struct oob *oob, uint64_t deadline_ns)
 {
-    unsigned char configured[WI_JOB_KEY_BYTES];
+    struct wi_job_key key;
     size_t bytes = (size_t)oob->base.nranks * HELLO_BYTES;
-    if (oob->base.nranks > 1)
-        WI_TRY(wi_job_key_require(s));
-    WI_TRY(wi_job_key_configured(s, configured, &oob->keyed));
+    WI_TRY(wi_job_key_read(s, oob->base.nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
+    oob->keyed = key.configured;
     unsigned char *all = wi_malloc(bytes);
-    weft_status st =
-        all ? oob_begin(oob, configured, all, deadline_ns) : wi_fail(WEFT_ENOMEM, "no memory for start-up");
-    explicit_bzero(configured, sizeof(configured));
+    weft_status st = all ? oob_begin(oob, key.bytes, all, deadline_ns) : wi_fail(WEFT_ENOMEM, "no memory for start-up");
+    explicit_bzero(&key, sizeof(key));
     if (all)
         explicit_bzero(all, bytes);
     wi_free(all);

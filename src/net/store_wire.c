@@ -11,28 +11,6 @@
 #define BUF_STEP_BYTES 4096
 #define CULPRIT_MAX (1u << 20) /* no job has more ranks */
 
-void wi_put32(unsigned char *out, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (unsigned char)(value >> (8 * i));
-}
-
-void wi_put64(unsigned char *out, uint64_t value)
-{
-    wi_put32(out, (uint32_t)value);
-    wi_put32(out + 4, (uint32_t)(value >> 32));
-}
-
-uint32_t wi_get32(const unsigned char *in)
-{
-    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
-}
-
-uint64_t wi_get64(const unsigned char *in)
-{
-    return wi_get32(in) | (uint64_t)wi_get32(in + 4) << 32;
-}
-
 /* Head: type, key bytes, two zero bytes, value bytes. 0 or -1. */
 static int head_parse(const unsigned char *in, size_t *key_bytes, size_t *value_bytes)
 {

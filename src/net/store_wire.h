@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
+#include "base/bytes.h"
 #include "net/auth_mac.h"
 
 #define WI_STORE_KEY_MAX 64
@@ -81,10 +82,5 @@ int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type typ
 /* Non-blocking. Return 1 (moved or would block), 0 (end of stream, recv only), -1 (errno). */
 int wi_store_buf_send(struct wi_store_buf *buf, int fd);
 int wi_store_buf_recv(struct wi_store_buf *buf, int fd, size_t most); /* at most so many bytes */
-
-void wi_put32(unsigned char *out, uint32_t value);
-void wi_put64(unsigned char *out, uint64_t value);
-uint32_t wi_get32(const unsigned char *in);
-uint64_t wi_get64(const unsigned char *in);
 
 #endif

@@ -24,10 +24,12 @@ static int write_file(const char *path, const char *text)
 static weft_status load(const char *path, int fd, unsigned char *key)
 {
     struct wi_bootstrap_settings s = {.job_key_file = path, .job_key_fd = fd};
-    int given = 0;
-    weft_status st = wi_job_key_configured(&s, key, &given);
+    struct wi_job_key read;
+    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, &read);
     if (st == WEFT_SUCCESS)
-        CU_ASSERT_EQUAL(given, path != NULL || fd >= 0);
+        CU_ASSERT_EQUAL(read.configured, path != NULL || fd >= 0);
+    if (st == WEFT_SUCCESS)
+        memcpy(key, read.bytes, sizeof(read.bytes));
     return st;
 }
 
@@ -74,9 +76,12 @@ static void key_origins(void)
 static weft_status load_environment(const char *text, unsigned char *key)
 {
     struct wi_bootstrap_settings s = {.job_key_fd = -1, .job_key = "set"};
-    int given = 0;
+    struct wi_job_key read;
     text ? setenv("WEFT_JOB_KEY", text, 1) : unsetenv("WEFT_JOB_KEY");
-    return wi_job_key_configured(&s, key, &given);
+    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, &read);
+    if (st == WEFT_SUCCESS)
+        memcpy(key, read.bytes, sizeof(read.bytes));
+    return st;
 }
 
 static void key_environment(void)
