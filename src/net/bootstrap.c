@@ -229,10 +229,10 @@ static void insecure_warn(const struct wi_env *env)
 
 /* Where the key comes from when none is configured. PMI's process manager carries one. */
 static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env *env, struct wi_job_key *key,
-                           struct wi_boot_config *config)
+                           struct wi_boot_config *config, uint64_t deadline_ns)
 {
     int alone = env->nranks == 1;
-    WI_TRY(wi_job_key_read(s, alone || env->one_host ? WI_JOB_KEY_MAY : WI_JOB_KEY_MUST, key));
+    WI_TRY(wi_job_key_read(s, alone || env->one_host ? WI_JOB_KEY_MAY : WI_JOB_KEY_MUST, deadline_ns, key));
     memcpy(config->job_key, key->bytes, sizeof(config->job_key));
     config->has_secret = key->configured;
     if (config->has_secret || (env->launcher == WI_ENV_PMI && !alone))
@@ -262,7 +262,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
                                     .local_nranks = env.local_nranks,
                                     .local_only = env.one_host};
     snprintf(config.job, sizeof(config.job), "%s", env.job);
-    weft_status st = env_key(s, &env, &key, &config);
+    weft_status st = env_key(s, &env, &key, &config, deadline_ns);
     config.rendezvous = env.rendezvous;
     wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
     if (st < 0) {

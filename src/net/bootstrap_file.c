@@ -139,7 +139,7 @@ weft_status wi_bootstrap_file(const struct wi_bootstrap_settings *s, const char 
         .rank = rank, .nranks = nranks, .local_rank = -1, .local_nranks = -1, .has_secret = 1, .job = FILE_JOB};
     if (!path || !*path || nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "bootstrap file '%s': rank %d of %d ranks", path ? path : "", rank, nranks);
-    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
+    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, deadline_ns, &key));
     struct file_reader reader = {&key, path};
     wi_rendezvous_init(&config.rendezvous);
     weft_status st = rank == 0 ? file_serve(s, &key, path, &config, text) : WEFT_SUCCESS;

@@ -23,6 +23,7 @@
 #define ID_ADDRESSES 64
 #define ID_ADDRESS_BYTES 20
 #define ID_SUM 124
+#define KEY_NS 10000000000ull        /* for whoever writes it into a pipe */
 #define ID_UNUSED_NS 300000000000ull /* an id nobody completes is served for five minutes */
 
 static uint32_t id_sum(const unsigned char *bytes)
@@ -239,8 +240,8 @@ weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_uniq
     if (!served)
         return wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     served->id = wi_secret_alloc(sizeof(*served->id));
-    weft_status st =
-        served->id ? wi_job_key_read(s, WI_JOB_KEY_MAY, &key) : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
+    weft_status st = served->id ? wi_job_key_read(s, WI_JOB_KEY_MAY, wi_deadline_ns(KEY_NS), &key)
+                                : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     if (st == WEFT_SUCCESS)
         st = wi_id_serve(s, &key, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server);
     explicit_bzero(&key, sizeof(key));
@@ -268,7 +269,7 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
     if (nranks < 1 || rank < 0 || rank >= nranks)
         return wi_fail(WEFT_EINVAL, "rank %d of %d ranks", rank, nranks);
     WI_TRY(wi_id_decode(id, &known));
-    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
+    WI_TRY(wi_job_key_read(s, nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, deadline_ns, &key));
     wi_id_rendezvous(&known, &config.rendezvous);
     config.rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
     memcpy(config.job_key, known.secret, sizeof(config.job_key));

@@ -3,11 +3,14 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -15,6 +18,7 @@
 #include "base/status.h"
 #include "net/auth.h"
 #include "net/bootstrap_key.h"
+#include "net/rendezvous.h"
 
 #define KEY_TEXT_MAX 80
 
@@ -44,39 +48,76 @@ static weft_status key_read(int fd, const char *origin, unsigned char *key)
 }
 
 /* A pipe can be read once only: what it held goes into an anonymous file under the same number, so that the next
- * communicator of this process finds it too. */
-static weft_status key_pipe_to_file(int fd, const char *origin)
+ * communicator of this process finds it too. One thread reads it; the others find the file. A fork while one reads leaves the lock
+ * held in the child, whose wait ends at its deadline. */
+static pthread_mutex_t pipe_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Until the writer closes it. Opened anew, since reading must not block and the flag for that would be shared with others. */
+static weft_status pipe_read(int pipe_fd, const char *origin, char text[KEY_TEXT_MAX], size_t *held,
+                             uint64_t deadline_ns)
+{
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", pipe_fd);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+    weft_status st = WEFT_SUCCESS;
+    ssize_t n = 1;
+    for (*held = 0; *held < KEY_TEXT_MAX && n != 0 && st == WEFT_SUCCESS; *held += n > 0 ? (size_t)n : 0) {
+        n = read(fd, text + *held, KEY_TEXT_MAX - *held);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            st = wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
+        else if (n < 0 && !wi_socket_poll(fd, POLLIN, deadline_ns))
+            st = wi_fail(WEFT_ETIMEDOUT,
+                         "%s: the pipe has given %zu bytes and is still open; whoever writes the key must close it",
+                         origin, *held);
+    }
+    close(fd);
+    return st;
+}
+
+static weft_status key_pipe_to_file(int fd, const char *origin, uint64_t deadline_ns)
 {
     char text[KEY_TEXT_MAX];
     size_t held = 0;
-    ssize_t n;
-    while (held < sizeof(text) && (n = read(fd, text + held, sizeof(text) - held)) != 0) {
-        if (n < 0 && errno != EINTR)
-            return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
-        held += n > 0 ? (size_t)n : 0;
+    weft_status st = pipe_read(fd, origin, text, &held, deadline_ns);
+    if (st == WEFT_SUCCESS) {
+        int file = memfd_create("weft-job-key", MFD_CLOEXEC);
+        if (file < 0 || write(file, text, held) != (ssize_t)held || dup3(file, fd, O_CLOEXEC) < 0)
+            st = wi_fail_errno(errno, "keep the job key of %s", origin);
+        if (file >= 0)
+            close(file);
     }
-    int file = memfd_create("weft-job-key", MFD_CLOEXEC);
-    int ok = file >= 0 && write(file, text, held) == (ssize_t)held && dup3(file, fd, O_CLOEXEC) >= 0;
-    int err = errno;
     explicit_bzero(text, sizeof(text));
-    if (file >= 0)
-        close(file);
-    return ok ? WEFT_SUCCESS : wi_fail_errno(err, "keep the job key of %s", origin);
+    return st;
 }
 
-static weft_status key_from_fd(int64_t fd, unsigned char *key)
+static weft_status key_from_open_fd(int fd, const char *origin, uint64_t deadline_ns, unsigned char *key)
 {
-    char origin[48];
-    snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FD=%lld", (long long)fd);
     struct stat st;
-    if (fd > 1 << 20 || fstat((int)fd, &st))
+    if (fstat(fd, &st))
         return wi_fail(WEFT_ECONFIG, "%s is not an open descriptor", origin);
     if (S_ISFIFO(st.st_mode))
-        WI_TRY(key_pipe_to_file((int)fd, origin));
-    WI_TRY(key_read((int)fd, origin, key));
+        WI_TRY(key_pipe_to_file(fd, origin, deadline_ns));
+    WI_TRY(key_read(fd, origin, key));
     /* It stays open for further communicators, but what this process starts has no business with it. */
-    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
     return WEFT_SUCCESS;
+}
+
+static weft_status key_from_fd(int64_t fd, uint64_t deadline_ns, unsigned char *key)
+{
+    char origin[48];
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000ull),
+                             .tv_nsec = (long)(deadline_ns % 1000000000ull)};
+    snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FD=%lld", (long long)fd);
+    if (fd > 1 << 20)
+        return wi_fail(WEFT_ECONFIG, "%s is not an open descriptor", origin);
+    if (pthread_mutex_clocklock(&pipe_lock, CLOCK_MONOTONIC, &until))
+        return wi_fail(WEFT_ETIMEDOUT, "%s: another thread has been reading the key", origin);
+    weft_status st = key_from_open_fd((int)fd, origin, deadline_ns, key);
+    pthread_mutex_unlock(&pipe_lock);
+    return st;
 }
 
 static weft_status key_from_file(const char *path, unsigned char *key)
@@ -104,12 +145,13 @@ static weft_status key_from_environment(unsigned char *key)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_key_need need, struct wi_job_key *key)
+weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_key_need need, uint64_t deadline_ns,
+                            struct wi_job_key *key)
 {
     memset(key, 0, sizeof(*key));
     key->configured = 1;
     if (s->job_key_fd >= 0)
-        return key_from_fd(s->job_key_fd, key->bytes);
+        return key_from_fd(s->job_key_fd, deadline_ns, key->bytes);
     if (s->job_key_file && *s->job_key_file)
         return key_from_file(s->job_key_file, key->bytes);
     if (s->job_key && *s->job_key)

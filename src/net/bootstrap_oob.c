@@ -331,7 +331,7 @@ static weft_status oob_meet(const struct wi_bootstrap_settings *s, struct oob *o
 {
     struct wi_job_key key;
     size_t bytes = (size_t)oob->base.nranks * HELLO_BYTES;
-    WI_TRY(wi_job_key_read(s, oob->base.nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, &key));
+    WI_TRY(wi_job_key_read(s, oob->base.nranks > 1 ? WI_JOB_KEY_MUST : WI_JOB_KEY_MAY, deadline_ns, &key));
     oob->keyed = key.configured;
     unsigned char *all = wi_malloc(bytes);
     weft_status st = all ? oob_begin(oob, key.bytes, all, deadline_ns) : wi_fail(WEFT_ENOMEM, "no memory for start-up");

@@ -3,6 +3,9 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +28,7 @@ static weft_status load(const char *path, int fd, unsigned char *key)
 {
     struct wi_bootstrap_settings s = {.job_key_file = path, .job_key_fd = fd};
     struct wi_job_key read;
-    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, &read);
+    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, wi_deadline_ns(wt_slow_ms(10000) * 1000000ull), &read);
     if (st == WEFT_SUCCESS)
         CU_ASSERT_EQUAL(read.configured, path != NULL || fd >= 0);
     if (st == WEFT_SUCCESS)
@@ -73,12 +76,80 @@ static void key_origins(void)
     CU_ASSERT(memcmp(key, other, sizeof(key)) != 0);
 }
 
+/* ---- A pipe that several threads read at once ---- */
+
+#define READERS 4
+
+struct reader {
+    pthread_t thread;
+    int fd;
+    weft_status status;
+    unsigned char key[32];
+};
+
+static void *reader_main(void *arg)
+{
+    struct reader *r = arg;
+    r->status = load(NULL, r->fd, r->key);
+    return NULL;
+}
+
+/* One byte, and when somebody has read it the next, so that readers that do not keep out of each other's way each get some. */
+static void write_slowly(int fd, const char *text)
+{
+    uint64_t until = wi_deadline_ns(wt_slow_ms(10000) * 1000000ull);
+    for (const char *at = text; *at; at++) {
+        int left = 1;
+        CU_ASSERT_EQUAL(write(fd, at, 1), 1);
+        while (!ioctl(fd, FIONREAD, &left) && left && wi_now_ns() < until)
+            sched_yield();
+        CU_ASSERT_EQUAL(left, 0);
+    }
+}
+
+static void pipe_of_threads(void)
+{
+    static const char hex[] = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    struct reader readers[READERS];
+    int pipes[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    for (int i = 0; i < READERS; i++) {
+        readers[i] = (struct reader){.fd = pipes[0]};
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]), 0);
+    }
+    write_slowly(pipes[1], hex);
+    close(pipes[1]);
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        CU_ASSERT_EQUAL(readers[i].status, WEFT_SUCCESS);
+        CU_ASSERT(readers[i].key[0] == 0 && readers[i].key[31] == 31);
+    }
+    close(pipes[0]);
+}
+
+/* A writer that never closes: the start fails at its deadline, and says why. */
+static void pipe_without_end(void)
+{
+    static const char hex[] = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    struct wi_job_key key;
+    int pipes[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    struct wi_bootstrap_settings s = {.job_key_fd = pipes[0]};
+    CU_ASSERT_EQUAL(write(pipes[1], hex, strlen(hex)), (ssize_t)strlen(hex));
+    alarm(60);
+    CU_ASSERT_EQUAL(wi_job_key_read(&s, WI_JOB_KEY_MAY, wi_deadline_ns(50000000), &key), WEFT_ETIMEDOUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "given 64 bytes and is still open"));
+    alarm(0);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 static weft_status load_environment(const char *text, unsigned char *key)
 {
     struct wi_bootstrap_settings s = {.job_key_fd = -1, .job_key = "set"};
     struct wi_job_key read;
     text ? setenv("WEFT_JOB_KEY", text, 1) : unsetenv("WEFT_JOB_KEY");
-    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, &read);
+    weft_status st = wi_job_key_read(&s, WI_JOB_KEY_MAY, wi_deadline_ns(wt_slow_ms(10000) * 1000000ull), &read);
     if (st == WEFT_SUCCESS)
         memcpy(key, read.bytes, sizeof(read.bytes));
     return st;
@@ -153,10 +224,9 @@ static void random_key(void)
 }
 
 static const struct wt_case cases[] = {
-    {"descriptors and files", key_origins},
-    {"the environment", key_environment},
-    {"settings do not show it", key_setting},
-    {"one host without a key gets a random one", random_key},
+    {"descriptors and files", key_origins},          {"a pipe that several threads read", pipe_of_threads},
+    {"a pipe that nobody closes", pipe_without_end}, {"the environment", key_environment},
+    {"settings do not show it", key_setting},        {"one host without a key gets a random one", random_key},
 };
 
 WT_UNIT_MAIN("job_key", cases)
