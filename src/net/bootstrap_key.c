@@ -149,6 +149,10 @@ weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_k
                             struct wi_job_key *key)
 {
     memset(key, 0, sizeof(*key));
+    if (s->require_key && s->insecure)
+        return wi_fail(WEFT_ECONFIG,
+                       "WEFT_REQUIRE_KEY and WEFT_INSECURE are both set: one asks for a job key, the other does "
+                       "without; set only one of them");
     key->configured = 1;
     if (s->job_key_fd >= 0)
         return key_from_fd(s->job_key_fd, deadline_ns, key->bytes);

@@ -13,7 +13,7 @@ struct wi_job_key {
 /* Whether WEFT_REQUIRE_KEY counts: not where the kernel says who the others are, nor for a rank alone. */
 enum wi_job_key_need { WI_JOB_KEY_MAY, WI_JOB_KEY_MUST };
 /* Every way to start begins with this. Any thread; waits for a pipe's writer. WEFT_ECONFIG: it cannot be read, or there is none and
- * one is required; WEFT_ETIMEDOUT. */
+ * one is required, or WEFT_INSECURE contradicts that; WEFT_ETIMEDOUT. */
 weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_key_need need, uint64_t deadline_ns,
                             struct wi_job_key *key);
 /* `secret`: what the ranks share anyway. A configured key is mixed in, so that who joins needs both. */

@@ -170,6 +170,27 @@ static void key_environment(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is not any more"));
 }
 
+static void contradiction(void)
+{
+    struct wi_bootstrap_settings s = {.job_key_fd = -1, .require_key = 1, .insecure = 1};
+    weft_oob oob = {.bytes = sizeof(oob), .rank = 0, .nranks = 1};
+    weft_unique_id id;
+    struct wi_bootstrap *b;
+    struct wi_job_key key;
+    char path[600];
+    snprintf(path, sizeof(path), "%s/meet", wt_temp_dir());
+    for (int need = WI_JOB_KEY_MAY; need <= WI_JOB_KEY_MUST; need++)
+        CU_ASSERT_EQUAL(wi_job_key_read(&s, need, UINT64_MAX, &key), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_unique_id_create(&s, &id), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_bootstrap_file(&s, path, 0, 1, UINT64_MAX, &b), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "WEFT_INSECURE"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "WEFT_REQUIRE_KEY"));
+    oob.all_gather =
+        (int (*)(void *, const void *, size_t, void *, uint64_t))abort; /* refused before anything is said */
+    CU_ASSERT_EQUAL(wi_bootstrap_oob(&s, &oob, UINT64_MAX, &b), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_bootstrap_env(&s, UINT64_MAX, &b), WEFT_ECONFIG);
+}
+
 /* The registry of settings never holds the key. */
 static void note(void *arg, const char *name, const char *value, const char *fallback, const char *origin,
                  const char *help)
@@ -224,9 +245,13 @@ static void random_key(void)
 }
 
 static const struct wt_case cases[] = {
-    {"descriptors and files", key_origins},          {"a pipe that several threads read", pipe_of_threads},
-    {"a pipe that nobody closes", pipe_without_end}, {"the environment", key_environment},
-    {"settings do not show it", key_setting},        {"one host without a key gets a random one", random_key},
+    {"descriptors and files", key_origins},
+    {"a pipe that several threads read", pipe_of_threads},
+    {"a pipe that nobody closes", pipe_without_end},
+    {"the environment", key_environment},
+    {"required, and done without", contradiction},
+    {"settings do not show it", key_setting},
+    {"one host without a key gets a random one", random_key},
 };
 
 WT_UNIT_MAIN("job_key", cases)
