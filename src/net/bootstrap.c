@@ -166,6 +166,7 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
     memcpy(config->job_key, id.secret, sizeof(config->job_key));
     explicit_bzero(&id, sizeof(id));
     config->has_secret = 1;
+    config->own_user = env->one_host;
     return wi_job_key_mix(key, config->job_key);
 }
 
@@ -176,6 +177,7 @@ static weft_status env_server(const struct wi_boot_config *config, int listen_fd
     struct wi_store_server_config store = {.listen_fds = {listen_fds[0], listen_fds[1]},
                                            .nranks = config->nranks,
                                            .job_key = config->ask_key ? config->job_key : NULL,
+                                           .own_user = config->own_user,
                                            .give_up_ns = UINT64_MAX};
     weft_status st =
         wi_auth_derive(config->job_key, sizeof(config->job_key), config->job, WI_STORE_PURPOSE, &store.key);

@@ -388,6 +388,7 @@ weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadlin
 {
     struct wi_store_search search = {.rendezvous = config->rendezvous,
                                      .ask_key = config->ask_key,
+                                     .own_user = config->own_user,
                                      .job = config->job,
                                      .rank = config->rank,
                                      .nranks = config->nranks,

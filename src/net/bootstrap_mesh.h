@@ -47,6 +47,7 @@ struct wi_boot_config {
     unsigned char job_key[WI_JOB_KEY_BYTES];
     int has_secret;
     int ask_key;                        /* the store gives the key to this user's ranks on this host */
+    int own_user;                       /* the store is at a local socket, for this user's processes only */
     char job[64];
     struct wi_rendezvous rendezvous;
     int local_only;                     /* all ranks are on this host: no TCP listener */

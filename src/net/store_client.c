@@ -121,6 +121,18 @@ static int try_connect(const struct wi_sockaddr *at, uint64_t connected_ns, stru
     return -1;
 }
 
+/* The kernel says who listens at a local socket. */
+static int is_own_user(int fd, const struct wi_sockaddr *at, struct attempt *attempt)
+{
+    char text[80];
+    uid_t uid;
+    if (wi_local_peer_is_self(fd, &uid))
+        return 1;
+    snprintf(text, sizeof(text), "another user (uid %lld) listens there", uid == (uid_t)-1 ? -1ll : (long long)uid);
+    attempt_note(attempt, WEFT_EAUTH, at, text);
+    return 0;
+}
+
 /* Connect and authenticate at one candidate. Returns a descriptor, or -1 with the attempt noted. */
 static int try_candidate(struct wi_store_client *client, struct wi_store_search *search, const struct wi_sockaddr *at,
                          uint64_t connect_ns, uint64_t deadline_ns, struct attempt *attempt)
@@ -130,6 +142,10 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     int fd = try_connect(at, connect_ns < deadline_ns ? connect_ns : deadline_ns, attempt);
     if (fd < 0)
         return -1;
+    if (search->own_user && !is_own_user(fd, at, attempt)) {
+        close(fd);
+        return -1;
+    }
     weft_status st = search->ask_key ? wi_local_key_ask(fd, search->job_key, deadline_ns) : WEFT_SUCCESS;
     if (st == WEFT_SUCCESS)
         st = wi_auth_derive(search->job_key, sizeof(search->job_key), search->job, WI_STORE_PURPOSE, &key);

@@ -34,6 +34,7 @@ struct wi_store_search {
     struct wi_rendezvous rendezvous;
     unsigned char job_key[32];
     int ask_key;               /* the store gives the key (local_key.h) */
+    int own_user;              /* it is at a local socket, of a process of this user */
     const char *job;
     int rank, nranks;
     int (*refresh)(struct wi_store_search *search, void *arg);

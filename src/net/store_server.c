@@ -28,8 +28,9 @@
 #define FAREWELL_NS 1000000000ull
 #define FAREWELL_ROUNDS 100
 #define HALF_OPEN_SPARE 64
-#define HELLO_LEAST 64         /* bytes after which what comes is meant as a hello */
-#define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
+#define HELLO_LEAST 64               /* bytes after which what comes is meant as a hello */
+#define NEVER_SIZED_CONNS 1024       /* while nranks is unknown */
+#define ACCEPT_PAUSE_NS 100000000ull /* when there is no descriptor for one more connection */
 #define EVENTS 64
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
 
@@ -57,10 +58,10 @@ struct wi_store_server {
     atomic_long refused; /* connections whose hello was not made with the key */
     struct wi_auth_key key;
     unsigned char job_key[WI_JOB_KEY_BYTES];
-    int gives_key; /* only local sockets are listened on */
+    int gives_key, own_user; /* as the configuration says */
     int stranger_seen;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
-    uint64_t give_up_ns;
+    uint64_t give_up_ns, accept_again_ns; /* accept_again_ns 0: accepting */
     struct wi_auth_seen *seen;
     struct wi_store *store;
     struct conn *clients; /* oldest last */
@@ -306,12 +307,33 @@ static void conn_event(struct wi_store_server *server, struct conn *conn)
 static int accept_is_own(struct wi_store_server *server, int fd)
 {
     uid_t uid;
-    if (!server->gives_key || wi_local_peer_is_self(fd, &uid))
+    if (!server->own_user || wi_local_peer_is_self(fd, &uid))
         return 1;
     if (!server->stranger_seen++)
         wi_log(WEFT_LOG_INFO, "store.stranger", "uid %lld tried to join this job of uid %lld: refused", (long long)uid,
                (long long)geteuid());
     return 0;
+}
+
+/* While there is no descriptor left, listeners would be readable for ever: they are not looked at for a while. */
+static void accept_pause(struct wi_store_server *server)
+{
+    wi_log(WEFT_LOG_WARN, "store.accept", "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)",
+           strerror(errno));
+    for (int i = 0; i < 2; i++)
+        if (server->listeners[i].fd >= 0)
+            epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listeners[i].fd, NULL);
+    server->accept_again_ns = wi_deadline_ns(ACCEPT_PAUSE_NS);
+}
+
+static void accept_resume(struct wi_store_server *server)
+{
+    if (!server->accept_again_ns || wi_now_ns() < server->accept_again_ns)
+        return;
+    server->accept_again_ns = 0;
+    for (int i = 0; i < 2; i++)
+        if (server->listeners[i].fd >= 0)
+            conn_poll(server, &server->listeners[i], EPOLL_CTL_ADD, EPOLLIN);
 }
 
 static void server_accept(struct wi_store_server *server, struct conn *listener)
@@ -320,8 +342,10 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
     for (int i = 0; i < burst && listener->fd >= 0; i++) {
         struct wi_half_open half_open;
         int fd = wi_socket_accept(listener->fd);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            make_room(server, 0, server->nhalf_open);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+            accept_pause(server);
+            make_room(server, 0, server->nhalf_open); /* what has not shown the key gives its descriptor back */
+        }
         if (fd < 0)
             return;
         if (!accept_is_own(server, fd)) {
@@ -389,6 +413,8 @@ static uint64_t server_deadline(const struct wi_store_server *server)
     for (const struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
         if (!c->session && !c->dead && c->deadline_ns < deadline)
             deadline = c->deadline_ns;
+    if (server->accept_again_ns && server->accept_again_ns < deadline)
+        deadline = server->accept_again_ns;
     return deadline;
 }
 
@@ -420,6 +446,7 @@ static int server_round(struct wi_store_server *server, int timeout_ms)
             conn_event(server, conn);
     }
     server_expire(server);
+    accept_resume(server);
     /* Before the answer that completes the job goes out: whoever starts the next one must not find this store. */
     if (server->listening && (wi_store_complete(server->store) || wi_store_verdict_of(server->store)))
         server_deafen(server);
@@ -498,6 +525,7 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     }
     s->key = config->key;
     s->gives_key = config->job_key != NULL;
+    s->own_user = config->own_user || s->gives_key;
     if (config->job_key)
         memcpy(s->job_key, config->job_key, sizeof(s->job_key));
     s->give_up_ns = config->give_up_ns;

@@ -26,6 +26,7 @@ struct wi_store_server_config {
     int nranks;             /* 0: learnt from the first client */
     struct wi_auth_key key;
     const unsigned char *job_key; /* [WI_JOB_KEY_BYTES], copied: given to this user's processes that ask (local_key.h); NULL */
+    int own_user;           /* only local sockets are listened on, and only for this user's processes; so with job_key */
     uint64_t give_up_ns;    /* end by itself when not complete by then; UINT64_MAX never */
 };
 struct wi_store_server;

@@ -120,6 +120,10 @@ done
 tap "ranks end with weft-run" orphans
 tap "the key is in no argument and no variable" no_key_shown
 tap "bound to cores" ends 0 '^\[0\] Cpus_allowed_list:' -n 1 grep Cpus_allowed_list /proc/self/status
+contradicted() {
+    ! WEFT_REQUIRE_KEY=1 WEFT_INSECURE=1 timeout 60 ./weft-run -n 2 $probe >"$tap_dir/both" 2>&1 && grep -q 'WEFT_REQUIRE_KEY and WEFT_INSECURE are both set' "$tap_dir/both"
+}
+tap "a key is required and done without" contradicted
 tap "4 ranks under weft-run" starts 4 ./weft-run -n 4 $probe
 tap "64 ranks under weft-run" starts 64 ./weft-run -n 64 $probe 60s
 if command -v mpirun.openmpi >/dev/null; then
@@ -129,8 +133,14 @@ else
 fi
 if command -v mpirun.mpich >/dev/null; then
     tap "4 ranks under MPICH's mpirun" starts 4 mpirun.mpich -n 4 $probe
+    pmi_required() { # one host: enough for WEFT_REQUIRE_KEY, since the ranks meet over a local socket and open no port
+        WEFT_REQUIRE_KEY=1 WEFT_LOG=info starts 2 mpirun.mpich -n 2 $probe >"$tap_dir/pmi" 2>&1 || { cat "$tap_dir/pmi"; return 1; }
+        grep -q 'bootstrap.listen: start-up store at local socket' "$tap_dir/pmi" && ! grep 'bootstrap.listen' "$tap_dir/pmi" | grep -v 'local socket'
+    }
+    tap "a key is required of MPICH's mpirun on one host" pmi_required
 else
     echo "ok $((++tap_number)) - 4 ranks under MPICH's mpirun # SKIP not installed"
+    echo "ok $((++tap_number)) - a key is required of MPICH's mpirun on one host # SKIP not installed"
 fi
 . "$WEFT_SRCDIR/tests/torch/python.sh"
 if python_has_torch; then

@@ -8,8 +8,11 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -263,6 +266,23 @@ static void store_frames(void)
 
 static struct wi_auth_key store_key;
 
+/* Instead of the C library's, for everything that is linked with this test. */
+static atomic_int refusals, accepts_failed; /* how many more are to fail; how many did */
+static _Atomic uint64_t failed_ns[64];      /* when */
+
+int accept4(int fd, struct sockaddr *from, socklen_t *bytes, int flags)
+{
+    if (atomic_load(&refusals) > 0) {
+        int i = atomic_fetch_add(&accepts_failed, 1);
+        if (i < 64)
+            failed_ns[i] = wi_now_ns();
+        atomic_fetch_sub(&refusals, 1);
+        errno = EMFILE;
+        return -1;
+    }
+    return (int)syscall(SYS_accept4, fd, from, bytes, flags);
+}
+
 static struct wi_store_server *serve(int nranks, struct sockaddr_in *at)
 {
     struct wi_store_server_config config = {
@@ -326,6 +346,119 @@ static void read_no_further(void)
     }
     wi_auth_destroy(auth);
     wi_store_server_destroy(server);
+}
+
+/* No descriptor for one more connection: tried again every 100 ms, not as fast as the processor can; then served. */
+static void out_of_descriptors(void)
+{
+    struct sockaddr_in at;
+    struct wi_store_server *server = serve(2, &at);
+    unsigned char hello[HELLO_WIRE], got[HELLO_WIRE];
+    struct weft_auth *auth = client_of(1, 2, hello);
+    atomic_store(&refusals, 5);
+    int fd = dial_from(&at, INADDR_LOOPBACK);
+    CU_ASSERT_EQUAL(send(fd, hello, HELLO_WIRE, MSG_NOSIGNAL), HELLO_WIRE);
+    CU_ASSERT_EQUAL(recv(fd, got, sizeof(got), MSG_WAITALL), HELLO_WIRE);
+    CU_ASSERT_EQUAL(atomic_load(&accepts_failed), 5);
+    for (int i = 1; i < 5; i++)
+        CU_ASSERT(failed_ns[i] - failed_ns[i - 1] >= 100 * MS);
+    close(fd);
+    wi_auth_destroy(auth);
+    wi_store_server_destroy(server);
+}
+
+/* A local socket that only this user's processes may use, and another user at either end of it. */
+#define NOBODY 65534
+
+static void local_address(struct wi_sockaddr *at, const char *which)
+{
+    char name[60];
+    snprintf(name, sizeof(name), "weft-test-%s-%d", which, (int)getpid());
+    wi_sockaddr_local(at, name, 0);
+}
+
+static struct wi_store_server *serve_own_user(struct wi_sockaddr *at)
+{
+    struct wi_store_server_config config = {
+        .listen_fds = {-1, -1}, .nranks = 2, .own_user = 1, .give_up_ns = wi_deadline_ns(600000 * MS)};
+    struct wi_store_server *server = NULL;
+    local_address(at, "own");
+    CU_ASSERT_EQUAL(wi_auth_derive((const unsigned char *)"key", 3, "job", WI_STORE_PURPOSE, &store_key), WEFT_SUCCESS);
+    config.key = store_key;
+    config.listen_fds[0] = wi_socket_listen(at, "test");
+    CU_ASSERT_FATAL(config.listen_fds[0] >= 0);
+    CU_ASSERT_EQUAL_FATAL(wi_store_server_create(&config, &server), WEFT_SUCCESS);
+    return server;
+}
+
+/* What the store answers to a hello with the key from this effective user: bytes. */
+static ssize_t greet_locally(const struct wi_sockaddr *at)
+{
+    unsigned char hello[HELLO_WIRE], got[HELLO_WIRE];
+    struct weft_auth *auth = client_of(1, 2, hello);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval patience = {.tv_sec = (time_t)(wt_slow_ms(10000) / 1000)};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (connect(fd, (const struct sockaddr *)&at->ss, at->bytes) ||
+        (send(fd, hello, HELLO_WIRE, MSG_NOSIGNAL) < 0 && errno != EPIPE))
+        return -2;
+    ssize_t n = recv(fd, got, sizeof(got), MSG_WAITALL);
+    if (n < 0 && errno == ECONNRESET)
+        n = 0;
+    close(fd);
+    wi_auth_destroy(auth);
+    return n;
+}
+
+static void other_user_asks(void)
+{
+    struct wi_sockaddr at;
+    int status = -1;
+    if (geteuid() != 0) {
+        wt_skip("only root can become another user");
+        return;
+    }
+    struct wi_store_server *server = serve_own_user(&at);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(setresuid(NOBODY, NOBODY, NOBODY) ? 1 : greet_locally(&at) == 0 ? 0 : 2);
+    CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
+    CU_ASSERT_EQUAL(greet_locally(&at), HELLO_WIRE);
+    wi_store_server_destroy(server);
+}
+
+/* The other user has taken the name: the rank says whose it is, and sends nothing there. */
+static void other_user_listens(void)
+{
+    struct wi_store_client client;
+    struct wi_store_search search = {.job = "job", .rank = 1, .nranks = 2, .own_user = 1};
+    int ready[2], status = -1;
+    char c = 0;
+    if (geteuid() != 0) {
+        wt_skip("only root can become another user");
+        return;
+    }
+    wi_rendezvous_init(&search.rendezvous);
+    local_address(&search.rendezvous.fixed[search.rendezvous.nfixed++], "taken");
+    CU_ASSERT_EQUAL_FATAL(pipe(ready), 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = setresuid(NOBODY, NOBODY, NOBODY) ? -1 : wi_socket_listen(&search.rendezvous.fixed[0], "test");
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (fd < 0 || write(ready[1], &c, 1) != 1 || poll(&p, 1, (int)wt_slow_ms(10000)) != 1)
+            _exit(1);
+        p.fd = (int)syscall(SYS_accept4, fd, NULL, NULL, 0);
+        _exit(p.fd >= 0 && recv(p.fd, &c, 1, 0) == 0 ? 0 : 2); /* closed without a word */
+    }
+    CU_ASSERT_EQUAL(read(ready[0], &c, 1), 1);
+    CU_ASSERT_EQUAL(wi_store_client_connect(&client, &search, wi_deadline_ns(300 * MS)), WEFT_EAUTH);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "another user (uid 65534) listens there"));
+    CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
+    wi_store_client_leave(&client, NULL);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 static void hello_again(void)
@@ -458,6 +591,9 @@ static const struct wt_case cases[] = {
     {"a stranger is read no further than 256 bytes", read_no_further},
     {"a hello that is played back gets no answer", hello_again},
     {"a flood from one address drives out nobody else", floods},
+    {"no descriptor left for a connection", out_of_descriptors},
+    {"another user asks at this user's local socket", other_user_asks},
+    {"another user listens at this user's local name", other_user_listens},
     {"each changed byte between two ranks is noticed, and the rank named", gathers},
     {"changed bytes between a rank and the store are noticed, and the rank named", store_frames},
 };
