@@ -102,6 +102,25 @@ static weft_status said(int32_t status)
 }
 
 /* The same verdict on all members: it depends on what was gathered only. */
+/* Each member has an arena of its own. One shown by two would be opened twice, and to close a file gives back the locks that this
+ * process holds in it, by which the others know it (prove.c). */
+static weft_status check_distinct(const struct wi_shm_share *share)
+{
+    const struct wi_shm_group *group = share->group;
+
+    for (uint32_t i = 1; i < group->nmembers; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            const struct wi_shm_hello *a = &share->all[k], *b = &share->all[i];
+            if (a->inode != b->inode || a->device != b->device)
+                continue;
+            host_of(share)->explain(host_of(share)->impl, WEFT_EPROTO, "ranks %d and %d show the same arena",
+                                    group->peers[k].rank, group->peers[i].rank);
+            return WEFT_EPROTO;
+        }
+    }
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_shm_hellos_check(const struct wi_shm_share *share)
 {
     const struct wi_shm_group *group = share->group;
@@ -259,6 +278,8 @@ static weft_status share_round(struct wi_shm_share *share, int *membarrier)
     status = wi_shm_hellos_check(share);
     if (status == WEFT_SUCCESS)
         status = wi_shm_here_check(share);
+    if (status == WEFT_SUCCESS)
+        status = check_distinct(share);
     if (status == WEFT_SUCCESS)
         status = map_all(share);
     status = agree(share, status, "map the arenas of this node");

@@ -93,7 +93,7 @@ static void as_another_rank(struct tc_rank *r)
     r->tamper = r->rank == 1 ? show : hostile(r) ? mimic : NULL;
     if (!hostile(r))
         *said_by(r, 2) = *said_by(r, 1);
-    refused(r, r->rank == 0 ? "rank 1 could not map" : "rank 2 says that it runs in this process");
+    refused(r, r->rank == 0 ? "ranks 1 and 2 show the same arena" : "rank 2 says that it runs in this process");
 }
 
 /* Rank 1 says that it is a process outside the communicator, its parent, and has put an object where that one's would be. */
@@ -191,6 +191,35 @@ static void unsealed(struct tc_rank *r)
 {
     r->tamper = hostile(r) ? unseal : NULL;
     refused(r, "what rank 1 shows as its arena is another file");
+}
+
+/* The arena of rank 0, whose locks say who the others are: who opens it once more and closes that gives its own lock back, and
+ * would be taken for a rank that is not what it says. */
+static void show_arena_of_0(struct tc_rank *r, int round, void *mine, size_t bytes)
+{
+    uint64_t deadline = wt_now_ms() + wt_slow_ms(10000);
+    struct wi_shm_hello *hello = mine;
+    char path[64];
+
+    if (round != 0 && bytes == sizeof(int32_t))
+        *(int32_t *)mine = WEFT_SUCCESS; /* whatever this rank really thinks of it */
+    if (round != 0)
+        return;
+    while (!__atomic_load_n(tc_word(r, 7), __ATOMIC_ACQUIRE)) {
+        WT_REQUIRE(wt_now_ms() < deadline);
+        sched_yield();
+    }
+    snprintf(path, sizeof path, "/proc/%u/fd/%d", said_by(r, 0)->pid, shown(r)->fd);
+    hello->fd = open(path, O_RDWR | O_CLOEXEC);
+    WT_REQUIRE(hello->fd >= 0);
+    hello->device = shown(r)->device;
+    hello->inode = shown(r)->inode;
+}
+
+static void arena_of_another(struct tc_rank *r)
+{
+    r->tamper = r->rank == 0 ? show : hostile(r) ? show_arena_of_0 : NULL;
+    refused(r, "ranks 0 and 2 show the same arena");
 }
 
 /* A pipe: opening it as a file may wait for ever. */
@@ -446,6 +475,7 @@ CASE(as_a_stranger, objects, 2)
 CASE(as_oneself, processes, 2)
 CASE(from_afar, processes, 2)
 CASE(unsealed, processes, 2)
+CASE(arena_of_another, processes, 3)
 CASE(a_pipe, processes, 2)
 CASE(mixed_arenas, processes, 2)
 CASE(odd_verdict, processes, 2)
@@ -485,6 +515,7 @@ static const struct wt_case cases[] = {
     {"a rank that says it is this process is refused", run_as_oneself},
     {"a rank of another machine is refused", run_from_afar},
     {"memory that can be taken away is refused", run_unsealed},
+    {"another rank's arena is refused", run_arena_of_another},
     {"a pipe in place of an arena holds nobody up", run_a_pipe},
     {"another user's object is refused", run_another_users},
     {"arenas of two kinds are refused", run_mixed_arenas},
