@@ -11,7 +11,9 @@ fuzz_targets = \
 	tests/fuzz/fuzz_id.c \
 	tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_join.c \
+	tests/fuzz/fuzz_local_key.c \
 	tests/fuzz/fuzz_mesh.c \
+	tests/fuzz/fuzz_oob.c \
 	tests/fuzz/fuzz_parcels.c \
 	tests/fuzz/fuzz_pmi.c \
 	tests/fuzz/fuzz_sched.c \
@@ -34,7 +36,9 @@ unit_tests += \
 	tests/fuzz/replay_id \
 	tests/fuzz/replay_import \
 	tests/fuzz/replay_join \
+	tests/fuzz/replay_local_key \
 	tests/fuzz/replay_mesh \
+	tests/fuzz/replay_oob \
 	tests/fuzz/replay_parcels \
 	tests/fuzz/replay_pmi \
 	tests/fuzz/replay_sched \
@@ -60,6 +64,10 @@ tests_fuzz_replay_import_SOURCES = tests/fuzz/fuzz_import.c tests/fuzz/replay.c
 tests_fuzz_replay_import_LDADD = $(replay_ldadd)
 tests_fuzz_replay_join_SOURCES = tests/fuzz/fuzz_join.c tests/fuzz/replay.c
 tests_fuzz_replay_join_LDADD = $(replay_ldadd)
+tests_fuzz_replay_local_key_SOURCES = tests/fuzz/fuzz_local_key.c tests/fuzz/replay.c
+tests_fuzz_replay_local_key_LDADD = $(replay_ldadd)
+tests_fuzz_replay_oob_SOURCES = tests/fuzz/fuzz_oob.c tests/fuzz/replay.c
+tests_fuzz_replay_oob_LDADD = $(replay_ldadd)
 tests_fuzz_replay_mesh_SOURCES = tests/fuzz/fuzz_mesh.c tests/fuzz/replay.c
 tests_fuzz_replay_mesh_LDADD = $(replay_ldadd)
 tests_fuzz_replay_parcels_SOURCES = tests/fuzz/fuzz_parcels.c tests/fuzz/replay.c
