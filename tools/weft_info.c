@@ -11,6 +11,7 @@
 
 #include "base/rates.h"
 #include "base/reduce.h"
+#include "base/settings.h"
 
 struct options {
     int settings, algorithms, json;
@@ -191,6 +192,37 @@ static int complain(const char *what, weft_status status)
     return 1;
 }
 
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static const char *setting_of(const json_t *settings, const char *name)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(settings, i, row)
+    {
+        if (strcmp(text_of(row, "name"), name) == 0)
+            return text_of(row, "value");
+    }
+    return "";
+}
+
+/* "key", "insecure" or "none": what a job on several hosts would start with. */
+static const char *security(const json_t *settings)
+{
+    const char *fd = setting_of(settings, "WEFT_JOB_KEY_FD");
+    int insecure = 0;
+
+    if (*setting_of(settings, "WEFT_JOB_KEY") || *setting_of(settings, "WEFT_JOB_KEY_FILE") || (*fd && *fd != '-'))
+        return "key";
+    return wi_parse_bool(setting_of(settings, "WEFT_INSECURE"), &insecure) == 0 && insecure ? "insecure" : "none";
+}
+
 static int collect(weft_context *context, json_t *all)
 {
     json_t *settings = json_array(), *plugins = json_array(), *algorithms = json_array();
@@ -210,17 +242,11 @@ static int collect(weft_context *context, json_t *all)
     if (status == WEFT_SUCCESS)
         status = weft_algorithm_list(add_algorithm, algorithms);
     json_object_set_new(all, "rates", rates_json(settings));
+    json_object_set_new(all, "security", json_string(security(settings)));
     return status == WEFT_SUCCESS ? 0 : complain("library", status);
 }
 
 /* ---- Text ---- */
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
 
 static long long int_of(const json_t *object, const char *key)
 {
@@ -283,6 +309,16 @@ static void print_rates(const json_t *rates)
                                             : "choose by constants or a tuning table");
 }
 
+static void print_security(const char *kind)
+{
+    printf("security  %s\n",
+           strcmp(kind, "key") == 0 ? "a job key is configured"
+           : strcmp(kind, "insecure") == 0
+               ? "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job "
+                 "on several hosts, read what it sends and change it"
+               : "no job key: a job on several hosts needs one (weft-run --make-key)");
+}
+
 static void print_settings(const json_t *settings)
 {
     const json_t *row;
@@ -321,6 +357,7 @@ static int print(const json_t *all, const struct options *o)
         print_plugins(json_object_get(all, "plugins"));
         print_machine(json_object_get(all, "machine"));
         print_rates(json_object_get(all, "rates"));
+        print_security(text_of(all, "security"));
         if (o->settings)
             print_settings(json_object_get(all, "settings"));
         if (o->algorithms)

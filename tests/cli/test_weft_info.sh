@@ -48,6 +48,10 @@ tap "transports that are built in" says "plugin.* shm .built in"
 tap "the machine" says "[1-9][0-9]* cores"
 tap "how fast this core is, and whether it counts" says "WEFT_MEASURE_RATES=n: communicators choose by constants"
 tap "the rates are numbers" says "copy [0-9.]+; sum of float [0-9.]+, double"
+make_key() { head -c 32 /dev/zero | od -An -tx1 | tr -d ' \n'; }
+tap "no job key" says "^security +no job key: a job on several hosts needs one"
+WEFT_INSECURE=1 tap "done without a key" says "^security +WEFT_INSECURE is set and there is no job key: anyone"
+WEFT_INSECURE=1 WEFT_JOB_KEY=$(make_key) tap "a job key" says "^security +a job key is configured"
 tap "settings with -c" says "^WEFT_COMM_TIMEOUT=" -c
 tap "their origin" says "origin: default" --config
 tap "algorithms with -a" says "^all_reduce$" -a

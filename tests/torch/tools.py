@@ -116,6 +116,7 @@ def info_and_bench(g: Groups) -> None:
     known = weft.info()
     assert known.torch == torch.__version__ and "shm" in known.transports and len(known.algorithms) > 20
     assert known.security == "store" and "as private as PyTorch's store" in str(known)
+    assert not known.insecure and "WEFT_INSECURE" not in str(known)
     assert any(s.name == "WEFT_COMM_TIMEOUT" for s in known.settings) and known.version in str(known)
     for operation in OPERATIONS:
         with contextlib.redirect_stdout(io.StringIO()) as out:

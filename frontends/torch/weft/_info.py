@@ -18,6 +18,9 @@ class Setting(NamedTuple):
     help: str
 
 
+_OPEN = "WEFT_INSECURE is set: C programs on several hosts can be joined by anyone who reaches the network"
+
+
 @dataclass
 class Info:
     """What :func:`info` found; prints itself."""
@@ -30,6 +33,7 @@ class Info:
     algorithms: list[tuple[str, str, str]] = field(default_factory=list)  #: collective, algorithm, summary
     memory_reserved: int = 0  #: bytes of transport memory held for tensors
     security: str = "store"  #: "key": a job key is configured; "store": groups are as private as PyTorch's store
+    insecure: bool = False  #: WEFT_INSECURE is set and no job key: C programs on several hosts can be joined by anyone
 
     def __str__(self) -> str:
         changed = [s for s in self.settings if s.origin != "default"]
@@ -39,6 +43,7 @@ class Info:
             f"{self.memory_reserved} bytes of transport memory held",
             "security: "
             + ("a job key is configured" if self.security == "key" else "no job key: groups are as private as PyTorch's store"),
+            *([_OPEN] if self.insecure else []),
             *(f"{s.name}={s.value} ({s.origin})" for s in changed),
         ]
         return "\n".join(lines)
@@ -47,6 +52,11 @@ class Info:
 def _security(settings: list[Setting]) -> str:
     unset = {"WEFT_JOB_KEY_FILE": "", "WEFT_JOB_KEY_FD": "-1", "WEFT_JOB_KEY": ""}
     return "key" if any(s.name in unset and s.value not in ("", unset[s.name]) for s in settings) else "store"
+
+
+def _insecure(settings: list[Setting]) -> bool:
+    given = next((s.value.lower() for s in settings if s.name == "WEFT_INSECURE"), "n")
+    return _security(settings) != "key" and given in ("y", "yes", "on", "true", "1")
 
 
 def info() -> Info:
@@ -63,6 +73,7 @@ def info() -> Info:
         adapter=Path(str(c.__file__)),
         settings=settings,
         security=_security(settings),
+        insecure=_insecure(settings),
         transports=[name for kind, name, _ in c.plugins() if kind == "transport"],
         algorithms=list(c.algorithms()),
         memory_reserved=c.memory_reserved(),
