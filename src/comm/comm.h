@@ -97,6 +97,8 @@ static inline const char *wi_forked_text(uint32_t magic)
 {
     return magic == WI_FORKED_MAGIC ? ": it is the parent's, and this process was forked; a child may exec or exit" : "";
 }
+/* WEFT_EINVAL: NULL, no context, or one of the process that this one was forked from. `call` begins the text. */
+weft_status wi_context_check(const struct weft_context *ctx, const char *call);
 /* fork.c: from now on a forked child's calls refuse the context, and its communicators and requests. */
 void wi_fork_watch(struct weft_context *ctx);
 void wi_fork_unwatch(struct weft_context *ctx);

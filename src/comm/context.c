@@ -135,12 +135,20 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     return WEFT_SUCCESS;
 }
 
+weft_status wi_context_check(const struct weft_context *ctx, const char *call)
+{
+    if (ctx && ctx->magic == WI_CONTEXT_MAGIC)
+        return WEFT_SUCCESS;
+    if (!ctx)
+        return wi_fail(WEFT_EINVAL, "%s: context is NULL", call);
+    return wi_fail(WEFT_EINVAL, "%s: not a context of this process%s", call, wi_forked_text(ctx->magic));
+}
+
 weft_status weft_context_destroy(weft_context *ctx)
 {
     if (!ctx)
         return WEFT_SUCCESS;
-    if (ctx->magic != WI_CONTEXT_MAGIC)
-        return wi_fail(WEFT_EINVAL, "context_destroy: not a context%s", wi_forked_text(ctx->magic));
+    WI_TRY(wi_context_check(ctx, "context_destroy"));
     if (ctx->comms)
         return wi_fail(WEFT_EBUSY, "context_destroy: communicator \"%s\" still exists", ctx->comms->name);
     if (atomic_load(&ctx->registrations))
@@ -181,16 +189,18 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
 
 weft_status weft_context_settings(weft_context *ctx, weft_setting_fn fn, void *arg)
 {
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !fn)
-        return wi_fail(WEFT_EINVAL, "context_settings: context or fn is NULL");
+    WI_TRY(wi_context_check(ctx, "context_settings"));
+    if (!fn)
+        return wi_fail(WEFT_EINVAL, "context_settings: fn is NULL");
     wi_settings_visit(ctx->settings, fn, arg);
     return WEFT_SUCCESS;
 }
 
 weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg)
 {
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !fn)
-        return wi_fail(WEFT_EINVAL, "context_plugins: context or fn is NULL");
+    WI_TRY(wi_context_check(ctx, "context_plugins"));
+    if (!fn)
+        return wi_fail(WEFT_EINVAL, "context_plugins: fn is NULL");
     for (int i = 0; i < ctx->transports->count; i++)
         fn(arg, "transport", ctx->transports->list[i].plugin->name, ctx->transports->list[i].path);
     for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next)

@@ -110,9 +110,9 @@ static weft_status check_create(const weft_context *ctx, const weft_comm_config 
     static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
     uint64_t timeout;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !comm)
-        return wi_fail(WEFT_EINVAL, "creating a communicator: context or comm is NULL%s",
-                       ctx ? wi_forked_text(ctx->magic) : "");
+    WI_TRY(wi_context_check(ctx, "creating a communicator"));
+    if (!comm)
+        return wi_fail(WEFT_EINVAL, "creating a communicator: comm is NULL");
     if (*config && (*config)->bytes != sizeof defaults)
         return wi_fail(WEFT_EINVAL, "creating a communicator: config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT",
                        (*config)->bytes, sizeof defaults);
@@ -145,8 +145,9 @@ weft_status weft_comm_create_env(weft_context *ctx, const weft_comm_config *conf
 
 weft_status weft_unique_id_create(weft_context *ctx, weft_unique_id *id)
 {
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !id)
-        return wi_fail(WEFT_EINVAL, "unique_id_create: context or id is NULL");
+    WI_TRY(wi_context_check(ctx, "unique_id_create"));
+    if (!id)
+        return wi_fail(WEFT_EINVAL, "unique_id_create: id is NULL");
     return wi_unique_id_create(&ctx->bootstrap, id);
 }
 

@@ -32,8 +32,9 @@ weft_status weft_mem_alloc(weft_context *ctx, size_t bytes, void **ptr)
 {
     struct wi_transport *t;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !ptr || !bytes)
-        return wi_fail(WEFT_EINVAL, "mem_alloc: context or ptr is NULL, or bytes is 0");
+    WI_TRY(wi_context_check(ctx, "mem_alloc"));
+    if (!ptr || !bytes)
+        return wi_fail(WEFT_EINVAL, "mem_alloc: ptr is NULL, or bytes is 0");
     t = allocator(ctx);
     if (!t)
         return wi_fail(WEFT_ENOTSUP, "mem_alloc: no transport with shareable memory is open (WEFT_TRANSPORTS)");
@@ -44,8 +45,7 @@ weft_status weft_mem_free(weft_context *ctx, void *ptr)
 {
     struct wi_transport *t;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC)
-        return wi_fail(WEFT_EINVAL, "mem_free: context is NULL");
+    WI_TRY(wi_context_check(ctx, "mem_free"));
     if (!ptr)
         return WEFT_SUCCESS;
     t = allocator(ctx);
@@ -59,8 +59,9 @@ weft_status weft_mem_register(weft_context *ctx, void *ptr, size_t bytes, weft_m
     size_t adopted_bytes;
     weft_status st;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !ptr || !bytes || !mem)
-        return wi_fail(WEFT_EINVAL, "mem_register: an argument is NULL or zero");
+    WI_TRY(wi_context_check(ctx, "mem_register"));
+    if (!ptr || !bytes || !mem)
+        return wi_fail(WEFT_EINVAL, "mem_register: ptr or mem is NULL, or bytes is 0");
     t = allocator(ctx);
     if (!t)
         return wi_fail(WEFT_ENOTSUP, "mem_register: no transport with shareable memory is open (WEFT_TRANSPORTS)");

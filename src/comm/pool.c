@@ -75,8 +75,9 @@ weft_status weft_mem_take(weft_context *ctx, size_t bytes, void **ptr)
     void *p;
     weft_status st;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !ptr || !bytes)
-        return wi_fail(WEFT_EINVAL, "mem_take: context or ptr is NULL, or bytes is 0");
+    WI_TRY(wi_context_check(ctx, "mem_take"));
+    if (!ptr || !bytes)
+        return wi_fail(WEFT_EINVAL, "mem_take: ptr is NULL, or bytes is 0");
     if (bytes > PTRDIFF_MAX)
         return wi_fail(WEFT_ENOSPC, "mem_take: %zu bytes", bytes);
     bytes = class_of(bytes);
@@ -119,8 +120,7 @@ weft_status weft_mem_give(weft_context *ctx, void *ptr)
 {
     int known, full = 0;
 
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC)
-        return wi_fail(WEFT_EINVAL, "mem_give: context is NULL");
+    WI_TRY(wi_context_check(ctx, "mem_give"));
     if (!ptr)
         return WEFT_SUCCESS;
     pthread_mutex_lock(&ctx->pool.lock);
@@ -136,8 +136,9 @@ weft_status weft_mem_give(weft_context *ctx, void *ptr)
 
 weft_status weft_mem_reserved(weft_context *ctx, size_t *bytes)
 {
-    if (!ctx || ctx->magic != WI_CONTEXT_MAGIC || !bytes)
-        return wi_fail(WEFT_EINVAL, "mem_reserved: context or bytes is NULL");
+    WI_TRY(wi_context_check(ctx, "mem_reserved"));
+    if (!bytes)
+        return wi_fail(WEFT_EINVAL, "mem_reserved: bytes is NULL");
     pthread_mutex_lock(&ctx->pool.lock);
     *bytes = ctx->pool.reserved;
     pthread_mutex_unlock(&ctx->pool.lock);

@@ -165,8 +165,50 @@ static void interrupted(void)
 struct child_says {
     weft_status group, reduce, wait, destroy, dup, finish;
     char text[256];
+    char unsaid[256]; /* calls whose refusal does not speak of the fork */
     int done;
 };
+
+static void note_unsaid(struct child_says *says, const char *call, weft_status status)
+{
+    size_t used = strlen(says->unsaid);
+    if (status != WEFT_EINVAL || !strstr(weft_thread_error(), "this process was forked"))
+        snprintf(says->unsaid + used, sizeof says->unsaid - used, " %s", call);
+}
+
+static void visit(void *arg, const char *kind, const char *name, const char *path)
+{
+    (void)arg, (void)kind, (void)name, (void)path;
+}
+
+static void visit_setting(void *arg, const char *name, const char *value, const char *fallback, const char *origin,
+                          const char *help)
+{
+    (void)arg, (void)name, (void)value, (void)fallback, (void)origin, (void)help;
+}
+
+/* Every call on the parent's context. */
+static void use_context(weft_context *context, struct child_says *says)
+{
+    static int64_t word;
+    size_t bytes;
+    weft_unique_id id;
+    weft_comm *comm;
+    weft_mem *mem;
+    void *p = &word;
+
+    note_unsaid(says, "settings", weft_context_settings(context, visit_setting, NULL));
+    note_unsaid(says, "plugins", weft_context_plugins(context, visit, NULL));
+    note_unsaid(says, "unique_id", weft_unique_id_create(context, &id));
+    note_unsaid(says, "comm_create_env", weft_comm_create_env(context, NULL, &comm));
+    note_unsaid(says, "mem_alloc", weft_mem_alloc(context, 4096, &p));
+    note_unsaid(says, "mem_free", weft_mem_free(context, &word));
+    note_unsaid(says, "mem_register", weft_mem_register(context, &word, sizeof word, &mem));
+    note_unsaid(says, "mem_take", weft_mem_take(context, 4096, &p));
+    note_unsaid(says, "mem_give", weft_mem_give(context, &word));
+    note_unsaid(says, "mem_reserved", weft_mem_reserved(context, &bytes));
+    note_unsaid(says, "destroy", weft_context_destroy(context));
+}
 
 static void play_child(struct ft_rank *f, weft_request *req, struct child_says *says)
 {
@@ -179,6 +221,7 @@ static void play_child(struct ft_rank *f, weft_request *req, struct child_says *
     says->wait = weft_wait(req);
     says->dup = weft_comm_dup(f->comm, NULL, &copy);
     says->destroy = weft_comm_destroy(f->comm);
+    use_context(f->context, says);
     says->finish = weft_context_destroy(f->context);
     says->done = 1;
     _exit(0);
@@ -194,6 +237,8 @@ static void check_child(struct child_says *says, pid_t pid)
     WT_CHECK(says->done);
     WT_CHECK_INT(says->group, WEFT_EINVAL);
     WT_CHECK(says->reduce < 0 && says->wait < 0 && says->dup < 0 && says->destroy < 0 && says->finish < 0);
+    if (*says->unsaid)
+        wt_fail(__FILE__, __LINE__, "these calls of the child do not say that it was forked:%s", says->unsaid);
     if (!strstr(says->text, "fork"))
         wt_fail(__FILE__, __LINE__, "the child was told: %s: %s", weft_status_name(says->reduce), says->text);
 }
