@@ -435,7 +435,7 @@ static pid_t child_numbered(pid_t pid)
     return child > 0 ? (pid_t)child : 0;
 }
 
-static struct tc_rank kept; /* what rank 1 leaves behind is no leak */
+static struct tc_rank *volatile kept; /* what rank 1 leaves behind is no leak; a store nobody reads must stay */
 
 /* Rank 1 ends and another process gets its number: nothing is read there, or written. */
 static void recycled(struct tc_rank *r)
@@ -448,7 +448,7 @@ static void recycled(struct tc_rank *r)
     group = r->group;
     pid = (pid_t)group->peers[1].identity.pid;
     if (hostile(r)) {
-        kept = *r;
+        kept = r;
         wt_rank_end(); /* as a process that was killed, but for its status */
     }
     memset(mark, 0x5a, sizeof(mark));

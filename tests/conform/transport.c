@@ -110,7 +110,6 @@ static void rank_body(int rank, int nranks, void *arg)
 {
     const struct start *start = arg;
     struct tc_rank *r = calloc(1, sizeof(*r));
-    struct wi_settings *settings;
 
     WT_REQUIRE(r != NULL);
     r->fixture = start->fixture;
@@ -122,7 +121,7 @@ static void rank_body(int rank, int nranks, void *arg)
         .bytes = sizeof(r->host), .impl = r, .log = host_log, .now_ns = host_now, .explain = host_explain};
     if (r->fixture->host)
         r->fixture->host(&r->host);
-    settings = read_settings(r);
+    r->read = read_settings(r);
     WT_REQUIRE_OK(r->ops->open(&r->host, r->settings, &r->endpoint));
     exchange_addresses(r);
     start->fn(r);
@@ -131,7 +130,7 @@ static void rank_body(int rank, int nranks, void *arg)
     r->ops->close(r->endpoint);
     for (int i = 0; i < nranks; i++)
         free((void *)r->addresses[i]);
-    wi_settings_destroy(settings);
+    wi_settings_destroy(r->read);
     free(r->settings);
     free(r);
 }

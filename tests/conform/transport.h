@@ -29,6 +29,7 @@ struct tc_rank {
     struct tc_shared *shared;
     int rank, nranks;
     struct weft_host host;
+    struct wi_settings *read; /* what `settings` points into */
     void *settings;
     void *endpoint, *group;
     struct weft_group_config config;
