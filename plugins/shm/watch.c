@@ -3,8 +3,10 @@
  */
 #include "watch.h"
 
+#include <errno.h>
 #include <linux/ioctl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +48,8 @@ static int process_lives(const struct wi_shm_identity *identity)
     char state;
     uint64_t start_ticks;
 
-    if (!wi_shm_process_stat(identity->pid, &state, &start_ticks))
-        return 0;
+    if (!wi_shm_process_stat(identity->pid, &state, &start_ticks)) /* no descriptors left, or no memory, is no death */
+        return kill((pid_t)identity->pid, 0) == 0 || errno != ESRCH;
     return start_ticks == identity->start_ticks && state != 'Z' && state != 'X';
 }
 
@@ -187,7 +189,7 @@ size_t wi_shm_watch_text(const struct wi_shm_watch *watch, char *text, size_t ca
     else if (wi_shm_process_stat(who->pid, &state, &start_ticks) && start_ticks == who->start_ticks)
         snprintf(what, sizeof(what), "%s", doing(state));
     else
-        snprintf(what, sizeof(what), "is gone");
+        snprintf(what, sizeof(what), process_lives(who) ? "is in an unknown state" : "is gone");
     length = snprintf(text, capacity, "process %u on host %s %s", who->pid, who->host, what);
     if (length < 0)
         return 0;

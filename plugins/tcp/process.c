@@ -6,7 +6,9 @@
 #endif
 #include "addr.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-/* Fields 3 and 22 of /proc/PID/stat; the second field may contain anything, so count from its closing parenthesis. */
+/* Fields 3 and 22 of /proc/PID/stat; the second field may contain anything, so count from its closing parenthesis. 0: it cannot
+ * be read, which without descriptors left, or without memory, says nothing of the process. */
 static int read_stat(int32_t pid, char *state, uint64_t *started)
 {
     char path[40], text[1024], *p;
@@ -62,7 +65,9 @@ char wi_tcp_process_state(const struct wi_tcp_identity *mine, const struct wi_tc
     char state;
     if (!mine->pids || mine->pids != peer->pids || peer->pid <= 0)
         return '?';
-    if (!read_stat(peer->pid, &state, &started) || started != peer->started)
+    if (!read_stat(peer->pid, &state, &started))
+        return kill(peer->pid, 0) && errno == ESRCH ? 0 : '?';
+    if (started != peer->started)
         return 0;
     return state == 'Z' || state == 'X' ? 0 : state;
 }

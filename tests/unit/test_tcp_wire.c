@@ -4,6 +4,11 @@
 #include "tests/unit/unit.h"
 
 #include <arpa/inet.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "plugins/tcp/addr.h"
 #include "plugins/tcp/frame.h"
@@ -295,7 +300,38 @@ static void turns_of_ranks(void)
     free(g.of_node);
 }
 
+/* Who has no descriptors left cannot look into /proc: that says nothing of the others. */
+static void state_of_a_process(void)
+{
+    struct rlimit before, none;
+    struct wi_tcp_identity mine, peer;
+    pid_t child = fork();
+
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    wi_tcp_process_identity(&mine);
+    peer = mine;
+    CU_ASSERT_FATAL(mine.pids != 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = (struct rlimit){0, before.rlim_max};
+    CU_ASSERT_NOT_EQUAL(wi_tcp_process_state(&mine, &peer), 0);
+    peer.started++;
+    CU_ASSERT_EQUAL(wi_tcp_process_state(&mine, &peer), 0); /* its number is another's now */
+    peer.pid = child;
+    CU_ASSERT_FATAL(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    char there = wi_tcp_process_state(&mine, &peer);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    char gone = wi_tcp_process_state(&mine, &peer);
+    setrlimit(RLIMIT_NOFILE, &before);
+    CU_ASSERT_EQUAL(there, '?');
+    CU_ASSERT_EQUAL(gone, 0);
+}
+
 static const struct wt_case cases[] = {
+    {"a process that cannot be looked at has not ended", state_of_a_process},
     {"lists of numbers", lists},
     {"turns of ranks", turns_of_ranks},
     {"frame round trip", frame_round_trip},
