@@ -184,20 +184,22 @@ static void host_explain(void *impl, weft_status status, const char *format, ...
 static int find_key(void *arg, const void *claim, size_t claim_bytes, struct wi_auth_key *key)
 {
     struct wi_transports *t = arg;
+    const struct wi_comm_key *k;
     uint64_t comm_id[2];
-    int found = 0;
 
     if (claim_bytes < sizeof comm_id)
         return 0;
     memcpy(comm_id, claim, sizeof comm_id);
     pthread_mutex_lock(&t->keys_lock);
-    for (const struct wi_comm_key *k = t->keys; k && !found; k = k->next)
-        if (k->comm_id[0] == comm_id[0] && k->comm_id[1] == comm_id[1]) {
-            *key = k->key;
-            found = 1;
-        }
+    for (k = t->keys; k && memcmp(k->comm_id, comm_id, sizeof comm_id);)
+        k = k->next;
+    for (int i = 0; !k && i < WI_GONE_KEYS; i++)
+        if (t->gone[i] && memcmp(t->gone[i]->comm_id, comm_id, sizeof comm_id) == 0)
+            k = t->gone[i];
+    if (k)
+        *key = k->key;
     pthread_mutex_unlock(&t->keys_lock);
-    return found;
+    return k != NULL;
 }
 
 static struct weft_auth *host_auth_create(void *impl, int is_server, const void *claim, size_t claim_bytes)
@@ -538,6 +540,8 @@ void wi_transports_close(struct wi_transports *t)
             dlclose(t->list[i].handle);
         wi_free(t->list[i].path);
     }
+    for (int i = 0; i < WI_GONE_KEYS; i++)
+        wi_secret_free(t->gone[i]);
     wi_auth_seen_destroy(t->seen);
     pthread_mutex_destroy(&t->keys_lock);
     wi_free(t);
@@ -566,17 +570,20 @@ weft_status wi_transports_add_key(struct wi_transports *t, const uint64_t comm_i
 
 void wi_transports_drop_key(struct wi_transports *t, const uint64_t comm_id[2])
 {
-    struct wi_comm_key *gone = NULL;
+    struct wi_comm_key **link = &t->keys, **place, *gone, *oldest = NULL;
 
     pthread_mutex_lock(&t->keys_lock);
-    for (struct wi_comm_key **link = &t->keys; *link; link = &(*link)->next)
-        if ((*link)->comm_id[0] == comm_id[0] && (*link)->comm_id[1] == comm_id[1]) {
-            gone = *link;
-            *link = gone->next;
-            break;
-        }
+    while (*link && memcmp((*link)->comm_id, comm_id, sizeof(*link)->comm_id))
+        link = &(*link)->next;
+    gone = *link;
+    if (gone) {
+        *link = gone->next;
+        place = &t->gone[t->gone_next++ % WI_GONE_KEYS];
+        oldest = *place;
+        *place = gone;
+    }
     pthread_mutex_unlock(&t->keys_lock);
-    wi_secret_free(gone);
+    wi_secret_free(oldest);
 }
 
 struct wi_transport *wi_transports_find(struct wi_transports *t, const char *name)

@@ -34,10 +34,15 @@ struct wi_refused_plugin {
     char *path, *why;
 };
 
+#define WI_GONE_KEYS 64
+
 struct wi_transports {
     struct weft_host host;
     pthread_mutex_t keys_lock;
     struct wi_comm_key *keys;
+    /* Of communicators that are gone, the newest: a rank that still connects for one of them is told so, as what it belongs to. */
+    struct wi_comm_key *gone[WI_GONE_KEYS];
+    unsigned gone_next;
     struct wi_auth_seen *seen; /* hellos that were answered here */
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];

@@ -216,6 +216,27 @@ static void too_slow(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_context_destroy(f.context));
 }
 
+/* Rank 1 has left before rank 0 connects. */
+static void left_before(int rank, int nranks, void *arg)
+{
+    int64_t word = 1;
+    weft_comm *made;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));
+    if (rank == 1)
+        WT_CHECK_OK(weft_comm_destroy(made));
+    wt_sync();
+    if (rank == 0) {
+        WT_CHECK_STATUS(weft_send(made, &word, 1, WEFT_INT64, 1, NULL), WEFT_EPEER);
+        WT_CHECK(strstr(ft_error(&(struct ft_rank){.comm = made, .rank = 0}).message, "left the communicator") != NULL);
+        WT_CHECK_OK(weft_comm_destroy(made));
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
 #define EVERYWHERE(fn, nranks) CU_ASSERT_EQUAL(ft_run_everywhere((nranks), (fn), #fn, 30000), 0)
 
 static void run_waiters(void)
@@ -235,10 +256,16 @@ static void run_too_slow(void)
     EVERYWHERE(too_slow, 2);
 }
 
+static void run_left_before(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, left_before, (void *)(uintptr_t) "tcp", 30000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"threads that wait are told", run_waiters},
     {"of two communicators waited for one is destroyed", run_one_of_two},
     {"threads that want in are sent away", run_who_wants_in},
     {"a thread that stays too long is named", run_too_slow},
+    {"a rank that left before it was connected to is named", run_left_before},
 };
 WT_UNIT_MAIN("destroy", cases)
