@@ -54,6 +54,8 @@ weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size
         memcpy(c->stage + c->stage_at, data, bytes);
     c->stage_end += bytes;
     p->nup++;
+    if (!c->from_reserve)
+        wi_tcp_reserve_use(p->group);
     p->group->unread = 1;
     if (p->state == WI_TCP_LINKING) {
         p->state = WI_TCP_LINKED;
@@ -155,6 +157,7 @@ static int begin_frame(struct wi_tcp_conn *c)
         return protocol_error(c, "a greeting in the middle of the stream");
     default: /* what was sent before the abort, over other sockets too, may say why */
         c->bye = c->peer->aborted = 1;
+        wi_tcp_peer_reason(c->peer, &c->in);
         if ((uint64_t)++c->peer->nbye < c->in.msg)
             return 0;
         wi_tcp_peer_aborted(c->peer);
@@ -438,6 +441,8 @@ void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type)
     struct wi_tcp_endpoint *e = c->peer->group->endpoint;
     unsigned char out[WI_TCP_HEADER_BYTES];
     struct wi_tcp_frame f = {.type = type, .msg = shared_sockets(c->peer)};
+    if (type == WI_TCP_ABORT)
+        f.total = (uint64_t) - (int64_t)c->peer->group->reason;
     if ((c->state != WI_TCP_UP && c->state != WI_TCP_GREETING) || c->write_dead)
         return;
     wi_tcp_frame_encode(&f, out);

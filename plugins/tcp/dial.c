@@ -43,9 +43,10 @@ void wi_tcp_dial_free(struct wi_tcp_conn *c)
 static void drop_socket(struct wi_tcp_conn *c)
 {
     wi_tcp_handshake_fini(&c->dial->hs);
-    if (c->fd >= 0)
+    if (c->fd >= 0 && !(c->from_reserve && wi_tcp_reserve_return(c->peer->group, c->fd)))
         wi_tcp_fd_close(c->fd);
     c->fd = -1;
+    c->from_reserve = 0;
 }
 
 /* Sockets that wi_tcp_dial_more makes: the peer is reached without them. */
@@ -75,7 +76,7 @@ static void round_over(struct wi_tcp_conn *c)
         return;
     }
     if (d->rejected && d->round >= REJECTED_ROUNDS) {
-        give_up(c, WEFT_EAUTH, " (another job key?)");
+        give_up(c, WEFT_EAUTH, " (another job key, or its communicator is long gone?)");
         return;
     }
     if (now >= d->deadline_ns) {
@@ -95,6 +96,22 @@ static void set_last(struct wi_tcp_dial *d, const char *what)
     snprintf(d->last, sizeof d->last, "%s: %s", text, what);
 }
 
+static int new_socket(struct wi_tcp_conn *c, int family)
+{
+    struct wi_tcp_group *g = c->peer->group;
+    /* Of the endpoint's thread and this one neither may get what the other has just given up to use it itself. */
+    pthread_mutex_lock(&g->endpoint->lock);
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 && errno == EMFILE && !spare(c) && wi_tcp_reserve_use(g)) {
+        c->from_reserve = 1;
+        fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    }
+    int err = errno;
+    pthread_mutex_unlock(&g->endpoint->lock);
+    errno = err;
+    return wi_tcp_fd_keep(fd);
+}
+
 /* 1: in progress or connected; 0: this address failed; -1: the peer was failed, or does without this socket. */
 static int start(struct wi_tcp_conn *c)
 {
@@ -103,14 +120,15 @@ static int start(struct wi_tcp_conn *c)
     const struct wi_tcp_addr *a = &d->peer.addrs[d->order[d->at]];
     struct sockaddr_storage sa;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-    int fd = wi_tcp_fd_keep(socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd = new_socket(c, a->family == 4 ? AF_INET : AF_INET6);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && spare(c)) {
         wi_tcp_conn_close(c);
         return -1;
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-        wi_tcp_peer_fail(c->peer, WEFT_ENOFILES, "tcp cannot connect to rank %d: %s (see ulimit -n)", c->peer->rank,
-                         strerror(errno));
+        wi_tcp_peer_fail(c->peer, WEFT_ENOFILES,
+                         "tcp cannot connect to rank %d: %s; this process may have %llu descriptors (ulimit -n)",
+                         c->peer->rank, strerror(errno), wi_tcp_descriptor_limit());
         return -1;
     }
     if (fd >= 0) {
@@ -147,9 +165,10 @@ static void attempt(struct wi_tcp_conn *c)
 
 static void next_address(struct wi_tcp_conn *c, const char *why)
 {
-    set_last(c->dial, why);
+    struct wi_tcp_dial *d = c->dial;
+    set_last(d, why);
     drop_socket(c);
-    c->dial->at++;
+    d->at = now_of(c->peer->group) < d->deadline_ns ? d->at + 1 : d->norder; /* too late for the others */
     attempt(c);
 }
 
@@ -209,6 +228,7 @@ static void hear(struct wi_tcp_conn *c)
         crossed(c);
         return;
     case WI_TCP_ABORT:
+        wi_tcp_peer_reason(p, &f);
         wi_tcp_peer_aborted(p);
         return;
     case WI_TCP_BYE:

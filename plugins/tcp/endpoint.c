@@ -151,6 +151,7 @@ static weft_status open_events(struct wi_tcp_endpoint *e)
         return st;
     }
     e->listening = 1;
+    wi_tcp_spare_fill(e);
     return WEFT_SUCCESS;
 }
 
@@ -179,7 +180,7 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     e->host = host;
     e->settings = settings;
     e->family = family;
-    e->epoll = e->timer = -1;
+    e->epoll = e->timer = e->spare = -1;
     pthread_mutex_init(&e->lock, NULL);
     wi_tcp_fds_init();
     wi_tcp_node_identity(e->me.node);
@@ -222,6 +223,7 @@ void wi_tcp_endpoint_close(void *endpoint)
         wi_tcp_arrival_free(a);
     }
     wi_tcp_linger_finish(e, e->host->now_ns() + CLOSE_NS);
+    wi_tcp_spare_use(e);
     if (e->epoll >= 0)
         wi_tcp_fd_close(e->epoll);
     if (e->timer >= 0)

@@ -18,7 +18,7 @@ enum wi_tcp_frame_type {
     WI_TCP_DATA = 1,  /* payload of a message */
     WI_TCP_GRANT = 2, /* messages below `msg` have receives; eager bytes may reach `total` */
     WI_TCP_BYE = 3,   /* the last frame of this socket: the rank left in good order */
-    WI_TCP_ABORT = 4, /* the rank left in failure */
+    WI_TCP_ABORT = 4, /* the rank left in failure; `total`: a weft_status, negated, that says why, or 0 */
     /* The accepting side's first frame is one of these, or BYE or ABORT: */
     WI_TCP_WELCOME = 5, /* the connection is taken */
     WI_TCP_CROSSED = 6, /* it is not: this side is connecting, too, and its rank is lower */

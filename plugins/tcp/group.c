@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -35,9 +34,12 @@ static void group_free(struct wi_tcp_group *g)
     free(g->blobs);
     free(g->blob_at);
     free(g->link);
+    free(g->refused);
     free(g->turn);
     free(g->of_node);
     free(g->sink_stage);
+    while (wi_tcp_reserve_use(g))
+        continue;
     if (g->epoll >= 0)
         wi_tcp_fd_close(g->epoll);
     if (g->event >= 0)
@@ -57,8 +59,9 @@ static weft_status copy_members(struct wi_tcp_group *g, const struct weft_group_
     g->blob_at = malloc((n + 1) * sizeof *g->blob_at);
     g->peers = calloc(n, sizeof *g->peers);
     g->link = calloc(n, 1);
+    g->refused = calloc(n, sizeof *g->refused);
     g->sink_stage = malloc(WI_TCP_STAGE_FRONT + WI_TCP_SINK_BYTES);
-    if (!g->member || !g->blobs || !g->blob_at || !g->peers || !g->link || !g->sink_stage)
+    if (!g->member || !g->blobs || !g->blob_at || !g->peers || !g->link || !g->refused || !g->sink_stage)
         return WEFT_ENOMEM;
     memcpy(g->member, c->member, n);
     g->blob_at[0] = 0;
@@ -85,27 +88,13 @@ static int watch(struct wi_tcp_group *g, int fd, void *tag, uint32_t events)
 
 static weft_status open_events(struct wi_tcp_group *g)
 {
-    const struct weft_host *h = g->endpoint->host;
     g->epoll = wi_tcp_fd_keep(epoll_create1(EPOLL_CLOEXEC));
     g->event = wi_tcp_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     g->timer = wi_tcp_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (g->epoll >= 0 && g->event >= 0 && g->timer >= 0 && !watch(g, g->event, &g->event, EPOLLIN | EPOLLET) &&
         !watch(g, g->timer, &g->timer, EPOLLIN | EPOLLET))
-        return WEFT_SUCCESS;
-    struct rlimit limit = {0, 0};
-    int err = errno;
-    if (err != EMFILE) {
-        h->explain(h->impl, err == ENFILE ? WEFT_ENOFILES : WEFT_ESYS,
-                   "tcp cannot make a communicator's event descriptors: %s", strerror(err));
-        return err == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
-    }
-    getrlimit(RLIMIT_NOFILE, &limit);
-    h->explain(
-        h->impl, WEFT_ENOFILES,
-        "tcp has no descriptors left for another communicator: each takes 3 and one for each socket to a peer, and this "
-        "process may have %llu; raise that (ulimit -n, at most %llu here; LimitNOFILE= of a service)",
-        (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
-    return WEFT_ENOFILES;
+        return wi_tcp_reserve_init(g);
+    return wi_tcp_explain_descriptors(g, errno);
 }
 
 weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *config, void **group)

@@ -111,22 +111,39 @@ static int has_room(const struct wi_tcp_endpoint *e)
 }
 
 /* The accepting side's first frame; 0 when the socket is broken. */
-static int greet(struct wi_tcp_arrival *a, uint8_t type)
+static int greet(struct wi_tcp_arrival *a, uint8_t type, weft_status reason)
 {
     unsigned char out[WI_TCP_HEADER_BYTES];
-    struct wi_tcp_frame f = {.type = type};
+    struct wi_tcp_frame f = {.type = type, .total = (uint64_t) - (int64_t)reason};
     wi_tcp_frame_encode(&f, out);
     return send(a->fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof out;
 }
 
-/* Say why the connection is not taken, and close it without losing that. */
-static void dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type)
+void wi_tcp_arrival_dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type, weft_status reason)
 {
-    if (greet(a, type)) {
+    if (greet(a, type, reason)) {
         wi_tcp_linger_add(e, a->fd);
         a->fd = -1;
     }
     wi_tcp_arrival_free(a);
+}
+
+void wi_tcp_endpoint_refuse(struct wi_tcp_group *g, int rank, weft_status reason)
+{
+    struct wi_tcp_endpoint *e = g->endpoint;
+    pthread_mutex_lock(&e->lock);
+    g->refused[rank] = reason;
+    for (struct wi_tcp_arrival **at = &g->inbox; *at;) {
+        struct wi_tcp_arrival *a = *at;
+        if (a->claim.from != (uint32_t)rank) {
+            at = &a->next;
+            continue;
+        }
+        *at = a->next;
+        wi_tcp_arrival_dismiss(e, a, WI_TCP_ABORT, reason);
+    }
+    wi_tcp_endpoint_arm(e);
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void deliver(struct wi_tcp_endpoint *e, struct wi_tcp_group *g, struct wi_tcp_arrival *a)
@@ -136,12 +153,16 @@ static void deliver(struct wi_tcp_endpoint *e, struct wi_tcp_group *g, struct wi
         wi_tcp_arrival_free(a);
         return;
     }
-    unsigned char *link = &g->link[a->claim.from];
-    if (*link == WI_TCP_LINK_DIALS && a->claim.from > (uint32_t)g->rank) {
-        dismiss(e, a, WI_TCP_CROSSED);
+    if (g->refused[a->claim.from]) {
+        wi_tcp_arrival_dismiss(e, a, WI_TCP_ABORT, g->refused[a->claim.from]);
         return;
     }
-    if (!greet(a, WI_TCP_WELCOME)) {
+    unsigned char *link = &g->link[a->claim.from];
+    if (*link == WI_TCP_LINK_DIALS && a->claim.from > (uint32_t)g->rank) {
+        wi_tcp_arrival_dismiss(e, a, WI_TCP_CROSSED, WEFT_SUCCESS);
+        return;
+    }
+    if (!greet(a, WI_TCP_WELCOME, WEFT_SUCCESS)) {
         wi_tcp_arrival_free(a);
         return;
     }
@@ -159,7 +180,7 @@ static int tell_gone(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
         const struct wi_tcp_gone *g = &e->gone[i];
         if (memcmp(g->comm_id, a->claim.comm_id, sizeof g->comm_id) || !(g->comm_id[0] | g->comm_id[1]))
             continue;
-        dismiss(e, a, g->aborted ? WI_TCP_ABORT : WI_TCP_BYE);
+        wi_tcp_arrival_dismiss(e, a, g->aborted ? WI_TCP_ABORT : WI_TCP_BYE, g->reason);
         return 1;
     }
     return 0;
@@ -253,8 +274,10 @@ static void accept_some(struct wi_tcp_endpoint *e)
                 return;
             }
             memset(&sa, 0, sizeof sa);
-            int fd = wi_tcp_fd_keep(accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC));
-            if (fd >= 0) {
+            int fd = accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (fd < 0 && errno == EMFILE && wi_tcp_spare_use(e))
+                fd = accept4(e->listeners[i], (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (wi_tcp_fd_keep(fd) >= 0) {
                 admit(e, fd, source_of(&sa));
                 continue;
             }
@@ -322,6 +345,7 @@ void wi_tcp_endpoint_events(struct wi_tcp_endpoint *e, const struct epoll_event 
     if (knock)
         accept_some(e);
     expire(e, e->host->now_ns());
+    wi_tcp_spare_fill(e);
 }
 
 void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group)
@@ -355,6 +379,7 @@ void wi_tcp_endpoint_leave(struct wi_tcp_endpoint *e, struct wi_tcp_group *group
     struct wi_tcp_gone *gone = &e->gone[e->gone_next++ % WI_TCP_GONE_MAX];
     memcpy(gone->comm_id, group->comm_id, sizeof gone->comm_id);
     gone->aborted = aborted;
+    gone->reason = aborted ? group->reason : WEFT_SUCCESS;
     while (group->inbox) {
         struct wi_tcp_arrival *a = group->inbox;
         group->inbox = a->next;

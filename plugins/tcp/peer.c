@@ -116,9 +116,12 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
     g->endpoint->host->log(g->endpoint->host->impl, WEFT_LOG_INFO, "tcp.peer", "rank %d: %s", p->rank, p->text);
     p->state = WI_TCP_FAILED;
     p->status = status;
+    if (status == WEFT_ENOFILES || status == WEFT_ENOMEM)
+        g->reason = status;
     g->failures++;
     end_transfers(p, status);
     close_all(p);
+    wi_tcp_endpoint_refuse(g, p->rank, status);
     for (int i = 0; i < WEFT_CHAN_MAX; i++) {
         wi_tcp_in_free(p->in[i]);
         free(p->out[i]);
@@ -128,9 +131,23 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
     p->drains = NULL;
 }
 
+/* It comes from the network, and is 0 where there is none. */
+void wi_tcp_peer_reason(struct wi_tcp_peer *p, const struct wi_tcp_frame *abort)
+{
+    if (abort->total > 0 && abort->total < 1000)
+        p->reason = (weft_status) - (int)abort->total;
+}
+
 void wi_tcp_peer_aborted(struct wi_tcp_peer *p)
 {
-    wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
+    if (p->reason == WEFT_ENOFILES || p->reason == WEFT_ENOMEM)
+        wi_tcp_peer_fail(p, WEFT_EPEER, "rank %d gave up: it has no %s", p->rank,
+                         p->reason == WEFT_ENOMEM ? "memory left" : "descriptors left (ulimit -n there)");
+    else if (p->reason)
+        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d gave up its connection to this one: %s", p->rank,
+                         weft_status_text(p->reason));
+    else
+        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
 }
 
 void wi_tcp_peer_leave(struct wi_tcp_peer *p)

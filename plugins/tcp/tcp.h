@@ -41,6 +41,7 @@ struct wi_tcp_settings {
 #define WI_TCP_BUDGET (1u << 20)      /* bytes per socket, direction and progress call */
 #define WI_TCP_BATCH 12               /* frames in one writev */
 #define WI_TCP_NEVER UINT64_MAX
+#define WI_TCP_RESERVE_PEERS 2
 
 /* ---- Handshake (handshake.c) -------------------------------------------------------------------------------- */
 
@@ -84,6 +85,7 @@ struct wi_tcp_linger {
 struct wi_tcp_gone {
     uint64_t comm_id[2];
     int aborted;
+    weft_status reason;
 };
 #define WI_TCP_GONE_MAX 64
 
@@ -94,6 +96,7 @@ struct wi_tcp_endpoint {
     struct wi_tcp_identity me;
     int listeners[WI_TCP_ADDRS_MAX];
     int epoll, timer;
+    int spare;                /* reserve.c; -1: in use */
     pthread_t thread;
     pthread_mutex_t lock;     /* of all below */
     int serving, stop;        /* the thread runs; is to end */
@@ -121,6 +124,10 @@ void wi_tcp_serve_stop(struct wi_tcp_endpoint *e);
 void wi_tcp_endpoint_join(struct wi_tcp_endpoint *e, struct wi_tcp_group *group);
 void wi_tcp_endpoint_leave(struct wi_tcp_endpoint *e, struct wi_tcp_group *group, int aborted);
 void wi_tcp_arrival_free(struct wi_tcp_arrival *a);
+/* Close the socket, once what is said over it has arrived: BYE, CROSSED, or ABORT, with the reason or 0. Needs the lock. */
+void wi_tcp_arrival_dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type, weft_status reason);
+/* From now on that rank is told that this one has given up, and why. */
+void wi_tcp_endpoint_refuse(struct wi_tcp_group *g, int rank, weft_status reason);
 /* Options that every socket of the transport has. */
 void wi_tcp_socket_options(const struct wi_tcp_settings *s, int fd);
 /* Take fd: close it once what was written has reached the peer. Needs the lock. */
@@ -170,6 +177,7 @@ struct wi_tcp_conn {
     uint8_t index;
     uint8_t can_read, can_write;  /* as far as known; epoll is edge-triggered */
     uint8_t bye, write_dead, stalled;
+    uint8_t from_reserve;         /* its descriptor is one that was kept back */
     uint32_t silent;              /* reads in vain since something came */
     int write_errno;
     struct wi_tcp_dial *dial;
@@ -240,7 +248,8 @@ struct wi_tcp_peer {
     int striped; /* over several links from the first: nconns was above 1 */
     struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
     int next_conn;
-    uint8_t aborted;    /* it said so on some socket */
+    uint8_t aborted;    /* it said so on some socket, */
+    weft_status reason; /* and why */
     uint8_t wide, fast_looks; /* the link is fast: send over all sockets */
     size_t unlooked;    /* sent since that was last judged */
     uint32_t eager;     /* the peer's window */
@@ -269,8 +278,10 @@ struct wi_tcp_group {
     uint32_t *blob_at;         /* [nranks + 1] */
     struct wi_tcp_peer **peers; /* [nranks], made at first use */
     int epoll, event, timer;
+    int reserve[WI_TCP_RESERVE_PEERS * WI_TCP_SOCKETS_MAX], nreserve; /* reserve.c */
     struct wi_tcp_arrival *inbox; /* under the endpoint's lock, as is */
     unsigned char *link;          /* [nranks], enum wi_tcp_link */
+    weft_status *refused;         /* [nranks], 0: connections of that rank are taken */
     int *turn, *of_node;          /* [nranks]: which of its node's ranks, and how many these are */
     atomic_int ninbox;
     struct wi_tcp_conn *conns, *dead; /* dead: freed when nobody looks at them any more */
@@ -282,6 +293,7 @@ struct wi_tcp_group {
     int unread;                /* some socket has more to read than was read */
     int dials;                 /* connections being made */
     int failures;              /* peers FAILED and not reported */
+    weft_status reason;        /* what this rank lacks, for which it gives up; 0: nothing */
     uint32_t calls, watch_calls;
     uint64_t watched_ns;       /* when the processes of awaited peers were last looked at */
     int look;                  /* epoll has, or had, something */
@@ -313,8 +325,19 @@ int wi_tcp_rail(const struct wi_tcp_group *g, int rank, int sockets, int index);
 /* spread.c: tell what was sent; sockets to send over. */
 void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes);
 int wi_tcp_spread(const struct wi_tcp_peer *p);
+/* reserve.c: descriptors that are kept back. _use: give one up, 0: there was none. */
+weft_status wi_tcp_reserve_init(struct wi_tcp_group *g);
+int wi_tcp_reserve_use(struct wi_tcp_group *g);
+/* Close a socket and keep its descriptor, with no moment in between at which it could become somebody else's. 0: not done. */
+int wi_tcp_reserve_return(struct wi_tcp_group *g, int fd);
+int wi_tcp_spare_use(struct wi_tcp_endpoint *e);
+void wi_tcp_spare_fill(struct wi_tcp_endpoint *e);
+weft_status wi_tcp_explain_descriptors(const struct wi_tcp_group *g, int err);
+unsigned long long wi_tcp_descriptor_limit(void);
 /* The peer has said that it aborted. */
 void wi_tcp_peer_aborted(struct wi_tcp_peer *p);
+/* Remember what an ABORT gives as its reason. */
+void wi_tcp_peer_reason(struct wi_tcp_peer *p, const struct wi_tcp_frame *abort);
 /* The peer has left in good order: a failure if transfers are pending. */
 void wi_tcp_peer_leave(struct wi_tcp_peer *p);
 /* The BYE of one of `sockets` sockets came; when it is the last the peer has left. */

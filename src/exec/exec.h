@@ -193,6 +193,7 @@ struct wi_exec {
     _Atomic int napping; /* the lock's holder sleeps, or is about to */
     _Atomic int nudged;  /* it should not: another thread wants the lock */
     int nudge_fd;        /* readable when nudged; -1: not made yet */
+    uint32_t nudge_tries;
     _Atomic int abort_requested;
     _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */
     weft_status broken;       /* < 0: the communicator can only be destroyed */

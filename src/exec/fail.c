@@ -76,15 +76,24 @@ void wi_exec_error_set(struct wi_exec *exec, const struct wi_error *error)
     pthread_mutex_unlock(&exec->error_lock);
 }
 
+/* This rank lacks something. The peer that it was wanted for is not to blame, and must not be named to the others. */
+static int lacks(weft_status status)
+{
+    return status == WEFT_ENOFILES || status == WEFT_ENOMEM || status == WEFT_ENOSPC;
+}
+
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...)
 {
-    struct wi_error made = {.status = status, .peer = peer}, *e = &made;
+    struct wi_error made = {.status = status}, *e = &made;
     char what[160] = "", cause[512];
     va_list ap;
 
     if (exec->broken)
         return exec->broken;
+    if (lacks(status))
+        peer = -1;
+    e->peer = peer;
     va_start(ap, format);
     vsnprintf(cause, sizeof cause, format, ap);
     va_end(ap);
@@ -348,6 +357,15 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
             exec->mesh->groups[g].transport->ops.progress(exec->mesh->groups[g].group, &ignored);
 }
 
+/* Is a cause what the teller was told itself? Then it is passed on as it is: the first one counts. */
+static int was_told(const char *text)
+{
+    int bytes = 0;
+
+    sscanf(text, "rank %*d gave up in%n", &bytes);
+    return bytes > 0;
+}
+
 static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
 {
     int is_message = n->info.kind == WI_COLL_SEND || n->info.kind == WI_COLL_RECV;
@@ -361,6 +379,10 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
         wi_exec_disagree(exec, peer, &op->info, &n->info);
     else if (n->status == WEFT_ETIMEDOUT && n->culprit == exec->rank)
         wi_exec_blamed(exec, peer, text);
+    else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank &&
+             passed_on((weft_status)n->status) == WEFT_EPEER && was_told(n->text))
+        wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL, "%.*s",
+                     (int)sizeof n->text - 1, n->text);
     else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
         wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL,
                      "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,
@@ -389,6 +411,8 @@ void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct wef
     wi_exec_read_notices(exec);
     if (!exec->broken && info && (failure->status == WEFT_EABORTED || status == WEFT_EABORTED))
         wi_exec_compare_boards(exec, info);
-    wi_exec_fail(exec, failure->status < 0 ? failure->status : (weft_status)status, failure->peer, info, "%s",
+    if (failure->status < 0)
+        status = failure->status;
+    wi_exec_fail(exec, (weft_status)status, failure->peer, info, "%s",
                  failure->peer >= 0 ? failure->text : wi_fail_text());
 }

@@ -25,6 +25,7 @@
 #define CHECK_EVERY_NS 2000000ull
 #define NAP_FIRST_NS 50000ull
 #define NAP_MAX_NS 5000000ull
+#define NUDGE_TRY_EVERY 4096 /* without descriptors: one that becomes free is needed more by who connects */
 #define CONTENDED_YIELD_NS 1500
 #define CONTENDED_FOR 64
 #define STRANGER_NS 1000000 /* ranks give a core back sooner */
@@ -88,7 +89,7 @@ static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
 /* Announce the nap, look whether it is wanted, sleep: a nudge in between is seen by one of the two. */
 static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 {
-    if (exec->nudge_fd < 0)
+    if (exec->nudge_fd < 0 && exec->nudge_tries++ % NUDGE_TRY_EVERY == 0)
         exec->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_store_explicit(&exec->nudged, 0, memory_order_relaxed);
     atomic_store_explicit(&exec->napping, 1, memory_order_seq_cst);

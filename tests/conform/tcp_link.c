@@ -591,6 +591,19 @@ static void strangers(void)
     world_close(&w);
 }
 
+/* Give up what the transport has kept back. */
+static void use_reserve(struct world *w)
+{
+    for (int i = 0; i < 2; i++) {
+        struct wi_tcp_group *g = w->group[i];
+        while (wi_tcp_reserve_use(g))
+            continue;
+        pthread_mutex_lock(&g->endpoint->lock);
+        wi_tcp_spare_use(g->endpoint);
+        pthread_mutex_unlock(&g->endpoint->lock);
+    }
+}
+
 /* No descriptor left: accept tries again later without spinning; connect says why it cannot. */
 static void out_of_descriptors(void)
 {
@@ -601,6 +614,7 @@ static void out_of_descriptors(void)
     world_open(&w, 1);
     struct weft_xfer x[2] = {xfer(a, 8, 1, 0, 0), xfer(b, 8, 0, 0, 0)};
     getrlimit(RLIMIT_NOFILE, &old);
+    use_reserve(&w);
     int probe = dup(0);
     low = old;
     low.rlim_cur = (rlim_t)probe;
@@ -614,6 +628,7 @@ static void out_of_descriptors(void)
     world_defaults(&w, 2);
     world_open(&w, 1);
     x[0] = xfer(a, 8, 1, 0, 0);
+    use_reserve(&w);
     probe = dup(0); /* one is left, for the connecting side */
     low.rlim_cur = (rlim_t)probe + 1;
     close(probe);

@@ -3,8 +3,11 @@
 #include "tests/fault/fault.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 
@@ -124,8 +127,101 @@ static void descriptors(void)
     CU_ASSERT_EQUAL(wt_run(2, few_descriptors, (void *)(uintptr_t) "tcp", 30000), 0);
 }
 
+/* Open descriptors until none is left; returns how many. */
+static int take_all_descriptors(int *taken, int most)
+{
+    struct rlimit limit;
+    int n = 0;
+
+    WT_REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = (rlim_t)open_descriptors() + 64;
+    WT_REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    while (n < most && (taken[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    WT_REQUIRE(n < most && errno == EMFILE);
+    return n;
+}
+
+enum { TAKEN_MAX = 4096 };
+
+/* Both ranks connect at once and neither has a descriptor that the communicator has not kept: its first operation works. */
+static void last_descriptors(int rank, int nranks, void *arg)
+{
+    static int taken[TAKEN_MAX];
+    int64_t one = 1, sum = 0;
+    weft_comm *made;
+    struct ft_rank f;
+    int n;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    for (int i = 0; i < 20; i++) {
+        WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));
+        n = take_all_descriptors(taken, TAKEN_MAX);
+        wt_sync();
+        WT_CHECK_OK(weft_all_reduce(made, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
+        wt_sync();
+        while (n > 0)
+            close(taken[--n]);
+        WT_CHECK_OK(weft_comm_destroy(made));
+    }
+    ft_close(&f);
+}
+
+/* Rank 1 lacks descriptors for a third socket: it says so, and the others name it and its lack. */
+static void one_too_few(int rank, int nranks, void *arg)
+{
+    static int taken[TAKEN_MAX];
+    int64_t mine[8] = {0}, all[8];
+    weft_comm *made;
+    struct ft_rank f;
+    weft_status st;
+    int n = 0;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    WT_REQUIRE_OK(weft_all_to_all(f.comm, mine, all, 1, WEFT_INT64, NULL));
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));
+    if (rank == 1)
+        n = take_all_descriptors(taken, TAKEN_MAX);
+    wt_sync();
+    st = weft_all_to_all(made, mine, all, 1, WEFT_INT64, NULL);
+    if (rank == 1) {
+        WT_CHECK_STATUS(st, WEFT_ENOFILES);
+        WT_CHECK(strstr(weft_thread_error(), "ulimit -n") != NULL);
+        WT_CHECK_OK(weft_comm_destroy(made)); /* those that it was not connected to hear of it, too */
+    } else if (st != WEFT_SUCCESS) {          /* it may have had everything that it needs */
+        weft_error e = WEFT_ERROR_INIT;
+        WT_CHECK_STATUS(st, WEFT_EPEER);
+        WT_CHECK_OK(weft_last_error(made, &e));
+        WT_CHECK_INT(e.peer, 1);
+        WT_CHECK(strstr(e.message, "ulimit -n") != NULL);
+        fprintf(stderr, "%s\n", e.message);
+    }
+    wt_sync();
+    /* The other communicator works while rank 1 has none left. */
+    WT_CHECK_OK(weft_all_to_all(f.comm, mine, all, 1, WEFT_INT64, NULL));
+    wt_sync();
+    while (n > 0)
+        close(taken[--n]);
+    if (rank != 1)
+        WT_CHECK_OK(weft_comm_destroy(made));
+    wt_sync();
+    ft_close(&f);
+}
+
+static void last_of_all(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
+static void too_few(void)
+{
+    CU_ASSERT_EQUAL(wt_run(6, one_too_few, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"issuing many requests looks at each a few times", requests},
     {"running out of descriptors names the limit", descriptors},
+    {"a communicator that was made has the descriptors to connect", last_of_all},
+    {"a rank without descriptors is named by the others", too_few},
 };
 WT_UNIT_MAIN("scale", cases)
