@@ -231,8 +231,8 @@ weft_status weft_comm_abort(weft_comm *comm, const char *reason)
     return WEFT_SUCCESS;
 }
 
-/* Shut the door: who has the lock is told to give up, who wants it is sent away. WEFT_EBUSY: somebody stays too long. */
-static weft_status take_for_good(struct weft_comm *comm, uint64_t until_ns)
+/* Take the lock for good: its holder is told to give up, and whoever wants it is refused. WEFT_EBUSY: not within the time. */
+static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
 {
     int held = WI_FREE;
 
@@ -250,7 +250,7 @@ static weft_status take_for_good(struct weft_comm *comm, uint64_t until_ns)
 }
 
 /* Threads that wait without the lock see that their operations have ended, or that the communicator does. */
-static weft_status see_off(struct weft_comm *comm, uint64_t until_ns)
+static weft_status wait_for_callers(struct weft_comm *comm, uint64_t until_ns)
 {
     int ended = 0;
 
@@ -275,11 +275,11 @@ weft_status weft_comm_destroy(weft_comm *comm)
         return WEFT_SUCCESS;
     WI_TRY(wi_comm_check(comm));
     until = wi_deadline_ns(DESTROY_WAIT_NS);
-    WI_TRY(take_for_good(comm, until));
+    WI_TRY(lock_for_destroy(comm, until));
     wi_context_unlink(comm->ctx, comm); /* the progress thread no longer looks at it */
     aborted = comm->exec->broken < 0 || comm->exec->nops > 0;
     wi_exec_leave(comm->exec);
-    st = see_off(comm, until);
+    st = wait_for_callers(comm, until);
     if (st < 0) {
         wi_context_link(comm->ctx, comm);
         wi_comm_leave(comm);

@@ -475,10 +475,10 @@ static int progress_ops(struct wi_exec *exec)
     uint32_t oldest = 0;
     struct wi_op *op, *next;
 
-    exec->nunlooked = 0;
+    exec->nunpolled = 0;
     for (op = exec->head; op && !exec->broken; op = next) {
         next = op->next;
-        exec->visits++;
+        exec->op_polls++;
         if (!op->point_to_point) {
             oldest = oldest ? oldest : op->info.seq;
             if (op->state == WI_OP_QUEUED)
@@ -524,12 +524,12 @@ uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
  * issues as there are operations. */
 static void begin_new(struct wi_exec *exec, struct wi_op *op)
 {
-    if (exec->nops <= FEW_OPS || ++exec->nunlooked >= exec->nops) {
+    if (exec->nops <= FEW_OPS || ++exec->nunpolled >= exec->nops) {
         wi_exec_progress(exec, NULL);
         return;
     }
     if (op->point_to_point && !op->by_tag) {
-        exec->visits++;
+        exec->op_polls++;
         run_op(exec, op);
     }
     if (exec->broken)

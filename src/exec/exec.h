@@ -170,8 +170,8 @@ struct wi_exec {
     /* Operations in flight, oldest first. */
     struct wi_op *head, **tail;
     uint32_t nops;
-    uint32_t nunlooked; /* issued since all were looked at */
-    uint64_t visits;    /* of operations, by whoever looked at all or at one: tests count work by it */
+    uint32_t nunpolled; /* issued since all were polled */
+    uint64_t op_polls;  /* of operations, all or one at a time: tests count work by it */
     uint32_t next_seq;          /* of collectives */
     uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers; /* [nranks] */

@@ -136,8 +136,8 @@ void wi_exec_cancel(struct wi_exec *exec, const char *reason)
 }
 
 /* Two calls differ in their hash only. If that is because of the algorithms that their callers named, say which. */
-static int named_apart(struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
-                       const char **here, const char **there)
+static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
+                             const char **here, const char **there)
 {
     const struct wi_op *op = exec->head;
     uint32_t named;
@@ -163,7 +163,7 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
     alike.hash = ours->hash;
     wi_op_info_text(theirs, text, sizeof text);
     if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
-        named_apart(exec, ours, theirs, &here, &there))
+        algorithms_differ(exec, ours, theirs, &here, &there))
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
                      "rank %d called %s here too, but algorithm %s is named there, %s here", peer, text, there, here);
     else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)

@@ -32,7 +32,7 @@ static void link_reset(struct wi_boot_link *link)
     wi_store_buf_fini(&link->out);
     link->fd = -1;
     link->auth = NULL;
-    link->connecting = link->ready = link->half_open.greeted = 0;
+    link->connecting = link->ready = link->half_open.hello_verified = 0;
 }
 
 void wi_boot_link_close(struct wi_boot_link *link)
@@ -179,7 +179,7 @@ static int link_handshake(struct wi_boot_link *link, struct wi_store_claim *clai
             wi_auth_step(link->auth, in, in_bytes, &consumed, out, sizeof(out), &out_bytes, peer, &peer_bytes);
         if (st < 0 || (consumed && recv(link->fd, in, consumed, MSG_DONTWAIT) != (ssize_t)consumed))
             return -1;
-        link->half_open.greeted |= out_bytes > 0;
+        link->half_open.hello_verified |= out_bytes > 0;
         if (wi_store_buf_append(&link->out, out, out_bytes) || wi_store_buf_send(&link->out, link->fd) < 0)
             return -1;
         if (st == WEFT_SUCCESS)

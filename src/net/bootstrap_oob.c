@@ -145,15 +145,15 @@ static weft_status verdicts(struct oob *oob, struct suspects *suspects, uint64_t
     unsigned char mine[8];
     size_t nranks = (size_t)oob->base.nranks;
     unsigned char *all = wi_malloc(nranks * VERDICT_BYTES);
-    struct suspects liars = {.count = 0};
+    struct suspects bad_verdicts = {.count = 0};
     if (!all)
         return wi_fail(WEFT_ENOMEM, "no memory for a start-up exchange");
     wi_put32(mine, suspects->count > 0);
     wi_put32(mine + 4, (uint32_t)suspects->first);
-    weft_status st = gather_macs(oob, "weft out-of-band verdict", mine, sizeof(mine), all, &liars, deadline_ns);
+    weft_status st = gather_macs(oob, "weft out-of-band verdict", mine, sizeof(mine), all, &bad_verdicts, deadline_ns);
     if (suspects->count)
         st = suspects_fail(oob, suspects);
-    for (size_t r = 0; r < nranks && st == WEFT_SUCCESS && !liars.count; r++) {
+    for (size_t r = 0; r < nranks && st == WEFT_SUCCESS && !bad_verdicts.count; r++) {
         const unsigned char *one = all + r * VERDICT_BYTES;
         char text[160];
         if (!wi_get32(one))
@@ -162,8 +162,8 @@ static weft_status verdicts(struct oob *oob, struct suspects *suspects, uint64_t
                  wi_get32(one + 4), (unsigned long long)oob->exchange);
         st = oob_fail(oob, WEFT_EAUTH, text);
     }
-    if (st == WEFT_SUCCESS && liars.count)
-        st = suspects_fail(oob, &liars);
+    if (st == WEFT_SUCCESS && bad_verdicts.count)
+        st = suspects_fail(oob, &bad_verdicts);
     wi_free(all);
     return st;
 }
@@ -211,7 +211,7 @@ static weft_status hellos_check(struct oob *oob, const unsigned char *all)
 }
 
 /* Ranks without a key have none to wait for the verdicts; those that were shown something else do wait for them. */
-static weft_status part_ways(struct oob *oob, unsigned char *all, uint64_t deadline_ns)
+static weft_status answer_verdicts(struct oob *oob, unsigned char *all, uint64_t deadline_ns)
 {
     static const unsigned char nothing[VERDICT_BYTES];
     _Static_assert(VERDICT_BYTES <= HELLO_BYTES, "verdicts fit where the hellos were");
@@ -267,7 +267,7 @@ static weft_status oob_greet(struct oob *oob, const unsigned char *configured, c
     WI_TRY(hello_write(oob, hello_key->key, mine));
     WI_TRY(oob_exchange(oob, mine, sizeof(mine), all, deadline_ns));
     if (hellos_check(oob, all) < 0)
-        return oob->failed == WEFT_EAUTH ? part_ways(oob, all, deadline_ns) : oob->failed;
+        return oob->failed == WEFT_EAUTH ? answer_verdicts(oob, all, deadline_ns) : oob->failed;
     WI_TRY(keys_derive(oob, configured, all));
     if (!oob->keyed)
         return places_check(oob, all);

@@ -35,7 +35,7 @@ void wi_half_open_begin(struct wi_half_open *h, int fd, uint64_t now_ns)
 void wi_half_open_look(struct wi_half_open_table *t, const struct wi_half_open *h, void *connection)
 {
     t->held++;
-    if (h->greeted)
+    if (h->hello_verified)
         return;
     if (!t->oldest || h->since_ns < t->since_ns) {
         t->oldest = connection;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections that have not proven the job's key yet, and which of them gives way when there are too many.
  *
- * One that has greeted with the key is never driven out by one that has not. One source (an IPv4 address, an IPv6 network of 64
- * bits, a user of this host) holds at most half of a table: beyond that its newcomers take the place of its own oldest. */
+ * One whose hello was made with the key is never evicted for one whose was not. One source (an IPv4 address, an IPv6 network of
+ * 64 bits, a user of this host) holds at most half of a table: beyond that its newcomers take the place of its own oldest. The tcp
+ * transport, which as a plugin cannot include this, has the same rule in its listen.c. */
 #ifndef WI_NET_HALF_OPEN_H
 #define WI_NET_HALF_OPEN_H
 
@@ -10,7 +11,7 @@
 
 struct wi_half_open {
     uint64_t source, since_ns;
-    int greeted; /* its hello was made with the key */
+    int hello_verified; /* it was made with the key */
 };
 void wi_half_open_begin(struct wi_half_open *h, int fd, uint64_t now_ns);
 
@@ -20,10 +21,10 @@ struct wi_half_open_table {
     int capacity;    /* from here on: found by looking */
     int held, of_source;
     uint64_t since_ns, since_of_source_ns;
-    void *oldest, *oldest_of_source; /* that have not greeted */
+    void *oldest, *oldest_of_source; /* without a verified hello */
 };
 void wi_half_open_look(struct wi_half_open_table *t, const struct wi_half_open *h, void *connection);
-/* 0: there is room, or there is once *give_way (NULL: nobody) is closed. -1: no room; all have greeted. */
+/* 0: there is room, or there is once *give_way (NULL: nobody) is closed. -1: no room; all hellos are verified. */
 int wi_half_open_decide(const struct wi_half_open_table *t, void **give_way);
 
 /* Connections that may be accepted in one go: what is accepted last must not drive out, unread, what was accepted first. */

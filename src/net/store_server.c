@@ -237,7 +237,7 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
         return -1;
     }
     wi_store_buf_consume(&conn->in, consumed);
-    conn->half_open.greeted |= out_bytes > 0;
+    conn->half_open.hello_verified |= out_bytes > 0;
     if (wi_store_buf_append(&conn->out, out, out_bytes) || wi_store_buf_send(&conn->out, conn->fd) < 0)
         return -1;
     return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
@@ -275,7 +275,7 @@ static int conn_frames(struct wi_store_server *server, struct conn *conn)
     }
 }
 
-/* A rank of this host asks for the key before it can greet. 1: it has it, 0: under way, -1: it says something else. */
+/* A rank of this host asks for the key before it can send a hello. 1: it has it, 0: under way, -1: it says something else. */
 static int conn_key(struct wi_store_server *server, struct conn *conn)
 {
     if (!server->gives_key || conn->given)
@@ -368,7 +368,7 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
 }
 
 /* A peer that takes no more may have said good-bye: a local socket tells of its end before that has been read. */
-static void conn_last_words(struct wi_store_server *server, struct conn *conn)
+static void conn_drain(struct wi_store_server *server, struct conn *conn)
 {
     size_t held;
     if (!conn->session)
@@ -391,7 +391,7 @@ static size_t server_flush(struct wi_store_server *server)
             out = &c->out;
         int refused = c->session && c->session->refused;
         if (wi_store_buf_send(out, c->fd) < 0) {
-            conn_last_words(server, c);
+            conn_drain(server, c);
             conn_kill(server, c);
             continue;
         }

@@ -33,7 +33,7 @@ struct wi_store_server;
 weft_status wi_store_server_create(const struct wi_store_server_config *config, struct wi_store_server **server);
 /* Say good-bye to the clients and end the thread; bounded by a second. */
 void wi_store_server_destroy(struct wi_store_server *server);
-/* Connections that greeted, but not with the key. */
+/* Connections whose hello was not made with the key. */
 long wi_store_server_refused(const struct wi_store_server *server);
 /* The thread has ended by itself: nobody uses the store any more. */
 int wi_store_server_finished(const struct wi_store_server *server);

@@ -512,7 +512,7 @@ static void floods(void)
 {
     struct world w;
     unsigned char hello[WT_HELLO], got[WT_HELLO];
-    int greeted, silent, flood[100];
+    int verified, silent, flood[100];
     uint64_t until = wt_tcp_now() + DEADLINE_NS;
     world_defaults(&w, 2);
     w.settings[0].half_open = 16;
@@ -520,21 +520,21 @@ static void floods(void)
     w.settings[0].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
     world_open(&w, 1);
     hello_for(&w, 0, hello);
-    greeted = dial_raw(&w, 0);
+    verified = dial_raw(&w, 0);
     silent = dial_raw(&w, 0);
-    CU_ASSERT_EQUAL(send(greeted, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
-    CU_ASSERT_EQUAL(hear_raw(greeted, got, sizeof got, until), sizeof got);
+    CU_ASSERT_EQUAL(send(verified, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
+    CU_ASSERT_EQUAL(hear_raw(verified, got, sizeof got, until), sizeof got);
     for (int i = 0; i < 100; i++)
         flood[i] = dial_raw_from(&w, 0, INADDR_LOOPBACK + 1);
     for (int i = 0; i < 100 - 16; i++) /* each gave way, so all have been accepted */
         CU_ASSERT_EQUAL(hear_raw(flood[i], got, 1, until), 0);
-    CU_ASSERT_TRUE(recv(greeted, got, 1, 0) < 0 && errno == EAGAIN);
+    CU_ASSERT_TRUE(recv(verified, got, 1, 0) < 0 && errno == EAGAIN);
     CU_ASSERT_TRUE(recv(silent, got, 1, 0) < 0 && errno == EAGAIN);
     CU_ASSERT_EQUAL(send(silent, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
     CU_ASSERT_EQUAL(hear_raw(silent, got, sizeof got, until), sizeof got);
     for (int i = 0; i < 100; i++)
         close(flood[i]);
-    close(greeted);
+    close(verified);
     close(silent);
     world_close(&w);
 }

@@ -43,11 +43,11 @@ static void many_requests(int rank, int nranks, void *arg)
     WT_REQUIRE(words && reqs && sums);
     open_without_thread(&f, arg, rank, nranks);
     WT_REQUIRE_OK(weft_barrier(f.comm, NULL));
-    before = f.comm->exec->visits;
+    before = f.comm->exec->op_polls;
     for (int i = 0; i < REQUESTS; i++)
         WT_REQUIRE_OK(weft_recv(f.comm, &words[i], 1, WEFT_INT64, 1 - rank, &reqs[i]));
-    WT_CHECK(f.comm->exec->visits - before >= REQUESTS);
-    WT_CHECK(f.comm->exec->visits - before <= 8ull * REQUESTS);
+    WT_CHECK(f.comm->exec->op_polls - before >= REQUESTS);
+    WT_CHECK(f.comm->exec->op_polls - before <= 8ull * REQUESTS);
     for (int i = 0; i < 100; i++) /* collectives among them */
         WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sums[i], 1, WEFT_INT64, WEFT_SUM, &reqs[REQUESTS + i]));
     for (int64_t i = 0; i < REQUESTS; i++) {

@@ -517,8 +517,8 @@ static int answers(int fd, struct weft_auth *auth)
 
 #define FLOOD 300
 
-/* One rank that has greeted and one that has not yet, then more silent connections from another address than there is room for.
- * 1: both are answered; 0: not; -1: it took longer than a handshake may, so that it says nothing. */
+/* One rank whose hello was verified and one that has sent none yet, then more silent connections from another address than there
+ * is room for. 1: both are answered; 0: not; -1: it took longer than a handshake may, so that it says nothing. */
 static int flooded(const struct sockaddr_in *at, int rank)
 {
     uint64_t began = wi_now_ns();
@@ -563,7 +563,8 @@ static void give_way(void)
     struct wi_half_open all[8];
     void *who;
     for (int i = 0; i < 8; i++)
-        all[i] = (struct wi_half_open){.source = (uint64_t)(i % 4), .since_ns = (uint64_t)(100 - i), .greeted = i < 2};
+        all[i] = (struct wi_half_open){
+            .source = (uint64_t)(i % 4), .since_ns = (uint64_t)(100 - i), .hello_verified = i < 2};
     struct wi_half_open_table t = {.source = 9, .capacity = 9};
     for (int i = 0; i < 8; i++)
         wi_half_open_look(&t, &all[i], &all[i]);
@@ -580,7 +581,7 @@ static void give_way(void)
     t = (struct wi_half_open_table){.source = 5, .capacity = 2};
     wi_half_open_look(&t, &all[0], &all[0]);
     wi_half_open_look(&t, &all[1], &all[1]);
-    CU_ASSERT_EQUAL(wi_half_open_decide(&t, &who), -1); /* all have greeted */
+    CU_ASSERT_EQUAL(wi_half_open_decide(&t, &who), -1); /* all hellos are verified */
     CU_ASSERT_PTR_NULL(who);
     for (int capacity = 1; capacity < 300; capacity++)
         CU_ASSERT(wi_half_open_burst(capacity) >= 1 && (wi_half_open_burst(capacity) < capacity / 2 || capacity < 4));
