@@ -19,13 +19,14 @@ start() {
     local rank i
     pids=() codes=()
     port=$((port + 1))
+    rm -f "$tap_dir"/out.* # what an earlier case left says nothing of these; they make theirs when they get to run
     for ((rank = 0; rank < ranks; rank++)); do
         RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$(hosts_address 0) MASTER_PORT=$port \
             hosts_on $rank timeout 120 "$probe" "$@" >"$tap_dir/out.$rank" 2>&1 &
         pids+=($!)
     done
     for ((i = 0; i < 300 * slow; i++)); do
-        [ "$(cat "$tap_dir"/out.* | grep -c '^going')" -eq $ranks ] && return 0
+        [ "$(cat "$tap_dir"/out.* 2>&1 | grep -c '^going')" -eq $ranks ] && return 0
         sleep 0.1
     done
     cat "$tap_dir"/out.*
