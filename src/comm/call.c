@@ -43,14 +43,21 @@ static weft_status enter_after(struct weft_comm *comm, int held)
     }
 }
 
-/* Whoever progresses may be asleep in there, with the lock. */
-static weft_status enter_slowly(struct weft_comm *comm, int held)
+/* Whoever progresses may be asleep in there, with the lock. What held it before this thread was counted says nothing any more:
+ * destroying may have begun since, which does not wait for threads that are not counted, and has taken the executor away. */
+static weft_status enter_slowly(struct weft_comm *comm)
 {
     weft_status st;
+    int held;
 
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
-    wi_exec_nudge(comm->exec);
-    st = enter_after(comm, held);
+    held = atomic_load_explicit(&comm->lock, memory_order_seq_cst);
+    if (held == WI_DESTROYING) {
+        st = wi_comm_ended();
+    } else {
+        wi_exec_nudge(comm->exec);
+        st = enter_after(comm, held);
+    }
     atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release); /* destroying waits for it */
     return st;
 }
@@ -62,7 +69,7 @@ weft_status wi_comm_enter(struct weft_comm *comm)
     if (atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
                                                 memory_order_relaxed))
         return WEFT_SUCCESS;
-    return enter_slowly(comm, held);
+    return enter_slowly(comm);
 }
 
 int wi_comm_try_progress(struct weft_comm *comm)

@@ -218,7 +218,7 @@ struct weft_comm {
     int has_next;
     struct weft_request *free_requests, *all_requests;
     _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */
-    _Atomic int entering;     /* threads that want to issue and find another one progressing */
+    _Atomic int entering;     /* threads that want to issue and find another one progressing; see lock_for_destroy */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
     _Atomic int guests;       /* threads inside calls that come and go without the lock: wi_comm_guest_in */
     _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */
@@ -267,7 +267,7 @@ void wi_comm_leave(struct weft_comm *comm);
  * out. Going out comes last: the memory may be gone after it. */
 static inline void wi_comm_guest_in(struct weft_comm *comm)
 {
-    atomic_fetch_add_explicit(&comm->guests, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->guests, 1, memory_order_seq_cst);
 }
 static inline void wi_comm_guest_out(struct weft_comm *comm)
 {
@@ -275,7 +275,7 @@ static inline void wi_comm_guest_out(struct weft_comm *comm)
 }
 static inline int wi_comm_ending(struct weft_comm *comm)
 {
-    return atomic_load_explicit(&comm->lock, memory_order_relaxed) == WI_DESTROYING;
+    return atomic_load_explicit(&comm->lock, memory_order_seq_cst) == WI_DESTROYING;
 }
 /* What a call says that finds the communicator ending. */
 weft_status wi_comm_ended(void);

@@ -231,6 +231,18 @@ weft_status weft_comm_abort(weft_comm *comm, const char *reason)
     return WEFT_SUCCESS;
 }
 
+/* How a communicator ends while other threads use it.
+ *
+ * Once `lock` is WI_DESTROYING whoever looks at it goes away with WEFT_EABORTED (if those inside do not leave in time it is given
+ * back). Threads inside that do not hold it are counted: in `entering` while they want it, in
+ * `guests` while they wait for requests, or abort. A thread writes its counter, then reads `lock`; destroying writes `lock`, then
+ * reads the counters. All of these are sequentially consistent, so that one of the two sees the other: a thread that was not
+ * seen finds WI_DESTROYING and touches nothing but its counter; one that was seen is waited for. Counting down comes last and
+ * releases what the thread did.
+ *
+ * A thread that has not counted itself when the memory goes is, from here, one that has not called yet. No order helps against
+ * that: a program must not begin calls on a communicator that it destroys. */
+
 /* Take the lock for good: its holder is told to give up, and whoever wants it is refused. WEFT_EBUSY: not within the time. */
 static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
 {
@@ -254,8 +266,8 @@ static weft_status wait_for_callers(struct weft_comm *comm, uint64_t until_ns)
 {
     int ended = 0;
 
-    while (atomic_load_explicit(&comm->guests, memory_order_acquire) ||
-           atomic_load_explicit(&comm->entering, memory_order_acquire)) {
+    while (atomic_load_explicit(&comm->guests, memory_order_seq_cst) ||
+           atomic_load_explicit(&comm->entering, memory_order_seq_cst)) {
         if (!ended++)
             wi_exec_cancel(comm->exec, "the communicator is being destroyed");
         if (wi_now_ns() >= until_ns)

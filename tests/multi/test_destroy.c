@@ -216,6 +216,16 @@ static void too_slow(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_context_destroy(f.context));
 }
 
+/* A thread that finds the communicator being destroyed when it has counted itself leaves what is behind it alone. */
+static void counted_late(void)
+{
+    static struct weft_comm comm; /* its executor is gone already */
+
+    atomic_store(&comm.lock, WI_DESTROYING);
+    CU_ASSERT_EQUAL(wi_comm_enter(&comm), WEFT_EABORTED);
+    CU_ASSERT_EQUAL(atomic_load(&comm.entering), 0);
+}
+
 /* Rank 1 has left before rank 0 connects. */
 static void left_before(int rank, int nranks, void *arg)
 {
@@ -266,6 +276,7 @@ static const struct wt_case cases[] = {
     {"of two communicators waited for one is destroyed", run_one_of_two},
     {"threads that want in are sent away", run_who_wants_in},
     {"a thread that stays too long is named", run_too_slow},
+    {"a thread that is counted late touches nothing", counted_late},
     {"a rank that left before it was connected to is named", run_left_before},
 };
 WT_UNIT_MAIN("destroy", cases)
