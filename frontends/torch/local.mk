@@ -7,7 +7,10 @@ EXTRA_DIST += \
 	frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
 	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
-	frontends/torch/csrc/algorithms.hpp frontends/torch/csrc/backend.hpp frontends/torch/csrc/bootstrap.hpp frontends/torch/csrc/collectives.hpp \
-	frontends/torch/csrc/engine.hpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.hpp \
-	frontends/torch/csrc/module.cpp frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.hpp \
-	frontends/torch/csrc/stack.hpp frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.hpp
+	frontends/torch/csrc/algorithms.cpp frontends/torch/csrc/algorithms.hpp frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp \
+	frontends/torch/csrc/batch.cpp frontends/torch/csrc/batch.hpp frontends/torch/csrc/bootstrap.cpp frontends/torch/csrc/bootstrap.hpp \
+	frontends/torch/csrc/collectives.cpp frontends/torch/csrc/collectives.hpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/engine.hpp \
+	frontends/torch/csrc/issue.cpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.cpp frontends/torch/csrc/memory.hpp \
+	frontends/torch/csrc/module.cpp frontends/torch/csrc/python.cpp frontends/torch/csrc/python.hpp frontends/torch/csrc/recorder.cpp \
+	frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.cpp frontends/torch/csrc/runtime.hpp frontends/torch/csrc/tensors.cpp \
+	frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.cpp frontends/torch/csrc/work.hpp

@@ -25,70 +25,17 @@ inline constexpr const char *kCollectiveNames[kCollectives] = {"all_reduce",    
                                                                "barrier"};
 
 /* kCollectives: a message, or a batch. */
-inline Collective collective_of(c10d::OpType type)
-{
-    using c10d::OpType;
-    switch (type) {
-    case OpType::ALLREDUCE:
-    case OpType::ALLREDUCE_COALESCED:
-        return kAllReduce;
-    case OpType::BROADCAST:
-        return kBroadcast;
-    case OpType::REDUCE:
-        return kReduce;
-    case OpType::ALLGATHER:
-    case OpType::_ALLGATHER_BASE:
-    case OpType::ALLGATHER_COALESCED:
-    case OpType::COALESCED: /* allgather_into_tensor_coalesced; of a batch nobody asks */
-        return kAllGather;
-    case OpType::REDUCE_SCATTER:
-    case OpType::_REDUCE_SCATTER_BASE:
-    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
-        return kReduceScatter;
-    case OpType::ALLTOALL:
-    case OpType::ALLTOALL_BASE:
-        return kAllToAll;
-    case OpType::GATHER:
-        return kGather;
-    case OpType::SCATTER:
-        return kScatter;
-    case OpType::BARRIER:
-        return kBarrier;
-    default:
-        return kCollectives;
-    }
-}
+Collective collective_of(c10d::OpType type);
 
 /* A name for some of the collectives; "": the library chooses. Checked by weft/_algorithms.py. */
 struct Algorithms {
     std::array<std::string, kCollectives> names;
     bool any = false;
 
-    static Algorithms of(const std::vector<std::pair<std::string, std::string>> &rows)
-    {
-        Algorithms made;
-        for (const auto &[collective, name] : rows) {
-            auto known = std::find(std::begin(kCollectiveNames), std::end(kCollectiveNames), collective);
-            TORCH_CHECK_VALUE(known != std::end(kCollectiveNames), "weft: no collective \"", collective, "\"");
-            made.names[known - kCollectiveNames] = name;
-            made.any = true;
-        }
-        return made;
-    }
-    std::string text() const
-    {
-        std::string all;
-        for (int c = 0; c < kCollectives; c++)
-            if (!names[c].empty())
-                all += c10::str(all.empty() ? "" : ",", kCollectiveNames[c], ":", names[c]);
-        return all;
-    }
+    static Algorithms of(const std::vector<std::pair<std::string, std::string>> &rows);
+    std::string text() const;
     /* NULL: none. */
-    const char *name(c10d::OpType type) const
-    {
-        Collective c = collective_of(type);
-        return c == kCollectives || names[c].empty() ? nullptr : names[c].c_str();
-    }
+    const char *name(c10d::OpType type) const;
     /* Those of the innermost `with weft.algorithm(...)` of the thread; NULL: there is none. Never freed: who has them may be a
      * batch. */
     static inline constinit thread_local const Algorithms *of_thread = nullptr;
@@ -99,58 +46,13 @@ class Choices
 {
 public:
     static bool wanted() { return c10d::debug_level() != c10d::DebugLevel::Off; }
-    void tell(weft_comm *comm, const std::string &group, c10d::OpType type, size_t bytes)
-    {
-        Collective c = collective_of(type);
-        int size_class = std::bit_width(bytes);
-
-        if (c == kCollectives || told_.count(std::pair<int, int>(c, size_class)))
-            return;
-        std::string algorithm = newest_algorithm(comm);
-        if (algorithm.empty()) /* the ranks are about to agree on it */
-            return;
-        told_.emplace(c, size_class);
-        int local_rank = 0, local_nranks = 0, nranks = 0;
-        weft_comm_local(comm, &local_rank, &local_nranks);
-        weft_comm_size(comm, &nranks);
-        std::string range = bytes ? c10::str(1ull << (size_class - 1), " to ", (1ull << size_class) - 1, " bytes") : "0 bytes";
-        LOG(WARNING) << "weft: group " << group << ": " << kCollectiveNames[c] << " of " << range << ": algorithm " << algorithm
-                     << "; " << local_nranks << " of " << nranks << " ranks are on this host; transports " << transports();
-    }
+    void tell(weft_comm *comm, const std::string &group, c10d::OpType type, size_t bytes);
 
     /* From the communicator's own flight recorder: the newest entry that names one. */
-    static std::string newest_algorithm(weft_comm *comm)
-    {
-        int fd = memfd_create("weft-choice", MFD_CLOEXEC);
-        std::string text, found;
-        char piece[4096];
-
-        if (fd < 0)
-            return found;
-        if (weft_comm_dump(comm, c10::str("/proc/self/fd/", fd).c_str()) >= 0)
-            for (ssize_t n, at = 0; (n = pread(fd, piece, sizeof piece, at)) > 0; at += n)
-                text.append(piece, static_cast<size_t>(n));
-        close(fd);
-        constexpr char key[] = "\"algorithm\": \"";
-        size_t at = text.rfind(key);
-        if (at != std::string::npos) {
-            at += sizeof key - 1;
-            found = text.substr(at, text.find('"', at) - at);
-        }
-        return found;
-    }
+    static std::string newest_algorithm(weft_comm *comm);
 
 private:
-    static std::string transports()
-    {
-        std::string names;
-        auto add = [](void *arg, const char *kind, const char *name, const char *) noexcept {
-            if (strcmp(kind, "transport") == 0)
-                *static_cast<std::string *>(arg) += (static_cast<std::string *>(arg)->empty() ? "" : ", ") + std::string(name);
-        };
-        weft_context_plugins(context(), add, &names);
-        return names;
-    }
+    static std::string transports();
     std::set<std::pair<int, int>> told_;
 };
 

@@ -19,29 +19,10 @@ public:
 
     bool empty() const { return count() == 0; }
     size_t count() const { return count_.load(std::memory_order_relaxed); }
-    Place add(WorkBase work)
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        count_.fetch_add(1, std::memory_order_relaxed);
-        return works_.insert(works_.end(), std::move(work));
-    }
-    void remove(Place place)
-    {
-        std::list<WorkBase> gone; /* its reference goes when no lock is held */
-        std::lock_guard<std::mutex> guard(lock_);
-        count_.fetch_sub(1, std::memory_order_relaxed);
-        gone.splice(gone.end(), works_, place);
-    }
-    WorkBase oldest()
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        return works_.empty() ? WorkBase() : works_.front();
-    }
-    std::vector<WorkBase> all()
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        return {works_.begin(), works_.end()};
-    }
+    Place add(WorkBase work);
+    void remove(Place place);
+    WorkBase oldest();
+    std::vector<WorkBase> all();
 
 private:
     std::mutex lock_;
@@ -60,60 +41,17 @@ public:
     Engine(const Engine &) = delete;
     Engine &operator=(const Engine &) = delete;
     /* Nothing is under way: every such operation holds a reference. */
-    ~Engine()
-    {
-        if (weft_comm *c = usable())
-            weft_comm_destroy(c);
-    }
+    ~Engine();
 
     /* A copy in a child of fork(). */
     bool inherited() const { return C10_UNLIKELY(generation_ != Fork::generation()); }
     /* NULL: the group was shut down, or is the parent's. */
     weft_comm *usable() const { return inherited() ? nullptr : comm.load(); }
-    void check_own(const char *operation) const
-    {
-        TORCH_CHECK(!inherited(), "weft: ", operation, ": group ", name, " belongs to the process that this one was forked from, "
-                    "and cannot be used here: make a group in this process, or start it with multiprocessing's \"spawn\"");
-    }
+    void check_own(const char *operation) const;
     /* With `lock` held: throws after the group was shut down. */
-    weft_comm *open_comm(const char *operation) const
-    {
-        weft_comm *c = comm.load(std::memory_order_relaxed);
-        check_own(operation);
-        TORCH_CHECK(c, "weft: ", operation, ": group ", name, " was shut down");
-        return c;
-    }
-    void abort(const char *reason)
-    {
-        weft_comm *c = usable();
-
-        if (c && !aborted.exchange(true))
-            weft_comm_abort(c, reason);
-    }
-    std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack)
-    {
-        weft_error e = WEFT_ERROR_INIT;
-        weft_comm *c = usable();
-        bool known = c && weft_last_error(c, &e) >= 0 && e.status == status;
-        std::string where = Stack::describe(stack);
-        std::string text = c10::str("weft: ", operation, " (sequence number ", known && e.seq ? e.seq : number,
-                                    status == WEFT_ETIMEDOUT ? ") Timed out : " : ") failed: ");
-
-        if (known && e.message && *e.message)
-            text += e.message; /* has the group and the ranks */
-        else
-            text += c10::str("group ", name, ", rank ", rank, " of ", size, ": ",
-                             *weft_thread_error() ? weft_thread_error() : weft_status_text(status));
-        if (known && e.peer >= 0)
-            text += c10::str("; culprit: rank ", e.peer, e.host ? " on host " : "", e.host ? e.host : "");
-        if (known && e.operation && *e.operation && std::string(e.operation) != operation)
-            text += c10::str("; noticed in ", e.operation);
-        if (known && e.advice && *e.advice)
-            text += c10::str("; ", e.advice);
-        if (!where.empty())
-            text += c10::str("; issued at ", where);
-        return text + c10::str(" (", weft_status_name(status), ")");
-    }
+    weft_comm *open_comm(const char *operation) const;
+    void abort(const char *reason);
+    std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack);
 
     std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
     const int rank, size;
@@ -158,27 +96,10 @@ public:
     }
 
     /* From another thread, without the interpreter's lock: end the main thread's call, unless it soon ends by itself. */
-    static void interrupt()
-    {
-        uint64_t call = calls.load();
-
-        if (!running.load())
-            return;
-        std::this_thread::sleep_for(kGrace);
-        /* The main thread leaves its call only after it has seen `aborting` down: `running` stays valid meanwhile. */
-        aborting = true;
-        Engine *engine = running;
-        if (engine && calls == call)
-            engine->abort("interrupted by SIGINT");
-        aborting = false;
-    }
+    static void interrupt();
 
     /* In a child of fork(): there is no such call. */
-    static void forget()
-    {
-        running = nullptr;
-        aborting = false;
-    }
+    static void forget();
 
 private:
     static constexpr milliseconds kGrace{50};

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What Python sees of the adapter: weft._C. All of it is compiled with this file, as torch's headers take most of the time. */
+/* What Python sees of the adapter: weft._C. */
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 #include "backend.hpp"
+#include "memory.hpp"
 
 namespace weft_torch
 {
+
+namespace py = pybind11;
 
 /* ---- What Python makes dictionaries of: rows of plain values ---- */
 
@@ -29,7 +33,7 @@ static py::tuple flight_record()
     for (const Record &r : records)
         entries.append(py::make_tuple(r.id, r.group, r.seq, r.p2p_seq, r.name, r.peer, r.p2p, static_cast<int>(r.state),
                                       to_ns(r.created), to_ns(r.completed), r.timeout_ms, shape(r.in), shape(r.out),
-                                      r.stack ? r.stack->frames() : py::list()));
+                                      r.stack ? py::reinterpret_steal<py::list>(r.stack->frames()) : py::list()));
     for (const RecordedGroup &g : groups)
         named.append(py::make_tuple(g.name, g.ranks, g.rank));
     return py::make_tuple(entries, named);
@@ -209,7 +213,7 @@ PYBIND11_MODULE(_C, m)
             "perform_nocolor_split", [](Backend &, const py::object &) {}, py::arg("device"),
             "What torch calls on ranks outside of a new group: they need not take part.")
         .def(
-            "eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device"),
+            "eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device") = py::none(),
             "A group is connected when it exists.")
         .def(
             "monitored_barrier",

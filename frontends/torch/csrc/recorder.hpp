@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include <c10/util/ApproximateClock.h>
-#include "stack.hpp"
+#include "python.hpp"
 
 namespace weft_torch
 {
@@ -18,15 +18,7 @@ struct Shape {
     c10::DimVector dims;
 
     /* Of `copies` such tensors, stacked; 0: of the tensor alone. */
-    void set(const at::Tensor *t, int64_t copies)
-    {
-        dtype = t ? static_cast<int8_t>(t->scalar_type()) : -1;
-        dims.clear();
-        if (copies > 0)
-            dims.push_back(copies);
-        if (t)
-            dims.append(t->sizes().begin(), t->sizes().end());
-    }
+    void set(const at::Tensor *t, int64_t copies);
 };
 
 struct Record {
@@ -55,25 +47,12 @@ struct RecordedGroup {
 class Recorder
 {
 public:
-    static Recorder &get()
-    {
-        static auto *recorder = new Recorder(); /* never destroyed: operations may end while the process exits */
-        return *recorder;
-    }
+    static Recorder &get();
     bool enabled() const { return capacity_ > 0 && on_.load(std::memory_order_relaxed); }
     void set_enabled(bool on) { on_.store(on, std::memory_order_relaxed); }
 
     /* Groups come and go: one that is made again under its name takes its old place. */
-    int add_group(RecordedGroup group)
-    {
-        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
-        auto it = std::find_if(groups_.begin(), groups_.end(), [&](auto &g) { return g.name == group.name; });
-
-        if (it == groups_.end())
-            it = groups_.emplace(it);
-        *it = std::move(group);
-        return static_cast<int>(it - groups_.begin());
-    }
+    int add_group(RecordedGroup group);
     /* The entry of a new operation, filled by fill(record). */
     template <class F> void add(Ticket *ticket, F &&fill)
     {
@@ -96,44 +75,15 @@ public:
         if (ticket.id >= first_ && r->id == ticket.id)
             fn(*r);
     }
-    void finish(const Ticket &ticket, RecordState state)
-    {
-        update(ticket, [state](Record &r) {
-            r.completed = c10::getApproximateTime();
-            r.state = state;
-        });
-    }
+    void finish(const Ticket &ticket, RecordState state);
     /* Everything, oldest first. */
-    std::pair<std::vector<Record>, std::vector<RecordedGroup>> copy()
-    {
-        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
-        std::vector<Record> records;
-
-        for (uint64_t id = oldest(); id < next_; id++)
-            records.push_back(ring_[id % capacity_]);
-        return {std::move(records), groups_};
-    }
-    void clear()
-    {
-        std::lock_guard<std::mutex> guard(Fork::lock(Fork::kRecorder));
-
-        for (uint64_t id = oldest(); id < next_; id++)
-            ring_[id % capacity_].stack.reset();
-        first_ = next_;
-    }
+    std::pair<std::vector<Record>, std::vector<RecordedGroup>> copy();
+    void clear();
     /* From the times of entries to nanoseconds since 1970. */
     auto clock() { return converter_.makeConverter(); }
 
 private:
-    Recorder()
-    {
-        const char *entries = std::getenv("TORCH_FR_BUFFER_SIZE");
-
-        capacity_ = entries && *entries ? std::strtoull(entries, nullptr, 10) : 2000;
-        capacity_ = std::min<uint64_t>(capacity_, 1000000);
-        if (capacity_)
-            ring_ = std::make_unique<Record[]>(capacity_);
-    }
+    Recorder();
 
     uint64_t oldest() const { return next_ > capacity_ ? std::max(first_, next_ - capacity_) : first_; }
 
@@ -143,21 +93,5 @@ private:
     std::vector<RecordedGroup> groups_;
     c10::ApproximateClockToUnixTimeConverter converter_; /* knows the processor's clock the better the older it is */
 };
-
-/* The first failure of a process writes the flight recorder, if TORCH_FR_DUMP_TEMP_FILE asks for it. No lock may be held. */
-inline void dump_on_failure()
-{
-    static std::atomic<bool> done{false};
-    const char *prefix = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
-
-    if (!prefix || !*prefix || !python_runs() || done.exchange(true))
-        return;
-    py::gil_scoped_acquire gil;
-    try {
-        py::module_::import("weft.flight_recorder").attr("_dump_on_failure")();
-    } catch (py::error_already_set &problem) {
-        problem.discard_as_unraisable("weft: flight recorder");
-    }
-}
 
 } // namespace weft_torch

@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -178,31 +180,87 @@ def _run(command: list[str], cwd: Path, what: str) -> None:
         raise BuildError(f"{what} failed:\n  {shlex.join(command)}\n{tail}")
 
 
-def compile_adapter(target: Path, library: Library, search: str) -> None:
-    """Compile the adapter for the running Python and torch into the file `target`; it will look for libweft in `search`.
+#: What is compiled together. torch's headers take most of the time: as much for each of the sources as for all of them. So there
+#: are two units: what needs no more of torch than C++, and what needs Python's headers besides.
+PYTHON_SOURCES = ("module.cpp", "python.cpp")
 
-    torch's libraries are not searched for: torch is loaded before the adapter, so that the loader knows them by name."""
-    import torch
-    from torch.utils import cpp_extension
 
+def _units(folder: Path) -> list[Path]:
+    """Files to compile: two that include all sources; with WEFT_TORCH_UNITY=0 the sources one by one."""
+    sources = sorted(csrc_folder().glob("*.cpp"))
+    if os.environ.get("WEFT_TORCH_UNITY") == "0":
+        return sources
+    made = []
+    for unit, of_python in (("core", False), ("python", True)):
+        made.append(folder / f"unit_{unit}.cpp")
+        together = [source.name for source in sources if (source.name in PYTHON_SOURCES) == of_python]
+        made[-1].write_text("".join(f'#include "{name}"\n' for name in together))
+    return made
+
+
+def compiler() -> list[str]:
+    """$CXX, g++ or c++, with its arguments."""
     cxx = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if not cxx:
         raise BuildError("a C++ compiler is needed to build the weft adapter: install g++")
+    return shlex.split(cxx)
+
+
+def compile_flags(library: Library) -> list[str]:
+    """For every source: torch's headers, and ours."""
+    import torch
+    from torch.utils import cpp_extension
+
+    named = shlex.split(os.environ.get("WEFT_TORCH_CXXFLAGS", "-O2"))
+    return [
+        "-std=c++20", *named, "-fPIC", "-fvisibility=hidden", "-Wall",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-DTORCH_API_INCLUDE_EXTENSION_H",
+        "-DTORCH_EXTENSION_NAME=_C",
+        *(f"-isystem{p}" for p in cpp_extension.include_paths()),
+        f"-isystem{sysconfig.get_paths()['include']}", f"-I{library.include}", f"-I{csrc_folder()}",
+    ]
+
+
+def link_flags(library: Library, search: str) -> list[str]:
+    """torch's libraries are not searched for: torch is loaded before the adapter, so that the loader knows them by name."""
+    import torch
+
+    sanitizers = [flag for flag in shlex.split(os.environ.get("WEFT_TORCH_CXXFLAGS", "")) if flag.startswith("-fsanitize")]
+    return [
+        *sanitizers,
+        f"-L{library.lib}", f"-l:{LIBRARY}", f"-Wl,-rpath,{search}",
+        f"-L{Path(torch.__file__).parent / 'lib'}", "-lc10", "-ltorch_cpu",
+    ]
+
+
+def compile_units(folder: Path, units: list[Path], flags: list[str], what: str) -> list[str]:
+    """Compile the files into objects in `folder`, $MAX_JOBS at a time, or as many as there are processors."""
+    cxx = compiler()
+    objects = [folder / f"{unit.stem}.o" for unit in units]
+
+    def one(unit: Path, made: Path) -> None:
+        _run([*cxx, *flags, "-c", str(unit), "-o", str(made)], folder, what)
+
+    jobs = os.environ.get("MAX_JOBS", "")
+    with ThreadPoolExecutor(int(jobs) if jobs.isdigit() and int(jobs) > 0 else os.cpu_count() or 1) as pool:
+        for done in [pool.submit(one, unit, made) for unit, made in zip(units, objects, strict=True)]:
+            done.result()
+    return [str(made) for made in objects]
+
+
+def compile_adapter(target: Path, library: Library, search: str) -> None:
+    """Compile the adapter for the running Python and torch into the file `target`; it will look for libweft in `search`."""
+    import torch
+
     target.parent.mkdir(parents=True, exist_ok=True)
     made = target.with_name(f".{target.name}.{os.getpid()}.so")
-    torch_lib = Path(torch.__file__).parent / "lib"
-    flags = os.environ.get("WEFT_TORCH_CXXFLAGS", "-O2")
+    what = f"compiling the weft adapter for torch {torch.__version__}"
     try:
-        _run(
-            [*shlex.split(cxx), "-std=c++20", *shlex.split(flags), "-fPIC", "-shared", "-fvisibility=hidden", "-Wall",
-             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-DTORCH_API_INCLUDE_EXTENSION_H",
-             "-DTORCH_EXTENSION_NAME=_C",
-             *(f"-isystem{p}" for p in cpp_extension.include_paths()),
-             f"-isystem{sysconfig.get_paths()['include']}", f"-I{library.include}", f"-I{csrc_folder()}",
-             str(csrc_folder() / "module.cpp"), "-o", str(made),
-             f"-L{library.lib}", f"-l:{LIBRARY}", f"-Wl,-rpath,{search}",
-             f"-L{torch_lib}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
-            target.parent, f"compiling the weft adapter for torch {torch.__version__}")
+        with tempfile.TemporaryDirectory(prefix="weft-torch-") as name:
+            folder = Path(name)
+            objects = compile_units(folder, _units(folder), compile_flags(library), what)
+            _run([*compiler(), "-shared", *objects, "-o", str(made), *link_flags(library, search), "-ltorch", "-ltorch_python"],
+                 folder, what)
         made.replace(target)
     finally:
         made.unlink(missing_ok=True)
