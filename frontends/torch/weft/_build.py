@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -207,13 +208,18 @@ def compiler() -> list[str]:
 
 
 def compile_flags(library: Library) -> list[str]:
-    """For every source: torch's headers, and ours."""
+    """For every source: torch's headers, and the protection that the C library is built with."""
     import torch
     from torch.utils import cpp_extension
 
     named = shlex.split(os.environ.get("WEFT_TORCH_CXXFLAGS", "-O2"))
+    hardening = []
+    if not any(flag.startswith("-fsanitize") for flag in named):  # sanitizers do it better
+        hardening.append("-fstack-protector-strong")
+        if any(re.fullmatch("-O[1-3s]", flag) for flag in named):
+            hardening += ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
     return [
-        "-std=c++20", *named, "-fPIC", "-fvisibility=hidden", "-Wall",
+        "-std=c++20", *named, *hardening, "-fPIC", "-fvisibility=hidden", "-Wall",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", "-DTORCH_API_INCLUDE_EXTENSION_H",
         "-DTORCH_EXTENSION_NAME=_C",
         *(f"-isystem{p}" for p in cpp_extension.include_paths()),
@@ -227,7 +233,7 @@ def link_flags(library: Library, search: str) -> list[str]:
 
     sanitizers = [flag for flag in shlex.split(os.environ.get("WEFT_TORCH_CXXFLAGS", "")) if flag.startswith("-fsanitize")]
     return [
-        *sanitizers,
+        *sanitizers, "-Wl,-z,relro", "-Wl,-z,now",
         f"-L{library.lib}", f"-l:{LIBRARY}", f"-Wl,-rpath,{search}",
         f"-L{Path(torch.__file__).parent / 'lib'}", "-lc10", "-ltorch_cpu",
     ]
