@@ -148,7 +148,7 @@ def _write(directory, files, compiled):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Python files, the adapter's sources (for a later rebuild), the compiled adapter and the library."""
-    package = [f for f in sorted((HERE / "weft").iterdir()) if f.suffix == ".py" or f.name == "py.typed"]
+    package = [f for f in sorted((HERE / "weft").iterdir()) if f.suffix in (".py", ".pyi") or f.name == "py.typed"]
     files = {f"weft/{f.name}": f.read_bytes() for f in package}
     files |= {f"weft/csrc/{f.name}": f.read_bytes() for f in sorted((HERE / "csrc").glob("*.[ch]pp"))}
     with tempfile.TemporaryDirectory() as folder:

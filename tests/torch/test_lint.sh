@@ -21,6 +21,7 @@ check "ruff, the package" "$python" -m ruff check --no-cache --config frontends/
 check "ruff, tests and examples" "$python" -m ruff check --no-cache --config tests/torch/pyproject.toml tests/torch examples/torch
 check "mypy --strict, the package" "$python" -m mypy --python-executable "$python" --cache-dir "$WEFT_BUILDDIR/torch-mypy" \
     --config-file frontends/torch/pyproject.toml frontends/torch/weft
+check "_C.pyi says what the module has" "$python" tests/torch/stubs.py
 # As tests/lint/hardening.sh has it of the library.
 hardened() {
     local f
@@ -33,5 +34,5 @@ hardened() {
     readelf --dyn-syms -W "$f" | grep -v __stack_chk | grep -qE '__[a-z0-9]+_chk(@|$)' || { echo "$f: copies are not checked"; return 1; }
 }
 check "the extension is protected as the library is" hardened
-echo 1..4
+echo 1..5
 exit $status

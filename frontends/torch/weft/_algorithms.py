@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 
 def _known() -> dict[str, set[str]]:
-    from ._load import adapter
+    from . import _C
 
     known: dict[str, set[str]] = {}
-    for collective, name, _ in adapter().algorithms():
+    for collective, name, _ in _C.algorithms():
         known.setdefault(collective, set()).add(name)
     return known
 
@@ -63,11 +63,10 @@ def algorithm(named: str | Mapping[str, str]) -> Iterator[None]:
     Args:
         named: "COLLECTIVE:ALGORITHM", several with commas between them; or a dictionary. `weft.info().algorithms` has them all.
     """
-    from ._load import adapter
+    from . import _C
 
-    c = adapter()
-    before = c.enter_algorithms(named)
+    before = _C.enter_algorithms(named)
     try:
         yield
     finally:
-        c.leave_algorithms(before)
+        _C.leave_algorithms(before)

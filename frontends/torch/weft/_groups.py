@@ -15,13 +15,12 @@ def backend_of(group: dist.ProcessGroup | None = None) -> Any:
     Raises:
         ValueError: the group's CPU backend is another one.
     """
-    from ._load import adapter
+    from . import _C
 
-    c = adapter()
     given = group if group is not None else dist.distributed_c10d._get_default_group()
     backend = given._get_backend(torch.device("cpu"))
     wrapped = getattr(backend, "wrapped_pg", None)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     backend = backend if wrapped is None else wrapped
-    if not isinstance(backend, c.Backend):
+    if not isinstance(backend, _C.Backend):
         raise ValueError(f"the group's CPU backend is {backend.name()}, not weft")
     return backend

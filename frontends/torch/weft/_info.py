@@ -63,20 +63,19 @@ def info() -> Info:
     """Versions, settings with their origin, open transports and known algorithms of this process."""
     import torch
 
-    from ._load import adapter
+    from . import _C
 
-    c = adapter()
-    settings = [Setting(*row) for row in c.settings()]
+    settings = [Setting(*row) for row in _C.settings()]
     return Info(
-        version=c.version(),
+        version=_C.version(),
         torch=torch.__version__,
-        adapter=Path(str(c.__file__)),
+        adapter=Path(str(_C.__file__)),
         settings=settings,
         security=_security(settings),
         insecure=_insecure(settings),
-        transports=[name for kind, name, _ in c.plugins() if kind == "transport"],
-        algorithms=list(c.algorithms()),
-        memory_reserved=c.memory_reserved(),
+        transports=[name for kind, name, _ in _C.plugins() if kind == "transport"],
+        algorithms=list(_C.algorithms()),
+        memory_reserved=_C.memory_reserved(),
     )
 
 

@@ -90,13 +90,13 @@ def mesh(
     """
     from torch.distributed.device_mesh import DeviceMesh
 
+    from . import _C
     from ._groups import backend_of
-    from ._load import adapter
 
     backend = backend_of(None)
     extents = _extents(axes, dist.get_world_size())
     weights = _weights(axes, traffic or {})
-    order, reasons = adapter().mesh_order(backend, list(extents), list(extents.values()), weights)
+    order, reasons = _C.mesh_order(backend, list(extents), list(extents.values()), weights)
     if verbose and dist.get_rank() == 0:
         print(reasons, end="", flush=True)
     ranks = torch.tensor(order, dtype=torch.int).view(*extents.values())
@@ -118,8 +118,8 @@ def topology(group: dist.ProcessGroup | None = None, format: str = "tree") -> st
         ValueError: the group's CPU backend is not weft.
         RuntimeError: there is no such format, or the topology could not be found.
     """
+    from . import _C
     from ._groups import backend_of
-    from ._load import adapter
 
-    text: str = adapter().topology(backend_of(group), format)
+    text: str = _C.topology(backend_of(group), format)
     return text

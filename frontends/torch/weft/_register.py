@@ -16,23 +16,22 @@ def create(options: Any, backend_options: Any) -> Any:
     """
     import copy
 
-    from ._load import adapter
+    from . import _C
     from ._signals import watch
 
-    c = adapter()
     timeout = options.timeout if isinstance(options.timeout, timedelta) else timedelta(seconds=float(options.timeout))
     if backend_options is None:
-        backend_options = c.Options(timeout)
-    elif not isinstance(backend_options, c.Options):
+        backend_options = _C.Options(timeout)
+    elif not isinstance(backend_options, _C.Options):
         raise TypeError(f"pg_options of a weft group must be weft.Options, not {type(backend_options).__name__}")
     else:
         backend_options = copy.copy(backend_options)
-    watch(c.interrupt, c.set_wakeup_fd)
+    watch(_C.interrupt, _C.set_wakeup_fd)
     if not backend_options.timeout_given:
         backend_options._timeout = timeout
     backend_options.group_name = options.group_id
     backend_options.global_ranks_in_group = list(options.global_ranks_in_group)
-    return c.Backend(options.store, options.group_rank, options.group_size, backend_options)
+    return _C.Backend(options.store, options.group_rank, options.group_size, backend_options)
 
 
 def register() -> None:

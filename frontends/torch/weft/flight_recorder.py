@@ -89,10 +89,9 @@ def record(only_active: bool = False) -> dict[str, Any]:
     Args:
         only_active: leave out what has completed.
     """
-    from ._load import adapter
+    from . import _C
 
-    c = adapter()
-    raw, groups = c.flight_record()
+    raw, groups = _C.flight_record()
     rows = [_Row(*values) for values in raw]
     status: dict[str, dict[str, int]] = {}
     for row in rows:
@@ -103,7 +102,7 @@ def record(only_active: bool = False) -> dict[str, Any]:
                 group["last_completed_collective"] = max(group["last_completed_collective"], row.seq)
     return {
         "version": VERSION,
-        "comm_lib_version": c.version(),
+        "comm_lib_version": _C.version(),
         "pg_config": {name: {"name": name, "desc": "", "ranks": str(ranks)} for name, ranks, _ in groups},
         "pg_status": status,
         "entries": [

@@ -27,12 +27,12 @@ def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch
         ValueError: a size is below 0, or there are more bytes than addresses.
         RuntimeError: there is no space; the text says where.
     """
-    from ._load import adapter
+    from . import _C
 
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise TypeError(f"weft.mem.empty: dtype must be a torch.dtype, such as torch.float32, not {dtype!r}")
     shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else [int(s) for s in size]  # type: ignore[arg-type]
-    result: torch.Tensor = adapter().empty(shape, dtype or torch.get_default_dtype())
+    result: torch.Tensor = _C.empty(shape, dtype or torch.get_default_dtype())
     return result
 
 
@@ -48,9 +48,9 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
 
 def reserved() -> int:
     """Bytes of transport memory that tensors use or that are kept for the next ones (WEFT_MEM_POOL_BYTES, at most)."""
-    from ._load import adapter
+    from . import _C
 
-    held: int = adapter().memory_reserved()
+    held: int = _C.memory_reserved()
     return held
 
 
@@ -64,9 +64,9 @@ def register(tensor: torch.Tensor) -> Any:
     Args:
         tensor: dense, of a page at least, allocated by torch's ordinary allocator.
     """
-    from ._load import adapter
+    from . import _C
 
-    return adapter().Registration(tensor)
+    return _C.Registration(tensor)
 
 
 @contextmanager

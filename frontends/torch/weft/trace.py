@@ -11,30 +11,30 @@ __all__ = ["clear", "is_on", "off", "on", "paused"]
 
 def on() -> None:
     """Write operations down from now on."""
-    from ._load import adapter
+    from . import _C
 
-    adapter().set_recording(True)
+    _C.set_recording(True)
 
 
 def off() -> None:
     """Write nothing down from now on; what was written stays."""
-    from ._load import adapter
+    from . import _C
 
-    adapter().set_recording(False)
+    _C.set_recording(False)
 
 
 def is_on() -> bool:
     """Are operations being written down?"""
-    from ._load import adapter
+    from . import _C
 
-    return bool(adapter().recording())
+    return bool(_C.recording())
 
 
 def clear() -> None:
     """Forget what was written down. No operation may be under way."""
-    from ._load import adapter
+    from . import _C
 
-    adapter().clear_record()
+    _C.clear_record()
 
 
 @contextmanager
