@@ -18,6 +18,8 @@ fi
 
 # The adapter refers to the library in the build folder, so that what is tested is what was built last.
 export WEFT_TORCH_BUNDLE=0 WEFT_TORCH_LIBRARY=$WEFT_BUILDDIR WEFT_CACHE_DIR=$WEFT_BUILDDIR/torch-cache PYTHONPATH=$WEFT_BUILDDIR/torch-site
+# It is compiled once for all tests that make it from the same sources.
+export CXX=$WEFT_SRCDIR/tests/torch/kept_cxx.sh WEFT_TEST_OBJECTS=$WEFT_BUILDDIR/torch-objects
 export OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore::FutureWarning
 python_weft() { "$python" "$@"; }
 
