@@ -10,6 +10,7 @@ torch_scripts = \
 	tests/torch/test_package.sh \
 	tests/torch/test_wheel.sh \
 	tests/torch/test_lint.sh \
+	tests/torch/test_cxx.sh \
 	tests/torch/test_suite.sh \
 	tests/torch/test_integration.sh
 torch_long_scripts = \
@@ -27,13 +28,15 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh
 multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
-EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/environment.sh tests/torch/requirements.txt tests/torch/tools.txt \
+EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/cxx.py \
+	tests/torch/cxx/no_python.cpp tests/torch/cxx/test_adapter.cpp tests/torch/cxx/tsan.supp tests/torch/cxx/lsan.supp \
+	tests/torch/environment.sh tests/torch/requirements.txt tests/torch/tools.txt \
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:
-	rm -rf torch-site torch-site.lock torch-cache torch-objects torch-mypy torch-lint.log
+	rm -rf torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-mypy torch-lint.log
 clean-local: clean-local-torch
 .PHONY: check-torch clean-local-torch
