@@ -53,21 +53,29 @@ void Fork::in_child()
         child_hook();
 }
 
+/* The library refuses what belongs to the process that this one was forked from. */
+static bool is_own(weft_context *made)
+{
+    auto look = [](void *, const char *, const char *, const char *) noexcept {};
+
+    return weft_context_plugins(made, look, nullptr) >= 0;
+}
+
 weft_context *context(bool make)
 {
-    static weft_context *made;
-    static unsigned maker;
-    std::lock_guard<std::mutex> guard(Fork::lock(Fork::kContext));
+    static std::atomic<weft_context *> made; /* no lock, which a child of fork() might find taken */
+    weft_context *known = made, *fresh = nullptr;
 
-    if (made && maker == Fork::generation())
-        return made;
+    if (known && is_own(known))
+        return known;
     if (!make)
         return nullptr;
-    weft_context *fresh = nullptr;
     TORCH_CHECK(weft_context_create(nullptr, &fresh) >= 0,
                 "weft could not start in this process: ", weft_thread_error());
-    maker = Fork::generation();
-    return made = fresh;
+    if (made.compare_exchange_strong(known, fresh))
+        return fresh;
+    weft_context_destroy(fresh); /* another thread was first */
+    return known;
 }
 
 Elems elems_of(at::ScalarType type)

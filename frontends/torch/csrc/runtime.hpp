@@ -52,7 +52,7 @@ public:
     /* Once, when the adapter is loaded. */
     static void watch() { pthread_atfork(before, in_parent, in_child); }
     /* Locks that nobody holds while fork() runs; who holds one may take those after it. */
-    enum Lock { kRecorder, kStacks, kContext, kLocks };
+    enum Lock { kRecorder, kStacks, kLocks };
     static std::mutex &lock(Lock which) { return locks_[which]; }
     /* The descriptor that Python's signal handler writes to for a thread of the parent's: a child's writes go nowhere. */
     static void set_wakeup_fd(int fd);
