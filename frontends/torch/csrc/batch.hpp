@@ -54,7 +54,7 @@ public:
         Record record;
     };
 
-    explicit Batch(EnginePtr engine) : engine(std::move(engine)), block_(Block::here()) {}
+    explicit Batch(EnginePtr engine) : engine(std::move(engine)), block_(Block::here(this->engine->name)) {}
     static void open(const EnginePtr &engine);
     static Batch *find(const Engine *engine);
     /* Take it from the thread's batches; NULL: there is none. */

@@ -112,7 +112,7 @@ std::string Stack::describe(const std::shared_ptr<Stack> &stack)
 
 /* ---- Blocks ---- */
 
-std::shared_ptr<Block> Block::here()
+std::shared_ptr<Block> Block::here(const std::string &group)
 {
 #if PY_VERSION_HEX >= 0x030B0000
     if (!python_runs() || !PyGILState_GetThisThreadState())
@@ -122,7 +122,8 @@ std::shared_ptr<Block> Block::here()
     auto generator = py::reinterpret_steal<py::object>(frame ? PyFrame_GetGenerator(frame) : nullptr);
     Py_XDECREF(frame);
     if (generator && py::hasattr(generator, "gi_frame"))
-        return std::make_shared<Block>(PyWeakref_NewRef(generator.ptr(), nullptr));
+        return std::make_shared<Block>(
+            py::module_::import("weft._coalescing").attr("watched")(generator, group).release().ptr());
 #endif
     return nullptr;
 }

@@ -50,8 +50,9 @@ using StackPtr = std::shared_ptr<Stack>;
 class Block
 {
 public:
-    /* NULL: it is no generator, or nobody could tell. */
-    static std::shared_ptr<Block> here();
+    /* NULL: it is no generator, or nobody could tell. When it has been left without its end, torch forgets the group's operations
+     * as well (weft/_coalescing.py). */
+    static std::shared_ptr<Block> here(const std::string &group);
     explicit Block(_object *reference) : reference_(reference) {}
     Block(const Block &) = delete;
     Block &operator=(const Block &) = delete;

@@ -37,7 +37,7 @@ std::string Stack::describe(const std::shared_ptr<Stack> &)
     return "";
 }
 
-std::shared_ptr<Block> Block::here()
+std::shared_ptr<Block> Block::here(const std::string &)
 {
     return nullptr;
 }
