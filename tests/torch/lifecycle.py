@@ -285,13 +285,13 @@ def a_failure_seen_by_many_threads(g: Groups) -> None:
 
 FORKED = """
 import os, signal, sys, threading, time, torch, torch.distributed as dist
-folder, rank, what = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, rank, children = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(",")
 dist.init_process_group("weft", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
 for _ in range(3):
     dist.all_reduce(torch.ones(1000))
 open_work = dist.irecv(torch.ones(3), 1 - rank, tag=77)
 
-def done(): return os.path.exists(folder + "/done")
+def done(what): return os.path.exists(folder + "/" + what)
 
 def child_is_interrupted():
     def run():
@@ -322,27 +322,28 @@ def child_calls():
         sys.exit(0)
     return run
 
-if rank == 0:
-    run = globals()[what]()
-    pid = os.fork()
-    if pid == 0:
-        run()
-        sys.exit(0)
-    def reap():
-        _, status = os.waitpid(pid, 0)
-        open(folder + "/done", "w").write(str(status))
-    thread = threading.Thread(target=reap)
-    thread.start()
-    dist.all_reduce(torch.ones(1000))
-    thread.join()
-    assert open(folder + "/done").read() == "0", open(folder + "/done").read()
-else:
-    while not done():
-        time.sleep(0.01)
-    dist.all_reduce(torch.ones(1000))
-t = torch.ones(5)
-dist.all_reduce(t)
-assert t.tolist() == [2.0] * 5
+for what in children:
+    if rank == 0:
+        run = globals()[what]()
+        pid = os.fork()
+        if pid == 0:
+            run()
+            sys.exit(0)
+        def reap():
+            _, status = os.waitpid(pid, 0)
+            open(folder + "/" + what, "w").write(str(status))
+        thread = threading.Thread(target=reap)
+        thread.start()
+        dist.all_reduce(torch.ones(1000))
+        thread.join()
+        assert open(folder + "/" + what).read() == "0", (what, open(folder + "/" + what).read())
+    else:
+        while not done(what):
+            time.sleep(0.01)
+        dist.all_reduce(torch.ones(1000))
+    t = torch.ones(5)
+    dist.all_reduce(t)
+    assert t.tolist() == [2.0] * 5, what
 dist.isend(torch.ones(3), 1 - rank, tag=77).wait()
 open_work.wait()
 dist.barrier()
@@ -351,38 +352,31 @@ print("all is well")
 """
 
 
-def _forked(what: str, env: dict[str, str] | None = None) -> None:
-    full = {**os.environ, **(env or {})}
+def _forked(children: str, transports: str) -> None:
+    full = {**os.environ, "WEFT_TRANSPORTS": transports}
     with tempfile.TemporaryDirectory(prefix="weft-torch-") as folder:
-        started = [subprocess.Popen([sys.executable, "-c", FORKED, folder, str(r), what], env=full, text=True,
+        started = [subprocess.Popen([sys.executable, "-c", FORKED, folder, str(r), children], env=full, text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]  # fmt: skip
         try:
             for p in started:
                 out, _ = p.communicate(timeout=60 * ranks.SLOW)
-                assert p.returncode == 0 and "all is well" in out, (what, p.returncode, out[-3000:])
+                assert p.returncode == 0 and "all is well" in out, (p.returncode, out[-3000:])
         finally:
             for p in started:
                 p.kill()
 
 
-def a_forked_child_that_is_interrupted(g: Groups) -> None:
-    """Its SIGINT is its own."""
+def forked_children(g: Groups) -> None:
+    """SIGINT of one is its own; of one that ends the finalisation tells the other ranks nothing; one that calls is told that the
+    group is its parent's."""
     if g.rank == 0:
-        _forked("child_is_interrupted")
+        _forked("child_is_interrupted,child_ends,child_calls", "shm,tcp")
 
 
-def a_forked_child_that_ends(g: Groups) -> None:
-    """Its finalisation tells the other ranks nothing, over whatever transport."""
+def forked_children_over_tcp(g: Groups) -> None:
+    """Their copies of the sockets keep nobody waiting."""
     if g.rank == 0:
-        for transports in ("shm,tcp", "tcp"):
-            _forked("child_ends", {"WEFT_TRANSPORTS": transports})
-
-
-def a_forked_child_that_calls(g: Groups) -> None:
-    """It is told that the group is its parent's."""
-    if g.rank == 0:
-        for transports in ("shm,tcp", "tcp"):
-            _forked("child_calls", {"WEFT_TRANSPORTS": transports})
+        _forked("child_ends,child_calls", "tcp")
 
 
 LOADER = """
@@ -415,7 +409,8 @@ print("end", flush=True)
 
 
 def _loaders(folder: str, what: str) -> list[subprocess.Popen[str]]:
-    return [subprocess.Popen([sys.executable, "-c", LOADER, folder, str(r), what], text=True, stdin=subprocess.PIPE,
+    env = {**os.environ, "TORCH_DISTRIBUTED_DEBUG": "OFF"}
+    return [subprocess.Popen([sys.executable, "-c", LOADER, folder, str(r), what], env=env, text=True, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) for r in range(2)]  # fmt: skip
 
 
@@ -426,6 +421,7 @@ def data_loader_workers(g: Groups) -> None:
         for p in _loaders(folder, "finish"):
             out, errors = p.communicate(timeout=60 * ranks.SLOW)
             assert p.returncode == 0 and "end" in out, (p.returncode, errors[-3000:])
+            assert "algorithm" not in errors, errors  # see choices_are_told
 
 
 def data_loader_workers_and_ctrl_c(g: Groups) -> None:
@@ -536,32 +532,30 @@ dist.destroy_process_group()
 
 
 def choices_are_told(g: Groups) -> None:
-    """With TORCH_DISTRIBUTED_DEBUG=INFO rank 0 says once for each size class what it took; without, nobody says anything."""
+    """With TORCH_DISTRIBUTED_DEBUG=INFO rank 0 says once for each size class what it took; data_loader_workers has it that nobody
+    says anything without."""
     if g.rank != 0:
         return
-    for level in ("INFO", "OFF"):
-        env = {**os.environ, "TORCH_DISTRIBUTED_DEBUG": level}
-        with tempfile.TemporaryDirectory(prefix="weft-torch-") as folder:
-            started = [subprocess.Popen([sys.executable, "-c", CHOICES, folder, str(r)], env=env, text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]  # fmt: skip
-            said = [p.communicate(timeout=60 * ranks.SLOW)[0] for p in started]
-            assert all(p.returncode == 0 for p in started), said
-        lines = [[line for line in text.splitlines() if "algorithm" in line] for text in said]
-        assert lines[1] == [], lines[1]
-        if level == "OFF":
-            assert lines[0] == [], lines[0]
-            continue
-        assert len(lines[0]) == 3, lines[0]
-        expected = ("all_reduce of 2048 to 4095 bytes", "all_reduce of 1048576 to", "broadcast of 8 to 15")
-        for line, words in zip(lines[0], expected, strict=True):
-            assert words in line and "2 of 2 ranks" in line and "shm" in line, (words, line)
+    env = {**os.environ, "TORCH_DISTRIBUTED_DEBUG": "INFO"}
+    with tempfile.TemporaryDirectory(prefix="weft-torch-") as folder:
+        started = [subprocess.Popen([sys.executable, "-c", CHOICES, folder, str(r)], env=env, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]  # fmt: skip
+        said = [p.communicate(timeout=60 * ranks.SLOW)[0] for p in started]
+        assert all(p.returncode == 0 for p in started), said
+    lines = [[line for line in text.splitlines() if "algorithm" in line] for text in said]
+    assert lines[1] == [], lines[1]
+    assert len(lines[0]) == 3, lines[0]
+    expected = ("all_reduce of 2048 to 4095 bytes", "all_reduce of 1048576 to", "broadcast of 8 to 15")
+    for line, words in zip(lines[0], expected, strict=True):
+        assert words in line and "2 of 2 ranks" in line and "shm" in line, (words, line)
 
 
 CASES = [results_are_let_go_when_waited_for, results_are_let_go_by_a_future, options_are_each_groups_own, groups_with_a_device,
          wrong_types_and_sizes_of_memory, memory_that_cannot_be_registered, records_are_their_operations_own,
-         records_of_many_threads, a_failure_seen_by_many_threads, a_forked_child_that_is_interrupted, a_forked_child_that_ends,
-         a_forked_child_that_calls, data_loader_workers, data_loader_workers_and_ctrl_c,
-         an_abort_from_another_thread, algorithms_by_name, algorithms_that_are_wrong, choices_are_told]  # fmt: skip
+         records_of_many_threads, a_failure_seen_by_many_threads, an_abort_from_another_thread, algorithms_by_name,
+         algorithms_that_are_wrong]  # fmt: skip
+#: They start programs of their own, of two ranks: once is enough.
+PROGRAMS = [forked_children, forked_children_over_tcp, data_loader_workers, data_loader_workers_and_ctrl_c, choices_are_told]
 
 if __name__ == "__main__":
-    ranks.main(CASES, {"TORCH_FR_BUFFER_SIZE": "16"})
+    ranks.main(CASES + (PROGRAMS if ranks.arguments().size == 2 else []), {"TORCH_FR_BUFFER_SIZE": "16"})

@@ -28,7 +28,7 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh
 multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
-EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/cxx.py \
+EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/forked.py tests/torch/cxx.py \
 	tests/torch/cxx/no_python.cpp tests/torch/cxx/test_adapter.cpp tests/torch/cxx/tsan.supp tests/torch/cxx/lsan.supp \
 	tests/torch/environment.sh tests/torch/requirements.txt tests/torch/tools.txt \
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \

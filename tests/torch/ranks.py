@@ -18,6 +18,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import forked
+
 SLOW = int(os.environ.get("WEFT_TEST_SLOW", "1"))
 
 
@@ -71,20 +73,14 @@ def _child(rank: int, size: int, folder: Path, cases: list[Case], seconds: float
     print("end", file=results)
 
 
-def start(
-    arguments: list[str], folder: Path, size: int, environment: dict[str, str] | None = None
-) -> list[subprocess.Popen[bytes]]:
+def start(arguments: list[str], folder: Path, size: int, environment: dict[str, str] | None = None) -> list[forked.Process]:
     """The calling program with `--rank r --size size --folder folder` and `arguments`, for every rank."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **(environment or {})}
-    started = []
-    for rank in range(size):
-        with open(folder / f"output.{rank}", "wb") as output:
-            command = [sys.executable, sys.argv[0], "--rank", str(rank), "--size", str(size), "--folder", str(folder), *arguments]
-            started.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env))
-    return started
+    common = ["--size", str(size), "--folder", str(folder), *arguments]
+    return [forked.start([sys.argv[0], "--rank", str(r), *common], folder / f"output.{r}", env) for r in range(size)]
 
 
-def wait(processes: list[subprocess.Popen[bytes]], seconds: float) -> bool:
+def wait(processes: list[forked.Process], seconds: float) -> bool:
     """Wait for all of them; those that live at the deadline are killed. False: there were such."""
     until = time.monotonic() + seconds
     late = False
@@ -94,7 +90,7 @@ def wait(processes: list[subprocess.Popen[bytes]], seconds: float) -> bool:
         except subprocess.TimeoutExpired:
             late = True
             p.kill()
-            p.wait()
+            p.wait(60)
     return not late
 
 
