@@ -16,6 +16,7 @@ torch_scripts = \
 torch_long_scripts = \
 	tests/torch/test_suite_whole.sh \
 	tests/torch/test_integration_whole.sh \
+	tests/torch/test_asan.sh \
 	tests/torch/test_soak.sh \
 	tests/torch/test_third_party.sh
 long_scripts += $(torch_long_scripts)
@@ -37,6 +38,6 @@ EXTRA_DIST += tests/torch/security.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:
-	rm -rf torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-mypy torch-lint.log
+	rm -rf torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-asan torch-mypy torch-lint.log
 clean-local: clean-local-torch
 .PHONY: check-torch clean-local-torch
