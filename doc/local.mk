@@ -119,6 +119,7 @@ EXTRA_DIST += \
 	doc/adr/0011-secure-start.md \
 	doc/adr/0012-who-a-peer-is.md \
 	doc/adr/0013-start-up-is-authenticated.md \
+	doc/adr/0014-forked-children.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

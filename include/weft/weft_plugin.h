@@ -8,6 +8,12 @@
  *
  * Threads: libweft makes all calls on one group under that group's lock, one at a time. Calls on the
  * endpoint and on different groups may run at the same time; state shared by them is the plugin's to guard.
+ *
+ * Fork: libweft refuses the handles that a forked child has from its parent, so nothing that the parent opened is called in
+ * the child; close and group_destroy are not either. The plugin sees to it (pthread_atfork, in the child, without taking a
+ * lock) that what it holds does not outlive the parent there: sockets and descriptors by which others notice the parent's end
+ * are closed, memory shared with other ranks is not inherited (MADV_DONTFORK) or never written to, and no destructor speaks
+ * for the parent. A child may open the plugin anew.
  */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H

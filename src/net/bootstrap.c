@@ -146,6 +146,11 @@ static weft_status pmi_exchange(const struct wi_bootstrap_settings *s, const str
     return st;
 }
 
+static int listener_dup(int fd)
+{
+    return fd < 0 ? -1 : wi_socket_keep(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+}
+
 static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
                             const struct wi_job_key *key, uint64_t deadline_ns, struct wi_boot_config *config,
                             int listen_fds[2])
@@ -158,7 +163,7 @@ static weft_status pmi_meet(const struct wi_bootstrap_settings *s, const struct 
     if (st == WEFT_SUCCESS && env->rank == 0 && pmi_meeting.used++)
         st = wi_id_listen_again(&id, pmi_meeting.listen_fds);
     for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
-        listen_fds[i] = pmi_meeting.listen_fds[i] < 0 ? -1 : fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3);
+        listen_fds[i] = listener_dup(pmi_meeting.listen_fds[i]);
     pthread_mutex_unlock(&pmi_meeting.lock);
     WI_TRY(st);
     wi_id_rendezvous(&id, &config->rendezvous);

@@ -148,7 +148,7 @@ static int id_listen_local(const struct wi_id *id)
 
 weft_status wi_id_listen_again(const struct wi_id *id, int listen_fds[2])
 {
-    close(listen_fds[0]); /* it held the name */
+    wi_socket_close(listen_fds[0]); /* it held the name */
     listen_fds[0] = id_listen_local(id);
     if (listen_fds[0] < 0 || (listen_fds[1] >= 0 && wi_socket_listen_again(listen_fds[1])))
         return wi_fail_errno(errno, "listen again for the ranks of this job");
@@ -167,7 +167,7 @@ weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, 
     listen_fds[1] = -1;
     weft_status st = local_only ? WEFT_SUCCESS : id_listen_tcp(s, id, &listen_fds[1]);
     if (st < 0)
-        close(listen_fds[0]);
+        wi_socket_close(listen_fds[0]);
     return st;
 }
 
@@ -185,7 +185,7 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_j
     if (st < 0) {
         for (int i = 0; i < 2; i++)
             if (config.listen_fds[i] >= 0)
-                close(config.listen_fds[i]);
+                wi_socket_close(config.listen_fds[i]);
         return st;
     }
     st = wi_store_server_create(&config, server);

@@ -26,7 +26,7 @@ enum record_flags { RECORD_TCP = 1, RECORD_AT_STORE = 2 /* the address is the st
 static void link_reset(struct wi_boot_link *link)
 {
     if (link->fd >= 0)
-        close(link->fd);
+        wi_socket_close(link->fd);
     wi_auth_destroy(link->auth);
     wi_auth_stream_end(&link->stream);
     wi_store_buf_fini(&link->out);
@@ -291,7 +291,7 @@ static weft_status mesh_accept(struct wi_boot *mesh, int listen_fd)
         wi_half_open_begin(&half_open, fd, wi_now_ns());
         struct wi_boot_link *stranger = stranger_slot(mesh, half_open.source);
         if (!stranger) {
-            close(fd);
+            wi_socket_close(fd);
             continue;
         }
         stranger->fd = fd;
@@ -480,7 +480,7 @@ weft_status wi_boot_join(struct wi_boot *mesh, uint64_t deadline_ns)
     mesh->seen = NULL;
     for (int i = 0; i < 2; i++) {
         if (mesh->listen_fds[i] >= 0)
-            close(mesh->listen_fds[i]);
+            wi_socket_close(mesh->listen_fds[i]);
         mesh->listen_fds[i] = -1;
     }
     return st;

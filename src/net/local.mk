@@ -19,6 +19,7 @@ libweft_sources += \
 	src/net/rendezvous.c src/net/rendezvous.h \
 	src/net/rendezvous_local.c \
 	src/net/rendezvous_socket.c \
+	src/net/socket_fork.c \
 	src/net/store.c src/net/store.h \
 	src/net/store_client.c src/net/store_client.h \
 	src/net/store_server.c src/net/store_server.h \

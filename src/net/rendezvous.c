@@ -123,7 +123,7 @@ static weft_status listen_inherited(int given_fd, int *fd)
                        given_fd);
     if (wi_socket_listen_again(given_fd))
         return wi_fail_errno(errno, "WEFT_STORE_FD: listen at descriptor %d", given_fd);
-    *fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
+    *fd = wi_socket_keep(fcntl(given_fd, F_DUPFD_CLOEXEC, 3));
     if (*fd < 0)
         return wi_fail_errno(errno, "duplicate the store's listening socket");
     fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);

@@ -60,6 +60,10 @@ uint16_t wi_sockaddr_port(const struct wi_sockaddr *address);
 int wi_sockaddr_loopback(const struct wi_sockaddr *address); /* or a local socket */
 void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number);
 
+/* socket_fork.c: note a descriptor, which a forked child closes; returns it. The functions below note those that they make. */
+int wi_socket_keep(int fd);
+void wi_socket_close(int fd);
+
 /* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
 int wi_socket_listen(const struct wi_sockaddr *address, const char *what); /* `what` listens: logged with the address */
 /* Stop listening without giving the name or port away, and listen again. A local socket cannot do the latter. */

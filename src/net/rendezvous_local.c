@@ -102,7 +102,7 @@ static int file_is_stale(const struct wi_sockaddr *at)
 {
     int pending, fd = wi_socket_connect(at, &pending);
     if (fd >= 0)
-        close(fd);
+        wi_socket_close(fd);
     return fd < 0 && errno == ECONNREFUSED;
 }
 
@@ -135,5 +135,5 @@ void wi_rendezvous_close(int listen_fd)
         !strncmp(strrchr(path, '/'), "/weft-", 6))
         unlink(path);
     wi_socket_listen_no_more(listen_fd); /* a launcher or this process may hold another descriptor of it */
-    close(listen_fd);
+    wi_socket_close(listen_fd);
 }

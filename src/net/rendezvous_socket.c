@@ -159,7 +159,7 @@ static void set_reuse(int fd, int on)
 static int close_failed(int fd)
 {
     int err = errno;
-    close(fd);
+    wi_socket_close(fd);
     errno = err;
     return -1;
 }
@@ -167,7 +167,7 @@ static int close_failed(int fd)
 static int socket_bind(const struct wi_sockaddr *address)
 {
     int zero = 0, family = address->ss.ss_family;
-    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = wi_socket_keep(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     if (family != AF_UNIX)
@@ -188,7 +188,7 @@ static int socket_bind_kept(const struct wi_sockaddr *address)
     if (getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes))
         return close_failed(fd);
     int kept = socket_bind(&bound), err = errno;
-    close(fd);
+    wi_socket_close(fd);
     errno = err;
     return kept;
 }
@@ -222,7 +222,7 @@ void wi_socket_listen_no_more(int fd)
 
 int wi_socket_connect(const struct wi_sockaddr *address, int *pending)
 {
-    int fd = socket(address->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = wi_socket_keep(socket(address->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     set_nodelay(fd, address->ss.ss_family);
@@ -232,17 +232,14 @@ int wi_socket_connect(const struct wi_sockaddr *address, int *pending)
     *pending = errno == EINPROGRESS;
     if (*pending)
         return fd;
-    int err = errno;
-    close(fd);
-    errno = err;
-    return -1;
+    return close_failed(fd);
 }
 
 int wi_socket_accept(int listen_fd)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof(peer);
-    int fd = accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = wi_socket_keep(accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0)
         set_nodelay(fd, peer.ss_family);
     return fd;

@@ -117,7 +117,7 @@ static int try_connect(const struct wi_sockaddr *at, uint64_t connected_ns, stru
     if (!err)
         return fd;
     attempt_note(attempt, WEFT_ETIMEDOUT, at, strerror(err));
-    close(fd);
+    wi_socket_close(fd);
     return -1;
 }
 
@@ -143,7 +143,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     if (fd < 0)
         return -1;
     if (search->own_user && !is_own_user(fd, at, attempt)) {
-        close(fd);
+        wi_socket_close(fd);
         return -1;
     }
     weft_status st = search->ask_key ? wi_local_key_ask(fd, search->job_key, deadline_ns) : WEFT_SUCCESS;
@@ -151,7 +151,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
         st = wi_auth_derive(search->job_key, sizeof(search->job_key), search->job, WI_STORE_PURPOSE, &key);
     if (st < 0) {
         attempt_note(attempt, st, at, wi_fail_text());
-        close(fd);
+        wi_socket_close(fd);
         return -1;
     }
     wi_store_claim_self(&mine, search->rank, search->nranks);
@@ -162,7 +162,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
         client->remote = *at;
         return fd;
     }
-    close(fd);
+    wi_socket_close(fd);
     attempt_note(attempt, st == WEFT_ETIMEDOUT ? st : WEFT_EAUTH, at,
                  st == WEFT_ETIMEDOUT
                      ? "does not answer"
@@ -259,7 +259,7 @@ void wi_store_client_leave(struct wi_store_client *client, const struct wi_store
     }
     if (client->fd >= 0) {
         shutdown(client->fd, SHUT_WR);
-        close(client->fd);
+        wi_socket_close(client->fd);
     }
     client->fd = -1;
     wi_store_buf_fini(&client->in);

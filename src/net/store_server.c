@@ -132,7 +132,7 @@ static void conn_kill(struct wi_store_server *server, struct conn *conn)
     if (conn->dead)
         return;
     conn->dead = 1;
-    close(conn->fd);
+    wi_socket_close(conn->fd);
     if (conn->session)
         wi_store_session_close(server->store, conn->session);
     else
@@ -349,13 +349,13 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
         if (fd < 0)
             return;
         if (!accept_is_own(server, fd)) {
-            close(fd);
+            wi_socket_close(fd);
             continue;
         }
         wi_half_open_begin(&half_open, fd, wi_now_ns());
         struct conn *conn = make_room(server, half_open.source, capacity) ? NULL : conn_create(server, fd, &half_open);
         if (!conn) {
-            close(fd);
+            wi_socket_close(fd);
             return;
         }
         conn->next = server->clients;
@@ -478,7 +478,7 @@ static void *server_main(void *arg)
     server_farewell(server);
     for (struct conn *c = server->clients; c; c = c->next) {
         if (!c->dead)
-            close(c->fd);
+            wi_socket_close(c->fd);
         c->dead = 1;
     }
     server_sweep(server);

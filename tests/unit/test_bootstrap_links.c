@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -461,6 +462,36 @@ static void other_user_listens(void)
     close(ready[1]);
 }
 
+/* A child has none of its parent's start-up sockets; what has got the number of one that was closed, it keeps. */
+static void forked_child(void)
+{
+    struct wi_sockaddr at;
+    int fds[4], pending, status = -1;
+    local_address(&at, "fork");
+    fds[0] = wi_socket_listen(&at, "test");
+    fds[1] = wi_socket_connect(&at, &pending);
+    fds[2] = wi_socket_accept(fds[0]);
+    fds[3] = wi_socket_connect(&at, &pending);
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_FATAL(fds[i] >= 0);
+    wi_socket_close(fds[3]);
+    CU_ASSERT_EQUAL(dup2(0, fds[3]), fds[3]);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int bad = 0;
+        for (int i = 0; i < 4; i++)
+            bad |= (fcntl(fds[i], F_GETFD) >= 0) == (i < 3) ? 1 << i : 0;
+        _exit(bad);
+    }
+    CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT(fcntl(fds[i], F_GETFD) >= 0); /* the parent's are its own */
+        wi_socket_close(fds[i]);
+    }
+    close(fds[3]);
+}
+
 static void hello_again(void)
 {
     struct sockaddr_in at;
@@ -593,6 +624,7 @@ static const struct wt_case cases[] = {
     {"a hello that is played back gets no answer", hello_again},
     {"a flood from one address drives out nobody else", floods},
     {"no descriptor left for a connection", out_of_descriptors},
+    {"a forked child has no socket of start-up", forked_child},
     {"another user asks at this user's local socket", other_user_asks},
     {"another user listens at this user's local name", other_user_listens},
     {"each changed byte between two ranks is noticed, and the rank named", gathers},
