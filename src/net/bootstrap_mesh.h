@@ -55,6 +55,8 @@ struct wi_boot_config {
     int (*refresh)(struct wi_store_search *search, void *arg); /* see wi_store_search */
     void *arg;
 };
+/* A rank alone: nothing is connected. */
+weft_status wi_boot_single(const struct wi_boot_config *config, struct wi_bootstrap **b);
 /* Find the store, publish this rank's address, connect the links, wait for everybody. */
 weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadline_ns, struct wi_bootstrap **b);
 weft_status wi_boot_all_gather(struct wi_bootstrap *b, const void *mine, size_t mine_bytes, void *all,

@@ -4,12 +4,14 @@ libweft_sources += \
 	src/net/auth_mac.c src/net/auth_mac.h \
 	src/net/auth_seen.c src/net/auth_seen.h \
 	src/net/bootstrap.c src/net/bootstrap.h \
+	src/net/bootstrap_env.c \
 	src/net/bootstrap_file.c \
 	src/net/bootstrap_id.c src/net/bootstrap_id.h \
 	src/net/bootstrap_join.c \
 	src/net/bootstrap_key.c src/net/bootstrap_key.h \
 	src/net/bootstrap_mesh.c src/net/bootstrap_mesh.h \
 	src/net/bootstrap_oob.c \
+	src/net/bootstrap_pmi.c src/net/bootstrap_pmi.h \
 	src/net/env.c src/net/env.h \
 	src/net/env_cluster.c \
 	src/net/half_open.c src/net/half_open.h \
