@@ -40,6 +40,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         .yields = ctx->comm.yields,
         .eager_bytes = ctx->comm.eager_bytes,
         .early_bytes = ctx->comm.early_bytes,
+        .algorithm_named = wi_call_algorithm,
     };
     struct wi_plan_facts facts = {
         .nranks = comm->nranks,
@@ -57,7 +58,6 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     WI_TRY(wi_comm_near(comm));
     facts.levels = &comm->levels;
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
-    comm->exec->algorithm_named = wi_call_algorithm;
     WI_TRY(wi_comm_lend_model(comm, &comm->lent));
     if (comm->lent)
         WI_TRY(wi_comm_nearer(comm, comm->lent));
@@ -96,8 +96,9 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
         return st;
     }
     wi_context_link(ctx, comm);
-    wi_log(WEFT_LOG_INFO, "comm.created", "%s: rank %d of %d, %d node(s), %s", comm->name, comm->rank, comm->nranks,
-           comm->mesh->nnodes, comm->mesh->mapped_group ? "mapped" : "messages");
+    wi_log(WEFT_LOG_INFO, "comm.created", "%s: rank %d of %d, %d node(s), %s%s", comm->name, comm->rank, comm->nranks,
+           comm->mesh->nnodes, comm->mesh->mapped_group ? "mapped" : "messages",
+           bs->has_secret ? "" : ", without a job key (WEFT_INSECURE)");
     *out = comm;
     return WEFT_SUCCESS;
 }

@@ -96,6 +96,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->tail = &exec->head;
     exec->nudge_fd = -1;
     exec->wanting_end = &exec->wanting;
+    exec->algorithm_named = config->algorithm_named;
     exec->early_bytes = config->early_bytes;
     exec->eager_bytes = config->eager_bytes < config->early_bytes / 4 ? config->eager_bytes : config->early_bytes / 4;
     exec->timeout_ns = config->timeout_ns;

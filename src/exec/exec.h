@@ -188,7 +188,7 @@ struct wi_exec {
     struct wi_recorder recorder;
     struct wi_kept_name *names; /* of schedules that are gone, for the recorder */
     struct wi_slot_store slot_store;
-    const char *(*algorithm_named)(int kind, uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
+    const char *(*algorithm_named)(int kind, uint32_t named); /* of the configuration */
     uint64_t timeout_ns;
     _Atomic int napping; /* the lock's holder sleeps, or is about to */
     _Atomic int nudged;  /* it should not: another thread wants the lock */
@@ -209,6 +209,7 @@ struct wi_exec_config {
     uint64_t timeout_ns;
     int64_t spin, yields;            /* -1: by the machine */
     size_t eager_bytes, early_bytes; /* of messages with tags: sent at once; put aside for each sender */
+    const char *(*algorithm_named)(int kind, uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
 };
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);

@@ -375,6 +375,10 @@ bench() {
     cat "$tap_dir"/[0-9]*
     return $bad
 }
+bench_open() { # the log of every communicator says so
+    bench WEFT_INSECURE=1 WEFT_LOG=info && grep -q 'comm.created.*without a job key (WEFT_INSECURE)' "$tap_dir/0" || return 1
+    bench WEFT_JOB_KEY_FILE="$key_file" WEFT_LOG=info && grep -q 'comm.created' "$tap_dir/0" && ! grep 'without a job key' "$tap_dir/0"
+}
 bench_refused() { ! bench && grep -q 'WEFT_JOB_KEY_FILE=weft.key' "$tap_dir/0"; }
 
 hosts_create 2
@@ -397,6 +401,7 @@ tap "with WEFT_INSECURE: one warning" insecure
 tap "which is printed only if it is asked for" insecure_is_silent
 tap "weft-bench without a key" bench_refused
 tap "weft-bench with one" bench WEFT_JOB_KEY_FILE="$key_file"
+tap "weft-bench says that it does without" bench_open
 tap "rank 0 listens at the address that was named" listens_at "$(hosts_address 0)" MASTER_ADDR="$(hosts_address 0)"
 tap "a name that is 127.0.1.1 on rank 0's host" debian_name
 tap "rank 0 then listens at its own address" listens_at "$(hosts_address 0)" MASTER_ADDR=master
