@@ -34,12 +34,11 @@ static weft_status gather(struct wi_shm_share *share, const void *mine, size_t b
 }
 
 /* Of a member's object: nobody needs to be told, or could tell another. */
-static void object_name(const struct wi_shm_share *share, uint32_t member, char name[64])
+static void object_name(const struct wi_shm_share *share, uint32_t member, char name[WI_SHM_NAME_MAX])
 {
     const struct wi_shm_peer *peer = &share->group->peers[member];
 
-    snprintf(name, 64, "/weft-%u-%016llx-%d", peer->identity.pid, (unsigned long long)share->config->comm_id[0],
-             peer->rank);
+    wi_shm_object_name(&peer->identity, share->config->comm_id[0], peer->rank, name);
 }
 
 static weft_status create_named(struct wi_shm_share *share, size_t bytes)
@@ -49,6 +48,7 @@ static weft_status create_named(struct wi_shm_share *share, size_t bytes)
 
     if (status != WEFT_SUCCESS)
         return status;
+    wi_shm_objects_sweep(&share->group->endpoint->identity);
     object_name(share, share->group->self, share->name);
     share->fd = shm_open(share->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (share->fd < 0) {
@@ -158,7 +158,7 @@ weft_status wi_shm_hellos_check(const struct wi_shm_share *share)
 static int open_peer(const struct wi_shm_share *share, uint32_t member)
 {
     const struct wi_shm_peer *peer = &share->group->peers[member];
-    char name[64];
+    char name[WI_SHM_NAME_MAX];
 
     if (!share->named)
         return wi_shm_open_descriptor(peer->identity.pid, share->all[member].fd);

@@ -6,6 +6,8 @@
 
 #include "group.h"
 
+#define WI_SHM_NAME_MAX 96
+
 /* Every byte of a peer's is untrusted. */
 struct wi_shm_hello {
     int32_t status;         /* weft_status: how making the arena went */
@@ -26,10 +28,14 @@ struct wi_shm_share {
     int *guards;              /* prove.c: [blocks of members] files in which members hold locks; -1: none */
     int fd;                   /* of the own arena; open until the others have mapped it */
     int named;
-    char name[64];
+    char name[WI_SHM_NAME_MAX];
 };
 
 weft_status wi_shm_hellos_check(const struct wi_shm_share *share);
+
+/* named.c: the name of an arena in /dev/shm; remove those of processes that have ended. */
+void wi_shm_object_name(const struct wi_shm_identity *owner, uint64_t comm_id, int rank, char name[WI_SHM_NAME_MAX]);
+void wi_shm_objects_sweep(const struct wi_shm_identity *self);
 
 /* prove.c: a peer says which process it is; the kernel says whether that is so. */
 /* This rank can be found by the other ranks of this process from now on. */

@@ -42,8 +42,7 @@ void wi_shm_watches_fini(struct wi_shm_watches *watches)
     pthread_mutex_destroy(&watches->lock);
 }
 
-/* Is that pid still the process it was? A zombie counts as dead: it will never answer. */
-static int process_lives(const struct wi_shm_identity *identity)
+int wi_shm_process_lives(const struct wi_shm_identity *identity)
 {
     char state;
     uint64_t start_ticks;
@@ -65,7 +64,7 @@ static struct wi_shm_watch *watch_new(const struct wi_shm_identity *identity)
 #else
     watch->pidfd = -1;
 #endif
-    watch->dead = !process_lives(identity); /* after the open: the pid may have been recycled before it */
+    watch->dead = !wi_shm_process_lives(identity); /* after the open: the pid may have been recycled before it */
     return watch;
 }
 
@@ -123,7 +122,7 @@ static void poll_batch(struct wi_shm_watch *const *some, size_t count)
             if (fds[i].fd >= 0 && fds[i].revents)
                 __atomic_store_n(&some[i]->dead, 1, __ATOMIC_RELAXED);
     for (size_t i = 0; i < count; i++)
-        if (some[i] && !some[i]->dead && some[i]->pidfd < 0 && !process_lives(&some[i]->identity))
+        if (some[i] && !some[i]->dead && some[i]->pidfd < 0 && !wi_shm_process_lives(&some[i]->identity))
             __atomic_store_n(&some[i]->dead, 1, __ATOMIC_RELAXED);
 }
 
@@ -141,7 +140,8 @@ int wi_shm_watch_alive(const struct wi_shm_watch *watch)
 
     if (__atomic_load_n(&watch->dead, __ATOMIC_RELAXED))
         return 0;
-    return watch->pidfd >= 0 ? poll(&fd, 1, 0) <= 0 /* a signal may interrupt it */ : process_lives(&watch->identity);
+    return watch->pidfd >= 0 ? poll(&fd, 1, 0) <= 0 /* a signal may interrupt it */
+                             : wi_shm_process_lives(&watch->identity);
 }
 
 static int exit_code_of(const struct wi_shm_watch *watch, int *code)
@@ -189,7 +189,7 @@ size_t wi_shm_watch_text(const struct wi_shm_watch *watch, char *text, size_t ca
     else if (wi_shm_process_stat(who->pid, &state, &start_ticks) && start_ticks == who->start_ticks)
         snprintf(what, sizeof(what), "%s", doing(state));
     else
-        snprintf(what, sizeof(what), process_lives(who) ? "is in an unknown state" : "is gone");
+        snprintf(what, sizeof(what), wi_shm_process_lives(who) ? "is in an unknown state" : "is gone");
     length = snprintf(text, capacity, "process %u on host %s %s", who->pid, who->host, what);
     if (length < 0)
         return 0;

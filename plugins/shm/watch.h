@@ -25,6 +25,8 @@ struct wi_shm_watches {
     struct wi_shm_watch *all;
 };
 
+/* Is that number still the process that it was? A zombie is not: it will never answer. */
+int wi_shm_process_lives(const struct wi_shm_identity *identity);
 int wi_shm_watches_init(struct wi_shm_watches *watches);
 void wi_shm_watches_fini(struct wi_shm_watches *watches);
 /* NULL: out of memory. */

@@ -96,6 +96,18 @@ static void as_another_rank(struct tc_rank *r)
     refused(r, r->rank == 0 ? "ranks 1 and 2 show the same arena" : "rank 2 says that it runs in this process");
 }
 
+/* Of the object that a process makes for rank 1. */
+static void path_of(struct tc_rank *r, pid_t pid, char path[128])
+{
+    struct wi_shm_identity owner = *said_by(r, 1);
+    char name[WI_SHM_NAME_MAX], state;
+
+    owner.pid = (uint32_t)pid;
+    WT_REQUIRE(wi_shm_process_stat(owner.pid, &state, &owner.start_ticks));
+    wi_shm_object_name(&owner, r->config.comm_id[0], 1, name);
+    snprintf(path, 128, "/dev/shm%s", name);
+}
+
 /* Rank 1 says that it is a process outside the communicator, its parent, and has put an object where that one's would be. */
 static void link_object(struct tc_rank *r, int round, void *mine, size_t bytes)
 {
@@ -104,9 +116,8 @@ static void link_object(struct tc_rank *r, int round, void *mine, size_t bytes)
     (void)mine, (void)bytes;
     if (round != 0)
         return;
-    for (int i = 0; i < 2; i++)
-        snprintf(i ? to : from, sizeof(to), "/dev/shm/weft-%d-%016llx-1", (int)(i ? getppid() : getpid()),
-                 (unsigned long long)r->config.comm_id[0]);
+    path_of(r, getpid(), from);
+    path_of(r, getppid(), to);
     unlink(to);
     WT_REQUIRE(link(from, to) == 0);
 }
@@ -124,8 +135,7 @@ static void as_a_stranger(struct tc_rank *r)
     }
     refused(r, words);
     if (hostile(r)) {
-        snprintf(words, sizeof(words), "/dev/shm/weft-%d-%016llx-1", (int)getppid(),
-                 (unsigned long long)r->config.comm_id[0]);
+        path_of(r, getppid(), words);
         unlink(words);
     }
 }
@@ -465,6 +475,72 @@ static void recycled(struct tc_rank *r)
     waitpid(child, NULL, 0);
 }
 
+/* ---- What killed processes leave behind ---- */
+
+/* An object as a process of that identity would make it. */
+static void leave_object(const struct wi_shm_identity *owner, int rank, char name[WI_SHM_NAME_MAX])
+{
+    wi_shm_object_name(owner, 0x1234567890abcdefull, rank, name);
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CU_ASSERT_FATAL(fd >= 0);
+    close(fd);
+}
+
+static int is_there(const char *name)
+{
+    int fd = shm_open(name, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static void makes_a_group(struct tc_rank *r)
+{
+    tc_group(r);
+}
+
+static void run_swept(void)
+{
+    char names[4][WI_SHM_NAME_MAX];
+    struct wi_shm_identity mine, owner;
+    pid_t child = fork();
+    char state;
+
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    wi_shm_identity_read(&mine, NULL);
+    owner = mine;
+    owner.pid = (uint32_t)child;
+    CU_ASSERT_FATAL(child > 0 && wi_shm_process_stat(owner.pid, &state, &owner.start_ticks));
+    leave_object(&owner, 0, names[0]);
+    leave_object(&mine, 1, names[1]); /* its process lives */
+    owner.pid_ns ^= 1;
+    leave_object(&owner, 2, names[2]); /* it cannot be told from here whether this one's does */
+    owner.pid_ns ^= 1;
+    leave_object(&owner, 3, names[3]);
+    if (geteuid() == 0) {
+        char path[WI_SHM_NAME_MAX + 16];
+        snprintf(path, sizeof(path), "/dev/shm%s", names[3]);
+        CU_ASSERT_EQUAL(chown(path, 1, 1), 0); /* another user's */
+    } else {
+        shm_unlink(names[3]);
+    }
+    CU_ASSERT_EQUAL(tc_run(&objects, makes_a_group, 2, DEADLINE_MS), 0);
+    CU_ASSERT_TRUE(is_there(names[0]));
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    CU_ASSERT_EQUAL(tc_run(&objects, makes_a_group, 2, DEADLINE_MS), 0);
+    CU_ASSERT_FALSE(is_there(names[0]));
+    CU_ASSERT_TRUE(is_there(names[1]));
+    CU_ASSERT_TRUE(is_there(names[2]));
+    CU_ASSERT_EQUAL(is_there(names[3]), geteuid() == 0);
+    for (int i = 0; i < 4; i++)
+        shm_unlink(names[i]);
+}
+
 #define CASE(fn, fixture, nranks)                                        \
     static void run_##fn(void)                                           \
     {                                                                    \
@@ -524,5 +600,6 @@ static const struct wt_case cases[] = {
     {"a message without end ends with its sender", run_without_end},
     {"whether memory may be written is asked without writing", run_asked},
     {"a process that has the number of a dead one is let be", run_recycled},
+    {"objects that killed processes have left are removed", run_swept},
 };
 WT_UNIT_MAIN("shm_hostile", cases)
