@@ -183,13 +183,15 @@ static int compare_all(int nranks, uint32_t most)
     return compared;
 }
 
+/* With sanitizers, which make this six times as long and look at memory, some numbers of ranks beyond 16 stand for all. */
 static void forms_are_near(void)
 {
-    int compared = 0;
+    const char *sanitizer = getenv("WEFT_SANITIZER");
+    int few = sanitizer && strcmp(sanitizer, "no") != 0, compared = 0;
 
-    for (int n = 2; n <= 64; n++)
+    for (int n = 2; n <= 64; n += few && n >= 16 ? 8 : 1)
         compared += compare_all(n, UINT32_MAX);
-    CU_ASSERT(compared > 3500);
+    CU_ASSERT(compared > (few ? 1000 : 3500));
 }
 
 /* Where events are fast: exchanges, trees, fans, but not rings and all with all. */
