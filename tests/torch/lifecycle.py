@@ -558,4 +558,4 @@ CASES = [results_are_let_go_when_waited_for, results_are_let_go_by_a_future, opt
 PROGRAMS = [forked_children, forked_children_over_tcp, data_loader_workers, data_loader_workers_and_ctrl_c, choices_are_told]
 
 if __name__ == "__main__":
-    ranks.main(CASES + (PROGRAMS if ranks.arguments().size == 2 else []), {"TORCH_FR_BUFFER_SIZE": "16"})
+    ranks.main(CASES, {"TORCH_FR_BUFFER_SIZE": "16"}, PROGRAMS)

@@ -106,6 +106,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rank", type=int)
     parser.add_argument("--size", type=int, default=2)
+    parser.add_argument("--sizes", help="several, one after the other: 2,3")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--seconds", type=float, default=150.0)
@@ -113,16 +114,31 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main(cases: list[Case], extra: dict[str, str] | None = None) -> None:
-    """Run the cases with the number of ranks that --size says."""
+def main(cases: list[Case], extra: dict[str, str] | None = None, once: list[Case] | None = None) -> None:
+    """Run the cases with the numbers of ranks that --size or --sizes says.
+
+    Args:
+        cases: in this order.
+        extra: for the environment of the ranks.
+        once: cases that follow with two ranks only.
+    """
     args = arguments()
-    cases = [c for c in cases if args.only in c.__name__]
+
+    def of(size: int) -> list[Case]:
+        return [c for c in [*cases, *(once if once and size == 2 else [])] if args.only in c.__name__]
+
     if args.rank is not None:
-        _child(args.rank, args.size, args.folder, cases, args.seconds * SLOW)
+        _child(args.rank, args.size, args.folder, of(args.size), args.seconds * SLOW)
         return
+    sizes = [int(size) for size in args.sizes.split(",")] if args.sizes else [args.size]
+    good = [_run(of(size), size, args, extra) for size in sizes]
+    sys.exit(0 if all(good) else 1)
+
+
+def _run(cases: list[Case], size: int, args: argparse.Namespace, extra: dict[str, str] | None) -> bool:
     with tempfile.TemporaryDirectory(prefix="weft-torch-") as name:
         folder = Path(name)
-        processes = start(["--only", args.only, "--seconds", str(args.seconds)], folder, args.size, extra)
+        processes = start(["--only", args.only, "--seconds", str(args.seconds)], folder, size, extra)
         in_time = wait(processes, args.seconds * SLOW)
         results = (folder / "results.0").read_text().splitlines() if (folder / "results.0").exists() else []
         failed = 0
@@ -130,10 +146,10 @@ def main(cases: list[Case], extra: dict[str, str] | None = None) -> None:
             line = results[i] if i < len(results) else f"not ok {case.__name__} (it did not end)"
             failed += line.startswith("not ok")
             verdict, _, rest = line.partition(case.__name__)
-            print(f"{verdict}{i + 1} - {case.__name__.replace('_', ' ')}, {args.size} ranks{rest}")
+            print(f"{verdict}{i + 1} - {case.__name__.replace('_', ' ')}, {size} ranks{rest}")
         ended = in_time and all(p.returncode == 0 for p in processes)
-        print(f"{'ok' if ended else 'not ok'} {len(cases) + 1} - every rank ends with success, {args.size} ranks")
+        print(f"{'ok' if ended else 'not ok'} {len(cases) + 1} - every rank ends with success, {size} ranks")
         if failed or not ended:
-            show(folder, args.size)
-        print(f"1..{len(cases) + 1}")
-        sys.exit(1 if failed or not ended else 0)
+            show(folder, size)
+        print(f"1..{len(cases) + 1}", flush=True)
+        return ended and not failed

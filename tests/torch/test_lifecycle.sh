@@ -5,8 +5,4 @@
 set -u
 . "${WEFT_SRCDIR:?}/tests/torch/setup.sh"
 
-status=0
-for nranks in 2 3; do
-    python_weft "$WEFT_SRCDIR/tests/torch/lifecycle.py" --size $nranks || status=1
-done
-exit $status
+python_weft "$WEFT_SRCDIR/tests/torch/lifecycle.py" --sizes 2,3
