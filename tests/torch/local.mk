@@ -38,6 +38,6 @@ EXTRA_DIST += tests/torch/security.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:
-	rm -rf torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-asan torch-mypy torch-lint.log
+	rm -rf torch-python torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-asan torch-mypy torch-lint.log
 clean-local: clean-local-torch
 .PHONY: check-torch clean-local-torch
