@@ -95,6 +95,7 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
 {
     const char *outer = wi_plan_outer_level(p->facts.levels);
     int alone = p->facts.nnodes == p->facts.nranks;
+    weft_status st;
 
     if (!p->node_of || p->facts.nnodes < 2 || (alone && !outer))
         return WEFT_SUCCESS;
@@ -111,7 +112,10 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
         WI_TRY(add_hier(p, hier_forms[i].coll, spec));
         /* Not every pair exists: what is left to do inside a rack is another collective. */
         snprintf(spec, sizeof spec, "%.12s:%s/node:%s", outer, hier_forms[i].among, hier_forms[i].among);
-        if (add_hier(p, hier_forms[i].coll, spec) < 0)
+        st = add_hier(p, hier_forms[i].coll, spec);
+        if (st == WEFT_ENOMEM)
+            return st;
+        if (st < 0)
             wi_fail_clear();
     }
     return WEFT_SUCCESS;
@@ -182,10 +186,16 @@ weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi
 {
     struct wi_plan_candidate *l = wi_calloc(WI_PLAN_MAX_LIST, sizeof *l);
     size_t ll_max = wi_planner_ll_max(planner, query->coll);
+    weft_status st;
 
     if (!l)
         return wi_fail(WEFT_ENOMEM, "candidates");
     *n = wi_plan_list(planner, query, l);
+    st = wi_plan_events_starved(planner);
+    if (st < 0) {
+        wi_free(l);
+        return st;
+    }
     for (int i = 0; i < *n; i++)
         if (!query->v_form && ll_max && query->bytes <= ll_max && !l[i].choice.spec[0] &&
             strcmp(l[i].choice.algo->name, "flat") == 0)

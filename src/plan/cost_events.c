@@ -32,6 +32,7 @@ struct price {
 };
 
 struct wi_plan_events {
+    int starved; /* a price was not found for want of memory: the other ranks have it */
     const struct wi_model *model;
     struct wi_model *own;
     int nflat;
@@ -48,22 +49,31 @@ static int count_algos(void)
     return n;
 }
 
-void wi_plan_events_init(struct wi_planner *p)
+weft_status wi_plan_events_init(struct wi_planner *p)
 {
     struct wi_plan_events *e;
 
     if (!p->node_of || p->facts.nnodes < 2 || p->facts.nranks > MOST_RANKS)
-        return;
+        return WEFT_SUCCESS;
     e = wi_calloc(1, sizeof *e);
-    if (!e) /* the same on all ranks: none is left without memory so early and goes on */
-        return;
+    if (!e) /* formulas may choose otherwise than the other ranks' events */
+        return wi_fail(WEFT_ENOMEM, "prices of algorithms");
     e->nflat = count_algos();
     e->price[0] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
     e->own = p->graph ? NULL : wi_plan_hosts_model(&p->facts, p->node_of, &p->figures);
     e->model = p->graph ? p->graph : e->own;
     p->events = e;
     if (!e->price[0] || !e->model)
-        wi_plan_events_fini(p);
+        return wi_fail(WEFT_ENOMEM, "prices of algorithms");
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_plan_events_starved(const struct wi_planner *p)
+{
+    if (!p->events || !p->events->starved)
+        return WEFT_SUCCESS;
+    p->events->starved = 0;
+    return wi_fail(WEFT_ENOMEM, "price of an algorithm");
 }
 
 void wi_plan_events_fini(struct wi_planner *p)
@@ -111,6 +121,7 @@ static double run(const struct wi_planner *p, const struct wi_algo *algo, const 
         wi_sched_put(scheds[r]);
     if (st >= 0)
         return cost.us;
+    p->events->starved |= st == WEFT_ENOMEM;
     wi_fail_clear();
     return -1;
 }
@@ -185,7 +196,7 @@ static int price_at(const struct wi_planner *p, const struct wi_plan_query *q, c
     if (price->us == 0) {
         wi_algo_choice_base(c, base.spec);
         find_price(p, q, &base, power, price);
-        if (e->price[class])
+        if (e->price[class] && !e->starved)
             e->price[class][index][power] = *price;
     }
     return price->us > 0;

@@ -136,8 +136,10 @@ double wi_plan_gamma(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_kappa(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
 
-/* cost_events.c. By events, or below 0: by formula. */
-void wi_plan_events_init(struct wi_planner *p);
+/* cost_events.c. By events, or below 0: by formula. A rank that had no memory for events must not choose by formula what the others
+ * choose by events: _starved says so, once, after prices were asked for. */
+weft_status wi_plan_events_init(struct wi_planner *p);
+weft_status wi_plan_events_starved(const struct wi_planner *p);
 void wi_plan_events_fini(struct wi_planner *p);
 double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          int *depth);

@@ -60,7 +60,11 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     }
     p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
     wi_plan_find_reach(p);
-    wi_plan_events_init(p);
+    st = wi_plan_events_init(p);
+    if (st < 0) {
+        wi_planner_destroy(p);
+        return st;
+    }
     wi_plan_forms_init(p);
     *planner = p;
     return WEFT_SUCCESS;
@@ -100,10 +104,11 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
     weft_status st = wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c);
 
     if (st < 0)
-        return forced ? st : WEFT_INPROGRESS;
+        return forced || st == WEFT_ENOMEM ? st : WEFT_INPROGRESS;
     reason = wi_plan_why_not(p, q, c.algo, c.needs);
     if (!reason) {
         double us = wi_plan_price(p, q, &c, &cost);
+        WI_TRY(wi_plan_events_starved(p));
         answer(p, &c, us, plan);
         return WEFT_SUCCESS;
     }
@@ -139,6 +144,7 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
         }
     }
     best = wi_plan_best(list, wi_plan_list(p, q, list));
+    WI_TRY(wi_plan_events_starved(p));
     if (!best)
         return wi_fail(WEFT_ENOTSUP, "no algorithm for %s%s", wi_coll_name(q->coll),
                        q->ordered ? " with an operator that is not commutative" : "");
