@@ -1480,7 +1480,7 @@ WEFT_API weft_status weft_mem_register(weft_context *context, void *ptr, size_t 
  * Blocks: while it copies.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a registration, or already ended
- *         WEFT_ENOMEM  no memory for the private copy: the pages stay shared, the contents are intact */
+ *         WEFT_ENOMEM  no memory for the private copy: the memory stays registered, its contents are intact */
 WEFT_API weft_status weft_mem_deregister(weft_mem *mem);
 
 /* ---- Introspection --------------------------------------------------------------------------------------------- */

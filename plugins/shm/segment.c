@@ -243,32 +243,33 @@ weft_status wi_shm_segment_alloc(struct wi_shm_segments *segments, const struct 
     return WEFT_SUCCESS;
 }
 
-/* Take the entry that begins at ptr out of the table. */
-static weft_status take(struct wi_shm_segments *segments, const struct weft_host *host, const void *ptr, int adopted,
-                        struct wi_shm_segment *segment)
+/* The entry that begins at ptr; the lock is held. */
+static weft_status find_entry(const struct wi_shm_segments *segments, const struct weft_host *host, const void *ptr,
+                              int adopted, size_t *at)
 {
-    weft_status status = WEFT_EINVAL;
-    size_t i;
+    size_t i = lower_bound(segments, (uintptr_t)ptr);
 
-    pthread_rwlock_wrlock(&segments->lock);
-    i = lower_bound(segments, (uintptr_t)ptr);
-    if (ptr && i < segments->count && segments->all[i].start == (uintptr_t)ptr && segments->all[i].adopted == adopted) {
-        *segment = segments->all[i];
-        remove_entry(segments, i);
-        status = WEFT_SUCCESS;
-    }
-    pthread_rwlock_unlock(&segments->lock);
-    if (status != WEFT_SUCCESS)
-        host->explain(host->impl, status, "%p is no %s memory, or was given back before", ptr,
-                      adopted ? "registered" : "allocated");
-    return status;
+    *at = i;
+    if (ptr && i < segments->count && segments->all[i].start == (uintptr_t)ptr && segments->all[i].adopted == adopted)
+        return WEFT_SUCCESS;
+    host->explain(host->impl, WEFT_EINVAL, "%p is no %s memory, or was given back before", ptr,
+                  adopted ? "registered" : "allocated");
+    return WEFT_EINVAL;
 }
 
 weft_status wi_shm_segment_free(struct wi_shm_segments *segments, const struct weft_host *host, void *ptr)
 {
-    struct wi_shm_segment segment;
-    weft_status status = take(segments, host, ptr, 0, &segment);
+    struct wi_shm_segment segment = {.fd = -1};
+    weft_status status;
+    size_t i;
 
+    pthread_rwlock_wrlock(&segments->lock);
+    status = find_entry(segments, host, ptr, 0, &i);
+    if (status == WEFT_SUCCESS) {
+        segment = segments->all[i];
+        remove_entry(segments, i);
+    }
+    pthread_rwlock_unlock(&segments->lock);
     if (status != WEFT_SUCCESS)
         return status;
     munmap(ptr, segment.end - segment.start);
@@ -324,17 +325,22 @@ weft_status wi_shm_segment_adopt(struct wi_shm_segments *segments, const struct 
     return status;
 }
 
+/* Without memory for a private copy it stays registered, contents intact, and can be released later. */
 weft_status wi_shm_segment_release(struct wi_shm_segments *segments, const struct weft_host *host, void *adopted)
 {
-    struct wi_shm_segment segment;
-    weft_status status = take(segments, host, adopted, 1, &segment);
+    weft_status status;
+    size_t i;
 
-    if (status != WEFT_SUCCESS)
-        return status;
-    if (!wi_shm_make_private(&segment)) {
-        status = WEFT_ENOMEM; /* still shared with the descriptor that peers may hold, contents intact */
-        host->explain(host->impl, status, "no memory to make registered memory private again; it stays shared");
+    pthread_rwlock_wrlock(&segments->lock);
+    status = find_entry(segments, host, adopted, 1, &i);
+    if (status == WEFT_SUCCESS && !wi_shm_make_private(&segments->all[i])) {
+        status = WEFT_ENOMEM;
+        host->explain(host->impl, status, "no memory to make registered memory private again; it stays registered");
     }
-    close(segment.fd);
+    if (status == WEFT_SUCCESS) {
+        close(segments->all[i].fd);
+        remove_entry(segments, i);
+    }
+    pthread_rwlock_unlock(&segments->lock);
     return status;
 }
