@@ -2,7 +2,8 @@
  * the advice.
  * SPDX-License-Identifier: BSD-3-Clause
  * usage: network_probe DEADLINE_SECONDS MOST_SECONDS ELEMENTS
- * Ends with status 0 when the last is over without a failure, with 3 when an operation has failed, with 1 when a value is wrong. */
+ * Ends with status 0 when the last is over without a failure, with 3 when an operation has failed, with 1 when a value is wrong,
+ * with 2 without a communicator. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,15 +50,16 @@ int main(int argc, char **argv)
     double deadline = argc > 3 ? atof(argv[1]) : 0, most = argc > 3 ? atof(argv[2]) : 0, began, last;
     size_t n = argc > 3 ? (size_t)atol(argv[3]) : 1;
     int64_t *src = malloc(n * 8), *dst = malloc(n * 8), go = 1, all = 0;
-    weft_context *context;
-    weft_comm *comm;
+    weft_context *context = NULL;
+    weft_comm *comm = NULL;
     weft_status st = WEFT_SUCCESS;
     int rank, nranks, status = 0, round = 0;
 
     if (!src || !dst || !deadline || weft_context_create(NULL, &context) < 0 ||
         weft_comm_create_env(context, NULL, &comm) < 0) {
         fprintf(stderr, "%s\n", weft_thread_error());
-        return 2;
+        status = 2;
+        goto end;
     }
     weft_comm_rank(comm, &rank);
     weft_comm_size(comm, &nranks);
@@ -81,6 +83,7 @@ int main(int argc, char **argv)
         status = failed(comm, st, round, last);
     else if (!status)
         printf("right %d\n", round);
+end:
     weft_comm_destroy(comm);
     weft_context_destroy(context);
     free(src);
