@@ -31,9 +31,11 @@ struct wi_plans {
 /* ---- Reading ---- */
 
 /* Stores into the memory of other ranks, and sums that read it, need it mapped; for copies it is enough to get it. */
-static unsigned needs_of(struct program *p)
+static weft_status find_needs(struct program *p, unsigned *found)
 {
+    const struct wi_sched *const *scheds = (const struct wi_sched *const *)p->import->scheds;
     unsigned needs = WI_ALGO_UNIFORM;
+    weft_status st;
 
     if (p->import->coll == WI_COLL_ALL_REDUCE || p->import->coll == WI_COLL_REDUCE ||
         p->import->coll == WI_COLL_REDUCE_SCATTER)
@@ -43,11 +45,11 @@ static unsigned needs_of(struct program *p)
         if (s->mapped)
             needs |= WI_ALGO_MAPPED;
         for (uint32_t i = 0; i < s->nsteps; i++) {
-            const struct wi_step *st = &s->steps[i];
-            int plain = st->kind == WI_STEP_COPY && st->ndst == 1;
-            for (uint32_t k = 0; k < (uint32_t)st->ndst + st->nsrc; k++) {
-                int stored = k < st->ndst;
-                const struct wi_region *region = &s->regions[stored ? st->dst + k : st->src + k - st->ndst];
+            const struct wi_step *step = &s->steps[i];
+            int plain = step->kind == WI_STEP_COPY && step->ndst == 1;
+            for (uint32_t k = 0; k < (uint32_t)step->ndst + step->nsrc; k++) {
+                int stored = k < step->ndst;
+                const struct wi_region *region = &s->regions[stored ? step->dst + k : step->src + k - step->ndst];
                 if (region->rank == WI_SELF || region->buf == WI_TMP)
                     continue;
                 p->peer_buf[region->buf] = 1;
@@ -55,7 +57,15 @@ static unsigned needs_of(struct program *p)
             }
         }
     }
-    return needs;
+    st = wi_sched_check(scheds, p->import->nranks, WI_SCHED_ALIKE); /* all else was proved when it was read */
+    if (st == WEFT_ENOMEM)
+        return st;
+    if (st < 0) {
+        needs |= WI_ALGO_EXACT;
+        wi_fail_clear();
+    }
+    *found = needs;
+    return WEFT_SUCCESS;
 }
 
 static int has_root(enum wi_coll coll)
@@ -86,7 +96,7 @@ static weft_status take(struct wi_plans *plans, const char *path, struct wi_impo
             return wi_fail(WEFT_ECONFIG, "WEFT_PLANS: %s and %s both have a program \"%s\" for %s of %d ranks",
                            other->path, path, import->name, wi_coll_name(import->coll), import->nranks);
     p->algo = (struct wi_algo){.name = p->name, .coll = import->coll, .summary = "from a file"};
-    p->algo.needs = needs_of(p);
+    WI_TRY(find_needs(p, &p->algo.needs));
     plans->hash += import->hash;
     wi_log(WEFT_LOG_INFO, "plans.read", "%s: %s, %s of %d ranks, proved", path, p->name, wi_coll_name(import->coll),
            import->nranks);

@@ -150,14 +150,17 @@ static weft_status run(struct wi_check *c)
     return st;
 }
 
-weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int ordered)
+weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int promised)
 {
     WI_TRY(wi_check_agreement(scheds, nranks));
     for (int r = 0; r < nranks; r++) {
         if (scheds[r]->draft)
             return wi_fail(WEFT_EINVAL, "schedule check: that of rank %d is a draft", r);
     }
-    struct wi_check c = {.scheds = scheds, .nranks = (uint32_t)nranks, .ordered = ordered};
+    struct wi_check c = {.scheds = scheds,
+                         .nranks = (uint32_t)nranks,
+                         .ordered = promised & WI_SCHED_ORDERED,
+                         .alike = promised & WI_SCHED_ALIKE};
     return run(&c);
 }
 

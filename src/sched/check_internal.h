@@ -39,6 +39,8 @@ struct wi_value {
     uint32_t lowest;  /* ordered: they are [lowest, lowest + nranks) */
     uint32_t lane, step; /* that completed it */
     uint8_t final;
+    uint8_t partial;     /* a step is combining it: not rounded yet */
+    uint64_t grouping;   /* hash of the tree of sums that it is */
 };
 
 struct wi_message {
@@ -108,7 +110,7 @@ struct wi_check {
     const struct wi_sched *const *scheds;
     uint32_t nranks, nlanes, nsteps;
     uint32_t words;            /* of a set of ranks */
-    int ordered, data, mapped; /* data: not a barrier */
+    int ordered, alike, data, mapped; /* data: not a barrier */
     uint32_t *rank_lanes;      /* first lane of each rank; nranks + 1 */
     struct wi_check_lane *lanes;
     struct wi_saved *saved;    /* per step: clock when complete */

@@ -16,6 +16,14 @@ static int has_bit(const uint64_t *bits, uint32_t rank)
     return (int)(bits[rank / 64] >> (rank % 64) & 1);
 }
 
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t h = (a ^ (b << 32 | b >> 32)) * 0x9e3779b97f4a7c15u;
+
+    h = (h ^ h >> 29 ^ b) * 0xbf58476d1ce4e5b9u;
+    return h ^ h >> 32;
+}
+
 /* The caller's SRC: block `block` of `rank` in each cell. */
 static void give(struct wi_check *c, uint32_t rank, uint32_t block)
 {
@@ -23,7 +31,7 @@ static void give(struct wi_check *c, uint32_t rank, uint32_t block)
     struct wi_region r = wi_sched_canonical(s, (int)rank, wi_at(WI_SRC, block, 1));
     uint64_t cell = wi_check_cell(c, (int)rank, r);
 
-    c->values[cell] = (struct wi_value){.block = block, .nranks = 1, .lowest = rank};
+    c->values[cell] = (struct wi_value){.block = block, .nranks = 1, .lowest = rank, .grouping = mix(rank + 1, 0)};
     set_bit(&c->bits[cell * c->words], rank);
 }
 
@@ -64,6 +72,8 @@ weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, c
     to->lowest = a->lowest;
     to->nranks += v->nranks;
     to->final = 0;
+    to->partial = 1;
+    to->grouping = to->grouping < v->grouping ? mix(to->grouping, v->grouping) : mix(v->grouping, to->grouping);
     if (to->nranks == c->nranks) {
         to->lane = lane;
         to->step = step;
@@ -75,6 +85,9 @@ weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, un
 {
     unsigned coll = c->scheds[0]->coll;
 
+    if (c->scratch.partial) /* small floating types are rounded here, not between the operands of a step */
+        c->scratch.grouping = mix(c->scratch.grouping, 1);
+    c->scratch.partial = 0;
     if (!(flags & WI_STEP_FINAL))
         return WEFT_SUCCESS;
     if (coll == WI_COLL_SCAN || coll == WI_COLL_EXSCAN)
@@ -166,6 +179,27 @@ static weft_status check_final(struct wi_check *c, uint32_t rank, uint32_t b)
     return wi_check_fail(c, v->lane, v->step, "completes what becomes dst[%u] of rank %u, but is not final", b, rank);
 }
 
+/* Equal values of rank 0 and of this rank, but of other sums of sums? */
+static weft_status check_grouping(struct wi_check *c, uint32_t rank, uint32_t b)
+{
+    const struct wi_value *v[2];
+    char step[WI_PLACE_TEXT_BYTES];
+
+    if (!c->alike || c->scheds[rank]->coll != WI_COLL_ALL_REDUCE)
+        return WEFT_SUCCESS;
+    for (int i = 0; i < 2; i++) {
+        int of = i ? (int)rank : 0;
+        v[i] = &c->values[wi_check_cell(c, of, wi_sched_canonical(c->scheds[of], of, wi_at(WI_DST, b, 1)))];
+    }
+    if (v[0]->grouping == v[1]->grouping || c->nranks == 1)
+        return WEFT_SUCCESS;
+    return wi_check_fail(
+        c, v[1]->lane, v[1]->step,
+        "dst[%u] of rank %u groups the operands otherwise than that of rank 0 (%s): where operators round the "
+        "ranks' bits would differ",
+        b, rank, wi_check_step_text(c, v[0]->lane, v[0]->step, step));
+}
+
 weft_status wi_check_results(struct wi_check *c)
 {
     for (uint32_t rank = 0; c->data && rank < c->nranks; rank++) {
@@ -176,6 +210,7 @@ weft_status wi_check_results(struct wi_check *c)
             struct want want = wanted(s, rank, b);
             WI_TRY(compare(c, rank, b, &want));
             WI_TRY(check_final(c, rank, b));
+            WI_TRY(check_grouping(c, rank, b));
         }
     }
     return WEFT_SUCCESS;

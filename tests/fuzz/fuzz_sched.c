@@ -56,9 +56,9 @@ static void judge(struct wi_sched *const *list, int n)
     for (int i = 0; i < n; i++)
         require(wi_sched_json(scheds[i], null) == WEFT_SUCCESS, "json");
     require(wi_sched_dot(scheds, n, null) == WEFT_SUCCESS, "dot");
-    for (int ordered = 0; ordered < 2; ordered++) {
+    for (int promised = 0; promised < 4; promised++) {
         wi_fail_clear();
-        weft_status st = wi_sched_check(scheds, n, ordered);
+        weft_status st = wi_sched_check(scheds, n, promised);
         require(st == WEFT_SUCCESS || wi_fail_text()[0], "a refusal without a reason");
     }
 }

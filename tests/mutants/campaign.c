@@ -44,7 +44,9 @@ void form_put(struct form *f)
 
 static weft_status check(const struct form *f)
 {
-    return wi_sched_check((const struct wi_sched *const *)f->scheds, f->nranks, f->ordered);
+    int promised = (f->ordered ? WI_SCHED_ORDERED : 0) | (f->algo->needs & WI_ALGO_EXACT ? 0 : WI_SCHED_ALIKE);
+
+    return wi_sched_check((const struct wi_sched *const *)f->scheds, f->nranks, promised);
 }
 
 /* Interleavings until one shows something; NULL: none did. */

@@ -74,12 +74,13 @@ static int build_all(const struct wi_algo *algo, struct wi_algo_args args, struc
 static void check_one(const struct wi_algo *algo, const struct wi_algo_args *args)
 {
     struct wi_sched *scheds[MAX_RANKS];
-    int ordered = !(algo->needs & WI_ALGO_COMMUTATIVE);
+    int promised =
+        (algo->needs & WI_ALGO_COMMUTATIVE ? 0 : WI_SCHED_ORDERED) | (algo->needs & WI_ALGO_EXACT ? 0 : WI_SCHED_ALIKE);
 
     if (!suits(algo, args) || build_all(algo, *args, scheds))
         return;
     wi_fail_clear();
-    if (wi_sched_check((const struct wi_sched *const *)scheds, args->nranks, ordered) != WEFT_SUCCESS)
+    if (wi_sched_check((const struct wi_sched *const *)scheds, args->nranks, promised) != WEFT_SUCCESS)
         fail(algo, args);
     put_all(scheds, args->nranks);
 }
@@ -434,6 +435,50 @@ static void mixed_schedules_are_refused(void)
     put_all(doubling, 4);
 }
 
+/* Exchange operands `a` and `b` of the first step of a rank that has so many. */
+static int swap_operands(struct wi_sched *s, unsigned a, unsigned b)
+{
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        struct wi_region *src = (struct wi_region *)&s->regions[s->steps[i].src], kept = src[a];
+        if (s->steps[i].kind != WI_STEP_REDUCE || s->steps[i].nsrc <= b)
+            continue;
+        src[a] = src[b];
+        src[b] = kept;
+        return 1;
+    }
+    return 0;
+}
+
+/* The sum of three in one rank, with two operands exchanged: a + b is b + a, but (a + b) + c is not (a + c) + b. */
+static void check_swapped(unsigned a, unsigned b, weft_status expected)
+{
+    struct wi_sched *s[MAX_RANKS];
+    struct wi_algo_args args = {.nranks = 3};
+
+    CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_flat, args, s), 0);
+    CU_ASSERT(swap_operands(s[1], a, b));
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)s, 3, 0), WEFT_SUCCESS);
+    wi_fail_clear();
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)s, 3, WI_SCHED_ALIKE), expected);
+    CU_ASSERT(expected >= 0 || strstr(wi_fail_text(), "of rank 1 groups the operands otherwise than that of rank 0"));
+    put_all(s, 3);
+}
+
+static void other_groupings_are_refused(void)
+{
+    struct wi_sched *s[MAX_RANKS];
+    struct wi_algo_args args = {.nranks = 8};
+
+    check_swapped(0, 1, WEFT_SUCCESS);
+    check_swapped(1, 2, WEFT_EINVAL);
+    check_swapped(0, 2, WEFT_EINVAL);
+    CU_ASSERT_EQUAL_FATAL(build_all(&wi_allreduce_swing_short, args, s), 0);
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)s, 8, 0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)s, 8, WI_SCHED_ALIKE), WEFT_EINVAL);
+    CU_ASSERT(wi_allreduce_swing_short.needs & WI_ALGO_EXACT);
+    put_all(s, 8);
+}
+
 /* ---- Registry ---- */
 static const enum wi_coll v_forms[][2] = {
     {WI_COLL_ALL_GATHER_V, WI_COLL_ALL_GATHER}, {WI_COLL_REDUCE_SCATTER_V, WI_COLL_REDUCE_SCATTER},
@@ -538,6 +583,7 @@ static const struct wt_case cases[] = {
     {"text comes back", text_comes_back},
     {"flags are right", flags_are_right},
     {"mixed schedules are refused", mixed_schedules_are_refused},
+    {"ranks that group operands differently are refused", other_groupings_are_refused},
     {"names are found", names_are_found},
     {"nothing is missing", nothing_is_missing},
     {"bad arguments are named", bad_arguments_are_named},

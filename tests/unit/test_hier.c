@@ -138,12 +138,14 @@ static unsigned long checked;
 static int check_form(const struct wi_algo_choice *choice, const struct map *m, int root, int in_place)
 {
     struct wi_sched *scheds[MAX_RANKS];
-    int ordered = !(choice->needs & WI_ALGO_COMMUTATIVE), ok = build_all(choice, m, root, in_place, scheds);
+    int promised = (choice->needs & WI_ALGO_COMMUTATIVE ? 0 : WI_SCHED_ORDERED) |
+                   (choice->needs & WI_ALGO_EXACT ? 0 : WI_SCHED_ALIKE);
+    int ok = build_all(choice, m, root, in_place, scheds);
 
     if (ok == 1) {
         wi_fail_clear();
         checked++;
-        if (wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, ordered) != WEFT_SUCCESS) {
+        if (wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, promised) != WEFT_SUCCESS) {
             complain(choice->spec, choice->algo->coll, m, root, in_place);
             ok = -1;
         }
