@@ -64,7 +64,7 @@ set_uid() { # a program with more rights than its caller takes no code and no fi
     grep -q '^WEFT_COMM_TIMEOUT=42' <<<"$out" && ! grep -F /of/the/caller <<<"$out"
 }
 refused_plugin() { # a folder that everybody may write to
-    mkdir "$tap_dir/plugins" && cp .libs/self.so "$tap_dir/plugins/" && chmod 777 "$tap_dir/plugins" || return 1
+    mkdir "$tap_dir/plugins" && cp .libs/self.so "$tap_dir/plugins/" && chmod 755 "$tap_dir/plugins/self.so" && chmod 777 "$tap_dir/plugins" || return 1
     WEFT_PLUGIN_PATH=$tap_dir/plugins WEFT_LOG=warn timeout 20 ./weft-info >"$tap_dir/out" 2>"$tap_dir/log" || return 1
     cat "$tap_dir/out" "$tap_dir/log"
     grep -q "^plugin .*$tap_dir/plugins is not loaded: .*written to by everybody" "$tap_dir/out" && ! grep -q 'transport self' "$tap_dir/out" &&
