@@ -180,6 +180,25 @@ static int is_arena(const struct wi_shm_share *share, uint32_t member, int fd)
     return seals >= 0 && (seals & sealed) == sealed;
 }
 
+/* A process may have only so many mappings. */
+static weft_status map_failed(const struct weft_host *host, int error, const char *what)
+{
+    FILE *in = error == ENOMEM ? fopen("/proc/sys/vm/max_map_count", "re") : NULL;
+    long most = 0;
+
+    if (in && fscanf(in, "%ld", &most) != 1)
+        most = 0;
+    if (in)
+        fclose(in);
+    if (most <= 0)
+        return wi_shm_explain_errno(host, error, what);
+    host->explain(host->impl, WEFT_ENOMEM,
+                  "could not %s: a communicator takes 2 mappings for each rank of the node, and a process may have %ld "
+                  "(vm.max_map_count); raise that, or ulimit -v, or free memory",
+                  what, most);
+    return WEFT_ENOMEM;
+}
+
 static weft_status map_arena(struct wi_shm_group *group, uint32_t member, int fd)
 {
     const struct wi_shm_layout *layout = &group->layout;
@@ -189,11 +208,11 @@ static weft_status map_arena(struct wi_shm_group *group, uint32_t member, int fd
     bulk = mmap(NULL, layout->bulk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
                 (off_t)layout->ctl_bytes);
     if (bulk == MAP_FAILED)
-        return wi_shm_explain_errno(group->endpoint->host, errno, "map a rank's arena");
+        return map_failed(group->endpoint->host, errno, "map a rank's arena");
     group->arenas[member].bulk = bulk;
     madvise(bulk, layout->bulk_bytes, MADV_DONTFORK); /* a forked child must not speak for this rank */
     if (mmap(ctl, layout->ctl_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-        return wi_shm_explain_errno(group->endpoint->host, errno, "map a rank's control lines");
+        return map_failed(group->endpoint->host, errno, "map a rank's control lines");
     madvise(ctl, layout->ctl_bytes, MADV_DONTFORK);
     group->arenas[member].ctl = (struct wi_shm_ctl *)ctl;
     return WEFT_SUCCESS;
@@ -226,7 +245,7 @@ static weft_status map_all(struct wi_shm_share *share)
     void *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (map == MAP_FAILED)
-        return wi_shm_explain_errno(group->endpoint->host, errno, "reserve address space for arenas");
+        return map_failed(group->endpoint->host, errno, "reserve address space for arenas");
     group->ctl_map = map;
     for (uint32_t i = 0; i < group->nmembers; i++) {
         weft_status status = map_peer(share, i);
