@@ -74,6 +74,44 @@ static void requests(void)
     CU_ASSERT_EQUAL(wt_run(2, many_requests, (void *)(uintptr_t) "tcp", 60000), 0);
 }
 
+/* Of many requests the one that has finished is found, wherever it stands. */
+enum { AWAITED = 300 };
+
+static void one_of_many(int rank, int nranks, void *arg)
+{
+    int64_t words[AWAITED];
+    weft_request *reqs[AWAITED];
+    struct ft_rank f;
+    size_t index;
+
+    open_without_thread(&f, arg, rank, nranks);
+    for (int i = 0; i < AWAITED && rank == 0; i++)
+        WT_REQUIRE_OK(weft_recv(f.comm, &words[AWAITED - 1 - i], 1, WEFT_INT64, 1, &reqs[AWAITED - 1 - i]));
+    for (int64_t i = 0; i < AWAITED; i++) { /* one message at a time */
+        int64_t word = 5 * i;
+        wt_sync();
+        if (rank == 1) {
+            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 0, NULL));
+            continue;
+        }
+        index = SIZE_MAX;
+        WT_REQUIRE_OK(weft_wait_any(reqs, AWAITED, &index));
+        WT_REQUIRE(index == (size_t)(AWAITED - 1 - i) && words[index] == word);
+        WT_CHECK_OK(weft_request_free(reqs[index]));
+        reqs[index] = NULL;
+    }
+    if (rank == 0)
+        WT_CHECK_STATUS(weft_wait_any(reqs, AWAITED, &index), WEFT_ENOTFOUND);
+    wt_sync();
+    ft_close(&f);
+}
+
+static void any_of_many(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, one_of_many, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, one_of_many, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 /* ---- Descriptors ---- */
 
 static int open_descriptors(void)
@@ -220,6 +258,7 @@ static void too_few(void)
 
 static const struct wt_case cases[] = {
     {"issuing many requests looks at each a few times", requests},
+    {"of three hundred requests the finished one is found", any_of_many},
     {"running out of descriptors names the limit", descriptors},
     {"a communicator that was made has the descriptors to connect", last_of_all},
     {"a rank without descriptors is named by the others", too_few},
