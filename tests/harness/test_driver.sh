@@ -46,6 +46,13 @@ tap "ends early and fails" gives $'echo 1..3\necho not ok 1 - a\nexit 1' FAIL 'F
 tap "runs more than planned" gives $'echo 1..1\necho ok 1 - a\necho ok 1 - a' FAIL 'PASS a' 'PASS a' 'FAIL 2 of 1 planned cases ran'
 tap "streams add up" gives $'echo 1..1\necho ok 1 - a\necho ok 1 - b\necho 1..1' PASS 'PASS a' 'PASS b'
 tap "a second stream stops" gives $'echo ok 1 - a\necho 1..1\necho ok 1 - b' FAIL 'PASS a' 'PASS b' 'FAIL 2 of 1 planned cases ran'
+tap "streams, plans first" gives $'echo 1..1\necho ok 1 - a\necho 1..2\necho ok 1 - b\necho ok 2 - c' PASS 'PASS a' 'PASS b' 'PASS c'
+tap "a case twice" gives $'echo 1..3\necho ok 1 - a\necho ok 2 - b\necho ok 2 - b' FAIL 'PASS a' 'PASS b' \
+    'FAIL case 2 comes after case 2, not case 3' 'PASS b' 'FAIL exit status 0 in spite of failures'
+tap "cases in another order" gives $'echo 1..2\necho ok 2 - b\necho not ok 1 - a\nexit 1' FAIL \
+    'FAIL case 2 comes after case 0, not case 1' 'PASS b' 'FAIL case 1 comes after case 2, not case 3' 'FAIL a'
+tap "a case is left out" gives $'echo 1..2\necho ok 1 - a\necho ok 3 - c' FAIL 'PASS a' 'FAIL case 3 comes after case 1, not case 2' \
+    'PASS c' 'FAIL exit status 0 in spite of failures'
 tap "killed" gives $'echo 1..1\necho ok 1 - a\nkill -SEGV $$' FAIL 'PASS a' 'FAIL exit status 139'
 tap "bails out" gives $'echo 1..1\necho ok 1 - a\necho "Bail out! no disk"\nexit 1' FAIL 'PASS a' 'FAIL Bail out! no disk'
 tap "a case is skipped" gives $'echo 1..1\necho "ok 1 - a # SKIP no such thing"' SKIP 'SKIP a: no such thing'
