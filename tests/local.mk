@@ -9,7 +9,7 @@ tier_check = $(unit_tests) $(check_scripts)
 tier_multi = $(multi_tests) $(multi_scripts)
 tier_long = $(long_tests) $(long_scripts)
 # Of both: ranks that die, disagree or run out of memory.
-# What CI runs under sanitizers. test_alloc (long tier) is left out: it takes minutes there, and libcrypto leaks when it has no memory.
+# What CI runs under sanitizers.
 tier_fault = $(filter tests/fault/%,$(multi_tests))
 
 TEST_EXTENSIONS = .sh .py

@@ -9,11 +9,20 @@ tests_fault_test_kill_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/fault/test_flood
 tests_fault_test_flood_SOURCES = tests/fault/test_flood.c tests/fault/fault.h
 tests_fault_test_flood_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
-long_tests += tests/fault/test_alloc
-tests_fault_test_alloc_SOURCES = tests/fault/test_alloc.c tests/fault/exhaust.h tests/fault/fault.h
+# Failing allocations: a sample, and all of them.
+alloc_sources = tests/fault/test_alloc.c tests/fault/alloc_calls.c tests/fault/alloc_calls.h tests/fault/exhaust.h tests/fault/fault.h
+alloc_ldflags = $(AM_LDFLAGS) $(foreach f,malloc calloc realloc aligned_alloc mmap fopen open_memstream opendir getifaddrs \
+	pthread_create OSSL_LIB_CTX_new EVP_KDF_fetch EVP_MAC_fetch,-Wl,--wrap=$(f))
+multi_tests += tests/fault/test_alloc
+tests_fault_test_alloc_SOURCES = $(alloc_sources)
+tests_fault_test_alloc_CPPFLAGS = $(AM_CPPFLAGS) -DSTRIDE=7
 tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(CRYPTO_LIBS)
-tests_fault_test_alloc_LDFLAGS = $(AM_LDFLAGS) $(foreach f,malloc calloc realloc aligned_alloc mmap fopen open_memstream opendir \
-	getifaddrs pthread_create,-Wl,--wrap=$(f))
+tests_fault_test_alloc_LDFLAGS = $(alloc_ldflags)
+long_tests += tests/fault/test_alloc_all
+tests_fault_test_alloc_all_SOURCES = $(alloc_sources)
+tests_fault_test_alloc_all_CPPFLAGS = $(AM_CPPFLAGS)
+tests_fault_test_alloc_all_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(CRYPTO_LIBS)
+tests_fault_test_alloc_all_LDFLAGS = $(alloc_ldflags)
 # A network that flips bits: the library's connections are led through a proxy.
 multi_tests += tests/fault/test_corrupt
 tests_fault_test_corrupt_SOURCES = tests/fault/test_corrupt.c tests/fault/fault.h

@@ -9,11 +9,16 @@
 #include <unistd.h>
 
 #include "../unit/unit.h"
+#include "tests/fault/alloc_calls.h"
 #include "tests/fault/exhaust.h"
 
-enum { RANKS = 2, VICTIM = 1, NEVER = 20000 };
+/* test_alloc tries a sample, of each call another allocation first; test_alloc_all (the long tier) tries all. */
+#ifndef STRIDE
+#define STRIDE 1
+#endif
+enum { RANKS = AC_RANKS, VICTIM = 1, NEVER = 20000 };
 
-static const char shm[] = "TRANSPORTS=shm", tcp[] = "TRANSPORTS=tcp";
+static const char shm[] = "TRANSPORTS=shm", tcp[] = "TRANSPORTS=tcp", both[] = "TRANSPORTS=shm,tcp";
 static const char *const kind_names[] = {"of memory", "of mappings, threads and streams", "of libcrypto"};
 
 struct plan {
@@ -21,7 +26,7 @@ struct plan {
     int patient; /* the machine was too slow for short deadlines */
     enum ft_exhausted kind;
     long nth;
-    int stage; /* 0: creation; else the operation */
+    int stage; /* of ac_calls: twice its index, and one more for a long vector */
     /* What the ranks tell: the nth allocation was made; how the operation and the communicator are. */
     _Atomic int reached, late, done[RANKS], comm[RANKS];
 };
@@ -33,7 +38,10 @@ static int clean(enum ft_exhausted kind, weft_status st, int victim)
     if (st == WEFT_SUCCESS || st == WEFT_ENOMEM || st == WEFT_EPEER || st == WEFT_EABORTED)
         return 1;
     if (st == WEFT_ETIMEDOUT) /* the other one has given up, or never called */
-        return !victim || strstr(weft_thread_error(), "rank 0") != NULL;
+        return !victim || strstr(weft_thread_error(), "rank ") != NULL;
+    if (st ==
+        WEFT_EAUTH) /* the other one closed the connection while it was made: it may have another key, for all one knows */
+        return !victim && strstr(weft_thread_error(), "closed during the handshake") != NULL;
     if (kind == FT_SYSTEM) /* a transport that cannot look at its interfaces is not there */
         return victim && (st == WEFT_ESYS || st == WEFT_ECONFIG);
     return kind == FT_CRYPTO && victim && st == WEFT_EINTERNAL; /* libcrypto does not say why */
@@ -86,7 +94,7 @@ static void create(int rank, int nranks, void *arg)
         int64_t one = rank + 1, sum = 0;
         what = "all_reduce";
         st = weft_all_reduce(comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL);
-        WT_CHECK(st < 0 || sum == 3);
+        WT_CHECK(st < 0 || sum == RANKS * (RANKS + 1) / 2);
     }
     seen = ft_relieve();
     if (rank == VICTIM && st < 0 && seen < p->nth && !p->patient)
@@ -103,188 +111,124 @@ static void create(int rank, int nranks, void *arg)
 
 /* ---- Operations ---- */
 
-enum { MOST = 60000 };
-static int64_t src[2 * MOST], dst[2 * MOST];
-
-static int64_t given(int rank, size_t i)
+static void check_result(const struct plan *p, const struct ac_call *c, int rank, size_t n)
 {
-    return (int64_t)i * 3 + rank * 1000 + 1;
-}
+    size_t wrong = (c->wrong ? c->wrong(rank, n) : 0) + ac_spoilt(rank);
 
-enum op {
-    ALL_REDUCE = 1,
-    ALL_TO_ALL,
-    ALL_GATHER_V,
-    REDUCE_SCATTER,
-    SEND_RECV,
-    BARRIER,
-    BROADCAST,
-    ALL_GATHER,
-    LAST_OP
-};
-static const char *const op_names[] = {
-    "",          "all_reduce", "all_to_all",     "all_gather_v",          "reduce_scatter",
-    "send_recv", "barrier",    "broadcast_init", "all_gather in a group",
-};
-static const size_t v_counts[RANKS] = {70, 300}, v_displs[RANKS] = {0, 100};
-
-static weft_status operate_once(enum op op, weft_comm *comm, int rank, size_t n)
-{
-    weft_request *req = NULL;
-    weft_status st, done;
-
-    switch (op) {
-    case ALL_REDUCE:
-        return weft_all_reduce(comm, src, dst, n, WEFT_INT64, WEFT_SUM, NULL);
-    case ALL_TO_ALL:
-        return weft_all_to_all(comm, src, dst, n / 2, WEFT_INT64, NULL);
-    case ALL_GATHER_V:
-        return weft_all_gather_v(comm, src, dst, v_counts, v_displs, WEFT_INT64, NULL);
-    case REDUCE_SCATTER:
-        return weft_reduce_scatter(comm, src, dst, n / 2, WEFT_INT64, WEFT_SUM, NULL);
-    case SEND_RECV:
-        return weft_send_recv(comm, src, n, !rank, dst, n, !rank, WEFT_INT64, NULL);
-    case BARRIER:
-        return weft_barrier(comm, NULL);
-    case BROADCAST:
-        st = weft_broadcast_init(comm, src, dst, n, WEFT_INT64, 0, &req);
-        break;
-    default:
-        weft_group_start();
-        st = weft_all_gather(comm, src, dst, n / 2, WEFT_INT64, NULL);
-        done = weft_group_end();
-        return st < 0 ? st : done;
-    }
-    st = st < 0 ? st : weft_start(req);
-    st = st < 0 ? st : weft_wait(req);
-    done = weft_request_free(req);
-    return st < 0 ? st : done;
-}
-
-static int64_t expected(enum op op, int rank, size_t n, size_t i)
-{
-    size_t half = n / 2;
-
-    switch (op) {
-    case ALL_REDUCE:
-        return given(0, i) + given(1, i);
-    case ALL_TO_ALL:
-        return given((int)(i / half), (size_t)rank * half + i % half);
-    case REDUCE_SCATTER:
-        return given(0, (size_t)rank * half + i) + given(1, (size_t)rank * half + i);
-    case SEND_RECV:
-        return given(!rank, i);
-    case BROADCAST:
-        return given(0, i);
-    case ALL_GATHER:
-        return given((int)(i / half), i % half);
-    default:
-        return -1;
-    }
-}
-
-static void check_result(const struct plan *p, enum op op, int rank, size_t n)
-{
-    size_t wrong = 0, count = op == BARRIER ? 0 : op == REDUCE_SCATTER ? n / 2 : n;
-
-    if (op == ALL_GATHER_V)
-        for (int r = 0; r < RANKS; r++)
-            for (size_t i = 0; i < v_counts[r]; i++)
-                wrong += dst[v_displs[r] + i] != given(r, i);
-    else
-        for (size_t i = 0; i < count; i++)
-            wrong += dst[i] != expected(op, rank, n, i);
-    for (size_t i = 0; i < 2 * MOST; i++)
-        wrong += src[i] != given(rank, i);
     if (wrong)
-        wt_fail(__FILE__, __LINE__, "%s, allocation %ld %s: %zu elements are wrong", op_names[op], p->nth,
+        wt_fail(__FILE__, __LINE__, "%s, allocation %ld %s: %zu elements are wrong", c->name, p->nth,
                 kind_names[p->kind], wrong);
 }
 
-static void fill(int rank)
+static int all_well(const struct plan *p)
 {
-    for (size_t i = 0; i < 2 * MOST; i++)
-        src[i] = given(rank, i);
-    memset(dst, 0x5a, sizeof dst);
+    int well = 1;
+
+    for (int r = 0; r < RANKS; r++)
+        well &= p->done[r] >= 0 && p->comm[r] >= 0;
+    return well;
 }
 
 /* Where all is well the next operation is right. Where a rank's failed, all call it again: it is right, or a failure, and a broken
  * communicator says why. */
-static void check_afterwards(struct plan *p, weft_comm *comm, int rank, enum op op, size_t n)
+static void check_afterwards(struct plan *p, const struct ac_rank *on, const struct ac_call *c, size_t n)
 {
     weft_error e = WEFT_ERROR_INIT;
-    int whole = p->comm[0] >= 0 && p->comm[1] >= 0 && p->done[0] >= 0 && p->done[1] >= 0;
+    int well = all_well(p);
     weft_status st;
 
-    if (whole)
-        op = ALL_REDUCE, n = 5000;
-    fill(rank);
-    st = operate_once(op, comm, rank, n);
-    if (whole)
+    if (well)
+        c = &ac_calls[0], n = 5001;
+    ac_fill(on->rank);
+    st = c->call(on, n);
+    if (well)
         WT_CHECK_OK(st);
     if (st >= 0)
-        check_result(p, op, rank, n);
-    if (weft_comm_status(comm) >= 0)
+        check_result(p, c, on->rank, n);
+    if (weft_comm_status(on->comm) >= 0)
         return;
     WT_CHECK(st < 0);
-    WT_REQUIRE_OK(weft_last_error(comm, &e));
-    WT_CHECK_INT(e.status, weft_comm_status(comm));
+    WT_REQUIRE_OK(weft_last_error(on->comm, &e));
+    WT_CHECK_INT(e.status, weft_comm_status(on->comm));
     WT_CHECK(e.message && strlen(e.message) > 10 && e.advice && *e.advice);
+}
+
+static void open_rank(struct ac_rank *on, const struct plan *p, const struct ac_call *c, int rank)
+{
+    const char *settings[] = {p->transports, NULL};
+    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_comm_config patient = WEFT_COMM_CONFIG_INIT;
+
+    if (c->where == AC_TWO_HOSTS)
+        setenv("WEFT_NODE_ID", rank == 1 ? "b" : "a", 1);
+    if (c->algo)
+        setenv("WEFT_ALGO", c->algo, 1);
+    config.settings = settings;
+    on->rank = rank;
+    WT_REQUIRE_OK(weft_context_create(&config, &on->context));
+    patient.init_timeout_ns = 10000 * FT_MS;
+    WT_REQUIRE_OK(weft_comm_create_env(on->context, &patient, &on->comm));
+}
+
+static void set_timeout(struct ac_rank *on, unsigned ms)
+{
+    on->timeout_ns = ms * FT_MS;
+    WT_CHECK_OK(weft_comm_set_timeout(on->comm, on->timeout_ns));
 }
 
 static void operate(int rank, int nranks, void *arg)
 {
     struct plan *p = arg;
-    enum op op = (enum op)(p->stage / 2);
-    size_t n = p->stage % 2 ? MOST : 40;
-    const char *settings[] = {p->transports, NULL};
-    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
-    weft_comm_config patient = WEFT_COMM_CONFIG_INIT;
+    const struct ac_call *c = &ac_calls[p->stage / 2];
+    size_t n = p->stage % 2 ? AC_MANY : AC_FEW;
     int before = open_files();
-    weft_context *context;
-    weft_comm *comm;
+    struct ac_rank on;
     weft_status st;
     long seen;
 
     (void)nranks;
-    config.settings = settings;
-    WT_REQUIRE_OK(weft_context_create(&config, &context));
-    patient.init_timeout_ns = 10000 * FT_MS;
-    WT_REQUIRE_OK(weft_comm_create_env(context, &patient, &comm));
-    fill(rank);
+    open_rank(&on, p, c, rank);
+    ac_fill(rank);
     wt_sync();
-    WT_CHECK_OK(weft_comm_set_timeout(comm, 500 * FT_MS));
+    set_timeout(&on, p->patient ? 20000 : 250);
     if (rank == VICTIM)
         ft_exhaust(p->kind, p->nth);
-    st = operate_once(op, comm, rank, n);
+    st = c->call(&on, n);
     seen = ft_relieve();
-    check_clean(op_names[op], p, st, rank);
-    if (st >= 0)
-        check_result(p, op, rank, n);
-    p->done[rank] = st;
-    p->comm[rank] = weft_comm_status(comm);
-    wt_sync();
-    WT_CHECK_OK(weft_comm_set_timeout(comm, (p->done[0] < 0 || p->done[1] < 0 ? 500 : 10000) * FT_MS));
-    check_afterwards(p, comm, rank, op, n);
-    wt_sync();
-    WT_CHECK_OK(weft_comm_destroy(comm));
-    WT_CHECK_OK(weft_context_destroy(context));
-    WT_CHECK_INT(open_files(), before);
     if (rank == VICTIM && seen >= p->nth)
         p->reached = 1;
+    p->done[rank] = st;
+    p->comm[rank] = weft_comm_status(on.comm);
+    wt_sync();
+    if (!p->reached && !all_well(p) && !p->patient)
+        p->late = 1;
+    else
+        check_clean(c->name, p, st, rank);
+    if (st >= 0)
+        check_result(p, c, rank, n);
+    set_timeout(&on, all_well(p) ? 10000 : 250);
+    check_afterwards(p, &on, c, n);
+    wt_sync();
+    WT_CHECK_OK(weft_comm_destroy(on.comm));
+    WT_CHECK_OK(weft_context_destroy(on.context));
+    WT_CHECK_INT(open_files(), before);
 }
 
 /* ---- One after the other ---- */
 
-/* Until the nth allocation is not made any more, and all has gone well. Of libcrypto's, which are thousands when it starts, ever
- * fewer are tried. Returns how many failed; -1 after a failed check. */
-static long each_allocation(wt_rank_fn fn, struct plan *p)
+/* Each `stride`th allocation, until it is not made any more and all has gone well. Ever fewer are tried of libcrypto's, which are
+ * thousands when it starts, and of a sample. Returns how many failed; -1 after a failed check. */
+static long each_allocation(wt_rank_fn fn, struct plan *p, long first, long stride)
 {
     long tried = 0;
 
-    for (p->nth = 1; p->nth < NEVER; p->nth += p->kind == FT_CRYPTO ? 1 + p->nth / 8 : 1, tried++) {
+    for (p->nth = first; p->nth < NEVER; p->nth += stride + (STRIDE > 1             ? p->nth / 4
+                                                             : p->kind == FT_CRYPTO ? p->nth / 8
+                                                                                    : 0),
+        tried++) {
         p->reached = p->late = p->patient = 0;
-        p->done[0] = p->done[1] = p->comm[0] = p->comm[1] = 0;
+        for (int r = 0; r < RANKS; r++)
+            p->done[r] = p->comm[r] = 0;
         int failed = wt_run(RANKS, fn, p, 15000);
         if (!failed && p->late) { /* without reason: once more, with time */
             p->patient = 1;
@@ -296,8 +240,11 @@ static long each_allocation(wt_rank_fn fn, struct plan *p)
         }
         if (p->reached)
             continue;
-        if (p->done[0] < 0 || p->done[1] < 0) {
-            printf("# without any failure: %s and %s\n", weft_status_name(p->done[0]), weft_status_name(p->done[1]));
+        if (!all_well(p)) {
+            printf("# without any failure:");
+            for (int r = 0; r < RANKS; r++)
+                printf(" %s", weft_status_name(p->done[r]));
+            printf("\n");
             return -1;
         }
         return tried;
@@ -317,23 +264,46 @@ static struct plan *plan_new(const char *transports, enum ft_exhausted kind)
 
 static void creation(const char *name, const char *transports, enum ft_exhausted kind, long least)
 {
+    long stride = kind == FT_SYSTEM ? 1 : STRIDE > 1 ? 2 * STRIDE + 1 : 1;
     struct plan *p = plan_new(transports, kind);
-    long n = each_allocation(create, p);
+    long n = each_allocation(create, p, 1 + (kind == FT_HEAP && transports == tcp), stride);
 
     printf("# creation over %s: %ld allocations %s failed one by one\n", name, n, kind_names[kind]);
-    CU_ASSERT(n >= least);
+    CU_ASSERT(n >= (least + stride - 1) / stride);
     munmap(p, sizeof *p);
+}
+
+static void operation(struct plan *p, const char *name)
+{
+    const char *call = ac_calls[p->stage / 2].name;
+    long n;
+
+    n = each_allocation(operate, p, 1 + p->stage % STRIDE, STRIDE);
+    printf("# %s of %s over %s: %ld allocations %s\n", call, p->stage % 2 ? "much" : "little", name, n,
+           kind_names[p->kind]);
+    CU_ASSERT(n >= 0);
+}
+
+/* Is the call of this stage one for these transports, and of the sample? That has one length of each call, over tcp the other
+ * one, and of libcrypto's allocations, which are much the same for all, every fourth call. */
+static int is_tried(const struct plan *p)
+{
+    int i = p->stage / 2, much = p->stage % 2;
+    enum ac_where where = ac_calls[i].where;
+
+    if (p->transports == both ? where != AC_TWO_HOSTS
+                              : where != AC_ANYWHERE && (where != AC_ONE_HOST || p->transports != shm))
+        return 0;
+    return STRIDE == 1 || (much == (i + (p->transports == tcp)) % 2 && (p->kind != FT_CRYPTO || i % 4 == 3));
 }
 
 static void operations(const char *name, const char *transports, enum ft_exhausted kind)
 {
     struct plan *p = plan_new(transports, kind);
 
-    for (p->stage = 2; p->stage < 2 * LAST_OP; p->stage++) {
-        long n = each_allocation(operate, p);
-        printf("# %s over %s: %ld allocations %s\n", op_names[p->stage / 2], name, n, kind_names[kind]);
-        CU_ASSERT(n >= 0);
-    }
+    for (p->stage = 0; p->stage < 2 * ac_ncalls; p->stage++)
+        if (is_tried(p))
+            operation(p, name);
     munmap(p, sizeof *p);
 }
 
@@ -354,6 +324,7 @@ CREATION(tcp, FT_SYSTEM, 2)
 CREATION(tcp, FT_CRYPTO, 20)
 OPERATIONS(shm, FT_HEAP)
 OPERATIONS(tcp, FT_HEAP)
+OPERATIONS(both, FT_HEAP)
 OPERATIONS(shm, FT_SYSTEM)
 OPERATIONS(tcp, FT_CRYPTO)
 
@@ -365,6 +336,7 @@ static const struct wt_case cases[] = {
     {"creating over tcp without memory for libcrypto", creation_tcp_FT_CRYPTO},
     {"operations over shm without memory", operations_shm_FT_HEAP},
     {"operations over tcp without memory", operations_tcp_FT_HEAP},
+    {"operations over both, by levels, without memory", operations_both_FT_HEAP},
     {"operations over shm without mappings, threads and streams", operations_shm_FT_SYSTEM},
     {"operations over tcp without memory for libcrypto", operations_tcp_FT_CRYPTO},
 };
