@@ -44,7 +44,7 @@ struct wi_comm_settings { /* WEFT_COMM_<NAME> */
 /* The progress thread advances operations whose owner is not in a weft call. It sleeps while there are none. */
 struct wi_progress {
     pthread_t thread;
-    int running;
+    _Atomic int running; /* set when the thread and event_fd are there; read without comms_lock */
     int event_fd; /* kicks the thread */
     _Atomic int asleep, wanted, stop;
     _Atomic uint32_t kicks; /* operations that it was told of */

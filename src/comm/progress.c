@@ -172,7 +172,7 @@ weft_status wi_progress_start(struct weft_context *ctx)
         p->event_fd = -1;
         return wi_fail_errno(err, "progress thread");
     }
-    p->running = 1;
+    atomic_store_explicit(&p->running, 1, memory_order_release);
     return WEFT_SUCCESS;
 }
 
@@ -201,7 +201,7 @@ void wi_progress_kick(struct weft_context *ctx)
 
     if (!ctx->lib.progress_thread)
         return;
-    if (__builtin_expect(!p->running, 0)) {
+    if (__builtin_expect(!atomic_load_explicit(&p->running, memory_order_acquire), 0)) {
         pthread_mutex_lock(&ctx->comms_lock);
         if (!p->running && wi_progress_start(ctx) < 0)
             ctx->lib.progress_thread = 0;
