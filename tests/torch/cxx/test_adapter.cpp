@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The adapter's units without an interpreter: the exchange over a store, and the life of operations, with threads for ranks. */
+#include <condition_variable>
 #include <cstdio>
 #include <map>
 #include <thread>
 
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include "frontends/torch/csrc/backend.hpp"
 
 using namespace weft_torch;
@@ -57,59 +57,82 @@ template <class F> static void on_ranks(int size, F fn)
 
 /* ---- The exchange ---- */
 
-/* A store that counts the calls of one rank. */
+/* A store of this process. torch's own is compiled without sanitizers, so that they would not see whom it makes wait for whom. */
+struct Shelf {
+    std::mutex lock;
+    std::condition_variable changed;
+    std::map<std::string, std::vector<uint8_t>> values;
+    std::map<std::string, int64_t> counts;
+};
+
+/* One rank's view of it, which counts its calls. */
 class Counting final : public c10d::Store
 {
   public:
-    explicit Counting(c10::intrusive_ptr<c10d::Store> under) : under_(std::move(under))
+    explicit Counting(std::shared_ptr<Shelf> shelf) : shelf_(std::move(shelf))
     {
     }
     c10::intrusive_ptr<c10d::Store> clone() override
     {
-        return c10::make_intrusive<Counting>(under_);
+        return c10::make_intrusive<Counting>(shelf_);
     }
     void set(const std::string &key, const std::vector<uint8_t> &value) override
     {
-        counted().set(key, value);
+        auto held = counted();
+        shelf_->values[key] = value;
+        shelf_->changed.notify_all();
     }
     std::vector<uint8_t> get(const std::string &key) override
     {
-        return counted().get(key);
+        auto held = counted();
+        await(held, key, kDeadline);
+        return shelf_->values[key];
     }
     int64_t add(const std::string &key, int64_t value) override
     {
-        return counted().add(key, value);
+        auto held = counted();
+        return shelf_->counts[key] += value;
     }
     bool deleteKey(const std::string &key) override
     {
-        return counted().deleteKey(key);
+        auto held = counted();
+        return shelf_->values.erase(key) > 0;
     }
     bool check(const std::vector<std::string> &keys) override
     {
-        return counted().check(keys);
+        auto held = counted();
+        return std::all_of(keys.begin(), keys.end(), [&](auto &key) { return shelf_->values.count(key) > 0; });
     }
     int64_t getNumKeys() override
     {
-        return under_->getNumKeys();
+        auto held = counted();
+        return static_cast<int64_t>(shelf_->values.size());
     }
     void wait(const std::vector<std::string> &keys) override
     {
-        counted().wait(keys);
+        wait(keys, kDeadline);
     }
     void wait(const std::vector<std::string> &keys, const milliseconds &timeout) override
     {
-        counted().wait(keys, timeout);
+        auto held = counted();
+        for (auto &key : keys)
+            await(held, key, timeout);
     }
 
     int calls = 0;
 
   private:
-    c10d::Store &counted()
+    std::unique_lock<std::mutex> counted()
     {
         calls++;
-        return *under_;
+        return std::unique_lock<std::mutex>(shelf_->lock);
     }
-    c10::intrusive_ptr<c10d::Store> under_;
+    void await(std::unique_lock<std::mutex> &held, const std::string &key, milliseconds timeout)
+    {
+        bool there = shelf_->changed.wait_for(held, timeout, [&] { return shelf_->values.count(key) > 0; });
+        TORCH_CHECK(there, "nobody has set ", key, " within ", timeout.count(), " ms");
+    }
+    std::shared_ptr<Shelf> shelf_;
 };
 
 static int log2_up(int n)
@@ -124,10 +147,10 @@ static int log2_up(int n)
  * what was published an exchange before. */
 static void exchange_of(int size)
 {
-    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto shelf = std::make_shared<Shelf>();
 
     on_ranks(size, [&](int rank) {
-        Counting counting(store);
+        Counting counting(shelf);
         Exchange exchange(counting, rank, size);
         int before = 0, steps = log2_up(size);
         for (uint8_t round = 0; round < 2; round++) {
@@ -150,14 +173,14 @@ using BackendPtr = c10::intrusive_ptr<Backend>;
 
 template <class F> static void with_group(int size, F fn)
 {
-    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto shelf = std::make_shared<Shelf>();
     static int groups;
     std::string name = "test" + std::to_string(groups++);
 
     on_ranks(size, [&](int rank) {
         auto options = c10::make_intrusive<WeftOptions>(kDeadline);
         options->group_name = name;
-        auto group = c10::make_intrusive<Backend>(store, rank, size, options);
+        auto group = c10::make_intrusive<Backend>(c10::make_intrusive<Counting>(shelf), rank, size, options);
         fn(rank, group);
         group->shutdown();
     });
