@@ -32,7 +32,7 @@ const char *wi_algo_suggest(enum wi_coll coll, const char *name, char *text, siz
     size_t best = 4, at = 0;
 
     for (const struct wi_algo *const *a = wi_algos; *a; a++) {
-        if ((*a)->coll == wi_algo_family(coll) && wi_algo_distance(name, (*a)->name) < best) {
+        if (wi_algo_find(coll, (*a)->name) == *a && wi_algo_distance(name, (*a)->name) < best) {
             best = wi_algo_distance(name, (*a)->name);
             near = (*a)->name;
         }
@@ -40,7 +40,7 @@ const char *wi_algo_suggest(enum wi_coll coll, const char *name, char *text, siz
     at = (size_t)snprintf(text, capacity, "%s%s%s (there are: ", near ? "; did you mean \"" : "", near ? near : "",
                           near ? "\"?" : "");
     for (const struct wi_algo *const *a = wi_algos; *a && at + 32 < capacity; a++) {
-        if ((*a)->coll == wi_algo_family(coll))
+        if (wi_algo_find(coll, (*a)->name) == *a)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s", text[at - 1] == ' ' ? "" : ", ", (*a)->name);
     }
     if (at + 2 < capacity)

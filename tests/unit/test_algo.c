@@ -497,6 +497,9 @@ static void names_are_found(void)
                                     wi_algos[i]->needs & WI_ALGO_UNIFORM ? NULL : wi_algos[i]);
         }
     }
+    char text[512];
+    CU_ASSERT_PTR_NULL(strstr(wi_algo_suggest(WI_COLL_ALL_GATHER_V, "direct", text, sizeof text), "direct"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_algo_suggest(WI_COLL_ALL_GATHER, "dirct", text, sizeof text), "mean \"direct\"?"));
     CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, "rin"));
     CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, ""));
     CU_ASSERT_PTR_NULL(wi_algo_find(WI_COLL_ALL_REDUCE, NULL));
