@@ -48,3 +48,6 @@ tests_fault_test_late_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/fault/test_fork
 tests_fault_test_fork_SOURCES = tests/fault/test_fork.c tests/fault/fault.h
 tests_fault_test_fork_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/fault/test_offers
+tests_fault_test_offers_SOURCES = tests/fault/test_offers.c tests/fault/fault.h
+tests_fault_test_offers_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
