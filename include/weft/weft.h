@@ -433,8 +433,9 @@ WEFT_API weft_status weft_unique_id_create(weft_context *context, weft_unique_id
  *
  * The usual way. Reads the first set of variables it finds: WEFT_RANK … (weft-run), RANK … MASTER_ADDR
  * (torchrun), OMPI_COMM_WORLD_RANK … (Open MPI's mpirun), PMI_FD … (MPICH's mpiexec), SLURM_PROCID …
- * (srun). Without any the result has one rank. Rank 0 serves the exchange. Ranks of one host need nothing
- * more; those of several need a job key (WEFT_JOB_KEY_FILE, weft-run --make-key) unless weft-run or PMI carries one.
+ * (srun). Without any the result has one rank; half a set (RANK without WORLD_SIZE) is refused. Rank 0 serves
+ * the exchange. Ranks of one host need nothing more; those of several need a job key (WEFT_JOB_KEY_FILE,
+ * weft-run --make-key) unless weft-run or PMI carries one.
  * @param context, config, comm  as for every creation
  * Ownership, Threads, Blocks: as for every creation.
  * @return as every creation, and

@@ -147,6 +147,22 @@ static weft_status env_pmi(struct wi_env *env)
     return wi_env_int("PMI_FD", getenv("PMI_FD"), 0, 1 << 20, &env->pmi_fd);
 }
 
+/* Half of what a launcher says: as many jobs of one rank as there are processes would give as many wrong results. */
+static weft_status env_half(void)
+{
+    int64_t ranks;
+    if (getenv("RANK") || getenv("WORLD_SIZE"))
+        return wi_fail(WEFT_ECONFIG, "%s is set and %s is not: set both, or neither for a job of one rank",
+                       getenv("RANK") ? "RANK" : "WORLD_SIZE", getenv("RANK") ? "WORLD_SIZE" : "RANK");
+    if (getenv("PMI_SIZE") && wi_parse_int(getenv("PMI_SIZE"), &ranks) == 0 && ranks > 1)
+        return wi_fail(
+            WEFT_ECONFIG,
+            "PMI_SIZE says %lld ranks, and PMI_FD, through which they would meet, is not set: use a launcher "
+            "with PMI-1 (MPICH's mpirun), or set WEFT_RANK, WEFT_NRANKS and WEFT_STORE_ADDR",
+            (long long)ranks);
+    return WEFT_SUCCESS;
+}
+
 static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi_env *env)
 {
     if (given(s->rank, "WEFT_RANK") || given(s->nranks, "WEFT_NRANKS")) {
@@ -169,6 +185,7 @@ static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi
         env->launcher = WI_ENV_SLURM;
         return wi_env_slurm(env);
     }
+    WI_TRY(env_half());
     env->nranks = 1;
     env->local_rank = 0;
     env->local_nranks = 1;
@@ -198,8 +215,15 @@ static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_en
         return wi_fail(WEFT_ECONFIG, "WEFT_STORE_PORT=%lld is not from 1 to 65535", (long long)s->store_port);
     if (s->store_addr && *s->store_addr)
         WI_TRY(env_host(env, "WEFT_STORE_ADDR", s->store_addr));
-    if (r->host[0] && wi_rendezvous_host_is_loopback(r->host))
+    if (env->one_host && env->nranks > 1)
+        env->hint =
+            "; all ranks were taken to be of one host and user, as the launcher says that all of them are local";
+    if (r->host[0] && wi_rendezvous_host_is_loopback(r->host)) {
         env->one_host = 1;
+        env->hint =
+            "; all ranks were taken to be of one host and user, as rank 0's address is a loopback address: if they "
+            "are on several, name rank 0's host";
+    }
     if (s->store_port) {
         r->nports = 0;
         r->ports[r->nports++] = (uint16_t)s->store_port;

@@ -32,6 +32,8 @@ static void attempt_note(struct attempt *attempt, weft_status status, const stru
         return;
     if (at)
         wi_sockaddr_text(at, address, sizeof(address));
+    if (status == WEFT_EAUTH && attempt->status != WEFT_EAUTH)
+        wi_log(WEFT_LOG_WARN, "store.refused", "%s %s; trying on until the deadline", address, what);
     attempt->status = status;
     snprintf(attempt->text, sizeof(attempt->text), "%s%s%.100s", address, at ? ": " : "", what);
 }

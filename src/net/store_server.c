@@ -225,6 +225,22 @@ static int conn_admit(struct wi_store_server *server, struct conn *conn, const u
     return 0;
 }
 
+/* Only the first is told: anybody on the network can cause as many as he likes. */
+static void count_refused(struct wi_store_server *server, int fd)
+{
+    struct wi_sockaddr from = {.bytes = sizeof(from.ss)};
+    char text[80] = "";
+    if (atomic_fetch_add_explicit(&server->refused, 1, memory_order_relaxed) > 0)
+        return;
+    if (getpeername(fd, (struct sockaddr *)&from.ss, &from.bytes) == 0)
+        wi_sockaddr_text(&from, text, sizeof(text));
+    wi_log(
+        WEFT_LOG_WARN, "store.refused",
+        "a connection from %s has another job key, or belongs to another job: a rank of this job that has another key cannot "
+        "join; further ones are only counted",
+        *text ? text : "somewhere");
+}
+
 static int conn_handshake(struct wi_store_server *server, struct conn *conn)
 {
     unsigned char out[WEFT_AUTH_MESSAGE_MAX], claim[WEFT_AUTH_CLAIM_MAX];
@@ -233,7 +249,7 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
                                   out, sizeof(out), &out_bytes, claim, &claim_bytes);
     if (st < 0) {
         if (consumed >= HELLO_LEAST)
-            atomic_fetch_add_explicit(&server->refused, 1, memory_order_relaxed);
+            count_refused(server, conn->fd);
         return -1;
     }
     wi_store_buf_consume(&conn->in, consumed);

@@ -302,9 +302,10 @@ keyed_by_fd() { keyed WEFT_JOB_KEY_FD=9 9<"$key_file"; }
 keyed_apart() {
     ./weft-run --make-key "$tap_dir/other.key" || return 1
     # shellcheck disable=SC2016
-    limit=2s hosts_launch sh -c 'export WEFT_JOB_KEY_FILE=$1; [ $PLACE = 1 ] && WEFT_JOB_KEY_FILE=$2; shift 2; exec "$@"' - "$key_file" \
+    limit=2s hosts_launch WEFT_LOG=warn sh -c 'export WEFT_JOB_KEY_FILE=$1; [ $PLACE = 1 ] && WEFT_JOB_KEY_FILE=$2; shift 2; exec "$@"' - "$key_file" \
         "$tap_dir/other.key" && return 1
-    grep -q 'WEFT_EAUTH: .*another job key' "$tap_dir/1" && grep -q 'rank 1 (of 2) did not join' "$tap_dir/0"
+    grep -q 'WEFT_EAUTH: .*another job key' "$tap_dir/1" && grep -q 'rank 1 (of 2) did not join' "$tap_dir/0" &&
+        [ "$(grep -c 'WARN store.refused' "$tap_dir/0")" -eq 1 ] && [ "$(grep -c 'WARN store.refused' "$tap_dir/1")" -eq 1 ]
 }
 insecure() {
     hosts_launch WEFT_INSECURE=1 WEFT_LOG=warn && all_started 2 0 &&

@@ -497,6 +497,11 @@ static const struct env_case env_cases[] = {
     {{"WEFT_RANK=2", "WEFT_NRANKS=2"}, WEFT_ECONFIG, "WEFT_RANK=2 is not below WEFT_NRANKS=2", 0, 0, 0, 0, NULL},
     {{"WEFT_RANK=", "WEFT_NRANKS=2"}, WEFT_ECONFIG, "WEFT_RANK is empty", 0, 0, 0, 0, NULL},
     {{"WEFT_RANK=0"}, WEFT_ECONFIG, "WEFT_NRANKS is not set", 0, 0, 0, 0, NULL},
+    /* Half a launcher is none, and not a job of one rank. */
+    {{"RANK=1"}, WEFT_ECONFIG, "RANK is set and WORLD_SIZE is not", 0, 0, 0, 0, NULL},
+    {{"WORLD_SIZE=2"}, WEFT_ECONFIG, "WORLD_SIZE is set and RANK is not", 0, 0, 0, 0, NULL},
+    {{"PMI_RANK=1", "PMI_SIZE=2"}, WEFT_ECONFIG, "PMI_FD", 0, 0, 0, 0, NULL},
+    {{"PMI_RANK=0", "PMI_SIZE=1"}, WEFT_SUCCESS, "single", 0, 1, 0, 1, NULL},
     {{"RANK=0", "WORLD_SIZE=0", "MASTER_ADDR=a", "MASTER_PORT=1"}, WEFT_ECONFIG, "WORLD_SIZE=0", 0, 0, 0, 0, NULL},
     {{"RANK=one", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"}, WEFT_ECONFIG, "RANK='one'", 0, 0, 0, 0, NULL},
     {{"RANK=-1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"}, WEFT_ECONFIG, "RANK=-1", 0, 0, 0, 0, NULL},
@@ -613,6 +618,8 @@ static void env_case_body(int rank, int nranks, void *arg)
     WT_CHECK_INT(env.local_rank, c->local_rank);
     WT_CHECK_INT(env.local_nranks, c->local_nranks);
     WT_CHECK_INT(env.one_host, c->host == NULL);
+    if (env.one_host && env.nranks > 1)
+        WT_CHECK(strstr(env.hint, "taken to be of one host") != NULL);
     if (c->host)
         WT_CHECK_STR(env.rendezvous.host, c->host);
 }
