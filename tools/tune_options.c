@@ -37,7 +37,9 @@ static const char help[] =
 static int bad(int speak, const char *what, const char *value)
 {
     if (speak)
-        fprintf(stderr, "weft-tune: %s \"%s\"; see weft-tune --help\n", what, value ? value : "");
+        fprintf(stderr,
+                value ? "weft-tune: %s \"%s\"; see weft-tune --help\n" : "weft-tune: %s; see weft-tune --help\n", what,
+                value);
     return 2;
 }
 
@@ -183,7 +185,7 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
             printf("weft-tune %s\n", weft_version());
         return 1;
     default:
-        return bad(speak, "no such option, or it needs a value:", "");
+        return bad(speak, "no such option, or it needs a value", NULL);
     }
 }
 
@@ -204,7 +206,7 @@ static int settle(struct tune_options *o, const struct words *w, int speak)
     if (o->check && o->output)
         return bad(speak, "--check measures nothing for -o:", o->output);
     if (!o->check && !o->output)
-        return bad(speak, "no table is named: -o FILE", "");
+        return bad(speak, "no table is named: -o FILE", NULL);
     if (!o->check && (o->plot || o->all))
         return bad(speak, "needs --check FILE:", o->plot ? "--plot" : "--all");
     return 0;

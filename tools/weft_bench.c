@@ -2,6 +2,7 @@
 /* weft-bench: time every collective of weft and check its results, in the manner of nccl-tests. */
 #include "weft_bench.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,5 +167,9 @@ int main(int argc, char **argv)
     else
         b.failed = 1;
     teardown(&b);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "weft-bench: the table could not be written: %s\n", strerror(errno));
+        status = status ? status : 1;
+    }
     return status;
 }

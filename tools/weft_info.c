@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-info: version, plugins, machine, settings and algorithms, as text or JSON. */
+#include <errno.h>
 #include <getopt.h>
 #include <hwloc.h>
 #include <jansson.h>
@@ -212,12 +213,34 @@ static const char *setting_of(const json_t *settings, const char *name)
     return "";
 }
 
-/* "key", "insecure" or "none": what a job on several hosts would start with. */
-static const char *security(const json_t *settings)
+static int alone(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
+{
+    (void)arg, (void)timeout_ns;
+    if (bytes)
+        memcpy(all, mine, bytes);
+    return 0;
+}
+
+/* Does a start take the key as it is configured? A communicator of one rank reads it as every other does. */
+static int key_refused(weft_context *context)
+{
+    weft_oob oob = {.bytes = sizeof(oob), .rank = 0, .nranks = 1, .all_gather = alone};
+    weft_comm *comm = NULL;
+    weft_status status = weft_comm_create_oob(context, &oob, NULL, &comm);
+
+    if (status == WEFT_SUCCESS)
+        weft_comm_destroy(comm);
+    return status == WEFT_ECONFIG || status == WEFT_ETIMEDOUT; /* the latter: nobody writes to WEFT_JOB_KEY_FD */
+}
+
+/* "key", "insecure", "none" or "refused": what a job on several hosts would start with. */
+static const char *security(weft_context *context, const json_t *settings)
 {
     const char *fd = setting_of(settings, "WEFT_JOB_KEY_FD");
     int insecure = 0;
 
+    if (key_refused(context))
+        return "refused";
     if (*setting_of(settings, "WEFT_JOB_KEY") || *setting_of(settings, "WEFT_JOB_KEY_FILE") || (*fd && *fd != '-'))
         return "key";
     return wi_parse_bool(setting_of(settings, "WEFT_INSECURE"), &insecure) == 0 && insecure ? "insecure" : "none";
@@ -242,8 +265,12 @@ static int collect(weft_context *context, json_t *all)
     if (status == WEFT_SUCCESS)
         status = weft_algorithm_list(add_algorithm, algorithms);
     json_object_set_new(all, "rates", rates_json(settings));
-    json_object_set_new(all, "security", json_string(security(settings)));
-    return status == WEFT_SUCCESS ? 0 : complain("library", status);
+    if (status != WEFT_SUCCESS)
+        return complain("library", status);
+    json_object_set_new(all, "security", json_string(security(context, settings)));
+    if (strcmp(text_of(all, "security"), "refused") == 0)
+        json_object_set_new(all, "refusal", json_string(weft_thread_error()));
+    return 0;
 }
 
 /* ---- Text ---- */
@@ -309,10 +336,13 @@ static void print_rates(const json_t *rates)
                                             : "choose by constants or a tuning table");
 }
 
-static void print_security(const char *kind)
+static void print_security(const json_t *all)
 {
+    const char *kind = text_of(all, "security");
+
     printf("security  %s\n",
-           strcmp(kind, "key") == 0 ? "a job key is configured"
+           strcmp(kind, "refused") == 0 ? text_of(all, "refusal")
+           : strcmp(kind, "key") == 0   ? "a job key is configured"
            : strcmp(kind, "insecure") == 0
                ? "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job "
                  "on several hosts, read what it sends and change it"
@@ -349,21 +379,22 @@ static void print_algorithms(const json_t *algorithms)
 static int print(const json_t *all, const struct options *o)
 {
     if (o->json) {
-        if (json_dumpf(all, stdout, JSON_INDENT(1)) != 0)
-            return 1;
+        json_dumpf(all, stdout, JSON_INDENT(1));
         printf("\n");
     } else {
         printf("weft      %s\n", text_of(all, "version"));
         print_plugins(json_object_get(all, "plugins"));
         print_machine(json_object_get(all, "machine"));
         print_rates(json_object_get(all, "rates"));
-        print_security(text_of(all, "security"));
+        print_security(all);
         if (o->settings)
             print_settings(json_object_get(all, "settings"));
         if (o->algorithms)
             print_algorithms(json_object_get(all, "algorithms"));
     }
-    return fflush(stdout) == 0 ? 0 : 1;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return fprintf(stderr, "weft-info: the output could not be written: %s\n", strerror(errno)), 1;
+    return strcmp(text_of(all, "security"), "refused") == 0;
 }
 
 /* ---- Command line ---- */

@@ -18,6 +18,7 @@
 struct watch {
     struct run_job *job;
     int code;                  /* of the first failure */
+    int lost;                  /* output could not be written: the exit status says so when nothing else is wrong */
     int ending, killed, quiet; /* quiet: ranks end because they were told to */
     uint64_t kill_at_ms, timeout_at_ms;
     int signal_fd;
@@ -55,19 +56,34 @@ static void kill_ranks(struct watch *w)
     signal_ranks(w->job, SIGKILL);
 }
 
-/* Nobody reads our output any more: the job ends as a program in a pipe would. */
+/* Nobody reads our output any more: the job ends as a program in a pipe would. A full disk does not end it. */
+static void output_failed(struct watch *w, int to)
+{
+    if (errno == EPIPE && !w->ending) {
+        w->code = w->code ? w->code : 128 + SIGPIPE;
+        w->quiet = 1;
+        end_ranks(w, SIGTERM);
+    }
+    if (errno != EPIPE && !w->lost) {
+        w->lost = 1;
+        run_complain("what ranks print cannot be written to standard %s and is lost: %s",
+                     to == STDOUT_FILENO ? "output" : "error", strerror(errno));
+    }
+}
+
 static void write_out(struct watch *w, int to, const char *text, size_t bytes)
 {
     while (bytes) {
         ssize_t n = write(to, text, bytes);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == EAGAIN) { /* somebody made it non-blocking */
+            struct pollfd p = {.fd = to, .events = POLLOUT};
+            poll(&p, 1, -1);
+            continue;
+        }
         if (n < 0) {
-            if (!w->ending && errno == EPIPE) {
-                w->code = w->code ? w->code : 128 + SIGPIPE;
-                w->quiet = 1;
-                end_ranks(w, SIGTERM);
-            }
+            output_failed(w, to);
             return;
         }
         text += n;
@@ -293,5 +309,5 @@ int run_watch(struct run_job *job, int started)
     free(w.streams);
     if (w.signal_fd >= 0)
         close(w.signal_fd);
-    return w.code;
+    return w.code ? w.code : w.lost;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-sim: what collectives, and the communication of a training step, take on a machine that need not exist. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,10 @@ int main(int argc, char **argv)
         return status;
     if (run(&o) < 0) {
         fprintf(stderr, "weft-sim: %s\n", wi_fail_text());
+        return 1;
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "weft-sim: the output could not be written: %s\n", strerror(errno));
         return 1;
     }
     return 0;

@@ -48,10 +48,26 @@ tap "transports that are built in" says "plugin.* shm .built in"
 tap "the machine" says "[1-9][0-9]* cores"
 tap "how fast this core is, and whether it counts" says "WEFT_MEASURE_RATES=n: communicators choose by constants"
 tap "the rates are numbers" says "copy [0-9.]+; sum of float [0-9.]+, double"
-make_key() { head -c 32 /dev/zero | od -An -tx1 | tr -d ' \n'; }
 tap "no job key" says "^security +no job key: a job on several hosts needs one"
 WEFT_INSECURE=1 tap "done without a key" says "^security +WEFT_INSECURE is set and there is no job key: anyone"
-WEFT_INSECURE=1 WEFT_JOB_KEY=$(make_key) tap "a job key" says "^security +a job key is configured"
+WEFT_INSECURE=1 WEFT_JOB_KEY=$(./weft-run --make-key -) tap "a job key" says "^security +a job key is configured"
+# TEXT: what a start refuses is refused here
+refuses() {
+    local out status
+    out=$(timeout 20 ./weft-info 2>&1)
+    status=$?
+    echo "status $status: $out"
+    [ $status -eq 1 ] && grep -qE "^security .*$1" <<<"$out" && ! grep -q 'is configured$' <<<"$out"
+}
+WEFT_JOB_KEY=hello tap "a malformed key" refuses "WEFT_JOB_KEY holds 5 characters"
+WEFT_JOB_KEY_FILE=$tap_dir/nowhere tap "a key file that is not there" refuses "No such file"
+WEFT_REQUIRE_KEY=1 WEFT_INSECURE=1 tap "settings that contradict each other" refuses "are both set"
+full_disk() {
+    local out
+    out=$(timeout 20 ./weft-info 2>&1 >/dev/full) && return 1
+    echo "$out" && grep -q 'could not be written: No space left' <<<"$out"
+}
+tap "a full disk" full_disk
 tap "settings with -c" says "^WEFT_COMM_TIMEOUT=" -c
 tap "their origin" says "origin: default" --config
 tap "algorithms with -a" says "^all_reduce$" -a

@@ -112,6 +112,14 @@ tap "long lines" long_lines
 tap "rank 0 reads standard input" input
 tap "the exit code of the rank that fails" ends 7 'rank 1 \(pid [0-9]+\) exited with code 7' -n 2 sh -c '[ $WEFT_RANK = 1 ] && exit 7; sleep 100'
 tap "128 + the signal that ends a rank" ends 137 'rank 1 \(pid [0-9]+\) was ended by signal 9' -n 2 sh -c '[ $WEFT_RANK = 1 ] && kill -9 $$; sleep 100'
+full_disk() { # the ranks run to their end
+    timeout 20 ./weft-run -n 2 sh -c "echo text; touch $tap_dir/ended.\$WEFT_RANK" >/dev/full 2>"$tap_dir/said"
+    local status=$?
+    cat "$tap_dir/said"
+    [ $status -eq 1 ] && [ -e "$tap_dir/ended.0" ] && [ -e "$tap_dir/ended.1" ] &&
+        [ "$(grep -c 'standard output and is lost: No space left' "$tap_dir/said")" -eq 1 ]
+}
+tap "a full disk" full_disk
 tap "stubborn ranks are killed" stubborn
 tap "--timeout" ends 124 'ran longer than 0.5 s; still running: ranks 0, 1' --timeout 500ms -n 2 sleep 100
 for signal in TERM INT HUP USR1 USR2; do
