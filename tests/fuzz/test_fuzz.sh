@@ -19,6 +19,7 @@ clang -fsanitize=fuzzer,address,undefined "$tap_dir/none.c" -o "$tap_dir/none" >
     exit 77
 }
 words=$(env -u MAKEFLAGS -u MAKELEVEL -u TESTS make -s -C "$build" print-fuzz) || exit 99
+words=$(grep -E '^(sources|targets|flags|libs)="' <<<"$words") # make may have had to configure first, and said so
 sources= targets= flags= libs=
 eval "$words"
 
