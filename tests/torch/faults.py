@@ -138,6 +138,9 @@ def child(rank: int, folder: Path, scenario: str) -> None:
     dist.init_process_group("weft", store=store, rank=rank, world_size=SIZE, timeout=timedelta(seconds=TIMEOUT))
     for _ in range(3):
         dist.all_reduce(torch.ones(1000))
+    # All have finished: a rank may still be in the last one when another has left it and ends.
+    store.set(f"begun/{rank}", "")
+    store.wait([f"begun/{r}" for r in range(SIZE)])
     begun = time.monotonic()
     text = ""
     try:
