@@ -101,7 +101,6 @@ static weft_status said(int32_t status)
     return status == WEFT_SUCCESS || (status < 0 && status > -1000) ? (weft_status)status : WEFT_EPROTO;
 }
 
-/* The same verdict on all members: it depends on what was gathered only. */
 /* Each member has an arena of its own. One shown by two would be opened twice, and to close a file gives back the locks that this
  * process holds in it, by which the others know it (prove.c). */
 static weft_status check_distinct(const struct wi_shm_share *share)
@@ -121,6 +120,7 @@ static weft_status check_distinct(const struct wi_shm_share *share)
     return WEFT_SUCCESS;
 }
 
+/* The same verdict on all members: it depends on what was gathered only. */
 weft_status wi_shm_hellos_check(const struct wi_shm_share *share)
 {
     const struct wi_shm_group *group = share->group;
