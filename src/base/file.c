@@ -23,29 +23,36 @@ static weft_status not_regular(const char *path, const char *what, mode_t mode)
     return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s, not a regular file", what, path, kind);
 }
 
-weft_status wi_file_open(const char *path, const char *what, int *fd)
+/* `st`: of the file that was opened. */
+static weft_status open_regular(const char *path, const char *what, int *fd, struct stat *st)
 {
-    struct stat st;
     int opened = -1;
 
-    if (stat(path, &st) ==
-        0) { /* before it is opened, since opening alone may do things; and after, since it may change */
-        if (!S_ISREG(st.st_mode))
-            return not_regular(path, what, st.st_mode);
+    /* Before it is opened, since opening alone may do things; and after, since it may change. */
+    if (stat(path, st) == 0) {
+        if (!S_ISREG(st->st_mode))
+            return not_regular(path, what, st->st_mode);
         opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     }
-    if (opened < 0 || fstat(opened, &st) != 0) {
+    if (opened < 0 || fstat(opened, st) != 0) {
         int error = errno;
         if (opened >= 0)
             close(opened);
         return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s", what, path, strerror(error));
     }
-    if (!S_ISREG(st.st_mode)) {
+    if (!S_ISREG(st->st_mode)) {
         close(opened);
-        return not_regular(path, what, st.st_mode);
+        return not_regular(path, what, st->st_mode);
     }
     *fd = opened;
     return WEFT_SUCCESS;
+}
+
+weft_status wi_file_open(const char *path, const char *what, int *fd)
+{
+    struct stat st;
+
+    return open_regular(path, what, fd, &st);
 }
 
 weft_status wi_file_open_private(const char *path, const char *what, int *fd)
@@ -53,8 +60,8 @@ weft_status wi_file_open_private(const char *path, const char *what, int *fd)
     struct stat st;
     int opened;
 
-    WI_TRY(wi_file_open(path, what, &opened));
-    if (fstat(opened, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 077)) {
+    WI_TRY(open_regular(path, what, &opened, &st));
+    if (st.st_uid == geteuid() && !(st.st_mode & 077)) {
         *fd = opened;
         return WEFT_SUCCESS;
     }
