@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -75,10 +76,26 @@ static void choose(hwloc_topology_t t)
 #endif
 }
 
+/* hwloc takes files and code (HWLOC_PLUGINS_PATH, HWLOC_XMLFILE, ...) from the environment, whoever's it is. */
+static weft_status check_caller(void)
+{
+    static const char prefix[] = "HWLOC_";
+
+    for (char **entry = environ; getauxval(AT_SECURE) && entry && *entry; entry++)
+        if (strncmp(*entry, prefix, sizeof(prefix) - 1) == 0)
+            return wi_fail(
+                WEFT_ECONFIG,
+                "topology: %.*s is set, and this program has more rights than its caller (set-uid or file "
+                "capabilities): hwloc would take files and code from the caller; clear it before the program starts",
+                (int)strcspn(*entry, "="), *entry);
+    return WEFT_SUCCESS;
+}
+
 static weft_status load(const struct wi_topo_source *source, hwloc_topology_t *hwloc)
 {
     hwloc_topology_t t;
 
+    WI_TRY(check_caller());
     if (hwloc_topology_init(&t) < 0)
         return wi_fail(WEFT_ENOMEM, "topology: hwloc does not start");
     choose(t);

@@ -39,17 +39,20 @@ enum weft_setting_type {
     WEFT_SETTING_INT,    /* -> int64_t */
     WEFT_SETTING_BYTES,  /* 64K, 1M, 2G, 100 -> size_t (K = 1024) */
     WEFT_SETTING_TIME,   /* 500us, 2s, 5min, inf; bare numbers are seconds -> uint64_t nanoseconds */
-    WEFT_SETTING_STRING, /* -> const char * */
+    WEFT_SETTING_STRING, /* -> const char *; may name files or code */
+    WEFT_SETTING_WORD,   /* -> const char *; names neither a file nor a descriptor nor code */
+    WEFT_SETTING_FD,     /* a descriptor of this process, -1 for none -> int64_t */
 };
 
 /* One row; a table ends with a row whose name is NULL. The full name is WEFT_<MODULE>_<NAME>. Values are
- * parsed into a struct of the module's own, at `offset`. */
+ * parsed into a struct of the module's own, at `offset`. A program with more rights than its caller (set-uid, file
+ * capabilities) does not take STRING and FD from the environment. */
 struct weft_setting {
     const char *name;          /* upper case, without the prefix */
     const char *default_value;
     enum weft_setting_type type;
     size_t offset;
-    int64_t min, max;          /* inclusive range for INT, BYTES and TIME when min < max */
+    int64_t min, max;          /* inclusive range for INT, FD, BYTES and TIME when min < max */
     const char *help;          /* one sentence with the unit */
 };
 

@@ -24,9 +24,9 @@ static const struct weft_setting shm_settings[] = {
      "Map memory that peers have allocated or registered with weft, yes or no."},
     {"CMA", "y", WEFT_SETTING_BOOL, offsetof(struct wi_shm_settings, cma), 0, 0,
      "Read peers' private memory with process_vm_readv where the system permits, yes or no."},
-    {"NODE_ID", "", WEFT_SETTING_STRING, offsetof(struct wi_shm_settings, node_id), 0, 0,
+    {"NODE_ID", "", WEFT_SETTING_WORD, offsetof(struct wi_shm_settings, node_id), 0, 0,
      "Text that names the node instead of host name and network namespace; equal text shares memory."},
-    {"ARENA", "auto", WEFT_SETTING_STRING, offsetof(struct wi_shm_settings, arena), 0, 0,
+    {"ARENA", "auto", WEFT_SETTING_WORD, offsetof(struct wi_shm_settings, arena), 0, 0,
      "Where control memory lives: auto (memfd, else named) or named (objects in /dev/shm), a word."},
     {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},
 };

@@ -9,10 +9,10 @@
     }
 
 static const struct weft_setting rows[] = {
-    ROW("INTERFACES", "", STRING, interfaces, 0, 0,
+    ROW("INTERFACES", "", WORD, interfaces, 0, 0,
         "Interfaces to use: comma list of names or prefixes, a leading ^ excludes; empty: all that are up."),
-    ROW("FAMILY", "auto", STRING, family, 0, 0, "IP version: auto, 4 or 6."),
-    ROW("PORT", "", STRING, port, 0, 0, "Port or range (5000-5100) to listen on; empty: any free port."),
+    ROW("FAMILY", "auto", WORD, family, 0, 0, "IP version: auto, 4 or 6."),
+    ROW("PORT", "", WORD, port, 0, 0, "Port or range (5000-5100) to listen on; empty: any free port."),
     ROW("SOCKETS", "0", INT, sockets, 0, WI_TCP_SOCKETS_MAX,
         "Sockets per peer, over which large messages are striped; 0: one, or one for each link where hosts have more links "
         "than ranks, and up to 4 where the link is fast."),

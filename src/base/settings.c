@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -53,12 +54,26 @@ struct base_values {
     const char *config_file;
 };
 static const struct weft_setting base_table[] = {
-    {"ISA", "auto", WEFT_SETTING_STRING, offsetof(struct base_values, isa), 0, 0,
+    {"ISA", "auto", WEFT_SETTING_WORD, offsetof(struct base_values, isa), 0, 0,
      "Instruction set of the reduction kernels: auto, avx512, avx2, neon or scalar."},
     {"CONFIG_FILE", "", WEFT_SETTING_STRING, offsetof(struct base_values, config_file), 0, 0,
      "Path of a file of NAME = value lines, read when the program names none."},
     {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
 };
+
+static int type_is_text(enum weft_setting_type type)
+{
+    return type == WEFT_SETTING_STRING || type == WEFT_SETTING_WORD;
+}
+
+/* A program with more rights than its caller (set-uid, file capabilities) takes files, code and descriptors from its own calls and
+ * file only, as the loader ignores LD_PRELOAD there. */
+static int row_may_come_from(const struct weft_setting *row, enum wi_origin origin)
+{
+    if (origin != WI_ORIGIN_ENVIRONMENT || (row->type != WEFT_SETTING_STRING && row->type != WEFT_SETTING_FD))
+        return 1;
+    return getauxval(AT_SECURE) == 0;
+}
 
 static size_t type_bytes(enum weft_setting_type type)
 {
@@ -66,12 +81,14 @@ static size_t type_bytes(enum weft_setting_type type)
     case WEFT_SETTING_BOOL:
         return sizeof(int);
     case WEFT_SETTING_INT:
+    case WEFT_SETTING_FD:
         return sizeof(int64_t);
     case WEFT_SETTING_BYTES:
         return sizeof(size_t);
     case WEFT_SETTING_TIME:
         return sizeof(uint64_t);
     case WEFT_SETTING_STRING:
+    case WEFT_SETTING_WORD:
         return sizeof(const char *);
     }
     return 0;
@@ -83,7 +100,7 @@ static int row_in_range(const struct weft_setting *row, const union setting_valu
 
     if (row->min >= row->max)
         return 1;
-    if (row->type == WEFT_SETTING_INT)
+    if (row->type == WEFT_SETTING_INT || row->type == WEFT_SETTING_FD)
         return value->integer >= row->min && value->integer <= row->max;
     if (row->type != WEFT_SETTING_BYTES && row->type != WEFT_SETTING_TIME)
         return 1;
@@ -96,7 +113,7 @@ static int row_in_range(const struct weft_setting *row, const union setting_valu
 static int row_parse(const struct weft_setting *row, const char *text, union setting_value *value)
 {
     memset(value, 0, sizeof(*value));
-    if (row->type == WEFT_SETTING_STRING) {
+    if (type_is_text(row->type)) {
         value->string = text;
         return 0;
     }
@@ -106,6 +123,7 @@ static int row_parse(const struct weft_setting *row, const char *text, union set
     case WEFT_SETTING_BOOL:
         return wi_parse_bool(text, &value->boolean);
     case WEFT_SETTING_INT:
+    case WEFT_SETTING_FD:
         return wi_parse_int(text, &value->integer);
     case WEFT_SETTING_BYTES:
         return wi_parse_bytes(text, &value->bytes);
@@ -134,12 +152,17 @@ static void time_print(char *out, size_t capacity, int64_t ns)
 /* "a size such as 64K, from 1 to 100" */
 static void row_expected(const struct weft_setting *row, char *out, size_t capacity)
 {
-    static const char *const kinds[] = {"yes or no", "an integer", "a size such as 64K",
-                                        "a time such as 500us, 2s, 5min or inf", "text"};
+    static const char *const kinds[] = {"yes or no",
+                                        "an integer",
+                                        "a size such as 64K",
+                                        "a time such as 500us, 2s, 5min or inf",
+                                        "text",
+                                        "text",
+                                        "the number of an open descriptor"};
     char low[32], high[32];
     int length = snprintf(out, capacity, "%s", kinds[row->type]);
 
-    if (row->min >= row->max || row->type == WEFT_SETTING_BOOL || row->type == WEFT_SETTING_STRING)
+    if (row->min >= row->max || row->type == WEFT_SETTING_BOOL || type_is_text(row->type))
         return;
     if (row->type == WEFT_SETTING_TIME) {
         time_print(low, sizeof(low), row->min);
@@ -160,13 +183,13 @@ static void name_build(char *out, const char *module, const char *name)
 }
 
 /* The text that wins for `name`, or the default. */
-static const char *row_text(const struct wi_settings *settings, const char *name, const char *fallback,
+static const char *row_text(const struct wi_settings *settings, const struct weft_setting *row, const char *name,
                             enum wi_origin *origin, int *line)
 {
     for (int o = WI_ORIGIN_CALL; o > WI_ORIGIN_DEFAULT; o--) {
         const struct wi_given *given = wi_given_find(&settings->given, name, (enum wi_origin)o);
 
-        if (given) {
+        if (given && row_may_come_from(row, given->origin)) {
             *origin = given->origin;
             *line = given->line;
             return given->value;
@@ -174,7 +197,7 @@ static const char *row_text(const struct wi_settings *settings, const char *name
     }
     *origin = WI_ORIGIN_DEFAULT;
     *line = 0;
-    return fallback;
+    return row->default_value;
 }
 
 static weft_status row_refuse(const struct wi_settings *settings, const struct weft_setting *row, const char *name,
@@ -232,7 +255,7 @@ static struct setting_known *known_add(struct wi_settings *settings, const struc
     known->origin = origin;
     known->value = origin == WI_ORIGIN_DEFAULT ? known->default_value : text;
     known->parsed = *parsed;
-    if (row->type == WEFT_SETTING_STRING)
+    if (type_is_text(row->type))
         known->parsed.string = known->value;
     atomic_init(&known->next, NULL);
     if (settings->last)
@@ -253,7 +276,7 @@ static weft_status row_read(struct wi_settings *settings, const char *module, co
     int line;
 
     name_build(name, module, row->name);
-    text = row_text(settings, name, row->default_value, &origin, &line);
+    text = row_text(settings, row, name, &origin, &line);
     if (row_parse(row, text, value) || !row_in_range(row, value))
         return row_refuse(settings, row, name, text, origin, line);
     pthread_mutex_lock(&settings->lock);
@@ -263,7 +286,7 @@ static weft_status row_read(struct wi_settings *settings, const char *module, co
     pthread_mutex_unlock(&settings->lock);
     if (!known)
         return wi_fail(WEFT_ENOMEM, "settings: out of memory");
-    if (row->type == WEFT_SETTING_STRING && known->type == WEFT_SETTING_STRING)
+    if (type_is_text(row->type) && type_is_text(known->type))
         value->string = known->value;
     return WEFT_SUCCESS;
 }
@@ -427,7 +450,7 @@ static uint64_t known_hash(const struct setting_known *known)
 {
     uint64_t seed = wi_hash64(known->name, strlen(known->name), 0);
 
-    if (known->type != WEFT_SETTING_STRING)
+    if (!type_is_text(known->type))
         return wi_hash64(&known->parsed, type_bytes(known->type), seed);
     return known->value ? wi_hash64(known->value, strlen(known->value), seed) : seed;
 }

@@ -3,7 +3,6 @@
 #include "base/settings_given.h"
 
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -16,18 +15,6 @@ extern char **environ;
 
 /* Settings that hold a secret: the registry knows that they are set, their reader looks into the environment. */
 static const char *const secrets[] = {"WEFT_JOB_KEY"};
-
-/* Settings that name code to load or files to write. A program with more rights than its caller (set-uid, file capabilities) takes
- * them from its own calls only, as the loader does with LD_PRELOAD. */
-static const char *const privileged[] = {"WEFT_PLUGIN_PATH", "WEFT_CONFIG_FILE", "WEFT_LOG", "WEFT_COMM_DUMP_PATH"};
-
-static int may_come_from_caller(const char *name, size_t name_bytes)
-{
-    for (size_t i = 0; i < sizeof(privileged) / sizeof(privileged[0]); i++)
-        if (strlen(privileged[i]) == name_bytes && memcmp(privileged[i], name, name_bytes) == 0)
-            return getauxval(AT_SECURE) == 0;
-    return 1;
-}
 
 static int is_secret(const char *name, size_t name_bytes)
 {
@@ -79,7 +66,7 @@ weft_status wi_given_read_environment(struct wi_given_list *list)
         if (strncmp(*entry, PREFIX, PREFIX_BYTES) != 0)
             continue;
         equals = strchr(*entry, '=');
-        if (!equals || equals == *entry + PREFIX_BYTES || !may_come_from_caller(*entry, (size_t)(equals - *entry)))
+        if (!equals || equals == *entry + PREFIX_BYTES)
             continue;
         WI_TRY(wi_given_add(list, *entry, (size_t)(equals - *entry), equals + 1, WI_ORIGIN_ENVIRONMENT, 0));
     }

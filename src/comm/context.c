@@ -14,10 +14,10 @@
 static const struct weft_setting library_rows[] = {
     {"LOG", "", WEFT_SETTING_STRING, LIB(log), 0, 0,
      "what is logged: error, warn, info, debug or trace, optionally followed by ,file:PATH; nothing by default"},
-    {"TRANSPORTS", "all", WEFT_SETTING_STRING, LIB(transports), 0, 0, "comma list of the transports that may be used"},
+    {"TRANSPORTS", "all", WEFT_SETTING_WORD, LIB(transports), 0, 0, "comma list of the transports that may be used"},
     {"PLUGIN_PATH", WEFT_PLUGIN_DIR, WEFT_SETTING_STRING, LIB(plugin_path), 0, 0,
      "directories, separated by colons, from which plugins are loaded"},
-    {"ALGO", "", WEFT_SETTING_STRING, LIB(algo), 0, 0,
+    {"ALGO", "", WEFT_SETTING_WORD, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
     {"PLANS", "", WEFT_SETTING_STRING, LIB(plans), 0, 0,
      "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
@@ -29,7 +29,7 @@ static const struct weft_setting library_rows[] = {
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
      "description of the hosts and their links, as weft-topo exports it; its contents must be the same on all ranks"},
-    {"TOPO_DISCOVER", "auto", WEFT_SETTING_STRING, LIB(topo_discover), 0, 0,
+    {"TOPO_DISCOVER", "auto", WEFT_SETTING_WORD, LIB(topo_discover), 0, 0,
      "whether ranks read their nodes when a communicator is made, where WEFT_TOPO_FILE does not describe them: auto (of several "
      "nodes, or if WEFT_ALGO names a level inside them), always or never"},
     {"MEASURE_RATES", "n", WEFT_SETTING_BOOL, LIB(measure_rates), 0, 0,

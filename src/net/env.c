@@ -99,9 +99,15 @@ static const char *given(const char *setting, const char *name)
     return setting ? setting : getenv(name);
 }
 
+/* Of the environment, but not of a caller with fewer rights than this program: a number of a descriptor. */
+static const char *given_fd(const char *setting, const char *name)
+{
+    return setting ? setting : secure_getenv(name);
+}
+
 static weft_status env_weft(const struct wi_bootstrap_settings *s, struct wi_env *env)
 {
-    const char *store_fd = given(s->store_fd, "WEFT_STORE_FD");
+    const char *store_fd = given_fd(s->store_fd, "WEFT_STORE_FD");
     WI_TRY(env_ranks_of(env, "WEFT_RANK", given(s->rank, "WEFT_RANK"), "WEFT_NRANKS", given(s->nranks, "WEFT_NRANKS")));
     WI_TRY(env_locals_of(env, "WEFT_LOCAL_RANK", given(s->local_rank, "WEFT_LOCAL_RANK"), "WEFT_LOCAL_NRANKS",
                          given(s->local_nranks, "WEFT_LOCAL_NRANKS")));
@@ -144,7 +150,7 @@ static weft_status env_pmi(struct wi_env *env)
     WI_TRY(wi_env_ranks(env, "PMI_RANK", "PMI_SIZE"));
     WI_TRY(wi_env_locals(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"));
     wi_env_job(env, "pmi:%s", job ? job : "0");
-    return wi_env_int("PMI_FD", getenv("PMI_FD"), 0, 1 << 20, &env->pmi_fd);
+    return wi_env_int("PMI_FD", secure_getenv("PMI_FD"), 0, 1 << 20, &env->pmi_fd);
 }
 
 /* Half of what a launcher says: as many jobs of one rank as there are processes would give as many wrong results. */
@@ -177,7 +183,7 @@ static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi
         env->launcher = WI_ENV_OPENMPI;
         return wi_env_openmpi(env);
     }
-    if (getenv("PMI_FD") && (getenv("PMI_RANK") || getenv("PMI_SIZE"))) {
+    if (secure_getenv("PMI_FD") && (getenv("PMI_RANK") || getenv("PMI_SIZE"))) {
         env->launcher = WI_ENV_PMI;
         return env_pmi(env);
     }

@@ -33,7 +33,7 @@ void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number
 /* The directories, in order. `own`: weft makes it. 0 or -1. */
 static int dir_path(int index, char *path, size_t capacity, int *own)
 {
-    const char *run = getenv("XDG_RUNTIME_DIR");
+    const char *run = secure_getenv("XDG_RUNTIME_DIR");
     unsigned uid = (unsigned)geteuid();
     int bytes = -1;
     *own = index >= 2;

@@ -75,9 +75,19 @@ tap "everything as JSON" json
 set_uid() { # a program with more rights than its caller takes no code and no file names from the caller's environment
     local program=$tap_dir/weft-info out
     cp "$(./libtool --mode=execute sh -c 'echo "$1"' sh ./weft-info)" "$program" && chmod 755 "$tap_dir" && chmod 4755 "$program" || return 1
-    out=$(cd / && LD_LIBRARY_PATH='' WEFT_PLUGIN_PATH=/of/the/caller WEFT_LOG=info,file:/of/the/caller WEFT_COMM_TIMEOUT=42s \
+    out=$(cd / && env LD_LIBRARY_PATH= WEFT_{PLUGIN_PATH,COMM_DUMP_PATH,TUNING_FILE,TOPO_FILE,PLANS,JOB_KEY_FILE}=/of/the/caller \
+        WEFT_LOG=info,file:/of/the/caller WEFT_{JOB_KEY_FD,STORE_FD}=17 WEFT_COMM_TIMEOUT=42s WEFT_JOB=ours \
         setpriv --reuid 65534 --clear-groups "$program" -c) || { echo "$out"; return 1; }
-    grep -q '^WEFT_COMM_TIMEOUT=42' <<<"$out" && ! grep -F /of/the/caller <<<"$out"
+    echo "$out"
+    grep -q '^WEFT_COMM_TIMEOUT=42' <<<"$out" && grep -q '^WEFT_JOB=ours' <<<"$out" && grep -q '^WEFT_JOB_KEY_FD=-1' <<<"$out" &&
+        ! grep -F /of/the/caller <<<"$out" && ! grep '=17' <<<"$out"
+}
+set_uid_hwloc() { # nor does hwloc take plugins and files for it
+    local program=$tap_dir/weft-topo
+    cp "$(./libtool --mode=execute sh -c 'echo "$1"' sh ./weft-topo)" "$program" && chmod 4755 "$program" || return 1
+    (cd / && LD_LIBRARY_PATH='' setpriv --reuid 65534 --clear-groups "$program" >/dev/null) || return 1
+    (cd / && LD_LIBRARY_PATH='' HWLOC_PLUGINS_PATH=/of/the/caller setpriv --reuid 65534 --clear-groups "$program" 2>&1) |
+        grep 'HWLOC_PLUGINS_PATH is set, and this program has more rights than its caller'
 }
 refused_plugin() { # a folder that everybody may write to
     mkdir "$tap_dir/plugins" && cp .libs/self.so "$tap_dir/plugins/" && chmod 755 "$tap_dir/plugins/self.so" && chmod 777 "$tap_dir/plugins" || return 1
@@ -92,9 +102,12 @@ tap "a plugin that somebody else could have put there" refused_plugin
 tap "a malformed setting is named" bad_setting
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ "$(findmnt -n -o OPTIONS -T "$tap_dir" | grep -c nosuid)" -eq 0 ]; then
     tap "a set-uid program" set_uid
+    tap "a set-uid program and hwloc" set_uid_hwloc
 else
-    tap_number=$((tap_number + 1))
-    echo "ok $tap_number - a set-uid program # SKIP only root can make one, where the file system allows it"
+    for case in "a set-uid program" "a set-uid program and hwloc"; do
+        tap_number=$((tap_number + 1))
+        echo "ok $tap_number - $case # SKIP only root can make one, where the file system allows it"
+    done
 fi
 tap "an unknown option" refused --what
 tap "an argument" refused something
