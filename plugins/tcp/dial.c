@@ -55,12 +55,12 @@ static int spare(const struct wi_tcp_conn *c)
     return c->index > 0 && c->peer->group->endpoint->settings->sockets == 0;
 }
 
-static void give_up(struct wi_tcp_conn *c, weft_status status, const char *why)
+static void give_up(struct wi_tcp_conn *c, weft_status status, const char *what, const char *why)
 {
     if (spare(c))
         wi_tcp_conn_close(c);
     else
-        wi_tcp_peer_fail(c->peer, status, "tcp: %s%s", c->dial->last, why);
+        wi_tcp_peer_fail(c->peer, status, "tcp: %s%s", what, why);
 }
 
 /* All addresses were tried. */
@@ -72,15 +72,15 @@ static void round_over(struct wi_tcp_conn *c)
     d->round++;
     if (d->refused == d->norder &&
         (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(&p->group->endpoint->me, &d->peer) == 0)) {
-        give_up(c, WEFT_EPEER, " (its process has ended?)");
+        give_up(c, WEFT_EPEER, d->last, " (its process has ended?)");
         return;
     }
     if (d->rejected && d->round >= REJECTED_ROUNDS) {
-        give_up(c, WEFT_EAUTH, " (another job key, or its communicator is long gone?)");
+        give_up(c, d->rejection, d->rejected_text, d->rejected_why);
         return;
     }
     if (now >= d->deadline_ns) {
-        give_up(c, WEFT_EPEER, "");
+        give_up(c, WEFT_EPEER, d->last, "");
         return;
     }
     c->state = WI_TCP_BACKOFF;
@@ -172,6 +172,18 @@ static void next_address(struct wi_tcp_conn *c, const char *why)
     attempt(c);
 }
 
+/* Somebody listens there and does not take the connection. `status`: what to call it if that stays so. */
+static void rejected(struct wi_tcp_conn *c, weft_status status, const char *what, const char *why)
+{
+    struct wi_tcp_dial *d = c->dial;
+    d->rejected++;
+    d->rejection = status;
+    d->rejected_why = why;
+    set_last(d, what);
+    memcpy(d->rejected_text, d->last, sizeof d->rejected_text);
+    next_address(c, what);
+}
+
 /* The peer connects itself. Ask again later, in case it never comes. */
 static void crossed(struct wi_tcp_conn *c)
 {
@@ -209,8 +221,8 @@ static void hear(struct wi_tcp_conn *c)
             return;
         h->have += n > 0 ? (size_t)n : 0;
         if (n <= 0) {
-            c->dial->rejected++;
-            next_address(c, "closed before it was taken");
+            rejected(c, WEFT_EPEER, "closed before it was taken",
+                     " (its communicator is long gone, or no memory there?)");
             return;
         }
     }
@@ -242,8 +254,7 @@ static void hear(struct wi_tcp_conn *c)
 static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *claim)
 {
     if (claim->process != c->dial->peer.process || claim->count) {
-        c->dial->rejected++;
-        next_address(c, "another process of the job answers there");
+        rejected(c, WEFT_EPEER, "another process of the job answers there", " (two hosts with one address?)");
         return;
     }
     c->peer->eager = claim->eager;
@@ -262,8 +273,14 @@ static void authenticate(struct wi_tcp_conn *c)
         authenticated(c, &claim);
         return;
     }
-    c->dial->rejected++;
-    next_address(c, st == WEFT_EAUTH ? "the process there does not belong to this job" : "closed during the handshake");
+    /* Strangers are told nothing. Who has read what this side said and closes may lack memory, or have another key. */
+    if (st == WEFT_EPEER)
+        rejected(c, st, "closed during the handshake",
+                 c->dial->hs.ended ? " (no memory there, or another job key?)" : " (no memory there, or it ended?)");
+    else if (st == WEFT_EAUTH)
+        rejected(c, st, "the process there does not belong to this job", " (another job key?)");
+    else
+        rejected(c, st, "the handshake failed", "");
 }
 
 static void connected(struct wi_tcp_conn *c)

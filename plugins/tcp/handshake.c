@@ -24,7 +24,7 @@ weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_
     wi_tcp_claim_encode(mine, claim);
     h->host = host;
     h->have = h->total = 0;
-    h->replied = 0;
+    h->replied = h->ended = 0;
     h->process = mine->process;
     h->auth = host->auth_create(host->impl, is_server, claim, sizeof claim);
     if (h->auth && is_server)
@@ -79,6 +79,7 @@ weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_
             continue;
         if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? WEFT_INPROGRESS : WEFT_EPEER;
+        h->ended = n == 0;
         if (n == 0)
             return WEFT_EPEER;
         h->have += (size_t)n;

@@ -5,11 +5,13 @@ libweft_sources += plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plug
 	plugins/tcp/self.c plugins/tcp/serve.c plugins/tcp/spread.c \
 	plugins/tcp/tcp.c plugins/tcp/tcp.h
 
-unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link
+unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link tests/conform/tcp_refused
 tests_unit_test_tcp_wire_SOURCES = tests/unit/test_tcp_wire.c
 tests_unit_test_tcp_wire_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_conform_tcp_link_SOURCES = tests/conform/tcp_link.c tests/conform/tcp_world.h tests/conform/tcp_host.h
 tests_conform_tcp_link_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
+tests_conform_tcp_refused_SOURCES = tests/conform/tcp_refused.c tests/conform/tcp_world.h tests/conform/tcp_host.h
+tests_conform_tcp_refused_LDADD = libweftcore.la $(CUNIT_LIBS) -lpthread
 EXTRA_DIST += tests/fuzz/fuzz_tcp_frames.c
 
 multi_tests += tests/conform/transport_tcp

@@ -50,6 +50,7 @@ struct wi_tcp_handshake {
     const struct weft_host *host;
     size_t have, total; /* bytes in `in`; bytes read in all, at most WEFT_AUTH_MESSAGE_MAX */
     int replied;        /* server: the client's hello was made with the key, for this process */
+    int ended;          /* the other side closed and had read all; else WEFT_EPEER is a reset: it closed without having read */
     uint64_t process;   /* this side's */
     unsigned char in[WEFT_AUTH_MESSAGE_MAX];
 };
@@ -167,6 +168,9 @@ struct wi_tcp_dial {
     struct wi_tcp_identity peer;
     struct wi_tcp_handshake hs;
     char last[120];            /* why the newest attempt failed */
+    weft_status rejection;     /* of the newest that was rejected: what it comes to, and why */
+    char rejected_text[120];
+    const char *rejected_why;
 };
 
 struct wi_tcp_conn {

@@ -330,21 +330,6 @@ static void asked_to_connect(void)
     }
 }
 
-static void another_key(void)
-{
-    struct world w;
-    char b[8] = "";
-    world_defaults(&w, 2);
-    w.key[1] = 12;
-    world_open(&w, 1);
-    struct weft_xfer s = xfer(b, 8, 1, 0, 0);
-    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &s), 0);
-    wait_failure(&w, 0);
-    CU_ASSERT_EQUAL(s.state, WEFT_EAUTH);
-    CU_ASSERT_EQUAL(w.failures[1], 0);
-    world_close(&w);
-}
-
 /* The peer's process is gone before any connection: both the connecting and the waiting rank find out. */
 static void gone_before_connecting(void)
 {
@@ -768,7 +753,6 @@ static const struct wt_case cases[] = {
     {"late to a group that is gone", late_to_a_group_that_is_gone},
     {"parked", parked},
     {"asked to connect", asked_to_connect},
-    {"another key", another_key},
     {"gone before connecting", gone_before_connecting},
     {"killed", killed},
     {"strangers", strangers},
