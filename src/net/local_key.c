@@ -48,8 +48,10 @@ static weft_status answer_read(int fd, unsigned char answer[ANSWER_BYTES], uint6
 {
     for (size_t held = 0; held < ANSWER_BYTES;) {
         ssize_t n = recv(fd, answer + held, ANSWER_BYTES - held, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        if (n == 0) /* it has read what it was asked */
             return wi_fail(WEFT_EAUTH, "gives no key: rank 0 was given a job key and this rank was not");
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return wi_fail(WEFT_EPEER, "closed the connection: it ended, gave up, or has no memory");
         held += n > 0 ? (size_t)n : 0;
         if (n < 0 && !wi_socket_poll(fd, POLLIN, deadline_ns))
             return wi_fail(WEFT_ETIMEDOUT, "does not answer");
@@ -64,7 +66,7 @@ weft_status wi_local_key_ask(int fd, unsigned char key[WI_JOB_KEY_BYTES], uint64
     if (!wi_local_peer_is_self(fd, &uid))
         return wi_fail(WEFT_EAUTH, "another user (uid %lld) listens there", uid == (uid_t)-1 ? -1ll : (long long)uid);
     if (send(fd, magic, sizeof(magic), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(magic))
-        return wi_fail(WEFT_EAUTH, "closed the connection");
+        return wi_fail(WEFT_EPEER, "closed the connection: it ended, gave up, or has no memory");
     weft_status st = answer_read(fd, answer, deadline_ns);
     if (st == WEFT_SUCCESS)
         memcpy(key, answer + sizeof(magic), WI_JOB_KEY_BYTES);

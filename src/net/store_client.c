@@ -51,7 +51,8 @@ static int handshake_send(int fd, const unsigned char *out, size_t bytes, uint64
     return 0;
 }
 
-/* Nothing follows the server's reply until the client has proven itself, so that reading more than a message is safe. */
+/* Nothing follows the server's reply until the client has proven itself, so that reading more than a message is safe. A server
+ * that refuses a hello has read it and closes; a reset is one that closed without having looked: it ended, or gave up. */
 static weft_status handshake_recv(int fd, unsigned char *in, size_t *bytes, uint64_t deadline_ns)
 {
     for (;;) {
@@ -60,7 +61,9 @@ static weft_status handshake_recv(int fd, unsigned char *in, size_t *bytes, uint
             *bytes = (size_t)n;
             return WEFT_SUCCESS;
         }
-        if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        if (n == 0)
+            return WEFT_EAUTH;
+        if (errno != EAGAIN && errno != EINTR)
             return WEFT_EPEER;
         if (!wi_socket_poll(fd, POLLIN, deadline_ns))
             return WEFT_ETIMEDOUT;
@@ -135,6 +138,20 @@ static int is_own_user(int fd, const struct wi_sockaddr *at, struct attempt *att
     return 0;
 }
 
+static const char *handshake_text(weft_status st)
+{
+    switch (st) {
+    case WEFT_ETIMEDOUT:
+        return "does not answer";
+    case WEFT_EPEER:
+        return "closed the connection during the handshake: it ended, gave up, or has no memory";
+    case WEFT_EAUTH:
+        return "refused the handshake: another job, another job key, another version of weft, or no memory there";
+    default:
+        return wi_fail_text();
+    }
+}
+
 /* Connect and authenticate at one candidate. Returns a descriptor, or -1 with the attempt noted. */
 static int try_candidate(struct wi_store_client *client, struct wi_store_search *search, const struct wi_sockaddr *at,
                          uint64_t connect_ns, uint64_t deadline_ns, struct attempt *attempt)
@@ -165,10 +182,8 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
         return fd;
     }
     wi_socket_close(fd);
-    attempt_note(attempt, st == WEFT_ETIMEDOUT ? st : WEFT_EAUTH, at,
-                 st == WEFT_ETIMEDOUT
-                     ? "does not answer"
-                     : "refused the handshake: another job, another job key, or another version of weft");
+    st = st == WEFT_SUCCESS ? WEFT_EAUTH : st;
+    attempt_note(attempt, st, at, handshake_text(st));
     return -1;
 }
 

@@ -39,9 +39,6 @@ static int clean(enum ft_exhausted kind, weft_status st, int victim)
         return 1;
     if (st == WEFT_ETIMEDOUT) /* the other one has given up, or never called */
         return !victim || strstr(weft_thread_error(), "rank ") != NULL;
-    if (st ==
-        WEFT_EAUTH) /* the other one closed the connection while it was made: it may have another key, for all one knows */
-        return !victim && strstr(weft_thread_error(), "closed during the handshake") != NULL;
     if (kind == FT_SYSTEM) /* a transport that cannot look at its interfaces is not there */
         return victim && (st == WEFT_ESYS || st == WEFT_ECONFIG);
     return kind == FT_CRYPTO && victim && st == WEFT_EINTERNAL; /* libcrypto does not say why */

@@ -462,6 +462,53 @@ static void other_user_listens(void)
     close(ready[1]);
 }
 
+/* Serve one connection after the other at `fd`: each is closed, after it was read or without. */
+static _Noreturn void close_all_at(int fd, int after_reading)
+{
+    char hello[512];
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, (int)wt_slow_ms(10000)) != 1)
+            _exit(1);
+        p.fd = (int)syscall(SYS_accept4, fd, NULL, NULL, 0);
+        if (poll(&p, 1, (int)wt_slow_ms(10000)) == 1 && after_reading && recv(p.fd, hello, sizeof(hello), 0) < 0)
+            _exit(1);
+        close(p.fd);
+    }
+}
+
+/* A store that refuses a hello has read it. One that closes without having looked may have ended or lack memory: nothing is said
+ * about keys. With and without asking it for the key. */
+static void closed_without_a_word(void)
+{
+    static const char *const names[] = {"closing", "refusing"};
+    for (int i = 0; i < 4; i++) {
+        int refuses = i / 2, asks = i % 2, status;
+        struct wi_store_client client;
+        struct wi_store_search search = {.job = "job", .rank = 1, .nranks = 2, .own_user = 1, .ask_key = asks};
+        wi_rendezvous_init(&search.rendezvous);
+        local_address(&search.rendezvous.fixed[search.rendezvous.nfixed++], names[refuses]);
+        int fd = wi_socket_listen(&search.rendezvous.fixed[0], "test"),
+            childs = dup(fd); /* a fork closes the other one */
+        CU_ASSERT_FATAL(fd >= 0 && childs >= 0);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0)
+            close_all_at(childs, refuses);
+        wi_socket_close(fd);
+        close(childs);
+        CU_ASSERT_EQUAL(wi_store_client_connect(&client, &search, wi_deadline_ns(wt_slow_ms(300) * MS)),
+                        refuses ? WEFT_EAUTH : WEFT_ETIMEDOUT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), !refuses ? "it ended, gave up, or has no memory"
+                                                      : asks   ? "rank 0 was given a job key and this rank was not"
+                                                             : "refused the handshake: another job, another job key"));
+        CU_ASSERT_EQUAL(!refuses && strstr(wi_fail_text(), "job key"), 0);
+        kill(child, SIGKILL);
+        CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+        wi_store_client_leave(&client, NULL);
+    }
+}
+
 /* A child has none of its parent's start-up sockets; what has got the number of one that was closed, it keeps. */
 static void forked_child(void)
 {
@@ -627,6 +674,7 @@ static const struct wt_case cases[] = {
     {"a forked child has no socket of start-up", forked_child},
     {"another user asks at this user's local socket", other_user_asks},
     {"another user listens at this user's local name", other_user_listens},
+    {"a store that closes is not one that refuses", closed_without_a_word},
     {"each changed byte between two ranks is noticed, and the rank named", gathers},
     {"changed bytes between a rank and the store are noticed, and the rank named", store_frames},
 };
