@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -23,13 +23,31 @@ static weft_status not_regular(const char *path, const char *what, mode_t mode)
     return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s, not a regular file", what, path, kind);
 }
 
+char *wi_file_owner_text(const struct stat *st, const char *must, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "belongs to user %u and has mode %03o; it must %s", (unsigned)st->st_uid,
+             (unsigned)(st->st_mode & 07777), must);
+    return text;
+}
+
+static weft_status not_opened(const char *path, const char *what, const struct stat *st, int error)
+{
+    char must[60], owner[160];
+
+    if (error != EACCES || !st)
+        return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s", what, path, strerror(error));
+    snprintf(must, sizeof must, "be readable by user %u", (unsigned)geteuid());
+    return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s: it %s", what, path, strerror(error),
+                   wi_file_owner_text(st, must, owner, sizeof owner));
+}
+
 /* `st`: of the file that was opened. */
 static weft_status open_regular(const char *path, const char *what, int *fd, struct stat *st)
 {
-    int opened = -1;
+    int opened = -1, found = stat(path, st) == 0;
 
     /* Before it is opened, since opening alone may do things; and after, since it may change. */
-    if (stat(path, st) == 0) {
+    if (found) {
         if (!S_ISREG(st->st_mode))
             return not_regular(path, what, st->st_mode);
         opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -38,7 +56,7 @@ static weft_status open_regular(const char *path, const char *what, int *fd, str
         int error = errno;
         if (opened >= 0)
             close(opened);
-        return wi_fail(WEFT_ECONFIG, "%s \"%s\": %s", what, path, strerror(error));
+        return not_opened(path, what, found ? st : NULL, error);
     }
     if (!S_ISREG(st->st_mode)) {
         close(opened);
@@ -57,6 +75,7 @@ weft_status wi_file_open(const char *path, const char *what, int *fd)
 
 weft_status wi_file_open_private(const char *path, const char *what, int *fd)
 {
+    char must[80], owner[160];
     struct stat st;
     int opened;
 
@@ -66,11 +85,9 @@ weft_status wi_file_open_private(const char *path, const char *what, int *fd)
         return WEFT_SUCCESS;
     }
     close(opened);
-    if (st.st_uid != geteuid())
-        return wi_fail(WEFT_ECONFIG, "%s \"%s\" belongs to user %u; it must be user %u's, and of mode 600", what, path,
-                       (unsigned)st.st_uid, (unsigned)geteuid());
-    return wi_fail(WEFT_ECONFIG, "%s \"%s\" has mode %03o: others can reach it; it must be 600 or stricter", what, path,
-                   (unsigned)(st.st_mode & 0777));
+    snprintf(must, sizeof must, "be user %u's and have mode 600, so that nobody else can reach it",
+             (unsigned)geteuid());
+    return wi_fail(WEFT_ECONFIG, "%s \"%s\" %s", what, path, wi_file_owner_text(&st, must, owner, sizeof owner));
 }
 
 /* Until the end of the file or max_bytes + 1 bytes. */

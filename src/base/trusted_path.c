@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define LINKS_MAX 40 /* as the kernel's */
 
 int wi_users_are_mapped(void)
@@ -57,16 +59,15 @@ static int owner_trusted(uid_t owner)
 static int one_trusted(const char *path, const struct stat *st, char *why, size_t capacity)
 {
     mode_t others = st->st_mode & (S_IWGRP | S_IWOTH);
+    char must[120], owner[200];
 
-    if (!owner_trusted(st->st_uid)) {
-        snprintf(why, capacity, "%s belongs to user %u; it must be root's, this user's or that of weft's own library",
-                 path, (unsigned)st->st_uid);
-        return 0;
-    }
-    if (S_ISLNK(st->st_mode) || !others || (S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX)))
+    if (owner_trusted(st->st_uid) &&
+        (S_ISLNK(st->st_mode) || !others || (S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX))))
         return 1;
-    snprintf(why, capacity, "%s can be written to by %s (mode %03o); chmod go-w removes that", path,
-             others & S_IWOTH ? "everybody" : "its group", (unsigned)(st->st_mode & 07777));
+    snprintf(must, sizeof(must),
+             "be root's, user %u's or of the owner of weft's library, who alone may write to it (chmod go-w)",
+             (unsigned)geteuid());
+    snprintf(why, capacity, "%s %s", path, wi_file_owner_text(st, must, owner, sizeof(owner)));
     return 0;
 }
 

@@ -93,7 +93,7 @@ refused_plugin() { # a folder that everybody may write to
     mkdir "$tap_dir/plugins" && cp .libs/self.so "$tap_dir/plugins/" && chmod 755 "$tap_dir/plugins/self.so" && chmod 777 "$tap_dir/plugins" || return 1
     WEFT_PLUGIN_PATH=$tap_dir/plugins WEFT_LOG=warn timeout 20 ./weft-info >"$tap_dir/out" 2>"$tap_dir/log" || return 1
     cat "$tap_dir/out" "$tap_dir/log"
-    grep -q "^plugin .*$tap_dir/plugins is not loaded: .*written to by everybody" "$tap_dir/out" && ! grep -q 'transport self' "$tap_dir/out" &&
+    grep -q "^plugin .*$tap_dir/plugins is not loaded: .*belongs to user [0-9]* and has mode 777; it must be" "$tap_dir/out" && ! grep -q 'transport self' "$tap_dir/out" &&
         grep -q "WARN net.plugin: $tap_dir/plugins is not loaded" "$tap_dir/log" || return 1
     chmod 755 "$tap_dir/plugins"
     WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -136,8 +137,56 @@ static void no_files(void)
     alarm(0);
 }
 
+static void says(weft_status st, const char *words)
+{
+    CU_ASSERT_EQUAL(st, WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), words));
+    if (!strstr(wi_fail_text(), words))
+        printf("# \"%s\" does not say \"%s\"\n", wi_fail_text(), words);
+}
+
+/* Whose it is, which mode it has, and what would be right: the same words for all of them. */
+static void owners_and_modes(void)
+{
+    char right[128];
+    int fd, status;
+
+    write_file(place("secret"), 32);
+    snprintf(right, sizeof right, "belongs to user %u and has mode 640; it must be user %u's and have mode 600",
+             (unsigned)geteuid(), (unsigned)geteuid());
+    CU_ASSERT_EQUAL_FATAL(chmod(at, 0640), 0);
+    says(wi_file_open_private(at, "thing", &fd), right);
+    CU_ASSERT_EQUAL_FATAL(chmod(at, 0600), 0);
+    if (geteuid() != 0) {
+        printf("# not root: no file of another user is looked at\n");
+        return;
+    }
+    *strrchr(at, '/') = '\0';
+    CU_ASSERT_EQUAL_FATAL(chmod(at, 0711), 0);
+    strcat(at, "/secret");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char *text;
+        size_t bytes;
+        const char *want =
+            "Permission denied: it belongs to user 0 and has mode 600; it must be readable by user 65534";
+        if (setresuid(65534, 65534, 65534) || wi_file_read(at, "thing", CAP, &text, &bytes) != WEFT_ECONFIG)
+            _exit(1);
+        if (!strstr(wi_fail_text(), want))
+            printf("# %s\n", wi_fail_text());
+        fflush(stdout);
+        _exit(!strstr(wi_fail_text(), want));
+    }
+    CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
+    CU_ASSERT_EQUAL_FATAL(chown(at, 12345, (gid_t)-1), 0);
+    says(wi_file_open_private(at, "thing", &fd),
+         "belongs to user 12345 and has mode 600; it must be user 0's and have mode 600");
+}
+
 static const struct wt_case cases[] = {
     {"files of all lengths", lengths},
     {"what is no regular file is refused at once", no_files},
+    {"owner and mode of what is refused", owners_and_modes},
 };
 WT_UNIT_MAIN("file", cases)

@@ -283,16 +283,16 @@ static void modes(void)
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(folder, '/') - folder), folder);
     loaded_from(folder);
     chmod(file, 0770);
-    not_loaded_from(folder, file, "its group");
+    not_loaded_from(folder, file, "has mode 770; it must be root's, user ");
     chmod(file, 0702);
-    not_loaded_from(folder, file, "everybody");
+    not_loaded_from(folder, file, "has mode 702; it must be ");
     chmod(file, 0755);
     loaded_from(folder);
     chmod(folder, 0730);
-    not_loaded_from(folder, folder, "its group");
+    not_loaded_from(folder, folder, "has mode 730; it must be ");
     chmod(folder, 0700);
     chmod(parent, 0707);
-    not_loaded_from(folder, parent, "everybody");
+    not_loaded_from(folder, parent, "has mode 707; it must be ");
     chmod(parent, 01777); /* as /tmp: others cannot replace what is in it */
     loaded_from(folder);
 }
@@ -314,7 +314,7 @@ static void links(void)
     chmod(open_dir, 0777); /* who can write here chooses where the link leads */
     snprintf(to, sizeof to, "%s/plugins", open_dir);
     CU_ASSERT_EQUAL_FATAL(symlink(folder, to), 0);
-    not_loaded_from(to, open_dir, "everybody");
+    not_loaded_from(to, open_dir, "has mode 777; it must be ");
 }
 
 static void owners(void)
