@@ -17,12 +17,14 @@
 
 #include "weft_run.h"
 
+#define PORT_TRIES 16
+
+/* Without SO_REUSEADDR, so that nobody else can bind the port while it does not listen. */
 static int bind_store(const struct sockaddr_in *at)
 {
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (!bind(fd, (const struct sockaddr *)at, sizeof(*at)))
         return fd;
     int err = errno;
@@ -35,14 +37,18 @@ static int bind_store(const struct sockaddr_in *at)
  * stops. */
 static int open_store(struct run_job *job)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof(at);
-    int first = bind_store(&at);
-    if (first < 0 || getsockname(first, (struct sockaddr *)&at, &bytes))
-        return -1;
-    job->store_fd = bind_store(&at);
-    close(first);
-    job->store_port = ntohs(at.sin_port);
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t bytes = sizeof(at);
+        int first = bind_store(&at);
+        if (first < 0 || getsockname(first, (struct sockaddr *)&at, &bytes))
+            return -1;
+        close(first);
+        job->store_fd = bind_store(&at);
+        job->store_port = ntohs(at.sin_port);
+        if (job->store_fd >= 0 || errno != EADDRINUSE) /* somebody took it meanwhile */
+            break;
+    }
     return job->store_fd < 0 ? -1 : 0;
 }
 

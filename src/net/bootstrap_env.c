@@ -33,11 +33,11 @@ static weft_status env_server(const struct wi_boot_config *config, int listen_fd
 }
 
 /* Rank 0 looks for its own store only where it is. */
-static weft_status env_listen(struct wi_boot_config *config, int *listen_fd)
+static weft_status env_listen(struct wi_boot_config *config, uint64_t deadline_ns, int *listen_fd)
 {
     struct wi_rendezvous *r = &config->rendezvous;
     struct wi_sockaddr bound;
-    WI_TRY(wi_rendezvous_listen(r, listen_fd, &bound));
+    WI_TRY(wi_rendezvous_listen(r, deadline_ns, listen_fd, &bound));
     if (!bound.bytes)
         return WEFT_SUCCESS;
     r->local[0] = r->host[0] = '\0';
@@ -53,7 +53,7 @@ static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct 
     if (env->launcher == WI_ENV_PMI)
         WI_TRY(wi_boot_pmi_meet(s, env, key, deadline_ns, config, listen_fds));
     else if (env->rank == 0)
-        WI_TRY(env_listen(config, &listen_fds[0]));
+        WI_TRY(env_listen(config, deadline_ns, &listen_fds[0]));
     return env->rank == 0 ? env_server(config, listen_fds, &config->server) : WEFT_SUCCESS;
 }
 

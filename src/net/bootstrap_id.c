@@ -146,12 +146,11 @@ static int id_listen_local(const struct wi_id *id)
     return wi_socket_listen(&local, "start-up store");
 }
 
-weft_status wi_id_listen_again(const struct wi_id *id, int listen_fds[2])
+weft_status wi_id_listen_again(const int listen_fds[2], uint64_t deadline_ns)
 {
-    wi_socket_close(listen_fds[0]); /* it held the name */
-    listen_fds[0] = id_listen_local(id);
-    if (listen_fds[0] < 0 || (listen_fds[1] >= 0 && wi_socket_listen_again(listen_fds[1])))
-        return wi_fail_errno(errno, "listen again for the ranks of this job");
+    for (int i = 0; i < 2; i++)
+        if (listen_fds[i] >= 0 && wi_socket_listen_again(listen_fds[i], deadline_ns))
+            return wi_fail_errno(errno, "listen again for the ranks of this job");
     return WEFT_SUCCESS;
 }
 

@@ -24,7 +24,7 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_j
 /* Listen where `id` says (its nonce and node are set), fill in the rest. `local_only`: whoever will come is on this host, and no
  * port is opened. */
 weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, struct wi_id *id, int listen_fds[2]);
-/* At the same name and port, after a store has ended (its descriptors were duplicates of these). */
-weft_status wi_id_listen_again(const struct wi_id *id, int listen_fds[2]);
+/* After a store has ended, whose descriptors were duplicates of these. */
+weft_status wi_id_listen_again(const int listen_fds[2], uint64_t deadline_ns);
 
 #endif

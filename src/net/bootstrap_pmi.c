@@ -78,7 +78,7 @@ weft_status wi_boot_pmi_meet(const struct wi_bootstrap_settings *s, const struct
     if (st == WEFT_SUCCESS)
         st = wi_id_decode(pmi_meeting.id, &id);
     if (st == WEFT_SUCCESS && env->rank == 0 && pmi_meeting.used++)
-        st = wi_id_listen_again(&id, pmi_meeting.listen_fds);
+        st = wi_id_listen_again(pmi_meeting.listen_fds, deadline_ns);
     for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
         listen_fds[i] = listener_dup(pmi_meeting.listen_fds[i]);
     pthread_mutex_unlock(&pmi_meeting.lock);

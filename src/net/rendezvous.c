@@ -102,7 +102,7 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
 }
 
 /* Whoever started this process has bound the socket, so that nobody can take the port; it listens while ranks join. */
-static weft_status listen_inherited(int given_fd, int *fd)
+static weft_status listen_inherited(int given_fd, uint64_t deadline_ns, int *fd)
 {
     struct wi_sockaddr at = {.bytes = sizeof(at.ss)};
     struct pollfd ended = {.fd = given_fd, .events = POLLIN};
@@ -121,7 +121,7 @@ static weft_status listen_inherited(int given_fd, int *fd)
     if (at.ss.ss_family == AF_UNIX && poll(&ended, 1, 0) > 0 && ended.revents & POLLHUP)
         return wi_fail(WEFT_ENOTSUP, "WEFT_STORE_FD: descriptor %d is a local socket: it serves one communicator",
                        given_fd);
-    if (wi_socket_listen_again(given_fd))
+    if (wi_socket_listen_again(given_fd, deadline_ns))
         return wi_fail_errno(errno, "WEFT_STORE_FD: listen at descriptor %d", given_fd);
     *fd = wi_socket_keep(fcntl(given_fd, F_DUPFD_CLOEXEC, 3));
     if (*fd < 0)
@@ -172,13 +172,14 @@ static weft_status listen_failed(const struct wi_rendezvous *r, const struct wi_
     return wi_fail_errno(err, "rank 0 cannot listen at %s", text);
 }
 
-weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct wi_sockaddr *bound)
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, uint64_t deadline_ns, int *fd,
+                                 struct wi_sockaddr *bound)
 {
     struct wi_sockaddr at[WI_RENDEZVOUS_MAX], own;
     int nat;
     memset(bound, 0, sizeof(*bound));
     if (r->listen_fd >= 0)
-        return listen_inherited(r->listen_fd, fd);
+        return listen_inherited(r->listen_fd, deadline_ns, fd);
     WI_TRY(wi_rendezvous_list(r, at, &nat));
     if (r->interfaces && r->host[0])
         WI_TRY(wi_interface_address(r->interfaces, &own));

@@ -43,7 +43,7 @@ int wi_rendezvous_files(const struct wi_rendezvous *r, int create, struct wi_soc
 weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr *at, int *nat);
 /* Bind and listen on the first free candidate; `*fd` is the caller's, to be ended by wi_rendezvous_close. `bound` is where,
  * 0 bytes for an inherited socket, which need not listen yet. WEFT_EBUSY: all are taken; WEFT_ECONFIG: the host is not this one. */
-weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, int *fd, struct wi_sockaddr *bound);
+weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, uint64_t deadline_ns, int *fd, struct wi_sockaddr *bound);
 void wi_rendezvous_close(int listen_fd); /* also through other descriptors of the same socket nobody is listened to any more */
 int wi_rendezvous_listen_file(const struct wi_sockaddr *at); /* also where a dead process left its socket */
 /* "localhost", "127...." or "::1": all ranks are on this host. */
@@ -66,9 +66,10 @@ void wi_socket_close(int fd);
 
 /* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
 int wi_socket_listen(const struct wi_sockaddr *address, const char *what); /* `what` listens: logged with the address */
-/* Stop listening without giving the name or port away, and listen again. A local socket cannot do the latter. */
-void wi_socket_listen_no_more(int fd);
-int wi_socket_listen_again(int fd); /* 0 or -1 (errno) */
+/* Stop listening without giving the name or port away, and listen again. A local socket cannot stop: one connection at most waits
+ * there for the next time. */
+void wi_socket_listen_no_more(int fd); /* non-blocking */
+int wi_socket_listen_again(int fd, uint64_t deadline_ns); /* 0 or -1 (errno): EADDRINUSE until the deadline */
 /* Start to connect; *pending tells whether it is still under way. */
 int wi_socket_connect(const struct wi_sockaddr *address, int *pending);
 int wi_socket_accept(int listen_fd);

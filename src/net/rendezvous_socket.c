@@ -18,6 +18,8 @@
 #include "net/rendezvous.h"
 
 #define LISTEN_BACKLOG 4096
+#define LISTEN_AGAIN_MS 10
+#define CHOSEN_TRIES 16
 
 void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port)
 {
@@ -156,6 +158,16 @@ static void set_reuse(int fd, int on)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
+/* Keep the port, listening or not. Nobody can bind it without SO_REUSEADDR at both ends; SO_REUSEPORT admits sockets of the same
+ * user that have it, too: what is left of this one's connections, when it listens again. It is never set before bind(2), so two
+ * jobs of one user do not get the same port. */
+static void hold_port(int fd)
+{
+    int one = 1;
+    set_reuse(fd, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+}
+
 static int close_failed(int fd)
 {
     int err = errno;
@@ -179,45 +191,97 @@ static int socket_bind(const struct wi_sockaddr *address)
 
 /* A port that the kernel chose is given back when its socket stops listening; one that was asked for is kept. So the one that
  * the kernel chose is asked for. */
-static int socket_bind_kept(const struct wi_sockaddr *address)
+static int socket_bind_chosen(const struct wi_sockaddr *address)
 {
     struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
     int fd = socket_bind(address);
-    if (fd < 0 || address->ss.ss_family == AF_UNIX || wi_sockaddr_port(address))
-        return fd;
+    if (fd < 0)
+        return -1;
     if (getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes))
         return close_failed(fd);
     int kept = socket_bind(&bound), err = errno;
     wi_socket_close(fd);
     errno = err;
+    if (kept >= 0)
+        set_reuse(kept, 0); /* listen fails if somebody else has bound it meanwhile */
     return kept;
+}
+
+static int socket_listen(const struct wi_sockaddr *address)
+{
+    int chosen = address->ss.ss_family != AF_UNIX && !wi_sockaddr_port(address);
+    for (int tries = 0;; tries++) {
+        int fd = chosen ? socket_bind_chosen(address) : socket_bind(address);
+        if (fd < 0)
+            return -1;
+        if (!listen(fd, LISTEN_BACKLOG)) {
+            if (address->ss.ss_family != AF_UNIX)
+                hold_port(fd);
+            return fd;
+        }
+        close_failed(fd);
+        if (errno != EADDRINUSE || !chosen || tries >= CHOSEN_TRIES)
+            return -1;
+    }
 }
 
 int wi_socket_listen(const struct wi_sockaddr *address, const char *what)
 {
     struct wi_sockaddr bound = {.bytes = sizeof(bound.ss)};
     char text[160];
-    int fd = socket_bind_kept(address);
+    int fd = socket_listen(address);
     if (fd < 0)
         return -1;
-    if (listen(fd, LISTEN_BACKLOG))
-        return close_failed(fd);
     getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes);
     wi_sockaddr_text(&bound, text, sizeof(text));
     wi_log(WEFT_LOG_INFO, "bootstrap.listen", "%s at %s", what, text);
     return fd;
 }
 
-int wi_socket_listen_again(int fd)
+static int is_local(int fd)
 {
-    set_reuse(fd, 1); /* connections of the time before may still be ending */
-    return listen(fd, LISTEN_BACKLOG);
+    int domain = 0;
+    socklen_t bytes = sizeof(domain);
+    return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) && domain == AF_UNIX;
+}
+
+/* Connections of the time before may still be ending, some without an owner whom the kernel could compare. */
+static int listen_held(int fd)
+{
+    hold_port(fd);
+    if (!listen(fd, LISTEN_BACKLOG))
+        return 0;
+    if (errno != EADDRINUSE)
+        return -1;
+    set_reuse(fd, 1);
+    int failed = listen(fd, LISTEN_BACKLOG), err = errno;
+    set_reuse(fd, 0);
+    errno = err;
+    return failed;
+}
+
+int wi_socket_listen_again(int fd, uint64_t deadline_ns)
+{
+    if (is_local(fd))
+        return listen(fd, LISTEN_BACKLOG);
+    while (listen_held(fd)) {
+        if (errno != EADDRINUSE || wi_now_ns() >= deadline_ns)
+            return -1;
+        poll(NULL, 0, LISTEN_AGAIN_MS);
+    }
+    return 0;
 }
 
 void wi_socket_listen_no_more(int fd)
 {
-    shutdown(fd, SHUT_RDWR);
-    set_reuse(fd, 0); /* nobody else shall listen there meanwhile */
+    if (!is_local(fd)) {
+        hold_port(fd);
+        shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    listen(fd, 0);
+    for (int i = 0, queued; i <= LISTEN_BACKLOG && (queued = accept4(fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
+        close(queued);
 }
 
 int wi_socket_connect(const struct wi_sockaddr *address, int *pending)
@@ -242,6 +306,8 @@ int wi_socket_accept(int listen_fd)
     int fd = wi_socket_keep(accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0)
         set_nodelay(fd, peer.ss_family);
+    if (fd >= 0 && peer.ss_family != AF_UNIX)
+        set_reuse(fd, 1); /* what is left of it must not keep the next job from the port */
     return fd;
 }
 

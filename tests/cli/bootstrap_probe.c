@@ -45,6 +45,19 @@ static int is_listener(int fd)
     return !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) && listening;
 }
 
+/* A local socket that keeps its name lets one connection wait, unanswered, for the next communicator. */
+static int refuses(const struct sockaddr_storage *at, socklen_t at_bytes)
+{
+    int fds[2], refused = 0, most = at->ss_family == AF_UNIX ? 2 : 1;
+    for (int i = 0; i < most; i++) {
+        fds[i] = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        refused |= connect(fds[i], (const struct sockaddr *)at, at_bytes) && (errno == ECONNREFUSED || errno == EAGAIN);
+    }
+    for (int i = 0; i < most; i++)
+        close(fds[i]);
+    return refused;
+}
+
 /* Sockets of this process to which somebody could connect, now that all ranks have joined. */
 static int listens(int rank)
 {
@@ -54,12 +67,8 @@ static int listens(int rank)
         socklen_t at_bytes = sizeof(at);
         if (listened[fd] || !is_listener(fd) || getsockname(fd, (struct sockaddr *)&at, &at_bytes))
             continue;
-        int other = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (connect(other, (struct sockaddr *)&at, at_bytes) && errno == ECONNREFUSED) {
-            close(other);
+        if (refuses(&at, at_bytes))
             continue;
-        }
-        close(other);
         printf("probe: rank %d still listens at descriptor %d (family %d)\n", rank, fd, at.ss_family);
         bad = 1;
     }

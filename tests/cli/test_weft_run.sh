@@ -89,6 +89,31 @@ no_key_shown() {
     grep WEFT "$tap_dir/env"
     grep -q 'WEFT_JOB_KEY_FD=[0-9]' "$tap_dir/env" && ! grep -qE '[0-9a-f]{64}' "$tap_dir/env"
 }
+# Before rank 0 listens, and whatever options the other one sets.
+port_held() {
+    cat >"$tap_dir/take.py" <<'EOF'
+import errno, os, socket, sys
+os.setresuid(65534, 65534, 65534)
+for option in None, socket.SO_REUSEADDR, socket.SO_REUSEPORT:
+    s = socket.socket()
+    if option:
+        s.setsockopt(socket.SOL_SOCKET, option, 1)
+    try:
+        s.bind(("127.0.0.1", int(sys.argv[1])))
+        sys.exit(f"option {option}: bound")
+    except OSError as e:
+        assert e.errno == errno.EADDRINUSE, e
+print("refused")
+EOF
+    run -n 1 sh -c 'python3 "$0" $WEFT_STORE_PORT' "$tap_dir/take.py" >"$tap_dir/taken" 2>&1
+    cat "$tap_dir/taken"
+    grep -q '^\[0\] refused' "$tap_dir/taken"
+}
+if [ "$(id -u)" -eq 0 ]; then
+    tap "another user cannot take the port" port_held
+else
+    echo "ok $((++tap_number)) - another user cannot take the port # SKIP only root can become another user"
+fi
 
 tap "--help" ends 0 'usage: weft-run' --help
 tap "--version" ends 0 '^weft-run [0-9]+\.[0-9]+\.[0-9]+$' --version

@@ -92,6 +92,11 @@ unit_tests += tests/unit/test_bootstrap_keys
 tests_unit_test_bootstrap_keys_SOURCES = tests/unit/test_bootstrap_keys.c
 tests_unit_test_bootstrap_keys_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_unit_test_bootstrap_keys_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+unit_tests += tests/unit/test_held_ports
+tests_unit_test_held_ports_SOURCES = tests/unit/test_held_ports.c
+tests_unit_test_held_ports_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_held_ports_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+
 unit_tests += tests/unit/test_bootstrap_links
 tests_unit_test_bootstrap_links_SOURCES = tests/unit/test_bootstrap_links.c
 tests_unit_test_bootstrap_links_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
