@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Hellos that were answered already. Only who has the key can have one remembered, so nobody else can make a listener forget. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "net/auth_seen.h"
@@ -12,6 +14,7 @@
 
 struct wi_auth_seen {
     pthread_mutex_t lock;
+    pid_t process;                 /* that made it: another's lock may have been held at the fork */
     unsigned char next[SEEN_SETS]; /* the way that is written next: the oldest */
     unsigned char nonces[SEEN_SETS][SEEN_WAYS][SEEN_BYTES];
 };
@@ -22,6 +25,22 @@ struct wi_auth_seen *wi_auth_seen_create(void)
     struct wi_auth_seen *seen = wi_calloc(1, sizeof(*seen));
     if (seen)
         pthread_mutex_init(&seen->lock, NULL);
+    return seen;
+}
+
+struct wi_auth_seen *wi_auth_seen_of_process(void)
+{
+    static _Atomic(struct wi_auth_seen *) shared;
+    struct wi_auth_seen *seen = atomic_load_explicit(&shared, memory_order_acquire), *fresh;
+    if (seen && seen->process == getpid())
+        return seen;
+    if (!(fresh = wi_auth_seen_create()))
+        return NULL;
+    fresh->process = getpid();
+    /* A child leaves its parent's where it is. */
+    if (atomic_compare_exchange_strong_explicit(&shared, &seen, fresh, memory_order_acq_rel, memory_order_acquire))
+        return fresh;
+    wi_auth_seen_destroy(fresh);
     return seen;
 }
 

@@ -261,7 +261,7 @@ static void stranger_event(struct wi_boot *mesh, struct wi_boot_link *stranger)
 /* NULL: no room for one more from there. */
 static struct wi_boot_link *stranger_slot(struct wi_boot *mesh, uint64_t source)
 {
-    struct wi_half_open_table table = {.source = source, .capacity = WI_BOOT_HALF_OPEN};
+    struct wi_half_open_table table = {.source = source, .capacity = WI_BOOT_HALF_OPEN, .now_ns = wi_now_ns()};
     struct wi_boot_link *slot = NULL;
     void *gives_way;
     for (int i = 0; i < WI_BOOT_HALF_OPEN; i++) {

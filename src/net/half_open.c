@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "net/half_open.h"
 
+#define VERIFIED_NS 200000000ull
+
 static uint64_t source_of(int fd)
 {
     struct sockaddr_storage ss;
@@ -32,22 +34,34 @@ void wi_half_open_begin(struct wi_half_open *h, int fd, uint64_t now_ns)
     *h = (struct wi_half_open){.source = source_of(fd), .since_ns = now_ns};
 }
 
+static void keep_oldest(void **oldest, uint64_t *oldest_ns, void *connection, uint64_t since_ns)
+{
+    if (*oldest && since_ns >= *oldest_ns)
+        return;
+    *oldest = connection;
+    *oldest_ns = since_ns;
+}
+
 void wi_half_open_look(struct wi_half_open_table *t, const struct wi_half_open *h, void *connection)
 {
+    int of_source = h->source == t->source;
     t->held++;
-    if (h->hello_verified)
+    if (h->hello_verified) {
+        keep_oldest(&t->verified, &t->since_verified_ns, connection, h->since_ns);
+        t->nverified_of_source += of_source;
+        if (of_source)
+            keep_oldest(&t->verified_of_source, &t->since_verified_of_source_ns, connection, h->since_ns);
         return;
-    if (!t->oldest || h->since_ns < t->since_ns) {
-        t->oldest = connection;
-        t->since_ns = h->since_ns;
     }
-    if (h->source != t->source)
-        return;
-    t->of_source++;
-    if (!t->oldest_of_source || h->since_ns < t->since_of_source_ns) {
-        t->oldest_of_source = connection;
-        t->since_of_source_ns = h->since_ns;
-    }
+    keep_oldest(&t->oldest, &t->since_ns, connection, h->since_ns);
+    t->of_source += of_source;
+    if (of_source)
+        keep_oldest(&t->oldest_of_source, &t->since_of_source_ns, connection, h->since_ns);
+}
+
+static int has_waited(const struct wi_half_open_table *t, uint64_t since_ns)
+{
+    return t->now_ns > since_ns && t->now_ns - since_ns >= VERIFIED_NS;
 }
 
 int wi_half_open_decide(const struct wi_half_open_table *t, void **give_way)
@@ -58,5 +72,11 @@ int wi_half_open_decide(const struct wi_half_open_table *t, void **give_way)
         *give_way = t->oldest_of_source;
     else if (t->held >= t->capacity)
         *give_way = t->oldest;
+    if (t->held < t->capacity || *give_way)
+        return 0;
+    if (t->nverified_of_source >= most && has_waited(t, t->since_verified_of_source_ns))
+        *give_way = t->verified_of_source;
+    else if (t->verified && has_waited(t, t->since_verified_ns))
+        *give_way = t->verified;
     return t->held >= t->capacity && !*give_way ? -1 : 0;
 }

@@ -62,7 +62,7 @@ struct wi_store_server {
     int stranger_seen;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns, accept_again_ns; /* accept_again_ns 0: accepting */
-    struct wi_auth_seen *seen;
+    struct wi_auth_seen *seen;            /* borrowed */
     struct wi_store *store;
     struct conn *clients; /* oldest last */
     int nclients, nhalf_open, listening;
@@ -173,7 +173,7 @@ static int server_capacity(const struct wi_store_server *server)
 /* Make room for one more half-open connection from that source. 0, or -1: there is none. */
 static int make_room(struct wi_store_server *server, uint64_t source, int capacity)
 {
-    struct wi_half_open_table table = {.source = source, .capacity = capacity};
+    struct wi_half_open_table table = {.source = source, .capacity = capacity, .now_ns = wi_now_ns()};
     void *gives_way;
     for (struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
         if (!c->session && !c->dead)
@@ -525,7 +525,6 @@ static void server_free(struct wi_store_server *server)
     if (server->wake_fd >= 0)
         close(server->wake_fd);
     wi_store_destroy(server->store);
-    wi_auth_seen_destroy(server->seen);
     explicit_bzero(server, sizeof(*server));
     wi_free(server);
 }
@@ -549,7 +548,7 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->store = wi_store_create(config->nranks);
-    s->seen = wi_auth_seen_create();
+    s->seen = wi_auth_seen_of_process();
     s->wake = (struct conn){.kind = CONN_WAKE, .fd = s->wake_fd};
     for (int i = 0; i < 2; i++)
         s->listeners[i] = (struct conn){.kind = CONN_LISTENER, .fd = config->listen_fds[i]};

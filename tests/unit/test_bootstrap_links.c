@@ -555,6 +555,27 @@ static void hello_again(void)
     wi_store_server_destroy(server);
 }
 
+/* Of one job's next communicator: the same key, another store. */
+static void hello_to_next_store(void)
+{
+    struct sockaddr_in at;
+    unsigned char hello[HELLO_WIRE], got[HELLO_WIRE];
+    struct weft_auth *auth = client_of(1, 2, hello);
+    for (int i = 0; i < 2; i++) {
+        struct wi_store_server *server = serve(2, &at);
+        if (i == 0) {
+            wi_auth_destroy(auth);
+            auth = client_of(1, 2, hello); /* with the key that serve made */
+        }
+        int fd = dial_from(&at, INADDR_LOOPBACK);
+        CU_ASSERT_EQUAL(send(fd, hello, HELLO_WIRE, MSG_NOSIGNAL), HELLO_WIRE);
+        CU_ASSERT_EQUAL(recv(fd, got, sizeof(got), MSG_WAITALL), i ? 0 : HELLO_WIRE);
+        close(fd);
+        wi_store_server_destroy(server);
+    }
+    wi_auth_destroy(auth);
+}
+
 /* The rest of a handshake whose hello is sent. */
 static int finish(int fd, struct weft_auth *auth)
 {
@@ -661,6 +682,20 @@ static void give_way(void)
     wi_half_open_look(&t, &all[1], &all[1]);
     CU_ASSERT_EQUAL(wi_half_open_decide(&t, &who), -1); /* all hellos are verified */
     CU_ASSERT_PTR_NULL(who);
+    for (int of_source = 0; of_source < 2; of_source++) { /* and some have had time to go on */
+        struct wi_half_open old[4];
+        t = (struct wi_half_open_table){.source = 1, .capacity = 4, .now_ns = 1000 * MS};
+        for (int i = 0; i < 4; i++) {
+            old[i] = (struct wi_half_open){.source = (uint64_t)(i < 2 ? 3 : of_source),
+                                           .since_ns = (700 + 10 * (uint64_t)i) * MS,
+                                           .hello_verified = 1};
+            wi_half_open_look(&t, &old[i], &old[i]);
+        }
+        CU_ASSERT_EQUAL(wi_half_open_decide(&t, &who), 0);
+        CU_ASSERT_PTR_EQUAL(who, &old[2 * of_source]); /* the oldest, or that of a source with half of the table */
+        t.now_ns = 890 * MS;
+        CU_ASSERT_EQUAL(wi_half_open_decide(&t, &who), -1);
+    }
     for (int capacity = 1; capacity < 300; capacity++)
         CU_ASSERT(wi_half_open_burst(capacity) >= 1 && (wi_half_open_burst(capacity) < capacity / 2 || capacity < 4));
 }
@@ -669,6 +704,7 @@ static const struct wt_case cases[] = {
     {"who gives way when too many are half open", give_way},
     {"a stranger is read no further than 256 bytes", read_no_further},
     {"a hello that is played back gets no answer", hello_again},
+    {"nor from the next store of the process", hello_to_next_store},
     {"a flood from one address drives out nobody else", floods},
     {"no descriptor left for a connection", out_of_descriptors},
     {"a forked child has no socket of start-up", forked_child},
