@@ -208,10 +208,10 @@ static void served_free(struct served *served)
 }
 
 /* Take the server of `id` off the list, NULL if it is not there; on the way, clear away what has ended. */
-static struct wi_store_server *served_take(const weft_unique_id *id)
+static weft_status served_take(const weft_unique_id *id, uint64_t deadline_ns, struct wi_store_server **server)
 {
     struct wi_store_server *found = NULL;
-    pthread_mutex_lock(&served_lock);
+    WI_TRY(wi_start_lock(&served_lock, "find the store of a unique id", deadline_ns));
     for (struct served **link = &served_list; *link;) {
         struct served *s = *link;
         int wanted = id && !memcmp(s->id, id, sizeof(*id));
@@ -227,35 +227,50 @@ static struct wi_store_server *served_take(const weft_unique_id *id)
         served_free(s);
     }
     pthread_mutex_unlock(&served_lock);
-    return found;
+    *server = found;
+    return WEFT_SUCCESS;
+}
+
+static weft_status served_add(struct served *served, uint64_t deadline_ns)
+{
+    WI_TRY(wi_start_lock(&served_lock, "serve a unique id", deadline_ns));
+    served->next = served_list;
+    served_list = served;
+    pthread_mutex_unlock(&served_lock);
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_unique_id_create(const struct wi_bootstrap_settings *s, weft_unique_id *id)
 {
     struct wi_id fresh;
     struct wi_job_key key;
-    served_take(NULL);
+    weft_unique_id made;
+    struct wi_store_server *nobody;
+    uint64_t deadline_ns = wi_deadline_ns(KEY_NS);
+    WI_TRY(served_take(NULL, deadline_ns, &nobody));
     struct served *served = wi_calloc(1, sizeof(*served));
     if (!served)
         return wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     served->id = wi_secret_alloc(sizeof(*served->id));
-    weft_status st = served->id ? wi_job_key_read(s, WI_JOB_KEY_MAY, wi_deadline_ns(KEY_NS), &key)
+    weft_status st = served->id ? wi_job_key_read(s, WI_JOB_KEY_MAY, deadline_ns, &key)
                                 : wi_fail(WEFT_ENOMEM, "no memory for a unique id");
     if (st == WEFT_SUCCESS)
         st = wi_id_serve(s, &key, ID_JOB, 0, wi_deadline_ns(ID_UNUSED_NS), &fresh, &served->server);
     explicit_bzero(&key, sizeof(key));
-    if (st < 0) {
-        served_free(served);
-        return st;
+    if (st == WEFT_SUCCESS) {
+        wi_id_encode(&fresh, &made);
+        explicit_bzero(&fresh, sizeof(fresh));
+        *served->id = made;
+        st = served_add(served, wi_deadline_ns(KEY_NS)); /* from here on another thread may take it */
+        if (st == WEFT_SUCCESS)
+            *id = made;
+        explicit_bzero(&made, sizeof(made));
     }
-    wi_id_encode(&fresh, served->id);
-    explicit_bzero(&fresh, sizeof(fresh));
-    *id = *served->id;
-    pthread_mutex_lock(&served_lock);
-    served->next = served_list;
-    served_list = served;
-    pthread_mutex_unlock(&served_lock);
-    return WEFT_SUCCESS;
+    if (st < 0) {
+        wi_store_server_destroy(served->server);
+        served_free(served);
+    }
+    return st;
 }
 
 weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_unique_id *id, int rank, int nranks,
@@ -276,7 +291,8 @@ weft_status wi_bootstrap_id(const struct wi_bootstrap_settings *s, const weft_un
                          ? wi_job_key_mix(&key, config.job_key)
                          : wi_fail(WEFT_ENOTSUP, "the unique id was made on a host without a network "
                                                  "and is used on another");
-    config.server = rank == 0 ? served_take(id) : NULL;
+    if (st == WEFT_SUCCESS && rank == 0)
+        st = served_take(id, deadline_ns, &config.server);
     if (st == WEFT_SUCCESS)
         st = wi_boot_create(&config, deadline_ns, b);
     if (st < 0)

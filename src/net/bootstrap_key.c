@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -108,13 +107,10 @@ static weft_status key_from_open_fd(int fd, const char *origin, uint64_t deadlin
 static weft_status key_from_fd(int64_t fd, uint64_t deadline_ns, unsigned char *key)
 {
     char origin[48];
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000ull),
-                             .tv_nsec = (long)(deadline_ns % 1000000000ull)};
     snprintf(origin, sizeof(origin), "WEFT_JOB_KEY_FD=%lld", (long long)fd);
     if (fd > 1 << 20)
         return wi_fail(WEFT_ECONFIG, "%s is not an open descriptor", origin);
-    if (pthread_mutex_clocklock(&pipe_lock, CLOCK_MONOTONIC, &until))
-        return wi_fail(WEFT_ETIMEDOUT, "%s: another thread has been reading the key", origin);
+    WI_TRY(wi_start_lock(&pipe_lock, origin, deadline_ns));
     weft_status st = key_from_open_fd((int)fd, origin, deadline_ns, key);
     pthread_mutex_unlock(&pipe_lock);
     return st;

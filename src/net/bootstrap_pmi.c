@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* PMI: the process manager carries the store's address and a secret. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -63,9 +64,22 @@ static weft_status pmi_exchange(const struct wi_bootstrap_settings *s, const str
     return st;
 }
 
-static int listener_dup(int fd)
+/* For a store, which closes them. */
+static weft_status listeners_dup(int listen_fds[2])
 {
-    return fd < 0 ? -1 : wi_socket_keep(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    for (int i = 0; i < 2; i++) {
+        if (pmi_meeting.listen_fds[i] < 0)
+            continue;
+        listen_fds[i] = wi_socket_keep(fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3));
+        if (listen_fds[i] >= 0)
+            continue;
+        weft_status st = wi_fail_errno(errno, "duplicate the store's listening socket");
+        if (i > 0 && listen_fds[0] >= 0)
+            wi_socket_close(listen_fds[0]);
+        listen_fds[0] = listen_fds[1] = -1;
+        return st;
+    }
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_boot_pmi_meet(const struct wi_bootstrap_settings *s, const struct wi_env *env,
@@ -73,14 +87,14 @@ weft_status wi_boot_pmi_meet(const struct wi_bootstrap_settings *s, const struct
                              int listen_fds[2])
 {
     struct wi_id id;
-    pthread_mutex_lock(&pmi_meeting.lock);
+    WI_TRY(wi_start_lock(&pmi_meeting.lock, "meet by PMI", deadline_ns));
     weft_status st = pmi_meeting.id ? WEFT_SUCCESS : pmi_exchange(s, env, deadline_ns);
     if (st == WEFT_SUCCESS)
         st = wi_id_decode(pmi_meeting.id, &id);
     if (st == WEFT_SUCCESS && env->rank == 0 && pmi_meeting.used++)
         st = wi_id_listen_again(pmi_meeting.listen_fds, deadline_ns);
-    for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
-        listen_fds[i] = listener_dup(pmi_meeting.listen_fds[i]);
+    if (st == WEFT_SUCCESS)
+        st = listeners_dup(listen_fds);
     pthread_mutex_unlock(&pmi_meeting.lock);
     WI_TRY(st);
     wi_id_rendezvous(&id, &config->rendezvous);

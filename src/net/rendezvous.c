@@ -127,6 +127,7 @@ static weft_status listen_inherited(int given_fd, uint64_t deadline_ns, int *fd)
     if (*fd < 0)
         return wi_fail_errno(errno, "duplicate the store's listening socket");
     fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);
+    wi_socket_keep_given(given_fd);
     fcntl(given_fd, F_SETFD, FD_CLOEXEC); /* for this process's communicators, not for what it starts */
     wi_sockaddr_text(&at, text, sizeof(text));
     wi_log(WEFT_LOG_INFO, "bootstrap.listen", "start-up store at %s, by WEFT_STORE_FD", text);

@@ -4,6 +4,7 @@
 #define WI_NET_RENDEZVOUS_H
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <weft/weft.h>
@@ -63,6 +64,11 @@ void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number
 /* socket_fork.c: note a descriptor, which a forked child closes; returns it. The functions below note those that they make. */
 int wi_socket_keep(int fd);
 void wi_socket_close(int fd);
+/* The same for a descriptor that this process was given, once: only if it is still the same socket then. */
+void wi_socket_keep_given(int fd);
+/* Of start-up: a thread may hold it for long, and a child that was forked meanwhile has it held for ever. WEFT_ETIMEDOUT: `what`
+ * could not be done for that. */
+weft_status wi_start_lock(pthread_mutex_t *lock, const char *what, uint64_t deadline_ns);
 
 /* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
 int wi_socket_listen(const struct wi_sockaddr *address, const char *what); /* `what` listens: logged with the address */

@@ -4,8 +4,11 @@
  * tcp transport does the same for its own (plugins/tcp/fds.c). */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "net/rendezvous.h"
 
 #define FDS_MAX (1 << 20) /* higher ones are not noted */
@@ -13,6 +16,11 @@
 /* One bit each: whatever the threads of the parent were doing at the fork, this can be read in the child. */
 static _Atomic uint64_t kept[FDS_MAX / 64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* WEFT_STORE_FD, which the program may have closed, so that its number is another file's by now. */
+static struct {
+    atomic_int fd;
+    _Atomic ino_t number;
+} given = {.fd = -1};
 
 static void close_in_child(void)
 {
@@ -21,6 +29,11 @@ static void close_in_child(void)
         for (; word; word &= word - 1)
             close(i * 64 + __builtin_ctzll(word));
     }
+    struct stat st;
+    int fd = atomic_exchange_explicit(&given.fd, -1, memory_order_relaxed);
+    if (fd >= 0 && !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
+        st.st_ino == atomic_load_explicit(&given.number, memory_order_relaxed))
+        close(fd);
 }
 
 static void set_handler(void)
@@ -38,9 +51,28 @@ int wi_socket_keep(int fd)
     return fd;
 }
 
+void wi_socket_keep_given(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return;
+    pthread_once(&once, set_handler);
+    atomic_store_explicit(&given.number, st.st_ino, memory_order_relaxed);
+    atomic_store_explicit(&given.fd, fd, memory_order_release);
+}
+
 void wi_socket_close(int fd)
 {
     if (fd >= 0 && fd < FDS_MAX) /* before: its number may be somebody else's at once */
         atomic_fetch_and_explicit(&kept[fd / 64], ~(1ull << (fd % 64)), memory_order_relaxed);
     close(fd);
+}
+
+weft_status wi_start_lock(pthread_mutex_t *lock, const char *what, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000ull),
+                             .tv_nsec = (long)(deadline_ns % 1000000000ull)};
+    if (!pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until))
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_ETIMEDOUT, "%s: another thread has been doing that, or had when this process was forked", what);
 }

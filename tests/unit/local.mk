@@ -164,4 +164,5 @@ tests_unit_test_file_SOURCES = tests/unit/test_file.c
 tests_unit_test_file_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 unit_tests += tests/unit/test_pmi
 tests_unit_test_pmi_SOURCES = tests/unit/test_pmi.c
-tests_unit_test_pmi_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_pmi_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_pmi_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread

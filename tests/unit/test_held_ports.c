@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -202,6 +203,32 @@ static void in_use_for_a_while(void)
     wi_socket_close(fd);
 }
 
+/* What weft-run hands to rank 0. A child has it no more, unless its number is another file's by now. */
+static void given_socket(void)
+{
+    for (int reused = 0; reused < 2; reused++) {
+        struct wi_rendezvous r;
+        struct wi_sockaddr bound;
+        struct sockaddr_in at;
+        int fd, given, status = -1;
+        wi_socket_close(serve(&at));
+        given = bind_as(&at, 0);
+        CU_ASSERT_FATAL(given >= 0);
+        wi_rendezvous_init(&r);
+        r.listen_fd = given;
+        CU_ASSERT_EQUAL_FATAL(wi_rendezvous_listen(&r, in_ms(1000), &fd, &bound), WEFT_SUCCESS);
+        if (reused)
+            CU_ASSERT_EQUAL(dup2(STDIN_FILENO, given), given);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0)
+            _exit((fcntl(given, F_GETFD) >= 0) != reused || fcntl(fd, F_GETFD) >= 0);
+        CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
+        wi_socket_close(fd);
+        close(given);
+    }
+}
+
 /* ---- Local names ---- */
 
 static void local_name(void)
@@ -243,5 +270,6 @@ static const struct wt_case cases[] = {
     {"the next job has the port at once", just_used},
     {"a port in use is waited for until the deadline", in_use_for_a_while},
     {"a local name is not given away", local_name},
+    {"a forked child has not the socket that was given", given_socket},
 };
 WT_UNIT_MAIN("held_ports", cases)
