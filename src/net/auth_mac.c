@@ -122,9 +122,9 @@ static int stream_mac(struct wi_auth_stream *stream, const void *data, size_t by
         place[i] = (unsigned char)(stream->next >> (8 * i));
         place[8 + i] = (unsigned char)((uint64_t)bytes >> (8 * i));
     }
-    stream->next++;
     int ok = mac_begin(stream->mac, stream->key, 0) && EVP_MAC_update(stream->mac, place, sizeof(place)) &&
              (!bytes || EVP_MAC_update(stream->mac, data, bytes)) && mac_end(stream->mac, mac);
+    stream->next += ok != 0;
     return ok ? 0 : -1;
 }
 
@@ -137,9 +137,11 @@ int wi_auth_seal(struct wi_auth_stream *stream, const void *data, size_t bytes, 
     return 0;
 }
 
-int wi_auth_open(struct wi_auth_stream *stream, const void *data, size_t bytes,
-                 const unsigned char tag[WI_AUTH_TAG_BYTES])
+weft_status wi_auth_open(struct wi_auth_stream *stream, const void *data, size_t bytes,
+                         const unsigned char tag[WI_AUTH_TAG_BYTES])
 {
     unsigned char mac[WI_AUTH_MAC_BYTES];
-    return stream_mac(stream, data, bytes, mac) || !wi_auth_same(mac, tag, WI_AUTH_TAG_BYTES) ? -1 : 0;
+    if (stream_mac(stream, data, bytes, mac))
+        return WEFT_ENOMEM;
+    return wi_auth_same(mac, tag, WI_AUTH_TAG_BYTES) ? WEFT_SUCCESS : WEFT_EAUTH;
 }

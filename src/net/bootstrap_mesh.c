@@ -148,8 +148,12 @@ static weft_status round_open(struct gather *g, const struct round *r, const voi
 {
     struct wi_boot *mesh = g->mesh;
     int peer = mesh->in[r->k].peer;
-    if (!wi_auth_open(&mesh->in[r->k].stream, data, bytes, tag))
-        return WEFT_SUCCESS;
+    weft_status st = wi_auth_open(&mesh->in[r->k].stream, data, bytes, tag);
+    if (st == WEFT_SUCCESS)
+        return st;
+    if (st == WEFT_ENOMEM)
+        return wi_boot_fail(mesh, st, mesh->base.rank, "rank %d has no memory to check start-up exchange %u",
+                            mesh->base.rank, mesh->seq);
     return wi_boot_fail(mesh, WEFT_EAUTH, peer,
                         "what rank %d sent to rank %d in start-up exchange %u was changed on its way", peer,
                         mesh->base.rank, mesh->seq);

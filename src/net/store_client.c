@@ -350,6 +350,8 @@ weft_status wi_store_client_pump(struct wi_store_client *client,
                                          wi_store_buf_bytes(&client->in), &frame);
         if (bytes == -2)
             return wi_fail(WEFT_EAUTH, "what rank 0's start-up store sent was changed on its way");
+        if (bytes == -3)
+            return wi_fail(WEFT_ENOMEM, "no memory to check what rank 0's start-up store sent");
         if (bytes < 0 || (bytes > 0 && on_frame(client, &frame, value, arg)))
             return wi_fail(WEFT_EPROTO, "rank 0's start-up store sent a malformed frame");
         if (bytes == 0)

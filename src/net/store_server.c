@@ -259,11 +259,14 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
 }
 
-/* Somebody between that rank and this one. Nobody can start without what it said. */
-static void judge_changed(struct wi_store_server *server, const struct conn *conn)
+/* Somebody between that rank and this one, or this rank has no memory to look. Nobody can start without what was said. */
+static void judge_unopened(struct wi_store_server *server, const struct conn *conn, int changed)
 {
-    struct wi_store_verdict verdict = {.status = WEFT_EAUTH, .culprit = conn->session->rank};
-    snprintf(verdict.text, sizeof(verdict.text), "what %s sent to the start-up store was changed on its way",
+    struct wi_store_verdict verdict = {.status = changed ? WEFT_EAUTH : WEFT_EPEER,
+                                       .culprit = changed ? conn->session->rank : 0};
+    snprintf(verdict.text, sizeof(verdict.text),
+             changed ? "what %s sent to the start-up store was changed on its way"
+                     : "rank 0 has no memory to check what %s sent to the start-up store",
              conn->session->name);
     wi_store_judge(server->store, &verdict);
     conn->session->refused = 1; /* it is told, and not listened to any more */
@@ -279,8 +282,8 @@ static int conn_frames(struct wi_store_server *server, struct conn *conn)
         }
         long bytes =
             wi_store_frame_open(&conn->opener, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &frame);
-        if (bytes == -2) {
-            judge_changed(server, conn);
+        if (bytes == -2 || bytes == -3) {
+            judge_unopened(server, conn, bytes == -2);
             return 0;
         }
         if (bytes <= 0)

@@ -56,8 +56,11 @@ long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_
     size_t key_bytes, value_bytes, total = WI_STORE_HEAD_BYTES + WI_AUTH_TAG_BYTES;
     if (bytes < total)
         return 0;
-    if (!opener->head_opened && wi_auth_open(&opener->stream, in, WI_STORE_HEAD_BYTES, in + WI_STORE_HEAD_BYTES))
-        return -2;
+    weft_status st = WEFT_SUCCESS;
+    if (!opener->head_opened)
+        st = wi_auth_open(&opener->stream, in, WI_STORE_HEAD_BYTES, in + WI_STORE_HEAD_BYTES);
+    if (st < 0)
+        return st == WEFT_EAUTH ? -2 : -3;
     opener->head_opened = 1;
     if (head_parse(in, &key_bytes, &value_bytes))
         return -1;
@@ -65,12 +68,24 @@ long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_
         total += key_bytes + value_bytes + WI_AUTH_TAG_BYTES;
         if (bytes < total)
             return 0;
-        if (wi_auth_open(&opener->stream, body, key_bytes + value_bytes, body + key_bytes + value_bytes))
-            return -2;
+        st = wi_auth_open(&opener->stream, body, key_bytes + value_bytes, body + key_bytes + value_bytes);
+        if (st < 0)
+            return st == WEFT_EAUTH ? -2 : -3;
     }
     opener->head_opened = 0;
     frame_fill(frame, in[0], body, key_bytes, value_bytes);
     return (long)total;
+}
+
+/* Whole or not at all: what is sent next is opened after what was sent last. */
+static int frame_seal(struct wi_auth_stream *seal, unsigned char *head, unsigned char *body, size_t body_bytes)
+{
+    uint64_t next = seal->next;
+    if (!wi_auth_seal(seal, head, WI_STORE_HEAD_BYTES, head + WI_STORE_HEAD_BYTES) &&
+        (!body_bytes || !wi_auth_seal(seal, body, body_bytes, body + body_bytes)))
+        return 0;
+    seal->next = next;
+    return -1;
 }
 
 int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type type, const char *key, const void *value,
@@ -93,9 +108,7 @@ int wi_store_frame_append(struct wi_store_buf *buf, enum wi_store_frame_type typ
         memcpy(body, key, key_bytes);
     if (value_bytes)
         memcpy(body + key_bytes, value, value_bytes);
-    if (buf->seal && wi_auth_seal(buf->seal, out, WI_STORE_HEAD_BYTES, out + WI_STORE_HEAD_BYTES))
-        return -1;
-    if (buf->seal && body_bytes && wi_auth_seal(buf->seal, body, body_bytes, body + body_bytes))
+    if (buf->seal && frame_seal(buf->seal, out, body, body_bytes))
         return -1;
     buf->end += total;
     return 0;

@@ -46,7 +46,7 @@ struct wi_store_opener {
     struct wi_auth_stream stream;
     int head_opened; /* of the frame that is being received */
 };
-/* As wi_store_frame_parse; -2: it is not as the other side sent it. */
+/* As wi_store_frame_parse; -2: it is not as the other side sent it; -3: no memory to tell. */
 long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_t bytes, struct wi_store_frame *frame);
 
 /* A verdict: status, the rank to blame (-1 nobody in particular) and one line of text. */
