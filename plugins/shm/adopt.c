@@ -24,9 +24,9 @@ struct map_line {
     unsigned long inode;
 };
 
-/* Visit the lines of /proc/self/maps that overlap [start, end) until `fn` returns 0. Returns the bytes it accepted. */
-static size_t scan_maps(uintptr_t start, uintptr_t end, int (*fn)(const struct map_line *line, uint64_t arg),
-                        uint64_t arg)
+/* Visit the lines of /proc/self/maps that overlap [start, end) until `fn` returns 0. Returns whether it accepted all bytes; -1: the
+ * lines cannot be read (errno). */
+static int scan_maps(uintptr_t start, uintptr_t end, int (*fn)(const struct map_line *line, uint64_t arg), uint64_t arg)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     struct map_line m;
@@ -34,7 +34,7 @@ static size_t scan_maps(uintptr_t start, uintptr_t end, int (*fn)(const struct m
     char line[512];
 
     if (!maps)
-        return 0;
+        return -1;
     while (fgets(line, sizeof(line), maps)) {
         m.name[0] = '\0';
         if (sscanf(line, "%lx-%lx %7s %*s %*s %lu %63s", (unsigned long *)&m.start, (unsigned long *)&m.end, m.perms,
@@ -46,7 +46,7 @@ static size_t scan_maps(uintptr_t start, uintptr_t end, int (*fn)(const struct m
         accepted += (m.end < end ? m.end : end) - (m.start > start ? m.start : start);
     }
     fclose(maps);
-    return accepted;
+    return accepted == end - start;
 }
 
 /* Private, anonymous, readable and writable, and not a stack, which may have to grow. */
@@ -95,9 +95,11 @@ weft_status wi_shm_make_shared(const struct weft_host *host, struct wi_shm_segme
     size_t bytes = segment->end - segment->start;
     unsigned char *copy;
     weft_status status;
-    int fd;
+    int fd, plain = scan_maps(segment->start, segment->end, is_plain, 0);
 
-    if (scan_maps(segment->start, segment->end, is_plain, 0) != bytes) {
+    if (plain < 0)
+        return wi_shm_explain_errno(host, errno, "read /proc/self/maps");
+    if (!plain) {
         host->explain(host->impl, WEFT_ENOTSUP, "only private anonymous memory can be made shareable in place");
         return WEFT_ENOTSUP;
     }
@@ -127,10 +129,12 @@ int wi_shm_make_private(const struct wi_shm_segment *segment)
     size_t bytes = segment->end - segment->start;
     unsigned char *copy;
     struct stat st;
+    int mapped;
 
     /* Memory that was freed behind our back is somebody else's now. */
-    if (fstat(segment->fd, &st) != 0 || scan_maps(segment->start, segment->end, is_inode, (uint64_t)st.st_ino) != bytes)
-        return 1;
+    mapped = fstat(segment->fd, &st) == 0 ? scan_maps(segment->start, segment->end, is_inode, (uint64_t)st.st_ino) : 0;
+    if (mapped <= 0)
+        return mapped == 0;
     copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)
         return 0;

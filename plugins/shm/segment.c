@@ -139,19 +139,19 @@ uint64_t wi_shm_segment_find(struct wi_shm_segments *segments, const void *ptr, 
     return number;
 }
 
-static int reserve_entry(struct wi_shm_segments *segments)
+static weft_status reserve_entry(struct wi_shm_segments *segments, const struct weft_host *host)
 {
     size_t capacity = segments->capacity ? 2 * segments->capacity : 16;
     struct wi_shm_segment *grown;
 
     if (segments->count < segments->capacity)
-        return 1;
+        return WEFT_SUCCESS;
     grown = realloc(segments->all, capacity * sizeof(*grown));
     if (!grown)
-        return 0;
+        return wi_shm_explain_errno(host, ENOMEM, "keep a list of shared memory");
     segments->all = grown;
     segments->capacity = capacity;
-    return 1;
+    return WEFT_SUCCESS;
 }
 
 /* Room for the entry was reserved, the lock is held. */
@@ -230,7 +230,7 @@ weft_status wi_shm_segment_alloc(struct wi_shm_segments *segments, const struct 
     segment.end = segment.start + bytes;
     segment.number = number_of(segment.fd);
     pthread_rwlock_wrlock(&segments->lock);
-    status = reserve_entry(segments) ? WEFT_SUCCESS : WEFT_ENOMEM;
+    status = reserve_entry(segments, host);
     if (status == WEFT_SUCCESS)
         insert_entry(segments, &segment);
     pthread_rwlock_unlock(&segments->lock);
@@ -311,9 +311,9 @@ weft_status wi_shm_segment_adopt(struct wi_shm_segments *segments, const struct 
     i = lower_bound(segments, segment.start);
     if (i < segments->count && segments->all[i].start < segment.end)
         host->explain(host->impl, WEFT_ENOTSUP, "part of the memory is shareable already");
-    else if (!reserve_entry(segments))
-        status = WEFT_ENOMEM;
     else
+        status = reserve_entry(segments, host);
+    if (status == WEFT_SUCCESS)
         status = wi_shm_make_shared(host, &segment);
     if (status == WEFT_SUCCESS) {
         segment.number = number_of(segment.fd);
