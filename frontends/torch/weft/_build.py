@@ -8,11 +8,14 @@ installed and, under another torch, once more into a cache. g++ is all that it t
 from __future__ import annotations
 
 import fcntl
+import grp
 import hashlib
 import os
+import pwd
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -37,6 +40,63 @@ class Library(NamedTuple):
     include: Path
     lib: Path
     origin: str
+
+
+# ---- Whose the cache is --------------------------------------------------------------------------------------------
+
+
+def _is_own_group(gid: int) -> bool:
+    """A group of this user alone, as systems make one for each user, whose umask then is 002."""
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == me.pw_gid and group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
+
+
+def _refusal_of_one(path: Path) -> str | None:
+    st = path.lstat()
+    if st.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {st.st_uid}, not to root or user {os.geteuid()}"
+    if stat.S_ISLNK(st.st_mode) or (stat.S_ISDIR(st.st_mode) and st.st_mode & stat.S_ISVTX):
+        return None
+    if st.st_mode & stat.S_IWOTH or (st.st_mode & stat.S_IWGRP and not _is_own_group(st.st_gid)):
+        return f"{path} can be written to by {'everybody' if st.st_mode & stat.S_IWOTH else f'group {st.st_gid}'} (chmod go-w)"
+    return None
+
+
+def refusal(path: Path) -> str | None:
+    """Why code in the file or folder `path` is not to be loaded: it, a folder above it or a link on the way belongs to neither root
+    nor this user, or others can write to it; None if nobody else could have put it there."""
+    left, done, links = list(path.absolute().parts[1:]), Path("/"), 0
+    while True:
+        why = _refusal_of_one(done)
+        if why or not left:
+            return why
+        name = left.pop(0)
+        if name == "..":
+            done = done.parent
+            continue
+        at = done / name
+        if at.is_symlink():
+            links += 1
+            why = _refusal_of_one(at) if links <= 40 else f"{path}: too many symbolic links"
+            if why:
+                return why
+            target = Path(os.readlink(at))
+            if target.is_absolute():
+                done, left = Path("/"), [*target.parts[1:], *left]
+            else:
+                left = [*target.parts, *left]
+            continue
+        done = at
+
+
+def make_private(folder: Path) -> None:
+    """Make `folder` and what is missing above it, for this user alone whatever the umask."""
+    for missing in reversed([folder, *folder.parents]):
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
 
 
 # ---- The C library -------------------------------------------------------------------------------------------------
@@ -87,6 +147,7 @@ def _build_tree(tree: Path) -> Library:
     with _locked(prefix.with_suffix(".lock")):
         found = _from_tree(prefix)
         if found:
+            _require_own(found.lib / LIBRARY)
             return found
         build = prefix.with_suffix(".build")
         shutil.rmtree(build, ignore_errors=True)
@@ -165,12 +226,23 @@ def tag() -> str:
     return f"{sys.implementation.cache_tag}-torch{version}-{digest()}"
 
 
+def _require_own(path: Path) -> None:
+    """Whoever can write to the cache runs code in every process that loads from it."""
+    why = refusal(path)
+    if why:
+        raise BuildError(f"{why}: nothing is loaded from there. Make it your own, or name a folder that is in WEFT_CACHE_DIR")
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
+    make_private(path.parent)
+    _require_own(path.parent)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(fd)
 
 
 def _run(command: list[str], cwd: Path, what: str) -> None:
@@ -258,7 +330,7 @@ def compile_adapter(target: Path, library: Library, search: str) -> None:
     """Compile the adapter for the running Python and torch into the file `target`; it will look for libweft in `search`."""
     import torch
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private(target.parent)
     made = target.with_name(f".{target.name}.{os.getpid()}.so")
     what = f"compiling the weft adapter for torch {torch.__version__}"
     try:
@@ -267,6 +339,7 @@ def compile_adapter(target: Path, library: Library, search: str) -> None:
             objects = compile_units(folder, _units(folder), compile_flags(library), what)
             _run([*compiler(), "-shared", *objects, "-o", str(made), *link_flags(library, search), "-ltorch", "-ltorch_python"],
                  folder, what)
+        made.chmod(0o755)
         made.replace(target)
     finally:
         made.unlink(missing_ok=True)
@@ -280,4 +353,5 @@ def build_into_cache() -> Path:
     with _locked(target.parent.with_suffix(".lock")):
         if not target.exists():
             compile_adapter(target, library, str(library.lib))
+        _require_own(target)
     return target
