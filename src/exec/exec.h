@@ -136,7 +136,9 @@ struct wi_error {
 struct wi_notice {
     int32_t status, culprit;
     struct weft_op_info info;
-    char text[192];
+    char text[184];
+    uint32_t relayed; /* the text is what the sender was told itself: it names the rank that gave up first */
+    uint32_t reserved;
 };
 
 struct wi_exec_peer {
@@ -312,7 +314,7 @@ void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
 struct wi_pend *wi_pend_get(struct wi_exec *exec);
 void wi_pend_put(struct wi_exec *exec, struct wi_pend *p);
 void wi_exec_use_peer(struct wi_exec *exec, int peer);
-void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info,
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info, int relayed,
                       const char *cause);
 void wi_exec_read_notices(struct wi_exec *exec);
 /* A transport's progress failed; `info` NULL: no operation is running. */

@@ -82,21 +82,17 @@ static int lacks(weft_status status)
     return status == WEFT_ENOFILES || status == WEFT_ENOMEM || status == WEFT_ENOSPC;
 }
 
-weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
-                         const char *format, ...)
+static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
+                            int relayed, const char *cause)
 {
     struct wi_error made = {.status = status}, *e = &made;
-    char what[160] = "", cause[512];
-    va_list ap;
+    char what[160] = "";
 
     if (exec->broken)
         return exec->broken;
     if (lacks(status))
         peer = -1;
     e->peer = peer;
-    va_start(ap, format);
-    vsnprintf(cause, sizeof cause, format, ap);
-    va_end(ap);
     if (info)
         wi_op_info_text(info, what, sizeof what);
     e->seq = info ? info->seq : 0;
@@ -112,11 +108,36 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     if (status > WEFT_EPEER)
         return status; /* an argument's or a request's failure: the communicator stays usable */
     wi_log(WEFT_LOG_ERROR, "comm.failed", "%s", e->message);
-    wi_exec_announce(exec, status, peer, info, cause);
+    wi_exec_announce(exec, status, peer, info, relayed, cause);
     exec->broken = status;
     wi_exec_board_failed(exec, status, peer);
     wi_exec_await_puts(exec);
     return status;
+}
+
+weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
+                         const char *format, ...)
+{
+    char cause[512];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(cause, sizeof cause, format, ap);
+    va_end(ap);
+    return fail_for(exec, status, peer, info, 0, cause);
+}
+
+/* What another rank has said of it is passed on as it is by those who hear it from here: the first one counts. */
+__attribute__((format(printf, 5, 6))) static void fail_relayed(struct wi_exec *exec, weft_status status, int peer,
+                                                               const struct weft_op_info *info, const char *format, ...)
+{
+    char cause[512];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(cause, sizeof cause, format, ap);
+    va_end(ap);
+    fail_for(exec, status, peer, info, 1, cause);
 }
 
 void wi_exec_cancel(struct wi_exec *exec, const char *reason)
@@ -246,9 +267,9 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     else if (culprit == exec->rank && status == WEFT_ETIMEDOUT)
         wi_exec_blamed(exec, r, text);
     else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
-        wi_exec_fail(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, why);
+        fail_relayed(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, why);
     else
-        wi_exec_fail(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text,
+        fail_relayed(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text,
                      culprit, weft_status_text(status));
 }
 
@@ -314,7 +335,7 @@ void wi_exec_use_peer(struct wi_exec *exec, int peer)
 }
 
 void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info,
-                      const char *cause)
+                      int relayed, const char *cause)
 {
     struct weft_peer_failure ignored;
     int told = 0;
@@ -335,6 +356,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         n->status = status;
         n->culprit = culprit;
         n->info = info ? *info : (struct weft_op_info){0};
+        n->relayed = relayed != 0;
         snprintf(n->text, sizeof n->text, "%s", cause);
         p->bounce = (unsigned char *)n;
         p->x = (struct weft_xfer){.buf = n,
@@ -357,40 +379,41 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
             exec->mesh->groups[g].transport->ops.progress(exec->mesh->groups[g].group, &ignored);
 }
 
-/* Is a cause what the teller was told itself? Then it is passed on as it is: the first one counts. */
-static int was_told(const char *text)
+/* A peer's text ends where its field does, and nothing in it moves a terminal's cursor. */
+static void make_plain(struct wi_notice *n)
 {
-    int bytes = 0;
-
-    sscanf(text, "rank %*d gave up in%n", &bytes);
-    return bytes > 0;
+    n->text[sizeof n->text - 1] = '\0';
+    for (char *c = n->text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
 }
 
-static void heard(struct wi_exec *exec, int peer, const struct wi_notice *n)
+static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice)
 {
-    int is_message = n->info.kind == WI_COLL_SEND || n->info.kind == WI_COLL_RECV;
+    struct wi_notice n = *notice;
+    weft_status status = passed_on((weft_status)n.status);
+    const struct weft_op_info *own = exec->head ? &exec->head->info : NULL;
+    int is_message = n.info.kind == WI_COLL_SEND || n.info.kind == WI_COLL_RECV;
+    int names_another = n.culprit >= 0 && n.culprit < exec->nranks && n.culprit != exec->rank;
     const struct wi_op *op = is_message ? NULL : exec->head;
     char text[160];
 
-    wi_op_info_text(&n->info, text, sizeof text);
-    while (op && (op->point_to_point || op->info.seq != n->info.seq)) /* messages are numbered apart */
+    make_plain(&n);
+    wi_op_info_text(&n.info, text, sizeof text);
+    while (op && (op->point_to_point || op->info.seq != n.info.seq)) /* messages are numbered apart */
         op = op->next;
-    if (n->status == WEFT_EMISMATCH && op && memcmp(&op->info, &n->info, sizeof n->info) != 0)
-        wi_exec_disagree(exec, peer, &op->info, &n->info);
-    else if (n->status == WEFT_ETIMEDOUT && n->culprit == exec->rank)
+    if (n.status == WEFT_EMISMATCH && op && memcmp(&op->info, &n.info, sizeof n.info) != 0)
+        wi_exec_disagree(exec, peer, &op->info, &n.info);
+    else if (n.status == WEFT_ETIMEDOUT && n.culprit == exec->rank)
         wi_exec_blamed(exec, peer, text);
-    else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank &&
-             passed_on((weft_status)n->status) == WEFT_EPEER && was_told(n->text))
-        wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL, "%.*s",
-                     (int)sizeof n->text - 1, n->text);
-    else if (n->culprit >= 0 && n->culprit < exec->nranks && n->culprit != exec->rank)
-        wi_exec_fail(exec, passed_on((weft_status)n->status), n->culprit, exec->head ? &exec->head->info : NULL,
-                     "rank %d gave up in %s because of rank %d: %.*s", peer, text, n->culprit, (int)sizeof n->text - 1,
-                     n->text);
+    else if (names_another && status == WEFT_EPEER && n.relayed)
+        fail_relayed(exec, status, n.culprit, own, "%s", n.text);
+    else if (names_another)
+        fail_relayed(exec, status, n.culprit, own, "rank %d gave up in %s because of rank %d: %s", peer, text,
+                     n.culprit, n.text);
     else
-        wi_exec_fail(exec, n->status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer,
-                     exec->head ? &exec->head->info : NULL, "rank %d gave up in %s: %.*s", peer, text,
-                     (int)sizeof n->text - 1, n->text);
+        fail_relayed(exec, n.status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer, own,
+                     "rank %d gave up in %s: %s", peer, text, n.text);
 }
 
 void wi_exec_read_notices(struct wi_exec *exec)

@@ -13,6 +13,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_join.c \
 	tests/fuzz/fuzz_local_key.c \
 	tests/fuzz/fuzz_mesh.c \
+	tests/fuzz/fuzz_notice.c \
 	tests/fuzz/fuzz_oob.c \
 	tests/fuzz/fuzz_parcels.c \
 	tests/fuzz/fuzz_pmi.c \
@@ -38,6 +39,7 @@ unit_tests += \
 	tests/fuzz/replay_join \
 	tests/fuzz/replay_local_key \
 	tests/fuzz/replay_mesh \
+	tests/fuzz/replay_notice \
 	tests/fuzz/replay_oob \
 	tests/fuzz/replay_parcels \
 	tests/fuzz/replay_pmi \
@@ -66,6 +68,8 @@ tests_fuzz_replay_join_SOURCES = tests/fuzz/fuzz_join.c tests/fuzz/replay.c
 tests_fuzz_replay_join_LDADD = $(replay_ldadd)
 tests_fuzz_replay_local_key_SOURCES = tests/fuzz/fuzz_local_key.c tests/fuzz/replay.c
 tests_fuzz_replay_local_key_LDADD = $(replay_ldadd)
+tests_fuzz_replay_notice_SOURCES = tests/fuzz/fuzz_notice.c tests/fuzz/replay.c
+tests_fuzz_replay_notice_LDADD = $(replay_ldadd)
 tests_fuzz_replay_oob_SOURCES = tests/fuzz/fuzz_oob.c tests/fuzz/replay.c
 tests_fuzz_replay_oob_LDADD = $(replay_ldadd)
 tests_fuzz_replay_mesh_SOURCES = tests/fuzz/fuzz_mesh.c tests/fuzz/replay.c
