@@ -10,9 +10,10 @@
  *              weft_last_error(comm) holds the details of what broke a communicator.
  *   Units      counts are elements of the dtype; sizes named *_bytes are bytes; times named *_ns are
  *              nanoseconds on a monotonic clock.
- *   Threads    communicators are independent of each other. Operations on one communicator must be issued
- *              in the same order on every rank, hence by one thread at a time: a second thread inside a
- *              call on the same communicator gets WEFT_EBUSY. Calls marked "any thread" are exempt.
+ *   Threads    any thread may make any call. Calls of several threads on one communicator run one after
+ *              another; one that blocks in its operation lets the others' in. Collectives must be issued in
+ *              the same order on every rank: threads that share a communicator for them have to agree on it.
+ *              Communicators are independent of each other.
  *   Blocking   a collective whose `req` argument is NULL blocks until the operation is complete on this
  *              rank, or fails; with a request it returns once the operation is queued.
  *   In place   allowed wherever MPI or NCCL allow it; each function says which pointers must be equal.
@@ -156,9 +157,9 @@ enum {
 
 /* Combine elements for an operator of the user: out[i] = left[i] op right[i].
  *
- * Called for pieces of the vector in any order, from whatever thread advances the communicator, which
- * counts as inside a call meanwhile: the function must not call weft, wait for other ranks, or unwind past
- * its caller.
+ * Called for pieces of the vector in any order, from whatever thread advances the communicator, which is
+ * inside a call meanwhile: the function must not call weft (on that communicator: WEFT_EBUSY), wait for other
+ * ranks, or unwind past its caller.
  * @param left   count elements of the lower ranks (for a commutative operator: of either side)
  * @param right  count elements of the higher ranks
  * @param out    count elements to store; may equal `left` or `right`, never overlaps them in part
@@ -498,11 +499,10 @@ WEFT_API weft_status weft_comm_create_oob(weft_context *context, const weft_oob 
  * @param config  as for every creation. The time-out of operations is not inherited
  * @param comm    receives the communicator; NULL is stored for WEFT_COLOR_NONE
  * Ownership: the caller ends it with weft_comm_destroy, before or after the parent.
- * Threads: the parent's issuing thread.
+ * Threads: any thread; others' calls on parent wait until this one returns.
  * Blocks: until all ranks of the parent have called, at most config->init_timeout_ns.
  * @return as every creation, and
  *         WEFT_EINVAL    parent or comm is NULL, or color is below WEFT_COLOR_NONE
- *         WEFT_EBUSY     another thread is inside a call on parent
  *         WEFT_EABORTED  a rank aborted the parent
  *         a failure of parent before  the parent is broken */
 WEFT_API weft_status weft_comm_split(weft_comm *parent, int color, int key, const weft_comm_config *config,
@@ -517,7 +517,6 @@ WEFT_API weft_status weft_comm_split(weft_comm *parent, int color, int key, cons
  * Ownership, Threads, Blocks: as weft_comm_split.
  * @return as every creation, and
  *         WEFT_EINVAL    parent or comm is NULL
- *         WEFT_EBUSY     another thread is inside a call on parent
  *         WEFT_EABORTED  a rank aborted the parent
  *         a failure of parent before  the parent is broken */
 WEFT_API weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *config, weft_comm **comm);
@@ -611,11 +610,10 @@ WEFT_API weft_status weft_comm_local(const weft_comm *comm, int *local_rank, int
  *                "svg"; may differ between ranks
  * @param text    receives the description, the same on all ranks; valid until the next call of this
  *                function on comm, or its destruction
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: the first time until all ranks have called, at most the init_timeout_ns of comm; else no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL     not a communicator, format is none of these, text is NULL, or within a group
- *         WEFT_EBUSY      another thread is inside a call on comm
  *         WEFT_ENOTSUP    the descriptions together are longer than 1 GiB
  *         WEFT_ECONFIG    there are hosts that no network joins
  *         WEFT_ENOMEM, WEFT_ESYS  the system refused, here or on the rank that the text names: comm stays
@@ -638,7 +636,7 @@ WEFT_API weft_status weft_comm_topology(weft_comm *comm, const char *format, con
  *                 as comm has ranks; the same on all ranks
  * @param reasons  NULL, or receives why, as lines of text: for each axis within what its groups are, and
  *                 their slowest link; valid until the next call of this function on comm, or its destruction
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: until all ranks have called, at most the init_timeout_ns of comm.
  * @return as weft_comm_topology, and
  *         WEFT_EINVAL  axes or order is NULL, naxes or a field of an axis is out of range, the extents do not
@@ -663,29 +661,28 @@ WEFT_API weft_status weft_comm_status(const weft_comm *comm);
  * a rank that it waits for, and the communicator is broken. Local; other ranks hear of the failure.
  * @param comm        the communicator
  * @param timeout_ns  WEFT_TIMEOUT_DEFAULT: the setting WEFT_COMM_TIMEOUT; WEFT_TIMEOUT_NEVER: no deadline
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  not a communicator
- *         WEFT_EBUSY   another thread is inside a call on comm */
+ *         WEFT_EINVAL  not a communicator */
 WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns);
 
 /* Set what the next operation on a communicator does differently: its deadline, its algorithm, its tag.
  *
- * Holds for one operation, whatever its outcome: the next collective, send or receive that is called, also
- * within a group; a persistent one has it from its init for good. An algorithm must be set on all ranks
+ * Holds for one operation of the calling thread, whatever its outcome: the next collective, send or receive
+ * that it calls, also within a group; a persistent one has it from its init for good. An algorithm must be set on all ranks
  * alike; send and receive have none. A name that does not exist (WEFT_ENOTFOUND) or that cannot do the
  * operation (WEFT_ENOTSUP) fails that operation. A tag is for send, receive and both halves of
  * weft_send_recv; other operations fail with it (WEFT_EINVAL).
  * @param comm     the communicator
  * @param options  from WEFT_CALL_OPTIONS_INIT; copied
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL    not a communicator, options is NULL, options->bytes is wrong, or the tag is
  *                        below 0 and not WEFT_ANY_TAG
  *         WEFT_ENOTFOUND  the algorithm's name is longer than any
- *         WEFT_EBUSY     another thread is inside a call on comm */
+ *         WEFT_ENOMEM    out of memory */
 WEFT_API weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options);
 
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
@@ -693,11 +690,10 @@ WEFT_API weft_status weft_comm_next_call(weft_comm *comm, const weft_call_option
  * Local. The same file is written by itself when a communicator breaks, if WEFT_COMM_DUMP_ON_ERROR is set.
  * @param comm  the communicator, broken or not
  * @param path  of the file, replaced if it exists; %r stands for the rank, %p for the process
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: while the file is written.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a communicator, or path is NULL
- *         WEFT_EBUSY   another thread is inside a call on comm
  *         WEFT_ESYS, WEFT_ENOFILES, WEFT_ENOSPC, WEFT_ENOMEM  the file cannot be written; the text says why
  */
 WEFT_API weft_status weft_comm_dump(weft_comm *comm, const char *path);
@@ -750,7 +746,7 @@ WEFT_API const char *weft_thread_error(void);
  *               weft_group_end). Else receives a request to test or wait for
  * Ownership: the request is the caller's: weft_request_free, after completion. The blocking form leaves
  *     nothing.
- * Threads: one at a time per communicator.
+ * Threads: any thread; the order of collectives must be the same on all ranks.
  * Blocks: without a request until completion, at most the deadline (weft_comm_set_timeout); else no.
  * @return WEFT_SUCCESS    complete; with a request: queued, the outcome comes from weft_wait
  *         WEFT_EINVAL     not a communicator; unknown dtype or op; root or peer is not a rank; a NULL
@@ -758,7 +754,6 @@ WEFT_API const char *weft_thread_error(void);
  *                         the address space; the scalar of a pre-multiplied sum has another dtype
  *         WEFT_ENOTSUP    op is undefined for dtype, or the algorithm asked for cannot do this operation
  *         WEFT_ENOTFOUND  weft_comm_next_call asked for an algorithm that does not exist
- *         WEFT_EBUSY      another thread is inside a call on comm
  *         WEFT_EMISMATCH  another rank called another operation, or this one with other arguments; both are
  *                         named. A rank that hears of it from others gets WEFT_EABORTED or WEFT_EPEER
  *         WEFT_EPEER      a rank died, left the communicator or failed; it is named
@@ -1076,13 +1071,12 @@ WEFT_API weft_status weft_recv(weft_comm *comm, void *dst, size_t count, weft_dt
  * @param tag         0 or more, or WEFT_ANY_TAG
  * @param timeout_ns  0 looks once; WEFT_TIMEOUT_NEVER: until there is one
  * @param message     from WEFT_MESSAGE_INIT; filled on success
- * Threads: the issuing thread.
+ * Threads: any thread.
  * Blocks: at most timeout_ns, and a few milliseconds.
  * @return WEFT_SUCCESS     *message is the oldest such message
  *         WEFT_INPROGRESS  the time is over and none has come
  *         WEFT_EINVAL      not a communicator, peer is not one of its ranks, tag is below 0 and not
  *                          WEFT_ANY_TAG, or message is NULL or its bytes are wrong
- *         WEFT_EBUSY       another thread is inside a call on comm
  *         WEFT_ENOTSUP     the transport to peer cannot tell
  *         WEFT_EPEER       all ranks that could send it have left
  *         a failure of its communicator before  the communicator is broken */
@@ -1133,12 +1127,11 @@ WEFT_API weft_status weft_send_recv(weft_comm *comm, const void *src, size_t sen
  *               request is freed; `counts` and `displs` arrays are copied. A user's operator must exist at
  *               each start
  * Ownership: the request is the caller's: weft_request_free, while it is idle.
- * Threads: one at a time per communicator.
+ * Threads: any thread; the order of collectives must be the same on all ranks.
  * Blocks: no. Nothing is communicated.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL   as the operation, or req is NULL
  *         WEFT_ENOTSUP  op is undefined for dtype
- *         WEFT_EBUSY    another thread is inside a call on comm
  *         WEFT_ENOMEM   out of memory */
 WEFT_API weft_status weft_all_reduce_init(weft_comm *comm, const void *src, void *dst, size_t count,
                                           weft_dtype dtype, weft_op op, weft_request **req);
@@ -1192,12 +1185,11 @@ WEFT_API weft_status weft_send_recv_init(weft_comm *comm, const void *src, size_
  *
  * A start is the operation's place in the order that all ranks must keep. Within a group it is queued.
  * @param req  from a weft_…_init, idle: never started, or waited for since
- * Threads: one at a time per communicator.
+ * Threads: any thread; the order of collectives must be the same on all ranks.
  * Blocks: no.
  * @return WEFT_SUCCESS  queued; the outcome comes from weft_wait
  *         WEFT_EINVAL   not a request, or not a persistent one; its operator was destroyed
- *         WEFT_EBUSY    it was started and not waited for since, or another thread is inside a call on its
- *                       communicator
+ *         WEFT_EBUSY    it was started and not waited for since
  *         WEFT_ENOMEM   out of memory; the request is idle
  *         a failure of its communicator before  the communicator is broken */
 WEFT_API weft_status weft_start(weft_request *req);

@@ -51,12 +51,16 @@ static const char *at(const void *base, size_t elem, const struct wi_redop *redo
 
 /* ---- Blocked: any operator as a chain of two-operand steps in a block of L1. */
 
+__thread int wi_in_operator;
+
 static void step_two(const struct wi_redop *redop, void *out, const void *left, const void *right, size_t elems)
 {
     const struct wi_kernel *kernel;
 
     if (redop->user) {
+        wi_in_operator++;
         redop->fn(left, right, out, elems, (weft_dtype)redop->dtype, redop->arg);
+        wi_in_operator--;
         return;
     }
     kernel = &isa()->kernels[redop->dtype][redop->op];

@@ -63,4 +63,7 @@ uint8_t wi_f32_to_f8e4m3(float v); /* saturates to +-448 like the OCP FN format;
 float wi_f8e5m2_to_f32(uint8_t v);
 uint8_t wi_f32_to_f8e5m2(float v);
 
+/* How many functions of users the calling thread is in: none of them may wait for what the thread holds. */
+extern __thread int wi_in_operator;
+
 #endif

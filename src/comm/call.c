@@ -22,14 +22,16 @@ weft_status wi_comm_ended(void)
     return wi_fail(WEFT_EABORTED, "another thread destroys the communicator");
 }
 
+weft_status wi_comm_in_operator(void)
+{
+    return wi_fail(WEFT_EBUSY, "a function of an operator may not call weft: its thread is inside a call");
+}
+
 static weft_status enter_after(struct weft_comm *comm, int held)
 {
     for (int spins = 0;; spins++) {
         if (held == WI_DESTROYING)
             return wi_comm_ended();
-        if (held == WI_ISSUING)
-            return wi_fail(WEFT_EBUSY, "another thread is inside a call on this communicator; operations of one "
-                                       "communicator are issued by one thread at a time");
         if (spins < 200)
             wi_cpu_relax();
         else
@@ -37,19 +39,21 @@ static weft_status enter_after(struct weft_comm *comm, int held)
         if (spins % 16 == 15)
             wi_exec_nudge(comm->exec);
         held = WI_FREE;
-        if (atomic_compare_exchange_weak_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
+        if (atomic_compare_exchange_weak_explicit(&comm->lock, &held, WI_HELD, memory_order_acquire,
                                                   memory_order_relaxed))
             return WEFT_SUCCESS;
     }
 }
 
-/* Whoever progresses may be asleep in there, with the lock. What held it before this thread was counted says nothing any more:
+/* Whoever is inside may be asleep in there, with the lock. What held it before this thread was counted says nothing any more:
  * destroying may have begun since, which does not wait for threads that are not counted, and has taken the executor away. */
 static weft_status enter_slowly(struct weft_comm *comm)
 {
     weft_status st;
     int held;
 
+    if (wi_in_operator) /* this thread may be who holds it */
+        return wi_comm_in_operator();
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
     held = atomic_load_explicit(&comm->lock, memory_order_seq_cst);
     if (held == WI_DESTROYING) {
@@ -66,7 +70,7 @@ weft_status wi_comm_enter(struct weft_comm *comm)
 {
     int held = WI_FREE;
 
-    if (atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_ISSUING, memory_order_acquire,
+    if (atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_HELD, memory_order_acquire,
                                                 memory_order_relaxed))
         return WEFT_SUCCESS;
     return enter_slowly(comm);
@@ -76,7 +80,7 @@ int wi_comm_try_progress(struct weft_comm *comm)
 {
     int held = WI_FREE;
 
-    return atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_PROGRESSING, memory_order_acquire,
+    return atomic_compare_exchange_strong_explicit(&comm->lock, &held, WI_HELD, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
@@ -210,18 +214,42 @@ weft_status wi_request_issue(struct weft_request *req)
     return WEFT_SUCCESS;
 }
 
-void wi_take_options(struct weft_comm *comm, struct weft_request *req)
+/* Wait for the request with the communicator held, until another thread wants to enter. 1: it is complete. */
+static int wait_inside(struct weft_comm *comm, struct weft_request *req)
 {
-    memset(&req->options, 0, sizeof req->options);
-    if (!comm->has_next)
-        return;
-    comm->has_next = 0;
-    req->options = comm->next_options;
-    memcpy(req->algorithm, comm->next_algorithm, sizeof req->algorithm);
-    req->options.algorithm = req->algorithm[0] ? req->algorithm : NULL;
+    for (int i = 0; i < req->nops; i++) {
+        struct wi_op *op = &req->op[i];
+        for (op->rounds = 0; op->state != WI_OP_DONE;) {
+            int moved;
+            wi_exec_progress(comm->exec, &moved);
+            if (op->state == WI_OP_DONE)
+                break;
+            if (wi_comm_wanted(comm))
+                return 0;
+            if (moved)
+                op->rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
+            else
+                wi_exec_pause(comm->exec, op);
+        }
+    }
+    return 1;
 }
 
-static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, weft_request **out)
+/* Let the others in, and wait for the request as one that was issued before. The communicator is held again after it, unless it is
+ * being destroyed: then *held becomes 0, and the request is gone with it. */
+static weft_status wait_outside(struct weft_comm *comm, struct weft_request *req, int *held)
+{
+    weft_status st;
+
+    wi_comm_guest_in(comm);
+    wi_comm_leave(comm);
+    st = wi_request_wait(req, UINT64_MAX);
+    *held = wi_comm_enter(comm) >= 0;
+    wi_comm_guest_out(comm);
+    return st;
+}
+
+static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, weft_request **out, int *held)
 {
     struct weft_request *req = wi_request_get(comm);
     weft_status st;
@@ -245,8 +273,11 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     /* Learn from this operation, use it from the next call on. */
     if (req->nops == 1 && !req->options.algorithm)
         wi_fast_learn(comm, c, &req->op[0]);
-    for (int i = 0; i < req->nops; i++)
-        wi_exec_wait(comm->exec, &req->op[i]);
+    if (!wait_inside(comm, req)) {
+        st = wait_outside(comm, req, held);
+        if (!*held)
+            return st;
+    }
     wi_exchange_learn(req);
     st = req->status;
     wi_request_put(req);
@@ -255,7 +286,9 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
 
 weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_request **req)
 {
+    enum wi_fast_result fast = WI_FAST_NOT;
     weft_status st;
+    int held = 1;
 
     WI_TRY(wi_comm_check(comm));
     if (wi_group_depth)
@@ -264,13 +297,14 @@ weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_reques
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));
-    if (!req && wi_fast_run(comm, c, &st)) {
-        if (st < 0)
-            wi_comm_failed(comm);
-        wi_comm_leave(comm);
+    if (!req)
+        fast = wi_fast_run(comm, c, &st);
+    if (fast == WI_FAST_LOST)
         return st;
-    }
-    st = issue_request(comm, c, req);
+    if (fast == WI_FAST_NOT)
+        st = issue_request(comm, c, req, &held);
+    if (!held)
+        return st;
     if (st < 0)
         wi_comm_failed(comm);
     wi_comm_leave(comm);

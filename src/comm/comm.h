@@ -167,7 +167,7 @@ weft_status wi_request_issue(struct weft_request *req);
 
 /* ---- Communicators ---- */
 
-enum wi_lock { WI_FREE, WI_ISSUING, WI_PROGRESSING, WI_DESTROYING };
+enum wi_lock { WI_FREE, WI_HELD, WI_DESTROYING };
 
 struct wi_cached_sched {
     const struct wi_algo *algo;
@@ -196,6 +196,15 @@ struct wi_fast {
     struct wi_fast_call calls[WI_FAST_CALLS];
 };
 
+/* What a thread said of its next call. */
+struct wi_next_call {
+    struct wi_next_call *next;
+    pthread_t thread;
+    int given; /* and not taken yet */
+    weft_call_options options;
+    char algorithm[WI_ALGO_SPEC_BYTES];
+};
+
 struct weft_comm {
     uint32_t magic;
     _Atomic int lock; /* enum wi_lock */
@@ -213,12 +222,11 @@ struct weft_comm {
     struct wi_cached_sched cache[WI_SCHED_CACHE];
     struct wi_slot_store ways[3]; /* through slots or by attach, as exchange.c learns it */
     size_t nt_bytes;
-    weft_call_options next_options;
-    char next_algorithm[WI_ALGO_SPEC_BYTES];
-    int has_next;
+    struct wi_next_call *next_calls; /* of weft_comm_next_call */
+    uint32_t nnext_calls;            /* of them, those that have not been taken */
     struct weft_request *free_requests, *all_requests;
     _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */
-    _Atomic int entering;     /* threads that want to issue and find another one progressing; see lock_for_destroy */
+    _Atomic int entering;     /* threads that want to issue and find another one inside; see lock_for_destroy */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
     _Atomic int guests;       /* threads inside calls that come and go without the lock: wi_comm_guest_in */
     _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */
@@ -257,8 +265,14 @@ weft_status wi_comm_all_gather(struct weft_comm *comm, const int *members, int n
 weft_status wi_comm_broadcast(struct weft_comm *comm, const int *members, int n, void *data, size_t bytes,
                               uint64_t deadline_ns);
 
-/* Enter as the one issuing thread: WEFT_EBUSY when another thread issues. Waits out progress of other threads. */
+/* Enter to issue. A thread that is inside is waited for: it leaves when its call is issued, when it has progressed once, or, if its
+ * call blocks, when it sees that others want to enter. */
 weft_status wi_comm_enter(struct weft_comm *comm);
+/* With the communicator held: does another thread want to enter? */
+static inline int wi_comm_wanted(const struct weft_comm *comm)
+{
+    return atomic_load_explicit(&comm->entering, memory_order_relaxed) != 0;
+}
 /* Enter to progress only. 0: somebody else is inside. */
 int wi_comm_try_progress(struct weft_comm *comm);
 void wi_comm_leave(struct weft_comm *comm);
@@ -277,8 +291,9 @@ static inline int wi_comm_ending(struct weft_comm *comm)
 {
     return atomic_load_explicit(&comm->lock, memory_order_seq_cst) == WI_DESTROYING;
 }
-/* What a call says that finds the communicator ending. */
+/* What a call says that finds the communicator ending; or that would wait for a thread which may be its own. */
 weft_status wi_comm_ended(void);
+weft_status wi_comm_in_operator(void);
 
 weft_status wi_comm_check(const struct weft_comm *comm);
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstrap, const weft_comm_config *config,
@@ -288,8 +303,9 @@ weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
 
 /* ---- Issue ---- */
 
-/* What weft_comm_next_call said, once. */
+/* What weft_comm_next_call said in this thread, once. The communicator is entered. */
 void wi_take_options(struct weft_comm *comm, struct weft_request *req);
+void wi_next_calls_free(struct weft_comm *comm);
 
 weft_status wi_call(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
 weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
@@ -297,9 +313,16 @@ weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *ca
 /* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
 void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
 size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
-/* fast.c: blocking calls of a mapped communicator with nothing else in flight. wi_fast_run returns 0 if it does not apply. */
+/* fast.c: blocking calls of a mapped communicator with nothing else in flight. */
+enum wi_fast_result {
+    WI_FAST_NOT, /* it does not apply */
+    WI_FAST_RAN,
+    WI_FAST_LOST, /* the communicator is being destroyed, and this thread does not hold it any more, but is counted as entering */
+};
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
-int wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
+enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
+/* As wi_exec.let_in: others want to enter, while `op` of wi_fast_run, which only this thread can advance, waits. */
+weft_status wi_fast_let_in(void *comm, struct wi_op *op);
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);

@@ -25,6 +25,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
     wi_planner_destroy(comm->planner);
     wi_comm_topology_free(comm);
     wi_comm_near_free(comm);
+    wi_next_calls_free(comm);
     wi_secret_free(comm->job_key);
     comm->magic = 0;
     wi_free(comm);
@@ -35,6 +36,9 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     struct weft_context *ctx = comm->ctx;
     struct wi_exec_config ec = {
         .name = comm->name,
+        .wanted = &comm->entering,
+        .let_in = wi_fast_let_in,
+        .let_in_arg = comm,
         .timeout_ns = config->timeout_ns ? config->timeout_ns : ctx->comm.timeout_ns,
         .spin = ctx->comm.spin,
         .yields = ctx->comm.yields,

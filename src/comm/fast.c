@@ -2,6 +2,7 @@
 /* The fast path: a blocking call of a mapped communicator with nothing else in flight needs no request, no queue and no
  * plan, if a call like it was made before. What it puts on the wire is exactly what the general path would: other ranks
  * may be on that. */
+#include <sched.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -149,6 +150,8 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->timeout_ns = op->deadline_ns = 0;
     op->rounds = 0;
     op->poll = NULL;
+    op->link = NULL;
+    op->alone = 1;
     op->state = WI_OP_RUNNING;
     op->status = WEFT_INPROGRESS;
     wi_call_info(comm, c, &op->info);
@@ -163,7 +166,43 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->record = e;
 }
 
-int wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
+/* ---- Other threads' calls, while it waits ---- */
+
+static void ended_by_another(struct wi_op *op, void *arg)
+{
+    (void)op;
+    atomic_store_explicit((_Atomic int *)arg, 1, memory_order_release);
+}
+
+/* The operation is queued from then on, so that theirs come after it and its failures are found, but only this thread runs it. The
+ * thread is counted as entering before it leaves, so that destroying waits for it. */
+weft_status wi_fast_let_in(void *arg, struct wi_op *op)
+{
+    struct weft_comm *comm = arg;
+    _Atomic int ended = 0;
+    int held;
+
+    if (!op->link)
+        wi_exec_queue_alone(comm->exec, op);
+    op->finished = ended_by_another;
+    op->finished_arg = &ended;
+    atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
+    wi_comm_leave(comm);
+    do {
+        sched_yield();
+        held = WI_FREE;
+        if (atomic_compare_exchange_strong(&comm->lock, &held, WI_HELD)) {
+            atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release);
+            op->finished = NULL;
+            return comm->exec->broken;
+        }
+        wi_exec_nudge(comm->exec);
+    } while (held != WI_DESTROYING || !atomic_load_explicit(&ended, memory_order_acquire));
+    op->alone = 0; /* it is out of the queue, and the executor is not this thread's any more */
+    return WEFT_EABORTED;
+}
+
+enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
 {
     struct wi_exec *exec = comm->exec;
     const struct wi_straight *straight;
@@ -171,15 +210,22 @@ int wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st
 
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER)
-        return 0;
-    if (!exec->map_group || exec->nops || comm->has_next || exec->broken || c->send_counts || c->recv_counts ||
+        return WI_FAST_NOT;
+    if (!exec->map_group || exec->nops || comm->nnext_calls || exec->broken || c->send_counts || c->recv_counts ||
         (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op, &straight))
-        return 0;
+        return WI_FAST_NOT;
     fill(comm, c, &op);
     if (op.ll)
         *st = wi_exec_run_ll(exec, &op);
     else
         *st = straight ? wi_exec_run_straight(exec, &op, straight) : wi_exec_run_mapped(exec, &op);
+    if (__builtin_expect(!op.alone, 0)) {
+        *st = wi_comm_ended();
+        atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release); /* destroying waits for it */
+        return WI_FAST_LOST;
+    }
+    if (__builtin_expect(op.link != NULL, 0))
+        wi_exec_unqueue(exec, &op);
     op.record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
-    return 1;
+    return WI_FAST_RAN;
 }

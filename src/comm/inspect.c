@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -70,26 +71,78 @@ weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
     return WEFT_SUCCESS;
 }
 
+/* Where this thread's options stand, given from now on; NULL: no memory. */
+static struct wi_next_call *next_call_of_thread(struct weft_comm *comm)
+{
+    struct wi_next_call *n, *vacant = NULL;
+
+    for (n = comm->next_calls; n; n = n->next) {
+        if (n->given && pthread_equal(n->thread, pthread_self()))
+            return n; /* replaced */
+        vacant = n->given ? vacant : n;
+    }
+    n = vacant ? vacant : wi_calloc(1, sizeof *n);
+    if (!n)
+        return NULL;
+    if (!vacant) {
+        n->next = comm->next_calls;
+        comm->next_calls = n;
+    }
+    n->given = 1;
+    n->thread = pthread_self();
+    comm->nnext_calls++;
+    return n;
+}
+
 weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options)
 {
+    struct wi_next_call *next;
     int64_t tag = 0;
 
     WI_TRY(wi_comm_check(comm));
     if (!options || (options->bytes != sizeof *options && options->bytes != offsetof(weft_call_options, tag)))
         return wi_fail(WEFT_EINVAL,
                        "comm_next_call: options is NULL or its bytes are wrong; use WEFT_CALL_OPTIONS_INIT");
-    if (options->algorithm && strlen(options->algorithm) >= sizeof comm->next_algorithm)
+    if (options->algorithm && strlen(options->algorithm) >= WI_ALGO_SPEC_BYTES)
         return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.40s\"", options->algorithm);
     if (options->bytes == sizeof *options)
         tag = options->tag;
     if (tag < WEFT_ANY_TAG)
         return wi_fail(WEFT_EINVAL, "comm_next_call: tag %lld is below 0", (long long)tag);
     WI_TRY(wi_comm_enter(comm));
-    comm->next_options = (weft_call_options){.bytes = sizeof *options, .timeout_ns = options->timeout_ns, .tag = tag};
-    snprintf(comm->next_algorithm, sizeof comm->next_algorithm, "%s", options->algorithm ? options->algorithm : "");
-    comm->has_next = 1;
+    next = next_call_of_thread(comm);
+    if (next) {
+        next->options = (weft_call_options){.bytes = sizeof *options, .timeout_ns = options->timeout_ns, .tag = tag};
+        snprintf(next->algorithm, sizeof next->algorithm, "%s", options->algorithm ? options->algorithm : "");
+    }
     wi_comm_leave(comm);
-    return WEFT_SUCCESS;
+    return next ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "comm_next_call: options of another thread");
+}
+
+void wi_take_options(struct weft_comm *comm, struct weft_request *req)
+{
+    memset(&req->options, 0, sizeof req->options);
+    for (struct wi_next_call *n = comm->nnext_calls ? comm->next_calls : NULL; n; n = n->next) {
+        if (!n->given || !pthread_equal(n->thread, pthread_self()))
+            continue;
+        n->given = 0;
+        comm->nnext_calls--;
+        req->options = n->options;
+        memcpy(req->algorithm, n->algorithm, sizeof req->algorithm);
+        req->options.algorithm = req->algorithm[0] ? req->algorithm : NULL;
+        return;
+    }
+}
+
+void wi_next_calls_free(struct weft_comm *comm)
+{
+    struct wi_next_call *n = comm->next_calls, *next;
+
+    for (; n; n = next) {
+        next = n->next;
+        wi_free(n);
+    }
+    comm->next_calls = NULL;
 }
 
 weft_status weft_last_error(const weft_comm *comm, weft_error *error)

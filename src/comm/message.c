@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is known of messages: those that have come, and those that were received. */
+#include <sched.h>
+
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -19,9 +21,20 @@ static void fill(weft_message *out, int source, int64_t tag, const struct weft_o
     out->count = info->count;
 }
 
+/* Others first. A failure: the communicator is being destroyed, and not held any more. */
+static weft_status give_way(struct weft_comm *comm)
+{
+    wi_comm_guest_in(comm);
+    wi_comm_leave(comm);
+    sched_yield();
+    weft_status st = wi_comm_enter(comm);
+    wi_comm_guest_out(comm);
+    return st;
+}
+
 /* Waiting without an operation: one that never runs stands for it, for its rounds. */
 static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uint64_t until_ns,
-                              struct wi_match_found *found)
+                              struct wi_match_found *found, int *held)
 {
     struct wi_op idle = {.point_to_point = 1, .by_tag = 1, .peer = peer, .tag = tag, .deadline_ns = UINT64_MAX};
 
@@ -35,8 +48,13 @@ static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uin
             return got < 0 ? (weft_status)got : WEFT_SUCCESS;
         if (!until_ns || (until_ns != UINT64_MAX && wi_now_ns() >= until_ns))
             return WEFT_INPROGRESS;
-        if (!moved)
+        if (wi_comm_wanted(comm)) {
+            weft_status st = give_way(comm);
+            *held = st >= 0;
+            WI_TRY(st);
+        } else if (!moved) {
             wi_exec_pause(comm->exec, &idle);
+        }
     }
 }
 
@@ -45,6 +63,7 @@ weft_status weft_probe(weft_comm *comm, int peer, int64_t tag, uint64_t timeout_
     uint64_t until_ns = timeout_ns == WEFT_TIMEOUT_NEVER ? UINT64_MAX : timeout_ns ? wi_deadline_ns(timeout_ns) : 0;
     struct wi_match_found found = {0};
     weft_status st;
+    int held = 1;
 
     WI_TRY(wi_comm_check(comm));
     WI_TRY(check_out(message, "probe"));
@@ -57,7 +76,9 @@ weft_status weft_probe(weft_comm *comm, int peer, int64_t tag, uint64_t timeout_
     if (comm->exec->broken)
         st = wi_fail(comm->exec->broken, "%s", comm->exec->error.message);
     else
-        st = look_until(comm, peer, tag, until_ns, &found);
+        st = look_until(comm, peer, tag, until_ns, &found, &held);
+    if (!held)
+        return st;
     if (st == WEFT_SUCCESS)
         fill(message, found.source, found.tag, &found.info);
     else if (st == WEFT_ENOTSUP)

@@ -320,6 +320,8 @@ weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
     wi_comm_guest_in(comm);
     if (finished(req)) {
         st = collect(req);
+    } else if (wi_in_operator) {
+        st = wi_comm_in_operator();
     } else {
         atomic_fetch_add_explicit(&comm->waiters, 1, memory_order_relaxed);
         index = wait_some(one, 1, until_ns, 0);
@@ -378,6 +380,8 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
     }
     if (!live)
         return wi_fail(WEFT_ENOTFOUND, "wait_any: no request is active");
+    if (wi_in_operator)
+        return wi_comm_in_operator();
     guests_in(reqs, nreqs);
     got = wait_some(reqs, nreqs, UINT64_MAX, 0);
     if (got >= 0) {

@@ -97,6 +97,9 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->nudge_fd = -1;
     exec->wanting_end = &exec->wanting;
     exec->algorithm_named = config->algorithm_named;
+    exec->wanted = config->wanted;
+    exec->let_in = config->let_in;
+    exec->let_in_arg = config->let_in_arg;
     exec->early_bytes = config->early_bytes;
     exec->eager_bytes = config->eager_bytes < config->early_bytes / 4 ? config->eager_bytes : config->early_bytes / 4;
     exec->timeout_ns = config->timeout_ns;
@@ -175,6 +178,17 @@ static void unlink_op(struct wi_exec *exec, struct wi_op *op)
         exec->tail = op->link;
     op->link = NULL;
     exec->nops--;
+}
+
+void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op)
+{
+    op->record_serial = op->record->serial;
+    link_op(exec, op);
+}
+
+void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op)
+{
+    unlink_op(exec, op);
 }
 
 void wi_op_release(struct wi_exec *exec, struct wi_op *op)
@@ -487,7 +501,8 @@ static int progress_ops(struct wi_exec *exec)
             if (stopped && op->state == WI_OP_QUEUED)
                 continue;
         }
-        moved |= run_op(exec, op);
+        if (!op->alone)
+            moved |= run_op(exec, op);
         mapped_ahead |= op->state != WI_OP_DONE && op->mapped;
         if (exec->broken)
             break;

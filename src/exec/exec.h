@@ -83,6 +83,7 @@ struct wi_op {
     uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
     uint32_t named;                         /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
     uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
+    uint8_t alone;                          /* run by the thread that called it, which does nothing else: exec->let_in */
     uint8_t nt, slot_nt, claim; /* how results and slots are stored */
     uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
     uint8_t by_tag;             /* run by match.c: it has no schedule */
@@ -204,6 +205,9 @@ struct wi_exec {
     uint64_t last_check_ns;
     uint32_t contended; /* others wanted this core lately: yields until that is forgotten */
     char name[64];
+    const _Atomic int *wanted; /* these three: of the configuration */
+    weft_status (*let_in)(void *arg, struct wi_op *op);
+    void *let_in_arg;
 };
 
 struct wi_exec_config {
@@ -212,6 +216,11 @@ struct wi_exec_config {
     int64_t spin, yields;            /* -1: by the machine */
     size_t eager_bytes, early_bytes; /* of messages with tags: sent at once; put aside for each sender */
     const char *(*algorithm_named)(int kind, uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
+    /* While an operation that runs alone waits: how many threads want the executor, and how to let them have it. If it comes back
+     * with a failure the executor may be used only as far as that call says. NULL: nobody shares the executor. */
+    const _Atomic int *wanted;
+    weft_status (*let_in)(void *arg, struct wi_op *op);
+    void *let_in_arg;
 };
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);
@@ -238,6 +247,10 @@ static inline uint32_t wi_exec_spins(const struct wi_exec *exec)
 {
     return exec->contended ? exec->spin >> 6 : exec->spin;
 }
+
+/* An operation that runs alone is not queued, unless others let in while it waits must find it: between these. */
+void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op);
+void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op);
 
 /* An ll schedule with nothing else in flight, start to end; op is not queued. */
 weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);

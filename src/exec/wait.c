@@ -172,6 +172,17 @@ static int core_is_needed(struct wi_exec *exec, const struct wi_op *op)
     return 0;
 }
 
+/* An operation that runs alone waits: whoever wants the executor gets it, and what they have queued is advanced here, as they may
+ * have left again. */
+static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
+{
+    if (exec->wanted && atomic_load_explicit(exec->wanted, memory_order_relaxed))
+        WI_TRY(exec->let_in(exec->let_in_arg, op));
+    if (op->link)
+        wi_exec_progress(exec, NULL);
+    return exec->broken;
+}
+
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t round = op->rounds++;
@@ -199,6 +210,8 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
         nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
     }
+    if (op->alone)
+        WI_TRY(serve_others(exec, op));
     if (round % 16 == 15 || round >= exec->yields)
         return wi_exec_check(exec, op);
     return exec->broken;

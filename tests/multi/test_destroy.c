@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 
@@ -250,6 +251,51 @@ static void left_before(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- While a call lets others in ---- */
+
+static weft_status call_reduce(struct caller *c)
+{
+    int64_t one = 1, sum = 0;
+    weft_status st = weft_all_reduce(c->comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL);
+
+    /* Here nobody else wants the communicator any more. */
+    atomic_fetch_sub(&c->comm->entering, 1);
+    return st;
+}
+
+/* A thread of rank 0 blocks in a call like an earlier one, and sees at each look that another wants in, so that destroying finds
+ * the communicator free in the middle of it. */
+static void let_in(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    for (int round = 0; round < 10; round++) {
+        struct caller c = {.call = call_reduce};
+        int64_t one = 1, sum = 0;
+
+        WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &c.comm));
+        for (int i = 0; i < 3; i++)
+            WT_CHECK_OK(weft_all_reduce(c.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
+        wt_sync();
+        if (rank == 0) {
+            atomic_fetch_add(&c.comm->entering, 1);
+            start(&c);
+            usleep((useconds_t)(1000 * (1 + round % 3)));
+        } else {
+            wt_sync();
+        }
+        WT_CHECK_OK(weft_comm_destroy(c.comm));
+        if (rank == 0) {
+            wt_sync();
+            pthread_join(c.thread, NULL);
+            WT_CHECK_STATUS(c.status, WEFT_EABORTED);
+            WT_CHECK(strstr(c.text, "destroy") != NULL);
+        }
+    }
+    ft_close(&f);
+}
+
 #define EVERYWHERE(fn, nranks) CU_ASSERT_EQUAL(ft_run_everywhere((nranks), (fn), #fn, 30000), 0)
 
 static void run_waiters(void)
@@ -269,6 +315,11 @@ static void run_too_slow(void)
     EVERYWHERE(too_slow, 2);
 }
 
+static void run_let_in(void)
+{
+    EVERYWHERE(let_in, 2);
+}
+
 static void run_left_before(void)
 {
     CU_ASSERT_EQUAL(wt_run(2, left_before, (void *)(uintptr_t) "tcp", 30000), 0);
@@ -280,6 +331,7 @@ static const struct wt_case cases[] = {
     {"threads that want in are sent away", run_who_wants_in},
     {"a thread that stays too long is named", run_too_slow},
     {"a thread that is counted late touches nothing", counted_late},
+    {"a thread that lets others in loses the communicator", run_let_in},
     {"a rank that left before it was connected to is named", run_left_before},
 };
 WT_UNIT_MAIN("destroy", cases)
