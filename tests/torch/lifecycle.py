@@ -447,6 +447,49 @@ def data_loader_workers_and_ctrl_c(g: Groups) -> None:
 # ---- Threads ----
 
 
+def a_thread_sends_what_another_one_waits_for(g: Groups) -> None:
+    """Rank 0 blocks in a collective, which rank 1 comes to only when it has a message of another thread of rank 0's."""
+    for round, n in enumerate([0, 0, 1, 1, 700, 700, 1 << 16, 1 << 16, 1 << 20]):
+        total = torch.full((n,), float(g.rank))
+
+        def collective(total: torch.Tensor = total) -> None:
+            if total.numel():
+                dist.all_reduce(total, group=g.weft)
+            else:
+                dist.barrier(group=g.weft)
+
+        number = torch.tensor([round + 1])
+        if g.rank == 0:
+            failures: list[BaseException] = []
+
+            def blocked() -> None:
+                try:
+                    collective()
+                except BaseException as error:
+                    failures.append(error)
+
+            thread = threading.Thread(target=blocked)
+            thread.start()
+            time.sleep(0.003 * (round % 3))
+            if round % 2:
+                dist.send(number, 1, group=g.weft, tag=round)
+            else:
+                work = dist.isend(number, 1, group=g.weft, tag=round)
+                assert work is not None
+                work.wait()
+            thread.join()
+            assert not failures, failures
+        else:
+            if g.rank == 1:
+                got = torch.zeros(1, dtype=torch.int64)
+                dist.recv(got, 0, group=g.weft, tag=round)
+                assert got.item() == round + 1
+            collective()
+        want = sum(range(g.size))
+        assert torch.equal(total, torch.full((n,), float(want))), (n, total[:4])
+    dist.barrier(group=g.gloo)
+
+
 def an_abort_from_another_thread(g: Groups) -> None:
     """It ends an operation that waits in the calling thread."""
     group = dist.new_group(backend="weft", timeout=timedelta(seconds=100 * ranks.SLOW))
@@ -552,8 +595,8 @@ def choices_are_told(g: Groups) -> None:
 
 CASES = [results_are_let_go_when_waited_for, results_are_let_go_by_a_future, options_are_each_groups_own, groups_with_a_device,
          wrong_types_and_sizes_of_memory, memory_that_cannot_be_registered, records_are_their_operations_own,
-         records_of_many_threads, a_failure_seen_by_many_threads, an_abort_from_another_thread, algorithms_by_name,
-         algorithms_that_are_wrong]  # fmt: skip
+         records_of_many_threads, a_failure_seen_by_many_threads, a_thread_sends_what_another_one_waits_for,
+         an_abort_from_another_thread, algorithms_by_name, algorithms_that_are_wrong]  # fmt: skip
 #: They start programs of their own, of two ranks: once is enough.
 PROGRAMS = [forked_children, forked_children_over_tcp, data_loader_workers, data_loader_workers_and_ctrl_c, choices_are_told]
 

@@ -53,7 +53,21 @@ public:
     void abort(const char *reason);
     std::string describe(weft_status status, const char *operation, uint64_t number, const StackPtr &stack);
 
-    std::mutex lock; /* held while an operation is issued, or runs in the calling thread */
+    /* As long as it exists the calling thread is in a call that blocks, and the communicator stays. Made with `lock` held. */
+    class Blocked
+    {
+    public:
+        explicit Blocked(Engine &engine) : engine_(engine) { engine_.blocked.fetch_add(1, std::memory_order_relaxed); }
+        Blocked(const Blocked &) = delete;
+        Blocked &operator=(const Blocked &) = delete;
+        ~Blocked() { engine_.blocked.fetch_sub(1, std::memory_order_release); }
+
+    private:
+        Engine &engine_;
+    };
+
+    std::mutex lock; /* held while an operation gets its number, and while one with a request is issued */
+    std::atomic<int> blocked{0};
     const int rank, size;
     const std::string name;
     int recorded_group = -1;

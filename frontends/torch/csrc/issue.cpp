@@ -73,9 +73,9 @@ void Issuer::close(milliseconds patience)
     if (e.inherited())
         return;
     auto until = steady_clock::now() + patience;
-    std::unique_lock<std::mutex> held(e.lock, std::defer_lock);
+    std::unique_lock<std::mutex> held(e.lock);
 
-    while (!held.try_lock()) { /* another thread is inside an operation */
+    while (e.blocked > 0) { /* another thread is inside an operation; what others want to begin waits for the lock */
         if (steady_clock::now() > until)
             e.abort("the group was shut down with an operation under way");
         std::this_thread::sleep_for(milliseconds(1));
@@ -146,12 +146,17 @@ WorkBase Issuer::run_here(const Op &op, CallRef call, FillRef fill, std::unique_
     Ticket ticket = number(op, stack);
     weft_status st;
     {
+        Engine::Blocked blocked(*engine_);
+        held.unlock(); /* other threads may have what the operation waits for */
         BlockingCall blocking(engine_.get());
         st = call_all(comm, op, call, nullptr);
     }
-    if (C10_UNLIKELY(engine_->tells_choices && st >= 0))
-        tell_choice(comm, op);
-    held.unlock();
+    if (C10_UNLIKELY(engine_->tells_choices && st >= 0)) {
+        held.lock();
+        if (engine_->usable())
+            tell_choice(comm, op);
+        held.unlock();
+    }
     if (!work)
         work = make_work(op, false);
     work->ticket = ticket;

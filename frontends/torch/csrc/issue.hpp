@@ -75,7 +75,7 @@ private:
 
     WorkBase run_now(const Op &op, CallRef call, FillRef fill);
     WorkBase add_to(Batch &batch, const Op &op, Call call, FillRef fill);
-    /* In this thread, with the group's lock held until the calls are done. */
+    /* In this thread. The group's lock, which is held, is given up once the operation has its number. */
     WorkBase run_here(const Op &op, CallRef call, FillRef fill, std::unique_lock<std::mutex> &held, weft_comm *comm,
                       const StackPtr &stack, WorkPtr work);
     /* With requests: the work completes later. */
