@@ -13,6 +13,7 @@ void cc_world_open(struct cc_world *w, const struct cc_fixture *fixture, int ran
     *w = (struct cc_world){.fixture = fixture, .rank = rank, .nranks = nranks};
     config.settings = fixture->settings;
     WT_REQUIRE_OK(weft_context_create(&config, &w->context));
+    wt_check_settings(w->context, config.settings);
     st = fixture->threads ? weft_comm_create_oob(w->context, &oob, NULL, &w->comm)
                           : weft_comm_create_env(w->context, NULL, &w->comm);
     if (st < 0) {

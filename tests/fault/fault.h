@@ -30,6 +30,7 @@ __attribute__((unused)) static void ft_open(struct ft_rank *f, const char *trans
     config.settings = settings;
     *f = (struct ft_rank){.rank = rank, .nranks = nranks};
     WT_REQUIRE_OK(weft_context_create(&config, &f->context));
+    wt_check_settings(f->context, config.settings);
     WT_REQUIRE_OK(wt_is_thread() ? weft_comm_create_oob(f->context, &oob, NULL, &f->comm)
                                  : weft_comm_create_env(f->context, NULL, &f->comm));
     WT_REQUIRE_OK(weft_comm_set_timeout(f->comm, timeout_ms * FT_MS));

@@ -182,6 +182,7 @@ static void open_rank(struct ac_rank *on, const struct plan *p, const struct ac_
     config.settings = settings;
     on->rank = rank;
     WT_REQUIRE_OK(weft_context_create(&config, &on->context));
+    wt_check_settings(on->context, config.settings);
     patient.init_timeout_ns = 10000 * FT_MS;
     WT_REQUIRE_OK(weft_comm_create_env(on->context, &patient, &on->comm));
 }

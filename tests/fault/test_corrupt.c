@@ -201,6 +201,7 @@ static void body(int rank, int nranks, void *arg)
     own_rank = rank;
     config.settings = settings;
     WT_REQUIRE_OK(weft_context_create(&config, &context));
+    wt_check_settings(context, config.settings);
     WT_REQUIRE_OK(weft_comm_create_env(context, NULL, &comm));
     WT_REQUIRE_OK(weft_comm_set_timeout(comm, wt_slow_ms(PATIENT_MS) * FT_MS));
     proxying = 1; /* what is made from now on are data connections */

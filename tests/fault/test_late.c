@@ -44,6 +44,7 @@ static void open_rank(struct ft_rank *f, int rank, int nranks)
     config.settings = settings;
     *f = (struct ft_rank){.rank = rank, .nranks = nranks};
     WT_REQUIRE_OK(weft_context_create(&config, &f->context));
+    wt_check_settings(f->context, config.settings);
     WT_REQUIRE_OK(weft_comm_create_env(f->context, NULL, &f->comm));
     WT_REQUIRE_OK(weft_comm_set_timeout(f->comm, (rank == SURVIVOR ? 3000 : 60000) * FT_MS));
 }

@@ -144,6 +144,7 @@ static void interrupted_body(int rank, int nranks, void *arg)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (int i = 0; i < 3; i++) {
         WT_REQUIRE_OK(weft_context_create(&config, &context));
+        wt_check_settings(context, config.settings);
         use_everything(context, rank, nranks);
         WT_CHECK_OK(weft_context_destroy(context));
     }

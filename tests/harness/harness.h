@@ -107,6 +107,10 @@ _Noreturn void wt_rank_end(void); /* leave the rank now; its checks so far count
 void wt_check_mem(const char *file, int line, const char *what, const void *actual, const void *expected,
                   size_t bytes);
 
+/* Fails where one of the settings that the context was given is none. For programs linked with the library. */
+struct weft_context;
+void wt_check_settings(struct weft_context *context, const char *const *settings);
+
 /* ---- Temporary things ---- */
 /* A new directory, removed with everything in it when this process exits. Never NULL: exits with a message. */
 const char *wt_temp_dir(void);

@@ -1,7 +1,7 @@
 # Link with libharness.la to use tests/harness/harness.h.
 check_LTLIBRARIES += libharness.la
 libharness_la_SOURCES = tests/harness/harness.h tests/harness/internal.h \
-	tests/harness/check.c tests/harness/job.c tests/harness/threads.c
+	tests/harness/check.c tests/harness/job.c tests/harness/settings.c tests/harness/threads.c
 
 unit_tests += tests/unit/test_harness
 tests_unit_test_harness_SOURCES = tests/unit/test_harness.c

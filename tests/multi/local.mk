@@ -48,6 +48,7 @@ tests_multi_test_scale_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/multi/test_streaming
 tests_multi_test_streaming_SOURCES = tests/multi/test_streaming.c tests/fault/fault.h
 tests_multi_test_streaming_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+tests_multi_test_streaming_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=wi_reduce
 long_tests += tests/multi/test_huge
 tests_multi_test_huge_SOURCES = tests/multi/test_huge.c tests/fault/fault.h
 tests_multi_test_huge_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
