@@ -300,6 +300,22 @@ def both_ways(x: Xml) -> Xml:
     return x
 
 
+def rotated(n: int) -> Xml:
+    """Each rank adds up all chunks, beginning with its own: right, but every rank groups them otherwise."""
+    x = Xml("rotated", "allreduce", n, (1, 1, n - 1))
+    for r in range(n):
+        arrived = []
+        for slot in range(n - 1):
+            tb = x.tb(r, (r - 1 - slot) % n, (r + 1 + slot) % n, slot)
+            tb.step("s", ("i", 0))
+            arrived.append(tb.step("r", None, ("s", slot)))
+        tb = x.tb(r)
+        tb.step("cpy", ("i", 0), ("o", 0))
+        for slot, dep in enumerate(arrived):
+            tb.step("re", ("s", slot), ("o", 0), deps=[dep])
+    return x
+
+
 def xml_right() -> dict[str, Xml]:
     return {
         "deep_exchange": deep_exchange(),
@@ -627,7 +643,7 @@ def plan_wrong() -> dict[str, Plan]:
 
 def all_files() -> dict[str, str]:
     files = {}
-    for kind, end, table in (("right", "xml", xml_right()), ("wrong", "xml", xml_wrong()), ("right", "json", plan_right()),
+    for kind, end, table in (("right", "xml", xml_right()), ("wrong", "xml", xml_wrong()), ("whole", "xml", {"rotated": rotated(4)}), ("right", "json", plan_right()),
                              ("wrong", "json", plan_wrong())):
         for name, content in table.items():
             files[f"{kind}/{name}.{end}"] = content.text()

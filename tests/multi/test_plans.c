@@ -297,6 +297,27 @@ static void refused_calls(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_context_destroy(context));
 }
 
+/* Ranks that group the operands otherwise get other bits where sums are rounded. */
+static void whole_numbers_only(int rank, int nranks, void *arg)
+{
+    weft_context *context = NULL;
+    weft_comm *comm = NULL;
+    char text[4 * PATH_MAX];
+    int32_t mine = rank + 1, sum = 0;
+    float x = 1, y = 0;
+
+    (void)arg;
+    WT_REQUIRE_OK(make_context(in(text, "whole/rotated.xml", NULL, NULL), "", &context));
+    WT_REQUIRE_OK(weft_comm_create_env(context, NULL, &comm));
+    call_named(comm, "file:rotated");
+    SAYS(weft_all_reduce(comm, &x, &y, 1, WEFT_FLOAT32, WEFT_SUM, NULL), WEFT_ENOTSUP, "that do not round");
+    call_named(comm, "file:rotated");
+    WT_CHECK_OK(weft_all_reduce(comm, &mine, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
+    WT_CHECK_INT(sum, nranks * (nranks + 1) / 2);
+    WT_CHECK_OK(weft_comm_destroy(comm));
+    WT_CHECK_OK(weft_context_destroy(context));
+}
+
 /* A rule of another number of ranks is passed over; one that no file has is a mistake. */
 static void rules(int rank, int nranks, void *arg)
 {
@@ -340,6 +361,8 @@ static int wrong_use(int *number)
 
     failed += result(wt_run(1, refused_contexts, NULL, 20000), ++*number, "files that cannot be had", "");
     failed += result(wt_run(4, refused_calls, NULL, 20000), ++*number, "calls that a program does not serve", "");
+    failed +=
+        result(wt_run(4, whole_numbers_only, NULL, 20000), ++*number, "a program whose ranks group otherwise", "");
     failed += result(wt_run(4, rules, NULL, 20000), ++*number, "rules that name programs", "");
     failed += result(wt_run(4, other_files, NULL, 20000), ++*number, "ranks with different files", "");
     return failed;

@@ -507,9 +507,45 @@ static void values_lie_where_they_fit(void)
     RUN(programs);
 }
 
+#define GATHER3(wait1, wait2) "lane 0 send - recv - chan 0\n0 copy tmp[0:1] <- src[0:1]\n1 signal 0\n2" wait1 "3" wait2
+#define WAIT2(n) " wait rank 2 lane 0 signal " #n "\n"
+
+/* Types that are computed in a wider one are rounded after a step, not between its operands. */
+static void rounding_belongs_to_the_grouping(void)
+{
+    static const struct program programs[] = {
+        {"the same steps",
+         "all_reduce",
+         3,
+         1,
+         2,
+         0,
+         WI_SCHED_ALIKE,
+         {GATHER3(WAIT1(0), WAIT2(0)) "4 reduce dst[0:1] <- src[0:1] tmp@1[0:1] tmp@2[0:1] final\n",
+          GATHER3(WAIT0(0), WAIT2(0)) "4 reduce dst[0:1] <- tmp@0[0:1] src[0:1] tmp@2[0:1] final\n",
+          GATHER3(WAIT0(0), WAIT1(0)) "4 reduce dst[0:1] <- tmp@0[0:1] tmp@1[0:1] src[0:1] final\n"},
+         NULL},
+        {"one rank in two steps",
+         "all_reduce",
+         3,
+         1,
+         2,
+         0,
+         WI_SCHED_ALIKE,
+         {GATHER3(WAIT1(0), WAIT2(0)) "4 reduce dst[0:1] <- src[0:1] tmp@1[0:1] tmp@2[0:1] final\n",
+          GATHER3(WAIT0(0), WAIT2(0)) "4 reduce tmp[1:1] <- tmp@0[0:1] src[0:1]\n"
+                                      "5 reduce dst[0:1] <- tmp[1:1] tmp@2[0:1] final\n",
+          GATHER3(WAIT0(0), WAIT1(0)) "4 reduce dst[0:1] <- tmp@0[0:1] tmp@1[0:1] src[0:1] final\n"},
+         "of rank 1 groups the operands otherwise than that of rank 0"},
+    };
+
+    RUN(programs);
+}
+
 static const struct wt_case cases[] = {
     {"contributions are counted", contributions_are_counted},
     {"rank order is kept when asked", rank_order_is_kept_when_asked},
+    {"rounding belongs to the grouping", rounding_belongs_to_the_grouping},
     {"final marks what is complete", final_marks_what_is_complete},
     {"reductions need an operator", reductions_need_an_operator},
     {"messages meet", messages_meet},
