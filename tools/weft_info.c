@@ -13,6 +13,7 @@
 #include "base/rates.h"
 #include "base/reduce.h"
 #include "base/settings.h"
+#include "base/settings_given.h"
 
 struct options {
     int settings, algorithms, json;
@@ -200,7 +201,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-static const char *setting_of(const json_t *settings, const char *name)
+static const json_t *setting_row(const json_t *settings, const char *name)
 {
     const json_t *row;
     size_t i;
@@ -208,9 +209,16 @@ static const char *setting_of(const json_t *settings, const char *name)
     json_array_foreach(settings, i, row)
     {
         if (strcmp(text_of(row, "name"), name) == 0)
-            return text_of(row, "value");
+            return row;
     }
-    return "";
+    return NULL;
+}
+
+static const char *setting_of(const json_t *settings, const char *name)
+{
+    const json_t *row = setting_row(settings, name);
+
+    return row ? text_of(row, "value") : "";
 }
 
 static int alone(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
@@ -246,6 +254,34 @@ static const char *security(weft_context *context, const json_t *settings)
     return wi_parse_bool(setting_of(settings, "WEFT_INSECURE"), &insecure) == 0 && insecure ? "insecure" : "none";
 }
 
+static const char *given_setting(const json_t *settings, const struct wi_given_list *given, const char **meant)
+{
+    for (const struct wi_given *g = given->first; g; g = g->next) {
+        *meant = setting_row(settings, g->name) ? NULL : wi_settings_key_near(g->name);
+        if (*meant)
+            return g->name;
+    }
+    return NULL;
+}
+
+/* What is set and is no setting, but resembles one about keys: whoever set it believes in a protection that is not there. */
+static void add_misspelt(const json_t *settings, json_t *all)
+{
+    struct wi_given_list given = {NULL};
+    const char *file = secure_getenv("WEFT_CONFIG_FILE"), *meant, *name;
+    char text[256];
+
+    if (file && *file)
+        wi_given_read_file(&given, file);
+    wi_given_read_environment(&given);
+    name = given_setting(settings, &given, &meant);
+    if (name) {
+        snprintf(text, sizeof(text), "%s is not a setting; did you mean %s?", name, meant);
+        json_object_set_new(all, "misspelt", json_string(text));
+    }
+    wi_given_free(&given);
+}
+
 static int collect(weft_context *context, json_t *all)
 {
     json_t *settings = json_array(), *plugins = json_array(), *algorithms = json_array();
@@ -270,6 +306,7 @@ static int collect(weft_context *context, json_t *all)
     json_object_set_new(all, "security", json_string(security(context, settings)));
     if (strcmp(text_of(all, "security"), "refused") == 0)
         json_object_set_new(all, "refusal", json_string(weft_thread_error()));
+    add_misspelt(settings, all);
     return 0;
 }
 
@@ -347,6 +384,8 @@ static void print_security(const json_t *all)
                ? "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job "
                  "on several hosts, read what it sends and change it"
                : "no job key: a job on several hosts needs one (weft-run --make-key)");
+    if (json_object_get(all, "misspelt"))
+        printf("          %s\n", text_of(all, "misspelt"));
 }
 
 static void print_settings(const json_t *settings)

@@ -437,6 +437,44 @@ int wi_settings_check_unknown(struct wi_settings *settings)
     return unknown;
 }
 
+const char *wi_settings_key_near(const char *name)
+{
+    static const char *const settings[] = {"WEFT_JOB_KEY", "WEFT_JOB_KEY_FILE", "WEFT_JOB_KEY_FD", "WEFT_REQUIRE_KEY",
+                                           "WEFT_INSECURE"};
+    char upper[NAME_BYTES];
+    const char *nearest = NULL;
+    size_t bytes = strlen(name);
+
+    if (bytes >= sizeof(upper) || bytes < 5)
+        return NULL;
+    for (size_t i = 0; i <= bytes; i++)
+        upper[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - 'a' + 'A' : name[i]);
+    unsigned best = strstr(upper, "KEY") ? NAME_BYTES : (unsigned)(bytes - 5) / 3 + 2;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        unsigned distance = edit_distance(upper, settings[i]);
+
+        if (distance < best) {
+            best = distance;
+            nearest = settings[i];
+        }
+    }
+    return nearest;
+}
+
+int wi_settings_key_misspelt(const struct wi_settings *settings, char *text, size_t capacity)
+{
+    for (const struct wi_given *g = settings->given.first; g; g = g->next) {
+        const char *meant = known_find(settings, g->name) ? NULL : wi_settings_key_near(g->name);
+
+        if (meant) {
+            snprintf(text, capacity, "%s (%s) is not a setting; did you mean %s?", g->name, origin_names[g->origin],
+                     meant);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int name_listed(const char *name, const char *const *names)
 {
     for (; names && *names; names++) {

@@ -20,6 +20,11 @@ weft_status wi_settings_read(struct wi_settings *settings, const char *module, c
 /* After all modules have read: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
  * with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
+/* Unknown names that resemble a setting about job keys: what the user meant to protect is not. The setting that `name` resembles,
+ * or NULL; for a registry, after all modules have read: "WEFT_JOBKEY (environment) is not a setting; did you mean WEFT_JOB_KEY?"
+ * into text and 1, or 0. */
+const char *wi_settings_key_near(const char *name);
+int wi_settings_key_misspelt(const struct wi_settings *settings, char *text, size_t capacity);
 void wi_settings_visit(struct wi_settings *settings, weft_setting_fn fn, void *arg);
 /* 64-bit hash of the named settings' values (full names, ended by NULL): communicators compare it. */
 uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const *names);

@@ -78,6 +78,7 @@ struct weft_context {
     struct wi_library_settings lib;
     struct wi_comm_settings comm;
     struct wi_bootstrap_settings bootstrap;
+    char key_misspelt[200]; /* what resembles a setting about keys and is none; "": nothing */
     struct wi_transports *transports;
     struct wi_node_id node;
     struct wi_plans *plans;       /* algorithms from files */

@@ -101,6 +101,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
+    wi_settings_key_misspelt(ctx->settings, ctx->key_misspelt, sizeof ctx->key_misspelt);
     WI_TRY(wi_plans_read(ctx->lib.plans, &ctx->plans));
     ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings) + wi_plans_hash(ctx->plans);
     return wi_near_files(ctx);

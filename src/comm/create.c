@@ -138,13 +138,26 @@ static weft_status build_and_close(weft_context *ctx, struct wi_bootstrap *bs, c
     return st;
 }
 
+/* Ranks that do not find each other without a key may have been given one, under another name. */
+static weft_status started(const weft_context *ctx, weft_status st)
+{
+    const struct wi_bootstrap_settings *s = &ctx->bootstrap;
+    int has_key = s->job_key_fd >= 0 || (s->job_key_file && *s->job_key_file) || (s->job_key && *s->job_key);
+    char text[1024];
+
+    if ((st != WEFT_ECONFIG && st != WEFT_EAUTH && st != WEFT_ETIMEDOUT) || has_key || !*ctx->key_misspelt)
+        return st;
+    snprintf(text, sizeof text, "%s", wi_fail_text());
+    return wi_fail(st, "%s; %s", text, ctx->key_misspelt);
+}
+
 weft_status weft_comm_create_env(weft_context *ctx, const weft_comm_config *config, weft_comm **comm)
 {
     struct wi_bootstrap *bs;
     uint64_t deadline_ns;
 
     WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
-    WI_TRY(wi_bootstrap_env(&ctx->bootstrap, deadline_ns, &bs));
+    WI_TRY(started(ctx, wi_bootstrap_env(&ctx->bootstrap, deadline_ns, &bs)));
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 
@@ -173,7 +186,7 @@ weft_status weft_comm_create_id(weft_context *ctx, const weft_unique_id *id, int
     if (!id)
         return wi_fail(WEFT_EINVAL, "comm_create_id: id is NULL");
     WI_TRY(check_rank(rank, nranks));
-    WI_TRY(wi_bootstrap_id(&ctx->bootstrap, id, rank, nranks, deadline_ns, &bs));
+    WI_TRY(started(ctx, wi_bootstrap_id(&ctx->bootstrap, id, rank, nranks, deadline_ns, &bs)));
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 
@@ -187,7 +200,7 @@ weft_status weft_comm_create_file(weft_context *ctx, const char *path, int rank,
     if (!path || !*path)
         return wi_fail(WEFT_EINVAL, "comm_create_file: path is NULL or empty");
     WI_TRY(check_rank(rank, nranks));
-    WI_TRY(wi_bootstrap_file(&ctx->bootstrap, path, rank, nranks, deadline_ns, &bs));
+    WI_TRY(started(ctx, wi_bootstrap_file(&ctx->bootstrap, path, rank, nranks, deadline_ns, &bs)));
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 
@@ -201,7 +214,7 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
     if (!oob || oob->bytes != sizeof *oob || !oob->all_gather)
         return wi_fail(WEFT_EINVAL, "comm_create_oob: oob is NULL, its bytes are wrong, or all_gather is NULL");
     WI_TRY(check_rank(oob->rank, oob->nranks));
-    WI_TRY(wi_bootstrap_oob(&ctx->bootstrap, oob, deadline_ns, &bs));
+    WI_TRY(started(ctx, wi_bootstrap_oob(&ctx->bootstrap, oob, deadline_ns, &bs)));
     return build_and_close(ctx, bs, config, deadline_ns, comm);
 }
 

@@ -62,6 +62,11 @@ refuses() {
 WEFT_JOB_KEY=hello tap "a malformed key" refuses "WEFT_JOB_KEY holds 5 characters"
 WEFT_JOB_KEY_FILE=$tap_dir/nowhere tap "a key file that is not there" refuses "No such file"
 WEFT_REQUIRE_KEY=1 WEFT_INSECURE=1 tap "settings that contradict each other" refuses "are both set"
+misspelt() { # NAME MEANT: said with the key's state, in words and as JSON
+    says "^ +$1 is not a setting; did you mean $2\?" && timeout 20 ./weft-info -j | grep -q "\"misspelt\": \"$1 is not a setting"
+}
+WEFT_JOBKEY=secret tap "a misspelt key" misspelt WEFT_JOBKEY WEFT_JOB_KEY
+WEFT_REQUIREKEY=1 tap "a misspelt demand for one" misspelt WEFT_REQUIREKEY WEFT_REQUIRE_KEY
 full_disk() {
     local out
     out=$(timeout 20 ./weft-info 2>&1 >/dev/full) && return 1

@@ -259,11 +259,24 @@ half_keyed() {
     cat "$tap_dir/1"
     grep -q 'WEFT_EAUTH: .*rank 0 was given a job key and this rank was not' "$tap_dir/1"
 }
+misspelt() { # in what a rank without a key is told; the value is not shown
+    local bench="timeout 60 ./weft-bench -b 8 -e 8 -n 1"
+    port=$((port + 1))
+    WEFT_JOB_KEY_FILE=$key_file RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port $probe 4s >"$tap_dir/0" 2>&1 &
+    WEFT_JOBKEY=my-secret RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port WEFT_COMM_INIT_TIMEOUT=2s $bench >"$tap_dir/1" 2>&1
+    wait
+    cat "$tap_dir/1"
+    grep -q 'WEFT_JOBKEY (environment) is not a setting; did you mean WEFT_JOB_KEY?' "$tap_dir/1" && ! grep -q my-secret "$tap_dir/1" || return 1
+    WEFT_REQUIR_KEY=1 WEFT_RANK=1 WEFT_NRANKS=2 WEFT_STORE_ADDR=192.0.2.1 $bench >"$tap_dir/1" 2>&1
+    cat "$tap_dir/1"
+    grep -q 'have no key: .*; WEFT_REQUIR_KEY (environment) is not a setting; did you mean WEFT_REQUIRE_KEY?' "$tap_dir/1"
+}
 tap "weft-run --make-key makes a file of mode 600" made
 tap "it overwrites nothing" kept
 tap "each key is new" differs
 tap "one host with a key" by_hand MASTER_ADDR=localhost WEFT_JOB_KEY_FILE="$key_file"
 tap "a rank without the key that rank 0 has is told" half_keyed
+tap "a misspelt name of the key is named" misspelt
 tap "weft-info, the log and errors do not show the key" not_shown
 tap "a malformed key is not repeated" malformed
 

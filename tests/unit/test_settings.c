@@ -291,6 +291,36 @@ static void unknown_names(void)
     unlink(strchr(spec, '/'));
 }
 
+/* Names that resemble a setting about keys are found among what no module has read. */
+static void misspelt_keys(void)
+{
+    static const struct {
+        const char *name, *meant;
+    } cases[] = {{"WEFT_JOBKEY", "WEFT_JOB_KEY"},
+                 {"WEFT_job_key", "WEFT_JOB_KEY"},
+                 {"WEFT_KEY_FILE", "WEFT_JOB_KEY_FILE"},
+                 {"WEFT_REQUIREKEY", "WEFT_REQUIRE_KEY"},
+                 {"WEFT_JOB_KEY_PATH", "WEFT_JOB_KEY_FILE"},
+                 {"WEFT_INSECUR", "WEFT_INSECURE"},
+                 {"WEFT_XYZZY", NULL},
+                 {"WEFT_T_COUNT", NULL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *meant = wi_settings_key_near(cases[i].name);
+        char call[64], text[200] = "";
+        const char *calls[] = {call, NULL};
+        struct values v;
+        snprintf(call, sizeof(call), "%s=3", cases[i].name);
+        struct wi_settings *settings = create(NULL, calls);
+        CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
+        CU_ASSERT(cases[i].meant ? meant && strcmp(meant, cases[i].meant) == 0 : !meant);
+        CU_ASSERT_EQUAL(wi_settings_key_misspelt(settings, text, sizeof(text)), cases[i].meant != NULL);
+        CU_ASSERT(!cases[i].meant ||
+                  (strstr(text, cases[i].name) == text && strstr(text, "(call) is not a setting; did you mean") &&
+                   strstr(text, cases[i].meant)));
+        wi_settings_destroy(settings);
+    }
+}
+
 static uint64_t hash_of(const char *const *calls, const char *const *names)
 {
     struct wi_settings *settings = create(NULL, calls);
@@ -347,6 +377,7 @@ static const struct wt_case cases[] = {
     {"malformed files", bad_files},
     {"malformed calls", bad_calls},
     {"unknown names", unknown_names},
+    {"unknown names that resemble keys", misspelt_keys},
     {"hash", hashes},
     {"out of memory", out_of_memory},
 };
