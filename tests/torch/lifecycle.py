@@ -555,6 +555,17 @@ def algorithms_that_are_wrong(g: Groups) -> None:
         weft.Options(algorithm=7)
     with raises(ValueError, "above 0"):
         weft.Options(timeout=timedelta(seconds=-1))
+    for keywords, words in (({"timeout": "5"}, "such as timedelta(seconds=30), or None, not '5'"),
+                            ({"timeout": 5}, "weft.Options: timeout must be a datetime.timedelta"),
+                            ({"timeou": None}, "weft.Options takes timeout and algorithm; not timeou")):  # fmt: skip
+        with raises(TypeError, words):
+            weft.Options(**keywords)
+    with raises(TypeError, "one more was given: 7"):
+        weft.Options(None, None, 7)
+    with raises(TypeError, "weft.monitored_barrier: timeout must be a datetime.timedelta"):
+        weft.monitored_barrier(g.weft, 5)
+    with raises(TypeError, "weft.monitored_barrier: wait_all_ranks must be True or False, not 'all'"):
+        weft.monitored_barrier(g.weft, None, "all")
     own = weft.Options(timeout=timedelta(seconds=77))
     group = dist.new_group(backend="weft", pg_options=own)
     assert group._get_backend(CPU).options._timeout == timedelta(seconds=77)

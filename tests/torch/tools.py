@@ -125,6 +125,21 @@ def info_and_bench(g: Groups) -> None:
         assert g.rank != 0 or operation in out.getvalue()
 
 
+def info_of_keys(g: Groups) -> None:
+    """What is wrong with a key is said as weft-info does, and so are names that look like one."""
+    if g.rank != 0:
+        return
+    script = "import weft; i = weft.info(); print(i.security, i.insecure, i.refusal); print(i)"
+    cases = [({"WEFT_JOB_KEY": "hello"}, "refused False WEFT_JOB_KEY holds 5 characters", "security: WEFT_JOB_KEY holds 5"),
+             ({"WEFT_JOB_KEY": "ab" * 32}, "key False", "security: a job key is configured"),
+             ({"WEFT_JOBKEY": "x"}, "store False", "WEFT_JOBKEY is not a setting; did you mean WEFT_JOB_KEY?")]  # fmt: skip
+    for given, first, somewhere in cases:
+        env = {**os.environ, **given}
+        ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=200)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.startswith(first) and somewhere in ran.stdout, (first, somewhere, ran.stdout)
+
+
 def fully_shard_in_transport_memory(g: Groups) -> None:
     import weft
     from torch.distributed.device_mesh import DeviceMesh
@@ -202,7 +217,7 @@ except RuntimeError as error:
 
 
 CASES = [profiler_shows_operations, flight_recorder_reads, analyzer_finds_who_is_missing, failure_writes_the_recorder,
-         groups_with_a_cpu_backend_each, info_and_bench, fully_shard_in_transport_memory, ddp_in_transport_memory,
+         groups_with_a_cpu_backend_each, info_and_bench, info_of_keys, fully_shard_in_transport_memory, ddp_in_transport_memory,
          debug_levels]  # fmt: skip
 
 if __name__ == "__main__":

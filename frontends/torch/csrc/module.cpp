@@ -93,6 +93,24 @@ static size_t memory_reserved()
     return bytes;
 }
 
+/* What the library has against the job key that is configured, found out by a start alone; "": nothing, or there is none. */
+static std::string key_refusal()
+{
+    weft_oob oob = {};
+    weft_comm *comm = nullptr;
+
+    oob.bytes = sizeof oob;
+    oob.nranks = 1;
+    oob.all_gather = [](void *, const void *mine, size_t bytes, void *all, uint64_t) noexcept {
+        memcpy(all, mine, bytes);
+        return 0;
+    };
+    weft_status st = weft_comm_create_oob(context(), &oob, nullptr, &comm);
+    if (st == WEFT_SUCCESS)
+        weft_comm_destroy(comm);
+    return st == WEFT_ECONFIG || st == WEFT_ETIMEDOUT ? weft_thread_error() : "";
+}
+
 /* ---- Questions to a communicator: fn(comm, its engine) with the group's lock held ---- */
 
 template <class F> static void with_comm(c10d::Backend &backend, const char *what, F fn)
@@ -154,8 +172,44 @@ static Algorithms algorithms_of(const py::object &given)
     return Algorithms::of(py::module_::import("weft._algorithms").attr("parsed")(given).cast<Parsed>());
 }
 
-static c10::intrusive_ptr<WeftOptions> make_options(std::optional<milliseconds> timeout, const py::object &algorithm)
+/* pybind11's own words for a wrong argument are its signature. */
+static std::optional<milliseconds> timeout_of(const char *what, const py::object &given)
 {
+    try {
+        return given.cast<std::optional<milliseconds>>();
+    } catch (const py::cast_error &) {
+        TORCH_CHECK_TYPE(false, what,
+                         ": timeout must be a datetime.timedelta, such as timedelta(seconds=30), or None, not ",
+                         py::repr(given).cast<std::string>());
+    }
+}
+
+static void no_more(const char *what, const char *accepted, const py::args &more, const py::kwargs &named)
+{
+    TORCH_CHECK_TYPE(more.empty(), what, " takes ", accepted,
+                     "; one more was given: ", py::repr(py::object(more[0])).cast<std::string>());
+    for (auto item : named)
+        TORCH_CHECK_TYPE(false, what, " takes ", accepted, "; not ", item.first.cast<std::string>());
+}
+
+static void monitored_barrier_of(Backend &backend, const py::object &timeout, const py::object &wait_all_ranks)
+{
+    c10d::BarrierOptions options;
+
+    options.timeout = timeout_of("weft.monitored_barrier", timeout).value_or(options.timeout);
+    TORCH_CHECK_TYPE(PyBool_Check(wait_all_ranks.ptr()),
+                     "weft.monitored_barrier: wait_all_ranks must be True or False, not ",
+                     py::repr(wait_all_ranks).cast<std::string>());
+    bool all = wait_all_ranks.cast<bool>();
+    py::gil_scoped_release nogil;
+    backend.monitoredBarrier(options, all);
+}
+
+static c10::intrusive_ptr<WeftOptions> make_options(const py::object &given_timeout, const py::object &algorithm,
+                                                    const py::args &more, const py::kwargs &named)
+{
+    no_more("weft.Options", "timeout and algorithm", more, named);
+    std::optional<milliseconds> timeout = timeout_of("weft.Options", given_timeout);
     auto options = c10::make_intrusive<WeftOptions>(timeout.value_or(kBackendDefaultTimeout));
 
     TORCH_CHECK_VALUE(!timeout || timeout->count() > 0, "weft.Options: a timeout of ", timeout->count(),
@@ -215,14 +269,8 @@ PYBIND11_MODULE(_C, m)
         .def(
             "eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device") = py::none(),
             "A group is connected when it exists.")
-        .def(
-            "monitored_barrier",
-            [](Backend &backend, std::optional<milliseconds> timeout, bool wait_all_ranks) {
-                c10d::BarrierOptions options;
-                options.timeout = timeout.value_or(options.timeout);
-                backend.monitoredBarrier(options, wait_all_ranks);
-            },
-            py::arg("timeout") = py::none(), py::arg("wait_all_ranks") = false, nogil());
+        .def("monitored_barrier", &monitored_barrier_of, py::arg("timeout") = py::none(),
+             py::arg("wait_all_ranks") = false);
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);
@@ -249,6 +297,7 @@ PYBIND11_MODULE(_C, m)
     m.def("algorithms",
           [] { return rows_of([](auto rows) { weft_algorithm_list(add_row<text, text, text>, rows); }); });
     m.def("version", &weft_version);
+    m.def("key_refusal", &key_refusal, nogil());
     m.def("topology", &topology, nogil());
     m.def("newest_algorithm", &newest_algorithm, py::arg("backend"), nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
