@@ -116,11 +116,13 @@ weft_status wi_pmi_init(struct wi_pmi *pmi, int fd, uint64_t deadline_ns)
 {
     struct stat st;
     memset(pmi, 0, sizeof(*pmi));
-    if (fstat(fd, &st) || !S_ISSOCK(st.st_mode))
-        return wi_fail(WEFT_ENOTFOUND,
-                       "PMI_FD=%d is no longer open: the first communicator must be created before "
-                       "MPI_Finalize",
-                       fd);
+    int closed = fstat(fd, &st) != 0;
+    if (closed || !S_ISSOCK(st.st_mode))
+        return wi_fail(
+            WEFT_ECONFIG,
+            "PMI_FD=%d is %s; it must be the socket that the process manager (mpiexec) gives this process: start it "
+            "without a program between that closes descriptors, and create the first communicator before MPI_Finalize",
+            fd, closed ? "not an open descriptor" : "no socket");
     pmi->fd = fd;
     pmi->deadline_ns = deadline_ns;
     WI_TRY(pmi_write(pmi, "cmd=init pmi_version=1 pmi_subversion=1\n"));

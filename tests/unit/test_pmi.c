@@ -34,9 +34,13 @@ static void not_a_socket(void)
     int ends[2];
 
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
-    CU_ASSERT_EQUAL(wi_pmi_init(&pmi, ends[1], wi_deadline_ns(1000000000)), WEFT_ENOTFOUND);
+    CU_ASSERT_EQUAL(wi_pmi_init(&pmi, ends[1], wi_deadline_ns(1000000000)), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is no socket; it must be the socket that the process manager"));
     close(ends[0]);
     close(ends[1]);
+    CU_ASSERT_EQUAL(wi_pmi_init(&pmi, ends[1], wi_deadline_ns(1000000000)), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "PMI_FD="));
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is not an open descriptor; it must be"));
 }
 
 static void *meet(void *arg)
@@ -84,7 +88,7 @@ static void meanwhile(void)
 
 static const struct wt_case cases[] = {
     {"a process manager that has gone is named, without a signal", gone_before_it_is_asked},
-    {"a pipe is no process manager", not_a_socket},
+    {"neither a pipe nor what is closed is a process manager", not_a_socket},
     {"a start beside another one ends at its own deadline, in a forked child too", meanwhile},
 };
 WT_UNIT_MAIN("pmi", cases)
