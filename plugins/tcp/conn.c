@@ -442,7 +442,7 @@ void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type)
     unsigned char out[WI_TCP_HEADER_BYTES];
     struct wi_tcp_frame f = {.type = type, .msg = shared_sockets(c->peer)};
     if (type == WI_TCP_ABORT)
-        f.total = (uint64_t) - (int64_t)c->peer->group->reason;
+        f.total = wi_tcp_reason_encode(c->peer->group->reason);
     if ((c->state != WI_TCP_UP && c->state != WI_TCP_GREETING) || c->write_dead)
         return;
     wi_tcp_frame_encode(&f, out);

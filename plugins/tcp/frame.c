@@ -7,6 +7,7 @@
 
 #define WI_TCP_CLAIM_MAGIC 0x5743u
 #define WI_TCP_CLAIM_VERSION 2u
+#define REASON_END 1000u /* statuses are above its negative */
 
 void wi_tcp_frame_encode(const struct wi_tcp_frame *f, unsigned char out[WI_TCP_HEADER_BYTES])
 {
@@ -76,6 +77,16 @@ const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], str
     default:
         return "unknown frame type";
     }
+}
+
+uint64_t wi_tcp_reason_encode(weft_status reason)
+{
+    return reason < 0 ? (uint64_t) - (int64_t)reason : 0;
+}
+
+weft_status wi_tcp_reason_decode(uint64_t total)
+{
+    return total < REASON_END ? (weft_status) - (int)total : WEFT_SUCCESS;
 }
 
 int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b)

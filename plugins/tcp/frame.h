@@ -18,7 +18,7 @@ enum wi_tcp_frame_type {
     WI_TCP_DATA = 1,  /* payload of a message */
     WI_TCP_GRANT = 2, /* messages below `msg` have receives; eager bytes may reach `total` */
     WI_TCP_BYE = 3,   /* the last frame of this socket: the rank left in good order */
-    WI_TCP_ABORT = 4, /* the rank left in failure; `total`: a weft_status, negated, that says why, or 0 */
+    WI_TCP_ABORT = 4, /* the rank left in failure; `total`: why, see wi_tcp_reason_encode */
     /* The accepting side's first frame is one of these, or BYE or ABORT: */
     WI_TCP_WELCOME = 5, /* the connection is taken */
     WI_TCP_CROSSED = 6, /* it is not: this side is connecting, too, and its rank is lower */
@@ -39,6 +39,9 @@ struct wi_tcp_frame {
 void wi_tcp_frame_encode(const struct wi_tcp_frame *frame, unsigned char out[WI_TCP_HEADER_BYTES]);
 /* NULL, or what is wrong with the header: then *frame must not be used. */
 const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], struct wi_tcp_frame *frame);
+/* ABORT's `total`: why, 0 where nothing is said. Whatever the network brings is decoded to a failure or to 0. */
+uint64_t wi_tcp_reason_encode(weft_status reason);
+weft_status wi_tcp_reason_decode(uint64_t total);
 int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b);
 
 /* What both ends of a connection claim in the handshake; at most WEFT_AUTH_CLAIM_MAX bytes. */

@@ -115,7 +115,7 @@ static int has_room(const struct wi_tcp_endpoint *e)
 static int greet(struct wi_tcp_arrival *a, uint8_t type, weft_status reason)
 {
     unsigned char out[WI_TCP_HEADER_BYTES];
-    struct wi_tcp_frame f = {.type = type, .total = (uint64_t) - (int64_t)reason};
+    struct wi_tcp_frame f = {.type = type, .total = wi_tcp_reason_encode(reason)};
     wi_tcp_frame_encode(&f, out);
     return send(a->fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof out;
 }

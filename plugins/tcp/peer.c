@@ -134,8 +134,9 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
 /* It comes from the network, and is 0 where there is none. */
 void wi_tcp_peer_reason(struct wi_tcp_peer *p, const struct wi_tcp_frame *abort)
 {
-    if (abort->total > 0 && abort->total < 1000)
-        p->reason = (weft_status) - (int)abort->total;
+    weft_status reason = wi_tcp_reason_decode(abort->total);
+    if (reason)
+        p->reason = reason;
 }
 
 void wi_tcp_peer_aborted(struct wi_tcp_peer *p)

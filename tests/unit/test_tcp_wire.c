@@ -175,6 +175,18 @@ static void blob_round_trip(void)
 }
 
 /* Every length, every bit: never beyond the bytes (the sanitizers watch), and nothing impossible accepted. */
+/* What a rank says why it aborts: every status comes through, and nothing else does. */
+static void reasons(void)
+{
+#define X(name, value, text) CU_ASSERT_EQUAL(wi_tcp_reason_decode(wi_tcp_reason_encode(name)), name < 0 ? name : 0);
+    WEFT_STATUS_LIST(X)
+#undef X
+    static const uint64_t hostile[] = {1000, 1u << 31, 1ull << 32, UINT64_MAX};
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++)
+        CU_ASSERT_EQUAL(wi_tcp_reason_decode(hostile[i]), WEFT_SUCCESS);
+    CU_ASSERT_TRUE(wi_tcp_reason_decode(999) < 0);
+}
+
 static void blob_is_checked(void)
 {
     struct wi_tcp_addr a[] = {addr("10.0.0.1", 24, 1000), addr("fd00::1", 64, 0)};
@@ -337,6 +349,7 @@ static const struct wt_case cases[] = {
     {"frame round trip", frame_round_trip},
     {"frame is little endian", frame_is_little_endian},
     {"frame is checked", frame_is_checked},
+    {"reasons", reasons},
     {"claims", claims},
     {"blob round trip", blob_round_trip},
     {"blob is checked", blob_is_checked},
