@@ -264,6 +264,21 @@ static int burst_of(const struct wi_tcp_endpoint *e)
     return burst < 1 ? 1 : burst < ACCEPT_BURST ? (int)burst : ACCEPT_BURST;
 }
 
+/* Said once, however often it is tried again, and once when it is over. */
+static void wanting(struct wi_tcp_endpoint *e, int err)
+{
+    uint64_t now = e->host->now_ns();
+    if (err && !e->wanting_ns) {
+        e->wanting_ns = now;
+        e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept",
+                     "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)", strerror(err));
+    } else if (!err && e->wanting_ns) {
+        e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept", "accepting connections again, after %.1f s",
+                     (double)(now - e->wanting_ns) / 1e9);
+        e->wanting_ns = 0;
+    }
+}
+
 static void accept_some(struct wi_tcp_endpoint *e)
 {
     for (int i = 0; i < e->me.count; i++) {
@@ -282,10 +297,11 @@ static void accept_some(struct wi_tcp_endpoint *e)
                 admit(e, fd, source_of(&sa));
                 continue;
             }
+            if (errno == EAGAIN) /* all are accepted: the kernel looks for a descriptor first */
+                wanting(e, 0);
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
                 break;
-            e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept",
-                         "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)", strerror(errno));
+            wanting(e, errno);
             pause_listening(e, ACCEPT_PAUSE_NS);
             return;
         }

@@ -20,14 +20,14 @@ extern const struct weft_plugin weft_plugin_tcp;
 #define WT_TCP ((const struct weft_transport_ops *)weft_plugin_tcp.ops)
 
 static char wt_tcp_explained[512];
-static int wt_tcp_logs;
+static int wt_tcp_logs; /* warnings */
 
 __attribute__((unused, format(printf, 4, 5))) static void wt_tcp_log(void *impl, enum weft_log_level level,
                                                                    const char *event, const char *format, ...)
 {
     (void)impl;
     if (!getenv("WT_TCP_LOG")) {
-        __atomic_fetch_add(&wt_tcp_logs, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&wt_tcp_logs, level <= WEFT_LOG_WARN, __ATOMIC_RELAXED);
         return;
     }
     va_list ap;
