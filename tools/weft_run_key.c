@@ -67,6 +67,13 @@ int run_make_key(const char *path)
 {
     char line[LINE_BYTES];
     int code = 0;
+    if (path[0] == '-' && path[1]) {
+        run_complain(
+            "--make-key wants the name of a file, or - for standard output, and '%s' looks like an option; './%s' is "
+            "a file of that name; see weft-run --help",
+            path, path);
+        return RUN_EXIT_USAGE;
+    }
     if (key_line(line)) {
         run_complain("--make-key: no random bytes: %s", strerror(errno));
         return 1;

@@ -125,6 +125,12 @@ tap "a bad time" refused "--timeout 'soon'" --timeout soon true
 tap "a bad variable" refused "--env 'X'" --env X true
 tap "a missing value" refused "--bind" --bind
 tap "a program beside --make-key" refused "--make-key runs nothing: 'true'" --make-key "$tap_dir/never" true
+dashes() { # nothing is made of it
+    (cd "$tap_dir" && ! "$tap_run" --make-key -- 2>said && ! "$tap_run" --make-key --hex 2>>said && ls && cat said &&
+        [ ! -e ./-- ] && [ ! -e ./--hex ] && grep -q "wants the name of a file.* '--' looks like an option; './--' is" said &&
+        "$tap_run" --make-key ./-- && [ "$(stat -c %a ./--)" = 600 ])
+}
+tap_run=$PWD/weft-run tap "a key in a file that looks like an option" dashes
 tap "a key where there is no directory" refused "--make-key: cannot create '$tap_dir/none/key'" --make-key "$tap_dir/none/key"
 tap "no program" refused "no program" -n 2
 tap "a program that is not there" ends 127 "cannot run '/nonexistent'" -n 2 /nonexistent
