@@ -1,7 +1,7 @@
 # weft-bench uses the installed headers only. Its MPI modules are loaded at run time, and are not plugins of the library:
 # they have a directory of their own.
 bin_PROGRAMS += weft-bench
-weft_bench_SOURCES = tools/weft_bench.c tools/weft_bench.h tools/bench_rule.h \
+weft_bench_SOURCES = tools/tool.h tools/weft_bench.c tools/weft_bench.h tools/bench_rule.h \
 	tools/bench_buffers.c tools/bench_data.c tools/bench_extra.c tools/bench_files.c tools/bench_help.c \
 	tools/bench_layout.c tools/bench_measure.c tools/bench_mpi.c tools/bench_options.c tools/bench_overlap.c \
 	tools/bench_parse.c tools/bench_plot.c tools/bench_report.c tools/bench_run.c tools/bench_weft.c
@@ -30,12 +30,12 @@ EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py too
 	tools/compare_placement.c
 
 bin_PROGRAMS += weft-info
-weft_info_SOURCES = tools/weft_info.c
+weft_info_SOURCES = tools/tool.h tools/weft_info.c
 weft_info_LDADD = libweftcore.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 # Reads schedules, touches no network.
 bin_PROGRAMS += weft-plan
-weft_plan_SOURCES = tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c tools/plan_explain.h \
+weft_plan_SOURCES = tools/tool.h tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c tools/plan_explain.h \
 	tools/plan_print.c tools/plan_world.c
 weft_plan_LDADD = libweftcore.la $(JANSSON_LIBS)
 
@@ -57,14 +57,14 @@ tests_cli_bootstrap_probe_LDADD = libweftcore.la
 
 # Looks inside the library, but never at the network.
 bin_PROGRAMS += weft-topo
-weft_topo_SOURCES = tools/weft_topo.c tools/topo_tool.h tools/topo_ranks.c tools/topo_sources.c
+weft_topo_SOURCES = tools/tool.h tools/weft_topo.c tools/topo_tool.h tools/topo_ranks.c tools/topo_sources.c
 weft_topo_LDADD = libweftcore.la
 check_scripts += tests/cli/test_weft_topo.sh
 dist_man_MANS += doc/man/weft-topo.1
 
 # What predicts links with the whole library statically: its insides are what it shows.
 bin_PROGRAMS += weft-sim
-weft_sim_SOURCES = tools/weft_sim.c tools/weft_sim.h tools/sim_call.c tools/sim_options.c tools/sim_print.c \
+weft_sim_SOURCES = tools/tool.h tools/weft_sim.c tools/weft_sim.h tools/sim_call.c tools/sim_options.c tools/sim_print.c \
 	tools/sim_script.c tools/sim_script.h tools/sim_step.c tools/sim_world.c
 weft_sim_LDADD = libweftcore.la $(JANSSON_LIBS) -lm
 check_scripts += tests/cli/test_weft_sim.sh

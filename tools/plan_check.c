@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "sched/import.h"
+#include "tool.h"
 #include "weft_plan.h"
 
 const char plan_check_help[] =
@@ -217,9 +218,5 @@ int plan_check(int argc, char **argv)
     int failed = check_all(output, argv + at, argc - at);
     if (output == JSON)
         puts("]");
-    if (fflush(stdout) || ferror(stdout)) {
-        perror("weft-plan check: standard output");
-        return 1;
-    }
-    return failed;
+    return tool_output_lost("weft-plan check") || failed;
 }

@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "plan_explain.h"
+#include "tool.h"
 #include "weft_plan.h"
 
 const char plan_explain_help[] =
@@ -211,9 +212,5 @@ int plan_explain(int argc, char **argv)
     if (st < 0)
         fprintf(stderr, "weft-plan explain: %s\n", wi_fail_text());
     explain_free(&x);
-    if (st >= 0 && (fflush(stdout) || ferror(stdout))) {
-        perror("weft-plan explain: standard output");
-        return 1;
-    }
-    return st < 0;
+    return st < 0 || tool_output_lost("weft-plan explain");
 }

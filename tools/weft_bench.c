@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-bench: time every collective of weft and check its results, in the manner of nccl-tests. */
+#include "tool.h"
 #include "weft_bench.h"
 
 #include <errno.h>
@@ -167,9 +168,6 @@ int main(int argc, char **argv)
     else
         b.failed = 1;
     teardown(&b);
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "weft-bench: the table could not be written: %s\n", strerror(errno));
-        status = status ? status : 1;
-    }
-    return status;
+    int lost = tool_output_lost("weft-bench");
+    return status ? status : lost;
 }

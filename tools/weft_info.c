@@ -14,6 +14,7 @@
 #include "base/reduce.h"
 #include "base/settings.h"
 #include "base/settings_given.h"
+#include "tool.h"
 
 struct options {
     int settings, algorithms, json;
@@ -431,9 +432,7 @@ static int print(const json_t *all, const struct options *o)
         if (o->algorithms)
             print_algorithms(json_object_get(all, "algorithms"));
     }
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return fprintf(stderr, "weft-info: the output could not be written: %s\n", strerror(errno)), 1;
-    return strcmp(text_of(all, "security"), "refused") == 0;
+    return tool_output_lost("weft-info") || strcmp(text_of(all, "security"), "refused") == 0;
 }
 
 /* ---- Command line ---- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "tool.h"
 #include "weft_sim.h"
 
 static weft_status run(const struct sim_options *o)
@@ -42,9 +43,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "weft-sim: %s\n", wi_fail_text());
         return 1;
     }
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "weft-sim: the output could not be written: %s\n", strerror(errno));
-        return 1;
-    }
-    return 0;
+    return tool_output_lost("weft-sim");
 }

@@ -104,4 +104,5 @@ for mpi in openmpi mpich; do
         echo "ok $tap_number - --against mpi under $mpi # SKIP no module, no mpirun, or a sanitizer"
     fi
 done
+tap "a full disk" output_lost ./weft-bench -b 8 -e 8 -n 1
 tap_end

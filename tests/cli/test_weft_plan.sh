@@ -103,4 +103,5 @@ tap "no ranks" status_is 2 'how many ranks' explain all_reduce -n 1K
 tap "a bad size" status_is 2 'not a size such as 1M: "1Q"' explain all_reduce -n 1Q -P 2
 tap "no such option of explain" status_is 2 'frob' explain all_reduce --frob
 tap "help" status_is 0 'usage: weft-plan' --help
+tap "a full disk" output_lost ./weft-plan explain all_reduce -n 1M -P 4
 tap_end

@@ -30,3 +30,11 @@ tap_end() {
     echo "1..$tap_number"
     exit $tap_failed
 }
+
+# COMMAND...: what it prints goes to a full disk; it says so and fails
+output_lost() {
+    local out
+    out=$(timeout 60 "$@" 2>&1 >/dev/full) && { echo "it succeeds"; return 1; }
+    echo "$out"
+    grep -qE 'the output could not be written: (No space left|a part was lost before)' <<<"$out"
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the command-line tools say alike. Needs nothing of the library. */
+#ifndef TOOL_H
+#define TOOL_H
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+/* At the end of a tool: 1, and said, when not all of standard output could be written. */
+static inline int tool_output_lost(const char *tool)
+{
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "%s: the output could not be written: %s\n", tool, errno ? strerror(errno) : "a part was lost before");
+    return 1;
+}
+
+/* getopt's '?' and ':', in the words of all tools, with opterr 0; returns the exit status. A long option is an argument of its own,
+ * a letter may stand among others. */
+static inline int tool_bad_option(const char *tool, int option, char *const *argv)
+{
+    const char letter[] = {'-', (char)optopt, '\0'}, *given = argv[optind - 1];
+
+    if (strncmp(given, "--", 2) != 0 && optopt > 0 && optopt < 128)
+        given = letter;
+    fprintf(stderr, "%s: '%s' %s; see %s --help\n", tool, given, option == ':' ? "wants a value" : "is not an option", tool);
+    return 2;
+}
+
+#endif
