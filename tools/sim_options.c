@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/settings.h"
+#include "tool.h"
 #include "weft_sim.h"
 
 static const char usage[] =
@@ -64,7 +65,7 @@ static const struct option longs[] = {
 
 static int refuse(const char *option, const char *value, const char *wanted)
 {
-    fprintf(stderr, "weft-sim: %s \"%s\": %s\n", option, value, wanted);
+    fprintf(stderr, "weft-sim: %s \"%s\": %s; see weft-sim --help\n", option, value, wanted);
     return 2;
 }
 
@@ -203,7 +204,7 @@ static int option_output(int c, struct sim_options *o)
         printf("weft-sim %s\n", weft_version());
         return 0;
     default:
-        return 2; /* getopt has said why */
+        return 2;
     }
 }
 
@@ -212,7 +213,8 @@ static int check(struct sim_options *o, int argc, char **argv)
     int machines = !!o->topo + !!o->synthetic + !!o->uniform;
 
     if (machines != 1) {
-        fprintf(stderr, "weft-sim: one of --topo, --synthetic and --uniform must describe the machine\n");
+        fprintf(stderr,
+                "weft-sim: one of --topo, --synthetic and --uniform must describe the machine; see weft-sim --help\n");
         return 2;
     }
     if (o->step && optind < argc)
@@ -222,7 +224,7 @@ static int check(struct sim_options *o, int argc, char **argv)
     if (o->step)
         return -1;
     if (optind == argc) {
-        fprintf(stderr, "weft-sim: a collective is wanted, like all_reduce (or --step FILE)\n");
+        fprintf(stderr, "weft-sim: a collective is wanted, like all_reduce (or --step FILE); see weft-sim --help\n");
         return 2;
     }
     if (optind + 1 < argc)
@@ -240,7 +242,10 @@ int sim_options_parse(int argc, char **argv, struct sim_options *o)
     int c;
 
     *o = (struct sim_options){.bytes = 1u << 20};
-    while ((c = getopt_long(argc, argv, "t:s:u:P:n:a:f:lcjhV", longs, NULL)) != -1) {
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":t:s:u:P:n:a:f:lcjhV", longs, NULL)) != -1) {
+        if (c == '?' || c == ':')
+            return tool_bad_option("weft-sim", c, argv);
         int status = option_machine(c, o);
         if (status == -2)
             status = option_operation(c, o);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "tools/tool.h"
 #include "tools/topo_tool.h"
 
 static const char usage[] =
@@ -53,7 +54,7 @@ struct options {
 
 static int bad(const char *what, const char *value)
 {
-    fprintf(stderr, "weft-topo: %s%s%s (--help says more)\n", what, value ? ": " : "", value ? value : "");
+    fprintf(stderr, "weft-topo: %s%s%s; see weft-topo --help\n", what, value ? ": " : "", value ? value : "");
     return 2;
 }
 
@@ -158,9 +159,13 @@ int main(int argc, char **argv)
     struct wi_topo *topo;
     int option, status;
 
-    while ((option = getopt_long(argc, argv, "s:f:n:rhV", long_options, NULL)) != -1)
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":s:f:n:rhV", long_options, NULL)) != -1) {
+        if (option == '?' || option == ':')
+            return tool_bad_option("weft-topo", option, argv);
         if ((status = parse_option(&o, option, optarg)) >= 0)
             return status;
+    }
     if (optind < argc)
         return bad("no argument is wanted", argv[optind]);
     if (o.format && (o.nranks || o.rings))

@@ -19,7 +19,8 @@ fails() { # STATUS TEXT ARGUMENTS...: one line that says why
     out=$(sim "$@" 2>&1)
     status=$?
     echo "status $status: $out"
-    [ $status -eq "$want" ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qE -- "$text" <<<"$out"
+    [ $status -eq "$want" ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qE -- "$text" <<<"$out" &&
+        { [ "$want" -ne 2 ] || grep -q '; see weft-sim --help$' <<<"$out"; }
 }
 # 2 (P-1) (α + n/P/β) = 14 * (2 + 131072/12500) us
 ring() { says "^time +174.801 us" -u 100Gb,2us -P 8 all_reduce -n 1M -a ring --slice 0; }
@@ -90,6 +91,9 @@ tap "a bad straggler" fails 1 '--straggler "9=2": there are ranks 0 to 3' -u 100
 tap "a bad number" fails 2 '-n "much"' -u 100Gb,2us -P 4 all_reduce -n much
 tap "a bad collective" fails 2 '"all_reduc"' -u 100Gb,2us -P 4 all_reduc
 tap "no machine" fails 2 "must describe the machine" all_reduce
+tap "no such option" fails 2 "'--frob' is not an option" --frob
+tap "no such letter" fails 2 "'-q' is not an option" -lq
+tap "an option without its value" fails 2 "'--radix' wants a value" --radix
 tap "steps: a bad word" bad_step 'line 2: "all_reduc"' 'compute 1ms\nall_reduc 1M\n'
 tap "steps: a bad time" bad_step 'line 1: "soon"' 'compute soon\n'
 tap "steps: a bad algorithm" bad_step 'line 1: .*"rong"' 'all_reduce 1M algo=rong\n'
@@ -100,4 +104,5 @@ tap "steps: no end" bad_step 'line 1: "repeat": has no end' 'repeat 3\ncompute 1
 tap "steps: no repeat" bad_step 'line 2: "end": has no repeat' 'compute 1ms\nend\n'
 tap "steps: too many" bad_step 'more than 10000000 instructions' 'repeat 10000000\nrepeat 10000000\ncompute 1us\nend\nend\n'
 tap "--help" says "Usage: weft-sim" --help
+tap "a full disk" output_lost ./weft-sim -P 4 --uniform 100Gb,2us all_reduce -n 1M
 tap_end

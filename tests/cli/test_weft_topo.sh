@@ -18,7 +18,8 @@ refused() { # STATUS TEXT ARGUMENTS...
     out=$(timeout 20 ./weft-topo "$@" 2>&1)
     status=$?
     echo "status $status: $out"
-    [ $status -eq "$wanted" ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qF -- "$text" <<<"$out"
+    [ $status -eq "$wanted" ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qF -- "$text" <<<"$out" &&
+        { [ "$wanted" -ne 2 ] || grep -q '; see weft-topo --help$' <<<"$out"; }
 }
 round_trip() { # FORMAT
     timeout 20 ./weft-topo -s "$dgx" --export "$1" >"$tap_dir/a.$1" &&
@@ -142,5 +143,8 @@ tap "a file that is not there" refused 1 '/nonexistent' -f /nonexistent
 tap "a wrong format" refused 2 'yaml' --export yaml
 tap "a wrong number of ranks" refused 2 'many' --ranks many
 tap "an argument" refused 2 'something' something
+tap "no such option" refused 2 "'--frob' is not an option" --frob
+tap "no such letter" refused 2 "'-q' is not an option" -rq
+tap "an option without its value" refused 2 "'--ranks' wants a value" --ranks
 tap "--help" says "Usage: weft-topo" --help
 tap_end
