@@ -141,6 +141,7 @@ static weft_status env_torch(const struct wi_bootstrap_settings *s, struct wi_en
     wi_env_job(env, "torch:%d", port);
     if (port)
         env->rendezvous.ports[env->rendezvous.nports++] = (uint16_t)port;
+    env->rendezvous.port_named = port ? "MASTER_PORT" : NULL;
     return WEFT_SUCCESS;
 }
 
@@ -233,6 +234,7 @@ static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_en
     if (s->store_port) {
         r->nports = 0;
         r->ports[r->nports++] = (uint16_t)s->store_port;
+        r->port_named = "WEFT_STORE_PORT";
         if (!r->host[0] && env->one_host)
             snprintf(r->host, sizeof(r->host), "127.0.0.1");
     } else if (env->one_host && (!s->store_addr || wi_rendezvous_host_is_loopback(r->host))) {

@@ -213,7 +213,12 @@ void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capaci
     used += (size_t)snprintf(text + used, capacity - used, "%s%.64s port%s", used ? ", " : "", r->host,
                              r->nports == 1 ? "" : "s");
     for (int i = 0; i < r->nports && i < 3 && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s %u", i ? "," : "", r->ports[i]);
+        used += i == 0 && r->port_named
+                    ? (size_t)snprintf(text + used, capacity - used, " %u (%s)", r->ports[i], r->port_named)
+                    : (size_t)snprintf(text + used, capacity - used, "%s %u", i ? "," : "", r->ports[i]);
     if (r->nports > 3 && used < capacity)
-        snprintf(text + used, capacity - used, ", ... (%d)", r->nports);
+        used += (size_t)snprintf(text + used, capacity - used, ", ... (%d)", r->nports);
+    if (r->nports > (r->port_named != NULL) && used < capacity)
+        snprintf(text + used, capacity - used, " derived from the job's name%s",
+                 r->port_named ? "" : " (WEFT_STORE_PORT names one)");
 }

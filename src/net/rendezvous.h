@@ -29,6 +29,7 @@ struct wi_rendezvous {
     char host[256];            /* "" none */
     uint16_t ports[WI_RENDEZVOUS_PORTS];
     int nports;
+    const char *port_named;    /* the variable that the first port is from; NULL: all are derived */
     int listen_fd;             /* borrowed listening socket of rank 0, -1 none */
     const char *interfaces;    /* bind to the first address of these ("eth0,ib0"); NULL: the host's own */
 };
@@ -49,7 +50,7 @@ void wi_rendezvous_close(int listen_fd); /* also through other descriptors of th
 int wi_rendezvous_listen_file(const struct wi_sockaddr *at); /* also where a dead process left its socket */
 /* "localhost", "127...." or "::1": all ranks are on this host. */
 int wi_rendezvous_host_is_loopback(const char *host);
-/* "node3 ports 20417, 20112, ..." */
+/* "node3 ports 29500 (MASTER_PORT), 20417, 20112, ... (17) derived from the job's name" */
 void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capacity);
 
 /* Address of the first listed interface that is up; NULL: of the one that leads to other networks, else of the first that is

@@ -166,3 +166,6 @@ unit_tests += tests/unit/test_pmi
 tests_unit_test_pmi_SOURCES = tests/unit/test_pmi.c
 tests_unit_test_pmi_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_unit_test_pmi_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+unit_tests += tests/unit/test_rendezvous
+tests_unit_test_rendezvous_SOURCES = tests/unit/test_rendezvous.c
+tests_unit_test_rendezvous_LDADD = libweftcore.la $(CUNIT_LIBS)
