@@ -15,7 +15,7 @@ tool() { # NAME: a script from standard input
     { echo '#!/bin/bash'; cat; } >"$bin/$1" && chmod +x "$bin/$1"
 }
 mkdir -p "$bin"
-for name in bash sh env cat sed grep awk sort head tail cut tr find xargs cksum mkdir rm touch chmod stat dirname ls date; do
+for name in bash sh env cat sed grep awk sort head tail cut tr find xargs cksum mkdir rm touch chmod stat dirname ls date sleep seq; do
     ln -s "$(command -v $name)" "$bin/$name"
 done
 tool nproc <<<'echo 2'
@@ -28,11 +28,20 @@ END
 tool apt-get <<'END'
 [ "$(id -u)" = 0 ] || { echo "E: Could not open lock file - open (13: Permission denied)"; exit 100; }
 while [ "${1#-}" != "$1" ]; do [ "$1" = -o ] && shift; shift; done
+for p; do
+    [ "$p" = --print-uris ] || continue
+    [ -e $state/lists ] && for p; do case $p in -* | install) ;; *) echo "'http://packages/$p.deb' $p.deb 1500000 SHA256:0" ;; esac; done
+    exit
+done
 echo "$*" >>$state/apt.log
 [ "$DEBIAN_FRONTEND" = noninteractive ] || { echo "a question"; exit 100; }
 [ -e $state/broken ] && { cat $state/broken; exit 100; }
 command=$1
 shift
+if [ -e $state/slow ]; then # until a sign of life has been seen, which the test looks for
+    echo "Get:1 something"
+    for _ in $(seq 300); do grep -q "still $(cat $state/slow)" $state/said && break; sleep 0.1; done
+fi
 if [ $command = update ]; then touch $state/lists; exit; fi
 for p; do
     case $p in -*) continue ;; esac
@@ -118,7 +127,7 @@ END
     chmod +x tests/torch/environment.sh
 }
 give_sudo() { ln -sf "$tap_dir/sudo" "$bin/sudo"; }
-boot() { env -i PATH="$bin" state="$state" modules="$modules" ${flags:+CONFIGURE_FLAGS="$flags"} ./bootstrap "$@" >"$tap_dir/said" 2>&1 </dev/null; local status=$?; cat "$tap_dir/said"; return $status; }
+boot() { env -i PATH="$bin" state="$state" modules="$modules" ${flags:+CONFIGURE_FLAGS="$flags"} ${pace:+BOOTSTRAP_PACE="$pace"} ./bootstrap "$@" >"$tap_dir/said" 2>&1 </dev/null; local status=$?; cat "$tap_dir/said"; return $status; }
 says() { grep -qE -- "$1" "$tap_dir/said" || { echo "it does not say: $1"; return 1; }; }
 # How often bootstrap has run a command, since the last `forget`.
 runs() { local n; n=$(grep -c "^$1" "$state/log"); [ "$n" -eq "$2" ] || { echo "$1: $n times, not $2"; cat "$state/log"; return 1; }; }
@@ -203,6 +212,15 @@ apt_explained() {
 unknown_needed() { machine 0; echo libhwloc-dev >"$state/unknown"; ! boot bench && says 'lacks a package'; }
 unknown_wanted() { machine 0; echo clang-format-14 >"$state/unknown"; boot check && says 'clang-format-14: no package of this release' && last "$passed" && grep -qx mpich "$state/installed"; }
 runtime() { machine 0; boot check && grep -qx libclang-rt-14-dev "$state/installed"; }
+sign_of_life() { # nobody sees a terminal here either
+    machine 0
+    echo 'fetching the lists of packages, [0-9]* s: Get:1 something' >"$state/slow"
+    ln -s "$tap_dir/said" "$state/said"
+    pace=0.2 boot bench && says measured && says "^bootstrap: still $(cat "$state/slow")" && says 'installing; about [0-9]+ MB are fetched' || return 1
+    machine 0 $all_of_it
+    touch "$state/lists"
+    boot check && says 'installing libcunit1-dev .*; about [0-9]+ MB are fetched' && ! says 'still' >/dev/null
+}
 no_torch() {
     machine 0
     touch "$state/no_torch"
@@ -248,6 +266,7 @@ tap "what apt says is explained" apt_explained
 tap "a needed package that the release lacks" unknown_needed
 tap "a wanted package that the release lacks" unknown_wanted
 tap "clang's runtime by clang's version" runtime
+tap "what takes long is announced with its size and gives signs of life" sign_of_life
 tap "PyTorch cannot be had" no_torch
 tap "a test fails" fails
 tap "no dpkg" no_dpkg
