@@ -221,7 +221,7 @@ static int wait_inside(struct weft_comm *comm, struct weft_request *req)
         struct wi_op *op = &req->op[i];
         for (op->rounds = 0; op->state != WI_OP_DONE;) {
             int moved;
-            wi_exec_progress(comm->exec, &moved);
+            wi_exec_progress(comm->exec, op, &moved);
             if (op->state == WI_OP_DONE)
                 break;
             if (wi_comm_wanted(comm))

@@ -228,7 +228,7 @@ static void abort_here(struct weft_comm *comm)
     do {
         if (wi_comm_try_progress(comm)) {
             wi_exec_fail(comm->exec, WEFT_EABORTED, -1, NULL, "%s", comm->abort_reason);
-            wi_exec_progress(comm->exec, NULL);
+            wi_exec_progress(comm->exec, NULL, NULL);
             wi_comm_leave(comm);
             return;
         }

@@ -40,7 +40,7 @@ static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uin
 
     for (;;) {
         int moved, got;
-        wi_exec_progress(comm->exec, &moved);
+        wi_exec_progress(comm->exec, NULL, &moved);
         if (comm->exec->broken)
             return comm->exec->broken;
         got = wi_match_probe(comm->exec, peer, tag, found);

@@ -49,6 +49,7 @@ static void collect_fds(struct round *rd, struct weft_comm *comm)
 
 static void look_at(struct round *rd, struct weft_comm *comm)
 {
+    struct wi_op *op;
     int moved = 0;
 
     if (atomic_load_explicit(&comm->waiters, memory_order_relaxed)) {
@@ -61,11 +62,12 @@ static void look_at(struct round *rd, struct weft_comm *comm)
         return;
     }
     if (comm->exec->nops) {
-        wi_exec_progress(comm->exec, &moved);
-        if (!moved && comm->exec->head)
-            wi_exec_check(comm->exec, comm->exec->head);
+        wi_exec_progress(comm->exec, NULL, &moved);
+        op = moved ? NULL : wi_exec_oldest(comm->exec);
+        if (op)
+            wi_exec_check(comm->exec, op);
         if (comm->exec->broken) {
-            wi_exec_progress(comm->exec, NULL); /* ends what was in flight */
+            wi_exec_progress(comm->exec, NULL, NULL); /* ends what was in flight */
             wi_comm_failed(comm);
         }
     }

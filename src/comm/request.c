@@ -282,7 +282,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             stand_by(standing++);
         } else {
             struct wi_op *op;
-            wi_exec_progress(comm->exec, &moved);
+            wi_exec_progress(comm->exec, unfinished(req), &moved);
             op = unfinished(req);
             if (op && moved)
                 op->rounds = 0;

@@ -93,7 +93,9 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->process = getpid();
     pthread_mutex_init(&exec->error_lock, NULL);
     exec->nranks = mesh->nranks;
-    exec->tail = &exec->head;
+    wi_op_list_init(&exec->running);
+    wi_op_list_init(&exec->waiting);
+    wi_op_list_init(&exec->messages);
     exec->nudge_fd = -1;
     exec->wanting_end = &exec->wanting;
     exec->algorithm_named = config->algorithm_named;
@@ -158,39 +160,6 @@ void wi_exec_destroy(struct wi_exec *exec)
 
 /* ---- The end of an operation ---- */
 
-static void link_op(struct wi_exec *exec, struct wi_op *op)
-{
-    op->next = NULL;
-    op->link = exec->tail;
-    *exec->tail = op;
-    exec->tail = &op->next;
-    exec->nops++;
-}
-
-static void unlink_op(struct wi_exec *exec, struct wi_op *op)
-{
-    if (!op->link)
-        return;
-    *op->link = op->next;
-    if (op->next)
-        op->next->link = op->link;
-    else
-        exec->tail = op->link;
-    op->link = NULL;
-    exec->nops--;
-}
-
-void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op)
-{
-    op->record_serial = op->record->serial;
-    link_op(exec, op);
-}
-
-void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op)
-{
-    unlink_op(exec, op);
-}
-
 void wi_op_release(struct wi_exec *exec, struct wi_op *op)
 {
     struct wi_pend *p, *next;
@@ -228,7 +197,7 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
 {
     if (op->state == WI_OP_DONE)
         return;
-    unlink_op(exec, op);
+    wi_op_unlink(exec, op);
     op->status = status;
     if (op->record && op->record->serial == op->record_serial) {
         op->record->ticks_done = wi_ticks();
@@ -243,8 +212,8 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
 
 static void finish_all(struct wi_exec *exec)
 {
-    while (exec->head)
-        wi_op_finish(exec, exec->head, exec->broken);
+    for (struct wi_op *op; (op = wi_exec_oldest(exec));)
+        wi_op_finish(exec, op, exec->broken);
     while (exec->self_sends) {
         struct wi_op *op = exec->self_sends;
         exec->self_sends = op->next;
@@ -317,23 +286,6 @@ static void issue_self(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- Issue ---- */
 
-static weft_status prepare_lanes(struct wi_op *op)
-{
-    uint32_t n = op->sched->nlanes;
-
-    op->lanes = op->lanes_inline;
-    if (n > WI_OP_LANES_INLINE) {
-        op->lanes = wi_malloc(n * sizeof *op->lanes);
-        if (!op->lanes)
-            return wi_fail(WEFT_ENOMEM, "%u lanes", n);
-    }
-    memset(op->lanes, 0, n * sizeof *op->lanes);
-    for (uint32_t l = 0; l < n; l++)
-        op->lanes[l].recvs_tail = &op->lanes[l].recvs;
-    op->nlanes_left = n;
-    return WEFT_SUCCESS;
-}
-
 static void record_issue(struct wi_exec *exec, struct wi_op *op)
 {
     struct wi_record *e = wi_recorder_add(&exec->recorder);
@@ -401,70 +353,6 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- Progress ---- */
 
-static int start_op(struct wi_exec *exec, struct wi_op *op)
-{
-    weft_status st;
-
-    if (op->exchange != WI_EXCHANGE_NONE)
-        return 1;
-    st = prepare_lanes(op);
-    if (st < 0) {
-        wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
-        return 0;
-    }
-    if (op->mapped) {
-        wi_op_begin_stores(exec, op, wi_op_slot_work(op));
-        op->epoch = exec->next_epoch;
-        exec->next_epoch += op->nslices;
-    }
-    op->state = WI_OP_RUNNING;
-    return 1;
-}
-
-static int run_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
-{
-    if (op->mapped)
-        return wi_lane_run_mapped(exec, op, lane);
-    return op->parcels ? wi_lane_run_parcels(exec, op, lane) : wi_lane_run_two_sided(exec, op, lane);
-}
-
-static int run_op(struct wi_exec *exec, struct wi_op *op)
-{
-    int moved = 0, round;
-
-    if (op->by_tag)
-        return wi_match_run(exec, op);
-    if (op->exchange != WI_EXCHANGE_NONE) {
-        moved = wi_op_exchange(exec, op);
-        if (exec->broken || op->exchange != WI_EXCHANGE_NONE)
-            return moved;
-        if (op->status < 0) { /* nothing suits what the ranks told each other */
-            wi_op_finish(exec, op, op->status);
-            return 1;
-        }
-    }
-    if (op->state == WI_OP_QUEUED && !start_op(exec, op))
-        return 1;
-    do { /* lanes wait for each other: again while any moves */
-        round = op->ll ? wi_lane_run_ll(exec, op) : 0;
-        for (uint32_t l = 0; l < op->sched->nlanes && !op->ll && !exec->broken && op->status == WEFT_INPROGRESS; l++)
-            if (!op->lanes[l].done)
-                round |= run_lane(exec, op, l);
-        moved |= round;
-    } while (round && op->nlanes_left && !exec->broken && op->status == WEFT_INPROGRESS);
-    if (exec->broken)
-        return 1;
-    if (op->status < 0 || !op->nlanes_left) {
-        if (op->mapped && !op->ll && op->status >= 0)
-            wi_op_end_stores(exec, op, wi_op_slot_work(op));
-        wi_op_finish(exec, op, op->status < 0 ? op->status : WEFT_SUCCESS);
-        return 1;
-    }
-    if (moved)
-        op->rounds = 0;
-    return moved;
-}
-
 static int progress_groups(struct wi_exec *exec)
 {
     struct wi_mesh *mesh = exec->mesh;
@@ -474,8 +362,8 @@ static int progress_groups(struct wi_exec *exec)
         struct weft_peer_failure failure = {.peer = -1};
         int n = mesh->groups[i].transport->ops.progress(mesh->groups[i].group, &failure);
         if (n < 0) {
-            const struct weft_op_info *info = exec->head ? &exec->head->info : NULL;
-            wi_exec_transport_failed(exec, n, &failure, info);
+            const struct wi_op *op = wi_exec_oldest(exec);
+            wi_exec_transport_failed(exec, n, &failure, op ? &op->info : NULL);
             return 1;
         }
         moved |= n > 0;
@@ -483,34 +371,7 @@ static int progress_groups(struct wi_exec *exec)
     return moved;
 }
 
-/* Operations begin in order: a collective when its window slot is free, a mapped one when no older mapped one is left. */
-static int progress_ops(struct wi_exec *exec)
-{
-    int moved = 0, mapped_ahead = 0, stopped = 0;
-    uint32_t oldest = 0;
-    struct wi_op *op, *next;
-
-    exec->nunpolled = 0;
-    for (op = exec->head; op && !exec->broken; op = next) {
-        next = op->next;
-        exec->op_polls++;
-        if (!op->point_to_point) {
-            oldest = oldest ? oldest : op->info.seq;
-            if (op->state == WI_OP_QUEUED)
-                stopped |= op->info.seq - oldest >= WI_OP_WINDOW || (op->mapped && mapped_ahead);
-            if (stopped && op->state == WI_OP_QUEUED)
-                continue;
-        }
-        if (!op->alone)
-            moved |= run_op(exec, op);
-        mapped_ahead |= op->state != WI_OP_DONE && op->mapped;
-        if (exec->broken)
-            break;
-    }
-    return moved;
-}
-
-uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
+uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *moved)
 {
     int any = 0;
 
@@ -520,36 +381,15 @@ uint32_t wi_exec_progress(struct wi_exec *exec, int *moved)
             wi_exec_read_notices(exec);
         if (!exec->broken && (exec->wanting || exec->noffered || exec->control))
             any |= wi_match_progress(exec);
-        any |= progress_ops(exec);
+        any |= wi_exec_run(exec, awaited);
     }
-    if (exec->broken && (exec->head || exec->self_sends || exec->self_recvs)) {
+    if (exec->broken && (exec->nops || exec->self_sends || exec->self_recvs)) {
         finish_all(exec);
         any = 1;
     }
     if (moved)
         *moved = any;
     return exec->nops;
-}
-
-/* ---- Issue, continued ---- */
-
-#define FEW_OPS 16
-
-/* With many operations in flight most issues look at the new one only, or all that are issued before one is waited for would take
- * time in the square of their number: a message is posted, a collective begins when all are looked at, which is once for as many
- * issues as there are operations. */
-static void begin_new(struct wi_exec *exec, struct wi_op *op)
-{
-    if (exec->nops <= FEW_OPS || ++exec->nunpolled >= exec->nops) {
-        wi_exec_progress(exec, NULL);
-        return;
-    }
-    if (op->point_to_point && !op->by_tag) {
-        exec->op_polls++;
-        run_op(exec, op);
-    }
-    if (exec->broken)
-        wi_exec_progress(exec, NULL);
 }
 
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
@@ -563,6 +403,7 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     op->epoch = 0;
     op->slices_done = 0;
     op->record = NULL;
+    op->number = ++exec->nissued;
     if (exec->broken) {
         op->state = WI_OP_QUEUED;
         wi_op_finish(exec, op, exec->broken);
@@ -581,10 +422,10 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
         return WEFT_SUCCESS;
     }
     op->state = op->by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
-    link_op(exec, op);
+    wi_op_link(exec, op->point_to_point ? &exec->messages : &exec->waiting, op);
     if (op->by_tag)
         wi_match_issue(exec, op);
-    begin_new(exec, op);
+    wi_exec_begin_new(exec, op);
     return WEFT_SUCCESS;
 }
 
@@ -594,7 +435,7 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
 
     op->rounds = 0;
     while (op->state != WI_OP_DONE) {
-        wi_exec_progress(exec, &moved);
+        wi_exec_progress(exec, op, &moved);
         if (op->state == WI_OP_DONE)
             break;
         if (moved)

@@ -66,8 +66,14 @@ enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_L
 
 enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
 
+struct wi_op_list {
+    struct wi_op *head, **tail;
+};
+
 struct wi_op {
     struct wi_op *next, **link; /* in flight: what points to it; NULL: it is not */
+    struct wi_op_list *list;    /* likewise: where */
+    uint64_t number;            /* of all that were issued here */
     struct weft_op_info info;
     struct wi_sched *sched; /* counted reference */
     struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
@@ -170,9 +176,11 @@ struct wi_exec {
     uint32_t yields;                                /* before the first sleep */
     uint64_t patience_ns;                           /* time that passes before it all the same */
     uint64_t waiting_since_ns;                      /* of the newest wait */
-    /* Operations in flight, oldest first. */
-    struct wi_op *head, **tail;
+    /* Operations in flight, each list oldest first: collectives that have begun and those that have not, messages. */
+    struct wi_op_list running, waiting, messages;
+    struct wi_op *upcoming[2]; /* messages that two walks over the list come to next: run.c */
     uint32_t nops;
+    uint64_t nissued;
     uint32_t nunpolled; /* issued since all were polled */
     uint64_t op_polls;  /* of operations, all or one at a time: tests count work by it */
     uint32_t next_seq;          /* of collectives */
@@ -233,8 +241,11 @@ weft_status wi_parcels_create(struct wi_op *op, size_t below);
 /* Begin. On failure to begin the operation is not taken, except that a broken executor completes it with its status. Fills
  * info.seq. The op must stay where it is until its state is DONE. */
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
-/* Advance everything. Returns the number of operations that are still in flight; *moved tells whether anything did. */
-uint32_t wi_exec_progress(struct wi_exec *exec, int *moved);
+/* Advance everything, of very many messages only some, but `awaited` (NULL: none) in any case. Returns the number of operations
+ * that are still in flight; *moved (NULL: not asked for) tells whether anything did. */
+uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *moved);
+struct wi_op *wi_exec_oldest(const struct wi_exec *exec); /* NULL: none is in flight */
+struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
 /* A schedule may be freed now: what the recorder says of it is kept. */
@@ -279,6 +290,11 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status);
 void wi_op_release(struct wi_exec *exec, struct wi_op *op);
 
 /* Inside the executor. */
+void wi_op_list_init(struct wi_op_list *list);
+void wi_op_link(struct wi_exec *exec, struct wi_op_list *list, struct wi_op *op);
+void wi_op_unlink(struct wi_exec *exec, struct wi_op *op);
+int wi_exec_run(struct wi_exec *exec, struct wi_op *awaited); /* moved? */
+void wi_exec_begin_new(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv); /* from a send to itself: 1, and both are done */
 int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
 int wi_lane_dep_met(const struct wi_op *op, const struct wi_step *step, uint32_t slice);

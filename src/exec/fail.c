@@ -153,19 +153,16 @@ void wi_exec_cancel(struct wi_exec *exec, const char *reason)
         wi_exec_error_set(exec, &made);
         exec->broken = WEFT_EABORTED;
     }
-    wi_exec_progress(exec, NULL);
+    wi_exec_progress(exec, NULL, NULL);
 }
 
 /* Two calls differ in their hash only. If that is because of the algorithms that their callers named, say which. */
 static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
                              const char **here, const char **there)
 {
-    const struct wi_op *op = exec->head;
-    uint32_t named;
+    const struct wi_op *op = wi_exec_collective(exec, ours->seq);
+    uint32_t named = op ? op->named : 0;
 
-    while (op && (op->point_to_point || op->info.seq != ours->seq))
-        op = op->next;
-    named = op ? op->named : 0;
     if (!exec->algorithm_named || ours->hash == theirs->hash)
         return 0;
     *here = named ? exec->algorithm_named(ours->kind, named) : "none";
@@ -392,16 +389,15 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
 {
     struct wi_notice n = *notice;
     weft_status status = passed_on((weft_status)n.status);
-    const struct weft_op_info *own = exec->head ? &exec->head->info : NULL;
+    const struct wi_op *oldest = wi_exec_oldest(exec);
+    const struct weft_op_info *own = oldest ? &oldest->info : NULL;
     int is_message = n.info.kind == WI_COLL_SEND || n.info.kind == WI_COLL_RECV;
     int names_another = n.culprit >= 0 && n.culprit < exec->nranks && n.culprit != exec->rank;
-    const struct wi_op *op = is_message ? NULL : exec->head;
+    const struct wi_op *op = is_message ? NULL : wi_exec_collective(exec, n.info.seq); /* messages are numbered apart */
     char text[160];
 
     make_plain(&n);
     wi_op_info_text(&n.info, text, sizeof text);
-    while (op && (op->point_to_point || op->info.seq != n.info.seq)) /* messages are numbered apart */
-        op = op->next;
     if (n.status == WEFT_EMISMATCH && op && memcmp(&op->info, &n.info, sizeof n.info) != 0)
         wi_exec_disagree(exec, peer, &op->info, &n.info);
     else if (n.status == WEFT_ETIMEDOUT && n.culprit == exec->rank)

@@ -179,7 +179,7 @@ static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
     if (exec->wanted && atomic_load_explicit(exec->wanted, memory_order_relaxed))
         WI_TRY(exec->let_in(exec->let_in_arg, op));
     if (op->link)
-        wi_exec_progress(exec, NULL);
+        wi_exec_progress(exec, NULL, NULL);
     return exec->broken;
 }
 
@@ -302,7 +302,7 @@ static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
 void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation)
 {
     char text[512] = "";
-    const struct wi_op *op = exec->head;
+    const struct wi_op *op = wi_exec_oldest(exec);
     int first = op ? awaited_text(exec, op, text, sizeof text) : -1;
 
     if (first >= 0 && first != peer)

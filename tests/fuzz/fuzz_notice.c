@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     require(n != NULL);
     told = told_relayed = 0;
     if (bytes && data[0] & 1)
-        exec.head = &op;
+        exec.running.head = &op;
     if (bytes > 1)
         memcpy(n, data + 1, bytes - 1 < sizeof *n ? bytes - 1 : sizeof *n);
     for (int r = 0; r < NRANKS; r++)

@@ -178,7 +178,7 @@ static void run(struct wi_exec *exec, unsigned char *dst)
     issued = &op.info; /* the peers call the same */
     wi_exec_issue(exec, &op);
     for (int i = 0; i < ROUNDS && op.state != WI_OP_DONE; i++)
-        wi_exec_progress(exec, &moved);
+        wi_exec_progress(exec, NULL, &moved);
     if (op.state != WI_OP_DONE)
         wi_exec_fail(exec, WEFT_ETIMEDOUT, -1, &op.info, "the input ended");
     require(op.state == WI_OP_DONE);
