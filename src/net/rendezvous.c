@@ -105,22 +105,24 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
 static weft_status listen_inherited(int given_fd, uint64_t deadline_ns, int *fd)
 {
     struct wi_sockaddr at = {.bytes = sizeof(at.ss)};
-    struct pollfd ended = {.fd = given_fd, .events = POLLIN};
     int type = 0;
     char text[160];
     socklen_t bytes = sizeof(type);
     if (getsockopt(given_fd, SOL_SOCKET, SO_TYPE, &type, &bytes) || type != SOCK_STREAM ||
         getsockname(given_fd, (struct sockaddr *)&at.ss, &at.bytes))
         return wi_fail(WEFT_ECONFIG, "WEFT_STORE_FD: descriptor %d is not a stream socket", given_fd);
-    if (at.ss.ss_family != AF_UNIX && !wi_sockaddr_port(&at))
+    if (at.ss.ss_family != AF_INET && at.ss.ss_family != AF_INET6)
+        return wi_fail(
+            WEFT_ECONFIG,
+            "WEFT_STORE_FD: descriptor %d is no TCP socket (a local one is not found by the other ranks): give one "
+            "that is bound to WEFT_STORE_PORT",
+            given_fd);
+    if (!wi_sockaddr_port(&at))
         return wi_fail(
             WEFT_ECONFIG,
             "WEFT_STORE_FD: descriptor %d has no port (one that the kernel chose is given back when the first "
             "communicator is made: bind it by number)",
             given_fd);
-    if (at.ss.ss_family == AF_UNIX && poll(&ended, 1, 0) > 0 && ended.revents & POLLHUP)
-        return wi_fail(WEFT_ENOTSUP, "WEFT_STORE_FD: descriptor %d is a local socket: it serves one communicator",
-                       given_fd);
     if (wi_socket_listen_again(given_fd, deadline_ns))
         return wi_fail_errno(errno, "WEFT_STORE_FD: listen at descriptor %d", given_fd);
     *fd = wi_socket_keep(fcntl(given_fd, F_DUPFD_CLOEXEC, 3));

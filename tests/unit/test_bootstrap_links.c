@@ -368,6 +368,32 @@ static void out_of_descriptors(void)
     wi_store_server_destroy(server);
 }
 
+/* Who has said nothing gives its descriptor back before the next one is looked for; who has shown the key keeps his. */
+static void silent_give_way(void)
+{
+    struct sockaddr_in at;
+    struct wi_store_server *server = serve(2, &at);
+    unsigned char hello[HELLO_WIRE], other[HELLO_WIRE], got[HELLO_WIRE];
+    struct weft_auth *auth = client_of(1, 2, hello), *later = client_of(1, 2, other);
+    int silent = dial_from(&at, INADDR_LOOPBACK), keyed = dial_from(&at, INADDR_LOOPBACK);
+
+    CU_ASSERT_EQUAL(send(keyed, hello, HELLO_WIRE, MSG_NOSIGNAL), HELLO_WIRE);
+    CU_ASSERT_EQUAL(recv(keyed, got, sizeof(got), MSG_WAITALL), HELLO_WIRE); /* both are accepted, in this order */
+    atomic_store(&accepts_failed, 0);
+    atomic_store(&refusals, 1);
+    int next = dial_from(&at, INADDR_LOOPBACK);
+    CU_ASSERT_EQUAL(send(next, other, HELLO_WIRE, MSG_NOSIGNAL), HELLO_WIRE);
+    CU_ASSERT_EQUAL(recv(next, got, sizeof(got), MSG_WAITALL), HELLO_WIRE);
+    CU_ASSERT_EQUAL(atomic_load(&accepts_failed), 1);
+    CU_ASSERT_EQUAL(recv(silent, got, 1, MSG_DONTWAIT), 0);
+    close(silent);
+    close(keyed);
+    close(next);
+    wi_auth_destroy(auth);
+    wi_auth_destroy(later);
+    wi_store_server_destroy(server);
+}
+
 /* A local socket that only this user's processes may use, and another user at either end of it. */
 #define NOBODY 65534
 
@@ -460,6 +486,23 @@ static void other_user_listens(void)
     wi_store_client_leave(&client, NULL);
     close(ready[0]);
     close(ready[1]);
+}
+
+/* The other ranks look for a port. */
+static void given_a_local_socket(void)
+{
+    struct wi_rendezvous r;
+    struct wi_sockaddr at, bound;
+    int listening = -1;
+
+    wi_rendezvous_init(&r);
+    local_address(&at, "given");
+    r.listen_fd = wi_socket_listen(&at, "test");
+    CU_ASSERT_FATAL(r.listen_fd >= 0);
+    CU_ASSERT_EQUAL(wi_rendezvous_listen(&r, wi_deadline_ns(1000 * MS), &listening, &bound), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is no TCP socket"));
+    CU_ASSERT_EQUAL(listening, -1);
+    wi_socket_close(r.listen_fd);
 }
 
 /* Serve one connection after the other at `fd`: each is closed, after it was read or without. */
@@ -707,9 +750,11 @@ static const struct wt_case cases[] = {
     {"nor from the next store of the process", hello_to_next_store},
     {"a flood from one address drives out nobody else", floods},
     {"no descriptor left for a connection", out_of_descriptors},
+    {"without descriptors, silent connections give way", silent_give_way},
     {"a forked child has no socket of start-up", forked_child},
     {"another user asks at this user's local socket", other_user_asks},
     {"another user listens at this user's local name", other_user_listens},
+    {"a local socket in place of the store's is refused", given_a_local_socket},
     {"a store that closes is not one that refuses", closed_without_a_word},
     {"each changed byte between two ranks is noticed, and the rank named", gathers},
     {"changed bytes between a rank and the store are noticed, and the rank named", store_frames},
