@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,6 +27,7 @@
 #include "../../plugins/shm/chan.h"
 #include "../../plugins/shm/share.h"
 #include "../../plugins/shm/shm.h"
+#include "../../plugins/shm/watch.h"
 #include "../unit/unit.h"
 #include "transport.h"
 
@@ -576,6 +578,35 @@ static void run_recycled(void)
     CU_ASSERT_EQUAL(tc_run(&processes, recycled, 2, DEADLINE_MS), 0);
 }
 
+/* Who has no descriptors left cannot look into /proc: that says nothing of the others. */
+static void run_unseen(void)
+{
+    struct wi_shm_identity peer;
+    struct rlimit before, none;
+    pid_t child = fork();
+
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    wi_shm_identity_read(&peer, NULL);
+    CU_ASSERT_FATAL(child > 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = (struct rlimit){0, before.rlim_max};
+    CU_ASSERT_NOT_EQUAL(wi_shm_process_lives(&peer), 0);
+    peer.start_ticks++;
+    CU_ASSERT_EQUAL(wi_shm_process_lives(&peer), 0); /* its number is another's now */
+    peer.pid = (uint32_t)child;
+    CU_ASSERT_FATAL(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    int there = wi_shm_process_lives(&peer);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    int gone = wi_shm_process_lives(&peer);
+    setrlimit(RLIMIT_NOFILE, &before);
+    CU_ASSERT_NOT_EQUAL(there, 0);
+    CU_ASSERT_EQUAL(gone, 0);
+}
+
 static void run_another_users(void)
 {
     if (geteuid() != 0) {
@@ -600,6 +631,7 @@ static const struct wt_case cases[] = {
     {"a message without end ends with its sender", run_without_end},
     {"whether memory may be written is asked without writing", run_asked},
     {"a process that has the number of a dead one is let be", run_recycled},
+    {"a process that cannot be looked at has not ended", run_unseen},
     {"objects that killed processes have left are removed", run_swept},
 };
 WT_UNIT_MAIN("shm_hostile", cases)

@@ -150,6 +150,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     require(memchr(mesh->verdict.text, 0, sizeof mesh->verdict.text) != NULL);
     require(mesh->verdict.culprit >= -1 && mesh->verdict.culprit < 1 << 20);
     require(mesh->store.missing_total <= NRANKS);
+    for (uint32_t i = 1; mesh->store.knows_missing && i < mesh->store.missing_total; i++)
+        require(mesh->store.missing[i] > mesh->store.missing[i - 1]);
     for (int k = 0; k < mesh->nrounds; k++) {
         wi_boot_link_close(&mesh->out[k]);
         wi_boot_link_close(&mesh->in[k]);

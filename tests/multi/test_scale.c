@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -230,6 +232,9 @@ static int take_all_descriptors(int *taken, int most)
 
 enum { TAKEN_MAX = 4096 };
 
+static const char *sockets = "1"; /* to each peer */
+static _Atomic int *named;        /* how many ranks named the one without descriptors */
+
 /* Both ranks connect at once and neither has a descriptor that the communicator has not kept: its first operation works. */
 static void last_descriptors(int rank, int nranks, void *arg)
 {
@@ -239,6 +244,7 @@ static void last_descriptors(int rank, int nranks, void *arg)
     struct ft_rank f;
     int n;
 
+    setenv("WEFT_TCP_SOCKETS", sockets, 1);
     ft_open(&f, arg, 60000, rank, nranks);
     for (int i = 0; i < 20; i++) {
         WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));
@@ -279,7 +285,8 @@ static void one_too_few(int rank, int nranks, void *arg)
         WT_CHECK_STATUS(st, WEFT_EPEER);
         WT_CHECK_OK(weft_last_error(made, &e));
         WT_CHECK_INT(e.peer, 1);
-        WT_CHECK(strstr(e.message, "ulimit -n") != NULL);
+        WT_CHECK(strstr(e.message, "Too many open files") != NULL);
+        atomic_fetch_add(named, 1);
         fprintf(stderr, "%s\n", e.message);
     }
     wt_sync();
@@ -297,11 +304,18 @@ static void one_too_few(int rank, int nranks, void *arg)
 static void last_of_all(void)
 {
     CU_ASSERT_EQUAL(wt_run(2, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
+    sockets = "2";
+    CU_ASSERT_EQUAL(wt_run(2, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
+    sockets = "1";
 }
 
 static void too_few(void)
 {
+    named = mmap(NULL, sizeof *named, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CU_ASSERT_FATAL(named != MAP_FAILED);
     CU_ASSERT_EQUAL(wt_run(6, one_too_few, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT(*named > 0);
+    munmap((void *)named, sizeof *named);
 }
 
 static const struct wt_case cases[] = {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/settings.h"
@@ -338,6 +339,30 @@ static void owners(void)
     not_loaded_from(link, link, "user 12345");
 }
 
+/* In a root of its own that anybody may write to. */
+static void the_root(void)
+{
+    char why[5000] = "";
+    int status;
+
+    if (geteuid() != 0) {
+        wt_skip("only root can change its root");
+        return;
+    }
+    const char *dir = wt_temp_dir();
+    CU_ASSERT_EQUAL_FATAL(chmod(dir, 0777), 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int others = chroot(dir) == 0 && chdir("/") == 0 && mkdir("plugins", 0700) == 0 &&
+                     !wi_path_trusted("/plugins", why, sizeof why) && !strncmp(why, "/ ", 2);
+        int own = chmod("/", 0755) == 0 && wi_path_trusted("/plugins", why, sizeof why);
+        _exit(!others + 2 * !own);
+    }
+    CU_ASSERT_FATAL(child > 0 && waitpid(child, &status, 0) == child);
+    CU_ASSERT_EQUAL(status, 0);
+}
+
 static void endless_links(void)
 {
     char link[800], why[5000] = "";
@@ -350,6 +375,42 @@ static void endless_links(void)
     snprintf(link, sizeof link, "%s/none.so", folder);
     CU_ASSERT_EQUAL(wi_path_trusted(link, why, sizeof why), 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(why, "none.so: No such file"));
+}
+
+/* Is a hello for that communicator answered? */
+static int answers(uint64_t number)
+{
+    uint64_t claim[2] = {number, ~number};
+    unsigned char hello[WEFT_AUTH_MESSAGE_MAX], reply[WEFT_AUTH_MESSAGE_MAX];
+    size_t consumed, bytes, reply_bytes;
+    struct wi_auth_key key;
+
+    CU_ASSERT_EQUAL(wi_auth_derive((const unsigned char *)"key", 3, "job", "transport", &key), WEFT_SUCCESS);
+    struct weft_auth *client = wi_auth_create(&key, 0, claim, sizeof claim);
+    struct weft_auth *server = transports->host.auth_create(transports->host.impl, 1, claim, sizeof claim);
+    CU_ASSERT_FATAL(client && server);
+    CU_ASSERT_EQUAL(wi_auth_step(client, NULL, 0, &consumed, hello, sizeof hello, &bytes, NULL, NULL), WEFT_INPROGRESS);
+    weft_status st = wi_auth_step(server, hello, bytes, &consumed, reply, sizeof reply, &reply_bytes, NULL, NULL);
+    CU_ASSERT(st == WEFT_EAUTH || (st == WEFT_INPROGRESS && reply_bytes > 0));
+    wi_auth_destroy(client);
+    wi_auth_destroy(server);
+    return st == WEFT_INPROGRESS;
+}
+
+/* A rank that is late with its connections still hears that its communicator is gone; and what is kept of those is bounded. */
+static void keys_of_the_gone(void)
+{
+    CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, NULL, &settings), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_transports_open(settings, "inproc", NULL, &transports), WEFT_SUCCESS);
+    for (uint64_t i = 0; i <= 64; i++)
+        CU_ASSERT_EQUAL(wi_transports_add_key(transports, (uint64_t[]){i, ~i}, (const unsigned char *)"key", 3, "job"),
+                        WEFT_SUCCESS);
+    CU_ASSERT(answers(0) && answers(64) && !answers(65));
+    for (uint64_t i = 0; i <= 64; i++)
+        wi_transports_drop_key(transports, (uint64_t[]){i, ~i});
+    CU_ASSERT(answers(64) && answers(1));
+    CU_ASSERT(!answers(0)); /* 64 are remembered */
+    finish();
 }
 
 static const struct wt_case cases[] = {
@@ -366,6 +427,8 @@ static const struct wt_case cases[] = {
     {"does not load what others can write to", modes},
     {"does not follow a link that others can change", links},
     {"does not load what belongs to others", owners},
+    {"does not load what is below a root that others can write to", the_root},
     {"links that end nowhere", endless_links},
+    {"the newest communicators that are gone have their keys", keys_of_the_gone},
 };
 WT_UNIT_MAIN("plugin", cases)
