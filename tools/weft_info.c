@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
@@ -15,6 +16,8 @@
 #include "base/settings.h"
 #include "base/settings_given.h"
 #include "tool.h"
+
+#define REFUSED_SHOWN 8 /* files that others may have put there */
 
 struct options {
     int settings, algorithms, json;
@@ -148,9 +151,18 @@ static json_t *rates_json(const json_t *settings)
 
 /* ---- The library ---- */
 
+/* Names of files are bytes, of anybody who can make one in a folder that is looked through. */
 static json_t *string_or_null(const char *text)
 {
-    return text ? json_string(text) : json_null();
+    char plain[4096];
+    json_t *string = text ? json_string(text) : json_null();
+    size_t n = 0;
+
+    if (string)
+        return string;
+    for (; text[n] && n < sizeof(plain) - 1; n++)
+        plain[n] = text[n] & 0x80 ? '?' : text[n];
+    return json_stringn(plain, n);
 }
 
 static void add_setting(void *arg, const char *name, const char *value, const char *default_value, const char *origin,
@@ -242,12 +254,24 @@ static int key_refused(weft_context *context)
     return status == WEFT_ECONFIG || status == WEFT_ETIMEDOUT; /* the latter: nobody writes to WEFT_JOB_KEY_FD */
 }
 
-/* "key", "insecure", "none" or "refused": what a job on several hosts would start with. */
+/* What is read from a pipe the ranks would not find there any more. */
+static int is_pipe(const char *fd)
+{
+    struct stat st;
+    int64_t number;
+
+    return wi_parse_int(fd, &number) == 0 && number >= 0 && number <= INT32_MAX && fstat((int)number, &st) == 0 &&
+           S_ISFIFO(st.st_mode);
+}
+
+/* "key", "pipe", "insecure", "none" or "refused": what a job on several hosts would start with. */
 static const char *security(weft_context *context, const json_t *settings)
 {
     const char *fd = setting_of(settings, "WEFT_JOB_KEY_FD");
     int insecure = 0;
 
+    if (is_pipe(fd))
+        return "pipe";
     if (key_refused(context))
         return "refused";
     if (*setting_of(settings, "WEFT_JOB_KEY") || *setting_of(settings, "WEFT_JOB_KEY_FILE") || (*fd && *fd != '-'))
@@ -340,19 +364,45 @@ static void print_machine(const json_t *machine)
     printf("\n");
 }
 
+/* As the log does it: control characters must neither forge a line nor move the cursor. */
+static void print_plain(const char *text)
+{
+    for (; *text; text++)
+        putchar((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
+}
+
+static void print_plugin(const json_t *row)
+{
+    const char *path = json_string_value(json_object_get(row, "path"));
+
+    printf("plugin    ");
+    if (strcmp(text_of(row, "kind"), "refused") == 0) {
+        print_plain(path ? path : "a file");
+        printf(" is not loaded: ");
+        print_plain(text_of(row, "name"));
+        printf("\n");
+        return;
+    }
+    printf("%s ", text_of(row, "kind"));
+    print_plain(text_of(row, "name"));
+    printf(" (");
+    print_plain(path ? path : "built in");
+    printf(")\n");
+}
+
 static void print_plugins(const json_t *plugins)
 {
     const json_t *row;
+    int refused = 0;
     size_t i;
 
     json_array_foreach(plugins, i, row)
     {
-        const char *path = json_string_value(json_object_get(row, "path"));
-        if (strcmp(text_of(row, "kind"), "refused") == 0)
-            printf("plugin    %s is not loaded: %s\n", path, text_of(row, "name"));
-        else
-            printf("plugin    %s %s (%s)\n", text_of(row, "kind"), text_of(row, "name"), path ? path : "built in");
+        if (strcmp(text_of(row, "kind"), "refused") != 0 || refused++ < REFUSED_SHOWN)
+            print_plugin(row);
     }
+    if (refused > REFUSED_SHOWN)
+        printf("plugin    and %d more that are not loaded (--json has them all)\n", refused - REFUSED_SHOWN);
 }
 
 static double rate_of(const json_t *object, const char *key)
@@ -380,7 +430,9 @@ static void print_security(const json_t *all)
 
     printf("security  %s\n",
            strcmp(kind, "refused") == 0 ? text_of(all, "refusal")
-           : strcmp(kind, "key") == 0   ? "a job key is configured"
+           : strcmp(kind, "pipe") == 0
+               ? "WEFT_JOB_KEY_FD is a pipe, not read: who reads it takes the key from the ranks"
+           : strcmp(kind, "key") == 0 ? "a job key is configured"
            : strcmp(kind, "insecure") == 0
                ? "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job "
                  "on several hosts, read what it sends and change it"

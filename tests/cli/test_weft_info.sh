@@ -99,6 +99,26 @@ refused_plugin() { # a folder that everybody may write to
     WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"
 }
 tap "a plugin that somebody else could have put there" refused_plugin
+hostile_names() { # whoever can make files in a folder names them
+    local folder=$tap_dir/names i
+    mkdir "$folder" && chmod 755 "$folder" || return 1
+    for i in {1..20}; do
+        touch "$folder/$i"$'\e[2J\nplugin    forged \xff.so' && chmod 666 "$folder/$i"* || return 1
+    done
+    WEFT_PLUGIN_PATH=$folder timeout 20 ./weft-info >"$tap_dir/out" 2>&1 || return 1
+    cat -v "$tap_dir/out"
+    ! grep -q $'\e' "$tap_dir/out" && ! grep -a -q '^plugin *forged' "$tap_dir/out" &&
+        [ "$(grep -a -c "^plugin .*names/.*is not loaded" "$tap_dir/out")" -eq 8 ] && grep -a -q '^plugin *and 12 more' "$tap_dir/out"
+}
+tap "names of files that others made" hostile_names
+piped_key() { # it would be gone for the ranks
+    local key
+    key=$(./weft-run --make-key -) || return 1
+    exec 9< <(printf %s "$key")
+    WEFT_JOB_KEY_FD=9 timeout 20 ./weft-info >"$tap_dir/out" || return 1
+    grep '^security *WEFT_JOB_KEY_FD is a pipe, not read' "$tap_dir/out" && [ "$(cat <&9)" = "$key" ]
+}
+tap "a piped key is left in its pipe" piped_key
 tap "a malformed setting is named" bad_setting
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ "$(findmnt -n -o OPTIONS -T "$tap_dir" | grep -c nosuid)" -eq 0 ]; then
     tap "a set-uid program" set_uid
