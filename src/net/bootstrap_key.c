@@ -21,9 +21,18 @@
 
 #define KEY_TEXT_MAX 80
 
+static int is_text(const char *bytes, size_t n) /* ASCII, whatever the locale */
+{
+    for (size_t i = 0; i < n; i++)
+        if ((bytes[i] < ' ' || bytes[i] > '~') && (bytes[i] < '\t' || bytes[i] > '\r'))
+            return 0;
+    return 1;
+}
+
+/* 32 bytes that can be read are no key but half of one in digits, or a password. Of random ones that happens in 1 of 10^13. */
 static int key_parse(const char *text, size_t bytes, unsigned char *key)
 {
-    if (bytes == WI_JOB_KEY_BYTES) {
+    if (bytes == WI_JOB_KEY_BYTES && !is_text(text, bytes)) {
         memcpy(key, text, WI_JOB_KEY_BYTES);
         return 0;
     }
@@ -38,8 +47,13 @@ static weft_status key_read(int fd, const char *origin, unsigned char *key)
     ssize_t bytes = pread(fd, text, sizeof(text), 0);
     if (bytes < 0)
         return wi_fail(WEFT_ECONFIG, "%s: %s", origin, strerror(errno));
-    int bad = key_parse(text, (size_t)bytes, key);
+    int bad = key_parse(text, (size_t)bytes, key), readable = is_text(text, (size_t)bytes);
     explicit_bzero(text, sizeof(text));
+    if (bad && bytes == WI_JOB_KEY_BYTES && readable)
+        return wi_fail(WEFT_ECONFIG,
+                       "%s holds 32 characters of text; a job key is 32 random bytes or 64 hexadecimal digits "
+                       "(weft-run --make-key writes one)",
+                       origin);
     if (bad)
         return wi_fail(WEFT_ECONFIG, "%s holds %zd bytes; a job key is 32 bytes or 64 hexadecimal digits", origin,
                        bytes);

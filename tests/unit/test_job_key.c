@@ -53,6 +53,11 @@ static void key_origins(void)
     chmod(path, 0600);
     CU_ASSERT(write_file(path, "short"));
     CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
+    CU_ASSERT(write_file(path, "000102030405060708090a0b0c0d0e0f")); /* half of a key */
+    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_ECONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "holds 32 characters of text"));
+    CU_ASSERT(write_file(path, "0001020304050607\x80_9012345678901\n")); /* 32 bytes that are none */
+    CU_ASSERT_EQUAL(load(path, -1, key), WEFT_SUCCESS);
     mkdir(link, 0700);
     CU_ASSERT_EQUAL(load(link, -1, key), WEFT_ECONFIG);
     CU_ASSERT_EQUAL(load("/nonexistent/key", -1, key), WEFT_ECONFIG);
