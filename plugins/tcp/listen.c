@@ -16,6 +16,7 @@
 
 #define ACCEPT_BURST 64
 #define ACCEPT_PAUSE_NS 100000000ull
+#define SILENT_NS 500000000ull   /* after which its descriptor is given to others */
 #define ROOM_PAUSE_NS 1000000ull /* all that are half open have shown the key: they will be done soon */
 #define PARKED_MAX 4096
 
@@ -250,6 +251,17 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
     return WEFT_SUCCESS;
 }
 
+/* A descriptor for the next one that comes: as the store does it, of whoever has waited longest without showing the key. Not of one
+ * that came just now, for accept fails for want of descriptors also where nobody else is there. */
+static void give_descriptor_back(struct wi_tcp_endpoint *e)
+{
+    struct wi_tcp_arrival *a = e->half_open;
+    while (a && a->hs.replied)
+        a = a->next;
+    if (a && a->deadline_ns - e->settings->auth_timeout + SILENT_NS <= e->host->now_ns())
+        drop_half_open(e, a, "no descriptor is left for others");
+}
+
 static void pause_listening(struct wi_tcp_endpoint *e, uint64_t ns)
 {
     if (e->listening)
@@ -302,6 +314,7 @@ static void accept_some(struct wi_tcp_endpoint *e)
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
                 break;
             wanting(e, errno);
+            give_descriptor_back(e);
             pause_listening(e, ACCEPT_PAUSE_NS);
             return;
         }

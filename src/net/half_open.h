@@ -5,7 +5,8 @@
  * oldest first, or that of a source with half of the table. (Its hello may have been overheard and be played back by somebody who
  * cannot go on.) One source (an IPv4 address, an IPv6 network of
  * 64 bits, a user of this host) holds at most half of a table: beyond that its newcomers take the place of its own oldest. The tcp
- * transport, which as a plugin cannot include this, has the same rule in its listen.c. */
+ * transport, which as a plugin cannot include this, has the same rule in its listen.c, where whoever has shown the key stays: its
+ * hellos name the process that they are for. */
 #ifndef WI_NET_HALF_OPEN_H
 #define WI_NET_HALF_OPEN_H
 

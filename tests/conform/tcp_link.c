@@ -576,30 +576,6 @@ static void strangers(void)
     world_close(&w);
 }
 
-/* Give up what the transport has kept back. */
-static void use_reserve(struct world *w)
-{
-    for (int i = 0; i < 2; i++) {
-        struct wi_tcp_group *g = w->group[i];
-        while (wi_tcp_reserve_use(g))
-            continue;
-        pthread_mutex_lock(&g->endpoint->lock);
-        wi_tcp_spare_use(g->endpoint);
-        pthread_mutex_unlock(&g->endpoint->lock);
-    }
-}
-
-/* Rank 1's endpoint has put off accepting since it was looked at last, when that was until `at`. */
-static int put_off_again(const struct world *w, uint64_t *at)
-{
-    struct wi_tcp_endpoint *e = w->endpoint[1];
-    pthread_mutex_lock(&e->lock);
-    int again = !e->listening && e->listen_again_ns != *at;
-    *at = again ? e->listen_again_ns : *at;
-    pthread_mutex_unlock(&e->lock);
-    return again;
-}
-
 /* No descriptor left: accept tries again later without spinning, and says so once; connect says why it cannot. */
 static void out_of_descriptors(void)
 {
@@ -644,6 +620,43 @@ static void out_of_descriptors(void)
     CU_ASSERT_TRUE(drive(&w, x, 2));
     CU_ASSERT_STRING_EQUAL(b, "later");
     CU_ASSERT_EQUAL(__atomic_load_n(&wt_tcp_logs, __ATOMIC_RELAXED), 2); /* it is over */
+    world_close(&w);
+}
+
+/* Strangers hold them all: the one that has waited longest gives its own back. */
+static void strangers_hold_descriptors(void)
+{
+    struct world w;
+    char a[8] = "at last", b[8] = "";
+    struct rlimit old, low = {.rlim_cur = 256};
+    int fd[4], filled[256], n = 0;
+    world_defaults(&w, 2);
+    w.settings[1].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+    world_open(&w, 1);
+    uint64_t until = wt_tcp_now() + DEADLINE_NS;
+    for (int i = 0; i < 4; i++)
+        fd[i] = dial_raw(&w, 1);
+    while (number_of(&w, 1, HALF_OPEN) < 4 && wt_tcp_now() < until)
+        turn(&w);
+    struct weft_xfer x[2] = {xfer(a, 8, 1, 0, 0), xfer(b, 8, 0, 0, 0)};
+    getrlimit(RLIMIT_NOFILE, &old);
+    low.rlim_max = old.rlim_max;
+    use_reserve(&w);
+    setrlimit(RLIMIT_NOFILE, &low);
+    while (n < 256 && (filled[n] = dup(0)) >= 0)
+        n++;
+    close(filled[--n]); /* one is left, for the connecting side */
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &x[0]), 0);
+    CU_ASSERT_TRUE(drive(&w, x, 1)); /* accepted, and sent */
+    setrlimit(RLIMIT_NOFILE, &old);
+    while (n)
+        close(filled[--n]);
+    CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[1]), 0);
+    CU_ASSERT_TRUE(drive(&w, x, 2));
+    CU_ASSERT_STRING_EQUAL(b, "at last");
+    CU_ASSERT_EQUAL(hear_raw(fd[0], b, 1, until), 0); /* the oldest */
+    for (int i = 0; i < 4; i++)
+        close(fd[i]);
     world_close(&w);
 }
 
@@ -773,6 +786,7 @@ static const struct wt_case cases[] = {
     {"floods", floods},
     {"a hello for another process", meant_for_another},
     {"out of descriptors", out_of_descriptors},
+    {"strangers hold all descriptors", strangers_hold_descriptors},
     {"fast link gets sockets", fast_link_gets_sockets},
     {"no spare descriptors", no_spare_descriptors},
     {"nothing leaks", nothing_leaks},

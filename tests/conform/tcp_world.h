@@ -206,4 +206,28 @@ __attribute__((unused)) static void exchange_all(struct world *w, int nchans)
     }
 }
 
+/* Give up what the transport has kept back. */
+static inline void use_reserve(struct world *w)
+{
+    for (int i = 0; i < 2; i++) {
+        struct wi_tcp_group *g = w->group[i];
+        while (wi_tcp_reserve_use(g))
+            continue;
+        pthread_mutex_lock(&g->endpoint->lock);
+        wi_tcp_spare_use(g->endpoint);
+        pthread_mutex_unlock(&g->endpoint->lock);
+    }
+}
+
+/* Rank 1's endpoint has put off accepting since it was looked at last, when that was until `at`. */
+static inline int put_off_again(const struct world *w, uint64_t *at)
+{
+    struct wi_tcp_endpoint *e = w->endpoint[1];
+    pthread_mutex_lock(&e->lock);
+    int again = !e->listening && e->listen_again_ns != *at;
+    *at = again ? e->listen_again_ns : *at;
+    pthread_mutex_unlock(&e->lock);
+    return again;
+}
+
 #endif
