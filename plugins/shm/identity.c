@@ -38,6 +38,7 @@ static uint64_t inode_of(const char *path)
 int wi_shm_process_stat(uint32_t pid, char *state, uint64_t *start_ticks)
 {
     char path[64], text[1024];
+    unsigned long threads = 1;
     const char *at;
 
     /* That of the first thread: it says the same, and emulators of user programs make up the other one. */
@@ -54,7 +55,11 @@ int wi_shm_process_stat(uint32_t pid, char *state, uint64_t *start_ticks)
         if (!at)
             return 0;
         at++;
+        if (field + 1 == 20) /* number of threads, the first one included */
+            threads = strtoul(at, NULL, 10);
     }
+    if (*state == 'Z' && threads > 1) /* the first thread has ended, and others go on */
+        *state = 'S';
     *start_ticks = strtoull(at, NULL, 10);
     return 1;
 }

@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../plugins/shm/chan.h"
@@ -543,6 +545,59 @@ static void run_swept(void)
         shm_unlink(names[i]);
 }
 
+static void *ends_with_pipe(void *arg)
+{
+    char c;
+
+    return read(*(int *)arg, &c, 1) == 0 ? NULL : arg;
+}
+
+/* The state that the kernel gives the first thread. */
+static char state_of(pid_t pid)
+{
+    char path[64], text[512] = "";
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+        text[0] = '\0';
+    close(fd);
+    return strrchr(text, ')') ? strrchr(text, ')')[2] : '?';
+}
+
+/* It is a zombie, and its process lives on. */
+static void run_first_thread_ended(void)
+{
+    struct wi_shm_identity its = {.pid = 0};
+    struct timespec pause = {.tv_nsec = 1000000};
+    pthread_t thread;
+    unsigned tries = 0;
+    int ends[2];
+    char state;
+
+    CU_ASSERT_EQUAL_FATAL(pipe2(ends, O_CLOEXEC), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        if (pthread_create(&thread, NULL, ends_with_pipe, &ends[0]) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    its.pid = (uint32_t)child;
+    CU_ASSERT_FATAL(child > 0 && wi_shm_process_stat(its.pid, &state, &its.start_ticks));
+    while (state_of(child) != 'Z' && tries++ < DEADLINE_MS)
+        nanosleep(&pause, NULL);
+    CU_ASSERT_EQUAL(state_of(child), 'Z');
+    CU_ASSERT_TRUE(wi_shm_process_lives(&its));
+    close(ends[1]);
+    while (wi_shm_process_lives(&its) && tries++ < 2 * DEADLINE_MS)
+        nanosleep(&pause, NULL);
+    CU_ASSERT_FALSE(wi_shm_process_lives(&its));
+    CU_ASSERT_EQUAL(waitpid(child, NULL, 0), child);
+    close(ends[0]);
+}
+
 #define CASE(fn, fixture, nranks)                                        \
     static void run_##fn(void)                                           \
     {                                                                    \
@@ -633,5 +688,6 @@ static const struct wt_case cases[] = {
     {"a process that has the number of a dead one is let be", run_recycled},
     {"a process that cannot be looked at has not ended", run_unseen},
     {"objects that killed processes have left are removed", run_swept},
+    {"a process whose first thread has ended lives on", run_first_thread_ended},
 };
 WT_UNIT_MAIN("shm_hostile", cases)
