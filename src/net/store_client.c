@@ -21,9 +21,16 @@
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
 
 struct attempt {
+    uint64_t began_ns;
     weft_status status; /* the most telling failure so far */
     char text[200];
 };
+
+/* One that the deadline cut short had no time to be answered: what was heard before says more. */
+static int attempt_cut_short(const struct attempt *attempt, weft_status st)
+{
+    return st == WEFT_ETIMEDOUT && attempt->text[0] && wi_now_ns() - attempt->began_ns < TRY_FIRST_NS;
+}
 
 static void attempt_note(struct attempt *attempt, weft_status status, const struct wi_sockaddr *at, const char *what)
 {
@@ -158,6 +165,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
 {
     struct wi_store_claim mine, theirs;
     struct wi_auth_key key;
+    attempt->began_ns = wi_now_ns();
     int fd = try_connect(at, connect_ns < deadline_ns ? connect_ns : deadline_ns, attempt);
     if (fd < 0)
         return -1;
@@ -169,7 +177,8 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     if (st == WEFT_SUCCESS)
         st = wi_auth_derive(search->job_key, sizeof(search->job_key), search->job, WI_STORE_PURPOSE, &key);
     if (st < 0) {
-        attempt_note(attempt, st, at, wi_fail_text());
+        if (!attempt_cut_short(attempt, st))
+            attempt_note(attempt, st, at, wi_fail_text());
         wi_socket_close(fd);
         return -1;
     }
@@ -183,7 +192,8 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     }
     wi_socket_close(fd);
     st = st == WEFT_SUCCESS ? WEFT_EAUTH : st;
-    attempt_note(attempt, st, at, handshake_text(st));
+    if (!attempt_cut_short(attempt, st))
+        attempt_note(attempt, st, at, handshake_text(st));
     return -1;
 }
 
