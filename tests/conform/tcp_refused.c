@@ -64,7 +64,35 @@ static void never_taken(void)
     world_close(&w);
 }
 
+static struct weft_auth *no_memory_to_connect(void *impl, int is_server, const void *claim, size_t claim_bytes)
+{
+    return is_server ? wt_tcp_auth_create(impl, is_server, claim, claim_bytes) : NULL;
+}
+
+/* Rank 0 has given rank 1 up before that connects: it is told so, and why, when it does. */
+static void given_up_before(void)
+{
+    struct world w;
+    char text[8] = "";
+    struct weft_xfer to = xfer(text, sizeof text, 1, 0, 0), from = xfer(text, sizeof text, 0, 0, 0);
+    world_defaults(&w, 2);
+    world_open(&w, 0);
+    w.host[0].auth_create = no_memory_to_connect;
+    CU_ASSERT_EQUAL_FATAL(group_make(&w, 0, 1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &to), 0);
+    CU_ASSERT(drive(&w, &to, 1));
+    CU_ASSERT_EQUAL(to.state, WEFT_ENOMEM);
+    CU_ASSERT_EQUAL_FATAL(group_make(&w, 1, 1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[1], &from), 0);
+    CU_ASSERT(drive(&w, &from, 1));
+    CU_ASSERT_EQUAL(from.state, WEFT_EPEER);
+    CU_ASSERT_EQUAL(w.failures[1], 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(w.failure[1].text, "rank 0 gave up: it has no memory left"));
+    world_close(&w);
+}
+
 static const struct wt_case cases[] = {
+    {"a rank that was given up before it connects is told why", given_up_before},
     {"connections that are never taken", never_taken},
 };
 WT_UNIT_MAIN("tcp_refused", cases)
