@@ -6,6 +6,9 @@
 #endif
 #include "tests/conform/tcp_world.h"
 
+#include <netinet/in.h>
+#include <unistd.h>
+
 static struct weft_auth *no_memory_to_accept(void *impl, int is_server, const void *claim, size_t claim_bytes)
 {
     return is_server ? NULL : wt_tcp_auth_create(impl, is_server, claim, claim_bytes);
@@ -91,7 +94,54 @@ static void given_up_before(void)
     world_close(&w);
 }
 
+/* A listener whose connections nobody takes. */
+static int listener(struct wi_tcp_addr *at)
+{
+    struct sockaddr_storage sa;
+    struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    *at = (struct wi_tcp_addr){.family = 4, .prefix = 8, .ip = {127, 0, 0, 1}};
+    socklen_t n = wi_tcp_addr_to_sockaddr(at, &sa);
+    CU_ASSERT_FATAL(fd >= 0 && bind(fd, (struct sockaddr *)&sa, n) == 0 && listen(fd, 4) == 0);
+    CU_ASSERT_FATAL(getsockname(fd, (struct sockaddr *)&sa, &n) == 0);
+    at->port = ntohs(in->sin_port);
+    return fd;
+}
+
+/* At the first of three addresses of a peer the time for all of them runs out: no other is tried. */
+static void silent_addresses(void)
+{
+    enum { SILENT = 3 };
+    struct world w;
+    struct wi_tcp_identity id;
+    char text[8] = "";
+    struct weft_xfer to = xfer(text, sizeof text, 1, 0, 0);
+    int fds[SILENT], dialed = 0;
+    world_defaults(&w, 2);
+    w.settings[0].connect_timeout = 300000000ull;
+    world_open(&w, 0);
+    CU_ASSERT_EQUAL_FATAL(wi_tcp_identity_decode(w.blob[1], w.blob_bytes[1], &id), 0);
+    id.count = SILENT;
+    for (int i = 0; i < SILENT; i++)
+        fds[i] = listener(&id.addrs[i]);
+    w.blob_bytes[1] = wi_tcp_identity_encode(&id, w.blob[1], sizeof w.blob[1]);
+    CU_ASSERT_EQUAL_FATAL(group_make(&w, 0, 1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &to), 0);
+    CU_ASSERT(drive(&w, &to, 1));
+    CU_ASSERT(to.state < 0);
+    for (int i = 0; i < SILENT; i++) {
+        int fd = accept(fds[i], NULL, NULL);
+        dialed += fd >= 0;
+        if (fd >= 0)
+            close(fd);
+        close(fds[i]);
+    }
+    CU_ASSERT_EQUAL(dialed, 1);
+    world_close(&w);
+}
+
 static const struct wt_case cases[] = {
+    {"the time for a peer is for all its addresses", silent_addresses},
     {"a rank that was given up before it connects is told why", given_up_before},
     {"connections that are never taken", never_taken},
 };
