@@ -63,24 +63,45 @@ int wi_tcp_in_grant(struct wi_tcp_peer *p, struct wi_tcp_out_frame *f)
 
 static struct weft_xfer *find(const struct wi_tcp_in *in, uint64_t msg)
 {
-    struct weft_xfer *x = in->head;
-    while (x && x->priv[WI_TCP_X_MSG] != msg)
-        x = x->next;
-    return x;
+    if (msg < in->oldest || msg >= in->posted)
+        return NULL;
+    return in->receives[msg & (in->nreceives - 1)];
+}
+
+/* A place for the next receive. 0: no memory. */
+static int make_room(struct wi_tcp_in *in)
+{
+    uint64_t n = in->nreceives ? 2 * in->nreceives : 8;
+    struct weft_xfer **wider;
+    if (in->posted - in->oldest < in->nreceives)
+        return 1;
+    wider = calloc(n, sizeof *wider);
+    if (!wider)
+        return 0;
+    for (uint64_t i = in->oldest; i < in->posted; i++)
+        wider[i & (n - 1)] = in->receives[i & (in->nreceives - 1)];
+    free(in->receives);
+    in->receives = wider;
+    in->nreceives = n;
+    return 1;
 }
 
 static void finish(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_xfer *x, int state)
 {
-    struct weft_xfer **at = &in->head, *before = NULL;
-    while (*at != x) {
-        before = *at;
-        at = &(*at)->next;
-    }
-    *at = x->next;
-    if (in->tail == x)
-        in->tail = before;
+    in->receives[x->priv[WI_TCP_X_MSG] & (in->nreceives - 1)] = NULL;
+    while (in->oldest < in->posted && !in->receives[in->oldest & (in->nreceives - 1)])
+        in->oldest++;
     p->nrecvs -= !x->background;
     x->state = state;
+}
+
+void wi_tcp_in_end_all(struct wi_tcp_in *in, int state)
+{
+    for (; in->oldest < in->posted; in->oldest++) {
+        struct weft_xfer *x = find(in, in->oldest);
+        if (x)
+            x->state = state;
+    }
 }
 
 static struct wi_tcp_drain *drain_find(const struct wi_tcp_in *in, uint64_t msg)
@@ -281,17 +302,12 @@ static void want_drain(struct wi_tcp_peer *p, struct wi_tcp_in *in)
 weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x)
 {
     struct wi_tcp_in *in = in_get(p, x->chan);
-    if (!in)
+    if (!in || !make_room(in))
         return WEFT_ENOMEM;
     memset(x->priv, 0, sizeof x->priv);
-    x->priv[WI_TCP_X_MSG] = in->posted++;
-    x->next = NULL;
+    x->priv[WI_TCP_X_MSG] = in->posted;
+    in->receives[in->posted++ & (in->nreceives - 1)] = x;
     x->state = WEFT_XFER_PENDING;
-    if (in->head)
-        in->tail->next = x;
-    else
-        in->head = x;
-    in->tail = x;
     p->nrecvs += !x->background;
     if (in->early) {
         /* Sinks are called from progress only, and may post. */
@@ -436,5 +452,6 @@ void wi_tcp_in_free(struct wi_tcp_in *in)
         in->drains = d->next;
         free(d);
     }
+    free(in->receives);
     free(in);
 }

@@ -76,7 +76,7 @@ static void end_transfers(struct wi_tcp_peer *p, weft_status status)
         if (p->out[i])
             end_list(&p->out[i]->head, status);
         if (p->in[i])
-            end_list(&p->in[i]->head, status);
+            wi_tcp_in_end_all(p->in[i], status);
     }
     p->nsends = p->nrecvs = 0;
 }

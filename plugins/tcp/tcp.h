@@ -232,7 +232,9 @@ struct wi_tcp_in {
     uint8_t chan;
     uint8_t grant_due, drain_due;    /* queued in peer->grants, peer->drains */
     struct wi_tcp_in *next_grant, *next_drain;
-    struct weft_xfer *head, *tail;   /* posted, incomplete */
+    struct weft_xfer **receives;     /* posted: of message n the n % nreceives-th, NULL once it is complete */
+    uint64_t nreceives;              /* places, a power of two; 0: none yet */
+    uint64_t oldest;                 /* number of the first that is not complete, or posted */
     uint64_t posted;                 /* number of the next receive posted */
     uint64_t granted;                /* as told */
     uint64_t returned, returned_told;
@@ -391,6 +393,7 @@ int wi_tcp_out_grant(struct wi_tcp_peer *p, const struct wi_tcp_frame *f, const 
 void wi_tcp_out_start(struct wi_tcp_peer *p); /* the peer's window is known now */
 
 /* match.c: receiving side */
+void wi_tcp_in_end_all(struct wi_tcp_in *in, int state); /* all that are posted */
 weft_status wi_tcp_in_post(struct wi_tcp_peer *p, struct weft_xfer *x);
 /* The message that the next receive posted on the channel meets: its first frame, or NULL. */
 const struct wi_tcp_frame *wi_tcp_in_peek(const struct wi_tcp_peer *p, uint32_t chan);
