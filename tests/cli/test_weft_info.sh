@@ -99,6 +99,17 @@ refused_plugin() { # a folder that everybody may write to
     WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"
 }
 tap "a plugin that somebody else could have put there" refused_plugin
+installers_plugin() { # who installed the library may give it plugins
+    local owner folder=$tap_dir/installed
+    mkdir -m 755 "$folder" "$folder/plugins" && cp .libs/self.so "$folder/plugins/" && cp weft-info "$folder/" && chmod 755 "$folder/plugins/self.so" || return 1
+    for owner in 12345 0; do
+        chown 12345 "$folder/plugins" "$folder/plugins/self.so" && chown "$owner" "$folder/weft-info" || return 1
+        WEFT_PLUGIN_PATH=$folder/plugins timeout 20 "$folder/weft-info" >"$folder/out.$owner" || return 1
+    done
+    cat "$folder"/out.*
+    grep -q "^plugin *transport self .$folder/plugins/self.so" "$folder/out.12345" && ! grep -q 'transport self' "$folder/out.0" &&
+        grep -q "$folder/plugins is not loaded: .*user 12345" "$folder/out.0"
+}
 hostile_names() { # whoever can make files in a folder names them
     local folder=$tap_dir/names i
     mkdir "$folder" && chmod 755 "$folder" || return 1
@@ -120,6 +131,12 @@ piped_key() { # it would be gone for the ranks
 }
 tap "a piped key is left in its pipe" piped_key
 tap "a malformed setting is named" bad_setting
+if [ "$(id -u)" -eq 0 ]; then
+    tap "a plugin of who installed the library" installers_plugin
+else
+    tap_number=$((tap_number + 1))
+    echo "ok $tap_number - a plugin of who installed the library # SKIP only root can give files to others"
+fi
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ "$(findmnt -n -o OPTIONS -T "$tap_dir" | grep -c nosuid)" -eq 0 ]; then
     tap "a set-uid program" set_uid
     tap "a set-uid program and hwloc" set_uid_hwloc
