@@ -99,7 +99,7 @@ static void set_last(struct wi_tcp_dial *d, const char *what)
 static int new_socket(struct wi_tcp_conn *c, int family)
 {
     struct wi_tcp_group *g = c->peer->group;
-    /* Of the endpoint's thread and this one neither may get what the other has just given up to use it itself. */
+    /* The lock keeps the endpoint's thread from taking the descriptor that is given up here. */
     pthread_mutex_lock(&g->endpoint->lock);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && errno == EMFILE && !spare(c) && wi_tcp_reserve_use(g)) {

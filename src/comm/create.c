@@ -251,9 +251,9 @@ weft_status weft_comm_abort(weft_comm *comm, const char *reason)
 
 /* How a communicator ends while other threads use it.
  *
- * Once `lock` is WI_DESTROYING whoever looks at it goes away with WEFT_EABORTED (if those inside do not leave in time it is given
- * back). Threads inside that do not hold it are counted: in `entering` while they want it, in
- * `guests` while they wait for requests, or abort. A thread writes its counter, then reads `lock`; destroying writes `lock`, then
+ * Destroying takes `lock` for good, and releases it again only when it gives up waiting. Whoever finds it WI_DESTROYING goes away
+ * with WEFT_EABORTED. Threads inside that do not hold it are counted: in `entering` while they want it, in `guests` while they wait
+ * for requests, or abort. A thread writes its counter, then reads `lock`; destroying writes `lock`, then
  * reads the counters. All of these are sequentially consistent, so that one of the two sees the other: a thread that was not
  * seen finds WI_DESTROYING and touches nothing but its counter; one that was seen is waited for. Counting down comes last and
  * releases what the thread did.

@@ -25,7 +25,7 @@
 #define CHECK_EVERY_NS 2000000ull
 #define NAP_FIRST_NS 50000ull
 #define NAP_MAX_NS 5000000ull
-#define NUDGE_TRY_EVERY 4096 /* without descriptors: one that becomes free is needed more by who connects */
+#define NUDGE_TRY_EVERY 4096 /* when there was no descriptor: connections need a freed one more than naps do */
 #define CONTENDED_YIELD_NS 1500
 #define CONTENDED_FOR 64
 #define STRANGER_NS 1000000 /* ranks give a core back sooner */

@@ -10,7 +10,7 @@ struct wi_job_key {
     int configured; /* 0: there is none */
     unsigned char bytes[WI_JOB_KEY_BYTES];
 };
-/* Whether WEFT_REQUIRE_KEY counts: not where the kernel says who the others are, nor for a rank alone. */
+/* MUST: fail without a key when WEFT_REQUIRE_KEY is set. MAY: never, as on one host, where the kernel says who the others are. */
 enum wi_job_key_need { WI_JOB_KEY_MAY, WI_JOB_KEY_MUST };
 /* Every way to start begins with this. Any thread; waits for a pipe's writer. WEFT_ECONFIG: it cannot be read, or there is none and
  * one is required, or WEFT_INSECURE contradicts that; WEFT_ETIMEDOUT. */

@@ -154,7 +154,7 @@ static weft_status env_pmi(struct wi_env *env)
     return wi_env_int("PMI_FD", secure_getenv("PMI_FD"), 0, 1 << 20, &env->pmi_fd);
 }
 
-/* Half of what a launcher says: as many jobs of one rank as there are processes would give as many wrong results. */
+/* Half of what a launcher says is refused: otherwise each process would silently run as a job of one rank. */
 static weft_status env_half(void)
 {
     int64_t ranks;

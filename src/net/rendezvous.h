@@ -46,7 +46,7 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
 /* Bind and listen on the first free candidate; `*fd` is the caller's, to be ended by wi_rendezvous_close. `bound` is where,
  * 0 bytes for an inherited socket, which need not listen yet. WEFT_EBUSY: all are taken; WEFT_ECONFIG: the host is not this one. */
 weft_status wi_rendezvous_listen(const struct wi_rendezvous *r, uint64_t deadline_ns, int *fd, struct wi_sockaddr *bound);
-void wi_rendezvous_close(int listen_fd); /* also through other descriptors of the same socket nobody is listened to any more */
+void wi_rendezvous_close(int listen_fd); /* stops listening on every duplicate of the descriptor, too */
 int wi_rendezvous_listen_file(const struct wi_sockaddr *at); /* also where a dead process left its socket */
 /* "localhost", "127...." or "::1": all ranks are on this host. */
 int wi_rendezvous_host_is_loopback(const char *host);

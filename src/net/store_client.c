@@ -295,7 +295,8 @@ void wi_store_client_leave(struct wi_store_client *client, const struct wi_store
     wi_auth_stream_end(&client->opener.stream);
 }
 
-/* The total, and the first of them in ascending order: what is believed is printed, and one of them is blamed. */
+/* The total, and the first of them in ascending order. All of it is checked, because the list is printed and its first rank is
+ * blamed. */
 static int on_missing(struct wi_store_client *client, const struct wi_store_frame *frame)
 {
     if (frame->value_bytes < 12 || frame->value_bytes % 4)

@@ -40,7 +40,8 @@ struct wi_transports {
     struct weft_host host;
     pthread_mutex_t keys_lock;
     struct wi_comm_key *keys;
-    /* Of communicators that are gone, the newest: a rank that still connects for one of them is told so, as what it belongs to. */
+    /* Of the communicators that were destroyed last: a late connection can still be authenticated, and is told that its
+     * communicator is gone. */
     struct wi_comm_key *gone[WI_GONE_KEYS];
     unsigned gone_next;
     struct wi_auth_seen *seen; /* hellos that were answered here */

@@ -207,6 +207,12 @@ struct wi_sched_stats {
 void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
 
 /* ---- The checker: all ranks of one collective at once ---- */
+enum wi_sched_promise {
+    WI_SCHED_ORDERED = 1, /* operands are combined in rank order: for operators that are not commutative */
+    WI_SCHED_ALIKE = 2    /* all_reduce: all ranks group the operands alike, and so get the same bits where operators round. Which
+                           * of two operands is on the left does not matter: a commutative operator gives the same bits
+                           * in either order. Groupings are compared by hashes of 64 bits */
+};
 /* Proves: every send meets its receive and both name equally many blocks; no deadlock when every channel holds one
  * message, nor when what a message is sent from may only be overwritten once it has been received (and, for mapped
  * schedules, when signals are all there is); every element of every rank's result holds each
@@ -215,11 +221,6 @@ void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
  * another rank's memory before a signal says so; no two lanes or ranks race; no rank returns while its memory is in
  * use; scratch within bounds; SRC is never written (unless in place, and then only where it is DST).
  * WEFT_EINVAL with a text that names rank, lane, step and rule. */
-enum wi_sched_promise {
-    WI_SCHED_ORDERED = 1, /* operands are combined in rank order: for operators that are not commutative */
-    WI_SCHED_ALIKE = 2    /* all_reduce: all ranks group the operands alike, and so get the same bits where operators round. Which
-                           * of two operands is on the left does not matter: commutative operators are bit for bit */
-};
 weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int promised);
 
 #endif

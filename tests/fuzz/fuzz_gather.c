@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All-gathers of start-up with neighbours that have the key and have gone mad: heads and blocks of any content under right tags, or
+/* All-gathers of start-up with neighbours that have the key and send anything: heads and blocks of any content under right tags, or
  * wrong tags, cut anywhere. An all-gather must end with a reason that names the neighbour, or with the blocks that were sent.
  *
  * First byte: bytes that each rank gathers. Then for each of the two links what comes in: a byte (0: a right head, 1: one that the

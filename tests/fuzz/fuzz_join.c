@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Joining with a store that has the key and has gone mad: answers, verdicts, lists of missing ranks, and the records in which the
+/* Joining with a store that has the key and sends anything: answers, verdicts, lists of missing ranks, and the records in which the
  * other ranks say where they listen. Every frame carries the right tags, so that what stands behind them is reached; the last
  * one may have wrong ones. Joining must end, in failure and with a reason, as no rank is there to be joined.
  *

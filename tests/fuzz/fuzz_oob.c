@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The caller's all-gather as a bootstrap, where the other ranks have the key and have gone mad, and the exchange gives back what it
+/* The caller's all-gather as a bootstrap, where the other ranks have the key and send anything, and the exchange gives back what it
  * likes: hellos, verdicts and contributions of any content under right MACs, or wrong ones. An exchange must end with what was
  * contributed under right MACs, or with a reason; and after a failure with the same one for good.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start-up store: an authenticated client that has gone mad. Bytes are cut into frames and given to one of three
+/* Start-up store: an authenticated client that sends anything. Bytes are cut into frames and given to one of three
  * sessions, which come and go; the answers must be well-formed frames. The first byte of each record chooses the
  * session (or, from 250 up, that it closes and opens again), the second how many bytes follow. */
 #include <stddef.h>
