@@ -462,7 +462,7 @@ def a_thread_sends_what_another_one_waits_for(g: Groups) -> None:
         if g.rank == 0:
             failures: list[BaseException] = []
 
-            def blocked() -> None:
+            def blocked(failures: list[BaseException] = failures) -> None:
                 try:
                     collective()
                 except BaseException as error:

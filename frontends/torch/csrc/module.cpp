@@ -270,7 +270,7 @@ PYBIND11_MODULE(_C, m)
             "eager_connect_single_device", [](Backend &, const py::object &) {}, py::arg("device") = py::none(),
             "A group is connected when it exists.")
         .def("monitored_barrier", &monitored_barrier_of, py::arg("timeout") = py::none(),
-             py::arg("wait_all_ranks") = false);
+             py::arg("wait_all_ranks") = false, "Wait until every rank has called, and name those that do not come.");
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);
