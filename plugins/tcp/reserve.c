@@ -36,14 +36,14 @@ weft_status wi_tcp_explain_descriptors(const struct wi_tcp_group *g, int err)
     weft_status st = err == EMFILE || err == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
     struct rlimit limit = {0, 0};
     if (err != EMFILE) {
-        h->explain(h->impl, st, "tcp cannot make a communicator's event descriptors: %s", strerror(err));
+        h->explain(h->impl, st, "tcp cannot make a communicator's descriptors: %s", strerror(err));
         return st;
     }
     getrlimit(RLIMIT_NOFILE, &limit);
     h->explain(
         h->impl, st,
-        "tcp has no descriptors left for another communicator: each takes 3 and one for each socket to a peer, and this "
-        "process may have %llu; raise that (ulimit -n, at most %llu here; LimitNOFILE= of a service)",
+        "tcp has no descriptors left for another communicator: each takes 3, those of the sockets to two peers, and one for "
+        "each other socket; this process may have %llu; raise that (ulimit -n, at most %llu here; LimitNOFILE= of a service)",
         (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
     return st;
 }

@@ -157,6 +157,8 @@ struct weft_request {
 struct weft_request *wi_request_get(struct weft_comm *comm);
 void wi_request_put(struct weft_request *req);
 void wi_request_free_all(struct weft_comm *comm);
+/* WEFT_EINVAL: NULL, freed, or of the process that this one was forked from. */
+weft_status wi_request_check(const struct weft_request *req);
 weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns);
 /* Before an operation begins; when it ends: what is to be queued once it has; then that. */
 void wi_completion_begin(struct weft_request *req);

@@ -170,8 +170,7 @@ weft_status weft_request_on_complete(weft_request *req, weft_complete_fn fn, voi
     struct weft_context *ctx;
     int err = 0;
 
-    if (!req || req->magic != WI_REQUEST_MAGIC)
-        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)");
+    WI_TRY(wi_request_check(req));
     if (!fn)
         return wi_fail(WEFT_EINVAL, "request_on_complete: fn is NULL");
     ctx = req->comm->ctx;

@@ -93,8 +93,7 @@ weft_status weft_request_message(weft_request *req, weft_message *message)
 {
     const struct wi_op *op;
 
-    if (!req || req->magic != WI_REQUEST_MAGIC)
-        return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)");
+    WI_TRY(wi_request_check(req));
     WI_TRY(check_out(message, "request_message"));
     if (req->call.coll != WI_COLL_RECV && req->call.coll != WI_COLL_SEND_RECV)
         return wi_fail(WEFT_EINVAL, "request_message: %s receives no message", wi_coll_name(req->call.coll));

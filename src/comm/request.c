@@ -83,7 +83,7 @@ void wi_request_free_all(struct weft_comm *comm)
     comm->all_requests = comm->free_requests = NULL;
 }
 
-static weft_status check_request(const struct weft_request *req)
+weft_status wi_request_check(const struct weft_request *req)
 {
     if (!req || req->magic != WI_REQUEST_MAGIC)
         return wi_fail(WEFT_EINVAL, "not a request (NULL, or already freed)%s", req ? wi_forked_text(req->magic) : "");
@@ -145,7 +145,7 @@ weft_status weft_start(weft_request *req)
 {
     weft_status st;
 
-    WI_TRY(check_request(req));
+    WI_TRY(wi_request_check(req));
     if (!req->persistent)
         return wi_fail(WEFT_EINVAL, "only persistent requests are started");
     if (req->active || req->queued)
@@ -334,13 +334,13 @@ weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
 
 weft_status weft_wait(weft_request *req)
 {
-    WI_TRY(check_request(req));
+    WI_TRY(wi_request_check(req));
     return wi_request_wait(req, UINT64_MAX);
 }
 
 weft_status weft_wait_for(weft_request *req, uint64_t timeout_ns)
 {
-    WI_TRY(check_request(req));
+    WI_TRY(wi_request_check(req));
     return wi_request_wait(req, timeout_ns == WEFT_TIMEOUT_NEVER ? UINT64_MAX : wi_deadline_ns(timeout_ns));
 }
 
@@ -351,7 +351,7 @@ weft_status weft_test(weft_request *req)
     weft_status st;
     int index = 0;
 
-    WI_TRY(check_request(req));
+    WI_TRY(wi_request_check(req));
     if (req->queued)
         return WEFT_INPROGRESS;
     comm = req->comm;
@@ -373,7 +373,7 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
     for (size_t i = 0; i < nreqs; i++) {
         if (!reqs[i])
             continue;
-        WI_TRY(check_request(reqs[i]));
+        WI_TRY(wi_request_check(reqs[i]));
         if (reqs[i]->queued)
             return wi_fail(WEFT_EINVAL, "wait_any: request %zu belongs to a group that has not ended", i);
         live += reqs[i]->active;
@@ -402,7 +402,7 @@ weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
         return wi_fail(WEFT_EINVAL, "wait_all: reqs is NULL");
     for (size_t i = 0; i < nreqs; i++)
         if (reqs[i])
-            WI_TRY(check_request(reqs[i]));
+            WI_TRY(wi_request_check(reqs[i]));
     guests_in(reqs, nreqs);
     for (size_t i = 0; i < nreqs; i++) {
         weft_status st = reqs[i] ? wi_request_wait(reqs[i], UINT64_MAX) : WEFT_SUCCESS;
@@ -418,7 +418,7 @@ weft_status weft_request_free(weft_request *req)
 
     if (!req)
         return WEFT_SUCCESS;
-    WI_TRY(check_request(req));
+    WI_TRY(wi_request_check(req));
     comm = req->comm;
     if (req->queued || !finished(req))
         return wi_fail(WEFT_EBUSY, "the operation has not finished; wait for it or abort the communicator");

@@ -211,6 +211,49 @@ static void use_context(weft_context *context, struct child_says *says)
     note_unsaid(says, "destroy", weft_context_destroy(context));
 }
 
+static void completed(weft_status status, void *arg)
+{
+    (void)status;
+    (void)arg;
+}
+
+static void use_communicator(weft_comm *comm, weft_request *req, struct child_says *says)
+{
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_message message = WEFT_MESSAGE_INIT;
+    weft_error error = WEFT_ERROR_INIT;
+    weft_request *made = NULL;
+    const char *text;
+    int64_t word = 0;
+    weft_comm *part;
+    size_t index;
+    int n;
+
+    note_unsaid(says, "barrier", weft_barrier(comm, NULL));
+    note_unsaid(says, "barrier with a request", weft_barrier(comm, &made));
+    note_unsaid(says, "send", weft_send(comm, &word, 1, WEFT_INT64, 0, NULL));
+    note_unsaid(says, "recv", weft_recv(comm, &word, 1, WEFT_INT64, 0, NULL));
+    note_unsaid(says, "broadcast_init", weft_broadcast_init(comm, &word, &word, 1, WEFT_INT64, 0, &made));
+    note_unsaid(says, "probe", weft_probe(comm, 0, 0, 0, &message));
+    note_unsaid(says, "next_call", weft_comm_next_call(comm, &options));
+    note_unsaid(says, "set_timeout", weft_comm_set_timeout(comm, 1));
+    note_unsaid(says, "split", weft_comm_split(comm, 0, 0, NULL, &part));
+    note_unsaid(says, "topology", weft_comm_topology(comm, NULL, &text));
+    note_unsaid(says, "dump", weft_comm_dump(comm, "/dev/null"));
+    note_unsaid(says, "abort", weft_comm_abort(comm, "from the child"));
+    note_unsaid(says, "status", weft_comm_status(comm));
+    note_unsaid(says, "last_error", weft_last_error(comm, &error));
+    note_unsaid(says, "rank", weft_comm_rank(comm, &n));
+    note_unsaid(says, "test", weft_test(req));
+    note_unsaid(says, "wait_for", weft_wait_for(req, 1));
+    note_unsaid(says, "wait_any", weft_wait_any(&req, 1, &index));
+    note_unsaid(says, "wait_all", weft_wait_all(&req, 1));
+    note_unsaid(says, "start", weft_start(req));
+    note_unsaid(says, "request_message", weft_request_message(req, &message));
+    note_unsaid(says, "request_on_complete", weft_request_on_complete(req, completed, NULL));
+    note_unsaid(says, "request_free", weft_request_free(req));
+}
+
 static void play_child(struct ft_rank *f, weft_request *req, struct child_says *says)
 {
     weft_comm *copy;
@@ -221,6 +264,7 @@ static void play_child(struct ft_rank *f, weft_request *req, struct child_says *
     snprintf(says->text, sizeof says->text, "%s", weft_thread_error());
     says->wait = weft_wait(req);
     says->dup = weft_comm_dup(f->comm, NULL, &copy);
+    use_communicator(f->comm, req, says);
     says->destroy = weft_comm_destroy(f->comm);
     use_context(f->context, says);
     says->finish = weft_context_destroy(f->context);
