@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 #define MOST (64 + WI_AUTH_MAC_BYTES)
 #define GATHERS 2
 
-static const unsigned char configured[WI_JOB_KEY_BYTES] = "of all ranks of this job, 32 b..";
+static const unsigned char configured[WI_JOB_KEY_BYTES] = "\x80 all ranks of this job, 32 b..."; /* text is no key */
 
 /* What the other ranks know, and what they have done so far. */
 struct others {
