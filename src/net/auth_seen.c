@@ -15,6 +15,7 @@
 struct wi_auth_seen {
     pthread_mutex_t lock;
     pid_t process;                 /* that made it: another's lock may have been held at the fork */
+    struct wi_auth_seen *parents;  /* of the process that this one was forked from: kept, as somebody may hold it */
     unsigned char next[SEEN_SETS]; /* the way that is written next: the oldest */
     unsigned char nonces[SEEN_SETS][SEEN_WAYS][SEEN_BYTES];
 };
@@ -37,7 +38,7 @@ struct wi_auth_seen *wi_auth_seen_of_process(void)
     if (!(fresh = wi_auth_seen_create()))
         return NULL;
     fresh->process = getpid();
-    /* A child leaves its parent's where it is. */
+    fresh->parents = seen;
     if (atomic_compare_exchange_strong_explicit(&shared, &seen, fresh, memory_order_acq_rel, memory_order_acquire))
         return fresh;
     wi_auth_seen_destroy(fresh);
