@@ -101,6 +101,8 @@ static int new_socket(struct wi_tcp_conn *c, int family)
     struct wi_tcp_group *g = c->peer->group;
     /* The lock keeps the endpoint's thread from taking the descriptor that is given up here. */
     pthread_mutex_lock(&g->endpoint->lock);
+    if (g->nreserve > 0) /* accepting first: ranks that connect and do not accept may wait for each other */
+        wi_tcp_spare_fill(g->endpoint);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && errno == EMFILE && !spare(c) && wi_tcp_reserve_use(g)) {
         c->from_reserve = 1;
@@ -123,6 +125,11 @@ static int start(struct wi_tcp_conn *c)
     int fd = new_socket(c, a->family == 4 ? AF_INET : AF_INET6);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && spare(c)) {
         wi_tcp_conn_close(c);
+        return -1;
+    }
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->crossed && now_of(g) < d->deadline_ns) {
+        c->state = WI_TCP_BACKOFF; /* the peer is connecting, for which there is one */
+        d->attempt_ns = after(now_of(g), CROSSED_NS);
         return -1;
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -464,8 +471,10 @@ int wi_tcp_claim_fits(const struct wi_tcp_group *g, const struct wi_tcp_claim *c
 static void stop_dialing(struct wi_tcp_peer *p)
 {
     for (int i = 0; i < p->nconns; i++)
-        if (p->conns[i] && p->conns[i]->dial)
+        if (p->conns[i] && p->conns[i]->dial) {
+            drop_socket(p->conns[i]);
             wi_tcp_conn_close(p->conns[i]);
+        }
     p->nconns = 0;
 }
 

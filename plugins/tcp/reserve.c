@@ -75,11 +75,24 @@ int wi_tcp_reserve_use(struct wi_tcp_group *g)
     return 1;
 }
 
+/* The endpoint needs one to accept with. */
+static int became_spare(struct wi_tcp_endpoint *e, int fd)
+{
+    pthread_mutex_lock(&e->lock);
+    int needed = e->spare < 0;
+    if (needed)
+        e->spare = fd;
+    pthread_mutex_unlock(&e->lock);
+    return needed;
+}
+
+/* To accept with, first: the peer that this rank dials no more connects from the other side. */
 int wi_tcp_reserve_return(struct wi_tcp_group *g, int fd)
 {
     if (g->nreserve == (int)(sizeof g->reserve / sizeof g->reserve[0]) || dup3(g->epoll, fd, O_CLOEXEC) != fd)
         return 0;
-    g->reserve[g->nreserve++] = fd;
+    if (!became_spare(g->endpoint, fd))
+        g->reserve[g->nreserve++] = fd;
     return 1;
 }
 

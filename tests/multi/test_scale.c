@@ -235,7 +235,7 @@ enum { TAKEN_MAX = 4096 };
 static const char *sockets = "1"; /* to each peer */
 static _Atomic int *named;        /* how many ranks named the one without descriptors */
 
-/* Both ranks connect at once and neither has a descriptor that the communicator has not kept: its first operation works. */
+/* All ranks connect at once and none has a descriptor that the communicator has not kept: its first operation works. */
 static void last_descriptors(int rank, int nranks, void *arg)
 {
     static int taken[TAKEN_MAX];
@@ -302,9 +302,11 @@ static void one_too_few(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* With three ranks each has two peers, and connections cross. */
 static void last_of_all(void)
 {
     CU_ASSERT_EQUAL(wt_run(2, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
     sockets = "2";
     CU_ASSERT_EQUAL(wt_run(2, last_descriptors, (void *)(uintptr_t) "tcp", 60000), 0);
     sockets = "1";
