@@ -217,21 +217,9 @@ weft_status wi_request_issue(struct weft_request *req)
 /* Wait for the request with the communicator held, until another thread wants to enter. 1: it is complete. */
 static int wait_inside(struct weft_comm *comm, struct weft_request *req)
 {
-    for (int i = 0; i < req->nops; i++) {
-        struct wi_op *op = &req->op[i];
-        for (op->rounds = 0; op->state != WI_OP_DONE;) {
-            int moved;
-            wi_exec_progress(comm->exec, op, &moved);
-            if (op->state == WI_OP_DONE)
-                break;
-            if (wi_comm_wanted(comm))
-                return 0;
-            if (moved)
-                op->rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
-            else
-                wi_exec_pause(comm->exec, op);
-        }
-    }
+    for (int i = 0; i < req->nops; i++)
+        if (!wi_exec_wait_unless_wanted(comm->exec, &req->op[i]))
+            return 0;
     return 1;
 }
 

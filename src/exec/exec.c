@@ -429,7 +429,7 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
+static int wait_for(struct wi_exec *exec, struct wi_op *op, const _Atomic int *wanted)
 {
     int moved;
 
@@ -438,12 +438,25 @@ weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
         wi_exec_progress(exec, op, &moved);
         if (op->state == WI_OP_DONE)
             break;
+        if (wanted && atomic_load_explicit(wanted, memory_order_relaxed))
+            return 0;
         if (moved)
             op->rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
         else
             wi_exec_pause(exec, op);
     }
+    return 1;
+}
+
+weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op)
+{
+    wait_for(exec, op, NULL);
     return op->status;
+}
+
+int wi_exec_wait_unless_wanted(struct wi_exec *exec, struct wi_op *op)
+{
+    return wait_for(exec, op, exec->wanted);
 }
 
 void wi_exec_abort(struct wi_exec *exec, const char *reason)

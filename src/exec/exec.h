@@ -248,6 +248,8 @@ struct wi_op *wi_exec_oldest(const struct wi_exec *exec); /* NULL: none is in fl
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
+/* Likewise, but another thread that wants the executor comes first: 0, and op may be unfinished. */
+int wi_exec_wait_unless_wanted(struct wi_exec *exec, struct wi_op *op);
 /* A schedule may be freed now: what the recorder says of it is kept. */
 void wi_exec_keep_name(struct wi_exec *exec, const struct wi_sched *sched);
 /* One round of waiting for an operation that did not move: spin, then yield, then sleep, with the slow checks. Returns the
