@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-#define WEFT_PLUGIN_ABI 1u
+#define WEFT_PLUGIN_ABI 2u
 #define WEFT_PLUGIN_SYMBOL "weft_plugin"
 #define WEFT_LINE_BYTES 64
 
@@ -115,12 +115,13 @@ struct weft_op_info {
 
 enum weft_xfer_state { WEFT_XFER_PENDING = 1 }; /* otherwise a weft_status: 0 done, < 0 failed */
 
-/* One posted send or receive. The caller owns it; from post until `state` leaves PENDING the transport may
- * read and write it, and the caller must keep `buf` untouched. No callback: the caller polls `state`. */
+/* One posted send or receive. The caller owns it and fills all of it down to `state`, what it does not use with zero; from
+ * post until `state` leaves PENDING the transport may read and write it, and the caller must keep `buf` untouched. No
+ * callback: the caller polls `state`. */
 struct weft_xfer {
     void *buf;            /* send: read only. recv: NULL when `sink` is set */
-    size_t bytes;         /* both sides give the same number; a longer message is WEFT_ETRUNC on the receiver;
-                             0 is a real (empty) message */
+    size_t bytes;         /* send: length of the message; 0 is a real (empty) message. recv: capacity; a longer message ends
+                             the receive with WEFT_ETRUNC, and is consumed */
     int peer;             /* rank in the group */
     uint32_t chan;        /* FIFO matching is per (peer, direction, chan); < WEFT_CHAN_MAX */
     struct weft_op_info info;
@@ -129,8 +130,13 @@ struct weft_xfer {
     void (*sink)(struct weft_xfer *x, size_t offset, const void *data, size_t bytes);
     void *sink_arg;
     uint32_t granule;     /* bytes of one element: 1, 2, 4, 8, 16 */
-    uint32_t background;  /* a receive that may never be met: the peer may leave without its counting as pending */
+    uint8_t background;   /* a receive that may never be met: the peer may leave without its counting as pending */
+    uint8_t up_to;        /* recv: a shorter message is received, too. 0: it ends the receive with WEFT_EMISMATCH */
+    uint16_t reserved;
+    uint32_t memory;      /* enum weft_memory_kind of `buf`; 0: the host's */
     int state;            /* only touched under the group's lock */
+    void *mem;            /* the transport's handle of registered memory that `buf` lies in; NULL: it is not known to lie in any */
+    size_t actual;        /* recv: length of the message, once one has met the receive (before its sink is called) */
     struct weft_op_info peer_info; /* set when state is WEFT_EMISMATCH */
     struct weft_xfer *next;        /* the transport's */
     uint64_t priv[8];              /* the transport's */
@@ -334,6 +340,12 @@ struct weft_plugin {
     int priority;                 /* among transports that reach a peer the highest wins: shm 100, verbs 80, ucx 60, tcp 10 */
     const void *ops;              /* struct weft_transport_ops, by kind */
 };
+
+/* ---- From ABI 1 to ABI 2 ----------------------------------------------------------------------------------------
+ * - weft_xfer.bytes of a receive is its capacity. Store the length of the message that meets it in `actual`. A message that is
+ *   longer ends it with WEFT_ETRUNC; a shorter one is received when `up_to` is set, else it ends it with WEFT_EMISMATCH, as before.
+ *   A sink gets `actual` bytes.
+ */
 
 #ifdef __cplusplus
 }

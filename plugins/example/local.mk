@@ -6,9 +6,11 @@ test_modules += self.la
 self_la_SOURCES = plugins/example/self.c
 self_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 
-test_modules += wrong_abi.la wrong_bytes.la no_symbol.la no_ops.la
+test_modules += wrong_abi.la old_abi.la wrong_bytes.la no_symbol.la no_ops.la
 wrong_abi_la_SOURCES = tests/unit/plugins/wrong_abi.c
 wrong_abi_la_LDFLAGS = $(self_la_LDFLAGS)
+old_abi_la_SOURCES = tests/unit/plugins/old_abi.c
+old_abi_la_LDFLAGS = $(self_la_LDFLAGS)
 wrong_bytes_la_SOURCES = tests/unit/plugins/wrong_bytes.c
 wrong_bytes_la_LDFLAGS = $(self_la_LDFLAGS)
 no_symbol_la_SOURCES = tests/unit/plugins/no_symbol.c

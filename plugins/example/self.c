@@ -138,14 +138,15 @@ static void deliver(struct weft_xfer *send, struct weft_xfer *recv)
 {
     int state = WEFT_SUCCESS;
 
-    if (memcmp(&send->info, &recv->info, sizeof send->info) != 0 || send->bytes < recv->bytes) {
+    recv->actual = send->bytes;
+    if (memcmp(&send->info, &recv->info, sizeof send->info) != 0 || (send->bytes < recv->bytes && !recv->up_to)) {
         recv->peer_info = send->info;
         state = WEFT_EMISMATCH;
     } else if (send->bytes > recv->bytes) {
         state = WEFT_ETRUNC;
-    } else if (recv->sink && recv->bytes) {
+    } else if (recv->sink && send->bytes) {
         recv->sink(recv, 0, send->buf, send->bytes);
-    } else if (recv->bytes) {
+    } else if (send->bytes) {
         memcpy(recv->buf, send->buf, send->bytes);
     }
     send->state = WEFT_SUCCESS;

@@ -71,13 +71,15 @@ static void match(struct wi_shm_channel_in *ch, const struct wi_shm_cell *cell)
     ch->total = cell->bytes;
     ch->got = 0;
     ch->drop = 1;
-    if (memcmp(&cell->info, &x->info, sizeof(x->info)) != 0 || cell->bytes < x->bytes) {
+    x->actual = cell->bytes;
+    if (memcmp(&cell->info, &x->info, sizeof(x->info)) != 0) {
         x->peer_info = cell->info;
         wi_shm_queue_end(&ch->queue, WEFT_EMISMATCH);
-    } else if (cell->bytes > x->bytes) {
-        wi_shm_queue_end(&ch->queue, WEFT_ETRUNC);
-    } else {
+    } else if (cell->bytes == x->bytes || (cell->bytes < x->bytes && x->up_to)) {
         ch->drop = 0;
+    } else {
+        x->peer_info = cell->info;
+        wi_shm_queue_end(&ch->queue, cell->bytes > x->bytes ? WEFT_ETRUNC : WEFT_EMISMATCH);
     }
 }
 

@@ -132,8 +132,9 @@ static int check_first(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_
         return 0;
     int state = !wi_tcp_info_equal(&x->info, &f->info) ? WEFT_EMISMATCH
                 : f->total > x->bytes                  ? WEFT_ETRUNC
-                : f->total < x->bytes                  ? WEFT_EMISMATCH
+                : f->total < x->bytes && !x->up_to     ? WEFT_EMISMATCH
                                                        : WEFT_SUCCESS;
+    x->actual = f->total;
     x->priv[WI_TCP_X_STARTED] = 1;
     if (state == WEFT_SUCCESS)
         return 0;
@@ -162,7 +163,7 @@ void wi_tcp_in_feed(struct weft_xfer *x, unsigned char *data, size_t bytes)
     bytes += carry;
     if (carry)
         memcpy(data, &x->priv[WI_TCP_X_CARRY], carry);
-    size_t rest = given + bytes == x->bytes ? 0 : bytes % granule, n = bytes - rest;
+    size_t rest = given + bytes == x->actual ? 0 : bytes % granule, n = bytes - rest;
     memcpy(&x->priv[WI_TCP_X_CARRY], data + n, rest);
     x->priv[WI_TCP_X_STARTED] = 1 | (uint64_t)rest << 8;
     x->priv[WI_TCP_X_GIVEN] = given + n;
@@ -199,12 +200,12 @@ static int frame_done(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct weft_x
     if (x->sink) {
         x->priv[WI_TCP_X_SINK_AT] = f->offset + f->bytes;
         p->group->unread = 1; /* other sockets may have stalled on this */
-    } else if (f->bytes < x->bytes) {
+    } else if (f->bytes < x->actual) {
         x->priv[WI_TCP_X_EDGES] += edge(f->offset) - edge(f->offset + f->bytes);
     }
-    if (x->priv[WI_TCP_X_DONE] != x->bytes)
+    if (x->priv[WI_TCP_X_DONE] != x->actual)
         return 0;
-    if (!x->sink && f->bytes < x->bytes && x->priv[WI_TCP_X_EDGES] != edge(0) - edge(x->bytes)) {
+    if (!x->sink && f->bytes < x->actual && x->priv[WI_TCP_X_EDGES] != edge(0) - edge(x->actual)) {
         wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d sent frames of one message that overlap", p->rank);
         return -1;
     }
@@ -228,7 +229,7 @@ static int early_place(struct wi_tcp_peer *p, struct wi_tcp_in *in, struct wi_tc
     }
     uint64_t total = 0, *reserved = NULL;
     if (x) {
-        total = x->bytes;
+        total = x->actual;
         reserved = &x->priv[WI_TCP_X_RESERVED];
     } else if (d) {
         total = d->total;
@@ -379,7 +380,7 @@ static int begin_drain(struct wi_tcp_conn *c, struct wi_tcp_in *in)
 static int begin_posted(struct wi_tcp_conn *c, struct wi_tcp_in *in, struct weft_xfer *x)
 {
     const struct wi_tcp_frame *f = &c->in;
-    if (f->total != x->bytes || f->bytes > x->bytes - x->priv[WI_TCP_X_RESERVED])
+    if (f->total != x->actual || f->bytes > x->actual - x->priv[WI_TCP_X_RESERVED])
         return refuse(c, "frames of one message do not agree");
     if (x->sink && f->offset != x->priv[WI_TCP_X_SINK_AT])
         return 1;

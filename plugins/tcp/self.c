@@ -31,7 +31,8 @@ static void put(struct weft_xfer ***end, struct weft_xfer *x)
 static void transfer(struct weft_xfer *s, struct weft_xfer *r)
 {
     s->state = WEFT_SUCCESS;
-    if (!wi_tcp_info_equal(&s->info, &r->info) || s->bytes < r->bytes) {
+    r->actual = s->bytes;
+    if (!wi_tcp_info_equal(&s->info, &r->info) || (s->bytes < r->bytes && !r->up_to)) {
         r->peer_info = s->info;
         r->state = WEFT_EMISMATCH;
     } else if (s->bytes > r->bytes) {

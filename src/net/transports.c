@@ -259,9 +259,15 @@ static int name_in_list(const char *name, const char *list)
 
 static weft_status check_plugin(const struct weft_plugin *p, const char *path)
 {
+    if (p->abi == 1)
+        return wi_fail(WEFT_EPLUGIN,
+                       "plugin %s was built for plugin ABI 1, this library has %u: build it again with this "
+                       "weft_plugin.h, whose end says what a transport must change",
+                       path, WEFT_PLUGIN_ABI);
     if (p->abi != WEFT_PLUGIN_ABI)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s was built for plugin ABI %u, this library has %u", path, p->abi,
-                       WEFT_PLUGIN_ABI);
+        return wi_fail(WEFT_EPLUGIN, "plugin %s was built for plugin ABI %u, this library has %u: %s", path, p->abi,
+                       WEFT_PLUGIN_ABI,
+                       p->abi > WEFT_PLUGIN_ABI ? "use a newer libweft" : "build it again with this weft_plugin.h");
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
         return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops", path,
                        p->bytes);

@@ -89,6 +89,8 @@ int tc_open_files(void);
     X(fifo, 2, "channels keep order", WEFT_CAP_TWO_SIDED, 0)                                                           \
     X(early_late, 2, "sends before receives and the reverse", WEFT_CAP_TWO_SIDED, 0)                                   \
     X(sink, 2, "sinks get whole elements in order", WEFT_CAP_TWO_SIDED, 0)                                             \
+    X(lengths, 2, "a receive learns how long its message was", WEFT_CAP_TWO_SIDED, 0)                                  \
+    X(lengths_self, 1, "so does one from oneself", WEFT_CAP_TWO_SIDED, 0)                                              \
     X(truncated, 2, "a longer message is refused", WEFT_CAP_TWO_SIDED, 0)                                              \
     X(mismatch, 2, "another operation is named", WEFT_CAP_TWO_SIDED, 0)                                                \
     X(crowd, 6, "everybody to everybody", WEFT_CAP_TWO_SIDED, 0)                                                       \

@@ -211,8 +211,8 @@ static void sink(struct weft_xfer *x, size_t offset, const void *data, size_t by
     struct sunk *s = x->sink_arg;
 
     s->calls++;
-    s->wrong += offset != s->next || bytes == 0 || offset + bytes > x->bytes;
-    s->wrong += bytes % x->granule != 0 && offset + bytes != x->bytes;
+    s->wrong += offset != s->next || bytes == 0 || offset + bytes > x->actual;
+    s->wrong += bytes % x->granule != 0 && offset + bytes != x->actual;
     if (offset + bytes <= x->bytes)
         memcpy(s->to + offset, data, bytes);
     s->next = offset + bytes;
@@ -255,6 +255,73 @@ void tc_case_sink(struct tc_rank *r)
     tc_sync(r);
 }
 
+/* One message of `sent` bytes, a receive with room for `capacity`. */
+static void length_one(struct tc_rank *r, size_t sent, size_t capacity, int sunk, int late)
+{
+    int peer = r->nranks - 1 - r->rank, sends = r->rank == 0, receives = r->rank == r->nranks - 1;
+    int state = sent > capacity ? WEFT_ETRUNC : WEFT_SUCCESS;
+    unsigned char *out = buffer(sent), *in = buffer(capacity);
+    struct sunk s = {.to = in};
+    struct weft_xfer x[2];
+
+    tc_xfer(&x[0], peer, 3, out, sent);
+    tc_xfer(&x[1], peer, 3, in, capacity);
+    x[1].info.count = sent;
+    x[1].up_to = 1;
+    x[1].actual = 4711;
+    x[1].granule = 4;
+    if (sunk) {
+        x[1].buf = NULL;
+        x[1].sink = sink;
+        x[1].sink_arg = &s;
+    }
+    memset(in, 0xee, capacity + 1);
+    tc_fill(out, sent, 9);
+    if (receives && !late)
+        tc_post_recv(r, &x[1]);
+    if (sends)
+        tc_post_send(r, &x[0]);
+    if (receives && late)
+        tc_post_recv(r, &x[1]);
+    tc_wait(r, sends ? x : x + 1, (size_t)(sends + receives));
+    if (sends)
+        WT_CHECK_INT(x[0].state, WEFT_SUCCESS);
+    if (receives) {
+        WT_CHECK_INT(x[1].state, state);
+        WT_CHECK_INT(x[1].actual, sent);
+        WT_CHECK_INT(x[1].bytes, capacity);
+        WT_CHECK_INT(s.wrong, 0);
+        WT_CHECK_INT(s.next, sunk && !state ? sent : 0);
+        if (!state)
+            WT_CHECK(tc_filled(in, sent, 9));
+        for (size_t i = state ? 0 : sent; i <= capacity; i++)
+            if (in[i] != 0xee)
+                wt_fail(__FILE__, __LINE__, "byte %zu of %zu was written by a message of %zu", i, capacity, sent);
+    }
+    free(out);
+    free(in);
+}
+
+void tc_case_lengths(struct tc_rank *r)
+{
+    static const size_t capacities[] = {0, 4, 24, 64, 4096, 70000, 400000};
+
+    tc_group(r);
+    for (size_t i = 0; i < sizeof(capacities) / sizeof(capacities[0]); i++)
+        for (int how = 0; how < 4; how++) {
+            size_t c = capacities[i], some[] = {0, c / 2 / 4 * 4, c / 3, c, c + 1, 3 * c + 4};
+            for (size_t k = 0; k < sizeof(some) / sizeof(some[0]); k++)
+                length_one(r, some[k], c, how & 1, how & 2);
+        }
+    exchange(r, 1000, 1);
+    tc_sync(r);
+}
+
+void tc_case_lengths_self(struct tc_rank *r)
+{
+    tc_case_lengths(r);
+}
+
 /* The receiver has room for less; the next message on the channel arrives unharmed. */
 void tc_case_truncated(struct tc_rank *r)
 {
@@ -277,6 +344,7 @@ void tc_case_truncated(struct tc_rank *r)
         }
         tc_wait(r, x, 2);
         WT_CHECK_INT(x[0].state, r->rank == 0 ? WEFT_SUCCESS : WEFT_ETRUNC);
+        WT_CHECK(r->rank == 0 || x[0].actual == longer[i]);
         WT_CHECK_INT(x[1].state, WEFT_SUCCESS);
         WT_CHECK(tc_filled(next, sizeof(next), 77));
         free(buf);
@@ -301,6 +369,7 @@ static void mismatch_one(struct tc_rank *r, struct weft_op_info theirs, size_t s
     tc_wait(r, &x, 1);
     if (r->rank == 1) {
         WT_CHECK_INT(x.state, WEFT_EMISMATCH);
+        WT_CHECK_INT(x.actual, sent);
         WT_CHECK_MEM(&x.peer_info, &theirs, sizeof(theirs));
     }
     free(buf);

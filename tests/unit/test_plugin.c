@@ -69,7 +69,12 @@ static void refused(const char *module, const char *words)
 
 static void refuses_another_abi(void)
 {
-    refused("wrong_abi", "ABI 42");
+    refused("wrong_abi", "ABI 43");
+}
+
+static void tells_the_old_abi_what_to_change(void)
+{
+    refused("old_abi", "ABI 1, this library has 2: build it again");
 }
 
 static void refuses_a_short_description(void)
@@ -189,6 +194,25 @@ static void feeds_a_sink(void)
     CU_ASSERT_EQUAL(self->ops.send(group, &s), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(r.state, WEFT_SUCCESS);
     CU_ASSERT_EQUAL(sunk, 4);
+    self_stop();
+}
+
+static void receives_up_to(void)
+{
+    char in[9] = "........";
+    struct weft_xfer s = transfer("abcd", 4, 0), none = transfer(NULL, 0, 0), r = transfer(in, 8, 0);
+
+    self_start(NULL);
+    r.up_to = 1;
+    CU_ASSERT_EQUAL(self->ops.send(group, &s), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.state, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.actual, 4);
+    CU_ASSERT_STRING_EQUAL(in, "abcd....");
+    CU_ASSERT_EQUAL(self->ops.recv(group, &r), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(self->ops.send(group, &none), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.state, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(r.actual, 0);
     self_stop();
 }
 
@@ -418,9 +442,11 @@ static const struct wt_case cases[] = {
     {"the example knows its own address only", knows_its_own_address_only},
     {"the example delivers in order per channel", delivers_in_order_per_channel},
     {"the example feeds a sink", feeds_a_sink},
+    {"the example receives up to a capacity", receives_up_to},
     {"the example notices disagreement", notices_disagreement},
     {"the example obeys its settings", obeys_its_settings},
     {"refuses another ABI", refuses_another_abi},
+    {"tells a plugin of ABI 1 what to change", tells_the_old_abi_what_to_change},
     {"refuses a short description", refuses_a_short_description},
     {"refuses what is no plugin", refuses_what_is_no_plugin},
     {"refuses a transport without ops", refuses_a_transport_without_ops},
