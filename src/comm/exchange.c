@@ -278,9 +278,9 @@ void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct 
         tp->ops.mem_describe(tp->endpoint, c->src, src * es, &m.src);
     if (dst)
         tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
-    memcpy(op->exchange_record, &m, sizeof m);
-    op->record_bytes = sizeof m;
-    op->exchange = WI_EXCHANGE_TO_PUBLISH;
-    op->chosen = chosen;
+    memcpy(op->gate.record, &m, sizeof m);
+    op->gate.record_bytes = sizeof m;
+    op->gate.state = WI_EXCHANGE_TO_PUBLISH;
+    op->gate.open = chosen;
     op->mapped = 1;
 }

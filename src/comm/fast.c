@@ -61,7 +61,7 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
     struct wi_fast_call *k = slot_of(f, c->count, c->op);
 
     /* What an exchange decided holds for that one operation. */
-    if (!op->mapped || !op->sched || op->record_bytes || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
+    if (!op->mapped || !op->sched || op->gate.record_bytes || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
         op->base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
     if (op->ll) {
@@ -144,12 +144,12 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->base[WI_DST] = c->dst;
     op->v_bytes[0] = op->v_bytes[1] = NULL;
     op->mapped = 1;
-    op->get = op->put = op->point_to_point = op->send_empty = op->by_tag = 0;
+    op->get = op->put = op->match.point_to_point = op->send_empty = op->match.by_tag = 0;
     op->lanes = NULL;
     op->slices_done = 0;
     op->timeout_ns = op->deadline_ns = 0;
-    op->rounds = 0;
-    op->poll = NULL;
+    op->wait.rounds = 0;
+    op->wait.word = NULL;
     op->link = NULL;
     op->alone = 1;
     op->state = WI_OP_RUNNING;

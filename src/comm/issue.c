@@ -285,7 +285,7 @@ static weft_status slice_two_sided(struct wi_op *op, size_t want)
 {
     size_t tmp = op->sched->buf_blocks[WI_TMP];
 
-    op->slice_bytes = op->block_bytes <= want || op->point_to_point ? op->block_bytes : want;
+    op->slice_bytes = op->block_bytes <= want || op->match.point_to_point ? op->block_bytes : want;
     op->nslices = op->slice_bytes ? (uint32_t)((op->block_bytes + op->slice_bytes - 1) / op->slice_bytes) : 1;
     op->tmp_stride = op->block_bytes;
     op->owned[0] = NULL;
@@ -311,7 +311,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
     op->mapped = op->sched->mapped;
     op->ll = 0;
-    op->send_empty = c->coll == WI_COLL_BARRIER || op->point_to_point;
+    op->send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
     if (c->coll == WI_COLL_BARRIER)
         op->block_bytes = op->total_bytes = 0;
     else if (wi_coll_is_vector(c->coll))
@@ -322,7 +322,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
             return wi_fail(WEFT_ENOTSUP,
                            "algorithm %s cuts every rank's share into %zu parts, and %zu elements are no multiple",
                            op->sched->algo, cut, share / es);
-        op->block_bytes = share / cut, op->total_bytes = op->point_to_point ? share : 0;
+        op->block_bytes = share / cut, op->total_bytes = op->match.point_to_point ? share : 0;
     }
     /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
     op->nt = op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
@@ -417,20 +417,20 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     size_t bytes = c->count * weft_dtype_bytes(c->dtype);
     struct wi_sched *sched;
 
-    op->point_to_point = 1;
-    op->sending = c->coll == WI_COLL_SEND;
-    op->internal = internal != 0;
-    op->peer = op->got_source = c->root;
-    op->tag = tag;
-    if (op->sending && tag < 0)
+    op->match.point_to_point = 1;
+    op->match.sending = c->coll == WI_COLL_SEND;
+    op->match.internal = internal != 0;
+    op->match.peer = op->match.got_source = c->root;
+    op->match.tag = tag;
+    if (op->match.sending && tag < 0)
         return wi_fail(WEFT_EINVAL, "send: WEFT_ANY_TAG is for receives");
     op->total_bytes = op->block_bytes = bytes;
     if (c->root == comm->rank) /* the executor matches these itself */
         return WEFT_SUCCESS;
-    op->by_tag = tag != 0 || c->root == WEFT_ANY_SOURCE;
-    if (op->by_tag)
+    op->match.by_tag = tag != 0 || c->root == WEFT_ANY_SOURCE;
+    if (op->match.by_tag)
         return WEFT_SUCCESS;
-    WI_TRY(wi_cached_schedule(comm, op->sending ? &message_send : &message_recv, "", c->root, 0, &sched));
+    WI_TRY(wi_cached_schedule(comm, op->match.sending ? &message_send : &message_recv, "", c->root, 0, &sched));
     op->sched = wi_sched_get(sched);
     return wi_op_lay_out(comm, op, c, bytes, SIZE_MAX);
 }

@@ -36,7 +36,8 @@ static weft_status give_way(struct weft_comm *comm)
 static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uint64_t until_ns,
                               struct wi_match_found *found, int *held)
 {
-    struct wi_op idle = {.point_to_point = 1, .by_tag = 1, .peer = peer, .tag = tag, .deadline_ns = UINT64_MAX};
+    struct wi_op idle = {.match = {.point_to_point = 1, .by_tag = 1, .peer = peer, .tag = tag},
+                         .deadline_ns = UINT64_MAX};
 
     for (;;) {
         int moved, got;
@@ -102,6 +103,6 @@ weft_status weft_request_message(weft_request *req, weft_message *message)
     if (req->status < 0)
         return req->status;
     op = &req->op[req->nops - 1];
-    fill(message, op->got_source, op->got_tag, &op->info);
+    fill(message, op->match.got_source, op->match.got_tag, &op->info);
     return WEFT_SUCCESS;
 }

@@ -285,7 +285,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             wi_exec_progress(comm->exec, unfinished(req), &moved);
             op = unfinished(req);
             if (op && moved)
-                op->rounds = 0;
+                op->wait.rounds = 0;
             else if (op && once)
                 wi_exec_check(comm->exec, op);
             else if (op)

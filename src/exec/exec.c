@@ -177,9 +177,9 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
     if (op->lanes != op->lanes_inline)
         wi_free(op->lanes);
     op->lanes = NULL;
-    if (op->message)
-        wi_pend_put(exec, op->message);
-    op->message = NULL;
+    if (op->match.message)
+        wi_pend_put(exec, op->match.message);
+    op->match.message = NULL;
     wi_parcels_free(op);
     if (op->sched &&
         __atomic_load_n(&op->sched->refs, __ATOMIC_RELAXED) == 1) /* it was dropped from the cache meanwhile */
@@ -232,8 +232,8 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
 {
     weft_status st = WEFT_SUCCESS;
 
-    recv->got_source = exec->rank;
-    recv->got_tag = send->tag;
+    recv->match.got_source = exec->rank;
+    recv->match.got_tag = send->match.tag;
     if (send->total_bytes > recv->total_bytes)
         st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info,
                           "the message is longer (%zu bytes) than the buffer", send->total_bytes);
@@ -246,18 +246,18 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
 /* Take the oldest that op meets off the other side's list. */
 static struct wi_op *take_self(struct wi_exec *exec, const struct wi_op *op)
 {
-    for (struct wi_op **at = op->sending ? &exec->self_recvs : &exec->self_sends; *at; at = &(*at)->next) {
+    for (struct wi_op **at = op->match.sending ? &exec->self_recvs : &exec->self_sends; *at; at = &(*at)->next) {
         struct wi_op *other = *at, *wild;
-        const struct wi_op *recv = op->sending ? other : op, *send = op->sending ? op : other;
-        if (!wi_match_takes(exec->rank, recv->tag, exec->rank, send->tag))
+        const struct wi_op *recv = op->match.sending ? other : op, *send = op->match.sending ? op : other;
+        if (!wi_match_takes(exec->rank, recv->match.tag, exec->rank, send->match.tag))
             continue;
-        wild = op->sending ? wi_match_self(exec, op->tag, other->order) : NULL;
+        wild = op->match.sending ? wi_match_self(exec, op->match.tag, other->match.order) : NULL;
         if (wild)
             return wild;
         *at = other->next;
         return other;
     }
-    return op->sending ? wi_match_self(exec, op->tag, UINT64_MAX) : NULL;
+    return op->match.sending ? wi_match_self(exec, op->match.tag, UINT64_MAX) : NULL;
 }
 
 int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv)
@@ -271,11 +271,11 @@ int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv)
 
 static void issue_self(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_op **mine = op->sending ? &exec->self_sends : &exec->self_recvs, *other = take_self(exec, op);
+    struct wi_op **mine = op->match.sending ? &exec->self_sends : &exec->self_recvs, *other = take_self(exec, op);
 
     op->state = WI_OP_RUNNING;
     if (other) {
-        match_self(exec, op->sending ? op : other, op->sending ? other : op);
+        match_self(exec, op->match.sending ? op : other, op->match.sending ? other : op);
         return;
     }
     while (*mine)
@@ -331,19 +331,19 @@ void wi_exec_keep_name(struct wi_exec *exec, const struct wi_sched *sched)
 
 static void number_op(struct wi_exec *exec, struct wi_op *op)
 {
-    if (op->point_to_point) {
-        struct wi_exec_peer *peer = &exec->peers[op->peer];
+    if (op->match.point_to_point) {
+        struct wi_exec_peer *peer = &exec->peers[op->match.peer];
         op->info.kind = WI_COLL_SEND;
         op->info.root = 0;
-        op->order = exec->orders++;
-        if (op->by_tag) {
-            op->info.flags = op->tag ? WI_INFO_TAG : 0;
-            op->info.root = (uint32_t)op->tag;
-            op->info.hash = (uint32_t)((uint64_t)op->tag >> 32);
+        op->match.order = exec->orders++;
+        if (op->match.by_tag) {
+            op->info.flags = op->match.tag ? WI_INFO_TAG : 0;
+            op->info.root = (uint32_t)op->match.tag;
+            op->info.hash = (uint32_t)((uint64_t)op->match.tag >> 32);
             return;
         }
-        op->info.seq = op->internal ? 0 : ++*(op->sending ? &peer->send_seq : &peer->recv_seq);
-        op->chan_base = op->internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
+        op->info.seq = op->match.internal ? 0 : ++*(op->match.sending ? &peer->send_seq : &peer->recv_seq);
+        op->chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;
     }
     wi_exec_number(exec, &op->info);
@@ -394,11 +394,11 @@ uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *move
 
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
 {
-    int to_self = op->point_to_point && op->peer == exec->rank;
+    int to_self = op->match.point_to_point && op->match.peer == exec->rank;
 
     op->status = WEFT_INPROGRESS;
-    op->poll = NULL;
-    op->rounds = 0;
+    op->wait.word = NULL;
+    op->wait.rounds = 0;
     op->deadline_ns = 0;
     op->epoch = 0;
     op->slices_done = 0;
@@ -412,18 +412,18 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     if (!op->timeout_ns)
         op->timeout_ns = exec->timeout_ns;
     /* Behind a receive that may take the same message it must not be posted where it would be first. */
-    if (op->point_to_point && !op->sending && !op->by_tag && !to_self && !op->internal && exec->wanting &&
-        wi_match_wanted(exec, op->peer))
-        op->by_tag = 1;
+    if (op->match.point_to_point && !op->match.sending && !op->match.by_tag && !to_self && !op->match.internal &&
+        exec->wanting && wi_match_wanted(exec, op->match.peer))
+        op->match.by_tag = 1;
     number_op(exec, op);
     record_issue(exec, op);
     if (to_self) {
         issue_self(exec, op);
         return WEFT_SUCCESS;
     }
-    op->state = op->by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
-    wi_op_link(exec, op->point_to_point ? &exec->messages : &exec->waiting, op);
-    if (op->by_tag)
+    op->state = op->match.by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
+    wi_op_link(exec, op->match.point_to_point ? &exec->messages : &exec->waiting, op);
+    if (op->match.by_tag)
         wi_match_issue(exec, op);
     wi_exec_begin_new(exec, op);
     return WEFT_SUCCESS;
@@ -433,7 +433,7 @@ static int wait_for(struct wi_exec *exec, struct wi_op *op, const _Atomic int *w
 {
     int moved;
 
-    op->rounds = 0;
+    op->wait.rounds = 0;
     while (op->state != WI_OP_DONE) {
         wi_exec_progress(exec, op, &moved);
         if (op->state == WI_OP_DONE)
@@ -441,7 +441,7 @@ static int wait_for(struct wi_exec *exec, struct wi_op *op, const _Atomic int *w
         if (wanted && atomic_load_explicit(wanted, memory_order_relaxed))
             return 0;
         if (moved)
-            op->rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
+            op->wait.rounds = 0; /* parts of a long message, too: who yields or sleeps between them is late for each */
         else
             wi_exec_pause(exec, op);
     }

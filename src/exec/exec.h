@@ -35,7 +35,8 @@
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
-#define WI_PARCEL_BELOW (16u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
+#define WI_PARCEL_BELOW \
+    (16u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
 
 struct wi_exec;
 struct wi_op;
@@ -70,38 +71,62 @@ struct wi_op_list {
     struct wi_op *head, **tail;
 };
 
+/* Of a message: with whom, and how sender and receiver find each other (match.c). */
+struct wi_op_match {
+    uint8_t point_to_point, sending;
+    uint8_t internal; /* the library's own message */
+    uint8_t by_tag;   /* run by match.c: it has no schedule */
+    int peer;         /* may be WEFT_ANY_SOURCE */
+    int64_t tag;      /* may be WEFT_ANY_TAG */
+    int got_source;   /* of the message that was received */
+    int64_t got_tag;
+    uint64_t order;          /* of receives */
+    struct wi_pend *message; /* by_tag: the transfer of the payload */
+    struct wi_op *next;      /* of those that wait to be found */
+    int gone;                /* ranks that can send nothing any more */
+};
+
+/* Before the schedule is known: one record from every rank to every rank over ll lines, then `open` is called with all of
+ * them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
+struct wi_op_gate {
+    uint8_t state; /* enum wi_exchange_state */
+    uint16_t record_bytes;
+    int rank; /* next rank to hear from */
+    unsigned char record[WI_EXCHANGE_MAX];
+    weft_status (*open)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
+};
+
+/* While blocked in a mapped wait: the word and the least value that ends it. */
+struct wi_op_wait {
+    const uint64_t *word;
+    uint64_t least, mask;
+    int peer;
+    uint32_t rounds; /* of waiting since the operation last moved */
+};
+
 struct wi_op {
     struct wi_op *next, **link; /* in flight: what points to it; NULL: it is not */
     struct wi_op_list *list;    /* likewise: where */
     uint64_t number;            /* of all that were issued here */
     struct weft_op_info info;
     struct wi_sched *sched; /* counted reference */
-    struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
+    struct wi_sched *ran;   /* what a finished operation ran; held by whoever gave it only */
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
     size_t block_bytes, total_bytes; /* of a vector block or share; of the vector (0 for per-rank collectives) */
     size_t slice_bytes, tmp_stride;
     uint32_t nslices;
     const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
-    const size_t *tmp_bytes;                /* v-forms whose block t of scratch holds share t mod nranks: their lengths */
-    struct wi_parcels *parcels;             /* owned; messages say how long what they hold is: lane_parcel.c */
-    unsigned char *const *peer_base[2];     /* direct schedules: SRC, DST of every rank in this address space */
-    uint8_t get, put;                       /* peers' memory is got, put to: peer_base holds their addresses */
-    uint32_t named;                         /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
-    uint8_t send_empty, point_to_point, sending, ll, mapped, internal;
-    uint8_t alone;                          /* run by the thread that called it, which does nothing else: exec->let_in */
+    const size_t *tmp_bytes;            /* v-forms whose block t of scratch holds share t mod nranks: their lengths */
+    struct wi_parcels *parcels;         /* owned; messages say how long what they hold is: lane_parcel.c */
+    unsigned char *const *peer_base[2]; /* direct schedules: SRC, DST of every rank in this address space */
+    uint8_t get, put;                   /* peers' memory is got, put to: peer_base holds their addresses */
+    uint32_t named; /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
+    uint8_t send_empty, ll, mapped;
+    uint8_t alone;              /* run by the thread that called it, which does nothing else: exec->let_in */
     uint8_t nt, slot_nt, claim; /* how results and slots are stored */
     uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
-    uint8_t by_tag;             /* run by match.c: it has no schedule */
     uint8_t state;              /* enum wi_op_state */
-    int peer;                   /* point to point; may be WEFT_ANY_SOURCE */
-    int64_t tag;                /* likewise; may be WEFT_ANY_TAG */
-    int got_source;             /* of the message that was received */
-    int64_t got_tag;
-    uint64_t order;          /* of receives */
-    struct wi_pend *message; /* by_tag: the transfer of the payload */
-    struct wi_op *match_next;
-    int gone; /* ranks that can send nothing any more */
     uint32_t chan_base;
     uint64_t epoch; /* mapped: of slice 0 */
     uint32_t slices_done;
@@ -112,18 +137,9 @@ struct wi_op {
     uint32_t nlanes_left;
     struct wi_lane_state lanes_inline[WI_OP_LANES_INLINE];
     struct wi_lane_state *lanes;
-    /* While blocked in a mapped wait: the word and the least value that ends it. */
-    const uint64_t *poll;
-    uint64_t poll_least, poll_mask;
-    int poll_peer;
-    uint32_t rounds; /* of waiting since it last moved */
-    /* Before the schedule is known: one record from every rank to every rank over ll lines, then `chosen` is called with
-     * all of them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
-    uint8_t exchange; /* enum wi_exchange_state */
-    uint16_t record_bytes;
-    int exchange_rank; /* next rank to hear from */
-    unsigned char exchange_record[WI_EXCHANGE_MAX];
-    weft_status (*chosen)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
+    struct wi_op_match match;
+    struct wi_op_gate gate;
+    struct wi_op_wait wait;
     void *owned[5];                                /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;
@@ -181,8 +197,8 @@ struct wi_exec {
     struct wi_op *upcoming[2]; /* messages that two walks over the list come to next: run.c */
     uint32_t nops;
     uint64_t nissued;
-    uint32_t nunpolled; /* issued since all were polled */
-    uint64_t op_polls;  /* of operations, all or one at a time: tests count work by it */
+    uint32_t nunpolled;         /* issued since all were polled */
+    uint64_t op_polls;          /* of operations, all or one at a time: tests count work by it */
     uint32_t next_seq;          /* of collectives */
     uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers; /* [nranks] */
@@ -207,8 +223,8 @@ struct wi_exec {
     uint32_t nudge_tries;
     _Atomic int abort_requested;
     _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */
-    weft_status broken;       /* < 0: the communicator can only be destroyed */
-    struct wi_error error;       /* the comm's lock and this one are held to write it: either will do to read it */
+    weft_status broken;                 /* < 0: the communicator can only be destroyed */
+    struct wi_error error; /* the comm's lock and this one are held to write it: either will do to read it */
     pthread_mutex_t error_lock;
     uint64_t last_check_ns;
     uint32_t contended; /* others wanted this core lately: yields until that is forgotten */
@@ -223,7 +239,8 @@ struct wi_exec_config {
     uint64_t timeout_ns;
     int64_t spin, yields;            /* -1: by the machine */
     size_t eager_bytes, early_bytes; /* of messages with tags: sent at once; put aside for each sender */
-    const char *(*algorithm_named)(int kind, uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
+    const char *(*algorithm_named)(int kind,
+                                   uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
     /* While an operation that runs alone waits: how many threads want the executor, and how to let them have it. If it comes back
      * with a failure the executor may be used only as far as that call says. NULL: nobody shares the executor. */
     const _Atomic int *wanted;
@@ -244,7 +261,7 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
 /* Advance everything, of very many messages only some, but `awaited` (NULL: none) in any case. Returns the number of operations
  * that are still in flight; *moved (NULL: not asked for) tells whether anything did. */
 uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *moved);
-struct wi_op *wi_exec_oldest(const struct wi_exec *exec); /* NULL: none is in flight */
+struct wi_op *wi_exec_oldest(const struct wi_exec *exec);                   /* NULL: none is in flight */
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
@@ -305,7 +322,8 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_
                               void *buf, size_t bytes);
 weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
 int wi_lane_run_parcels(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
-int wi_parcels_awaited(const struct wi_op *op, uint32_t lane); /* the rank whose parcel the lane waits for; or WI_NO_PEER */
+int wi_parcels_awaited(const struct wi_op *op,
+                       uint32_t lane); /* the rank whose parcel the lane waits for; or WI_NO_PEER */
 void wi_parcels_free(struct wi_op *op);
 int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
 size_t wi_op_slot_work(const struct wi_op *op);
@@ -320,7 +338,7 @@ void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 /* 1: the epoch's slot, of a ring of `depth`, may be written */
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
-int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);               /* moved? */
+int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);        /* moved? */
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path: abort, peers, deadline, boards */
 /* Fail because a peer called something else; both sides are named. */
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
@@ -339,14 +357,15 @@ void wi_exec_end_stores(struct wi_exec *exec);
 weft_status wi_exec_copy_failed(struct wi_exec *exec, const struct wi_op *op, weft_status status, int rank,
                                 const char *doing);
 void wi_exec_leave(struct wi_exec *exec); /* the communicator is destroyed, perhaps with operations in flight */
-void wi_exec_cancel(struct wi_exec *exec, const char *reason); /* end these, for those who wait for them; peers know already */
+void wi_exec_cancel(struct wi_exec *exec,
+                    const char *reason); /* end these, for those who wait for them; peers know already */
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit);
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info);
 struct wi_pend *wi_pend_get(struct wi_exec *exec);
 void wi_pend_put(struct wi_exec *exec, struct wi_pend *p);
 void wi_exec_use_peer(struct wi_exec *exec, int peer);
-void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info, int relayed,
-                      const char *cause);
+void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, const struct weft_op_info *info,
+                      int relayed, const char *cause);
 void wi_exec_read_notices(struct wi_exec *exec);
 /* A transport's progress failed; `info` NULL: no operation is running. */
 void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct weft_peer_failure *failure,

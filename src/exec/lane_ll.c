@@ -45,7 +45,7 @@ static weft_status ll_wrong(struct wi_exec *exec, struct wi_op *op, int rank)
     return exec->broken;
 }
 
-/* The payload of a rank's ll slot: in place when it is one line, else unpacked. NULL: not all of it is there; op->poll says
+/* The payload of a rank's ll slot: in place when it is one line, else unpacked. NULL: not all of it is there; op->wait.word says
  * what is missing. */
 static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq, size_t bytes)
 {
@@ -59,7 +59,7 @@ static const unsigned char *ll_fetch(struct wi_exec *exec, struct wi_op *op, int
             if ((v & WI_LL_EPOCH_MASK) == (seq & WI_LL_EPOCH_MASK))
                 ll_wrong(exec, op, rank);
             wi_block_on(op, &line->seq, seq & WI_LL_EPOCH_MASK, rank);
-            op->poll_mask = WI_LL_EPOCH_MASK;
+            op->wait.mask = WI_LL_EPOCH_MASK;
             return NULL;
         }
         if (bytes <= LL_PAYLOAD)
@@ -108,7 +108,7 @@ static void ll_local(struct wi_exec *exec, struct wi_op *op, const struct wi_ste
     }
 }
 
-/* 1: done, 0: must wait (op->poll), < 0: failed */
+/* 1: done, 0: must wait (op->wait.word), < 0: failed */
 static int ll_step(struct wi_exec *exec, struct wi_op *op, const struct wi_step *st, uint64_t seq, size_t bytes)
 {
     if (st->kind == WI_STEP_SIGNAL) {
@@ -180,7 +180,7 @@ weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op)
                 WI_TRY(wi_exec_pause(exec, op));
         if (done < 0)
             return exec->broken;
-        op->rounds = 0;
+        op->wait.rounds = 0;
     }
     wi_epochs_done(exec, op->epoch + 1);
     look_ahead(exec, op, bytes);
@@ -217,10 +217,10 @@ int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op)
 static int record_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
 {
     unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
-    const unsigned char *from = ll_fetch(exec, op, rank, seq, op->record_bytes);
+    const unsigned char *from = ll_fetch(exec, op, rank, seq, op->gate.record_bytes);
 
     if (from && from != out)
-        memcpy(out, from, op->record_bytes);
+        memcpy(out, from, op->gate.record_bytes);
     return from != NULL;
 }
 
@@ -231,28 +231,28 @@ int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
     weft_status st;
     int moved = 0;
 
-    if (op->exchange == WI_EXCHANGE_TO_PUBLISH) {
+    if (op->gate.state == WI_EXCHANGE_TO_PUBLISH) {
         if (op->epoch == 0)
             op->epoch = exec->next_epoch++;
         if (!wi_exec_gate(exec, op->epoch, exec->map.ll_depth, op))
             return 0;
-        ll_publish(exec, op->epoch, ll_seq(op->epoch, &op->info), op->exchange_record, op->record_bytes);
-        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->exchange_record, op->record_bytes);
-        op->exchange = WI_EXCHANGE_LISTENING;
-        op->exchange_rank = 0;
+        ll_publish(exec, op->epoch, ll_seq(op->epoch, &op->info), op->gate.record, op->gate.record_bytes);
+        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->gate.record, op->gate.record_bytes);
+        op->gate.state = WI_EXCHANGE_LISTENING;
+        op->gate.rank = 0;
         moved = 1;
     }
     seq = ll_seq(op->epoch, &op->info);
-    while (op->exchange_rank < exec->nranks) {
-        if (op->exchange_rank != exec->rank && !record_arrived(exec, op, op->exchange_rank, seq))
+    while (op->gate.rank < exec->nranks) {
+        if (op->gate.rank != exec->rank && !record_arrived(exec, op, op->gate.rank, seq))
             return moved;
-        op->exchange_rank++;
+        op->gate.rank++;
         moved = 1;
     }
     wi_epochs_done(exec, op->epoch + 1);
-    op->exchange = WI_EXCHANGE_NONE;
-    op->poll = NULL;
-    st = op->chosen(exec, op, exec->ll_landing, exec->ll_bytes);
+    op->gate.state = WI_EXCHANGE_NONE;
+    op->wait.word = NULL;
+    st = op->gate.open(exec, op, exec->ll_landing, exec->ll_bytes);
     if (st < 0)
         op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
     return 1;

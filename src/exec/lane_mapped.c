@@ -283,7 +283,7 @@ static weft_status run_to_end(struct wi_exec *exec, struct wi_op *op)
         if (exec->broken)
             return exec->broken;
         if (moved)
-            op->rounds = 0;
+            op->wait.rounds = 0;
         else if (!wi_spin_on_poll(exec, op))
             WI_TRY(wi_exec_pause(exec, op));
     }

@@ -287,7 +287,7 @@ weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct w
     if (p->x.state == WEFT_EMISMATCH) {
         wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
     } else if (p->x.state == WEFT_ETRUNC) {
-        wi_exec_fail(exec, op->point_to_point ? WEFT_ETRUNC : WEFT_EMISMATCH, p->x.peer, &op->info,
+        wi_exec_fail(exec, op->match.point_to_point ? WEFT_ETRUNC : WEFT_EMISMATCH, p->x.peer, &op->info,
                      "the message from rank %d is longer than the %zu bytes expected", p->x.peer, p->x.bytes);
     } else {
         wi_exec_fail(exec, p->x.state, p->x.peer, &op->info, "receiving from rank %d: %s", p->x.peer, wi_fail_text());

@@ -113,33 +113,34 @@ static int reap_control(struct wi_exec *exec)
 
 static void send_message(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_match_peer *m = match_peer(exec, op->peer);
+    struct wi_match_peer *m = match_peer(exec, op->match.peer);
 
     if (!m) {
-        wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for messages to rank %d", op->peer);
+        wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for messages to rank %d", op->match.peer);
         return;
     }
     op->info.seq = ++m->sent;
     if (op->block_bytes <= exec->eager_bytes) {
-        op->message = post(exec, op, 1, op->peer, WI_CHAN_TAG, op->base[WI_SRC], op->block_bytes, &op->info);
+        op->match.message =
+            post(exec, op, 1, op->match.peer, WI_CHAN_TAG, op->base[WI_SRC], op->block_bytes, &op->info);
         return;
     }
     op->info.flags |= WI_INFO_OFFER;
-    post_control(exec, 1, op->peer, WI_CHAN_TAG, &op->info);
-    op->match_next = NULL;
+    post_control(exec, 1, op->match.peer, WI_CHAN_TAG, &op->info);
+    op->match.next = NULL;
     *m->offered_end = op;
-    m->offered_end = &op->match_next;
+    m->offered_end = &op->match.next;
     exec->noffered++;
 }
 
 static struct wi_op *take_offered(struct wi_match_peer *m, uint32_t seq)
 {
-    for (struct wi_op **at = &m->offered; *at; at = &(*at)->match_next) {
+    for (struct wi_op **at = &m->offered; *at; at = &(*at)->match.next) {
         struct wi_op *op = *at;
         if (op->info.seq != seq)
             continue;
-        *at = op->match_next;
-        if (m->offered_end == &op->match_next)
+        *at = op->match.next;
+        if (m->offered_end == &op->match.next)
             m->offered_end = at;
         return op;
     }
@@ -170,7 +171,8 @@ static int look_asked(struct wi_exec *exec, int peer)
             post_control(exec, 0, peer, WI_CHAN_ASK, &info);
             op->info.flags &= (uint8_t)~WI_INFO_OFFER;
             if (!exec->broken)
-                op->message = post(exec, op, 1, peer, WI_CHAN_ASKED, op->base[WI_SRC], op->block_bytes, &op->info);
+                op->match.message =
+                    post(exec, op, 1, peer, WI_CHAN_ASKED, op->base[WI_SRC], op->block_bytes, &op->info);
         }
         moved = 1;
     }
@@ -183,8 +185,8 @@ static struct wi_op *find_wanting(const struct wi_exec *exec, int source, int64_
 {
     struct wi_op *op = exec->wanting;
 
-    while (op && !wi_match_takes(op->peer, op->tag, source, tag))
-        op = op->match_next;
+    while (op && !wi_match_takes(op->match.peer, op->match.tag, source, tag))
+        op = op->match.next;
     return op;
 }
 
@@ -193,9 +195,9 @@ static void unlink_wanting(struct wi_exec *exec, struct wi_op *op)
     struct wi_op **at = &exec->wanting;
 
     while (*at != op)
-        at = &(*at)->match_next;
-    *at = op->match_next;
-    if (exec->wanting_end == &op->match_next)
+        at = &(*at)->match.next;
+    *at = op->match.next;
+    if (exec->wanting_end == &op->match.next)
         exec->wanting_end = at;
 }
 
@@ -208,7 +210,7 @@ struct wi_op *wi_match_self(struct wi_exec *exec, int64_t tag, uint64_t before)
 {
     struct wi_op *op = find_wanting(exec, exec->rank, tag);
 
-    if (!op || op->order > before)
+    if (!op || op->match.order > before)
         return NULL;
     unlink_wanting(exec, op);
     return op;
@@ -235,8 +237,8 @@ static int agreed(struct wi_exec *exec, struct wi_op *op, int peer, const struct
     op->info.root = info->root;
     op->info.hash = info->hash;
     op->info.flags = info->flags & (uint8_t)~WI_INFO_OFFER;
-    op->got_source = peer;
-    op->got_tag = wi_info_tag(info);
+    op->match.got_source = peer;
+    op->match.got_tag = wi_info_tag(info);
     if (op->record && op->record->serial == op->record_serial)
         op->record->info = op->info;
     if (info->dtype == ours.dtype && info->count == ours.count)
@@ -250,8 +252,8 @@ static void ask(struct wi_exec *exec, struct wi_op *op, int peer)
 {
     struct weft_op_info go = {.seq = op->info.seq, .kind = WI_COLL_SEND, .flags = WI_INFO_ASK};
 
-    op->message = post(exec, op, 0, peer, WI_CHAN_ASKED, op->base[WI_DST], op->block_bytes, &op->info);
-    if (op->message)
+    op->match.message = post(exec, op, 0, peer, WI_CHAN_ASKED, op->base[WI_DST], op->block_bytes, &op->info);
+    if (op->match.message)
         post_control(exec, 1, peer, WI_CHAN_ASK, &go);
 }
 
@@ -313,7 +315,7 @@ static void land(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan
     if (!agreed(exec, op, peer, info))
         return;
     if (!(info->flags & WI_INFO_OFFER)) {
-        op->message = post(exec, op, 0, peer, chan, op->base[WI_DST], op->block_bytes, info);
+        op->match.message = post(exec, op, 0, peer, chan, op->base[WI_DST], op->block_bytes, info);
         return;
     }
     post_control(exec, 0, peer, chan, info);
@@ -441,9 +443,9 @@ struct looked {
 
 static int hopeless(const struct wi_op *op, struct looked l)
 {
-    if (op->tag == 0)
+    if (op->match.tag == 0)
         return l.untagged < 0 ? l.untagged : 0;
-    if (op->tag == WEFT_ANY_TAG && l.untagged >= 0)
+    if (op->match.tag == WEFT_ANY_TAG && l.untagged >= 0)
         return 0;
     return l.tagged < 0 ? l.tagged : 0;
 }
@@ -451,8 +453,8 @@ static int hopeless(const struct wi_op *op, struct looked l)
 /* Returns 1 when an operation ended or the communicator broke. */
 static int give_up(struct wi_exec *exec, int peer, struct looked l)
 {
-    for (struct wi_op *op = exec->wanting; op; op = op->match_next) {
-        int why = op->peer == peer || op->peer == WEFT_ANY_SOURCE ? hopeless(op, l) : 0;
+    for (struct wi_op *op = exec->wanting; op; op = op->match.next) {
+        int why = op->match.peer == peer || op->match.peer == WEFT_ANY_SOURCE ? hopeless(op, l) : 0;
         if (why == WEFT_ENOTSUP) {
             unlink_wanting(exec, op);
             wi_exec_fail(exec, WEFT_ENOTSUP, peer, &op->info,
@@ -460,8 +462,8 @@ static int give_up(struct wi_exec *exec, int peer, struct looked l)
             wi_op_finish(exec, op, WEFT_ENOTSUP);
             return 1;
         }
-        if (why && op->peer == WEFT_ANY_SOURCE) { /* others may still send */
-            if (++op->gone < exec->nranks - 1)
+        if (why && op->match.peer == WEFT_ANY_SOURCE) { /* others may still send */
+            if (++op->match.gone < exec->nranks - 1)
                 continue;
         }
         if (why) {
@@ -478,8 +480,8 @@ static int wants_tagged(const struct wi_exec *exec, int peer)
 {
     const struct wi_op *op = exec->wanting;
 
-    while (op && (op->tag == 0 || (op->peer != WEFT_ANY_SOURCE && op->peer != peer)))
-        op = op->match_next;
+    while (op && (op->match.tag == 0 || (op->match.peer != WEFT_ANY_SOURCE && op->match.peer != peer)))
+        op = op->match.next;
     return op != NULL;
 }
 
@@ -504,23 +506,23 @@ static int look_around(struct wi_exec *exec)
     int moved = 0, any = 0, few = 0;
     int peers[8];
 
-    for (struct wi_op *w = exec->wanting; w; w = w->match_next) {
+    for (struct wi_op *w = exec->wanting; w; w = w->match.next) {
         int known = 0;
-        w->gone = 0;
-        any |= w->peer == WEFT_ANY_SOURCE;
+        w->match.gone = 0;
+        any |= w->match.peer == WEFT_ANY_SOURCE;
         for (int i = 0; i < few && !known; i++)
-            known = peers[i] == w->peer;
+            known = peers[i] == w->match.peer;
         if (any || known)
             continue;
         if (few == (int)(sizeof peers / sizeof *peers))
             any = 1; /* as good as any */
         else
-            peers[few++] = w->peer;
+            peers[few++] = w->match.peer;
     }
     for (int i = 0; !any && i < few && !exec->broken; i++)
         moved |= look_at(exec, peers[i], 1);
     for (int r = 0; any && r < exec->nranks && !exec->broken; r++) {
-        for (op = exec->wanting; op && op->peer != r; op = op->match_next)
+        for (op = exec->wanting; op && op->match.peer != r; op = op->match.next)
             ;
         moved |= look_at(exec, r, op != NULL);
     }
@@ -544,27 +546,27 @@ void wi_match_issue(struct wi_exec *exec, struct wi_op *op)
     struct early **at;
     int peer;
 
-    if (op->sending) {
+    if (op->match.sending) {
         send_message(exec, op);
         return;
     }
-    at = find_early(exec, op->peer, op->tag, &peer);
+    at = find_early(exec, op->match.peer, op->match.tag, &peer);
     if (at) {
         struct early *e = *at;
         take_early(exec, op, peer, e);
         drop_early(exec->peers[peer].match, at);
         return;
     }
-    if (op->peer == WEFT_ANY_SOURCE && wi_exec_take_self(exec, op))
+    if (op->match.peer == WEFT_ANY_SOURCE && wi_exec_take_self(exec, op))
         return;
-    op->match_next = NULL;
+    op->match.next = NULL;
     *exec->wanting_end = op;
-    exec->wanting_end = &op->match_next;
+    exec->wanting_end = &op->match.next;
 }
 
 int wi_match_run(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_pend *p = op->message;
+    struct wi_pend *p = op->match.message;
 
     if (!p || p->x.state == WEFT_XFER_PENDING)
         return 0;
@@ -572,7 +574,7 @@ int wi_match_run(struct wi_exec *exec, struct wi_op *op)
         wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
     else if (p->x.state < 0)
         wi_exec_fail(exec, p->x.state, p->x.peer, &op->info, "%s rank %d: %s",
-                     op->sending ? "sending to" : "receiving from", p->x.peer, wi_fail_text());
+                     op->match.sending ? "sending to" : "receiving from", p->x.peer, wi_fail_text());
     else
         wi_op_finish(exec, op, WEFT_SUCCESS);
     return 1;
@@ -585,7 +587,7 @@ static int probe_channels(struct wi_exec *exec, int peer, int64_t tag, int conne
     struct wi_exec_peer *ep = &exec->peers[peer];
     struct looked l = {0, 0};
     size_t bytes;
-    struct wi_op as = {.tag = tag};
+    struct wi_op as = {.match.tag = tag};
 
     found->source = peer;
     if (tag != 0) { /* what is left in the channel found no room */
@@ -617,8 +619,8 @@ int wi_match_probe(struct wi_exec *exec, int source, int64_t tag, struct wi_matc
         return 1;
     }
     for (const struct wi_op *op = exec->self_sends; op; op = op->next)
-        if (wi_match_takes(source, tag, exec->rank, op->tag)) {
-            *found = (struct wi_match_found){exec->rank, op->tag, op->info};
+        if (wi_match_takes(source, tag, exec->rank, op->match.tag)) {
+            *found = (struct wi_match_found){exec->rank, op->match.tag, op->info};
             return 1;
         }
     for (r = from; r <= to; r++) {
@@ -642,18 +644,18 @@ void wi_match_text(const struct wi_exec *exec, const struct wi_op *op, char *tex
     const struct wi_match_peer *m;
     int at = snprintf(text, capacity, "a message");
 
-    if (op->sending || op->message || exec->wanting == NULL) {
+    if (op->match.sending || op->match.message || exec->wanting == NULL) {
         text[0] = '\0';
         return;
     }
-    if (op->tag == WEFT_ANY_TAG)
+    if (op->match.tag == WEFT_ANY_TAG)
         at += snprintf(text + at, capacity - (size_t)at, " with any tag");
     else
-        at += snprintf(text + at, capacity - (size_t)at, " with tag %lld", (long long)op->tag);
-    at += snprintf(text + at, capacity - (size_t)at, op->peer < 0 ? " from any rank" : " from");
+        at += snprintf(text + at, capacity - (size_t)at, " with tag %lld", (long long)op->match.tag);
+    at += snprintf(text + at, capacity - (size_t)at, op->match.peer < 0 ? " from any rank" : " from");
     for (int r = 0; r < exec->nranks; r++) {
         m = exec->peers[r].match;
-        if (m && (op->peer < 0 || op->peer == r) &&
+        if (m && (op->match.peer < 0 || op->match.peer == r) &&
             m->early_bytes + EARLY_COST + exec->eager_bytes > exec->early_bytes && (size_t)at < capacity)
             at += snprintf(text + at, capacity - (size_t)at,
                            " (%zu bytes that rank %d sent with other tags fill WEFT_COMM_EARLY_BYTES)", m->early_bytes,

@@ -50,7 +50,7 @@ struct wi_match_found {
     struct weft_op_info info;
 };
 
-/* Begin op (op->by_tag), which is in the list of operations already. */
+/* Begin op (op->match.by_tag), which is in the list of operations already. */
 void wi_match_issue(struct wi_exec *exec, struct wi_op *op);
 /* Does a receive that waits here want messages without a tag from that rank? Then later ones have to queue behind it. */
 int wi_match_wanted(const struct wi_exec *exec, int source);

@@ -97,7 +97,7 @@ static int start_op(struct wi_exec *exec, struct wi_op *op)
 {
     weft_status st;
 
-    if (op->exchange != WI_EXCHANGE_NONE)
+    if (op->gate.state != WI_EXCHANGE_NONE)
         return 1;
     st = prepare_lanes(op);
     if (st < 0) {
@@ -124,11 +124,11 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 {
     int moved = 0, round;
 
-    if (op->by_tag)
+    if (op->match.by_tag)
         return wi_match_run(exec, op);
-    if (op->exchange != WI_EXCHANGE_NONE) {
+    if (op->gate.state != WI_EXCHANGE_NONE) {
         moved = wi_op_exchange(exec, op);
-        if (exec->broken || op->exchange != WI_EXCHANGE_NONE)
+        if (exec->broken || op->gate.state != WI_EXCHANGE_NONE)
             return moved;
         if (op->status < 0) { /* nothing suits what the ranks told each other */
             wi_op_finish(exec, op, op->status);
@@ -153,7 +153,7 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
         return 1;
     }
     if (moved)
-        op->rounds = 0;
+        op->wait.rounds = 0;
     return moved;
 }
 
@@ -245,9 +245,9 @@ void wi_exec_begin_new(struct wi_exec *exec, struct wi_op *op)
         wi_exec_progress(exec, op, NULL);
         return;
     }
-    if (!op->point_to_point) {
+    if (!op->match.point_to_point) {
         run_collectives(exec);
-    } else if (!op->by_tag) {
+    } else if (!op->match.by_tag) {
         exec->op_polls++;
         run_op(exec, op);
     }

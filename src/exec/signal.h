@@ -40,10 +40,10 @@ static inline uint64_t wi_fingerprint(const struct weft_op_info *info)
 
 static inline void wi_block_on(struct wi_op *op, const uint64_t *word, uint64_t least, int peer)
 {
-    op->poll = word;
-    op->poll_least = least;
-    op->poll_mask = UINT64_MAX;
-    op->poll_peer = peer;
+    op->wait.word = word;
+    op->wait.least = least;
+    op->wait.mask = UINT64_MAX;
+    op->wait.peer = peer;
 }
 
 /* Everything of the epochs before `epoch` was read here. */
@@ -64,7 +64,7 @@ static inline void wi_signal(struct wi_exec *exec, const struct wi_op *op, uint3
     wi_wake_sleepers(exec);
 }
 
-/* 1: it is there; 0: not yet (op->poll), or the ranks disagree and the executor is broken now. */
+/* 1: it is there; 0: not yet (op->wait.word), or the ranks disagree and the executor is broken now. */
 static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int rank, uint32_t lane, uint64_t epoch,
                                  uint32_t ordinal)
 {
@@ -93,7 +93,7 @@ static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int ran
 static inline int wi_spin_on_poll(const struct wi_exec *exec, const struct wi_op *op)
 {
     for (uint32_t i = wi_exec_spins(exec); i > 0; i--) {
-        if ((wi_load(op->poll) & op->poll_mask) >= op->poll_least)
+        if ((wi_load(op->wait.word) & op->wait.mask) >= op->wait.least)
             return 1;
         wi_cpu_relax();
     }
@@ -106,7 +106,7 @@ static inline int wi_spin_seldom(const struct wi_exec *exec, const struct wi_op 
     for (uint32_t i = wi_exec_spins(exec) / 32; i > 0; i--) {
         for (int k = 0; k < 32; k++)
             wi_cpu_relax();
-        if ((wi_load(op->poll) & op->poll_mask) >= op->poll_least)
+        if ((wi_load(op->wait.word) & op->wait.mask) >= op->wait.least)
             return 1;
     }
     return 0;

@@ -136,7 +136,7 @@ static weft_status await(struct wi_exec *exec, struct wi_op *op, const struct wi
         if (!wi_spin_on_poll(exec, op))
             WI_TRY(wi_exec_pause(exec, op));
     }
-    op->rounds = 0;
+    op->wait.rounds = 0;
     return WEFT_SUCCESS;
 }
 

@@ -37,7 +37,7 @@ struct nap {
 
 static int poll_met(const struct wi_op *op)
 {
-    return op->poll && (__atomic_load_n(op->poll, __ATOMIC_ACQUIRE) & op->poll_mask) >= op->poll_least;
+    return op->wait.word && (__atomic_load_n(op->wait.word, __ATOMIC_ACQUIRE) & op->wait.mask) >= op->wait.least;
 }
 
 static int nap_over(void *arg)
@@ -93,7 +93,8 @@ static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
         exec->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_store_explicit(&exec->nudged, 0, memory_order_relaxed);
     atomic_store_explicit(&exec->napping, 1, memory_order_seq_cst);
-    if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op && op->poll)
+    if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op &&
+        op->wait.word)
         nap_in_group(exec, op, ns);
     else
         nap_on_descriptors(exec, ns);
@@ -185,27 +186,27 @@ static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
 
 weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
-    uint32_t round = op->rounds++;
+    uint32_t round = op->wait.rounds++;
 
-    if (exec->spin_elsewhere && op->poll && op->mapped && exec->map_group && !core_is_needed(exec, op) &&
+    if (exec->spin_elsewhere && op->wait.word && op->mapped && exec->map_group && !core_is_needed(exec, op) &&
         spin(op, exec->spin_elsewhere))
         return exec->broken;
 
-    if (round == 0 && op->poll && spin(op, wi_exec_spins(exec)))
+    if (round == 0 && op->wait.word && spin(op, wi_exec_spins(exec)))
         return exec->broken;
-    if (!op->poll && !exec->contended && round < exec->spin / 40) {
+    if (!op->wait.word && !exec->contended && round < exec->spin / 40) {
         wi_cpu_relax();
         return exec->broken;
     }
     if (round == 0 || round == exec->spin / 40)
         exec->waiting_since_ns = wi_now_ns();
     if (round < exec->yields || patient(exec, round)) {
-        op->rounds -= round >= exec->yields; /* as long as it is */
+        op->wait.rounds -= round >= exec->yields; /* as long as it is */
         uint64_t took = yield(exec);
         if (poll_met(op))
             return exec->broken;
         if (took > STRANGER_NS && round + 1 < exec->yields)
-            op->rounds = exec->yields;
+            op->wait.rounds = exec->yields;
     } else {
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
         nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
@@ -225,9 +226,9 @@ size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
     unsigned char seen[4096] = {0};
     size_t n = 0;
 
-    if (op->poll && capacity) {
-        ranks[n++] = op->poll_peer;
-        seen[op->poll_peer & 4095] = 1;
+    if (op->wait.word && capacity) {
+        ranks[n++] = op->wait.peer;
+        seen[op->wait.peer & 4095] = 1;
     }
     for (uint32_t l = 0; !op->mapped && op->lanes && op->sched && l < op->sched->nlanes; l++) {
         const struct wi_pend *lists[2] = {op->lanes[l].recvs, op->lanes[l].sends};
@@ -239,8 +240,8 @@ size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
         if (awaited >= 0 && n < capacity && !seen[awaited & 4095]++)
             ranks[n++] = awaited;
     }
-    if (!n && op->point_to_point && op->peer >= 0 && capacity)
-        ranks[n++] = op->peer;
+    if (!n && op->match.point_to_point && op->match.peer >= 0 && capacity)
+        ranks[n++] = op->match.peer;
     return n;
 }
 
@@ -290,7 +291,7 @@ static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
     char text[512] = "", message[256] = "";
     int first = awaited_text(exec, op, text, sizeof text);
 
-    if (op->by_tag)
+    if (op->match.by_tag)
         wi_match_text(exec, op, message, sizeof message);
     return wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info, "waited %.3g s for %s%s%s",
                         (double)op->timeout_ns / 1e9, message, message[0] && first >= 0 ? " " : "",
@@ -337,7 +338,7 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
             if (n < 0)
                 wi_exec_transport_failed(exec, n, &failure, &op->info);
         }
-        if (!exec->broken && !op->point_to_point)
+        if (!exec->broken && !op->match.point_to_point)
             wi_exec_compare_boards(exec, &op->info);
     }
     if (!exec->broken && now >= op->deadline_ns)
