@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
-#include "sched/import.h"
+#include "import/import.h"
 #include "tool.h"
 #include "weft_plan.h"
 

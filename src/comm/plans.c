@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "sched/import.h"
+#include "import/import.h"
 
 #define MAX_FILES 64
 #define PREFIX "file:"

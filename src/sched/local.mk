@@ -14,20 +14,6 @@ libweft_sources += \
 	src/sched/compose_part.h \
 	src/sched/export.c \
 	src/sched/form.c \
-	src/sched/import.c \
-	src/sched/import.h \
-	src/sched/import_deep.c \
-	src/sched/import_lower.c \
-	src/sched/import_lower.h \
-	src/sched/import_merge.c \
-	src/sched/import_msccl.c \
-	src/sched/import_mscclpp.c \
-	src/sched/import_plan.h \
-	src/sched/import_plan_events.c \
-	src/sched/import_plan_ops.c \
-	src/sched/import_program.c \
-	src/sched/import_program.h \
-	src/sched/import_scratch.c \
 	src/sched/internal.h \
 	src/sched/parse.c \
 	src/sched/print.c \

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "sched/import.h"
+#include "import/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

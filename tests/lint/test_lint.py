@@ -61,6 +61,12 @@ class Includes(unittest.TestCase):
     def test_sched_knows_no_net(self):
         self.bad("src/sched/a.c", '#include "net/auth.h"', "src/sched may include src/base")
 
+    def test_importers_are_read_by_few(self):
+        importer = {**BASE, "src/import/import.h": SPDX}
+        for path, allowed in (("src/comm/a.c", 1), ("tools/weft-plan.c", 1), ("src/sched/a.c", 0), ("src/plan/a.c", 0)):
+            status, output = run("includes.py", {**importer, path: SPDX + '#include "import/import.h"\n'})
+            self.assertEqual(status, 0 if allowed else 1, output)
+
     def test_algo_knows_no_exec(self):
         self.bad("src/algo/a.c", '#  include "exec/run.h"', "not src/exec")
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/import.h"
+#include "import/import.h"
 #include "tests/conform/collect.h"
 #include "tests/harness/harness.h"
 

@@ -15,7 +15,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "plan/table.h"
-#include "sched/import.h"
+#include "import/import.h"
 #include "tests/harness/harness.h"
 #include "topology/graph.h"
 #include "unit.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "sched/import.h"
+#include "import/import.h"
 #include "unit.h"
 
 static char inputs[PATH_MAX];

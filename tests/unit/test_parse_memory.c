@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "plan/table.h"
-#include "sched/import.h"
+#include "import/import.h"
 #include "sched/sched.h"
 #include "topology/graph.h"
 #include "unit.h"

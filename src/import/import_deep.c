@@ -12,7 +12,7 @@
  *   rrs src          second: recv s     first: reduce s <- src, s; send s
  *
  * Which thread blocks these are comes out of a run with one message per channel; what comes of them is proved like any other. */
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 #include <string.h>
 

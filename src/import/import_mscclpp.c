@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "sched/import_plan.h"
+#include "import/import_plan.h"
 
 weft_status wi_plan_bad(const struct wi_plan_reader *r, const char *format, ...)
 {

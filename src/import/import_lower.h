@@ -4,7 +4,7 @@
 #define WI_SCHED_IMPORT_LOWER_H
 
 #include "sched/check_internal.h"
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 /* One use of scratch: chunk of the file, block of the data in it, and block of TMP that it becomes. */
 struct wi_imp_use {

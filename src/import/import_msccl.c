@@ -4,7 +4,7 @@
  * deps counts the steps of thread block depid. */
 #include "config.h"
 
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 #ifdef HAVE_EXPAT
 #include <expat.h>

@@ -4,7 +4,7 @@
 #ifndef WI_SCHED_IMPORT_PLAN_H
 #define WI_SCHED_IMPORT_PLAN_H
 
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 #include <jansson.h>
 

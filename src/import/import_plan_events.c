@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "sched/import_plan.h"
+#include "import/import_plan.h"
 
 /* Errors here are about an op that was read before. */
 static weft_status bad_at(struct wi_plan_reader *r, int rank, struct wi_plan_spot spot, const char *format, ...)

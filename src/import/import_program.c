@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs as foreign files tell them: put together, bounded, measured against their collective. */
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * block t mod nblocks of the vector. So each (chunk, block that it holds) gets a block of TMP that fits. The study of the
  * draft has shown that nothing races, so a chunk that holds one block after another may become several. Chunks that one step
  * names together stay together. */
-#include "sched/import_lower.h"
+#include "import/import_lower.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way in: read files, recognise the format, join weft's own texts of several ranks. */
-#include "sched/import.h"
+#include "import/import.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "sched/import_program.h"
+#include "import/import_program.h"
 
 const char *wi_import_format_name(enum wi_import_format format)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From the program that a file tells to schedules that are proved; import_program.h says in which order. */
-#include "sched/import_lower.h"
+#include "import/import_lower.h"
 
 #include <stdlib.h>
 #include <string.h>

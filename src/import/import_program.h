@@ -11,7 +11,7 @@
 #ifndef WI_SCHED_IMPORT_PROGRAM_H
 #define WI_SCHED_IMPORT_PROGRAM_H
 
-#include "sched/import.h"
+#include "import/import.h"
 #include "sched/internal.h"
 
 #define WI_IMPORT_MAX_LANES 256  /* thread blocks of a rank */

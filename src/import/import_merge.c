@@ -3,7 +3,7 @@
  * gets one lane. Its order is that of one run of the whole plan, so it cannot deadlock; the study of the draft has shown that all
  * runs give the same. In that run a rank signals when it can do nothing else, so that signals come together and one stands
  * for all of them. */
-#include "sched/import_lower.h"
+#include "import/import_lower.h"
 
 #include "base/alloc.h"
 #include "base/status.h"

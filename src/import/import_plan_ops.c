@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "sched/import_plan.h"
+#include "import/import_plan.h"
 
 #define MAX_BUFFERS 1024 /* of one op's list */
 
