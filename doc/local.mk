@@ -91,6 +91,7 @@ dist_man_MANS += \
 	doc/man/weft_thread_error.3 \
 	doc/man/weft_unique_id_create.3 \
 	doc/man/weft_version.3 \
+	doc/man/weft_version_number.3 \
 	doc/man/weft_wait.3 \
 	doc/man/weft_wait_all.3 \
 	doc/man/weft_wait_any.3 \

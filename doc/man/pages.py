@@ -19,7 +19,7 @@ DATE = "2026-11-21"
 
 # Pages with more than one function; each other function has a page of its own, with its _init form.
 GROUPS = [
-    (["version", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name"],
+    (["version", "version_number", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name"],
      "version of the library, names of its constants"),
     (["context_create", "context_destroy"], "attach a process to weft, and detach it"),
     (["context_settings", "context_plugins"], "visit settings and transports"),

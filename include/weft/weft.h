@@ -42,6 +42,7 @@ extern "C" {
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
+#define WEFT_VERSION_NUMBER (WEFT_VERSION_MAJOR * 10000 + WEFT_VERSION_MINOR * 100 + WEFT_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define WEFT_API __attribute__((visibility("default")))
@@ -187,7 +188,10 @@ typedef struct weft_unique_id {
 #define WEFT_TIMEOUT_DEFAULT ((uint64_t)0)           /* the communicator's setting */
 #define WEFT_TIMEOUT_NEVER ((uint64_t)-1)
 
-/* Structures that grow begin with `bytes`: set it with the initialisers below. */
+/* Structures that grow begin with `bytes`: set it with the initialisers below. A later version may add fields at
+ * the end. A program that was compiled with an earlier one keeps working: what it lacks has its default, and of
+ * results only what it knows is filled. A program that was compiled with a later version than the library's may leave
+ * the new fields 0; if it sets one, the call fails with WEFT_ENOTSUP and the text names the structure. */
 
 /* How a context is made. Strings are copied. */
 typedef struct weft_context_config {
@@ -276,6 +280,12 @@ typedef struct weft_error {
  * @return "MAJOR.MINOR.PATCH", static */
 WEFT_API const char *weft_version(void);
 
+/* Tell the version of the library that is running as a number, to compare.
+ *
+ * Threads: any thread.
+ * @return MAJOR * 10000 + MINOR * 100 + PATCH; WEFT_VERSION_NUMBER is that of the header */
+WEFT_API unsigned weft_version_number(void);
+
 /* Name a status, as the constant is spelled.
  *
  * @param status  any value
@@ -324,7 +334,8 @@ WEFT_API const char *weft_op_name(weft_op op);
  * Threads: any thread.
  * Blocks: no longer than opening plugins takes.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   context is NULL, config->bytes is wrong, or flags has unknown bits
+ *         WEFT_EINVAL   context is NULL, config->bytes is no size of it, or flags has unknown bits
+ *         WEFT_ENOTSUP  config sets a field that this version does not know
  *         WEFT_ECONFIG  a setting or the configuration file is malformed, or WEFT_TRANSPORTS names a
  *                       transport that does not exist or cannot work here
  *         WEFT_EPLUGIN  a plugin was built for another ABI or lacks a required entry
@@ -400,10 +411,11 @@ WEFT_API weft_status weft_context_plugins(weft_context *context, weft_plugin_fn 
  * Threads: any thread; a thread that makes several makes them in the same order on all ranks.
  * Blocks: until all ranks have joined, at most config->init_timeout_ns.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL     a NULL argument, config->bytes is wrong, or rank is not below nranks
+ *         WEFT_EINVAL     a NULL argument, config->bytes is no size of it, or rank is not below nranks
  *         WEFT_ECONFIG    settings that must agree between ranks do not, WEFT_ALGO is malformed, the job key
  *                         cannot be read, or WEFT_REQUIRE_KEY asks for one and there is none
- *         WEFT_ENOTSUP    two ranks have no transport in common
+ *         WEFT_ENOTSUP    two ranks have no transport in common; or config sets a field that this version does not
+ *                         know
  *         WEFT_EPEER      another rank failed or left during creation; the text names it and says why
  *         WEFT_EAUTH      a rank has another job key, or none where others have one, or what ranks exchanged
  *                         was changed on its way

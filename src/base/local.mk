@@ -27,4 +27,5 @@ libweft_sources += \
 	src/base/settings_given.c src/base/settings_given.h \
 	src/base/settings_parse.c \
 	src/base/status.c src/base/status.h \
+	src/base/struct_prefix.c src/base/struct_prefix.h \
 	src/base/trusted_path.c src/base/trusted_path.h

@@ -10,6 +10,11 @@ const char *weft_version(void)
     return NAMES_STRING(WEFT_VERSION_MAJOR) "." NAMES_STRING(WEFT_VERSION_MINOR) "." NAMES_STRING(WEFT_VERSION_PATCH);
 }
 
+unsigned weft_version_number(void)
+{
+    return WEFT_VERSION_NUMBER;
+}
+
 const char *weft_status_name(weft_status status)
 {
     switch (status) {

@@ -301,6 +301,8 @@ weft_status wi_comm_in_operator(void);
 weft_status wi_comm_check(const struct weft_comm *comm);
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstrap, const weft_comm_config *config,
                           uint64_t deadline_ns, struct weft_comm **comm);
+/* The caller's, or, if that is NULL, the defaults. */
+weft_status wi_comm_config_read(const char *call, const weft_comm_config *given, weft_comm_config *own);
 void wi_comm_failed(struct weft_comm *comm);
 weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/struct_prefix.h"
 #include "comm/comm.h"
 
 #define LIB(member) offsetof(struct wi_library_settings, member)
@@ -109,15 +110,15 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
 
 weft_status weft_context_create(const weft_context_config *config, weft_context **context)
 {
-    weft_context_config defaults = WEFT_CONTEXT_CONFIG_INIT;
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_context_config, "WEFT_CONTEXT_CONFIG_INIT", bytes);
+    weft_context_config own = WEFT_CONTEXT_CONFIG_INIT;
     struct weft_context *ctx;
     weft_status st;
 
     if (!context)
         return wi_fail(WEFT_EINVAL, "context_create: context is NULL");
-    if (config && config->bytes != sizeof *config)
-        return wi_fail(WEFT_EINVAL, "context_create: config->bytes is %zu, not %zu; use WEFT_CONTEXT_CONFIG_INIT",
-                       config->bytes, sizeof *config);
+    if (config)
+        WI_TRY(wi_struct_read(&rule, "context_create", config, &own));
     ctx = wi_calloc(1, sizeof *ctx);
     if (!ctx)
         return wi_fail(WEFT_ENOMEM, "context");
@@ -127,7 +128,7 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     wi_pool_init(&ctx->pool);
     wi_callers_init(ctx);
     wi_fork_watch(ctx);
-    st = open_context(ctx, config ? config : &defaults);
+    st = open_context(ctx, &own);
     if (st < 0) {
         weft_context_destroy(ctx);
         return st;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/status.h"
+#include "base/struct_prefix.h"
 #include "comm/comm.h"
 
 #define DESTROY_WAIT_NS 1000000000ull /* for other threads to leave, and for an abort to get in */
@@ -109,21 +110,23 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
 
 /* ---- The ways in ---- */
 
-static weft_status check_create(const weft_context *ctx, const weft_comm_config **config, weft_comm **comm,
-                                uint64_t *deadline_ns)
+weft_status wi_comm_config_read(const char *call, const weft_comm_config *given, weft_comm_config *own)
 {
-    static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
-    uint64_t timeout;
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_comm_config, "WEFT_COMM_CONFIG_INIT", bytes);
+
+    *own = (weft_comm_config)WEFT_COMM_CONFIG_INIT;
+    return given ? wi_struct_read(&rule, call, given, own) : WEFT_SUCCESS;
+}
+
+static weft_status check_create(const weft_context *ctx, const weft_comm_config *config, weft_comm **comm,
+                                weft_comm_config *own, uint64_t *deadline_ns)
+{
 
     WI_TRY(wi_context_check(ctx, "creating a communicator"));
     if (!comm)
         return wi_fail(WEFT_EINVAL, "creating a communicator: comm is NULL");
-    if (*config && (*config)->bytes != sizeof defaults)
-        return wi_fail(WEFT_EINVAL, "creating a communicator: config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT",
-                       (*config)->bytes, sizeof defaults);
-    *config = *config ? *config : &defaults;
-    timeout = (*config)->init_timeout_ns ? (*config)->init_timeout_ns : ctx->comm.init_timeout_ns;
-    *deadline_ns = wi_deadline_ns(timeout);
+    WI_TRY(wi_comm_config_read("creating a communicator", config, own));
+    *deadline_ns = wi_deadline_ns(own->init_timeout_ns ? own->init_timeout_ns : ctx->comm.init_timeout_ns);
     return WEFT_SUCCESS;
 }
 
@@ -154,11 +157,12 @@ static weft_status started(const weft_context *ctx, weft_status st)
 weft_status weft_comm_create_env(weft_context *ctx, const weft_comm_config *config, weft_comm **comm)
 {
     struct wi_bootstrap *bs;
+    weft_comm_config own;
     uint64_t deadline_ns;
 
-    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    WI_TRY(check_create(ctx, config, comm, &own, &deadline_ns));
     WI_TRY(started(ctx, wi_bootstrap_env(&ctx->bootstrap, deadline_ns, &bs)));
-    return build_and_close(ctx, bs, config, deadline_ns, comm);
+    return build_and_close(ctx, bs, &own, deadline_ns, comm);
 }
 
 weft_status weft_unique_id_create(weft_context *ctx, weft_unique_id *id)
@@ -180,42 +184,48 @@ weft_status weft_comm_create_id(weft_context *ctx, const weft_unique_id *id, int
                                 const weft_comm_config *config, weft_comm **comm)
 {
     struct wi_bootstrap *bs;
+    weft_comm_config own;
     uint64_t deadline_ns;
 
-    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    WI_TRY(check_create(ctx, config, comm, &own, &deadline_ns));
     if (!id)
         return wi_fail(WEFT_EINVAL, "comm_create_id: id is NULL");
     WI_TRY(check_rank(rank, nranks));
     WI_TRY(started(ctx, wi_bootstrap_id(&ctx->bootstrap, id, rank, nranks, deadline_ns, &bs)));
-    return build_and_close(ctx, bs, config, deadline_ns, comm);
+    return build_and_close(ctx, bs, &own, deadline_ns, comm);
 }
 
 weft_status weft_comm_create_file(weft_context *ctx, const char *path, int rank, int nranks,
                                   const weft_comm_config *config, weft_comm **comm)
 {
     struct wi_bootstrap *bs;
+    weft_comm_config own;
     uint64_t deadline_ns;
 
-    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
+    WI_TRY(check_create(ctx, config, comm, &own, &deadline_ns));
     if (!path || !*path)
         return wi_fail(WEFT_EINVAL, "comm_create_file: path is NULL or empty");
     WI_TRY(check_rank(rank, nranks));
     WI_TRY(started(ctx, wi_bootstrap_file(&ctx->bootstrap, path, rank, nranks, deadline_ns, &bs)));
-    return build_and_close(ctx, bs, config, deadline_ns, comm);
+    return build_and_close(ctx, bs, &own, deadline_ns, comm);
 }
 
 weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const weft_comm_config *config,
                                  weft_comm **comm)
 {
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_oob, "sizeof(weft_oob)", all_gather);
     struct wi_bootstrap *bs;
+    weft_comm_config own;
     uint64_t deadline_ns;
+    weft_oob given = {0};
 
-    WI_TRY(check_create(ctx, &config, comm, &deadline_ns));
-    if (!oob || oob->bytes != sizeof *oob || !oob->all_gather)
-        return wi_fail(WEFT_EINVAL, "comm_create_oob: oob is NULL, its bytes are wrong, or all_gather is NULL");
-    WI_TRY(check_rank(oob->rank, oob->nranks));
-    WI_TRY(started(ctx, wi_bootstrap_oob(&ctx->bootstrap, oob, deadline_ns, &bs)));
-    return build_and_close(ctx, bs, config, deadline_ns, comm);
+    WI_TRY(check_create(ctx, config, comm, &own, &deadline_ns));
+    WI_TRY(wi_struct_read(&rule, "comm_create_oob", oob, &given));
+    if (!given.all_gather)
+        return wi_fail(WEFT_EINVAL, "comm_create_oob: all_gather is NULL");
+    WI_TRY(check_rank(given.rank, given.nranks));
+    WI_TRY(started(ctx, wi_bootstrap_oob(&ctx->bootstrap, &given, deadline_ns, &bs)));
+    return build_and_close(ctx, bs, &own, deadline_ns, comm);
 }
 
 /* ---- The end ---- */

@@ -190,22 +190,18 @@ static weft_status join(struct weft_comm *parent, struct vote *votes, int color,
     return st;
 }
 
-static weft_status derive(weft_comm *parent, int color, int key, const weft_comm_config *config, weft_comm **comm)
+static weft_status derive(weft_comm *parent, const char *call, int color, int key, const weft_comm_config *config,
+                          weft_comm **comm)
 {
-    static const weft_comm_config defaults = WEFT_COMM_CONFIG_INIT;
     struct vote mine = {color, key, parent->rank}, *votes;
     weft_comm_config ours; /* the parent's time-outs, where none is given */
     uint64_t deadline_ns;
     weft_status st;
 
-    if (config && config->bytes != sizeof *config)
-        return wi_fail(WEFT_EINVAL, "config->bytes is %zu, not %zu; use WEFT_COMM_CONFIG_INIT", config->bytes,
-                       sizeof *config);
-    config = config ? config : &defaults;
-    ours = *config;
-    ours.timeout_ns = config->timeout_ns ? config->timeout_ns : parent->exec->timeout_ns;
-    ours.init_timeout_ns = config->init_timeout_ns ? config->init_timeout_ns : parent->init_timeout_ns;
-    deadline_ns = wi_deadline_ns(config->init_timeout_ns ? config->init_timeout_ns : parent->init_timeout_ns);
+    WI_TRY(wi_comm_config_read(call, config, &ours));
+    ours.timeout_ns = ours.timeout_ns ? ours.timeout_ns : parent->exec->timeout_ns;
+    ours.init_timeout_ns = ours.init_timeout_ns ? ours.init_timeout_ns : parent->init_timeout_ns;
+    deadline_ns = wi_deadline_ns(ours.init_timeout_ns);
     votes = wi_malloc((size_t)parent->nranks * sizeof *votes);
     if (!votes)
         return wi_fail(WEFT_ENOMEM, "votes");
@@ -227,7 +223,7 @@ weft_status weft_comm_split(weft_comm *parent, int color, int key, const weft_co
     WI_TRY(wi_comm_check(parent));
     if (!comm || color < WEFT_COLOR_NONE)
         return wi_fail(WEFT_EINVAL, "comm_split: comm is NULL, or color %d is neither >= 0 nor WEFT_COLOR_NONE", color);
-    return derive(parent, color, key, config, comm);
+    return derive(parent, "comm_split", color, key, config, comm);
 }
 
 weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *config, weft_comm **comm)
@@ -235,5 +231,5 @@ weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *config, wef
     WI_TRY(wi_comm_check(parent));
     if (!comm)
         return wi_fail(WEFT_EINVAL, "comm_dup: comm is NULL");
-    return derive(parent, 0, parent->rank, config, comm);
+    return derive(parent, "comm_dup", 0, parent->rank, config, comm);
 }

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/struct_prefix.h"
 #include "comm/comm.h"
 
 static weft_status check_out(const weft_comm *comm, const void *out, const char *call)
@@ -147,15 +148,14 @@ void wi_next_calls_free(struct weft_comm *comm)
 
 weft_status weft_last_error(const weft_comm *comm, weft_error *error)
 {
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_error, "WEFT_ERROR_INIT", bytes);
     static __thread struct wi_error shown; /* what is handed out: other threads may ask, and fail, meanwhile */
+    weft_error found;
 
-    WI_TRY(check_out(comm, error, "last_error"));
-    if (error->bytes != sizeof *error)
-        return wi_fail(WEFT_EINVAL, "last_error: error->bytes is %zu, not %zu; use WEFT_ERROR_INIT", error->bytes,
-                       sizeof *error);
+    WI_TRY(wi_comm_check(comm));
+    WI_TRY(wi_struct_check(&rule, "last_error", error));
     wi_exec_error(comm->exec, &shown);
-    *error = (weft_error){
-        .bytes = sizeof *error,
+    found = (weft_error){
         .status = shown.status,
         .rank = comm->rank,
         .peer = shown.status < 0 ? shown.peer : -1,
@@ -165,6 +165,7 @@ weft_status weft_last_error(const weft_comm *comm, weft_error *error)
         .message = shown.message,
         .advice = shown.advice,
     };
+    wi_struct_write(&rule, &found, error);
     return WEFT_SUCCESS;
 }
 

@@ -4,21 +4,16 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/struct_prefix.h"
 #include "comm/comm.h"
 
-static weft_status check_out(const weft_message *message, const char *function)
-{
-    if (!message || message->bytes != sizeof *message)
-        return wi_fail(WEFT_EINVAL, "%s: message is NULL or its bytes are wrong; use WEFT_MESSAGE_INIT", function);
-    return WEFT_SUCCESS;
-}
+static const struct wi_struct_rule message_rule = WI_STRUCT_RULE(weft_message, "WEFT_MESSAGE_INIT", bytes);
 
 static void fill(weft_message *out, int source, int64_t tag, const struct weft_op_info *info)
 {
-    out->source = source;
-    out->tag = tag;
-    out->dtype = (weft_dtype)info->dtype;
-    out->count = info->count;
+    weft_message found = {.source = source, .dtype = (weft_dtype)info->dtype, .tag = tag, .count = info->count};
+
+    wi_struct_write(&message_rule, &found, out);
 }
 
 /* Others first. A failure: the communicator is being destroyed, and not held any more. */
@@ -67,7 +62,7 @@ weft_status weft_probe(weft_comm *comm, int peer, int64_t tag, uint64_t timeout_
     int held = 1;
 
     WI_TRY(wi_comm_check(comm));
-    WI_TRY(check_out(message, "probe"));
+    WI_TRY(wi_struct_check(&message_rule, "probe", message));
     if (peer != WEFT_ANY_SOURCE && (peer < 0 || peer >= comm->nranks))
         return wi_fail(WEFT_EINVAL, "probe: peer %d is not a rank of this communicator (0 to %d)", peer,
                        comm->nranks - 1);
@@ -95,7 +90,7 @@ weft_status weft_request_message(weft_request *req, weft_message *message)
     const struct wi_op *op;
 
     WI_TRY(wi_request_check(req));
-    WI_TRY(check_out(message, "request_message"));
+    WI_TRY(wi_struct_check(&message_rule, "request_message", message));
     if (req->call.coll != WI_COLL_RECV && req->call.coll != WI_COLL_SEND_RECV)
         return wi_fail(WEFT_EINVAL, "request_message: %s receives no message", wi_coll_name(req->call.coll));
     if (req->queued || !req->nops || atomic_load_explicit(&req->left, memory_order_acquire))

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/struct_prefix.h"
 #include "comm/comm.h"
 #include "topology/grid.h"
 #include "topology/placement.h"
@@ -463,17 +464,24 @@ weft_status weft_comm_topology(weft_comm *comm, const char *format, const char *
 static weft_status take_axes(const struct weft_comm *comm, const weft_mesh_axis *axes, size_t naxes,
                              struct wi_grid *grid)
 {
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_mesh_axis, "WEFT_MESH_AXIS_INIT", name);
+
     if (!axes || naxes < 1 || naxes > WI_GRID_MAX_AXES)
         return wi_fail(WEFT_EINVAL, "comm_mesh: axes is NULL, or there are %zu: must be 1 to %d", naxes,
                        WI_GRID_MAX_AXES);
     *grid = (struct wi_grid){.naxes = (int)naxes, .nranks = comm->nranks};
     for (size_t a = 0; a < naxes; a++) {
-        if (axes[a].bytes != sizeof *axes || !axes[a].name || !*axes[a].name)
-            return wi_fail(WEFT_EINVAL,
-                           "comm_mesh: axis %zu has no name, or its bytes are wrong; use WEFT_MESH_AXIS_INIT", a);
-        grid->name[a] = axes[a].name;
-        grid->extent[a] = axes[a].extent;
-        grid->traffic[a] = axes[a].traffic;
+        const void *given = (const char *)axes + a * axes->bytes;
+        weft_mesh_axis axis = WEFT_MESH_AXIS_INIT;
+        WI_TRY(wi_struct_read(&rule, "comm_mesh", given, &axis));
+        if (memcmp(given, axes, sizeof axes->bytes) != 0)
+            return wi_fail(WEFT_EINVAL, "comm_mesh: bytes of axis %zu differ from those of the first, which has %zu", a,
+                           axes->bytes);
+        if (!axis.name || !*axis.name)
+            return wi_fail(WEFT_EINVAL, "comm_mesh: axis %zu has no name", a);
+        grid->name[a] = axis.name;
+        grid->extent[a] = axis.extent;
+        grid->traffic[a] = axis.traffic;
     }
     return WEFT_SUCCESS;
 }

@@ -19,6 +19,10 @@ static void names(void)
 
     snprintf(version, sizeof(version), "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
     CU_ASSERT_STRING_EQUAL(weft_version(), version);
+    CU_ASSERT_EQUAL(weft_version_number(), WEFT_VERSION_NUMBER);
+    CU_ASSERT_EQUAL(weft_version_number() / 10000, WEFT_VERSION_MAJOR);
+    CU_ASSERT_EQUAL(weft_version_number() / 100 % 100, WEFT_VERSION_MINOR);
+    CU_ASSERT_EQUAL(weft_version_number() % 100, WEFT_VERSION_PATCH);
     CU_ASSERT_STRING_EQUAL(weft_status_name(WEFT_EPEER), "WEFT_EPEER");
     CU_ASSERT_STRING_EQUAL(weft_status_text(WEFT_EPEER), "peer failed");
     CU_ASSERT_STRING_EQUAL(weft_status_name((weft_status)-999), "unknown");
