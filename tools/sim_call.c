@@ -79,15 +79,6 @@ static weft_status build_all(const struct sim_options *o, const struct sim_world
 
 /* ---- Formulas ---- */
 
-static double slices_of(const struct sim_call *c, int nranks)
-{
-    double block = (double)c->bytes;
-
-    if (c->coll == WI_COLL_ALL_REDUCE && strstr(c->choice.algo->name, "ring"))
-        block /= nranks;
-    return c->slice ? fmax(1, ceil(block / (double)c->slice)) : 1;
-}
-
 weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call, double *us)
 {
     struct wi_algo_args args = args_of(o, w, call, o->root);
@@ -95,7 +86,8 @@ weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, 
 
     WI_TRY(wi_sim_rates(w->model, (call->choice.needs & WI_ALGO_MAPPED) != 0, &rates));
     struct wi_algo_rates r = {rates.alpha, rates.beta, rates.gamma, rates.kappa, 0, 0};
-    *us = wi_algo_closed(call->choice.algo, &args, (double)call->bytes, slices_of(call, w->nranks), &r);
+    *us = wi_algo_closed(call->choice.algo, &args, (double)call->bytes,
+                         wi_algo_nslices(call->choice.algo, w->nranks, (double)call->bytes, call->slice), &r);
     return WEFT_SUCCESS;
 }
 
@@ -136,7 +128,7 @@ static weft_status predict(const struct sim_options *o, const struct sim_world *
 static struct sim_call call_of(const struct sim_options *o, const struct sim_world *w, const struct wi_algo *a,
                                size_t bytes)
 {
-    return (struct sim_call){a->coll, {a, a->needs, ""}, bytes, slice_of(o, a->needs), by_formula(o, w)};
+    return (struct sim_call){a->coll, wi_algo_choice_of(a), bytes, slice_of(o, a->needs), by_formula(o, w)};
 }
 
 /* Also a hierarchical one by its spec. */

@@ -39,19 +39,6 @@ static void read_map(const char *map, int32_t *node, int nranks)
     }
 }
 
-static void plain_name(const struct wi_algo_choice *c, char name[WI_ALGO_SPEC_BYTES])
-{
-    const char *star = strchr(c->spec, '*');
-
-    if (!c->spec[0])
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->algo->name);
-    else if (!star)
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->spec);
-    else
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%.*s%s", (int)(star - c->spec), c->spec,
-                 star + 1 + strspn(star + 1, "0123456789"));
-}
-
 static const struct wi_table_point *point(const struct wi_plan_table *t, const struct wi_table_point *at, int shared,
                                           const char *algo)
 {
@@ -85,7 +72,7 @@ static weft_status judge_one(struct judge *j, const struct wi_table_point *at)
     *v = (struct tune_verdict){.section = at->section, .shared = at->shared, .coll = q.coll, .bytes = at->bytes};
     for (int i = 0; i < n; i++) {
         const struct wi_table_point *p;
-        plain_name(&list[i].choice, name);
+        wi_algo_choice_name(&list[i].choice, name);
         p = measured(j, at, &list[i], name);
         if (p && (!best || p->measured_us < best->measured_us)) {
             best = p;

@@ -14,19 +14,6 @@
 
 #define PEER (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)
 
-static void name_of(const struct wi_plan_candidate *c, char name[WI_ALGO_SPEC_BYTES])
-{
-    const char *star = strchr(c->choice.spec, '*');
-
-    if (!c->choice.spec[0])
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.algo->name);
-    else if (!star)
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.spec);
-    else
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%.*s%s", (int)(star - c->choice.spec), c->choice.spec,
-                 star + 1 + strspn(star + 1, "0123456789"));
-}
-
 /* All that could ever be chosen for this collective. Those that reach into other ranks' memory come first, so that few
  * slots need such memory. */
 static weft_status find_subjects(struct tune *t, enum wi_coll coll)
@@ -41,7 +28,7 @@ static weft_status find_subjects(struct tune *t, enum wi_coll coll)
             struct tune_subject *s = &t->subjects[coll][t->nsubjects[coll]];
             if (list[i].why_not || ((list[i].choice.needs & PEER) != 0) != peer)
                 continue;
-            name_of(&list[i], s->name);
+            wi_algo_choice_name(&list[i].choice, s->name);
             s->needs = list[i].choice.needs;
             t->nsubjects[coll]++;
         }

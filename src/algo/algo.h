@@ -42,6 +42,32 @@ enum wi_algo_needs {
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
 };
 
+/* What is true of an algorithm, for those who price and compose them. Zero claims nothing. */
+enum wi_algo_shape {
+    WI_SHAPE_OTHER,    /* exchanges with changing partners, and what is none of these */
+    WI_SHAPE_ROW,      /* messages go to neighbours in rank only */
+    WI_SHAPE_DOUBLING, /* partners at distances that double or halve: rdouble and rhalving serve for each other */
+    WI_SHAPE_KNOMIAL,  /* down or up a k-nomial tree (args.radix); messages to all children at once */
+    WI_SHAPE_FAN,      /* to or from all other ranks at once */
+};
+enum wi_algo_slices {
+    WI_SLICES_OF_ALL,    /* of what is sent at once, the vector or a share: a step follows the one before slice by slice */
+    WI_SLICES_OF_SHARES, /* the same, of a vector that is cut among the ranks */
+    WI_SLICES_NONE,      /* a step waits for all of the one before */
+};
+struct wi_algo_traits {
+    uint8_t shape, slices; /* enums above */
+    /* To one and the same rank all the time: the next message is there when one is through, so that links never run empty. */
+    uint8_t streams;
+    /* Of a fan: messages between a rank (the root) and each other one, 1: one way, 2: both, whose overheads its core bears:
+     * `peers_last`: after the data, because they arrive together and have an order; else meanwhile. */
+    uint8_t peer_messages, peers_last;
+    /* Of mapped ones: ranks publish once, and the others read; else what was read is published again. */
+    uint8_t one_shot;
+    uint8_t staged; /* lanes that follow each other slice by slice, and have to be filled and drained */
+    uint8_t ll;     /* of its collective the one that runs over ll lines */
+};
+
 /* What keeps algorithms of these needs from a number of ranks; NULL: nothing. */
 static inline const char *wi_algo_ranks_needed(unsigned needs, int nranks)
 {
@@ -74,6 +100,7 @@ struct wi_algo {
     const char *name; /* "ring" */
     enum wi_coll coll;
     unsigned needs;
+    struct wi_algo_traits traits;
     const char *summary; /* one line for lists */
     weft_status (*build)(const struct wi_algo_args *args, struct wi_sched **sched);
     void (*cost)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *cost);
@@ -90,10 +117,17 @@ struct wi_algo {
 double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double nslices,
                       const struct wi_algo_rates *rates);
 
+/* Slices of at most so many bytes that follow each other through an algorithm's steps. */
+double wi_algo_nslices(const struct wi_algo *algo, int nranks, double bytes, size_t slice_bytes);
+
 /* All algorithms but the hierarchical ones, ended by NULL. */
 extern const struct wi_algo *const wi_algos[];
 /* NULL if none. v-forms use the algorithms of the uniform collective that lack WI_ALGO_UNIFORM. */
 const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name);
+/* What runs over ll lines; NULL: nothing does. */
+const struct wi_algo *wi_algo_ll(enum wi_coll coll);
+/* By its name; NULL: there is none. */
+const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *levels, const char *name);
 
 /* ---- Hierarchical algorithms ----
  * Any algorithm among the groups of a level, any inside them, as one schedule (doc/guide/algorithms.md):
@@ -112,14 +146,24 @@ const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name);
  * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults. */
 #define WI_ALGO_SPEC_BYTES 64
 struct wi_algo_choice {
-    const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one the needs are below */
+    const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one needs and traits are below */
     unsigned needs;
+    struct wi_algo_traits traits; /* hierarchical: it streams if what is done at one of its levels does */
+    uint8_t depth;                /* hierarchical: chunks; 0: left open, or it has none */
+    uint8_t leader;               /* hierarchical: one rank of a group speaks for it, at some level */
     char spec[WI_ALGO_SPEC_BYTES]; /* hierarchical: goes into wi_algo_args.spec; else "" */
 };
+/* Of an algorithm that is not hierarchical. */
+static inline struct wi_algo_choice wi_algo_choice_of(const struct wi_algo *algo)
+{
+    return (struct wi_algo_choice){.algo = algo, .needs = algo->needs, .traits = algo->traits};
+}
 /* Read an algorithm's name or a spec. With `levels` its levels must be among them. WEFT_ENOTFOUND and a text that names the wrong
  * word and near ones; WEFT_EINVAL where the grammar is broken. */
 weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
                            struct wi_algo_choice *choice);
+/* Is it a spec, not an algorithm's name (or a file's, "file:NAME")? */
+int wi_algo_is_spec(const char *text);
 /* The hierarchical algorithm of a collective, whose build takes a spec; NULL if it has none. */
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
@@ -128,6 +172,9 @@ void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
 int wi_algo_has_depth(const struct wi_algo_choice *choice);
 void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth);
 void wi_algo_choice_base(const struct wi_algo_choice *choice, char base[WI_ALGO_SPEC_BYTES]);
+void wi_algo_choice_open(struct wi_algo_choice *choice); /* leaves it open */
+/* The algorithm's name, or the spec without its number of chunks. */
+void wi_algo_choice_name(const struct wi_algo_choice *choice, char name[WI_ALGO_SPEC_BYTES]);
 /* The largest rank's work at each stage, for pricing with the link of that level; the worst rank of each stage. */
 struct wi_algo_level_cost {
     int depth; /* chunks that follow each other through the stages */

@@ -51,6 +51,7 @@ const struct wi_algo wi_allgather_bruck = {
     .name = "bruck",
     .coll = WI_COLL_ALL_GATHER,
     .needs = WI_ALGO_UNIFORM,
+    .traits = {.slices = WI_SLICES_NONE},
     .summary = "log2 P steps for any P, through scratch",
     .build = build,
     .cost = cost,

@@ -40,6 +40,7 @@ const struct wi_algo wi_allgather_flat = {
     .name = "flat",
     .coll = WI_COLL_ALL_GATHER,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "through shared slots, one copy in and P-1 out",
     .build = build,
     .cost = cost,

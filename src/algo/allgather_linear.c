@@ -39,6 +39,7 @@ const struct wi_algo wi_allgather_linear = {
     .name = "linear",
     .coll = WI_COLL_ALL_GATHER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 2},
     .summary = "everybody sends its share to everybody, all at once",
     .build = build,
     .cost = cost,

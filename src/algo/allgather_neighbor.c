@@ -57,6 +57,7 @@ const struct wi_algo wi_allgather_neighbor = {
     .name = "neighbor",
     .coll = WI_COLL_ALL_GATHER,
     .needs = WI_ALGO_EVEN_RANKS,
+    .traits = {.shape = WI_SHAPE_ROW},
     .summary = "neighbour exchange: P/2 steps between neighbours",
     .build = build,
     .cost = cost,

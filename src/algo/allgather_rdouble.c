@@ -115,6 +115,7 @@ const struct wi_algo wi_allgather_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_GATHER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_DOUBLING},
     .summary = "recursive doubling, straight into place",
     .build = build,
     .cost = cost,

@@ -38,6 +38,7 @@ const struct wi_algo wi_allgather_ring = {
     .name = "ring",
     .coll = WI_COLL_ALL_GATHER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_ROW, .streams = 1},
     .summary = "shares go round a ring: neighbours only",
     .build = build,
     .cost = cost,

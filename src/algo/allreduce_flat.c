@@ -45,6 +45,7 @@ const struct wi_algo wi_allreduce_flat = {
     .name = "flat",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "one-shot through shared slots: every rank reduces every vector",
     .build = build,
     .cost = cost,

@@ -64,6 +64,7 @@ const struct wi_algo wi_allreduce_flat_send = {
     .name = "flat_send",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN},
     .summary = "one-shot two-sided: everybody sends its vector to everybody",
     .build = build,
     .cost = cost,

@@ -69,6 +69,7 @@ const struct wi_algo wi_allreduce_knomial = {
     .name = "knomial",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_KNOMIAL},
     .summary = "k-nomial tree: reduce to rank 0, broadcast back",
     .build = build,
     .cost = cost,

@@ -55,6 +55,7 @@ const struct wi_algo wi_allreduce_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_DOUBLING},
     .summary = "recursive doubling: log2 P exchanges of the whole vector",
     .build = build,
     .cost = cost,

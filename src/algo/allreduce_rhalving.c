@@ -72,6 +72,7 @@ const struct wi_algo wi_allreduce_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_DOUBLING, .slices = WI_SLICES_NONE},
     .summary = "recursive vector halving, then doubling (Rabenseifner)",
     .build = build,
     .cost = wi_algo_halving_cost,

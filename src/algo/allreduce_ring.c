@@ -42,6 +42,7 @@ const struct wi_algo wi_allreduce_ring = {
     .name = "ring",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
+    .traits = {.shape = WI_SHAPE_ROW, .streams = 1, .slices = WI_SLICES_OF_SHARES},
     .summary = "ring reduce-scatter and all-gather: least bytes per link",
     .build = build,
     .cost = cost,

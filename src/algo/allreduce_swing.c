@@ -68,6 +68,7 @@ const struct wi_algo wi_allreduce_swing = {
     .name = "swing",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
+    .traits = {.slices = WI_SLICES_NONE},
     .summary = "Swing: halving and doubling over nearer partners",
     .build = build,
     .cost = wi_algo_halving_cost,

@@ -94,6 +94,7 @@ const struct wi_algo wi_alltoall_bruck = {
     .name = "bruck",
     .coll = WI_COLL_ALL_TO_ALL,
     .needs = WI_ALGO_UNIFORM | WI_ALGO_NO_IN_PLACE,
+    .traits = {.slices = WI_SLICES_NONE},
     .summary = "log2 P steps through scratch",
     .build = build,
     .cost = cost,

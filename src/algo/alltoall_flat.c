@@ -40,6 +40,7 @@ const struct wi_algo wi_alltoall_flat = {
     .name = "flat",
     .coll = WI_COLL_ALL_TO_ALL,
     .needs = WI_ALGO_MAPPED | WI_ALGO_UNIFORM | WI_ALGO_NO_IN_PLACE,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "through shared slots, one copy in and one out",
     .build = build,
     .cost = cost,

@@ -36,6 +36,7 @@ const struct wi_algo wi_alltoall_linear = {
     .name = "linear",
     .coll = WI_COLL_ALL_TO_ALL,
     .needs = WI_ALGO_NO_IN_PLACE,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 2},
     .summary = "one message per pair of ranks, all at once",
     .build = build,
     .cost = cost,

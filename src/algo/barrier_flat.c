@@ -30,6 +30,7 @@ const struct wi_algo wi_barrier_flat = {
     .name = "flat",
     .coll = WI_COLL_BARRIER,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1},
     .summary = "one signal, P-1 waits",
     .build = build,
     .cost = cost,

@@ -47,6 +47,7 @@ const struct wi_algo wi_broadcast_flat = {
     .name = "flat",
     .coll = WI_COLL_BROADCAST,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "through the root's shared slot",
     .build = build,
     .cost = cost,

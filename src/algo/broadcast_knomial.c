@@ -53,6 +53,7 @@ const struct wi_algo wi_broadcast_knomial = {
     .name = "knomial",
     .coll = WI_COLL_BROADCAST,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_KNOMIAL},
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,

@@ -195,6 +195,7 @@ const struct wi_algo wi_broadcast_scatter_ring = {
     .name = "scatter_ring",
     .coll = WI_COLL_BROADCAST,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_ROW, .streams = 1, .slices = WI_SLICES_OF_SHARES},
     .summary = "binomial scatter, then ring all-gather without what is there already",
     .build = build,
     .cost = cost,

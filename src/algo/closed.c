@@ -45,6 +45,15 @@ double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *arg
     return chain(algo, args, bytes, share, &all, r) + fmax(link, core) * (1 - share);
 }
 
+double wi_algo_nslices(const struct wi_algo *algo, int nranks, double bytes, size_t slice_bytes)
+{
+    double block = algo->traits.slices == WI_SLICES_OF_SHARES ? bytes / nranks : bytes;
+
+    if (algo->traits.slices == WI_SLICES_NONE || !slice_bytes)
+        return 1;
+    return fmax(1, ceil(block / (double)slice_bytes));
+}
+
 /* Processor sharing: those under way have equal parts of the link. */
 void wi_algo_share_link(const double *ready, double *left, int n, double *done)
 {

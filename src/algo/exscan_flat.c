@@ -57,6 +57,7 @@ const struct wi_algo wi_exscan_flat = {
     .name = "flat",
     .coll = WI_COLL_EXSCAN,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "one-shot through shared slots: each rank reduces its prefix",
     .build = build,
     .cost = cost,

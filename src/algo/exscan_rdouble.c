@@ -82,6 +82,7 @@ const struct wi_algo wi_exscan_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_EXSCAN,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_DOUBLING, .slices = WI_SLICES_NONE},
     .summary = "prefix doubling: ceil(log2 P) steps",
     .build = build,
     .cost = cost,

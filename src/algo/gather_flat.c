@@ -49,6 +49,7 @@ const struct wi_algo wi_gather_flat = {
     .name = "flat",
     .coll = WI_COLL_GATHER,
     .needs = WI_ALGO_MAPPED | WI_ALGO_UNIFORM,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "through shared slots, the root copies out",
     .build = build,
     .cost = cost,

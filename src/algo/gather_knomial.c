@@ -95,6 +95,7 @@ const struct wi_algo wi_gather_knomial = {
     .name = "knomial",
     .coll = WI_COLL_GATHER,
     .needs = WI_ALGO_UNIFORM,
+    .traits = {.shape = WI_SHAPE_KNOMIAL},
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,

@@ -48,6 +48,7 @@ const struct wi_algo wi_gather_linear = {
     .name = "linear",
     .coll = WI_COLL_GATHER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 1, .peers_last = 1},
     .summary = "everybody sends to the root",
     .build = build,
     .cost = cost,

@@ -38,6 +38,8 @@ const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll); /* NULL: no hie
 
 /* Bounded; the text names the wrong word. */
 weft_status wi_hier_parse(const char *text, struct wi_hier_spec *spec);
+/* Is it the name of halving or doubling, for which that of another collective serves, or the default? */
+int wi_hier_is_doubling(const char *name);
 /* The algorithm for `coll` at stage `stage`, on the way up or (`second`) down; stage 0: the collective itself. */
 weft_status wi_hier_algo(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second,
                          const struct wi_algo **algo);

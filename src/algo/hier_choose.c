@@ -70,7 +70,7 @@ static weft_status check_stage(const struct wi_hier_spec *s, int i, const struct
             continue;
         WI_TRY(wi_hier_algo(s, i, colls[k], k, &algo));
         *needs |= needs_of(algo, shape->coll);
-        known |= strcmp(algo->name, name) == 0 || strcmp(name, "rdouble") == 0 || strcmp(name, "rhalving") == 0;
+        known |= strcmp(algo->name, name) == 0 || wi_hier_is_doubling(name);
     }
     if (known)
         return WEFT_SUCCESS;
@@ -121,6 +121,23 @@ static weft_status check_numbers(const struct wi_hier_spec *s, const struct wi_h
     return st;
 }
 
+/* What is true of a whole spec. */
+static void describe(const struct wi_hier_spec *s, const struct wi_hier_shape *shape, struct wi_algo_choice *choice)
+{
+    choice->depth = (uint8_t)s->depth;
+    for (int i = 0; i < s->nlevels; i++) {
+        int leader = i > 0 && s->at[i - 1].leader;
+        enum wi_coll up = i == 0 ? shape->coll : leader ? shape->up_leader : shape->up;
+        enum wi_coll down = i == 0 ? WI_HIER_NONE : leader ? shape->down_leader : shape->down;
+        const struct wi_algo *algo;
+        if (up != WI_HIER_NONE && wi_hier_algo(s, i, up, 0, &algo) >= 0)
+            choice->traits.streams |= algo->traits.streams;
+        if (down != WI_HIER_NONE && wi_hier_algo(s, i, down, 1, &algo) >= 0)
+            choice->traits.streams |= algo->traits.streams;
+        choice->leader |= s->at[i].leader != 0;
+    }
+}
+
 static weft_status choose_hier(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
                                struct wi_algo_choice *choice)
 {
@@ -149,7 +166,13 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
         needs &= ~(unsigned)(WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
     *choice = (struct wi_algo_choice){.algo = wi_algo_hier(coll), .needs = needs};
     memcpy(choice->spec, text, strlen(text));
+    describe(&s, shape, choice);
     return WEFT_SUCCESS;
+}
+
+int wi_algo_is_spec(const char *text)
+{
+    return strchr(text, ':') && strncmp(text, "file:", 5) != 0;
 }
 
 weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
@@ -158,13 +181,13 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
     const struct wi_algo *algo;
     char near[512];
 
-    if (strchr(text, ':'))
+    if (wi_algo_is_spec(text))
         return choose_hier(coll, text, levels, nranks, choice);
     algo = wi_algo_find(coll, text);
     if (!algo)
         return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.64s\" for %s%s", text, wi_coll_name(coll),
                        wi_algo_suggest(coll, text, near, sizeof near));
-    *choice = (struct wi_algo_choice){.algo = algo, .needs = algo->needs};
+    *choice = wi_algo_choice_of(algo);
     return WEFT_SUCCESS;
 }
 
@@ -192,6 +215,20 @@ void wi_algo_choice_base(const struct wi_algo_choice *choice, char base[WI_ALGO_
     memmove(base + head, rest, strlen(rest) + 1);
 }
 
+void wi_algo_choice_name(const struct wi_algo_choice *choice, char name[WI_ALGO_SPEC_BYTES])
+{
+    if (choice->spec[0])
+        wi_algo_choice_base(choice, name);
+    else
+        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", choice->algo->name);
+}
+
+void wi_algo_choice_open(struct wi_algo_choice *choice)
+{
+    wi_algo_choice_base(choice, choice->spec);
+    choice->depth = 0;
+}
+
 void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth)
 {
     char spec[WI_ALGO_SPEC_BYTES];
@@ -201,12 +238,14 @@ void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth)
     wi_algo_choice_base(choice, choice->spec);
     head = strcspn(choice->spec, "/");
     n = snprintf(spec, sizeof spec, "%.*s*%d%s", (int)head, choice->spec, depth, choice->spec + head);
-    if (n > 0 && (size_t)n < sizeof spec)
+    if (n > 0 && (size_t)n < sizeof spec) {
         memcpy(choice->spec, spec, (size_t)n + 1);
+        choice->depth = (uint8_t)depth;
+    }
 }
 
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes)
 {
-    if (wi_algo_has_depth(choice) && !strchr(choice->spec, '*'))
+    if (wi_algo_has_depth(choice) && !choice->depth)
         wi_algo_choice_depth(choice, depth_for(bytes));
 }

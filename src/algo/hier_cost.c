@@ -199,7 +199,7 @@ static weft_status find_beside(struct price *p)
     WI_TRY(wi_hier_algo(p->spec, 1, coll, 1, &algo));
     p->beside = part_bytes(p, 1, coll, 0, t->prefixes[1]);
     algo->cost(&args, p->beside, &cost);
-    if (strcmp(algo->name, "knomial") != 0 && strcmp(algo->name, "linear") != 0)
+    if (algo->traits.shape != WI_SHAPE_KNOMIAL && algo->traits.shape != WI_SHAPE_FAN)
         p->nbeside = 1;
     else
         p->nbeside = (int)lrint(cost.sent / p->beside);
@@ -280,11 +280,8 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
     *cost = (struct wi_algo_level_cost){.depth = spec.depth ? spec.depth : 1, .nstages = spec.nlevels + 1};
     extremes(&tree, rank);
     for (int i = 0; i < cost->nstages && st >= 0; i++) {
-        if (i < spec.nlevels) { /* the caller's own word: the spec goes out of scope */
-            for (int k = 0; k < args->levels->nlevels; k++)
-                if (strcmp(args->levels->level[k].name, spec.at[i].level) == 0)
-                    cost->stage[i].level = args->levels->level[k].name;
-        }
+        if (i < spec.nlevels) /* the caller's own word: the spec goes out of scope */
+            cost->stage[i].level = wi_algo_level_find(args->levels, spec.at[i].level)->name;
         for (int k = 0; k < 2 && st >= 0; k++) {
             struct wi_algo_cost one;
             double link_sent;

@@ -130,14 +130,23 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
     return a && !(a->needs & WI_ALGO_MAPPED) ? a : NULL;
 }
 
+int wi_hier_is_doubling(const char *name)
+{
+    for (size_t i = 0; wi_algos[i]; i++)
+        if (wi_algos[i]->traits.shape == WI_SHAPE_DOUBLING && strcmp(wi_algos[i]->name, name) == 0)
+            return 1;
+    return 0;
+}
+
 /* Recursive halving of one collective is recursive doubling of the next. */
 static const struct wi_algo *alike(enum wi_coll coll, const char *name)
 {
-    if (two_sided(coll, name))
-        return two_sided(coll, name);
-    if (strcmp(name, "rdouble") == 0)
-        return two_sided(coll, "rhalving");
-    return strcmp(name, "rhalving") == 0 ? two_sided(coll, "rdouble") : NULL;
+    const struct wi_algo *a = two_sided(coll, name);
+
+    for (size_t i = 0; !a && wi_algos[i] && wi_hier_is_doubling(name); i++)
+        if (wi_algos[i]->coll == coll && wi_algos[i]->traits.shape == WI_SHAPE_DOUBLING)
+            a = wi_algos[i];
+    return a;
 }
 
 static weft_status unknown(enum wi_coll coll, const char *name)

@@ -88,9 +88,9 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_
     for (int i = 0; i < x->nstages; i++) {
         if ((i > 0 && !x->t->leader[i]) || wi_hier_algo(spec, i, coll, !x->up && i > 0, &algo) < 0)
             return 0;
-        if (strcmp(algo->name, "knomial") != 0 && strcmp(algo->name, "linear") != 0)
+        if (algo->traits.shape != WI_SHAPE_KNOMIAL && algo->traits.shape != WI_SHAPE_FAN)
             return 0;
-        x->radix[i] = strcmp(algo->name, "knomial") == 0 ? wi_algo_radix(&args) : 0;
+        x->radix[i] = algo->traits.shape == WI_SHAPE_KNOMIAL ? wi_algo_radix(&args) : 0;
     }
     return 1;
 }
@@ -99,11 +99,11 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_
  * The root scatters to its group, sends its part to other groups and inside, all at once; so does everybody, but for the
  * scatter, who has got a part. All groups are alike, and of their ranks those behave alike that were scattered to. */
 
-static int is_named(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second, const char *name)
+static int is_of(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second, enum wi_algo_shape shape)
 {
     const struct wi_algo *algo;
 
-    return wi_hier_algo(spec, stage, coll, second, &algo) >= 0 && strcmp(algo->name, name) == 0;
+    return wi_hier_algo(spec, stage, coll, second, &algo) >= 0 && algo->traits.shape == shape;
 }
 
 static int groups_are_even(const struct wi_hier_tree *t)
@@ -132,8 +132,8 @@ static int parts_us(struct trees *x, const struct wi_hier_spec *spec, int radix)
     const struct wi_hier_tree *t = x->t;
     int n = t->k == 1 && !t->leader[1] ? groups_are_even(t) : 0, ngroups = t->ngroups[0], children;
 
-    if (n < 2 || ngroups < 2 || !is_named(spec, 0, WI_COLL_BROADCAST, 0, "knomial") ||
-        !is_named(spec, 1, WI_COLL_SCATTER, 0, "linear") || !is_named(spec, 1, WI_COLL_ALL_GATHER, 1, "linear"))
+    if (n < 2 || ngroups < 2 || !is_of(spec, 0, WI_COLL_BROADCAST, 0, WI_SHAPE_KNOMIAL) ||
+        !is_of(spec, 1, WI_COLL_SCATTER, 0, WI_SHAPE_FAN) || !is_of(spec, 1, WI_COLL_ALL_GATHER, 1, WI_SHAPE_FAN))
         return 0;
     x->radix[0] = wi_algo_radix(&args);
     x->bytes /= n;

@@ -43,6 +43,7 @@ const struct wi_algo wi_reduce_flat = {
     .name = "flat",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_MAPPED,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "one-shot through shared slots: the root reduces every vector",
     .build = build,
     .cost = cost,

@@ -52,6 +52,7 @@ const struct wi_algo wi_reduce_knomial = {
     .name = "knomial",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
+    .traits = {.shape = WI_SHAPE_KNOMIAL},
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,

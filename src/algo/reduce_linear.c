@@ -51,6 +51,7 @@ const struct wi_algo wi_reduce_linear = {
     .name = "linear",
     .coll = WI_COLL_REDUCE,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 1, .peers_last = 1},
     .summary = "everybody sends to the root, which reduces in rank order",
     .build = build,
     .cost = cost,

@@ -74,6 +74,7 @@ const struct wi_algo wi_reduce_rsgather = {
     .name = "rsgather",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
+    .traits = {.slices = WI_SLICES_OF_SHARES},
     .summary = "ring reduce-scatter, then every rank sends its block to the root",
     .build = build,
     .cost = cost,

@@ -50,6 +50,7 @@ const struct wi_algo wi_reducescatter_linear = {
     .name = "linear",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 2, .peers_last = 1},
     .summary = "all send at once, every owner reduces in rank order",
     .build = build,
     .cost = cost,

@@ -109,6 +109,7 @@ const struct wi_algo wi_reducescatter_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_COMMUTATIVE | WI_ALGO_UNIFORM,
+    .traits = {.shape = WI_SHAPE_DOUBLING, .slices = WI_SLICES_NONE},
     .summary = "recursive halving",
     .build = build,
     .cost = cost,

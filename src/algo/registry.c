@@ -43,3 +43,19 @@ const struct wi_algo *wi_algo_find(enum wi_coll coll, const char *name)
     }
     return NULL;
 }
+
+const struct wi_algo *wi_algo_ll(enum wi_coll coll)
+{
+    for (size_t i = 0; wi_algos[i]; i++)
+        if (wi_algos[i]->coll == coll && wi_algos[i]->traits.ll)
+            return wi_algos[i];
+    return NULL;
+}
+
+const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *levels, const char *name)
+{
+    for (int i = 0; levels && i < levels->nlevels; i++)
+        if (strcmp(levels->level[i].name, name) == 0)
+            return &levels->level[i];
+    return NULL;
+}

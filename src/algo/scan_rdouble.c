@@ -57,6 +57,7 @@ const struct wi_algo wi_scan_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_SCAN,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_DOUBLING},
     .summary = "prefix doubling: ceil(log2 P) steps",
     .build = build,
     .cost = cost,

@@ -48,6 +48,7 @@ const struct wi_algo wi_scatter_flat = {
     .name = "flat",
     .coll = WI_COLL_SCATTER,
     .needs = WI_ALGO_MAPPED | WI_ALGO_UNIFORM,
+    .traits = {.one_shot = 1, .ll = 1},
     .summary = "through the root's shared slots",
     .build = build,
     .cost = cost,

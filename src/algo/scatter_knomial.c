@@ -93,6 +93,7 @@ const struct wi_algo wi_scatter_knomial = {
     .name = "knomial",
     .coll = WI_COLL_SCATTER,
     .needs = WI_ALGO_UNIFORM,
+    .traits = {.shape = WI_SHAPE_KNOMIAL},
     .summary = "k-nomial tree",
     .build = build,
     .cost = cost,

@@ -41,6 +41,7 @@ const struct wi_algo wi_scatter_linear = {
     .name = "linear",
     .coll = WI_COLL_SCATTER,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_FAN, .peer_messages = 1},
     .summary = "the root sends to everybody",
     .build = build,
     .cost = cost,

@@ -464,7 +464,7 @@ static int plan_parcels(struct weft_comm *comm, const struct weft_request *req, 
     st = wi_plan(comm->planner, &q, forced, plan);
     if (st >= 0)
         return plan->spec[0] != 0;
-    if (st == WEFT_ENOMEM || (forced && strchr(forced, ':') && strncmp(forced, "file:", 5) != 0))
+    if (st == WEFT_ENOMEM || (forced && wi_algo_is_spec(forced)))
         return st;
     wi_fail_clear(); /* what is asked for is not by level: whoever plans it next says what is wrong */
     return 0;

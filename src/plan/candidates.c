@@ -82,12 +82,22 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     return WEFT_SUCCESS;
 }
 
+int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c)
+{
+    char base[WI_ALGO_SPEC_BYTES];
+
+    wi_algo_choice_base(c, base);
+    for (int i = 0; i < p->nhier; i++)
+        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, base) == 0)
+            return i;
+    return -1;
+}
+
 const char *wi_plan_outer_level(const struct wi_algo_levels *levels)
 {
-    for (int i = 0; levels && i + 1 < levels->nlevels; i++)
-        if (strcmp(levels->level[i + 1].name, "node") == 0 && levels->level[i].ngroups > 1)
-            return levels->level[i].name;
-    return NULL;
+    const struct wi_algo_level *node = wi_algo_level_find(levels, "node");
+
+    return node && node > levels->level && node[-1].ngroups > 1 ? node[-1].name : NULL;
 }
 
 /* Worth a look only where several ranks share a node's link, or nodes one that is farther out. */
@@ -131,9 +141,7 @@ static void list_flat(const struct wi_planner *p, const struct wi_plan_query *q,
         struct wi_plan_candidate *c = &list[*n];
         if ((*a)->coll != q->coll && (*a)->coll != family)
             continue;
-        c->choice.algo = *a;
-        c->choice.needs = (*a)->needs;
-        c->choice.spec[0] = '\0';
+        c->choice = wi_algo_choice_of(*a);
         c->why_not = wi_plan_why_not(p, q, *a, (*a)->needs);
         c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
         ++*n;
@@ -197,8 +205,7 @@ weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi
         return st;
     }
     for (int i = 0; i < *n; i++)
-        if (!query->v_form && ll_max && query->bytes <= ll_max && !l[i].choice.spec[0] &&
-            strcmp(l[i].choice.algo->name, "flat") == 0)
+        if (!query->v_form && ll_max && query->bytes <= ll_max && l[i].choice.traits.ll)
             l[i].basis = WI_PLAN_LL;
     *list = l;
     return WEFT_SUCCESS;

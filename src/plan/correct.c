@@ -85,10 +85,11 @@ static double least_at(const struct wi_plan_corrections *k, int coll, uint64_t b
 static void limit_ll(struct wi_planner *p, int coll)
 {
     const struct wi_plan_corrections *k = &p->corrections;
+    const struct wi_algo *ll = wi_algo_ll((enum wi_coll)coll);
     const struct wi_plan_series *flat = NULL;
 
     for (uint32_t i = k->of_coll[coll]; i < k->of_coll[coll + 1]; i++)
-        if (!k->series[i].shared && strcmp(k->series[i].algo, "flat") == 0)
+        if (!k->series[i].shared && ll && strcmp(k->series[i].algo, ll->name) == 0)
             flat = &k->series[i];
     for (uint32_t i = 0; flat && i < flat->n; i++) {
         const struct wi_table_point *at = &k->points[flat->first + i];
@@ -157,21 +158,6 @@ static const struct wi_plan_series *series_of(const struct wi_plan_corrections *
     return NULL;
 }
 
-/* The number of chunks follows from the size, and is no part of what was measured. */
-static void measured_name(const struct wi_plan_candidate *c, char name[WI_ALGO_SPEC_BYTES])
-{
-    const char *star = strchr(c->choice.spec, '*');
-    size_t head = star ? (size_t)(star - c->choice.spec) : 0;
-
-    if (!c->choice.spec[0])
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.algo->name);
-    else if (star)
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%.*s%s", (int)head, c->choice.spec,
-                 star + 1 + strspn(star + 1, "0123456789"));
-    else
-        snprintf(name, WI_ALGO_SPEC_BYTES, "%s", c->choice.spec);
-}
-
 /* log(measured / formula) at a point. */
 static double quotient(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_candidate *c,
                        const struct wi_table_point *point)
@@ -183,7 +169,7 @@ static double quotient(const struct wi_planner *p, const struct wi_plan_query *q
 
     there.bytes = (size_t)point->bytes;
     if (choice.spec[0]) {
-        measured_name(c, choice.spec);
+        wi_algo_choice_open(&choice);
         wi_algo_choice_for(&choice, (double)point->bytes);
     }
     us = wi_plan_choice_us(p, &there, &choice, &cost);
@@ -227,7 +213,7 @@ void wi_plan_correct(const struct wi_planner *p, const struct wi_plan_query *q, 
         char name[WI_ALGO_SPEC_BYTES];
         if (list[i].why_not || list[i].model_us <= 0)
             continue;
-        measured_name(&list[i], name);
+        wi_algo_choice_name(&list[i].choice, name); /* the number of chunks follows from the size */
         if (q->memory == WI_MEMORY_MAPPED)
             s = series_of(k, coll, 1, name);
         if (!s && !(q->memory == WI_MEMORY_MAPPED && list[i].choice.needs & WI_ALGO_PEER_GET))

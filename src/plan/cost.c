@@ -3,8 +3,6 @@
  *
  * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "plan/internal.h"
@@ -20,34 +18,18 @@
 #define REFILL_FACTOR 1.05
 #define REFILL_BYTES (256u << 10)
 
-static int is_ring(const struct wi_algo *a)
-{
-    return strstr(a->name, "ring") != NULL || strcmp(a->name, "chain") == 0;
-}
-
-/* Only successive ranks send to each other. */
-static int is_row(const struct wi_algo *a)
-{
-    int scans = a->coll == WI_COLL_SCAN || a->coll == WI_COLL_EXSCAN;
-
-    return is_ring(a) || strcmp(a->name, "neighbor") == 0 || (scans && strcmp(a->name, "linear") == 0);
-}
-
 /* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
  * publishing makes a rank wait for another's work, which with more ranks than cores is a switch of processes. */
 static double waits_us(const struct wi_algo *a, double steps, double alpha)
 {
-    double rounds = strcmp(a->name, "flat") == 0 ? 1 : 2;
+    double rounds = a->traits.one_shot ? 1 : 2;
 
     return steps <= rounds ? steps * alpha : rounds * alpha + (steps - rounds) * MISS_US;
 }
 
 int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
-    if (!c->spec[0])
-        return p->facts.nranks == 2 || is_ring(c->algo);
-    return p->facts.nnodes == 2 || strstr(c->spec, ":ring") || strstr(c->spec, ":chain") ||
-           strstr(c->spec, ":scatter_ring");
+    return c->traits.streams || (c->spec[0] ? p->facts.nnodes : p->facts.nranks) == 2;
 }
 
 /* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
@@ -87,7 +69,7 @@ static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *
         double own = a->needs & WI_ALGO_PEER_PUT && !q->in_place ? (double)q->bytes : 0; /* the root's */
         us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced - own) / p->figures.mapped_rate;
     }
-    if (a->needs == WI_ALGO_MAPPED && c->steps >= 2 && strcmp(a->name, "flat2") == 0)
+    if (a->traits.staged && c->steps >= 2)
         us += PIPELINE_US;
     return us;
 }
@@ -98,39 +80,20 @@ static double local_us(const struct wi_planner *p, const struct wi_plan_query *q
            c->copied / wi_plan_kappa(p, q);
 }
 
-/* How many slices of a block follow each other, where the next step need not wait for the last of them. */
 double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes)
 {
-    int halves = strstr(a->name, "halving") || strcmp(a->name, "swing") == 0;
-    int cut = wi_coll_is_vector(a->coll) && (strstr(a->name, "ring") || strcmp(a->name, "rsgather") == 0);
-
-    if (halves || strcmp(a->name, "bruck") == 0 || a->coll == WI_COLL_EXSCAN)
-        return 1;
-    return fmax(1, ceil(bytes / (cut ? p->facts.nranks : 1) / (double)wi_plan_slice(p, a)));
+    return wi_algo_nslices(a, p->facts.nranks, bytes, wi_plan_slice(p, a));
 }
 
 /* What a rank's core does for the messages from and to all ranks of other nodes. Where these arrive at the end, because they have
  * shared a link, and have an order, that comes after `us`; else in the meantime. */
 static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, double us)
 {
-    double one_way = (p->facts.nranks - p->all_sharing) * p->figures.message_us / 2;
+    double core = a->traits.peer_messages * (p->facts.nranks - p->all_sharing) * p->figures.message_us / 2;
 
-    if (strcmp(a->name, "linear") != 0)
+    if (!a->traits.peer_messages)
         return us;
-    switch (a->coll) {
-    case WI_COLL_GATHER:
-    case WI_COLL_REDUCE:
-        return us + one_way;
-    case WI_COLL_REDUCE_SCATTER:
-        return us + 2 * one_way;
-    case WI_COLL_SCATTER:
-        return fmax(us, p->figures.network_us + one_way);
-    case WI_COLL_ALL_GATHER:
-    case WI_COLL_ALL_TO_ALL:
-        return fmax(us, p->figures.network_us + 2 * one_way);
-    default: /* scans: one after the other */
-        return us;
-    }
+    return a->traits.peers_last ? us + core : fmax(us, p->figures.network_us + core);
 }
 
 /* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
@@ -140,7 +103,7 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a)
     int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
                  a->coll == WI_COLL_SCATTER;
 
-    if (is_row(a))
+    if (a->traits.shape == WI_SHAPE_ROW)
         return fmax(p->ring_sharing, p->outer_ring);
     if (rooted || p->facts.nranks < 2)
         return 1;
@@ -153,8 +116,8 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
 {
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
-    double refill = p->facts.nranks == 2 || is_ring(a) ? 1 : REFILL_FACTOR;
-    double far = is_row(a) ? p->ring_far : 1;
+    double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : REFILL_FACTOR;
+    double far = a->traits.shape == WI_SHAPE_ROW ? p->ring_far : 1;
     struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
                                   f->network_rate / (refill * sharing(p, a)),
                                   wi_plan_gamma(p, q),
@@ -229,10 +192,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
 
 int wi_plan_depth(const struct wi_algo_choice *c)
 {
-    const char *star = strchr(c->spec, '*');
-    int depth = star ? atoi(star + 1) : 1;
-
-    return depth > 0 ? depth : 1;
+    return c->depth ? c->depth : 1;
 }
 
 static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
@@ -244,14 +204,13 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
                                 .levels = p->facts.levels,
                                 .spec = c->spec};
     struct wi_plan_hier h = {.choice = *c};
-    char base[WI_ALGO_SPEC_BYTES];
+    int index;
 
     if (!c->spec[0])
         return wi_plan_flat_us(p, q, c->algo, cost);
-    wi_algo_choice_base(c, base);
-    for (int i = 0; i < p->nhier; i++)
-        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, base) == 0)
-            return wi_plan_hier_us(p, q, &p->hier[i], wi_plan_depth(c), cost);
+    index = wi_plan_hier_index(p, c);
+    if (index >= 0)
+        return wi_plan_hier_us(p, q, &p->hier[index], wi_plan_depth(c), cost);
     *cost = (struct wi_algo_cost){0};
     if (wi_algo_level_cost(&args, q->coll, 0, &h.none) < 0 ||
         wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &h.one) < 0)
@@ -264,7 +223,7 @@ static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
 {
     struct wi_algo_choice other = *c;
 
-    wi_algo_choice_base(c, other.spec);
+    wi_algo_choice_open(&other);
     wi_algo_choice_for(&other, bytes);
     return wi_plan_depth(c) == priced || wi_plan_depth(c) == wi_plan_depth(&other);
 }
@@ -272,7 +231,7 @@ static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost)
 {
-    int open = c->spec[0] && !strchr(c->spec, '*'), depth = 1;
+    int open = c->spec[0] && !c->depth, depth = 1;
     double events = wi_plan_events_us(p, q, c, &depth), us;
 
     if (open && events >= 0 && wi_algo_has_depth(c))

@@ -167,18 +167,13 @@ static void find_price(const struct wi_planner *p, const struct wi_plan_query *q
 
 static int index_of(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
-    char spec[WI_ALGO_SPEC_BYTES];
+    int hier = c->spec[0] ? wi_plan_hier_index(p, c) : -1;
 
-    if (!c->spec[0]) {
-        for (int i = 0; i < p->events->nflat; i++)
-            if (wi_algos[i] == c->algo)
-                return i;
-        return -1;
-    }
-    wi_algo_choice_base(c, spec);
-    for (int i = 0; i < p->nhier; i++)
-        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, spec) == 0)
-            return p->events->nflat + i;
+    if (c->spec[0])
+        return hier < 0 ? -1 : p->events->nflat + hier;
+    for (int i = 0; i < p->events->nflat; i++)
+        if (wi_algos[i] == c->algo)
+            return i;
     return -1;
 }
 
@@ -194,7 +189,7 @@ static int price_at(const struct wi_planner *p, const struct wi_plan_query *q, c
         e->price[class] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
     *price = e->price[class] ? e->price[class][index][power] : (struct price){0, 0};
     if (price->us == 0) {
-        wi_algo_choice_base(c, base.spec);
+        wi_algo_choice_open(&base);
         find_price(p, q, &base, power, price);
         if (e->price[class] && !e->starved)
             e->price[class][index][power] = *price;

@@ -102,6 +102,8 @@ weft_status wi_plan_find_file(const struct wi_planner *p, const struct wi_plan_q
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                             unsigned needs);
 weft_status wi_plan_find_hier(struct wi_planner *p);
+/* Which hierarchical candidate it is, whatever the number of chunks; below 0: none. */
+int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c);
 /* The level just outside of the nodes, NULL if the ranks have none. */
 const char *wi_plan_outer_level(const struct wi_algo_levels *levels);
 /* All of the collective, priced where they can do it. */

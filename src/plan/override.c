@@ -186,6 +186,13 @@ int wi_planner_has_rule(const struct wi_planner *p, enum wi_coll coll)
     return 0;
 }
 
+static int is_ll(const struct wi_plan_rule *r)
+{
+    const struct wi_algo *a = wi_algo_find(r->coll, r->algo);
+
+    return a && a->traits.ll;
+}
+
 /* A rule "flat" that covers all small sizes says what is done anyway. */
 size_t wi_planner_ll_max(const struct wi_planner *p, enum wi_coll coll)
 {
@@ -195,7 +202,7 @@ size_t wi_planner_ll_max(const struct wi_planner *p, enum wi_coll coll)
             continue;
         if (r->least > p->ll_max[coll])
             continue;
-        return r->least == 0 && r->most >= p->ll_max[coll] && strcmp(r->algo, "flat") == 0 ? p->ll_max[coll] : 0;
+        return r->least == 0 && r->most >= p->ll_max[coll] && is_ll(r) ? p->ll_max[coll] : 0;
     }
     return p->ll_max[coll];
 }

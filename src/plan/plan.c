@@ -12,14 +12,6 @@
 
 #define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
 
-static const int32_t *find_nodes(const struct wi_algo_levels *levels)
-{
-    for (int i = 0; levels && i < levels->nlevels; i++)
-        if (strcmp(levels->level[i].name, "node") == 0)
-            return levels->level[i].group;
-    return NULL;
-}
-
 /* Figures know hosts with one link each, behind one switch. */
 static int is_beyond_figures(const struct wi_model *graph, const struct wi_algo_levels *levels)
 {
@@ -35,6 +27,7 @@ static int is_beyond_figures(const struct wi_model *graph, const struct wi_algo_
 weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_planner **planner)
 {
     struct wi_planner *p = wi_calloc(1, sizeof *p);
+    const struct wi_algo_level *node;
     weft_status st;
 
     if (!p)
@@ -42,7 +35,8 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     p->facts = *config->facts;
     p->slice_bytes = config->slice_bytes;
     memcpy(p->ll_max, p->facts.ll_max, sizeof p->ll_max);
-    p->node_of = find_nodes(p->facts.levels);
+    node = wi_algo_level_find(p->facts.levels, "node");
+    p->node_of = node ? node->group : NULL;
     if (config->figures)
         p->figures = *config->figures;
     else
@@ -134,14 +128,13 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
 {
     struct wi_plan_candidate list[WI_PLAN_MAX_LIST];
     const struct wi_plan_candidate *best;
-    int ll = !q->v_form && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
+    int small = !q->v_form && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
+    const struct wi_algo *ll = small ? wi_algo_ll(q->coll) : NULL;
 
     if (ll) {
-        struct wi_algo_choice flat = {.algo = wi_algo_find(q->coll, "flat")};
-        if (flat.algo) {
-            answer(p, &flat, 0, plan);
-            return WEFT_SUCCESS;
-        }
+        struct wi_algo_choice choice = wi_algo_choice_of(ll);
+        answer(p, &choice, 0, plan);
+        return WEFT_SUCCESS;
     }
     best = wi_plan_best(list, wi_plan_list(p, q, list));
     WI_TRY(wi_plan_events_starved(p));
@@ -228,7 +221,7 @@ int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_quer
 
     if (name && wi_plan_is_file(name))
         a = wi_plan_file(p, q, forced);
-    else if (name && strchr(name, ':')) /* over messages, whose shares are even or their own */
+    else if (name && wi_algo_is_spec(name)) /* over messages, whose shares are even or their own */
         a = wi_algo_hier(q->coll);
     if (!p->facts.mapped || q->coll == WI_COLL_BARRIER)
         return 0;

@@ -5,7 +5,6 @@
  * nodes. Flat algorithms send across racks as ranks lie: rings as often as neighbours are in different ones, exchanges as much as
  * there are ranks on the other side. */
 #include <math.h>
-#include <string.h>
 
 #include "plan/internal.h"
 
@@ -56,30 +55,26 @@ static void share_level(struct wi_planner *p, const struct wi_algo_level *l, dou
 void wi_plan_find_reach(struct wi_planner *p)
 {
     const struct wi_algo_levels *levels = p->facts.levels;
+    const struct wi_algo_level *node = wi_algo_level_find(levels, "node");
 
     p->outer_ring = p->outer_all = 0;
-    for (p->node_level = 0; levels && p->node_level < levels->nlevels; p->node_level++) {
-        const struct wi_algo_level *l = &levels->level[p->node_level];
-        if (strcmp(l->name, "node") == 0)
-            break;
-        p->level_rate[p->node_level] = INFINITY;
+    p->node_level = node ? (int)(node - levels->level) : levels ? levels->nlevels : 0;
+    for (int i = 0; i < p->node_level; i++) {
+        const struct wi_algo_level *l = &levels->level[i];
+        p->level_rate[i] = INFINITY;
         if (!p->graph || !p->node_of || l->ngroups < 2)
             continue;
         for (int g = 0; g < l->ngroups && g < MOST_PAIRS; g++)
-            p->level_rate[p->node_level] =
-                fmin(p->level_rate[p->node_level], shared_rate(p, l, g, (g + 1) % l->ngroups));
-        share_level(p, l, p->level_rate[p->node_level]);
+            p->level_rate[i] = fmin(p->level_rate[i], shared_rate(p, l, g, (g + 1) % l->ngroups));
+        share_level(p, l, p->level_rate[i]);
     }
 }
 
 static int index_of(const struct wi_planner *p, const char *level)
 {
-    const struct wi_algo_levels *levels = p->facts.levels;
+    const struct wi_algo_level *l = level ? wi_algo_level_find(p->facts.levels, level) : NULL;
 
-    for (int i = 0; level && levels && i < levels->nlevels; i++)
-        if (strcmp(levels->level[i].name, level) == 0)
-            return i;
-    return WI_ALGO_MAX_LEVELS;
+    return l ? (int)(l - p->facts.levels->level) : WI_ALGO_MAX_LEVELS;
 }
 
 int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage)
@@ -100,12 +95,11 @@ static int ranks_of_group(const struct wi_planner *p, int level)
  * of which each group has several of its groups on one side. */
 static double between_us(const struct wi_planner *p, const struct wi_plan_hier *h, int parent, int level, double all)
 {
-    int row = strstr(h->choice.spec, ":ring") || strstr(h->choice.spec, ":chain") || strstr(h->choice.spec, "_ring");
     double us = 0;
 
     for (int k = parent + 1; k < level; k++) {
         double most = ranks_of_group(p, parent), side = ranks_of_group(p, k), one = ranks_of_group(p, level);
-        double crossing = row ? 1 : side / one * (most - side) / fmax(1, most - one);
+        double crossing = h->choice.traits.streams ? 1 : side / one * (most - side) / fmax(1, most - one);
         us = fmax(us, all * crossing / p->level_rate[k]);
     }
     return us;
@@ -127,7 +121,7 @@ double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hi
         us = fmax(us, all / p->level_rate[level]);
     sharing = level < p->node_level ? p->all_sharing
                                     : p->all_sharing * fmax(0, within - p->all_sharing) / fmax(1, within - 1);
-    if (strstr(h->choice.spec, "@leader"))
+    if (h->choice.leader)
         sharing = 1;
     return fmax(us, own * fmax(1, sharing) / p->figures.network_rate);
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "algo/list.h"
+#include "algo/util.h"
 #include "base/alloc.h"
 #include "base/status.h"
 #include "tests/unit/unit.h"
@@ -578,7 +579,154 @@ static void no_memory_is_reported(void)
     }
 }
 
+/* ---- Traits ---- */
+
+#define TRAIT_RANKS 16
+
+struct traffic {
+    double blocks[TRAIT_RANKS][TRAIT_RANKS]; /* from, to */
+    uint32_t nlanes, nsignals;               /* the most of a rank, and of a lane */
+    int ll;
+};
+
+static void add_traffic(const struct wi_sched *s, struct traffic *t)
+{
+    t->ll &= s->ll;
+    t->nlanes = s->nlanes > t->nlanes ? s->nlanes : t->nlanes;
+    for (uint32_t l = 0; l < s->nlanes; l++) {
+        uint32_t nsignals = 0;
+        for (uint32_t i = 0; i < s->lanes[l].nsteps; i++) {
+            const struct wi_step *st = &s->steps[s->lanes[l].first_step + i];
+            nsignals += st->kind == WI_STEP_SIGNAL;
+            if (st->kind == WI_STEP_SEND)
+                t->blocks[s->rank][s->lanes[l].send_peer] += s->regions[st->src].count;
+            else if (st->kind == WI_STEP_RECV_SEND || st->kind == WI_STEP_RECV_REDUCE_SEND)
+                t->blocks[s->rank][s->lanes[l].send_peer] += s->regions[st->dst].count;
+        }
+        t->nsignals = nsignals > t->nsignals ? nsignals : t->nsignals;
+    }
+}
+
+/* Part of what is sent for which `of` says so. */
+static double part(const struct traffic *t, int n, int (*of)(int from, int to, int n))
+{
+    double all = 0, some = 0;
+
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++) {
+            all += t->blocks[from][to];
+            some += of(from, to, n) ? t->blocks[from][to] : 0;
+        }
+    return all > 0 ? some / all : 0;
+}
+
+static int is_neighbour(int from, int to, int n)
+{
+    return (from + 1) % n == to || (to + 1) % n == from;
+}
+
+static int is_power_apart(int from, int to, int n)
+{
+    int distance = abs(from - to);
+
+    (void)n;
+    return (distance & (distance - 1)) == 0;
+}
+
+/* The busiest peer of each rank, of all that is sent. */
+static double streamed(const struct traffic *t, int n)
+{
+    double all = 0, most = 0;
+
+    for (int from = 0; from < n; from++) {
+        double peer = 0;
+        for (int to = 0; to < n; to++) {
+            all += t->blocks[from][to];
+            peer = fmax(peer, t->blocks[from][to]);
+        }
+        most += peer;
+    }
+    return all > 0 ? most / all : 0;
+}
+
+static int pairs(const struct traffic *t, int n)
+{
+    int npairs = 0;
+
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            npairs += t->blocks[from][to] > 0;
+    return npairs;
+}
+
+static int peers_of(const struct traffic *t, int n)
+{
+    int most = 0;
+
+    for (int r = 0; r < n; r++) {
+        int to = 0, from = 0;
+        for (int k = 0; k < n; k++) {
+            to += t->blocks[r][k] > 0;
+            from += t->blocks[k][r] > 0;
+        }
+        most = to > most ? to : most;
+        most = from > most ? from : most;
+    }
+    return most;
+}
+
+static int shape_is_seen(const struct wi_algo *a, const struct traffic *t, int n)
+{
+    int both = a->coll == WI_COLL_ALL_REDUCE ? 2 : 1; /* up and down */
+
+    switch (a->traits.shape) {
+    case WI_SHAPE_ROW:
+        return part(t, n, is_neighbour) >= 0.5;
+    case WI_SHAPE_DOUBLING:
+        return part(t, n, is_power_apart) == 1 && peers_of(t, n) == wi_log2_ceil(n);
+    case WI_SHAPE_KNOMIAL:
+        return pairs(t, n) == both * (n - 1) && peers_of(t, n) > 1 && peers_of(t, n) < n - 1;
+    case WI_SHAPE_FAN:
+        return peers_of(t, n) == n - 1 && t->nlanes >= (uint32_t)n - 1;
+    default:
+        return 1;
+    }
+}
+
+/* What a file says of its algorithm is what its schedules do. */
+static void traits_are_true(void)
+{
+    int n = TRAIT_RANKS, ll = 0;
+
+    for (int i = 0; wi_algos[i]; i++) {
+        const struct wi_algo *a = wi_algos[i];
+        const struct wi_algo_traits *is = &a->traits;
+        struct wi_algo_args args = {.nranks = n};
+        struct traffic t = {.ll = 1};
+        struct wi_sched *scheds[TRAIT_RANKS];
+        if (build_all(a, args, scheds))
+            continue;
+        for (int r = 0; r < n; r++)
+            add_traffic(scheds[r], &t);
+        int mapped = scheds[0]->mapped, holds = shape_is_seen(a, &t, n);
+        holds &= !is->streams || streamed(&t, n) >= 0.5;
+        holds &= !is->peer_messages || is->shape == WI_SHAPE_FAN;
+        holds &= is->one_shot ? mapped && t.nlanes == 1 && t.nsignals == 1 : 1;
+        holds &= !is->staged || (mapped && t.nlanes > 1);
+        holds &= !is->ll || t.ll;
+        if (!holds)
+            fail(a, &args);
+        CU_ASSERT(holds);
+        if (is->ll)
+            CU_ASSERT_EQUAL(wi_algo_ll(a->coll), a); /* one of a collective */
+        ll += is->ll;
+        put_all(scheds, n);
+    }
+    CU_ASSERT(ll > 8);
+}
+
 static const struct wt_case cases[] = {
+    {"traits are true", traits_are_true},
     {"schedules are right", schedules_are_right},
     {"costs are right", costs_are_right},
     {"any radix is right", any_radix_is_right},
