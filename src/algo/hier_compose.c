@@ -387,6 +387,7 @@ weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, ui
         .in_place = args->in_place,
         .nblocks = nblocks,
         .tmp_blocks = tmp_blocks,
+        .tmp_like_src = coll == WI_COLL_REDUCE_SCATTER,
     };
 
     return wi_sched_begin(&spec, b);

@@ -328,7 +328,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     op->nt = op->block_bytes * op->sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
              (!op->sched->buf_blocks[WI_TMP] || !wi_coll_reduces(c->coll));
     WI_TRY(map_v_form(comm, op, c, es));
-    if (c->coll == WI_COLL_REDUCE_SCATTER_V && strchr(op->sched->algo, ':')) /* by level: src/algo/hier_compose.c */
+    if (c->coll == WI_COLL_REDUCE_SCATTER_V && op->sched->tmp_like_src)
         op->tmp_bytes = op->v_bytes[WI_SRC];
     if (!op->mapped)
         return slice_two_sided(op, slice_bytes);

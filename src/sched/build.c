@@ -84,6 +84,7 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
     head->buf_blocks[WI_TMP] = spec->tmp_blocks;
     for (unsigned buf = WI_SRC; buf <= WI_DST; buf++)
         head->buf_blocks[buf] = wi_sched_blocks(head, spec->rank, buf);
+    head->tmp_like_src = spec->tmp_like_src != 0;
     b->no_ll = spec->no_ll != 0;
     *builder = b;
     return WEFT_SUCCESS;

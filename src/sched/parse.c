@@ -151,7 +151,7 @@ static weft_status parse_head(struct parser *p)
 {
     struct wi_sched_spec spec = {0};
     char algo[sizeof(((struct wi_sched *)0)->algo)];
-    uint32_t rank, nranks, root, in_place, ll;
+    uint32_t rank, nranks, root, in_place, ll, like = 0;
 
     if (!next_line(p))
         return bad(p, "\"coll\" expected, found the end of the text");
@@ -170,7 +170,13 @@ static weft_status parse_head(struct parser *p)
     WI_TRY(named_number(p, "blocks", WI_SCHED_MAX_BLOCKS, &spec.nblocks));
     WI_TRY(named_number(p, "tmp", WI_SCHED_MAX_BLOCKS, &spec.tmp_blocks));
     WI_TRY(named_number(p, "ll", 1, &ll));
-    WI_TRY(expect_line_end(p));
+    WI_TRY(next_word(p));
+    if (p->word[0]) {
+        if (strcmp(p->word, "tmp_like_src"))
+            return bad(p, "%s is too much", p->word);
+        WI_TRY(number(p, "tmp_like_src", 1, &like));
+        WI_TRY(expect_line_end(p));
+    }
     if (!wi_coll_is_vector(spec.coll) && (spec.nblocks < 1 || (spec.nblocks > 1 && spec.coll >= WI_COLL_BARRIER)))
         return bad(p, "blocks must be 1 for %s, found %u", wi_coll_name(spec.coll), spec.nblocks);
     spec.share_blocks = spec.nblocks;
@@ -179,6 +185,7 @@ static weft_status parse_head(struct parser *p)
     spec.nranks = (int)nranks;
     spec.root = (int)root;
     spec.in_place = (int)in_place;
+    spec.tmp_like_src = (int)like;
     spec.no_ll = !ll;
     p->ll = (int)ll;
     weft_status st = wi_sched_begin(&spec, &p->builder);

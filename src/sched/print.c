@@ -45,9 +45,10 @@ static void print_peer(const char *what, int peer, FILE *out)
 weft_status wi_sched_print(const struct wi_sched *sched, FILE *out)
 {
     fprintf(out, "weft-schedule 1\n");
-    fprintf(out, "coll %s algo %s rank %d nranks %d root %d in_place %d blocks %u tmp %u ll %d\n",
+    fprintf(out, "coll %s algo %s rank %d nranks %d root %d in_place %d blocks %u tmp %u ll %d%s\n",
             wi_coll_name((enum wi_coll)sched->coll), sched->algo, sched->rank, sched->nranks, sched->root,
-            sched->in_place, sched->nblocks, sched->buf_blocks[WI_TMP], sched->ll);
+            sched->in_place, sched->nblocks, sched->buf_blocks[WI_TMP], sched->ll,
+            sched->tmp_like_src ? " tmp_like_src 1" : "");
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         const struct wi_lane *lane = &sched->lanes[i];
         fprintf(out, "lane %u", i);

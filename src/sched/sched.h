@@ -133,6 +133,7 @@ struct wi_sched {
                              no step names another rank's SRC/DST: may run over ll lines. The same on all ranks. */
     int32_t rank, nranks, root;
     char algo[64]; /* an algorithm's name, or the spec of a hierarchical one */
+    uint8_t tmp_like_src; /* of a v-form scratch is cut like SRC, not into parts as long as the longest */
     uint8_t draft;        /* being studied by an importer: limits of the executor do not apply yet; never run */
     uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share, 1 if not said otherwise */
     uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP */
@@ -151,6 +152,7 @@ struct wi_sched_spec {
     uint32_t nblocks;    /* vector collectives; ignored otherwise */
     uint32_t share_blocks; /* per-rank collectives, 0: 1; ignored otherwise */
     uint32_t tmp_blocks;
+    int tmp_like_src;
     int no_ll; /* never set `ll`: for mapped algorithms of which only some ranks would qualify; all must agree */
 };
 weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_builder **builder);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "algo/algo.h"
 #include "base/alloc.h"
 #include "base/status.h"
 #include "sched_samples.h"
@@ -34,9 +35,9 @@ static int equal(const struct wi_sched *a, const struct wi_sched *b)
 {
     return a->coll == b->coll && a->in_place == b->in_place && a->mapped == b->mapped && a->peer_src == b->peer_src &&
            a->peer_dst == b->peer_dst && a->ll == b->ll && a->rank == b->rank && a->nranks == b->nranks &&
-           a->root == b->root && !strcmp(a->algo, b->algo) && a->nblocks == b->nblocks &&
-           !memcmp(a->buf_blocks, b->buf_blocks, sizeof(a->buf_blocks)) && a->nlanes == b->nlanes &&
-           a->nsteps == b->nsteps && a->nregions == b->nregions && a->nchans == b->nchans &&
+           a->root == b->root && a->tmp_like_src == b->tmp_like_src && !strcmp(a->algo, b->algo) &&
+           a->nblocks == b->nblocks && !memcmp(a->buf_blocks, b->buf_blocks, sizeof(a->buf_blocks)) &&
+           a->nlanes == b->nlanes && a->nsteps == b->nsteps && a->nregions == b->nregions && a->nchans == b->nchans &&
            !memcmp(a->lanes, b->lanes, a->nlanes * sizeof(*a->lanes)) &&
            !memcmp(a->steps, b->steps, a->nsteps * sizeof(*a->steps)) &&
            !memcmp(a->regions, b->regions, a->nregions * sizeof(*a->regions));
@@ -106,23 +107,6 @@ static void text_is_as_documented(void)
     wi_sched_put(s);
 }
 
-static void text_may_have_comments_and_blanks(void)
-{
-    static const char text[] = "# golden\n\nweft-schedule  1\r\n"
-                               "coll barrier algo x rank 1 nranks 2 root 0 in_place 0 blocks 1 tmp 0 ll 0\n"
-                               "   # the only lane\nlane 0 send - recv - chan 0\n\t0 signal 0\n"
-                               "0 wait\n";
-    static const char good[] =
-        "weft-schedule 1\ncoll barrier algo x rank 1 nranks 2 root 0 in_place 0 blocks 1 tmp 0 ll 0\n"
-        "# c\n\nlane 0 send - recv - chan 0\n\t0   signal 0\n1 wait rank 0 lane 0 signal 0\nend\n\n# over\n";
-    struct wi_sched *s = NULL;
-
-    assert_refused(wi_sched_parse(text, strlen(text), &s), WEFT_EINVAL, "line 8: step 0 out of turn");
-    CU_ASSERT_EQUAL_FATAL(wi_sched_parse(good, strlen(good), &s), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL(s->nsteps, 2);
-    wi_sched_put(s);
-}
-
 /* Replace the first `from` of the golden text. */
 static void assert_text_refused(const char *from, const char *to, const char *text)
 {
@@ -139,6 +123,46 @@ static void assert_text_refused(const char *from, const char *to, const char *te
     CU_ASSERT(st < 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), text));
     CU_ASSERT_PTR_NULL(s);
+}
+
+static void scratch_cut_like_the_source_is_said(void)
+{
+    static const int32_t node[] = {0, 0, 1, 1};
+    static const struct wi_algo_levels levels = {1, {{"node", 2, node}}};
+    struct wi_algo_args args = {.nranks = 4, .levels = &levels, .spec = "node:ring"};
+    struct wi_sched *s = NULL;
+    size_t bytes;
+
+    CU_ASSERT_EQUAL_FATAL(wi_algo_hier(WI_COLL_REDUCE_SCATTER)->build(&args, &s), WEFT_SUCCESS);
+    char *text = printed(s, &bytes);
+    CU_ASSERT(s->tmp_like_src);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, " ll 0 tmp_like_src 1\n"));
+    round_trip(s);
+    free(text);
+    wi_sched_put(s);
+    CU_ASSERT_EQUAL_FATAL(wi_algo_hier(WI_COLL_ALL_REDUCE)->build(&args, &s), WEFT_SUCCESS);
+    CU_ASSERT(!s->tmp_like_src);
+    wi_sched_put(s);
+    assert_text_refused("ll 0\n", "ll 0 tmp_like_src 2\n", "tmp_like_src");
+    assert_text_refused("ll 0\n", "ll 0 tmp_like_src 1 x\n", "x is too much");
+    assert_text_refused("ll 0\n", "ll 0 tmp_like_dst 1\n", "tmp_like_dst is too much");
+}
+
+static void text_may_have_comments_and_blanks(void)
+{
+    static const char text[] = "# golden\n\nweft-schedule  1\r\n"
+                               "coll barrier algo x rank 1 nranks 2 root 0 in_place 0 blocks 1 tmp 0 ll 0\n"
+                               "   # the only lane\nlane 0 send - recv - chan 0\n\t0 signal 0\n"
+                               "0 wait\n";
+    static const char good[] =
+        "weft-schedule 1\ncoll barrier algo x rank 1 nranks 2 root 0 in_place 0 blocks 1 tmp 0 ll 0\n"
+        "# c\n\nlane 0 send - recv - chan 0\n\t0   signal 0\n1 wait rank 0 lane 0 signal 0\nend\n\n# over\n";
+    struct wi_sched *s = NULL;
+
+    assert_refused(wi_sched_parse(text, strlen(text), &s), WEFT_EINVAL, "line 8: step 0 out of turn");
+    CU_ASSERT_EQUAL_FATAL(wi_sched_parse(good, strlen(good), &s), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(s->nsteps, 2);
+    wi_sched_put(s);
 }
 
 static void parse_names_line_and_cause(void)
@@ -345,6 +369,7 @@ static void parse_may_run_out_of_memory(void)
 static const struct wt_case cases[] = {
     {"samples survive the round trip", samples_survive_the_round_trip},
     {"text is as documented", text_is_as_documented},
+    {"scratch cut like the source is said", scratch_cut_like_the_source_is_said},
     {"text may have comments and blanks", text_may_have_comments_and_blanks},
     {"parse names line and cause", parse_names_line_and_cause},
     {"parse survives every cut", parse_survives_every_cut},
