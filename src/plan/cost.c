@@ -59,8 +59,8 @@ void wi_plan_find_sharing(struct wi_planner *p)
     p->all_sharing = all;
 }
 
-static double mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
-                        const struct wi_algo_cost *c)
+double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                         const struct wi_algo_cost *c)
 {
     double us = waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->copied) / p->figures.mapped_rate +
                 c->reduced / wi_plan_fused(p, q);
@@ -136,7 +136,7 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
     *cost = (struct wi_algo_cost){0};
     a->cost(&args, (double)q->bytes, cost);
     if (a->needs & WI_ALGO_MAPPED)
-        return mapped_us(p, q, a, cost);
+        return wi_plan_mapped_us(p, q, a, cost);
     return p->facts.nnodes > 1 ? network_us(p, q, a, &args, cost) : local_us(p, q, cost);
 }
 

@@ -3,6 +3,7 @@
 #ifndef WI_PLAN_INTERNAL_H
 #define WI_PLAN_INTERNAL_H
 
+#include "plan/chain.h"
 #include "plan/plan.h"
 #include "topology/model.h"
 
@@ -124,11 +125,24 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);
 int wi_plan_depth(const struct wi_algo_choice *c);
+/* What a cost takes through mapped memory. */
+double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                         const struct wi_algo_cost *cost);
 /* Data goes to one neighbour all the time, so that steps overlap. */
 int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
 /* Of a candidate for a query: also says into how many chunks a hierarchical one is cut, where that was left open. */
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost);
+
+/* chain_stages.c. A collective of `nranks` ranks through mapped memory as a stage of a chain. */
+struct wi_chain_stage wi_plan_mapped_stage(const struct wi_planner *p, const struct wi_plan_query *q,
+                                           const struct wi_algo *a, int nranks);
+/* The stages of a hierarchical candidate for a vector, innermost last. Where facts.inside says that mapped memory serves the
+ * innermost groups, what happens there is done by mapped[0], and after the outer stages by mapped[1]; NULL: nothing, as up or
+ * down a leader's tree. Returns how many there are; 0: not of a vector. */
+#define WI_PLAN_CHAIN_STAGES (WI_ALGO_MAX_LEVELS + 2)
+int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                         const struct wi_algo *const mapped[2], struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES]);
 
 /* gamma.c. From the planner's figures and what the ranks measured (or NULL), and then from a table. */
 void wi_plan_find_gammas(struct wi_planner *p, const struct wi_rates *measured);

@@ -13,6 +13,12 @@
 
 struct wi_model;
 struct wi_plan_query;
+/* What serves the ranks of each group of a level, as all ranks know it. */
+struct wi_plan_transport {
+    const char *name; /* "shm"; borrowed; NULL: not known, messages by whatever reaches */
+    uint8_t mapped;   /* one mapped group holds them */
+    uint8_t can_map, can_get, can_put;
+};
 struct wi_plan_facts {
     int nranks, nnodes;
     int mapped;              /* one mapped group holds all ranks */
@@ -22,6 +28,7 @@ struct wi_plan_facts {
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
     uint32_t depth;
     const struct wi_algo_levels *levels; /* borrowed; NULL: nothing is known */
+    struct wi_plan_transport inside[WI_ALGO_MAX_LEVELS]; /* of each of the levels; all ranks together: `mapped` above */
     /* Algorithms from files, "file:NAME"; they are never the planner's own choice. NULL: there are no files. WEFT_ENOTFOUND: there
      * is none of this name. WEFT_ENOTSUP: not for this call, and the text says why; `algo` is NULL if it is for another number of
      * ranks. */

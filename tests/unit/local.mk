@@ -172,3 +172,6 @@ tests_unit_test_pmi_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
 unit_tests += tests/unit/test_rendezvous
 tests_unit_test_rendezvous_SOURCES = tests/unit/test_rendezvous.c
 tests_unit_test_rendezvous_LDADD = libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_chain
+tests_unit_test_chain_SOURCES = tests/unit/test_chain.c
+tests_unit_test_chain_LDADD = libweftcore.la $(CUNIT_LIBS) -lm

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pipelines of fragments. */
+#include "plan/chain.h"
+
+#include <math.h>
+
+static double stage_us(const struct wi_chain_stage *s, double bytes)
+{
+    return s->wait_us + s->core_us + (s->core_us_per_byte + s->link_us_per_byte) * bytes;
+}
+
+/* By how much each fragment ends behind the one before, because of what the stages share. */
+static double interval_us(const struct wi_chain *c, double bytes)
+{
+    double link[WI_CHAIN_LINKS] = {0}, core = 0, us = 0;
+
+    for (int i = 0; i < c->nstages; i++) {
+        const struct wi_chain_stage *s = &c->stage[i];
+        core += s->core_us + s->core_us_per_byte * bytes;
+        if (s->link >= 0 && s->link < WI_CHAIN_LINKS)
+            us = fmax(us, link[s->link] += s->link_us_per_byte * bytes);
+        else
+            us = fmax(us, s->link_us_per_byte * bytes); /* nobody else's */
+    }
+    return fmax(us, core);
+}
+
+/* The larger of what is shared and of the windows; each is convex in n. */
+double wi_chain_us(const struct wi_chain *c, double bytes, double nfragments)
+{
+    double n = fmax(1, nfragments), fill = 0, us;
+
+    for (int i = 0; i < c->nstages; i++)
+        fill += stage_us(&c->stage[i], bytes / n);
+    us = fill + (n - 1) * interval_us(c, bytes / n);
+    for (int i = 0; i < c->nstages; i++)
+        if (c->stage[i].window > 0)
+            us = fmax(us, fill + (n / c->stage[i].window - 1) * stage_us(&c->stage[i], bytes / n));
+    return fmax(us, n / (c->window > 1 ? c->window : 1) * fill);
+}
+
+/* The least n of [low, high] from which on more fragments take longer: the time is convex in n. */
+static double best_number(const struct wi_chain *c, double bytes, double low, double high)
+{
+    while (low < high) {
+        double middle = floor((low + high) / 2);
+        if (wi_chain_us(c, bytes, middle + 1) < wi_chain_us(c, bytes, middle))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    size_t rest = bytes % unit;
+
+    return rest ? bytes + (unit - rest) : bytes;
+}
+
+static size_t fragment_of(size_t bytes, double nfragments, size_t unit)
+{
+    size_t fragment = round_up((size_t)ceil((double)bytes / nfragments), unit);
+
+    return fragment < bytes ? fragment : bytes;
+}
+
+size_t wi_chain_best_fragment(const struct wi_chain *c, size_t bytes, const struct wi_chain_limits *l, double *us)
+{
+    size_t unit = l->unit ? l->unit : 1, least = round_up(l->least ? l->least : 1, unit), fragment = bytes;
+    size_t most = l->most > unit ? l->most - l->most % unit : l->most ? unit : bytes;
+
+    if (bytes > least || (bytes && bytes > most)) {
+        double low = ceil((double)bytes / (double)most), high = fmax(low, floor((double)bytes / (double)least));
+        fragment = fragment_of(bytes, best_number(c, (double)bytes, low, high), unit);
+        fragment = fragment > most ? most : fragment;
+    }
+    if (us)
+        *us = wi_chain_us(c, (double)bytes, fragment ? ceil((double)bytes / (double)fragment) : 1);
+    return fragment;
+}

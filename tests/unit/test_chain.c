@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pipelines of fragments: the formula against a run of them, and the best fragment against all of them. */
+#include <math.h>
+
+#include "tests/unit/unit.h"
+
+#include "base/alloc.h"
+#include "plan/internal.h"
+
+/* ---- A run: fragments enter in order, a core and links serve whoever asked first ---- */
+
+#define MOST_FRAGMENTS 512
+#define MOST_STAGES 8
+#define SHORTEST 8192 /* shorter fragments are overheads only: what these hold up is chance */
+
+struct work { /* of one fragment in one stage: waits, then the core, then the link */
+    double ready;
+    int stage, part;
+};
+
+/* When a piece of work on a resource ends that was asked for at `ready`. */
+static double serve(double *busy_until, double ready, double us)
+{
+    double start = fmax(*busy_until, ready);
+
+    *busy_until = us > 0 ? start + us : *busy_until;
+    return us > 0 ? start + us : ready;
+}
+
+/* Those that are before it have left its stage, as far as that holds only so many. */
+static int may_enter(const struct wi_chain *c, const struct work *at, int f)
+{
+    int window = c->stage[at[f].stage].window;
+
+    return at[f].part || !window || f < window || at[f - window].stage > at[f].stage;
+}
+
+static double run(const struct wi_chain *c, double bytes, int n)
+{
+    static struct work at[MOST_FRAGMENTS];
+    static double out_of[MOST_STAGES][MOST_FRAGMENTS], over[MOST_FRAGMENTS];
+    double link[WI_CHAIN_LINKS + MOST_STAGES] = {0}, core = 0, b = bytes / n;
+    int entered = 0, done = 0;
+
+    while (done < n) {
+        int next = -1;
+        while (entered < n && entered < done + c->window) {
+            at[entered] = (struct work){entered >= c->window ? over[entered - c->window] : 0, 0, 0};
+            entered++;
+        }
+        for (int f = 0; f < entered; f++)
+            if (at[f].stage < c->nstages && may_enter(c, at, f) && (next < 0 || at[f].ready < at[next].ready))
+                next = f;
+        struct work *w = &at[next];
+        const struct wi_chain_stage *s = &c->stage[w->stage];
+        if (w->part == 0) {
+            if (s->window && next >= s->window)
+                w->ready = fmax(w->ready, out_of[w->stage][next - s->window]);
+            w->ready += s->wait_us;
+        } else if (w->part == 1) {
+            w->ready = serve(&core, w->ready, s->core_us + s->core_us_per_byte * b);
+        } else {
+            int l = s->link >= 0 ? s->link : WI_CHAIN_LINKS + w->stage;
+            w->ready = serve(&link[l], w->ready, s->link_us_per_byte * b);
+            out_of[w->stage][next] = w->ready;
+        }
+        if (++w->part == 3) {
+            w->part = 0;
+            w->stage++;
+        }
+        if (w->stage == c->nstages)
+            over[next] = w->ready;
+        while (done < entered && at[done].stage == c->nstages)
+            done++;
+    }
+    double last = 0;
+    for (int f = 0; f < n; f++)
+        last = fmax(last, over[f]);
+    return last;
+}
+
+/* ---- Chains ---- */
+
+/* Two hosts of four ranks: reduce-scatter inside, all-reduce across, all-gather inside. */
+static const struct wi_chain_stage mapped_inside[] = {
+    {.wait_us = 1, .core_us_per_byte = 1.0 / 6000, .link = WI_CHAIN_NO_LINK},
+    {.wait_us = 30, .core_us = 6, .core_us_per_byte = 1.0 / 32000, .link_us_per_byte = 1.0 / 1250},
+    {.wait_us = 1, .core_us_per_byte = 1.0 / 8000, .link = WI_CHAIN_NO_LINK},
+};
+/* What the core does takes longer than the link. */
+static const struct wi_chain_stage busy_core[] = {
+    {.wait_us = 2, .core_us_per_byte = 1.0 / 3000, .link = WI_CHAIN_NO_LINK},
+    {.wait_us = 5, .core_us = 4, .core_us_per_byte = 1.0 / 8000, .link_us_per_byte = 1.0 / 12500},
+    {.wait_us = 2, .core_us_per_byte = 1.0 / 4000, .link = WI_CHAIN_NO_LINK},
+};
+/* Two levels by messages over the same link, and a stage that takes one fragment at a time. */
+static const struct wi_chain_stage two_levels[] = {
+    {.wait_us = 4, .core_us = 1, .core_us_per_byte = 1.0 / 9000, .link = WI_CHAIN_NO_LINK, .window = 1},
+    {.wait_us = 20, .core_us = 4, .link_us_per_byte = 1.0 / 2500},
+    {.wait_us = 40, .core_us = 4, .link_us_per_byte = 1.0 / 5000},
+};
+
+static const struct wi_chain_stage *const chains[] = {mapped_inside, busy_core, two_levels};
+#define NCHAINS 3
+#define NSTAGES 3
+
+static void formula_is_the_run(void)
+{
+    static const double bytes[] = {64 << 10, 1 << 20, 16 << 20};
+    static const int windows[] = {1, 2, 4, 8}, numbers[] = {1, 2, 3, 8, 33, 128, 512};
+    double sum = 0;
+    int seen = 0;
+
+    for (int k = 0; k < NCHAINS; k++)
+        for (size_t w = 0; w < 4; w++)
+            for (size_t i = 0; i < 3; i++)
+                for (size_t n = 0; n < 7; n++) {
+                    struct wi_chain c = {NSTAGES, chains[k], windows[w]};
+                    if (bytes[i] / numbers[n] < SHORTEST)
+                        continue;
+                    double is = wi_chain_us(&c, bytes[i], numbers[n]), us = run(&c, bytes[i], numbers[n]);
+                    if (is > 1.25 * us || is < 0.74 * us)
+                        printf("# chain %d, window %d, %.0f bytes in %d: %.1f us, run %.1f\n", k, windows[w], bytes[i],
+                               numbers[n], is, us);
+                    CU_ASSERT(is <= 1.25 * us && is >= 0.74 * us);
+                    if (numbers[n] == 1 || windows[w] == 1)
+                        CU_ASSERT_DOUBLE_EQUAL(is, us, 1e-6 * us);
+                    sum += fabs(is / us - 1);
+                    seen++;
+                }
+    printf("# off by %.3f on average of %d\n", sum / seen, seen);
+    CU_ASSERT(seen > 150 && sum / seen < 0.035);
+}
+
+/* One after the other; overlapped; not more than the core can do. */
+static void overlap_is_what_resources_allow(void)
+{
+    struct wi_chain c = {NSTAGES, busy_core, 1};
+    double n = 64, bytes = 16 << 20, core = 0, serial;
+
+    for (int i = 0; i < NSTAGES; i++)
+        core += busy_core[i].core_us * n + busy_core[i].core_us_per_byte * bytes;
+    serial = wi_chain_us(&c, bytes, n);
+    CU_ASSERT_DOUBLE_EQUAL(serial, n * wi_chain_us(&c, bytes / n, 1), 1e-6 * serial);
+    c.window = 8;
+    CU_ASSERT(wi_chain_us(&c, bytes, n) < 0.95 * serial);
+    CU_ASSERT(wi_chain_us(&c, bytes, n) > core);
+    CU_ASSERT(wi_chain_us(&c, bytes, n) < 1.05 * core);
+}
+
+static void links_are_shared_by_name(void)
+{
+    struct wi_chain_stage stages[2] = {{.link_us_per_byte = 0.001}, {.link_us_per_byte = 0.001}};
+    struct wi_chain c = {2, stages, 4};
+    double shared = wi_chain_us(&c, 1 << 20, 64);
+
+    stages[1].link = 1;
+    CU_ASSERT(wi_chain_us(&c, 1 << 20, 64) < 0.55 * shared);
+    stages[0].link = stages[1].link = WI_CHAIN_NO_LINK; /* each its own */
+    CU_ASSERT(wi_chain_us(&c, 1 << 20, 64) < 0.55 * shared);
+}
+
+/* ---- The best fragment ---- */
+
+static void best_is_the_best_of_all(void)
+{
+    static const size_t bytes[] = {4096, 100000, 1 << 20, 3000000, 16 << 20};
+    struct wi_chain_limits limits = {.unit = 64, .least = 4096, .most = 1 << 20};
+
+    for (int k = 0; k < NCHAINS; k++)
+        for (int window = 1; window <= 8; window *= 2)
+            for (size_t i = 0; i < 5; i++) {
+                struct wi_chain c = {NSTAGES, chains[k], window};
+                double us, best = INFINITY;
+                size_t fragment = wi_chain_best_fragment(&c, bytes[i], &limits, &us);
+                CU_ASSERT(fragment % limits.unit == 0 || fragment == bytes[i]);
+                CU_ASSERT(fragment >= limits.least && fragment <= limits.most);
+                for (size_t f = limits.least; f <= limits.most; f += limits.unit)
+                    best = fmin(best, wi_chain_us(&c, (double)bytes[i], ceil((double)bytes[i] / (double)f)));
+                if (us > 1.005 * best)
+                    printf("# chain %d, window %d, %zu bytes: fragments of %zu take %.2f us, the best %.2f\n", k,
+                           window, bytes[i], fragment, us, best);
+                CU_ASSERT(us <= 1.005 * best); /* lengths are rounded up */
+            }
+}
+
+static void limits_are_kept(void)
+{
+    struct wi_chain c = {NSTAGES, mapped_inside, 4};
+    double us;
+
+    CU_ASSERT(wi_chain_best_fragment(&c, 0, &(struct wi_chain_limits){0}, &us) == 0);
+    CU_ASSERT_DOUBLE_EQUAL(us, wi_chain_us(&c, 0, 1), 1e-9);
+    CU_ASSERT(wi_chain_best_fragment(&c, 100, &(struct wi_chain_limits){64, 4096, 0}, NULL) == 100);
+    CU_ASSERT(wi_chain_best_fragment(&c, 100, &(struct wi_chain_limits){64, 4096, 64}, NULL) == 64);
+    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){0, 0, 10000}, NULL) <= 10000);
+    c.window = 1; /* nothing overlaps */
+    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){64, 4096, 0}, NULL) == 1 << 20);
+    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){64, 4096, 300000}, NULL) <= 300000);
+}
+
+/* ---- The planner's stages ---- */
+
+static const int32_t node_of[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+
+static struct wi_planner *two_hosts(const struct wi_algo_levels *levels, int mapped)
+{
+    struct wi_plan_facts facts = {.nranks = 8, .nnodes = 2, .levels = levels};
+    struct wi_plan_config config = {.facts = &facts};
+    struct wi_planner *p = NULL;
+
+    facts.inside[0] = (struct wi_plan_transport){.name = mapped ? "shm" : NULL, .mapped = (uint8_t)mapped};
+    CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
+    return p;
+}
+
+static const struct wi_plan_hier *candidate(const struct wi_planner *p, const char *spec)
+{
+    struct wi_algo_choice c;
+
+    CU_ASSERT_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, spec, p->facts.levels, p->facts.nranks, &c) >= 0);
+    CU_ASSERT_FATAL(wi_plan_hier_index(p, &c) >= 0);
+    return &p->hier[wi_plan_hier_index(p, &c)];
+}
+
+/* Where messages serve the inside, the chain is the candidate as it is; in one fragment it takes what its formula says. */
+static void chain_of_messages_is_the_candidate(void)
+{
+    struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
+    struct wi_planner *p = two_hosts(&levels, 0);
+    const struct wi_plan_hier *h = candidate(p, "node:ring");
+    const struct wi_algo *none[2] = {NULL, NULL};
+    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+
+    for (size_t bytes = 64; bytes <= 16 << 20; bytes *= 16) {
+        struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
+        struct wi_algo_cost cost;
+        int n = wi_plan_chain_stages(p, &q, h, none, stages);
+        struct wi_chain c = {n, stages, 1};
+        double us = wi_plan_hier_us(p, &q, h, 1, &cost);
+        CU_ASSERT_EQUAL(n, 2);
+        CU_ASSERT_DOUBLE_EQUAL(wi_chain_us(&c, (double)bytes, 1), us, 0.01 * us);
+    }
+    wi_planner_destroy(p);
+}
+
+static void mapped_stages_are_priced_by_their_group(void)
+{
+    struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
+    struct wi_planner *p = two_hosts(&levels, 1);
+    const struct wi_plan_hier *h = candidate(p, "node:ring");
+    const struct wi_algo *flat[2] = {wi_algo_find(WI_COLL_REDUCE_SCATTER, "flat"),
+                                     wi_algo_find(WI_COLL_ALL_GATHER, "flat")};
+    const struct wi_algo *none[2] = {NULL, NULL};
+    struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 8 << 20};
+    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+    struct wi_algo_cost cost;
+    double link;
+
+    CU_ASSERT_EQUAL_FATAL(wi_plan_chain_stages(p, &q, h, flat, stages), 3);
+    CU_ASSERT(stages[0].link == 0 && stages[0].link_us_per_byte > 0);
+    for (int k = 0; k < 2; k++) { /* what four ranks on one host would pay */
+        struct wi_algo_args args = {.nranks = 4};
+        flat[k]->cost(&args, (double)q.bytes / 4, &cost);
+        double us = wi_plan_mapped_us(p, &q, flat[k], &cost);
+        CU_ASSERT(stages[1 + k].link == WI_CHAIN_NO_LINK);
+        CU_ASSERT_DOUBLE_EQUAL(stages[1 + k].wait_us + stages[1 + k].core_us_per_byte * (double)q.bytes, us, 1e-6 * us);
+    }
+    struct wi_chain c = {3, stages, 4};
+    link = stages[0].link_us_per_byte * (double)q.bytes;
+    double us;
+    size_t fragment = wi_chain_best_fragment(&c, q.bytes, &(struct wi_chain_limits){4096, 4096, 1 << 20}, &us);
+    CU_ASSERT(fragment > 4096 && fragment < q.bytes);
+    CU_ASSERT(us > link && us < 1.25 * link); /* the link hides the inside */
+    CU_ASSERT(us < wi_plan_hier_us(p, &q, h, 8, &cost));
+    CU_ASSERT_EQUAL(wi_plan_chain_stages(p, &q, h, none, stages), 1);
+    q.coll = WI_COLL_ALL_GATHER;
+    CU_ASSERT_EQUAL(wi_plan_chain_stages(p, &q, h, none, stages), 0);
+    wi_planner_destroy(p);
+}
+
+static const struct wt_case cases[] = {
+    {"the formula is the run", formula_is_the_run},
+    {"overlap is what resources allow", overlap_is_what_resources_allow},
+    {"links are shared by name", links_are_shared_by_name},
+    {"the best is the best of all", best_is_the_best_of_all},
+    {"limits are kept", limits_are_kept},
+    {"a chain of messages is the candidate", chain_of_messages_is_the_candidate},
+    {"mapped stages are priced by their group", mapped_stages_are_priced_by_their_group},
+};
+WT_UNIT_MAIN("chain", cases)
