@@ -2,19 +2,12 @@ dist_man_MANS += \
 	doc/man/weft.7 \
 	doc/man/weft_algorithm_list.3 \
 	doc/man/weft_all_gather.3 \
-	doc/man/weft_all_gather_init.3 \
 	doc/man/weft_all_gather_v.3 \
-	doc/man/weft_all_gather_v_init.3 \
 	doc/man/weft_all_reduce.3 \
-	doc/man/weft_all_reduce_init.3 \
 	doc/man/weft_all_to_all.3 \
-	doc/man/weft_all_to_all_init.3 \
 	doc/man/weft_all_to_all_v.3 \
-	doc/man/weft_all_to_all_v_init.3 \
 	doc/man/weft_barrier.3 \
-	doc/man/weft_barrier_init.3 \
 	doc/man/weft_broadcast.3 \
-	doc/man/weft_broadcast_init.3 \
 	doc/man/weft_comm_abort.3 \
 	doc/man/weft_comm_create_env.3 \
 	doc/man/weft_comm_create_file.3 \
@@ -27,7 +20,6 @@ dist_man_MANS += \
 	doc/man/weft_comm_local.3 \
 	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
-	doc/man/weft_comm_next_call.3 \
 	doc/man/weft_comm_rank.3 \
 	doc/man/weft_comm_set_timeout.3 \
 	doc/man/weft_comm_size.3 \
@@ -41,13 +33,12 @@ dist_man_MANS += \
 	doc/man/weft_dtype_bytes.3 \
 	doc/man/weft_dtype_name.3 \
 	doc/man/weft_exscan.3 \
-	doc/man/weft_exscan_init.3 \
 	doc/man/weft_gather.3 \
-	doc/man/weft_gather_init.3 \
 	doc/man/weft_gather_v.3 \
-	doc/man/weft_gather_v_init.3 \
 	doc/man/weft_group_end.3 \
 	doc/man/weft_group_start.3 \
+	doc/man/weft_issue.3 \
+	doc/man/weft_kind_name.3 \
 	doc/man/weft_last_error.3 \
 	doc/man/weft_mem_alloc.3 \
 	doc/man/weft_mem_deregister.3 \
@@ -60,30 +51,20 @@ dist_man_MANS += \
 	doc/man/weft_op_create_premul_sum.3 \
 	doc/man/weft_op_destroy.3 \
 	doc/man/weft_op_name.3 \
+	doc/man/weft_persistent.3 \
 	doc/man/weft_recv.3 \
-	doc/man/weft_recv_init.3 \
 	doc/man/weft_reduce.3 \
-	doc/man/weft_reduce_init.3 \
 	doc/man/weft_reduce_scatter.3 \
-	doc/man/weft_reduce_scatter_block.3 \
-	doc/man/weft_reduce_scatter_block_init.3 \
-	doc/man/weft_reduce_scatter_init.3 \
 	doc/man/weft_reduce_scatter_v.3 \
-	doc/man/weft_reduce_scatter_v_init.3 \
 	doc/man/weft_request_free.3 \
 	doc/man/weft_scan.3 \
-	doc/man/weft_scan_init.3 \
 	doc/man/weft_scatter.3 \
-	doc/man/weft_scatter_init.3 \
 	doc/man/weft_scatter_v.3 \
-	doc/man/weft_scatter_v_init.3 \
 	doc/man/weft_send.3 \
-	doc/man/weft_send_init.3 \
 	doc/man/weft_probe.3 \
 	doc/man/weft_request_message.3 \
 	doc/man/weft_request_on_complete.3 \
 	doc/man/weft_send_recv.3 \
-	doc/man/weft_send_recv_init.3 \
 	doc/man/weft_start.3 \
 	doc/man/weft_status_name.3 \
 	doc/man/weft_status_text.3 \
@@ -121,6 +102,7 @@ EXTRA_DIST += \
 	doc/adr/0012-who-a-peer-is.md \
 	doc/adr/0013-start-up-is-authenticated.md \
 	doc/adr/0014-forked-children.md \
+	doc/adr/0015-calls-as-data.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

@@ -22,7 +22,13 @@ int main(void)
     CHECK(weft_mem_alloc(context, COUNT * sizeof *values, &memory));
     values = memory;
 
-    CHECK(weft_all_reduce_init(comm, values, values, COUNT, WEFT_FLOAT64, WEFT_AVG, &step));
+    weft_call call = WEFT_CALL_INIT;
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    call.src = call.dst = values;
+    call.count = COUNT;
+    call.dtype = WEFT_FLOAT64;
+    call.op = WEFT_AVG;
+    CHECK(weft_persistent(comm, &call, &step));
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < COUNT; i++)
             values[i] = (double)(rank + round);

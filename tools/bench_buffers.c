@@ -91,7 +91,6 @@ static void aim_in_place(const struct bench_buffers *buf, struct bench_call *c)
         return;
     case BENCH_REDUCE_SCATTER:
     case BENCH_REDUCE_SCATTER_V:
-    case BENCH_REDUCE_SCATTER_BLOCK:
         c->dst = buf->dst + shift;
         return;
     case BENCH_GATHER:

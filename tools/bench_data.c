@@ -362,7 +362,6 @@ uint64_t bench_data_wrong(const struct bench_call *c, uint64_t seed)
         return wrong_copy(&g, c->dst, c->root, c->displs[c->rank], elems);
     case BENCH_REDUCE_SCATTER:
     case BENCH_REDUCE_SCATTER_V:
-    case BENCH_REDUCE_SCATTER_BLOCK:
         return wrong_reduced(&g, c->dst, c->nranks, c->displs[c->rank], elems);
     case BENCH_SCAN:
         return wrong_reduced(&g, c->dst, c->rank + 1, 0, elems);

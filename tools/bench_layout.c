@@ -66,7 +66,6 @@ int bench_coll_per_rank(enum bench_coll coll)
     case BENCH_ALL_GATHER_V:
     case BENCH_REDUCE_SCATTER:
     case BENCH_REDUCE_SCATTER_V:
-    case BENCH_REDUCE_SCATTER_BLOCK:
     case BENCH_ALL_TO_ALL:
     case BENCH_ALL_TO_ALL_V:
     case BENCH_GATHER:
@@ -146,7 +145,6 @@ size_t bench_call_src_elems(const struct bench_call *c)
         return c->counts[c->rank];
     case BENCH_REDUCE_SCATTER:
     case BENCH_REDUCE_SCATTER_V:
-    case BENCH_REDUCE_SCATTER_BLOCK:
     case BENCH_ALL_TO_ALL:
     case BENCH_ALL_TO_ALL_V:
         return total_elems(c);
@@ -171,7 +169,6 @@ size_t bench_call_dst_elems(const struct bench_call *c)
         return total_elems(c);
     case BENCH_REDUCE_SCATTER:
     case BENCH_REDUCE_SCATTER_V:
-    case BENCH_REDUCE_SCATTER_BLOCK:
     case BENCH_SCATTER:
     case BENCH_SCATTER_V:
         return c->counts[c->rank];

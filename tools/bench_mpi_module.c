@@ -86,8 +86,7 @@ static int module_supports(const struct bench_call *c)
         return 0;
     if (c->count * (size_t)c->nranks * 2 > INT_MAX)
         return 0;
-    if (c->in_place &&
-        (c->coll == BENCH_REDUCE_SCATTER || c->coll == BENCH_REDUCE_SCATTER_V || c->coll == BENCH_REDUCE_SCATTER_BLOCK))
+    if (c->in_place && (c->coll == BENCH_REDUCE_SCATTER || c->coll == BENCH_REDUCE_SCATTER_V))
         return 0;
     if (reduces[c->coll])
         return to_op(c->op) != MPI_OP_NULL && !(floating && c->op >= WEFT_BAND);
@@ -137,7 +136,6 @@ static int run_shares(const struct bench_call *c, MPI_Datatype type, MPI_Op op)
     case BENCH_ALL_GATHER:
         return MPI_Allgather(src, n, type, c->dst, n, type, MPI_COMM_WORLD);
     case BENCH_REDUCE_SCATTER:
-    case BENCH_REDUCE_SCATTER_BLOCK:
         return MPI_Reduce_scatter_block(c->src, c->dst, n, type, op, MPI_COMM_WORLD);
     case BENCH_ALL_TO_ALL:
         return MPI_Alltoall(src, n, type, c->dst, n, type, MPI_COMM_WORLD);

@@ -17,15 +17,6 @@ weft_status bench_fail(const struct bench *b, const char *what, weft_status stat
     return status;
 }
 
-static weft_status next_call(struct bench *b)
-{
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-
-    options.timeout_ns = b->o.timeout_ns;
-    options.algorithm = b->o.algorithm;
-    return weft_comm_next_call(b->comm, &options);
-}
-
 static weft_status issue_shares(struct bench *b, const struct bench_call *c, weft_request **req)
 {
     int me = c->rank;
@@ -39,8 +30,6 @@ static weft_status issue_shares(struct bench *b, const struct bench_call *c, wef
         return weft_reduce_scatter(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
     case BENCH_REDUCE_SCATTER_V:
         return weft_reduce_scatter_v(b->comm, c->src, c->dst, c->counts, c->dtype, c->op, req);
-    case BENCH_REDUCE_SCATTER_BLOCK:
-        return weft_reduce_scatter_block(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
     case BENCH_ALL_TO_ALL:
         return weft_all_to_all(b->comm, c->src, c->dst, c->count, c->dtype, req);
     case BENCH_ALL_TO_ALL_V:
@@ -76,90 +65,68 @@ static weft_status issue(struct bench *b, const struct bench_call *c, weft_reque
     case BENCH_BARRIER:
         return weft_barrier(b->comm, req);
     case BENCH_SENDRECV:
-        return weft_send_recv(b->comm, c->src, c->count, (c->rank + 1) % n, c->dst, c->count, (c->rank + n - 1) % n,
-                              c->dtype, req);
+        return weft_send_recv(b->comm, c->src, c->count, (c->rank + 1) % n, 0, c->dst, c->count, (c->rank + n - 1) % n,
+                              0, c->dtype, req);
     default:
         return issue_shares(b, c, req);
     }
 }
 
+/* ---- As data: with an algorithm or a deadline, and persistent ---- */
+
+static weft_kind kind_of(enum bench_coll coll)
+{
+    weft_kind kind = WEFT_KIND_ALL_REDUCE;
+
+    if (coll == BENCH_SENDRECV)
+        return WEFT_KIND_SEND_RECV;
+    while (kind < WEFT_NUM_KINDS && strcmp(weft_kind_name(kind), bench_coll_name(coll)) != 0)
+        kind = (weft_kind)(kind + 1);
+    return kind;
+}
+
+static weft_call describe(const struct bench_call *c)
+{
+    weft_call call = WEFT_CALL_INIT;
+    int n = c->nranks, me = c->rank, v_form = 0;
+
+    call.kind = kind_of(c->coll);
+    call.dtype = c->dtype;
+    call.op = c->op;
+    call.root = c->root;
+    call.peer = (me + 1) % n;
+    call.recv_peer = (me + n - 1) % n;
+    call.src = c->src;
+    call.dst = c->dst;
+    v_form = c->coll == BENCH_ALL_GATHER_V || c->coll == BENCH_REDUCE_SCATTER_V || c->coll == BENCH_ALL_TO_ALL_V ||
+             c->coll == BENCH_GATHER_V || c->coll == BENCH_SCATTER_V;
+    call.count = call.recv_count = v_form ? c->counts[me] : c->count;
+    call.send_counts = call.recv_counts = c->counts;
+    call.send_displs = call.recv_displs = c->displs;
+    return call;
+}
+
+static weft_status issue_described(struct bench *b, const struct bench_call *c, int persistent, weft_request **req)
+{
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = describe(c);
+
+    options.timeout_ns = b->o.timeout_ns;
+    options.algorithm = c->coll == BENCH_SENDRECV ? NULL : b->o.algorithm; /* messages have none */
+    call.options = &options;
+    return persistent ? weft_persistent(b->comm, &call, req) : weft_issue(b->comm, &call, req);
+}
+
 weft_status bench_weft_post(struct bench *b, const struct bench_call *c, weft_request **req)
 {
-    if (b->o.algorithm || b->o.timeout_ns) {
-        weft_status status = next_call(b);
-        if (status != WEFT_SUCCESS)
-            return status;
-    }
+    if (b->o.algorithm || b->o.timeout_ns)
+        return issue_described(b, c, 0, req);
     return issue(b, c, req);
-}
-
-static weft_status init_shares(struct bench *b, const struct bench_call *c, weft_request **req)
-{
-    int me = c->rank;
-
-    switch (c->coll) {
-    case BENCH_ALL_GATHER:
-        return weft_all_gather_init(b->comm, c->src, c->dst, c->count, c->dtype, req);
-    case BENCH_ALL_GATHER_V:
-        return weft_all_gather_v_init(b->comm, c->src, c->dst, c->counts, c->displs, c->dtype, req);
-    case BENCH_REDUCE_SCATTER:
-        return weft_reduce_scatter_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
-    case BENCH_REDUCE_SCATTER_V:
-        return weft_reduce_scatter_v_init(b->comm, c->src, c->dst, c->counts, c->dtype, c->op, req);
-    case BENCH_REDUCE_SCATTER_BLOCK:
-        return weft_reduce_scatter_block_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
-    case BENCH_ALL_TO_ALL:
-        return weft_all_to_all_init(b->comm, c->src, c->dst, c->count, c->dtype, req);
-    case BENCH_ALL_TO_ALL_V:
-        return weft_all_to_all_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts, c->displs, c->dtype,
-                                      req);
-    case BENCH_GATHER:
-        return weft_gather_init(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
-    case BENCH_GATHER_V:
-        return weft_gather_v_init(b->comm, c->src, c->counts[me], c->dst, c->counts, c->displs, c->dtype, c->root, req);
-    case BENCH_SCATTER:
-        return weft_scatter_init(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
-    case BENCH_SCATTER_V:
-        return weft_scatter_v_init(b->comm, c->src, c->counts, c->displs, c->dst, c->counts[me], c->dtype, c->root,
-                                   req);
-    default:
-        return WEFT_EINVAL;
-    }
-}
-
-static weft_status init_vector(struct bench *b, const struct bench_call *c, weft_request **req)
-{
-    int n = c->nranks;
-
-    switch (c->coll) {
-    case BENCH_ALL_REDUCE:
-        return weft_all_reduce_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
-    case BENCH_REDUCE:
-        return weft_reduce_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, c->root, req);
-    case BENCH_BROADCAST:
-        return weft_broadcast_init(b->comm, c->src, c->dst, c->count, c->dtype, c->root, req);
-    case BENCH_SCAN:
-        return weft_scan_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
-    case BENCH_EXSCAN:
-        return weft_exscan_init(b->comm, c->src, c->dst, c->count, c->dtype, c->op, req);
-    case BENCH_BARRIER:
-        return weft_barrier_init(b->comm, req);
-    case BENCH_SENDRECV:
-        return weft_send_recv_init(b->comm, c->src, c->count, (c->rank + 1) % n, c->dst, c->count,
-                                   (c->rank + n - 1) % n, c->dtype, req);
-    default:
-        return init_shares(b, c, req);
-    }
 }
 
 weft_status bench_weft_init(struct bench *b, const struct bench_call *c, weft_request **req)
 {
-    if (b->o.algorithm || b->o.timeout_ns) {
-        weft_status status = next_call(b);
-        if (status != WEFT_SUCCESS)
-            return status;
-    }
-    return init_vector(b, c, req);
+    return issue_described(b, c, 1, req);
 }
 
 /* Wait for a request and release it; the first failure wins. */

@@ -61,6 +61,25 @@ static weft_status call(const struct tune_point *p, weft_comm *comm, const void 
     }
 }
 
+/* The same by a named algorithm; NULL: by the planner's. */
+static weft_status call_named(const struct tune_point *p, weft_comm *comm, const void *src, void *dst,
+                              const char *algorithm)
+{
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call named = WEFT_CALL_INIT;
+
+    if (!algorithm)
+        return call(p, comm, src, dst);
+    options.algorithm = algorithm;
+    named.kind = (weft_kind)(p->coll + 1); /* in the same order */
+    named.dtype = WEFT_FLOAT64;
+    named.src = src;
+    named.dst = dst;
+    named.count = p->bytes / sizeof(double);
+    named.options = &options;
+    return weft_issue(comm, &named, NULL);
+}
+
 static void *const *buffers(struct tune *t, const struct tune_cell *c)
 {
     return c->shared ? tune_slot_of(t, c)->mapped : t->private;
@@ -87,19 +106,14 @@ static weft_status timed(struct tune *t, const struct tune_point *p, const struc
 /* Can it do this at all? The library says so where the planner's facts do not know; all ranks hear the same. */
 static weft_status first_call(struct tune *t, const struct tune_point *p, struct tune_cell *c)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     void *const *m = buffers(t, c);
     weft_comm *comm = tune_slot_of(t, c)->comm;
     weft_status st;
     double refused, begin;
 
-    if (c->subject != TUNE_CHOSEN) {
-        options.algorithm = tune_name_of(t, p, c);
-        WI_TRY(weft_comm_next_call(comm, &options));
-    }
     WI_TRY(weft_barrier(t->comm, NULL));
     begin = tune_now_us();
-    st = call(p, comm, m[0], m[1]);
+    st = call_named(p, comm, m[0], m[1], c->subject == TUNE_CHOSEN ? NULL : tune_name_of(t, p, c));
     refused = st == WEFT_ENOTSUP;
     if (st < 0 && !refused)
         return st;

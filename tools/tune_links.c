@@ -16,11 +16,11 @@
 static weft_status exchange(struct tune *t, int peer, int first, char *buffer, size_t bytes)
 {
     if (first) {
-        WI_TRY(weft_send(t->comm, buffer, bytes, WEFT_UINT8, peer, NULL));
-        return weft_recv(t->comm, buffer, bytes, WEFT_UINT8, peer, NULL);
+        WI_TRY(weft_send(t->comm, buffer, bytes, WEFT_UINT8, peer, 0, NULL));
+        return weft_recv(t->comm, buffer, bytes, WEFT_UINT8, peer, 0, NULL);
     }
-    WI_TRY(weft_recv(t->comm, buffer, bytes, WEFT_UINT8, peer, NULL));
-    return weft_send(t->comm, buffer, bytes, WEFT_UINT8, peer, NULL);
+    WI_TRY(weft_recv(t->comm, buffer, bytes, WEFT_UINT8, peer, 0, NULL));
+    return weft_send(t->comm, buffer, bytes, WEFT_UINT8, peer, 0, NULL);
 }
 
 /* Half of the best of three batches' mean round trip. */

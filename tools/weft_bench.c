@@ -60,7 +60,7 @@ static void find_algorithm(void *arg, const char *collective, const char *algori
         f->colls |= 1u << coll;
 }
 
-/* v-forms and reduce_scatter_block use the algorithms of their uniform collective, so only those are looked up. */
+/* v-forms use the algorithms of their uniform collective, so only those are looked up. */
 static int algorithm_known(const struct bench_options *o)
 {
     struct find f = {o->algorithm, 0};

@@ -19,7 +19,6 @@
     X(ALL_GATHER_V, "all_gather_v", 0, 0)                                                          \
     X(REDUCE_SCATTER, "reduce_scatter", 1, 0)                                                      \
     X(REDUCE_SCATTER_V, "reduce_scatter_v", 1, 0)                                                  \
-    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", 1, 0)                                          \
     X(ALL_TO_ALL, "all_to_all", 0, 0)                                                              \
     X(ALL_TO_ALL_V, "all_to_all_v", 0, 0)                                                          \
     X(GATHER, "gather", 0, 1)                                                                      \

@@ -17,9 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "..", "include", "weft", "weft.h")
 DATE = "2026-11-21"
 
-# Pages with more than one function; each other function has a page of its own, with its _init form.
+# Pages with more than one function; each other function has a page of its own.
 GROUPS = [
-    (["version", "version_number", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name"],
+    (["version", "version_number", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name", "kind_name"],
      "version of the library, names of its constants"),
     (["context_create", "context_destroy"], "attach a process to weft, and detach it"),
     (["context_settings", "context_plugins"], "visit settings and transports"),
@@ -30,7 +30,6 @@ GROUPS = [
     (["comm_rank", "comm_size", "comm_name", "comm_host", "comm_local"], "ask who and where the ranks are"),
     (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
-    (["comm_set_timeout", "comm_next_call"], "set deadlines and algorithms"),
     (["probe", "request_message"], "see which messages have come"),
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
     (["group_start", "group_end"], "issue operations together"),
@@ -39,6 +38,8 @@ GROUPS = [
     (["mem_take", "mem_give", "mem_reserved"], "take memory that other ranks can reach from a pool"),
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
+SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
+         "weft_error", "weft_kind")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 
@@ -122,6 +123,20 @@ def read_header(text):
     return functions, shared, callbacks
 
 
+def read_types(text):
+    """{type: (comment, definition)} of the structs whose fields a caller sets or reads, and of the lists of constants that they
+    take, in the header's order."""
+    types = {}
+    for block in re.finditer(r"(/\*(?:(?!\*/).)*\*/\n)(typedef struct (weft_\w+) \{.*?^\} \3;)", text, flags=re.S | re.M):
+        types[block.group(3)] = block.group(2)
+    for block in re.finditer(r"^#define WEFT_(\w+)_LIST\(X\)(.*?[^\\])$", text, flags=re.S | re.M):
+        names = re.findall(r"X\((WEFT_\w+),", block.group(2))
+        types["weft_" + block.group(1).lower()] = "typedef enum weft_%s {\n%s\n} weft_%s;" % (
+            block.group(1).lower(), textwrap.fill(", ".join(names), 76, initial_indent="    ", subsequent_indent="    "),
+            block.group(1).lower())
+    return types
+
+
 def read_examples():
     """{page: C source}"""
     with open(os.path.join(HERE, "examples.txt"), encoding="utf-8") as source:
@@ -154,15 +169,13 @@ def sentence(text):
 
 class Page:
     def __init__(self, names, summary, header, examples):
-        self.functions, self.shared, self.callbacks = header
+        self.functions, self.shared, self.callbacks, self.types = header
         self.names, self.summary, self.out = names, summary, []
         self.docs = {}
         for name in names:
             doc = self.functions[name][0]
             if doc not in self.docs:
                 self.docs[doc] = name
-        if all(n.endswith("_init") or n + "_init" in names for n in names):
-            self.docs = {self.functions[names[0]][0]: names[0]}
         self.example = examples[names[0]]
 
     def add(self, *lines):
@@ -230,6 +243,21 @@ class Page:
                 self.add(".PP")
         self.add(".fi")
 
+    def structs(self):
+        """Those that the functions take, and those that these point to."""
+        text = " ".join(self.functions[name][1] for name in self.names)
+        shown = []
+        for _ in range(2):
+            for name, definition in self.types.items():
+                if name not in shown and name in SHOWN and re.search(r"\b%s\b" % name, text):
+                    shown.append(name)
+                    text += definition
+        if shown:
+            self.add(".SH TYPES")
+            for name in shown:
+                self.add(".EX", verbatim(self.types[name]), ".EE", ".PP")
+            self.out.pop()
+
     def describe(self, doc):
         self.add(words(sentence(doc.summary)))
         for text in doc.text:
@@ -266,15 +294,6 @@ class Page:
                 self.add(".SS " + ", ".join(users))
                 self.list_errors(source)
                 seen.append(source)
-
-    def describe_init(self):
-        init = next((n for n in self.names if n.endswith("_init")), None)
-        if init and len(self.docs) == 1:
-            doc = self.functions[init][0]
-            self.add(".SS Persistent form", words(f"{init} takes the same arguments and returns an idle request in "
-                     "`req`, which must not be NULL, for weft_start and weft_wait. " + " ".join(doc.text)),
-                     ".PP", words(sentence(next(t for n, t in doc.params if n == "...").replace("all other arguments as "
-                     "those of the operation of the same name. ", ""))))
 
     def describe_callbacks(self):
         for name, (doc, declaration) in self.callbacks.items():
@@ -320,8 +339,8 @@ class Page:
                  f'.TH {title.upper()} 3 "{DATE}" "weft" "weft manual"',
                  ".SH NAME", ", ".join(self.names) + " \\- " + escape(self.summary))
         self.synopsis()
+        self.structs()
         self.each("DESCRIPTION", self.describe, lambda doc: True)
-        self.describe_init()
         self.describe_callbacks()
         self.each("PARAMETERS", self.list_params, lambda doc: list(self.params(doc)))
         self.return_value()
@@ -333,7 +352,7 @@ class Page:
 
 
 SEE = {
-    "operation": ["weft_wait", "weft_start", "weft_group_start", "weft_comm_next_call", "weft_last_error"],
+    "operation": ["weft_wait", "weft_start", "weft_group_start", "weft_issue", "weft_last_error"],
     "weft_version": ["weft_context_settings"],
     "weft_context_create": ["weft_comm_create_env", "weft_context_settings", "weft_thread_error"],
     "weft_context_settings": ["weft_context_create", "weft_algorithm_list"],
@@ -342,11 +361,13 @@ SEE = {
     "weft_comm_destroy": ["weft_comm_create_env", "weft_comm_status", "weft_request_free"],
     "weft_comm_rank": ["weft_comm_create_env"],
     "weft_comm_status": ["weft_comm_abort", "weft_comm_dump", "weft_status_name"],
-    "weft_comm_set_timeout": ["weft_algorithm_list", "weft_wait_for"],
+    "weft_comm_set_timeout": ["weft_issue", "weft_wait_for"],
     "weft_comm_dump": ["weft_last_error"],
     "weft_request_on_complete": ["weft_wait", "weft_request_free"],
-    "weft_probe": ["weft_recv", "weft_comm_next_call"],
-    "weft_start": ["weft_all_reduce", "weft_wait", "weft_request_free", "weft_group_start"],
+    "weft_probe": ["weft_recv"],
+    "weft_issue": ["weft_persistent", "weft_all_reduce", "weft_algorithm_list", "weft_comm_set_timeout"],
+    "weft_persistent": ["weft_start", "weft_issue", "weft_wait", "weft_request_free"],
+    "weft_start": ["weft_persistent", "weft_wait", "weft_request_free", "weft_group_start"],
     "weft_wait": ["weft_request_free", "weft_start", "weft_comm_set_timeout"],
     "weft_request_free": ["weft_wait", "weft_start"],
     "weft_group_start": ["weft_send", "weft_wait"],
@@ -354,22 +375,22 @@ SEE = {
     "weft_mem_alloc": ["weft_mem_take", "weft_mem_register", "weft_context_create"],
     "weft_mem_take": ["weft_mem_alloc", "weft_mem_register"],
     "weft_mem_register": ["weft_mem_alloc"],
-    "weft_algorithm_list": ["weft_comm_next_call"],
+    "weft_algorithm_list": ["weft_issue"],
 }
 
 
 def pages():
     """{file name: text}"""
     with open(HEADER, encoding="utf-8") as source:
-        header = read_header(source.read())
+        text = source.read()
+    header = read_header(text) + (read_types(text),)
     functions, examples, out = header[0], read_examples(), {}
     grouped = {"weft_" + name for names, _ in GROUPS for name in names}
     todo = [(["weft_" + name for name in names], summary) for names, summary in GROUPS]
     for name, (doc, _) in functions.items():
-        if name in grouped or name.endswith("_init"):
+        if name in grouped:
             continue
-        init = [name + "_init"] if name + "_init" in functions else []
-        todo.append(([name] + init, doc.summary[0].lower() + doc.summary[1:].rstrip(".")))
+        todo.append(([name], doc.summary[0].lower() + doc.summary[1:].rstrip(".")))
     for names, summary in todo:
         see = SEE.get(names[0], SEE["operation"])
         out[names[0] + ".3"] = Page(names, summary, header, examples).render(see)

@@ -222,14 +222,67 @@ typedef struct weft_mesh_axis {
 } weft_mesh_axis;
 #define WEFT_MESH_AXIS_INIT { sizeof(weft_mesh_axis), NULL, 1, 1.0 }
 
-/* What the next operation issued on a communicator does differently; see weft_comm_next_call. */
+/* X(name, value, text): the operations, for weft_call. No kind is 0: a call whose kind was not set is refused. */
+#define WEFT_KIND_LIST(X)                                                                          \
+    X(WEFT_KIND_ALL_REDUCE, 1, "all_reduce")                                                       \
+    X(WEFT_KIND_REDUCE, 2, "reduce")                                                               \
+    X(WEFT_KIND_BROADCAST, 3, "broadcast")                                                         \
+    X(WEFT_KIND_ALL_GATHER, 4, "all_gather")                                                       \
+    X(WEFT_KIND_ALL_GATHER_V, 5, "all_gather_v")                                                   \
+    X(WEFT_KIND_REDUCE_SCATTER, 6, "reduce_scatter")                                               \
+    X(WEFT_KIND_REDUCE_SCATTER_V, 7, "reduce_scatter_v")                                           \
+    X(WEFT_KIND_ALL_TO_ALL, 8, "all_to_all")                                                       \
+    X(WEFT_KIND_ALL_TO_ALL_V, 9, "all_to_all_v")                                                   \
+    X(WEFT_KIND_GATHER, 10, "gather")                                                              \
+    X(WEFT_KIND_GATHER_V, 11, "gather_v")                                                          \
+    X(WEFT_KIND_SCATTER, 12, "scatter")                                                            \
+    X(WEFT_KIND_SCATTER_V, 13, "scatter_v")                                                        \
+    X(WEFT_KIND_SCAN, 14, "scan")                                                                  \
+    X(WEFT_KIND_EXSCAN, 15, "exscan")                                                              \
+    X(WEFT_KIND_BARRIER, 16, "barrier")                                                            \
+    X(WEFT_KIND_SEND, 17, "send")                                                                  \
+    X(WEFT_KIND_RECV, 18, "recv")                                                                  \
+    X(WEFT_KIND_SEND_RECV, 19, "send_recv")
+
+typedef enum weft_kind {
+#define WEFT_KIND_ENUM(name, value, text) name = value,
+    WEFT_KIND_LIST(WEFT_KIND_ENUM)
+#undef WEFT_KIND_ENUM
+} weft_kind;
+#define WEFT_NUM_KINDS 19
+
+/* What one operation does otherwise than its communicator. Copied by the call that it is given to. */
 typedef struct weft_call_options {
     size_t bytes;         /* sizeof, by WEFT_CALL_OPTIONS_INIT */
-    uint64_t timeout_ns;  /* 0: the communicator's */
-    const char *algorithm; /* NULL: the planner's choice; a name from weft_algorithm_list; copied */
-    int64_t tag;          /* of messages, 0 or more; receives: or WEFT_ANY_TAG */
+    uint64_t timeout_ns;  /* WEFT_TIMEOUT_DEFAULT: the communicator's */
+    const char *algorithm; /* NULL: the planner's choice; a name from weft_algorithm_list, the same on all ranks */
 } weft_call_options;
-#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, 0 }
+#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL }
+
+/* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL. */
+typedef struct weft_call {
+    size_t bytes;       /* sizeof, by WEFT_CALL_INIT */
+    weft_kind kind;
+    weft_dtype dtype;
+    weft_op op;         /* of operations that reduce */
+    int root;           /* reduce, broadcast, gather, scatter and their v-forms */
+    int peer;           /* send, send_recv: the receiver; recv: the sender or WEFT_ANY_SOURCE */
+    int recv_peer;      /* send_recv: the sender */
+    int64_t tag;        /* send, recv; send_recv: of what is sent */
+    int64_t recv_tag;   /* send_recv: of what is received */
+    const void *src;
+    void *dst;
+    size_t count;       /* of the vector, or of one share; gather_v, send_recv: of what this rank sends */
+    size_t recv_count;  /* scatter_v, send_recv: of what this rank receives */
+    const size_t *send_counts; /* reduce_scatter_v, scatter_v, all_to_all_v: `counts` or `send_counts` */
+    const size_t *send_displs; /* scatter_v, all_to_all_v: `displs` or `send_displs` */
+    const size_t *recv_counts; /* all_gather_v, gather_v, all_to_all_v: `counts` or `recv_counts` */
+    const size_t *recv_displs; /* likewise: `displs` or `recv_displs` */
+    const weft_call_options *options; /* NULL: none */
+} weft_call;
+#define WEFT_CALL_INIT                                                                             \
+    { sizeof(weft_call), (weft_kind)0, WEFT_UINT8, WEFT_SUM, 0, 0, 0, 0, 0, NULL, NULL, 0, 0,      \
+      NULL, NULL, NULL, NULL, NULL }
 
 #define WEFT_ANY_SOURCE (-2147483647) /* weft_recv, weft_probe: from whatever rank; no mistaken rank - 1 */
 #define WEFT_ANY_TAG ((int64_t)-1)    /* likewise: with whatever tag */
@@ -679,24 +732,6 @@ WEFT_API weft_status weft_comm_status(const weft_comm *comm);
  *         WEFT_EINVAL  not a communicator */
 WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns);
 
-/* Set what the next operation on a communicator does differently: its deadline, its algorithm, its tag.
- *
- * Holds for one operation of the calling thread, whatever its outcome: the next collective, send or receive
- * that it calls, also within a group; a persistent one has it from its init for good. An algorithm must be set on all ranks
- * alike; send and receive have none. A name that does not exist (WEFT_ENOTFOUND) or that cannot do the
- * operation (WEFT_ENOTSUP) fails that operation. A tag is for send, receive and both halves of
- * weft_send_recv; other operations fail with it (WEFT_EINVAL).
- * @param comm     the communicator
- * @param options  from WEFT_CALL_OPTIONS_INIT; copied
- * Threads: any thread.
- * Blocks: no.
- * @return WEFT_SUCCESS
- *         WEFT_EINVAL    not a communicator, options is NULL, options->bytes is wrong, or the tag is
- *                        below 0 and not WEFT_ANY_TAG
- *         WEFT_ENOTFOUND  the algorithm's name is longer than any
- *         WEFT_ENOMEM    out of memory */
-WEFT_API weft_status weft_comm_next_call(weft_comm *comm, const weft_call_options *options);
-
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
  *
  * Local. The same file is written by itself when a communicator breaks, if WEFT_COMM_DUMP_ON_ERROR is set.
@@ -748,7 +783,7 @@ WEFT_API const char *weft_thread_error(void);
  *               this rank gets nothing. Overlaps src only in the in-place form
  * @param count  elements; 0 is fine
  * @param counts  elements of each rank's share, nranks of them, in rank order; 0 is fine. Arrays must stay
- *                unchanged until the operation completes; the _init forms copy them
+ *                unchanged until the operation completes
  * @param displs  where each share begins, nranks of them, in elements from the start of the buffer; NULL:
  *                one after the other. Shares that are written must not overlap
  * @param dtype  type of the elements
@@ -764,8 +799,8 @@ WEFT_API const char *weft_thread_error(void);
  *         WEFT_EINVAL     not a communicator; unknown dtype or op; root or peer is not a rank; a NULL
  *                         buffer that is needed; src and dst overlap otherwise than in place; counts beyond
  *                         the address space; the scalar of a pre-multiplied sum has another dtype
- *         WEFT_ENOTSUP    op is undefined for dtype, or the algorithm asked for cannot do this operation
- *         WEFT_ENOTFOUND  weft_comm_next_call asked for an algorithm that does not exist
+ *         WEFT_ENOTSUP    op is undefined for dtype, or the algorithm that a rule or weft_issue names cannot do this
+ *                         operation
  *         WEFT_EMISMATCH  another rank called another operation, or this one with other arguments; both are
  *                         named. A rank that hears of it from others gets WEFT_EABORTED or WEFT_EPEER
  *         WEFT_EPEER      a rank died, left the communicator or failed; it is named
@@ -883,20 +918,6 @@ WEFT_API weft_status weft_reduce_scatter(weft_comm *comm, const void *src, void 
 WEFT_API weft_status weft_reduce_scatter_v(weft_comm *comm, const void *src, void *dst,
                                            const size_t counts[], weft_dtype dtype, weft_op op,
                                            weft_request **req);
-
-/* Do what weft_reduce_scatter does, under the name that MPI gives it.
- *
- * The two names may be mixed: ranks that call one meet ranks that call the other.
- * Cost: that of weft_reduce_scatter.
- * In place: dst == src + rank * count elements.
- * @param comm, dtype, op, req  as for every operation
- * @param src    nranks * count elements, the share of rank r at r * count
- * @param dst    count elements
- * @param count  elements of one share, the same on all ranks
- * Ownership, Threads, Blocks: as every operation.
- * @return as every operation */
-WEFT_API weft_status weft_reduce_scatter_block(weft_comm *comm, const void *src, void *dst, size_t count,
-                                               weft_dtype dtype, weft_op op, weft_request **req);
 
 /* Give every rank a share of its own from every rank: a transposition.
  *
@@ -1041,8 +1062,8 @@ WEFT_API weft_status weft_barrier(weft_comm *comm, weft_request **req);
 
 /* Send a vector to one rank.
  *
- * Messages of one tag (weft_comm_next_call; 0 unless set) between two ranks meet in the order of issue in
- * each direction; those of other tags, and collectives, do not matter. Complete when src may be used again:
+ * Messages of one tag between two ranks meet in the order of issue in each direction; those of other tags, and
+ * collectives, do not matter. Tag 0 is the fastest. Complete when src may be used again:
  * for a short message perhaps before, for a long one only after the receiver has called weft_recv. Do not
  * rely on either: use weft_send_recv or a group for exchanges.
  * Cost: n.
@@ -1050,29 +1071,31 @@ WEFT_API weft_status weft_barrier(weft_comm *comm, weft_request **req);
  * @param src    count elements
  * @param count  elements, as many as the receiver says
  * @param peer   the receiver
+ * @param tag    0 or more
  * Ownership, Threads, Blocks: as every operation.
  * @return as every operation */
 WEFT_API weft_status weft_send(weft_comm *comm, const void *src, size_t count, weft_dtype dtype, int peer,
-                               weft_request **req);
+                               int64_t tag, weft_request **req);
 
 /* Receive a vector from one rank, or from any.
  *
  * Takes the sender's oldest message to this rank with the receive's tag that no earlier receive has taken.
  * Messages with other tags wait: long ones with their sender, short ones here, in WEFT_COMM_EARLY_BYTES of
- * memory for each sender; once that is full nothing more with a tag is accepted from that rank, until one of
- * them is received. With WEFT_ANY_TAG messages without a tag may be taken before older ones that have one.
+ * memory for each sender; once that is full nothing more with a tag but 0 is accepted from that rank, until one
+ * of them is received. With WEFT_ANY_TAG messages of tag 0 may be taken before older ones with another.
  * weft_request_message tells the source and the tag afterwards.
- * Cost: n; with a tag a copy of short messages that came early, and a round trip more of long ones.
+ * Cost: n; with a tag but 0 a copy of short messages that came early, and a round trip more of long ones.
  * @param comm, dtype, req  as for every operation
  * @param dst    count elements
  * @param count  elements, as many as the sender says; weft_probe tells before
  * @param peer   the sender, or WEFT_ANY_SOURCE
+ * @param tag    the sender's, or WEFT_ANY_TAG
  * Ownership, Threads, Blocks: as every operation.
  * @return as every operation, and
  *         WEFT_EMISMATCH  the message has another count or dtype; comm is broken
  *         WEFT_EPEER      also: peer, or with WEFT_ANY_SOURCE every other rank, has left */
 WEFT_API weft_status weft_recv(weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer,
-                               weft_request **req);
+                               int64_t tag, weft_request **req);
 
 /* Tell whether a message has come that a receive would take, and what it is.
  *
@@ -1116,87 +1139,74 @@ WEFT_API weft_status weft_request_message(weft_request *req, weft_message *messa
  * @param src         send_count elements; must not overlap dst
  * @param send_count  elements to send
  * @param dst_peer    the receiver of src, another rank of comm
+ * @param send_tag    of src, 0 or more
  * @param dst         recv_count elements
  * @param recv_count  elements to receive
  * @param src_peer    the sender of what goes to dst, another rank of comm; may be dst_peer
+ * @param recv_tag    its tag, or WEFT_ANY_TAG
  * Ownership, Threads, Blocks: as every operation.
  * @return as weft_send and weft_recv */
 WEFT_API weft_status weft_send_recv(weft_comm *comm, const void *src, size_t send_count, int dst_peer,
-                                    void *dst, size_t recv_count, int src_peer, weft_dtype dtype,
-                                    weft_request **req);
+                                    int64_t send_tag, void *dst, size_t recv_count, int src_peer,
+                                    int64_t recv_tag, weft_dtype dtype, weft_request **req);
 
-/* ---- Persistent operations: weft_<operation>_init takes the same arguments and returns an idle request -- */
+/* ---- Calls as data --------------------------------------------------------------------------------------- */
+
+/* Name a kind of operation.
+ *
+ * @param kind  any value
+ * Threads: any thread.
+ * @return "all_reduce", "send", …, static; "unknown" for a value that is no kind */
+WEFT_API const char *weft_kind_name(weft_kind kind);
+
+/* Issue an operation that is described by a struct.
+ *
+ * For programs that choose the operation at run time, and for options: a deadline, an algorithm. Without options
+ * it does what the function of that name does, weft_all_reduce for WEFT_KIND_ALL_REDUCE, and meets its calls on
+ * other ranks. An algorithm must be named on all ranks alike: ranks that name different ones, or of which only
+ * some name one, fail with WEFT_EMISMATCH, and the text has both names.
+ * Cost: that of the operation, and some nanoseconds for reading the struct.
+ * In place: as the operation.
+ * @param comm  the communicator
+ * @param call  from WEFT_CALL_INIT, with kind and what the operation of that name takes as arguments
+ * @param req   as for every operation
+ * Ownership: call and call->options are read before this returns. Buffers, counts and displacements are the
+ *     operation's until it completes, as those of every operation.
+ * Threads, Blocks: as every operation.
+ * @return as every operation, and
+ *         WEFT_EINVAL     call is NULL, its bytes or those of its options are wrong, its kind does not exist, or it
+ *                         has a tag and is no message
+ *         WEFT_ENOTSUP    call or its options set a field that this version of the library does not know; or
+ *                         they name an algorithm and the call is a message
+ *         WEFT_ENOTFOUND  there is no such algorithm */
+WEFT_API weft_status weft_issue(weft_comm *comm, const weft_call *call, weft_request **req);
 
 /* Prepare an operation that is to be started many times with the same arguments.
  *
  * For the operation of a training step: arguments are checked once, then weft_start and weft_wait in turn.
  * Buffers may change between completion and the next start. Local; but the starts must be alike on all
- * ranks. An operation started here meets ordinary calls of the same operation on other ranks.
+ * ranks. An operation started here meets ordinary calls of the same operation on other ranks. Allowed between
+ * weft_group_start and weft_group_end, where it does what it does elsewhere; weft_start is what joins a group.
  * Cost: that of the operation.
  * In place: as the operation.
- * @param req    receives an idle request; must not be NULL
- * @param ...    all other arguments as those of the operation of the same name. Buffers must live until the
- *               request is freed; `counts` and `displs` arrays are copied. A user's operator must exist at
- *               each start
+ * @param comm  the communicator
+ * @param call  as for weft_issue. Its buffers must live until the request is freed; counts, displacements and options
+ *              are copied. A user's operator must exist at each start
+ * @param req   receives an idle request; must not be NULL
  * Ownership: the request is the caller's: weft_request_free, while it is idle.
  * Threads: any thread; the order of collectives must be the same on all ranks.
  * Blocks: no. Nothing is communicated.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   as the operation, or req is NULL
- *         WEFT_ENOTSUP  op is undefined for dtype
- *         WEFT_ENOMEM   out of memory */
-WEFT_API weft_status weft_all_reduce_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                          weft_dtype dtype, weft_op op, weft_request **req);
-WEFT_API weft_status weft_reduce_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                      weft_dtype dtype, weft_op op, int root, weft_request **req);
-WEFT_API weft_status weft_broadcast_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                         weft_dtype dtype, int root, weft_request **req);
-WEFT_API weft_status weft_all_gather_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                          weft_dtype dtype, weft_request **req);
-WEFT_API weft_status weft_all_gather_v_init(weft_comm *comm, const void *src, void *dst,
-                                            const size_t counts[], const size_t displs[], weft_dtype dtype,
-                                            weft_request **req);
-WEFT_API weft_status weft_reduce_scatter_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                              weft_dtype dtype, weft_op op, weft_request **req);
-WEFT_API weft_status weft_reduce_scatter_v_init(weft_comm *comm, const void *src, void *dst,
-                                                const size_t counts[], weft_dtype dtype, weft_op op,
-                                                weft_request **req);
-WEFT_API weft_status weft_reduce_scatter_block_init(weft_comm *comm, const void *src, void *dst,
-                                                    size_t count, weft_dtype dtype, weft_op op,
-                                                    weft_request **req);
-WEFT_API weft_status weft_all_to_all_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                          weft_dtype dtype, weft_request **req);
-WEFT_API weft_status weft_all_to_all_v_init(weft_comm *comm, const void *src, const size_t send_counts[],
-                                            const size_t send_displs[], void *dst,
-                                            const size_t recv_counts[], const size_t recv_displs[],
-                                            weft_dtype dtype, weft_request **req);
-WEFT_API weft_status weft_gather_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                      weft_dtype dtype, int root, weft_request **req);
-WEFT_API weft_status weft_gather_v_init(weft_comm *comm, const void *src, size_t send_count, void *dst,
-                                        const size_t counts[], const size_t displs[], weft_dtype dtype,
-                                        int root, weft_request **req);
-WEFT_API weft_status weft_scatter_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                       weft_dtype dtype, int root, weft_request **req);
-WEFT_API weft_status weft_scatter_v_init(weft_comm *comm, const void *src, const size_t counts[],
-                                         const size_t displs[], void *dst, size_t recv_count,
-                                         weft_dtype dtype, int root, weft_request **req);
-WEFT_API weft_status weft_scan_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                    weft_dtype dtype, weft_op op, weft_request **req);
-WEFT_API weft_status weft_exscan_init(weft_comm *comm, const void *src, void *dst, size_t count,
-                                      weft_dtype dtype, weft_op op, weft_request **req);
-WEFT_API weft_status weft_barrier_init(weft_comm *comm, weft_request **req);
-WEFT_API weft_status weft_send_init(weft_comm *comm, const void *src, size_t count, weft_dtype dtype,
-                                    int peer, weft_request **req);
-WEFT_API weft_status weft_recv_init(weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer,
-                                    weft_request **req);
-WEFT_API weft_status weft_send_recv_init(weft_comm *comm, const void *src, size_t send_count, int dst_peer,
-                                         void *dst, size_t recv_count, int src_peer, weft_dtype dtype,
-                                         weft_request **req);
+ *         WEFT_EINVAL    as weft_issue, or req is NULL
+ *         WEFT_ENOTSUP   as weft_issue, or op is undefined for dtype
+ *         WEFT_ENOTFOUND  the name of the algorithm is longer than any
+ *         WEFT_ENOMEM    out of memory */
+WEFT_API weft_status weft_persistent(weft_comm *comm, const weft_call *call, weft_request **req);
 
 /* Start a persistent operation.
  *
  * A start is the operation's place in the order that all ranks must keep. Within a group it is queued.
- * @param req  from a weft_…_init, idle: never started, or waited for since
+ * @param req  from weft_persistent, idle: never started, or waited for since
  * Threads: any thread; the order of collectives must be the same on all ranks.
  * Blocks: no.
  * @return WEFT_SUCCESS  queued; the outcome comes from weft_wait

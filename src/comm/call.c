@@ -237,7 +237,8 @@ static weft_status wait_outside(struct weft_comm *comm, struct weft_request *req
     return st;
 }
 
-static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, weft_request **out, int *held)
+static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, const weft_call_options *options,
+                                 weft_request **out, int *held)
 {
     struct weft_request *req = wi_request_get(comm);
     weft_status st;
@@ -246,7 +247,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
         return wi_fail(WEFT_ENOMEM, "request");
     req->call = *c;
     req->alone = !out && !comm->exec->nops;
-    wi_take_options(comm, req);
+    wi_request_options(req, options);
     st = wi_request_issue(req);
     if (st < 0) {
         wi_request_put(req);
@@ -272,7 +273,9 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     return st;
 }
 
-weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_request **req)
+/* Inlined, so that calls without options do not carry them to the fast path. */
+static inline __attribute__((always_inline)) weft_status call(struct weft_comm *comm, const struct wi_call *c,
+                                                              const weft_call_options *options, weft_request **req)
 {
     enum wi_fast_result fast = WI_FAST_NOT;
     weft_status st;
@@ -280,21 +283,32 @@ weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_reques
 
     WI_TRY(wi_comm_check(comm));
     if (wi_group_depth)
-        return wi_group_add(comm, c, req);
+        return wi_group_add(comm, c, options, req);
     st = wi_call_check(comm, c);
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));
-    if (!req)
+    if (!req && !options)
         fast = wi_fast_run(comm, c, &st);
     if (fast == WI_FAST_LOST)
         return st;
     if (fast == WI_FAST_NOT)
-        st = issue_request(comm, c, req, &held);
+        st = issue_request(comm, c, options, req, &held);
     if (!held)
         return st;
     if (st < 0)
         wi_comm_failed(comm);
     wi_comm_leave(comm);
     return st;
+}
+
+weft_status wi_call(struct weft_comm *comm, const struct wi_call *c, weft_request **req)
+{
+    return call(comm, c, NULL, req);
+}
+
+weft_status wi_call_with(struct weft_comm *comm, const struct wi_call *c, const weft_call_options *options,
+                         weft_request **req)
+{
+    return call(comm, c, options, req);
 }

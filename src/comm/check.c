@@ -123,6 +123,20 @@ static weft_status check_peer(const struct weft_comm *comm, const struct wi_call
     return WEFT_SUCCESS;
 }
 
+static weft_status check_tag(const struct wi_call *c, int64_t tag, int receives)
+{
+    if (tag >= 0 || (receives && tag == WEFT_ANY_TAG))
+        return WEFT_SUCCESS;
+    if (tag == WEFT_ANY_TAG)
+        return wi_fail(WEFT_EINVAL, "%s: WEFT_ANY_TAG is for receives", wi_coll_name(c->coll));
+    return wi_fail(WEFT_EINVAL, "%s: tag %lld is below 0", wi_coll_name(c->coll), (long long)tag);
+}
+
+static weft_status check_sender(const struct weft_comm *comm, const struct wi_call *c, int peer, const char *name)
+{
+    return peer == WEFT_ANY_SOURCE ? WEFT_SUCCESS : check_peer(comm, c, peer, name);
+}
+
 static weft_status check_roots(const struct weft_comm *comm, const struct wi_call *c)
 {
     switch (c->coll) {
@@ -134,14 +148,16 @@ static weft_status check_roots(const struct weft_comm *comm, const struct wi_cal
     case WI_COLL_SCATTER_V:
         return check_peer(comm, c, c->root, "root");
     case WI_COLL_RECV:
-        if (c->root == WEFT_ANY_SOURCE)
-            return WEFT_SUCCESS;
-        return check_peer(comm, c, c->root, "peer");
+        WI_TRY(check_tag(c, c->tag, 1));
+        return check_sender(comm, c, c->root, "peer");
     case WI_COLL_SEND:
+        WI_TRY(check_tag(c, c->tag, 0));
         return check_peer(comm, c, c->root, "peer");
     case WI_COLL_SEND_RECV:
+        WI_TRY(check_tag(c, c->tag, 0));
+        WI_TRY(check_tag(c, c->recv_tag, 1));
         WI_TRY(check_peer(comm, c, c->root, "dst_peer"));
-        return check_peer(comm, c, c->recv_peer, "src_peer");
+        return check_sender(comm, c, c->recv_peer, "src_peer");
     default:
         return WEFT_SUCCESS;
     }

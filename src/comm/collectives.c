@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The operations of the public API: arguments into a struct wi_call. */
+/* The operations of the public API, each as a function of its own: arguments into a struct wi_call. */
 #include "comm/comm.h"
 
-/* Defines weft_<name> and weft_<name>_init, which take the same arguments. */
-#define OPERATION(name, params, ...)           \
-    weft_status weft_##name params             \
-    {                                          \
-        struct wi_call call = {__VA_ARGS__};   \
-        return wi_call(comm, &call, req);      \
-    }                                          \
-    weft_status weft_##name##_init params      \
-    {                                          \
-        struct wi_call call = {__VA_ARGS__};   \
-        return wi_call_init(comm, &call, req); \
+/* Field by field: an initialiser makes compilers fill it by a loop of stores, which took as long as all the rest. */
+static inline void clear(struct wi_call *c)
+{
+    c->coll = 0;
+    c->dtype = (weft_dtype)0;
+    c->op = 0;
+    c->root = -1;
+    c->src = NULL;
+    c->dst = NULL;
+    c->count = c->recv_count = 0;
+    c->recv_peer = 0;
+    c->tag = c->recv_tag = 0;
+    c->send_counts = c->send_displs = c->recv_counts = c->recv_displs = NULL;
+}
+
+/* Defines weft_<name>. */
+#define OPERATION(name, params, ...)   \
+    weft_status weft_##name params     \
+    {                                  \
+        struct wi_call c;              \
+        clear(&c);                     \
+        __VA_ARGS__;                   \
+        return wi_call(comm, &c, req); \
     }
 
 /* It would take these parameter lists for products. */
@@ -20,94 +32,92 @@
 OPERATION(all_reduce,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op,
            weft_request **req),
-          .coll = WI_COLL_ALL_REDUCE, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_ALL_REDUCE, c.dtype = dtype, c.op = op, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(reduce,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op, int root,
            weft_request **req),
-          .coll = WI_COLL_REDUCE, .dtype = dtype, .op = op, .root = root, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_REDUCE, c.dtype = dtype, c.op = op, c.root = root, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(broadcast,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, int root, weft_request **req),
-          .coll = WI_COLL_BROADCAST, .dtype = dtype, .root = root, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_BROADCAST, c.dtype = dtype, c.root = root, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(all_gather,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_request **req),
-          .coll = WI_COLL_ALL_GATHER, .dtype = dtype, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_ALL_GATHER, c.dtype = dtype, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(all_gather_v,
           (weft_comm *comm, const void *src, void *dst, const size_t counts[], const size_t displs[], weft_dtype dtype,
            weft_request **req),
-          .coll = WI_COLL_ALL_GATHER_V, .dtype = dtype, .root = -1, .src = src, .dst = dst, .recv_counts = counts,
-          .recv_displs = displs)
+          c.coll = WI_COLL_ALL_GATHER_V, c.dtype = dtype, c.src = src, c.dst = dst, c.recv_counts = counts,
+          c.recv_displs = displs)
 
 OPERATION(reduce_scatter,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op,
            weft_request **req),
-          .coll = WI_COLL_REDUCE_SCATTER, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst, .count = count)
-
-OPERATION(reduce_scatter_block,
-          (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op,
-           weft_request **req),
-          .coll = WI_COLL_REDUCE_SCATTER, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_REDUCE_SCATTER, c.dtype = dtype, c.op = op, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(reduce_scatter_v,
           (weft_comm *comm, const void *src, void *dst, const size_t counts[], weft_dtype dtype, weft_op op,
            weft_request **req),
-          .coll = WI_COLL_REDUCE_SCATTER_V, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst,
-          .send_counts = counts)
+          c.coll = WI_COLL_REDUCE_SCATTER_V, c.dtype = dtype, c.op = op, c.src = src, c.dst = dst,
+          c.send_counts = counts)
 
 OPERATION(all_to_all,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_request **req),
-          .coll = WI_COLL_ALL_TO_ALL, .dtype = dtype, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_ALL_TO_ALL, c.dtype = dtype, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(all_to_all_v,
           (weft_comm *comm, const void *src, const size_t send_counts[], const size_t send_displs[], void *dst,
            const size_t recv_counts[], const size_t recv_displs[], weft_dtype dtype, weft_request **req),
-          .coll = WI_COLL_ALL_TO_ALL_V, .dtype = dtype, .root = -1, .src = src, .dst = dst, .send_counts = send_counts,
-          .send_displs = send_displs, .recv_counts = recv_counts, .recv_displs = recv_displs)
+          c.coll = WI_COLL_ALL_TO_ALL_V, c.dtype = dtype, c.src = src, c.dst = dst, c.send_counts = send_counts,
+          c.send_displs = send_displs, c.recv_counts = recv_counts, c.recv_displs = recv_displs)
 
 OPERATION(gather,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, int root, weft_request **req),
-          .coll = WI_COLL_GATHER, .dtype = dtype, .root = root, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_GATHER, c.dtype = dtype, c.root = root, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(gather_v,
           (weft_comm *comm, const void *src, size_t send_count, void *dst, const size_t counts[],
            const size_t displs[], weft_dtype dtype, int root, weft_request **req),
-          .coll = WI_COLL_GATHER_V, .dtype = dtype, .root = root, .src = src, .dst = dst, .count = send_count,
-          .recv_counts = counts, .recv_displs = displs)
+          c.coll = WI_COLL_GATHER_V, c.dtype = dtype, c.root = root, c.src = src, c.dst = dst, c.count = send_count,
+          c.recv_counts = counts, c.recv_displs = displs)
 
 OPERATION(scatter,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, int root, weft_request **req),
-          .coll = WI_COLL_SCATTER, .dtype = dtype, .root = root, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_SCATTER, c.dtype = dtype, c.root = root, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(scatter_v,
           (weft_comm *comm, const void *src, const size_t counts[], const size_t displs[], void *dst,
            size_t recv_count, weft_dtype dtype, int root, weft_request **req),
-          .coll = WI_COLL_SCATTER_V, .dtype = dtype, .root = root, .src = src, .dst = dst, .recv_count = recv_count,
-          .send_counts = counts, .send_displs = displs)
+          c.coll = WI_COLL_SCATTER_V, c.dtype = dtype, c.root = root, c.src = src, c.dst = dst, c.recv_count = recv_count,
+          c.send_counts = counts, c.send_displs = displs)
 
 OPERATION(scan,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op,
            weft_request **req),
-          .coll = WI_COLL_SCAN, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_SCAN, c.dtype = dtype, c.op = op, c.src = src, c.dst = dst, c.count = count)
 
 OPERATION(exscan,
           (weft_comm *comm, const void *src, void *dst, size_t count, weft_dtype dtype, weft_op op,
            weft_request **req),
-          .coll = WI_COLL_EXSCAN, .dtype = dtype, .op = op, .root = -1, .src = src, .dst = dst, .count = count)
+          c.coll = WI_COLL_EXSCAN, c.dtype = dtype, c.op = op, c.src = src, c.dst = dst, c.count = count)
 
-OPERATION(barrier, (weft_comm *comm, weft_request **req), .coll = WI_COLL_BARRIER, .dtype = WEFT_UINT8, .root = -1)
+OPERATION(barrier, (weft_comm *comm, weft_request **req), c.coll = WI_COLL_BARRIER, c.dtype = WEFT_UINT8)
 
-OPERATION(send, (weft_comm *comm, const void *src, size_t count, weft_dtype dtype, int peer, weft_request **req),
-          .coll = WI_COLL_SEND, .dtype = dtype, .root = peer, .src = src, .count = count)
+OPERATION(send,
+          (weft_comm *comm, const void *src, size_t count, weft_dtype dtype, int peer, int64_t tag,
+           weft_request **req),
+          c.coll = WI_COLL_SEND, c.dtype = dtype, c.root = peer, c.tag = tag, c.src = src, c.count = count)
 
-OPERATION(recv, (weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer, weft_request **req),
-          .coll = WI_COLL_RECV, .dtype = dtype, .root = peer, .dst = dst, .count = count)
+OPERATION(recv,
+          (weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer, int64_t tag, weft_request **req),
+          c.coll = WI_COLL_RECV, c.dtype = dtype, c.root = peer, c.tag = tag, c.dst = dst, c.count = count)
 
 OPERATION(send_recv,
-          (weft_comm *comm, const void *src, size_t send_count, int dst_peer, void *dst, size_t recv_count,
-           int src_peer, weft_dtype dtype, weft_request **req),
-          .coll = WI_COLL_SEND_RECV, .dtype = dtype, .root = dst_peer, .src = src, .dst = dst, .count = send_count,
-          .recv_count = recv_count, .recv_peer = src_peer)
+          (weft_comm *comm, const void *src, size_t send_count, int dst_peer, int64_t send_tag, void *dst,
+           size_t recv_count, int src_peer, int64_t recv_tag, weft_dtype dtype, weft_request **req),
+          c.coll = WI_COLL_SEND_RECV, c.dtype = dtype, c.root = dst_peer, c.tag = send_tag, c.src = src, c.dst = dst,
+          c.count = send_count, c.recv_count = recv_count, c.recv_peer = src_peer, c.recv_tag = recv_tag)
 /* clang-format on */

@@ -126,6 +126,7 @@ struct wi_call {
     size_t count;      /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
     size_t recv_count; /* SEND_RECV, SCATTER_V */
     int recv_peer;     /* SEND_RECV */
+    int64_t tag, recv_tag; /* of messages; recv_tag: SEND_RECV */
     const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
 };
 
@@ -143,8 +144,8 @@ struct weft_request {
     _Atomic int left;    /* operations not finished */
     _Atomic(struct wi_completion *) completion; /* to be called at the end; or a mark that it has come */
     weft_status status;
-    weft_call_options options;
-    char algorithm[WI_ALGO_SPEC_BYTES];
+    weft_call_options options;          /* of this operation; 0: none */
+    char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
     uint8_t alone;                 /* a blocking call with nothing else in flight */
     uint8_t trial;                 /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
     size_t trial_share;
@@ -154,7 +155,8 @@ struct weft_request {
     struct weft_request *all_next; /* every request of the communicator */
 };
 
-struct weft_request *wi_request_get(struct weft_comm *comm);
+struct weft_request *wi_request_get(struct weft_comm *comm); /* without options */
+void wi_request_options(struct weft_request *req, const weft_call_options *options); /* copied; NULL: none */
 void wi_request_put(struct weft_request *req);
 void wi_request_free_all(struct weft_comm *comm);
 /* WEFT_EINVAL: NULL, freed, or of the process that this one was forked from. */
@@ -199,15 +201,6 @@ struct wi_fast {
     struct wi_fast_call calls[WI_FAST_CALLS];
 };
 
-/* What a thread said of its next call. */
-struct wi_next_call {
-    struct wi_next_call *next;
-    pthread_t thread;
-    int given; /* and not taken yet */
-    weft_call_options options;
-    char algorithm[WI_ALGO_SPEC_BYTES];
-};
-
 struct weft_comm {
     uint32_t magic;
     _Atomic int lock; /* enum wi_lock */
@@ -225,8 +218,6 @@ struct weft_comm {
     struct wi_cached_sched cache[WI_SCHED_CACHE];
     struct wi_slot_store ways[3]; /* through slots or by attach, as exchange.c learns it */
     size_t nt_bytes;
-    struct wi_next_call *next_calls; /* of weft_comm_next_call */
-    uint32_t nnext_calls;            /* of them, those that have not been taken */
     struct weft_request *free_requests, *all_requests;
     _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */
     _Atomic int entering;     /* threads that want to issue and find another one inside; see lock_for_destroy */
@@ -308,12 +299,12 @@ weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
 
 /* ---- Issue ---- */
 
-/* What weft_comm_next_call said in this thread, once. The communicator is entered. */
-void wi_take_options(struct weft_comm *comm, struct weft_request *req);
-void wi_next_calls_free(struct weft_comm *comm);
-
 weft_status wi_call(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
-weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
+/* The same with options, which were checked; NULL: none. */
+weft_status wi_call_with(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                         weft_request **req);
+weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                               weft_request **req);
 weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *call);
 /* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
 void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
@@ -373,7 +364,10 @@ int wi_user_op_find(weft_op op, struct wi_user_op *out);
 /* ---- Groups (thread local) ---- */
 
 extern __thread int wi_group_depth;
-weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, weft_request **req);
+weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                         weft_request **req);
 weft_status wi_group_add_request(struct weft_request *req);
+/* A call of the group is wrong before it is one: the group fails with st, which is returned. */
+weft_status wi_group_refused(weft_status st);
 
 #endif

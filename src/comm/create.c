@@ -26,7 +26,6 @@ static void free_comm(struct weft_comm *comm, int aborted)
     wi_planner_destroy(comm->planner);
     wi_comm_topology_free(comm);
     wi_comm_near_free(comm);
-    wi_next_calls_free(comm);
     wi_secret_free(comm->job_key);
     comm->magic = 0;
     wi_free(comm);

@@ -25,7 +25,6 @@ static weft_status swap(struct weft_comm *comm, int to, const void *out, size_t 
 
     if (!req)
         return wi_fail(WEFT_ENOMEM, "request");
-    memset(&req->options, 0, sizeof req->options);
     req->options.timeout_ns = deadline_ns > now ? deadline_ns - now : 1;
     req->call = (struct wi_call){.coll = from < 0 ? WI_COLL_SEND
                                          : to < 0 ? WI_COLL_RECV

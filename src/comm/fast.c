@@ -211,7 +211,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER)
         return WI_FAST_NOT;
-    if (!exec->map_group || exec->nops || comm->nnext_calls || exec->broken || c->send_counts || c->recv_counts ||
+    if (!exec->map_group || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
         (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op, &straight))
         return WI_FAST_NOT;
     fill(comm, c, &op);

@@ -15,7 +15,7 @@ struct group {
 };
 static __thread struct group group;
 
-static weft_status latch(weft_status st)
+weft_status wi_group_refused(weft_status st)
 {
     if (group.error >= 0) {
         group.error = st;
@@ -34,26 +34,27 @@ static void append(struct weft_request *req)
     group.tail = &req->next;
 }
 
-weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, weft_request **out)
+weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                         weft_request **out)
 {
     struct weft_request *req;
     weft_status st = wi_call_check(comm, call);
 
     if (st < 0)
-        return latch(st);
+        return wi_group_refused(st);
     st = wi_comm_enter(comm);
     if (st < 0)
-        return latch(st);
+        return wi_group_refused(st);
     req = wi_request_get(comm);
     if (req) {
         req->call = *call;
-        wi_take_options(comm, req);
+        wi_request_options(req, options);
         req->owned_by_group = out == NULL;
         append(req);
     }
     wi_comm_leave(comm);
     if (!req)
-        return latch(wi_fail(WEFT_ENOMEM, "request"));
+        return wi_group_refused(wi_fail(WEFT_ENOMEM, "request"));
     if (out)
         *out = req;
     return WEFT_SUCCESS;

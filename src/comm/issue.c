@@ -411,8 +411,7 @@ static weft_status build_recv(const struct wi_algo_args *args, struct wi_sched *
 static const struct wi_algo message_send = {.name = "p2p", .coll = WI_COLL_SEND, .build = build_send};
 static const struct wi_algo message_recv = {.name = "p2p", .coll = WI_COLL_RECV, .build = build_recv};
 
-static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal,
-                                  int64_t tag)
+static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
 {
     size_t bytes = c->count * weft_dtype_bytes(c->dtype);
     struct wi_sched *sched;
@@ -421,13 +420,11 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     op->match.sending = c->coll == WI_COLL_SEND;
     op->match.internal = internal != 0;
     op->match.peer = op->match.got_source = c->root;
-    op->match.tag = tag;
-    if (op->match.sending && tag < 0)
-        return wi_fail(WEFT_EINVAL, "send: WEFT_ANY_TAG is for receives");
+    op->match.tag = c->tag;
     op->total_bytes = op->block_bytes = bytes;
     if (c->root == comm->rank) /* the executor matches these itself */
         return WEFT_SUCCESS;
-    op->match.by_tag = tag != 0 || c->root == WEFT_ANY_SOURCE;
+    op->match.by_tag = c->tag != 0 || c->root == WEFT_ANY_SOURCE;
     if (op->match.by_tag)
         return WEFT_SUCCESS;
     WI_TRY(wi_cached_schedule(comm, op->match.sending ? &message_send : &message_recv, "", c->root, 0, &sched));
@@ -518,9 +515,7 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
 
     WI_TRY(begin_op(comm, req, op, c));
     if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV)
-        return point_to_point(comm, op, c, req->internal, req->options.tag);
-    if (req->options.tag)
-        return wi_fail(WEFT_EINVAL, "%s: only messages have a tag", wi_coll_name(c->coll));
+        return point_to_point(comm, op, c, req->internal);
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
     q = wi_op_query(comm, c, op, share);
@@ -556,6 +551,7 @@ weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
     send.coll = WI_COLL_SEND;
     recv.coll = WI_COLL_RECV;
     recv.root = c->recv_peer;
+    recv.tag = c->recv_tag;
     recv.count = c->recv_count;
     recv.src = send.dst = NULL;
     st = prepare_one(comm, req, &req->op[0], &send);

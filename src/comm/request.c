@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: their pool, persistent operations, completion. */
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -42,12 +43,24 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->magic = WI_REQUEST_MAGIC;
     req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
     req->alone = req->trial = 0;
+    req->options = (weft_call_options){0};
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
     req->next = NULL;
     atomic_store_explicit(&req->left, 0, memory_order_relaxed);
     atomic_store_explicit(&req->completion, NULL, memory_order_relaxed);
     return req;
+}
+
+void wi_request_options(struct weft_request *req, const weft_call_options *options)
+{
+    if (!options)
+        return;
+    req->options = *options;
+    if (options->algorithm) {
+        snprintf(req->algorithm, sizeof req->algorithm, "%s", options->algorithm);
+        req->options.algorithm = req->algorithm;
+    }
 }
 
 void wi_request_put(struct weft_request *req)
@@ -92,7 +105,7 @@ weft_status wi_request_check(const struct weft_request *req)
 
 /* ---- Persistent operations ---- */
 
-/* The arrays of a v-form belong to the caller only until the init call returns. */
+/* The arrays of a v-form are the caller's again when the call returns. */
 static weft_status keep_counts(struct weft_request *req)
 {
     struct wi_call *c = &req->call;
@@ -115,14 +128,14 @@ static weft_status keep_counts(struct weft_request *req)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, weft_request **out)
+weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                               weft_request **out)
 {
     struct weft_request *req;
     weft_status st;
 
-    WI_TRY(wi_comm_check(comm));
     if (!out)
-        return wi_fail(WEFT_EINVAL, "%s_init: req is NULL", wi_coll_name(call->coll));
+        return wi_fail(WEFT_EINVAL, "persistent %s: req is NULL", wi_coll_name(call->coll));
     WI_TRY(wi_call_check(comm, call));
     WI_TRY(wi_comm_enter(comm));
     req = wi_request_get(comm);
@@ -130,7 +143,7 @@ weft_status wi_call_init(struct weft_comm *comm, const struct wi_call *call, wef
     if (st >= 0) {
         req->call = *call;
         req->persistent = 1;
-        wi_take_options(comm, req);
+        wi_request_options(req, options);
         st = keep_counts(req);
         if (st >= 0)
             *out = req;

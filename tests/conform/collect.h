@@ -22,7 +22,6 @@
     X(all_gather_v, "all_gather")                                                                  \
     X(reduce_scatter, "reduce_scatter")                                                            \
     X(reduce_scatter_v, "reduce_scatter")                                                          \
-    X(reduce_scatter_block, "reduce_scatter")                                                      \
     X(all_to_all, "all_to_all")                                                                    \
     X(all_to_all_v, "all_to_all")                                                                  \
     X(gather, "gather")                                                                            \
@@ -73,7 +72,7 @@ extern const char *const cc_kind_names[], *const cc_families[];
 static inline int cc_reduces(enum cc_kind k)
 {
     return k == CC_all_reduce || k == CC_reduce || k == CC_reduce_scatter || k == CC_reduce_scatter_v ||
-           k == CC_reduce_scatter_block || k == CC_scan || k == CC_exscan;
+           k == CC_scan || k == CC_exscan;
 }
 static inline int cc_rooted(enum cc_kind k)
 {

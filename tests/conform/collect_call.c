@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "algo/algo.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/harness.h"
 
 #define GUARD 64
@@ -106,7 +107,6 @@ static void shape_of(const struct cc_world *w, const struct cc_call *c, struct s
         s->src_at = own;
         break;
     case CC_reduce_scatter:
-    case CC_reduce_scatter_block:
         s->src_elems = all;
         s->dst_at = own;
         break;
@@ -159,7 +159,6 @@ static int expected(const struct cc_world *w, const struct cc_call *c, const str
         *v = cc_reduced(c, n, n, at);
         return 1;
     case CC_reduce_scatter:
-    case CC_reduce_scatter_block:
         *v = cc_reduced(c, n, n, (size_t)rank * c->count + at);
         return 1;
     case CC_reduce_scatter_v:
@@ -268,7 +267,7 @@ struct args {
     weft_op op;
 };
 
-/* V(kind, the arguments between dst/src and req): the plain form and the persistent one take the same. */
+/* V(kind, the arguments but req) */
 #define CC_CALLS(V)                                                                \
     V(all_reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op)              \
     V(reduce, a->comm, a->src, a->dst, c->count, c->dtype, a->op, c->root)         \
@@ -277,7 +276,6 @@ struct args {
     V(all_gather_v, a->comm, a->src, a->dst, a->rc, a->rd, c->dtype)               \
     V(reduce_scatter, a->comm, a->src, a->dst, c->count, c->dtype, a->op)          \
     V(reduce_scatter_v, a->comm, a->src, a->dst, a->sc, c->dtype, a->op)           \
-    V(reduce_scatter_block, a->comm, a->src, a->dst, c->count, c->dtype, a->op)    \
     V(all_to_all, a->comm, a->src, a->dst, c->count, c->dtype)                     \
     V(all_to_all_v, a->comm, a->src, a->sc, a->sd, a->dst, a->rc, a->rd, c->dtype) \
     V(gather, a->comm, a->src, a->dst, c->count, c->dtype, c->root)                \
@@ -288,7 +286,7 @@ struct args {
     V(exscan, a->comm, a->src, a->dst, c->count, c->dtype, a->op)                  \
     V(barrier, a->comm)
 
-static weft_status issue(const struct cc_call *c, const struct args *a, weft_request **req)
+static weft_status issue_plain(const struct cc_call *c, const struct args *a, weft_request **req)
 {
     switch (c->kind) {
 #define CC_ISSUE(kind, ...) \
@@ -300,16 +298,32 @@ static weft_status issue(const struct cc_call *c, const struct args *a, weft_req
     }
 }
 
-static weft_status issue_init(const struct cc_call *c, const struct args *a, weft_request **req)
+/* The same as data. What the operation does not have is set too: it must not matter. */
+static weft_call described(const struct cc_call *c, const struct args *a)
 {
-    switch (c->kind) {
-#define CC_INIT(kind, ...) \
-    case CC_##kind:        \
-        return weft_##kind##_init(__VA_ARGS__, req);
-        CC_CALLS(CC_INIT)
-    default:
-        return WEFT_EINVAL;
-    }
+    weft_call call = wt_call((weft_kind)1, a->src, a->dst, c->count, c->dtype);
+
+    while (strcmp(weft_kind_name(call.kind), cc_kind_names[c->kind]) != 0)
+        call.kind = (weft_kind)(call.kind + 1);
+    if (c->kind == CC_gather_v)
+        call.count = a->own;
+    call.op = a->op;
+    call.root = c->root;
+    call.peer = call.recv_peer = -5;
+    call.recv_count = a->own;
+    call.send_counts = a->sc;
+    call.send_displs = c->kind == CC_reduce_scatter_v ? NULL : a->sd;
+    call.recv_counts = a->rc;
+    call.recv_displs = a->rd;
+    return call;
+}
+
+/* An algorithm can only be named in a description; without one it is the seed's choice. */
+static weft_status issue(const struct cc_call *c, const struct args *a, weft_request **req)
+{
+    if (c->algorithm || c->seed % 4 == 1)
+        return wt_issue(a->comm, described(c, a), c->algorithm, req);
+    return issue_plain(c, a, req);
 }
 
 /* By test or by wait, as the seed decides. */
@@ -352,7 +366,7 @@ static weft_status once(const struct cc_call *c, const struct args *a, weft_requ
     case CC_GROUPED:
         return grouped(c, a);
     case CC_PERSISTENT:
-        st = *persistent ? WEFT_SUCCESS : issue_init(c, a, persistent);
+        st = *persistent ? WEFT_SUCCESS : wt_persistent(a->comm, described(c, a), c->algorithm, persistent);
         st = st < 0 ? st : weft_start(*persistent);
         return st < 0 ? st : complete(c, *persistent);
     default:
@@ -499,7 +513,6 @@ static int report(struct run *r, const char *what, size_t at, union cc_value got
 
 static int one_round(struct run *r)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     union cc_value got = {.i = 0}, want = {.i = 0};
     const char *wrong;
     char text[256];
@@ -507,9 +520,7 @@ static int one_round(struct run *r)
     size_t at;
 
     fill(r);
-    options.algorithm = r->call->algorithm;
-    st = options.algorithm ? weft_comm_next_call(r->world->comm, &options) : WEFT_SUCCESS;
-    st = st < 0 ? st : once(r->call, &r->args, &r->persistent);
+    st = once(r->call, &r->args, &r->persistent);
     if (good_reason(r->world, r->call, st)) {
         r->world->refused++;
         return 0;

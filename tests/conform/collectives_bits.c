@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/reduce.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/harness.h"
 
 #define MOST 70001
@@ -100,16 +101,13 @@ static int try_once(struct cc_world *w, const struct precision *p, const char *a
                     unsigned char *src, unsigned char *dst)
 {
     size_t bytes = count * weft_dtype_bytes(p->dtype);
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, count, p->dtype);
     uint64_t first = 0, again;
 
-    options.algorithm = algorithm;
     for (int run = 0; run < 3; run++) {
         weft_status st;
         memset(dst, 0, bytes);
-        if (algorithm)
-            WT_CHECK_OK(weft_comm_next_call(w->comm, &options));
-        st = weft_all_reduce(w->comm, src, dst, count, p->dtype, WEFT_SUM, NULL);
+        st = wt_issue(w->comm, call, algorithm, NULL);
         if (algorithm && st == WEFT_ENOTSUP)
             return 0;
         WT_CHECK_OK(st);

@@ -223,7 +223,8 @@ static size_t not_scattered(int rank, size_t n)
 static weft_status broadcast(const struct ac_rank *on, size_t n)
 {
     weft_request *req = NULL;
-    weft_status st = weft_broadcast_init(on->comm, src, dst, n, WEFT_INT64, 0, &req), done;
+    weft_call call = wt_call(WEFT_KIND_BROADCAST, src, dst, n, WEFT_INT64);
+    weft_status st = weft_persistent(on->comm, &call, &req), done;
 
     st = st < 0 ? st : weft_start(req);
     st = st < 0 ? st : weft_wait(req);
@@ -245,7 +246,7 @@ static weft_status send_recv(const struct ac_rank *on, size_t n)
 {
     int after = (on->rank + 1) % AC_RANKS, before = (on->rank + AC_RANKS - 1) % AC_RANKS;
 
-    return weft_send_recv(on->comm, src, n, after, dst, n, before, WEFT_INT64, NULL);
+    return weft_send_recv(on->comm, src, n, after, 0, dst, n, before, 0, WEFT_INT64, NULL);
 }
 
 static size_t not_received(int rank, size_t n)

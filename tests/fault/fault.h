@@ -7,6 +7,7 @@
 #include <string.h>
 #include <weft/weft.h>
 
+#include "tests/harness/calls.h"
 #include "tests/harness/harness.h"
 
 #define FT_MS 1000000ull

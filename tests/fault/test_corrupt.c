@@ -159,7 +159,7 @@ static weft_status exchange(weft_comm *comm, int rank, size_t n)
     for (size_t i = 0; i < n; i++)
         src[i] = given(rank, i);
     memset(dst, 0, n * sizeof *dst);
-    return weft_send_recv(comm, src, n, !rank, dst, n, !rank, WEFT_INT32, NULL);
+    return weft_send_recv(comm, src, n, !rank, 0, dst, n, !rank, 0, WEFT_INT32, NULL);
 }
 
 static long wrong_bytes(int rank, size_t n)

@@ -91,21 +91,12 @@ static void check(const struct vectors *v, int rank, int round, int result)
 
 static weft_status call(struct ft_rank *f, const struct vectors *v)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
+    weft_kind kind = sh->call == ALL_GATHER       ? WEFT_KIND_ALL_GATHER
+                     : sh->call == REDUCE_SCATTER ? WEFT_KIND_REDUCE_SCATTER
+                     : sh->call == ALL_TO_ALL     ? WEFT_KIND_ALL_TO_ALL
+                                                  : WEFT_KIND_ALL_REDUCE;
 
-    o.algorithm = sh->algorithm;
-    if (o.algorithm)
-        WT_REQUIRE_OK(weft_comm_next_call(f->comm, &o));
-    switch (sh->call) {
-    case ALL_GATHER:
-        return weft_all_gather(f->comm, v->src, v->dst, v->n, WEFT_INT64, NULL);
-    case REDUCE_SCATTER:
-        return weft_reduce_scatter(f->comm, v->src, v->dst, v->n, WEFT_INT64, WEFT_SUM, NULL);
-    case ALL_TO_ALL:
-        return weft_all_to_all(f->comm, v->src, v->dst, v->n, WEFT_INT64, NULL);
-    default:
-        return weft_all_reduce(f->comm, v->src, v->dst, v->n, WEFT_INT64, WEFT_SUM, NULL);
-    }
+    return wt_issue(f->comm, wt_call(kind, v->src, v->dst, v->n, WEFT_INT64), sh->algorithm, NULL);
 }
 
 static weft_status call_until_failure(struct ft_rank *f)
@@ -302,17 +293,15 @@ static void stopped(void)
 /* In a ring rank 1 waits for rank 0, which waits for rank 2, which does not call. Rank 1 gives up first. */
 static void wait_in_turn(int rank, int nranks, void *arg)
 {
-    weft_call_options ring = WEFT_CALL_OPTIONS_INIT;
     static int64_t src[3 << 10], dst[3 << 10];
     struct ft_rank f;
     weft_error e;
 
     (void)arg;
     ft_open(&f, sh->transport, rank == 1 ? 300 : 20000, rank, nranks);
-    ring.algorithm = "ring";
     if (rank < 2) {
-        WT_REQUIRE_OK(weft_comm_next_call(f.comm, &ring));
-        WT_CHECK_STATUS(weft_all_reduce(f.comm, src, dst, 3 << 10, WEFT_INT64, WEFT_SUM, NULL), WEFT_ETIMEDOUT);
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, 3 << 10, WEFT_INT64);
+        WT_CHECK_STATUS(wt_issue(f.comm, call, "ring", NULL), WEFT_ETIMEDOUT);
         e = ft_error(&f);
         WT_CHECK_INT(e.peer, rank == 1 ? 0 : 2);
         WT_CHECK(rank == 1 || strstr(e.message, "rank 1 gave up") != NULL);
@@ -402,7 +391,7 @@ static void leave_behind(int rank, int nranks, void *arg)
     if (rank != VICTIM) {
         for (int i = 0; i < 4; i++)
             WT_CHECK_OK(weft_all_reduce(f.comm, src[i], dst[i], 1 << 16, WEFT_INT64, WEFT_SUM, &req[i]));
-        WT_CHECK_OK(weft_recv(f.comm, &from, 1, WEFT_INT64, VICTIM, &req[4]));
+        WT_CHECK_OK(weft_recv(f.comm, &from, 1, WEFT_INT64, VICTIM, 0, &req[4]));
     }
     sh->struck_ms = 1;
     wt_sync();
@@ -428,8 +417,8 @@ static void left_behind(void)
 static void take_back(int rank, int nranks, void *arg)
 {
     enum { BYTES = 1 << 20 };
-    weft_call_options split = WEFT_CALL_OPTIONS_INIT;
     unsigned char *buf = malloc(BYTES);
+    weft_call call = wt_call(WEFT_KIND_BROADCAST, buf, buf, BYTES, WEFT_UINT8);
     weft_request *req = NULL;
     struct ft_rank f;
     weft_status st;
@@ -438,18 +427,16 @@ static void take_back(int rank, int nranks, void *arg)
     memset(buf, rank, BYTES);
     setenv("WEFT_PROGRESS_THREAD", "n", 1); /* the root moves inside its calls only */
     ft_open(&f, "shm", rank ? 200 : 20000, rank, nranks);
-    split.algorithm = "split";
-    WT_REQUIRE_OK(weft_comm_next_call(f.comm, &split));
     if (rank == 0)
-        WT_CHECK_OK(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, &req)); /* its record is out */
+        WT_CHECK_OK(wt_issue(f.comm, call, "split", &req)); /* its record is out */
     wt_sync();
     if (rank == 1 && arg) {
-        WT_CHECK_OK(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, &req));
+        WT_CHECK_OK(wt_issue(f.comm, call, "split", &req));
         for (int i = 0; i < 100; i++)
             WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS); /* its buffer is offered by now */
         ft_close(&f);
     } else if (rank == 1) {
-        WT_CHECK_STATUS(weft_broadcast(f.comm, buf, buf, BYTES, WEFT_UINT8, 0, NULL), WEFT_ETIMEDOUT);
+        WT_CHECK_STATUS(wt_issue(f.comm, call, "split", NULL), WEFT_ETIMEDOUT);
     }
     if (rank == 1)
         memset(buf, 99, BYTES);

@@ -51,11 +51,10 @@ static void open_rank(struct ft_rank *f, int rank, int nranks)
 
 static weft_status reduce(struct ft_rank *f, int64_t *src, int64_t *dst, weft_op op)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, COUNT, WEFT_INT64);
 
-    options.algorithm = "direct"; /* stores into all ranks' buffers */
-    WT_REQUIRE_OK(weft_comm_next_call(f->comm, &options));
-    return weft_all_reduce(f->comm, src, dst, COUNT, WEFT_INT64, op, NULL);
+    call.op = op;
+    return wt_issue(f->comm, call, "direct", NULL); /* which stores into all ranks' buffers */
 }
 
 /* ---- Stopped before a store ---- */

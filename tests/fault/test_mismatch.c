@@ -27,7 +27,6 @@ static int32_t src[RANKS * MOST], dst[RANKS * MOST];
 
 static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_request **req)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     size_t n = c->what == LONG_COUNT ? 60000 : 4;
 
     switch (c->what) {
@@ -39,9 +38,8 @@ static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_r
     case LONG_COUNT:
         return weft_all_reduce(f->comm, src, dst, n + (size_t)odd, WEFT_INT32, WEFT_SUM, req);
     case ALGORITHM:
-        options.algorithm = odd ? "rdouble" : "knomial";
-        WT_REQUIRE_OK(weft_comm_next_call(f->comm, &options));
-        return weft_all_reduce(f->comm, src, dst, n, WEFT_INT32, WEFT_SUM, req);
+        return wt_issue(f->comm, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT32), odd ? "rdouble" : "knomial",
+                        req);
     case DTYPE:
         return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
     case OP:

@@ -55,12 +55,13 @@ static void shape_of(struct shape *s, int rank, int k)
 
 static weft_status call(struct ft_rank *f, const char *algorithm, const struct shape *s, weft_request **req)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_ALL_TO_ALL_V, src, dst, 0, WEFT_INT32);
 
-    o.algorithm = algorithm;
-    if (algorithm)
-        WT_CHECK_OK(weft_comm_next_call(f->comm, &o));
-    return weft_all_to_all_v(f->comm, src, s->send, s->send_at, dst, s->recv, s->recv_at, WEFT_INT32, req);
+    call.send_counts = s->send;
+    call.send_displs = s->send_at;
+    call.recv_counts = s->recv;
+    call.recv_displs = s->recv_at;
+    return wt_issue(f->comm, call, algorithm, req);
 }
 
 static void fill(int rank, int k)

@@ -63,7 +63,7 @@ static void pass_round(weft_comm *comm, int rank, int nranks, int round, size_t 
     size_t wrong = 0;
 
     fill(rank, round, n);
-    WT_REQUIRE_OK(weft_send_recv(comm, src, n, (rank + 1) % nranks, dst, n, from, WEFT_INT64, NULL));
+    WT_REQUIRE_OK(weft_send_recv(comm, src, n, (rank + 1) % nranks, 0, dst, n, from, 0, WEFT_INT64, NULL));
     for (size_t i = 0; i < n; i++)
         wrong += dst[i] != given(from, round, i);
     WT_CHECK_INT(wrong, 0);
@@ -219,7 +219,7 @@ static void completed(weft_status status, void *arg)
 
 static void use_communicator(weft_comm *comm, weft_request *req, struct child_says *says)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_BROADCAST, NULL, NULL, 0, WEFT_INT64);
     weft_message message = WEFT_MESSAGE_INIT;
     weft_error error = WEFT_ERROR_INIT;
     weft_request *made = NULL;
@@ -231,11 +231,11 @@ static void use_communicator(weft_comm *comm, weft_request *req, struct child_sa
 
     note_unsaid(says, "barrier", weft_barrier(comm, NULL));
     note_unsaid(says, "barrier with a request", weft_barrier(comm, &made));
-    note_unsaid(says, "send", weft_send(comm, &word, 1, WEFT_INT64, 0, NULL));
-    note_unsaid(says, "recv", weft_recv(comm, &word, 1, WEFT_INT64, 0, NULL));
-    note_unsaid(says, "broadcast_init", weft_broadcast_init(comm, &word, &word, 1, WEFT_INT64, 0, &made));
+    note_unsaid(says, "send", weft_send(comm, &word, 1, WEFT_INT64, 0, 0, NULL));
+    note_unsaid(says, "recv", weft_recv(comm, &word, 1, WEFT_INT64, 0, 0, NULL));
+    note_unsaid(says, "issue", weft_issue(comm, &call, NULL));
+    note_unsaid(says, "persistent", weft_persistent(comm, &call, &made));
     note_unsaid(says, "probe", weft_probe(comm, 0, 0, 0, &message));
-    note_unsaid(says, "next_call", weft_comm_next_call(comm, &options));
     note_unsaid(says, "set_timeout", weft_comm_set_timeout(comm, 1));
     note_unsaid(says, "split", weft_comm_split(comm, 0, 0, NULL, &part));
     note_unsaid(says, "topology", weft_comm_topology(comm, NULL, &text));
@@ -298,12 +298,12 @@ static void forking_body(int rank, int nranks, void *arg)
 
     WT_REQUIRE(says != MAP_FAILED);
     ft_open(&f, arg, 20000, rank, nranks);
-    WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, (rank + nranks - 1) % nranks, &req));
+    WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, (rank + nranks - 1) % nranks, 0, &req));
     wt_sync();
     int64_t given = rank, taken = -1;
     WT_REQUIRE_OK(weft_group_start());
-    WT_REQUIRE_OK(weft_send(f.comm, &given, 1, WEFT_INT64, (rank + 2) % nranks, NULL));
-    WT_REQUIRE_OK(weft_recv(f.comm, &taken, 1, WEFT_INT64, (rank + nranks - 2) % nranks, NULL));
+    WT_REQUIRE_OK(weft_send(f.comm, &given, 1, WEFT_INT64, (rank + 2) % nranks, 0, NULL));
+    WT_REQUIRE_OK(weft_recv(f.comm, &taken, 1, WEFT_INT64, (rank + nranks - 2) % nranks, 0, NULL));
     if (rank == 1 && (pid = fork()) == 0)
         play_child(&f, req, says);
     WT_REQUIRE_OK(weft_group_end());
@@ -313,7 +313,7 @@ static void forking_body(int rank, int nranks, void *arg)
     if (rank == 1)
         check_child(says, pid);
     int64_t word = 77;
-    WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, (rank + 1) % nranks, NULL));
+    WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, (rank + 1) % nranks, 0, NULL));
     WT_REQUIRE_OK(weft_wait(req));
     WT_CHECK_INT(late, 77);
     WT_CHECK_OK(weft_request_free(req));

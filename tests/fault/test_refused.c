@@ -40,14 +40,12 @@ struct job {
 
 static weft_status call(struct ft_rank *f, const struct job *job, char *src, char *dst)
 {
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call what = wt_call(job->broadcast ? WEFT_KIND_BROADCAST : WEFT_KIND_ALL_GATHER, src, dst, BYTES, WEFT_UINT8);
     weft_request *req = NULL, **wanted = job->with_request ? &req : NULL;
     weft_status st;
 
-    options.algorithm = job->algorithm;
-    WT_REQUIRE_OK(weft_comm_next_call(f->comm, &options));
-    st = job->broadcast ? weft_broadcast(f->comm, src, dst, BYTES, WEFT_UINT8, REFUSING, wanted)
-                        : weft_all_gather(f->comm, src, dst, BYTES, WEFT_UINT8, wanted);
+    what.root = REFUSING;
+    st = wt_issue(f->comm, what, job->algorithm, wanted);
     return st >= 0 && req ? weft_wait(req) : st;
 }
 

@@ -49,7 +49,7 @@ static void swap(weft_comm *comm, int rank, size_t n)
 
     for (size_t i = 0; i < n; i++)
         src[i] = (int64_t)i * 5 + rank + 1;
-    WT_REQUIRE_OK(weft_send_recv(comm, src, n, !rank, dst, n, !rank, WEFT_INT64, NULL));
+    WT_REQUIRE_OK(weft_send_recv(comm, src, n, !rank, 0, dst, n, !rank, 0, WEFT_INT64, NULL));
     for (size_t i = 0; i < n; i++)
         wrong += dst[i] != (int64_t)i * 5 + !rank + 1;
     WT_CHECK_INT(wrong, 0);

@@ -14,7 +14,8 @@ DECLARATION = re.compile(r"^WEFT_API\b[^;]*?\b(weft_\w+)\s*\(", re.M)
 
 def exported(library):
     out = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
-    names = {line.split()[-1].split("@")[0] for line in out.splitlines() if line.strip()}
+    rows = [line.split() for line in out.splitlines() if line.strip()]
+    names = {row[-1].split("@")[0] for row in rows if row[-2] != "A"}  # absolute: the names of versions
     return {name for name in names if not re.match(r"^(_init|_fini|__bss_start|_edata|_end)$", name)}
 
 

@@ -42,9 +42,9 @@ static void storm(int rank, int nranks, void *arg)
             if (*n == first + 25)
                 continue;
             if (n == &sent[peer])
-                WT_CHECK_OK(weft_send(f.comm, out[peer], storm_words(rank, peer, *n), WEFT_INT64, peer, NULL));
+                WT_CHECK_OK(weft_send(f.comm, out[peer], storm_words(rank, peer, *n), WEFT_INT64, peer, 0, NULL));
             else
-                WT_CHECK_OK(weft_recv(f.comm, in[peer][*n], storm_words(peer, rank, *n), WEFT_INT64, peer, NULL));
+                WT_CHECK_OK(weft_recv(f.comm, in[peer][*n], storm_words(peer, rank, *n), WEFT_INT64, peer, 0, NULL));
             ++*n;
             left--;
         }
@@ -74,6 +74,7 @@ static void messages(int rank, int nranks, void *arg)
     int64_t *src = calloc(600001, 8), *dst = calloc(600001, 8), small[4] = {0}, ping[8];
     int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
     weft_request *sent, *kept;
+    weft_call call;
     struct ft_rank f;
 
     WT_REQUIRE(src && dst);
@@ -81,8 +82,8 @@ static void messages(int rank, int nranks, void *arg)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (size_t i = 0; i < sizes[s]; i++)
             src[i] = word(rank, next, (int)i);
-        WT_CHECK_OK(weft_send(f.comm, src, sizes[s], WEFT_INT64, next, &sent));
-        WT_CHECK_OK(weft_recv(f.comm, dst, sizes[s], WEFT_INT64, before, NULL));
+        WT_CHECK_OK(weft_send(f.comm, src, sizes[s], WEFT_INT64, next, 0, &sent));
+        WT_CHECK_OK(weft_recv(f.comm, dst, sizes[s], WEFT_INT64, before, 0, NULL));
         WT_CHECK_OK(weft_wait(sent));
         WT_CHECK_OK(weft_request_free(sent));
         for (size_t i = 0; i < sizes[s]; i++)
@@ -91,14 +92,18 @@ static void messages(int rank, int nranks, void *arg)
                 break;
             }
         memset(dst, 0, sizes[s] * 8);
-        WT_CHECK_OK(weft_send_recv(f.comm, src, sizes[s], next, dst, sizes[s], before, WEFT_INT64, NULL));
+        WT_CHECK_OK(weft_send_recv(f.comm, src, sizes[s], next, 0, dst, sizes[s], before, 0, WEFT_INT64, NULL));
         WT_CHECK(sizes[s] == 0 || dst[sizes[s] - 1] == word(before, rank, (int)sizes[s] - 1));
     }
-    WT_CHECK_OK(weft_send_recv(f.comm, src, 3, rank, small, 4, rank, WEFT_INT64, NULL)); /* a longer buffer */
+    WT_CHECK_OK(weft_send_recv(f.comm, src, 3, rank, 0, small, 4, rank, 0, WEFT_INT64, NULL)); /* a longer buffer */
     WT_CHECK(small[2] == src[2] && small[3] == 0);
-    WT_CHECK_STATUS(weft_send_recv(f.comm, src, 4, rank, small, 2, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_CHECK_STATUS(weft_send_recv(f.comm, src, 4, rank, 0, small, 2, rank, 0, WEFT_INT64, NULL), WEFT_ETRUNC);
     WT_CHECK_STATUS(weft_comm_status(f.comm), WEFT_SUCCESS);
-    WT_CHECK_OK(weft_send_recv_init(f.comm, src, 8, next, ping, 8, before, WEFT_INT64, &kept));
+    call = wt_call(WEFT_KIND_SEND_RECV, src, ping, 8, WEFT_INT64);
+    call.recv_count = 8;
+    call.peer = next;
+    call.recv_peer = before;
+    WT_CHECK_OK(weft_persistent(f.comm, &call, &kept));
     for (int i = 0; i < 5; i++) {
         memset(ping, 0, sizeof ping);
         WT_CHECK_OK(weft_start(kept));

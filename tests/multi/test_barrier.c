@@ -21,25 +21,26 @@ struct cell {
     struct shared *shared;
 };
 
-static weft_status once(weft_comm *comm, int form, weft_request **persistent)
+static weft_status once(weft_comm *comm, const char *algorithm, int form, weft_request **persistent)
 {
+    weft_call barrier = wt_call(WEFT_KIND_BARRIER, NULL, NULL, 0, WEFT_UINT8);
     weft_request *req = NULL;
     weft_status st, end;
 
     switch (form) {
     case 0:
-        return weft_barrier(comm, NULL);
+        return wt_issue(comm, barrier, algorithm, NULL);
     case 1:
-        st = weft_barrier(comm, &req);
+        st = wt_issue(comm, barrier, algorithm, &req);
         st = st < 0 ? st : weft_wait(req);
         break;
     case 2:
-        st = *persistent ? WEFT_SUCCESS : weft_barrier_init(comm, persistent);
+        st = *persistent ? WEFT_SUCCESS : wt_persistent(comm, barrier, algorithm, persistent);
         st = st < 0 ? st : weft_start(*persistent);
         return st < 0 ? st : weft_wait(*persistent);
     default:
         st = weft_group_start();
-        st = st < 0 ? st : weft_barrier(comm, NULL);
+        st = st < 0 ? st : wt_issue(comm, barrier, algorithm, NULL);
         end = weft_group_end();
         return st < 0 ? st : end;
     }
@@ -51,7 +52,6 @@ static weft_status once(weft_comm *comm, int form, weft_request **persistent)
 static void body(int rank, int nranks, void *arg)
 {
     const struct cell *c = arg;
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     weft_request *persistent = NULL;
     unsigned seed = (unsigned)rank * 71 + 5, shared_seed = 99;
     struct ft_rank f;
@@ -62,7 +62,6 @@ static void body(int rank, int nranks, void *arg)
         setenv("WEFT_NODE_ID", host, 1);
     }
     ft_open(&f, c->transports, 20000, rank, nranks);
-    options.algorithm = c->algorithm;
     for (int round = 1; round <= ROUNDS; round++) {
         int late = rand_r(&shared_seed) % nranks, form = round % FORMS;
         if (rank == late)
@@ -70,9 +69,7 @@ static void body(int rank, int nranks, void *arg)
         else if (rand_r(&seed) % 2)
             usleep((useconds_t)(rand_r(&seed) % LATE_US));
         c->shared->came[rank] = round;
-        if (options.algorithm && (form != 2 || !persistent))
-            WT_REQUIRE_OK(weft_comm_next_call(f.comm, &options));
-        WT_REQUIRE_OK(once(f.comm, form, &persistent));
+        WT_REQUIRE_OK(once(f.comm, c->algorithm, form, &persistent));
         for (int r = 0; r < nranks; r++) {
             int came = c->shared->came[r];
             if (came < round || came > round + 1)

@@ -77,7 +77,7 @@ static void told(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_request_on_complete(r[0], note, &late));
     WT_CHECK_INT(await_calls(&late, 2), 2);
     WT_CHECK_OK(weft_request_free(r[0]));
-    WT_CHECK_OK(weft_all_reduce_init(f.comm, in, out, 1, WEFT_INT64, WEFT_SUM, &r[0]));
+    WT_CHECK_OK(wt_persistent(f.comm, wt_call(WEFT_KIND_ALL_REDUCE, in, out, 1, WEFT_INT64), NULL, &r[0]));
     for (int i = 0; i < 5; i++) {
         WT_CHECK_OK(weft_start(r[0]));
         WT_CHECK_OK(weft_request_on_complete(r[0], note, &late));
@@ -136,7 +136,7 @@ static void in_vain(int rank, int nranks, void *arg)
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    WT_CHECK_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, 1 - rank, &r));
+    WT_CHECK_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, 1 - rank, 0, &r));
     WT_CHECK_STATUS(weft_request_on_complete(NULL, note, &failed), WEFT_EINVAL);
     WT_CHECK_STATUS(weft_request_on_complete(r, NULL, &failed), WEFT_EINVAL);
     WT_CHECK_OK(weft_request_on_complete(r, note, &failed));
@@ -169,14 +169,14 @@ static void together(int rank, int nranks, void *arg)
     void *st;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, 1 - rank, &r));
+    WT_REQUIRE_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, 1 - rank, 0, &r));
     WT_REQUIRE(pthread_create(&thread, NULL, wait_long, r) == 0);
     for (int i = 0; i < N; i++) {
         struct timespec pause = {0, 1000000}; /* until the other one sleeps deeply */
         nanosleep(&pause, NULL);
         began = wt_now_ms();
-        WT_CHECK_OK(weft_send(f.comm, &out, 1, WEFT_INT64, rank, &one)); /* to oneself: needs no other rank */
-        WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, rank, NULL));
+        WT_CHECK_OK(weft_send(f.comm, &out, 1, WEFT_INT64, rank, 0, &one)); /* to oneself: needs no other rank */
+        WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, rank, 0, NULL));
         WT_CHECK_OK(weft_wait(one));
         WT_CHECK_OK(weft_request_free(one));
         quick += wt_now_ms() - began < 4;
@@ -184,7 +184,7 @@ static void together(int rank, int nranks, void *arg)
     WT_CHECK(quick >=
              N / 10); /* none is, where each waits for a nap of 5 ms; a busy machine delays many, not nearly all */
     WT_CHECK_OK(weft_barrier(f.comm, NULL));
-    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, 0, NULL));
     pthread_join(thread, &st);
     WT_CHECK_STATUS((weft_status)(intptr_t)st, WEFT_SUCCESS);
     WT_CHECK_OK(weft_request_free(r));
@@ -199,10 +199,8 @@ static void unattended(int rank, int nranks, void *arg)
     static int64_t buffers[2][WORDS]; /* ranks may be threads */
     int64_t one = 1, sum, *words = buffers[rank];
     weft_request *r, *waited;
-    weft_call_options tagged = WEFT_CALL_OPTIONS_INIT;
     struct ft_rank f;
 
-    tagged.tag = 7;
     ft_open(&f, arg, 20000, rank, nranks);
     for (int n = 0; n < ROUNDS; n++) {
         for (int i = 0; i < N; i++) {
@@ -211,15 +209,14 @@ static void unattended(int rank, int nranks, void *arg)
             WT_CHECK_OK(weft_request_free(waited));
         }
         /* Long, with a tag: it moves when its sender has heard that it is asked for. */
-        WT_CHECK_OK(weft_comm_next_call(f.comm, &tagged));
         if (rank == 0) {
             for (int i = 0; i < WORDS; i++)
                 words[i] = n + i;
-            WT_CHECK_OK(weft_send(f.comm, words, WORDS, WEFT_INT64, 1, &r));
+            WT_CHECK_OK(weft_send(f.comm, words, WORDS, WEFT_INT64, 1, 7, &r));
             if (n % 2)
                 WT_CHECK_OK(weft_request_on_complete(r, note, &told));
         } else {
-            WT_CHECK_OK(weft_recv(f.comm, words, WORDS, WEFT_INT64, 0, NULL));
+            WT_CHECK_OK(weft_recv(f.comm, words, WORDS, WEFT_INT64, 0, 7, NULL));
             WT_CHECK_INT(words[WORDS - 1], n + WORDS - 1);
         }
         wt_sync(); /* the sender makes no call until the receiver has it */

@@ -73,7 +73,7 @@ static weft_status call_send_self(struct caller *c)
     int rank;
 
     return weft_comm_rank(c->comm, &rank) < 0 ? WEFT_EINVAL
-                                              : weft_send(c->comm, &word, 1, WEFT_INT64, rank, &c->reqs[0]);
+                                              : weft_send(c->comm, &word, 1, WEFT_INT64, rank, 0, &c->reqs[0]);
 }
 
 static void await(const _Atomic int *word, int least)
@@ -90,7 +90,7 @@ static weft_request *hopeless(weft_comm *comm, int64_t *word, int peer)
 {
     weft_request *req = NULL;
 
-    WT_REQUIRE_OK(weft_recv(comm, word, 1, WEFT_INT64, peer, &req));
+    WT_REQUIRE_OK(weft_recv(comm, word, 1, WEFT_INT64, peer, 0, &req));
     return req;
 }
 
@@ -139,7 +139,7 @@ static void one_of_two(int rank, int nranks, void *arg)
 
     ft_open(&f, arg, 100000, rank, nranks);
     WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &other));
-    WT_REQUIRE_OK(weft_all_reduce_init(other, &in, &sum, 1, WEFT_INT64, WEFT_SUM, &idle));
+    WT_REQUIRE_OK(wt_persistent(other, wt_call(WEFT_KIND_ALL_REDUCE, &in, &sum, 1, WEFT_INT64), NULL, &idle));
     c.reqs[0] = hopeless(f.comm, &words[0], 1 - rank);
     c.reqs[1] = idle; /* not active: nobody would notice it otherwise */
     c.reqs[2] = NULL;
@@ -153,7 +153,7 @@ static void one_of_two(int rank, int nranks, void *arg)
     WT_CHECK_STATUS(weft_test(c.reqs[0]), WEFT_INPROGRESS);
     WT_CHECK_OK(weft_all_reduce(f.comm, &in, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
     WT_CHECK_INT(sum, nranks);
-    WT_CHECK_OK(weft_send(f.comm, &in, 1, WEFT_INT64, 1 - rank, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &in, 1, WEFT_INT64, 1 - rank, 0, NULL));
     WT_CHECK_OK(weft_wait(c.reqs[0]));
     WT_CHECK_OK(weft_request_free(c.reqs[0]));
     wt_sync();
@@ -179,8 +179,8 @@ static void who_wants_in(int rank, int nranks, void *arg)
         ft_open(&f, arg, 100000, rank, nranks);
         c.comm = f.comm;
         if (calls[i] == call_free) {
-            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, rank, &c.reqs[0]));
-            WT_REQUIRE_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, rank, NULL));
+            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, rank, 0, &c.reqs[0]));
+            WT_REQUIRE_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, rank, 0, NULL));
         }
         while (!wi_comm_try_progress(f.comm)) /* as a thread that waits */
             sched_yield();
@@ -243,7 +243,7 @@ static void left_before(int rank, int nranks, void *arg)
         WT_CHECK_OK(weft_comm_destroy(made));
     wt_sync();
     if (rank == 0) {
-        WT_CHECK_STATUS(weft_send(made, &word, 1, WEFT_INT64, 1, NULL), WEFT_EPEER);
+        WT_CHECK_STATUS(weft_send(made, &word, 1, WEFT_INT64, 1, 0, NULL), WEFT_EPEER);
         WT_CHECK(strstr(ft_error(&(struct ft_rank){.comm = made, .rank = 0}).message, "left the communicator") != NULL);
         WT_CHECK_OK(weft_comm_destroy(made));
     }

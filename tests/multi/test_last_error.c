@@ -50,7 +50,8 @@ static void fail_and_read(int rank, int nranks, void *arg)
         WT_REQUIRE(pthread_create(&threads[i], NULL, read_errors, &readers[i]) == 0);
     }
     for (size_t i = 0; i < 5000; i++)
-        WT_CHECK_STATUS(weft_send_recv(f.comm, from, 2 + i % 60, rank, to, 1, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+        WT_CHECK_STATUS(weft_send_recv(f.comm, from, 2 + i % 60, rank, 0, to, 1, rank, 0, WEFT_INT64, NULL),
+                        WEFT_ETRUNC);
     for (int i = 0; i < 2; i++) {
         atomic_store(&readers[i].stop, 1);
         pthread_join(threads[i], NULL);
@@ -82,10 +83,10 @@ static void own_copies(int rank, int nranks, void *arg)
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 3, rank, to, 1, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 3, rank, 0, to, 1, rank, 0, WEFT_INT64, NULL), WEFT_ETRUNC);
     WT_CHECK_OK(weft_last_error(f.comm, &e));
     snprintf(before, sizeof before, "%s", e.message);
-    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 4, rank, to, 2, rank, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_CHECK_STATUS(weft_send_recv(f.comm, from, 4, rank, 0, to, 2, rank, 0, WEFT_INT64, NULL), WEFT_ETRUNC);
     WT_REQUIRE(pthread_create(&thread, NULL, ask, f.comm) == 0);
     pthread_join(thread, NULL);
     WT_CHECK(strcmp(e.message, before) == 0);

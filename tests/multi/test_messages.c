@@ -9,20 +9,11 @@
 
 enum { LONG = 40000 }; /* words: far beyond what is sent unasked */
 
-static void tag_next(struct ft_rank *f, int64_t tag)
-{
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
-
-    o.tag = tag;
-    WT_CHECK_OK(weft_comm_next_call(f->comm, &o));
-}
-
 static weft_request *send_tagged(struct ft_rank *f, const int64_t *src, size_t count, int peer, int64_t tag)
 {
     weft_request *req = NULL;
 
-    tag_next(f, tag);
-    WT_REQUIRE_OK(weft_send(f->comm, src, count, WEFT_INT64, peer, &req));
+    WT_REQUIRE_OK(weft_send(f->comm, src, count, WEFT_INT64, peer, tag, &req));
     return req;
 }
 
@@ -30,8 +21,7 @@ static weft_request *recv_tagged(struct ft_rank *f, int64_t *dst, size_t count, 
 {
     weft_request *req = NULL;
 
-    tag_next(f, tag);
-    WT_REQUIRE_OK(weft_recv(f->comm, dst, count, WEFT_INT64, peer, &req));
+    WT_REQUIRE_OK(weft_recv(f->comm, dst, count, WEFT_INT64, peer, tag, &req));
     return req;
 }
 
@@ -168,7 +158,7 @@ static void anybody(int rank, int nranks, void *arg)
         if (rank) {
             fill_words(words, count, rank);
             done(send_tagged(&f, words, count, 0, tag));
-            WT_CHECK_OK(weft_recv(f.comm, &word, 0, WEFT_INT64, 0, NULL)); /* rounds do not mix */
+            WT_CHECK_OK(weft_recv(f.comm, &word, 0, WEFT_INT64, 0, 0, NULL)); /* rounds do not mix */
             continue;
         }
         memset(seen, 0, sizeof seen);
@@ -184,7 +174,7 @@ static void anybody(int rank, int nranks, void *arg)
             WT_CHECK(filled(words, count, m.source));
         }
         for (int i = 1; i < nranks; i++)
-            WT_CHECK_OK(weft_send(f.comm, &word, 0, WEFT_INT64, i, NULL));
+            WT_CHECK_OK(weft_send(f.comm, &word, 0, WEFT_INT64, i, 0, NULL));
     }
     free(words);
     ft_close(&f);
@@ -207,8 +197,7 @@ static void in_order(int rank, int nranks, void *arg)
                                    i == 4 && own ? WEFT_ANY_TAG : tag);
             WT_CHECK_OK(weft_barrier(f.comm, NULL));
             for (int64_t i = 0; i < N; i++) {
-                tag_next(&f, tag);
-                WT_CHECK_OK(weft_send(f.comm, &i, 1, WEFT_INT64, from, NULL));
+                WT_CHECK_OK(weft_send(f.comm, &i, 1, WEFT_INT64, from, tag, NULL));
             }
             for (int i = 0; i < N; i++) {
                 done(r[i]);
@@ -299,10 +288,11 @@ static void starved(int rank, int nranks, void *arg)
         WT_CHECK(weft_wait(send_tagged(&f, &last, 1, 1, 2)) < 0);
     } else {
         weft_call_options o = WEFT_CALL_OPTIONS_INIT;
-        o.tag = 2;
+        weft_call call = wt_call(WEFT_KIND_RECV, NULL, &last, 1, WEFT_INT64);
         o.timeout_ns = 200 * FT_MS;
-        WT_CHECK_OK(weft_comm_next_call(f.comm, &o));
-        WT_CHECK_STATUS(weft_recv(f.comm, &last, 1, WEFT_INT64, 0, NULL), WEFT_ETIMEDOUT);
+        call.tag = 2;
+        call.options = &o;
+        WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
         e = ft_error(&f);
         WT_CHECK(strstr(e.message, "WEFT_COMM_EARLY_BYTES") && strstr(e.message, "tag 2"));
     }
@@ -327,12 +317,12 @@ static void probes(int rank, int nranks, void *arg)
         fill_words(words, LONG, 4);
         weft_request *r = send_tagged(&f, words, LONG, 1, 6);
         done(send_tagged(&f, words, 17, 1, 3));
-        WT_CHECK_OK(weft_send(f.comm, &one, 1, WEFT_INT64, 1, NULL));
+        WT_CHECK_OK(weft_send(f.comm, &one, 1, WEFT_INT64, 1, 0, NULL));
         done(r);
     } else {
         WT_CHECK_OK(weft_probe(f.comm, 0, 0, WEFT_TIMEOUT_NEVER, &m));
         WT_CHECK(m.source == 0 && m.tag == 0 && m.count == 1 && m.dtype == WEFT_INT64);
-        WT_CHECK_OK(weft_recv(f.comm, &one, 1, WEFT_INT64, 0, NULL));
+        WT_CHECK_OK(weft_recv(f.comm, &one, 1, WEFT_INT64, 0, 0, NULL));
         WT_CHECK_OK(weft_probe(f.comm, WEFT_ANY_SOURCE, 3, WEFT_TIMEOUT_NEVER, &m));
         WT_CHECK(m.source == 0 && m.tag == 3 && m.count == 17);
         WT_CHECK_OK(weft_probe(f.comm, WEFT_ANY_SOURCE, WEFT_ANY_TAG, WEFT_TIMEOUT_NEVER, &m));
@@ -352,15 +342,21 @@ static void probes(int rank, int nranks, void *arg)
 
 static void forms(int rank, int nranks, void *arg)
 {
+    weft_message m = WEFT_MESSAGE_INIT;
     int64_t out = rank, in = -1;
     weft_request *send, *recv, *self;
+    weft_call call;
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    tag_next(&f, 4);
-    WT_CHECK_OK(weft_send_init(f.comm, &out, 1, WEFT_INT64, 1 - rank, &send));
-    tag_next(&f, 4);
-    WT_CHECK_OK(weft_recv_init(f.comm, &in, 1, WEFT_INT64, WEFT_ANY_SOURCE, &recv));
+    call = wt_call(WEFT_KIND_SEND, &out, NULL, 1, WEFT_INT64);
+    call.tag = 4;
+    call.peer = 1 - rank;
+    WT_CHECK_OK(weft_persistent(f.comm, &call, &send));
+    call = wt_call(WEFT_KIND_RECV, NULL, &in, 1, WEFT_INT64);
+    call.tag = 4;
+    call.peer = WEFT_ANY_SOURCE;
+    WT_CHECK_OK(weft_persistent(f.comm, &call, &recv));
     for (int i = 0; i < 50; i++) {
         out = rank * 100 + i;
         WT_CHECK_OK(weft_start(recv));
@@ -371,12 +367,21 @@ static void forms(int rank, int nranks, void *arg)
     }
     WT_CHECK_OK(weft_request_free(send));
     WT_CHECK_OK(weft_request_free(recv));
-    tag_next(&f, 8);
-    WT_CHECK_OK(weft_send_recv(f.comm, &out, 1, 1 - rank, &in, 1, 1 - rank, WEFT_INT64, NULL));
+    WT_CHECK_OK(weft_send_recv(f.comm, &out, 1, 1 - rank, 8, &in, 1, 1 - rank, 8, WEFT_INT64, NULL));
     WT_CHECK_INT((int)in, (1 - rank) * 100 + 49);
+    /* Each half has a tag of its own. */
+    in = -1;
+    WT_CHECK_OK(weft_send_recv(f.comm, &out, 1, 1 - rank, 20 + rank, &in, 1, 1 - rank, 21 - rank, WEFT_INT64, NULL));
+    WT_CHECK_INT((int)in, (1 - rank) * 100 + 49);
+    in = -1;
+    WT_CHECK_OK(
+        weft_send_recv(f.comm, &out, 1, 1 - rank, 30 + rank, &in, 1, WEFT_ANY_SOURCE, WEFT_ANY_TAG, WEFT_INT64, &self));
+    WT_CHECK_OK(weft_wait(self));
+    WT_CHECK_OK(weft_request_message(self, &m));
+    WT_CHECK(m.source == 1 - rank && m.tag == 31 - rank && in == (1 - rank) * 100 + 49);
+    WT_CHECK_OK(weft_request_free(self));
     self = send_tagged(&f, &out, 1, rank, 12);
-    tag_next(&f, 12);
-    WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, WEFT_ANY_SOURCE, NULL));
+    WT_CHECK_OK(weft_recv(f.comm, &in, 1, WEFT_INT64, WEFT_ANY_SOURCE, 12, NULL));
     WT_CHECK(in == out);
     done(self);
     ft_close(&f);
@@ -394,12 +399,11 @@ static void disagree(int rank, int nranks, void *arg)
     for (int longer = 0; longer < 2; longer++) {
         size_t count = longer ? LONG : 4;
         ft_open(&f, arg, 20000, rank, nranks);
-        tag_next(&f, 5);
         if (rank == 0) {
-            weft_status st = weft_send(f.comm, words, count, WEFT_INT64, 1, NULL);
+            weft_status st = weft_send(f.comm, words, count, WEFT_INT64, 1, 5, NULL);
             WT_CHECK(st >= 0 ? !longer : st <= WEFT_EPEER);
         } else {
-            WT_CHECK_STATUS(weft_recv(f.comm, words, count - 1, WEFT_INT64, 0, NULL), WEFT_EMISMATCH);
+            WT_CHECK_STATUS(weft_recv(f.comm, words, count - 1, WEFT_INT64, 0, 5, NULL), WEFT_EMISMATCH);
             e = ft_error(&f);
             WT_CHECK_INT(e.peer, 0);
             WT_CHECK(strstr(e.message, "tag 5") != NULL);
@@ -418,38 +422,40 @@ static void disagree(int rank, int nranks, void *arg)
 
 static void misuse(int rank, int nranks, void *arg)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
     weft_message m = WEFT_MESSAGE_INIT, short_one = {.bytes = 3};
     int64_t word = 3, sum;
+    weft_call call;
     weft_request *req;
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    o.tag = -2;
-    BAD(weft_comm_next_call(f.comm, &o), "-2");
-    tag_next(&f, WEFT_ANY_TAG);
-    BAD(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL), "ANY_TAG");
-    BAD(weft_send(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, NULL), "peer");
-    BAD(weft_recv(f.comm, &word, 1, WEFT_INT64, -2, NULL), "-2");
-    BAD(weft_send_recv(f.comm, &word, 1, 1 - rank, &sum, 1, WEFT_ANY_SOURCE, WEFT_INT64, NULL), "src_peer");
-    tag_next(&f, 3);
-    BAD(weft_all_reduce(f.comm, &word, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), "tag");
+    BAD(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, -2, NULL), "tag -2");
+    BAD(weft_recv(f.comm, &word, 1, WEFT_INT64, 1 - rank, -2, NULL), "tag -2");
+    BAD(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, WEFT_ANY_TAG, NULL), "ANY_TAG");
+    BAD(weft_send_recv(f.comm, &word, 1, 1 - rank, WEFT_ANY_TAG, &sum, 1, 1 - rank, 0, WEFT_INT64, NULL), "ANY_TAG");
+    BAD(weft_send_recv(f.comm, &word, 1, 1 - rank, 0, &sum, 1, 1 - rank, -3, WEFT_INT64, NULL), "tag -3");
+    BAD(weft_send(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, 0, NULL), "peer");
+    BAD(weft_recv(f.comm, &word, 1, WEFT_INT64, -2, 0, NULL), "-2");
+    BAD(weft_send_recv(f.comm, &word, 1, WEFT_ANY_SOURCE, 0, &sum, 1, 1 - rank, 0, WEFT_INT64, NULL), "dst_peer");
+    BAD(weft_send_recv(f.comm, &word, 1, 1 - rank, 0, &sum, 1, -2, 0, WEFT_INT64, NULL), "src_peer");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64);
+    call.tag = 3;
+    BAD(weft_issue(f.comm, &call, NULL), "all_reduce has no tag");
     BAD(weft_probe(f.comm, nranks, 0, 0, &m), "rank");
     BAD(weft_probe(f.comm, 0, -2, 0, &m), "-2");
     BAD(weft_probe(f.comm, 0, 0, 0, NULL), "message");
     BAD(weft_probe(f.comm, 0, 0, 0, &short_one), "WEFT_MESSAGE_INIT");
     BAD(weft_probe(NULL, 0, 0, 0, &m), "communicator");
     BAD(weft_request_message(NULL, &m), "request");
-    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, &req));
+    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, 0, &req));
     BAD(weft_request_message(req, &m), "send");
-    WT_CHECK_OK(weft_recv(f.comm, &sum, 1, WEFT_INT64, 1 - rank, NULL));
+    WT_CHECK_OK(weft_recv(f.comm, &sum, 1, WEFT_INT64, 1 - rank, 0, NULL));
     done(req);
     req = recv_tagged(&f, &sum, 1, 1 - rank, 9);
     BAD(weft_request_message(req, &short_one), "WEFT_MESSAGE_INIT");
     WT_CHECK_STATUS(weft_request_message(req, &m), WEFT_INPROGRESS);
     WT_CHECK_OK(weft_barrier(f.comm, NULL));
-    tag_next(&f, 9);
-    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, 9, NULL));
     WT_CHECK_OK(weft_wait(req));
     WT_CHECK_OK(weft_request_message(req, &m));
     WT_CHECK(m.source == 1 - rank && m.tag == 9 && m.count == 1);
@@ -470,16 +476,14 @@ static void orphans(int rank, int nranks, void *arg)
         for (int i = 0; i < 50; i++)
             send_tagged(&f, words, i % 10 ? 20 : LONG, 1, 100 + i);
         done(send_tagged(&f, words, 1, 1, 7));
-        WT_CHECK_OK(weft_recv(f.comm, words, 1, WEFT_INT64, 1, NULL));
+        WT_CHECK_OK(weft_recv(f.comm, words, 1, WEFT_INT64, 1, 0, NULL));
         raise(SIGKILL);
     } else {
         uint64_t began;
-        tag_next(&f, 7); /* the others are put aside */
-        WT_CHECK_OK(weft_recv(f.comm, words, 1, WEFT_INT64, 0, NULL));
-        WT_CHECK_OK(weft_send(f.comm, words, 1, WEFT_INT64, 0, NULL));
+        WT_CHECK_OK(weft_recv(f.comm, words, 1, WEFT_INT64, 0, 7, NULL)); /* the others are put aside */
+        WT_CHECK_OK(weft_send(f.comm, words, 1, WEFT_INT64, 0, 0, NULL));
         began = wt_now_ms();
-        tag_next(&f, 8);
-        WT_CHECK_STATUS(weft_recv(f.comm, words, 1, WEFT_INT64, WEFT_ANY_SOURCE, NULL), WEFT_EPEER);
+        WT_CHECK_STATUS(weft_recv(f.comm, words, 1, WEFT_INT64, WEFT_ANY_SOURCE, 8, NULL), WEFT_EPEER);
         WT_CHECK(wt_now_ms() - began < wt_slow_ms(3000));
         WT_CHECK_INT(ft_error(&f).peer, 0);
     }
@@ -495,17 +499,13 @@ static void deserted(int rank, int nranks, void *arg)
 
     ft_open(&f, arg, 20000, rank, nranks);
     if (rank) {
-        tag_next(&f, 3);
-        WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 0, NULL));
+        WT_CHECK_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 0, 3, NULL));
         ft_close(&f);
         return;
     }
-    for (int i = 1; i < nranks; i++) {
-        tag_next(&f, 3);
-        WT_CHECK_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, NULL));
-    }
-    tag_next(&f, 3);
-    WT_CHECK_STATUS(weft_recv(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, NULL), WEFT_EPEER);
+    for (int i = 1; i < nranks; i++)
+        WT_CHECK_OK(weft_recv(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, 3, NULL));
+    WT_CHECK_STATUS(weft_recv(f.comm, &word, 1, WEFT_INT64, WEFT_ANY_SOURCE, 3, NULL), WEFT_EPEER);
     ft_close(&f);
 }
 

@@ -9,6 +9,7 @@
 
 #include "import/import.h"
 #include "tests/conform/collect.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/harness.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -237,14 +238,6 @@ static void refused_contexts(int rank, int nranks, void *arg)
     WT_CHECK(context == NULL);
 }
 
-static void call_named(weft_comm *comm, const char *name)
-{
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-
-    options.algorithm = name;
-    WT_CHECK_OK(weft_comm_next_call(comm, &options));
-}
-
 static int32_t a[64], b[64];
 
 static void keep(const void *left, const void *right, void *out, size_t count, weft_dtype dtype, void *arg)
@@ -266,6 +259,7 @@ static void refused_calls(int rank, int nranks, void *arg)
     weft_context *context = NULL;
     weft_comm *comm = NULL, *pair = NULL;
     char text[4 * PATH_MAX];
+    weft_call call;
     weft_op op;
 
     (void)arg;
@@ -275,20 +269,19 @@ static void refused_calls(int rank, int nranks, void *arg)
     WT_REQUIRE_OK(weft_comm_create_env(context, NULL, &comm));
     WT_REQUIRE_OK(weft_comm_split(comm, rank / 2, rank, NULL, &pair));
     WT_CHECK_OK(weft_op_create(keep, NULL, 0, &op));
-    call_named(comm, "file:nothing");
-    SAYS(weft_all_reduce(comm, a, a, 8, WEFT_INT32, WEFT_SUM, NULL), WEFT_ENOTFOUND,
-         "there are: file:ring, file:pairs");
-    call_named(comm, "file:ring");
-    SAYS(weft_all_reduce(comm, a, b, 8, WEFT_INT32, WEFT_SUM, NULL), WEFT_ENOTSUP, "it is for calls in place");
-    call_named(comm, "file:ring");
-    SAYS(weft_all_reduce(comm, a, a, 8, WEFT_INT32, op, NULL), WEFT_ENOTSUP, "commutative");
-    call_named(comm, "file:pairs");
-    SAYS(weft_all_reduce(comm, a, a, 8, WEFT_INT32, WEFT_SUM, NULL), WEFT_ENOTSUP, "weft_mem_alloc");
-    call_named(comm, "file:ring");
-    SAYS(weft_all_gather(comm, a, b, 4, WEFT_INT32, NULL), WEFT_ENOTSUP, "no multiple");
-    call_named(pair, "file:ring");
-    SAYS(weft_all_reduce(pair, a, a, 8, WEFT_INT32, WEFT_SUM, NULL), WEFT_ENOTSUP,
-         "it is for 4 ranks, and these are 2");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, a, 8, WEFT_INT32);
+    SAYS(wt_issue(comm, call, "file:nothing", NULL), WEFT_ENOTFOUND, "there are: file:ring, file:pairs");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, b, 8, WEFT_INT32);
+    SAYS(wt_issue(comm, call, "file:ring", NULL), WEFT_ENOTSUP, "it is for calls in place");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, a, 8, WEFT_INT32);
+    call.op = op;
+    SAYS(wt_issue(comm, call, "file:ring", NULL), WEFT_ENOTSUP, "commutative");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, a, 8, WEFT_INT32);
+    SAYS(wt_issue(comm, call, "file:pairs", NULL), WEFT_ENOTSUP, "weft_mem_alloc");
+    call = wt_call(WEFT_KIND_ALL_GATHER, a, b, 4, WEFT_INT32);
+    SAYS(wt_issue(comm, call, "file:ring", NULL), WEFT_ENOTSUP, "no multiple");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, a, 8, WEFT_INT32);
+    SAYS(wt_issue(pair, call, "file:ring", NULL), WEFT_ENOTSUP, "it is for 4 ranks, and these are 2");
     works(comm, nranks);
     works(pair, 2);
     WT_CHECK_OK(weft_op_destroy(op));
@@ -305,14 +298,15 @@ static void whole_numbers_only(int rank, int nranks, void *arg)
     char text[4 * PATH_MAX];
     int32_t mine = rank + 1, sum = 0;
     float x = 1, y = 0;
+    weft_call call;
 
     (void)arg;
     WT_REQUIRE_OK(make_context(in(text, "whole/rotated.xml", NULL, NULL), "", &context));
     WT_REQUIRE_OK(weft_comm_create_env(context, NULL, &comm));
-    call_named(comm, "file:rotated");
-    SAYS(weft_all_reduce(comm, &x, &y, 1, WEFT_FLOAT32, WEFT_SUM, NULL), WEFT_ENOTSUP, "that do not round");
-    call_named(comm, "file:rotated");
-    WT_CHECK_OK(weft_all_reduce(comm, &mine, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
+    call = wt_call(WEFT_KIND_ALL_REDUCE, &x, &y, 1, WEFT_FLOAT32);
+    SAYS(wt_issue(comm, call, "file:rotated", NULL), WEFT_ENOTSUP, "that do not round");
+    call = wt_call(WEFT_KIND_ALL_REDUCE, &mine, &sum, 1, WEFT_INT32);
+    WT_CHECK_OK(wt_issue(comm, call, "file:rotated", NULL));
     WT_CHECK_INT(sum, nranks * (nranks + 1) / 2);
     WT_CHECK_OK(weft_comm_destroy(comm));
     WT_CHECK_OK(weft_context_destroy(context));

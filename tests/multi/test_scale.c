@@ -58,7 +58,7 @@ static void many_requests(int rank, int nranks, void *arg)
     WT_REQUIRE_OK(weft_barrier(f.comm, NULL));
     before = f.comm->exec->op_polls;
     for (int i = 0; i < REQUESTS; i++)
-        WT_REQUIRE_OK(weft_recv(f.comm, &words[i], 1, WEFT_INT64, 1 - rank, &reqs[i]));
+        WT_REQUIRE_OK(weft_recv(f.comm, &words[i], 1, WEFT_INT64, 1 - rank, 0, &reqs[i]));
     WT_CHECK(f.comm->exec->op_polls - before >= REQUESTS);
     WT_CHECK(f.comm->exec->op_polls - before <= 8ull * REQUESTS);
     for (int i = 0; i < 100; i++) /* collectives among them */
@@ -67,7 +67,7 @@ static void many_requests(int rank, int nranks, void *arg)
     wt_sync();
     for (int64_t i = 0; i < REQUESTS; i++) {
         int64_t word = i * 3 + rank;
-        WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, NULL));
+        WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 1 - rank, 0, NULL));
     }
     WT_CHECK_OK(weft_wait_all(reqs, REQUESTS + 100));
     for (int i = 0; i < REQUESTS; i++)
@@ -136,12 +136,12 @@ static void one_of_many(int rank, int nranks, void *arg)
 
     open_without_thread(&f, arg, rank, nranks);
     for (int i = 0; i < AWAITED && rank == 0; i++)
-        WT_REQUIRE_OK(weft_recv(f.comm, &words[AWAITED - 1 - i], 1, WEFT_INT64, 1, &reqs[AWAITED - 1 - i]));
+        WT_REQUIRE_OK(weft_recv(f.comm, &words[AWAITED - 1 - i], 1, WEFT_INT64, 1, 0, &reqs[AWAITED - 1 - i]));
     for (int64_t i = 0; i < AWAITED; i++) { /* one message at a time */
         int64_t word = 5 * i;
         wt_sync();
         if (rank == 1) {
-            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 0, NULL));
+            WT_REQUIRE_OK(weft_send(f.comm, &word, 1, WEFT_INT64, 0, 0, NULL));
             continue;
         }
         index = SIZE_MAX;

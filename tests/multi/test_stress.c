@@ -91,8 +91,8 @@ static void one_round(struct worker *w, int round)
         check_gathered(w, round, n);
         break;
     case 2:
-        WT_CHECK_OK(weft_send_recv(w->comm, w->src, n, (w->rank + 1) % w->nranks, w->dst, n,
-                                   (w->rank + w->nranks - 1) % w->nranks, WEFT_INT64, NULL));
+        WT_CHECK_OK(weft_send_recv(w->comm, w->src, n, (w->rank + 1) % w->nranks, 0, w->dst, n,
+                                   (w->rank + w->nranks - 1) % w->nranks, 0, WEFT_INT64, NULL));
         check_sent(w, round, n);
         break;
     default:

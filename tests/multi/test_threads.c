@@ -60,7 +60,7 @@ static void send_number(struct ft_rank *f, int64_t number, int waited_for)
 {
     weft_request *req = NULL;
 
-    WT_CHECK_OK(weft_send(f->comm, &number, 1, WEFT_INT64, 1, waited_for ? &req : NULL));
+    WT_CHECK_OK(weft_send(f->comm, &number, 1, WEFT_INT64, 1, 0, waited_for ? &req : NULL));
     if (req) {
         WT_CHECK_OK(weft_wait(req));
         WT_CHECK_OK(weft_request_free(req));
@@ -87,7 +87,7 @@ static void message_behind(struct ft_rank *f, size_t n)
         } else {
             int64_t number = -1;
             if (f->rank == 1)
-                WT_CHECK_OK(weft_recv(f->comm, &number, 1, WEFT_INT64, 0, NULL));
+                WT_CHECK_OK(weft_recv(f->comm, &number, 1, WEFT_INT64, 0, 0, NULL));
             WT_CHECK_INT(number, f->rank == 1 ? b.round : -1);
             reduce(&b);
         }
@@ -174,14 +174,8 @@ static int rounds(void)
 static weft_status tagged(struct ft_rank *f, int sending, void *data, size_t n, int peer, int64_t tag,
                           weft_request **req)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
-
-    o.tag = tag;
-    weft_status st = weft_comm_next_call(f->comm, &o);
-    if (st < 0)
-        return st;
-    return sending ? weft_send(f->comm, data, n, WEFT_INT64, peer, req)
-                   : weft_recv(f->comm, data, n, WEFT_INT64, peer, req);
+    return sending ? weft_send(f->comm, data, n, WEFT_INT64, peer, tag, req)
+                   : weft_recv(f->comm, data, n, WEFT_INT64, peer, tag, req);
 }
 
 /* Messages round the ring, of a tag of the thread's own; blocking and not. */
@@ -244,7 +238,7 @@ static void together(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-/* ---- Options are the thread's that gave them ---- */
+/* ---- Options are the call's that has them, whatever other threads call ---- */
 
 static void *plain_sum(void *arg)
 {
@@ -256,21 +250,19 @@ static void *plain_sum(void *arg)
 
 static void options(int rank, int nranks, void *arg)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
     int64_t src[8], dst[8], one = 1, sum = 0;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &one, &sum, 1, WEFT_INT64);
     struct ft_rank f;
 
     ft_open(&f, arg, DEADLINE_MS, rank, nranks);
-    o.algorithm = "no-such";
     for (int round = 0; round < 3; round++) {
         struct blocked b = {.f = &f, .n = 8, .src = src, .dst = dst, .round = round};
         pthread_t thread;
-        WT_CHECK_OK(weft_comm_next_call(f.comm, &o));
         WT_REQUIRE(pthread_create(&thread, NULL, plain_sum, &b) == 0);
         pthread_join(thread, NULL);
         WT_CHECK_OK(b.st);
         check_sum(&b);
-        WT_CHECK_STATUS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_ENOTFOUND);
+        WT_CHECK_STATUS(wt_issue(f.comm, call, "no-such", NULL), WEFT_ENOTFOUND);
     }
     ft_close(&f);
 }
@@ -284,7 +276,7 @@ static void *keep_sending(void *arg)
 
     while (!atomic_load(&b->begun))
         usleep(100);
-    b->st = weft_send(b->f->comm, &number, 1, WEFT_INT64, 1, NULL);
+    b->st = weft_send(b->f->comm, &number, 1, WEFT_INT64, 1, 0, NULL);
     return NULL;
 }
 

@@ -264,9 +264,9 @@ static void levels_inside(int rank, int nranks, void *arg)
     static const struct place one = {0, NULL};
     const struct inside *in = arg;
     char path[64], log[96];
-    weft_call_options by_package = WEFT_CALL_OPTIONS_INIT;
     float mine = (float)rank, sum = 0;
     struct ft_rank f;
+    weft_call call;
 
     snprintf(path, sizeof path, "/tmp/weft-inside-%d-%d", (int)getpid(), rank);
     snprintf(log, sizeof log, "info,file:%s", path);
@@ -277,14 +277,12 @@ static void levels_inside(int rank, int nranks, void *arg)
     setenv("WEFT_ALGO", in->algo, 1);
     start(&f, &one, rank, nranks);
     WT_CHECK_INT(logged(path, "topology.lent"), in->lent);
-    by_package.algorithm = "package:rdouble";
-    WT_CHECK_OK(weft_comm_next_call(f.comm, &by_package));
+    call = wt_call(WEFT_KIND_ALL_REDUCE, &mine, &sum, 1, WEFT_FLOAT32);
     if (in->lent) {
-        WT_CHECK_OK(weft_all_reduce(f.comm, &mine, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
+        WT_CHECK_OK(wt_issue(f.comm, call, "package:rdouble", NULL));
         WT_CHECK(sum == (float)(nranks * (nranks - 1) / 2));
     } else {
-        SAYS(weft_all_reduce(f.comm, &mine, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL), WEFT_ENOTFOUND,
-             "WEFT_TOPO_DISCOVER");
+        SAYS(wt_issue(f.comm, call, "package:rdouble", NULL), WEFT_ENOTFOUND, "WEFT_TOPO_DISCOVER");
     }
     unlink(path);
     ft_close(&f);
@@ -404,29 +402,6 @@ static void refuses_wrong_use(void)
     CU_ASSERT_EQUAL(wt_run(2, wrong_axes, &here, 20000), 0);
 }
 
-/* The options of the next operation are not for the exchange. */
-static void options_stay(int rank, int nranks, void *arg)
-{
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
-    const char *text;
-    struct ft_rank f;
-    int one = 1, sum;
-
-    start(&f, arg, rank, nranks);
-    o.algorithm = "no-such";
-    WT_REQUIRE_OK(weft_comm_next_call(f.comm, &o));
-    WT_CHECK_OK(weft_comm_topology(f.comm, "json", &text));
-    WT_CHECK_STATUS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL), WEFT_ENOTFOUND);
-    ft_close(&f);
-}
-
-static void leaves_options_alone(void)
-{
-    static struct place here = {0, NULL};
-
-    CU_ASSERT_EQUAL(wt_run(2, options_stay, &here, 20000), 0);
-}
-
 /* ---- Files ---- */
 
 static const char *write_file(const char *name, const char *text)
@@ -540,7 +515,6 @@ static const struct wt_case cases[] = {
     {"wrong words", wrong_words},
     {"a mesh puts pairs on nodes", puts_pairs_on_nodes},
     {"wrong formats and axes are refused", refuses_wrong_use},
-    {"options of the next call are not used up", leaves_options_alone},
     {"a file replaces discovery", takes_a_file},
     {"broken files", refuses_broken_files},
     {"a missing file", refuses_a_missing_file},

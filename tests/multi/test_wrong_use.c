@@ -33,7 +33,7 @@ static void still_works(struct ft_rank *f)
 static void null_handles(void)
 {
     weft_error e = WEFT_ERROR_INIT;
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_BARRIER, NULL, NULL, 0, WEFT_UINT8);
     weft_unique_id id = {{0}};
     weft_comm *comm = NULL;
     weft_request *req = NULL;
@@ -63,7 +63,8 @@ static void null_handles(void)
     BAD(weft_comm_local(NULL, &n, &n));
     BAD(weft_comm_status(NULL));
     BAD(weft_comm_set_timeout(NULL, 1));
-    BAD(weft_comm_next_call(NULL, &o));
+    BAD(weft_issue(NULL, &call, NULL));
+    BAD(weft_persistent(NULL, &call, &req));
     BAD(weft_comm_dump(NULL, "/dev/null"));
     BAD(weft_last_error(NULL, &e));
     BAD(weft_barrier(NULL, NULL));
@@ -96,6 +97,7 @@ static void bad_arguments(struct ft_rank *f)
     size_t counts[2] = {1, SIZE_MAX}, displs[2] = {0, SIZE_MAX};
     weft_comm *c = f->comm;
     weft_request *req = NULL;
+    weft_call call;
 
     BAD(weft_all_reduce(c, NULL, b, 1, WEFT_INT32, WEFT_SUM, NULL));
     BAD(weft_all_reduce(c, a, NULL, 1, WEFT_INT32, WEFT_SUM, &req));
@@ -112,38 +114,38 @@ static void bad_arguments(struct ft_rank *f)
     BAD(weft_reduce(c, a, b, 1, WEFT_INT32, WEFT_SUM, -1, NULL));
     BAD(weft_gather(c, a, b, 1, WEFT_INT32, 77, NULL));
     BAD(weft_scatter(c, a, b, 1, WEFT_INT32, -7, NULL));
-    BAD_SAYS(weft_send(c, a, 1, WEFT_INT32, f->nranks, NULL), WEFT_EINVAL, "peer");
-    BAD(weft_recv(c, a, 1, WEFT_INT32, -1, NULL));
-    BAD(weft_send_recv(c, a, 1, 0, b, 1, 99, WEFT_INT32, NULL));
-    BAD(weft_send(c, NULL, 1, WEFT_INT32, 0, NULL));
+    BAD_SAYS(weft_send(c, a, 1, WEFT_INT32, f->nranks, 0, NULL), WEFT_EINVAL, "peer");
+    BAD(weft_recv(c, a, 1, WEFT_INT32, -1, 0, NULL));
+    BAD(weft_send_recv(c, a, 1, 0, 0, b, 1, 99, 0, WEFT_INT32, NULL));
+    BAD(weft_send(c, NULL, 1, WEFT_INT32, 0, 0, NULL));
     BAD_SAYS(weft_all_gather_v(c, a, b, NULL, NULL, WEFT_INT32, NULL), WEFT_EINVAL, "counts");
     BAD(weft_all_gather_v(c, a, b, counts, NULL, WEFT_INT32, NULL));
     counts[1] = 1;
     BAD(weft_all_gather_v(c, a, b, counts, displs, WEFT_INT32, NULL));
     BAD(weft_reduce_scatter_v(c, a, b, NULL, WEFT_INT32, WEFT_SUM, NULL));
     BAD(weft_all_to_all_v(c, a, NULL, NULL, b, NULL, NULL, WEFT_INT32, NULL));
-    BAD(weft_all_reduce_init(c, a, b, 1, WEFT_INT32, WEFT_SUM, NULL));
-    BAD(weft_broadcast_init(c, a, b, 1, WEFT_INT32, 99, &req));
+    call = wt_call(WEFT_KIND_ALL_REDUCE, a, b, 1, WEFT_INT32);
+    BAD_SAYS(weft_persistent(c, &call, NULL), WEFT_EINVAL, "req is NULL");
+    call.kind = WEFT_KIND_BROADCAST;
+    call.root = 99;
+    BAD_SAYS(weft_persistent(c, &call, &req), WEFT_EINVAL, "root 99");
+    BAD_SAYS(weft_issue(c, &call, &req), WEFT_EINVAL, "root 99");
     WT_CHECK(req == NULL);
 }
 
 static void bad_questions(struct ft_rank *f)
 {
     weft_comm_config config = WEFT_COMM_CONFIG_INIT;
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
     weft_error e = WEFT_ERROR_INIT;
     weft_comm *comm = NULL;
     const char *text;
     void *p = NULL;
 
     config.bytes = 3;
-    o.bytes = 1;
     e.bytes = 0;
     BAD(weft_comm_dup(f->comm, &config, &comm));
     BAD(weft_comm_dup(f->comm, NULL, NULL));
     BAD(weft_comm_split(f->comm, -2, 0, NULL, &comm));
-    BAD(weft_comm_next_call(f->comm, &o));
-    BAD(weft_comm_next_call(f->comm, NULL));
     BAD(weft_last_error(f->comm, &e));
     BAD(weft_last_error(f->comm, NULL));
     BAD(weft_comm_host(f->comm, 99, &text));
@@ -182,12 +184,14 @@ static void arguments(int rank, int nranks, void *arg)
 static void requests(int rank, int nranks, void *arg)
 {
     int64_t one = 1, sum = 0, other = 0;
+    weft_call call;
     weft_request *kept, *req = NULL, *stale;
     weft_comm *dead;
     struct ft_rank f;
 
     ft_open(&f, arg, 10000, rank, nranks);
-    WT_CHECK_OK(weft_all_reduce_init(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &kept));
+    call = wt_call(WEFT_KIND_ALL_REDUCE, &one, &sum, 1, WEFT_INT64);
+    WT_CHECK_OK(weft_persistent(f.comm, &call, &kept));
     WT_CHECK_OK(weft_wait(kept)); /* idle: nothing to wait for */
     WT_CHECK_OK(weft_start(kept));
     WT_CHECK_STATUS(weft_start(kept), WEFT_EBUSY);
@@ -199,13 +203,13 @@ static void requests(int rank, int nranks, void *arg)
     BAD(weft_request_free(stale));
     BAD(weft_wait(stale));
     BAD(weft_start(stale));
-    WT_CHECK_OK(weft_recv(f.comm, &other, 1, WEFT_INT64, (rank + 1) % nranks, &req));
+    WT_CHECK_OK(weft_recv(f.comm, &other, 1, WEFT_INT64, (rank + 1) % nranks, 0, &req));
     BAD_SAYS(weft_start(req), WEFT_EINVAL, "persistent");
     WT_CHECK_STATUS(weft_request_free(req), WEFT_EBUSY);
     WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS);
     WT_CHECK_STATUS(weft_wait_for(req, 1000000), WEFT_INPROGRESS);
     wt_sync();
-    WT_CHECK_OK(weft_send(f.comm, &one, 1, WEFT_INT64, (rank + nranks - 1) % nranks, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &one, 1, WEFT_INT64, (rank + nranks - 1) % nranks, 0, NULL));
     WT_CHECK_OK(weft_wait(req));
     WT_CHECK_INT(other, 1);
     WT_CHECK_OK(weft_request_free(req));
@@ -343,14 +347,14 @@ static void operator_calls(int rank, int nranks, void *arg)
     ft_open(&f, arg, 10000, rank, nranks);
     of.comm = f.comm;
     WT_REQUIRE_OK(weft_op_create(calls_weft, &of, 1, &op));
-    WT_CHECK_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, !rank, &of.waited_for));
+    WT_CHECK_OK(weft_recv(f.comm, &late, 1, WEFT_INT64, !rank, 0, &of.waited_for));
     for (int i = 0; i < 3; i++) {
         WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, op, NULL));
         WT_CHECK_INT(sum, nranks);
     }
     WT_CHECK_INT(atomic_load(&of.refused), atomic_load(&of.called));
     wt_sync();
-    WT_CHECK_OK(weft_send(f.comm, &number, 1, WEFT_INT64, !rank, NULL));
+    WT_CHECK_OK(weft_send(f.comm, &number, 1, WEFT_INT64, !rank, 0, NULL));
     WT_CHECK_OK(weft_wait(of.waited_for));
     WT_CHECK_INT(late, 7);
     WT_CHECK_OK(weft_request_free(of.waited_for));
@@ -365,27 +369,22 @@ static void operator_calls(int rank, int nranks, void *arg)
 
 static void algorithms(int rank, int nranks, void *arg)
 {
-    weft_call_options o = WEFT_CALL_OPTIONS_INIT;
     int64_t one = 1, sum = 0;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &one, &sum, 1, WEFT_INT64);
     weft_request *req = NULL;
     struct ft_rank f;
 
     ft_open(&f, arg, 10000, rank, nranks);
-    o.algorithm = "rign";
-    WT_CHECK_OK(weft_comm_next_call(f.comm, &o));
-    BAD_SAYS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_ENOTFOUND, "\"ring\"?");
-    still_works(&f); /* the option was used up */
-    WT_CHECK_OK(weft_comm_next_call(f.comm, &o));
-    WT_CHECK_STATUS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &req), WEFT_ENOTFOUND);
+    BAD_SAYS(wt_issue(f.comm, call, "rign", NULL), WEFT_ENOTFOUND, "\"ring\"?");
+    still_works(&f);
+    WT_CHECK_STATUS(wt_issue(f.comm, call, "rign", &req), WEFT_ENOTFOUND);
     WT_CHECK(req == NULL);
     still_works(&f);
-    WT_CHECK_OK(weft_comm_next_call(f.comm, &o)); /* a grouped call is a call like others */
     WT_CHECK_OK(weft_group_start());
-    WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
+    WT_CHECK_OK(wt_issue(f.comm, call, "rign", NULL));
     WT_CHECK_STATUS(weft_group_end(), WEFT_ENOTFOUND);
     still_works(&f);
-    WT_CHECK_OK(weft_comm_next_call(f.comm, &o)); /* and a persistent one has it for good */
-    WT_CHECK_OK(weft_all_reduce_init(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, &req));
+    WT_CHECK_OK(wt_persistent(f.comm, call, "rign", &req)); /* it has it for good */
     WT_CHECK_STATUS(weft_start(req), WEFT_ENOTFOUND);
     WT_CHECK_STATUS(weft_start(req), WEFT_ENOTFOUND);
     WT_CHECK_OK(weft_request_free(req));

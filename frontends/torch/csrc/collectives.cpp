@@ -12,9 +12,10 @@ WorkBase Collectives::broadcast(Tensors &tensors, const c10d::BroadcastOptions &
     int root = root_rank(opts.rootRank, "broadcast");
 
     return run_on(describe(OpType::BROADCAST, "broadcast", "weft:broadcast", opts, t, t),
-                  {Flat(t, rank_ == root ? Flat::ReadWrite : Flat::Write, "broadcast")},
-                  [root](weft_comm *comm, const Flat *b, weft_request **req) {
-                      return weft_broadcast(comm, b->data, b->data, b->count, b->dtype, root, req);
+                  {Flat(t, rank_ == root ? Flat::ReadWrite : Flat::Write, "broadcast")}, [root](const Flat *b) {
+                      weft_call call = call_of(WEFT_KIND_BROADCAST, b->data, b->data, b->count, b->dtype);
+                      call.root = root;
+                      return call;
                   });
 }
 
@@ -49,10 +50,11 @@ WorkBase Collectives::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     bool mine = rank_ == root;
 
     return run_on(describe(OpType::REDUCE, "reduce", "weft:reduce", opts, t, t),
-                  {Flat(t, Flat::ReadWrite, "reduce", &opts.reduceOp)},
-                  [root, mine](weft_comm *comm, const Flat *b, weft_request **req) {
-                      return weft_reduce(comm, b->data, mine ? b->data : nullptr, b->count, b->dtype, b->op.get(), root,
-                                         req);
+                  {Flat(t, Flat::ReadWrite, "reduce", &opts.reduceOp)}, [root, mine](const Flat *b) {
+                      weft_call call = call_of(WEFT_KIND_REDUCE, b->data, mine ? b->data : nullptr, b->count, b->dtype);
+                      call.op = b->op.get();
+                      call.root = root;
+                      return call;
                   });
 }
 
@@ -61,7 +63,7 @@ WorkBase Collectives::barrier(const c10d::BarrierOptions &opts)
     Op op{OpType::BARRIER, "barrier", "weft:barrier", !opts.asyncOp, opts.timeout};
 
     return run(
-        op, [](weft_comm *comm, size_t, weft_request **req) { return weft_barrier(comm, req); }, [](Work &) {});
+        op, [](size_t) { return call_of(WEFT_KIND_BARRIER, nullptr, nullptr, 0, WEFT_UINT8); }, [](Work &) {});
 }
 
 WorkBase Collectives::_allgather_base(at::Tensor &out, at::Tensor &in, const c10d::AllgatherOptions &opts)
@@ -98,9 +100,13 @@ WorkBase Collectives::allgather(std::vector<Tensors> &outs, Tensors &ins, const 
     Op op = describe(OpType::ALLGATHER, "all_gather", "weft:all_gather", opts, in, in);
 
     op.out_copies = size_;
-    return run_on(op, {to, from}, [](weft_comm *comm, const Flat *b, weft_request **req) {
-        return b->even ? gather_pair(comm, b, req)
-                       : weft_all_gather_v(comm, b[1].data, b->data, b->counts->data(), nullptr, b->dtype, req);
+    return run_on(op, {to, from}, [](const Flat *b) {
+        weft_call call = gather_pair(b);
+        if (!b->even) {
+            call.kind = WEFT_KIND_ALL_GATHER_V;
+            call.recv_counts = b->counts->data();
+        }
+        return call;
     });
 }
 
@@ -112,10 +118,13 @@ WorkBase Collectives::reduce_scatter(Tensors &outs, std::vector<Tensors> &ins, c
 
     from.op = Operator(opts.reduceOp, out);
     op.in_copies = size_;
-    return run_on(op, {from, to}, [](weft_comm *comm, const Flat *b, weft_request **req) {
-        return b->even
-                   ? reduce_scatter_pair(comm, b, req)
-                   : weft_reduce_scatter_v(comm, b->data, b[1].data, b->counts->data(), b[1].dtype, b->op.get(), req);
+    return run_on(op, {from, to}, [](const Flat *b) {
+        weft_call call = reduce_scatter_pair(b);
+        if (!b->even) {
+            call.kind = WEFT_KIND_REDUCE_SCATTER_V;
+            call.send_counts = b->counts->data();
+        }
+        return call;
     });
 }
 
@@ -128,8 +137,10 @@ WorkBase Collectives::gather(std::vector<Tensors> &outs, Tensors &ins, const c10
 
     require_even(to, "gather");
     op.out_copies = rank_ == root ? size_ : 0;
-    return run_on(op, {to, from}, [root](weft_comm *comm, const Flat *b, weft_request **req) {
-        return weft_gather(comm, b[1].data, b->data, b[1].count, b[1].dtype, root, req);
+    return run_on(op, {to, from}, [root](const Flat *b) {
+        weft_call call = call_of(WEFT_KIND_GATHER, b[1].data, b->data, b[1].count, b[1].dtype);
+        call.root = root;
+        return call;
     });
 }
 
@@ -142,8 +153,10 @@ WorkBase Collectives::scatter(Tensors &outs, std::vector<Tensors> &ins, const c1
 
     require_even(from, "scatter");
     op.in_copies = rank_ == root ? size_ : 0;
-    return run_on(op, {from, to}, [root](weft_comm *comm, const Flat *b, weft_request **req) {
-        return weft_scatter(comm, b->data, b[1].data, b[1].count, b[1].dtype, root, req);
+    return run_on(op, {from, to}, [root](const Flat *b) {
+        weft_call call = call_of(WEFT_KIND_SCATTER, b->data, b[1].data, b[1].count, b[1].dtype);
+        call.root = root;
+        return call;
     });
 }
 
@@ -193,8 +206,8 @@ WorkBase Collectives::alltoall_base(at::Tensor &out, at::Tensor &in, std::vector
     if (in_splits.empty() && out_splits.empty()) {
         TORCH_CHECK(out.numel() == in.numel(), "weft: ", what, ": ", out.numel(), " elements to receive and ",
                     in.numel(), " to send, with equal splits");
-        return run_on(op, {to, from}, [n = from.count / size_](weft_comm *comm, const Flat *b, weft_request **req) {
-            return weft_all_to_all(comm, b[1].data, b->data, n, b->dtype, req);
+        return run_on(op, {to, from}, [n = from.count / size_](const Flat *b) {
+            return call_of(WEFT_KIND_ALL_TO_ALL, b[1].data, b->data, n, b->dtype);
         });
     }
     split_rows(from, in_splits, in);
@@ -250,21 +263,20 @@ WorkBase Collectives::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOp
 WorkBase Collectives::send(Tensors &tensors, int peer, int tag)
 {
     check_peer(peer, "send");
-    return message(tensors, OpType::SEND, "send", "weft:send", peer, tag, weft_send, Flat::Read);
+    return message(tensors, OpType::SEND, "send", "weft:send", peer, tag, WEFT_KIND_SEND);
 }
 
 WorkBase Collectives::recv(Tensors &tensors, int peer, int tag)
 {
     check_peer(peer, "recv");
-    return message(tensors, OpType::RECV, "recv", "weft:recv", peer, tag, weft_recv, Flat::Write);
+    return message(tensors, OpType::RECV, "recv", "weft:recv", peer, tag, WEFT_KIND_RECV);
 }
 
 WorkBase Collectives::recvAnysource(Tensors &tensors, int tag)
 {
     TORCH_CHECK(size_ > 1, "weft: recv: there is no other rank to receive from");
     TORCH_CHECK(!open_batch(), "weft: recv: a receive from any rank cannot be part of a batch");
-    return message(tensors, OpType::RECVANYSOURCE, "recv", "weft:recvAnySource", WEFT_ANY_SOURCE, tag, weft_recv,
-                   Flat::Write);
+    return message(tensors, OpType::RECVANYSOURCE, "recv", "weft:recvAnySource", WEFT_ANY_SOURCE, tag, WEFT_KIND_RECV);
 }
 
 int Collectives::root_rank(int64_t root, const char *operation) const
@@ -346,25 +358,34 @@ at::Tensor Collectives::sparse_header(const at::Tensor &t)
     return header;
 }
 
-weft_status Collectives::reduce_all(weft_comm *comm, const Flat *b, weft_request **req)
+weft_call Collectives::reduce_all(const Flat *b)
 {
-    return weft_all_reduce(comm, b->data, b->data, b->count, b->dtype, b->op.get(), req);
+    weft_call call = call_of(WEFT_KIND_ALL_REDUCE, b->data, b->data, b->count, b->dtype);
+
+    call.op = b->op.get();
+    return call;
 }
 
-weft_status Collectives::gather_pair(weft_comm *comm, const Flat *b, weft_request **req)
+weft_call Collectives::gather_pair(const Flat *b)
 {
-    return weft_all_gather(comm, b[1].data, b->data, b[1].count, b[1].dtype, req);
+    return call_of(WEFT_KIND_ALL_GATHER, b[1].data, b->data, b[1].count, b[1].dtype);
 }
 
-weft_status Collectives::reduce_scatter_pair(weft_comm *comm, const Flat *b, weft_request **req)
+weft_call Collectives::reduce_scatter_pair(const Flat *b)
 {
-    return weft_reduce_scatter(comm, b->data, b[1].data, b[1].count, b[1].dtype, b->op.get(), req);
+    weft_call call = call_of(WEFT_KIND_REDUCE_SCATTER, b->data, b[1].data, b[1].count, b[1].dtype);
+
+    call.op = b->op.get();
+    return call;
 }
 
-weft_status Collectives::exchange(weft_comm *comm, const Flat *b, weft_request **req)
+weft_call Collectives::exchange(const Flat *b)
 {
-    return weft_all_to_all_v(comm, b[1].data, b[1].counts->data(), nullptr, b->data, b->counts->data(), nullptr,
-                             b->dtype, req);
+    weft_call call = call_of(WEFT_KIND_ALL_TO_ALL_V, b[1].data, b->data, 0, b->dtype);
+
+    call.send_counts = b[1].counts->data();
+    call.recv_counts = b->counts->data();
+    return call;
 }
 
 } // namespace weft_torch

@@ -10,7 +10,7 @@ namespace weft_torch
 
 class Collectives : public Issuer
 {
-public:
+  public:
     using Issuer::Issuer;
 
     /* ---- One tensor, or several that are treated alike ---- */
@@ -26,7 +26,8 @@ public:
     WorkBase _allgather_base(at::Tensor &out, at::Tensor &in, const c10d::AllgatherOptions &opts) override;
     WorkBase allgather_into_tensor_coalesced(Tensors &outs, Tensors &ins, const c10d::AllgatherOptions &opts) override;
     WorkBase _reduce_scatter_base(at::Tensor &out, at::Tensor &in, const c10d::ReduceScatterOptions &opts) override;
-    WorkBase reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins, const c10d::ReduceScatterOptions &opts) override;
+    WorkBase reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins,
+                                             const c10d::ReduceScatterOptions &opts) override;
 
     /* ---- A list with a tensor for each rank, and one of this rank ---- */
 
@@ -53,7 +54,7 @@ public:
     WorkBase recv(Tensors &tensors, int peer, int tag) override;
     WorkBase recvAnysource(Tensors &tensors, int tag) override;
 
-private:
+  private:
     static constexpr int64_t kSparseDims = 16;
 
     int root_rank(int64_t root, const char *operation) const;
@@ -79,22 +80,20 @@ private:
     void split_rows(Flat &flat, const std::vector<int64_t> &splits, const at::Tensor &t) const;
     /* Numbers of dimensions and of values, and the sizes. */
     static at::Tensor sparse_header(const at::Tensor &t);
-    template <class F>
-    WorkBase message(const Tensors &tensors, OpType type, const char *name, const char *title, int peer, int tag, F fn,
-                     Flat::Use use)
+    WorkBase message(const Tensors &tensors, OpType type, const char *name, const char *title, int peer, int tag,
+                     weft_kind kind)
     {
         const at::Tensor &t = only(tensors, name);
-        Flat flat(t, use, name);
+        Flat flat(t, kind == WEFT_KIND_SEND ? Flat::Read : Flat::Write, name);
         Op op{type, name, title, false, c10d::kUnsetTimeout, &t, &t};
 
         TORCH_CHECK(tag >= 0, "weft: ", name, ": tag ", tag, " is below 0");
         op.peer = peer == WEFT_ANY_SOURCE ? rank_ : peer;
-        op.tag = tag;
+        weft_call call = call_of(kind, flat.data, flat.data, t.nbytes(), WEFT_UINT8);
+        call.peer = peer;
+        call.tag = tag;
         return run(
-            op,
-            [fn, p = flat.data, bytes = t.nbytes(), peer](weft_comm *comm, size_t, weft_request **req) {
-                return fn(comm, p, bytes, WEFT_UINT8, peer, req);
-            },
+            op, [call](size_t) { return call; },
             [&](Work &work) {
                 flat.hand_to(work);
                 work.source = type == OpType::SEND ? -1 : peer;
@@ -103,10 +102,10 @@ private:
 
     /* ---- Calls on buffers ---- */
 
-    static weft_status reduce_all(weft_comm *comm, const Flat *b, weft_request **req);
-    static weft_status gather_pair(weft_comm *comm, const Flat *b, weft_request **req);
-    static weft_status reduce_scatter_pair(weft_comm *comm, const Flat *b, weft_request **req);
-    static weft_status exchange(weft_comm *comm, const Flat *b, weft_request **req);
+    static weft_call reduce_all(const Flat *b);
+    static weft_call gather_pair(const Flat *b);
+    static weft_call reduce_scatter_pair(const Flat *b);
+    static weft_call exchange(const Flat *b);
 };
 
 } // namespace weft_torch

@@ -25,7 +25,7 @@ WorkBase Issuer::endCoalescing()
         work->complete_inline(WEFT_SUCCESS);
         return work;
     }
-    auto call = [&](weft_comm *comm, size_t, weft_request **) {
+    auto group = [&](weft_comm *comm, Work *) {
         weft_group_start();
         for (auto &part : batch->parts)
             if (call_all(comm, part.op, part.call, batch->work.get()) < 0)
@@ -33,7 +33,7 @@ WorkBase Issuer::endCoalescing()
         return weft_group_end();
     };
     try {
-        return issue(op, call, batch->work, batch.get());
+        return issue(op, group, batch->work, batch.get());
     } catch (...) {
         batch->work->drop("the batch was refused");
         throw;
@@ -124,7 +124,8 @@ WorkBase Issuer::run_now(const Op &op, CallRef call, FillRef fill)
     WorkPtr work = make_work(op, profiling);
     work->stack = std::move(stack);
     fill(*work);
-    return issue(op, call, std::move(work));
+    return issue(
+        op, [&](weft_comm *comm, Work *work) { return call_all(comm, op, call, work); }, std::move(work));
 }
 
 WorkBase Issuer::add_to(Batch &batch, const Op &op, Call call, FillRef fill)
@@ -172,14 +173,14 @@ WorkBase Issuer::run_here(const Op &op, CallRef call, FillRef fill, std::unique_
     return work;
 }
 
-WorkBase Issuer::issue(const Op &op, CallRef call, WorkPtr work, Batch *batch)
+WorkBase Issuer::issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch)
 {
     if (!work->stack)
         work->stack = early_stack();
     std::unique_lock<std::mutex> held(engine_->lock);
     weft_comm *comm = engine_->open_comm(op.name);
     work->ticket = batch ? number_batch(*batch) : number(op, work->stack);
-    work->issue_status = call_all(comm, op, call, work.get());
+    work->issue_status = calls(comm, work.get());
     if (C10_UNLIKELY(engine_->tells_choices && !batch && work->issue_status >= 0))
         tell_choice(comm, op);
     if (C10_UNLIKELY(work->issue_status < 0 && work->requests.empty())) {
@@ -201,10 +202,14 @@ WorkBase Issuer::issue(const Op &op, CallRef call, WorkPtr work, Batch *batch)
 
 weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *work)
 {
+    weft_call_options room;
+    const weft_call_options *options = options_of(op, room);
+
     for (size_t i = 0; i < op.ncalls; i++) {
         weft_request *request = nullptr;
-        next_call(comm, op);
-        weft_status st = call(comm, i, work ? &request : nullptr);
+        weft_call one = call(i);
+        one.options = options;
+        weft_status st = weft_issue(comm, &one, work ? &request : nullptr);
         if (work && request)
             work->requests.push_back(request);
         if (C10_UNLIKELY(st < 0))
@@ -213,19 +218,17 @@ weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *
     return WEFT_SUCCESS;
 }
 
-void Issuer::next_call(weft_comm *comm, const Op &op) const
+const weft_call_options *Issuer::options_of(const Op &op, weft_call_options &room) const
 {
     bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
-
     const char *algorithm = named_algorithm(op);
 
-    if (C10_LIKELY(usual && !op.tag && !algorithm))
-        return;
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-    options.algorithm = algorithm;
-    options.timeout_ns = usual ? 0 : static_cast<uint64_t>(op.timeout.count()) * 1000000;
-    options.tag = op.tag;
-    weft_comm_next_call(comm, &options);
+    if (C10_LIKELY(usual && !algorithm))
+        return nullptr;
+    room = WEFT_CALL_OPTIONS_INIT;
+    room.algorithm = algorithm;
+    room.timeout_ns = usual ? 0 : static_cast<uint64_t>(op.timeout.count()) * 1000000;
+    return &room;
 }
 
 const char *Issuer::named_algorithm(const Op &op) const

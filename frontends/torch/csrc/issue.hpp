@@ -13,17 +13,26 @@ namespace weft_torch
 
 class Issuer : public c10d::Backend
 {
-public:
-    const EnginePtr &engine() const { return engine_; }
-    uint64_t getSequenceNumberForGroup() override { return engine_->seq; }
-    size_t operations_under_way() const { return engine_->under_way.count(); }
+  public:
+    const EnginePtr &engine() const
+    {
+        return engine_;
+    }
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return engine_->seq;
+    }
+    size_t operations_under_way() const
+    {
+        return engine_->under_way.count();
+    }
 
     /* Between them the operations of the calling thread are issued together, so that sends and receives in any order cannot wait
      * for each other. */
     void startCoalescing() override;
     WorkBase endCoalescing() override;
 
-protected:
+  protected:
     Issuer(int rank, int size, c10::intrusive_ptr<WeftOptions> options)
         : c10d::Backend(rank, size), options_(std::move(options))
     {
@@ -36,16 +45,16 @@ protected:
 
         return C10_LIKELY(!batch) ? run_now(op, call, fill) : add_to(*batch, op, Call(std::forward<F>(call)), fill);
     }
-    /* Calls on buffers: fn(comm, the buffers of the i-th call, request). */
+    /* Calls on buffers: fn(the buffers of the i-th call). */
     template <class F> WorkBase run_on(const Op &op, Flats flats, F fn)
     {
         struct {
             size_t stride;
             Flats flats;
             F fn;
-            weft_status operator()(weft_comm *comm, size_t i, weft_request **request) const
+            weft_call operator()(size_t i) const
             {
-                return fn(comm, flats.data() + i * stride, request);
+                return fn(flats.data() + i * stride);
             }
         } call{flats.size() / op.ncalls, std::move(flats), std::move(fn)};
 
@@ -66,12 +75,16 @@ protected:
     c10::intrusive_ptr<WeftOptions> options_;
     EnginePtr engine_;
 
-private:
-    using CallRef = c10::function_ref<weft_status(weft_comm *, size_t, weft_request **)>;
+  private:
+    using CallRef = c10::function_ref<weft_call(size_t)>;
+    using IssueRef = c10::function_ref<weft_status(weft_comm *, Work *)>;
     using FillRef = c10::function_ref<void(Work &)>;
 
     /* For stacks of all operations: before the group's lock, as it takes the interpreter's. */
-    static StackPtr early_stack() { return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr; }
+    static StackPtr early_stack()
+    {
+        return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr;
+    }
 
     WorkBase run_now(const Op &op, CallRef call, FillRef fill);
     WorkBase add_to(Batch &batch, const Op &op, Call call, FillRef fill);
@@ -79,11 +92,11 @@ private:
     WorkBase run_here(const Op &op, CallRef call, FillRef fill, std::unique_lock<std::mutex> &held, weft_comm *comm,
                       const StackPtr &stack, WorkPtr work);
     /* With requests: the work completes later. */
-    WorkBase issue(const Op &op, CallRef call, WorkPtr work, Batch *batch = nullptr);
+    WorkBase issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch = nullptr);
     /* Do the operation's calls: blocking ones when there is no work to keep their requests. */
     weft_status call_all(weft_comm *comm, const Op &op, CallRef call, Work *work);
-    /* The arguments of an operation that the library takes apart from its call. */
-    void next_call(weft_comm *comm, const Op &op) const;
+    /* What the operation does otherwise than its group; NULL: nothing. */
+    const weft_call_options *options_of(const Op &op, weft_call_options &room) const;
     /* By the call, or else by the group; NULL: the library chooses. */
     const char *named_algorithm(const Op &op) const;
     /* With the group's lock held, after the call. */

@@ -31,11 +31,11 @@ class BuildError(RuntimeError):
     """The adapter or the C library could not be built; the text says what to do."""
 
 
-LIBRARY = "libweft.so.0"
+LIBRARY = "libweft.so.1"
 
 
 class Library(NamedTuple):
-    """Where the C library is: folders of weft/weft.h and of libweft.so.0."""
+    """Where the C library is: folders of weft/weft.h and of libweft.so.1."""
 
     include: Path
     lib: Path
@@ -174,7 +174,7 @@ def find_library() -> Library:
     if named:
         found = _from_tree(Path(named).resolve())
         if not found:
-            raise BuildError(f"WEFT_TORCH_LIBRARY={named} holds no libweft.so.0 with its headers: name an installation "
+            raise BuildError(f"WEFT_TORCH_LIBRARY={named} holds no libweft.so.1 with its headers: name an installation "
                              "prefix or a build folder of weft")
         return found
     found = _from_tree(Path(__file__).parent) or _from_pkg_config()

@@ -41,7 +41,7 @@ def _load_from(path: Path) -> ModuleType:
 
 
 def _check_version(loaded: ModuleType, path: Path) -> None:
-    """Package, adapter and C library are of one version: another libweft.so.0 may have come first on the loader's path."""
+    """Package, adapter and C library are of one version: another libweft.so.1 may have come first on the loader's path."""
     from . import __version__
 
     if loaded.version() != __version__:

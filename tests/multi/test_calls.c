@@ -1,0 +1,302 @@
+/* Operations as data: what a weft_call must say, what it may leave out, and that it meets the functions of other ranks.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <stdlib.h>
+
+#include "../unit/unit.h"
+
+enum { WORDS = 5000, MOST = 8 };
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+/* ---- What is wrong is named, and nothing happens ---- */
+
+static void wrong_calls(struct ft_rank *f)
+{
+    int64_t word = 1, sum = 0;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_request *req = NULL;
+    char name[4096];
+
+    SAYS(weft_issue(f->comm, NULL, NULL), WEFT_EINVAL, "issue: the weft_call is NULL");
+    SAYS(weft_persistent(f->comm, NULL, &req), WEFT_EINVAL, "persistent: the weft_call is NULL");
+    SAYS(weft_persistent(f->comm, &call, NULL), WEFT_EINVAL, "req is NULL");
+    call.bytes = 3;
+    SAYS(weft_issue(f->comm, &call, NULL), WEFT_EINVAL, "WEFT_CALL_INIT");
+    call.bytes = sizeof call;
+    call.kind = (weft_kind)0;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "kind of the call is 0, not set");
+    call.kind = (weft_kind)(WEFT_NUM_KINDS + 1);
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "kind of the call is 20, which is none");
+    call.kind = (weft_kind)-1;
+    SAYS(weft_persistent(f->comm, &call, &req), WEFT_EINVAL, "kind of the call is -1");
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    call.tag = 1;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "all_reduce has no tag");
+    call.tag = 0;
+    call.recv_tag = 1;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "all_reduce has no recv_tag");
+    call.kind = WEFT_KIND_RECV;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "recv has no recv_tag: only send_recv does; here it is `tag`");
+    call.recv_tag = 0;
+    call.options = &options;
+    options.algorithm = "ring";
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_ENOTSUP, "recv has no algorithms, and \"ring\" is named");
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    options.bytes = 1;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "WEFT_CALL_OPTIONS_INIT");
+    options.bytes = sizeof options;
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    options.algorithm = name;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_ENOTFOUND, "no algorithm \"xxx");
+    SAYS(weft_persistent(f->comm, &call, &req), WEFT_ENOTFOUND, "no algorithm \"xxx");
+    WT_CHECK(req == NULL && sum == 0);
+}
+
+/* Of a program that was compiled with a later weft.h, and of one with an earlier. */
+static void other_versions(struct ft_rank *f)
+{
+    int64_t word = 1, sum = 0;
+    struct {
+        weft_call call;
+        uint64_t codec;
+    } later = {wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64), 0};
+    struct {
+        weft_call_options options;
+        const char *label;
+    } more = {WEFT_CALL_OPTIONS_INIT, NULL};
+    struct {
+        size_t bytes;
+        weft_kind kind;
+        weft_dtype dtype;
+        weft_op garbage[8];
+    } earlier = {16, WEFT_KIND_BARRIER, WEFT_UINT8, {77, 77, 77, 77, 77, 77, 77, 77}};
+    struct {
+        size_t bytes;
+        uint64_t timeout_ns;
+        const char *garbage;
+    } fewer = {16, 20000 * FT_MS, (const char *)8};
+
+    later.call.bytes = sizeof later;
+    later.call.options = &more.options;
+    more.options.bytes = sizeof more;
+    WT_CHECK_OK(weft_issue(f->comm, &later.call, NULL));
+    WT_CHECK_INT((int)sum, f->nranks);
+    later.codec = 5;
+    SAYS(weft_issue(f->comm, &later.call, NULL), WEFT_ENOTSUP, "the weft_call has");
+    later.codec = 0;
+    more.label = "gradients";
+    SAYS(weft_issue(f->comm, &later.call, NULL), WEFT_ENOTSUP, "the weft_call_options has");
+    WT_CHECK_OK(weft_issue(f->comm, (const weft_call *)(const void *)&earlier, NULL));
+    later.call.options = (const weft_call_options *)(const void *)&fewer;
+    WT_CHECK_OK(weft_issue(f->comm, &later.call, NULL));
+}
+
+static void refused(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 10000, rank, nranks);
+    wrong_calls(&f);
+    other_versions(&f);
+    for (int k = 1; k <= WEFT_NUM_KINDS; k++)
+        WT_CHECK(strcmp(weft_kind_name((weft_kind)k), "unknown") != 0);
+    WT_CHECK_STR(weft_kind_name(WEFT_KIND_ALL_REDUCE), "all_reduce");
+    WT_CHECK_STR(weft_kind_name(WEFT_KIND_SEND_RECV), "send_recv");
+    WT_CHECK_STR(weft_kind_name((weft_kind)0), "unknown");
+    WT_CHECK_STR(weft_kind_name((weft_kind)(WEFT_NUM_KINDS + 1)), "unknown");
+    WT_CHECK_OK(weft_barrier(f.comm, NULL));
+    ft_close(&f);
+}
+
+/* ---- Some ranks call functions, others describe the same, with options that say nothing ---- */
+
+static weft_status described(struct ft_rank *f, weft_call call, int root)
+{
+    weft_call_options nothing = WEFT_CALL_OPTIONS_INIT;
+
+    call.root = root;
+    call.options = f->rank % 2 ? NULL : &nothing;
+    return weft_issue(f->comm, &call, NULL);
+}
+
+static void meets(int rank, int nranks, void *arg)
+{
+    int64_t *src = calloc(WORDS * MOST, 8), *dst = calloc(WORDS * MOST, 8);
+    static const size_t sizes[] = {1, 7, WORDS};
+    int to = (rank + 1) % nranks, from = (rank + nranks - 1) % nranks;
+    struct ft_rank f;
+
+    WT_REQUIRE(src && dst && nranks <= MOST);
+    ft_open(&f, arg, 10000, rank, nranks);
+    for (int round = 0; round < 4 * nranks; round++) {
+        size_t n = sizes[round % 3];
+        int plain = (round + rank) % 2, root = round % nranks;
+        for (size_t i = 0; i < WORDS; i++)
+            src[i] = rank + round;
+        WT_CHECK_OK(plain ? weft_all_reduce(f.comm, src, dst, n, WEFT_INT64, WEFT_SUM, NULL)
+                          : described(&f, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT64), 0));
+        WT_CHECK_INT((int)dst[n - 1], nranks * round + nranks * (nranks - 1) / 2);
+        WT_CHECK_OK(plain ? weft_broadcast(f.comm, src, dst, n, WEFT_INT64, root, NULL)
+                          : described(&f, wt_call(WEFT_KIND_BROADCAST, src, dst, n, WEFT_INT64), root));
+        WT_CHECK_INT((int)dst[n - 1], root + round);
+        WT_CHECK_OK(plain ? weft_all_gather(f.comm, src, dst, n, WEFT_INT64, NULL)
+                          : described(&f, wt_call(WEFT_KIND_ALL_GATHER, src, dst, n, WEFT_INT64), 0));
+        WT_CHECK_INT((int)dst[(size_t)from * n], from + round);
+        weft_call swap = wt_call(WEFT_KIND_SEND_RECV, src, dst, n, WEFT_INT64);
+        swap.recv_count = n;
+        swap.peer = to;
+        swap.recv_peer = from;
+        swap.tag = swap.recv_tag = round;
+        WT_CHECK_OK(plain ? weft_send_recv(f.comm, src, n, to, round, dst, n, from, round, WEFT_INT64, NULL)
+                          : weft_issue(f.comm, &swap, NULL));
+        WT_CHECK_INT((int)dst[n - 1], from + round);
+    }
+    free(src);
+    free(dst);
+    ft_close(&f);
+}
+
+/* ---- Groups ---- */
+
+static void grouped(int rank, int nranks, void *arg)
+{
+    int64_t out = rank + 1, in = 0, sum = 0;
+    weft_call swap = wt_call(WEFT_KIND_RECV, NULL, &in, 1, WEFT_INT64), wrong = WEFT_CALL_INIT;
+    weft_request *received = NULL, *kept = NULL;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 10000, rank, nranks);
+    WT_CHECK_OK(weft_group_start());
+    swap.peer = (rank + nranks - 1) % nranks;
+    swap.tag = 3;
+    WT_CHECK_OK(weft_issue(f.comm, &swap, &received));
+    swap = wt_call(WEFT_KIND_SEND, &out, NULL, 1, WEFT_INT64);
+    swap.peer = (rank + 1) % nranks;
+    swap.tag = 3;
+    WT_CHECK_OK(weft_issue(f.comm, &swap, NULL));
+    WT_CHECK_OK(wt_persistent(f.comm, wt_call(WEFT_KIND_ALL_REDUCE, &out, &sum, 1, WEFT_INT64), NULL, &kept));
+    WT_CHECK_OK(weft_start(kept));
+    WT_CHECK_STATUS(weft_test(received), WEFT_INPROGRESS);
+    WT_CHECK_OK(weft_group_end());
+    WT_CHECK_OK(weft_wait(received));
+    WT_CHECK_OK(weft_wait(kept));
+    WT_CHECK_INT((int)in, (rank + nranks - 1) % nranks + 1);
+    WT_CHECK_INT((int)sum, nranks * (nranks + 1) / 2);
+    WT_CHECK_OK(weft_request_free(received));
+    /* A call that cannot even be read is a failed call of the group. */
+    sum = 0;
+    WT_CHECK_OK(weft_group_start());
+    WT_CHECK_OK(weft_start(kept));
+    WT_CHECK_STATUS(weft_issue(f.comm, &wrong, NULL), WEFT_EINVAL);
+    SAYS(weft_group_end(), WEFT_EINVAL, "kind of the call is 0");
+    WT_CHECK_INT((int)sum, 0);
+    WT_CHECK_STATUS(weft_wait(kept), WEFT_EINVAL);
+    WT_CHECK_OK(weft_request_free(kept));
+    WT_CHECK_OK(weft_barrier(f.comm, NULL));
+    ft_close(&f);
+}
+
+/* ---- Persistent calls keep what they were given, but the buffers ---- */
+
+static void keeps(int rank, int nranks, void *arg)
+{
+    int64_t src[MOST] = {0}, dst[MOST];
+    size_t counts[MOST], displs[MOST];
+    weft_call call = wt_call(WEFT_KIND_ALL_GATHER_V, src, dst, 0, WEFT_INT64);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    char name[16] = "ring";
+    weft_request *kept;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 10000, rank, nranks);
+    for (int r = 0; r < nranks; r++)
+        counts[r] = 1, displs[r] = (size_t)(nranks - 1 - r);
+    options.algorithm = name;
+    call.recv_counts = counts;
+    call.recv_displs = displs;
+    call.options = &options;
+    WT_CHECK_OK(weft_persistent(f.comm, &call, &kept));
+    memset(counts, 0xff, sizeof counts);
+    memset(displs, 0xff, sizeof displs);
+    memset(name, 'x', sizeof name - 1);
+    memset(&options, 0xff, sizeof options);
+    memset(&call, 0xff, sizeof call);
+    for (int round = 0; round < 5; round++) {
+        src[0] = rank * 10 + round;
+        WT_CHECK_OK(weft_start(kept));
+        WT_CHECK_OK(weft_wait(kept));
+        for (int r = 0; r < nranks; r++)
+            WT_CHECK_INT((int)dst[nranks - 1 - r], r * 10 + round);
+    }
+    WT_CHECK_OK(weft_request_free(kept));
+    ft_close(&f);
+}
+
+/* ---- An operation's own deadline ---- */
+
+static void deadlines(int rank, int nranks, void *arg)
+{
+    int64_t word = 1, sum;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    uint64_t began;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    options.timeout_ns = 100 * FT_MS;
+    call.options = &options;
+    began = wt_now_ms();
+    if (rank == 0)
+        WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
+    WT_CHECK(wt_now_ms() - began < 30000); /* not the communicator's minute */
+    wt_sync();
+    ft_close(&f);
+}
+
+static void everywhere(int nranks, wt_rank_fn fn, const char *what)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(nranks, fn, what, 30000), 0);
+}
+
+static void bad_input(void)
+{
+    everywhere(2, refused, "refused");
+}
+
+static void meeting(void)
+{
+    everywhere(4, meets, "meets");
+}
+
+static void in_groups(void)
+{
+    everywhere(3, grouped, "grouped");
+}
+
+static void persistent(void)
+{
+    everywhere(3, keeps, "keeps");
+}
+
+static void own_deadline(void)
+{
+    everywhere(2, deadlines, "deadlines");
+}
+
+static const struct wt_case cases[] = {
+    {"wrong calls are named, other versions' are read", bad_input},
+    {"a described call meets the functions", meeting},
+    {"described calls in groups", in_groups},
+    {"persistent calls keep their arguments", persistent},
+    {"a deadline of one operation", own_deadline},
+};
+WT_UNIT_MAIN("calls", cases)
