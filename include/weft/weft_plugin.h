@@ -130,18 +130,25 @@ struct weft_xfer {
     void (*sink)(struct weft_xfer *x, size_t offset, const void *data, size_t bytes);
     void *sink_arg;
     uint32_t granule;     /* bytes of one element: 1, 2, 4, 8, 16 */
-    uint8_t background;   /* a receive that may never be met: the peer may leave without its counting as pending */
+    uint8_t background;   /* a receive that may never be met: the peer may leave without its counting as pending.
+                             Likewise sends of the layer's to a peer that may not need them (WEFT_CHAN_MAX_LAYERED) */
     uint8_t up_to;        /* recv: a shorter message is received, too. 0: it ends the receive with WEFT_EMISMATCH */
     uint16_t reserved;
     uint32_t memory;      /* enum weft_memory_kind of `buf`; 0: the host's */
     int state;            /* only touched under the group's lock */
-    void *mem;            /* the transport's handle of registered memory that `buf` lies in; NULL: it is not known to lie in any */
+    void *mem;            /* what mem_register gave for memory that `buf` lies in; NULL: it is not known to lie in any. With
+                             WEFT_CAP_REGISTER never NULL, unless there are no bytes */
+    uint32_t imm;         /* of a transport without WEFT_CAP_INFO. send: travels with the message, as many of its low bits as
+                             weft_plugin.info_bits. recv: what came with the message */
+    uint32_t reserved2;
     size_t actual;        /* recv: length of the message, once one has met the receive (before its sink is called) */
     struct weft_op_info peer_info; /* set when state is WEFT_EMISMATCH */
     struct weft_xfer *next;        /* the transport's */
     uint64_t priv[8];              /* the transport's */
 };
 #define WEFT_CHAN_MAX 64
+#define WEFT_POSTS_MIN 4           /* transfers of one peer, channel and direction that must find room */
+#define WEFT_CHAN_MAX_LAYERED (WEFT_CHAN_MAX + 1) /* one more, for the layer's headers */
 
 /* ---- Mapped groups: all ranks of the group can load and store each other's arena ------------------------- */
 
@@ -200,6 +207,21 @@ struct weft_mem_desc {
     uint64_t bytes;
 };
 
+/* One posted get or put: owned like a weft_xfer. */
+struct weft_rma {
+    void *local;
+    void *mem;          /* as in weft_xfer */
+    size_t bytes;
+    int peer;
+    uint32_t memory;    /* as in weft_xfer */
+    void *remote;       /* what mem_import gave */
+    uint64_t remote_address; /* in the peer's address space, within what was imported */
+    int state;          /* WEFT_XFER_PENDING, or how it ended */
+    struct weft_rma *next; /* the transport's */
+    uint64_t priv[8];      /* the transport's */
+};
+#define WEFT_MEM_KEY_MAX 256
+
 /* ---- The transport contract --------------------------------------------------------------------------------- */
 
 enum weft_transport_caps {
@@ -208,6 +230,15 @@ enum weft_transport_caps {
     WEFT_CAP_MEM_MAP = 1u << 2,   /* mem_describe/mem_map */
     WEFT_CAP_MEM_GET = 1u << 3,   /* mem_get */
     WEFT_CAP_MEM_PUT = 1u << 4,   /* mem_put */
+    /* What the executor needs of messages. Where a transport lacks one of them, the library puts a layer above it that
+     * sends a header before each message and stages short ones (src/net/channel.c): correct, with a copy and a message more. */
+    WEFT_CAP_SINK = 1u << 5,      /* receives may have a `sink` */
+    WEFT_CAP_PEEK = 1u << 6,      /* peek */
+    WEFT_CAP_INFO = 1u << 7,      /* messages carry all of weft_op_info; receives compare it */
+    WEFT_CAP_REGISTER = 1u << 8,  /* sends, receives, gets and puts need registered memory: weft_xfer.mem, weft_rma.mem. The layer
+                                     sees to it: what the program has not registered is registered for the operation, or staged */
+    WEFT_CAP_GET = 1u << 9,       /* get, mem_key, mem_import */
+    WEFT_CAP_PUT = 1u << 10,      /* put, likewise */
 };
 
 #define WEFT_ADDRESS_MAX 1024
@@ -230,6 +261,8 @@ struct weft_group_config {
     /* Exchange among the member ranks only, in rank order, over the bootstrap. May block until deadline. */
     weft_status (*all_gather)(void *arg, const void *mine, size_t mine_bytes, void *all);
     void *all_gather_arg;
+    /* Channels of transfers are below: WEFT_CHAN_MAX, or WEFT_CHAN_MAX_LAYERED for a transport that the layer is put above. */
+    uint32_t nchans;
 };
 
 struct weft_transport_ops {
@@ -257,7 +290,10 @@ struct weft_transport_ops {
     void (*group_destroy)(void *group, int aborted);
 
     /* Post. Must not block. A failure to post is reported by return value (then x is untouched and not
-     * owned) or later in x->state. May complete x at once: check the state after return. */
+     * owned) or later in x->state. May complete x at once: check the state after return.
+     * Of a transport without WEFT_CAP_INFO or WEFT_CAP_PEEK: WEFT_EBUSY, there is no room now, post it again after progress;
+     * only while WEFT_POSTS_MIN others of the same peer, channel and direction are posted, so that channels never wait for one
+     * another. A send may stay pending until its receive is posted. */
     weft_status (*send)(void *group, struct weft_xfer *x);
     weft_status (*recv)(void *group, struct weft_xfer *x);
     /* Advance everything that can be without blocking. Returns the number of events (0: nothing moved), or
@@ -308,6 +344,37 @@ struct weft_transport_ops {
     /* Copy to a peer's private memory, the counterpart of mem_get. The peer sees the bytes once it has seen what this rank
      * signals afterwards. Of 0 bytes: would it be permitted, as far as can be told without writing? */
     weft_status (*mem_put)(void *group, int peer, uint64_t remote_address, const void *local, size_t bytes);
+
+    /* Register memory for transfers; *mem stands for it until mem_deregister. `memory`: a weft_memory_kind. Registrations may
+     * overlap. WEFT_ENOMEM: a limit is reached (explain which; the layer stages then). Per endpoint, any thread. Nothing is
+     * posted on the memory any more when it is deregistered. */
+    weft_status (*mem_register)(void *endpoint, void *ptr, size_t bytes, uint32_t memory, void **mem);
+    void (*mem_deregister)(void *endpoint, void *mem);
+
+    /* What a peer needs to get from, or put to, registered memory: at most WEFT_MEM_KEY_MAX bytes, that the library carries to
+     * it; and what the peer makes of it, valid until mem_forget or group_destroy. Every byte of a key is untrusted. */
+    weft_status (*mem_key)(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes);
+    weft_status (*mem_import)(void *group, int peer, const void *key, size_t bytes, void **remote);
+    void (*mem_forget)(void *group, void *remote);
+    /* Post a one-sided transfer, with completion in r->state, under the rules of send and recv. A put has completed when the
+     * peer would see its bytes. A range outside of the imported memory ends with WEFT_EINVAL, a key that the peer has taken back
+     * with WEFT_EPROTO. */
+    weft_status (*get)(void *group, struct weft_rma *r);
+    weft_status (*put)(void *group, struct weft_rma *r);
+
+    /* Stop touching the memory of transfers, also of those that peers make here. Called when operations have failed, before
+     * their buffers go back to the program; only group_destroy follows.
+     * WEFT_SUCCESS: neither this process nor a device nor a peer reads or writes it any more, and no peer takes for sound
+     * what it read too late; what is pending ends with WEFT_ECANCELED. WEFT_ETIMEDOUT: that could not be had by
+     * the deadline; what may still be touched stays pending until group_destroy. May block until the deadline. NULL: memory is
+     * touched only inside of calls on the group, and never by peers. */
+    weft_status (*quiesce)(void *group, uint64_t deadline_ns);
+
+    /* Of a transport without WEFT_CAP_INFO or WEFT_CAP_PEEK. 1: the peer has left in good order (group_destroy, not aborted), and
+     * what it sent before has been received as far as receives were posted. NULL: peers that leave fail. */
+    int (*left)(void *group, int peer);
+    /* Likewise: begin to connect, as a posted send would; background receives do not. NULL: there is nothing to begin. */
+    void (*connect)(void *group, int peer);
 };
 
 /* ---- The device contract ------------------------------------------------------------------------------------- */
@@ -339,12 +406,17 @@ struct weft_plugin {
     uint32_t caps;                /* what open() may enable; WEFT_CAP_* */
     int priority;                 /* among transports that reach a peer the highest wins: shm 100, verbs 80, ucx 60, tcp 10 */
     const void *ops;              /* struct weft_transport_ops, by kind */
+    uint32_t info_bits;           /* of weft_xfer.imm that travel: 0 to 32; a transport with WEFT_CAP_INFO need not say */
 };
 
 /* ---- From ABI 1 to ABI 2 ----------------------------------------------------------------------------------------
  * - weft_xfer.bytes of a receive is its capacity. Store the length of the message that meets it in `actual`. A message that is
  *   longer ends it with WEFT_ETRUNC; a shorter one is received when `up_to` is set, else it ends it with WEFT_EMISMATCH, as before.
  *   A sink gets `actual` bytes.
+ * - sink, peek and weft_op_info are capabilities (WEFT_CAP_SINK, _PEEK, _INFO): a transport that has them says so. One that has not
+ *   need not do any of it, and leaves weft_xfer.info alone.
+ * - Memory that is touched outside of calls on the group, or by peers, must be given up in `quiesce`.
+ * - weft_plugin.info_bits stands at the end of the description.
  */
 
 #ifdef __cplusplus

@@ -212,6 +212,20 @@ static int self_progress(void *group, struct weft_peer_failure *failure)
     return 0;
 }
 
+/* The oldest message that no posted receive will take. */
+static int self_peek(void *arg, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
+{
+    struct self_group *group = arg;
+    const struct weft_xfer *x = peer == group->rank && chan < WEFT_CHAN_MAX ? group->sends[chan].first : NULL;
+
+    (void)connect;
+    if (!x)
+        return 0;
+    *info = x->info;
+    *bytes = x->bytes;
+    return 1;
+}
+
 /* ---- The one symbol ---- */
 
 static const struct weft_setting rows[] = {
@@ -232,6 +246,7 @@ static const struct weft_transport_ops ops = {
     .send = self_send,
     .recv = self_recv,
     .progress = self_progress,
+    .peek = self_peek,
 };
 
 WEFT_API extern const struct weft_plugin weft_plugin;
@@ -243,7 +258,8 @@ const struct weft_plugin weft_plugin = {
     .summary = "messages from a rank to itself; an example",
     .settings = rows,
     .settings_bytes = sizeof(struct self_settings),
-    .caps = WEFT_CAP_TWO_SIDED,
+    /* Without one of the last three the library would send a header before each message. */
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_SINK | WEFT_CAP_PEEK | WEFT_CAP_INFO,
     .priority = 1,
     .ops = &ops,
 };

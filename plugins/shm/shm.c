@@ -147,7 +147,8 @@ const struct weft_plugin weft_plugin_shm = {
     .summary = "shared memory between processes of one node",
     .settings = shm_settings,
     .settings_bytes = sizeof(struct wi_shm_settings),
-    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP | WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT,
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_SINK | WEFT_CAP_PEEK | WEFT_CAP_INFO | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP |
+            WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT,
     .priority = 100,
     .ops = &shm_ops,
 };

@@ -66,7 +66,7 @@ const struct weft_plugin weft_plugin_tcp = {
     .summary = "TCP over IPv4 and IPv6, several sockets per peer",
     .settings = rows,
     .settings_bytes = sizeof(struct wi_tcp_settings),
-    .caps = WEFT_CAP_TWO_SIDED,
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_SINK | WEFT_CAP_PEEK | WEFT_CAP_INFO,
     .priority = 10,
     .ops = &ops,
 };

@@ -28,6 +28,13 @@ libweft_sources += \
 	src/net/store_wire.c src/net/store_wire.h
 
 libweft_sources += \
+	src/net/channel.c src/net/channel.h \
+	src/net/channel_group.h \
+	src/net/channel_memory.c \
+	src/net/channel_peer.c \
+	src/net/channel_recv.c \
+	src/net/channel_rma.c \
+	src/net/channel_send.c \
 	src/net/devices.c src/net/devices.h \
 	src/net/mesh.c src/net/mesh.h \
 	src/net/transports.c src/net/transports.h

@@ -448,6 +448,7 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
         .deadline_ns = b->config->deadline_ns,
         .all_gather = group_all_gather,
         .all_gather_arg = &rs,
+        .nchans = WEFT_CHAN_MAX,
     };
     void *group = NULL;
     int index = tp ? (int)(tp - b->transports->list) : -2;

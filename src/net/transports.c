@@ -17,6 +17,7 @@
 #include "base/reduce.h"
 #include "base/status.h"
 #include "base/trusted_path.h"
+#include "net/channel.h"
 
 extern const struct weft_plugin weft_plugin_shm;
 extern const struct weft_plugin weft_plugin_tcp;
@@ -115,7 +116,43 @@ static int stub_peek(void *group, int peer, uint32_t chan, int connect, struct w
     return WEFT_ENOTSUP;
 }
 
-static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_transport_ops *out)
+static weft_status stub_mem_register(void *endpoint, void *ptr, size_t bytes, uint32_t memory, void **mem)
+{
+    (void)endpoint, (void)ptr, (void)bytes, (void)memory, (void)mem;
+    return WEFT_ENOTSUP;
+}
+
+static void stub_mem_ended(void *where, void *mem)
+{
+    (void)where, (void)mem;
+}
+
+static weft_status stub_mem_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes)
+{
+    (void)endpoint, (void)mem, (void)key, (void)capacity, (void)bytes;
+    return WEFT_ENOTSUP;
+}
+
+static weft_status stub_mem_import(void *group, int peer, const void *key, size_t bytes, void **remote)
+{
+    (void)group, (void)peer, (void)key, (void)bytes, (void)remote;
+    return WEFT_ENOTSUP;
+}
+
+static weft_status stub_rma(void *group, struct weft_rma *r)
+{
+    (void)group, (void)r;
+    return WEFT_ENOTSUP;
+}
+
+/* Memory that is touched inside of calls only is quiet between them. */
+static weft_status stub_quiesce(void *group, uint64_t deadline_ns)
+{
+    (void)group, (void)deadline_ns;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_transport_complete(const struct weft_plugin *plugin, struct weft_transport_ops *out)
 {
     const struct weft_transport_ops *theirs = plugin->ops;
     size_t known = theirs->bytes < sizeof *out ? theirs->bytes : sizeof *out;
@@ -146,6 +183,14 @@ static weft_status complete_ops(const struct weft_plugin *plugin, struct weft_tr
     FILL(mem_put, stub_mem_put);
     FILL(describe_peer, stub_describe_peer);
     FILL(peek, stub_peek);
+    FILL(mem_register, stub_mem_register);
+    FILL(mem_deregister, stub_mem_ended);
+    FILL(mem_key, stub_mem_key);
+    FILL(mem_import, stub_mem_import);
+    FILL(mem_forget, stub_mem_ended);
+    FILL(get, stub_rma);
+    FILL(put, stub_rma);
+    FILL(quiesce, stub_quiesce);
 #undef FILL
     return WEFT_SUCCESS;
 }
@@ -286,6 +331,19 @@ static void upper(char *out, size_t capacity, const char *name)
     out[i] = '\0';
 }
 
+static weft_status put_channels_above(struct wi_transports *t, struct wi_transport *slot)
+{
+    void *wrapped;
+
+    if (!wi_channel_needed(slot->plugin->caps))
+        return WEFT_SUCCESS;
+    slot->raw = slot->ops;
+    WI_TRY(wi_channel_wrap(slot->plugin, &t->host, &slot->raw, slot->endpoint, &wrapped));
+    slot->endpoint = wrapped;
+    slot->ops = wi_channel_ops;
+    return WEFT_SUCCESS;
+}
+
 /* Takes path and handle on success. */
 static weft_status add(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
                        char *path, void *handle)
@@ -298,7 +356,7 @@ static weft_status add(struct wi_transports *t, struct wi_settings *settings, co
         return wi_fail(WEFT_EPLUGIN, "more than %d transports", WI_MAX_TRANSPORTS);
     memset(slot, 0, sizeof *slot);
     slot->plugin = plugin;
-    WI_TRY(complete_ops(plugin, &slot->ops));
+    WI_TRY(wi_transport_complete(plugin, &slot->ops));
     if (plugin->settings) {
         slot->settings = wi_calloc(1, plugin->settings_bytes);
         if (!slot->settings)
@@ -314,6 +372,11 @@ static weft_status add(struct wi_transports *t, struct wi_settings *settings, co
         wi_fail(st, "opening transport %s: %s", plugin->name, weft_status_text(st));
     if (st < 0)
         goto free_settings;
+    st = put_channels_above(t, slot);
+    if (st < 0) {
+        slot->ops.close(slot->endpoint);
+        goto free_settings;
+    }
     slot->path = path;
     slot->handle = handle;
     t->count++;

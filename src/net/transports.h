@@ -15,6 +15,7 @@
 struct wi_transport {
     const struct weft_plugin *plugin;
     struct weft_transport_ops ops; /* complete: gaps are stubs that return WEFT_ENOTSUP */
+    struct weft_transport_ops raw; /* the plugin's own, when `ops` is the channel layer above it (channel.h) */
     void *endpoint;
     void *settings;
     char *path;                    /* NULL: built in */
@@ -58,6 +59,8 @@ struct wi_transports {
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);
+/* The plugin's ops, with stubs where it leaves something out. */
+weft_status wi_transport_complete(const struct weft_plugin *plugin, struct weft_transport_ops *ops);
 /* Before any group of that communicator is made, and after its last one is gone. */
 weft_status wi_transports_add_key(struct wi_transports *transports, const uint64_t comm_id[2],
                                   const unsigned char *job_key, size_t bytes, const char *job);

@@ -7,6 +7,7 @@
 
 #include "tests/harness/harness.h"
 
+static char fake_path[600] = "PLUGIN_PATH=";
 static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
 static const char *const shm[] = {"TRANSPORTS=shm", NULL};
 static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
@@ -14,6 +15,9 @@ static const char *const tcp[] = {"TRANSPORTS=tcp", NULL};
 static const char *const streamed[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_CMA=n", NULL};
 static const char *const attached[] = {"TRANSPORTS=shm", "SHM_MAP=n", "SHM_RNDV_BYTES=4K", NULL};
 static const char *const sliced[] = {"TRANSPORTS=shm", "COMM_SLICE_BYTES=192", NULL};
+static const char *const fake[] = {"TRANSPORTS=fakerdma", fake_path, NULL};
+static const char *const fake_late[] = {"TRANSPORTS=fakerdma",   fake_path, "FAKERDMA_LATE=12", "FAKERDMA_LARGEST=256K",
+                                        "COMM_SLICE_BYTES=1000", NULL};
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
 
@@ -28,6 +32,8 @@ static const struct cc_fixture fixtures[] = {
     {"tcp in small slices", tcp_sliced, 0, 0, 1},
     {"tcp between threads", tcp, 1, 0, 1},
     {"shm and tcp", hosts, 0, 0, 1},
+    {"fake card", fake, 1, 0, 1},
+    {"fake card, late", fake_late, 1, 0, 1},
 };
 enum { PLAIN_FIXTURES = 4 };
 
@@ -50,6 +56,10 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "shm in small slices", P(3)},
     {"forms", cc_case_forms, "tcp in small slices", P(3)},
     {"forms", cc_case_forms, "tcp between threads", P(2) | P(4)},
+    {"forms", cc_case_forms, "fake card", P(1) | P(2) | P(3) | P(5)},
+    {"forms", cc_case_forms, "fake card, late", P(3)},
+    {"algorithms", cc_case_algorithms, "fake card", P(2) | P(3) | P(4) | P(5)},
+    {"algorithms", cc_case_algorithms, "fake card, late", P(3)},
     {"types", cc_case_types, "shm", P(3)},
     {"types", cc_case_types, "tcp", P(2)},
     {"algorithms", cc_case_algorithms, NULL, P(2) | P(3)},
@@ -114,7 +124,10 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
 int cc_suite(const char *name, int full, int argc, char **argv)
 {
     int ran = 0, failed = 0;
+    const char *dir = wt_plugin_dir("fakerdma");
     char title[128];
+
+    snprintf(fake_path, sizeof fake_path, "PLUGIN_PATH=%s", dir ? dir : "/nowhere");
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         for (size_t f = 0; f < sizeof fixtures / sizeof *fixtures; f++) {

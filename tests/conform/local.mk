@@ -9,6 +9,14 @@ tests_conform_transport_inproc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS
 tests_conform_transport_shm_SOURCES = tests/conform/transport_shm.c $(transport_suite)
 tests_conform_transport_shm_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
+unit_tests += tests/conform/transport_fake
+tests_conform_transport_fake_SOURCES = tests/conform/transport_fake.c tests/conform/fake_rdma.c $(transport_suite)
+tests_conform_transport_fake_CPPFLAGS = $(AM_CPPFLAGS)
+tests_conform_transport_fake_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+test_modules += fakerdma.la
+fakerdma_la_SOURCES = tests/conform/fake_rdma.c
+fakerdma_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
+
 # What members of a group can do to each other over shared memory when one of them lies.
 unit_tests += tests/conform/shm_hostile
 tests_conform_shm_hostile_SOURCES = tests/conform/shm_hostile.c tests/conform/transport.h tests/conform/transport.c

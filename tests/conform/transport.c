@@ -14,6 +14,9 @@
 
 #include "base/clock.h"
 #include "base/settings.h"
+#include "base/status.h"
+#include "net/channel.h"
+#include "net/transports.h"
 
 #define SLOT_BYTES 1536
 #define WORDS 64
@@ -113,7 +116,6 @@ static void rank_body(int rank, int nranks, void *arg)
 
     WT_REQUIRE(r != NULL);
     r->fixture = start->fixture;
-    r->ops = start->fixture->plugin->ops;
     r->shared = start->shared;
     r->rank = rank;
     r->nranks = nranks;
@@ -122,7 +124,13 @@ static void rank_body(int rank, int nranks, void *arg)
     if (r->fixture->host)
         r->fixture->host(&r->host);
     r->read = read_settings(r);
-    WT_REQUIRE_OK(r->ops->open(&r->host, r->settings, &r->endpoint));
+    WT_REQUIRE_OK(wi_transport_complete(r->fixture->plugin, &r->raw));
+    WT_REQUIRE_OK(r->raw.open(&r->host, r->settings, &r->endpoint));
+    r->ops = &r->raw;
+    if (r->fixture->channels) {
+        WT_REQUIRE_OK(wi_channel_wrap(r->fixture->plugin, &r->host, &r->raw, r->endpoint, &r->endpoint));
+        r->ops = &wi_channel_ops;
+    }
     exchange_addresses(r);
     start->fn(r);
     if (r->group)
@@ -185,10 +193,16 @@ weft_status tc_group_try(struct tc_rank *r)
                                            .oversubscribed = 1,
                                            .deadline_ns = wi_deadline_ns(10000000000ull),
                                            .all_gather = tc_all_gather,
-                                           .all_gather_arg = r};
+                                           .all_gather_arg = r,
+                                           .nchans = WEFT_CHAN_MAX};
     memset(&r->failure, 0, sizeof(r->failure));
     r->failures = r->rounds = 0;
     return r->ops->group_create(r->endpoint, &r->config, &r->group);
+}
+
+const char *tc_explained(const struct tc_rank *r)
+{
+    return r->fixture->channels && wi_fail_text()[0] ? wi_fail_text() : r->explained;
 }
 
 void tc_group(struct tc_rank *r)
@@ -196,7 +210,7 @@ void tc_group(struct tc_rank *r)
     weft_status status = tc_group_try(r);
 
     if (status != WEFT_SUCCESS)
-        wt_fail(__FILE__, __LINE__, "group_create: %s (%s)", weft_status_name(status), r->explained);
+        wt_fail(__FILE__, __LINE__, "group_create: %s (%s)", weft_status_name(status), tc_explained(r));
     WT_REQUIRE(status == WEFT_SUCCESS);
 }
 
@@ -234,7 +248,7 @@ void tc_post_send(struct tc_rank *r, struct weft_xfer *x)
     weft_status status = r->ops->send(r->group, x);
 
     if (status != WEFT_SUCCESS)
-        wt_fail(__FILE__, __LINE__, "send: %s (%s)", weft_status_name(status), r->explained);
+        wt_fail(__FILE__, __LINE__, "send: %s (%s)", weft_status_name(status), tc_explained(r));
     WT_REQUIRE(status == WEFT_SUCCESS);
 }
 
@@ -243,7 +257,7 @@ void tc_post_recv(struct tc_rank *r, struct weft_xfer *x)
     weft_status status = r->ops->recv(r->group, x);
 
     if (status != WEFT_SUCCESS)
-        wt_fail(__FILE__, __LINE__, "recv: %s (%s)", weft_status_name(status), r->explained);
+        wt_fail(__FILE__, __LINE__, "recv: %s (%s)", weft_status_name(status), tc_explained(r));
     WT_REQUIRE(status == WEFT_SUCCESS);
 }
 

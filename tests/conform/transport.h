@@ -20,6 +20,7 @@ struct tc_fixture {
     int threads;                 /* ranks are threads, not processes */
     /* Fill in what the transport needs of the library (authentication); NULL: nothing. */
     void (*host)(struct weft_host *host);
+    int channels;                /* the library's channels stand above it (net/channel.h) */
 };
 
 struct tc_shared;
@@ -32,6 +33,7 @@ struct tc_rank {
     struct wi_settings *read; /* what `settings` points into */
     void *settings;
     void *endpoint, *group;
+    struct weft_transport_ops raw; /* below the channels */
     struct weft_group_config config;
     const void *addresses[TC_MAX_RANKS];
     size_t address_bytes[TC_MAX_RANKS];
@@ -59,6 +61,8 @@ void tc_group(struct tc_rank *r); /* requires success */
 /* What group_create is given: `arg` is the rank. */
 weft_status tc_all_gather(void *arg, const void *mine, size_t mine_bytes, void *all);
 void tc_group_end(struct tc_rank *r, int aborted);
+/* Why the newest call failed. */
+const char *tc_explained(const struct tc_rank *r);
 /* A word that all ranks see. */
 uint64_t *tc_word(struct tc_rank *r, int index);
 

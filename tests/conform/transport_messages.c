@@ -442,7 +442,7 @@ void tc_case_bad_posts(struct tc_rank *r)
         WT_CHECK_STATUS(r->ops->send(r->group, &x), WEFT_EINVAL);
         WT_CHECK_INT(x.state, 0);
         WT_CHECK_STATUS(r->ops->recv(r->group, &x), WEFT_EINVAL);
-        WT_CHECK(r->explained[0] != '\0');
+        WT_CHECK(tc_explained(r)[0] != '\0');
     }
     exchange(r, 10, 1);
     tc_sync(r);

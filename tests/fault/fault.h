@@ -18,11 +18,14 @@ struct ft_rank {
     int rank, nranks;
 };
 
+/* "PLUGIN_PATH=…" once the fake network card is used: tests/conform/fake_rdma.c. */
+__attribute__((unused)) static char ft_fake_path[600];
+
 __attribute__((unused)) static void ft_open(struct ft_rank *f, const char *transport, uint64_t timeout_ms, int rank,
                                             int nranks)
 {
     char setting[64];
-    const char *settings[] = {setting, NULL};
+    const char *settings[] = {setting, ft_fake_path[0] ? ft_fake_path : NULL, NULL};
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
     weft_oob oob = {sizeof oob, rank, nranks, wt_exchange, NULL};
     int one = 1, sum = 0;
@@ -49,19 +52,23 @@ __attribute__((unused)) static void ft_close(struct ft_rank *f)
     WT_CHECK_OK(weft_context_destroy(f->context));
 }
 
-/* Run as processes over shm and tcp, and as threads over inproc and tcp, where ThreadSanitizer sees all ranks at once. The
- * argument of `fn` is the transport. Returns how many of the four failed. */
+/* Run as processes over shm and tcp, and as threads over inproc, tcp and the fake network card, where ThreadSanitizer sees all
+ * ranks at once. The argument of `fn` is the transport. Returns how many of the five failed. */
 __attribute__((unused)) static int ft_run_everywhere(int nranks, wt_rank_fn fn, const char *what, unsigned deadline_ms)
 {
-    static const char *const processes[] = {"shm", "tcp"}, *const threads[] = {"inproc", "tcp"};
+    static const char *const transports[] = {"shm", "tcp", "inproc", "tcp", "fakerdma"};
+    const char *dir;
     int all = 0;
 
-    for (int i = 0; i < 4; i++) {
-        int t = i / 2, failed = t ? wt_threads_apart(nranks, fn, (void *)(uintptr_t)threads[i % 2], deadline_ms)
-                                  : wt_run(nranks, fn, (void *)(uintptr_t)processes[i % 2], deadline_ms);
+    for (int i = 0; i < 5; i++) {
+        void *arg = (void *)(uintptr_t)transports[i];
+        if (i == 4 && !ft_fake_path[0]) {
+            dir = wt_plugin_dir("fakerdma");
+            snprintf(ft_fake_path, sizeof ft_fake_path, "PLUGIN_PATH=%s", dir ? dir : "/nowhere");
+        }
+        int t = i >= 2, failed = t ? wt_threads_apart(nranks, fn, arg, deadline_ms) : wt_run(nranks, fn, arg, deadline_ms);
         if (failed)
-            printf("# %s over %s, ranks as %s: %d failed\n", what, t ? threads[i % 2] : processes[i % 2],
-                   t ? "threads" : "processes", failed);
+            printf("# %s over %s, ranks as %s: %d failed\n", what, transports[i], t ? "threads" : "processes", failed);
         all += failed != 0;
     }
     return all;

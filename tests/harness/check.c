@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -176,4 +177,24 @@ const char *wt_temp_dir(void)
         registered = atexit(remove_temp_dirs) == 0;
     pthread_mutex_unlock(&temp_lock);
     return dir->path;
+}
+
+const char *wt_plugin_dir(const char *module)
+{
+    const char *build = getenv("WEFT_BUILDDIR"), *dir = wt_temp_dir();
+    char path[1024], bytes[65536];
+    ssize_t n = -1;
+
+    snprintf(path, sizeof path, "%s/.libs/%s.so", build ? build : ".", module);
+    int from = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "%s/%s.so", dir, module);
+    int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    while (from >= 0 && to >= 0 && (n = read(from, bytes, sizeof bytes)) > 0)
+        if (write(to, bytes, (size_t)n) != n)
+            break;
+    if (from >= 0)
+        close(from);
+    if (to >= 0)
+        close(to);
+    return n == 0 ? dir : NULL;
 }

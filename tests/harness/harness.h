@@ -114,6 +114,8 @@ void wt_check_settings(struct weft_context *context, const char *const *settings
 /* ---- Temporary things ---- */
 /* A new directory, removed with everything in it when this process exits. Never NULL: exits with a message. */
 const char *wt_temp_dir(void);
+/* A directory that holds this one module of the build, as a user's plugin directory would; NULL: it could not be made. */
+const char *wt_plugin_dir(const char *module);
 /* A TCP port of 127.0.0.1 that was free a moment ago; -1 if none. Prefer inherited sockets. */
 int wt_free_port(void);
 /* Milliseconds, multiplied by $WEFT_TEST_SLOW. */

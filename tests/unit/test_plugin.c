@@ -16,37 +16,11 @@
 static struct wi_settings *settings;
 static struct wi_transports *transports;
 
-/* A directory with this one module of the build, as a user's plugin directory would have it. */
-static void copy_module(const char *module, const char *dir)
-{
-    const char *build = getenv("WEFT_BUILDDIR");
-    char path[1024], bytes[65536];
-    ssize_t n;
-
-    snprintf(path, sizeof path, "%s/.libs/%s.so", build ? build : ".", module);
-    int from = open(path, O_RDONLY | O_CLOEXEC);
-    snprintf(path, sizeof path, "%s/%s.so", dir, module);
-    int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-    CU_ASSERT_FATAL(from >= 0 && to >= 0);
-    while ((n = read(from, bytes, sizeof bytes)) > 0)
-        CU_ASSERT_EQUAL_FATAL(write(to, bytes, (size_t)n), n);
-    close(from);
-    close(to);
-}
-
-static const char *directory_with(const char *module)
-{
-    const char *dir = wt_temp_dir();
-
-    copy_module(module, dir);
-    return dir;
-}
-
 static weft_status open_with(const char *module, const char *const *calls)
 {
     CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, calls, &settings), WEFT_SUCCESS);
     transports = NULL;
-    return wi_transports_open(settings, "self,empty", directory_with(module), &transports);
+    return wi_transports_open(settings, "self,empty", wt_plugin_dir(module), &transports);
 }
 
 static void finish(void)
@@ -103,7 +77,7 @@ static void self_start(const char *const *calls)
 {
     weft_status status = wi_settings_create(NULL, calls, &settings) < 0
                              ? WEFT_EINTERNAL
-                             : wi_transports_open(settings, "self", directory_with("self"), &transports);
+                             : wi_transports_open(settings, "self", wt_plugin_dir("self"), &transports);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_SUCCESS);
     self = wi_transports_find(transports, "self");
     CU_ASSERT_PTR_NOT_NULL_FATAL(self);
@@ -249,7 +223,7 @@ static void obeys_its_settings(void)
     const char *const wrong[] = {"WEFT_SELF_MAX_QUEUED=none", NULL};
     CU_ASSERT_EQUAL(wi_settings_create(NULL, wrong, &settings), WEFT_SUCCESS);
     transports = NULL;
-    CU_ASSERT_EQUAL(wi_transports_open(settings, "self", directory_with("self"), &transports), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_transports_open(settings, "self", wt_plugin_dir("self"), &transports), WEFT_ECONFIG);
     finish();
 }
 
@@ -263,7 +237,9 @@ static void prepare(void)
     snprintf(folder, sizeof folder, "%s/plugins", wt_temp_dir());
     snprintf(file, sizeof file, "%s/self.so", folder);
     CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
-    copy_module("self", folder);
+    char built[700];
+    snprintf(built, sizeof built, "%s/self.so", wt_plugin_dir("self"));
+    CU_ASSERT_EQUAL_FATAL(rename(built, file), 0);
 }
 
 static int opened(const char *wanted, const char *path)

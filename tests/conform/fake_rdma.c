@@ -1,0 +1,705 @@
+/* fake_rdma.c: a transport as strict as a network card, between threads of one process, for tests.
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * What it does, and what it refuses:
+ *   - bytes move when a send and a receive of one channel are both posted, at a time of the card's own, by whoever makes progress:
+ *     also into memory of a rank that makes none
+ *   - completions come late, only in the owner's progress, in order within a channel and in no order between channels
+ *   - memory must be registered; the handle is checked when a transfer is posted and again when its bytes move
+ *   - no sink, no peek; 32 bits travel beside a message
+ *   - few transfers of one channel may be posted (FAKERDMA_POSTS), then WEFT_EBUSY
+ *   - who reaches whom need not be symmetric (FAKERDMA_REACH)
+ *   - gets and puts need a key of the peer's, which is checked when the bytes move
+ */
+#include <weft/weft_plugin.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REG_MAGIC 0x72656731u
+#define BITS (WEFT_CHAN_MAX_LAYERED + 63) / 64
+
+struct fake_settings {
+    int64_t posts, late;
+    size_t largest;
+    const char *reach;
+};
+
+/* Registrations are kept when they have ended, so that a use of one is seen. */
+struct reg {
+    uint32_t magic;
+    int alive;
+    struct reg *next;
+    unsigned char *at;
+    size_t bytes;
+    uint64_t id;
+};
+
+struct endpoint {
+    const struct weft_host *host;
+    const struct fake_settings *settings;
+    uint64_t id;
+    uint32_t seed;
+    struct reg *regs;
+    struct endpoint *next;
+};
+
+struct lane {
+    struct weft_xfer *posted, **posted_last; /* not met yet */
+    struct weft_xfer *done, **done_last;     /* met; the owner has not seen it yet */
+    unsigned count;
+};
+
+struct group {
+    struct endpoint *endpoint;
+    struct hub *hub;
+    int rank, nranks, quiet;
+    uint32_t nchans;
+    struct lane *lanes;     /* [2 directions][nranks][nchans] */
+    uint64_t (*mask)[BITS]; /* [2][nranks]: channels with something posted or done */
+    unsigned char *reported, *member;
+    struct weft_rma *rmas;
+};
+
+enum { ABSENT, HERE, LEFT, ABORTED };
+
+/* The ranks of one communicator. */
+struct hub {
+    struct hub *next;
+    uint64_t comm_id[2];
+    int nranks, users;
+    struct group **groups;
+    unsigned char *state;
+};
+
+struct address {
+    uint64_t magic, pid, where, id;
+};
+
+enum { PRIV_STATE, PRIV_DELAY, PRIV_GET };
+enum { SENDS, RECVS };
+
+static pthread_mutex_t card = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of every group's lanes */
+static struct hub *hubs;
+static struct endpoint *endpoints;
+static uint64_t next_id = 1;
+
+static uint32_t draw(struct endpoint *e, uint32_t below)
+{
+    e->seed = e->seed * 1664525u + 1013904223u;
+    return below ? (e->seed >> 8) % below : 0;
+}
+
+static weft_status refuse(struct endpoint *e, weft_status status, const char *why)
+{
+    e->host->explain(e->host->impl, status, "fake_rdma: %s", why);
+    return status;
+}
+
+/* ---- Endpoint and memory ---- */
+
+static weft_status fake_open(const struct weft_host *host, const void *settings, void **endpoint)
+{
+    struct endpoint *e = calloc(1, sizeof *e);
+
+    if (!e)
+        return WEFT_ENOMEM;
+    e->host = host;
+    e->settings = settings;
+    pthread_mutex_lock(&card);
+    e->id = next_id++;
+    e->seed = (uint32_t)e->id * 2654435761u;
+    e->next = endpoints;
+    endpoints = e;
+    pthread_mutex_unlock(&card);
+    *endpoint = e;
+    return WEFT_SUCCESS;
+}
+
+static void fake_close(void *endpoint)
+{
+    struct endpoint *e = endpoint, **at = &endpoints;
+
+    pthread_mutex_lock(&card);
+    while (*at != e)
+        at = &(*at)->next;
+    *at = e->next;
+    pthread_mutex_unlock(&card);
+    while (e->regs) {
+        struct reg *reg = e->regs;
+        e->regs = reg->next;
+        if (reg->alive)
+            fprintf(stderr, "fake_rdma: %zu bytes are registered when the transport is closed\n", reg->bytes);
+        free(reg);
+    }
+    free(e);
+}
+
+static weft_status fake_address(void *endpoint, void *buf, size_t capacity, size_t *bytes)
+{
+    struct endpoint *e = endpoint;
+    struct address a = {REG_MAGIC, (uint64_t)getpid(), (uint64_t)(uintptr_t)&hubs, e->id};
+
+    if (capacity < sizeof a)
+        return WEFT_EINVAL;
+    memcpy(buf, &a, sizeof a);
+    *bytes = sizeof a;
+    return WEFT_SUCCESS;
+}
+
+/* FAKERDMA_REACH: all; up: only who was opened later; none. */
+static int fake_reachable(void *endpoint, const void *address, size_t bytes)
+{
+    struct endpoint *e = endpoint;
+    const char *reach = e->settings->reach;
+    struct address a;
+
+    if (bytes != sizeof a)
+        return 0;
+    memcpy(&a, address, sizeof a);
+    if (a.magic != REG_MAGIC || a.pid != (uint64_t)getpid() || a.where != (uint64_t)(uintptr_t)&hubs)
+        return 0;
+    if (strcmp(reach, "none") == 0)
+        return 0;
+    return strcmp(reach, "up") != 0 || a.id >= e->id;
+}
+
+static weft_status fake_register(void *endpoint, void *ptr, size_t bytes, uint32_t memory, void **mem)
+{
+    struct endpoint *e = endpoint;
+    struct reg *reg;
+    weft_status st = WEFT_SUCCESS;
+
+    if (memory > WEFT_MEMORY_HOST || !ptr || !bytes)
+        return refuse(e, WEFT_EINVAL, "registers memory of the host only");
+    pthread_mutex_lock(&card);
+    reg = bytes <= e->settings->largest ? calloc(1, sizeof *reg) : NULL;
+    if (reg) {
+        *reg = (struct reg){REG_MAGIC, 1, e->regs, ptr, bytes, next_id++};
+        e->regs = reg;
+        *mem = reg;
+    } else {
+        st = WEFT_ENOMEM;
+    }
+    pthread_mutex_unlock(&card);
+    return st < 0 ? refuse(e, st, "more than may be registered at once (FAKERDMA_LARGEST)") : st;
+}
+
+static void fake_deregister(void *endpoint, void *mem)
+{
+    struct reg *reg = mem;
+
+    (void)endpoint;
+    pthread_mutex_lock(&card);
+    if (!reg->alive)
+        fprintf(stderr, "fake_rdma: memory is deregistered twice\n");
+    reg->alive = 0;
+    pthread_mutex_unlock(&card);
+}
+
+/* With the lock held. */
+static int covered(const struct endpoint *e, const void *mem, const void *buf, size_t bytes)
+{
+    const unsigned char *at = buf;
+
+    for (const struct reg *reg = e->regs; bytes && reg; reg = reg->next)
+        if (reg == mem)
+            return reg->alive && at >= reg->at && bytes <= reg->bytes && at - reg->at <= (long)(reg->bytes - bytes);
+    return !bytes;
+}
+
+/* ---- Group ---- */
+
+static struct lane *lane_of(struct group *g, int direction, int peer, uint32_t chan)
+{
+    return &g->lanes[((size_t)direction * (size_t)g->nranks + (size_t)peer) * g->nchans + chan];
+}
+
+static uint64_t *mask_of(struct group *g, int direction, int peer)
+{
+    return g->mask[direction * g->nranks + peer];
+}
+
+static struct hub *hub_join(const struct weft_group_config *c, struct group *g)
+{
+    struct hub *h = hubs;
+
+    while (h && memcmp(h->comm_id, c->comm_id, sizeof h->comm_id) != 0)
+        h = h->next;
+    if (!h) {
+        h = calloc(1, sizeof *h);
+        if (!h)
+            return NULL;
+        memcpy(h->comm_id, c->comm_id, sizeof h->comm_id);
+        h->nranks = c->nranks;
+        h->groups = calloc((size_t)c->nranks, sizeof *h->groups);
+        h->state = calloc((size_t)c->nranks, 1);
+        if (!h->groups || !h->state) {
+            free(h->groups);
+            free(h->state);
+            free(h);
+            return NULL;
+        }
+        h->next = hubs;
+        hubs = h;
+    }
+    h->groups[c->rank] = g;
+    h->state[c->rank] = HERE;
+    h->users++;
+    return h;
+}
+
+static void group_free(struct group *g)
+{
+    free(g->lanes);
+    free(g->mask);
+    free(g->reported);
+    free(g->member);
+    free(g);
+}
+
+static weft_status fake_group_create(void *endpoint, const struct weft_group_config *c, void **group)
+{
+    struct group *g = calloc(1, sizeof *g);
+    size_t n = (size_t)c->nranks, lanes = 2 * n * c->nchans;
+
+    if (!g)
+        return WEFT_ENOMEM;
+    g->endpoint = endpoint;
+    g->rank = c->rank;
+    g->nranks = c->nranks;
+    g->nchans = c->nchans;
+    g->lanes = calloc(lanes, sizeof *g->lanes);
+    g->mask = calloc(2 * n, sizeof *g->mask);
+    g->reported = calloc(n, 1);
+    g->member = malloc(n);
+    if (!g->lanes || !g->mask || !g->reported || !g->member || c->nchans > WEFT_CHAN_MAX_LAYERED) {
+        group_free(g);
+        return refuse(endpoint, WEFT_ENOMEM, "no memory for a group");
+    }
+    memcpy(g->member, c->member, n);
+    for (size_t i = 0; i < lanes; i++) {
+        g->lanes[i].posted_last = &g->lanes[i].posted;
+        g->lanes[i].done_last = &g->lanes[i].done;
+    }
+    pthread_mutex_lock(&card);
+    g->hub = hub_join(c, g);
+    pthread_mutex_unlock(&card);
+    if (!g->hub) {
+        group_free(g);
+        return WEFT_ENOMEM;
+    }
+    *group = g;
+    return WEFT_SUCCESS;
+}
+
+static void fake_group_destroy(void *group, int aborted)
+{
+    struct group *g = group;
+    struct hub *h = g->hub, **at = &hubs;
+
+    pthread_mutex_lock(&card);
+    h->groups[g->rank] = NULL;
+    h->state[g->rank] = aborted ? ABORTED : LEFT;
+    if (--h->users == 0) {
+        while (*at != h)
+            at = &(*at)->next;
+        *at = h->next;
+        free(h->groups);
+        free(h->state);
+        free(h);
+    }
+    pthread_mutex_unlock(&card);
+    group_free(g);
+}
+
+/* ---- Posting ---- */
+
+static weft_status post(struct group *g, struct weft_xfer *x, int direction)
+{
+    struct endpoint *e = g->endpoint;
+    struct lane *lane;
+    int state;
+
+    if (x->peer < 0 || x->peer >= g->nranks || !g->member[x->peer] || x->chan >= g->nchans)
+        return refuse(e, WEFT_EINVAL, "no such channel");
+    if (x->sink)
+        return refuse(e, WEFT_EINVAL, "there are no sinks");
+    if (g->quiet)
+        return refuse(e, WEFT_EINVAL, "a transfer is posted after quiesce");
+    if (!covered(e, x->mem, x->buf, x->bytes))
+        return refuse(e, WEFT_EINVAL, "the memory of a transfer is not registered");
+    lane = lane_of(g, direction, x->peer, x->chan);
+    if (lane->count >= (unsigned)e->settings->posts)
+        return WEFT_EBUSY;
+    state = g->hub->state[x->peer];
+    if (state == ABORTED || (state == LEFT && direction == SENDS))
+        return refuse(e, state == ABORTED ? WEFT_EABORTED : WEFT_EPEER, "the peer has left");
+    lane->count++;
+    mask_of(g, direction, x->peer)[x->chan / 64] |= 1ull << (x->chan % 64);
+    memset(x->priv, 0, sizeof x->priv);
+    x->next = NULL;
+    x->state = WEFT_XFER_PENDING;
+    *lane->posted_last = x;
+    lane->posted_last = &x->next;
+    return WEFT_SUCCESS;
+}
+
+static weft_status fake_send(void *group, struct weft_xfer *x)
+{
+    pthread_mutex_lock(&card);
+    weft_status st = post(group, x, SENDS);
+    pthread_mutex_unlock(&card);
+    return st;
+}
+
+static weft_status fake_recv(void *group, struct weft_xfer *x)
+{
+    pthread_mutex_lock(&card);
+    weft_status st = post(group, x, RECVS);
+    pthread_mutex_unlock(&card);
+    return st;
+}
+
+/* ---- The card ---- */
+
+static struct weft_xfer *take(struct weft_xfer **first, struct weft_xfer ***last)
+{
+    struct weft_xfer *x = *first;
+
+    *first = x->next;
+    if (!*first)
+        *last = first;
+    x->next = NULL;
+    return x;
+}
+
+static void met(struct group *g, struct lane *lane, int state)
+{
+    struct weft_xfer *x = take(&lane->posted, &lane->posted_last);
+
+    x->priv[PRIV_STATE] = (uint64_t)(int64_t)state;
+    x->priv[PRIV_DELAY] = draw(g->endpoint, (uint32_t)g->endpoint->settings->late + 1);
+    *lane->done_last = x;
+    lane->done_last = &x->next;
+}
+
+static void move(struct group *from, struct lane *out, struct group *to, struct lane *in)
+{
+    struct weft_xfer *s = out->posted, *r = in->posted;
+    int state = WEFT_SUCCESS;
+
+    r->actual = s->bytes;
+    r->imm = s->imm;
+    if (s->bytes > r->bytes)
+        state = WEFT_ETRUNC;
+    else if (s->bytes < r->bytes && !r->up_to)
+        state = WEFT_EMISMATCH;
+    if (!covered(from->endpoint, s->mem, s->buf, s->bytes) || !covered(to->endpoint, r->mem, r->buf, r->bytes)) {
+        met(from, out, WEFT_EINTERNAL);
+        met(to, in, WEFT_EINTERNAL);
+        return;
+    }
+    if (state == WEFT_SUCCESS && s->bytes)
+        memcpy(r->buf, s->buf, s->bytes);
+    met(from, out, WEFT_SUCCESS);
+    met(to, in, state);
+}
+
+static int move_pair(struct group *from, struct group *to)
+{
+    uint64_t *out = mask_of(from, SENDS, to->rank), *in = mask_of(to, RECVS, from->rank);
+    int events = 0;
+
+    for (int w = 0; w < BITS; w++) {
+        for (uint64_t both = out[w] & in[w]; both; both &= both - 1) {
+            uint32_t chan = (uint32_t)(w * 64 + __builtin_ctzll(both));
+            struct lane *o = lane_of(from, SENDS, to->rank, chan), *i = lane_of(to, RECVS, from->rank, chan);
+            while (o->posted && i->posted && draw(from->endpoint, 4)) {
+                move(from, o, to, i);
+                events++;
+            }
+        }
+    }
+    return events;
+}
+
+static int complete(struct group *g, int direction, int peer)
+{
+    uint64_t *mask = mask_of(g, direction, peer);
+    int events = 0;
+
+    for (int w = 0; w < BITS; w++) {
+        for (uint64_t some = mask[w]; some; some &= some - 1) {
+            uint32_t chan = (uint32_t)(w * 64 + __builtin_ctzll(some));
+            struct lane *lane = lane_of(g, direction, peer, chan);
+            while (lane->done && lane->done->priv[PRIV_DELAY]-- == 0) {
+                struct weft_xfer *x = take(&lane->done, &lane->done_last);
+                lane->count--;
+                x->state = (int)(int64_t)x->priv[PRIV_STATE];
+                events++;
+            }
+            if (!lane->count)
+                mask[w] &= ~(1ull << (chan % 64));
+        }
+    }
+    return events;
+}
+
+/* ---- Gets and puts ---- */
+
+struct key {
+    uint64_t endpoint, id;
+    uint64_t at, bytes;
+};
+
+static weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes)
+{
+    struct endpoint *e = endpoint;
+    struct reg *reg = mem;
+    struct key k = {e->id, reg->id, (uint64_t)(uintptr_t)reg->at, reg->bytes};
+
+    if (capacity < sizeof k)
+        return WEFT_EINVAL;
+    memcpy(key, &k, sizeof k);
+    *bytes = sizeof k;
+    return WEFT_SUCCESS;
+}
+
+static weft_status fake_import(void *group, int peer, const void *key, size_t bytes, void **remote)
+{
+    struct group *g = group;
+    struct key *k;
+
+    if (bytes != sizeof *k || peer < 0 || peer >= g->nranks)
+        return refuse(g->endpoint, WEFT_EPROTO, "a key of another length");
+    k = malloc(sizeof *k);
+    if (!k)
+        return WEFT_ENOMEM;
+    memcpy(k, key, sizeof *k);
+    *remote = k;
+    return WEFT_SUCCESS;
+}
+
+static void fake_forget(void *group, void *remote)
+{
+    (void)group;
+    free(remote);
+}
+
+static weft_status post_rma(struct group *g, struct weft_rma *r, int get)
+{
+    const struct key *k = r->remote;
+
+    if (r->remote_address < k->at || r->bytes > k->bytes || r->remote_address - k->at > k->bytes - r->bytes)
+        return refuse(g->endpoint, WEFT_EINVAL, "outside of the imported memory");
+    pthread_mutex_lock(&card);
+    if (!covered(g->endpoint, r->mem, r->local, r->bytes)) {
+        pthread_mutex_unlock(&card);
+        return refuse(g->endpoint, WEFT_EINVAL, "the memory of a transfer is not registered");
+    }
+    r->priv[PRIV_GET] = (uint64_t)get;
+    r->priv[PRIV_DELAY] = draw(g->endpoint, (uint32_t)g->endpoint->settings->late + 1) + 1;
+    r->state = WEFT_XFER_PENDING;
+    r->next = g->rmas;
+    g->rmas = r;
+    pthread_mutex_unlock(&card);
+    return WEFT_SUCCESS;
+}
+
+static weft_status fake_get(void *group, struct weft_rma *r)
+{
+    return post_rma(group, r, 1);
+}
+
+static weft_status fake_put(void *group, struct weft_rma *r)
+{
+    return post_rma(group, r, 0);
+}
+
+static int key_lives(const struct key *k)
+{
+    for (const struct endpoint *e = endpoints; e; e = e->next)
+        for (const struct reg *reg = e->id == k->endpoint ? e->regs : NULL; reg; reg = reg->next)
+            if (reg->id == k->id)
+                return reg->alive;
+    return 0;
+}
+
+static int move_rmas(struct group *g)
+{
+    struct weft_rma **at = &g->rmas, *r;
+    int events = 0;
+
+    while ((r = *at) != NULL) {
+        void *far = (void *)(uintptr_t)r->remote_address;
+        if (--r->priv[PRIV_DELAY]) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        events++;
+        if (!key_lives(r->remote)) {
+            r->state = WEFT_EPROTO;
+            continue;
+        }
+        memcpy(r->priv[PRIV_GET] ? r->local : far, r->priv[PRIV_GET] ? far : r->local, r->bytes);
+        r->state = WEFT_SUCCESS;
+    }
+    return events;
+}
+
+/* ---- Progress, and the end ---- */
+
+static void end_lane(struct lane *lane, int state, int background_too)
+{
+    struct weft_xfer *kept = NULL, **last = &kept;
+
+    while (lane->posted) {
+        struct weft_xfer *x = take(&lane->posted, &lane->posted_last);
+        if (x->background && !background_too) {
+            *last = x;
+            last = &x->next;
+            continue;
+        }
+        lane->count--;
+        x->state = state;
+    }
+    lane->posted = kept;
+    lane->posted_last = kept ? last : &lane->posted;
+}
+
+static int wants(struct group *g, int peer)
+{
+    for (uint32_t c = 0; c < g->nchans; c++) {
+        for (const struct weft_xfer *x = lane_of(g, SENDS, peer, c)->posted; x; x = x->next)
+            if (!x->background)
+                return 1;
+        for (const struct weft_xfer *x = lane_of(g, RECVS, peer, c)->posted; x; x = x->next)
+            if (!x->background)
+                return 1;
+    }
+    return 0;
+}
+
+static int look_after(struct group *g, int peer, struct weft_peer_failure *failure)
+{
+    int state = g->hub->state[peer], aborted = state == ABORTED;
+
+    if (g->reported[peer] || (state != ABORTED && (state != LEFT || !wants(g, peer))))
+        return 0;
+    g->reported[peer] = 1;
+    for (uint32_t c = 0; c < g->nchans; c++) {
+        end_lane(lane_of(g, SENDS, peer, c), aborted ? WEFT_EABORTED : WEFT_EPEER, 1);
+        end_lane(lane_of(g, RECVS, peer, c), aborted ? WEFT_EABORTED : WEFT_EPEER, aborted);
+    }
+    failure->peer = peer;
+    failure->status = aborted ? WEFT_EABORTED : WEFT_EPEER;
+    snprintf(failure->text, sizeof failure->text, "rank %d %s the communicator", peer, aborted ? "aborted" : "left");
+    return failure->status;
+}
+
+static int fake_progress(void *group, struct weft_peer_failure *failure)
+{
+    struct group *g = group;
+    int events = 0, failed = 0;
+
+    pthread_mutex_lock(&card);
+    for (int p = 0; p < g->nranks; p++) {
+        struct group *peer = g->hub->groups[p];
+        if (!g->member[p])
+            continue;
+        if (peer && !peer->quiet && !g->quiet)
+            events += move_pair(g, peer) + (peer != g ? move_pair(peer, g) : 0);
+        events += complete(g, SENDS, p) + complete(g, RECVS, p);
+    }
+    events += move_rmas(g);
+    for (int p = 0; p < g->nranks && !failed; p++)
+        failed = g->member[p] && p != g->rank ? look_after(g, p, failure) : 0;
+    pthread_mutex_unlock(&card);
+    return failed ? failed : events;
+}
+
+static int fake_left(void *group, int peer)
+{
+    struct group *g = group;
+    int left;
+
+    pthread_mutex_lock(&card);
+    left = g->hub->state[peer] == LEFT;
+    for (uint32_t c = 0; left && c < g->nchans; c++)
+        left = !lane_of(g, RECVS, peer, c)->done; /* what has come and was not seen yet comes first */
+    pthread_mutex_unlock(&card);
+    return left;
+}
+
+static weft_status fake_quiesce(void *group, uint64_t deadline_ns)
+{
+    struct group *g = group;
+
+    (void)deadline_ns;
+    pthread_mutex_lock(&card);
+    g->quiet = 1;
+    for (int p = 0; p < g->nranks; p++)
+        for (uint32_t c = 0; c < g->nchans; c++)
+            for (int d = 0; d < 2; d++)
+                end_lane(lane_of(g, d, p, c), WEFT_ECANCELED, 1);
+    for (; g->rmas; g->rmas = g->rmas->next)
+        g->rmas->state = WEFT_ECANCELED;
+    pthread_mutex_unlock(&card);
+    return WEFT_SUCCESS;
+}
+
+/* ---- The one symbol ---- */
+
+static const struct weft_setting rows[] = {
+    {"POSTS", "4", WEFT_SETTING_INT, offsetof(struct fake_settings, posts), WEFT_POSTS_MIN, 1024,
+     "Transfers of one channel and direction that may be posted, a number."},
+    {"LATE", "2", WEFT_SETTING_INT, offsetof(struct fake_settings, late), 0, 1000,
+     "Calls of progress by which completions are late at most, a number."},
+    {"LARGEST", "1G", WEFT_SETTING_BYTES, offsetof(struct fake_settings, largest), 0, 0,
+     "What may be registered in one piece at most, in bytes."},
+    {"REACH", "all", WEFT_SETTING_WORD, offsetof(struct fake_settings, reach), 0, 0,
+     "Who is reached: all, up (only who was opened later) or none, a word."},
+    {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},
+};
+
+static const struct weft_transport_ops ops = {
+    .bytes = sizeof ops,
+    .open = fake_open,
+    .close = fake_close,
+    .address = fake_address,
+    .reachable = fake_reachable,
+    .group_create = fake_group_create,
+    .group_destroy = fake_group_destroy,
+    .send = fake_send,
+    .recv = fake_recv,
+    .progress = fake_progress,
+    .mem_register = fake_register,
+    .mem_deregister = fake_deregister,
+    .mem_key = fake_key,
+    .mem_import = fake_import,
+    .mem_forget = fake_forget,
+    .get = fake_get,
+    .put = fake_put,
+    .quiesce = fake_quiesce,
+    .left = fake_left,
+};
+
+WEFT_API extern const struct weft_plugin weft_plugin;
+const struct weft_plugin weft_plugin = {
+    .abi = WEFT_PLUGIN_ABI,
+    .bytes = sizeof weft_plugin,
+    .kind = WEFT_PLUGIN_TRANSPORT,
+    .name = "fakerdma",
+    .summary = "a strict network card between threads; for tests",
+    .settings = rows,
+    .settings_bytes = sizeof(struct fake_settings),
+    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT,
+    .priority = 80,
+    .ops = &ops,
+    .info_bits = 32,
+};
