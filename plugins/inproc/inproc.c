@@ -313,6 +313,7 @@ static const struct weft_transport_ops inproc_ops = {
     .mem_get = inproc_mem_get,
     .mem_put = inproc_mem_put,
     .peek = wi_shm_peek,
+    .quiesce = wi_shm_group_quiesce,
 };
 
 const struct weft_plugin weft_plugin_inproc = {

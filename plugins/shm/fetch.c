@@ -106,6 +106,16 @@ static weft_status copy_mapped(struct wi_shm_group *group, struct wi_shm_channel
     return status;
 }
 
+/* Did the sender keep its buffer until all of it was copied? It says on its board that it gives up before the program gets the
+ * buffer back; what was read before this load was read before that. */
+static int was_there(const struct wi_shm_group *group, const struct wi_shm_channel_in *ch)
+{
+    if (ch->way == WI_SHM_FETCH_DROP)
+        return 1;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&group->arenas[ch->member].ctl->board.state, __ATOMIC_RELAXED) != WEFT_BOARD_ABORTED;
+}
+
 int wi_shm_fetch_step(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
     size_t bytes = ch->total - ch->got;
@@ -121,6 +131,8 @@ int wi_shm_fetch_step(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
         status = get_for_sink(group, ch, bytes);
     else
         status = get_plain(group, ch, bytes);
+    if (status == WEFT_SUCCESS && ch->got == ch->total && !was_there(group, ch))
+        status = WEFT_EPEER;
     if (status != WEFT_SUCCESS)
         return fetch_failed(group, ch, status);
     if (ch->got == ch->total) {

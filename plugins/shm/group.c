@@ -157,6 +157,17 @@ weft_status wi_shm_group_start(struct wi_shm_group *group, int membarrier)
     return WEFT_SUCCESS;
 }
 
+static void say_on_board(struct wi_shm_group *group, uint32_t state)
+{
+    if (group->leaving)
+        pthread_mutex_lock(&group->leaving[group->self]); /* until nobody copies from this rank's buffers */
+    __atomic_store_n(&group->arenas[group->self].ctl->board.state, state, __ATOMIC_SEQ_CST);
+    if (group->leaving)
+        pthread_mutex_unlock(&group->leaving[group->self]);
+    if (wi_shm_bells_any(&group->bells))
+        wi_shm_bells_wake(&group->bells);
+}
+
 void wi_shm_group_leave(struct wi_shm_group *group, int aborted)
 {
     struct wi_shm_endpoint *endpoint = group->endpoint;
@@ -172,13 +183,19 @@ void wi_shm_group_leave(struct wi_shm_group *group, int aborted)
     pthread_mutex_unlock(&endpoint->lock);
     if (endpoint->identity.pid != (uint32_t)getpid())
         return; /* a forked child: the arena is its parent's, and not mapped here */
-    if (group->leaving)
-        pthread_mutex_lock(&group->leaving[group->self]); /* until nobody copies from this rank's buffers */
-    __atomic_store_n(&group->arenas[group->self].ctl->board.state, state, __ATOMIC_RELEASE);
-    if (group->leaving)
-        pthread_mutex_unlock(&group->leaving[group->self]);
-    if (wi_shm_bells_any(&group->bells))
-        wi_shm_bells_wake(&group->bells);
+    say_on_board(group, state);
+}
+
+/* Peers copy from this rank's buffers themselves. Who has copied looks at the board before it takes that for sound (fetch.c). */
+weft_status wi_shm_group_quiesce(void *arg, uint64_t deadline_ns)
+{
+    struct wi_shm_group *group = arg;
+
+    (void)deadline_ns;
+    say_on_board(group, WEFT_BOARD_ABORTED);
+    for (uint32_t i = 0; i < group->nmembers; i++)
+        wi_shm_chan_fail(&group->peers[i], WEFT_ECANCELED);
+    return WEFT_SUCCESS;
 }
 
 void wi_shm_group_free(struct wi_shm_group *group)

@@ -101,6 +101,7 @@ weft_status wi_shm_group_new(struct wi_shm_endpoint *endpoint, const struct weft
 weft_status wi_shm_group_start(struct wi_shm_group *group, int membarrier);
 void wi_shm_group_leave(struct wi_shm_group *group, int aborted);
 void wi_shm_group_free(struct wi_shm_group *group);
+weft_status wi_shm_group_quiesce(void *group, uint64_t deadline_ns);
 weft_status wi_shm_group_mapped(void *group, struct weft_mapped *mapped);
 void wi_shm_group_sleep(void *group, int (*ready)(void *arg), void *arg, uint64_t timeout_ns);
 void wi_shm_group_wake(void *group);

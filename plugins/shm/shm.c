@@ -137,6 +137,7 @@ static const struct weft_transport_ops shm_ops = {
     .mem_put = wi_shm_mem_put,
     .describe_peer = shm_describe_peer,
     .peek = wi_shm_peek,
+    .quiesce = wi_shm_group_quiesce,
 };
 
 const struct weft_plugin weft_plugin_shm = {

@@ -197,6 +197,8 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
 {
     if (op->state == WI_OP_DONE)
         return;
+    if (exec->broken)
+        wi_exec_quiesce(exec);
     wi_op_unlink(exec, op);
     op->status = status;
     if (op->record && op->record->serial == op->record_serial) {

@@ -224,6 +224,7 @@ struct wi_exec {
     _Atomic int abort_requested;
     _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */
     weft_status broken;                 /* < 0: the communicator can only be destroyed */
+    int quiet;                          /* since then the transports have been asked to leave memory alone */
     struct wi_error error; /* the comm's lock and this one are held to write it: either will do to read it */
     pthread_mutex_t error_lock;
     uint64_t last_check_ns;
@@ -349,6 +350,8 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
 /* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
 weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);
 void wi_exec_await_puts(struct wi_exec *exec);
+/* A broken executor, before buffers go back: until no transport touches them any more, or the error says that one may. */
+void wi_exec_quiesce(struct wi_exec *exec);
 /* Around stores to mapped buffers of other ranks, the regions dst, likewise. A failure to begin has ended them. */
 weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_region *dst, uint32_t ndst);
 void wi_exec_end_stores(struct wi_exec *exec);

@@ -17,6 +17,7 @@
 
 #define PIECE_BYTES ((size_t)256 << 10) /* so that who gives up waits for tens of microseconds */
 #define WAIT_NS 200000000u
+#define QUIESCE_NS 1000000000u
 
 #define EVERYBODY UINT64_MAX
 
@@ -124,6 +125,36 @@ void wi_exec_await_puts(struct wi_exec *exec)
             }
             sched_yield();
         }
+    }
+}
+
+static void still_touched(struct wi_exec *exec, const char *transport)
+{
+    struct wi_error error;
+
+    wi_exec_error(exec, &error);
+    snprintf(
+        error.advice, sizeof error.advice,
+        "keep the buffers of operations in flight until this communicator is destroyed: transport %s may still read "
+        "and write them",
+        transport);
+    wi_exec_error_set(exec, &error);
+    wi_log(WEFT_LOG_WARN, "exec.quiesce", "transport %s did not stop touching memory: %s", transport, wi_fail_text());
+}
+
+void wi_exec_quiesce(struct wi_exec *exec)
+{
+    const struct wi_mesh *mesh = exec->mesh;
+    uint64_t until;
+
+    if (exec->quiet || exec->process != getpid())
+        return;
+    exec->quiet = 1;
+    until = wi_deadline_ns(QUIESCE_NS);
+    for (int i = 0; i < mesh->ngroups; i++) {
+        const struct wi_mesh_group *g = &mesh->groups[i];
+        if (g->transport->ops.quiesce(g->group, until) < 0)
+            still_touched(exec, g->transport->plugin->name);
     }
 }
 

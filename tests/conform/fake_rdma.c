@@ -337,7 +337,7 @@ static weft_status post(struct group *g, struct weft_xfer *x, int direction)
         return WEFT_EBUSY;
     state = g->hub->state[x->peer];
     if (state == ABORTED || (state == LEFT && direction == SENDS))
-        return refuse(e, state == ABORTED ? WEFT_EABORTED : WEFT_EPEER, "the peer has left");
+        return refuse(e, WEFT_EPEER, "the peer has left");
     lane->count++;
     mask_of(g, direction, x->peer)[x->chan / 64] |= 1ull << (x->chan % 64);
     memset(x->priv, 0, sizeof x->priv);
@@ -593,11 +593,11 @@ static int look_after(struct group *g, int peer, struct weft_peer_failure *failu
         return 0;
     g->reported[peer] = 1;
     for (uint32_t c = 0; c < g->nchans; c++) {
-        end_lane(lane_of(g, SENDS, peer, c), aborted ? WEFT_EABORTED : WEFT_EPEER, 1);
-        end_lane(lane_of(g, RECVS, peer, c), aborted ? WEFT_EABORTED : WEFT_EPEER, aborted);
+        end_lane(lane_of(g, SENDS, peer, c), WEFT_EPEER, 1);
+        end_lane(lane_of(g, RECVS, peer, c), WEFT_EPEER, aborted);
     }
     failure->peer = peer;
-    failure->status = aborted ? WEFT_EABORTED : WEFT_EPEER;
+    failure->status = WEFT_EPEER;
     snprintf(failure->text, sizeof failure->text, "rank %d %s the communicator", peer, aborted ? "aborted" : "left");
     return failure->status;
 }

@@ -101,6 +101,9 @@ int tc_open_files(void);
     X(bad_posts, 2, "impossible transfers are refused", WEFT_CAP_TWO_SIDED, 0)                                         \
     X(pending_destroy, 2, "a group ends with transfers pending", WEFT_CAP_TWO_SIDED, 0)                                \
     X(left, 2, "a peer that left is no failure until needed", WEFT_CAP_TWO_SIDED, 0)                                   \
+    X(quiesce_recv, 2, "a receive that was given up is not written to", WEFT_CAP_TWO_SIDED, 0)                         \
+    X(quiesce_send, 2, "a send that was given up is not taken for sound", WEFT_CAP_TWO_SIDED, 0)                       \
+    X(peek, 2, "the oldest message is looked at", WEFT_CAP_TWO_SIDED, 0)                                               \
     X(aborted, 3, "an abort reaches the others", WEFT_CAP_TWO_SIDED, 0)                                                \
     X(layout, 3, "the mapped arena is laid out", WEFT_CAP_MAPPED, 0)                                                   \
     X(signals, 2, "signals carry what was stored before", WEFT_CAP_MAPPED, 0)                                          \

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "transport.h"
 
 /* The last rank sends one message and dies, with more promised. */
@@ -144,6 +145,104 @@ void tc_case_left(struct tc_rank *r)
     }
     WT_CHECK_STATUS(status, WEFT_EPEER);
     wt_sync();
+}
+
+#define QUIESCE_BYTES ((size_t)3 << 20)
+
+/* Each in turn, so that a round stops at another point of the transfer. */
+static void some_progress(struct tc_rank *r, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        for (int k = 0; k < 2; k++) {
+            if (r->rank == k)
+                tc_progress(r);
+            wt_sync();
+        }
+}
+
+static int all_are(const unsigned char *bytes, unsigned char value)
+{
+    for (size_t i = 0; i < QUIESCE_BYTES; i++)
+        if (bytes[i] != value)
+            return 0;
+    return 1;
+}
+
+static void quiesce_recv_one(struct tc_rank *r, int rounds)
+{
+    unsigned char *buf = malloc(QUIESCE_BYTES);
+    struct weft_xfer x;
+
+    WT_REQUIRE(buf != NULL);
+    memset(buf, 1, QUIESCE_BYTES);
+    tc_group(r);
+    tc_xfer(&x, 1 - r->rank, 3, buf, QUIESCE_BYTES);
+    if (r->rank)
+        tc_post_recv(r, &x);
+    else
+        tc_post_send(r, &x);
+    some_progress(r, rounds);
+    if (r->rank) {
+        WT_CHECK_OK(r->ops->quiesce(r->group, wi_deadline_ns(1000000000ull)));
+        memset(buf, 9, QUIESCE_BYTES);
+    }
+    wt_sync();
+    for (int i = 0; !r->rank && i < 300; i++)
+        tc_progress(r);
+    wt_sync();
+    WT_CHECK(!r->rank || all_are(buf, 9));
+    tc_group_end(r, 1);
+    wt_sync();
+    free(buf);
+}
+
+/* What the receiver gets is what was sent, or a failure. */
+static void quiesce_send_one(struct tc_rank *r, int rounds)
+{
+    unsigned char *buf = malloc(QUIESCE_BYTES);
+    uint64_t deadline = wt_now_ms() + wt_slow_ms(5000);
+    struct weft_xfer x;
+
+    WT_REQUIRE(buf != NULL);
+    memset(buf, r->rank ? 7 : 1, QUIESCE_BYTES);
+    tc_group(r);
+    tc_xfer(&x, 1 - r->rank, 3, buf, QUIESCE_BYTES);
+    if (r->rank == 0)
+        tc_post_send(r, &x);
+    wt_sync();
+    if (r->rank)
+        tc_post_recv(r, &x);
+    some_progress(r, rounds);
+    if (r->rank == 0) {
+        WT_CHECK_OK(r->ops->quiesce(r->group, wi_deadline_ns(1000000000ull)));
+        memset(buf, 9, QUIESCE_BYTES);
+    }
+    wt_sync();
+    for (int i = 0; r->rank && x.state == WEFT_XFER_PENDING && i < 300; i++)
+        tc_progress(r);
+    wt_sync();
+    if (r->rank == 0)
+        tc_group_end(r, 1);
+    while (r->rank && x.state == WEFT_XFER_PENDING && wt_now_ms() < deadline)
+        tc_progress(r);
+    WT_CHECK(x.state != WEFT_XFER_PENDING || !r->rank);
+    WT_CHECK(x.state != WEFT_SUCCESS || !r->rank || all_are(buf, 1));
+    if (r->rank)
+        tc_group_end(r, 1);
+    wt_sync();
+    free(buf);
+}
+
+void tc_case_quiesce_recv(struct tc_rank *r)
+{
+    for (int rounds = 0; rounds < 12; rounds += rounds < 6 ? 1 : 3)
+        quiesce_recv_one(r, rounds);
+}
+
+void tc_case_quiesce_send(struct tc_rank *r)
+{
+    for (int rounds = 0; rounds < 12; rounds += rounds < 6 ? 1 : 3)
+        quiesce_send_one(r, rounds);
 }
 
 void tc_case_aborted(struct tc_rank *r)

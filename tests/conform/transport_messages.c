@@ -470,3 +470,40 @@ void tc_case_pending_destroy(struct tc_rank *r)
     }
     free(buf);
 }
+
+/* Looking takes nothing; what a posted receive will take is not shown. */
+void tc_case_peek(struct tc_rank *r)
+{
+    unsigned char bufs[2][40000];
+    static const size_t lengths[] = {17, sizeof(bufs[0])};
+    uint64_t deadline = wt_now_ms() + wt_slow_ms(10000);
+    struct weft_op_info info = {0};
+    struct weft_xfer x[2];
+    size_t bytes = 0;
+
+    tc_group(r);
+    for (int i = 0; i < 2; i++) {
+        tc_xfer(&x[i], 1 - r->rank, 11, bufs[i], lengths[i]);
+        x[i].info.seq = (uint32_t)(40 + i);
+        tc_fill(bufs[i], lengths[i], (uint32_t)(r->rank ? 99 : i));
+        if (r->rank == 0)
+            tc_post_send(r, &x[i]);
+    }
+    for (int i = 0; r->rank && i < 2; i++) {
+        int seen = 0;
+        while ((seen = r->ops->peek(r->group, 0, 11, 1, &info, &bytes)) == 0 && wt_now_ms() < deadline)
+            tc_progress(r);
+        WT_REQUIRE(seen == 1);
+        WT_CHECK_MEM(&info, &x[i].info, sizeof(info));
+        WT_CHECK_INT(bytes, lengths[i]);
+        WT_CHECK_INT(r->ops->peek(r->group, 0, 11, 1, &info, &bytes), 1);
+        tc_post_recv(r, &x[i]);
+        tc_wait(r, &x[i], 1);
+        WT_CHECK_INT(x[i].state, WEFT_SUCCESS);
+        WT_CHECK(tc_filled(bufs[i], lengths[i], (uint32_t)i));
+    }
+    if (r->rank == 0)
+        tc_wait(r, x, 2);
+    WT_CHECK_INT(r->ops->peek(r->group, 1 - r->rank, 12, 0, &info, &bytes), 0);
+    tc_sync(r);
+}
