@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Hierarchical all-to-all by parcels: at each stage everything for a rank goes in one message, packed before and sorted after.
  *
- * It serves all_to_all_v, where packing costs nothing (exec/lane_parcel.c), and all_to_all with leaders.
+ * It serves all_to_all_v, where packing costs nothing (exec/packed.c), and all_to_all with leaders.
  *
  *                     up (stage k .. 1)     stage 0       down (stage 1 .. k)
  *     no leader       -                     all_to_all    all_to_all

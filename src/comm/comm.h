@@ -8,7 +8,6 @@
 
 #include "base/settings.h"
 #include "exec/exec.h"
-#include "exec/straight.h"
 #include "net/bootstrap.h"
 #include "net/mesh.h"
 #include "net/transports.h"
@@ -45,7 +44,7 @@ struct wi_comm_settings { /* WEFT_COMM_<NAME> */
 struct wi_progress {
     pthread_t thread;
     _Atomic int running; /* set when the thread and event_fd are there; read without comms_lock */
-    int event_fd; /* kicks the thread */
+    int event_fd;        /* kicks the thread */
     _Atomic int asleep, wanted, stop;
     _Atomic uint32_t kicks; /* operations that it was told of */
 };
@@ -85,7 +84,7 @@ struct weft_context {
     uint64_t settings_hash;       /* and of what the tuning table and the topology file hold */
     struct wi_plan_table *tuning; /* NULL: none */
     struct wi_topo *topo;         /* of WEFT_TOPO_FILE; NULL: none */
-    pthread_mutex_t comms_lock; /* guards the list, and the progress thread's look at its members */
+    pthread_mutex_t comms_lock;   /* guards the list, and the progress thread's look at its members */
     struct weft_comm *comms;
     struct wi_progress progress;
     struct wi_callers callers;
@@ -96,7 +95,8 @@ struct weft_context {
 /* What to add to "this is no such handle". */
 static inline const char *wi_forked_text(uint32_t magic)
 {
-    return magic == WI_FORKED_MAGIC ? ": it is the parent's, and this process was forked; a child may exec or exit" : "";
+    return magic == WI_FORKED_MAGIC ? ": it is the parent's, and this process was forked; a child may exec or exit"
+                                    : "";
 }
 /* WEFT_EINVAL: NULL, no context, or one of the process that this one was forked from. `call` begins the text. */
 weft_status wi_context_check(const struct weft_context *ctx, const char *call);
@@ -123,9 +123,9 @@ struct wi_call {
     int root; /* or the peer; -1 none */
     const void *src;
     void *dst;
-    size_t count;      /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
-    size_t recv_count; /* SEND_RECV, SCATTER_V */
-    int recv_peer;     /* SEND_RECV */
+    size_t count;          /* of the vector, or of one share; SEND_RECV, GATHER_V, SCATTER_V: of what is sent here */
+    size_t recv_count;     /* SEND_RECV, SCATTER_V */
+    int recv_peer;         /* SEND_RECV */
     int64_t tag, recv_tag; /* of messages; recv_tag: SEND_RECV */
     const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
 };
@@ -138,16 +138,16 @@ struct weft_request {
     uint8_t internal;                         /* the library's own messages */
     uint8_t owned_by_group;                   /* made by a grouped blocking call */
     struct weft_comm *comm;
-    struct wi_call call; /* as the user gave it */
-    struct wi_call now;  /* of the running operation: the source may be a copy */
-    struct wi_op op[2];  /* two for SEND_RECV */
-    _Atomic int left;    /* operations not finished */
+    struct wi_call call;                        /* as the user gave it */
+    struct wi_call now;                         /* of the running operation: the source may be a copy */
+    struct wi_op op[2];                         /* two for SEND_RECV */
+    _Atomic int left;                           /* operations not finished */
     _Atomic(struct wi_completion *) completion; /* to be called at the end; or a mark that it has come */
     weft_status status;
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
-    uint8_t alone;                 /* a blocking call with nothing else in flight */
-    uint8_t trial;                 /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
+    uint8_t alone;                      /* a blocking call with nothing else in flight */
+    uint8_t trial; /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
     size_t trial_share;
     uint64_t trial_since;
     size_t *counts_copy;           /* persistent v-forms */
@@ -155,7 +155,7 @@ struct weft_request {
     struct weft_request *all_next; /* every request of the communicator */
 };
 
-struct weft_request *wi_request_get(struct weft_comm *comm); /* without options */
+struct weft_request *wi_request_get(struct weft_comm *comm);                         /* without options */
 void wi_request_options(struct weft_request *req, const weft_call_options *options); /* copied; NULL: none */
 void wi_request_put(struct weft_request *req);
 void wi_request_free_all(struct weft_comm *comm);
@@ -174,28 +174,31 @@ weft_status wi_request_issue(struct weft_request *req);
 
 enum wi_lock { WI_FREE, WI_HELD, WI_DESTROYING };
 
+#define WI_CACHED_PROGRAMS 2 /* through slots or by messages; over ll lines */
 struct wi_cached_sched {
     const struct wi_algo *algo;
     int root, in_place;
     struct wi_sched *sched;
+    struct wi_prog *programs[WI_CACHED_PROGRAMS]; /* the newest that were made of it; NULL: none */
 };
 #define WI_SCHED_CACHE 64
 
 /* How a call like an earlier one runs without planning it again: the schedule and how it was laid out. */
 struct wi_fast_call {
-    struct wi_sched *sched;       /* borrowed from the cache; NULL: empty */
-    struct wi_straight *straight; /* owned; NULL: the schedule is walked */
+    struct wi_sched *sched; /* borrowed from the cache; NULL: empty */
+    struct wi_prog *prog;   /* counted */
     size_t count;
     int root;
     uint8_t in_place, dtype, op, nt;
-    uint32_t nslices;
-    size_t block_bytes, total_bytes, slice_bytes, tmp_stride;
+    uint32_t nfragments;
+    size_t scale, fragment_bytes, slot_bytes, slot_work;
 };
 #define WI_FAST_CALLS 8
 
 /* Per collective. Over ll lines the size does not matter: one schedule serves all up to max_bytes. */
 struct wi_fast {
-    struct wi_sched *ll; /* borrowed from the cache; NULL: not yet */
+    struct wi_sched *ll;     /* borrowed from the cache; NULL: not yet */
+    struct wi_prog *ll_prog; /* counted */
     int ll_root, ll_in_place;
     size_t ll_max_bytes; /* 0: never */
     struct wi_fast_call calls[WI_FAST_CALLS];
@@ -210,8 +213,8 @@ struct weft_comm {
     struct wi_planner *planner;
     struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
     int32_t *node_group, *level_memory;
-    struct wi_model *model;       /* of the topology file; NULL: none */
-    const struct wi_model *lent;  /* of the graph that the ranks have found; NULL: none */
+    struct wi_model *model;            /* of the topology file; NULL: none */
+    const struct wi_model *lent;       /* of the graph that the ranks have found; NULL: none */
     struct wi_comm_topology *topology; /* NULL: nobody has asked */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
@@ -229,7 +232,7 @@ struct weft_comm {
     char abort_reason[128];
     char name[64];
     uint64_t init_timeout_ns;
-    unsigned char *job_key;             /* [WI_JOB_KEY_BYTES], for derived communicators (base/secret.h) */
+    unsigned char *job_key; /* [WI_JOB_KEY_BYTES], for derived communicators (base/secret.h) */
     char job[64];
     struct weft_comm *next; /* of the context */
 };
@@ -324,15 +327,22 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NU
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op,
                                  size_t bytes);
-/* The schedule is known: cut the data. `share` is the largest share of any rank, for v-forms. */
+/* layout.c. The schedule is known: cut the data and lower it. `share` is the largest share of any rank, for v-forms. */
 weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call, size_t share,
-                          size_t slice_bytes);
+                          size_t slice_bytes, struct wi_prog **programs);
+/* Likewise, of a v-form whose messages are packed. */
+weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call,
+                                 struct wi_prog **programs);
 /* exchange.c: operations that begin with telling each other about memory. wi_exchange_learn: it has ended. */
 void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *call, size_t share);
 void wi_exchange_learn(struct weft_request *req);
 /* `spec`: of a hierarchical algorithm, else "". Those of files are not in the cache, but last as long as the context. */
 weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
                                int in_place, struct wi_sched **sched);
+void wi_cached_free(struct wi_cached_sched *cached);
+/* Give op its schedule. *programs: what was made of it before, for wi_op_lay_out; NULL: nothing is kept. */
+weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo, const char *spec, int root,
+                       int in_place, struct wi_prog ***programs);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);

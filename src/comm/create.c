@@ -22,7 +22,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
     wi_exec_destroy(comm->exec);
     wi_fast_forget(comm, NULL);
     for (int i = 0; i < WI_SCHED_CACHE; i++)
-        wi_sched_put(comm->cache[i].sched);
+        wi_cached_free(&comm->cache[i]);
     wi_planner_destroy(comm->planner);
     wi_comm_topology_free(comm);
     wi_comm_near_free(comm);

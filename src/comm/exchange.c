@@ -74,8 +74,8 @@ static int wanted(const struct weft_comm *comm, const struct wi_op *op, const st
     if (rank == comm->rank)
         return 0;
     if (put_to(c, a, rank, buf))
-        return names(op->sched, rank, buf);
-    return touched(comm, c, a, rank, buf) && (!a || names(op->sched, rank, buf));
+        return names(op->bind.sched, rank, buf);
+    return touched(comm, c, a, rank, buf) && (!a || names(op->bind.sched, rank, buf));
 }
 
 static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, const struct wi_algo *a,
@@ -88,10 +88,10 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
     if (!table)
         return wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
     op->owned[3] = table;
-    op->peer_base[WI_SRC] = table;
-    op->peer_base[WI_DST] = table + n;
-    op->get = q->memory != WI_MEMORY_MAPPED;
-    op->put = q->memory_dst != WI_MEMORY_MAPPED;
+    op->bind.peer_base[WI_SRC] = table;
+    op->bind.peer_base[WI_DST] = table + n;
+    op->bind.get = q->memory != WI_MEMORY_MAPPED;
+    op->bind.put = q->memory_dst != WI_MEMORY_MAPPED;
     for (size_t r = 0; r < n; r++) {
         for (int buf = WI_SRC; buf <= WI_DST; buf++) {
             struct record m;
@@ -101,7 +101,7 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
             if (!wanted(comm, op, c, a, (int)r, buf))
                 continue;
             p = (void *)(uintptr_t)d->address;
-            if (!(put_to(c, a, (int)r, buf) ? op->put : op->get))
+            if (!(put_to(c, a, (int)r, buf) ? op->bind.put : op->bind.get))
                 WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
             table[(size_t)buf * n + r] = p;
         }
@@ -184,14 +184,11 @@ static weft_status plan(struct weft_request *req, struct wi_plan_query *q, enum 
 /* Where a region of a rank's buffer ends, in bytes from the buffer's start. */
 static size_t region_end(const struct wi_op *op, const struct wi_region *r)
 {
-    size_t blocks = r->first + r->count, end = 0;
+    size_t end = 0;
 
-    if (!op->v_bytes[r->buf])
-        return op->total_bytes && blocks * op->block_bytes > op->total_bytes ? op->total_bytes
-                                                                             : blocks * op->block_bytes;
-    for (size_t b = r->first; b < blocks; b++) {
-        size_t at = op->v_offset[r->buf][b] + op->v_bytes[r->buf][b];
-        end = at > end ? at : end;
+    for (size_t b = r->first; b < (size_t)r->first + r->count; b++) {
+        struct wi_extent e = wi_block_extent(&op->bind.layout.blocks[r->buf], b);
+        end = e.bytes && e.at + e.bytes > end ? e.at + e.bytes : end;
     }
     return end;
 }
@@ -201,8 +198,8 @@ static size_t region_end(const struct wi_op *op, const struct wi_region *r)
 static weft_status check_offers(const struct weft_comm *comm, const struct wi_op *op, const unsigned char *records,
                                 size_t stride)
 {
-    for (uint32_t i = 0; i < op->sched->nregions; i++) {
-        const struct wi_region *r = &op->sched->regions[i];
+    for (uint32_t i = 0; i < op->bind.sched->nregions; i++) {
+        const struct wi_region *r = &op->bind.sched->regions[i];
         struct record m;
         size_t offered, end;
         if (r->rank == WI_SELF || r->rank == comm->rank || r->buf == WI_TMP)
@@ -236,7 +233,8 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     struct wi_plan_query q = wi_op_query(comm, c, op, 0);
     enum wi_plan_way way = WI_WAY_ANY;
     const struct wi_algo *file;
-    struct wi_sched *sched;
+    const struct wi_sched *sched;
+    struct wi_prog **programs;
     struct record own;
     struct wi_plan p;
 
@@ -256,13 +254,13 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     file = wi_plan_file(comm->planner, &q, req->options.algorithm);
     memory_of(comm, c, file, records, stride, &q);
     WI_TRY(plan(req, &q, way, &p));
-    WI_TRY(wi_cached_schedule(comm, p.algo, p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &sched));
-    op->sched = wi_sched_get(sched);
+    WI_TRY(wi_op_bind(comm, op, p.algo, p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
+    sched = op->bind.sched;
     if (op->record)
-        op->record->algo = op->sched->algo;
+        op->record->algo = op->bind.sched->algo;
     if (sched->peer_src || sched->peer_dst || p.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         WI_TRY(map_peers(comm, op, c, file, records, stride, &q));
-    WI_TRY(wi_op_lay_out(comm, op, c, share, p.slice_bytes));
+    WI_TRY(wi_op_lay_out(comm, op, c, share, p.slice_bytes, programs));
     return check_offers(comm, op, records, stride);
 }
 
@@ -282,5 +280,5 @@ void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct 
     op->gate.record_bytes = sizeof m;
     op->gate.state = WI_EXCHANGE_TO_PUBLISH;
     op->gate.open = chosen;
-    op->mapped = 1;
+    op->bind.mapped = 1;
 }

@@ -45,11 +45,14 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
 {
     for (int c = 0; c < WI_NUM_COLLS; c++) {
         struct wi_fast *f = &comm->fast[c];
-        if (!sched || f->ll == sched)
+        if (!sched || f->ll == sched) {
             f->ll = NULL;
+            wi_prog_put(f->ll_prog);
+            f->ll_prog = NULL;
+        }
         for (int i = 0; i < WI_FAST_CALLS; i++)
             if (!sched || f->calls[i].sched == sched) {
-                wi_free(f->calls[i].straight);
+                wi_prog_put(f->calls[i].prog);
                 f->calls[i] = (struct wi_fast_call){0};
             }
     }
@@ -61,30 +64,33 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
     struct wi_fast_call *k = slot_of(f, c->count, c->op);
 
     /* What an exchange decided holds for that one operation. */
-    if (!op->mapped || !op->sched || op->gate.record_bytes || op->v_bytes[WI_SRC] || op->v_bytes[WI_DST] ||
-        op->base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+    if (!op->bind.mapped || !op->bind.sched || op->gate.record_bytes || op->bind.layout.blocks[WI_SRC].extent ||
+        op->bind.layout.blocks[WI_DST].extent || op->bind.base[WI_SRC] != c->src ||
+        (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
-    if (op->ll) {
-        f->ll = op->sched;
+    if (op->bind.ll) {
+        wi_prog_put(f->ll_prog);
+        f->ll = op->bind.sched;
+        f->ll_prog = wi_prog_get(op->bind.prog);
         f->ll_root = root_of(c);
-        f->ll_in_place = op->sched->in_place;
+        f->ll_in_place = op->bind.sched->in_place;
         return;
     }
-    wi_free(k->straight);
+    wi_prog_put(k->prog);
     *k = (struct wi_fast_call){
-        .sched = op->sched,
-        .straight = wi_straight_make(comm->exec, op),
+        .sched = op->bind.sched,
+        .prog = wi_prog_get(op->bind.prog),
         .count = c->count,
         .root = root_of(c),
-        .in_place = op->sched->in_place,
+        .in_place = op->bind.sched->in_place,
         .dtype = (uint8_t)c->dtype,
         .op = (uint8_t)c->op,
-        .nt = op->nt,
-        .nslices = op->nslices,
-        .block_bytes = op->block_bytes,
-        .total_bytes = op->total_bytes,
-        .slice_bytes = op->slice_bytes,
-        .tmp_stride = op->tmp_stride,
+        .nt = op->bind.nt,
+        .nfragments = op->bind.nfragments,
+        .scale = op->bind.scale,
+        .fragment_bytes = op->bind.fragment_bytes,
+        .slot_bytes = op->bind.slot_bytes,
+        .slot_work = op->bind.slot_work,
     };
 }
 
@@ -92,15 +98,17 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
  * the fast path borrows, still has it. */
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
 {
-    struct wi_sched *sched = op->sched;
+    struct wi_binding bind = op->bind;
 
-    if (op->state == WI_OP_DONE)
-        op->sched = op->ran;
+    if (op->state == WI_OP_DONE) {
+        op->bind.sched = op->bind.ran;
+        op->bind.prog = op->bind.ran_prog;
+    }
     learn(comm, c, op);
-    op->sched = sched;
+    op->bind = bind;
 }
 
-static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op, const struct wi_straight **straight)
+static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     int in_place = wi_call_in_place(comm, c);
@@ -110,28 +118,28 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
     if (bytes <= f->ll_max_bytes) {
         if (!f->ll || f->ll_root != root_of(c) || f->ll_in_place != in_place)
             return 0;
-        op->sched = f->ll;
-        op->block_bytes = op->tmp_stride = op->slice_bytes = bytes;
-        op->total_bytes = wi_coll_is_vector(c->coll) ? bytes : 0;
-        op->nslices = 1;
-        op->ll = 1;
-        op->nt = 0;
-        *straight = NULL;
+        op->bind.sched = f->ll;
+        op->bind.prog = f->ll_prog;
+        op->bind.scale = bytes;
+        op->bind.slot_bytes = f->ll->buf_blocks[WI_TMP] * bytes;
+        op->bind.nfragments = 1;
+        op->bind.ll = 1;
+        op->bind.nt = 0;
         return 1;
     }
     k = slot_of(f, c->count, c->op);
     if (!k->sched || k->count != c->count || k->root != root_of(c) || k->in_place != in_place || k->dtype != c->dtype ||
         k->op != c->op)
         return 0;
-    op->sched = k->sched;
-    op->block_bytes = k->block_bytes;
-    op->total_bytes = k->total_bytes;
-    op->slice_bytes = k->slice_bytes;
-    op->tmp_stride = k->tmp_stride;
-    op->nslices = k->nslices;
-    op->ll = 0;
-    op->nt = k->nt;
-    *straight = k->straight;
+    op->bind.sched = k->sched;
+    op->bind.prog = k->prog;
+    op->bind.scale = k->scale;
+    op->bind.slot_bytes = k->slot_bytes;
+    op->bind.slot_work = k->slot_work;
+    op->bind.nfragments = k->nfragments;
+    op->bind.fragment_bytes = k->fragment_bytes;
+    op->bind.ll = 0;
+    op->bind.nt = k->nt;
     return 1;
 }
 
@@ -140,26 +148,25 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     struct wi_exec *exec = comm->exec;
     struct wi_record *e = wi_recorder_add(&exec->recorder);
 
-    op->base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
-    op->base[WI_DST] = c->dst;
-    op->v_bytes[0] = op->v_bytes[1] = NULL;
-    op->mapped = 1;
-    op->get = op->put = op->match.point_to_point = op->send_empty = op->match.by_tag = 0;
-    op->lanes = NULL;
-    op->slices_done = 0;
+    op->bind.base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
+    op->bind.base[WI_DST] = c->dst;
+    op->bind.mapped = 1;
+    op->bind.nslices = 1;
+    op->bind.packing = NULL;
+    op->bind.get = op->bind.put = op->match.point_to_point = op->bind.send_empty = op->match.by_tag = 0;
     op->timeout_ns = op->deadline_ns = 0;
     op->wait.rounds = 0;
     op->wait.word = NULL;
     op->link = NULL;
-    op->alone = 1;
+    op->run.alone = 1;
     op->state = WI_OP_RUNNING;
     op->status = WEFT_INPROGRESS;
     wi_call_info(comm, c, &op->info);
-    wi_call_redop(comm, c, &op->redop);
+    wi_call_redop(comm, c, &op->bind.redop);
     wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;
-    e->algo = op->sched->algo;
+    e->algo = op->bind.sched->algo;
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
@@ -198,28 +205,24 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
         }
         wi_exec_nudge(comm->exec);
     } while (held != WI_DESTROYING || !atomic_load_explicit(&ended, memory_order_acquire));
-    op->alone = 0; /* it is out of the queue, and the executor is not this thread's any more */
+    op->run.alone = 0; /* it is out of the queue, and the executor is not this thread's any more */
     return WEFT_EABORTED;
 }
 
 enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
 {
     struct wi_exec *exec = comm->exec;
-    const struct wi_straight *straight;
     struct wi_op op;
 
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER)
         return WI_FAST_NOT;
     if (!exec->map_group || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
-        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op, &straight))
+        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
         return WI_FAST_NOT;
     fill(comm, c, &op);
-    if (op.ll)
-        *st = wi_exec_run_ll(exec, &op);
-    else
-        *st = straight ? wi_exec_run_straight(exec, &op, straight) : wi_exec_run_mapped(exec, &op);
-    if (__builtin_expect(!op.alone, 0)) {
+    *st = wi_exec_run_alone(exec, &op);
+    if (__builtin_expect(!op.run.alone, 0)) {
         *st = wi_comm_ended();
         atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release); /* destroying waits for it */
         return WI_FAST_LOST;

@@ -10,29 +10,6 @@
 #include "base/log.h"
 #include "base/status.h"
 
-/* ---- Pool of transfers ---- */
-
-struct wi_pend *wi_pend_get(struct wi_exec *exec)
-{
-    struct wi_pend *p = exec->free_pends;
-
-    if (p)
-        exec->free_pends = p->next;
-    else
-        p = wi_malloc(sizeof *p);
-    if (p)
-        memset(p, 0, sizeof *p);
-    return p;
-}
-
-void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
-{
-    wi_free(p->bounce);
-    p->bounce = NULL;
-    p->next = exec->free_pends;
-    exec->free_pends = p;
-}
-
 struct wi_kept_name {
     struct wi_kept_name *next;
     char text[sizeof((struct wi_sched *)0)->algo];
@@ -146,6 +123,11 @@ void wi_exec_destroy(struct wi_exec *exec)
         next = p->next;
         wi_free(p);
     }
+    while (exec->free_fragments) {
+        struct wi_fragment *f = exec->free_fragments;
+        exec->free_fragments = f->next;
+        wi_free(f);
+    }
     if (exec->nudge_fd >= 0)
         close(exec->nudge_fd);
     while (exec->names) {
@@ -160,33 +142,43 @@ void wi_exec_destroy(struct wi_exec *exec)
 
 /* ---- The end of an operation ---- */
 
+static void put_pends(struct wi_exec *exec, struct wi_pend *p)
+{
+    for (struct wi_pend *next; p; p = next) {
+        next = p->next;
+        wi_pend_put(exec, p);
+    }
+}
+
+static void release_fragments(struct wi_exec *exec, struct wi_op *op)
+{
+    for (struct wi_fragment *f = op->run.first, *next; f; f = next) {
+        next = f->next;
+        for (uint32_t l = 0; l < op->bind.sched->nlanes; l++) {
+            put_pends(exec, f->lane[l].sends);
+            put_pends(exec, f->lane[l].recvs);
+        }
+        wi_fragment_put(exec, f);
+    }
+    op->run.first = NULL;
+}
+
 void wi_op_release(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_pend *p, *next;
-
-    for (uint32_t l = 0; op->lanes && l < op->sched->nlanes; l++) {
-        for (p = op->lanes[l].sends; p; p = next) {
-            next = p->next;
-            wi_pend_put(exec, p);
-        }
-        for (p = op->lanes[l].recvs; p; p = next) {
-            next = p->next;
-            wi_pend_put(exec, p);
-        }
-    }
-    if (op->lanes != op->lanes_inline)
-        wi_free(op->lanes);
-    op->lanes = NULL;
+    release_fragments(exec, op);
     if (op->match.message)
         wi_pend_put(exec, op->match.message);
     op->match.message = NULL;
-    wi_parcels_free(op);
-    if (op->sched &&
-        __atomic_load_n(&op->sched->refs, __ATOMIC_RELAXED) == 1) /* it was dropped from the cache meanwhile */
-        wi_exec_keep_name(exec, op->sched);
-    wi_sched_put(op->sched);
-    op->ran = op->sched;
-    op->sched = NULL;
+    wi_packing_free(op);
+    if (op->bind.sched &&
+        __atomic_load_n(&op->bind.sched->refs, __ATOMIC_RELAXED) == 1) /* it was dropped from the cache meanwhile */
+        wi_exec_keep_name(exec, op->bind.sched);
+    wi_sched_put(op->bind.sched);
+    op->bind.ran = op->bind.sched;
+    op->bind.sched = NULL;
+    wi_prog_put(op->bind.prog);
+    op->bind.ran_prog = op->bind.prog;
+    op->bind.prog = NULL;
     for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
         wi_free(op->owned[i]);
         op->owned[i] = NULL;
@@ -236,11 +228,11 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
 
     recv->match.got_source = exec->rank;
     recv->match.got_tag = send->match.tag;
-    if (send->total_bytes > recv->total_bytes)
+    if (send->bind.total_bytes > recv->bind.total_bytes)
         st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info,
-                          "the message is longer (%zu bytes) than the buffer", send->total_bytes);
+                          "the message is longer (%zu bytes) than the buffer", send->bind.total_bytes);
     else
-        memmove(recv->base[WI_DST], send->base[WI_SRC], send->total_bytes);
+        memmove(recv->bind.base[WI_DST], send->bind.base[WI_SRC], send->bind.total_bytes);
     wi_op_finish(exec, send, WEFT_SUCCESS);
     wi_op_finish(exec, recv, st);
 }
@@ -293,7 +285,7 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
     struct wi_record *e = wi_recorder_add(&exec->recorder);
 
     e->info = op->info;
-    e->algo = op->sched ? op->sched->algo : "";
+    e->algo = op->bind.sched ? op->bind.sched->algo : "";
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
@@ -345,11 +337,11 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
             return;
         }
         op->info.seq = op->match.internal ? 0 : ++*(op->match.sending ? &peer->send_seq : &peer->recv_seq);
-        op->chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
+        op->bind.chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;
     }
     wi_exec_number(exec, &op->info);
-    op->chan_base = op->info.seq % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
+    op->bind.chan_base = op->info.seq % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
     wi_exec_board(exec, &op->info);
 }
 
@@ -402,8 +394,8 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     op->wait.word = NULL;
     op->wait.rounds = 0;
     op->deadline_ns = 0;
-    op->epoch = 0;
-    op->slices_done = 0;
+    op->run.epoch = 0;
+    op->run.first = NULL;
     op->record = NULL;
     op->number = ++exec->nissued;
     if (exec->broken) {

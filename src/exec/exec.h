@@ -15,12 +15,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/reduce.h"
 #include "exec/match.h"
-#include "exec/recorder.h"
+#include "exec/op.h"
 #include "exec/slot_store.h"
 #include "net/mesh.h"
-#include "sched/sched.h"
 
 #define WI_OP_WINDOW 4
 #define WI_CHAN_P2P (WI_OP_WINDOW * WI_SCHED_MAX_CHANS)
@@ -30,120 +28,12 @@
 #define WI_CHAN_ASK (WI_CHAN_P2P + 4)
 #define WI_CHAN_ASKED (WI_CHAN_P2P + 5)
 #define WI_RECV_AHEAD 8
-#define WI_OP_LANES_INLINE 4
 #define WI_TWIN_MIN_BYTES (16u << 10) /* below, the other ranks would rather have the signal sooner */
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
-#define WI_PARCEL_BELOW \
-    (16u << 10) /* shorter parts travel in parcels (lane_parcel.c), others straight to where they belong */
-
-struct wi_exec;
-struct wi_op;
-
-/* One posted transfer and what to do with it. */
-struct wi_pend {
-    struct weft_xfer x;
-    struct wi_pend *next;
-    struct wi_op *op;
-    unsigned char *dst;       /* where the data belongs */
-    const unsigned char *src; /* RECV_REDUCE: the other operand */
-    unsigned char *bounce;    /* owned; NULL: received in place or by the sink */
-    uint8_t reduce, flags, forward;
-    uint8_t applied;
-};
-
-struct wi_lane_state {
-    uint32_t step, slice, piece;
-    uint32_t post_step, post_slice, post_piece; /* next unit to post; post_step may be ahead of `step` */
-    struct wi_pend *recvs, **recvs_tail;
-    uint32_t nrecvs;
-    struct wi_pend *sends;
-    uint8_t done;
-};
-
-#define WI_EXCHANGE_MAX 128
-enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
-
-enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
-
-struct wi_op_list {
-    struct wi_op *head, **tail;
-};
-
-/* Of a message: with whom, and how sender and receiver find each other (match.c). */
-struct wi_op_match {
-    uint8_t point_to_point, sending;
-    uint8_t internal; /* the library's own message */
-    uint8_t by_tag;   /* run by match.c: it has no schedule */
-    int peer;         /* may be WEFT_ANY_SOURCE */
-    int64_t tag;      /* may be WEFT_ANY_TAG */
-    int got_source;   /* of the message that was received */
-    int64_t got_tag;
-    uint64_t order;          /* of receives */
-    struct wi_pend *message; /* by_tag: the transfer of the payload */
-    struct wi_op *next;      /* of those that wait to be found */
-    int gone;                /* ranks that can send nothing any more */
-};
-
-/* Before the schedule is known: one record from every rank to every rank over ll lines, then `open` is called with all of
- * them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
-struct wi_op_gate {
-    uint8_t state; /* enum wi_exchange_state */
-    uint16_t record_bytes;
-    int rank; /* next rank to hear from */
-    unsigned char record[WI_EXCHANGE_MAX];
-    weft_status (*open)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
-};
-
-/* While blocked in a mapped wait: the word and the least value that ends it. */
-struct wi_op_wait {
-    const uint64_t *word;
-    uint64_t least, mask;
-    int peer;
-    uint32_t rounds; /* of waiting since the operation last moved */
-};
-
-struct wi_op {
-    struct wi_op *next, **link; /* in flight: what points to it; NULL: it is not */
-    struct wi_op_list *list;    /* likewise: where */
-    uint64_t number;            /* of all that were issued here */
-    struct weft_op_info info;
-    struct wi_sched *sched; /* counted reference */
-    struct wi_sched *ran;   /* what a finished operation ran; held by whoever gave it only */
-    struct wi_redop redop;
-    unsigned char *base[WI_NUM_BUFS];
-    size_t block_bytes, total_bytes; /* of a vector block or share; of the vector (0 for per-rank collectives) */
-    size_t slice_bytes, tmp_stride;
-    uint32_t nslices;
-    const size_t *v_bytes[2], *v_offset[2]; /* v-forms: per block of SRC, DST; NULL otherwise */
-    const size_t *tmp_bytes;            /* v-forms whose block t of scratch holds share t mod nranks: their lengths */
-    struct wi_parcels *parcels;         /* owned; messages say how long what they hold is: lane_parcel.c */
-    unsigned char *const *peer_base[2]; /* direct schedules: SRC, DST of every rank in this address space */
-    uint8_t get, put;                   /* peers' memory is got, put to: peer_base holds their addresses */
-    uint32_t named; /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
-    uint8_t send_empty, ll, mapped;
-    uint8_t alone;              /* run by the thread that called it, which does nothing else: exec->let_in */
-    uint8_t nt, slot_nt, claim; /* how results and slots are stored */
-    uint64_t stores_since;      /* ticks, when the way to store is on trial; else 0 */
-    uint8_t state;              /* enum wi_op_state */
-    uint32_t chan_base;
-    uint64_t epoch; /* mapped: of slice 0 */
-    uint32_t slices_done;
-    weft_status status;
-    uint64_t timeout_ns, deadline_ns;
-    struct wi_record *record;
-    uint32_t record_serial;
-    uint32_t nlanes_left;
-    struct wi_lane_state lanes_inline[WI_OP_LANES_INLINE];
-    struct wi_lane_state *lanes;
-    struct wi_op_match match;
-    struct wi_op_gate gate;
-    struct wi_op_wait wait;
-    void *owned[5];                                /* freed when the operation ends */
-    void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
-    void *finished_arg;
-};
+/* Shorter parts travel in packed messages (packed.c), others straight to where they belong. */
+#define WI_PACK_BELOW (16u << 10)
 
 /* The newest failure of a communicator. */
 struct wi_error {
@@ -203,6 +93,7 @@ struct wi_exec {
     uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers; /* [nranks] */
     struct wi_pend *free_pends;
+    struct wi_fragment *free_fragments;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
     /* Messages with tags (match.c): receives that wait for theirs, in order of issue; sends that were not asked for; empty
@@ -253,9 +144,9 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
 /* Pending operations end with WEFT_ECANCELED. */
 void wi_exec_destroy(struct wi_exec *exec);
 
-/* Before issue, of an operation whose schedule is known, two-sided and without reductions, and whose v_bytes are set: its messages
- * are parcels, with what is shorter than `below` bytes in them. */
-weft_status wi_parcels_create(struct wi_op *op, size_t below);
+/* Before issue, of an operation whose schedule is known, two-sided and without reductions, and whose blocks have extents: its
+ * messages are packed, with what is shorter than `below` bytes in them. */
+weft_status wi_packing_create(struct wi_op *op, size_t below);
 /* Begin. On failure to begin the operation is not taken, except that a broken executor completes it with its status. Fills
  * info.seq. The op must stay where it is until its state is DONE. */
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
@@ -283,11 +174,8 @@ static inline uint32_t wi_exec_spins(const struct wi_exec *exec)
 void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op);
 void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op);
 
-/* An ll schedule with nothing else in flight, start to end; op is not queued. */
-weft_status wi_exec_run_ll(struct wi_exec *exec, struct wi_op *op);
-
-/* Any other mapped schedule likewise; at most WI_OP_LANES_INLINE lanes. */
-weft_status wi_exec_run_mapped(struct wi_exec *exec, struct wi_op *op);
+/* A mapped operation with nothing else in flight, start to end; op is not queued. */
+weft_status wi_exec_run_alone(struct wi_exec *exec, struct wi_op *op);
 
 /* From any thread, no lock: whoever sleeps with the lock returns from its pause. */
 void wi_exec_nudge(struct wi_exec *exec);
@@ -316,27 +204,42 @@ void wi_op_unlink(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_run(struct wi_exec *exec, struct wi_op *awaited); /* moved? */
 void wi_exec_begin_new(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv); /* from a send to itself: 1, and both are done */
-int wi_lane_run_two_sided(struct wi_exec *exec, struct wi_op *op, uint32_t lane); /* moved? */
-int wi_lane_dep_met(const struct wi_op *op, const struct wi_step *step, uint32_t slice);
-void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *lane, int *moved);
-weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
-                              void *buf, size_t bytes);
-weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
-int wi_lane_run_parcels(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
-int wi_parcels_awaited(const struct wi_op *op,
-                       uint32_t lane); /* the rank whose parcel the lane waits for; or WI_NO_PEER */
-void wi_parcels_free(struct wi_op *op);
-int wi_lane_run_mapped(struct wi_exec *exec, struct wi_op *op, uint32_t lane);
-size_t wi_op_slot_work(const struct wi_op *op);
-void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
-void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op, size_t work);
+struct wi_fragment *wi_fragment_get(struct wi_exec *exec, uint32_t nlanes);
+void wi_fragment_put(struct wi_exec *exec, struct wi_fragment *fragment);
+/* Begin op: nothing of it runs yet. Advance it; moved? It has ended when no fragment is in flight or to come. */
+void wi_op_begin(struct wi_exec *exec, struct wi_op *op);
+int wi_op_advance(struct wi_exec *exec, struct wi_op *op);
+static inline int wi_op_is_through(const struct wi_op *op)
+{
+    return !op->run.first && op->run.begun == op->bind.nfragments;
+}
+/* lane.c: one lane of a fragment; moved? */
+int wi_lane_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane);
+/* Is the step's dependency met, in this slice? */
+static inline int wi_lane_dep_met(const struct wi_fragment *f, int32_t lane, uint32_t step, uint32_t slice)
+{
+    const struct wi_lane_state *other;
+
+    if (lane == WI_NO_DEP)
+        return 1;
+    other = &f->lane[lane];
+    return other->done || other->step > step || (other->step == step && other->slice > slice);
+}
+/* local.c: copy or reduce one slice of one unit. 1: done, 0: a pending send still reads where it would go, < 0: failed. */
+int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, const struct wi_prog_step *step,
+                 uint32_t slice, uint32_t piece);
+/* packed.c: one step of a lane. 1: done, 0: must wait, < 0: failed. */
+int wi_packed_step(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
+                   const struct wi_prog_step *step);
+void wi_packing_free(struct wi_op *op);
+void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op);
+void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op);
 /* Of WI_STEP_TWIN: are both copies made at once? The answer is the same at both steps. */
 static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
 {
-    return !op->slot_nt && !op->nt && !op->get && bytes >= WI_TWIN_MIN_BYTES;
+    return !op->run.slot_nt && !op->bind.nt && !op->bind.get && bytes >= WI_TWIN_MIN_BYTES;
 }
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
-int wi_lane_run_ll(struct wi_exec *exec, struct wi_op *op);
 /* 1: the epoch's slot, of a ring of `depth`, may be written */
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
 int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);        /* moved? */
@@ -352,8 +255,8 @@ weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *
 void wi_exec_await_puts(struct wi_exec *exec);
 /* A broken executor, before buffers go back: until no transport touches them any more, or the error says that one may. */
 void wi_exec_quiesce(struct wi_exec *exec);
-/* Around stores to mapped buffers of other ranks, the regions dst, likewise. A failure to begin has ended them. */
-weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_region *dst, uint32_t ndst);
+/* Around stores to mapped buffers of other ranks, of the operands dst, likewise. A failure to begin has ended them. */
+weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_operand *dst, uint32_t ndst);
 void wi_exec_end_stores(struct wi_exec *exec);
 /* A transport could not copy from or to a peer's memory in the middle of an operation, which other ranks wait for: whatever the
  * reason, that is the end of the communicator. */
@@ -386,59 +289,6 @@ static inline void wi_exec_number(struct wi_exec *exec, struct weft_op_info *inf
     info->hash ^= exec->digest;
     w[0] = (w[0] ^ w[1] * 0x9e3779b97f4a7c15ull ^ w[2] * 0xc2b2ae3d27d4eb4full) * 0xff51afd7ed558ccdull;
     exec->digest = exec->digest * 31 + (uint32_t)(w[0] >> 32);
-}
-
-/* ---- Regions ---- */
-
-static inline int wi_op_coalesced(const struct wi_op *op)
-{
-    return op->nslices == 1 && !op->v_bytes[0] && !op->v_bytes[1];
-}
-
-static inline uint32_t wi_op_pieces(const struct wi_op *op, const struct wi_region *r)
-{
-    return wi_op_coalesced(op) ? 1 : r->count;
-}
-
-static inline size_t wi_clamp(size_t start, size_t want, size_t end)
-{
-    return start >= end ? 0 : (end - start < want ? end - start : want);
-}
-
-/* Resolve one piece of a region: the address of its first byte, and its bytes (0: nothing there). TMP of a mapped operation
- * has room for a slice in every block: its length is what the other regions of the step say. */
-static inline unsigned char *wi_op_piece(const struct wi_op *op, const struct wi_region *r, uint32_t slice,
-                                         uint32_t piece, unsigned char *base, size_t *bytes)
-{
-    size_t block = r->first + piece, skip = (size_t)slice * op->slice_bytes, at, end;
-    size_t want = wi_op_coalesced(op) ? r->count * op->block_bytes : op->slice_bytes;
-
-    if (r->buf == WI_TMP && op->mapped) {
-        *bytes = wi_op_coalesced(op) ? r->count * op->tmp_stride : op->tmp_stride;
-        return base + block * op->tmp_stride;
-    }
-    if (r->buf == WI_TMP && op->tmp_bytes) {
-        *bytes = wi_clamp(skip, op->slice_bytes, op->tmp_bytes[block % (size_t)op->sched->nranks]);
-        return base + block * op->block_bytes + skip;
-    }
-    if (r->buf != WI_TMP && op->v_bytes[r->buf]) {
-        *bytes = wi_clamp(skip, op->slice_bytes, op->v_bytes[r->buf][block]);
-        return base + op->v_offset[r->buf][block] + skip;
-    }
-    at = block * op->block_bytes + skip;
-    if (!op->total_bytes) { /* per-rank shares: all blocks are whole */
-        *bytes = wi_op_coalesced(op) ? want : wi_clamp(skip, want, op->block_bytes);
-        return base + at;
-    }
-    if (r->buf == WI_TMP) { /* block t of scratch is as long as block t mod nblocks of the vector */
-        size_t v = block % op->sched->nblocks;
-        end = wi_op_coalesced(op) ? op->total_bytes : (v + 1) * op->block_bytes;
-        *bytes = wi_clamp(v * op->block_bytes + skip, want, end < op->total_bytes ? end : op->total_bytes);
-        return base + at;
-    }
-    end = wi_op_coalesced(op) ? op->total_bytes : (block + 1) * op->block_bytes;
-    *bytes = wi_clamp(at, want, end < op->total_bytes ? end : op->total_bytes);
-    return base + at;
 }
 
 #endif

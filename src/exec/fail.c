@@ -161,7 +161,7 @@ static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ou
                              const char **here, const char **there)
 {
     const struct wi_op *op = wi_exec_collective(exec, ours->seq);
-    uint32_t named = op ? op->named : 0;
+    uint32_t named = op ? op->bind.named : 0;
 
     if (!exec->algorithm_named || ours->hash == theirs->hash)
         return 0;

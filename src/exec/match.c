@@ -120,9 +120,9 @@ static void send_message(struct wi_exec *exec, struct wi_op *op)
         return;
     }
     op->info.seq = ++m->sent;
-    if (op->block_bytes <= exec->eager_bytes) {
+    if (op->bind.block_bytes <= exec->eager_bytes) {
         op->match.message =
-            post(exec, op, 1, op->match.peer, WI_CHAN_TAG, op->base[WI_SRC], op->block_bytes, &op->info);
+            post(exec, op, 1, op->match.peer, WI_CHAN_TAG, op->bind.base[WI_SRC], op->bind.block_bytes, &op->info);
         return;
     }
     op->info.flags |= WI_INFO_OFFER;
@@ -172,7 +172,7 @@ static int look_asked(struct wi_exec *exec, int peer)
             op->info.flags &= (uint8_t)~WI_INFO_OFFER;
             if (!exec->broken)
                 op->match.message =
-                    post(exec, op, 1, peer, WI_CHAN_ASKED, op->base[WI_SRC], op->block_bytes, &op->info);
+                    post(exec, op, 1, peer, WI_CHAN_ASKED, op->bind.base[WI_SRC], op->bind.block_bytes, &op->info);
         }
         moved = 1;
     }
@@ -252,7 +252,7 @@ static void ask(struct wi_exec *exec, struct wi_op *op, int peer)
 {
     struct weft_op_info go = {.seq = op->info.seq, .kind = WI_COLL_SEND, .flags = WI_INFO_ASK};
 
-    op->match.message = post(exec, op, 0, peer, WI_CHAN_ASKED, op->base[WI_DST], op->block_bytes, &op->info);
+    op->match.message = post(exec, op, 0, peer, WI_CHAN_ASKED, op->bind.base[WI_DST], op->bind.block_bytes, &op->info);
     if (op->match.message)
         post_control(exec, 1, peer, WI_CHAN_ASK, &go);
 }
@@ -265,7 +265,7 @@ static void take_early(struct wi_exec *exec, struct wi_op *op, int peer, struct 
         ask(exec, op, peer);
         return;
     }
-    memcpy(op->base[WI_DST], e->data, op->block_bytes);
+    memcpy(op->bind.base[WI_DST], e->data, op->bind.block_bytes);
     wi_op_finish(exec, op, WEFT_SUCCESS);
 }
 
@@ -315,7 +315,7 @@ static void land(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan
     if (!agreed(exec, op, peer, info))
         return;
     if (!(info->flags & WI_INFO_OFFER)) {
-        op->match.message = post(exec, op, 0, peer, chan, op->base[WI_DST], op->block_bytes, info);
+        op->match.message = post(exec, op, 0, peer, chan, op->bind.base[WI_DST], op->bind.block_bytes, info);
         return;
     }
     post_control(exec, 0, peer, chan, info);

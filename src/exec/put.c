@@ -34,14 +34,14 @@ static weft_status gave_up(struct wi_exec *exec, struct wi_op *op, int rank)
     return wi_exec_fail(exec, WEFT_EPEER, rank, &op->info, "rank %d gave up", rank);
 }
 
-weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_region *dst, uint32_t ndst)
+weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_operand *dst, uint32_t ndst)
 {
     uint64_t *word = writes_to(exec->map.ranks[exec->rank].board);
 
     __atomic_store_n(word, EVERYBODY, __ATOMIC_SEQ_CST);
     for (uint32_t i = 0; i < ndst; i++) {
         int rank = dst[i].rank;
-        if (rank == WI_SELF || rank == exec->rank || dst[i].buf == WI_TMP)
+        if (dst[i].mem != WI_MEM_PEER_SRC && dst[i].mem != WI_MEM_PEER_DST)
             continue;
         if (__atomic_load_n(&exec->map.ranks[rank].board->state, __ATOMIC_SEQ_CST) != WEFT_BOARD_ALIVE)
             return gave_up(exec, op, rank);

@@ -12,9 +12,9 @@ enum wi_record_state { WI_RECORD_NONE, WI_RECORD_STARTED, WI_RECORD_DONE, WI_REC
 
 struct wi_record {
     struct weft_op_info info;
-    const char *algo;         /* of a cached schedule, or, once that is gone, kept by the executor */
+    const char *algo; /* of a cached schedule, or, once that is gone, kept by the executor */
     uint64_t ticks_issued;
-    uint64_t ticks_done;      /* 0 for operations that never left the fast path: they ended before the next began */
+    uint64_t ticks_done; /* 0 for operations that never left the fast path: they ended before the next began */
     uint32_t serial;
     uint8_t state;
 };

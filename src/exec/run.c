@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "exec/signal.h"
 
 /* ---- Lists ---- */
 
@@ -74,55 +75,163 @@ void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op)
     wi_op_unlink(exec, op);
 }
 
-/* ---- One operation ---- */
+/* ---- Fragments ---- */
 
-static weft_status prepare_lanes(struct wi_op *op)
+#define LANES_ROOM 4
+
+struct wi_fragment *wi_fragment_get(struct wi_exec *exec, uint32_t nlanes)
 {
-    uint32_t n = op->sched->nlanes;
+    struct wi_fragment *f = exec->free_fragments;
+    uint32_t room = nlanes < LANES_ROOM ? LANES_ROOM : nlanes;
 
-    op->lanes = op->lanes_inline;
-    if (n > WI_OP_LANES_INLINE) {
-        op->lanes = wi_malloc(n * sizeof *op->lanes);
-        if (!op->lanes)
-            return wi_fail(WEFT_ENOMEM, "%u lanes", n);
+    if (f && f->nlanes_room >= nlanes) {
+        exec->free_fragments = f->next;
+    } else {
+        f = wi_malloc(sizeof *f + room * sizeof f->lane[0]);
+        if (!f)
+            return NULL;
+        f->nlanes_room = room;
     }
-    memset(op->lanes, 0, n * sizeof *op->lanes);
-    for (uint32_t l = 0; l < n; l++)
-        op->lanes[l].recvs_tail = &op->lanes[l].recvs;
-    op->nlanes_left = n;
-    return WEFT_SUCCESS;
+    memset(f->lane, 0, nlanes * sizeof f->lane[0]);
+    for (uint32_t l = 0; l < nlanes; l++)
+        f->lane[l].recvs_tail = &f->lane[l].recvs;
+    f->next = NULL;
+    f->nlanes_left = nlanes;
+    f->entered = 0;
+    return f;
 }
 
-static int start_op(struct wi_exec *exec, struct wi_op *op)
+void wi_fragment_put(struct wi_exec *exec, struct wi_fragment *f)
 {
-    weft_status st;
+    f->next = exec->free_fragments;
+    exec->free_fragments = f;
+}
 
-    if (op->gate.state != WI_EXCHANGE_NONE)
+static int admit(struct wi_exec *exec, struct wi_op *op)
+{
+    size_t each = op->bind.fragment_bytes;
+    struct wi_fragment *f = wi_fragment_get(exec, op->bind.sched->nlanes);
+
+    if (!f) {
+        wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %u lanes", op->bind.sched->nlanes);
         return 1;
-    st = prepare_lanes(op);
-    if (st < 0) {
-        wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
-        return 0;
     }
-    if (op->mapped) {
-        wi_op_begin_stores(exec, op, wi_op_slot_work(op));
-        op->epoch = exec->next_epoch;
-        exec->next_epoch += op->nslices;
+    f->from = op->bind.nfragments > 1 ? op->run.begun * each : 0;
+    f->to = op->bind.nfragments > 1 ? f->from + each : SIZE_MAX;
+    if (op->bind.mapped) {
+        f->epoch = exec->next_epoch++;
+        if (!op->run.first)
+            op->run.epoch = f->epoch;
     }
-    op->state = WI_OP_RUNNING;
+    *op->run.last = f;
+    op->run.last = &f->next;
+    op->run.begun++;
+    op->run.inflight++;
     return 1;
 }
 
-static int run_lane(struct wi_exec *exec, struct wi_op *op, uint32_t lane)
+/* In order: a fragment is through no sooner than the one before it. */
+static void retire(struct wi_exec *exec, struct wi_op *op)
 {
-    if (op->mapped)
-        return wi_lane_run_mapped(exec, op, lane);
-    return op->parcels ? wi_lane_run_parcels(exec, op, lane) : wi_lane_run_two_sided(exec, op, lane);
+    struct wi_fragment *f;
+
+    while ((f = op->run.first) != NULL && !f->nlanes_left) {
+        op->run.first = f->next;
+        if (!f->next)
+            op->run.last = &op->run.first;
+        op->run.inflight--;
+        if (op->bind.mapped) {
+            op->run.epoch = f->epoch + 1;
+            wi_epochs_done(exec, f->epoch + 1);
+        }
+        wi_fragment_put(exec, f);
+    }
+}
+
+int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op)
+{
+    uint64_t seen = UINT64_MAX;
+
+    if (exec->done_seen + depth > epoch)
+        return 1;
+    for (int r = 0; r < exec->nranks; r++) {
+        uint64_t d = wi_load(&exec->map.ranks[r].done->value);
+        if (d + depth <= epoch) {
+            wi_block_on(op, &exec->map.ranks[r].done->value, epoch - depth + 1, r);
+            return 0;
+        }
+        seen = d < seen ? d : seen;
+    }
+    exec->done_seen = seen;
+    return 1;
+}
+
+/* May the fragment use its slot? Asked once. */
+static int enter(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
+{
+    f->entered =
+        !op->bind.mapped || wi_exec_gate(exec, f->epoch, op->bind.ll ? exec->map.ll_depth : exec->map.depth, op);
+    return f->entered;
+}
+
+/* A lane begins with a fragment when it is through with the one before: signals of a lane only grow. */
+static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
+{
+    int moved = 0;
+
+    if (!f->entered && !enter(exec, op, f))
+        return 0;
+    for (uint32_t l = 0; l < op->bind.sched->nlanes && !exec->broken; l++)
+        if (!f->lane[l].done && (!before || before->lane[l].done))
+            moved |= wi_lane_run(exec, op, f, l);
+    return moved;
+}
+
+static int run_fragments(struct wi_exec *exec, struct wi_op *op)
+{
+    const struct wi_fragment *before = NULL;
+    int moved = 0;
+
+    while (op->run.begun < op->bind.nfragments && (!op->run.inflight || op->run.inflight < exec->map.depth) &&
+           !exec->broken)
+        moved |= admit(exec, op);
+    for (struct wi_fragment *f = op->run.first; f && !exec->broken; f = f->next) {
+        moved |= run_fragment(exec, op, f, before);
+        if (!f->entered)
+            break;
+        before = f;
+    }
+    if (!exec->broken)
+        retire(exec, op);
+    return moved;
+}
+
+/* ---- One operation ---- */
+
+void wi_op_begin(struct wi_exec *exec, struct wi_op *op)
+{
+    op->run.first = NULL;
+    op->run.last = &op->run.first;
+    op->run.begun = op->run.inflight = 0;
+    if (op->bind.mapped && !op->bind.ll)
+        wi_op_begin_stores(exec, op);
+}
+
+/* Lanes wait for each other: again while any moves. */
+int wi_op_advance(struct wi_exec *exec, struct wi_op *op)
+{
+    int moved = 0, round;
+
+    do {
+        round = run_fragments(exec, op);
+        moved |= round;
+    } while (round && !exec->broken && !wi_op_is_through(op));
+    return moved;
 }
 
 static int run_op(struct wi_exec *exec, struct wi_op *op)
 {
-    int moved = 0, round;
+    int moved = 0;
 
     if (op->match.by_tag)
         return wi_match_run(exec, op);
@@ -135,21 +244,17 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
             return 1;
         }
     }
-    if (op->state == WI_OP_QUEUED && !start_op(exec, op))
-        return 1;
-    do { /* lanes wait for each other: again while any moves */
-        round = op->ll ? wi_lane_run_ll(exec, op) : 0;
-        for (uint32_t l = 0; l < op->sched->nlanes && !op->ll && !exec->broken && op->status == WEFT_INPROGRESS; l++)
-            if (!op->lanes[l].done)
-                round |= run_lane(exec, op, l);
-        moved |= round;
-    } while (round && op->nlanes_left && !exec->broken && op->status == WEFT_INPROGRESS);
+    if (op->state == WI_OP_QUEUED) {
+        wi_op_begin(exec, op);
+        op->state = WI_OP_RUNNING;
+    }
+    moved |= wi_op_advance(exec, op);
     if (exec->broken)
         return 1;
-    if (op->status < 0 || !op->nlanes_left) {
-        if (op->mapped && !op->ll && op->status >= 0)
-            wi_op_end_stores(exec, op, wi_op_slot_work(op));
-        wi_op_finish(exec, op, op->status < 0 ? op->status : WEFT_SUCCESS);
+    if (wi_op_is_through(op)) {
+        if (op->bind.mapped && !op->bind.ll)
+            wi_op_end_stores(exec, op);
+        wi_op_finish(exec, op, WEFT_SUCCESS);
         return 1;
     }
     if (moved)
@@ -169,16 +274,16 @@ static int run_collectives(struct wi_exec *exec)
     for (op = exec->running.head; op && !exec->broken; op = next) {
         next = op->next;
         exec->op_polls++;
-        if (!op->alone)
+        if (!op->run.alone)
             moved |= run_op(exec, op);
         if (op->state == WI_OP_DONE)
             continue;
         oldest = oldest ? oldest : op->info.seq;
-        mapped_ahead |= op->mapped;
+        mapped_ahead |= op->bind.mapped;
     }
     while ((op = exec->waiting.head) && !exec->broken) {
         oldest = oldest ? oldest : op->info.seq;
-        if (op->info.seq - oldest >= WI_OP_WINDOW || (op->mapped && mapped_ahead))
+        if (op->info.seq - oldest >= WI_OP_WINDOW || (op->bind.mapped && mapped_ahead))
             break;
         wi_op_unlink(exec, op);
         wi_op_link(exec, &exec->running, op);
@@ -186,7 +291,7 @@ static int run_collectives(struct wi_exec *exec)
         moved |= run_op(exec, op);
         if (op->state == WI_OP_DONE && oldest == op->info.seq)
             oldest = 0;
-        mapped_ahead |= op->state != WI_OP_DONE && op->mapped;
+        mapped_ahead |= op->state != WI_OP_DONE && op->bind.mapped;
     }
     return moved;
 }

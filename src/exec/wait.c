@@ -151,11 +151,11 @@ static int published(const struct wi_exec *exec, const struct wi_op *op, int ran
 {
     const struct weft_mapped_rank *r = &exec->map.ranks[rank];
 
-    if (op->ll)
-        return (__atomic_load_n(&r->ll[(op->epoch & (exec->map.ll_depth - 1)) * exec->map.ll_lines].seq,
+    if (op->bind.ll)
+        return (__atomic_load_n(&r->ll[(op->run.epoch & (exec->map.ll_depth - 1)) * exec->map.ll_lines].seq,
                                 __ATOMIC_RELAXED) &
-                WI_LL_EPOCH_MASK) >= ((op->epoch + 1) & WI_LL_EPOCH_MASK);
-    return __atomic_load_n(&r->signals[0].value, __ATOMIC_RELAXED) > 8 * (op->epoch + op->slices_done);
+                WI_LL_EPOCH_MASK) >= ((op->run.epoch + 1) & WI_LL_EPOCH_MASK);
+    return __atomic_load_n(&r->signals[0].value, __ATOMIC_RELAXED) > 8 * op->run.epoch;
 }
 
 /* More ranks than cores: is it a rank of this core that keeps the others waiting? Those of other cores run already, or need a
@@ -188,7 +188,7 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t round = op->wait.rounds++;
 
-    if (exec->spin_elsewhere && op->wait.word && op->mapped && exec->map_group && !core_is_needed(exec, op) &&
+    if (exec->spin_elsewhere && op->wait.word && op->bind.mapped && exec->map_group && !core_is_needed(exec, op) &&
         spin(op, exec->spin_elsewhere))
         return exec->broken;
 
@@ -211,7 +211,7 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
         nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
     }
-    if (op->alone)
+    if (op->run.alone)
         WI_TRY(serve_others(exec, op));
     if (round % 16 == 15 || round >= exec->yields)
         return wi_exec_check(exec, op);
@@ -219,6 +219,19 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 }
 
 /* ---- The slow checks ---- */
+
+static size_t waited_by_fragment(const struct wi_op *op, const struct wi_fragment *f, unsigned char *seen, int *ranks,
+                                 size_t n, size_t capacity)
+{
+    for (uint32_t l = 0; l < op->bind.sched->nlanes; l++) {
+        const struct wi_pend *lists[2] = {f->lane[l].recvs, f->lane[l].sends};
+        for (int i = 0; i < 2; i++)
+            for (const struct wi_pend *p = lists[i]; p && n < capacity; p = p->next)
+                if (p->x.state == WEFT_XFER_PENDING && !seen[p->x.peer & 4095]++)
+                    ranks[n++] = p->x.peer;
+    }
+    return n;
+}
 
 /* Ranks that op waits for, as far as this rank can know. */
 size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
@@ -230,16 +243,8 @@ size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
         ranks[n++] = op->wait.peer;
         seen[op->wait.peer & 4095] = 1;
     }
-    for (uint32_t l = 0; !op->mapped && op->lanes && op->sched && l < op->sched->nlanes; l++) {
-        const struct wi_pend *lists[2] = {op->lanes[l].recvs, op->lanes[l].sends};
-        for (int i = 0; i < 2; i++)
-            for (const struct wi_pend *p = lists[i]; p && n < capacity; p = p->next)
-                if (p->x.state == WEFT_XFER_PENDING && !seen[p->x.peer & 4095]++)
-                    ranks[n++] = p->x.peer;
-        int awaited = op->parcels ? wi_parcels_awaited(op, l) : WI_NO_PEER;
-        if (awaited >= 0 && n < capacity && !seen[awaited & 4095]++)
-            ranks[n++] = awaited;
-    }
+    for (const struct wi_fragment *f = op->bind.mapped ? NULL : op->run.first; f; f = f->next)
+        n = waited_by_fragment(op, f, seen, ranks, n, capacity);
     if (!n && op->match.point_to_point && op->match.peer >= 0 && capacity)
         ranks[n++] = op->match.peer;
     return n;
@@ -273,7 +278,7 @@ static int awaited_text(struct wi_exec *exec, const struct wi_op *op, char *text
     int ranks[16];
     size_t n = wi_exec_waiting_for(op, ranks, 16), at = 0;
 
-    if (n && op->mapped && !op->ll && exec->map_group)
+    if (n && op->bind.mapped && !op->bind.ll && exec->map_group)
         ranks[0] = hindmost(exec, ranks[0]);
     for (size_t i = 0; i < n && at + 64 < capacity; i++) {
         const struct wi_exec_peer *peer = &exec->peers[ranks[i]];

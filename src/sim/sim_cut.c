@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How data is cut into blocks, slices and pieces: as src/comm/issue.c and wi_op_piece of src/exec do, in lengths only. */
+/* How data is cut into blocks, slices and pieces: as src/comm/layout.c and src/exec/lower.c do, in lengths only. */
 #include <weft/weft_plugin.h>
 
 #include "base/status.h"

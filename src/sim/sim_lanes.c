@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lanes: what each does next, and what it waits for. The rules are those of lane_two_sided.c and lane_mapped.c in src/exec. */
+/* Lanes: what each does next, and what it waits for. The rules are those of src/exec/lane.c. */
 #include <math.h>
 
 #include "base/status.h"

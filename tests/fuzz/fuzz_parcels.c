@@ -21,12 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 #define ROUNDS 2000
 
 static const size_t expected[NRANKS] = {16, 0, 100, 3000, 64};
-static const struct weft_op_info *issued;
 static const uint8_t *input;
 static size_t input_bytes;
-static unsigned char message[NRANKS * (sizeof(uint64_t) + WI_PARCEL_BELOW)];
+static unsigned char message[NRANKS * (sizeof(uint64_t) + WI_PACK_BELOW)];
 static size_t message_bytes;
-static int have_message;
 
 static unsigned char take(void)
 {
@@ -50,19 +48,6 @@ static weft_status fake_send(void *group, struct weft_xfer *x)
     return WEFT_SUCCESS;
 }
 
-static weft_status fake_recv(void *group, struct weft_xfer *x)
-{
-    (void)group;
-    if (!have_message || x->bytes != message_bytes || !x->buf) { /* notices and the like are never met */
-        x->state = WEFT_XFER_PENDING;
-        return WEFT_SUCCESS;
-    }
-    memcpy(x->buf, message, message_bytes);
-    have_message = 0;
-    x->state = WEFT_SUCCESS;
-    return WEFT_SUCCESS;
-}
-
 static void make_message(void)
 {
     unsigned how = take();
@@ -74,7 +59,7 @@ static void make_message(void)
         for (; n < message_bytes; n += sizeof v) {
             v = how < 8 ? expected[take() % NRANKS] : take() * 37u;
             memcpy(message + n, &v, sizeof v);
-            bytes += v < WI_PARCEL_BELOW ? (size_t)v : 0;
+            bytes += v < WI_PACK_BELOW ? (size_t)v : 0;
         }
         memset(message + n, (int)how, bytes);
         message_bytes = n + bytes;
@@ -82,19 +67,25 @@ static void make_message(void)
         for (message_bytes = bytes; n < message_bytes; n++)
             message[n] = take();
     }
-    have_message = 1;
 }
 
-static int fake_peek(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
+static weft_status fake_recv(void *group, struct weft_xfer *x)
 {
-    (void)group, (void)peer, (void)chan, (void)connect;
-    if (!input_bytes)
-        return WEFT_EPEER;
-    if (!have_message)
-        make_message();
-    *info = *issued;
-    *bytes = message_bytes;
-    return 1;
+    (void)group;
+    if (!x->up_to) { /* notices and the like are never met */
+        x->state = WEFT_XFER_PENDING;
+        return WEFT_SUCCESS;
+    }
+    if (!input_bytes) {
+        x->state = WEFT_EPEER;
+        return WEFT_SUCCESS;
+    }
+    make_message();
+    x->actual = message_bytes;
+    x->state = message_bytes <= x->bytes ? WEFT_SUCCESS : WEFT_ETRUNC;
+    if (x->state == WEFT_SUCCESS)
+        memcpy(x->buf, message, message_bytes);
+    return WEFT_SUCCESS;
 }
 
 static int fake_progress(void *group, struct weft_peer_failure *failure)
@@ -127,8 +118,7 @@ static const struct weft_transport_ops fake_ops = {.bytes = sizeof fake_ops,
                                                    .progress = fake_progress,
                                                    .poll_fd = fake_none,
                                                    .poll_arm = fake_arm,
-                                                   .describe_peer = fake_describe,
-                                                   .peek = fake_peek};
+                                                   .describe_peer = fake_describe};
 
 /* ---- The operation ---- */
 
@@ -164,18 +154,21 @@ static struct wi_exec *executor(struct wi_mesh *mesh)
 static void run(struct wi_exec *exec, unsigned char *dst)
 {
     static unsigned char src[NRANKS * 4096];
-    static size_t offsets[NRANKS] = {0, 4096, 8192, 12288, 16384};
-    struct wi_op op = {.info = {.kind = 1, .dtype = WEFT_INT8}, .sched = schedule(), .nslices = 1};
+    static const size_t offsets[NRANKS] = {0, 4096, 8192, 12288, 16384};
+    struct wi_extent parts[NRANKS];
+    struct wi_op op = {.info = {.kind = 1, .dtype = WEFT_INT8},
+                       .bind = {.sched = schedule(), .nslices = 1, .nfragments = 1}};
     int moved;
 
-    op.base[WI_SRC] = src;
-    op.base[WI_DST] = dst;
-    for (int i = 0; i < 2; i++) {
-        op.v_bytes[i] = expected;
-        op.v_offset[i] = offsets;
-    }
-    require(wi_parcels_create(&op, WI_PARCEL_BELOW) == WEFT_SUCCESS);
-    issued = &op.info; /* the peers call the same */
+    for (int r = 0; r < NRANKS; r++)
+        parts[r] = (struct wi_extent){offsets[r], expected[r]};
+    op.bind.base[WI_SRC] = src;
+    op.bind.base[WI_DST] = dst;
+    op.bind.layout.blocks[WI_SRC].extent = op.bind.layout.blocks[WI_DST].extent = parts;
+    op.bind.layout.packed = 1;
+    op.bind.scale = 1;
+    op.bind.prog = wi_lower(op.bind.sched, 0, &op.bind.layout);
+    require(op.bind.prog && wi_packing_create(&op, WI_PACK_BELOW) == WEFT_SUCCESS);
     wi_exec_issue(exec, &op);
     for (int i = 0; i < ROUNDS && op.state != WI_OP_DONE; i++)
         wi_exec_progress(exec, NULL, &moved);
@@ -196,7 +189,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     memset(dst, 0xa5, room);
     input = data;
     input_bytes = bytes;
-    have_message = 0;
     struct wi_exec *exec = executor(&mesh);
     run(exec, dst);
     for (int r = 0; r < NRANKS; r++) /* nothing between the parts is touched */

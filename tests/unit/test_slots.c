@@ -50,8 +50,8 @@ static weft_status lay_out(struct wi_sched *sched, int nranks, size_t slot, size
     struct wi_call call = {.coll = sched->coll, .dtype = WEFT_FLOAT32, .op = WEFT_SUM, .count = count};
 
     memset(op, 0, sizeof *op);
-    op->sched = sched;
-    return wi_op_lay_out(&comm, op, &call, count * 4, 64u << 10);
+    op->bind.sched = sched;
+    return wi_op_lay_out(&comm, op, &call, count * 4, 64u << 10, NULL);
 }
 
 static void check_cut(struct wi_sched *sched, int nranks, size_t slot, size_t count)
@@ -60,10 +60,12 @@ static void check_cut(struct wi_sched *sched, int nranks, size_t slot, size_t co
     struct wi_op op;
 
     CU_ASSERT_EQUAL_FATAL(lay_out(sched, nranks, slot, count, &op), WEFT_SUCCESS);
-    CU_ASSERT((size_t)op.nslices * op.slice_bytes >= op.block_bytes);
-    CU_ASSERT(op.ll || tmp * op.tmp_stride <= slot);
-    CU_ASSERT(op.nslices == 1 || (op.slice_bytes && op.slice_bytes % WEFT_LINE_BYTES == 0));
-    CU_ASSERT(op.nslices == 1 || op.tmp_stride >= op.slice_bytes);
+    CU_ASSERT(op.bind.nfragments == 1 || op.bind.nfragments * op.bind.fragment_bytes >= op.bind.block_bytes);
+    CU_ASSERT(op.bind.ll || tmp * op.bind.layout.slot_stride <= slot);
+    CU_ASSERT_EQUAL(op.bind.slot_bytes, tmp * op.bind.layout.slot_stride);
+    CU_ASSERT(op.bind.nfragments == 1 || op.bind.fragment_bytes % WEFT_LINE_BYTES == 0);
+    CU_ASSERT(op.bind.nfragments == 1 || op.bind.layout.slot_stride >= op.bind.fragment_bytes);
+    wi_prog_put(op.bind.prog);
 }
 
 static void slices_fit_their_slots(void)
@@ -88,7 +90,8 @@ static void too_much_scratch_is_named(void)
     struct wi_op op;
 
     CU_ASSERT_EQUAL(lay_out(sched, 200, 4096, 5, &op), WEFT_SUCCESS); /* 20 bytes of each block do fit */
-    CU_ASSERT_EQUAL(op.nslices, 1);
+    CU_ASSERT_EQUAL(op.bind.nfragments, 1);
+    wi_prog_put(op.bind.prog);
     CU_ASSERT_EQUAL(lay_out(sched, 200, 4096, 6, &op), WEFT_ENOTSUP);
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "flat needs 12800 bytes of scratch"));
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "slots have 4096"));

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the data of a call is cut, once its schedule is known: blocks, slices, fragments, scratch; and the program for it. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define BLOCK_ALIGN_MIN 4096 /* vectors whose blocks are at least this long are cut at cache lines */
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* ---- Blocks ---- */
+
+static void cut_vector(struct wi_op *op, size_t count, size_t es)
+{
+    size_t nblocks = op->bind.sched->nblocks, block = (count + nblocks - 1) / nblocks;
+
+    if (nblocks > 1 && block * es >= BLOCK_ALIGN_MIN)
+        block = round_up(block, 64 / (es < 64 ? es : 64));
+    op->bind.block_bytes = block * es;
+    op->bind.total_bytes = count * es;
+}
+
+/* Scratch: block t of a vector's is as long as block t mod nblocks of the vector. */
+static void lay_out_blocks(struct wi_op *op)
+{
+    struct wi_blocks *blocks = op->bind.layout.blocks;
+    size_t block = op->bind.block_bytes, total = op->bind.total_bytes;
+
+    blocks[WI_SRC] = blocks[WI_DST] = (struct wi_blocks){.stride = block, .total = total};
+    blocks[WI_TMP] = (struct wi_blocks){.stride = block};
+    if (total) {
+        blocks[WI_TMP].like = &blocks[WI_DST];
+        blocks[WI_TMP].modulo = op->bind.sched->nblocks;
+    }
+}
+
+static weft_status cut_share(struct wi_op *op, size_t share, size_t es)
+{
+    size_t cut = op->bind.sched->nblocks;
+
+    if (cut > 1 && share % (cut * es))
+        return wi_fail(WEFT_ENOTSUP,
+                       "algorithm %s cuts every rank's share into %zu parts, and %zu elements are no multiple",
+                       op->bind.sched->algo, cut, share / es);
+    op->bind.block_bytes = share / cut;
+    op->bind.total_bytes = op->match.point_to_point ? share : 0;
+    return WEFT_SUCCESS;
+}
+
+/* ---- v-forms ---- */
+
+/* Places and lengths of a v-form's blocks, owned by the operation. */
+static weft_status map_blocks(struct wi_op *op, int buf, const size_t *counts, const size_t *displs, int n, size_t es)
+{
+    struct wi_extent *map = wi_malloc((size_t)n * sizeof *map);
+    size_t at = 0;
+
+    if (!map)
+        return wi_fail(WEFT_ENOMEM, "block map of %d ranks", n);
+    for (int i = 0; i < n; i++) {
+        map[i] = (struct wi_extent){(displs ? displs[i] : at) * es, counts[i] * es};
+        if (map[i].bytes < op->bind.parts_from)
+            map[i].bytes = 0;
+        at += counts[i];
+    }
+    op->owned[1 + buf] = map;
+    op->bind.layout.blocks[buf].extent = map;
+    return WEFT_SUCCESS;
+}
+
+static weft_status map_one(struct wi_op *op, int buf, size_t bytes)
+{
+    size_t one = bytes, zero = 0;
+
+    return map_blocks(op, buf, &one, &zero, 1, 1);
+}
+
+static weft_status map_v_form(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c)
+{
+    int n = comm->nranks, root = comm->rank == c->root;
+    size_t es = weft_dtype_bytes(c->dtype);
+
+    switch (c->coll) {
+    case WI_COLL_ALL_GATHER_V:
+        WI_TRY(map_one(op, WI_SRC, c->recv_counts[comm->rank] * es));
+        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
+    case WI_COLL_REDUCE_SCATTER_V:
+        WI_TRY(map_one(op, WI_DST, c->send_counts[comm->rank] * es));
+        return map_blocks(op, WI_SRC, c->send_counts, NULL, n, es);
+    case WI_COLL_ALL_TO_ALL_V:
+        WI_TRY(map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es));
+        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
+    case WI_COLL_GATHER_V:
+        WI_TRY(map_one(op, WI_SRC, c->count * es));
+        return root ? map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es) : WEFT_SUCCESS;
+    case WI_COLL_SCATTER_V:
+        WI_TRY(map_one(op, WI_DST, c->recv_count * es));
+        return root ? map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es) : WEFT_SUCCESS;
+    default:
+        return WEFT_SUCCESS;
+    }
+}
+
+/* ---- Slices ---- */
+
+/* A fragment of a mapped schedule must fit its scratch into a slot; all ranks cut alike. Blocks that fit as they are may be shorter
+ * than a line; slices are whole lines. The built-in algorithms have at most WEFT_SLOT_MIN_BYTES of scratch in lines, files may hold
+ * others. */
+static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t want)
+{
+    size_t tmp = op->bind.sched->buf_blocks[WI_TMP], room = tmp ? comm->exec->map.slot_bytes / tmp : SIZE_MAX;
+    size_t slice = op->bind.block_bytes;
+
+    if (tmp && !op->bind.ll && (slice > want || slice > room)) {
+        slice = room & ~(size_t)(WEFT_LINE_BYTES - 1);
+        slice = slice < want ? slice : want;
+        if (!slice)
+            return wi_fail(
+                WEFT_ENOTSUP,
+                "algorithm %s needs %zu bytes of scratch, a line for each of its blocks, and slots have %zu: "
+                "make them larger (WEFT_SHM_SLOT_BYTES)",
+                op->bind.sched->algo, tmp * WEFT_LINE_BYTES, comm->exec->map.slot_bytes);
+    }
+    op->bind.nfragments = slice ? (uint32_t)((op->bind.block_bytes + slice - 1) / slice) : 1;
+    op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;
+    op->bind.nslices = 1;
+    op->bind.slice_bytes = SIZE_MAX;
+    op->bind.layout.slot_stride = op->bind.nfragments > 1 ? slice : op->bind.block_bytes;
+    op->bind.slot_bytes = tmp * op->bind.layout.slot_stride;
+    return WEFT_SUCCESS;
+}
+
+static weft_status slice_messages(struct wi_op *op, size_t want)
+{
+    size_t tmp = op->bind.sched->buf_blocks[WI_TMP], block = op->bind.block_bytes;
+    int cut = block > want && !op->match.point_to_point;
+
+    op->bind.nfragments = 1;
+    op->bind.fragment_bytes = SIZE_MAX;
+    op->bind.nslices = cut ? (uint32_t)((block + want - 1) / want) : 1;
+    op->bind.slice_bytes = cut ? want : SIZE_MAX;
+    op->owned[0] = NULL;
+    if (!tmp || !block)
+        return WEFT_SUCCESS;
+    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, tmp * block);
+    return op->bind.base[WI_TMP] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp * block);
+}
+
+/* Depends on the arguments only: all ranks take ll lines or none does, whatever form of the call each one uses. */
+static int ll_fits(const struct weft_comm *comm, const struct wi_op *op, const struct wi_call *c)
+{
+    const struct wi_sched *sched = op->bind.sched;
+
+    return sched->ll && wi_algo_family(c->coll) == c->coll && comm->nranks <= WI_REDUCE_MAX_SRC &&
+           (!wi_coll_is_vector(c->coll) || sched->nblocks == 1) &&
+           sched->buf_blocks[WI_TMP] * op->bind.block_bytes <= comm->exec->ll_bytes;
+}
+
+/* Bytes that an operation moves over slots. */
+static size_t slot_work(const struct wi_op *op)
+{
+    const uint32_t *blocks = op->bind.sched->buf_blocks;
+
+    return blocks[WI_TMP] ? op->bind.block_bytes * (blocks[WI_SRC] > blocks[WI_DST] ? blocks[WI_SRC] : blocks[WI_DST])
+                          : 0;
+}
+
+/* ---- The program ---- */
+
+static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_prog **programs)
+{
+    struct wi_layout *l = &op->bind.layout;
+    struct wi_prog **kept = programs ? &programs[op->bind.ll] : NULL;
+
+    l->packed = op->bind.packing != NULL;
+    l->mapped = op->bind.mapped;
+    l->ll = op->bind.ll;
+    l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
+    if (kept && *kept && wi_prog_serves(*kept, op->bind.sched, l)) {
+        op->bind.prog = wi_prog_get(*kept);
+    } else {
+        op->bind.prog = wi_lower(op->bind.sched, comm->rank, l);
+        if (!op->bind.prog)
+            return wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
+        if (kept && (l->packed || (!l->blocks[WI_SRC].extent && !l->blocks[WI_DST].extent))) {
+            wi_prog_put(*kept);
+            *kept = wi_prog_get(op->bind.prog);
+        }
+    }
+    op->bind.scale = op->bind.prog->scaled && !l->packed ? op->bind.block_bytes : 1;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c,
+                                 struct wi_prog **programs)
+{
+    op->bind.nslices = op->bind.nfragments = 1;
+    WI_TRY(map_v_form(comm, op, c));
+    WI_TRY(wi_packing_create(op, WI_PACK_BELOW));
+    return lower(comm, op, programs);
+}
+
+weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share,
+                          size_t slice_bytes, struct wi_prog **programs)
+{
+    size_t es = weft_dtype_bytes(c->dtype);
+
+    slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
+    op->bind.mapped = op->bind.sched->mapped;
+    op->bind.ll = 0;
+    op->bind.send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
+    op->bind.block_bytes = op->bind.total_bytes = 0;
+    if (wi_coll_is_vector(c->coll))
+        cut_vector(op, c->count, es);
+    else if (c->coll != WI_COLL_BARRIER)
+        WI_TRY(cut_share(op, share, es));
+    lay_out_blocks(op);
+    WI_TRY(map_v_form(comm, op, c));
+    if (c->coll == WI_COLL_REDUCE_SCATTER_V && op->bind.sched->tmp_like_src) {
+        op->bind.layout.blocks[WI_TMP].like = &op->bind.layout.blocks[WI_SRC];
+        op->bind.layout.blocks[WI_TMP].modulo = (uint32_t)comm->nranks;
+    }
+    if (!op->bind.mapped) {
+        WI_TRY(slice_messages(op, slice_bytes));
+        return lower(comm, op, programs);
+    }
+    op->bind.ll = ll_fits(comm, op, c) != 0; /* these are never cut */
+    /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
+    op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
+                  (!op->bind.sched->buf_blocks[WI_TMP] || !wi_coll_reduces(c->coll));
+    op->bind.slot_work = slot_work(op);
+    WI_TRY(slice_mapped(comm, op, slice_bytes));
+    return lower(comm, op, programs);
+}

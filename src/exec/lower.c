@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From schedules to programs. lower.h says what they are. */
+#include "exec/lower.h"
+
+#include "base/alloc.h"
+
+struct wi_extent wi_block_extent(const struct wi_blocks *b, size_t block)
+{
+    size_t at = block * b->stride, left;
+
+    if (b->extent)
+        return b->extent[block];
+    if (b->like)
+        return (struct wi_extent){at, wi_block_extent(b->like, block % b->modulo).bytes};
+    if (!b->total)
+        return (struct wi_extent){at, b->stride};
+    left = at < b->total ? b->total - at : 0;
+    return (struct wi_extent){at, left < b->stride ? left : b->stride};
+}
+
+/* ---- What is made ---- */
+
+struct lowering {
+    const struct wi_sched *sched;
+    int rank;
+    const struct wi_layout *layout;
+    int scaled, whole;     /* regions are handled as a whole, not block by block */
+    struct wi_blocks unit; /* of scaled programs: blocks are 1 long */
+    struct wi_prog *prog;
+    struct wi_prog_lane *lanes;
+    struct wi_prog_step *steps;
+    struct wi_unit *units;
+    struct wi_operand *operands;
+    uint32_t nunits, noperands;
+};
+
+static int has_extents(const struct wi_layout *l)
+{
+    return l->blocks[WI_SRC].extent || l->blocks[WI_DST].extent;
+}
+
+/* All blocks are equally long, also the vector's only one. */
+static int can_scale(const struct wi_sched *sched, const struct wi_layout *l)
+{
+    size_t stride = l->blocks[WI_DST].stride, total = l->blocks[WI_DST].total;
+
+    return l->packed || (!l->sliced && !has_extents(l) && (!total || (sched->nblocks == 1 && total == stride)) &&
+                         (!l->mapped || l->slot_stride == stride));
+}
+
+static int is_peer(const struct lowering *l, const struct wi_region *r)
+{
+    return r->rank != WI_SELF && r->rank != l->rank;
+}
+
+static uint32_t pieces_of(const struct lowering *l, const struct wi_step *st)
+{
+    if (st->kind == WI_STEP_SIGNAL || st->kind == WI_STEP_WAIT || st->kind == WI_STEP_NOP)
+        return 0;
+    return l->whole ? 1 : l->sched->regions[st->ndst ? st->dst : st->src].count;
+}
+
+/* ---- Operands ---- */
+
+static size_t in_slot(const struct lowering *l, const struct wi_region *r, uint32_t block, uint32_t count,
+                      struct wi_operand *o)
+{
+    size_t stride = l->scaled ? 1 : l->layout->slot_stride;
+
+    o->mem = WI_MEM_SLOT;
+    o->rank = is_peer(l, r) ? r->rank : l->rank;
+    if (l->layout->ll)
+        o->mem = is_peer(l, r) ? WI_MEM_LL : WI_MEM_LL_OWN;
+    o->at = block * stride;
+    return l->layout->sliced ? SIZE_MAX : count * stride; /* a slot holds one slice, which the other operands end */
+}
+
+/* Bytes of one piece of a region. */
+static size_t lower_region(const struct lowering *l, const struct wi_region *r, uint32_t piece, struct wi_operand *o)
+{
+    const struct wi_blocks *blocks = l->scaled ? &l->unit : &l->layout->blocks[r->buf];
+    uint32_t count = l->whole ? r->count : 1;
+    size_t bytes = 0;
+
+    if (r->buf == WI_TMP && l->layout->mapped)
+        return in_slot(l, r, r->first + piece, count, o);
+    o->mem = !is_peer(l, r) ? r->buf : r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST;
+    o->rank = r->rank;
+    o->at = wi_block_extent(blocks, r->first + piece).at;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += wi_block_extent(blocks, r->first + piece + i).bytes;
+    return bytes;
+}
+
+static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t piece, struct wi_prog_step *out)
+{
+    const struct wi_region *dst = &l->sched->regions[st->dst], *src = &l->sched->regions[st->src];
+    struct wi_unit *unit = &l->units[l->nunits++];
+    size_t bytes = SIZE_MAX, n;
+
+    unit->operand = l->noperands;
+    for (uint32_t i = 0; i < (uint32_t)st->ndst + st->nsrc; i++) {
+        struct wi_operand *o = &l->operands[l->noperands++];
+        n = lower_region(l, i < st->ndst ? &dst[i] : &src[i - st->ndst], piece, o);
+        bytes = n < bytes ? n : bytes;
+        if (i < st->ndst) {
+            out->to_slot |= o->mem == WI_MEM_SLOT;
+            out->to_peer |= o->mem == WI_MEM_PEER_DST || o->mem == WI_MEM_PEER_SRC;
+        } else {
+            out->from_peer |= o->mem == WI_MEM_PEER_DST || o->mem == WI_MEM_PEER_SRC;
+        }
+    }
+    unit->bytes = bytes;
+}
+
+static void lower_step(struct lowering *l, const struct wi_step *st, struct wi_prog_step *out)
+{
+    uint32_t pieces = pieces_of(l, st);
+
+    *out = (struct wi_prog_step){.kind = st->kind,
+                                 .flags = st->flags,
+                                 .ndst = st->ndst,
+                                 .nsrc = st->nsrc,
+                                 .lane = st->lane,
+                                 .ordinal = st->ordinal,
+                                 .peer = st->peer,
+                                 .dep_lane = st->dep_lane,
+                                 .dep_step = st->dep_step,
+                                 .unit = l->nunits,
+                                 .nunits = pieces};
+    for (uint32_t piece = 0; piece < pieces; piece++)
+        lower_piece(l, st, piece, out);
+}
+
+/* ---- ll lines ---- */
+
+/* Own scratch that is wholly a copy of one source, right before it is published, is not copied: the source is published. */
+static int is_copy_of_all(const struct lowering *l, const struct wi_step *st)
+{
+    const struct wi_region *dst = &l->sched->regions[st->dst];
+
+    return st->kind == WI_STEP_COPY && dst->buf == WI_TMP && !is_peer(l, dst) &&
+           dst->count == l->sched->buf_blocks[WI_TMP];
+}
+
+static void publish(struct lowering *l, uint32_t i)
+{
+    struct wi_prog_step *copy = i ? &l->steps[i - 1] : NULL, *out = &l->steps[i];
+
+    out->kind = WI_PROG_PUBLISH;
+    out->nsrc = 1;
+    out->unit = l->nunits;
+    out->nunits = 1;
+    l->units[l->nunits] = (struct wi_unit){l->noperands, l->sched->buf_blocks[WI_TMP]};
+    if (copy && is_copy_of_all(l, &l->sched->steps[i - 1])) {
+        l->operands[l->noperands] = l->operands[l->units[copy->unit].operand + copy->ndst];
+        copy->kind = WI_STEP_NOP;
+        copy->nunits = 0;
+    } else {
+        l->operands[l->noperands] = (struct wi_operand){WI_MEM_LL_OWN, l->rank, 0};
+    }
+    l->nunits++;
+    l->noperands++;
+}
+
+/* ---- Programs ---- */
+
+static int runs_alone(const struct wi_prog *p, const struct wi_layout *layout)
+{
+    if (p->nlanes != 1 || !layout->mapped || layout->sliced)
+        return 0;
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        if (p->steps[i].nunits > 1 || p->steps[i].to_peer || p->steps[i].from_peer)
+            return 0;
+    return 1;
+}
+
+/* Of a program that runs alone what does nothing is left out. A copy, its signal and the second copy stay neighbours: the lengths
+ * of both copies are one. */
+static void leave_out(struct lowering *l)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < l->prog->nsteps; i++) {
+        const struct wi_prog_step *st = &l->steps[i];
+        int moves = st->kind == WI_STEP_COPY || st->kind == WI_STEP_REDUCE;
+        if (st->kind != WI_STEP_NOP && (!moves || l->units[st->unit].bytes))
+            l->steps[n++] = *st;
+    }
+    l->prog->nsteps = l->lanes[0].nsteps = n;
+}
+
+static struct wi_prog *make_room(struct lowering *l)
+{
+    const struct wi_sched *s = l->sched;
+    size_t units = 0, operands = 0;
+    struct wi_prog *p;
+
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        uint32_t pieces = pieces_of(l, &s->steps[i]);
+        int publishes = l->layout->ll && s->steps[i].kind == WI_STEP_SIGNAL;
+        units += pieces + (uint32_t)publishes;
+        operands += (size_t)pieces * (s->steps[i].ndst + s->steps[i].nsrc) + (size_t)publishes;
+    }
+    p = wi_calloc(1, sizeof *p + s->nlanes * sizeof *l->lanes + s->nsteps * sizeof *l->steps +
+                         units * sizeof *l->units + operands * sizeof *l->operands);
+    if (!p)
+        return NULL;
+    l->units = (struct wi_unit *)(void *)(p + 1);
+    l->operands = (struct wi_operand *)(void *)(l->units + units);
+    l->steps = (struct wi_prog_step *)(void *)(l->operands + operands);
+    l->lanes = (struct wi_prog_lane *)(void *)(l->steps + s->nsteps);
+    p->units = l->units;
+    p->operands = l->operands;
+    p->steps = l->steps;
+    p->lanes = l->lanes;
+    return p;
+}
+
+struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout)
+{
+    struct lowering l = {.sched = sched,
+                         .rank = rank,
+                         .layout = layout,
+                         .scaled = can_scale(sched, layout),
+                         .whole = layout->packed || (!layout->sliced && !has_extents(layout)),
+                         .unit = {.stride = 1}};
+    struct wi_prog *p = l.prog = make_room(&l);
+
+    if (!p)
+        return NULL;
+    p->refs = 1;
+    p->scaled = l.scaled != 0;
+    p->stride = layout->blocks[WI_DST].stride;
+    p->total = layout->blocks[WI_DST].total;
+    p->slot_stride = layout->slot_stride;
+    p->sliced = layout->sliced;
+    p->ll = layout->ll;
+    p->packed = layout->packed;
+    p->nlanes = sched->nlanes;
+    p->nsteps = sched->nsteps;
+    for (uint32_t i = 0; i < sched->nlanes; i++) {
+        const struct wi_lane *lane = &sched->lanes[i];
+        l.lanes[i] =
+            (struct wi_prog_lane){lane->send_peer, lane->recv_peer, lane->chan, lane->first_step, lane->nsteps};
+    }
+    for (uint32_t i = 0; i < sched->nsteps; i++) {
+        lower_step(&l, &sched->steps[i], &l.steps[i]);
+        if (layout->ll && sched->steps[i].kind == WI_STEP_SIGNAL)
+            publish(&l, i);
+        else if (layout->ll && sched->steps[i].kind == WI_STEP_WAIT)
+            l.steps[i].kind = WI_PROG_FETCH;
+    }
+    p->nunits = l.nunits;
+    p->alone = runs_alone(p, layout) != 0;
+    if (p->alone)
+        leave_out(&l);
+    return p;
+}
+
+int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const struct wi_layout *l)
+{
+    if (p->packed || l->packed)
+        return p->packed && l->packed;
+    if (has_extents(l) || p->ll != l->ll)
+        return 0;
+    if (p->scaled)
+        return can_scale(sched, l);
+    return p->sliced == l->sliced && p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total &&
+           p->slot_stride == l->slot_stride;
+}
+
+struct wi_prog *wi_prog_get(struct wi_prog *p)
+{
+    __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+    return p;
+}
+
+void wi_prog_put(struct wi_prog *p)
+{
+    if (p && __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
+        wi_free(p);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lowering: a sealed schedule and a layout of the data become a program, in which the place and the length of every operand
+ * are worked out.
+ *
+ * A schedule speaks of blocks. Which bytes they are depends on the call: equal blocks of a vector, one share of each rank,
+ * shares that differ and lie apart (v-forms), scratch. All of that is decided here, once, in one table of operands; whoever
+ * runs a program only adds a base address and the offset of a slice.
+ *
+ * A program's lengths may be in blocks instead of bytes (`scaled`): where all blocks are equally long and nothing is cut, one
+ * program serves calls of every size. The caller then gives the bytes of a block (wi_binding.scale). */
+#ifndef WI_EXEC_LOWER_H
+#define WI_EXEC_LOWER_H
+
+#include "sched/sched.h"
+
+struct wi_extent {
+    size_t at, bytes;
+};
+
+/* Where the blocks of a buffer are: block b begins at b * stride and has `stride` bytes, or what is left of `total` (0: no
+ * end). `extent`: each block's own place and length. `like`: block b begins at b * stride and is as long as block b % modulo
+ * of that buffer. */
+struct wi_blocks {
+    size_t stride, total;
+    const struct wi_extent *extent;
+    const struct wi_blocks *like;
+    uint32_t modulo;
+};
+struct wi_extent wi_block_extent(const struct wi_blocks *blocks, size_t block);
+
+/* How the data of one operation is cut. */
+struct wi_layout {
+    struct wi_blocks blocks[WI_NUM_BUFS]; /* TMP: of messages */
+    size_t slot_stride;                   /* mapped: of a block of TMP in its slot */
+    uint8_t mapped, ll;
+    uint8_t packed; /* lengths are numbers of blocks: packed.c */
+    uint8_t sliced; /* every block is cut into slices or fragments: regions are handled block by block */
+};
+
+/* What memory an operand is in. */
+enum wi_mem {
+    WI_MEM_SRC, /* these three as enum wi_buf: this rank's own */
+    WI_MEM_DST,
+    WI_MEM_TMP,
+    WI_MEM_SLOT,     /* the slot of `rank`, which may be this one: the same for every slice */
+    WI_MEM_PEER_SRC, /* the buffer of `rank` */
+    WI_MEM_PEER_DST,
+    WI_MEM_LL,     /* what was fetched from the lines of `rank` */
+    WI_MEM_LL_OWN, /* what is published next */
+};
+
+struct wi_operand {
+    uint32_t mem; /* enum wi_mem */
+    int32_t rank;
+    size_t at;
+};
+
+/* The same piece of all operands of a step, as long as the shortest: destinations, then sources. */
+struct wi_unit {
+    uint32_t operand;
+    size_t bytes; /* of all slices */
+};
+
+/* Kinds besides those of enum wi_step_kind: over ll lines a signal publishes its source, a wait fetches what a rank has. */
+enum wi_prog_kind { WI_PROG_PUBLISH = WI_NUM_STEP_KINDS, WI_PROG_FETCH };
+
+struct wi_prog_step {
+    uint8_t kind, flags;        /* enum wi_step_flags */
+    uint8_t to_slot;            /* a destination is in a slot */
+    uint8_t to_peer, from_peer; /* a destination, a source is another rank's buffer */
+    uint16_t ndst, nsrc;
+    uint16_t lane, ordinal; /* as of struct wi_step */
+    int32_t peer;
+    int32_t dep_lane;
+    uint32_t dep_step;
+    uint32_t unit, nunits;
+};
+
+struct wi_prog_lane {
+    int32_t send_peer, recv_peer;
+    uint32_t chan, first, nsteps;
+};
+
+struct wi_prog {
+    uint32_t refs; /* atomic */
+    uint8_t scaled;
+    uint8_t alone; /* mapped, one lane, at most one unit a step, no other rank's buffers: see alone.c */
+    uint32_t nlanes, nsteps, nunits;
+    /* What it was made for, besides its schedule. */
+    size_t stride, total, slot_stride;
+    uint8_t sliced, ll, packed;
+    const struct wi_prog_lane *lanes;
+    const struct wi_prog_step *steps;
+    const struct wi_unit *units;
+    const struct wi_operand *operands;
+};
+
+/* NULL: no memory. `rank` is this rank's. */
+struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout);
+/* Would wi_lower make this program again? Never of a layout with extents. */
+int wi_prog_serves(const struct wi_prog *prog, const struct wi_sched *sched, const struct wi_layout *layout);
+struct wi_prog *wi_prog_get(struct wi_prog *prog);
+void wi_prog_put(struct wi_prog *prog);
+
+#endif

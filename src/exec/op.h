@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An operation: what it is bound to, how far it has run, and the states in which it waits.
+ *
+ * An operation runs in fragments. One fragment is one slice of every block, from the first step of the program to the last;
+ * those of a mapped program are an epoch each, and several are in flight, in order, at most as many as there are slots. A
+ * program of messages has one fragment, whose steps are cut into slices that stream. */
+#ifndef WI_EXEC_OP_H
+#define WI_EXEC_OP_H
+
+#include "base/reduce.h"
+#include "exec/lower.h"
+#include "exec/recorder.h"
+
+struct wi_exec;
+struct wi_op;
+
+/* One posted transfer and what to do with it. */
+struct wi_pend {
+    struct weft_xfer x;
+    struct wi_pend *next;
+    struct wi_op *op;
+    unsigned char *dst;       /* where the data belongs */
+    const unsigned char *src; /* RECV_REDUCE: the other operand */
+    unsigned char *bounce;    /* owned; NULL: received in place or by the sink */
+    uint8_t reduce, flags, forward;
+    uint8_t applied;
+};
+
+struct wi_lane_state {
+    uint32_t step, slice, piece;
+    uint32_t post_step, post_slice, post_piece; /* next unit to post; post_step may be ahead of `step` */
+    struct wi_pend *recvs, **recvs_tail;
+    uint32_t nrecvs;
+    struct wi_pend *sends;
+    uint8_t done;
+};
+
+struct wi_fragment {
+    struct wi_fragment *next; /* younger; of the pool: any */
+    size_t from;              /* of each block: the first byte, and the one behind the last */
+    size_t to;
+    uint64_t epoch; /* mapped */
+    uint32_t nlanes_left, nlanes_room;
+    uint8_t entered; /* its slot may be written */
+    struct wi_lane_state lane[];
+};
+
+/* What runs: the program, on whose data. */
+struct wi_binding {
+    struct wi_sched *sched; /* counted reference */
+    struct wi_prog *prog;   /* likewise */
+    struct wi_sched *ran;   /* what a finished operation ran; held by whoever gave it only */
+    struct wi_prog *ran_prog;
+    struct wi_redop redop;
+    unsigned char *base[WI_NUM_BUFS];
+    unsigned char *const *peer_base[2]; /* direct schedules: SRC, DST of every rank in this address space */
+    struct wi_layout layout;
+    size_t block_bytes, total_bytes;    /* of a vector block or share; of the vector (0 for per-rank collectives) */
+    size_t scale;                       /* what the program's lengths are multiplied by */
+    size_t slice_bytes, fragment_bytes; /* SIZE_MAX: it is not cut so */
+    uint32_t nslices, nfragments;       /* slices: of a fragment */
+    size_t slot_bytes;                  /* mapped: of a slot that a fragment uses */
+    size_t slot_work;                   /* bytes that go over slots, by which operations are classed in slot_store.h */
+    size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
+    struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
+    uint32_t chan_base;
+    uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
+    uint8_t get, put; /* peers' memory is got, put to: peer_base holds their addresses */
+    uint8_t send_empty, ll, mapped;
+    uint8_t nt; /* results are stored past the caches */
+};
+
+/* How far it is. */
+struct wi_op_run {
+    struct wi_fragment *first, **last; /* in flight, oldest first */
+    uint32_t begun, inflight;          /* fragments */
+    uint64_t epoch;                    /* mapped: of the oldest fragment in flight */
+    uint8_t alone;                     /* run by the thread that called it, which does nothing else: exec->let_in */
+    uint8_t slot_nt, claim;            /* how slots are stored */
+    uint64_t stores_since;             /* ticks, when the way to store is on trial; else 0 */
+};
+
+/* Of a message: with whom, and how sender and receiver find each other (match.c). */
+struct wi_op_match {
+    uint8_t point_to_point, sending;
+    uint8_t internal; /* the library's own message */
+    uint8_t by_tag;   /* run by match.c: it has no schedule */
+    int peer;         /* may be WEFT_ANY_SOURCE */
+    int64_t tag;      /* may be WEFT_ANY_TAG */
+    int got_source;   /* of the message that was received */
+    int64_t got_tag;
+    uint64_t order;          /* of receives */
+    struct wi_pend *message; /* by_tag: the transfer of the payload */
+    struct wi_op *next;      /* of those that wait to be found */
+    int gone;                /* ranks that can send nothing any more */
+};
+
+#define WI_EXCHANGE_MAX 128
+enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
+
+/* Before the schedule is known: one record from every rank to every rank over ll lines, then `open` is called with all of
+ * them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
+struct wi_op_gate {
+    uint8_t state; /* enum wi_exchange_state */
+    uint16_t record_bytes;
+    int rank; /* next rank to hear from */
+    unsigned char record[WI_EXCHANGE_MAX];
+    weft_status (*open)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
+};
+
+/* While blocked in a mapped wait: the word and the least value that ends it. */
+struct wi_op_wait {
+    const uint64_t *word;
+    uint64_t least, mask;
+    int peer;
+    uint32_t rounds; /* of waiting since the operation last moved */
+};
+
+enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
+
+struct wi_op_list {
+    struct wi_op *head, **tail;
+};
+
+struct wi_op {
+    struct wi_op *next, **link; /* in flight: what points to it; NULL: it is not */
+    struct wi_op_list *list;    /* likewise: where */
+    uint64_t number;            /* of all that were issued here */
+    struct weft_op_info info;
+    uint8_t state; /* enum wi_op_state */
+    weft_status status;
+    uint64_t timeout_ns, deadline_ns;
+    struct wi_record *record;
+    uint32_t record_serial;
+    struct wi_op_wait wait;
+    struct wi_op_run run;
+    struct wi_binding bind;
+    struct wi_op_match match;
+    struct wi_op_gate gate;
+    void *owned[5];                                /* freed when the operation ends */
+    void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
+    void *finished_arg;
+};
+
+#endif
