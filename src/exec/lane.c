@@ -269,6 +269,9 @@ int wi_lane_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, u
         int done = op->bind.packing ? run_packed(&r, st)
                    : receives(st)   ? run_receiving(&r, st, &moved)
                                     : run_other(&r, st, &moved);
+        if (done < 0)
+            op->status =
+                (weft_status)done; /* the executor may live on: a message that is too long ends its own receive */
         if (done <= 0)
             return moved | (done < 0);
         begin_step(ls);
