@@ -194,7 +194,7 @@ struct weft_mapped_rank {
 struct weft_mapped {
     uint32_t nlanes, depth, ll_depth, ll_lines; /* the depths are powers of two */
     size_t slot_bytes;                /* >= WEFT_SLOT_MIN_BYTES */
-    struct weft_mapped_rank *ranks;   /* [nranks]; valid until group_destroy */
+    struct weft_mapped_rank *ranks;   /* [nranks], all zero where a rank is no member; valid until group_destroy */
     const uint32_t *sleepers;         /* number of ranks asleep or falling asleep; after publishing, a rank that
                                          reads non-zero calls ops->wake */
 };
@@ -226,7 +226,7 @@ struct weft_rma {
 
 enum weft_transport_caps {
     WEFT_CAP_TWO_SIDED = 1u << 0, /* send, recv */
-    WEFT_CAP_MAPPED = 1u << 1,    /* mapped() works for groups whose ranks are all reachable */
+    WEFT_CAP_MAPPED = 1u << 1,    /* mapped() works. Of a group that not all ranks are members of it may say WEFT_ENOTSUP */
     WEFT_CAP_MEM_MAP = 1u << 2,   /* mem_describe/mem_map */
     WEFT_CAP_MEM_GET = 1u << 3,   /* mem_get */
     WEFT_CAP_MEM_PUT = 1u << 4,   /* mem_put */

@@ -219,20 +219,18 @@ weft_status wi_shm_group_mapped(void *arg, struct weft_mapped *mapped)
 {
     struct wi_shm_group *group = arg;
 
-    if ((int)group->nmembers != group->nranks)
-        return WEFT_ENOTSUP;
     if (!group->mapped) {
-        group->mapped = calloc(group->nmembers, sizeof(*group->mapped));
+        group->mapped = calloc((size_t)group->nranks, sizeof(*group->mapped));
         if (!group->mapped)
             return WEFT_ENOMEM;
         for (uint32_t i = 0; i < group->nmembers; i++) {
             const struct wi_shm_arena *arena = &group->arenas[i];
-            group->mapped[i] = (struct weft_mapped_rank){.signals = arena->ctl->signals,
-                                                         .done = &arena->ctl->done,
-                                                         .ll = wi_shm_arena_ll(arena),
-                                                         .slots = arena->bulk,
-                                                         .board = &arena->ctl->board,
-                                                         .processor = &arena->ctl->processor};
+            group->mapped[group->peers[i].rank] = (struct weft_mapped_rank){.signals = arena->ctl->signals,
+                                                                            .done = &arena->ctl->done,
+                                                                            .ll = wi_shm_arena_ll(arena),
+                                                                            .slots = arena->bulk,
+                                                                            .board = &arena->ctl->board,
+                                                                            .processor = &arena->ctl->processor};
         }
     }
     *mapped = (struct weft_mapped){.nlanes = WI_SHM_LANES,

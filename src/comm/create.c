@@ -49,10 +49,10 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     struct wi_plan_facts facts = {
         .nranks = comm->nranks,
         .nnodes = comm->mesh->nnodes,
-        .mapped = comm->mesh->mapped_group != NULL,
-        .can_map = comm->mesh->can_map,
-        .can_get = comm->mesh->can_get,
-        .can_put = comm->mesh->can_put,
+        .mapped = comm->mesh->all_mapped,
+        .can_map = comm->mesh->all_mapped && comm->mesh->can_map,
+        .can_get = comm->mesh->all_mapped && comm->mesh->can_get,
+        .can_put = comm->mesh->all_mapped && comm->mesh->can_put,
         .oversubscribed = comm->mesh->oversubscribed,
         .find_file = wi_plans_find,
         .files = ctx->plans,
@@ -101,7 +101,10 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     }
     wi_context_link(ctx, comm);
     wi_log(WEFT_LOG_INFO, "comm.created", "%s: rank %d of %d, %d node(s), %s%s", comm->name, comm->rank, comm->nranks,
-           comm->mesh->nnodes, comm->mesh->mapped_group ? "mapped" : "messages",
+           comm->mesh->nnodes,
+           comm->mesh->all_mapped     ? "mapped"
+           : comm->mesh->mapped_group ? "messages, mapped inside nodes"
+                                      : "messages",
            bs->has_secret ? "" : ", without a job key (WEFT_INSECURE)");
     *out = comm;
     return WEFT_SUCCESS;

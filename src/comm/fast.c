@@ -30,7 +30,7 @@ weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
 {
     struct wi_sched *sched;
 
-    for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->map_group && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
+    for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->all_mapped && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
         const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
         if (!algo || (int)algo->coll != coll)
             continue;
@@ -217,7 +217,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER)
         return WI_FAST_NOT;
-    if (!exec->map_group || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
+    if (!exec->all_mapped || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
         (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
         return WI_FAST_NOT;
     fill(comm, c, &op);

@@ -23,8 +23,8 @@ struct wi_kept_name {
 /* Transports need not know where their ranks run. */
 static int knows_processors(const struct wi_exec *exec)
 {
-    for (int r = 0; r < exec->nranks; r++)
-        if (!exec->map.ranks[r].processor)
+    for (int i = 0; i < exec->nmapped; i++)
+        if (!exec->map.ranks[exec->map_ranks[i]].processor)
             return 0;
     return 1;
 }
@@ -43,14 +43,17 @@ static weft_status init_mapped(struct wi_exec *exec)
     exec->map = mesh->mapped;
     exec->map_ops = &mesh->mapped_group->transport->ops;
     exec->map_group = mesh->mapped_group->group;
+    exec->map_ranks = mesh->map_ranks;
+    exec->nmapped = mesh->nmapped;
+    exec->all_mapped = mesh->all_mapped;
     exec->ll_bytes = exec->map.ll_lines * sizeof(((struct weft_ll_line *)0)->payload);
     if (!power_of_two(exec->map.depth) || !power_of_two(exec->map.ll_depth))
         return wi_fail(WEFT_EPLUGIN, "transport %s offers %u slots and %u of ll lines, which must be powers of two",
                        mesh->mapped_group->transport->plugin->name, exec->map.depth, exec->map.ll_depth);
-    if (exec->map.slot_bytes < WEFT_SLOT_MIN_BYTES(exec->nranks))
+    if (exec->map.slot_bytes < WEFT_SLOT_MIN_BYTES(exec->nmapped))
         return wi_fail(WEFT_EPLUGIN, "transport %s offers slots of %zu bytes; %d ranks need %zu",
-                       mesh->mapped_group->transport->plugin->name, exec->map.slot_bytes, exec->nranks,
-                       WEFT_SLOT_MIN_BYTES(exec->nranks));
+                       mesh->mapped_group->transport->plugin->name, exec->map.slot_bytes, exec->nmapped,
+                       WEFT_SLOT_MIN_BYTES(exec->nmapped));
     if (!knows_processors(exec))
         exec->spin_elsewhere = 0;
     exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);

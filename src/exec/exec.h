@@ -68,7 +68,9 @@ struct wi_exec {
     int rank, nranks;
     pid_t process; /* that made it */
     /* Fast path, mapped groups. */
-    struct weft_mapped map; /* copy; ranks NULL if not mapped */
+    struct weft_mapped map;   /* copy; ranks NULL if not mapped */
+    const int32_t *map_ranks; /* [nmapped]: who is in the group, this rank too; of the mesh */
+    int nmapped, all_mapped;
     const struct weft_transport_ops *map_ops;
     void *map_group;
     uint64_t next_epoch, done_seen;  /* every rank's done is at least done_seen */

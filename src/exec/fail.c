@@ -277,14 +277,16 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
 
     if (!exec->map_group || exec->broken)
         return exec->broken;
-    for (int r = 0; r < exec->nranks && !exec->broken && !message; r++) {
+    for (int i = 0; i < exec->nmapped && !exec->broken && !message; i++) {
+        int r = exec->map_ranks[i];
         if (r == exec->rank || !read_board(exec->map.ranks[r].board, &theirs))
             continue;
         if (theirs.seq == info->seq && memcmp(&theirs, info, sizeof theirs) != 0) {
             wi_exec_disagree(exec, r, info, &theirs);
         }
     }
-    for (int r = 0; r < exec->nranks && !exec->broken; r++) {
+    for (int i = 0; i < exec->nmapped && !exec->broken; i++) {
+        int r = exec->map_ranks[i];
         const struct weft_board *b = exec->map.ranks[r].board;
         uint32_t state = __atomic_load_n(&b->state, __ATOMIC_ACQUIRE);
         if (r == exec->rank || state == WEFT_BOARD_ALIVE)
@@ -414,7 +416,7 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
 
 void wi_exec_read_notices(struct wi_exec *exec)
 {
-    if (exec->map_group)
+    if (exec->all_mapped)
         return;
     for (int r = 0; r < exec->nranks && !exec->broken; r++) {
         struct wi_pend *p = exec->peers[r].notice;

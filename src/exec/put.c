@@ -116,7 +116,8 @@ void wi_exec_await_puts(struct wi_exec *exec)
 
     if (!exec->map_group)
         return;
-    for (int r = 0; r < exec->nranks; r++) {
+    for (int i = 0; i < exec->nmapped; i++) {
+        int r = exec->map_ranks[i];
         while (r != exec->rank && stores_here(exec, r)) {
             until = until ? until : wi_deadline_ns(WAIT_NS);
             if (wi_now_ns() >= until) {

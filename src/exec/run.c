@@ -154,7 +154,8 @@ int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi
 
     if (exec->done_seen + depth > epoch)
         return 1;
-    for (int r = 0; r < exec->nranks; r++) {
+    for (int i = 0; i < exec->nmapped; i++) {
+        int r = exec->map_ranks[i];
         uint64_t d = wi_load(&exec->map.ranks[r].done->value);
         if (d + depth <= epoch) {
             wi_block_on(op, &exec->map.ranks[r].done->value, epoch - depth + 1, r);
@@ -225,7 +226,7 @@ int wi_op_advance(struct wi_exec *exec, struct wi_op *op)
     do {
         round = run_fragments(exec, op);
         moved |= round;
-    } while (round && !exec->broken && !wi_op_is_through(op));
+    } while (round && !exec->broken && op->status == WEFT_INPROGRESS && !wi_op_is_through(op));
     return moved;
 }
 
@@ -251,6 +252,10 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
     moved |= wi_op_advance(exec, op);
     if (exec->broken)
         return 1;
+    if (op->status < 0) {
+        wi_op_finish(exec, op, op->status);
+        return 1;
+    }
     if (wi_op_is_through(op)) {
         if (op->bind.mapped && !op->bind.ll)
             wi_op_end_stores(exec, op);

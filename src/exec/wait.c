@@ -166,10 +166,12 @@ static int core_is_needed(struct wi_exec *exec, const struct wi_op *op)
 
     if (__atomic_load_n(exec->map.ranks[exec->rank].processor, __ATOMIC_RELAXED) != here)
         __atomic_store_n(exec->map.ranks[exec->rank].processor, here, __ATOMIC_RELAXED);
-    for (int r = 0; r < exec->nranks; r++)
+    for (int i = 0; i < exec->nmapped; i++) {
+        int r = exec->map_ranks[i];
         if (r != exec->rank && __atomic_load_n(exec->map.ranks[r].processor, __ATOMIC_RELAXED) == here &&
             !published(exec, op, r))
             return 1;
+    }
     return 0;
 }
 
@@ -266,9 +268,11 @@ static int hindmost(const struct wi_exec *exec, int awaited)
 {
     int last = awaited;
 
-    for (int r = 0; r < exec->nranks; r++)
+    for (int i = 0; i < exec->nmapped; i++) {
+        int r = exec->map_ranks[i];
         if (r != exec->rank && newest_signal(exec, r) < newest_signal(exec, last))
             last = r;
+    }
     return last;
 }
 

@@ -476,24 +476,49 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
 
 /* ---- 4. Mapping, verdict ---- */
 
+/* The transport that maps this rank's neighbours, and which ranks it serves; -1: none does. */
+static int mapping_transport(struct build *b, const int *chosen)
+{
+    struct wi_mesh *m = b->mesh;
+    int index = -1;
+
+    for (int r = 0; r < m->nranks && index < 0; r++)
+        if (r != m->rank && b->transports->list[chosen[r]].plugin->caps & WEFT_CAP_MAPPED)
+            index = chosen[r];
+    m->nmapped = 0;
+    for (int r = 0; r < m->nranks; r++)
+        if (r == m->rank || (index >= 0 && chosen[r] == index))
+            m->map_ranks[m->nmapped++] = r;
+    return index;
+}
+
+static void unmap(struct wi_mesh *m)
+{
+    m->mapped_group = NULL;
+    m->map_ranks[0] = m->rank;
+    m->nmapped = 1;
+}
+
+/* A transport may be able to map all ranks of a group, and not some of them. */
 static weft_status find_mapped(struct build *b, const int *chosen)
 {
     struct wi_mesh *m = b->mesh;
-    struct wi_mesh_group *g;
-    int index = -1;
+    int index = mapping_transport(b, chosen);
+    struct wi_mesh_group *g = m->groups;
+    weft_status st;
 
-    for (int r = 0; r < m->nranks; r++) {
-        if (r == m->rank)
-            continue;
-        if (index >= 0 && chosen[r] != index)
-            return WEFT_SUCCESS;
-        index = chosen[r];
-    }
-    if (index < 0 || !(b->transports->list[index].plugin->caps & WEFT_CAP_MAPPED) || m->ngroups != 1)
+    if (index < 0)
         return WEFT_SUCCESS;
-    g = &m->groups[0];
+    while (g->transport != &b->transports->list[index])
+        g++;
     wi_fail_clear();
-    WI_TRY(explained(g->transport->ops.mapped(g->group, &m->mapped), g->transport->plugin->name));
+    st = g->transport->ops.mapped(g->group, &m->mapped);
+    if (st == WEFT_ENOTSUP && m->nmapped < m->nranks) {
+        wi_fail_clear();
+        unmap(m);
+        return WEFT_SUCCESS;
+    }
+    WI_TRY(explained(st, g->transport->plugin->name));
     m->mapped_group = g;
     m->can_map = (g->transport->plugin->caps & WEFT_CAP_MEM_MAP) != 0;
     m->can_get = (g->transport->plugin->caps & WEFT_CAP_MEM_GET) != 0;
@@ -507,8 +532,9 @@ static int probe_get(struct wi_mesh *m, const uint64_t *at)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
-    for (int r = 0; r < m->nranks; r++) {
+    for (int i = 0; i < m->nmapped; i++) {
         uint64_t value = 0;
+        int r = m->map_ranks[i];
         if (r != m->rank && (g->transport->ops.mem_get(g->group, r, at[r], &value, sizeof value) < 0 ||
                              value != (at[r] ^ m->comm_id[0]))) {
             wi_log(WEFT_LOG_INFO, "net.mem_get", "memory of rank %d cannot be read: %s", r, wi_fail_text());
@@ -523,8 +549,9 @@ static int probe_put(struct wi_mesh *m)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
-    for (int r = 0; r < m->nranks; r++) {
+    for (int i = 0; i < m->nmapped; i++) {
         const char nothing = 0;
+        int r = m->map_ranks[i];
         if (r != m->rank && g->transport->ops.mem_put(g->group, r, 0, &nothing, 0) < 0) {
             wi_log(WEFT_LOG_INFO, "net.mem_put", "memory of rank %d cannot be written: %s", r, wi_fail_text());
             wi_fail_clear();
@@ -534,13 +561,64 @@ static int probe_put(struct wi_mesh *m)
     return 1;
 }
 
+/* What a rank says of the group that maps it. */
+struct map_claim {
+    int32_t lowest, count; /* its lowest rank, and how many there are */
+    int32_t can_map, can_get, can_put;
+};
+
+static struct map_claim claim(struct wi_mesh *m, const uint64_t *where)
+{
+    struct map_claim c = {.lowest = m->map_ranks[0], .count = m->nmapped, .can_map = 1, .can_get = 1, .can_put = 1};
+
+    if (m->nmapped == 1)
+        return c; /* it stands in nobody's way */
+    c.can_map = m->can_map;
+    c.can_get = m->can_get && probe_get(m, where);
+    c.can_put = c.can_get && m->can_put && probe_put(m);
+    return c;
+}
+
+/* A group stands when each of its ranks names the same ones: as many as say so. */
+static int stands(const struct wi_mesh *m, const struct map_claim *all, int lowest)
+{
+    int count = 0;
+
+    for (int r = 0; r < m->nranks; r++)
+        count += all[r].lowest == lowest;
+    for (int r = 0; r < m->nranks; r++)
+        if (all[r].lowest == lowest && (all[r].count != count || r < lowest))
+            return 0;
+    return 1;
+}
+
+static void settle_maps(struct wi_mesh *m, const struct map_claim *all)
+{
+    int mapped = 0;
+
+    m->can_map = m->can_get = m->can_put = 1;
+    for (int r = 0; r < m->nranks; r++) {
+        m->map_of[r] =
+            all[r].lowest >= 0 && all[r].lowest < m->nranks && stands(m, all, all[r].lowest) ? all[r].lowest : r;
+        m->can_map &= all[r].can_map != 0;
+        m->can_get &= all[r].can_get != 0;
+        m->can_put &= all[r].can_put != 0;
+        mapped |= m->map_of[r] != r;
+    }
+    if (!mapped)
+        m->can_map = m->can_get = m->can_put = 0;
+    if (!stands(m, all, m->map_ranks[0]))
+        unmap(m);
+    m->all_mapped = m->mapped_group && m->nmapped == m->nranks;
+}
+
 static weft_status agree(struct build *b, weft_status local, const int *chosen)
 {
     struct wi_mesh *m = b->mesh;
     struct rounds rs = {.build = b, .failed_rank = -1};
     uint64_t *where = wi_calloc((size_t)m->nranks, sizeof *where);
+    struct map_claim mine, *all = wi_calloc((size_t)m->nranks, sizeof mine);
     volatile uint64_t probe;
-    int32_t mine[3], *all = wi_calloc((size_t)m->nranks, sizeof mine);
     weft_status st = local;
 
     memset(b->members, 1, (size_t)m->nranks);
@@ -551,19 +629,12 @@ static weft_status agree(struct build *b, weft_status local, const int *chosen)
         uint64_t at = (uint64_t)(uintptr_t)&probe;
         st = group_all_gather(&rs, &at, sizeof at, where);
     }
-    mine[0] = st >= 0 && m->mapped_group != NULL;
-    mine[1] = st >= 0 && m->mapped_group && m->can_get && probe_get(m, where);
-    mine[2] = mine[1] && m->can_put && probe_put(m);
-    if (st >= 0)
-        st = group_all_gather(&rs, mine, sizeof mine, all);
-    for (int r = 0; st >= 0 && r < m->nranks; r++) {
-        if (!all[3 * r])
-            m->mapped_group = NULL;
-        m->can_get &= all[3 * r + 1] != 0;
-        m->can_put &= all[3 * r + 2] != 0;
+    if (st >= 0) {
+        mine = claim(m, where);
+        st = group_all_gather(&rs, &mine, sizeof mine, all);
     }
-    if (!m->mapped_group)
-        m->can_map = m->can_get = m->can_put = 0;
+    if (st >= 0)
+        settle_maps(m, all);
     st = drain(&rs, st);
     wi_free(where);
     wi_free(all);
@@ -584,11 +655,14 @@ static weft_status build_mesh(struct build *b)
 
     m->ranks = wi_calloc(n, sizeof *m->ranks);
     m->links = wi_calloc(n, sizeof *m->links);
+    m->map_of = wi_calloc(n, sizeof *m->map_of);
+    m->map_ranks = wi_calloc(n, sizeof *m->map_ranks);
     b->intros = wi_calloc(n, sizeof *b->intros);
     b->address_of = wi_calloc(n, sizeof *b->address_of);
     b->address_bytes_of = wi_calloc(n, sizeof *b->address_bytes_of);
     b->members = wi_calloc(n, 1);
-    if (!chosen || !m->ranks || !m->links || !b->intros || !b->address_of || !b->address_bytes_of || !b->members) {
+    if (!chosen || !m->ranks || !m->links || !m->map_of || !m->map_ranks || !b->intros || !b->address_of ||
+        !b->address_bytes_of || !b->members) {
         st = wi_fail(WEFT_ENOMEM, "mesh of %d ranks", m->nranks);
         goto out;
     }
@@ -597,6 +671,8 @@ static weft_status build_mesh(struct build *b)
         goto out;
     memcpy(m->comm_id, b->intros[0].comm_id, sizeof m->comm_id);
     m->transports = b->transports;
+    m->map_ranks[0] = m->rank;
+    m->nmapped = 1;
     st = wi_transports_add_key(b->transports, m->comm_id, b->bootstrap->job_key, sizeof b->bootstrap->job_key,
                                b->bootstrap->job);
     if (st < 0)
@@ -651,6 +727,8 @@ void wi_mesh_destroy(struct wi_mesh *m, int aborted)
         wi_transports_drop_key(m->transports, m->comm_id);
     wi_free(m->ranks);
     wi_free(m->links);
+    wi_free(m->map_of);
+    wi_free(m->map_ranks);
     wi_free(m);
 }
 

@@ -23,29 +23,34 @@ struct wi_link {
 
 struct wi_mesh_rank {
     struct wi_node_id node;
-    int32_t node_index;   /* nodes numbered by first appearance */
+    int32_t node_index; /* nodes numbered by first appearance */
 };
 
 struct wi_mesh {
     int rank, nranks;
     int nnodes, local_rank, local_nranks;
-    int oversubscribed;          /* some node has more ranks than cores */
+    int oversubscribed; /* some node has more ranks than cores */
     uint64_t comm_id[2];
-    struct wi_rates rates;       /* of the slowest of all ranks' cores; 0 where a rank has not measured */
-    struct wi_mesh_rank *ranks;  /* [nranks] */
-    struct wi_link *links;       /* [nranks] */
+    struct wi_rates rates;            /* of the slowest of all ranks' cores; 0 where a rank has not measured */
+    struct wi_mesh_rank *ranks;       /* [nranks] */
+    struct wi_link *links;            /* [nranks] */
     struct wi_transports *transports; /* where the communicator's key is kept */
     int ngroups;
     struct wi_mesh_group groups[WI_MAX_TRANSPORTS];
-    /* The group that maps all ranks, if one does; else mapped_group is NULL. */
+    /* Ranks whose arenas this rank can load and store, itself among them: those of its node, as a rule. mapped_group NULL: there
+     * is none but itself. All ranks know all of these groups. */
     const struct wi_mesh_group *mapped_group;
     struct weft_mapped mapped;
-    int can_map, can_get, can_put; /* user memory of all peers can be mapped / got / put to */
+    int32_t *map_of;               /* [nranks]: the lowest rank of the group that a rank is in */
+    int32_t *map_ranks;            /* [nmapped]: of this rank's group, in order */
+    int nmapped;                   /* 1 without a group */
+    int all_mapped;                /* it holds all ranks */
+    int can_map, can_get, can_put; /* in all these groups user memory of all peers can be mapped / got / put to */
 };
 
 struct wi_mesh_config {
     const struct wi_node_id *node;
-    uint64_t settings_hash;      /* of what must be equal on all ranks */
+    uint64_t settings_hash; /* of what must be equal on all ranks */
     uint64_t deadline_ns;
     const struct wi_rates *rates; /* of this rank's core; NULL: not measured */
 };

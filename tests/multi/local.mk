@@ -20,6 +20,10 @@ multi_tests += tests/multi/test_complete
 tests_multi_test_complete_SOURCES = tests/multi/test_complete.c tests/fault/fault.h
 tests_multi_test_complete_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
 multi_scripts += tests/multi/test_access.sh tests/multi/test_levels.sh tests/multi/test_levels_hosts.sh tests/multi/test_rails.sh
+multi_tests += tests/multi/test_maps
+tests_multi_test_maps_SOURCES = tests/multi/test_maps.c tests/fault/fault.h
+tests_multi_test_maps_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+
 multi_tests += tests/multi/test_topology_api
 tests_multi_test_topology_api_SOURCES = tests/multi/test_topology_api.c tests/fault/fault.h
 tests_multi_test_topology_api_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

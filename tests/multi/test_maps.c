@@ -1,0 +1,120 @@
+/* Which ranks load and store each other's arenas: those of a node, also where a communicator spans several. All ranks agree on it,
+ * also when one of them cannot be mapped.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <stdlib.h>
+
+#include "comm/comm.h"
+
+#include "../unit/unit.h"
+
+enum { LIMIT_MS = 20000 };
+
+struct world {
+    int nodes[8];   /* of each rank */
+    int unmapped;   /* this rank's transport maps nothing; -1: none */
+    int map_of[8];  /* expected */
+    int all_mapped; /* likewise */
+};
+
+static weft_status maps_nothing(void *group, struct weft_mapped *mapped)
+{
+    (void)group, (void)mapped;
+    return WEFT_ENOTSUP;
+}
+
+static void open_rank(struct ft_rank *f, const struct world *w, int rank, int nranks)
+{
+    char node[32];
+
+    snprintf(node, sizeof node, "node%d", w->nodes[rank]);
+    setenv("WEFT_NODE_ID", node, 1);
+    setenv("WEFT_SHM_NODE_ID", node, 1); /* shared memory does not cross nodes */
+    *f = (struct ft_rank){.rank = rank, .nranks = nranks};
+    WT_REQUIRE_OK(weft_context_create(NULL, &f->context));
+    for (int i = 0; i < f->context->transports->count && rank == w->unmapped; i++)
+        f->context->transports->list[i].ops.mapped = maps_nothing;
+    WT_REQUIRE_OK(weft_comm_create_env(f->context, NULL, &f->comm));
+}
+
+/* The members see what each other has stored, and nobody else's arena is there. */
+static void check_memory(const struct ft_rank *f)
+{
+    const struct weft_mapped *map = &f->comm->exec->map;
+    const struct wi_mesh *mesh = f->comm->mesh;
+    size_t last = map->depth * map->slot_bytes - 1;
+
+    if (mesh->mapped_group)
+        map->ranks[f->rank].slots[last] = (unsigned char)(0x40 + f->rank);
+    WT_REQUIRE_OK(weft_barrier(f->comm, NULL));
+    for (int r = 0; mesh->mapped_group && r < f->nranks; r++) {
+        if (mesh->map_of[r] != mesh->map_of[f->rank])
+            WT_CHECK(map->ranks[r].slots == NULL);
+        else
+            WT_CHECK_INT(map->ranks[r].slots[last], 0x40 + r);
+    }
+    WT_REQUIRE_OK(weft_barrier(f->comm, NULL));
+}
+
+static void run(int rank, int nranks, void *arg)
+{
+    const struct world *w = arg;
+    const struct wi_mesh *mesh;
+    struct ft_rank f;
+    int members = 0;
+    float one = 1, sum = 0;
+
+    open_rank(&f, w, rank, nranks);
+    mesh = f.comm->mesh;
+    for (int r = 0; r < nranks; r++) {
+        WT_CHECK_INT(mesh->map_of[r], w->map_of[r]);
+        if (w->map_of[r] == w->map_of[rank])
+            WT_CHECK_INT(mesh->map_ranks[members++], r);
+    }
+    WT_CHECK_INT(mesh->nmapped, members);
+    WT_CHECK_INT(mesh->mapped_group != NULL, members > 1);
+    WT_CHECK_INT(mesh->all_mapped, w->all_mapped);
+    WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
+    WT_CHECK(sum == (float)nranks);
+    check_memory(&f);
+    WT_REQUIRE_OK(weft_comm_destroy(f.comm));
+    WT_REQUIRE_OK(weft_context_destroy(f.context));
+}
+
+static void of_one_node(void)
+{
+    struct world w = {{0, 0, 0}, -1, {0, 0, 0}, 1};
+
+    CU_ASSERT_EQUAL(wt_run(3, run, &w, LIMIT_MS), 0);
+}
+
+static void of_several_nodes(void)
+{
+    struct world w = {{0, 1, 0, 1, 2}, -1, {0, 1, 0, 1, 4}, 0};
+
+    CU_ASSERT_EQUAL(wt_run(5, run, &w, LIMIT_MS), 0);
+}
+
+static void of_nodes_of_one_rank(void)
+{
+    struct world w = {{0, 1, 2}, -1, {0, 1, 2}, 0};
+
+    CU_ASSERT_EQUAL(wt_run(3, run, &w, LIMIT_MS), 0);
+}
+
+/* Rank 3 says that it maps nobody: its neighbours do without, and the other node has its group. */
+static void without_one_that_cannot(void)
+{
+    struct world w = {{0, 1, 0, 1, 1}, 3, {0, 1, 0, 3, 4}, 0};
+
+    CU_ASSERT_EQUAL(wt_run(5, run, &w, LIMIT_MS), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"the ranks of one node", of_one_node},
+    {"the ranks of each of several nodes", of_several_nodes},
+    {"nobody on nodes of one rank", of_nodes_of_one_rank},
+    {"nobody on a node with a rank that cannot", without_one_that_cannot},
+};
+WT_UNIT_MAIN("maps", cases)
