@@ -98,14 +98,16 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
  * the fast path borrows, still has it. */
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
 {
-    struct wi_binding bind = op->bind;
+    struct wi_sched *sched = op->bind.sched;
+    struct wi_prog *prog = op->bind.prog;
 
     if (op->state == WI_OP_DONE) {
         op->bind.sched = op->bind.ran;
         op->bind.prog = op->bind.ran_prog;
     }
     learn(comm, c, op);
-    op->bind = bind;
+    op->bind.sched = sched;
+    op->bind.prog = prog;
 }
 
 static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
