@@ -276,8 +276,9 @@ struct weft_transport_ops {
     void (*close)(void *endpoint);
     /* Write at most `capacity` (WEFT_ADDRESS_MAX) bytes by which peers can reach this process. */
     weft_status (*address)(void *endpoint, void *buf, size_t capacity, size_t *bytes);
-    /* Can the process with that address be reached? Local knowledge only: must not block or talk. Must be
-     * symmetric. Every byte of the address is untrusted. Returns 1 or 0. */
+    /* Can the process with that address be reached? Local knowledge only: must not block or talk. The
+     * library tells all ranks what all said, and uses a transport for a pair that both sides reach by it. Every byte of the
+     * address is untrusted. Returns 1 or 0. */
     int (*reachable)(void *endpoint, const void *address, size_t bytes);
 
     /* Join the group. Called by all members at about the same time; may use config->all_gather the same

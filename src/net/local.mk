@@ -37,4 +37,5 @@ libweft_sources += \
 	src/net/channel_send.c \
 	src/net/devices.c src/net/devices.h \
 	src/net/mesh.c src/net/mesh.h \
+	src/net/mesh_reach.c src/net/mesh_reach.h \
 	src/net/transports.c src/net/transports.h

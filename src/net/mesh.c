@@ -18,7 +18,7 @@
 
 #define MAX_CPUS 1024
 #define INTRO_MAGIC 0x77656674u /* "weft" */
-#define INTRO_VERSION 3u
+#define INTRO_VERSION 4u
 
 struct intro {
     uint32_t magic, version;
@@ -236,76 +236,60 @@ static void agree_on_rates(struct build *b)
 
 /* ---- 2. Choice ---- */
 
-/* The transport of highest priority that both sides have and that reaches the peer; -1: none. */
-static int choose_transport(struct build *b, int peer)
+/* Names first: all ranks number the transports of all ranks alike. */
+static void say_reach(struct build *b)
 {
     struct wi_transports *t = b->transports;
-    int best = -1;
+    struct wi_reach *reach = &b->mesh->reach;
 
-    for (int i = 0; i < t->count; i++) {
-        struct wi_transport *tp = &t->list[i];
-        size_t bytes;
-        const void *address;
-        int theirs = transport_index(&b->intros[peer], tp->plugin->name);
-        if (theirs < 0 || (best >= 0 && t->list[best].plugin->priority >= tp->plugin->priority))
-            continue;
-        address = address_of(b, peer, theirs, &bytes);
-        if (tp->ops.reachable(tp->endpoint, address, bytes))
-            best = i;
-    }
-    return best;
+    for (int r = 0; r < reach->nranks; r++)
+        for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
+            wi_reach_name(reach, b->intros[r].transports[i].name);
+    for (int r = 0; r < reach->nranks; r++)
+        for (int i = 0; i < t->count; i++) {
+            struct wi_transport *tp = &t->list[i];
+            int theirs = r == reach->rank ? -1 : transport_index(&b->intros[r], tp->plugin->name);
+            size_t bytes;
+            const void *address = theirs < 0 ? NULL : address_of(b, r, theirs, &bytes);
+            if (address && tp->ops.reachable(tp->endpoint, address, bytes))
+                wi_reach_say(reach, tp->plugin->name, tp->plugin->priority, r);
+        }
 }
 
-static void add_name(char (*names)[16], int *n, const char *name)
+/* What this rank uses to each peer: an index of b->transports. */
+static weft_status choose_for(struct build *b, int peer, int *chosen)
 {
-    for (int i = 0; i < *n; i++)
-        if (strncmp(names[i], name, sizeof *names) == 0)
-            return;
-    if (*n < WI_MAX_TRANSPORTS)
-        snprintf(names[(*n)++], sizeof *names, "%s", name);
+    const struct wi_reach *reach = &b->mesh->reach;
+    const char *name = wi_reach_pair(reach, reach->rank, peer), *host = b->intros[peer].node.name;
+    struct wi_transport *tp = name ? wi_transports_find(b->transports, name) : NULL;
+    char one_way[200];
+
+    *chosen = tp ? (int)(tp - b->transports->list) : -1;
+    wi_reach_one_way(reach, peer, one_way, sizeof one_way);
+    if (tp && *one_way)
+        wi_log(WEFT_LOG_INFO, "net.reach", "rank %d on host %s: %s; %s is used", peer, host, one_way, name);
+    return tp ? WEFT_SUCCESS
+              : wi_fail(WEFT_ENOTSUP, "no transport reaches rank %d on host %s both ways%s%s%s", peer, host,
+                        *one_way ? " (" : "", one_way, *one_way ? ")" : "");
 }
 
-static int name_order(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* `names`: the transports that any pair of ranks will use, sorted, the same list on all ranks. A failure other than of the
- * exchange itself goes to *local, because this rank must go on taking part. */
-static weft_status choose(struct build *b, int *chosen, char (*names)[16], int *nnames, weft_status *local)
+/* A failure other than of the exchange itself goes to *local, because this rank must go on taking part. */
+static weft_status choose(struct build *b, int *chosen, weft_status *local)
 {
     struct wi_mesh *m = b->mesh;
-    struct wi_bootstrap *bs = b->bootstrap;
-    /* By name, since ranks may number their transports differently. */
-    char(*mine)[16] = wi_calloc(WI_MAX_TRANSPORTS, sizeof *mine);
-    char(*all)[16] = wi_calloc((size_t)m->nranks * WI_MAX_TRANSPORTS, sizeof *all);
-    weft_status st = WEFT_SUCCESS;
-    int nmine = 0;
 
-    *nnames = 0;
     *local = WEFT_SUCCESS;
-    if (!mine || !all) {
-        st = wi_fail(WEFT_ENOMEM, "choice of transports");
-        goto out;
-    }
+    say_reach(b);
+    WI_TRY(wi_reach_agree(&m->reach, b->bootstrap, b->config->deadline_ns));
     for (int r = 0; r < m->nranks; r++) {
-        chosen[r] = r == m->rank ? -1 : choose_transport(b, r);
-        if (chosen[r] < 0 && r != m->rank && *local == WEFT_SUCCESS)
-            *local = wi_fail(WEFT_ENOTSUP, "no transport reaches rank %d on host %s", r, b->intros[r].node.name);
-        if (chosen[r] >= 0)
-            add_name(mine, &nmine, b->transports->list[chosen[r]].plugin->name);
+        weft_status st;
+        chosen[r] = -1;
+        if (r == m->rank)
+            continue;
+        st = *local >= 0 ? choose_for(b, r, &chosen[r]) : WEFT_SUCCESS;
+        *local = *local < 0 ? *local : st;
     }
-    st = bs->all_gather(bs, mine, WI_MAX_TRANSPORTS * sizeof *mine, all, b->config->deadline_ns);
-    if (st < 0)
-        goto out;
-    for (size_t k = 0; k < (size_t)m->nranks * WI_MAX_TRANSPORTS; k++)
-        if (all[k][0] && memchr(all[k], 0, sizeof all[k]))
-            add_name(names, nnames, all[k]);
-    qsort(names, (size_t)*nnames, sizeof *names, name_order);
-out:
-    wi_free(mine);
-    wi_free(all);
-    return st;
+    return WEFT_SUCCESS;
 }
 
 /* ---- 3. Groups ---- */
@@ -647,8 +631,6 @@ static weft_status build_mesh(struct build *b)
 {
     struct wi_mesh *m = b->mesh;
     size_t n = (size_t)m->nranks;
-    char names[WI_MAX_TRANSPORTS][16];
-    int nnames;
     weft_status local;
     int *chosen = wi_calloc(n, sizeof *chosen);
     weft_status st;
@@ -666,7 +648,9 @@ static weft_status build_mesh(struct build *b)
         st = wi_fail(WEFT_ENOMEM, "mesh of %d ranks", m->nranks);
         goto out;
     }
-    st = introduce(b);
+    st = wi_reach_init(&m->reach, m->rank, m->nranks);
+    if (st >= 0)
+        st = introduce(b);
     if (st < 0)
         goto out;
     memcpy(m->comm_id, b->intros[0].comm_id, sizeof m->comm_id);
@@ -680,11 +664,12 @@ static weft_status build_mesh(struct build *b)
     number_nodes(b);
     agree_on_rates(b);
     if (m->nranks > 1) {
-        st = choose(b, chosen, names, &nnames, &local);
+        st = choose(b, chosen, &local);
         if (st < 0)
             goto out;
-        for (int i = 0; i < nnames; i++)
-            local = create_group(b, names[i], chosen, local);
+        for (int i = 0; i < m->reach.nnames; i++)
+            if (m->reach.used >> i & 1)
+                local = create_group(b, m->reach.names[i], chosen, local);
         st = agree(b, local, chosen);
     }
 out:
@@ -725,6 +710,7 @@ void wi_mesh_destroy(struct wi_mesh *m, int aborted)
         m->groups[i].transport->ops.group_destroy(m->groups[i].group, aborted);
     if (m->transports)
         wi_transports_drop_key(m->transports, m->comm_id);
+    wi_reach_fini(&m->reach);
     wi_free(m->ranks);
     wi_free(m->links);
     wi_free(m->map_of);

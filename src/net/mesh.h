@@ -7,6 +7,7 @@
 
 #include "base/rates.h"
 #include "net/bootstrap.h"
+#include "net/mesh_reach.h"
 #include "net/transports.h"
 
 struct wi_mesh_group {
@@ -34,6 +35,7 @@ struct wi_mesh {
     struct wi_rates rates;            /* of the slowest of all ranks' cores; 0 where a rank has not measured */
     struct wi_mesh_rank *ranks;       /* [nranks] */
     struct wi_link *links;            /* [nranks] */
+    struct wi_reach reach;            /* which transport serves which pair of ranks: wi_reach_pair */
     struct wi_transports *transports; /* where the communicator's key is kept */
     int ngroups;
     struct wi_mesh_group groups[WI_MAX_TRANSPORTS];

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who reaches whom: each rank says which of its transports reach which rank; all decide alike from what all said. */
+#include "net/mesh_reach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+/* What a rank says: its priorities, and a byte for each rank. */
+#define ROW_HEAD (WI_REACH_NAMES * sizeof(int16_t))
+
+weft_status wi_reach_init(struct wi_reach *r, int rank, int nranks)
+{
+    memset(r, 0, sizeof *r);
+    r->rank = rank;
+    r->nranks = nranks;
+    r->mine = wi_calloc(2, (size_t)nranks); /* and what others say of this rank */
+    return r->mine ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "who reaches whom of %d ranks", nranks);
+}
+
+void wi_reach_fini(struct wi_reach *r)
+{
+    wi_free(r->mine);
+    wi_free(r->pair);
+    r->mine = r->pair = NULL;
+}
+
+static int index_of(const struct wi_reach *r, const char *name)
+{
+    for (int i = 0; i < r->nnames; i++)
+        if (strncmp(r->names[i], name, sizeof r->names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+void wi_reach_name(struct wi_reach *r, const char *name)
+{
+    if (r->nnames == WI_REACH_NAMES || index_of(r, name) >= 0)
+        return;
+    snprintf(r->names[r->nnames++], sizeof r->names[0], "%s", name);
+    qsort(r->names, (size_t)r->nnames, sizeof r->names[0], name_order);
+}
+
+void wi_reach_say(struct wi_reach *r, const char *name, int priority, int peer)
+{
+    int i = index_of(r, name);
+
+    if (i < 0)
+        return;
+    r->priority[i] = priority > INT16_MAX ? INT16_MAX : priority < INT16_MIN ? INT16_MIN : priority;
+    r->mine[peer] |= (unsigned char)(1u << i);
+}
+
+static int priority_of(const unsigned char *row, int i)
+{
+    int16_t priority;
+
+    memcpy(&priority, row + (size_t)i * sizeof priority, sizeof priority);
+    return priority;
+}
+
+static unsigned char best_of(const struct wi_reach *r, const unsigned char *a, const unsigned char *b, unsigned both)
+{
+    unsigned char best = WI_REACH_NONE;
+    int best_priority = 0;
+
+    for (int i = 0; i < r->nnames; i++) {
+        int p = priority_of(a, i), q = priority_of(b, i), least = p < q ? p : q;
+        if (!(both >> i & 1) || (best != WI_REACH_NONE && least <= best_priority))
+            continue;
+        best = (unsigned char)i;
+        best_priority = least;
+    }
+    return best;
+}
+
+/* Most jobs have one transport for all pairs: then the matrix is not kept. */
+static void keep_if_mixed(struct wi_reach *r)
+{
+    size_t n = (size_t)r->nranks;
+
+    r->every = n > 1 ? r->pair[1] : WI_REACH_NONE;
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = 0; b < n; b++)
+            if (a != b && r->pair[a * n + b] != r->every)
+                return;
+    wi_free(r->pair);
+    r->pair = NULL;
+}
+
+static void decide(struct wi_reach *r, const unsigned char *rows, size_t row_bytes)
+{
+    size_t n = (size_t)r->nranks;
+
+    for (size_t a = 0; a < n; a++) {
+        for (size_t b = 0; b < n; b++) {
+            const unsigned char *ra = rows + a * row_bytes, *rb = rows + b * row_bytes;
+            unsigned both = ra[ROW_HEAD + b] & rb[ROW_HEAD + a];
+            unsigned char best = a == b ? WI_REACH_NONE : best_of(r, ra, rb, both);
+            r->pair[a * n + b] = best;
+            if (best != WI_REACH_NONE)
+                r->used |= 1u << best;
+        }
+        r->mine[n + a] = rows[a * row_bytes + ROW_HEAD + (size_t)r->rank];
+    }
+    keep_if_mixed(r);
+}
+
+weft_status wi_reach_agree(struct wi_reach *r, struct wi_bootstrap *bootstrap, uint64_t deadline_ns)
+{
+    size_t n = (size_t)r->nranks, row_bytes = ROW_HEAD + n;
+    unsigned char *row = wi_calloc(1, row_bytes), *rows = wi_malloc(n * row_bytes);
+    weft_status st;
+
+    r->pair = wi_malloc(n * n);
+    if (!row || !rows || !r->pair) {
+        st = wi_fail(WEFT_ENOMEM, "who reaches whom of %d ranks", r->nranks);
+        goto out;
+    }
+    for (int i = 0; i < r->nnames; i++) {
+        int16_t priority = (int16_t)r->priority[i];
+        memcpy(row + (size_t)i * sizeof priority, &priority, sizeof priority);
+    }
+    memcpy(row + ROW_HEAD, r->mine, n);
+    st = bootstrap->all_gather(bootstrap, row, row_bytes, rows, deadline_ns);
+    if (st >= 0)
+        decide(r, rows, row_bytes);
+out:
+    wi_free(row);
+    wi_free(rows);
+    return st;
+}
+
+const char *wi_reach_pair(const struct wi_reach *r, int a, int b)
+{
+    unsigned char i = a == b ? WI_REACH_NONE : r->pair ? r->pair[(size_t)a * (size_t)r->nranks + (size_t)b] : r->every;
+
+    return i == WI_REACH_NONE ? NULL : r->names[i];
+}
+
+void wi_reach_one_way(const struct wi_reach *r, int peer, char *text, size_t capacity)
+{
+    unsigned there = r->mine[peer], back = r->mine[r->nranks + peer];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < r->nnames && at < capacity; i++)
+        if ((there ^ back) >> i & 1)
+            at += (size_t)snprintf(text + at, capacity - at, "%s%s reaches %s", at ? ", " : "", r->names[i],
+                                   there >> i & 1 ? "it from here but not back" : "this rank from there but not back");
+}

@@ -1,0 +1,182 @@
+/* The library over a transport that is as strict as a network card: who reaches whom, whose memory is whose, registrations.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <stdlib.h>
+
+#include "../unit/unit.h"
+#include "comm/comm.h"
+
+static char path[600];
+
+static void open_context(struct ft_rank *f, int rank, int nranks, const char *transports, const char *const *more)
+{
+    const char *settings[8] = {transports, path, "PROGRESS_THREAD=n"};
+    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+
+    for (int i = 0; more && more[i] && i < 4; i++)
+        settings[3 + i] = more[i];
+    config.settings = settings;
+    *f = (struct ft_rank){.rank = rank, .nranks = nranks};
+    wt_sync();
+    for (int r = 0; r < nranks; r++) { /* one after the other: who is opened later is a matter of rank */
+        if (r == rank)
+            WT_REQUIRE_OK(weft_context_create(&config, &f->context));
+        wt_sync();
+    }
+}
+
+static weft_status create(struct ft_rank *f)
+{
+    weft_oob oob = {sizeof oob, f->rank, f->nranks, wt_exchange, NULL};
+
+    return weft_comm_create_oob(f->context, &oob, NULL, &f->comm);
+}
+
+/* ---- Who reaches whom ---- */
+
+static const char *const upwards[] = {"FAKERDMA_REACH=up", NULL};
+static const char *const everybody[] = {"FAKERDMA_REACH=all", NULL};
+static const char *const nobody[] = {"FAKERDMA_REACH=none", NULL};
+
+static void uses(struct ft_rank *f, int peer, const char *transport)
+{
+    const struct wi_mesh *mesh = f->comm->mesh;
+    const char *told = wi_reach_pair(&mesh->reach, f->rank, peer), *back = wi_reach_pair(&mesh->reach, peer, f->rank);
+
+    WT_REQUIRE(told && back);
+    WT_CHECK(strcmp(told, transport) == 0 && strcmp(back, transport) == 0);
+    WT_CHECK(strcmp(mesh->groups[mesh->links[peer].index].transport->plugin->name, transport) == 0);
+}
+
+static void one_way_is_left_out(int rank, int nranks, void *arg)
+{
+    int one = 1, sum = 0;
+    struct ft_rank f;
+
+    (void)arg;
+    open_context(&f, rank, nranks, "TRANSPORTS=fakerdma,tcp", upwards);
+    WT_REQUIRE_OK(create(&f));
+    for (int r = 0; r < nranks; r++)
+        if (r != rank)
+            uses(&f, r, "tcp");
+    WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
+    WT_CHECK_INT(sum, nranks);
+    ft_close(&f);
+}
+
+/* The last rank has no card that reaches anybody: the others keep theirs. */
+static void mixed(int rank, int nranks, void *arg)
+{
+    int one = 1, sum = 0;
+    struct ft_rank f;
+
+    (void)arg;
+    open_context(&f, rank, nranks, "TRANSPORTS=fakerdma,tcp", rank == nranks - 1 ? nobody : everybody);
+    WT_REQUIRE_OK(create(&f));
+    for (int r = 0; r < nranks; r++)
+        if (r != rank)
+            uses(&f, r, r == nranks - 1 || rank == nranks - 1 ? "tcp" : "fakerdma");
+    for (int i = 0; i < 5; i++)
+        WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
+    WT_CHECK_INT(sum, nranks);
+    ft_close(&f);
+}
+
+static void one_way_alone_is_named(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    (void)arg;
+    open_context(&f, rank, nranks, "TRANSPORTS=fakerdma", upwards);
+    WT_CHECK(create(&f) < 0);
+    WT_CHECK(strstr(weft_thread_error(), "but not back") != NULL);
+    wt_sync();
+    WT_CHECK_OK(weft_context_destroy(f.context));
+}
+
+/* ---- Whose memory ---- */
+
+#define WORDS ((size_t)1 << 20)
+
+static int all_are(const int32_t *words, int32_t value)
+{
+    for (size_t i = 0; i < WORDS; i++)
+        if (words[i] != value)
+            return 0;
+    return 1;
+}
+
+static void given_up_one(int rank, int nranks, int rounds)
+{
+    int32_t *words = malloc(WORDS * sizeof *words);
+    weft_request *req = NULL;
+    struct ft_rank f;
+
+    WT_REQUIRE(words != NULL);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakerdma", everybody);
+    WT_REQUIRE_OK(create(&f));
+    for (size_t i = 0; i < WORDS; i++)
+        words[i] = rank ? 5 : 1;
+    if (rank)
+        WT_REQUIRE_OK(weft_send(f.comm, words, WORDS, WEFT_INT32, 0, 0, &req));
+    else
+        WT_REQUIRE_OK(weft_recv(f.comm, words, WORDS, WEFT_INT32, 1, 0, &req));
+    for (int i = 0; i < 2 * rounds; i++) {
+        if (i % 2 == rank)
+            weft_test(req);
+        wt_sync();
+    }
+    if (rank == 0) {
+        weft_status st = weft_test(req);
+        WT_CHECK_OK(weft_comm_abort(f.comm, "enough"));
+        WT_CHECK(weft_wait(req) < 0 || st >= 0);
+        for (size_t i = 0; i < WORDS; i++) /* it is ours again */
+            words[i] = 9;
+    }
+    wt_sync();
+    for (int i = 0; rank && i < 300; i++)
+        weft_test(req);
+    wt_sync();
+    WT_CHECK(rank || all_are(words, 9));
+    weft_comm_destroy(f.comm);
+    weft_request_free(req);
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(words);
+}
+
+static void given_up(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    for (int rounds = 1; rounds < 14; rounds++)
+        given_up_one(rank, nranks, rounds);
+}
+
+/* ---- The program ---- */
+
+static void run(int nranks, wt_rank_fn fn)
+{
+    const char *dir = wt_plugin_dir("fakerdma");
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    snprintf(path, sizeof path, "PLUGIN_PATH=%s", dir);
+    CU_ASSERT_EQUAL(wt_threads_apart(nranks, fn, NULL, 30000), 0);
+}
+
+#define CASE(name, nranks)       \
+    static void run_##name(void) \
+    {                            \
+        run(nranks, name);       \
+    }
+CASE(one_way_is_left_out, 3)
+CASE(mixed, 4)
+CASE(one_way_alone_is_named, 3)
+CASE(given_up, 2)
+
+static const struct wt_case cases[] = {
+    {"a transport that reaches one way only is left out", run_one_way_is_left_out},
+    {"pairs of ranks use different transports", run_mixed},
+    {"what reaches one way only is named", run_one_way_alone_is_named},
+    {"a buffer that was given back is not written to", run_given_up},
+};
+WT_UNIT_MAIN("card", cases)
