@@ -48,6 +48,7 @@ enum wi_algo_shape {
     WI_SHAPE_ROW,      /* messages go to neighbours in rank only */
     WI_SHAPE_DOUBLING, /* partners at distances that double or halve: rdouble and rhalving serve for each other */
     WI_SHAPE_KNOMIAL,  /* down or up a k-nomial tree (args.radix); messages to all children at once */
+    WI_SHAPE_TREE,     /* down or up trees of another kind */
     WI_SHAPE_FAN,      /* to or from all other ranks at once */
 };
 enum wi_algo_slices {
@@ -59,6 +60,7 @@ struct wi_algo_traits {
     uint8_t shape, slices; /* enums above */
     /* To one and the same rank all the time: the next message is there when one is through, so that links never run empty. */
     uint8_t streams;
+    uint8_t relays; /* a message goes from rank to rank, each of which waits for it */
     /* Of a fan: messages between a rank (the root) and each other one, 1: one way, 2: both, whose overheads its core bears:
      * `peers_last`: after the data, because they arrive together and have an order; else meanwhile. */
     uint8_t peer_messages, peers_last;
@@ -109,6 +111,9 @@ struct wi_algo {
     void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);
     /* The same as a time, where which chain is the longest depends on the rates. NULL: what `path` says. */
     double (*time)(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates);
+    /* Who meets whom, where that is regular, for networks that are not uniform: in round k this rank sends `part` times the bytes
+     * to rank `to` (below 0: to nobody). Returns 0 past the last round. NULL: it is not regular. */
+    int (*round)(const struct wi_algo_args *args, int k, int *to, double *part);
 };
 
 /* What an algorithm takes by its closed form, in microseconds, in constant time or in time linear in the ranks: the first slice
@@ -183,6 +188,8 @@ struct wi_algo_level_cost {
         const char *level; /* among whose groups; NULL: among the ranks of the innermost group */
         struct wi_algo_cost cost;
         double link_sent; /* bytes that leave a group of this level, all its ranks together */
+        double chain;     /* of the steps, those that are one after the other: others arrive at the same time */
+        double messages;  /* of a rank, sent and received, halved: at least those */
     } stage[WI_ALGO_MAX_LEVELS + 1];
 };
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,

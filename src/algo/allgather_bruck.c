@@ -47,6 +47,15 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){wi_log2_ceil(n), (n - 1) * bytes, 0, copied * bytes};
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int have = 1 << (k < 30 ? k : 30);
+
+    *to = wi_mod(args->rank - have, args->nranks);
+    *part = have < args->nranks - have ? have : args->nranks - have;
+    return have < args->nranks;
+}
+
 const struct wi_algo wi_allgather_bruck = {
     .name = "bruck",
     .coll = WI_COLL_ALL_GATHER,
@@ -55,4 +64,5 @@ const struct wi_algo wi_allgather_bruck = {
     .summary = "log2 P steps for any P, through scratch",
     .build = build,
     .cost = cost,
+    .round = round_of,
 };

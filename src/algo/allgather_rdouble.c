@@ -13,6 +13,8 @@
  *
  * Thakur, Rabenseifner, Gropp 2005.
  */
+#include <math.h>
+
 #include "algo/rounds.h"
 
 /* The shares of members [first, first + count). */
@@ -111,6 +113,16 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_fold(&few, share, rates, &x) + missing * rates->alpha + copy;
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 0, 0, to);
+
+    *part = step == WI_FOLD_IN ? 1
+            : step < 0         ? args->nranks
+                               : ldexp((double)args->nranks / wi_pow2_floor(args->nranks), step);
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_allgather_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_GATHER,
@@ -120,4 +132,5 @@ const struct wi_algo wi_allgather_rdouble = {
     .build = build,
     .cost = cost,
     .time = time_of,
+    .round = round_of,
 };

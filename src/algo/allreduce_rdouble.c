@@ -51,6 +51,14 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_whole(args, bytes, rates, 0);
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 0, 0, to);
+
+    *part = 1;
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_allreduce_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_ALL_REDUCE,
@@ -60,4 +68,5 @@ const struct wi_algo wi_allreduce_rdouble = {
     .build = build,
     .cost = cost,
     .time = time_of,
+    .round = round_of,
 };

@@ -14,6 +14,8 @@
  *
  * Rabenseifner: Optimization of collective reduction operations, 2004.
  */
+#include <math.h>
+
 #include "algo/rounds.h"
 
 struct range {
@@ -68,6 +70,14 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_halving(args, bytes, rates, 0);
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 0, 1, to);
+
+    *part = step < 0 ? 1 : ldexp(0.5, -step);
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_allreduce_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_ALL_REDUCE,
@@ -77,4 +87,5 @@ const struct wi_algo wi_allreduce_rhalving = {
     .build = build,
     .cost = wi_algo_halving_cost,
     .time = time_of,
+    .round = round_of,
 };

@@ -16,6 +16,8 @@
  * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
  * 2024.
  */
+#include <math.h>
+
 #include "algo/rounds.h"
 #include "algo/swing.h"
 
@@ -64,6 +66,14 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_halving(args, bytes, rates, 1);
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 1, 1, to);
+
+    *part = step < 0 ? 1 : ldexp(0.5, -step);
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_allreduce_swing = {
     .name = "swing",
     .coll = WI_COLL_ALL_REDUCE,
@@ -73,4 +83,5 @@ const struct wi_algo wi_allreduce_swing = {
     .build = build,
     .cost = wi_algo_halving_cost,
     .time = time_of,
+    .round = round_of,
 };

@@ -54,6 +54,14 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_whole(args, bytes, rates, 1);
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 1, 0, to);
+
+    *part = 1;
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_allreduce_swing_short = {
     .name = "swing_short",
     .coll = WI_COLL_ALL_REDUCE,
@@ -62,4 +70,5 @@ const struct wi_algo wi_allreduce_swing_short = {
     .build = build,
     .cost = cost,
     .time = time_of,
+    .round = round_of,
 };

@@ -18,10 +18,9 @@
 /* How many distances below n have the bit; they come in runs of `bit`. */
 static uint32_t marked(int n, int bit)
 {
-    uint32_t count = 0;
-    for (int first = bit; first < n; first += 2 * bit)
-        count += (uint32_t)(first + bit < n ? bit : n - first);
-    return count;
+    int rest = n % (2 * bit);
+
+    return (uint32_t)(n / (2 * bit) * bit + (rest > bit ? rest - bit : 0));
 }
 
 static uint32_t most_marked(int n)
@@ -90,6 +89,15 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){wi_log2_ceil(n), sent * bytes, 0, copied * bytes};
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int bit = 1 << (k < 30 ? k : 30);
+
+    *to = wi_mod(args->rank + bit, args->nranks);
+    *part = bit < args->nranks ? marked(args->nranks, bit) : 0;
+    return bit < args->nranks;
+}
+
 const struct wi_algo wi_alltoall_bruck = {
     .name = "bruck",
     .coll = WI_COLL_ALL_TO_ALL,
@@ -98,4 +106,5 @@ const struct wi_algo wi_alltoall_bruck = {
     .summary = "log2 P steps through scratch",
     .build = build,
     .cost = cost,
+    .round = round_of,
 };

@@ -35,6 +35,13 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){.steps = wi_log2_ceil(args->nranks)};
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    *to = wi_mod(args->rank + (1 << (k < 30 ? k : 30)), args->nranks);
+    *part = 0;
+    return k < wi_log2_ceil(args->nranks);
+}
+
 const struct wi_algo wi_barrier_dissem = {
     .name = "dissem",
     .coll = WI_COLL_BARRIER,
@@ -42,4 +49,5 @@ const struct wi_algo wi_barrier_dissem = {
     .summary = "dissemination: ceil(log2 P) empty messages",
     .build = build,
     .cost = cost,
+    .round = round_of,
 };

@@ -80,6 +80,7 @@ const struct wi_algo wi_broadcast_bine = {
     .name = "bine",
     .coll = WI_COLL_BROADCAST,
     .needs = 0,
+    .traits = {.shape = WI_SHAPE_TREE},
     .summary = "Bine tree: binomial with shorter edges",
     .build = build,
     .cost = cost,

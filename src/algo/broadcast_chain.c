@@ -47,7 +47,7 @@ const struct wi_algo wi_broadcast_chain = {
     .name = "chain",
     .coll = WI_COLL_BROADCAST,
     .needs = 0,
-    .traits = {.shape = WI_SHAPE_ROW, .streams = 1},
+    .traits = {.shape = WI_SHAPE_ROW, .relays = 1, .streams = 1},
     .summary = "one chain from the root, pipelined by slices",
     .build = build,
     .cost = cost,

@@ -54,7 +54,7 @@ const struct wi_algo wi_exscan_linear = {
     .name = "linear",
     .coll = WI_COLL_EXSCAN,
     .needs = 0,
-    .traits = {.shape = WI_SHAPE_ROW, .slices = WI_SLICES_NONE},
+    .traits = {.shape = WI_SHAPE_ROW, .relays = 1, .slices = WI_SLICES_NONE},
     .summary = "chain from rank 0 to rank P-1, pipelined by slices",
     .build = build,
     .cost = cost,

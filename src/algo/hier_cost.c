@@ -108,9 +108,56 @@ static double closed_part(const struct price *p, int stage, const struct wi_algo
     return wi_algo_closed(algo, args, bytes, 1, &rates);
 }
 
+/* Messages for each block that an algorithm passes, on average, alone and among many: shares of a vector lie together, those of
+ * ranks where neighbours in rank are in the same child, or in one that takes part. all_to_all: for each source that is held. */
+struct runs {
+    double alone, among;
+};
+
+static struct runs runs_of(const struct price *p, int stage, enum wi_coll coll, uint32_t v0, uint32_t v1)
+{
+    const struct wi_hier_tree *t = p->tree;
+    int parent = wi_hier_parent(t, stage, t->rank), n = wi_hier_nchildren(t, stage, parent), before = -1, members = 0;
+    int exchange = p->shape->coll == WI_COLL_ALL_TO_ALL;
+    double sources, alone = 0, among = 0;
+
+    if (wi_coll_is_vector(p->shape->coll) || coll == WI_COLL_BARRIER)
+        return (struct runs){1, 0};
+    for (int r = 0; r < t->nranks; r++) {
+        uint32_t v = t->home[r] / t->width[stage];
+        int of_unit = exchange || (v >= v0 && v < v1), child = t->child[stage][r];
+        int in = of_unit && wi_hier_parent(t, stage, r) == parent;
+        alone += in && child != before;
+        among += in && before < 0;
+        members += wi_hier_parent(t, stage, r) == parent;
+        before = in ? child : -1;
+    }
+    sources = exchange ? shares_held(t, stage, v0, v1, coll == WI_COLL_GATHER) / fmax(1, members) : 1;
+    return (struct runs){fmax(1, sources * alone / n), among > 1 ? sources * among / n : 0};
+}
+
+static double chain_of(const struct wi_algo *algo, const struct wi_algo_cost *c, const struct wi_algo_args *args)
+{
+    return algo->traits.shape == WI_SHAPE_KNOMIAL ? wi_knomial_depth(args->nranks, wi_algo_radix(args)) : c->steps;
+}
+
+static double messages_of(const struct wi_algo *algo, const struct wi_algo_cost *c, const struct wi_algo_args *args,
+                          double block, struct runs runs)
+{
+    double chain = chain_of(algo, c, args), peers = chain + (c->steps - chain) / 2;
+
+    if (algo->traits.shape == WI_SHAPE_FAN)
+        peers = args->nranks - 1;
+    return fmax(peers * runs.alone, block > 0 ? c->sent / block * runs.among : 0);
+}
+
+struct counts {
+    double chain, messages;
+};
+
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
 static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
-                             double *link_sent)
+                             double *link_sent, struct counts *counts)
 {
     const struct wi_hier_tree *t = p->tree;
     int parent = wi_hier_parent(t, stage, t->rank), n = wi_hier_nchildren(t, stage, parent);
@@ -118,7 +165,7 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
     struct wi_algo_cost one;
     const struct wi_algo *algo;
     uint32_t v0, v1 = 0;
-    double waits = 0;
+    double waits = 0, chain = 0;
 
     *cost = (struct wi_algo_cost){0};
     *link_sent = 0;
@@ -132,19 +179,24 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
         double bytes = part_bytes(p, stage, coll, v0, v1), us;
         algo->cost(&args, bytes, &one);
         add(cost, &one);
+        chain = fmax(chain, chain_of(algo, &one, &args));
+        counts->messages +=
+            messages_of(algo, &one, &args, wi_coll_is_vector(coll) ? 0 : bytes, runs_of(p, stage, coll, v0, v1));
         if (!p->rates)
             continue;
         us = alone ? 0 : closed_part(p, stage, algo, &args, bytes, 0);
         waits = fmax(waits, closed_part(p, stage, algo, &args, bytes, p->rates->alpha) - us);
         p->us += us;
     }
+    counts->chain += chain;
     p->us += waits; /* with other ranks, at the same time */
     algo->cost(&args, part_bytes(p, stage, coll, 0, t->prefixes[stage]), &one);
     *link_sent = one.sent * (coll == WI_COLL_ALL_TO_ALL ? count_owners(t, stage) : 1); /* that was one rank's own */
     return WEFT_SUCCESS;
 }
 
-static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent)
+static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent,
+                               struct counts *counts)
 {
     int leader = stage > 0 && p->tree->leader[stage];
     const struct wi_hier_shape *s = p->shape;
@@ -153,8 +205,9 @@ static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *
     struct wi_algo_cost back;
     double more;
 
-    WI_TRY(price_way(p, stage, up, 0, cost, link_sent));
-    WI_TRY(price_way(p, stage, down, 1, &back, &more));
+    *counts = (struct counts){0, 0};
+    WI_TRY(price_way(p, stage, up, 0, cost, link_sent, counts));
+    WI_TRY(price_way(p, stage, down, 1, &back, &more, counts));
     cost->steps += back.steps;
     back.steps = 0;
     add(cost, &back);
@@ -211,6 +264,7 @@ static weft_status find_beside(struct price *p)
 static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages, int depth, double *us)
 {
     double slowest = 0, first = 0, link_sent;
+    struct counts counts;
 
     p->bytes /= depth;
     for (int i = 0; i < nstages; i++) {
@@ -220,7 +274,7 @@ static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages
             p->tree->rank = rank[k];
             p->us = 0;
             WI_TRY(find_beside(p));
-            WI_TRY(price_stage(p, i, &cost, &link_sent));
+            WI_TRY(price_stage(p, i, &cost, &link_sent, &counts));
             add(&p->all[k], &cost);
             stage_us = fmax(stage_us, p->us);
         }
@@ -284,12 +338,15 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
             cost->stage[i].level = wi_algo_level_find(args->levels, spec.at[i].level)->name;
         for (int k = 0; k < 2 && st >= 0; k++) {
             struct wi_algo_cost one;
+            struct counts counts;
             double link_sent;
             tree.rank = rank[k];
-            st = price_stage(&p, i, &one, &link_sent);
+            st = price_stage(&p, i, &one, &link_sent, &counts);
             if (st < 0)
                 break;
             keep_larger(&cost->stage[i].cost, &one);
+            cost->stage[i].chain = fmax(cost->stage[i].chain, counts.chain);
+            cost->stage[i].messages = fmax(cost->stage[i].messages, counts.messages);
             if (link_sent > cost->stage[i].link_sent)
                 cost->stage[i].link_sent = link_sent;
         }

@@ -91,6 +91,7 @@ const struct wi_algo wi_reduce_bine = {
     .name = "bine",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
+    .traits = {.shape = WI_SHAPE_TREE},
     .summary = "Bine tree: binomial with shorter edges",
     .build = build,
     .cost = cost,

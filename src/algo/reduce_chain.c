@@ -68,7 +68,7 @@ const struct wi_algo wi_reduce_chain = {
     .name = "chain",
     .coll = WI_COLL_REDUCE,
     .needs = 0,
-    .traits = {.shape = WI_SHAPE_ROW, .streams = 1},
+    .traits = {.shape = WI_SHAPE_ROW, .relays = 1, .streams = 1},
     .summary = "two chains that meet at the root, pipelined by slices",
     .build = build,
     .cost = cost,

@@ -13,6 +13,8 @@
  *
  * Thakur, Rabenseifner, Gropp 2005.
  */
+#include <math.h>
+
 #include "algo/rounds.h"
 
 /* The shares of members [first, first + count). */
@@ -105,6 +107,16 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     return wi_rounds_fold(args, bytes, rates, &x);
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    int step = wi_fold_round(args, k, 0, 0, to);
+
+    *part = step == WI_FOLD_OUT ? 1
+            : step < 0          ? args->nranks
+                                : ldexp((double)args->nranks / wi_pow2_floor(args->nranks), step);
+    return step != WI_FOLD_OVER;
+}
+
 const struct wi_algo wi_reducescatter_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_REDUCE_SCATTER,
@@ -114,4 +126,5 @@ const struct wi_algo wi_reducescatter_rhalving = {
     .build = build,
     .cost = cost,
     .time = time_of,
+    .round = round_of,
 };

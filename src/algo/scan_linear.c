@@ -47,7 +47,7 @@ const struct wi_algo wi_scan_linear = {
     .name = "linear",
     .coll = WI_COLL_SCAN,
     .needs = 0,
-    .traits = {.shape = WI_SHAPE_ROW},
+    .traits = {.shape = WI_SHAPE_ROW, .relays = 1},
     .summary = "chain from rank 0 to rank P-1, pipelined by slices",
     .build = build,
     .cost = cost,

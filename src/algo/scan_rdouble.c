@@ -53,6 +53,13 @@ static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     *c = (struct wi_algo_cost){hops, wi_doubling_chain(args->nranks) * bytes, reduced * bytes, 0};
 }
 
+static int round_of(const struct wi_algo_args *args, int k, int *to, double *part)
+{
+    *to = k < 30 && args->rank + (1 << k) < args->nranks ? args->rank + (1 << k) : -1;
+    *part = 1;
+    return k < wi_log2_ceil(args->nranks);
+}
+
 const struct wi_algo wi_scan_rdouble = {
     .name = "rdouble",
     .coll = WI_COLL_SCAN,
@@ -62,4 +69,5 @@ const struct wi_algo wi_scan_rdouble = {
     .build = build,
     .cost = cost,
     .path = path,
+    .round = round_of,
 };

@@ -2,6 +2,8 @@
 /* Shared parts of the algorithms. */
 #include "algo/util.h"
 
+#include "algo/swing.h"
+
 weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
                           uint32_t tmp_blocks, struct wi_sched_builder **b)
 {
@@ -33,6 +35,24 @@ weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo 
         .no_ll = args->nranks > WI_REDUCE_MAX_SRC,
     };
     return wi_sched_begin(&spec, b);
+}
+
+int wi_fold_round(const struct wi_algo_args *args, int k, int swings, int returns, int *to)
+{
+    struct wi_fold fold = wi_fold_of(args->rank, args->nranks);
+    int steps = wi_log2_ceil(fold.pow2), rounds = returns ? 2 * steps : steps, folds = fold.partner >= 0;
+    int step = k <= steps ? k - 1 : 2 * steps - k;
+
+    *to = -1;
+    if (k > rounds + 1)
+        return WI_FOLD_OVER;
+    if (k == 0 || k == rounds + 1) {
+        *to = folds && (k == 0) == (fold.member < 0) ? fold.partner : -1;
+        return k == 0 ? WI_FOLD_IN : WI_FOLD_OUT;
+    }
+    if (fold.member >= 0)
+        *to = wi_fold_rank(&fold, swings ? wi_swing_peer(fold.member, step, fold.pow2) : fold.member ^ 1 << step);
+    return step;
 }
 
 weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo, struct wi_sched **sched)

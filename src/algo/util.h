@@ -17,18 +17,12 @@ static inline int wi_mod(int a, int n)
 
 static inline int wi_pow2_floor(int n)
 {
-    int p = 1;
-    while (p <= n / 2)
-        p *= 2;
-    return p;
+    return n < 2 ? 1 : 1 << (31 - __builtin_clz((unsigned)n));
 }
 
 static inline int wi_log2_ceil(int n)
 {
-    int k = 0;
-    while (k < 31 && (1L << k) < n)
-        k++;
-    return k;
+    return n < 2 ? 0 : 32 - __builtin_clz((unsigned)n - 1);
 }
 
 /* Blocks of a buffer of `rank`, which may be this rank itself. */
@@ -139,6 +133,12 @@ static inline int wi_fold_steps(const struct wi_fold *fold)
 {
     return (fold->rem > 0) + (2 * fold->rem > fold->pow2);
 }
+
+/* Round k of the exchanges among the members of a fold, for wi_algo.round: whom this rank sends to. First who is folded sends to
+ * its member, last gets it back; between there is a step for each power of two, and with `returns` the same backwards. Returns the
+ * step, or one of these. */
+enum { WI_FOLD_IN = -3, WI_FOLD_OUT, WI_FOLD_OVER };
+int wi_fold_round(const struct wi_algo_args *args, int k, int swings, int returns, int *to);
 
 /* ---- k-nomial trees over virtual ranks, root 0 ----
  * The subtree of v is [v, v + min(span, nranks - v)); the i-th child, in ascending order, is v + digit * k^level. */

@@ -32,7 +32,7 @@ struct wi_chain_stage wi_plan_mapped_stage(const struct wi_planner *p, const str
         .wait_us = none, .core_us_per_byte = (one - none) / WI_PLAN_SAMPLE, .link = WI_CHAIN_NO_LINK};
 }
 
-/* Of the first chunk of `bytes` in `bytes`; what it takes without bytes, and with them. */
+/* What it takes without bytes, and more for each. */
 static struct wi_chain_stage message_stage(const struct wi_planner *p, const struct wi_plan_query *q,
                                            const struct wi_plan_hier *h, int i)
 {
@@ -44,14 +44,15 @@ static struct wi_chain_stage message_stage(const struct wi_planner *p, const str
     struct wi_chain_stage s = {.link = WI_CHAIN_NO_LINK};
 
     if (wi_plan_stage_is_far(p, h, i)) {
-        s.wait_us = none->steps * f->network_us;
-        s.core_us = none->steps * f->message_us;
+        s.wait_us = h->one.stage[i].chain * f->network_us;
+        s.core_us = h->one.stage[i].messages * f->message_us;
         s.link = 0; /* of the node: what leaves it shares it, whatever the level */
         s.link_us_per_byte =
             wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) /
             WI_PLAN_SAMPLE;
     } else {
-        s.core_us = none->steps * f->local_us;
+        s.wait_us = (1 - WI_PLAN_LOCAL_CORE) * h->one.stage[i].chain * f->local_us;
+        s.core_us = WI_PLAN_LOCAL_CORE * h->one.stage[i].messages * f->local_us;
         core += sent / f->local_rate;
     }
     s.core_us_per_byte = core / WI_PLAN_SAMPLE;

@@ -32,6 +32,38 @@ int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
     return c->traits.streams || (c->spec[0] ? p->facts.nnodes : p->facts.nranks) == 2;
 }
 
+static int is_tree(const struct wi_algo *a)
+{
+    return a->traits.shape == WI_SHAPE_KNOMIAL || a->traits.shape == WI_SHAPE_TREE;
+}
+
+/* Do ranks of different nodes meet at some multiple of a distance below `radix` times it? */
+static int leaves_node(const struct wi_planner *p, int distance, int radix)
+{
+    for (int r = 0; r < p->facts.nranks; r += radix * distance)
+        for (int digit = 1; digit < radix && r + digit * distance < p->facts.nranks; digit++)
+            if (p->node_of[r] != p->node_of[r + digit * distance])
+                return 1;
+    return 0;
+}
+
+/* How many of a tree's levels leave a node, and of the binomial tree's edges. */
+static void find_tree(struct wi_planner *p)
+{
+    static const int radix[2] = {2, 4};
+    int n = p->facts.nranks, edges = 0;
+
+    for (int i = 0; i < 2; i++) {
+        int levels = 0, far = 0;
+        for (int64_t distance = 1; distance < n; distance *= radix[i], levels++)
+            far += leaves_node(p, (int)distance, radix[i]);
+        p->tree_far[i] = levels ? (double)far / levels : 1;
+    }
+    for (int r = 1; r < n; r++)
+        edges += p->node_of[r] != p->node_of[r & (r - 1)];
+    p->edges_far = n > 1 ? (double)edges / (n - 1) : 1;
+}
+
 /* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
  * elsewhere; in most others sooner or later all of them. */
 void wi_plan_find_sharing(struct wi_planner *p)
@@ -39,7 +71,7 @@ void wi_plan_find_sharing(struct wi_planner *p)
     int n = p->facts.nranks, ring = 1, all = 1, far = 0;
     int *counts;
 
-    p->ring_sharing = p->all_sharing = p->ring_far = 1;
+    p->ring_sharing = p->all_sharing = p->ring_far = p->tree_far[0] = p->tree_far[1] = p->edges_far = 1;
     if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
         return;
     counts = wi_calloc(2 * (size_t)p->facts.nnodes, sizeof *counts);
@@ -55,6 +87,7 @@ void wi_plan_find_sharing(struct wi_planner *p)
     }
     wi_free(counts);
     p->ring_far = (double)far / n;
+    find_tree(p);
     p->ring_sharing = ring;
     p->all_sharing = all;
 }
@@ -98,13 +131,18 @@ static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, do
 
 /* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
  * the node, but as far as they send to each other; down and up a tree ranks of a node send one after the other. */
-static double sharing(const struct wi_planner *p, const struct wi_algo *a)
+static double sharing(const struct wi_planner *p, const struct wi_algo *a, double vectors, double slices)
 {
     int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
                  a->coll == WI_COLL_SCATTER;
 
-    if (a->traits.shape == WI_SHAPE_ROW)
-        return fmax(p->ring_sharing, p->outer_ring);
+    if (a->traits.shape == WI_SHAPE_ROW) /* so many hops at a time */
+        return fmax(1,
+                    fmax(p->ring_sharing, p->outer_ring) * (a->traits.relays ? fmin(1, slices / p->facts.nranks) : 1));
+    if (is_tree(a) && wi_coll_is_vector(a->coll)) {
+        double trees = fmax(p->outer_tree, p->all_sharing * p->edges_far);
+        return fmax(1, rooted ? trees / fmax(1, vectors) : trees);
+    }
     if (rooted || p->facts.nranks < 2)
         return 1;
     return fmax(fmax(1, p->outer_all), p->all_sharing * (p->facts.nranks - p->all_sharing) / (p->facts.nranks - 1));
@@ -117,9 +155,15 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
     double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : REFILL_FACTOR;
-    double far = a->traits.shape == WI_SHAPE_ROW ? p->ring_far : 1;
+    double far = a->traits.shape == WI_SHAPE_ROW ? p->ring_far
+                 : is_tree(a)                    ? p->tree_far[a->traits.shape == WI_SHAPE_KNOMIAL]
+                                                 : 1;
+    double slices = wi_plan_slices(p, a, (double)q->bytes),
+           vectors = q->bytes ? fmax(c->sent, c->reduced) / (double)q->bytes : 1;
+    double rate = f->network_rate / (refill * sharing(p, a, vectors, slices));
+    int relayed = a->traits.relays && slices <= 1;
     struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
-                                  f->network_rate / (refill * sharing(p, a)),
+                                  relayed ? 1 / (far / rate + (1 - far) / f->local_rate) : rate,
                                   wi_plan_gamma(p, q),
                                   wi_plan_kappa(p, q),
                                   0,
@@ -128,16 +172,34 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     return crowded_us(p, a, wi_plan_form_us(p, q, a, args, &rates)) + (extra > 0 ? extra * f->message_us : 0);
 }
 
+/* Rounds one after the other, each as long as its busiest link; slices overlap what links and the core do. */
+static double pattern_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                         const struct wi_plan_pattern *pattern, const struct wi_algo_cost *c)
+{
+    const struct wi_plan_figures *f = &p->figures;
+    double share = 1 / wi_plan_slices(p, a, (double)q->bytes);
+    double link = pattern->us_per_byte * (double)q->bytes * REFILL_FACTOR;
+    double core = c->reduced / wi_plan_gamma(p, q) + c->copied / wi_plan_kappa(p, q);
+
+    return pattern->far * (f->network_us + f->message_us) + pattern->near * f->local_us + share * (link + core) +
+           (1 - share) * fmax(link, core);
+}
+
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        struct wi_algo_cost *cost)
 {
     struct wi_algo_args args = {.rank = q->root, .nranks = p->facts.nranks, .root = q->root, .in_place = q->in_place};
 
+    const struct wi_plan_pattern *pattern;
+
     *cost = (struct wi_algo_cost){0};
     a->cost(&args, (double)q->bytes, cost);
     if (a->needs & WI_ALGO_MAPPED)
         return wi_plan_mapped_us(p, q, a, cost);
-    return p->facts.nnodes > 1 ? network_us(p, q, a, &args, cost) : local_us(p, q, cost);
+    if (p->facts.nnodes == 1)
+        return local_us(p, q, cost);
+    pattern = wi_plan_pattern_of(p, a);
+    return pattern ? pattern_us(p, q, a, pattern, cost) : network_us(p, q, a, &args, cost);
 }
 
 /* ---- Hierarchical ---- */
@@ -145,14 +207,6 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
 static double at_bytes(double none, double one, double bytes)
 {
     return none + (one - none) * (bytes / WI_PLAN_SAMPLE);
-}
-
-/* A group's shares are not next to each other, unless ranks are dealt out: steps that pass on many are as many messages. */
-static double more_messages(const struct wi_planner *p, const struct wi_plan_query *q, double steps, double sent)
-{
-    int shared = q->coll == WI_COLL_ALL_GATHER || q->coll == WI_COLL_REDUCE_SCATTER;
-
-    return shared && q->bytes && p->ring_far < 1 ? fmax(0, sent / (double)q->bytes - steps) : 0;
 }
 
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
@@ -173,13 +227,15 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
         if (network) {
             double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
             us = wi_plan_stage_link_us(p, h, i, fmax(own, reduced), all) * /* what is reduced came in */
-                     (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR) +
-                 more_messages(p, q, a->steps, own) * f->message_us;
+                 (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
         } else {
             us = own / f->local_rate;
         }
-        us += depth * a->steps * (network ? f->network_us + f->message_us : f->local_us) + reduced / gamma +
-              copied / kappa;
+        double chain = h->one.stage[i].chain, more = fmax(0, h->one.stage[i].messages - chain);
+        us += depth * more *
+              (network ? f->message_us : WI_PLAN_LOCAL_CORE * f->local_us); /* the core's part of a message */
+        us +=
+            depth * chain * (network ? f->network_us + f->message_us : f->local_us) + reduced / gamma + copied / kappa;
         total += us / depth;
         most = us > most ? us : most;
         cost->steps += a->steps;

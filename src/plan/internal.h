@@ -13,6 +13,7 @@
 #define WI_PLAN_CACHE 64    /* a power of two */
 #define WI_PLAN_NAMED 8
 #define WI_PLAN_SAMPLE 1048576.0
+#define WI_PLAN_LOCAL_CORE 0.6 /* of the time of a message within a node: what the cores of both ends do */
 
 struct wi_plan_rule {
     enum wi_coll coll;
@@ -69,17 +70,20 @@ struct wi_planner {
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
     double ring_far;                /* part of the ranks whose successor is on another node */
+    /* Part of a tree's hops that leave a node: of the longest chain, with radix 2 and 4, and of all. */
+    double tree_far[2], edges_far;
     const struct wi_model *graph;   /* NULL, or with links that figures cannot express */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     /* Levels outside of the nodes, their number; what their groups share towards others; how much longer rings and exchanges
      * take that cross them, 0: there are none. */
     int node_level;
-    double level_rate[WI_ALGO_MAX_LEVELS], outer_ring, outer_all;
+    double level_rate[WI_ALGO_MAX_LEVELS], outer_ring, outer_all, outer_tree;
     int nrules, nhier, measured; /* the figures */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
     struct wi_plan_corrections corrections;
     struct wi_plan_events *events;  /* NULL: priced by formulas */
+    struct wi_plan_patterns *patterns; /* NULL: one rank a node, or priced by events */
     struct wi_plan_forms *forms;    /* NULL: each time anew */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
@@ -159,6 +163,15 @@ weft_status wi_plan_events_starved(const struct wi_planner *p);
 void wi_plan_events_fini(struct wi_planner *p);
 double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          int *depth);
+
+/* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: formulas have to do. */
+struct wi_plan_pattern {
+    int known, far, near; /* rounds with messages between nodes, and within nodes only */
+    double us_per_byte;   /* of all rounds, of the busiest link of each */
+};
+weft_status wi_plan_patterns_init(struct wi_planner *p);
+void wi_plan_patterns_fini(struct wi_planner *p);
+const struct wi_plan_pattern *wi_plan_pattern_of(const struct wi_planner *p, const struct wi_algo *a);
 
 /* cost_forms.c: closed forms, kept where they are dear */
 void wi_plan_forms_init(struct wi_planner *p);

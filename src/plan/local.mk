@@ -15,6 +15,7 @@ libweft_sources += \
 	src/plan/machine.c \
 	src/plan/override.c \
 	src/plan/paired.c src/plan/paired.h \
+	src/plan/pattern.c \
 	src/plan/plan.c src/plan/plan.h \
 	src/plan/reach.c \
 	src/plan/table.c src/plan/table.h \

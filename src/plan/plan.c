@@ -55,6 +55,8 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
     wi_plan_find_reach(p);
     st = wi_plan_events_init(p);
+    if (st >= 0)
+        st = wi_plan_patterns_init(p);
     if (st < 0) {
         wi_planner_destroy(p);
         return st;
@@ -69,6 +71,7 @@ void wi_planner_destroy(struct wi_planner *planner)
     if (!planner)
         return;
     wi_plan_forms_fini(planner);
+    wi_plan_patterns_fini(planner);
     wi_plan_events_fini(planner);
     wi_plan_correct_fini(planner);
     wi_free(planner->hier);

@@ -41,14 +41,16 @@ static double shared_rate(const struct wi_planner *p, const struct wi_algo_level
 /* How much longer ranks that send across this level take than one alone on its node's link. */
 static void share_level(struct wi_planner *p, const struct wi_algo_level *l, double rate)
 {
-    int n = p->facts.nranks, across = 0, size = 0;
+    int n = p->facts.nranks, across = 0, size = 0, edges = 0;
     double slower = p->figures.network_rate / rate;
 
     for (int r = 0; r < n; r++) {
         across += l->group[r] == 0 && l->group[(r + 1) % n] != 0;
         size += l->group[r] == 0;
+        edges += r && (l->group[r] == 0) != (l->group[r & (r - 1)] == 0); /* of the binomial tree */
     }
     p->outer_ring = fmax(p->outer_ring, across * slower);
+    p->outer_tree = fmax(p->outer_tree, edges * slower);
     p->outer_all = fmax(p->outer_all, (double)size * (n - size) / (n - 1) * slower);
 }
 
@@ -57,7 +59,7 @@ void wi_plan_find_reach(struct wi_planner *p)
     const struct wi_algo_levels *levels = p->facts.levels;
     const struct wi_algo_level *node = wi_algo_level_find(levels, "node");
 
-    p->outer_ring = p->outer_all = 0;
+    p->outer_ring = p->outer_all = p->outer_tree = 0;
     p->node_level = node ? (int)(node - levels->level) : levels ? levels->nlevels : 0;
     for (int i = 0; i < p->node_level; i++) {
         const struct wi_algo_level *l = &levels->level[i];

@@ -7,6 +7,7 @@
 
 #include "algo/list.h"
 #include "algo/util.h"
+#include "sched/internal.h"
 #include "base/alloc.h"
 #include "base/status.h"
 #include "tests/unit/unit.h"
@@ -725,7 +726,51 @@ static void traits_are_true(void)
     CU_ASSERT(ll > 8);
 }
 
+/* Rounds send to whom the schedules send to, and about as much to each. */
+static void compare_rounds(const struct wi_algo *a, int n)
+{
+    struct wi_algo_args args = {.nranks = n};
+    struct traffic t = {.ll = 1}, r = {.ll = 1};
+    struct wi_sched *scheds[TRAIT_RANKS];
+    double unit = 1, sent = 0, said = 0, part;
+    int to, holds = 1;
+
+    if (build_all(a, args, scheds))
+        return;
+    for (int i = 0; i < n; i++)
+        add_traffic(scheds[i], &t);
+    if (wi_coll_is_vector(a->coll))
+        unit = 1.0 / scheds[0]->nblocks;
+    for (args.rank = 0; args.rank < n; args.rank++)
+        for (int k = 0; a->round(&args, k, &to, &part); k++)
+            if (to >= 0)
+                r.blocks[args.rank][to] += part > 0 ? part : 1e-9; /* a barrier's are empty */
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++) {
+            holds &= (t.blocks[i][k] > 0) == (r.blocks[i][k] > 0) || a->coll == WI_COLL_BARRIER;
+            sent += unit * t.blocks[i][k];
+            said += r.blocks[i][k];
+        }
+    holds &= a->coll == WI_COLL_BARRIER || fabs(said / sent - 1) < 0.25;
+    if (!holds)
+        printf("# %s %s, %d ranks: rounds send %.3f, the schedule %.3f\n", wi_coll_name(a->coll), a->name, n, said,
+               sent);
+    CU_ASSERT(holds);
+    put_all(scheds, n);
+}
+
+static void rounds_are_the_schedules(void)
+{
+    int compared = 0;
+
+    for (int i = 0; wi_algos[i]; i++)
+        for (int n = 2; n <= TRAIT_RANKS && wi_algos[i]->round; n++, compared++)
+            compare_rounds(wi_algos[i], n);
+    CU_ASSERT(compared > 100);
+}
+
 static const struct wt_case cases[] = {
+    {"rounds are the schedules'", rounds_are_the_schedules},
     {"traits are true", traits_are_true},
     {"schedules are right", schedules_are_right},
     {"costs are right", costs_are_right},
