@@ -3,8 +3,9 @@
  *
  *     make_picks [FIRST [END]]        jobs FIRST to END - 1, each with a seed of its own; without: all 200
  *
- * The committed file was written by the engine of commit f0501d5 (its libweftcore linked with this program and world.c; five
- * minutes), so that whatever prices candidates later is judged by the same times. */
+ * The committed file was written by the engine of commit f0501d5 (its libweftcore linked with this program and world.c; half
+ * an hour), so that whatever prices candidates later is judged by the same times. Of jobs 42, 95, 149, 165, 172, 182, 191 it has
+ * candidates by loads that this program would run for minutes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@
 #define SEED 0x776566742d313033u
 #define QUESTIONS 3             /* of each job */
 #define UNITS 400000u           /* of one run of events; past that coarser cuts are extrapolated, or loads taken, */
-#define MOST_UNITS (16 * UNITS) /* but not before this where loads are */
-#define CLOSE 1.5               /* times the best by events */
+#define MOST_UNITS (16 * UNITS) /* but not before this, */
+#define HOPELESS 1.0            /* unless the busiest link or core alone needs so many times the best */
 #define MOST_TOTAL 26.0         /* log2 of the bytes that a rank of an operation holds */
 
 /* ---- Randomness: splitmix64, the same everywhere ---- */
@@ -104,13 +105,12 @@ static size_t random_bytes(enum wi_coll coll, int nranks)
 
 struct run {
     struct wi_algo_choice choice;
-    double us;
-    int loads;
+    struct wi_sim_cost cost;
 };
 
 static void run_one(const struct oracle_world *w, size_t bytes, uint32_t units, struct run *r)
 {
-    if (oracle_run(w, &r->choice, bytes, units, &r->us, &r->loads) >= 0)
+    if (oracle_run(w, &r->choice, bytes, units, &r->cost) >= 0)
         return;
     fprintf(stderr, "%s%s: %s\n", r->choice.algo->name, r->choice.spec, wi_fail_text());
     exit(1);
@@ -151,7 +151,12 @@ static int list_runs(const struct oracle_world *w, const struct wi_plan_query *q
     return nruns;
 }
 
-/* Loads say too little where steps hold each other up: what they call good is run by events if that can be. */
+/* Loads know the longest chain and the busiest link and core, but not what holds up what: only the latter are bounds. */
+static int may_be_good(const struct wi_sim_cost *c, double best)
+{
+    return fmax(c->busiest_us, c->busiest_core_us) < HOPELESS * best;
+}
+
 static void run_question(const struct oracle_world *w, enum wi_coll coll, size_t bytes)
 {
     struct wi_plan_query q = {.coll = coll, .bytes = bytes};
@@ -161,14 +166,16 @@ static void run_question(const struct oracle_world *w, enum wi_coll coll, size_t
 
     for (int i = 0; i < n; i++) {
         run_one(w, bytes, UNITS, &runs[i]);
-        best = runs[i].loads ? best : fmin(best, runs[i].us);
+        best = runs[i].cost.by_events ? fmin(best, runs[i].cost.us) : best;
     }
     printf("%s %zu", wi_coll_name(coll), bytes);
     for (int i = 0; i < n; i++) {
         struct run *r = &runs[i];
-        for (uint32_t units = 4 * UNITS; r->loads && r->us < CLOSE * best && units <= MOST_UNITS; units *= 4)
+        for (uint32_t units = 4 * UNITS; !r->cost.by_events && may_be_good(&r->cost, best) && units <= MOST_UNITS;
+             units *= 4)
             run_one(w, bytes, units, r);
-        printf(" %s%s=%.5g", r->loads ? "~" : "", r->choice.spec[0] ? r->choice.spec : r->choice.algo->name, r->us);
+        printf(" %s%s=%.5g", r->cost.by_events ? "" : "~", r->choice.spec[0] ? r->choice.spec : r->choice.algo->name,
+               r->cost.us);
     }
     printf("\n");
     fflush(stdout);

@@ -63,13 +63,14 @@ static int search(char *words, const char *name, struct found *f)
     for (char *word = strtok_r(words, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
         char *equals = strchr(word, '=');
         double us = equals ? atof(equals + 1) : 0;
-        if (us <= 0)
+        int loads = *word == '~'; /* what it takes is not known, but that it is far from the best */
+        if (us < 0 || !equals)
             return -1;
         *equals = '\0';
-        word += *word == '~';
+        word += loads;
         if (strcmp(word, name) == 0)
-            f->picked = us;
-        if (us >= f->best)
+            f->picked = loads ? 0 : us;
+        if (us >= f->best || loads)
             continue;
         f->best = us;
         snprintf(f->best_name, sizeof f->best_name, "%s", word);
@@ -102,11 +103,14 @@ static weft_status choose(struct reader *r, const struct wi_plan_query *q, struc
 static weft_status run_unlisted(struct reader *r, const struct wi_plan *plan, size_t bytes, double *us)
 {
     struct wi_algo_choice c = {.algo = plan->algo};
-    int loads;
+    struct wi_sim_cost cost = {0};
+    weft_status st;
 
     memcpy(c.spec, plan->spec, sizeof c.spec);
     r->picks->unlisted++;
-    return oracle_run(&r->world, &c, bytes, UNITS, us, &loads);
+    st = oracle_run(&r->world, &c, bytes, UNITS, &cost);
+    *us = cost.us;
+    return st;
 }
 
 static int judge(struct reader *r, const struct wi_plan_query *q, char *words)
@@ -119,6 +123,10 @@ static int judge(struct reader *r, const struct wi_plan_query *q, char *words)
 
     if (st >= 0 && search(words, name, &f) < 0)
         st = wi_fail(WEFT_EINVAL, "NAME=US ... expected");
+    if (st >= 0 && f.picked == 0) {
+        r->picks->unknown++;
+        return 0;
+    }
     if (st >= 0 && f.picked < 0)
         st = run_unlisted(r, &plan, q->bytes, &f.picked);
     pick = st < 0 ? NULL : add_pick(r->picks);

@@ -14,7 +14,9 @@ struct oracle_pick {
 struct oracle_picks {
     struct oracle_pick *pick; /* sorted, worst first */
     int npicks, capacity;
-    int njobs, unlisted; /* picks that picks.txt has no time of: they were run */
+    int njobs;
+    int unlisted; /* picks that picks.txt does not have, as of another number of chunks: they were run */
+    int unknown;  /* that it has as far too much for events: they are not judged */
     double choose_us; /* user time of the choices */
 };
 

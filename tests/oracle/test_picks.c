@@ -8,9 +8,9 @@
 #include "tests/oracle/picks.h"
 
 #define SHOWN 12 /* of the worst */
-#define MOST_MEAN 1.09
-#define MOST_95 1.6
-#define MOST 25
+#define MOST_MEAN 1.04
+#define MOST_95 1.25
+#define MOST 2.3 /* two binary trees across racks; all others are below 2 */
 
 static void picks_are_good(void)
 {
@@ -22,11 +22,12 @@ static void picks_are_good(void)
     snprintf(path, sizeof path, "%s/tests/oracle/picks.txt", src ? src : ".");
     CU_ASSERT_FATAL(oracle_judge(path, &p) == 0);
     double mean = oracle_mean(&p), most = oracle_percentile(&p, 95);
-    printf("# %d picks: geometric mean %.3f, 95 %% within %.3f, worst %.3f; %d had no time yet; %.0f us a choice\n",
-           p.npicks, mean, most, p.pick[0].ratio, p.unlisted, p.choose_us / p.npicks);
+    printf(
+        "# %d picks: geometric mean %.3f, 95 %% within %.3f, worst %.3f; %d were run, %d are not known; %.0f us a choice\n",
+        p.npicks, mean, most, p.pick[0].ratio, p.unlisted, p.unknown, p.choose_us / p.npicks);
     for (int i = 0; i < shown && i < p.npicks && p.pick[i].ratio > 1.05; i++)
         printf("# %.3f %s\n", p.pick[i].ratio, p.pick[i].text);
-    CU_ASSERT(p.njobs == 200 && p.npicks == 3 * p.njobs);
+    CU_ASSERT(p.njobs == 200 && p.npicks + p.unknown == 3 * p.njobs && p.unknown <= 6);
     CU_ASSERT(mean <= MOST_MEAN);
     CU_ASSERT(most <= MOST_95);
     CU_ASSERT(p.pick[0].ratio <= MOST);

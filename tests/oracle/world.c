@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "sched/internal.h"
-#include "sim/cost.h"
 
 static int is_core(const struct wi_topo *t, int object)
 {
@@ -110,21 +109,18 @@ static size_t whole(const struct wi_sched *sched, size_t bytes)
 }
 
 weft_status oracle_run(const struct oracle_world *w, const struct wi_algo_choice *c, size_t bytes, uint32_t units,
-                       double *us, int *loads)
+                       struct wi_sim_cost *cost)
 {
     struct wi_algo_args args = {.nranks = w->nranks, .levels = &w->levels, .spec = c->spec[0] ? c->spec : NULL};
     struct wi_sched *scheds[ORACLE_RANKS] = {NULL};
-    struct wi_sim_cost cost = {0};
     weft_status st = WEFT_SUCCESS;
 
     for (args.rank = 0; args.rank < w->nranks && st >= 0; args.rank++)
         st = c->algo->build(&args, &scheds[args.rank]);
     if (st >= 0)
         st = wi_sim_cost_within((const struct wi_sched *const *)scheds, w->nranks, whole(scheds[0], bytes), w->model,
-                                wi_plan_slice(w->planner, c->algo), units, &cost);
+                                wi_plan_slice(w->planner, c->algo), units, cost);
     for (int r = 0; r < w->nranks; r++)
         wi_sched_put(scheds[r]);
-    *us = cost.us;
-    *loads = !cost.by_events;
     return st;
 }

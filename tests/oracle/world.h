@@ -5,6 +5,7 @@
 #define WI_TESTS_ORACLE_WORLD_H
 
 #include "plan/internal.h"
+#include "sim/cost.h"
 #include "topology/graph.h"
 #include "topology/synthetic.h"
 
@@ -25,9 +26,8 @@ struct oracle_world {
 weft_status oracle_open(struct oracle_world *w, const char *text);
 void oracle_close(struct oracle_world *w);
 
-/* Microseconds by events, coarser cuts extrapolated; `loads`: too many messages even for these, by the loads of the links.
- * `units`: messages and local pieces that one run may have. */
+/* By events, coarser cuts extrapolated, where a run has no more than so many messages and local pieces; else by loads. */
 weft_status oracle_run(const struct oracle_world *w, const struct wi_algo_choice *c, size_t bytes, uint32_t units,
-                       double *us, int *loads);
+                       struct wi_sim_cost *cost);
 
 #endif
