@@ -98,11 +98,13 @@ static weft_status store_to_peers(struct wi_exec *exec, struct wi_op *op, const 
 static void copy_twice(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
                        const struct wi_prog_step *st, uint32_t piece, size_t skip, const struct piece *p)
 {
-    const struct wi_unit *second = &op->bind.prog->units[st[2].unit + piece];
+    const struct wi_unit *second;
 
-    if (st->flags & WI_STEP_TWIN)
-        wi_copy_twice(p->dst[0], wi_address(exec, op, &op->bind.prog->operands[second->operand], f->epoch, skip),
-                      p->src[0], p->bytes);
+    if (!(st->flags & WI_STEP_TWIN)) /* the second one, which has been made */
+        return;
+    second = &op->bind.prog->units[st[2].unit + piece];
+    wi_copy_twice(p->dst[0], wi_address(exec, op, &op->bind.prog->operands[second->operand], f->epoch, skip), p->src[0],
+                  p->bytes);
 }
 
 /* ---- One piece ---- */
