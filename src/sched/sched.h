@@ -3,7 +3,8 @@
  *
  * Blocks. The data of a collective is cut into blocks; a region is (buffer, rank, first block, block count).
  *   vector collectives (all_reduce, reduce, broadcast, scan, exscan): SRC and DST are one vector of `count` elements
- *     cut into nblocks equal blocks (ceil(count/nblocks) elements, the last shorter or empty).
+ *     cut into nblocks equal blocks (ceil(count/nblocks) elements, rounded up to whole cache lines where that is 4 KiB or
+ *     more; the last shorter or empty).
  *   per-rank collectives: a block is one rank's share. all_gather, gather: SRC has 1 block, DST nranks.
  *     reduce_scatter, scatter: SRC nranks, DST 1. all_to_all: both nranks. Blocks of the v-forms differ in size, and
  *     need not be adjacent. A schedule may cut every share into share_blocks equal blocks (imported ones do): then there

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The executor: what every registered algorithm leaves in memory, lowered and run over a fake transport, against a plain
+ * interpreter of its schedule. A sample; exec_long.c runs all forms. */
+#include "base/status.h"
+#include "cases.h"
+#include "tests/unit/unit.h"
+
+static void show(const struct campaign *c)
+{
+    const struct world_seen *s = &c->seen;
+
+#define N(of) (unsigned long long)s->of
+    printf("# %lu forms, %llu runs, %llu calls; cut into slices %llu, fragments %llu, ll %llu, alone %llu, gated %llu, "
+           "nt %llu, slots streamed %llu, kept %llu, scaled %llu, twins %llu, packed %llu, v %llu, peers %llu\n",
+           c->forms, N(runs), N(calls), N(sliced), N(fragmented), N(ll), N(alone), N(gated), N(nt), N(streamed),
+           N(kept), N(scaled), N(twins), N(packed), N(v), N(peers));
+    printf("# %llu messages, in sinks %llu, pieces %llu, late %llu, shorter than their room %llu, received early %llu, "
+           "gets %llu, puts %llu, sleeps %llu\n",
+           N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
+           N(fake.puts), N(fake.sleeps));
+#undef N
+}
+
+static void finish(const struct campaign *c)
+{
+    CU_ASSERT_EQUAL(c->failed, 0);
+    show(c);
+}
+
+/* ---- The interpreter ---- */
+
+static void definitions(void)
+{
+    struct campaign c = {.runs = 2, .seed = 1};
+
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        for (int n = 2; n <= MAX_RANKS && c.failed < 5; n += n == 9 ? 7 : 1)
+            campaign_defined(&c, *a, n);
+    CU_ASSERT_EQUAL(c.failed, 0);
+    CU_ASSERT(c.forms > 1000);
+}
+
+/* ---- The transport ---- */
+
+static int idle_sleep(struct weft_xfer *x, void *group)
+{
+    struct weft_peer_failure none;
+
+    for (int i = 0; i < 1000 && x->state == WEFT_XFER_PENDING; i++)
+        fake_ops.progress(group, &none);
+    return x->state;
+}
+
+/* What is wrong after a message of 8 bytes; `harm`: 1: the sender changes them, 2: the receiver does, 3: nobody receives. */
+static const char *send_one(int harm, uint64_t seed, unsigned char *got)
+{
+    static char said[256];
+    struct fake_knobs knobs = {.seed = seed, .late = 7, .pieces = 1};
+    struct fake *f = fake_create(2, &knobs);
+    unsigned char bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    struct weft_xfer out = {.buf = bytes, .bytes = 8, .peer = 1, .granule = 1, .state = WEFT_XFER_PENDING};
+    struct weft_xfer in = {.buf = got, .bytes = 8, .peer = 0, .granule = 1, .state = WEFT_XFER_PENDING};
+    const char *wrong;
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    CU_ASSERT_EQUAL(fake_ops.send(fake_group(f, 0), &out), WEFT_SUCCESS);
+    if (harm == 1)
+        bytes[3] = 9;
+    if (harm != 3)
+        CU_ASSERT_EQUAL(fake_ops.recv(fake_group(f, 1), &in), WEFT_SUCCESS);
+    for (int i = 0; i < 1000 && harm == 2 && got[0] != 1; i++)
+        fake_ops.progress(fake_group(f, 1), &(struct weft_peer_failure){0});
+    if (harm == 2)
+        got[0] = 9;
+    if (harm != 3)
+        CU_ASSERT_EQUAL(idle_sleep(&in, fake_group(f, 1)), WEFT_SUCCESS);
+    idle_sleep(&out, fake_group(f, 0));
+    wrong = fake_judge(f);
+    snprintf(said, sizeof said, "%s", wrong ? wrong : "");
+    fake_destroy(f);
+    return said;
+}
+
+static void transport_judges(void)
+{
+    unsigned char got[8] = {0};
+
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        CU_ASSERT_STRING_EQUAL(send_one(0, seed, got), "");
+        CU_ASSERT(got[0] == 1 && got[7] == 8);
+        CU_ASSERT_PTR_NOT_NULL(strstr(send_one(1, seed, got), "rank 0 changed a buffer of 8 bytes while it was sent"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(send_one(2, seed, got), "rank 1 changed a buffer of 8 bytes that it receives"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(send_one(3, seed, got), "was not received"));
+    }
+}
+
+/* ---- The executor ---- */
+
+static void all_of(struct campaign *c, int mapped)
+{
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        for (int n = 2; n <= 9 && c->failed < 5; n++)
+            if (!((*a)->needs & WI_ALGO_MAPPED) == !mapped)
+                campaign_algo(c, *a, n);
+    finish(c);
+}
+
+static void messages(void)
+{
+    struct campaign c = {.runs = 2, .seed = 1};
+
+    all_of(&c, 0);
+    CU_ASSERT(c.seen.sliced > 100 && c.seen.v > 100 && c.seen.scaled > 100 && c.seen.kept > 100);
+    CU_ASSERT(c.seen.fake.sinks > 100 && c.seen.fake.late > 100 && c.seen.fake.waited > 100);
+}
+
+static void mapped(void)
+{
+    struct campaign c = {.runs = 6, .seed = 1};
+
+    all_of(&c, 1);
+    CU_ASSERT(c.seen.fragmented > 100 && c.seen.ll > 100 && c.seen.alone > 100 && c.seen.gated > 100);
+    CU_ASSERT(c.seen.nt > 100 && c.seen.streamed > 100 && c.seen.twins > 10 && c.seen.v > 100 && c.seen.kept > 100);
+    CU_ASSERT(c.seen.peers > 100 && c.seen.fake.gets > 100 && c.seen.fake.puts > 10 && c.seen.fake.sleeps > 100);
+}
+
+static void hierarchical(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *spec;
+    } usual[] = {
+        {WI_COLL_ALL_REDUCE, "node:ring/rdouble"},
+        {WI_COLL_ALL_REDUCE, "node:rdouble@leader*3/knomial"},
+        {WI_COLL_ALL_REDUCE, "rack:ring/node:rdouble/linear"},
+        {WI_COLL_REDUCE, "node:chain/linear"},
+        {WI_COLL_BROADCAST, "node:scatter_ring/knomial"},
+        {WI_COLL_ALL_GATHER, "node:ring/rdouble"},
+        {WI_COLL_ALL_GATHER_V, "node:ring/rdouble"},
+        {WI_COLL_REDUCE_SCATTER, "node:ring/rhalving"},
+        {WI_COLL_REDUCE_SCATTER_V, "node:ring/linear"},
+        {WI_COLL_REDUCE_SCATTER_V, "node:pairwise@leader"},
+        {WI_COLL_ALL_TO_ALL, "node:pairwise/linear"},
+        {WI_COLL_ALL_TO_ALL, "node:pairwise@leader"},
+        {WI_COLL_ALL_TO_ALL_V, "node:pairwise"},
+        {WI_COLL_ALL_TO_ALL_V, "node:linear@leader"},
+        {WI_COLL_BARRIER, "node:dissem"},
+    };
+    struct campaign c = {.runs = 4, .seed = 1};
+
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        unsigned long before = c.forms;
+        for (size_t s = 0; s < nshapes && c.failed < 5; s++)
+            campaign_spec(&c, usual[i].spec, usual[i].coll, &shapes[s]);
+        if (c.forms == before)
+            printf("# %s %s: there is no such form\n", wi_coll_name(usual[i].coll), usual[i].spec);
+        CU_ASSERT(c.forms > before);
+    }
+    finish(&c);
+    CU_ASSERT(c.seen.packed > 100 && c.seen.fake.up_to > 100 && c.seen.sliced > 100);
+}
+
+/* Stores to other ranks' buffers, and puts, go in parts. */
+static void long_parts(void)
+{
+    static const char *const names[] = {"direct", "pull", "split"};
+    struct campaign c = {.seed = 1};
+    struct form f;
+
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        for (int i = 0; i < 3; i++) {
+            if (strcmp((*a)->name, names[i]) != 0 || form_build(&f, *a, (*a)->coll, 2, 1, 0) <= 0)
+                continue;
+            for (int run = 0; run < 6; run++)
+                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, c.seed++, &c.seen) != 0;
+            form_put(&f);
+            c.forms++;
+        }
+    finish(&c);
+    CU_ASSERT(c.forms >= 8 && c.seen.fake.gets > 10 && c.seen.fake.puts > 10);
+}
+
+/* As plans from files have them: every share is cut into three blocks. */
+static struct wi_sched *gather_cut(int rank, int nranks, int through_slots)
+{
+    struct wi_sched_spec spec = {.coll = WI_COLL_ALL_GATHER,
+                                 .algo = "cut",
+                                 .rank = rank,
+                                 .nranks = nranks,
+                                 .share_blocks = 3,
+                                 .tmp_blocks = through_slots ? 3 : 0};
+    struct wi_sched_builder *b;
+    struct wi_sched *s = NULL;
+    uint32_t lane = 0;
+
+    CU_ASSERT_EQUAL_FATAL(wi_sched_begin(&spec, &b), WEFT_SUCCESS);
+    for (int i = 1; i < nranks && !through_slots; i++) {
+        int to = (rank + i) % nranks, from = (rank + nranks - i) % nranks;
+        lane = wi_sched_lane(b, to, from, 0);
+        wi_sched_send(b, lane, wi_at(WI_SRC, 0, 3));
+        wi_sched_recv(b, lane, wi_at(WI_DST, 3 * (uint32_t)from, 3));
+    }
+    lane = wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
+    if (through_slots) { /* before the own copy: both may be made at once */
+        wi_sched_copy(b, lane, wi_at(WI_TMP, 0, 3), wi_at(WI_SRC, 0, 3));
+        wi_sched_signal(b, lane);
+    }
+    wi_sched_copy(b, lane, wi_at(WI_DST, 3 * (uint32_t)rank, 3), wi_at(WI_SRC, 0, 3));
+    for (int i = 1; i < nranks && through_slots; i++) {
+        int from = (rank + i) % nranks;
+        wi_sched_wait(b, lane, from, lane, 0);
+        wi_sched_copy(b, lane, wi_at(WI_DST, 3 * (uint32_t)from, 3), wi_at_rank(WI_TMP, from, 0, 3));
+    }
+    CU_ASSERT_EQUAL_FATAL(wi_sched_seal(b, &s), WEFT_SUCCESS);
+    return s;
+}
+
+static void cut_shares(void)
+{
+    struct campaign c = {.runs = 24, .seed = 1};
+
+    for (int through_slots = 0; through_slots < 2; through_slots++)
+        for (int n = 2; n <= 5; n++) {
+            struct form f = {.coll = WI_COLL_ALL_GATHER, .name = "cut", .nranks = n};
+            for (int r = 0; r < n; r++)
+                f.sched[r] = gather_cut(r, n, through_slots);
+            CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)f.sched, n, 0), WEFT_SUCCESS);
+            for (int i = 0; through_slots && n == 2 && i < 12; i++) /* fragments of 16 KiB */
+                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, c.seed++, &c.seen) != 0;
+            campaign_form(&c, &f);
+        }
+    finish(&c);
+    CU_ASSERT(c.seen.twins > 10);
+}
+
+static const struct wt_case cases[] = {
+    {"the plain interpreter does what collectives are defined to do", definitions},
+    {"the fake transport judges", transport_judges},
+    {"algorithms of messages", messages},
+    {"mapped algorithms", mapped},
+    {"hierarchical algorithms", hierarchical},
+    {"long stores and puts to other ranks", long_parts},
+    {"shares that a schedule cuts", cut_shares},
+};
+WT_UNIT_MAIN("exec", cases)
