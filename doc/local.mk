@@ -43,10 +43,10 @@ dist_man_MANS += \
 	doc/man/weft_mem_alloc.3 \
 	doc/man/weft_mem_deregister.3 \
 	doc/man/weft_mem_free.3 \
-	doc/man/weft_mem_give.3 \
 	doc/man/weft_mem_register.3 \
-	doc/man/weft_mem_reserved.3 \
-	doc/man/weft_mem_take.3 \
+	doc/man/weft_mem_pool_alloc.3 \
+	doc/man/weft_mem_pool_free.3 \
+	doc/man/weft_mem_pool_reserved.3 \
 	doc/man/weft_op_create.3 \
 	doc/man/weft_op_create_premul_sum.3 \
 	doc/man/weft_op_destroy.3 \

@@ -35,7 +35,7 @@ GROUPS = [
     (["group_start", "group_end"], "issue operations together"),
     (["op_create", "op_create_premul_sum", "op_destroy"], "make reduction operators"),
     (["mem_alloc", "mem_free"], "allocate memory that other ranks can reach"),
-    (["mem_take", "mem_give", "mem_reserved"], "take memory that other ranks can reach from a pool"),
+    (["mem_pool_alloc", "mem_pool_free", "mem_pool_reserved"], "allocate memory that other ranks can reach from a pool"),
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
@@ -372,8 +372,8 @@ SEE = {
     "weft_request_free": ["weft_wait", "weft_start"],
     "weft_group_start": ["weft_send", "weft_wait"],
     "weft_op_create": ["weft_all_reduce"],
-    "weft_mem_alloc": ["weft_mem_take", "weft_mem_register", "weft_context_create"],
-    "weft_mem_take": ["weft_mem_alloc", "weft_mem_register"],
+    "weft_mem_alloc": ["weft_mem_pool_alloc", "weft_mem_register", "weft_context_create"],
+    "weft_mem_pool_alloc": ["weft_mem_alloc", "weft_mem_register"],
     "weft_mem_register": ["weft_mem_alloc"],
     "weft_algorithm_list": ["weft_issue"],
 }

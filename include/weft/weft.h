@@ -1423,14 +1423,14 @@ WEFT_API weft_status weft_mem_alloc(weft_context *context, size_t bytes, void **
  *         WEFT_EINVAL  context is not a context; ptr was not allocated here, or was freed before */
 WEFT_API weft_status weft_mem_free(weft_context *context, void *ptr);
 
-/* Take memory like weft_mem_alloc's from the context's pool.
+/* Allocate memory like weft_mem_alloc's from the context's pool.
  *
  * For allocators: new shared memory costs a page fault per page, which the pool saves by keeping what is
- * given back, at most WEFT_MEM_POOL_BYTES of it. At most a fifth of a block is wasted.
+ * freed, at most WEFT_MEM_POOL_BYTES of it. At most a fifth of a block is wasted.
  * @param context  the context
  * @param bytes    > 0; rounded up to a multiple of a quarter of a power of two, and to whole pages
  * @param ptr      receives memory with any contents, aligned as weft_mem_alloc's
- * Ownership: weft_mem_give gives it back; weft_context_destroy frees all of the pool.
+ * Ownership: weft_mem_pool_free returns it; weft_context_destroy frees all of the pool.
  * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
@@ -1438,19 +1438,19 @@ WEFT_API weft_status weft_mem_free(weft_context *context, void *ptr);
  *         WEFT_ENOTSUP  no transport with shareable memory is open (WEFT_TRANSPORTS)
  *         WEFT_ENOSPC   the file size limit (ulimit -f) is below bytes, or no shared memory is left
  *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOFILES  the system refused memory, a call or a descriptor */
-WEFT_API weft_status weft_mem_take(weft_context *context, size_t bytes, void **ptr);
+WEFT_API weft_status weft_mem_pool_alloc(weft_context *context, size_t bytes, void **ptr);
 
-/* Give memory of weft_mem_take back.
+/* Return memory to the context's pool.
  *
- * @param context  the context that it was taken from
- * @param ptr      NULL does nothing; else exactly what weft_mem_take gave. No operation may be using it
+ * @param context  the context that it was allocated from
+ * @param ptr      NULL does nothing; else exactly what weft_mem_pool_alloc gave. No operation may be using it
  * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  context is not a context; ptr was not taken here, or was given back before */
-WEFT_API weft_status weft_mem_give(weft_context *context, void *ptr);
+ *         WEFT_EINVAL  context is not a context; ptr was not allocated from this pool, or was freed before */
+WEFT_API weft_status weft_mem_pool_free(weft_context *context, void *ptr);
 
-/* Ask how much memory the context's pool holds, taken or kept.
+/* Tell how much memory the context's pool holds: what is allocated from it, and what it keeps.
  *
  * @param context  the context
  * @param bytes    receives bytes
@@ -1458,7 +1458,7 @@ WEFT_API weft_status weft_mem_give(weft_context *context, void *ptr);
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is NULL */
-WEFT_API weft_status weft_mem_reserved(weft_context *context, size_t *bytes);
+WEFT_API weft_status weft_mem_pool_reserved(weft_context *context, size_t *bytes);
 
 /* Make existing memory reachable for the other ranks of this host, in place.
  *

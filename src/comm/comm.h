@@ -58,7 +58,7 @@ struct wi_callers {
     int nqueued, nthreads, idle, stop;
 };
 
-/* Memory of weft_mem_take; see pool.c. */
+/* Memory of weft_mem_pool_alloc; see pool.c. */
 struct wi_pool_block;
 struct wi_pool {
     pthread_mutex_t lock; /* of all below */

@@ -25,7 +25,7 @@ static const struct weft_setting library_rows[] = {
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
     {"MEM_POOL_BYTES", "256M", WEFT_SETTING_BYTES, LIB(mem_pool_bytes), 0, 0,
-     "memory that weft_mem_give keeps for weft_mem_take, in bytes"},
+     "memory that weft_mem_pool_free keeps for weft_mem_pool_alloc, in bytes"},
     {"TUNING_FILE", "", WEFT_SETTING_STRING, LIB(tuning_file), 0, 0,
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shareable memory that is kept when it is given back: new shared memory costs a page fault per page. */
+/* Shareable memory that is kept when it is freed: new shared memory costs a page fault per page. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,11 +8,11 @@
 
 #define PAGE 4096
 
-/* Sorted by address, as programs give back in any order. */
+/* Sorted by address, as programs free in any order. */
 struct wi_pool_block {
     char *ptr;
     size_t bytes;
-    int kept; /* nobody has it */
+    int kept; /* free, to be allocated again */
 };
 
 /* Quarters of powers of two: at most a fifth is wasted. */
@@ -47,7 +47,7 @@ static weft_status add_block(struct wi_pool *pool, void *ptr, size_t bytes)
         size_t capacity = pool->capacity ? 2 * pool->capacity : 64;
         struct wi_pool_block *blocks = wi_realloc(pool->blocks, capacity * sizeof *blocks);
         if (!blocks)
-            return wi_fail(WEFT_ENOMEM, "mem_take: the list of %zu blocks", capacity);
+            return wi_fail(WEFT_ENOMEM, "mem_pool_alloc: the list of %zu blocks", capacity);
         pool->blocks = blocks;
         pool->capacity = capacity;
     }
@@ -70,16 +70,16 @@ static void *take_kept(struct wi_pool *pool, size_t bytes)
     return NULL;
 }
 
-weft_status weft_mem_take(weft_context *ctx, size_t bytes, void **ptr)
+weft_status weft_mem_pool_alloc(weft_context *ctx, size_t bytes, void **ptr)
 {
     void *p;
     weft_status st;
 
-    WI_TRY(wi_context_check(ctx, "mem_take"));
+    WI_TRY(wi_context_check(ctx, "mem_pool_alloc"));
     if (!ptr || !bytes)
-        return wi_fail(WEFT_EINVAL, "mem_take: ptr is NULL, or bytes is 0");
+        return wi_fail(WEFT_EINVAL, "mem_pool_alloc: ptr is NULL, or bytes is 0");
     if (bytes > PTRDIFF_MAX)
-        return wi_fail(WEFT_ENOSPC, "mem_take: %zu bytes", bytes);
+        return wi_fail(WEFT_ENOSPC, "mem_pool_alloc: %zu bytes", bytes);
     bytes = class_of(bytes);
     pthread_mutex_lock(&ctx->pool.lock);
     p = take_kept(&ctx->pool, bytes);
@@ -116,11 +116,11 @@ static int put_block(struct wi_pool *pool, size_t at, size_t keep_bytes)
     return 1;
 }
 
-weft_status weft_mem_give(weft_context *ctx, void *ptr)
+weft_status weft_mem_pool_free(weft_context *ctx, void *ptr)
 {
     int known, full = 0;
 
-    WI_TRY(wi_context_check(ctx, "mem_give"));
+    WI_TRY(wi_context_check(ctx, "mem_pool_free"));
     if (!ptr)
         return WEFT_SUCCESS;
     pthread_mutex_lock(&ctx->pool.lock);
@@ -130,15 +130,16 @@ weft_status weft_mem_give(weft_context *ctx, void *ptr)
         full = put_block(&ctx->pool, at, ctx->lib.mem_pool_bytes);
     pthread_mutex_unlock(&ctx->pool.lock);
     if (!known)
-        return wi_fail(WEFT_EINVAL, "mem_give: the memory was not taken here, or was given back before");
+        return wi_fail(WEFT_EINVAL,
+                       "mem_pool_free: the memory was not allocated from this context's pool, or was freed before");
     return full ? weft_mem_free(ctx, ptr) : WEFT_SUCCESS;
 }
 
-weft_status weft_mem_reserved(weft_context *ctx, size_t *bytes)
+weft_status weft_mem_pool_reserved(weft_context *ctx, size_t *bytes)
 {
-    WI_TRY(wi_context_check(ctx, "mem_reserved"));
+    WI_TRY(wi_context_check(ctx, "mem_pool_reserved"));
     if (!bytes)
-        return wi_fail(WEFT_EINVAL, "mem_reserved: bytes is NULL");
+        return wi_fail(WEFT_EINVAL, "mem_pool_reserved: bytes is NULL");
     pthread_mutex_lock(&ctx->pool.lock);
     *bytes = ctx->pool.reserved;
     pthread_mutex_unlock(&ctx->pool.lock);

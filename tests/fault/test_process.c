@@ -205,9 +205,9 @@ static void use_context(weft_context *context, struct child_says *says)
     note_unsaid(says, "mem_alloc", weft_mem_alloc(context, 4096, &p));
     note_unsaid(says, "mem_free", weft_mem_free(context, &word));
     note_unsaid(says, "mem_register", weft_mem_register(context, &word, sizeof word, &mem));
-    note_unsaid(says, "mem_take", weft_mem_take(context, 4096, &p));
-    note_unsaid(says, "mem_give", weft_mem_give(context, &word));
-    note_unsaid(says, "mem_reserved", weft_mem_reserved(context, &bytes));
+    note_unsaid(says, "mem_pool_alloc", weft_mem_pool_alloc(context, 4096, &p));
+    note_unsaid(says, "mem_pool_free", weft_mem_pool_free(context, &word));
+    note_unsaid(says, "mem_pool_reserved", weft_mem_pool_reserved(context, &bytes));
     note_unsaid(says, "destroy", weft_context_destroy(context));
 }
 

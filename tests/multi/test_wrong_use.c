@@ -83,8 +83,8 @@ static void null_handles(void)
     BAD(weft_op_destroy(4711));
     BAD(weft_mem_alloc(NULL, 1, &p));
     BAD(weft_mem_free(NULL, NULL));
-    BAD(weft_mem_take(NULL, 1, &p));
-    BAD(weft_mem_give(NULL, NULL));
+    BAD(weft_mem_pool_alloc(NULL, 1, &p));
+    BAD(weft_mem_pool_free(NULL, NULL));
     BAD(weft_mem_register(NULL, &n, 4, &mem));
     WT_CHECK_OK(weft_mem_deregister(NULL));
     BAD(weft_algorithm_list(NULL, NULL));
@@ -158,10 +158,10 @@ static void bad_questions(struct ft_rank *f)
     BAD(weft_comm_create_file(f->context, "x", 2, 2, NULL, &comm));
     BAD(weft_mem_alloc(f->context, 0, &p));
     BAD(weft_mem_free(f->context, &config));
-    BAD(weft_mem_take(f->context, 0, &p));
-    BAD(weft_mem_take(f->context, 1, NULL));
-    BAD(weft_mem_give(f->context, &config));
-    BAD(weft_mem_reserved(f->context, NULL));
+    BAD(weft_mem_pool_alloc(f->context, 0, &p));
+    BAD(weft_mem_pool_alloc(f->context, 1, NULL));
+    BAD(weft_mem_pool_free(f->context, &config));
+    BAD(weft_mem_pool_reserved(f->context, NULL));
     WT_CHECK_STATUS(weft_context_destroy(f->context), WEFT_EBUSY);
     WT_CHECK(comm == NULL);
 }

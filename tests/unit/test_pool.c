@@ -24,7 +24,7 @@ static size_t reserved(weft_context *context)
 {
     size_t bytes = 1;
 
-    CU_ASSERT_EQUAL(weft_mem_reserved(context, &bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_mem_pool_reserved(context, &bytes), WEFT_SUCCESS);
     return bytes;
 }
 
@@ -34,14 +34,14 @@ static void come_back(void)
     char *first = NULL, *again = NULL, *other = NULL;
 
     CU_ASSERT_EQUAL(reserved(context), 0);
-    CU_ASSERT_EQUAL_FATAL(weft_mem_take(context, 5000, (void **)&first), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(weft_mem_pool_alloc(context, 5000, (void **)&first), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(reserved(context), 8192);
     memset(first, 7, 5000);
-    CU_ASSERT_EQUAL(weft_mem_give(context, first), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_mem_pool_free(context, first), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(reserved(context), 8192);
-    CU_ASSERT_EQUAL_FATAL(weft_mem_take(context, 20000, (void **)&other), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(weft_mem_pool_alloc(context, 20000, (void **)&other), WEFT_SUCCESS);
     CU_ASSERT_PTR_NOT_EQUAL(other, first);
-    CU_ASSERT_EQUAL_FATAL(weft_mem_take(context, 6000, (void **)&again), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(weft_mem_pool_alloc(context, 6000, (void **)&again), WEFT_SUCCESS);
     CU_ASSERT_PTR_EQUAL(again, first);
     CU_ASSERT_EQUAL(again[4999], 7);
     CU_ASSERT_EQUAL(weft_context_destroy(context), WEFT_SUCCESS); /* with what is taken */
@@ -53,14 +53,14 @@ static void sizes(void)
     void *p = NULL;
 
     for (size_t bytes = 1; bytes < 20000000; bytes += 1 + bytes / 3) {
-        CU_ASSERT_EQUAL_FATAL(weft_mem_take(context, bytes, &p), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL_FATAL(weft_mem_pool_alloc(context, bytes, &p), WEFT_SUCCESS);
         size_t got = reserved(context);
         CU_ASSERT(got >= bytes && got % 4096 == 0 && (got - bytes < 4096 || got - bytes <= got / 5));
         memset(p, 1, bytes);
-        CU_ASSERT_EQUAL(weft_mem_give(context, p), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(weft_mem_pool_free(context, p), WEFT_SUCCESS);
         CU_ASSERT_EQUAL(reserved(context), 0);
     }
-    CU_ASSERT_EQUAL(weft_mem_take(context, SIZE_MAX, &p), WEFT_ENOSPC);
+    CU_ASSERT_EQUAL(weft_mem_pool_alloc(context, SIZE_MAX, &p), WEFT_ENOSPC);
     CU_ASSERT_EQUAL(weft_context_destroy(context), WEFT_SUCCESS);
 }
 
@@ -70,14 +70,14 @@ static void limit(void)
     void *block[BLOCKS];
 
     for (int i = 0; i < BLOCKS; i++)
-        CU_ASSERT_EQUAL_FATAL(weft_mem_take(context, 4096, &block[i]), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL_FATAL(weft_mem_pool_alloc(context, 4096, &block[i]), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(reserved(context), BLOCKS * 4096);
     for (int i = 0; i < BLOCKS; i++) /* in an order that is none */
-        CU_ASSERT_EQUAL(weft_mem_give(context, block[i * 77 % BLOCKS]), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(weft_mem_pool_free(context, block[i * 77 % BLOCKS]), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(reserved(context), 25 * 4096);
     for (int i = 0; i < BLOCKS; i++)
-        CU_ASSERT_EQUAL(weft_mem_give(context, block[i]), WEFT_EINVAL);
-    CU_ASSERT(strstr(weft_thread_error(), "given back before") != NULL);
+        CU_ASSERT_EQUAL(weft_mem_pool_free(context, block[i]), WEFT_EINVAL);
+    CU_ASSERT(strstr(weft_thread_error(), "was freed before") != NULL);
     CU_ASSERT_EQUAL(reserved(context), 25 * 4096);
     CU_ASSERT_EQUAL(weft_context_destroy(context), WEFT_SUCCESS);
 }
@@ -90,7 +90,7 @@ static void out_of_memory(void)
 
     for (long n = 1; n < 20; n++) {
         wi_alloc_fail_nth(n);
-        weft_status st = weft_mem_take(context, 4096, &p);
+        weft_status st = weft_mem_pool_alloc(context, 4096, &p);
         wi_alloc_fail_nth(0);
         if (st >= 0)
             break;
@@ -100,7 +100,7 @@ static void out_of_memory(void)
         CU_ASSERT_EQUAL(reserved(context), 0);
     }
     CU_ASSERT(failed > 0);
-    CU_ASSERT_EQUAL(weft_mem_give(context, p), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_mem_pool_free(context, p), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(weft_context_destroy(context), WEFT_SUCCESS);
 }
 
@@ -120,11 +120,12 @@ static void *take_and_give(void *arg)
         char **slot = &held[n * 5 % HELD];
         size_t bytes = (size_t)(1 + n % 3) * 4096;
         t->wrong += *slot && (*slot)[0] != t->mark;
-        t->wrong += weft_mem_give(t->context, *slot) < 0 || weft_mem_take(t->context, bytes, (void **)slot) < 0;
+        t->wrong +=
+            weft_mem_pool_free(t->context, *slot) < 0 || weft_mem_pool_alloc(t->context, bytes, (void **)slot) < 0;
         memset(*slot, t->mark, bytes);
     }
     for (int i = 0; i < HELD; i++)
-        t->wrong += weft_mem_give(t->context, held[i]) < 0;
+        t->wrong += weft_mem_pool_free(t->context, held[i]) < 0;
     return NULL;
 }
 

@@ -15,14 +15,15 @@ c10::DataPtr Pool::allocate(size_t bytes)
 {
     void *p = nullptr;
 
-    check_status(weft_mem_take(context(), std::max<size_t>(bytes, 1), &p), c10::str("memory for ", bytes, " bytes"));
+    check_status(weft_mem_pool_alloc(context(), std::max<size_t>(bytes, 1), &p),
+                 c10::str("memory for ", bytes, " bytes"));
     return {p, p, &give, c10::Device(c10::kCPU)};
 }
 
 void Pool::give(void *p)
 {
     if (weft_context *owner = context(false))
-        weft_mem_give(owner, p);
+        weft_mem_pool_free(owner, p);
 }
 
 at::Tensor empty(int64_t elems, at::TensorOptions options)

@@ -89,7 +89,7 @@ static at::Tensor empty_of(const std::vector<int64_t> &sizes, const py::object &
 static size_t memory_reserved()
 {
     size_t bytes = 0;
-    weft_mem_reserved(context(), &bytes);
+    weft_mem_pool_reserved(context(), &bytes);
     return bytes;
 }
 
