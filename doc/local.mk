@@ -20,15 +20,18 @@ dist_man_MANS += \
 	doc/man/weft_comm_local.3 \
 	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
+	doc/man/weft_comm_newest_algorithm.3 \
 	doc/man/weft_comm_rank.3 \
 	doc/man/weft_comm_set_timeout.3 \
 	doc/man/weft_comm_size.3 \
 	doc/man/weft_comm_split.3 \
 	doc/man/weft_comm_status.3 \
 	doc/man/weft_comm_topology.3 \
+	doc/man/weft_context_check.3 \
 	doc/man/weft_context_create.3 \
 	doc/man/weft_context_destroy.3 \
 	doc/man/weft_context_plugins.3 \
+	doc/man/weft_context_security.3 \
 	doc/man/weft_context_settings.3 \
 	doc/man/weft_dtype_bytes.3 \
 	doc/man/weft_dtype_name.3 \

@@ -7,14 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <weft/weft.h>
 
 #include "base/rates.h"
 #include "base/reduce.h"
-#include "base/settings.h"
-#include "base/settings_given.h"
 #include "tool.h"
 
 #define REFUSED_SHOWN 8 /* files that others may have put there */
@@ -178,13 +175,14 @@ static void add_setting(void *arg, const char *name, const char *value, const ch
     json_array_append_new(arg, row);
 }
 
-static void add_plugin(void *arg, const char *kind, const char *name, const char *path)
+static void add_plugin(void *arg, const weft_plugin_info *plugin)
 {
     json_t *row = json_object();
 
-    json_object_set_new(row, "kind", string_or_null(kind));
-    json_object_set_new(row, "name", string_or_null(name));
-    json_object_set_new(row, "path", string_or_null(path));
+    json_object_set_new(row, "kind", string_or_null(plugin->kind));
+    json_object_set_new(row, "name", string_or_null(plugin->name));
+    json_object_set_new(row, "path", string_or_null(plugin->path));
+    json_object_set_new(row, "refusal", string_or_null(plugin->refusal));
     json_array_append_new(arg, row);
 }
 
@@ -214,97 +212,25 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-static const json_t *setting_row(const json_t *settings, const char *name)
+static const char *const key_states[] = {
+    [WEFT_KEY_NONE] = "none",   [WEFT_KEY_INSECURE] = "insecure", [WEFT_KEY_CONFIGURED] = "key",
+    [WEFT_KEY_UNREAD] = "pipe", [WEFT_KEY_REFUSED] = "refused",
+};
+
+static weft_status add_security(weft_context *context, json_t *all)
 {
-    const json_t *row;
-    size_t i;
+    weft_security security = WEFT_SECURITY_INIT;
+    weft_status status = weft_context_security(context, &security);
 
-    json_array_foreach(settings, i, row)
-    {
-        if (strcmp(text_of(row, "name"), name) == 0)
-            return row;
-    }
-    return NULL;
-}
-
-static const char *setting_of(const json_t *settings, const char *name)
-{
-    const json_t *row = setting_row(settings, name);
-
-    return row ? text_of(row, "value") : "";
-}
-
-static int alone(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
-{
-    (void)arg, (void)timeout_ns;
-    if (bytes)
-        memcpy(all, mine, bytes);
-    return 0;
-}
-
-/* Does a start take the key as it is configured? A communicator of one rank reads it as every other does. */
-static int key_refused(weft_context *context)
-{
-    weft_oob oob = {.bytes = sizeof(oob), .rank = 0, .nranks = 1, .all_gather = alone};
-    weft_comm *comm = NULL;
-    weft_status status = weft_comm_create_oob(context, &oob, NULL, &comm);
-
-    if (status == WEFT_SUCCESS)
-        weft_comm_destroy(comm);
-    return status == WEFT_ECONFIG || status == WEFT_ETIMEDOUT; /* the latter: nobody writes to WEFT_JOB_KEY_FD */
-}
-
-/* What is read from a pipe the ranks would not find there any more. */
-static int is_pipe(const char *fd)
-{
-    struct stat st;
-    int64_t number;
-
-    return wi_parse_int(fd, &number) == 0 && number >= 0 && number <= INT32_MAX && fstat((int)number, &st) == 0 &&
-           S_ISFIFO(st.st_mode);
-}
-
-/* "key", "pipe", "insecure", "none" or "refused": what a job on several hosts would start with. */
-static const char *security(weft_context *context, const json_t *settings)
-{
-    const char *fd = setting_of(settings, "WEFT_JOB_KEY_FD");
-    int insecure = 0;
-
-    if (is_pipe(fd))
-        return "pipe";
-    if (key_refused(context))
-        return "refused";
-    if (*setting_of(settings, "WEFT_JOB_KEY") || *setting_of(settings, "WEFT_JOB_KEY_FILE") || (*fd && *fd != '-'))
-        return "key";
-    return wi_parse_bool(setting_of(settings, "WEFT_INSECURE"), &insecure) == 0 && insecure ? "insecure" : "none";
-}
-
-static const char *given_setting(const json_t *settings, const struct wi_given_list *given, const char **meant)
-{
-    for (const struct wi_given *g = given->first; g; g = g->next) {
-        *meant = setting_row(settings, g->name) ? NULL : wi_settings_key_near(g->name);
-        if (*meant)
-            return g->name;
-    }
-    return NULL;
-}
-
-/* What is set and is no setting, but resembles one about keys: whoever set it believes in a protection that is not there. */
-static void add_misspelt(const json_t *settings, json_t *all)
-{
-    struct wi_given_list given = {NULL};
-    const char *file = secure_getenv("WEFT_CONFIG_FILE"), *meant, *name;
-    char text[256];
-
-    if (file && *file)
-        wi_given_read_file(&given, file);
-    wi_given_read_environment(&given);
-    name = given_setting(settings, &given, &meant);
-    if (name) {
-        snprintf(text, sizeof(text), "%s is not a setting; did you mean %s?", name, meant);
-        json_object_set_new(all, "misspelt", json_string(text));
-    }
-    wi_given_free(&given);
+    if (status != WEFT_SUCCESS)
+        return status;
+    json_object_set_new(all, "security", json_string(key_states[security.key]));
+    json_object_set_new(all, "security_text", string_or_null(security.text));
+    if (security.key == WEFT_KEY_REFUSED)
+        json_object_set_new(all, "refusal", string_or_null(security.text));
+    if (security.misspelt)
+        json_object_set_new(all, "misspelt", string_or_null(security.misspelt));
+    return WEFT_SUCCESS;
 }
 
 static int collect(weft_context *context, json_t *all)
@@ -326,13 +252,9 @@ static int collect(weft_context *context, json_t *all)
     if (status == WEFT_SUCCESS)
         status = weft_algorithm_list(add_algorithm, algorithms);
     json_object_set_new(all, "rates", rates_json(settings));
-    if (status != WEFT_SUCCESS)
-        return complain("library", status);
-    json_object_set_new(all, "security", json_string(security(context, settings)));
-    if (strcmp(text_of(all, "security"), "refused") == 0)
-        json_object_set_new(all, "refusal", json_string(weft_thread_error()));
-    add_misspelt(settings, all);
-    return 0;
+    if (status == WEFT_SUCCESS)
+        status = add_security(context, all);
+    return status == WEFT_SUCCESS ? 0 : complain("library", status);
 }
 
 /* ---- Text ---- */
@@ -376,10 +298,10 @@ static void print_plugin(const json_t *row)
     const char *path = json_string_value(json_object_get(row, "path"));
 
     printf("plugin    ");
-    if (strcmp(text_of(row, "kind"), "refused") == 0) {
+    if (*text_of(row, "refusal")) {
         print_plain(path ? path : "a file");
         printf(" is not loaded: ");
-        print_plain(text_of(row, "name"));
+        print_plain(text_of(row, "refusal"));
         printf("\n");
         return;
     }
@@ -398,7 +320,7 @@ static void print_plugins(const json_t *plugins)
 
     json_array_foreach(plugins, i, row)
     {
-        if (strcmp(text_of(row, "kind"), "refused") != 0 || refused++ < REFUSED_SHOWN)
+        if (!*text_of(row, "refusal") || refused++ < REFUSED_SHOWN)
             print_plugin(row);
     }
     if (refused > REFUSED_SHOWN)
@@ -426,17 +348,7 @@ static void print_rates(const json_t *rates)
 
 static void print_security(const json_t *all)
 {
-    const char *kind = text_of(all, "security");
-
-    printf("security  %s\n",
-           strcmp(kind, "refused") == 0 ? text_of(all, "refusal")
-           : strcmp(kind, "pipe") == 0
-               ? "WEFT_JOB_KEY_FD is a pipe, not read: who reads it takes the key from the ranks"
-           : strcmp(kind, "key") == 0 ? "a job key is configured"
-           : strcmp(kind, "insecure") == 0
-               ? "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job "
-                 "on several hosts, read what it sends and change it"
-               : "no job key: a job on several hosts needs one (weft-run --make-key)");
+    printf("security  %s\n", text_of(all, "security_text"));
     if (json_object_get(all, "misspelt"))
         printf("          %s\n", text_of(all, "misspelt"));
 }

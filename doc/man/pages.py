@@ -22,13 +22,15 @@ GROUPS = [
     (["version", "version_number", "status_name", "status_text", "dtype_name", "dtype_bytes", "op_name", "kind_name"],
      "version of the library, names of its constants"),
     (["context_create", "context_destroy"], "attach a process to weft, and detach it"),
-    (["context_settings", "context_plugins"], "visit settings and transports"),
+    (["context_settings", "context_plugins"], "visit settings and plugins"),
+    (["context_check", "context_security"], "ask whether a context can be used, and how start-up is protected"),
     (["comm_create_env", "comm_create_id", "unique_id_create", "comm_create_file", "comm_create_oob"],
      "make a communicator"),
     (["comm_split", "comm_dup"], "make communicators from a communicator"),
     (["comm_destroy", "comm_abort"], "end or break a communicator"),
     (["comm_rank", "comm_size", "comm_name", "comm_host", "comm_local"], "ask who and where the ranks are"),
     (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
+    (["comm_newest_algorithm"], "ask by which algorithm a collective ran"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
     (["probe", "request_message"], "see which messages have come"),
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
@@ -39,7 +41,7 @@ GROUPS = [
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
-         "weft_error", "weft_kind")
+         "weft_error", "weft_kind", "weft_security", "weft_key_state", "weft_plugin_info")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 
@@ -127,7 +129,7 @@ def read_types(text):
     """{type: (comment, definition)} of the structs whose fields a caller sets or reads, and of the lists of constants that they
     take, in the header's order."""
     types = {}
-    for block in re.finditer(r"(/\*(?:(?!\*/).)*\*/\n)(typedef struct (weft_\w+) \{.*?^\} \3;)", text, flags=re.S | re.M):
+    for block in re.finditer(r"(/\*(?:(?!\*/).)*\*/\n)(typedef (?:struct|enum) (weft_\w+) \{(?:(?!^\}).)*?^\} \3;)", text, flags=re.S | re.M):
         types[block.group(3)] = block.group(2)
     for block in re.finditer(r"^#define WEFT_(\w+)_LIST\(X\)(.*?[^\\])$", text, flags=re.S | re.M):
         names = re.findall(r"X\((WEFT_\w+),", block.group(2))
@@ -362,7 +364,9 @@ SEE = {
     "weft_comm_rank": ["weft_comm_create_env"],
     "weft_comm_status": ["weft_comm_abort", "weft_comm_dump", "weft_status_name"],
     "weft_comm_set_timeout": ["weft_issue", "weft_wait_for"],
-    "weft_comm_dump": ["weft_last_error"],
+    "weft_context_check": ["weft_context_create", "weft_comm_create_env"],
+    "weft_comm_newest_algorithm": ["weft_algorithm_list", "weft_issue", "weft_comm_dump"],
+    "weft_comm_dump": ["weft_last_error", "weft_comm_newest_algorithm"],
     "weft_request_on_complete": ["weft_wait", "weft_request_free"],
     "weft_probe": ["weft_recv"],
     "weft_issue": ["weft_persistent", "weft_all_reduce", "weft_algorithm_list", "weft_comm_set_timeout"],

@@ -324,6 +324,35 @@ typedef struct weft_error {
 } weft_error;
 #define WEFT_ERROR_INIT { sizeof(weft_error), WEFT_SUCCESS, 0, -1, 0, NULL, NULL, NULL, NULL }
 
+/* Whether a job key is there with which ranks of several hosts prove that they belong together. */
+typedef enum weft_key_state {
+    WEFT_KEY_NONE = 0,       /* none is configured: start-up on several hosts is refused, unless it brings one itself */
+    WEFT_KEY_INSECURE = 1,   /* none, and WEFT_INSECURE has several hosts start without */
+    WEFT_KEY_CONFIGURED = 2, /* one is configured, and is a key */
+    WEFT_KEY_UNREAD = 3,     /* one should come from a pipe (WEFT_JOB_KEY_FD), which only a start may empty */
+    WEFT_KEY_REFUSED = 4,    /* what is configured is no key, or settings contradict each other: nothing starts */
+} weft_key_state;
+
+/* How start-up is protected, filled by weft_context_security. Strings stay valid until the thread's next
+ * weft_context_security, or its end. */
+typedef struct weft_security {
+    size_t bytes;         /* sizeof, by WEFT_SECURITY_INIT */
+    weft_key_state key;
+    int required;         /* WEFT_REQUIRE_KEY is set: several ranks do not start without a configured key */
+    const char *text;     /* one line about key: what it means, or what is wrong */
+    const char *misspelt; /* NULL, or one line: a setting about keys is spelt so that it is none */
+} weft_security;
+#define WEFT_SECURITY_INIT { sizeof(weft_security), WEFT_KEY_NONE, 0, NULL, NULL }
+
+/* A plugin, as weft_context_plugins shows it. Strings are valid during the call. */
+typedef struct weft_plugin_info {
+    size_t bytes;        /* what the library has filled: look at it before fields that were added later */
+    const char *kind;    /* "transport"; "" if it was refused: it was not looked into */
+    const char *name;    /* "shm", "tcp", …; of what was refused, its file or folder without the path */
+    const char *path;    /* of the file it was loaded from; NULL: built in */
+    const char *refusal; /* NULL: it is open. Else why it was not loaded: another user could have put it there, or can change it */
+} weft_plugin_info;
+
 /* ---- Library ----------------------------------------------------------------------------------------- */
 
 /* Tell the version of the library that is running.
@@ -428,16 +457,13 @@ typedef void (*weft_setting_fn)(void *arg, const char *name, const char *value, 
  *         WEFT_EINVAL  context or fn is NULL, or context is not a context */
 WEFT_API weft_status weft_context_settings(weft_context *context, weft_setting_fn fn, void *arg);
 
-/* Receive one transport from weft_context_plugins. Strings are valid during the call.
+/* Receive one plugin from weft_context_plugins.
  *
- * @param arg   what weft_context_plugins was given
- * @param kind  "transport", or "refused": a plugin, or a folder of plugins, that another user could have put there or can
- *              change, and that was therefore not loaded
- * @param name  "shm", "tcp", …; of what was refused, the reason
- * @param path  of the file it was loaded from; NULL: built in */
-typedef void (*weft_plugin_fn)(void *arg, const char *kind, const char *name, const char *path);
+ * @param arg     what weft_context_plugins was given
+ * @param plugin  valid during the call */
+typedef void (*weft_plugin_fn)(void *arg, const weft_plugin_info *plugin);
 
-/* Visit every transport that is open, built in or loaded, and then what was refused.
+/* Visit every plugin that is open, built in or loaded, and then files and folders that were refused.
  *
  * @param context  the context
  * @param fn       called for each of them
@@ -447,6 +473,28 @@ typedef void (*weft_plugin_fn)(void *arg, const char *kind, const char *name, co
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  context or fn is NULL, or context is not a context */
 WEFT_API weft_status weft_context_plugins(weft_context *context, weft_plugin_fn fn, void *arg);
+
+/* Tell whether a context can be used by this process.
+ *
+ * For libraries that keep one over fork(): the child cannot use it, and makes its own.
+ * @param context  the context
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS  it can
+ *         WEFT_EINVAL   NULL, no context, or that of the process from which this one was forked; the text says which */
+WEFT_API weft_status weft_context_check(const weft_context *context);
+
+/* Tell how start-up on several hosts is protected: by which job key, if any.
+ *
+ * Looks without starting anything: no communicator is made, and a key that comes from a pipe is left in it.
+ * @param context   the context
+ * @param security  from WEFT_SECURITY_INIT; filled
+ * Ownership: strings are the library's, valid until the thread's next weft_context_security or its end.
+ * Threads: any thread, each gets its own copy.
+ * Blocks: while a key file is read.
+ * @return WEFT_SUCCESS  *security tells, also of a key that is refused
+ *         WEFT_EINVAL   not a context, or security is NULL or its bytes are no size of it */
+WEFT_API weft_status weft_context_security(weft_context *context, weft_security *security);
 
 /* ---- Communicators ------------------------------------------------------------------------------------ */
 
@@ -731,6 +779,19 @@ WEFT_API weft_status weft_comm_status(const weft_comm *comm);
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a communicator */
 WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns);
+
+/* Tell by which algorithm this rank's newest collective ran.
+ *
+ * For logs and for tests of tuning: what the planner, a rule or weft_issue has chosen.
+ * @param comm       the communicator
+ * @param algorithm  receives the name, as weft_algorithm_list or a rule has it; "" while the ranks have not agreed on
+ *                   one. Valid until the thread's next call of this function, or its end
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    not a communicator, or algorithm is NULL
+ *         WEFT_ENOTFOUND  no collective was called yet, or messages have pushed it out of the recorder */
+WEFT_API weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm);
 
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
  *

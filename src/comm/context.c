@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Contexts: settings, transports, the list of communicators. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "comm/comm.h"
+#include "net/bootstrap_key.h"
 
 #define LIB(member) offsetof(struct wi_library_settings, member)
 #define COMM(member) offsetof(struct wi_comm_settings, member)
@@ -146,6 +148,46 @@ weft_status wi_context_check(const struct weft_context *ctx, const char *call)
     return wi_fail(WEFT_EINVAL, "%s: not a context of this process%s", call, wi_forked_text(ctx->magic));
 }
 
+weft_status weft_context_check(const weft_context *ctx)
+{
+    return wi_context_check(ctx, "context_check");
+}
+
+static const char *key_text(weft_key_state key)
+{
+    switch (key) {
+    case WEFT_KEY_REFUSED:
+        return wi_fail_text();
+    case WEFT_KEY_UNREAD:
+        return "WEFT_JOB_KEY_FD is a pipe, not read: who reads it takes the key from the ranks";
+    case WEFT_KEY_CONFIGURED:
+        return "a job key is configured";
+    case WEFT_KEY_INSECURE:
+        return "WEFT_INSECURE is set and there is no job key: anyone who reaches the network can join a job on several hosts, "
+               "read what it sends and change it";
+    default:
+        return "no job key: a job on several hosts needs one (weft-run --make-key)";
+    }
+}
+
+weft_status weft_context_security(weft_context *ctx, weft_security *security)
+{
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_security, "WEFT_SECURITY_INIT", bytes);
+    static __thread char text[512], misspelt[sizeof ctx->key_misspelt];
+    weft_security found = WEFT_SECURITY_INIT;
+
+    WI_TRY(wi_context_check(ctx, "context_security"));
+    WI_TRY(wi_struct_check(&rule, "context_security", security));
+    found.key = wi_job_key_state(&ctx->bootstrap);
+    found.required = ctx->bootstrap.require_key != 0;
+    snprintf(text, sizeof text, "%s", key_text(found.key));
+    snprintf(misspelt, sizeof misspelt, "%s", ctx->key_misspelt);
+    found.text = text;
+    found.misspelt = misspelt[0] ? misspelt : NULL;
+    wi_struct_write(&rule, &found, security);
+    return WEFT_SUCCESS;
+}
+
 weft_status weft_context_destroy(weft_context *ctx)
 {
     if (!ctx)
@@ -203,9 +245,15 @@ weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg
     WI_TRY(wi_context_check(ctx, "context_plugins"));
     if (!fn)
         return wi_fail(WEFT_EINVAL, "context_plugins: fn is NULL");
-    for (int i = 0; i < ctx->transports->count; i++)
-        fn(arg, "transport", ctx->transports->list[i].plugin->name, ctx->transports->list[i].path);
-    for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next)
-        fn(arg, "refused", r->why, r->path);
+    for (int i = 0; i < ctx->transports->count; i++) {
+        const struct wi_transport *t = &ctx->transports->list[i];
+        weft_plugin_info open = {sizeof open, "transport", t->plugin->name, t->path, NULL};
+        fn(arg, &open);
+    }
+    for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next) {
+        const char *slash = strrchr(r->path, '/');
+        weft_plugin_info refused = {sizeof refused, "", slash ? slash + 1 : r->path, r->path, r->why};
+        fn(arg, &refused);
+    }
     return WEFT_SUCCESS;
 }

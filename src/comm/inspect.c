@@ -109,6 +109,35 @@ weft_status weft_algorithm_list(weft_algorithm_fn fn, void *arg)
     return WEFT_SUCCESS;
 }
 
+static const struct wi_record *newest_collective(const struct wi_recorder *r)
+{
+    uint32_t first = r->next > WI_RECORDER_ENTRIES ? r->next - WI_RECORDER_ENTRIES : 0;
+
+    for (uint32_t i = r->next; i > first; i--) {
+        const struct wi_record *e = &r->ring[(i - 1) % WI_RECORDER_ENTRIES];
+        if (e->info.kind != WI_COLL_SEND && e->info.kind != WI_COLL_RECV)
+            return e;
+    }
+    return NULL;
+}
+
+weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm)
+{
+    static __thread char name[WI_ALGO_SPEC_BYTES];
+    const struct wi_record *e;
+
+    WI_TRY(check_out(comm, algorithm, "comm_newest_algorithm"));
+    WI_TRY(wi_comm_enter(comm));
+    e = newest_collective(&comm->exec->recorder);
+    if (e)
+        snprintf(name, sizeof name, "%s", e->algo ? e->algo : "");
+    wi_comm_leave(comm);
+    if (!e)
+        return wi_fail(WEFT_ENOTFOUND, "comm_newest_algorithm: no collective is in the recorder");
+    *algorithm = name;
+    return WEFT_SUCCESS;
+}
+
 /* ---- Flight recorder ---- */
 
 static void expand(const struct weft_comm *comm, const char *pattern, char *path, size_t capacity)

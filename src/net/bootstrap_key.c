@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "net/auth.h"
@@ -176,6 +177,24 @@ weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_k
     return wi_fail(WEFT_ECONFIG,
                    "WEFT_REQUIRE_KEY is set and no job key is configured: make one with weft-run --make-key "
                    "weft.key and set WEFT_JOB_KEY_FILE=weft.key for all ranks");
+}
+
+weft_key_state wi_job_key_state(const struct wi_bootstrap_settings *s)
+{
+    int fd = s->job_key_fd >= 0 && s->job_key_fd <= 1 << 20 ? (int)s->job_key_fd : -1;
+    int flags = fd >= 0 ? fcntl(fd, F_GETFD) : -1;
+    struct wi_job_key key;
+    struct stat st;
+    if (!(s->require_key && s->insecure) && fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+        return WEFT_KEY_UNREAD;
+    weft_status status = wi_job_key_read(s, WI_JOB_KEY_MUST, wi_deadline_ns(1000000000), &key);
+    if (flags >= 0) /* what the program starts may still have it, until it starts itself */
+        fcntl(fd, F_SETFD, flags);
+    int configured = key.configured;
+    explicit_bzero(&key, sizeof(key));
+    if (status != WEFT_SUCCESS)
+        return WEFT_KEY_REFUSED;
+    return configured ? WEFT_KEY_CONFIGURED : s->insecure ? WEFT_KEY_INSECURE : WEFT_KEY_NONE;
 }
 
 weft_status wi_job_key_mix(const struct wi_job_key *configured, unsigned char secret[WI_JOB_KEY_BYTES])

@@ -14,6 +14,8 @@ struct wi_job_key {
 enum wi_job_key_need { WI_JOB_KEY_MAY, WI_JOB_KEY_MUST };
 /* Every way to start begins with this. Any thread; waits for a pipe's writer. WEFT_ECONFIG: it cannot be read, or there is none and
  * one is required, or WEFT_INSECURE contradicts that; WEFT_ETIMEDOUT. */
+/* What a start of several ranks would find, without emptying a pipe; WEFT_KEY_REFUSED: wi_fail_text says why. */
+weft_key_state wi_job_key_state(const struct wi_bootstrap_settings *s);
 weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_key_need need, uint64_t deadline_ns,
                             struct wi_job_key *key);
 /* `secret`: what the ranks share anyway. A configured key is mixed in, so that who joins needs both. */

@@ -62,8 +62,9 @@ refuses() {
 WEFT_JOB_KEY=hello tap "a malformed key" refuses "WEFT_JOB_KEY holds 5 characters"
 WEFT_JOB_KEY_FILE=$tap_dir/nowhere tap "a key file that is not there" refuses "No such file"
 WEFT_REQUIRE_KEY=1 WEFT_INSECURE=1 tap "settings that contradict each other" refuses "are both set"
+WEFT_REQUIRE_KEY=1 tap "a key that is required and not there" refuses "no job key is configured"
 misspelt() { # NAME MEANT: said with the key's state, in words and as JSON
-    says "^ +$1 is not a setting; did you mean $2\?" && timeout 20 ./weft-info -j | grep -q "\"misspelt\": \"$1 is not a setting"
+    says "^ +$1 \(environment\) is not a setting; did you mean $2\?" && timeout 20 ./weft-info -j | grep -q "\"misspelt\": \"$1 (environment) is not a setting"
 }
 WEFT_JOBKEY=secret tap "a misspelt key" misspelt WEFT_JOBKEY WEFT_JOB_KEY
 WEFT_REQUIREKEY=1 tap "a misspelt demand for one" misspelt WEFT_REQUIREKEY WEFT_REQUIRE_KEY
@@ -95,6 +96,9 @@ refused_plugin() { # a folder that everybody may write to
     cat "$tap_dir/out" "$tap_dir/log"
     grep -q "^plugin .*$tap_dir/plugins is not loaded: .*belongs to user [0-9]* and has mode 777; it must be" "$tap_dir/out" && ! grep -q 'transport self' "$tap_dir/out" &&
         grep -q "WARN net.plugin: $tap_dir/plugins is not loaded" "$tap_dir/log" || return 1
+    WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info -j | python3 -c "import json, sys
+row = [p for p in json.load(sys.stdin)['plugins'] if p['refusal']]
+assert len(row) == 1 and row[0]['path'] == '$tap_dir/plugins' and row[0]['name'] == 'plugins' and row[0]['kind'] == '', row" || return 1
     chmod 755 "$tap_dir/plugins"
     WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"
 }

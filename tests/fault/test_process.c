@@ -177,9 +177,9 @@ static void note_unsaid(struct child_says *says, const char *call, weft_status s
         snprintf(says->unsaid + used, sizeof says->unsaid - used, " %s", call);
 }
 
-static void visit(void *arg, const char *kind, const char *name, const char *path)
+static void visit(void *arg, const weft_plugin_info *plugin)
 {
-    (void)arg, (void)kind, (void)name, (void)path;
+    (void)arg, (void)plugin;
 }
 
 static void visit_setting(void *arg, const char *name, const char *value, const char *fallback, const char *origin,
@@ -191,6 +191,7 @@ static void visit_setting(void *arg, const char *name, const char *value, const 
 /* Every call on the parent's context. */
 static void use_context(weft_context *context, struct child_says *says)
 {
+    weft_security security = WEFT_SECURITY_INIT;
     static int64_t word;
     size_t bytes;
     weft_unique_id id;
@@ -199,6 +200,8 @@ static void use_context(weft_context *context, struct child_says *says)
     void *p = &word;
 
     note_unsaid(says, "settings", weft_context_settings(context, visit_setting, NULL));
+    note_unsaid(says, "check", weft_context_check(context));
+    note_unsaid(says, "security", weft_context_security(context, &security));
     note_unsaid(says, "plugins", weft_context_plugins(context, visit, NULL));
     note_unsaid(says, "unique_id", weft_unique_id_create(context, &id));
     note_unsaid(says, "comm_create_env", weft_comm_create_env(context, NULL, &comm));
@@ -239,6 +242,7 @@ static void use_communicator(weft_comm *comm, weft_request *req, struct child_sa
     note_unsaid(says, "set_timeout", weft_comm_set_timeout(comm, 1));
     note_unsaid(says, "split", weft_comm_split(comm, 0, 0, NULL, &part));
     note_unsaid(says, "topology", weft_comm_topology(comm, NULL, &text));
+    note_unsaid(says, "newest_algorithm", weft_comm_newest_algorithm(comm, &text));
     note_unsaid(says, "dump", weft_comm_dump(comm, "/dev/null"));
     note_unsaid(says, "abort", weft_comm_abort(comm, "from the child"));
     note_unsaid(says, "status", weft_comm_status(comm));

@@ -215,9 +215,12 @@ static void keeps(int rank, int nranks, void *arg)
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     char name[16] = "ring";
     weft_request *kept;
+    const char *ran = "";
+    weft_comm *other;
     struct ft_rank f;
 
     ft_open(&f, arg, 10000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &other));
     for (int r = 0; r < nranks; r++)
         counts[r] = 1, displs[r] = (size_t)(nranks - 1 - r);
     options.algorithm = name;
@@ -230,14 +233,27 @@ static void keeps(int rank, int nranks, void *arg)
     memset(name, 'x', sizeof name - 1);
     memset(&options, 0xff, sizeof options);
     memset(&call, 0xff, sizeof call);
+    WT_CHECK_STATUS(weft_comm_newest_algorithm(other, &ran), WEFT_ENOTFOUND);
     for (int round = 0; round < 5; round++) {
         src[0] = rank * 10 + round;
         WT_CHECK_OK(weft_start(kept));
         WT_CHECK_OK(weft_wait(kept));
+        WT_CHECK_OK(weft_comm_newest_algorithm(f.comm, &ran));
+        WT_CHECK_STR(ran, "ring");
         for (int r = 0; r < nranks; r++)
             WT_CHECK_INT((int)dst[nranks - 1 - r], r * 10 + round);
     }
     WT_CHECK_OK(weft_request_free(kept));
+    /* Of collectives, not of messages; also of those on the fast path. */
+    WT_CHECK_OK(weft_send_recv(f.comm, src, 1, (rank + 1) % nranks, 0, dst, 1, (rank + nranks - 1) % nranks, 0,
+                               WEFT_INT64, NULL));
+    WT_CHECK_OK(weft_comm_newest_algorithm(f.comm, &ran));
+    WT_CHECK_STR(ran, "ring");
+    for (int i = 0; i < 3; i++)
+        WT_CHECK_OK(weft_barrier(f.comm, NULL));
+    WT_CHECK_OK(weft_comm_newest_algorithm(f.comm, &ran));
+    WT_CHECK(strcmp(ran, "ring") != 0 && ran[0]);
+    WT_CHECK_OK(weft_comm_destroy(other));
     ft_close(&f);
 }
 

@@ -132,7 +132,7 @@ def info_of_keys(g: Groups) -> None:
     script = "import weft; i = weft.info(); print(i.security, i.insecure, i.refusal); print(i)"
     cases = [({"WEFT_JOB_KEY": "hello"}, "refused False WEFT_JOB_KEY holds 5 characters", "security: WEFT_JOB_KEY holds 5"),
              ({"WEFT_JOB_KEY": "ab" * 32}, "key False", "security: a job key is configured"),
-             ({"WEFT_JOBKEY": "x"}, "store False", "WEFT_JOBKEY is not a setting; did you mean WEFT_JOB_KEY?")]  # fmt: skip
+             ({"WEFT_JOBKEY": "x"}, "store False", "WEFT_JOBKEY (environment) is not a setting; did you mean WEFT_")]  # fmt: skip
     for given, first, somewhere in cases:
         env = {**os.environ, **given}
         ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=200)

@@ -19,6 +19,8 @@ _Static_assert(ENDS_AT(weft_call, options), "padding at the end");
 _Static_assert(ENDS_AT(weft_message, count), "padding at the end");
 _Static_assert(ENDS_AT(weft_oob, arg), "padding at the end");
 _Static_assert(ENDS_AT(weft_error, advice), "padding at the end");
+_Static_assert(ENDS_AT(weft_security, misspelt), "padding at the end");
+_Static_assert(ENDS_AT(weft_plugin_info, refusal), "padding at the end");
 
 /* ---- The mechanism, on a struct that has grown twice ---- */
 
@@ -174,6 +176,26 @@ static weft_status use_error(void *given)
     return weft_last_error(comm, given);
 }
 
+static weft_status use_security(void *given)
+{
+    return weft_context_security(context, given);
+}
+
+/* What they describe is done: a barrier of one rank, with a time-out of its own. */
+static weft_status use_call(void *given)
+{
+    return weft_issue(comm, given, NULL);
+}
+
+static weft_status use_call_options(void *given)
+{
+    weft_call call = WEFT_CALL_INIT;
+
+    call.kind = WEFT_KIND_BARRIER;
+    call.options = given;
+    return weft_issue(comm, &call, NULL);
+}
+
 static weft_status use_message(void *given)
 {
     weft_status st = weft_probe(comm, 0, 0, 0, given);
@@ -187,6 +209,9 @@ static const weft_oob oob = {.bytes = sizeof(weft_oob), .rank = 0, .nranks = 1, 
 static const weft_mesh_axis mesh_axis = {sizeof(weft_mesh_axis), "tp", 1, 1.0};
 static const weft_error error = WEFT_ERROR_INIT;
 static const weft_message message = WEFT_MESSAGE_INIT;
+static const weft_security security = WEFT_SECURITY_INIT;
+static const weft_call call = {.bytes = sizeof(weft_call), .kind = WEFT_KIND_BARRIER};
+static const weft_call_options call_options = WEFT_CALL_OPTIONS_INIT;
 
 static const struct row {
     const char *name;
@@ -201,6 +226,9 @@ static const struct row {
     {"weft_mesh_axis", &mesh_axis, sizeof mesh_axis, 16, 0, use_mesh_axis},
     {"weft_error", &error, sizeof error, 8, 1, use_error},
     {"weft_message", &message, sizeof message, 8, 1, use_message},
+    {"weft_security", &security, sizeof security, 8, 1, use_security},
+    {"weft_call", &call, sizeof call, 16, 0, use_call},
+    {"weft_call_options", &call_options, sizeof call_options, 8, 0, use_call_options},
 };
 
 static void expect(const struct row *r, void *given, size_t bytes, weft_status want)

@@ -3,8 +3,6 @@
 
 #include <bit>
 
-#include <sys/mman.h>
-
 #include <c10/util/Logging.h>
 
 namespace weft_torch
@@ -94,32 +92,18 @@ void Choices::tell(weft_comm *comm, const std::string &group, c10d::OpType type,
 
 std::string Choices::newest_algorithm(weft_comm *comm)
 {
-    int fd = memfd_create("weft-choice", MFD_CLOEXEC);
-    std::string text, found;
-    char piece[4096];
+    const char *name = "";
 
-    if (fd < 0)
-        return found;
-    if (weft_comm_dump(comm, c10::str("/proc/self/fd/", fd).c_str()) >= 0)
-        for (ssize_t n, at = 0; (n = pread(fd, piece, sizeof piece, at)) > 0; at += n)
-            text.append(piece, static_cast<size_t>(n));
-    close(fd);
-    constexpr char key[] = "\"algorithm\": \"";
-    size_t at = text.rfind(key);
-    if (at != std::string::npos) {
-        at += sizeof key - 1;
-        found = text.substr(at, text.find('"', at) - at);
-    }
-    return found;
+    return weft_comm_newest_algorithm(comm, &name) >= 0 ? name : "";
 }
 
 std::string Choices::transports()
 {
     std::string names;
-    auto add = [](void *arg, const char *kind, const char *name, const char *) noexcept {
-        if (strcmp(kind, "transport") == 0)
-            *static_cast<std::string *>(arg) +=
-                (static_cast<std::string *>(arg)->empty() ? "" : ", ") + std::string(name);
+    auto add = [](void *arg, const weft_plugin_info *plugin) noexcept {
+        auto *all = static_cast<std::string *>(arg);
+        if (strcmp(plugin->kind, "transport") == 0)
+            *all += (all->empty() ? "" : ", ") + std::string(plugin->name);
     };
     weft_context_plugins(context(), add, &names);
     return names;

@@ -57,6 +57,11 @@ template <class... Text> static void add_row(void *arg, Text... text) noexcept
     }
 }
 
+static void add_plugin(void *arg, const weft_plugin_info *plugin) noexcept
+{
+    add_row(arg, plugin->kind, plugin->name, plugin->path, plugin->refusal);
+}
+
 template <class F> static py::list rows_of(F visit)
 {
     RowsOrFailure got;
@@ -93,22 +98,13 @@ static size_t memory_reserved()
     return bytes;
 }
 
-/* What the library has against the job key that is configured, found out by a start alone; "": nothing, or there is none. */
-static std::string key_refusal()
+/* Whether a job key is configured, what is to be said of it, and which setting about keys is misspelt; "": none. */
+static std::tuple<int, std::string, std::string> security()
 {
-    weft_oob oob = {};
-    weft_comm *comm = nullptr;
+    weft_security found = WEFT_SECURITY_INIT;
 
-    oob.bytes = sizeof oob;
-    oob.nranks = 1;
-    oob.all_gather = [](void *, const void *mine, size_t bytes, void *all, uint64_t) noexcept {
-        memcpy(all, mine, bytes);
-        return 0;
-    };
-    weft_status st = weft_comm_create_oob(context(), &oob, nullptr, &comm);
-    if (st == WEFT_SUCCESS)
-        weft_comm_destroy(comm);
-    return st == WEFT_ECONFIG || st == WEFT_ETIMEDOUT ? weft_thread_error() : "";
+    check_status(weft_context_security(context(), &found), "security");
+    return {static_cast<int>(found.key), found.text, found.misspelt ? found.misspelt : ""};
 }
 
 /* ---- Questions to a communicator: fn(comm, its engine) with the group's lock held ---- */
@@ -292,12 +288,11 @@ PYBIND11_MODULE(_C, m)
         return rows_of(
             [](auto rows) { weft_context_settings(context(), add_row<text, text, text, text, text>, rows); });
     });
-    m.def("plugins",
-          [] { return rows_of([](auto rows) { weft_context_plugins(context(), add_row<text, text, text>, rows); }); });
+    m.def("plugins", [] { return rows_of([](auto rows) { weft_context_plugins(context(), add_plugin, rows); }); });
     m.def("algorithms",
           [] { return rows_of([](auto rows) { weft_algorithm_list(add_row<text, text, text>, rows); }); });
     m.def("version", &weft_version);
-    m.def("key_refusal", &key_refusal, nogil());
+    m.def("security", &security, nogil());
     m.def("topology", &topology, nogil());
     m.def("newest_algorithm", &newest_algorithm, py::arg("backend"), nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),

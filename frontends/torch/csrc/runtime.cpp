@@ -53,20 +53,12 @@ void Fork::in_child()
         child_hook();
 }
 
-/* The library refuses what belongs to the process that this one was forked from. */
-static bool is_own(weft_context *made)
-{
-    auto look = [](void *, const char *, const char *, const char *) noexcept {};
-
-    return weft_context_plugins(made, look, nullptr) >= 0;
-}
-
 weft_context *context(bool make)
 {
     static std::atomic<weft_context *> made; /* no lock, which a child of fork() might find taken */
     weft_context *known = made, *fresh = nullptr;
 
-    if (known && is_own(known))
+    if (known && weft_context_check(known) >= 0) /* it may be of the process that this one was forked from */
         return known;
     if (!make)
         return nullptr;

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +22,8 @@ _OPEN = "WEFT_INSECURE is set: C programs on several hosts can be joined by anyo
 
 
 _SECURITY = {"key": "a job key is configured", "store": "no job key: groups are as private as PyTorch's store"}
-_KEY_SETTINGS = ("WEFT_JOB_KEY", "WEFT_JOB_KEY_FILE", "WEFT_JOB_KEY_FD", "WEFT_REQUIRE_KEY", "WEFT_INSECURE")
+_KEY_STATES = ("store", "store", "key", "key", "refused")  # by weft_key_state: none, insecure, configured, unread, refused
+_INSECURE = 1
 
 
 @dataclass
@@ -58,27 +57,6 @@ class Info:
         return "\n".join(lines)
 
 
-def _misspelt(settings: list[Setting]) -> list[str]:
-    known = {s.name for s in settings}
-    found = []
-    for name in sorted(n for n in os.environ if n.startswith("WEFT_") and n not in known):
-        meant = difflib.get_close_matches(name.upper(), _KEY_SETTINGS, 1, 0.0 if "KEY" in name.upper() else 0.85)
-        found += [f"{name} is not a setting; did you mean {meant[0]}?"] if meant else []
-    return found
-
-
-def _security(settings: list[Setting], refusal: str) -> str:
-    if refusal:
-        return "refused"
-    unset = {"WEFT_JOB_KEY_FILE": "", "WEFT_JOB_KEY_FD": "-1", "WEFT_JOB_KEY": ""}
-    return "key" if any(s.name in unset and s.value not in ("", unset[s.name]) for s in settings) else "store"
-
-
-def _insecure(settings: list[Setting]) -> bool:
-    given = next((s.value.lower() for s in settings if s.name == "WEFT_INSECURE"), "n")
-    return _security(settings, "") != "key" and given in ("y", "yes", "on", "true", "1")
-
-
 def info() -> Info:
     """Versions, settings with their origin, open transports and known algorithms of this process."""
     import torch
@@ -86,17 +64,17 @@ def info() -> Info:
     from . import _C
 
     settings = [Setting(*row) for row in _C.settings()]
-    refusal = _C.key_refusal()
+    key, text, misspelt = _C.security()
     return Info(
         version=_C.version(),
         torch=torch.__version__,
         adapter=Path(str(_C.__file__)),
         settings=settings,
-        security=_security(settings, refusal),
-        refusal=refusal,
-        misspelt=_misspelt(settings),
-        insecure=_insecure(settings),
-        transports=[name for kind, name, _ in _C.plugins() if kind == "transport"],
+        security=_KEY_STATES[key],
+        refusal=text if _KEY_STATES[key] == "refused" else "",
+        misspelt=[misspelt] if misspelt else [],
+        insecure=key == _INSECURE,
+        transports=[name for kind, name, *_ in _C.plugins() if kind == "transport"],
         algorithms=list(_C.algorithms()),
         memory_reserved=_C.memory_reserved(),
     )
