@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The manual pages of section 3, from the comments of weft.h and the examples beside this script.
+"""The manual pages of section 3, from the comments of weft.h, the structs of weft_types.h and the examples beside this script.
 
   pages.py            write them into the script's folder
   pages.py --check    say which of them are not what this script would write
@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HEADER = os.path.join(HERE, "..", "..", "include", "weft", "weft.h")
+HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h")]
 DATE = "2026-11-21"
 
 # Pages with more than one function; each other function has a page of its own.
@@ -385,8 +385,10 @@ SEE = {
 
 def pages():
     """{file name: text}"""
-    with open(HEADER, encoding="utf-8") as source:
-        text = source.read()
+    text = ""
+    for path in HEADERS:
+        with open(path, encoding="utf-8") as source:
+            text += source.read()
     header = read_header(text) + (read_types(text),)
     functions, examples, out = header[0], read_examples(), {}
     grouped = {"weft_" + name for names, _ in GROUPS for name in names}

@@ -5,10 +5,11 @@ It needs nothing but Python's own library: neither setuptools nor a network. pip
 torch, unless --no-build-isolation is given; so the compiler is run from a Python that has the environment pip installs into.
 Where there is no torch either, the wheel has the sources alone, and the adapter is compiled at first use.
 
-The wheel holds what it needs of weft: lib/libweft.so.1, which the adapter finds beside itself ($ORIGIN/lib), and weft.h, against
-which the adapter is compiled again under another torch. torch's own libraries are found because torch is imported first. What
-libweft needs of the system (hwloc, OpenSSL, jansson, expat) is not in it: `make-wheel`, beside this file, adds that for other
-machines. WEFT_TORCH_BUNDLE=0 leaves the library out and lets the adapter refer to it where it is, for work on the library.
+The wheel holds what it needs of weft: lib/libweft.so.1, which the adapter finds beside itself ($ORIGIN/lib), and its headers,
+against which the adapter is compiled again under another torch. torch's own libraries are found because torch is imported
+first. What libweft needs of the system (hwloc, OpenSSL, jansson, expat) is not in it: `make-wheel`, beside this file, adds that
+for other machines. WEFT_TORCH_BUNDLE=0 leaves the library out and lets the adapter refer to it where it is, for work on the
+library.
 """
 
 import base64
@@ -83,7 +84,8 @@ def _compile(folder):
     members = {target.name: target.read_bytes(), "_C.tag": f"{tag}\n".encode()}
     if BUNDLE:
         members["lib/libweft.so.1"] = (Path(lib) / "libweft.so.1").read_bytes()
-        members["include/weft/weft.h"] = (Path(include) / "weft/weft.h").read_bytes()
+        for header in ("weft.h", "weft_types.h"):
+            members[f"include/weft/{header}"] = (Path(include) / "weft" / header).read_bytes()
     return members
 
 

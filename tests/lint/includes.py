@@ -33,7 +33,7 @@ PREDICTING_ALLOWED = ["src/algo", "src/sched", "src/import", "src/base", "src/pl
 INSIDE = re.compile(r"tools/(weft[-_](plan|sim|tune|topo|info)|info_|plan_|sim_|tune_|topo_)")
 # inproc runs the protocols of shm over the heap.
 PLUGIN_SHARES = {"plugins/inproc": "plugins/shm"}
-PLUGIN_HEADERS = {"weft/weft_plugin.h", "weft/weft.h"}
+PLUGIN_HEADERS = {"weft/weft_plugin.h", "weft/weft.h", "weft/weft_types.h"}
 HWLOC_ALLOWED = re.compile(r"^(topology/|tools/(weft[-_]run|run_|weft[-_]info|info_))")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 

@@ -24,7 +24,7 @@ key=$({
     for arg; do
         case $arg in
         -isystem*) cat "${arg#-isystem}/../version.py" 2>/dev/null || echo "$arg" ;; # torch's
-        -I*) cat "${arg#-I}"/*.[ch]pp "${arg#-I}/weft/weft.h" 2>/dev/null ;;
+        -I*) cat "${arg#-I}"/*.[ch]pp "${arg#-I}"/weft/*.h 2>/dev/null ;;
         "$source" | "$object") ;;
         *) echo "$arg" ;;
         esac

@@ -21,7 +21,7 @@ verdict() { # it is for any machine with a glibc of some version; auditwheel giv
 holds() {
     "$python" -m zipfile -l "$wheel" | awk '{ print $1 }' >"$tap_dir/members"
     cat "$tap_dir/members"
-    for f in 'weft/lib/libweft\.so\.1' 'weft/include/weft/weft\.h' 'weft/_C\..*\.so' 'weft/csrc/.*\.hpp' 'weft/csrc/.*\.cpp' 'weft/_C\.pyi' 'weft_torch-.*\.dist-info/\(licenses/\)\?LICENSE' \
+    for f in 'weft/lib/libweft\.so\.1' 'weft/include/weft/weft\.h' 'weft/include/weft/weft_types\.h' 'weft/_C\..*\.so' 'weft/csrc/.*\.hpp' 'weft/csrc/.*\.cpp' 'weft/_C\.pyi' 'weft_torch-.*\.dist-info/\(licenses/\)\?LICENSE' \
         'weft_torch\.libs/libhwloc-.*\.so.*' 'weft_torch\.libs/libjansson-.*\.so.*'; do
         grep -q "^$f\$" "$tap_dir/members" || { echo "no member $f"; return 1; }
     done
