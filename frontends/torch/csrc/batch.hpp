@@ -11,16 +11,11 @@ namespace weft_torch
 using c10d::OpType;
 
 struct WeftOptions : c10d::Backend::Options {
-    explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout)
-    {
-    }
+    explicit WeftOptions(milliseconds timeout = kBackendDefaultTimeout) : c10d::Backend::Options("weft", timeout) {}
     Algorithms algorithms;
     bool timeout_given = false; /* it outranks that of the call which makes the group */
     /* Each group has its own: what belongs to one group, as its name, is nothing to others made with the same options. */
-    c10::intrusive_ptr<WeftOptions> copy() const
-    {
-        return c10::make_intrusive<WeftOptions>(*this);
-    }
+    c10::intrusive_ptr<WeftOptions> copy() const { return c10::make_intrusive<WeftOptions>(*this); }
 };
 
 /* What an operation is, apart from the calls that do it. */
@@ -33,18 +28,14 @@ struct Op {
     const at::Tensor *in = nullptr, *out = nullptr; /* the first ones, for the recorder and the profiler */
     int64_t in_copies = 0, out_copies = 0;
     size_t ncalls = 1;
-    int peer = -1;                          /* of messages */
-    const Tensors *all_in = nullptr;        /* several, for the profiler */
+    int peer = -1; /* of messages */
+    const Tensors *all_in = nullptr; /* several, for the profiler */
     const Algorithms *algorithms = nullptr; /* of a batch: the thread's, when it was called */
-    bool p2p() const
-    {
-        return peer >= 0;
-    }
+    bool p2p() const { return peer >= 0; }
 };
 
 template <class O>
-Op describe(OpType type, const char *name, const char *title, const O &opts, const at::Tensor &in,
-            const at::Tensor &out)
+Op describe(OpType type, const char *name, const char *title, const O &opts, const at::Tensor &in, const at::Tensor &out)
 {
     return Op{type, name, title, !opts.asyncOp, opts.timeout, &in, &out};
 }
@@ -67,26 +58,21 @@ inline weft_call call_of(weft_kind kind, const void *src, void *dst, size_t coun
 /* Operations of one thread and one group that are issued together, later. */
 class Batch
 {
-  public:
+public:
     struct Part {
         Op op;
         Call call;
         Record record;
     };
 
-    explicit Batch(EnginePtr engine) : engine(std::move(engine)), block_(Block::here(this->engine->name))
-    {
-    }
+    explicit Batch(EnginePtr engine) : engine(std::move(engine)), block_(Block::here(this->engine->name)) {}
     static void open(const EnginePtr &engine);
     static Batch *find(const Engine *engine);
     /* Take it from the thread's batches; NULL: there is none. */
     static std::unique_ptr<Batch> close(const Engine *engine);
     /* An operation: what `one` has goes to the Work of the whole, which its caller gets. */
     WorkBase add(Op op, Call call, Work &one, Record record);
-    bool left() const
-    {
-        return block_ && block_->left();
-    }
+    bool left() const { return block_ && block_->left(); }
     void drop(const char *why);
 
     const EnginePtr engine;
@@ -94,7 +80,7 @@ class Batch
     WorkPtr work;
     size_t collectives = 0, messages = 0;
 
-  private:
+private:
     /* At the end of a thread. */
     struct Thread {
         bool armed = false;
@@ -108,10 +94,7 @@ class Batch
         }
     };
 
-    Batch(EnginePtr engine, Batch *older) : Batch(std::move(engine))
-    {
-        older_ = older;
-    }
+    Batch(EnginePtr engine, Batch *older) : Batch(std::move(engine)) { older_ = older; }
 
     static inline constinit thread_local Batch *newest_ = nullptr;
     Batch *older_ = nullptr;

@@ -10,7 +10,7 @@ namespace weft_torch
 
 class Collectives : public Issuer
 {
-  public:
+public:
     using Issuer::Issuer;
 
     /* ---- One tensor, or several that are treated alike ---- */
@@ -26,8 +26,7 @@ class Collectives : public Issuer
     WorkBase _allgather_base(at::Tensor &out, at::Tensor &in, const c10d::AllgatherOptions &opts) override;
     WorkBase allgather_into_tensor_coalesced(Tensors &outs, Tensors &ins, const c10d::AllgatherOptions &opts) override;
     WorkBase _reduce_scatter_base(at::Tensor &out, at::Tensor &in, const c10d::ReduceScatterOptions &opts) override;
-    WorkBase reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins,
-                                             const c10d::ReduceScatterOptions &opts) override;
+    WorkBase reduce_scatter_tensor_coalesced(Tensors &outs, Tensors &ins, const c10d::ReduceScatterOptions &opts) override;
 
     /* ---- A list with a tensor for each rank, and one of this rank ---- */
 
@@ -54,7 +53,7 @@ class Collectives : public Issuer
     WorkBase recv(Tensors &tensors, int peer, int tag) override;
     WorkBase recvAnysource(Tensors &tensors, int tag) override;
 
-  private:
+private:
     static constexpr int64_t kSparseDims = 16;
 
     int root_rank(int64_t root, const char *operation) const;

@@ -13,26 +13,17 @@ namespace weft_torch
 
 class Issuer : public c10d::Backend
 {
-  public:
-    const EnginePtr &engine() const
-    {
-        return engine_;
-    }
-    uint64_t getSequenceNumberForGroup() override
-    {
-        return engine_->seq;
-    }
-    size_t operations_under_way() const
-    {
-        return engine_->under_way.count();
-    }
+public:
+    const EnginePtr &engine() const { return engine_; }
+    uint64_t getSequenceNumberForGroup() override { return engine_->seq; }
+    size_t operations_under_way() const { return engine_->under_way.count(); }
 
     /* Between them the operations of the calling thread are issued together, so that sends and receives in any order cannot wait
      * for each other. */
     void startCoalescing() override;
     WorkBase endCoalescing() override;
 
-  protected:
+protected:
     Issuer(int rank, int size, c10::intrusive_ptr<WeftOptions> options)
         : c10d::Backend(rank, size), options_(std::move(options))
     {
@@ -52,10 +43,7 @@ class Issuer : public c10d::Backend
             size_t stride;
             Flats flats;
             F fn;
-            weft_call operator()(size_t i) const
-            {
-                return fn(flats.data() + i * stride);
-            }
+            weft_call operator()(size_t i) const { return fn(flats.data() + i * stride); }
         } call{flats.size() / op.ncalls, std::move(flats), std::move(fn)};
 
         return run(op, call, [&](Work &work) {
@@ -75,16 +63,13 @@ class Issuer : public c10d::Backend
     c10::intrusive_ptr<WeftOptions> options_;
     EnginePtr engine_;
 
-  private:
+private:
     using CallRef = c10::function_ref<weft_call(size_t)>;
     using IssueRef = c10::function_ref<weft_status(weft_comm *, Work *)>;
     using FillRef = c10::function_ref<void(Work &)>;
 
     /* For stacks of all operations: before the group's lock, as it takes the interpreter's. */
-    static StackPtr early_stack()
-    {
-        return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr;
-    }
+    static StackPtr early_stack() { return C10_UNLIKELY(stack_level() > 1) ? Stack::capture() : nullptr; }
 
     WorkBase run_now(const Op &op, CallRef call, FillRef fill);
     WorkBase add_to(Batch &batch, const Op &op, Call call, FillRef fill);
