@@ -49,6 +49,8 @@ struct wi_model_level {
     const int32_t *group; /* [nranks], numbered by first appearance */
 };
 
+const char *wi_model_level_name(int level); /* of all there may be, from the outside in; NULL: no more */
+
 struct wi_model {
     int nranks, nlevels;
     uint32_t nresources;

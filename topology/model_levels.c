@@ -17,6 +17,11 @@ static const struct {
 };
 #define NKINDS (int)(sizeof(kinds) / sizeof(kinds[0]))
 
+const char *wi_model_level_name(int level)
+{
+    return level < NKINDS ? kinds[level].name : NULL;
+}
+
 /* The object that groups the rank at a level; if it is in none, what groups it farther out, so that groups nest. */
 static int32_t group_object(const struct wi_topo_model *m, int rank, int level)
 {

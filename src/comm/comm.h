@@ -346,7 +346,10 @@ weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
-/* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none. */
+/* names.c: a hash of what the caller names and all ranks must name alike; 0: nothing. */
+uint32_t wi_call_named(const weft_call_options *options);
+/* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none that is known. Valid until the
+ * thread's next call but one. */
 const char *wi_call_algorithm(int kind, uint32_t named);
 static inline int wi_coll_reduces(enum wi_coll c)
 {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -67,19 +66,6 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct 
     default:
         break;
     }
-}
-
-static uint32_t hash_name(const char *name)
-{
-    return (uint32_t)wi_hash64(name, strlen(name), 0) | 1;
-}
-
-const char *wi_call_algorithm(int kind, uint32_t named)
-{
-    for (const struct wi_algo *const *a = wi_algos; *a; a++)
-        if ((*a)->coll == wi_algo_family((enum wi_coll)kind) && hash_name((*a)->name) == named)
-            return (*a)->name;
-    return NULL;
 }
 
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c, struct wi_redop *r)
@@ -337,10 +323,8 @@ static weft_status begin_op(struct weft_comm *comm, const struct weft_request *r
     op->bind.base[WI_DST] = c->dst;
     op->timeout_ns = req->options.timeout_ns;
     wi_call_info(comm, c, &op->info);
-    if (req->options.algorithm && c->coll != WI_COLL_SEND && c->coll != WI_COLL_RECV) {
-        op->bind.named = hash_name(req->options.algorithm);
-        op->info.hash ^= op->bind.named;
-    }
+    op->bind.named = wi_call_named(&req->options);
+    op->info.hash ^= op->bind.named;
     return wi_call_redop(comm, c, &op->bind.redop);
 }
 

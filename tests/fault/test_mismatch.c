@@ -2,20 +2,23 @@
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "../unit/unit.h"
 
 enum { RANKS = 3, ODD = 1, MOST = 1 << 16, DEADLINE_MS = 6000 };
-enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, ALGORITHM, NUM_WHATS, ROOT = NUM_WHATS };
+enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, ALGORITHM, NAMED, LEVELS, NUM_WHATS, ROOT = NUM_WHATS };
 
-static const char *const what_names[] = {"kind",      "count", "count of long vectors", "dtype", "op", "order",
-                                         "algorithm", "root"};
+static const char *const what_names[] = {
+    "kind", "count", "count of long vectors", "dtype", "op", "order", "algorithm", "named", "levels", "root"};
 /* What the message must name: the operation here and there. */
-static const char *const usual_texts[] = {"all_reduce #2", "4 int32",       "60000 int32", "int32",
-                                          "sum",           "all_reduce #2", "knomial",     "root 0"};
-static const char *const odd_texts[] = {"all_gather #2", "5 int32",       "60001 int32", "float",
-                                        "max",           "all_gather #2", "rdouble",     "root 1"};
+static const char *const usual_texts[] = {
+    "all_reduce #2", "4 int32", "60000 int32",       "int32", "sum", "all_reduce #2",
+    "knomial",       "none",    "node:rdouble/ring", "root 0"};
+static const char *const odd_texts[] = {
+    "all_gather #2", "5 int32", "60001 int32",         "float", "max", "all_gather #2",
+    "rdouble",       "rdouble", "node:knomial@leader", "root 1"};
 
 struct cell {
     const char *transport;
@@ -40,6 +43,11 @@ static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_r
     case ALGORITHM:
         return wt_issue(f->comm, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT32), odd ? "rdouble" : "knomial",
                         req);
+    case NAMED:
+        return wt_issue(f->comm, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT32), odd ? "rdouble" : NULL, req);
+    case LEVELS:
+        return wt_issue(f->comm, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT32),
+                        odd ? odd_texts[LEVELS] : usual_texts[LEVELS], req);
     case DTYPE:
         return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
     case OP:
@@ -93,6 +101,8 @@ static void body(int rank, int nranks, void *arg)
     uint64_t began;
     weft_status st;
 
+    if (c->what == LEVELS)
+        setenv("WEFT_NODE_ID", rank < 2 ? "one" : "two", 1);
     ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
     wt_sync();
     began = wt_now_ms();
@@ -115,7 +125,10 @@ static void matrix(const char *transport)
     for (int what = 0; what < NUM_WHATS; what++) {
         for (int request = 0; request < 2; request++) {
             struct cell c = {transport, (enum what)what, request};
-            int failed = wt_run(RANKS, body, &c, 15000);
+            int failed;
+            if (what == LEVELS && strcmp(transport, "shm") == 0)
+                continue; /* that joins no nodes */
+            failed = wt_run(RANKS, body, &c, 15000);
             if (failed)
                 printf("# %s over %s, %s: %d ranks failed\n", what_names[what], transport,
                        request ? "request" : "blocking", failed);

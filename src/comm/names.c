@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the caller of an operation names and all ranks must name alike. It is part of the operation's hash (weft_op_info.hash),
+ * which travels with its messages and stands on boards: ranks that named something else find out, and say what was named where. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "comm/comm.h"
+
+/* An option on which ranks must agree gets a row, and nothing else. What the library has chosen itself is not here: ranks may plan
+ * an operation differently by right, before they have exchanged what they know. */
+static const struct option {
+    const char *what;
+    size_t at; /* of a string in weft_call_options */
+} options_named[] = {
+    {"algorithm", offsetof(weft_call_options, algorithm)},
+};
+
+static uint32_t hash_of(const struct option *o, const char *name)
+{
+    return (uint32_t)wi_hash64(name, strlen(name), wi_hash64(o->what, strlen(o->what), 0)) | 1;
+}
+
+uint32_t wi_call_named(const weft_call_options *options)
+{
+    uint32_t named = 0;
+
+    for (size_t i = 0; i < sizeof options_named / sizeof options_named[0]; i++) {
+        const char *name;
+        memcpy(&name, (const char *)options + options_named[i].at, sizeof name);
+        if (name)
+            named ^= hash_of(&options_named[i], name);
+    }
+    return named;
+}
+
+/* ---- From a hash back to a name: the other rank has sent no more ---- */
+
+static int is_named(const char *name, uint32_t named)
+{
+    return hash_of(&options_named[0], name) == named;
+}
+
+/* Hierarchical ones, as far as they are made of a level, an algorithm among its groups, and one inside them. */
+static int find_spec(const char *level, const char *outer, uint32_t named, char spec[WI_ALGO_SPEC_BYTES])
+{
+    for (int leader = 0; leader < 2; leader++) {
+        const char *at = leader ? "@leader" : "";
+        snprintf(spec, WI_ALGO_SPEC_BYTES, "%s:%s%s", level, outer, at);
+        if (is_named(spec, named))
+            return 1;
+        for (const struct wi_algo *const *inner = wi_algos; *inner; inner++) {
+            snprintf(spec, WI_ALGO_SPEC_BYTES, "%s:%s%s/%s", level, outer, at, (*inner)->name);
+            if (is_named(spec, named))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+const char *wi_call_algorithm(int kind, uint32_t named)
+{
+    static __thread char specs[2][WI_ALGO_SPEC_BYTES]; /* two ranks' names are told at once */
+    static __thread unsigned turn;
+    enum wi_coll family = wi_algo_family((enum wi_coll)kind);
+    const char *level;
+
+    for (const struct wi_algo *const *a = wi_algos; *a; a++)
+        if ((*a)->coll == family && is_named((*a)->name, named))
+            return (*a)->name;
+    for (int l = 0; (level = wi_model_level_name(l)) != NULL; l++)
+        for (const struct wi_algo *const *a = wi_algos; *a; a++)
+            if ((*a)->coll == family && find_spec(level, (*a)->name, named, specs[turn % 2]))
+                return specs[turn++ % 2];
+    return NULL;
+}
