@@ -28,6 +28,7 @@ struct world {
     struct weft_comm *comm[MAX_RANKS];
     struct wi_prog *programs[MAX_RANKS][WI_CACHED_PROGRAMS];
     unsigned char *peers[MAX_CALLS][2][MAX_RANKS];
+    int entered[MAX_RANKS]; /* calls that a rank has begun */
     /* Of DRIVE_ALONE: whose turn it is. */
     pthread_mutex_t lock;
     pthread_cond_t turn[MAX_RANKS];
@@ -257,6 +258,14 @@ static void close_gate(struct world *w, const struct call *c, int r, struct wi_o
     op->finished_arg = w;
 }
 
+/* Rank r is through with call i: of a barrier all ranks have begun theirs. */
+static void judge_left(const struct world *w, int r, int i)
+{
+    for (int o = 0; o < w->form->nranks && w->form->coll == WI_COLL_BARRIER; o++)
+        if (w->entered[o] <= i)
+            complain("rank %d leaves barrier %d before rank %d has entered it", r, i, o);
+}
+
 /* ---- Queued ---- */
 
 static void judge(struct world *w, int r, weft_status st)
@@ -273,6 +282,7 @@ static void issue(struct world *w, struct call *c, int r)
 {
     struct call_rank *k = &c->rank[r];
 
+    w->entered[r]++;
     for (int i = 0; i < 1 + w->form->packed; i++) {
         struct wi_op *op = &k->op[i];
         weft_status st = WEFT_SUCCESS;
@@ -305,24 +315,22 @@ static int whose_turn(struct world *w, int last)
 
 static void drive(struct world *w)
 {
-    int issued[MAX_RANKS] = {0}, ended[MAX_RANKS] = {0}, left = w->form->nranks, r = 0;
+    int left_calls[MAX_RANKS] = {0}, left = w->form->nranks, r = 0;
     uint64_t idle = 0;
 
     while (left && !wrong[0]) {
         int moved = 0;
         r = whose_turn(w, r);
-        if (issued[r] < w->knobs->ncalls && fake_random(&w->rng, 4) == 0) {
-            issue(w, w->calls[issued[r]++], r);
+        if (w->entered[r] < w->knobs->ncalls && fake_random(&w->rng, 4) == 0) {
+            issue(w, w->calls[w->entered[r]], r);
             moved = 1;
         } else {
             wi_exec_progress(w->exec[r], NULL, &moved);
             judge(w, r, WEFT_SUCCESS);
         }
-        if (issued[r] == w->knobs->ncalls && !ended[r]) {
-            ended[r] = 1;
-            for (int i = 0; i < w->knobs->ncalls; i++)
-                ended[r] &= is_done(w, r, i);
-            left -= ended[r];
+        while (left_calls[r] < w->entered[r] && is_done(w, r, left_calls[r])) {
+            judge_left(w, r, left_calls[r]);
+            left -= ++left_calls[r] == w->knobs->ncalls;
         }
         idle = moved ? 0 : idle + 1;
         if (idle > (uint64_t)IDLE_MAX * (uint64_t)w->form->nranks)
@@ -385,6 +393,7 @@ static void run_alone(struct world *w, struct call *c, int r)
     struct wi_record *e = wi_recorder_add(&w->exec[r]->recorder);
     weft_status st;
 
+    w->entered[r]++;
     begin(c, r, op, w);
     st = lay_out(w, c, r, op);
     if (st >= 0) {
@@ -397,6 +406,7 @@ static void run_alone(struct world *w, struct call *c, int r)
         op->record = e;
         w->seen->alone += op->bind.prog->alone && !op->bind.nt;
         st = wi_exec_run_alone(w->exec[r], op);
+        judge_left(w, r, c->number);
     }
     judge(w, r, st);
 }
