@@ -325,7 +325,7 @@ const struct weft_plugin weft_plugin_inproc = {
     .settings = inproc_settings,
     .settings_bytes = sizeof(struct wi_shm_settings),
     .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_SINK | WEFT_CAP_PEEK | WEFT_CAP_INFO | WEFT_CAP_MAPPED | WEFT_CAP_MEM_MAP |
-            WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT,
+            WEFT_CAP_MEM_GET | WEFT_CAP_MEM_PUT | WEFT_CAP_MEM_ALL,
     .priority = 110,
     .ops = &inproc_ops,
 };

@@ -69,6 +69,13 @@ struct wi_pool {
 
 void wi_pool_init(struct wi_pool *pool);
 void wi_pool_fini(struct wi_pool *pool);
+void wi_mem_blocks_fini(struct weft_context *ctx); /* before the transports are closed */
+
+/* Memory of weft_mem_alloc that transports have registered, or that none of them made. */
+struct wi_mem_blocks {
+    pthread_mutex_t lock;
+    struct wi_mem_block *first;
+};
 
 struct weft_context {
     uint32_t magic;
@@ -89,6 +96,7 @@ struct weft_context {
     struct wi_progress progress;
     struct wi_callers callers;
     _Atomic int registrations; /* live weft_mem handles */
+    struct wi_mem_blocks blocks; /* of weft_mem_alloc: memory.c */
     struct wi_pool pool;
 };
 

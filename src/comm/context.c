@@ -127,6 +127,7 @@ weft_status weft_context_create(const weft_context_config *config, weft_context 
     ctx->magic = WI_CONTEXT_MAGIC;
     ctx->progress.event_fd = -1;
     pthread_mutex_init(&ctx->comms_lock, NULL);
+    pthread_mutex_init(&ctx->blocks.lock, NULL);
     wi_pool_init(&ctx->pool);
     wi_callers_init(ctx);
     wi_fork_watch(ctx);
@@ -201,6 +202,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     WI_TRY(wi_callers_stop(ctx));
     wi_fork_unwatch(ctx);
     wi_progress_stop(ctx);
+    wi_mem_blocks_fini(ctx);
     wi_transports_close(ctx->transports);
     wi_near_files_free(ctx);
     wi_plans_free(ctx->plans);

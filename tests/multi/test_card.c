@@ -6,6 +6,7 @@
 
 #include "../unit/unit.h"
 #include "comm/comm.h"
+#include "net/channel_group.h"
 
 static char path[600];
 
@@ -152,6 +153,43 @@ static void given_up(int rank, int nranks, void *arg)
         given_up_one(rank, nranks, rounds);
 }
 
+/* ---- Registrations ---- */
+
+/* What the program registers, and what weft allocates, is known to the card: nothing may be registered for a message. */
+static void registered(int rank, int nranks, void *arg)
+{
+    static const char *const names[] = {"TRANSPORTS=fakerdma", "TRANSPORTS=fakerdma,tcp"};
+    int32_t *ours = malloc(WORDS * 4);
+    void *theirs;
+    weft_mem *mem;
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(ours != NULL);
+    for (int k = 0; k < 2; k++) {
+        open_context(&f, rank, nranks, names[k], everybody);
+        WT_REQUIRE_OK(create(&f));
+        WT_REQUIRE_OK(weft_mem_register(f.context, ours, WORDS * 4, &mem));
+        WT_REQUIRE_OK(weft_mem_alloc(f.context, WORDS * 4, &theirs));
+        for (int turn = 0; turn < 2; turn++) {
+            int32_t *words = turn ? theirs : ours;
+            const struct wi_transport *t = wi_transports_find(f.context->transports, "fakerdma");
+            for (size_t i = 0; i < WORDS; i++)
+                words[i] = rank ? 0 : 40 + turn;
+            WT_CHECK(wi_channel_registered(t->endpoint, (unsigned char *)(words + 5), 100) != NULL);
+            WT_CHECK(wi_channel_registered(t->endpoint, (unsigned char *)words, WORDS * 4 + 1) == NULL);
+            WT_CHECK_OK(rank ? weft_recv(f.comm, words, WORDS, WEFT_INT32, 0, 0, NULL)
+                             : weft_send(f.comm, words, WORDS, WEFT_INT32, 1, 0, NULL));
+            WT_CHECK(all_are(words, 40 + turn));
+        }
+        wt_sync();
+        WT_CHECK_OK(weft_mem_free(f.context, theirs));
+        WT_CHECK_OK(weft_mem_deregister(mem));
+        ft_close(&f);
+    }
+    free(ours);
+}
+
 /* ---- The program ---- */
 
 static void run(int nranks, wt_rank_fn fn)
@@ -172,11 +210,13 @@ CASE(one_way_is_left_out, 3)
 CASE(mixed, 4)
 CASE(one_way_alone_is_named, 3)
 CASE(given_up, 2)
+CASE(registered, 2)
 
 static const struct wt_case cases[] = {
     {"a transport that reaches one way only is left out", run_one_way_is_left_out},
     {"pairs of ranks use different transports", run_mixed},
     {"what reaches one way only is named", run_one_way_alone_is_named},
+    {"what is registered is registered with every transport", run_registered},
     {"a buffer that was given back is not written to", run_given_up},
 };
 WT_UNIT_MAIN("card", cases)
