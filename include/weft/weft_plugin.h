@@ -239,7 +239,8 @@ enum weft_transport_caps {
                                      sees to it: what the program has not registered is registered for the operation, or staged */
     WEFT_CAP_GET = 1u << 9,       /* get, mem_key, mem_import */
     WEFT_CAP_PUT = 1u << 10,      /* put, likewise */
-    WEFT_CAP_MEM_ALL = 1u << 11,  /* mem_map reaches all memory of peers as it is: none need be allocated or adopted for it */
+    WEFT_CAP_MEM_ALL = 1u << 11,  /* mem_map reaches all memory of peers as it is: none need be allocated or adopted
+                                     for it */
 };
 
 #define WEFT_ADDRESS_MAX 1024
@@ -287,8 +288,8 @@ struct weft_transport_ops {
      * on any member the communicator is not created and the members that succeeded get group_destroy. */
     weft_status (*group_create)(void *endpoint, const struct weft_group_config *config, void **group);
     /* Local, bounded, allowed at any time, also after failures and with transfers pending (they are
-     * forgotten, not completed; their memory is not touched any more when this returns). `aborted`: tell peers, as far as possible without waiting, that this
-     * rank left in failure. */
+     * forgotten, not completed; their memory is not touched any more when this returns). `aborted`: tell
+     * peers, as far as possible without waiting, that this rank left in failure. */
     void (*group_destroy)(void *group, int aborted);
 
     /* Post. Must not block. A failure to post is reported by return value (then x is untouched and not
