@@ -153,6 +153,9 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->bind.base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
     op->bind.base[WI_DST] = c->dst;
     op->bind.mapped = 1;
+    op->bind.messages = 0;
+    op->bind.nlater = 0;
+    op->run.first = NULL;
     op->bind.nslices = 1;
     op->bind.packing = NULL;
     op->bind.get = op->bind.put = op->match.point_to_point = op->bind.send_empty = op->match.by_tag = 0;

@@ -200,6 +200,7 @@ weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const
                                  struct wi_prog **programs)
 {
     op->bind.nslices = op->bind.nfragments = 1;
+    op->bind.messages = 1;
     WI_TRY(map_v_form(comm, op, c));
     WI_TRY(wi_packing_create(op, WI_PACK_BELOW));
     return lower(comm, op, programs);
@@ -212,6 +213,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
 
     slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
     op->bind.mapped = op->bind.sched->mapped;
+    op->bind.messages = !op->bind.mapped;
     op->bind.ll = 0;
     op->bind.send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
     op->bind.block_bytes = op->bind.total_bytes = 0;

@@ -157,7 +157,7 @@ static void release_fragments(struct wi_exec *exec, struct wi_op *op)
 {
     for (struct wi_fragment *f = op->run.first, *next; f; f = next) {
         next = f->next;
-        for (uint32_t l = 0; l < op->bind.sched->nlanes; l++) {
+        for (uint32_t l = 0; l < f->prog->nlanes; l++) {
             put_pends(exec, f->lane[l].sends);
             put_pends(exec, f->lane[l].recvs);
         }
@@ -182,6 +182,9 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
     wi_prog_put(op->bind.prog);
     op->bind.ran_prog = op->bind.prog;
     op->bind.prog = NULL;
+    for (uint32_t i = 0; i < op->bind.nlater; i++)
+        wi_prog_put(op->bind.later[i]);
+    op->bind.nlater = 0;
     for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
         wi_free(op->owned[i]);
         op->owned[i] = NULL;
@@ -340,11 +343,9 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
             return;
         }
         op->info.seq = op->match.internal ? 0 : ++*(op->match.sending ? &peer->send_seq : &peer->recv_seq);
-        op->bind.chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
         return;
     }
     wi_exec_number(exec, &op->info);
-    op->bind.chan_base = op->info.seq % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
     wi_exec_board(exec, &op->info);
 }
 

@@ -5,7 +5,7 @@
  *
  * Two-sided schedules are walked step by step, each step slice by slice: the data of a step streams. Sends are posted
  * without waiting; a step that would overwrite what a pending send still reads lands in a bounce buffer first. Several
- * operations may be in flight: operation n uses the channels of window slot n % WI_OP_WINDOW.
+ * operations may be in flight: each fragment that sends messages has a window of channels, of WI_OP_WINDOW the next in turn.
  * Mapped schedules are walked slice by slice, each slice program by program; one slice is one epoch (weft_plugin.h). They run
  * one at a time, in order.
  */
@@ -88,6 +88,7 @@ struct wi_exec {
     struct wi_op_list running, waiting, messages;
     struct wi_op *upcoming[2]; /* messages that two walks over the list come to next: run.c */
     uint32_t nops;
+    uint32_t next_window; /* of channels, to be taken */
     uint64_t nissued;
     uint32_t nunpolled;         /* issued since all were polled */
     uint64_t op_polls;          /* of operations, all or one at a time: tests count work by it */

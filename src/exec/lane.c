@@ -42,8 +42,8 @@ static int dep_met(const struct run *r, const struct wi_prog_step *st, uint32_t 
 
 static struct message resolve(const struct run *r, const struct wi_prog_step *st, uint32_t slice, uint32_t piece)
 {
-    const struct wi_unit *unit = &r->op->bind.prog->units[st->unit + piece];
-    const struct wi_operand *o = &r->op->bind.prog->operands[unit->operand];
+    const struct wi_unit *unit = &r->f->prog->units[st->unit + piece];
+    const struct wi_operand *o = &r->f->prog->operands[unit->operand];
     struct message m = {NULL, NULL, 0};
     size_t skip;
 
@@ -74,7 +74,7 @@ static weft_status send(const struct run *r, void *buf, size_t bytes)
     p = wi_pend_get(r->exec);
     if (!p)
         return wi_exec_fail(r->exec, WEFT_ENOMEM, -1, &r->op->info, "out of memory for a transfer");
-    return wi_lane_send(r->exec, r->op, r->lane, r->ls, p, buf, bytes, wi_lane_granule(r->op));
+    return wi_lane_send(r->exec, r->op, r->f, r->number, p, buf, bytes, wi_lane_granule(r->op));
 }
 
 /* ---- Receives that are posted ahead ---- */
@@ -82,7 +82,7 @@ static weft_status send(const struct run *r, void *buf, size_t bytes)
 /* Where an operand of a step lies, all units and slices of it. */
 static void extent(const struct run *r, const struct wi_prog_step *st, uint32_t which, uintptr_t *from, uintptr_t *to)
 {
-    const struct wi_prog *p = r->op->bind.prog;
+    const struct wi_prog *p = r->f->prog;
     const struct wi_unit *first = &p->units[st->unit], *last = first + st->nunits - 1;
     size_t scale = r->op->bind.scale;
 
@@ -107,7 +107,7 @@ static int may_run_ahead(const struct run *r, uint32_t next)
 {
     const struct wi_prog_step *n = &r->steps[next];
 
-    if (next >= r->lane->nsteps || r->op->bind.layout.blocks[WI_SRC].extent || r->op->bind.layout.blocks[WI_DST].extent)
+    if (next >= r->lane->nsteps || r->f->prog->has_extents)
         return 0;
     if (!receives(n) || !n->ndst)
         return 0;
@@ -139,7 +139,7 @@ static weft_status post_ahead(const struct run *r, int *moved)
         if (!dep_met(r, st, ls->post_slice))
             break;
         m = resolve(r, st, ls->post_slice, ls->post_piece);
-        if (ls->post_step > ls->step && m.bytes && wi_being_sent(r->op, r->f, m.dst, m.bytes))
+        if (ls->post_step > ls->step && m.bytes && wi_being_sent(r->f, m.dst, m.bytes))
             break; /* it can wait: no need for a bounce buffer */
         /* Empty units carry no message but keep their place in the order of the lane. */
         if (m.bytes || r->op->bind.send_empty) {
@@ -206,7 +206,7 @@ static int run_unit(const struct run *r, const struct wi_prog_step *st)
     case WI_STEP_REDUCE:
         return wi_local_run(r->exec, r->op, r->f, st, r->ls->slice, r->ls->piece);
     case WI_STEP_SIGNAL:
-        wi_signal(r->exec, r->op, r->number, r->f->epoch, st->ordinal);
+        wi_signal(r->exec, r->op, st->lane, r->f->epoch, st->ordinal);
         if (r->op->run.claim)
             wi_claim_slot(r->exec, r->f->epoch + 1, r->op->bind.slot_bytes);
         return 1;
@@ -257,7 +257,7 @@ static void begin_step(struct wi_lane_state *ls)
 
 int wi_lane_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane)
 {
-    const struct wi_prog *prog = op->bind.prog;
+    const struct wi_prog *prog = f->prog;
     struct run r = {exec, op, f, &prog->lanes[lane], prog->steps + prog->lanes[lane].first, &f->lane[lane], lane};
     struct wi_lane_state *ls = r.ls;
     int moved = 0;

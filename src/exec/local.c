@@ -102,19 +102,18 @@ static void copy_twice(const struct wi_exec *exec, const struct wi_op *op, const
 
     if (!(st->flags & WI_STEP_TWIN)) /* the second one, which has been made */
         return;
-    second = &op->bind.prog->units[st[2].unit + piece];
-    wi_copy_twice(p->dst[0], wi_address(exec, op, &op->bind.prog->operands[second->operand], f->epoch, skip), p->src[0],
+    second = &f->prog->units[st[2].unit + piece];
+    wi_copy_twice(p->dst[0], wi_address(exec, op, &f->prog->operands[second->operand], f->epoch, skip), p->src[0],
                   p->bytes);
 }
 
 /* ---- One piece ---- */
 
 /* 0: a pending send still reads where it would go. */
-static int may_store(const struct wi_op *op, const struct wi_fragment *f, const struct wi_prog_step *st,
-                     const struct piece *p)
+static int may_store(const struct wi_fragment *f, const struct wi_prog_step *st, const struct piece *p)
 {
-    for (uint32_t i = 0; !op->bind.mapped && i < st->ndst; i++)
-        if (wi_being_sent(op, f, p->dst[i], p->bytes))
+    for (uint32_t i = 0; !f->prog->mapped && i < st->ndst; i++)
+        if (wi_being_sent(f, p->dst[i], p->bytes))
             return 0;
     return 1;
 }
@@ -122,11 +121,11 @@ static int may_store(const struct wi_op *op, const struct wi_fragment *f, const 
 int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_prog_step *st,
                  uint32_t slice, uint32_t piece)
 {
-    const struct wi_unit *unit = &op->bind.prog->units[st->unit + piece];
+    const struct wi_unit *unit = &f->prog->units[st->unit + piece];
     struct piece p;
     size_t skip;
 
-    p.to = &op->bind.prog->operands[unit->operand];
+    p.to = &f->prog->operands[unit->operand];
     p.from = p.to + st->ndst;
     p.bytes = wi_slice_bytes(op, f, unit, slice, &skip);
     if (!p.bytes)
@@ -135,7 +134,7 @@ int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, 
         p.dst[i] = wi_address(exec, op, &p.to[i], f->epoch, skip);
     for (uint32_t i = 0; i < st->nsrc; i++)
         p.src[i] = wi_address(exec, op, &p.from[i], f->epoch, skip);
-    if (!may_store(op, f, st, &p))
+    if (!may_store(f, st, &p))
         return 0;
     if (st->to_peer && op->bind.put && st->kind == WI_STEP_COPY)
         WI_TRY(wi_exec_put(exec, op, p.to[0].rank, p.dst[0], p.src[0], p.bytes));

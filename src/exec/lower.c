@@ -48,60 +48,131 @@ static int can_scale(const struct wi_sched *sched, const struct wi_layout *l)
                          (!l->mapped || l->slot_stride == stride));
 }
 
+/* The executor's number of the rank that a region, or a step, names. */
+static int32_t rank_of(const struct lowering *l, int32_t rank)
+{
+    if (rank == WI_SELF)
+        return l->rank;
+    return l->layout->ranks ? l->layout->ranks[rank] : rank;
+}
+
 static int is_peer(const struct lowering *l, const struct wi_region *r)
 {
-    return r->rank != WI_SELF && r->rank != l->rank;
+    return r->rank != WI_SELF && rank_of(l, r->rank) != l->rank;
+}
+
+static int in_slots(const struct lowering *l, const struct wi_region *r)
+{
+    return r->buf == WI_TMP && l->layout->mapped;
+}
+
+/* ---- Pieces ---- */
+
+static uint32_t extents_of(const struct lowering *l, int buf, size_t block)
+{
+    const uint32_t *start = l->layout->blocks[buf].start;
+
+    return start ? start[block + 1] - start[block] : 1;
+}
+
+/* The region of a step that says how its pieces are cut: one that is no slot, which takes whatever comes. */
+static const struct wi_region *cut_by(const struct lowering *l, const struct wi_step *st)
+{
+    const struct wi_region *all = &l->sched->regions[st->ndst ? st->dst : st->src];
+
+    for (uint32_t i = 0; i < (uint32_t)st->ndst + st->nsrc; i++) {
+        const struct wi_region *r = &l->sched->regions[i < st->ndst ? st->dst + i : st->src + i - st->ndst];
+        if (!in_slots(l, r))
+            return r;
+    }
+    return all;
 }
 
 static uint32_t pieces_of(const struct lowering *l, const struct wi_step *st)
 {
+    const struct wi_region *r;
+    uint32_t n = 0;
+
     if (st->kind == WI_STEP_SIGNAL || st->kind == WI_STEP_WAIT || st->kind == WI_STEP_NOP)
         return 0;
-    return l->whole ? 1 : l->sched->regions[st->ndst ? st->dst : st->src].count;
+    if (l->whole)
+        return 1;
+    r = cut_by(l, st);
+    for (uint32_t i = 0; i < r->count; i++)
+        n += in_slots(l, r) ? 1 : extents_of(l, r->buf, r->first + i);
+    return n;
+}
+
+/* A piece: the extent of a block, counted from the region's first. */
+struct piece {
+    uint32_t block, extent;
+};
+
+static struct piece piece_at(const struct lowering *l, const struct wi_step *st, uint32_t n)
+{
+    const struct wi_region *r = cut_by(l, st);
+    struct piece p = {0, n};
+
+    if (l->whole || in_slots(l, r))
+        return (struct piece){n, 0};
+    while (p.extent >= extents_of(l, r->buf, r->first + p.block))
+        p.extent -= extents_of(l, r->buf, r->first + p.block++);
+    return p;
 }
 
 /* ---- Operands ---- */
 
-static size_t in_slot(const struct lowering *l, const struct wi_region *r, uint32_t block, uint32_t count,
+static size_t in_slot(const struct lowering *l, const struct wi_region *r, struct piece p, uint32_t count,
                       struct wi_operand *o)
 {
     size_t stride = l->scaled ? 1 : l->layout->slot_stride;
 
     o->mem = WI_MEM_SLOT;
-    o->rank = is_peer(l, r) ? r->rank : l->rank;
+    o->rank = rank_of(l, r->rank);
     if (l->layout->ll)
         o->mem = is_peer(l, r) ? WI_MEM_LL : WI_MEM_LL_OWN;
-    o->at = block * stride;
+    o->at = l->layout->slot_at + (r->first + p.block) * stride + p.extent * l->layout->slot_piece;
     return l->layout->sliced ? SIZE_MAX : count * stride; /* a slot holds one slice, which the other operands end */
 }
 
+static size_t extent_bytes(const struct wi_blocks *blocks, const struct wi_region *r, struct piece p,
+                           struct wi_operand *o)
+{
+    struct wi_extent e = blocks->start ? blocks->extent[blocks->start[r->first + p.block] + p.extent]
+                                       : wi_block_extent(blocks, r->first + p.block);
+
+    o->at = e.at;
+    return e.bytes;
+}
+
 /* Bytes of one piece of a region. */
-static size_t lower_region(const struct lowering *l, const struct wi_region *r, uint32_t piece, struct wi_operand *o)
+static size_t lower_region(const struct lowering *l, const struct wi_region *r, struct piece p, struct wi_operand *o)
 {
     const struct wi_blocks *blocks = l->scaled ? &l->unit : &l->layout->blocks[r->buf];
     uint32_t count = l->whole ? r->count : 1;
-    size_t bytes = 0;
+    size_t bytes;
 
-    if (r->buf == WI_TMP && l->layout->mapped)
-        return in_slot(l, r, r->first + piece, count, o);
+    if (in_slots(l, r))
+        return in_slot(l, r, p, count, o);
     o->mem = !is_peer(l, r) ? r->buf : r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST;
-    o->rank = r->rank;
-    o->at = wi_block_extent(blocks, r->first + piece).at;
-    for (uint32_t i = 0; i < count; i++)
-        bytes += wi_block_extent(blocks, r->first + piece + i).bytes;
+    o->rank = rank_of(l, r->rank);
+    bytes = extent_bytes(blocks, r, p, o);
+    for (uint32_t i = 1; i < count; i++)
+        bytes += wi_block_extent(blocks, r->first + i).bytes;
     return bytes;
 }
 
-static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t piece, struct wi_prog_step *out)
+static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t number, struct wi_prog_step *out)
 {
     const struct wi_region *dst = &l->sched->regions[st->dst], *src = &l->sched->regions[st->src];
     struct wi_unit *unit = &l->units[l->nunits++];
+    struct piece p = piece_at(l, st, number);
     size_t bytes = SIZE_MAX, n;
 
     unit->operand = l->noperands;
     for (uint32_t i = 0; i < (uint32_t)st->ndst + st->nsrc; i++) {
         struct wi_operand *o = &l->operands[l->noperands++];
-        n = lower_region(l, i < st->ndst ? &dst[i] : &src[i - st->ndst], piece, o);
+        n = lower_region(l, i < st->ndst ? &dst[i] : &src[i - st->ndst], p, o);
         bytes = n < bytes ? n : bytes;
         if (i < st->ndst) {
             out->to_slot |= o->mem == WI_MEM_SLOT;
@@ -113,21 +184,22 @@ static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t p
     unit->bytes = bytes;
 }
 
-static void lower_step(struct lowering *l, const struct wi_step *st, struct wi_prog_step *out)
+static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t lane, struct wi_prog_step *out)
 {
     uint32_t pieces = pieces_of(l, st);
 
-    *out = (struct wi_prog_step){.kind = st->kind,
-                                 .flags = st->flags,
-                                 .ndst = st->ndst,
-                                 .nsrc = st->nsrc,
-                                 .lane = st->lane,
-                                 .ordinal = st->ordinal,
-                                 .peer = st->peer,
-                                 .dep_lane = st->dep_lane,
-                                 .dep_step = st->dep_step,
-                                 .unit = l->nunits,
-                                 .nunits = pieces};
+    *out =
+        (struct wi_prog_step){.kind = st->kind,
+                              .flags = st->flags,
+                              .ndst = st->ndst,
+                              .nsrc = st->nsrc,
+                              .lane = (uint16_t)(l->layout->first_lane + (st->kind == WI_STEP_WAIT ? st->lane : lane)),
+                              .ordinal = st->ordinal,
+                              .peer = st->kind == WI_STEP_WAIT ? rank_of(l, st->peer) : st->peer,
+                              .dep_lane = st->dep_lane,
+                              .dep_step = st->dep_step,
+                              .unit = l->nunits,
+                              .nunits = pieces};
     for (uint32_t piece = 0; piece < pieces; piece++)
         lower_piece(l, st, piece, out);
 }
@@ -190,6 +262,11 @@ static void leave_out(struct lowering *l)
     l->prog->nsteps = l->lanes[0].nsteps = n;
 }
 
+static int32_t peer_of(const struct lowering *l, int32_t peer)
+{
+    return peer == WI_NO_PEER ? WI_NO_PEER : rank_of(l, peer);
+}
+
 static struct wi_prog *make_room(struct lowering *l)
 {
     const struct wi_sched *s = l->sched;
@@ -217,6 +294,20 @@ static struct wi_prog *make_room(struct lowering *l)
     return p;
 }
 
+static void lower_lane(struct lowering *l, uint32_t lane)
+{
+    uint32_t first = l->sched->lanes[lane].first_step;
+
+    for (uint32_t i = first; i < first + l->sched->lanes[lane].nsteps; i++) {
+        const struct wi_step *st = &l->sched->steps[i];
+        lower_step(l, st, lane, &l->steps[i]);
+        if (l->layout->ll && st->kind == WI_STEP_SIGNAL)
+            publish(l, i);
+        else if (l->layout->ll && st->kind == WI_STEP_WAIT)
+            l->steps[i].kind = WI_PROG_FETCH;
+    }
+}
+
 struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout)
 {
     struct lowering l = {.sched = sched,
@@ -237,20 +328,17 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->sliced = layout->sliced;
     p->ll = layout->ll;
     p->packed = layout->packed;
+    p->mapped = layout->mapped;
+    p->has_extents = has_extents(layout) != 0;
     p->nlanes = sched->nlanes;
     p->nsteps = sched->nsteps;
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         const struct wi_lane *lane = &sched->lanes[i];
-        l.lanes[i] =
-            (struct wi_prog_lane){lane->send_peer, lane->recv_peer, lane->chan, lane->first_step, lane->nsteps};
+        l.lanes[i] = (struct wi_prog_lane){peer_of(&l, lane->send_peer), peer_of(&l, lane->recv_peer), lane->chan,
+                                           lane->first_step, lane->nsteps};
     }
-    for (uint32_t i = 0; i < sched->nsteps; i++) {
-        lower_step(&l, &sched->steps[i], &l.steps[i]);
-        if (layout->ll && sched->steps[i].kind == WI_STEP_SIGNAL)
-            publish(&l, i);
-        else if (layout->ll && sched->steps[i].kind == WI_STEP_WAIT)
-            l.steps[i].kind = WI_PROG_FETCH;
-    }
+    for (uint32_t lane = 0; lane < sched->nlanes; lane++)
+        lower_lane(&l, lane);
     p->nunits = l.nunits;
     p->alone = runs_alone(p, layout) != 0;
     if (p->alone)

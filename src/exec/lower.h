@@ -18,20 +18,26 @@ struct wi_extent {
 };
 
 /* Where the blocks of a buffer are: block b begins at b * stride and has `stride` bytes, or what is left of `total` (0: no
- * end). `extent`: each block's own place and length. `like`: block b begins at b * stride and is as long as block b % modulo
- * of that buffer. */
+ * end). `extent`: each block's own place and length; with `start` a block is several extents, extent[start[b]] to
+ * extent[start[b + 1] - 1]. `like`: block b begins at b * stride and is as long as block b % modulo of that buffer. */
 struct wi_blocks {
     size_t stride, total;
     const struct wi_extent *extent;
+    const uint32_t *start;
     const struct wi_blocks *like;
     uint32_t modulo;
 };
+/* Of a block that is one extent. */
 struct wi_extent wi_block_extent(const struct wi_blocks *blocks, size_t block);
 
 /* How the data of one operation is cut. */
 struct wi_layout {
     struct wi_blocks blocks[WI_NUM_BUFS]; /* TMP: of messages */
-    size_t slot_stride;                   /* mapped: of a block of TMP in its slot */
+    size_t slot_at;                       /* mapped: where TMP begins in its slot */
+    size_t slot_stride;                   /* of a block of it */
+    size_t slot_piece;                    /* of an extent of a block; 0: blocks are one extent each */
+    const int32_t *ranks;                 /* the schedule's ranks; NULL: they are the executor's */
+    uint16_t first_lane;                  /* mapped: the signals that lane 0 of the schedule gives */
     uint8_t mapped, ll;
     uint8_t packed; /* lengths are numbers of blocks: packed.c */
     uint8_t sliced; /* every block is cut into slices or fragments: regions are handled block by block */
@@ -69,7 +75,7 @@ struct wi_prog_step {
     uint8_t to_slot;            /* a destination is in a slot */
     uint8_t to_peer, from_peer; /* a destination, a source is another rank's buffer */
     uint16_t ndst, nsrc;
-    uint16_t lane, ordinal; /* as of struct wi_step */
+    uint16_t lane, ordinal; /* SIGNAL: whose signals are given; WAIT: of `peer`, awaited */
     int32_t peer;
     int32_t dep_lane;
     uint32_t dep_step;
@@ -88,7 +94,8 @@ struct wi_prog {
     uint32_t nlanes, nsteps, nunits;
     /* What it was made for, besides its schedule. */
     size_t stride, total, slot_stride;
-    uint8_t sliced, ll, packed;
+    uint8_t sliced, ll, packed, mapped;
+    uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */
     const struct wi_prog_lane *lanes;
     const struct wi_prog_step *steps;
     const struct wi_unit *units;

@@ -35,21 +35,28 @@ struct wi_lane_state {
     uint8_t done;
 };
 
+#define WI_STAGES_MAX 3
+
 struct wi_fragment {
-    struct wi_fragment *next; /* younger; of the pool: any */
-    size_t from;              /* of each block: the first byte, and the one behind the last */
+    struct wi_fragment *next;   /* younger; of the pool: any */
+    const struct wi_prog *prog; /* of the stage that it is in */
+    uint32_t stage;
+    uint32_t window, chan_base; /* channels of its messages, of which the first */
+    size_t from; /* of each block: the first byte, and the one behind the last */
     size_t to;
     uint64_t epoch; /* mapped */
     uint32_t nlanes_left, nlanes_room;
-    uint8_t entered; /* its slot may be written */
+    uint8_t entered;  /* its slot may be written */
     struct wi_lane_state lane[];
 };
 
 /* What runs: the program, on whose data. */
 struct wi_binding {
-    struct wi_sched *sched; /* counted reference */
-    struct wi_prog *prog;   /* likewise */
-    struct wi_sched *ran;   /* what a finished operation ran; held by whoever gave it only */
+    struct wi_sched *sched;                   /* counted reference */
+    struct wi_prog *prog;                     /* likewise: the first stage's */
+    struct wi_prog *later[WI_STAGES_MAX - 1]; /* likewise: of the stages that follow */
+    uint32_t nlater;
+    struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
     struct wi_prog *ran_prog;
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
@@ -63,11 +70,11 @@ struct wi_binding {
     size_t slot_work;                   /* bytes that go over slots, by which operations are classed in slot_store.h */
     size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
     struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
-    uint32_t chan_base;
     uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
     uint8_t get, put; /* peers' memory is got, put to: peer_base holds their addresses */
-    uint8_t send_empty, ll, mapped;
-    uint8_t nt; /* results are stored past the caches */
+    uint8_t send_empty, ll;
+    uint8_t mapped, messages; /* it has stages of this kind */
+    uint8_t nt;               /* results are stored past the caches */
 };
 
 /* How far it is. */

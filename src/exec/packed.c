@@ -65,10 +65,10 @@ void wi_packing_free(struct wi_op *op)
 
 /* ---- Blocks ---- */
 
-static struct blocks operand(const struct wi_op *op, const struct wi_prog_step *st, uint32_t which)
+static struct blocks operand(const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t which)
 {
-    const struct wi_unit *unit = &op->bind.prog->units[st->unit];
-    const struct wi_operand *o = &op->bind.prog->operands[unit->operand + which];
+    const struct wi_unit *unit = &f->prog->units[st->unit];
+    const struct wi_operand *o = &f->prog->operands[unit->operand + which];
 
     return (struct blocks){o->mem, o->at, unit->bytes};
 }
@@ -103,12 +103,13 @@ static weft_status store(struct wi_exec *exec, struct wi_op *op, const struct bl
     return WEFT_SUCCESS;
 }
 
-static weft_status copy(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_step *st)
+static weft_status copy(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
+                        const struct wi_prog_step *st)
 {
-    struct blocks src = operand(op, st, st->ndst);
+    struct blocks src = operand(f, st, st->ndst);
 
     for (uint32_t d = 0; d < st->ndst; d++) {
-        struct blocks dst = operand(op, st, d);
+        struct blocks dst = operand(f, st, d);
         for (size_t i = 0; i < src.count; i++)
             WI_TRY(store(exec, op, &dst, i, block_at(op, &src, i)));
     }
@@ -136,7 +137,7 @@ static void pack(const struct wi_op *op, const struct blocks *b, unsigned char *
     }
 }
 
-static weft_status send(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, uint32_t lane,
+static weft_status send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
                         const struct blocks *b)
 {
     struct wi_pend *p = wi_pend_get(exec);
@@ -152,15 +153,15 @@ static weft_status send(struct wi_exec *exec, struct wi_op *op, struct wi_lane_s
         return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for a packed message of %zu bytes", bytes);
     }
     pack(op, b, p->bounce);
-    return wi_lane_send(exec, op, &op->bind.prog->lanes[lane], ls, p, p->bounce, bytes, 1);
+    return wi_lane_send(exec, op, f, lane, p, p->bounce, bytes, 1);
 }
 
 /* ---- Receiving ---- */
 
-static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, uint32_t lane,
+static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
                         const struct blocks *b)
 {
-    const struct wi_prog_lane *ln = &op->bind.prog->lanes[lane];
+    const struct wi_prog_lane *ln = &f->prog->lanes[lane];
     size_t most = b->count * (sizeof(uint64_t) + op->bind.packing->below);
     struct arrived *room = wi_malloc(sizeof *room + most);
     struct wi_pend *p = room ? wi_pend_get(exec) : NULL;
@@ -172,7 +173,7 @@ static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_lane_s
                             "out of memory for a packed message of up to %zu bytes from rank %d", most, ln->recv_peer);
     }
     p->bounce = (unsigned char *)room;
-    st = wi_lane_fill_xfer(exec, op, p, ln->recv_peer, ln->chan, room->data, most);
+    st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, room->data, most);
     p->x.granule = 1;
     p->x.up_to = 1;
     if (st >= 0)
@@ -181,7 +182,7 @@ static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_lane_s
         wi_pend_put(exec, p);
         return st;
     }
-    ls->recvs = p;
+    f->lane[lane].recvs = p;
     return WEFT_SUCCESS;
 }
 
@@ -231,16 +232,16 @@ static struct arrived *keep(struct wi_op *op, struct wi_pend *p)
 }
 
 /* 1: the message is here and unpacked; 0: it is not; < 0: failed. */
-static int receive(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, uint32_t lane,
-                   const struct blocks *b)
+static int receive(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane, const struct blocks *b)
 {
+    struct wi_lane_state *ls = &f->lane[lane];
     struct arrived *data;
     struct wi_pend *p;
     size_t bytes;
     int peer;
 
     if (!ls->recvs)
-        WI_TRY(post(exec, op, ls, lane, b));
+        WI_TRY(post(exec, op, f, lane, b));
     p = ls->recvs;
     if (p->x.state == WEFT_XFER_PENDING)
         return 0;
@@ -260,26 +261,25 @@ static int receive(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state 
 int wi_packed_step(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
                    const struct wi_prog_step *st)
 {
-    struct wi_lane_state *ls = &f->lane[lane];
     struct blocks b;
     int got;
 
     if (st->kind == WI_STEP_NOP)
         return 1;
-    b = operand(op, st, 0);
+    b = operand(f, st, 0);
     switch (st->kind) {
     case WI_STEP_COPY:
-        WI_TRY(copy(exec, op, st));
+        WI_TRY(copy(exec, op, f, st));
         return 1;
     case WI_STEP_SEND:
-        WI_TRY(send(exec, op, ls, lane, &b));
+        WI_TRY(send(exec, op, f, lane, &b));
         return 1;
     case WI_STEP_RECV:
-        return receive(exec, op, ls, lane, &b);
+        return receive(exec, op, f, lane, &b);
     case WI_STEP_RECV_SEND:
-        got = receive(exec, op, ls, lane, &b);
+        got = receive(exec, op, f, lane, &b);
         if (got > 0)
-            WI_TRY(send(exec, op, ls, lane, &b));
+            WI_TRY(send(exec, op, f, lane, &b));
         return got;
     default:
         return wi_exec_fail(exec, WEFT_EINTERNAL, -1, &op->info, "algorithm %s reduces packed messages",

@@ -92,11 +92,7 @@ struct wi_fragment *wi_fragment_get(struct wi_exec *exec, uint32_t nlanes)
             return NULL;
         f->nlanes_room = room;
     }
-    memset(f->lane, 0, nlanes * sizeof f->lane[0]);
-    for (uint32_t l = 0; l < nlanes; l++)
-        f->lane[l].recvs_tail = &f->lane[l].recvs;
     f->next = NULL;
-    f->nlanes_left = nlanes;
     f->entered = 0;
     return f;
 }
@@ -107,17 +103,62 @@ void wi_fragment_put(struct wi_exec *exec, struct wi_fragment *f)
     exec->free_fragments = f;
 }
 
+/* ---- Stages ---- */
+
+static const struct wi_prog *stage_of(const struct wi_op *op, uint32_t stage)
+{
+    return stage ? op->bind.later[stage - 1] : op->bind.prog;
+}
+
+static void begin_stage(const struct wi_op *op, struct wi_fragment *f, uint32_t stage)
+{
+    f->stage = stage;
+    f->prog = stage_of(op, stage);
+    f->nlanes_left = f->prog->nlanes;
+    memset(f->lane, 0, f->prog->nlanes * sizeof f->lane[0]);
+    for (uint32_t l = 0; l < f->prog->nlanes; l++)
+        f->lane[l].recvs_tail = &f->lane[l].recvs;
+}
+
+/* Messages of a fragment have a window of channels for themselves, the next in turn, which must have been given back. All ranks
+ * take them in the same order: of operations, and of their fragments. */
+static int has_window(const struct wi_exec *exec, const struct wi_op *op)
+{
+    if (op->match.point_to_point || !op->bind.messages)
+        return 1;
+    for (const struct wi_op *older = exec->running.head; older; older = older->next)
+        if (older->bind.messages && older->run.first)
+            return exec->next_window - older->run.first->window < WI_OP_WINDOW;
+    return 1;
+}
+
+static void take_window(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
+{
+    if (op->match.point_to_point) {
+        f->chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
+    } else if (op->bind.messages) {
+        f->window = exec->next_window++;
+        f->chan_base = f->window % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
+    }
+}
+
 static int admit(struct wi_exec *exec, struct wi_op *op)
 {
     size_t each = op->bind.fragment_bytes;
-    struct wi_fragment *f = wi_fragment_get(exec, op->bind.sched->nlanes);
+    uint32_t nlanes = 0;
+    struct wi_fragment *f;
 
+    for (uint32_t i = 0; i <= op->bind.nlater; i++)
+        nlanes = stage_of(op, i)->nlanes > nlanes ? stage_of(op, i)->nlanes : nlanes;
+    f = wi_fragment_get(exec, nlanes);
     if (!f) {
-        wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %u lanes", op->bind.sched->nlanes);
+        wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %u lanes", nlanes);
         return 1;
     }
     f->from = op->bind.nfragments > 1 ? op->run.begun * each : 0;
     f->to = op->bind.nfragments > 1 ? f->from + each : SIZE_MAX;
+    begin_stage(op, f, 0);
+    take_window(exec, op, f);
     if (op->bind.mapped) {
         f->epoch = exec->next_epoch++;
         if (!op->run.first)
@@ -130,12 +171,17 @@ static int admit(struct wi_exec *exec, struct wi_op *op)
     return 1;
 }
 
-/* In order: a fragment is through no sooner than the one before it. */
+static int is_through(const struct wi_op *op, const struct wi_fragment *f)
+{
+    return !f->nlanes_left && f->stage == op->bind.nlater;
+}
+
+/* In order: epochs end one after the other. */
 static void retire(struct wi_exec *exec, struct wi_op *op)
 {
     struct wi_fragment *f;
 
-    while ((f = op->run.first) != NULL && !f->nlanes_left) {
+    while ((f = op->run.first) != NULL && is_through(op, f)) {
         op->run.first = f->next;
         if (!f->next)
             op->run.last = &op->run.first;
@@ -175,17 +221,44 @@ static int enter(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
     return f->entered;
 }
 
-/* A lane begins with a fragment when it is through with the one before: signals of a lane only grow. */
-static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
+/* Signals of a lane only grow: a mapped stage's lane begins with a fragment when it is through with the one before. */
+static int may_run(const struct wi_fragment *f, uint32_t lane, const struct wi_fragment *before)
+{
+    if (f->lane[lane].done)
+        return 0;
+    return !before || !f->prog->mapped || before->stage > f->stage ||
+           (before->stage == f->stage && before->lane[lane].done);
+}
+
+static int run_stage(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
 {
     int moved = 0;
 
-    if (!f->entered && !enter(exec, op, f))
-        return 0;
-    for (uint32_t l = 0; l < op->bind.sched->nlanes && !exec->broken; l++)
-        if (!f->lane[l].done && (!before || before->lane[l].done))
+    for (uint32_t l = 0; l < f->prog->nlanes && !exec->broken && op->status == WEFT_INPROGRESS; l++)
+        if (may_run(f, l, before))
             moved |= wi_lane_run(exec, op, f, l);
     return moved;
+}
+
+static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
+{
+    int moved;
+
+    if (!f->entered && !enter(exec, op, f))
+        return 0;
+    moved = run_stage(exec, op, f, before);
+    while (!f->nlanes_left && f->stage < op->bind.nlater && !exec->broken && op->status == WEFT_INPROGRESS) {
+        begin_stage(op, f, f->stage + 1);
+        moved |= 1 | run_stage(exec, op, f, before);
+    }
+    return moved;
+}
+
+static int may_admit(const struct wi_exec *exec, const struct wi_op *op)
+{
+    if (op->run.begun == op->bind.nfragments || !has_window(exec, op))
+        return 0;
+    return !op->run.inflight || op->run.inflight < (op->bind.mapped ? exec->map.depth : WI_OP_WINDOW);
 }
 
 static int run_fragments(struct wi_exec *exec, struct wi_op *op)
@@ -193,8 +266,7 @@ static int run_fragments(struct wi_exec *exec, struct wi_op *op)
     const struct wi_fragment *before = NULL;
     int moved = 0;
 
-    while (op->run.begun < op->bind.nfragments && (!op->run.inflight || op->run.inflight < exec->map.depth) &&
-           !exec->broken)
+    while (!exec->broken && may_admit(exec, op))
         moved |= admit(exec, op);
     for (struct wi_fragment *f = op->run.first; f && !exec->broken; f = f->next) {
         moved |= run_fragment(exec, op, f, before);
@@ -269,11 +341,16 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- All of them ---- */
 
-/* Collectives begin in order: when a slot of the window is free, a mapped one when no older mapped one is left. */
+/* Has it all that others may not have before it: numbers of epochs and windows, which go by the order of operations? */
+static int has_taken_turns(const struct wi_op *op)
+{
+    return op->gate.state == WI_EXCHANGE_NONE && op->run.begun == op->bind.nfragments;
+}
+
+/* Collectives begin in order: each when the one before has taken its turns, a mapped one when no older mapped one is left. */
 static int run_collectives(struct wi_exec *exec)
 {
-    int moved = 0, mapped_ahead = 0;
-    uint32_t oldest = 0;
+    int moved = 0, mapped_ahead = 0, turns_taken = 1;
     struct wi_op *op, *next;
 
     for (op = exec->running.head; op && !exec->broken; op = next) {
@@ -283,20 +360,20 @@ static int run_collectives(struct wi_exec *exec)
             moved |= run_op(exec, op);
         if (op->state == WI_OP_DONE)
             continue;
-        oldest = oldest ? oldest : op->info.seq;
         mapped_ahead |= op->bind.mapped;
+        turns_taken = op->run.alone || has_taken_turns(op);
     }
-    while ((op = exec->waiting.head) && !exec->broken) {
-        oldest = oldest ? oldest : op->info.seq;
-        if (op->info.seq - oldest >= WI_OP_WINDOW || (op->bind.mapped && mapped_ahead))
+    while ((op = exec->waiting.head) && !exec->broken && turns_taken) {
+        if ((op->bind.mapped && mapped_ahead) || !has_window(exec, op))
             break;
         wi_op_unlink(exec, op);
         wi_op_link(exec, &exec->running, op);
         exec->op_polls++;
         moved |= run_op(exec, op);
-        if (op->state == WI_OP_DONE && oldest == op->info.seq)
-            oldest = 0;
-        mapped_ahead |= op->state != WI_OP_DONE && op->bind.mapped;
+        if (op->state == WI_OP_DONE)
+            continue;
+        mapped_ahead |= op->bind.mapped;
+        turns_taken = has_taken_turns(op);
     }
     return moved;
 }

@@ -53,9 +53,9 @@ void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_s
     }
 }
 
-int wi_being_sent(const struct wi_op *op, const struct wi_fragment *f, const unsigned char *dst, size_t bytes)
+int wi_being_sent(const struct wi_fragment *f, const unsigned char *dst, size_t bytes)
 {
-    for (uint32_t l = 0; l < op->bind.sched->nlanes; l++)
+    for (uint32_t l = 0; l < f->prog->nlanes; l++)
         for (const struct wi_pend *p = f->lane[l].sends; p; p = p->next) {
             const unsigned char *from = p->x.buf;
             if (p->x.state == WEFT_XFER_PENDING && from < dst + bytes && dst < from + p->x.bytes)
@@ -64,8 +64,8 @@ int wi_being_sent(const struct wi_op *op, const struct wi_fragment *f, const uns
     return 0;
 }
 
-weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
-                              void *buf, size_t bytes)
+weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f, struct wi_pend *p,
+                              int peer, uint32_t chan, void *buf, size_t bytes)
 {
     if (!exec->peers[peer].group)
         return wi_exec_fail(exec, WEFT_EINTERNAL, peer, &op->info, "no transport serves rank %d", peer);
@@ -73,7 +73,7 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_
     p->x.buf = buf;
     p->x.bytes = bytes;
     p->x.peer = peer;
-    p->x.chan = op->bind.chan_base + chan;
+    p->x.chan = f->chan_base + chan;
     p->x.info = op->info;
     p->x.granule = wi_lane_granule(op);
     p->x.state = WEFT_XFER_PENDING;
@@ -102,10 +102,11 @@ static void append_send(struct wi_lane_state *ls, struct wi_pend *p)
     *link = p;
 }
 
-weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_lane *lane,
-                         struct wi_lane_state *ls, struct wi_pend *p, void *buf, size_t bytes, uint32_t granule)
+weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
+                         struct wi_pend *p, void *buf, size_t bytes, uint32_t granule)
 {
-    weft_status st = wi_lane_fill_xfer(exec, op, p, lane->send_peer, lane->chan, buf, bytes);
+    const struct wi_prog_lane *ln = &f->prog->lanes[lane];
+    weft_status st = wi_lane_fill_xfer(exec, op, f, p, ln->send_peer, ln->chan, buf, bytes);
 
     p->x.granule = granule;
     if (st >= 0)
@@ -113,7 +114,7 @@ weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, const struct wi
     if (st < 0)
         wi_pend_put(exec, p);
     else
-        append_send(ls, p);
+        append_send(&f->lane[lane], p);
     return st;
 }
 
@@ -143,7 +144,7 @@ static void sink(struct weft_xfer *x, size_t offset, const void *data, size_t by
 static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
                                   struct wi_pend *p, size_t bytes)
 {
-    if (bytes && wi_being_sent(op, f, p->dst, bytes)) {
+    if (bytes && wi_being_sent(f, p->dst, bytes)) {
         p->bounce = wi_malloc(bytes);
         if (!p->bounce)
             return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %zu bytes in transit", bytes);
@@ -157,7 +158,7 @@ static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const 
 weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
                          const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes)
 {
-    const struct wi_prog_lane *ln = &op->bind.prog->lanes[lane];
+    const struct wi_prog_lane *ln = &f->prog->lanes[lane];
     struct wi_lane_state *ls = &f->lane[lane];
     struct wi_pend *p = wi_pend_get(exec);
     weft_status st;
@@ -171,7 +172,7 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
     p->flags = step->flags;
     st = choose_landing(exec, op, f, p, bytes);
     if (st >= 0)
-        st = wi_lane_fill_xfer(exec, op, p, ln->recv_peer, ln->chan, p->bounce ? p->bounce : dst, bytes);
+        st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, p->bounce ? p->bounce : dst, bytes);
     if (p->x.sink)
         p->x.buf = NULL;
     if (st >= 0)
@@ -209,7 +210,7 @@ int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment
     if (p->x.state < 0)
         return wi_lane_recv_failed(exec, op, p);
     if (p->bounce) {
-        if (p->x.bytes && wi_being_sent(op, f, p->dst, p->x.bytes))
+        if (p->x.bytes && wi_being_sent(f, p->dst, p->x.bytes))
             return 0;
         apply(op, p, 0, p->bounce, p->x.bytes);
     }

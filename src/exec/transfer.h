@@ -11,16 +11,16 @@ static inline uint32_t wi_lane_granule(const struct wi_op *op)
     return op->bind.redop.elem_bytes ? op->bind.redop.elem_bytes : 1;
 }
 /* Fill in a transfer of op with `peer`, on its channel `chan`. */
-weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int peer, uint32_t chan,
-                              void *buf, size_t bytes);
+weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *fragment,
+                              struct wi_pend *p, int peer, uint32_t chan, void *buf, size_t bytes);
 /* Give it to the transport. It stays the caller's on failure. */
 weft_status wi_lane_post(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int sending);
 /* Fill in, post, and keep until it is reaped. */
-weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_lane *lane,
-                         struct wi_lane_state *ls, struct wi_pend *p, void *buf, size_t bytes, uint32_t granule);
+weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
+                         struct wi_pend *p, void *buf, size_t bytes, uint32_t granule);
 void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, int *moved);
 /* Does a pending send of the fragment still read [dst, dst + bytes)? */
-int wi_being_sent(const struct wi_op *op, const struct wi_fragment *fragment, const unsigned char *dst, size_t bytes);
+int wi_being_sent(const struct wi_fragment *fragment, const unsigned char *dst, size_t bytes);
 /* Receive one unit of a step. */
 weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
                          const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes);

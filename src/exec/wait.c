@@ -222,10 +222,10 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- The slow checks ---- */
 
-static size_t waited_by_fragment(const struct wi_op *op, const struct wi_fragment *f, unsigned char *seen, int *ranks,
-                                 size_t n, size_t capacity)
+static size_t waited_by_fragment(const struct wi_fragment *f, unsigned char *seen, int *ranks, size_t n,
+                                 size_t capacity)
 {
-    for (uint32_t l = 0; l < op->bind.sched->nlanes; l++) {
+    for (uint32_t l = 0; l < f->prog->nlanes; l++) {
         const struct wi_pend *lists[2] = {f->lane[l].recvs, f->lane[l].sends};
         for (int i = 0; i < 2; i++)
             for (const struct wi_pend *p = lists[i]; p && n < capacity; p = p->next)
@@ -245,8 +245,8 @@ size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity)
         ranks[n++] = op->wait.peer;
         seen[op->wait.peer & 4095] = 1;
     }
-    for (const struct wi_fragment *f = op->bind.mapped ? NULL : op->run.first; f; f = f->next)
-        n = waited_by_fragment(op, f, seen, ranks, n, capacity);
+    for (const struct wi_fragment *f = op->run.first; f; f = f->next)
+        n = waited_by_fragment(f, seen, ranks, n, capacity);
     if (!n && op->match.point_to_point && op->match.peer >= 0 && capacity)
         ranks[n++] = op->match.peer;
     return n;

@@ -157,7 +157,7 @@ static void run(struct wi_exec *exec, unsigned char *dst)
     static const size_t offsets[NRANKS] = {0, 4096, 8192, 12288, 16384};
     struct wi_extent parts[NRANKS];
     struct wi_op op = {.info = {.kind = 1, .dtype = WEFT_INT8},
-                       .bind = {.sched = schedule(), .nslices = 1, .nfragments = 1}};
+                       .bind = {.sched = schedule(), .nslices = 1, .nfragments = 1, .messages = 1}};
     int moved;
 
     for (int r = 0; r < NRANKS; r++)
