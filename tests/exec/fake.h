@@ -31,8 +31,8 @@ void *fake_group(struct fake *f, int rank);
 extern const struct weft_transport_ops fake_ops;
 /* Called where a rank sleeps; `arg`: as given, and which rank. NULL: nobody may sleep. */
 void fake_on_sleep(struct fake *f, void (*sleep)(void *arg, int rank), void *arg);
-/* At the end: NULL, or what went wrong. */
-const char *fake_judge(struct fake *f);
+/* At the end: NULL, or what went wrong. `ended`: all operations have, so nothing may be left. */
+const char *fake_judge(struct fake *f, int ended);
 /* [0, below) */
 uint32_t fake_random(uint64_t *rng, uint32_t below);
 

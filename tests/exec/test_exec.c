@@ -75,7 +75,7 @@ static const char *send_one(int harm, uint64_t seed, unsigned char *got)
     if (harm != 3)
         CU_ASSERT_EQUAL(idle_sleep(&in, fake_group(f, 1)), WEFT_SUCCESS);
     idle_sleep(&out, fake_group(f, 0));
-    wrong = fake_judge(f);
+    wrong = fake_judge(f, 1);
     snprintf(said, sizeof said, "%s", wrong ? wrong : "");
     fake_destroy(f);
     return said;

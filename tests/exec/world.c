@@ -500,7 +500,7 @@ const char *world_run(const struct form *form, const struct world_knobs *knobs, 
             complain("%s", says);
     }
     if (w.fake) {
-        says = fake_judge(w.fake);
+        says = fake_judge(w.fake, !wrong[0]);
         if (says) /* it comes first: what differs is its consequence */
             snprintf(wrong, sizeof wrong, "%s", says);
         add_seen(&w);
