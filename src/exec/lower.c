@@ -68,11 +68,12 @@ static int in_slots(const struct lowering *l, const struct wi_region *r)
 
 /* ---- Pieces ---- */
 
-static uint32_t extents_of(const struct lowering *l, int buf, size_t block)
+/* Of the i-th block of a region. */
+static uint32_t extents_of(const struct lowering *l, const struct wi_region *r, uint32_t i)
 {
-    const uint32_t *start = l->layout->blocks[buf].start;
+    const uint32_t *start = l->layout->blocks[r->buf].start;
 
-    return start ? start[block + 1] - start[block] : 1;
+    return start && !in_slots(l, r) ? start[r->first + i + 1] - start[r->first + i] : 1;
 }
 
 /* The region of a step that says how its pieces are cut: one that is no slot, which takes whatever comes. */
@@ -99,7 +100,7 @@ static uint32_t pieces_of(const struct lowering *l, const struct wi_step *st)
         return 1;
     r = cut_by(l, st);
     for (uint32_t i = 0; i < r->count; i++)
-        n += in_slots(l, r) ? 1 : extents_of(l, r->buf, r->first + i);
+        n += extents_of(l, r, i);
     return n;
 }
 
@@ -108,15 +109,11 @@ struct piece {
     uint32_t block, extent;
 };
 
-static struct piece piece_at(const struct lowering *l, const struct wi_step *st, uint32_t n)
+/* The first piece at p or behind it: blocks may have no extent. There is one. */
+static struct piece piece_from(const struct lowering *l, const struct wi_region *cut, struct piece p)
 {
-    const struct wi_region *r = cut_by(l, st);
-    struct piece p = {0, n};
-
-    if (l->whole || in_slots(l, r))
-        return (struct piece){n, 0};
-    while (p.extent >= extents_of(l, r->buf, r->first + p.block))
-        p.extent -= extents_of(l, r->buf, r->first + p.block++);
+    while (!l->whole && p.extent >= extents_of(l, cut, p.block))
+        p = (struct piece){p.block + 1, 0};
     return p;
 }
 
@@ -162,11 +159,10 @@ static size_t lower_region(const struct lowering *l, const struct wi_region *r, 
     return bytes;
 }
 
-static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t number, struct wi_prog_step *out)
+static void lower_piece(struct lowering *l, const struct wi_step *st, struct piece p, struct wi_prog_step *out)
 {
     const struct wi_region *dst = &l->sched->regions[st->dst], *src = &l->sched->regions[st->src];
     struct wi_unit *unit = &l->units[l->nunits++];
-    struct piece p = piece_at(l, st, number);
     size_t bytes = SIZE_MAX, n;
 
     unit->operand = l->noperands;
@@ -187,6 +183,7 @@ static void lower_piece(struct lowering *l, const struct wi_step *st, uint32_t n
 static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t lane, struct wi_prog_step *out)
 {
     uint32_t pieces = pieces_of(l, st);
+    struct piece p = {0, 0};
 
     *out =
         (struct wi_prog_step){.kind = st->kind,
@@ -200,8 +197,10 @@ static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t la
                               .dep_step = st->dep_step,
                               .unit = l->nunits,
                               .nunits = pieces};
-    for (uint32_t piece = 0; piece < pieces; piece++)
-        lower_piece(l, st, piece, out);
+    for (uint32_t i = 0; i < pieces; i++, p.extent++) {
+        p = piece_from(l, cut_by(l, st), p);
+        lower_piece(l, st, p, out);
+    }
 }
 
 /* ---- ll lines ---- */
