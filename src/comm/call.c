@@ -209,6 +209,8 @@ weft_status wi_request_issue(struct weft_request *req)
         req->op[i].finished = op_finished;
         req->op[i].finished_arg = req;
     }
+    if (req->blocking && req->nops == 1 && !req->options.algorithm)
+        wi_fast_learn(comm, &req->call, &req->op[0]);
     for (int i = 0; i < req->nops; i++)
         wi_exec_issue(comm->exec, &req->op[i]);
     return WEFT_SUCCESS;
@@ -246,6 +248,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     if (!req)
         return wi_fail(WEFT_ENOMEM, "request");
     req->call = *c;
+    req->blocking = !out;
     req->alone = !out && !comm->exec->nops;
     wi_request_options(req, options);
     st = wi_request_issue(req);
@@ -259,9 +262,6 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
             wi_progress_kick(comm->ctx);
         return WEFT_SUCCESS;
     }
-    /* Learn from this operation, use it from the next call on. */
-    if (req->nops == 1 && !req->options.algorithm)
-        wi_fast_learn(comm, c, &req->op[0]);
     if (!wait_inside(comm, req)) {
         st = wait_outside(comm, req, held);
         if (!*held)

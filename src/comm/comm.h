@@ -95,7 +95,7 @@ struct weft_context {
     struct weft_comm *comms;
     struct wi_progress progress;
     struct wi_callers callers;
-    _Atomic int registrations; /* live weft_mem handles */
+    _Atomic int registrations;   /* live weft_mem handles */
     struct wi_mem_blocks blocks; /* of weft_mem_alloc: memory.c */
     struct wi_pool pool;
 };
@@ -154,6 +154,7 @@ struct weft_request {
     weft_status status;
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
+    uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
     size_t trial_share;
@@ -330,7 +331,8 @@ weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
 enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
 /* As wi_exec.let_in: others want to enter, while `op` of wi_fast_run, which only this thread can advance, waits. */
 weft_status wi_fast_let_in(void *comm, struct wi_op *op);
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
+/* Of an operation that is laid out and not issued yet: use it from the next call on. */
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op,

@@ -58,15 +58,14 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
     }
 }
 
-static void learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     struct wi_fast_call *k = slot_of(f, c->count, c->op);
 
     /* What an exchange decided holds for that one operation. */
-    if (!op->bind.mapped || !op->bind.sched || op->gate.record_bytes || op->bind.layout.blocks[WI_SRC].extent ||
-        op->bind.layout.blocks[WI_DST].extent || op->bind.base[WI_SRC] != c->src ||
-        (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+    if (!op->bind.mapped || !op->bind.sched || op->gate.record_bytes || op->bind.prog->has_extents ||
+        op->bind.base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
     if (op->bind.ll) {
         wi_prog_put(f->ll_prog);
@@ -92,22 +91,6 @@ static void learn(struct weft_comm *comm, const struct wi_call *c, const struct 
         .slot_bytes = op->bind.slot_bytes,
         .slot_work = op->bind.slot_work,
     };
-}
-
-/* An operation that ended while it was issued, as those do that wait for nobody, has given its schedule back; the cache, from which
- * the fast path borrows, still has it. */
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
-{
-    struct wi_sched *sched = op->bind.sched;
-    struct wi_prog *prog = op->bind.prog;
-
-    if (op->state == WI_OP_DONE) {
-        op->bind.sched = op->bind.ran;
-        op->bind.prog = op->bind.ran_prog;
-    }
-    learn(comm, c, op);
-    op->bind.sched = sched;
-    op->bind.prog = prog;
 }
 
 static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
@@ -233,7 +216,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
         return WI_FAST_LOST;
     }
     if (__builtin_expect(op.link != NULL, 0))
-        wi_exec_unqueue(exec, &op);
+        wi_op_unlink(exec, &op);
     op.record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
     return WI_FAST_RAN;
 }

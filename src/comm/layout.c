@@ -187,7 +187,7 @@ static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_pro
         op->bind.prog = wi_lower(op->bind.sched, comm->rank, l);
         if (!op->bind.prog)
             return wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
-        if (kept && (l->packed || (!l->blocks[WI_SRC].extent && !l->blocks[WI_DST].extent))) {
+        if (kept && (l->packed || !op->bind.prog->has_extents)) {
             wi_prog_put(*kept);
             *kept = wi_prog_get(op->bind.prog);
         }

@@ -177,10 +177,8 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
         __atomic_load_n(&op->bind.sched->refs, __ATOMIC_RELAXED) == 1) /* it was dropped from the cache meanwhile */
         wi_exec_keep_name(exec, op->bind.sched);
     wi_sched_put(op->bind.sched);
-    op->bind.ran = op->bind.sched;
     op->bind.sched = NULL;
     wi_prog_put(op->bind.prog);
-    op->bind.ran_prog = op->bind.prog;
     op->bind.prog = NULL;
     for (uint32_t i = 0; i < op->bind.nlater; i++)
         wi_prog_put(op->bind.later[i]);

@@ -3,11 +3,11 @@
  *
  * Threads: every function is called with the communicator's lock held, except wi_exec_abort.
  *
- * Two-sided schedules are walked step by step, each step slice by slice: the data of a step streams. Sends are posted
- * without waiting; a step that would overwrite what a pending send still reads lands in a bounce buffer first. Several
- * operations may be in flight: each fragment that sends messages has a window of channels, of WI_OP_WINDOW the next in turn.
- * Mapped schedules are walked slice by slice, each slice program by program; one slice is one epoch (weft_plugin.h). They run
- * one at a time, in order.
+ * An operation runs in fragments, each a slice of every block from the first step to the last, through one program or a chain of
+ * them (op.h). Steps with messages are cut into slices that stream; sends are posted without waiting, and what would overwrite
+ * what a pending send still reads lands in a bounce buffer first. Several operations may be in flight: each fragment that sends
+ * messages has a window of channels, of WI_OP_WINDOW the next in turn. A fragment of a mapped program is one epoch
+ * (weft_plugin.h); mapped operations run one at a time, in order.
  */
 #ifndef WI_EXEC_EXEC_H
 #define WI_EXEC_EXEC_H
@@ -73,10 +73,9 @@ struct wi_exec {
     int nmapped, all_mapped;
     const struct weft_transport_ops *map_ops;
     void *map_group;
-    uint64_t next_epoch, done_seen;  /* every rank's done is at least done_seen */
-    unsigned char *ll_landing;       /* [nranks * ll_bytes] */
-    unsigned char *ll_own;           /* [ll_bytes] */
-    const unsigned char *ll_publish; /* what the next signal publishes: ll_own, or the source it would be a copy of */
+    uint64_t next_epoch, done_seen;                 /* every rank's done is at least done_seen */
+    unsigned char *ll_landing;                      /* [nranks * ll_bytes] */
+    unsigned char *ll_own;                          /* [ll_bytes] */
     const unsigned char *ll_tmp[WI_REDUCE_MAX_SRC]; /* by rank: what was fetched in this operation */
     size_t ll_bytes;                                /* payload of one rank's ll slot */
     uint32_t spin;                                  /* polls before the first yield; 0 when oversubscribed */
@@ -175,7 +174,6 @@ static inline uint32_t wi_exec_spins(const struct wi_exec *exec)
 
 /* An operation that runs alone is not queued, unless others let in while it waits must find it: between these. */
 void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op);
-void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op);
 
 /* A mapped operation with nothing else in flight, start to end; op is not queued. */
 weft_status wi_exec_run_alone(struct wi_exec *exec, struct wi_op *op);
@@ -207,7 +205,6 @@ void wi_op_unlink(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_run(struct wi_exec *exec, struct wi_op *awaited); /* moved? */
 void wi_exec_begin_new(struct wi_exec *exec, struct wi_op *op);
 int wi_exec_take_self(struct wi_exec *exec, struct wi_op *recv); /* from a send to itself: 1, and both are done */
-struct wi_fragment *wi_fragment_get(struct wi_exec *exec, uint32_t nlanes);
 void wi_fragment_put(struct wi_exec *exec, struct wi_fragment *fragment);
 /* Begin op: nothing of it runs yet. Advance it; moved? It has ended when no fragment is in flight or to come. */
 void wi_op_begin(struct wi_exec *exec, struct wi_op *op);

@@ -74,7 +74,7 @@ static weft_status send(const struct run *r, void *buf, size_t bytes)
     p = wi_pend_get(r->exec);
     if (!p)
         return wi_exec_fail(r->exec, WEFT_ENOMEM, -1, &r->op->info, "out of memory for a transfer");
-    return wi_lane_send(r->exec, r->op, r->f, r->number, p, buf, bytes, wi_lane_granule(r->op));
+    return wi_lane_send(r->exec, r->op, r->f, r->number, p, buf, bytes);
 }
 
 /* ---- Receives that are posted ahead ---- */

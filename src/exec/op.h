@@ -23,7 +23,6 @@ struct wi_pend {
     const unsigned char *src; /* RECV_REDUCE: the other operand */
     unsigned char *bounce;    /* owned; NULL: received in place or by the sink */
     uint8_t reduce, flags, forward;
-    uint8_t applied;
 };
 
 struct wi_lane_state {
@@ -42,11 +41,11 @@ struct wi_fragment {
     const struct wi_prog *prog; /* of the stage that it is in */
     uint32_t stage;
     uint32_t window, chan_base; /* channels of its messages, of which the first */
-    size_t from; /* of each block: the first byte, and the one behind the last */
+    size_t from;                /* of each block: the first byte, and the one behind the last */
     size_t to;
     uint64_t epoch; /* mapped */
     uint32_t nlanes_left, nlanes_room;
-    uint8_t entered;  /* its slot may be written */
+    uint8_t entered; /* its slot may be written */
     struct wi_lane_state lane[];
 };
 
@@ -56,8 +55,6 @@ struct wi_binding {
     struct wi_prog *prog;                     /* likewise: the first stage's */
     struct wi_prog *later[WI_STAGES_MAX - 1]; /* likewise: of the stages that follow */
     uint32_t nlater;
-    struct wi_sched *ran; /* what a finished operation ran; held by whoever gave it only */
-    struct wi_prog *ran_prog;
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
     unsigned char *const *peer_base[2]; /* direct schedules: SRC, DST of every rank in this address space */

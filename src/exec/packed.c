@@ -153,7 +153,7 @@ static weft_status send(struct wi_exec *exec, struct wi_op *op, struct wi_fragme
         return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for a packed message of %zu bytes", bytes);
     }
     pack(op, b, p->bounce);
-    return wi_lane_send(exec, op, f, lane, p, p->bounce, bytes, 1);
+    return wi_lane_send(exec, op, f, lane, p, p->bounce, bytes);
 }
 
 /* ---- Receiving ---- */
@@ -174,7 +174,6 @@ static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_fragme
     }
     p->bounce = (unsigned char *)room;
     st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, room->data, most);
-    p->x.granule = 1;
     p->x.up_to = 1;
     if (st >= 0)
         st = wi_lane_post(exec, op, p, 0);

@@ -70,16 +70,11 @@ void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op)
     wi_op_link(exec, &exec->running, op);
 }
 
-void wi_exec_unqueue(struct wi_exec *exec, struct wi_op *op)
-{
-    wi_op_unlink(exec, op);
-}
-
 /* ---- Fragments ---- */
 
 #define LANES_ROOM 4
 
-struct wi_fragment *wi_fragment_get(struct wi_exec *exec, uint32_t nlanes)
+static struct wi_fragment *fragment_get(struct wi_exec *exec, uint32_t nlanes)
 {
     struct wi_fragment *f = exec->free_fragments;
     uint32_t room = nlanes < LANES_ROOM ? LANES_ROOM : nlanes;
@@ -150,7 +145,7 @@ static int admit(struct wi_exec *exec, struct wi_op *op)
 
     for (uint32_t i = 0; i <= op->bind.nlater; i++)
         nlanes = stage_of(op, i)->nlanes > nlanes ? stage_of(op, i)->nlanes : nlanes;
-    f = wi_fragment_get(exec, nlanes);
+    f = fragment_get(exec, nlanes);
     if (!f) {
         wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %u lanes", nlanes);
         return 1;

@@ -75,7 +75,7 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
     p->x.peer = peer;
     p->x.chan = f->chan_base + chan;
     p->x.info = op->info;
-    p->x.granule = wi_lane_granule(op);
+    p->x.granule = op->bind.packing || !op->bind.redop.elem_bytes ? 1 : op->bind.redop.elem_bytes;
     p->x.state = WEFT_XFER_PENDING;
     wi_exec_use_peer(exec, peer);
     return WEFT_SUCCESS;
@@ -103,12 +103,11 @@ static void append_send(struct wi_lane_state *ls, struct wi_pend *p)
 }
 
 weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
-                         struct wi_pend *p, void *buf, size_t bytes, uint32_t granule)
+                         struct wi_pend *p, void *buf, size_t bytes)
 {
     const struct wi_prog_lane *ln = &f->prog->lanes[lane];
     weft_status st = wi_lane_fill_xfer(exec, op, f, p, ln->send_peer, ln->chan, buf, bytes);
 
-    p->x.granule = granule;
     if (st >= 0)
         st = wi_lane_post(exec, op, p, 1);
     if (st < 0)

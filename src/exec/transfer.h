@@ -5,11 +5,6 @@
 
 #include "exec/exec.h"
 
-/* Bytes of an element, which no transport takes apart. */
-static inline uint32_t wi_lane_granule(const struct wi_op *op)
-{
-    return op->bind.redop.elem_bytes ? op->bind.redop.elem_bytes : 1;
-}
 /* Fill in a transfer of op with `peer`, on its channel `chan`. */
 weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *fragment,
                               struct wi_pend *p, int peer, uint32_t chan, void *buf, size_t bytes);
@@ -17,7 +12,7 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
 weft_status wi_lane_post(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int sending);
 /* Fill in, post, and keep until it is reaped. */
 weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
-                         struct wi_pend *p, void *buf, size_t bytes, uint32_t granule);
+                         struct wi_pend *p, void *buf, size_t bytes);
 void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, int *moved);
 /* Does a pending send of the fragment still read [dst, dst + bytes)? */
 int wi_being_sent(const struct wi_fragment *fragment, const unsigned char *dst, size_t bytes);
