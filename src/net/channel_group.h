@@ -230,7 +230,7 @@ void wi_channel_rma_free(struct wi_channel_group *g); /* after the raw group is 
 int wi_channel_send_step(struct wi_channel_peer *p);    /* headers and credits */
 int wi_channel_chunks_out_step(struct wi_channel *ch);
 /* channel_recv.c */
-int wi_channel_heads_post(struct wi_channel_peer *p);
+weft_status wi_channel_heads_post(struct wi_channel_peer *p);
 int wi_channel_heads_step(struct wi_channel_peer *p);
 int wi_channel_chunks_in_step(struct wi_channel *ch);
 /* Let receives that wait meet messages that have come. `sinks`: it may call them. */

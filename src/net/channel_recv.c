@@ -247,7 +247,21 @@ static void take_head(struct wi_channel_peer *p, const struct wi_piece *piece)
     }
 }
 
-int wi_channel_heads_post(struct wi_channel_peer *p)
+/* A peer may leave or abort at any time, also before the receives for its headers are posted: that is the peer's failure, of which
+ * the transport tells more in progress, and none of the caller's. */
+static weft_status heads_refused(struct wi_channel_peer *p, weft_status st)
+{
+    if (st == WEFT_EBUSY)
+        return WEFT_SUCCESS;
+    if (st != WEFT_EPEER && st != WEFT_EABORTED)
+        return st;
+    wi_channel_peer_fail(p, st, 0,
+                         "rank %d left or aborted the communicator: transport %s receives nothing more from it",
+                         p->rank, p->group->endpoint->plugin->name);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_channel_heads_post(struct wi_channel_peer *p)
 {
     struct wi_channel_group *g = p->group;
 
@@ -272,7 +286,7 @@ int wi_channel_heads_post(struct wi_channel_peer *p)
         }
         if (st < 0) {
             wi_channel_piece_put(g, piece);
-            return st == WEFT_EBUSY ? WEFT_SUCCESS : st;
+            return heads_refused(p, st);
         }
         wi_piece_queue_add(&p->heads_in, piece);
     }
@@ -292,7 +306,8 @@ int wi_channel_heads_step(struct wi_channel_peer *p)
         wi_channel_piece_put(p->group, piece);
         events++;
     }
-    if (events && wi_channel_heads_post(p) < 0)
-        wi_channel_peer_fail(p, WEFT_ENOMEM, 1, "%s", wi_fail_text());
+    weft_status st = events ? wi_channel_heads_post(p) : WEFT_SUCCESS;
+    if (st < 0)
+        wi_channel_peer_fail(p, st, 1, "%s", wi_fail_text());
     return events;
 }

@@ -1,5 +1,5 @@
 /* transport_main.h: the test functions of a program that runs the suite; define TC_MAIN_NAME and a table
- * `fixtures` before. Every fixture runs every case.
+ * `fixtures` before, and TC_OWN_CASES(X), rows like those of TC_CASES, for cases of one transport. Every fixture runs every case.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef TC_TRANSPORT_MAIN_H
@@ -31,12 +31,17 @@ static void run_on(tc_case_fn fn, int nranks, unsigned caps, int processes)
     }
 }
 
-#define TC_FUNCTION(fn, nranks, title, caps, processes)                                                                \
-    static void run_##fn(void)                                                                                         \
-    {                                                                                                                  \
-        run_on(tc_case_##fn, nranks, caps, processes);                                                                 \
+#define TC_FUNCTION(fn, nranks, title, caps, processes) \
+    static void run_##fn(void)                          \
+    {                                                   \
+        run_on(tc_case_##fn, nranks, caps, processes);  \
     }
 TC_CASES(TC_FUNCTION)
+#ifdef TC_OWN_CASES
+TC_OWN_CASES(TC_FUNCTION)
+#else
+#define TC_OWN_CASES(X)
+#endif
 
 /* The last rank kills itself. */
 static void run_one_killed(tc_case_fn fn, int nranks)
@@ -65,7 +70,7 @@ static void run_killed_idle(void)
 
 #define TC_ROW(fn, nranks, title, caps, processes) {title, run_##fn},
 static const struct wt_case cases[] = {
-    TC_CASES(TC_ROW){"a killed peer is named", run_killed},
+    TC_CASES(TC_ROW) TC_OWN_CASES(TC_ROW){"a killed peer is named", run_killed},
     {"a killed peer is noticed when idle", run_killed_idle},
 };
 WT_UNIT_MAIN(TC_MAIN_NAME, cases)
