@@ -207,7 +207,7 @@ struct weft_mem_desc {
     uint64_t bytes;
 };
 
-/* One posted get or put: owned like a weft_xfer. */
+/* One posted get or put: owned like a weft_xfer. 0 bytes move nothing; `local` and `mem` may be NULL then. */
 struct weft_rma {
     void *local;
     void *mem;          /* as in weft_xfer */
@@ -359,9 +359,11 @@ struct weft_transport_ops {
     weft_status (*mem_key)(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes);
     weft_status (*mem_import)(void *group, int peer, const void *key, size_t bytes, void **remote);
     void (*mem_forget)(void *group, void *remote);
-    /* Post a one-sided transfer, with completion in r->state, under the rules of send and recv. A put has completed when the
-     * peer would see its bytes. A range outside of the imported memory ends with WEFT_EINVAL, a key that the peer has taken back
-     * with WEFT_EPROTO. */
+    /* Post a one-sided transfer, with completion in r->state, under the rules of send and recv: WEFT_EBUSY, there is no room
+     * now (WEFT_POSTS_MIN for each peer there is), post it again after progress. They end in any order. A put has completed when
+     * the peer would see its bytes, also if it is told by a message of another channel. A range outside of the imported memory,
+     * or of 0 bytes outside of it, ends with WEFT_EINVAL; a key that is another rank's likewise; one that the peer has taken
+     * back, or never gave, with WEFT_EPROTO; explain which. With a peer that is gone, in good order or not: WEFT_EPEER. */
     weft_status (*get)(void *group, struct weft_rma *r);
     weft_status (*put)(void *group, struct weft_rma *r);
 

@@ -124,6 +124,7 @@ static weft_status group_create(void *endpoint, const struct weft_group_config *
     g->endpoint = e;
     g->raw = e->raw;
     g->rank = config->rank;
+    g->rmas_last = &g->rmas;
     g->nranks = config->nranks;
     g->peers = wi_calloc((size_t)g->nranks, sizeof *g->peers);
     if (!g->peers) {
@@ -161,7 +162,7 @@ static weft_status quiesce(void *group, uint64_t deadline_ns)
 
     if (st < 0)
         return st;
-    wi_channel_rma_cancel(g);
+    wi_channel_rma_end(g, -1, WEFT_ECANCELED);
     for (int r = 0; r < g->nranks; r++)
         if (g->peers[r].state == WI_CHANNEL_ALIVE)
             wi_channel_cancel(&g->peers[r]);
@@ -332,6 +333,8 @@ static int progress(void *group, struct weft_peer_failure *failure)
         events += wi_channel_send_step(p);
     }
     events += busy_step(g);
+    if (g->rmas)
+        events += wi_channel_rma_step(g);
     for (int r = 0; g->raw->left && r < g->nranks; r++)
         if (g->peers[r].earnest)
             look_whether_left(g, &g->peers[r]);

@@ -143,7 +143,8 @@ struct wi_channel_group {
     struct wi_stage *free_frames, *free_chunks;
     struct wi_slab *slabs;
     struct wi_lease *leases;
-    struct wi_channel_rma *rmas;   /* on memory that is registered for them only */
+    struct wi_channel_rma *rmas, **rmas_last;
+    unsigned rmas_waiting;         /* of these: the transport had no room yet */
     int within;                    /* progress: posts only queue */
     int again;                     /* there is something for progress to do */
     int unreported;                /* peers that failed here */
@@ -223,7 +224,7 @@ int wi_channel_order(struct wi_channel_peer *p, const struct wi_piece *piece, ui
 /* channel_rma.c */
 weft_status wi_channel_rma_post(struct wi_channel_group *g, struct weft_rma *r, int get);
 int wi_channel_rma_step(struct wi_channel_group *g);
-void wi_channel_rma_cancel(struct wi_channel_group *g);
+void wi_channel_rma_end(struct wi_channel_group *g, int peer, int state); /* peer -1: all */
 void wi_channel_rma_free(struct wi_channel_group *g); /* after the raw group is destroyed */
 
 /* channel_send.c */

@@ -82,6 +82,7 @@ static void end_peer(struct wi_channel_peer *p, int state)
     for (int i = 0; i < WEFT_CHAN_MAX; i++)
         if (p->chans[i])
             end_channel(p->chans[i], state);
+    wi_channel_rma_end(p->group, p->rank, state);
     p->ready = NULL;
     p->ready_last = &p->ready;
     p->earnest = 0;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets and puts on memory that the program has not registered: it is registered until they have ended. */
+/* Gets and puts: what the transport has no room for waits, in order; memory that the program has not registered is registered
+ * until they have ended; and they end with their peer. */
 #include "net/channel_group.h"
+
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -10,11 +13,47 @@ struct wi_channel_rma {
     struct weft_rma raw;
     struct weft_rma *user; /* NULL: it has ended */
     struct wi_lease *lease;
+    int get, posted;
 };
 
-static weft_status post(struct wi_channel_group *g, struct weft_rma *r, int get)
+static weft_status post(struct wi_channel_group *g, struct wi_channel_rma *made)
 {
-    return get ? g->raw->get(g->group, r) : g->raw->put(g->group, r);
+    weft_status st;
+
+    made->raw.state = WEFT_XFER_PENDING;
+    st = made->get ? g->raw->get(g->group, &made->raw) : g->raw->put(g->group, &made->raw);
+    if (st == WEFT_EBUSY)
+        return WEFT_SUCCESS;
+    made->posted = 1;
+    return st;
+}
+
+static weft_status take_memory(struct wi_channel_group *g, struct wi_channel_rma *made)
+{
+    struct weft_rma *raw = &made->raw;
+
+    if (!(g->endpoint->plugin->caps & WEFT_CAP_REGISTER) || raw->mem || !raw->bytes)
+        return WEFT_SUCCESS;
+    raw->mem = wi_channel_registered(g->endpoint, raw->local, raw->bytes);
+    if (raw->mem)
+        return WEFT_SUCCESS;
+    wi_fail_clear();
+    made->lease = wi_channel_lease(g, raw->local, raw->bytes, raw->memory);
+    if (!made->lease)
+        return *wi_fail_text() ? WEFT_ENOMEM : wi_fail(WEFT_ENOMEM, "registering %zu bytes", raw->bytes);
+    raw->mem = made->lease->mem;
+    return WEFT_SUCCESS;
+}
+
+static weft_status check(struct wi_channel_group *g, const struct weft_rma *r)
+{
+    const struct wi_channel_peer *p = r->peer >= 0 && r->peer < g->nranks ? &g->peers[r->peer] : NULL;
+
+    if (!p || p->state == WI_CHANNEL_NONE)
+        return wi_fail(WEFT_EINVAL, "transport %s does not serve rank %d", g->endpoint->plugin->name, r->peer);
+    if (p->state == WI_CHANNEL_FAILED)
+        return wi_fail(p->status, "%s", p->text);
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_channel_rma_post(struct wi_channel_group *g, struct weft_rma *r, int get)
@@ -22,42 +61,51 @@ weft_status wi_channel_rma_post(struct wi_channel_group *g, struct weft_rma *r, 
     struct wi_channel_rma *made;
     weft_status st;
 
-    if (!(g->endpoint->plugin->caps & WEFT_CAP_REGISTER) || r->mem || !r->bytes)
-        return post(g, r, get);
+    WI_TRY(check(g, r));
     made = wi_calloc(1, sizeof *made);
     if (!made)
         return wi_fail(WEFT_ENOMEM, "a transfer");
     made->raw = *r;
-    made->raw.mem = wi_channel_registered(g->endpoint, r->local, r->bytes);
-    if (!made->raw.mem) {
-        wi_fail_clear();
-        made->lease = wi_channel_lease(g, r->local, r->bytes, r->memory);
-        if (!made->lease) {
-            wi_free(made);
-            return *wi_fail_text() ? WEFT_ENOMEM : wi_fail(WEFT_ENOMEM, "registering %zu bytes", r->bytes);
-        }
-        made->raw.mem = made->lease->mem;
-    }
-    st = post(g, &made->raw, get);
+    made->get = get;
+    st = take_memory(g, made);
+    if (st >= 0 && !g->rmas_waiting)
+        st = post(g, made);
     if (st < 0) {
         wi_channel_lease_end(g, made->lease);
         wi_free(made);
         return st;
     }
-    made->user = r;
     r->state = WEFT_XFER_PENDING;
-    made->next = g->rmas;
-    g->rmas = made;
+    made->user = r;
+    g->rmas_waiting += !made->posted;
+    *g->rmas_last = made;
+    g->rmas_last = &made->next;
     return WEFT_SUCCESS;
+}
+
+/* One that waited: 0, it goes on waiting. */
+static int post_later(struct wi_channel_group *g, struct wi_channel_rma *r)
+{
+    weft_status st = r->user ? post(g, r) : WEFT_ECANCELED;
+
+    if (st >= 0 && !r->posted)
+        return 0;
+    r->posted = 1;
+    if (st < 0)
+        r->raw.state = st;
+    g->rmas_waiting--;
+    return 1;
 }
 
 int wi_channel_rma_step(struct wi_channel_group *g)
 {
     struct wi_channel_rma **at = &g->rmas, *r;
-    int events = 0;
+    int events = 0, room = 1;
 
     while ((r = *at) != NULL) {
-        if (r->raw.state == WEFT_XFER_PENDING) {
+        if (!r->posted && room)
+            room = post_later(g, r);
+        if (!r->posted || r->raw.state == WEFT_XFER_PENDING) {
             at = &r->next;
             continue;
         }
@@ -68,14 +116,17 @@ int wi_channel_rma_step(struct wi_channel_group *g)
         wi_free(r);
         events++;
     }
+    g->rmas_last = at;
     return events;
 }
 
-void wi_channel_rma_cancel(struct wi_channel_group *g)
+void wi_channel_rma_end(struct wi_channel_group *g, int peer, int state)
 {
     for (struct wi_channel_rma *r = g->rmas; r; r = r->next) {
+        if (peer >= 0 && r->raw.peer != peer)
+            continue;
         if (r->user)
-            r->user->state = WEFT_ECANCELED;
+            r->user->state = r->posted && r->raw.state != WEFT_XFER_PENDING ? r->raw.state : state;
         r->user = NULL;
     }
 }

@@ -9,7 +9,8 @@
  *   - no sink, no peek; 32 bits travel beside a message
  *   - few transfers of one channel may be posted (FAKERDMA_POSTS), then WEFT_EBUSY
  *   - who reaches whom need not be symmetric (FAKERDMA_REACH)
- *   - gets and puts need a key of the peer's, which is checked when the bytes move
+ *   - gets and puts need a key of the peer's, which is checked when the bytes move; they complete late and in no order, few of
+ *     them at a time (FAKERDMA_POSTS for each peer)
  */
 #include <weft/weft_plugin.h>
 
@@ -456,6 +457,11 @@ struct key {
     uint64_t at, bytes;
 };
 
+struct imported {
+    struct key key;
+    int peer;
+};
+
 static weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes)
 {
     struct endpoint *e = endpoint;
@@ -463,24 +469,32 @@ static weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacit
     struct key k = {e->id, reg->id, (uint64_t)(uintptr_t)reg->at, reg->bytes};
 
     if (capacity < sizeof k)
-        return WEFT_EINVAL;
+        return refuse(e, WEFT_EINVAL, "no room for a key");
     memcpy(key, &k, sizeof k);
     *bytes = sizeof k;
     return WEFT_SUCCESS;
 }
 
+static int is_member(const struct group *g, int peer)
+{
+    return peer >= 0 && peer < g->nranks && g->member[peer];
+}
+
 static weft_status fake_import(void *group, int peer, const void *key, size_t bytes, void **remote)
 {
     struct group *g = group;
-    struct key *k;
+    struct imported *i;
 
-    if (bytes != sizeof *k || peer < 0 || peer >= g->nranks)
+    if (!is_member(g, peer))
+        return refuse(g->endpoint, WEFT_EINVAL, "a key of a rank that is no member");
+    if (bytes != sizeof i->key)
         return refuse(g->endpoint, WEFT_EPROTO, "a key of another length");
-    k = malloc(sizeof *k);
-    if (!k)
-        return WEFT_ENOMEM;
-    memcpy(k, key, sizeof *k);
-    *remote = k;
+    i = malloc(sizeof *i);
+    if (!i)
+        return refuse(g->endpoint, WEFT_ENOMEM, "no memory for a key");
+    memcpy(&i->key, key, sizeof i->key);
+    i->peer = peer;
+    *remote = i;
     return WEFT_SUCCESS;
 }
 
@@ -490,24 +504,49 @@ static void fake_forget(void *group, void *remote)
     free(remote);
 }
 
-static weft_status post_rma(struct group *g, struct weft_rma *r, int get)
+static int within(uint64_t at, uint64_t bytes, uint64_t from, uint64_t length)
 {
-    const struct key *k = r->remote;
+    return at >= from && bytes <= length && at - from <= length - bytes;
+}
 
-    if (r->remote_address < k->at || r->bytes > k->bytes || r->remote_address - k->at > k->bytes - r->bytes)
-        return refuse(g->endpoint, WEFT_EINVAL, "outside of the imported memory");
-    pthread_mutex_lock(&card);
-    if (!covered(g->endpoint, r->mem, r->local, r->bytes)) {
-        pthread_mutex_unlock(&card);
-        return refuse(g->endpoint, WEFT_EINVAL, "the memory of a transfer is not registered");
-    }
+/* With the lock held. */
+static weft_status take_rma(struct group *g, struct weft_rma *r, int get)
+{
+    struct endpoint *e = g->endpoint;
+    unsigned count = 0;
+
+    if (g->quiet)
+        return refuse(e, WEFT_EINVAL, "a get or put is posted after quiesce");
+    if (!covered(e, r->mem, r->local, r->bytes))
+        return refuse(e, WEFT_EINVAL, "the memory of a get or put is not registered");
+    if (g->hub->state[r->peer] == LEFT || g->hub->state[r->peer] == ABORTED)
+        return refuse(e, WEFT_EPEER, "the peer has left");
+    for (const struct weft_rma *other = g->rmas; other; other = other->next)
+        count += other->peer == r->peer;
+    if (count >= (unsigned)e->settings->posts)
+        return WEFT_EBUSY;
+    memset(r->priv, 0, sizeof r->priv);
     r->priv[PRIV_GET] = (uint64_t)get;
-    r->priv[PRIV_DELAY] = draw(g->endpoint, (uint32_t)g->endpoint->settings->late + 1) + 1;
+    r->priv[PRIV_DELAY] = draw(e, (uint32_t)e->settings->late + 1) + 1;
     r->state = WEFT_XFER_PENDING;
     r->next = g->rmas;
     g->rmas = r;
-    pthread_mutex_unlock(&card);
     return WEFT_SUCCESS;
+}
+
+static weft_status post_rma(struct group *g, struct weft_rma *r, int get)
+{
+    const struct imported *i = r->remote;
+    weft_status st;
+
+    if (!is_member(g, r->peer) || i->peer != r->peer)
+        return refuse(g->endpoint, WEFT_EINVAL, "the key is not that rank's");
+    if (!within(r->remote_address, r->bytes, i->key.at, i->key.bytes))
+        return refuse(g->endpoint, WEFT_EINVAL, "outside of the imported memory");
+    pthread_mutex_lock(&card);
+    st = take_rma(g, r, get);
+    pthread_mutex_unlock(&card);
+    return st;
 }
 
 static weft_status fake_get(void *group, struct weft_rma *r)
@@ -520,13 +559,31 @@ static weft_status fake_put(void *group, struct weft_rma *r)
     return post_rma(group, r, 0);
 }
 
-static int key_lives(const struct key *k)
+/* What a key says is believed only as far as the card knows it itself. */
+static int key_holds(const struct key *k, uint64_t at, uint64_t bytes)
 {
     for (const struct endpoint *e = endpoints; e; e = e->next)
         for (const struct reg *reg = e->id == k->endpoint ? e->regs : NULL; reg; reg = reg->next)
             if (reg->id == k->id)
-                return reg->alive;
+                return reg->alive && within(at, bytes, (uint64_t)(uintptr_t)reg->at, reg->bytes);
     return 0;
+}
+
+static int carry_out(struct group *g, struct weft_rma *r)
+{
+    const struct imported *i = r->remote;
+    void *far = (void *)(uintptr_t)r->remote_address;
+    char why[96];
+
+    if (!covered(g->endpoint, r->mem, r->local, r->bytes))
+        return refuse(g->endpoint, WEFT_EINTERNAL, "memory is deregistered under a get or put");
+    if (!key_holds(&i->key, r->remote_address, r->bytes)) {
+        snprintf(why, sizeof why, "rank %d does not give that memory, or has taken it back", r->peer);
+        return refuse(g->endpoint, WEFT_EPROTO, why);
+    }
+    if (r->bytes)
+        memcpy(r->priv[PRIV_GET] ? r->local : far, r->priv[PRIV_GET] ? far : r->local, r->bytes);
+    return WEFT_SUCCESS;
 }
 
 static int move_rmas(struct group *g)
@@ -535,19 +592,15 @@ static int move_rmas(struct group *g)
     int events = 0;
 
     while ((r = *at) != NULL) {
-        void *far = (void *)(uintptr_t)r->remote_address;
-        if (--r->priv[PRIV_DELAY]) {
+        const struct group *peer = g->hub->groups[r->peer];
+        int gone = g->hub->state[r->peer] == LEFT || g->hub->state[r->peer] == ABORTED;
+        if (!gone && (!peer || peer->quiet || --r->priv[PRIV_DELAY])) {
             at = &r->next;
             continue;
         }
         *at = r->next;
+        r->state = gone ? WEFT_EPEER : carry_out(g, r);
         events++;
-        if (!key_lives(r->remote)) {
-            r->state = WEFT_EPROTO;
-            continue;
-        }
-        memcpy(r->priv[PRIV_GET] ? r->local : far, r->priv[PRIV_GET] ? far : r->local, r->bytes);
-        r->state = WEFT_SUCCESS;
     }
     return events;
 }
@@ -574,6 +627,9 @@ static void end_lane(struct lane *lane, int state, int background_too)
 
 static int wants(struct group *g, int peer)
 {
+    for (const struct weft_rma *r = g->rmas; r; r = r->next)
+        if (r->peer == peer)
+            return 1;
     for (uint32_t c = 0; c < g->nchans; c++) {
         for (const struct weft_xfer *x = lane_of(g, SENDS, peer, c)->posted; x; x = x->next)
             if (!x->background)
@@ -616,9 +672,9 @@ static int fake_progress(void *group, struct weft_peer_failure *failure)
             events += move_pair(g, peer) + (peer != g ? move_pair(peer, g) : 0);
         events += complete(g, SENDS, p) + complete(g, RECVS, p);
     }
-    events += move_rmas(g);
     for (int p = 0; p < g->nranks && !failed; p++)
         failed = g->member[p] && p != g->rank ? look_after(g, p, failure) : 0;
+    events += g->rmas && !g->quiet ? move_rmas(g) : 0;
     pthread_mutex_unlock(&card);
     return failed ? failed : events;
 }
@@ -689,17 +745,15 @@ static const struct weft_transport_ops ops = {
     .left = fake_left,
 };
 
+#define DESCRIBED                                                                                           \
+    .abi = WEFT_PLUGIN_ABI, .bytes = sizeof weft_plugin, .kind = WEFT_PLUGIN_TRANSPORT, .name = "fakerdma", \
+    .summary = "a strict network card between threads; for tests", .settings = rows,                        \
+    .settings_bytes = sizeof(struct fake_settings), .priority = 80, .ops = &ops, .info_bits = 32
+
 WEFT_API extern const struct weft_plugin weft_plugin;
-const struct weft_plugin weft_plugin = {
-    .abi = WEFT_PLUGIN_ABI,
-    .bytes = sizeof weft_plugin,
-    .kind = WEFT_PLUGIN_TRANSPORT,
-    .name = "fakerdma",
-    .summary = "a strict network card between threads; for tests",
-    .settings = rows,
-    .settings_bytes = sizeof(struct fake_settings),
-    .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT,
-    .priority = 80,
-    .ops = &ops,
-    .info_bits = 32,
-};
+const struct weft_plugin weft_plugin = {DESCRIBED,
+                                        .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT};
+
+/* For the suite of transports: what it does without the library's channels above it. */
+extern const struct weft_plugin fake_rdma_alone;
+const struct weft_plugin fake_rdma_alone = {DESCRIBED, .caps = WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT};

@@ -87,7 +87,7 @@ int tc_open_files(void);
 /* X(function, ranks, title, capabilities, processes only) */
 #define TC_CASES(X)                                                                                                    \
     X(address, 2, "addresses are checked", 0, 0)                                                                       \
-    X(create_destroy, 3, "groups come and go without leaks", 0, 0)                                                     \
+    X(create_destroy, 3, "groups come and go without leaks", WEFT_CAP_TWO_SIDED, 0)                                    \
     X(sizes, 2, "messages of all sizes", WEFT_CAP_TWO_SIDED, 0)                                                        \
     X(self, 1, "messages to oneself", WEFT_CAP_TWO_SIDED, 0)                                                           \
     X(fifo, 2, "channels keep order", WEFT_CAP_TWO_SIDED, 0)                                                           \
@@ -118,6 +118,15 @@ int tc_open_files(void);
     X(mem_get, 2, "private memory is read", WEFT_CAP_MEM_GET, 0)                                                       \
     X(mem_put, 2, "private memory is written", WEFT_CAP_MEM_PUT, 0)                                                    \
     X(mem_refused, 1, "wrong memory is refused", WEFT_CAP_MEM_MAP, 1)                                                  \
+    X(rma_sizes, 2, "gets and puts of all sizes", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                                      \
+    X(rma_many, 3, "more gets and puts than there is room for", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                        \
+    X(rma_visible, 2, "a put comes before its message", WEFT_CAP_PUT | WEFT_CAP_TWO_SIDED, 0)                          \
+    X(rma_refused, 2, "impossible gets and puts are refused", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                          \
+    X(rma_forged, 2, "a forged key reaches nothing else", WEFT_CAP_GET, 0)                                             \
+    X(rma_taken_back, 2, "memory that was taken back is named", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                        \
+    X(rma_quiesce, 2, "gets and puts that were given up touch nothing", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                \
+    X(rma_destroy, 2, "a group ends with gets and puts pending", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                       \
+    X(rma_gone, 2, "gets and puts end with their peer", WEFT_CAP_GET | WEFT_CAP_PUT, 0)                                \
     X(few_files, 2, "no descriptors left is said so", 0, 1)                                                            \
     X(stopped, 2, "a stopped peer is described", 0, 1)
 #define TC_DECLARE(fn, nranks, title, caps, processes) void tc_case_##fn(struct tc_rank *r);

@@ -6,7 +6,7 @@
 
 #include "transport.h"
 
-extern const struct weft_plugin weft_plugin;
+extern const struct weft_plugin weft_plugin, fake_rdma_alone;
 
 static const char *const late[] = {"FAKERDMA_LATE=40", "FAKERDMA_POSTS=5", NULL};
 static const char *const roomy[] = {"FAKERDMA_POSTS=64", "FAKERDMA_LATE=0", NULL};
@@ -18,6 +18,7 @@ static const struct tc_fixture fixtures[] = {
     {.name = "fake, late", .plugin = &weft_plugin, .settings = late, .threads = 1, .channels = 1},
     {.name = "fake, roomy", .plugin = &weft_plugin, .settings = roomy, .threads = 1, .channels = 1},
     {.name = "fake, staged", .plugin = &weft_plugin, .settings = staged, .threads = 1, .channels = 1},
+    {.name = "fake, alone", .plugin = &fake_rdma_alone, .threads = 1}, /* gets and puts without the layer */
 };
 
 /* A rank aborts while another one still makes its group: that is a failure of the rank, not of the group. */
