@@ -9,16 +9,16 @@
 #include "base/status.h"
 #include "plan_explain.h"
 
-static const char *name_of(const struct wi_algo_choice *c)
+static const char *name_of(const struct wi_algo_choice *c, char name[WI_ALGO_SPEC_BYTES])
 {
-    return c->spec[0] ? c->spec : c->algo->name;
+    return wi_algo_text(c->algo, &c->spec, name);
 }
 
 int explain_is_plan(const struct explain *x, int i)
 {
     const struct wi_algo_choice *c = &x->list[i].choice;
 
-    return c->algo == x->plan.algo && strcmp(c->spec, x->plan.spec) == 0;
+    return c->algo == x->plan.algo && wi_hier_same(&c->spec, &x->plan.spec);
 }
 
 static const char *bottleneck(const struct explain *x, int i, double *share)
@@ -62,7 +62,7 @@ static int by_price(const void *va, const void *vb)
 static void print_row(const struct explain *x, const struct wi_plan_candidate *c)
 {
     int i = (int)(c - x->list);
-    char bytes[24], on[32] = "-", neck[80] = "";
+    char bytes[24], on[32] = "-", neck[80] = "", algo[WI_ALGO_SPEC_BYTES];
     double share;
     const char *name = bottleneck(x, i, &share);
 
@@ -70,13 +70,14 @@ static void print_row(const struct explain *x, const struct wi_plan_candidate *c
         snprintf(on, sizeof on, "%.2f", x->sim[i].us);
     if (name)
         snprintf(neck, sizeof neck, "%.60s %.0f %%", name, share > 1 ? 100 : 100 * share);
-    printf("%c %-24s %12.2f %-9s %12s %6.0f %10s  %s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice),
+    printf("%c %-24s %12.2f %-9s %12s %6.0f %10s  %s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice, algo),
            c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes), neck);
 }
 
 static void print_why(const struct explain *x, const struct wi_plan_candidate *const *order, int n)
 {
-    const char *name = x->plan.spec[0] ? x->plan.spec : x->plan.algo->name;
+    char text[WI_ALGO_SPEC_BYTES], other[WI_ALGO_SPEC_BYTES];
+    const char *name = wi_algo_text(x->plan.algo, &x->plan.spec, text);
 
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) == 0)
         printf("\nchosen: %s, because a rule says so (%s)\n", name, x->rule);
@@ -84,7 +85,7 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
         printf("\nchosen: %s, the only one that can do it\n", name);
     else if (n > 1 && order[0]->predicted_us > 0)
         printf("\nchosen: %s, predicted to be %.2f times as fast as %s\n", name,
-               order[1]->predicted_us / order[0]->predicted_us, name_of(&order[1]->choice));
+               order[1]->predicted_us / order[0]->predicted_us, name_of(&order[1]->choice, other));
     else
         printf("\nchosen: %s\n", name);
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
@@ -136,7 +137,9 @@ void explain_print(const struct explain *x)
     for (int i = 0, first = 1; i < x->n; i++) {
         if (!x->list[i].why_not)
             continue;
-        printf("%s  %-24s %s\n", first ? "\nnot possible:\n" : "", name_of(&x->list[i].choice), x->list[i].why_not);
+        char name[WI_ALGO_SPEC_BYTES];
+        printf("%s  %-24s %s\n", first ? "\nnot possible:\n" : "", name_of(&x->list[i].choice, name),
+               x->list[i].why_not);
         first = 0;
     }
 }
@@ -146,9 +149,10 @@ void explain_print(const struct explain *x)
 static json_t *candidate_json(const struct explain *x, int i)
 {
     const struct wi_plan_candidate *c = &x->list[i];
+    char name[WI_ALGO_SPEC_BYTES];
     double share;
     const char *neck = bottleneck(x, i, &share);
-    json_t *j = json_pack("{s:s, s:b}", "algorithm", name_of(&c->choice), "possible", !c->why_not);
+    json_t *j = json_pack("{s:s, s:b}", "algorithm", name_of(&c->choice, name), "possible", !c->why_not);
 
     if (c->why_not) {
         json_object_set_new(j, "reason", json_string(c->why_not));
@@ -179,16 +183,17 @@ static json_t *rate_json(const struct wi_plan_gamma *g)
 weft_status explain_print_json(const struct explain *x)
 {
     json_t *list = json_array(), *top;
+    char name[WI_ALGO_SPEC_BYTES];
     int failed;
 
     for (int i = 0; i < x->n; i++)
         json_array_append_new(list, candidate_json(x, i));
-    top = json_pack("{s:s, s:I, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:I, s:o}", "collective",
-                    wi_coll_name(x->query.coll), "bytes", (json_int_t)x->query.bytes, "ranks", x->nranks, "nodes",
-                    x->facts.nnodes, "memory", x->mapped_memory ? "mapped" : "private", "in_place", x->query.in_place,
-                    "in_rank_order", x->query.ordered, "machine", x->machine, "chosen",
-                    x->plan.spec[0] ? x->plan.spec : x->plan.algo->name, "slice_bytes", (json_int_t)x->plan.slice_bytes,
-                    "candidates", list);
+    top =
+        json_pack("{s:s, s:I, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:I, s:o}", "collective", wi_coll_name(x->query.coll),
+                  "bytes", (json_int_t)x->query.bytes, "ranks", x->nranks, "nodes", x->facts.nnodes, "memory",
+                  x->mapped_memory ? "mapped" : "private", "in_place", x->query.in_place, "in_rank_order",
+                  x->query.ordered, "machine", x->machine, "chosen", wi_algo_text(x->plan.algo, &x->plan.spec, name),
+                  "slice_bytes", (json_int_t)x->plan.slice_bytes, "candidates", list);
     if (!top)
         return wi_fail(WEFT_ENOMEM, "JSON");
     if (x->rule)

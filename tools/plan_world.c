@@ -98,7 +98,7 @@ void explain_simulate(struct explain *x, int i)
                                 .root = x->query.root,
                                 .in_place = x->query.in_place,
                                 .levels = &x->levels,
-                                .spec = c->spec};
+                                .spec = &c->spec};
     weft_status st = scheds ? WEFT_SUCCESS : WEFT_ENOMEM;
     size_t slice = c->algo->needs & WI_ALGO_MAPPED ? 64u << 10 : 256u << 10;
 

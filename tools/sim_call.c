@@ -34,7 +34,9 @@ const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w,
 
 const char *sim_call_name(const struct sim_call *call)
 {
-    return call->choice.spec[0] ? call->choice.spec : call->choice.algo->name;
+    static char name[WI_ALGO_SPEC_BYTES];
+
+    return wi_algo_text(call->choice.algo, &call->choice.spec, name);
 }
 
 static struct wi_algo_args args_of(const struct sim_options *o, const struct sim_world *w, const struct sim_call *call,
@@ -46,7 +48,7 @@ static struct wi_algo_args args_of(const struct sim_options *o, const struct sim
                                  .in_place = o->in_place,
                                  .radix = o->radix,
                                  .levels = w->levels.nlevels ? &w->levels : NULL,
-                                 .spec = call->choice.spec[0] ? call->choice.spec : NULL};
+                                 .spec = &call->choice.spec};
 }
 
 /* ---- Schedules ---- */

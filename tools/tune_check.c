@@ -63,7 +63,6 @@ static weft_status judge_one(struct judge *j, const struct wi_table_point *at)
     struct tune_verdict *v = &j->out->verdicts[j->out->nverdicts];
     const struct wi_table_point *pick = NULL, *best = NULL;
     struct wi_plan_candidate *list;
-    char name[WI_ALGO_SPEC_BYTES];
     int n, picked = -1;
 
     if (wi_plan_needs_exchange(j->planner, &q, NULL))
@@ -72,7 +71,7 @@ static weft_status judge_one(struct judge *j, const struct wi_table_point *at)
     *v = (struct tune_verdict){.section = at->section, .shared = at->shared, .coll = q.coll, .bytes = at->bytes};
     for (int i = 0; i < n; i++) {
         const struct wi_table_point *p;
-        wi_algo_choice_name(&list[i].choice, name);
+        const char *name = wi_algo_choice_name(&list[i].choice);
         p = measured(j, at, &list[i], name);
         if (p && (!best || p->measured_us < best->measured_us)) {
             best = p;

@@ -139,22 +139,19 @@ static struct tune_cell *picked(const struct tune *t, struct tune_point *p, int 
 {
     struct wi_plan_query q = {.coll = p->coll, .bytes = p->bytes};
     struct wi_plan plan;
-    const char *name;
+    char name[WI_ALGO_SPEC_BYTES];
 
     if (wi_plan_needs_exchange(t->chooser, &q, NULL))
         q.memory = shared ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
     if (wi_plan(t->chooser, &q, NULL, &plan) < 0)
         return NULL;
+    plan.spec.depth = 0; /* the number of chunks is not part of what was measured */
+    wi_algo_text(plan.algo, &plan.spec, name);
     for (int i = 0; i < p->ncells; i++) {
         struct tune_cell *c = &p->cells[i];
-        name = plan.spec[0] ? plan.spec : plan.algo->name;
         if (c->subject == TUNE_CHOSEN || c->shared != shared)
             continue;
-        size_t head = strcspn(name, "*");
-        const char *own = tune_name_of(t, p, c), *tail = name + head;
-        if (*tail) /* the number of chunks is not part of what was measured */
-            tail += 1 + strspn(tail + 1, "0123456789");
-        if (strncmp(own, name, head) == 0 && strcmp(own + head, tail) == 0)
+        if (strcmp(tune_name_of(t, p, c), name) == 0)
             return c;
     }
     return NULL;

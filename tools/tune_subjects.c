@@ -28,7 +28,7 @@ static weft_status find_subjects(struct tune *t, enum wi_coll coll)
             struct tune_subject *s = &t->subjects[coll][t->nsubjects[coll]];
             if (list[i].why_not || ((list[i].choice.needs & PEER) != 0) != peer)
                 continue;
-            wi_algo_choice_name(&list[i].choice, s->name);
+            strcpy(s->name, wi_algo_choice_name(&list[i].choice));
             s->needs = list[i].choice.needs;
             t->nsubjects[coll]++;
         }

@@ -20,12 +20,13 @@ struct wi_algo_levels {
     } level[WI_ALGO_MAX_LEVELS];
 };
 
+struct wi_hier_spec;
 struct wi_algo_args {
     int rank, nranks, root;
     int in_place;
     int radix;                           /* k of k-nomial trees; 0: the algorithm's default */
     const struct wi_algo_levels *levels; /* NULL: nothing is known */
-    const char *spec;                    /* of a hierarchical algorithm, as in wi_algo_choice; NULL otherwise */
+    const struct wi_hier_spec *spec;     /* of a hierarchical algorithm, made with these levels; else NULL, or of no levels */
 };
 
 enum wi_algo_needs {
@@ -150,21 +151,44 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
  * across, all-gather inside. With one it is reduce, all-reduce among leaders, broadcast. The first name of a level below the
  * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults. */
 #define WI_ALGO_SPEC_BYTES 64
+#define WI_HIER_NO_LEVEL UINT8_MAX
+/* A spec that has been read, for one collective. Stage 0 is among the groups of the outermost level, stage i inside a group of
+ * level at[i - 1], among its groups of level at[i]; the last, nlevels, among the ranks of an innermost group. */
+struct wi_hier_spec {
+    uint8_t nlevels; /* 0: not hierarchical */
+    uint8_t depth;   /* chunks that follow each other; 0: left open, or it has none */
+    struct {
+        uint8_t level;  /* index into wi_algo_levels; WI_HIER_NO_LEVEL: it was read without */
+        uint8_t leader; /* inside a group of this level */
+    } at[WI_ALGO_MAX_LEVELS];
+    /* On the way up, or at stage 0, and on the way down; NULL: nothing is done there. */
+    const struct wi_algo *up[WI_ALGO_MAX_LEVELS + 1], *down[WI_ALGO_MAX_LEVELS + 1];
+    char text[WI_ALGO_SPEC_BYTES]; /* as it was written, without the number of chunks */
+};
+/* Read a spec's text. With `levels` (or NULL) its levels must be among them. WEFT_ENOTFOUND and a text that names the wrong word
+ * and near ones; WEFT_EINVAL where the grammar is broken. */
+weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels,
+                          struct wi_hier_spec *spec);
+/* Do they say the same? Both are of one collective and the same levels. */
+int wi_hier_same(const struct wi_hier_spec *a, const struct wi_hier_spec *b);
+/* The text of a spec with its number of chunks, or, of none, the algorithm's name; returns `text`. */
+const char *wi_algo_text(const struct wi_algo *algo, const struct wi_hier_spec *spec, char text[WI_ALGO_SPEC_BYTES]);
+/* Set the number of chunks, but for a text that has no room for it. */
+void wi_hier_cut(struct wi_hier_spec *spec, int depth);
+
 struct wi_algo_choice {
     const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one needs and traits are below */
     unsigned needs;
     struct wi_algo_traits traits; /* hierarchical: it streams if what is done at one of its levels does */
-    uint8_t depth;                /* hierarchical: chunks; 0: left open, or it has none */
     uint8_t leader;               /* hierarchical: one rank of a group speaks for it, at some level */
-    char spec[WI_ALGO_SPEC_BYTES]; /* hierarchical: goes into wi_algo_args.spec; else "" */
+    struct wi_hier_spec spec;     /* hierarchical: for wi_algo_args.spec; else of no levels */
 };
 /* Of an algorithm that is not hierarchical. */
 static inline struct wi_algo_choice wi_algo_choice_of(const struct wi_algo *algo)
 {
     return (struct wi_algo_choice){.algo = algo, .needs = algo->needs, .traits = algo->traits};
 }
-/* Read an algorithm's name or a spec. With `levels` its levels must be among them. WEFT_ENOTFOUND and a text that names the wrong
- * word and near ones; WEFT_EINVAL where the grammar is broken. */
+/* Read an algorithm's name or a spec, and find out what it needs; errors as of wi_hier_parse. */
 weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
                            struct wi_algo_choice *choice);
 /* Is it a spec, not an algorithm's name (or a file's, "file:NAME")? */
@@ -173,19 +197,16 @@ int wi_algo_is_spec(const char *text);
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
-/* Can its data be cut into chunks, "*8"? Set their number; the spec without it (`base` may be choice->spec). */
+/* Can its data be cut into chunks, "*8"? */
 int wi_algo_has_depth(const struct wi_algo_choice *choice);
-void wi_algo_choice_depth(struct wi_algo_choice *choice, int depth);
-void wi_algo_choice_base(const struct wi_algo_choice *choice, char base[WI_ALGO_SPEC_BYTES]);
-void wi_algo_choice_open(struct wi_algo_choice *choice); /* leaves it open */
 /* The algorithm's name, or the spec without its number of chunks. */
-void wi_algo_choice_name(const struct wi_algo_choice *choice, char name[WI_ALGO_SPEC_BYTES]);
+const char *wi_algo_choice_name(const struct wi_algo_choice *choice);
 /* The largest rank's work at each stage, for pricing with the link of that level; the worst rank of each stage. */
 struct wi_algo_level_cost {
     int depth; /* chunks that follow each other through the stages */
     int nstages;
     struct {
-        const char *level; /* among whose groups; NULL: among the ranks of the innermost group */
+        int level; /* among whose groups: index into args.levels; WI_ALGO_MAX_LEVELS: among the ranks of an innermost one */
         struct wi_algo_cost cost;
         double link_sent; /* bytes that leave a group of this level, all its ranks together */
         double chain;     /* of the steps, those that are one after the other: others arrive at the same time */

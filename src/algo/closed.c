@@ -37,7 +37,7 @@ double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *arg
     struct wi_algo_cost all = {0};
     double us, share = 1 / fmax(nslices, 1), link, core;
 
-    if (args->spec && wi_algo_level_closed(args, algo->coll, bytes, r, &us) >= 0)
+    if (args->spec && args->spec->nlevels && wi_algo_level_closed(args, algo->coll, bytes, r, &us) >= 0)
         return us; /* its chunks are in the spec */
     algo->cost(args, bytes, &all);
     link = wi_algo_over(busiest_link(algo, args, bytes, &all), r->beta);

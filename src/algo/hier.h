@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hierarchical algorithms from the inside: the parsed spec, and who answers for which part of the data at which level.
+/* Hierarchical algorithms from the inside: what is done at which stage, and who answers for which part of the data at which level.
  *
  * Stages. Stage 0 is among the groups of the outermost level; stage i is inside a group of level i-1, among its groups of level
  * i; the last stage, k, is among the ranks of an innermost group. What a stage is among are the group's children.
@@ -14,19 +14,6 @@
 #include "algo/algo.h"
 #include "sched/compose.h"
 
-#define WI_HIER_WORD 24
-
-struct wi_hier_spec {
-    int nlevels;
-    struct {
-        char level[WI_HIER_WORD];
-        char outer[2 * WI_HIER_WORD]; /* among the groups of this level, inside the level before */
-        int leader;                   /* inside a group of this level */
-    } at[WI_ALGO_MAX_LEVELS];
-    char inner[2 * WI_HIER_WORD]; /* "": the default */
-    int depth;                    /* chunks that follow each other; 0: not said */
-};
-
 /* What a collective does at a stage: on the way up (inside, before stage 0), at stage 0, and on the way down; without and with
  * a leader. NONE: nothing. */
 #define WI_HIER_NONE WI_NUM_COLLS
@@ -35,14 +22,6 @@ struct wi_hier_shape {
     uint8_t up_at_root, down_at_root; /* only in the groups that hold the root */
 };
 const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll); /* NULL: no hierarchical form */
-
-/* Bounded; the text names the wrong word. */
-weft_status wi_hier_parse(const char *text, struct wi_hier_spec *spec);
-/* Is it the name of halving or doubling, for which that of another collective serves, or the default? */
-int wi_hier_is_doubling(const char *name);
-/* The algorithm for `coll` at stage `stage`, on the way up or (`second`) down; stage 0: the collective itself. */
-weft_status wi_hier_algo(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second,
-                         const struct wi_algo **algo);
 
 #define WI_HIER_STAGES (WI_ALGO_MAX_LEVELS + 1)
 struct wi_hier_tree {
@@ -94,11 +73,10 @@ static inline uint32_t wi_hier_first_part(const struct wi_hier_tree *t, int stag
 int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, uint32_t *end);
 
 /* hier_alltoall.c */
-weft_status wi_hier_all_to_all(const struct wi_algo_args *args, const struct wi_hier_spec *spec,
-                               struct wi_hier_tree *tree, int parcels, struct wi_sched **sched);
+weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int parcels,
+                               struct wi_sched **sched);
 /* hier_parcel.c: the same with one message for each pair of ranks and stage, and with leaders */
-weft_status wi_hier_parcels(const struct wi_algo_args *args, const struct wi_hier_spec *spec, struct wi_hier_tree *tree,
-                            struct wi_sched **sched);
+weft_status wi_hier_parcels(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched);
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b);
 

@@ -177,46 +177,45 @@ static weft_status run_stage(struct exchange *x, uint32_t *tmp_blocks)
     }
     if (!in.row || !in.column || !out.row || !out.column)
         return wi_fail(WEFT_ENOMEM, "hierarchy: no memory for %d ranks", t->nranks);
-    WI_TRY(wi_hier_algo(x->spec, x->stage, WI_COLL_ALL_TO_ALL, x->stage > 0, &x->algo));
+    x->algo = x->stage ? x->spec->down[x->stage] : x->spec->up[0];
     while (wi_hier_segment(t, x->stage, &v0, &v1))
         WI_TRY(add_part(x, v0, v1, &in, &out));
     x->base_in = x->base_out;
     return WEFT_SUCCESS;
 }
 
-static weft_status refuse(const struct wi_algo_args *args, const struct wi_hier_spec *spec, int *leaders)
+static weft_status refuse(const struct wi_algo_args *args, int *leaders)
 {
-    const struct wi_algo *algo;
+    const struct wi_hier_spec *spec = args->spec;
 
     *leaders = 0;
-
     if (args->in_place)
-        return wi_fail(WEFT_ENOTSUP, "all_to_all %s cannot work in place", args->spec);
+        return wi_fail(WEFT_ENOTSUP, "all_to_all %s cannot work in place", spec->text);
     for (int i = 0; i <= spec->nlevels; i++) {
         if (i > 0 && spec->at[i - 1].leader) {
             *leaders = 1;
             continue;
         }
-        WI_TRY(wi_hier_algo(spec, i, WI_COLL_ALL_TO_ALL, i > 0, &algo));
+        const struct wi_algo *algo = i ? spec->down[i] : spec->up[i];
         if (algo->needs & WI_ALGO_UNIFORM)
-            return wi_fail(WEFT_ENOTSUP, "all_to_all %s: \"%s\" needs equal shares, these differ by group", args->spec,
+            return wi_fail(WEFT_ENOTSUP, "all_to_all %s: \"%s\" needs equal shares, these differ by group", spec->text,
                            algo->name);
     }
     return WEFT_SUCCESS;
 }
 
-weft_status wi_hier_all_to_all(const struct wi_algo_args *args, const struct wi_hier_spec *spec,
-                               struct wi_hier_tree *tree, int parcels, struct wi_sched **sched)
+weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int parcels,
+                               struct wi_sched **sched)
 {
-    struct exchange x = {.tree = tree, .spec = spec};
+    struct exchange x = {.tree = tree, .spec = args->spec};
     struct wi_sched_builder *b = NULL;
     uint32_t tmp_blocks = 0;
     weft_status st;
     int leaders;
 
-    WI_TRY(refuse(args, spec, &leaders));
+    WI_TRY(refuse(args, &leaders));
     if (parcels || leaders)
-        return wi_hier_parcels(args, spec, tree, sched);
+        return wi_hier_parcels(args, tree, sched);
     st = wi_compose_create((uint32_t)args->nranks, 0, &x.compose);
     for (x.stage = 0; x.stage <= tree->k && st >= 0; x.stage++)
         st = run_stage(&x, &tmp_blocks);

@@ -40,7 +40,7 @@ struct made {
 struct hier {
     const struct wi_algo_args *args;
     const struct wi_hier_shape *shape;
-    struct wi_hier_spec spec;
+    const struct wi_hier_spec *spec;
     struct wi_hier_tree tree;
     uint32_t per_unit, chunk_items, chunks; /* vector collectives: blocks of a unit, of a chunk */
     struct wi_place held;                   /* where this rank's part of the data is */
@@ -220,7 +220,7 @@ static weft_status run_phase(struct hier *h, int stage, int direction, enum wi_c
     if (coll == WI_HIER_NONE || wi_hier_nchildren(t, stage, p.parent) == 1 ||
         (at_root && wi_hier_parent(t, stage, t->root) != p.parent))
         return WEFT_SUCCESS;
-    WI_TRY(wi_hier_algo(&h->spec, stage, coll, p.second, &p.algo));
+    p.algo = p.second ? h->spec->down[stage] : h->spec->up[stage];
     p.src = h->held;
     p.dst = result_place(h, &p);
     for (; wi_hier_segment(t, stage, &v0, &v1); any = 1)
@@ -267,7 +267,7 @@ static weft_status fit_blocks(struct hier *h, int stage, enum wi_coll coll, int 
     }
     if (most == 1)
         return WEFT_SUCCESS;
-    WI_TRY(wi_hier_algo(&h->spec, stage, coll, second, &algo));
+    algo = second ? h->spec->down[stage] : h->spec->up[stage];
     WI_TRY(algo->build(&(struct wi_algo_args){.nranks = most, .radix = h->args->radix}, &sched));
     uint64_t lcm = (uint64_t)h->per_unit / gcd(h->per_unit, sched->nblocks) * sched->nblocks;
     if (lcm <= MAX_PER_UNIT || stage == 0)
@@ -290,11 +290,11 @@ static weft_status cut(struct hier *h)
         WI_TRY(fit_blocks(h, i, h->tree.leader[i] ? s->up_leader : WI_HIER_NONE, 0));
         WI_TRY(fit_blocks(h, i, h->tree.leader[i] ? s->down_leader : WI_HIER_NONE, 1));
     }
-    h->chunks = h->spec.depth ? (uint32_t)h->spec.depth : 1;
+    h->chunks = h->spec->depth ? (uint32_t)h->spec->depth : 1;
     items = (uint64_t)h->tree.width[h->tree.k] * h->per_unit;
     if (items * h->chunks > WI_SCHED_MAX_BLOCKS)
         return wi_fail(WEFT_ENOTSUP, "%s %s: the vector would be cut into more than %u blocks", wi_coll_name(s->coll),
-                       h->args->spec, WI_SCHED_MAX_BLOCKS);
+                       h->spec->text, WI_SCHED_MAX_BLOCKS);
     h->chunk_items = (uint32_t)items;
     return WEFT_SUCCESS;
 }
@@ -357,7 +357,7 @@ static weft_status build_tree(struct hier *h, struct wi_sched **sched)
     weft_status st;
 
     if (h->shape->coll == WI_COLL_ALL_TO_ALL)
-        return wi_hier_all_to_all(h->args, &h->spec, &h->tree, h->parcels, sched);
+        return wi_hier_all_to_all(h->args, &h->tree, h->parcels, sched);
     h->tail = &h->first;
     find_held(h);
     st = cut(h);
@@ -378,9 +378,10 @@ static weft_status build_tree(struct hier *h, struct wi_sched **sched)
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b)
 {
+    char text[WI_ALGO_SPEC_BYTES];
     struct wi_sched_spec spec = {
         .coll = coll,
-        .algo = args->spec,
+        .algo = wi_algo_text(NULL, args->spec, text),
         .rank = args->rank,
         .nranks = args->nranks,
         .root = args->root,
@@ -405,19 +406,20 @@ static weft_status alone(const struct wi_algo_args *args, enum wi_coll coll, str
 
 static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, struct wi_sched **sched)
 {
-    struct hier h = {
-        .args = args, .shape = wi_hier_shape_of(wi_algo_family(coll)), .parcels = coll == WI_COLL_ALL_TO_ALL_V};
+    struct hier h = {.args = args,
+                     .spec = args->spec,
+                     .shape = wi_hier_shape_of(wi_algo_family(coll)),
+                     .parcels = coll == WI_COLL_ALL_TO_ALL_V};
 
-    if (!args->spec)
+    if (!h.spec || !h.spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: a hierarchical algorithm needs a spec", wi_coll_name(coll));
     if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks || args->root < 0 ||
         args->root >= args->nranks)
-        return wi_fail(WEFT_EINVAL, "%s %s: rank %d, root %d of %d ranks", wi_coll_name(coll), args->spec, args->rank,
+        return wi_fail(WEFT_EINVAL, "%s %s: rank %d, root %d of %d ranks", wi_coll_name(coll), h.spec->text, args->rank,
                        args->root, args->nranks);
-    WI_TRY(wi_hier_parse(args->spec, &h.spec));
     if (args->nranks == 1)
         return alone(args, wi_algo_family(coll), sched);
-    WI_TRY(wi_hier_tree_init(&h.tree, &h.spec, args));
+    WI_TRY(wi_hier_tree_init(&h.tree, h.spec, args));
     weft_status st = build_tree(&h, sched);
     wi_hier_tree_fini(&h.tree);
     return st;

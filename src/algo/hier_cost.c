@@ -171,7 +171,7 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
     *link_sent = 0;
     if (coll == WI_HIER_NONE || n == 1)
         return WEFT_SUCCESS;
-    WI_TRY(wi_hier_algo(p->spec, stage, coll, second, &algo));
+    algo = second ? p->spec->down[stage] : p->spec->up[stage];
     args.rank = args.root;
     while (wi_hier_segment(t, stage, &v0, &v1)) {
         uint32_t next0, next1 = v1;
@@ -249,7 +249,7 @@ static weft_status find_beside(struct price *p)
     p->nbeside = 0;
     if (coll == WI_HIER_NONE || coll == WI_COLL_BARRIER || n == 1)
         return WEFT_SUCCESS;
-    WI_TRY(wi_hier_algo(p->spec, 1, coll, 1, &algo));
+    algo = p->spec->down[1];
     p->beside = part_bytes(p, 1, coll, 0, t->prefixes[1]);
     algo->cost(&args, p->beside, &cost);
     if (algo->traits.shape != WI_SHAPE_KNOMIAL && algo->traits.shape != WI_SHAPE_FAN)
@@ -293,24 +293,23 @@ static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages
 weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
                                  const struct wi_algo_rates *rates, double *us)
 {
+    const struct wi_hier_spec *spec = args->spec;
     struct wi_hier_tree tree;
-    struct wi_hier_spec spec;
     struct price p = {
-        .tree = &tree, .spec = &spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = rates};
+        .tree = &tree, .spec = spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = rates};
     weft_status st = WEFT_SUCCESS;
     double one = 0;
     int rank[2];
 
-    if (!p.shape || !args->spec)
+    if (!p.shape || !spec || !spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
-    WI_TRY(wi_hier_parse(args->spec, &spec));
-    WI_TRY(wi_hier_tree_init(&tree, &spec, args));
-    if (wi_hier_trees_us(&tree, &spec, p.shape->coll, args->radix, bytes, rates, us)) {
+    WI_TRY(wi_hier_tree_init(&tree, spec, args));
+    if (wi_hier_trees_us(&tree, spec, p.shape->coll, args->radix, bytes, rates, us)) {
         wi_hier_tree_fini(&tree);
         return WEFT_SUCCESS;
     }
     extremes(&tree, rank);
-    st = time_of_ranks(&p, rank, spec.nlevels + 1, spec.depth ? spec.depth : 1, &one);
+    st = time_of_ranks(&p, rank, spec->nlevels + 1, spec->depth ? spec->depth : 1, &one);
     wi_hier_tree_fini(&tree);
     if (st >= 0)
         *us = one;
@@ -320,22 +319,20 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
                                struct wi_algo_level_cost *cost)
 {
+    const struct wi_hier_spec *spec = args->spec;
     struct wi_hier_tree tree;
-    struct wi_hier_spec spec;
     struct price p = {
-        .tree = &tree, .spec = &spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = NULL};
+        .tree = &tree, .spec = spec, .shape = wi_hier_shape_of(wi_algo_family(coll)), .bytes = bytes, .rates = NULL};
     weft_status st = WEFT_SUCCESS;
     int rank[2];
 
-    if (!p.shape || !args->spec)
+    if (!p.shape || !spec || !spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
-    WI_TRY(wi_hier_parse(args->spec, &spec));
-    WI_TRY(wi_hier_tree_init(&tree, &spec, args));
-    *cost = (struct wi_algo_level_cost){.depth = spec.depth ? spec.depth : 1, .nstages = spec.nlevels + 1};
+    WI_TRY(wi_hier_tree_init(&tree, spec, args));
+    *cost = (struct wi_algo_level_cost){.depth = spec->depth ? spec->depth : 1, .nstages = spec->nlevels + 1};
     extremes(&tree, rank);
     for (int i = 0; i < cost->nstages && st >= 0; i++) {
-        if (i < spec.nlevels) /* the caller's own word: the spec goes out of scope */
-            cost->stage[i].level = wi_algo_level_find(args->levels, spec.at[i].level)->name;
+        cost->stage[i].level = i < spec->nlevels ? spec->at[i].level : WI_ALGO_MAX_LEVELS;
         for (int k = 0; k < 2 && st >= 0; k++) {
             struct wi_algo_cost one;
             struct counts counts;

@@ -42,7 +42,6 @@ struct bag {
 
 struct post {
     const struct wi_algo_args *args;
-    const struct wi_hier_spec *spec;
     struct wi_hier_tree *tree;
     struct made *first, **tail;
     struct bag held, next; /* before and after the stage that is being written, sorted by (s, d) */
@@ -269,7 +268,7 @@ static weft_status run_stage(struct post *p, int stage, int second, enum wi_coll
     p->stage = stage;
     p->second = second;
     p->coll = coll;
-    WI_TRY(wi_hier_algo(p->spec, stage, coll, second, &p->algo));
+    p->algo = second ? p->args->spec->down[stage] : p->args->spec->up[stage];
     WI_TRY(find_next(p));
     for (uint32_t i = 0; i < p->held.n; i++)
         to[i] = p->held.share[i].block;
@@ -340,10 +339,9 @@ static weft_status write(const struct post *p, struct wi_sched **sched)
     return st;
 }
 
-weft_status wi_hier_parcels(const struct wi_algo_args *args, const struct wi_hier_spec *spec, struct wi_hier_tree *tree,
-                            struct wi_sched **sched)
+weft_status wi_hier_parcels(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched)
 {
-    struct post p = {.args = args, .spec = spec, .tree = tree};
+    struct post p = {.args = args, .tree = tree};
     weft_status st;
 
     p.tail = &p.first;

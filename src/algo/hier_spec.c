@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Specs of hierarchical algorithms: reading them, and which algorithm each word means. The grammar is in algo.h. */
+/* Specs of hierarchical algorithms: reading them, and which level and algorithm each word means. The grammar is in algo.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,18 @@
 
 #define NONE WI_HIER_NONE
 #define MAX_DEPTH 64
+#define WORD 24
+
+/* What the text says. */
+struct words {
+    int nlevels, depth;
+    struct {
+        char level[WORD];
+        char outer[2 * WORD]; /* among the groups of this level, inside the level before */
+        uint8_t leader;       /* inside a group of this level */
+    } at[WI_ALGO_MAX_LEVELS];
+    char inner[2 * WORD]; /* "": the default */
+};
 
 static const struct wi_hier_shape shapes[] = {
     {WI_COLL_ALL_REDUCE, WI_COLL_REDUCE_SCATTER, WI_COLL_REDUCE, WI_COLL_ALL_GATHER, WI_COLL_BROADCAST, 0, 0},
@@ -52,12 +65,12 @@ static weft_status take_word(const char **at, const char *what, char *word, size
     return WEFT_SUCCESS;
 }
 
-static weft_status take_suffixes(const char **at, struct wi_hier_spec *s, int i)
+static weft_status take_suffixes(const char **at, struct words *s, int i)
 {
     char *end;
 
     if (**at == '@') {
-        char form[WI_HIER_WORD];
+        char form[WORD];
         (*at)++;
         WI_TRY(take_word(at, "a form", form, sizeof form));
         if (strcmp(form, "leader") != 0)
@@ -75,11 +88,11 @@ static weft_status take_suffixes(const char **at, struct wi_hier_spec *s, int i)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_hier_parse(const char *text, struct wi_hier_spec *s)
+static weft_status take_words(const char *text, struct words *s)
 {
     const char *at = text;
 
-    *s = (struct wi_hier_spec){0};
+    *s = (struct words){0};
     if (strlen(text) >= WI_ALGO_SPEC_BYTES)
         return wi_fail(WEFT_EINVAL, "hierarchy: \"%.40s...\" has more than %d characters", text,
                        WI_ALGO_SPEC_BYTES - 1);
@@ -130,7 +143,7 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
     return a && !(a->needs & WI_ALGO_MAPPED) ? a : NULL;
 }
 
-int wi_hier_is_doubling(const char *name)
+static int is_doubling(const char *name)
 {
     for (size_t i = 0; wi_algos[i]; i++)
         if (wi_algos[i]->traits.shape == WI_SHAPE_DOUBLING && strcmp(wi_algos[i]->name, name) == 0)
@@ -143,7 +156,7 @@ static const struct wi_algo *alike(enum wi_coll coll, const char *name)
 {
     const struct wi_algo *a = two_sided(coll, name);
 
-    for (size_t i = 0; !a && wi_algos[i] && wi_hier_is_doubling(name); i++)
+    for (size_t i = 0; !a && wi_algos[i] && is_doubling(name); i++)
         if (wi_algos[i]->coll == coll && wi_algos[i]->traits.shape == WI_SHAPE_DOUBLING)
             a = wi_algos[i];
     return a;
@@ -157,21 +170,129 @@ static weft_status unknown(enum wi_coll coll, const char *name)
                    wi_algo_suggest(coll, name, text, sizeof text));
 }
 
-weft_status wi_hier_algo(const struct wi_hier_spec *s, int stage, enum wi_coll coll, int second,
-                         const struct wi_algo **algo)
+/* The algorithm for `coll` at a stage below the outermost, on the way up or (`second`) down. */
+static weft_status find_algo(const char *name, enum wi_coll coll, int second, const struct wi_algo **algo)
 {
-    const char *name = stage < s->nlevels ? s->at[stage].outer : s->inner;
     const char *plus = strchr(name, '+');
-    char word[2 * WI_HIER_WORD];
+    char word[2 * WORD];
 
     snprintf(word, sizeof word, "%.*s", plus && !second ? (int)(plus - name) : (int)sizeof word - 1,
              plus && second ? plus + 1 : name);
-    if (stage == 0 || plus) {
-        *algo = stage == 0 && plus ? NULL : two_sided(coll, word);
-        return *algo ? WEFT_SUCCESS : unknown(coll, stage == 0 ? name : word);
-    }
-    *algo = *name ? alike(coll, word) : NULL;
-    if (!*algo)
+    if (plus)
+        *algo = two_sided(coll, word);
+    else
+        *algo = *name ? alike(coll, word) : NULL;
+    if (!*algo && !plus)
         *algo = two_sided(coll, default_of(coll));
     return *algo ? WEFT_SUCCESS : unknown(coll, word);
+}
+
+static weft_status find_outermost(const struct words *w, enum wi_coll coll, struct wi_hier_spec *s)
+{
+    s->up[0] = two_sided(coll, w->at[0].outer); /* no algorithm's name has a plus */
+    return s->up[0] ? WEFT_SUCCESS : unknown(coll, w->at[0].outer);
+}
+
+static weft_status find_stage(const struct words *w, int i, const struct wi_hier_shape *shape, struct wi_hier_spec *s)
+{
+    int leader = w->at[i - 1].leader;
+    enum wi_coll colls[2] = {leader ? shape->up_leader : shape->up, leader ? shape->down_leader : shape->down};
+    const char *name = i < w->nlevels ? w->at[i].outer : w->inner;
+    const struct wi_algo **algo[2] = {&s->up[i], &s->down[i]};
+    int known = !*name || strchr(name, '+') != NULL;
+
+    for (int k = 0; k < 2; k++) {
+        if (colls[k] == NONE)
+            continue;
+        WI_TRY(find_algo(name, colls[k], k, algo[k]));
+        known |= strcmp((*algo[k])->name, name) == 0 || is_doubling(name);
+    }
+    if (known)
+        return WEFT_SUCCESS;
+    char text[256];
+    enum wi_coll coll = colls[0] != NONE ? colls[0] : colls[1] != NONE ? colls[1] : shape->coll;
+    return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for what is to be done inside, %s%s", name, wi_coll_name(coll),
+                   wi_algo_suggest(coll, name, text, sizeof text));
+}
+
+/* ---- Levels ---- */
+
+static weft_status find_level(const char *name, const struct wi_algo_levels *levels, uint8_t *level)
+{
+    char list[160] = "none", near[WORD] = "";
+    size_t at = 0, best = 4;
+
+    for (int k = 0; k < levels->nlevels; k++) {
+        const struct wi_algo_level *l = &levels->level[k];
+        if (strcmp(l->name, name) == 0) {
+            *level = (uint8_t)k;
+            return WEFT_SUCCESS;
+        }
+        if (at + 32 < sizeof list)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%.24s", at ? ", " : "", l->name);
+        if (wi_algo_distance(name, l->name) < best) {
+            best = wi_algo_distance(name, l->name);
+            snprintf(near, sizeof near, "%s", l->name);
+        }
+    }
+    return wi_fail(WEFT_ENOTFOUND, "no level \"%s\" is known here%s%s%s (there are: %s)%s", name,
+                   near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "", list,
+                   near[0] || levels->nlevels > 2 ? "" : "; WEFT_TOPO_DISCOVER=always finds more if ranks are bound");
+}
+
+/* ---- The whole ---- */
+
+weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels,
+                          struct wi_hier_spec *spec)
+{
+    const struct wi_hier_shape *shape = wi_hier_shape_of(wi_algo_family(coll));
+    struct wi_hier_spec s = {0};
+    size_t head = strcspn(text, "*");
+    struct words w;
+
+    if (!shape)
+        return wi_fail(WEFT_ENOTFOUND, "%s has no hierarchical algorithms, so \"%s\" is none", wi_coll_name(coll),
+                       text);
+    WI_TRY(take_words(text, &w));
+    s.nlevels = (uint8_t)w.nlevels;
+    s.depth = (uint8_t)w.depth;
+    for (int i = 0; i < w.nlevels; i++) {
+        s.at[i].level = WI_HIER_NO_LEVEL;
+        s.at[i].leader = w.at[i].leader;
+        if (levels)
+            WI_TRY(find_level(w.at[i].level, levels, &s.at[i].level));
+    }
+    WI_TRY(find_outermost(&w, shape->coll, &s));
+    for (int i = 1; i <= w.nlevels; i++)
+        WI_TRY(find_stage(&w, i, shape, &s));
+    memcpy(s.text, text, head);
+    text += head + (text[head] == '*');
+    text += w.depth ? strspn(text, "0123456789") : 0;
+    memcpy(s.text + head, text, strlen(text));
+    *spec = s;
+    return WEFT_SUCCESS;
+}
+
+int wi_hier_same(const struct wi_hier_spec *a, const struct wi_hier_spec *b)
+{
+    return a->nlevels == b->nlevels && a->depth == b->depth && strcmp(a->text, b->text) == 0;
+}
+
+const char *wi_algo_text(const struct wi_algo *algo, const struct wi_hier_spec *s, char text[WI_ALGO_SPEC_BYTES])
+{
+    size_t head = strcspn(s->text, "/");
+
+    if (!s->nlevels)
+        snprintf(text, WI_ALGO_SPEC_BYTES, "%s", algo->name);
+    else if (!s->depth)
+        memcpy(text, s->text, sizeof s->text);
+    else
+        snprintf(text, WI_ALGO_SPEC_BYTES, "%.*s*%d%s", (int)head, s->text, s->depth, s->text + head);
+    return text;
+}
+
+void wi_hier_cut(struct wi_hier_spec *s, int depth)
+{
+    if (strlen(s->text) + (depth < 10 ? 2 : 3) < sizeof s->text)
+        s->depth = (uint8_t)depth;
 }

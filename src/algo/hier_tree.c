@@ -37,29 +37,14 @@ static weft_status no_memory(const struct wi_hier_tree *t)
     return wi_fail(WEFT_ENOMEM, "hierarchy: no memory for %d ranks", t->nranks);
 }
 
-static const struct wi_algo_level *level_named(const struct wi_algo_levels *levels, const char *name, int *index)
+static const char *name_of(const struct wi_hier_spec *spec, const struct wi_algo_levels *levels, int i)
 {
-    for (*index = 0; levels && *index < levels->nlevels; (*index)++) {
-        if (strcmp(levels->level[*index].name, name) == 0)
-            return &levels->level[*index];
-    }
-    return NULL;
-}
-
-static weft_status unknown_level(const struct wi_algo_levels *levels, const char *name)
-{
-    char list[128] = "none";
-    size_t at = 0;
-
-    for (int i = 0; levels && i < levels->nlevels && at + 2 < sizeof list; i++) {
-        int n = snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", levels->level[i].name);
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return wi_fail(WEFT_ENOTFOUND, "hierarchy: no level \"%s\" is known here (known: %s)", name, list);
+    return levels->level[spec->at[i].level].name;
 }
 
 /* Every group of level i lies in one of level i-1. */
-static weft_status check_nesting(const struct wi_hier_tree *t, const struct wi_hier_spec *spec, int i)
+static weft_status check_nesting(const struct wi_hier_tree *t, const struct wi_hier_spec *spec,
+                                 const struct wi_algo_levels *levels, int i)
 {
     int32_t *within = wi_malloc((size_t)t->ngroups[i] * sizeof *within);
     weft_status st = WEFT_SUCCESS;
@@ -72,7 +57,7 @@ static weft_status check_nesting(const struct wi_hier_tree *t, const struct wi_h
         int32_t *w = &within[t->group[i][r]];
         if (*w >= 0 && *w != t->group[i - 1][r])
             st = wi_fail(WEFT_EINVAL, "hierarchy: group %d of level \"%s\" does not lie within one of level \"%s\"",
-                         t->group[i][r], spec->at[i].level, spec->at[i - 1].level);
+                         t->group[i][r], name_of(spec, levels, i), name_of(spec, levels, i - 1));
         *w = t->group[i - 1][r];
     }
     wi_free(within);
@@ -82,29 +67,28 @@ static weft_status check_nesting(const struct wi_hier_tree *t, const struct wi_h
 static weft_status find_levels(struct wi_hier_tree *t, const struct wi_hier_spec *spec,
                                const struct wi_algo_levels *levels)
 {
-    int before = -1, index;
     int32_t *self = wi_hier_pool(t, (size_t)t->nranks * sizeof *self);
 
     if (!self)
         return no_memory(t);
     for (int i = 0; i < t->k; i++) {
-        const struct wi_algo_level *l = level_named(levels, spec->at[i].level, &index);
-        if (!l)
-            return unknown_level(levels, spec->at[i].level);
-        if (index <= before)
-            return wi_fail(WEFT_EINVAL, "hierarchy: level \"%s\" is not inside level \"%s\"", spec->at[i].level,
-                           spec->at[i - 1].level);
-        before = index;
+        const struct wi_algo_level *l;
+        if (!levels || spec->at[i].level >= levels->nlevels)
+            return wi_fail(WEFT_ENOTFOUND, "hierarchy \"%s\" was read with other levels, or without any", spec->text);
+        l = &levels->level[spec->at[i].level];
+        if (i && spec->at[i].level <= spec->at[i - 1].level)
+            return wi_fail(WEFT_EINVAL, "hierarchy: level \"%s\" is not inside level \"%s\"", l->name,
+                           name_of(spec, levels, i - 1));
         t->group[i] = l->group;
         t->ngroups[i] = l->ngroups;
         t->leader[i + 1] = spec->at[i].leader;
         for (int r = 0; r < t->nranks; r++) {
             if (l->group[r] < 0 || l->group[r] >= l->ngroups)
                 return wi_fail(WEFT_EINVAL, "hierarchy: rank %d is in group %d of %d of level \"%s\"", r, l->group[r],
-                               l->ngroups, spec->at[i].level);
+                               l->ngroups, l->name);
         }
         if (i)
-            WI_TRY(check_nesting(t, spec, i));
+            WI_TRY(check_nesting(t, spec, levels, i));
     }
     for (int r = 0; r < t->nranks; r++)
         self[r] = r;

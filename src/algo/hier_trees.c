@@ -80,13 +80,14 @@ static double come_up(struct trees *x, int from, int rank)
 }
 
 /* The radix of each stage's tree; 0 if one is no tree. */
-static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_coll coll, int radix)
+static int find_trees(struct trees *x, const struct wi_hier_spec *spec, int radix)
 {
     struct wi_algo_args args = {.radix = radix};
     const struct wi_algo *algo;
 
     for (int i = 0; i < x->nstages; i++) {
-        if ((i > 0 && !x->t->leader[i]) || wi_hier_algo(spec, i, coll, !x->up && i > 0, &algo) < 0)
+        algo = !x->up && i > 0 ? spec->down[i] : spec->up[i];
+        if (i > 0 && !x->t->leader[i])
             return 0;
         if (algo->traits.shape != WI_SHAPE_KNOMIAL && algo->traits.shape != WI_SHAPE_FAN)
             return 0;
@@ -98,13 +99,6 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, enum wi_
 /* ---- Broadcast without a leader ----
  * The root scatters to its group, sends its part to other groups and inside, all at once; so does everybody, but for the
  * scatter, who has got a part. All groups are alike, and of their ranks those behave alike that were scattered to. */
-
-static int is_of(const struct wi_hier_spec *spec, int stage, enum wi_coll coll, int second, enum wi_algo_shape shape)
-{
-    const struct wi_algo *algo;
-
-    return wi_hier_algo(spec, stage, coll, second, &algo) >= 0 && algo->traits.shape == shape;
-}
 
 static int groups_are_even(const struct wi_hier_tree *t)
 {
@@ -132,8 +126,8 @@ static int parts_us(struct trees *x, const struct wi_hier_spec *spec, int radix)
     const struct wi_hier_tree *t = x->t;
     int n = t->k == 1 && !t->leader[1] ? groups_are_even(t) : 0, ngroups = t->ngroups[0], children;
 
-    if (n < 2 || ngroups < 2 || !is_of(spec, 0, WI_COLL_BROADCAST, 0, WI_SHAPE_KNOMIAL) ||
-        !is_of(spec, 1, WI_COLL_SCATTER, 0, WI_SHAPE_FAN) || !is_of(spec, 1, WI_COLL_ALL_GATHER, 1, WI_SHAPE_FAN))
+    if (n < 2 || ngroups < 2 || spec->up[0]->traits.shape != WI_SHAPE_KNOMIAL ||
+        spec->up[1]->traits.shape != WI_SHAPE_FAN || spec->down[1]->traits.shape != WI_SHAPE_FAN)
         return 0;
     x->radix[0] = wi_algo_radix(&args);
     x->bytes /= n;
@@ -152,7 +146,7 @@ int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec 
     x.up = coll == WI_COLL_REDUCE;
     if (!x.up && coll != WI_COLL_BROADCAST)
         return 0;
-    if (!find_trees(&x, spec, coll, radix)) {
+    if (!find_trees(&x, spec, radix)) {
         if (x.up || !parts_us(&x, spec, radix))
             return 0;
     } else if (x.up) {

@@ -186,6 +186,7 @@ enum wi_lock { WI_FREE, WI_HELD, WI_DESTROYING };
 #define WI_CACHED_PROGRAMS 2 /* through slots or by messages; over ll lines */
 struct wi_cached_sched {
     const struct wi_algo *algo;
+    struct wi_hier_spec spec; /* of a hierarchical one */
     int root, in_place;
     struct wi_sched *sched;
     struct wi_prog *programs[WI_CACHED_PROGRAMS]; /* the newest that were made of it; NULL: none */
@@ -346,13 +347,14 @@ weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const
 /* exchange.c: operations that begin with telling each other about memory. wi_exchange_learn: it has ended. */
 void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *call, size_t share);
 void wi_exchange_learn(struct weft_request *req);
-/* `spec`: of a hierarchical algorithm, else "". Those of files are not in the cache, but last as long as the context. */
-weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
-                               int in_place, struct wi_sched **sched);
+/* `spec`: of a hierarchical algorithm, else NULL or of no levels. Those of files are not in the cache, but last as long as the
+ * context. */
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const struct wi_hier_spec *spec,
+                               int root, int in_place, struct wi_sched **sched);
 void wi_cached_free(struct wi_cached_sched *cached);
 /* Give op its schedule. *programs: what was made of it before, for wi_op_lay_out; NULL: nothing is kept. */
-weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo, const char *spec, int root,
-                       int in_place, struct wi_prog ***programs);
+weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo,
+                       const struct wi_hier_spec *spec, int root, int in_place, struct wi_prog ***programs);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);

@@ -254,7 +254,7 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
     file = wi_plan_file(comm->planner, &q, req->options.algorithm);
     memory_of(comm, c, file, records, stride, &q);
     WI_TRY(plan(req, &q, way, &p));
-    WI_TRY(wi_op_bind(comm, op, p.algo, p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
+    WI_TRY(wi_op_bind(comm, op, p.algo, &p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
     sched = op->bind.sched;
     if (op->record)
         op->record->algo = op->bind.sched->algo;

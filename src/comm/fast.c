@@ -34,7 +34,7 @@ weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
         const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
         if (!algo || (int)algo->coll != coll)
             continue;
-        WI_TRY(wi_cached_schedule(comm, algo, "", 0, 0, &sched));
+        WI_TRY(wi_cached_schedule(comm, algo, NULL, 0, 0, &sched));
         if (sched->ll)
             facts->ll_max[coll] = comm->exec->ll_bytes / (sched->buf_blocks[WI_TMP] ? sched->buf_blocks[WI_TMP] : 1);
     }

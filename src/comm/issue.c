@@ -96,20 +96,17 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c,
 
 /* ---- Schedules ---- */
 
-static int same_spec(const struct wi_sched *sched, const char *spec)
-{
-    return !spec[0] || strcmp(sched->algo, spec) == 0;
-}
-
-static struct wi_cached_sched *find_cached(struct weft_comm *comm, const struct wi_algo *algo, const char *spec,
-                                           int root, int in_place, struct wi_cached_sched **victim)
+static struct wi_cached_sched *find_cached(struct weft_comm *comm, const struct wi_algo *algo,
+                                           const struct wi_hier_spec *spec, int root, int in_place,
+                                           struct wi_cached_sched **victim)
 {
     uint32_t at = (uint32_t)(((uintptr_t)algo >> 4) * 31 + (uint32_t)root * 7 + (uint32_t)in_place) % WI_SCHED_CACHE;
 
     *victim = &comm->cache[at];
     for (uint32_t i = 0; i < 4; i++) {
         struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
-        if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place && same_spec(s->sched, spec))
+        if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place &&
+            (!spec || wi_hier_same(&s->spec, spec)))
             return s;
         if (!s->sched && (*victim)->sched)
             *victim = s;
@@ -125,8 +122,8 @@ void wi_cached_free(struct wi_cached_sched *cached)
     *cached = (struct wi_cached_sched){0};
 }
 
-static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
-                                   int in_place, struct wi_cached_sched **cached)
+static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const struct wi_hier_spec *spec,
+                                   int root, int in_place, struct wi_cached_sched **cached)
 {
     struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, &comm->levels, spec};
     struct wi_cached_sched *victim;
@@ -142,12 +139,14 @@ static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo 
     }
     wi_cached_free(victim);
     *victim = (struct wi_cached_sched){.algo = algo, .root = root, .in_place = in_place, .sched = made};
+    if (spec)
+        victim->spec = *spec;
     *cached = victim;
     return WEFT_SUCCESS;
 }
 
-weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const char *spec, int root,
-                               int in_place, struct wi_sched **sched)
+weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const struct wi_hier_spec *spec,
+                               int root, int in_place, struct wi_sched **sched)
 {
     struct wi_cached_sched *cached;
 
@@ -159,8 +158,8 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
     return WEFT_SUCCESS;
 }
 
-weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo, const char *spec, int root,
-                       int in_place, struct wi_prog ***programs)
+weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo,
+                       const struct wi_hier_spec *spec, int root, int in_place, struct wi_prog ***programs)
 {
     struct wi_sched *file = wi_plans_schedule(comm->ctx->plans, algo, comm->rank);
     struct wi_cached_sched *cached;
@@ -312,7 +311,7 @@ static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, cons
     op->match.by_tag = c->tag != 0 || c->root == WEFT_ANY_SOURCE;
     if (op->match.by_tag)
         return WEFT_SUCCESS;
-    WI_TRY(wi_op_bind(comm, op, op->match.sending ? &message_send : &message_recv, "", c->root, 0, &programs));
+    WI_TRY(wi_op_bind(comm, op, op->match.sending ? &message_send : &message_recv, NULL, c->root, 0, &programs));
     return wi_op_lay_out(comm, op, c, bytes, SIZE_MAX, programs);
 }
 
@@ -342,7 +341,7 @@ static int plan_parcels(struct weft_comm *comm, const struct weft_request *req, 
     q.parcels = 1;
     st = wi_plan(comm->planner, &q, forced, plan);
     if (st >= 0)
-        return plan->spec[0] != 0;
+        return plan->spec.nlevels != 0;
     if (st == WEFT_ENOMEM || (forced && wi_algo_is_spec(forced)))
         return st;
     wi_fail_clear(); /* what is asked for is not by level: whoever plans it next says what is wrong */
@@ -360,7 +359,7 @@ static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *
     struct wi_plan_query q;
     struct wi_plan flat;
 
-    WI_TRY(wi_op_bind(comm, op, plan->algo, plan->spec, 0, 0, &programs));
+    WI_TRY(wi_op_bind(comm, op, plan->algo, &plan->spec, 0, 0, &programs));
     WI_TRY(wi_op_lay_out_packed(comm, op, c, programs));
     req->nops = 2;
     WI_TRY(begin_op(comm, req, straight, &again));
@@ -368,7 +367,7 @@ static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *
     q = wi_op_query(comm, &again, straight, share);
     q.way = WI_WAY_MESSAGES;
     WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
-    WI_TRY(wi_op_bind(comm, straight, flat.algo, flat.spec, 0, 0, &programs));
+    WI_TRY(wi_op_bind(comm, straight, flat.algo, &flat.spec, 0, 0, &programs));
     straight->bind.parts_from = WI_PACK_BELOW;
     return wi_op_lay_out(comm, straight, &again, share, flat.slice_bytes, programs);
 }
@@ -396,7 +395,8 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         return WEFT_SUCCESS;
     }
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
-    WI_TRY(wi_op_bind(comm, op, plan.algo, plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
+    WI_TRY(
+        wi_op_bind(comm, op, plan.algo, &plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
     return wi_op_lay_out(comm, op, c, share, plan.slice_bytes, programs);
 }
 

@@ -75,7 +75,7 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     struct wi_plan_hier *h = &p->hier[p->nhier];
 
     WI_TRY(wi_algo_choose(coll, spec, p->facts.levels, p->facts.nranks, &h->choice));
-    args.spec = h->choice.spec;
+    args.spec = &h->choice.spec;
     WI_TRY(wi_algo_level_cost(&args, coll, 0, &h->none));
     WI_TRY(wi_algo_level_cost(&args, coll, WI_PLAN_SAMPLE, &h->one));
     p->nhier++;
@@ -84,11 +84,11 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
 
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
-    char base[WI_ALGO_SPEC_BYTES];
+    struct wi_hier_spec open = c->spec;
 
-    wi_algo_choice_base(c, base);
+    open.depth = 0;
     for (int i = 0; i < p->nhier; i++)
-        if (p->hier[i].choice.algo == c->algo && strcmp(p->hier[i].choice.spec, base) == 0)
+        if (p->hier[i].choice.algo == c->algo && wi_hier_same(&p->hier[i].choice.spec, &open))
             return i;
     return -1;
 }

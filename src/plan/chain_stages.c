@@ -63,8 +63,8 @@ int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query 
                          const struct wi_algo *const mapped[2], struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES])
 {
     int last = h->none.nstages - 1, n = 0;
-    const struct wi_algo_level *inner = wi_algo_level_find(p->facts.levels, h->none.stage[last - 1].level);
-    int by_messages = !inner || !p->facts.inside[inner - p->facts.levels->level].mapped;
+    const struct wi_algo_level *inner = &p->facts.levels->level[h->none.stage[last - 1].level];
+    int by_messages = !p->facts.inside[h->none.stage[last - 1].level].mapped;
 
     if (!wi_coll_is_vector(q->coll))
         return 0;

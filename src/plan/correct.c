@@ -168,10 +168,8 @@ static double quotient(const struct wi_planner *p, const struct wi_plan_query *q
     double us;
 
     there.bytes = (size_t)point->bytes;
-    if (choice.spec[0]) {
-        wi_algo_choice_open(&choice);
-        wi_algo_choice_for(&choice, (double)point->bytes);
-    }
+    choice.spec.depth = 0;
+    wi_algo_choice_for(&choice, (double)point->bytes);
     us = wi_plan_choice_us(p, &there, &choice, &cost);
     return us > 0 ? log((double)point->measured_us / us) : 0;
 }
@@ -210,10 +208,10 @@ void wi_plan_correct(const struct wi_planner *p, const struct wi_plan_query *q, 
         return;
     for (int i = 0; i < n; i++) {
         const struct wi_plan_series *s = NULL;
-        char name[WI_ALGO_SPEC_BYTES];
+        const char *name;
         if (list[i].why_not || list[i].model_us <= 0)
             continue;
-        wi_algo_choice_name(&list[i].choice, name); /* the number of chunks follows from the size */
+        name = wi_algo_choice_name(&list[i].choice); /* the number of chunks follows from the size */
         if (q->memory == WI_MEMORY_MAPPED)
             s = series_of(k, coll, 1, name);
         if (!s && !(q->memory == WI_MEMORY_MAPPED && list[i].choice.needs & WI_ALGO_PEER_GET))

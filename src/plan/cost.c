@@ -29,7 +29,7 @@ static double waits_us(const struct wi_algo *a, double steps, double alpha)
 
 int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
-    return c->traits.streams || (c->spec[0] ? p->facts.nnodes : p->facts.nranks) == 2;
+    return c->traits.streams || (c->spec.nlevels ? p->facts.nnodes : p->facts.nranks) == 2;
 }
 
 static int is_tree(const struct wi_algo *a)
@@ -248,7 +248,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
 
 int wi_plan_depth(const struct wi_algo_choice *c)
 {
-    return c->depth ? c->depth : 1;
+    return c->spec.depth ? c->spec.depth : 1;
 }
 
 static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
@@ -258,11 +258,11 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
                                 .root = q->root < 0 ? 0 : q->root,
                                 .in_place = q->in_place,
                                 .levels = p->facts.levels,
-                                .spec = c->spec};
+                                .spec = &c->spec};
     struct wi_plan_hier h = {.choice = *c};
     int index;
 
-    if (!c->spec[0])
+    if (!c->spec.nlevels)
         return wi_plan_flat_us(p, q, c->algo, cost);
     index = wi_plan_hier_index(p, c);
     if (index >= 0)
@@ -279,7 +279,7 @@ static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
 {
     struct wi_algo_choice other = *c;
 
-    wi_algo_choice_open(&other);
+    other.spec.depth = 0;
     wi_algo_choice_for(&other, bytes);
     return wi_plan_depth(c) == priced || wi_plan_depth(c) == wi_plan_depth(&other);
 }
@@ -287,11 +287,11 @@ static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost)
 {
-    int open = c->spec[0] && !c->depth, depth = 1;
+    int open = c->spec.nlevels && !c->spec.depth, depth = 1;
     double events = wi_plan_events_us(p, q, c, &depth), us;
 
     if (open && events >= 0 && wi_algo_has_depth(c))
-        wi_algo_choice_depth(c, depth);
+        wi_hier_cut(&c->spec, depth);
     else if (open)
         wi_algo_choice_for(c, (double)q->bytes);
     us = formula_us(p, q, c, cost);

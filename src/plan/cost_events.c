@@ -89,13 +89,13 @@ void wi_plan_events_fini(struct wi_planner *p)
 
 /* ---- One run ---- */
 
-static weft_status build_all(const struct wi_planner *p, const struct wi_algo *algo, const char *spec,
+static weft_status build_all(const struct wi_planner *p, const struct wi_algo_choice *c,
                              struct wi_sched *scheds[MOST_RANKS])
 {
-    struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels, .spec = spec[0] ? spec : NULL};
+    struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels, .spec = &c->spec};
 
     for (args.rank = 0; args.rank < p->facts.nranks; args.rank++)
-        WI_TRY(algo->build(&args, &scheds[args.rank]));
+        WI_TRY(c->algo->build(&args, &scheds[args.rank]));
     return WEFT_SUCCESS;
 }
 
@@ -108,15 +108,15 @@ static size_t whole(const struct wi_sched *sched, size_t bytes)
 }
 
 /* Below 0: it has no price. */
-static double run(const struct wi_planner *p, const struct wi_algo *algo, const char *spec, size_t bytes)
+static double run(const struct wi_planner *p, const struct wi_algo_choice *c, size_t bytes)
 {
     struct wi_sched *scheds[MOST_RANKS] = {NULL};
     struct wi_sim_cost cost = {.us = -1};
-    weft_status st = build_all(p, algo, spec, scheds);
+    weft_status st = build_all(p, c, scheds);
 
     if (st >= 0)
         st = wi_sim_cost_within((const struct wi_sched *const *)scheds, p->facts.nranks, whole(scheds[0], bytes),
-                                p->events->model, wi_plan_slice(p, algo), MOST_UNITS, &cost);
+                                p->events->model, wi_plan_slice(p, c->algo), MOST_UNITS, &cost);
     for (int r = 0; r < p->facts.nranks; r++)
         wi_sched_put(scheds[r]);
     if (st >= 0)
@@ -155,11 +155,11 @@ static void find_price(const struct wi_planner *p, const struct wi_plan_query *q
         wi_plan_hosts_model_rates(p->events->own, wi_plan_kappa(p, &there), wi_plan_gamma(p, &there));
     n = wi_algo_has_depth(c) ? depths_for(bytes, depths) : 0;
     if (!n)
-        price->us = (float)run(p, c->algo, c->spec, bytes);
+        price->us = (float)run(p, c, bytes);
     for (int i = 0; i < n; i++) {
         struct wi_algo_choice one = *c;
-        wi_algo_choice_depth(&one, depths[i]);
-        double us = run(p, one.algo, one.spec, bytes);
+        wi_hier_cut(&one.spec, depths[i]);
+        double us = run(p, &one, bytes);
         if (us >= 0 && (price->us < 0 || us < DEEPER * (double)price->us))
             *price = (struct price){(float)us, depths[i]};
     }
@@ -167,9 +167,9 @@ static void find_price(const struct wi_planner *p, const struct wi_plan_query *q
 
 static int index_of(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
-    int hier = c->spec[0] ? wi_plan_hier_index(p, c) : -1;
+    int hier = c->spec.nlevels ? wi_plan_hier_index(p, c) : -1;
 
-    if (c->spec[0])
+    if (c->spec.nlevels)
         return hier < 0 ? -1 : p->events->nflat + hier;
     for (int i = 0; i < p->events->nflat; i++)
         if (wi_algos[i] == c->algo)
@@ -189,7 +189,7 @@ static int price_at(const struct wi_planner *p, const struct wi_plan_query *q, c
         e->price[class] = wi_calloc((size_t)(e->nflat + p->nhier), sizeof **e->price);
     *price = e->price[class] ? e->price[class][index][power] : (struct price){0, 0};
     if (price->us == 0) {
-        wi_algo_choice_open(&base);
+        base.spec.depth = 0;
         find_price(p, q, &base, power, price);
         if (e->price[class] && !e->starved)
             e->price[class][index][power] = *price;

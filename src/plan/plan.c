@@ -87,8 +87,8 @@ size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a)
 
 static void answer(const struct wi_planner *p, const struct wi_algo_choice *c, double us, struct wi_plan *plan)
 {
-    *plan = (struct wi_plan){.algo = c->algo, .slice_bytes = wi_plan_slice(p, c->algo), .predicted_us = us};
-    memcpy(plan->spec, c->spec, sizeof plan->spec);
+    *plan = (struct wi_plan){
+        .algo = c->algo, .slice_bytes = wi_plan_slice(p, c->algo), .predicted_us = us, .spec = c->spec};
 }
 
 /* A rule or a name for this call. WEFT_INPROGRESS: the rule cannot do this one, the planner chooses. */
@@ -192,6 +192,7 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
     struct wi_plan_slot *slot = slot_of(p, q);
     const struct wi_plan_rule *rule;
     weft_status st = WEFT_INPROGRESS;
+    char name[WI_ALGO_SPEC_BYTES];
 
     if (forced && wi_plan_is_file(forced))
         return plan_file(p, q, forced, plan);
@@ -212,7 +213,7 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
         return st;
     *slot = (struct wi_plan_slot){*q, 1, *plan};
     wi_log(WEFT_LOG_DEBUG, "plan.choice", "%s of %zu bytes: %s, %.2f us predicted", wi_coll_name(q->coll), q->bytes,
-           plan->spec[0] ? plan->spec : plan->algo->name, plan->predicted_us);
+           wi_algo_text(plan->algo, &plan->spec, name), plan->predicted_us);
     return st;
 }
 

@@ -75,7 +75,7 @@ struct wi_plan {
     const struct wi_algo *algo; /* from a file: without build and cost */
     size_t slice_bytes;      /* two-sided and mapped: at most this much of a block at once */
     double predicted_us;
-    char spec[WI_ALGO_SPEC_BYTES]; /* of a hierarchical algorithm, for wi_algo_args.spec; else "" */
+    struct wi_hier_spec spec; /* of a hierarchical algorithm, for wi_algo_args.spec; else of no levels */
 };
 
 /* What a planner is made from; all but the facts may be NULL or 0. Nothing is kept but `facts.levels` and `graph`. */

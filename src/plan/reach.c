@@ -72,18 +72,11 @@ void wi_plan_find_reach(struct wi_planner *p)
     }
 }
 
-static int index_of(const struct wi_planner *p, const char *level)
-{
-    const struct wi_algo_level *l = level ? wi_algo_level_find(p->facts.levels, level) : NULL;
-
-    return l ? (int)(l - p->facts.levels->level) : WI_ALGO_MAX_LEVELS;
-}
-
 int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage)
 {
     if (p->facts.nnodes < 2)
         return 0;
-    return stage == 0 || index_of(p, h->none.stage[stage - 1].level) < p->node_level;
+    return stage == 0 || h->none.stage[stage - 1].level < p->node_level;
 }
 
 static int ranks_of_group(const struct wi_planner *p, int level)
@@ -110,8 +103,8 @@ static double between_us(const struct wi_planner *p, const struct wi_plan_hier *
 double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own,
                              double all)
 {
-    int level = index_of(p, h->none.stage[stage].level);
-    int parent = stage > 0 ? index_of(p, h->none.stage[stage - 1].level) : -1, within = ranks_of_group(p, parent);
+    int level = h->none.stage[stage].level;
+    int parent = stage > 0 ? h->none.stage[stage - 1].level : -1, within = ranks_of_group(p, parent);
     double us = 0, sharing;
 
     all = fmax(all, own);

@@ -46,8 +46,8 @@ enum wi_coll form_next_coll(const struct wi_algo *algo, enum wi_coll coll)
 }
 
 /* As a rank calls it: only the root knows that a call with a root is in place. */
-static int build_all(struct form *f, const struct wi_algo *algo, const struct wi_algo_levels *levels, const char *spec,
-                     struct wi_sched **scheds)
+static int build_all(struct form *f, const struct wi_algo *algo, const struct wi_algo_levels *levels,
+                     const struct wi_hier_spec *spec, struct wi_sched **scheds)
 {
     for (int r = 0; r < f->nranks; r++) {
         struct wi_algo_args args = {.rank = r,
@@ -91,7 +91,7 @@ int form_build_spec(struct form *f, const char *spec, enum wi_coll coll, const s
     *f = (struct form){.coll = coll, .nranks = shape->nranks, .root = root, .in_place = in_place != 0};
     if (wi_algo_choose(coll, spec, &levels, shape->nranks, &choice) < 0)
         return 0;
-    snprintf(f->name, sizeof f->name, "%s", choice.spec);
+    wi_algo_text(choice.algo, &choice.spec, f->name);
     f->needs = choice.needs;
     f->packed = coll == WI_COLL_ALL_TO_ALL_V;
     if ((in_place && (choice.needs & WI_ALGO_NO_IN_PLACE || !has_in_place(coll))) ||
@@ -99,7 +99,7 @@ int form_build_spec(struct form *f, const char *spec, enum wi_coll coll, const s
         return 0;
     if (f->packed && (!beside || build_all(f, beside, NULL, NULL, f->beside) < 0))
         return -1;
-    return build_all(f, choice.algo, &levels, f->name, f->sched);
+    return build_all(f, choice.algo, &levels, &choice.spec, f->sched);
 }
 
 /* ---- What a run draws ---- */

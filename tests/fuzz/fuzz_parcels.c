@@ -127,10 +127,12 @@ static struct wi_sched *schedule(void)
     static const int32_t node[NRANKS] = {0, 1, 0, 1, 0};
     static const struct wi_algo_levels levels = {.nlevels = 1, .level = {{"node", 2, node}}};
     static struct wi_sched *sched;
-    struct wi_algo_args args = {.rank = 0, .nranks = NRANKS, .levels = &levels, .spec = "node:linear@leader"};
+    struct wi_hier_spec spec;
+    struct wi_algo_args args = {.rank = 0, .nranks = NRANKS, .levels = &levels, .spec = &spec};
 
     if (!sched)
-        require(wi_algo_hier(WI_COLL_ALL_TO_ALL_V)->build(&args, &sched) == WEFT_SUCCESS);
+        require(wi_hier_parse(WI_COLL_ALL_TO_ALL_V, "node:linear@leader", &levels, &spec) == WEFT_SUCCESS &&
+                wi_algo_hier(WI_COLL_ALL_TO_ALL_V)->build(&args, &sched) == WEFT_SUCCESS);
     return wi_sched_get(sched);
 }
 

@@ -86,6 +86,7 @@ static char *text_of(const struct golden *g, size_t *bytes)
     const struct wi_algo *algo = g->spec ? wi_algo_hier(g->coll) : wi_algo_find(g->coll, g->algo);
     static const int32_t node[] = {0, 1, 0, 1, 0}; /* two nodes, ranks dealt out */
     static const struct wi_algo_levels levels = {.nlevels = 1, .level = {{"node", 2, node}}};
+    struct wi_hier_spec spec = {0};
     char *text = NULL;
     int bad = 0;
 
@@ -93,13 +94,15 @@ static char *text_of(const struct golden *g, size_t *bytes)
         report("%s/%s: no such algorithm", wi_coll_name(g->coll), g->algo);
         return NULL;
     }
+    if (g->spec)
+        CU_ASSERT_EQUAL_FATAL(wi_hier_parse(g->coll, g->spec, &levels, &spec), WEFT_SUCCESS);
     FILE *out = open_memstream(&text, bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(out);
     for (int n = 2; n <= 5 && !bad; n++) {
         if (wi_algo_ranks_needed(algo->needs, n))
             continue;
         for (int r = 0; r < n && !bad; r++) {
-            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, g->spec ? &levels : NULL, g->spec};
+            struct wi_algo_args args = {r, n, g->root, g->in_place, 0, g->spec ? &levels : NULL, &spec};
             fprintf(out, "# P=%d rank=%d root=%d%s\n", n, r, g->root, g->in_place ? " in place" : "");
             bad = print_one(algo, &args, out);
         }

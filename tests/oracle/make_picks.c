@@ -112,7 +112,7 @@ static void run_one(const struct oracle_world *w, size_t bytes, uint32_t units, 
 {
     if (oracle_run(w, &r->choice, bytes, units, &r->cost) >= 0)
         return;
-    fprintf(stderr, "%s%s: %s\n", r->choice.algo->name, r->choice.spec, wi_fail_text());
+    fprintf(stderr, "%s: %s\n", wi_algo_choice_name(&r->choice), wi_fail_text());
     exit(1);
 }
 
@@ -143,7 +143,7 @@ static int list_runs(const struct oracle_world *w, const struct wi_plan_query *q
             if (cut && !depth_is_sensible(depth, q->bytes))
                 continue;
             if (cut)
-                wi_algo_choice_depth(&c, depth);
+                wi_hier_cut(&c.spec, depth);
             runs[nruns++].choice = c;
         }
     }
@@ -171,10 +171,11 @@ static void run_question(const struct oracle_world *w, enum wi_coll coll, size_t
     printf("%s %zu", wi_coll_name(coll), bytes);
     for (int i = 0; i < n; i++) {
         struct run *r = &runs[i];
+        char name[WI_ALGO_SPEC_BYTES];
         for (uint32_t units = 4 * UNITS; !r->cost.by_events && may_be_good(&r->cost, best) && units <= MOST_UNITS;
              units *= 4)
             run_one(w, bytes, units, r);
-        printf(" %s%s=%.5g", r->cost.by_events ? "" : "~", r->choice.spec[0] ? r->choice.spec : r->choice.algo->name,
+        printf(" %s%s=%.5g", r->cost.by_events ? "" : "~", wi_algo_text(r->choice.algo, &r->choice.spec, name),
                r->cost.us);
     }
     printf("\n");

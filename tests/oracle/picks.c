@@ -102,11 +102,10 @@ static weft_status choose(struct reader *r, const struct wi_plan_query *q, struc
 
 static weft_status run_unlisted(struct reader *r, const struct wi_plan *plan, size_t bytes, double *us)
 {
-    struct wi_algo_choice c = {.algo = plan->algo};
+    struct wi_algo_choice c = {.algo = plan->algo, .spec = plan->spec};
     struct wi_sim_cost cost = {0};
     weft_status st;
 
-    memcpy(c.spec, plan->spec, sizeof c.spec);
     r->picks->unlisted++;
     st = oracle_run(&r->world, &c, bytes, UNITS, &cost);
     *us = cost.us;
@@ -119,7 +118,8 @@ static int judge(struct reader *r, const struct wi_plan_query *q, char *words)
     struct wi_plan plan;
     struct found f;
     weft_status st = choose(r, q, &plan);
-    const char *name = st < 0 ? "" : plan.spec[0] ? plan.spec : plan.algo->name;
+    char text[WI_ALGO_SPEC_BYTES];
+    const char *name = st < 0 ? "" : wi_algo_text(plan.algo, &plan.spec, text);
 
     if (st >= 0 && search(words, name, &f) < 0)
         st = wi_fail(WEFT_EINVAL, "NAME=US ... expected");

@@ -111,7 +111,7 @@ static size_t whole(const struct wi_sched *sched, size_t bytes)
 weft_status oracle_run(const struct oracle_world *w, const struct wi_algo_choice *c, size_t bytes, uint32_t units,
                        struct wi_sim_cost *cost)
 {
-    struct wi_algo_args args = {.nranks = w->nranks, .levels = &w->levels, .spec = c->spec[0] ? c->spec : NULL};
+    struct wi_algo_args args = {.nranks = w->nranks, .levels = &w->levels, .spec = &c->spec};
     struct wi_sched *scheds[ORACLE_RANKS] = {NULL};
     weft_status st = WEFT_SUCCESS;
 

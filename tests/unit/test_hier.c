@@ -116,11 +116,11 @@ static int build_all(const struct wi_algo_choice *choice, const struct map *m, i
 {
     memset(scheds, 0, (size_t)m->nranks * sizeof *scheds);
     for (int r = 0; r < m->nranks; r++) {
-        struct wi_algo_args args = {r, m->nranks, root, in_place, 0, &m->levels, choice->spec};
+        struct wi_algo_args args = {r, m->nranks, root, in_place, 0, &m->levels, &choice->spec};
         wi_fail_clear();
         weft_status st = choice->algo->build(&args, &scheds[r]);
         if (st < 0) {
-            complain(choice->spec, choice->algo->coll, m, root, in_place);
+            complain(choice->spec.text, choice->algo->coll, m, root, in_place);
             return -1;
         }
     }
@@ -146,7 +146,7 @@ static int check_form(const struct wi_algo_choice *choice, const struct map *m, 
         wi_fail_clear();
         checked++;
         if (wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, promised) != WEFT_SUCCESS) {
-            complain(choice->spec, choice->algo->coll, m, root, in_place);
+            complain(choice->spec.text, choice->algo->coll, m, root, in_place);
             ok = -1;
         }
     }
@@ -317,15 +317,54 @@ static void wrong_specs_are_named(void)
     }
 }
 
-static void refuses_at_building(enum wi_coll coll, const char *spec, const struct wi_algo_levels *levels,
-                                const char *said)
+/* What its words mean is found when it is read; the number of chunks is no part of its text. */
+static void specs_are_read_once(void)
 {
-    struct wi_algo_args args = {.nranks = maps[0].nranks, .levels = levels, .spec = spec};
+    struct wi_hier_spec s, other;
+    char text[WI_ALGO_SPEC_BYTES];
+
+    make_maps();
+    CU_ASSERT_EQUAL_FATAL(
+        wi_hier_parse(WI_COLL_ALL_REDUCE, "rack:rdouble@leader*4/node:rsgather/ring+rdouble", &maps[9].levels, &s),
+        WEFT_SUCCESS);
+    CU_ASSERT(s.nlevels == 2 && s.depth == 4);
+    CU_ASSERT(s.at[0].leader && !s.at[1].leader);
+    CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[0].level].name, "rack");
+    CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[1].level].name, "node");
+    CU_ASSERT_PTR_EQUAL(s.up[0], wi_algo_find(WI_COLL_ALL_REDUCE, "rdouble"));
+    CU_ASSERT_PTR_NULL(s.down[0]);
+    CU_ASSERT_PTR_EQUAL(s.up[1], wi_algo_find(WI_COLL_REDUCE, "rsgather"));
+    CU_ASSERT_PTR_EQUAL(s.down[1], wi_algo_find(WI_COLL_BROADCAST, "knomial")); /* the default */
+    CU_ASSERT_PTR_EQUAL(s.up[2], wi_algo_find(WI_COLL_REDUCE_SCATTER, "ring"));
+    CU_ASSERT_PTR_EQUAL(s.down[2], wi_algo_find(WI_COLL_ALL_GATHER, "rdouble"));
+    CU_ASSERT_STRING_EQUAL(s.text, "rack:rdouble@leader/node:rsgather/ring+rdouble");
+    CU_ASSERT_STRING_EQUAL(wi_algo_text(NULL, &s, text), "rack:rdouble@leader*4/node:rsgather/ring+rdouble");
+    other = s;
+    CU_ASSERT(wi_hier_same(&s, &other));
+    wi_hier_cut(&other, 16);
+    CU_ASSERT_STRING_EQUAL(wi_algo_text(NULL, &other, text), "rack:rdouble@leader*16/node:rsgather/ring+rdouble");
+    CU_ASSERT(!wi_hier_same(&s, &other));
+    memset(other.text, 'x', 61);
+    other.text[61] = '\0';
+    wi_hier_cut(&other, 8);
+    CU_ASSERT_EQUAL(other.depth, 8);
+    wi_hier_cut(&other, 16);
+    CU_ASSERT_EQUAL(other.depth, 8); /* the text has no room for it */
+}
+
+/* Read with some levels, built with others. */
+static void refuses_at_building(enum wi_coll coll, const char *text, const struct wi_algo_levels *read_with,
+                                const struct wi_algo_levels *levels, const char *said)
+{
+    struct wi_hier_spec spec;
+    struct wi_algo_args args = {.nranks = maps[0].nranks, .levels = levels, .spec = text ? &spec : NULL};
     struct wi_sched *sched = NULL;
 
+    if (text)
+        CU_ASSERT_EQUAL_FATAL(wi_hier_parse(coll, text, read_with, &spec), WEFT_SUCCESS);
     wi_fail_clear();
     if (wi_algo_hier(coll)->build(&args, &sched) >= 0 || !strstr(wi_fail_text(), said))
-        complain(spec, coll, &maps[0], 0, 0);
+        complain(text, coll, &maps[0], 0, 0);
     wi_sched_put(sched);
 }
 
@@ -335,16 +374,22 @@ static void wrong_levels_are_named(void)
 
     make_maps();
     swapped = maps[9].levels;
-    refuses_at_building(WI_COLL_ALL_REDUCE, "cache:ring", &maps[0].levels, "no level \"cache\"");
-    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring/rack:ring", &maps[0].levels, "not inside");
-    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", NULL, "no level");
-    refuses_at_building(WI_COLL_ALL_REDUCE, NULL, &maps[0].levels, "needs a spec");
-    refuses_at_building(WI_COLL_ALL_TO_ALL_V, "node:bruck", &maps[0].levels, "needs equal shares");
+    struct wi_hier_spec spec;
+    CU_ASSERT_EQUAL(wi_hier_parse(WI_COLL_ALL_REDUCE, "cache:ring", &maps[0].levels, &spec), WEFT_ENOTFOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "no level \"cache\""));
+    const struct wi_algo_levels *levels = &maps[0].levels;
+    struct wi_algo_levels fewer = {.nlevels = 1, .level = {levels->level[0]}};
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring/rack:ring", levels, levels, "not inside");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", levels, NULL, "was read with other levels");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", levels, &fewer, "was read with other levels");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "node:ring", NULL, levels, "was read with other levels");
+    refuses_at_building(WI_COLL_ALL_REDUCE, NULL, NULL, levels, "needs a spec");
+    refuses_at_building(WI_COLL_ALL_TO_ALL_V, "node:bruck", levels, levels, "needs equal shares");
     swapped.level[0] = maps[9].levels.level[1];
     swapped.level[0].name = "rack";
     swapped.level[1] = maps[9].levels.level[0];
     swapped.level[1].name = "node";
-    refuses_at_building(WI_COLL_ALL_REDUCE, "rack:ring/node:ring", &swapped, "does not lie within");
+    refuses_at_building(WI_COLL_ALL_REDUCE, "rack:ring/node:ring", &swapped, &swapped, "does not lie within");
 }
 
 static void wrong_numbers_are_refused_early(void)
@@ -370,8 +415,11 @@ static void compact_scratch_is_refused(void)
 {
     static int32_t node[260];
     struct wi_algo_levels levels = {.nlevels = 1, .level = {{"node", 130, node}}};
-    struct wi_algo_args args = {.nranks = 260, .levels = &levels, .spec = "node:pat"};
+    struct wi_hier_spec spec;
+    struct wi_algo_args args = {.nranks = 260, .levels = &levels, .spec = &spec};
     struct wi_sched *sched = NULL;
+
+    CU_ASSERT_EQUAL_FATAL(wi_hier_parse(WI_COLL_ALL_GATHER, "node:pat", &levels, &spec), WEFT_SUCCESS);
 
     for (int r = 0; r < 260; r++)
         node[r] = r % 130;
@@ -382,14 +430,15 @@ static void compact_scratch_is_refused(void)
 
 static void chunks_go_by_size(void)
 {
+    char text[WI_ALGO_SPEC_BYTES];
     struct wi_algo_choice c;
 
     make_maps();
     CU_ASSERT_EQUAL_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, "node:ring/linear", &maps[0].levels, 8, &c), WEFT_SUCCESS);
     wi_algo_choice_for(&c, 1e6);
-    CU_ASSERT_STRING_EQUAL(c.spec, "node:ring*4/linear");
+    CU_ASSERT_STRING_EQUAL(wi_algo_text(c.algo, &c.spec, text), "node:ring*4/linear");
     wi_algo_choice_for(&c, 8);
-    CU_ASSERT_STRING_EQUAL(c.spec, "node:ring*4/linear");
+    CU_ASSERT_STRING_EQUAL(wi_algo_text(c.algo, &c.spec, text), "node:ring*4/linear");
 }
 
 /* Bytes that stage 0 is said to send are those that cross between nodes in the schedules, from the node that sends most. */
@@ -405,7 +454,7 @@ static void cost_of_the_link_is_right(void)
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         for (int m = 0; m < 5; m++) {
             double crossed[MAX_RANKS] = {0}, most = 0;
-            struct wi_algo_args args = {.nranks = maps[m].nranks, .levels = &maps[m].levels, .spec = specs[i]};
+            struct wi_algo_args args = {.nranks = maps[m].nranks, .levels = &maps[m].levels, .spec = &c.spec};
             CU_ASSERT_EQUAL_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, specs[i], &maps[m].levels, maps[m].nranks, &c), 0);
             CU_ASSERT_EQUAL_FATAL(wi_algo_level_cost(&args, WI_COLL_ALL_REDUCE, bytes, &cost), WEFT_SUCCESS);
             CU_ASSERT_EQUAL_FATAL(build_all(&c, &maps[m], 0, 0, scheds), 1);
@@ -479,7 +528,9 @@ static void no_memory_is_reported(void)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         char spec[64];
         snprintf(spec, sizeof spec, "node:%s", usual[i].outer);
-        struct wi_algo_args args = {.rank = 4, .nranks = 8, .levels = &maps[1].levels, .spec = spec};
+        struct wi_hier_spec read;
+        struct wi_algo_args args = {.rank = 4, .nranks = 8, .levels = &maps[1].levels, .spec = &read};
+        CU_ASSERT_EQUAL_FATAL(wi_hier_parse(usual[i].coll, spec, &maps[1].levels, &read), WEFT_SUCCESS);
         weft_status st = WEFT_ENOMEM;
         long nth = 0;
         while (st != WEFT_SUCCESS && ++nth < 3000) {
@@ -505,6 +556,7 @@ static const struct wt_case cases[] = {
     {"combinations of barrier", combinations_of_barrier},
     {"every root, and chunks", every_root_and_depth},
     {"two levels", two_levels},
+    {"specs are read once", specs_are_read_once},
     {"wrong specs are named", wrong_specs_are_named},
     {"wrong levels are named", wrong_levels_are_named},
     {"wrong numbers are refused early", wrong_numbers_are_refused_early},

@@ -81,7 +81,7 @@ static double time_of(const char *spec, size_t bytes)
     struct wi_algo_choice c;
 
     CU_ASSERT_FATAL(wi_algo_choose(WI_COLL_ALL_REDUCE, spec, &w.levels, w.nranks, &c) >= 0);
-    struct wi_algo_args args = {.nranks = w.nranks, .levels = &w.levels, .spec = c.spec[0] ? c.spec : NULL};
+    struct wi_algo_args args = {.nranks = w.nranks, .levels = &w.levels, .spec = &c.spec};
     for (args.rank = 0; args.rank < w.nranks; args.rank++)
         CU_ASSERT_FATAL(c.algo->build(&args, &scheds[args.rank]) >= 0);
     CU_ASSERT(wi_sim_cost((const struct wi_sched *const *)scheds, w.nranks, bytes, w.model, 256 << 10, &cost) >= 0);

@@ -45,7 +45,9 @@ static struct wi_planner *planner(const struct world *w, const char *rules, cons
 
 static const char *name_of(const struct wi_plan *plan)
 {
-    return plan->spec[0] ? plan->spec : plan->algo->name;
+    static char name[WI_ALGO_SPEC_BYTES];
+
+    return wi_algo_text(plan->algo, &plan->spec, name);
 }
 
 static const char *pick(struct wi_planner *p, enum wi_coll coll, size_t bytes, enum wi_plan_memory memory)
@@ -184,9 +186,9 @@ static void candidates_have_reasons(void)
     REQUIRE(wi_plan_candidates(p, &q, &list, &n) == WEFT_SUCCESS);
     for (int i = 0; i < n; i++) {
         able += !list[i].why_not;
-        hier += list[i].choice.spec[0] != 0;
+        hier += list[i].choice.spec.nlevels != 0;
         CHECK(list[i].why_not || list[i].predicted_us > 0);
-        if (!list[i].choice.spec[0] && strcmp(list[i].choice.algo->name, "ring") == 0)
+        if (!list[i].choice.spec.nlevels && strcmp(list[i].choice.algo->name, "ring") == 0)
             CHECK(list[i].why_not && strstr(list[i].why_not, "commutative"));
     }
     CHECK(able > 2 && hier >= 4);
@@ -443,7 +445,7 @@ static double predicted(struct wi_planner *p, size_t bytes, const char *algo)
 
     REQUIRE(wi_plan_candidates(p, &q, &list, &n) == WEFT_SUCCESS);
     for (int i = 0; i < n; i++)
-        if (!list[i].choice.spec[0] && strcmp(list[i].choice.algo->name, algo) == 0)
+        if (!list[i].choice.spec.nlevels && strcmp(list[i].choice.algo->name, algo) == 0)
             us = list[i].predicted_us;
     wi_free(list);
     return us;

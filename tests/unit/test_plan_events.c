@@ -76,7 +76,7 @@ static void close_world(void)
 
 static double by_events(const struct wi_algo_choice *c, size_t bytes)
 {
-    struct wi_algo_args args = {.nranks = w.nranks, .levels = &w.levels, .spec = c->spec[0] ? c->spec : NULL};
+    struct wi_algo_args args = {.nranks = w.nranks, .levels = &w.levels, .spec = &c->spec};
     struct wi_sched *scheds[MOST] = {NULL};
     struct wi_sim_cost cost = {0};
 
@@ -247,7 +247,7 @@ static void close_many(struct many *m)
 
 static double events_of(const struct many *m, const struct wi_algo_choice *c, size_t bytes)
 {
-    struct wi_algo_args args = {.nranks = m->facts.nranks, .levels = &m->levels, .spec = c->spec[0] ? c->spec : NULL};
+    struct wi_algo_args args = {.nranks = m->facts.nranks, .levels = &m->levels, .spec = &c->spec};
     struct wi_sched *scheds[MANY] = {NULL};
     struct wi_sim_cost cost = {0};
 

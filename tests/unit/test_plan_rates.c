@@ -45,7 +45,7 @@ static double price(struct wi_planner *p, enum wi_coll coll, size_t bytes, uint8
 
     CU_ASSERT_FATAL(wi_plan_candidates(p, &q, &list, &n) == WEFT_SUCCESS);
     for (int i = 0; i < n; i++)
-        if (!list[i].choice.spec[0] && strcmp(list[i].choice.algo->name, algo) == 0)
+        if (!list[i].choice.spec.nlevels && strcmp(list[i].choice.algo->name, algo) == 0)
             us = list[i].predicted_us;
     wi_free(list);
     CU_ASSERT_FATAL(us > 0);
@@ -314,7 +314,7 @@ static void alike_on_all_ranks(void)
                                   .work = (uint8_t)(i * 7 % WI_PLAN_WORKS)};
         struct wi_plan_query other = {.coll = WI_COLL_ALL_REDUCE, .bytes = q.bytes, .work = (uint8_t)(q.work / 2)};
         differ += wi_plan(b, &other, NULL, &pb) < 0 || wi_plan(a, &q, NULL, &pa) < 0 || wi_plan(b, &q, NULL, &pb) < 0;
-        differ += pa.algo != pb.algo || strcmp(pa.spec, pb.spec) != 0 || pa.predicted_us != pb.predicted_us;
+        differ += pa.algo != pb.algo || !wi_hier_same(&pa.spec, &pb.spec) || pa.predicted_us != pb.predicted_us;
         differ += wi_plan(a, &q, NULL, &pb) < 0 || pa.algo != pb.algo; /* from the cache */
     }
     CU_ASSERT_EQUAL(differ, 0);

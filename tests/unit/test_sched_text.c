@@ -129,10 +129,12 @@ static void scratch_cut_like_the_source_is_said(void)
 {
     static const int32_t node[] = {0, 0, 1, 1};
     static const struct wi_algo_levels levels = {1, {{"node", 2, node}}};
-    struct wi_algo_args args = {.nranks = 4, .levels = &levels, .spec = "node:ring"};
+    struct wi_hier_spec spec;
+    struct wi_algo_args args = {.nranks = 4, .levels = &levels, .spec = &spec};
     struct wi_sched *s = NULL;
     size_t bytes;
 
+    CU_ASSERT_EQUAL_FATAL(wi_hier_parse(WI_COLL_REDUCE_SCATTER, "node:ring", &levels, &spec), WEFT_SUCCESS);
     CU_ASSERT_EQUAL_FATAL(wi_algo_hier(WI_COLL_REDUCE_SCATTER)->build(&args, &s), WEFT_SUCCESS);
     char *text = printed(s, &bytes);
     CU_ASSERT(s->tmp_like_src);
@@ -140,6 +142,7 @@ static void scratch_cut_like_the_source_is_said(void)
     round_trip(s);
     free(text);
     wi_sched_put(s);
+    CU_ASSERT_EQUAL_FATAL(wi_hier_parse(WI_COLL_ALL_REDUCE, "node:ring", &levels, &spec), WEFT_SUCCESS);
     CU_ASSERT_EQUAL_FATAL(wi_algo_hier(WI_COLL_ALL_REDUCE)->build(&args, &s), WEFT_SUCCESS);
     CU_ASSERT(!s->tmp_like_src);
     wi_sched_put(s);

@@ -297,7 +297,7 @@ static void compare_spec(enum wi_coll coll, const char *spec, const struct two_l
     struct wi_algo_choice choice;
 
     CU_ASSERT_FATAL(wi_algo_choose(coll, spec, &l->levels, l->nranks, &choice) >= 0);
-    struct wi_algo_args args = {.nranks = l->nranks, .levels = &l->levels, .spec = choice.spec};
+    struct wi_algo_args args = {.nranks = l->nranks, .levels = &l->levels, .spec = &choice.spec};
     args.in_place = !(choice.needs & WI_ALGO_NO_IN_PLACE);
     sim_put();
     for (args.rank = 0; args.rank < l->nranks; args.rank++) {
