@@ -41,6 +41,7 @@ enum wi_algo_needs {
     WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
     WI_ALGO_PARCELS = 1024,   /* passes on what is not its own: in a v-form its messages say how long what they hold is */
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
+    WI_ALGO_CHAIN = 2048,     /* hierarchical: a mapped group for each innermost group; a chain of stages, not one schedule */
 };
 
 /* What is true of an algorithm, for those who price and compose them. Zero claims nothing. */
@@ -149,7 +150,10 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
  *
  * Without a leader every rank of a group takes its share of the outer exchange: all_reduce is reduce-scatter inside, all-reduce
  * across, all-gather inside. With one it is reduce, all-reduce among leaders, broadcast. The first name of a level below the
- * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults. */
+ * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults.
+ *
+ * Innermost, names may be those of algorithms through slots of mapped memory, then for both directions: "node:ring/flat". That is
+ * a chain of stages (mapped, messages, mapped), which fragments of the data pass one behind the other. */
 #define WI_ALGO_SPEC_BYTES 64
 #define WI_HIER_NO_LEVEL UINT8_MAX
 /* A spec that has been read, for one collective. Stage 0 is among the groups of the outermost level, stage i inside a group of
@@ -157,6 +161,7 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
 struct wi_hier_spec {
     uint8_t nlevels; /* 0: not hierarchical */
     uint8_t depth;   /* chunks that follow each other; 0: left open, or it has none */
+    uint8_t mapped;  /* the last stage is through mapped memory */
     struct {
         uint8_t level;  /* index into wi_algo_levels; WI_HIER_NO_LEVEL: it was read without */
         uint8_t leader; /* inside a group of this level */

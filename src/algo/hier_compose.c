@@ -413,6 +413,9 @@ static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, str
 
     if (!h.spec || !h.spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: a hierarchical algorithm needs a spec", wi_coll_name(coll));
+    if (h.spec->mapped)
+        return wi_fail(WEFT_ENOTSUP, "%s %s: through mapped memory inside is a chain of stages, not one schedule",
+                       wi_coll_name(coll), h.spec->text);
     if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks || args->root < 0 ||
         args->root >= args->nranks)
         return wi_fail(WEFT_EINVAL, "%s %s: rank %d, root %d of %d ranks", wi_coll_name(coll), h.spec->text, args->rank,

@@ -143,6 +143,14 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
     return a && !(a->needs & WI_ALGO_MAPPED) ? a : NULL;
 }
 
+/* Through slots: other ranks' own buffers would have to be told about inside each group. */
+static const struct wi_algo *through_slots(enum wi_coll coll, const char *name)
+{
+    const struct wi_algo *a = wi_algo_find(coll, name);
+
+    return a && (a->needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) == WI_ALGO_MAPPED ? a : NULL;
+}
+
 static int is_doubling(const char *name)
 {
     for (size_t i = 0; wi_algos[i]; i++)
@@ -170,20 +178,44 @@ static weft_status unknown(enum wi_coll coll, const char *name)
                    wi_algo_suggest(coll, name, text, sizeof text));
 }
 
+/* What is said of the way up or (`second`) down. */
+static void word_of(const char *name, int second, char word[2 * WORD])
+{
+    const char *plus = strchr(name, '+');
+
+    snprintf(word, 2 * WORD, "%.*s", plus && !second ? (int)(plus - name) : 2 * WORD - 1,
+             plus && second ? plus + 1 : name);
+}
+
+/* Is it one through slots, and none over messages, in both directions or one of them? */
+static int names_slots(const char *name, const enum wi_coll colls[2])
+{
+    int slots = 0, messages = 0;
+    char word[2 * WORD];
+
+    for (int k = 0; k < 2; k++) {
+        if (colls[k] == NONE)
+            continue;
+        word_of(name, k, word);
+        messages |= two_sided(colls[k], word) != NULL;
+        slots |= through_slots(colls[k], word) != NULL;
+    }
+    return slots && !messages;
+}
+
 /* The algorithm for `coll` at a stage below the outermost, on the way up or (`second`) down. */
-static weft_status find_algo(const char *name, enum wi_coll coll, int second, const struct wi_algo **algo)
+static weft_status find_algo(const char *name, enum wi_coll coll, int second, int mapped, const struct wi_algo **algo)
 {
     const char *plus = strchr(name, '+');
     char word[2 * WORD];
 
-    snprintf(word, sizeof word, "%.*s", plus && !second ? (int)(plus - name) : (int)sizeof word - 1,
-             plus && second ? plus + 1 : name);
-    if (plus)
-        *algo = two_sided(coll, word);
+    word_of(name, second, word);
+    if (mapped)
+        *algo = through_slots(coll, word);
     else
-        *algo = *name ? alike(coll, word) : NULL;
+        *algo = plus ? two_sided(coll, word) : *name ? alike(coll, word) : NULL;
     if (!*algo && !plus)
-        *algo = two_sided(coll, default_of(coll));
+        *algo = mapped ? through_slots(coll, "flat") : two_sided(coll, default_of(coll));
     return *algo ? WEFT_SUCCESS : unknown(coll, word);
 }
 
@@ -201,10 +233,11 @@ static weft_status find_stage(const struct words *w, int i, const struct wi_hier
     const struct wi_algo **algo[2] = {&s->up[i], &s->down[i]};
     int known = !*name || strchr(name, '+') != NULL;
 
+    s->mapped = i == w->nlevels && names_slots(name, colls);
     for (int k = 0; k < 2; k++) {
         if (colls[k] == NONE)
             continue;
-        WI_TRY(find_algo(name, colls[k], k, algo[k]));
+        WI_TRY(find_algo(name, colls[k], k, s->mapped, algo[k]));
         known |= strcmp((*algo[k])->name, name) == 0 || is_doubling(name);
     }
     if (known)

@@ -7,9 +7,19 @@
 #include "base/status.h"
 #include "plan/internal.h"
 
-const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
-                            unsigned needs)
+/* Does mapped memory serve the ranks of each innermost group? */
+static int has_mapped_groups(const struct wi_planner *p, const struct wi_hier_spec *s)
 {
+    uint8_t level = s->at[s->nlevels - 1].level;
+
+    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped;
+}
+
+const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
+{
+    const struct wi_algo *a = c->algo;
+    unsigned needs = c->needs;
+
     if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
@@ -28,6 +38,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
         return "it needs all ranks in one shared-memory group";
+    if (needs & WI_ALGO_CHAIN && !has_mapped_groups(p, &c->spec))
+        return "it needs a shared-memory group in each innermost group";
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
     if (needs & WI_ALGO_PEER_GET &&
@@ -142,7 +154,7 @@ static void list_flat(const struct wi_planner *p, const struct wi_plan_query *q,
         if ((*a)->coll != q->coll && (*a)->coll != family)
             continue;
         c->choice = wi_algo_choice_of(*a);
-        c->why_not = wi_plan_why_not(p, q, *a, (*a)->needs);
+        c->why_not = wi_plan_why_not(p, q, &c->choice);
         c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
         ++*n;
     }
@@ -155,7 +167,7 @@ static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q,
         if (p->hier[i].choice.algo != wi_algo_hier(q->coll))
             continue;
         c->choice = p->hier[i].choice;
-        c->why_not = wi_plan_why_not(p, q, c->choice.algo, c->choice.needs);
+        c->why_not = wi_plan_why_not(p, q, &c->choice);
         if (c->why_not)
             wi_algo_choice_for(&c->choice, (double)q->bytes);
         c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);

@@ -104,8 +104,7 @@ weft_status wi_plan_find_file(const struct wi_planner *p, const struct wi_plan_q
                               const struct wi_algo **algo);
 
 /* candidates.c */
-const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
-                            unsigned needs);
+const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c);
 weft_status wi_plan_find_hier(struct wi_planner *p);
 /* Which hierarchical candidate it is, whatever the number of chunks; below 0: none. */
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c);

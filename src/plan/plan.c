@@ -102,7 +102,7 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
 
     if (st < 0)
         return forced || st == WEFT_ENOMEM ? st : WEFT_INPROGRESS;
-    reason = wi_plan_why_not(p, q, c.algo, c.needs);
+    reason = wi_plan_why_not(p, q, &c);
     if (!reason) {
         double us = wi_plan_price(p, q, &c, &cost);
         WI_TRY(wi_plan_events_starved(p));
@@ -120,7 +120,8 @@ static weft_status plan_file(const struct wi_planner *p, const struct wi_plan_qu
     const struct wi_algo *a;
 
     WI_TRY(wi_plan_find_file(p, q, name, &a));
-    const char *reason = wi_plan_why_not(p, q, a, a->needs);
+    struct wi_algo_choice c = wi_algo_choice_of(a);
+    const char *reason = wi_plan_why_not(p, q, &c);
     if (reason)
         return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason);
     *plan = (struct wi_plan){.algo = a, .slice_bytes = wi_plan_slice(p, a)};

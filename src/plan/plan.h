@@ -13,11 +13,17 @@
 
 struct wi_model;
 struct wi_plan_query;
-/* What serves the ranks of each group of a level, as all ranks know it. */
+/* What serves the ranks inside each group of a level, as all ranks know it, because they have agreed on it: it decides who is a
+ * candidate. All zero: nothing is known, messages by whatever reaches. */
 struct wi_plan_transport {
-    const char *name; /* "shm"; borrowed; NULL: not known, messages by whatever reaches */
-    uint8_t mapped;   /* one mapped group holds them */
+    const char *name; /* "shm"; borrowed */
+    /* Each group of the level with more than one rank is one mapped group, no more and no less, and operations may be run as chains
+     * of stages whose first and last are in it (algo.h: "node:ring/flat"). Then its slots are `slot_bytes` long, and `depth`
+     * fragments may be in each of the two mapped stages. */
+    uint8_t mapped;
     uint8_t can_map, can_get, can_put;
+    uint32_t depth;
+    size_t slot_bytes;
 };
 struct wi_plan_facts {
     int nranks, nnodes;

@@ -292,6 +292,11 @@ static void wrong_specs_are_named(void)
         {WI_COLL_ALL_REDUCE, "node:ring/brock", "no algorithm \"brock\""},
         {WI_COLL_ALL_REDUCE, "node:ring/ring+brock", "no algorithm \"brock\""},
         {WI_COLL_ALL_REDUCE, "node:flat", "no algorithm \"flat\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/flat+ring", "no algorithm \"flat\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/ring+flat", "no algorithm \"flat\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/flat+brock", "no algorithm \"brock\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/direct", "no algorithm \"direct\""},
+        {WI_COLL_ALL_REDUCE, "rack:ring/node:flat/flat", "no algorithm \"flat\""},
         {WI_COLL_ALL_REDUCE, "node:ring@chief", "\"@chief\""},
         {WI_COLL_ALL_REDUCE, "node:ring*0", "number of chunks"},
         {WI_COLL_ALL_REDUCE, "node:ring*65", "number of chunks"},
@@ -366,6 +371,35 @@ static void refuses_at_building(enum wi_coll coll, const char *text, const struc
     if (wi_algo_hier(coll)->build(&args, &sched) >= 0 || !strstr(wi_fail_text(), said))
         complain(text, coll, &maps[0], 0, 0);
     wi_sched_put(sched);
+}
+
+/* Innermost, names may be of algorithms through slots: both directions then, and no schedule of one piece is made of it. */
+static void mapped_innermost_is_a_chain(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *spec, *up, *down;
+    } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring/flat", "flat", "flat"},
+                {WI_COLL_ALL_REDUCE, "node:ring@leader/flat2", "flat2", "flat"},
+                {WI_COLL_ALL_REDUCE, "node:ring@leader*4/flat2+flat", "flat2", "flat"},
+                {WI_COLL_ALL_REDUCE, "rack:ring/node:ring/flat", "flat", "flat"},
+                {WI_COLL_REDUCE, "node:knomial@leader/flat2", "flat2", NULL},
+                {WI_COLL_BROADCAST, "node:knomial@leader/flat", NULL, "flat"},
+                {WI_COLL_ALL_GATHER, "node:ring/flat", NULL, "flat"},
+                {WI_COLL_REDUCE_SCATTER, "node:ring/flat", "flat", NULL}};
+    struct wi_algo_choice c;
+
+    make_maps();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CU_ASSERT_EQUAL_FATAL(wi_algo_choose(rows[i].coll, rows[i].spec, &maps[9].levels, maps[9].nranks, &c), 0);
+        const struct wi_algo *up = c.spec.up[c.spec.nlevels], *down = c.spec.down[c.spec.nlevels];
+        CU_ASSERT(c.spec.mapped && c.needs & WI_ALGO_CHAIN);
+        CU_ASSERT(up ? rows[i].up && strcmp(up->name, rows[i].up) == 0 && up->needs == WI_ALGO_MAPPED : !rows[i].up);
+        CU_ASSERT(down ? rows[i].down && strcmp(down->name, rows[i].down) == 0 : !rows[i].down);
+        refuses_at_building(rows[i].coll, rows[i].spec, &maps[9].levels, &maps[9].levels, "chain of stages");
+    }
+    CU_ASSERT_EQUAL(wi_algo_choose(WI_COLL_ALL_REDUCE, "node:ring/ring", &maps[9].levels, maps[9].nranks, &c), 0);
+    CU_ASSERT(!c.spec.mapped && !(c.needs & WI_ALGO_CHAIN));
 }
 
 static void wrong_levels_are_named(void)
@@ -557,6 +591,7 @@ static const struct wt_case cases[] = {
     {"every root, and chunks", every_root_and_depth},
     {"two levels", two_levels},
     {"specs are read once", specs_are_read_once},
+    {"mapped innermost is a chain", mapped_innermost_is_a_chain},
     {"wrong specs are named", wrong_specs_are_named},
     {"wrong levels are named", wrong_levels_are_named},
     {"wrong numbers are refused early", wrong_numbers_are_refused_early},
