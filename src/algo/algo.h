@@ -202,7 +202,7 @@ int wi_algo_is_spec(const char *text);
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
-/* Can its data be cut into chunks, "*8"? */
+/* Can its data be cut into chunks, "*8"? A chain of stages has fragments instead, and a number says how many. */
 int wi_algo_has_depth(const struct wi_algo_choice *choice);
 /* The algorithm's name, or the spec without its number of chunks. */
 const char *wi_algo_choice_name(const struct wi_algo_choice *choice);

@@ -133,7 +133,8 @@ int wi_algo_has_depth(const struct wi_algo_choice *choice)
 {
     enum wi_coll coll = choice->algo->coll;
 
-    return choice->spec.nlevels && (coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST);
+    return choice->spec.nlevels && !choice->spec.mapped &&
+           (coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST);
 }
 
 const char *wi_algo_choice_name(const struct wi_algo_choice *choice)

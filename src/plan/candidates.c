@@ -7,12 +7,12 @@
 #include "base/status.h"
 #include "plan/internal.h"
 
-/* Does mapped memory serve the ranks of each innermost group? */
-static int has_mapped_groups(const struct wi_planner *p, const struct wi_hier_spec *s)
+/* Does mapped memory serve the ranks of each innermost group, and does the library use it for this collective? */
+static int has_chains(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
 {
     uint8_t level = s->at[s->nlevels - 1].level;
 
-    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped;
+    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped && p->facts.inside[level].chains >> coll & 1;
 }
 
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
@@ -38,8 +38,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
         return "it needs all ranks in one shared-memory group";
-    if (needs & WI_ALGO_CHAIN && !has_mapped_groups(p, &c->spec))
-        return "it needs a shared-memory group in each innermost group";
+    if (needs & WI_ALGO_CHAIN && !has_chains(p, &c->spec, q->coll))
+        return "it needs a shared-memory group inside each group, and a chain of stages for this collective";
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
     if (needs & WI_ALGO_PEER_GET &&
@@ -81,6 +81,23 @@ static const struct {
 };
 #define NFORMS (sizeof hier_forms / sizeof *hier_forms)
 
+static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char *spec);
+
+/* The same through mapped memory inside the innermost groups. */
+static weft_status add_chains(struct wi_planner *p, const struct wi_plan_hier *h)
+{
+    static const char *const inner[] = {"flat", "flat2"}; /* the second one for a leader */
+    const struct wi_hier_spec *s = &h->choice.spec;
+    int leader = s->at[s->nlevels - 1].leader;
+
+    for (int i = 0; i < 1 + (leader && s->up[s->nlevels] != NULL); i++) {
+        char spec[WI_ALGO_SPEC_BYTES + 8];
+        snprintf(spec, sizeof spec, "%s/%s", s->text, inner[i]);
+        WI_TRY(add_hier(p, h->choice.algo->coll, spec));
+    }
+    return WEFT_SUCCESS;
+}
+
 static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char *spec)
 {
     struct wi_algo_args args = {.nranks = p->facts.nranks, .levels = p->facts.levels};
@@ -91,7 +108,7 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     WI_TRY(wi_algo_level_cost(&args, coll, 0, &h->none));
     WI_TRY(wi_algo_level_cost(&args, coll, WI_PLAN_SAMPLE, &h->one));
     p->nhier++;
-    return WEFT_SUCCESS;
+    return !h->choice.spec.mapped && has_chains(p, &h->choice.spec, coll) ? add_chains(p, h) : WEFT_SUCCESS;
 }
 
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c)
@@ -112,6 +129,24 @@ const char *wi_plan_outer_level(const struct wi_algo_levels *levels)
     return node && node > levels->level && node[-1].ngroups > 1 ? node[-1].name : NULL;
 }
 
+static weft_status measure_groups(struct wi_planner *p)
+{
+    int *counts = wi_malloc((size_t)p->facts.nranks * sizeof *counts);
+
+    if (!counts)
+        return wi_fail(WEFT_ENOMEM, "hierarchical candidates");
+    for (int i = 0; i < p->facts.levels->nlevels; i++) {
+        const struct wi_algo_level *l = &p->facts.levels->level[i];
+        memset(counts, 0, (size_t)l->ngroups * sizeof *counts);
+        for (int r = 0; r < p->facts.nranks; r++) {
+            int n = ++counts[l->group[r]];
+            p->group_ranks[i] = n > p->group_ranks[i] ? n : p->group_ranks[i];
+        }
+    }
+    wi_free(counts);
+    return WEFT_SUCCESS;
+}
+
 /* Worth a look only where several ranks share a node's link, or nodes one that is farther out. */
 weft_status wi_plan_find_hier(struct wi_planner *p)
 {
@@ -124,6 +159,7 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
     p->hier = wi_calloc(WI_PLAN_MAX_HIER, sizeof *p->hier);
     if (!p->hier)
         return wi_fail(WEFT_ENOMEM, "hierarchical candidates");
+    WI_TRY(measure_groups(p));
     for (size_t i = 0; i < NFORMS; i++) {
         char spec[WI_ALGO_SPEC_BYTES];
         snprintf(spec, sizeof spec, "node:%s", hier_forms[i].among);
@@ -171,6 +207,7 @@ static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q,
         if (c->why_not)
             wi_algo_choice_for(&c->choice, (double)q->bytes);
         c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
+        c->chain = wi_plan_chain_of(p, q, &c->choice);
         ++*n;
     }
 }

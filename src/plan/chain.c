@@ -9,34 +9,60 @@ static double stage_us(const struct wi_chain_stage *s, double bytes)
     return s->wait_us + s->core_us + (s->core_us_per_byte + s->link_us_per_byte) * bytes;
 }
 
+static double core_us(const struct wi_chain *c, double bytes)
+{
+    double core = 0;
+
+    for (int i = 0; i < c->nstages; i++)
+        core += c->stage[i].core_us + c->stage[i].core_us_per_byte * bytes;
+    return core;
+}
+
 /* By how much each fragment ends behind the one before, because of what the stages share. */
 static double interval_us(const struct wi_chain *c, double bytes)
 {
-    double link[WI_CHAIN_LINKS] = {0}, core = 0, us = 0;
+    double link[WI_CHAIN_LINKS] = {0}, us = 0;
 
     for (int i = 0; i < c->nstages; i++) {
         const struct wi_chain_stage *s = &c->stage[i];
-        core += s->core_us + s->core_us_per_byte * bytes;
         if (s->link >= 0 && s->link < WI_CHAIN_LINKS)
             us = fmax(us, link[s->link] += s->link_us_per_byte * bytes);
         else
             us = fmax(us, s->link_us_per_byte * bytes); /* nobody else's */
     }
-    return fmax(us, core);
+    return fmax(us, core_us(c, bytes));
+}
+
+static double fill_us(const struct wi_chain *c, double bytes)
+{
+    double fill = 0;
+
+    for (int i = 0; i < c->nstages; i++)
+        fill += stage_us(&c->stage[i], bytes);
+    return fill;
 }
 
 /* The larger of what is shared and of the windows; each is convex in n. */
 double wi_chain_us(const struct wi_chain *c, double bytes, double nfragments)
 {
-    double n = fmax(1, nfragments), fill = 0, us;
+    double n = fmax(1, nfragments), fill = fill_us(c, bytes / n), us;
 
-    for (int i = 0; i < c->nstages; i++)
-        fill += stage_us(&c->stage[i], bytes / n);
     us = fill + (n - 1) * interval_us(c, bytes / n);
     for (int i = 0; i < c->nstages; i++)
         if (c->stage[i].window > 0)
             us = fmax(us, fill + (n / c->stage[i].window - 1) * stage_us(&c->stage[i], bytes / n));
     return fmax(us, n / (c->window > 1 ? c->window : 1) * fill);
+}
+
+enum wi_chain_bound wi_chain_bound(const struct wi_chain *c, double bytes, double nfragments)
+{
+    double n = fmax(1, nfragments), interval = interval_us(c, bytes / n);
+
+    if (n <= 1)
+        return WI_CHAIN_FILL;
+    if (wi_chain_us(c, bytes, n) > fill_us(c, bytes / n) + (n - 1) * interval)
+        return WI_CHAIN_WINDOW;
+    return core_us(c, bytes / n) >= interval ? WI_CHAIN_CORE : WI_CHAIN_LINK;
 }
 
 /* The least n of [low, high] from which on more fragments take longer: the time is convex in n. */

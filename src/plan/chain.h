@@ -38,6 +38,15 @@ struct wi_chain {
 /* Microseconds for `bytes` in `nfragments` equal ones, at least 1. */
 double wi_chain_us(const struct wi_chain *chain, double bytes, double nfragments);
 
+/* What keeps it from taking less. */
+enum wi_chain_bound {
+    WI_CHAIN_FILL,   /* there is one fragment: all stages, one after the other */
+    WI_CHAIN_CORE,
+    WI_CHAIN_LINK,
+    WI_CHAIN_WINDOW, /* fragments wait until others are over */
+};
+enum wi_chain_bound wi_chain_bound(const struct wi_chain *chain, double bytes, double nfragments);
+
 /* How long fragments may be: the last one may be shorter. All in bytes. */
 struct wi_chain_limits {
     size_t unit;  /* they are multiples of it, at least 1 */

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The stages of a hierarchical candidate as a chain (chain.h), with the planner's rates: stages among groups by messages on the
- * links of their level, the innermost through mapped memory where that serves its groups. */
+ * links of their level, the innermost, where the spec says so, through mapped memory. */
+#include <math.h>
+
 #include "plan/internal.h"
 #include "sched/internal.h"
 
-static int largest_group(const struct wi_planner *p, const struct wi_algo_level *l)
-{
-    int most = 1;
+#define UNIT 4096u /* of fragments: shorter ones are overheads only */
 
-    for (int g = 0; g < l->ngroups; g++) {
-        int n = 0;
-        for (int r = 0; r < p->facts.nranks; r++)
-            n += l->group[r] == g;
-        most = n > most ? n : most;
-    }
-    return most;
+/* For each of the operation's bytes, those that an algorithm among n ranks of a group is asked for. Of per-rank data a group passes
+ * on what is everybody's, cut among its ranks, or to and from a leader their own shares. */
+static double scale_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a, int n)
+{
+    int by_rank = a->coll == WI_COLL_GATHER || a->coll == WI_COLL_SCATTER;
+    double whole = wi_coll_is_vector(q->coll) ? 1 : by_rank ? n : p->facts.nranks;
+
+    return wi_coll_is_vector(a->coll) ? whole : whole / n;
 }
 
-struct wi_chain_stage wi_plan_mapped_stage(const struct wi_planner *p, const struct wi_plan_query *q,
-                                           const struct wi_algo *a, int nranks)
+/* A collective of n ranks through mapped memory. */
+static struct wi_chain_stage mapped_stage(const struct wi_planner *p, const struct wi_plan_query *q,
+                                          const struct wi_algo *a, int n)
 {
-    struct wi_algo_args args = {.nranks = nranks, .in_place = q->in_place};
-    double share = wi_coll_is_vector(a->coll) ? 1 : 1.0 / nranks, none, one;
+    struct wi_algo_args args = {.nranks = n, .in_place = q->in_place};
+    double none, one;
     struct wi_algo_cost cost;
 
     a->cost(&args, 0, &cost);
     none = wi_plan_mapped_us(p, q, a, &cost);
-    a->cost(&args, WI_PLAN_SAMPLE * share, &cost);
+    a->cost(&args, WI_PLAN_SAMPLE * scale_of(p, q, a, n), &cost);
     one = wi_plan_mapped_us(p, q, a, &cost);
     return (struct wi_chain_stage){
         .wait_us = none, .core_us_per_byte = (one - none) / WI_PLAN_SAMPLE, .link = WI_CHAIN_NO_LINK};
@@ -48,8 +50,8 @@ static struct wi_chain_stage message_stage(const struct wi_planner *p, const str
         s.core_us = h->one.stage[i].messages * f->message_us;
         s.link = 0; /* of the node: what leaves it shares it, whatever the level */
         s.link_us_per_byte =
-            wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) /
-            WI_PLAN_SAMPLE;
+            wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) *
+            (wi_plan_streams(p, &h->choice) ? 1 : WI_PLAN_REFILL) / WI_PLAN_SAMPLE;
     } else {
         s.wait_us = (1 - WI_PLAN_LOCAL_CORE) * h->one.stage[i].chain * f->local_us;
         s.core_us = WI_PLAN_LOCAL_CORE * h->one.stage[i].messages * f->local_us;
@@ -60,18 +62,41 @@ static struct wi_chain_stage message_stage(const struct wi_planner *p, const str
 }
 
 int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                         const struct wi_algo *const mapped[2], struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES])
+                         struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES])
 {
-    int last = h->none.nstages - 1, n = 0;
-    const struct wi_algo_level *inner = &p->facts.levels->level[h->none.stage[last - 1].level];
-    int by_messages = !p->facts.inside[h->none.stage[last - 1].level].mapped;
+    const struct wi_hier_spec *s = &h->choice.spec;
+    int last = s->nlevels, ranks = p->group_ranks[s->at[last - 1].level], n = 0;
+
+    for (int i = 0; i < last + !s->mapped; i++)
+        stages[n++] = message_stage(p, q, h, i);
+    if (s->mapped && s->up[last])
+        stages[n++] = mapped_stage(p, q, s->up[last], ranks);
+    if (s->mapped && s->down[last])
+        stages[n++] = mapped_stage(p, q, s->down[last], ranks);
+    return n;
+}
+
+double wi_plan_chain_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                        int nfragments, struct wi_plan_chain *chain)
+{
+    const struct wi_plan_transport *inside = &p->facts.inside[h->choice.spec.at[h->choice.spec.nlevels - 1].level];
+    struct wi_chain_limits limits = {.unit = UNIT, .least = UNIT, .most = inside->slot_bytes};
+    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+    struct wi_chain c = {.stage = stages, .window = inside->depth ? (int)inside->depth : 1};
+    double bytes = (double)q->bytes, n, us;
 
     if (!wi_coll_is_vector(q->coll))
-        return 0;
-    for (int i = 0; i < last + by_messages; i++)
-        stages[n++] = message_stage(p, q, h, i);
-    for (int k = 0; k < 2 && !by_messages; k++)
-        if (mapped[k])
-            stages[n++] = wi_plan_mapped_stage(p, q, mapped[k], largest_group(p, inner));
-    return n;
+        limits.most /= (size_t)p->facts.nranks;
+    c.nstages = wi_plan_chain_stages(p, q, h, stages);
+    chain->window = (uint32_t)c.window;
+    chain->fragment_bytes = wi_chain_best_fragment(&c, q->bytes, &limits, &us);
+    n = chain->fragment_bytes ? ceil(bytes / (double)chain->fragment_bytes) : 1;
+    if (nfragments) {
+        n = fmin(nfragments, fmax(1, bytes));
+        chain->fragment_bytes = (size_t)ceil(bytes / n);
+        us = wi_chain_us(&c, bytes, n);
+    }
+    chain->bound = (uint8_t)wi_chain_bound(&c, bytes, n);
+    chain->fragment_bytes += !chain->fragment_bytes; /* 0 is no chain */
+    return us;
 }

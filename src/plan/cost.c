@@ -13,9 +13,6 @@
 #define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
 #define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
 #define MISS_US 0.15     /* one more signal that is there already */
-/* A new partner per step means a link that runs empty in between. Measured with four hosts at 1 Gbit/s and unshaped: 3 % with
- * one rank each; with two ranks each node:rhalving takes 5 % more than node:ring at 16 MiB, 10 % more at 8 MiB. */
-#define REFILL_FACTOR 1.05
 #define REFILL_BYTES (256u << 10)
 
 /* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
@@ -154,7 +151,7 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
 {
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
-    double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : REFILL_FACTOR;
+    double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : WI_PLAN_REFILL;
     double far = a->traits.shape == WI_SHAPE_ROW ? p->ring_far
                  : is_tree(a)                    ? p->tree_far[a->traits.shape == WI_SHAPE_KNOMIAL]
                                                  : 1;
@@ -178,7 +175,7 @@ static double pattern_us(const struct wi_planner *p, const struct wi_plan_query 
 {
     const struct wi_plan_figures *f = &p->figures;
     double share = 1 / wi_plan_slices(p, a, (double)q->bytes);
-    double link = pattern->us_per_byte * (double)q->bytes * REFILL_FACTOR;
+    double link = pattern->us_per_byte * (double)q->bytes * WI_PLAN_REFILL;
     double core = c->reduced / wi_plan_gamma(p, q) + c->copied / wi_plan_kappa(p, q);
 
     return pattern->far * (f->network_us + f->message_us) + pattern->near * f->local_us + share * (link + core) +
@@ -227,7 +224,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
         if (network) {
             double all = at_bytes(h->none.stage[i].link_sent, h->one.stage[i].link_sent, bytes);
             us = wi_plan_stage_link_us(p, h, i, fmax(own, reduced), all) * /* what is reduced came in */
-                 (wi_plan_streams(p, &h->choice) ? 1 : REFILL_FACTOR);
+                 (wi_plan_streams(p, &h->choice) ? 1 : WI_PLAN_REFILL);
         } else {
             us = own / f->local_rate;
         }
@@ -251,27 +248,54 @@ int wi_plan_depth(const struct wi_algo_choice *c)
     return c->spec.depth ? c->spec.depth : 1;
 }
 
-static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
-                         struct wi_algo_cost *cost)
+/* The candidate that it is, or one of its own; NULL: there is no memory. */
+static const struct wi_plan_hier *find_hier(const struct wi_planner *p, const struct wi_plan_query *q,
+                                            const struct wi_algo_choice *c, struct wi_plan_hier *own)
 {
     struct wi_algo_args args = {.nranks = p->facts.nranks,
                                 .root = q->root < 0 ? 0 : q->root,
                                 .in_place = q->in_place,
                                 .levels = p->facts.levels,
                                 .spec = &c->spec};
-    struct wi_plan_hier h = {.choice = *c};
-    int index;
+    int index = wi_plan_hier_index(p, c);
+
+    if (index >= 0)
+        return &p->hier[index];
+    own->choice = *c;
+    if (wi_algo_level_cost(&args, q->coll, 0, &own->none) < 0 ||
+        wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &own->one) < 0)
+        return NULL;
+    return own;
+}
+
+struct wi_plan_chain wi_plan_chain_of(const struct wi_planner *p, const struct wi_plan_query *q,
+                                      const struct wi_algo_choice *c)
+{
+    struct wi_plan_chain chain = {0};
+    const struct wi_plan_hier *h;
+    struct wi_plan_hier own;
+
+    if (c->spec.mapped && (h = find_hier(p, q, c, &own)) != NULL)
+        wi_plan_chain_us(p, q, h, c->spec.depth, &chain);
+    return chain;
+}
+
+static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
+                         struct wi_algo_cost *cost)
+{
+    struct wi_plan_chain chain;
+    const struct wi_plan_hier *h;
+    struct wi_plan_hier own;
+    double us;
 
     if (!c->spec.nlevels)
         return wi_plan_flat_us(p, q, c->algo, cost);
-    index = wi_plan_hier_index(p, c);
-    if (index >= 0)
-        return wi_plan_hier_us(p, q, &p->hier[index], wi_plan_depth(c), cost);
     *cost = (struct wi_algo_cost){0};
-    if (wi_algo_level_cost(&args, q->coll, 0, &h.none) < 0 ||
-        wi_algo_level_cost(&args, q->coll, WI_PLAN_SAMPLE, &h.one) < 0)
+    h = find_hier(p, q, c, &own);
+    if (!h)
         return 0;
-    return wi_plan_hier_us(p, q, &h, wi_plan_depth(c), cost);
+    us = wi_plan_hier_us(p, q, h, wi_plan_depth(c), cost);
+    return c->spec.mapped ? wi_plan_chain_us(p, q, h, c->spec.depth, &chain) : us;
 }
 
 /* The number of chunks that has a price, or that which is taken without one. */
@@ -297,7 +321,7 @@ double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, 
     us = formula_us(p, q, c, cost);
     if (events < 0 || (wi_algo_has_depth(c) && !usual_depth(c, depth, (double)q->bytes)))
         return us;
-    return events * (q->bytes >= REFILL_BYTES && !wi_plan_streams(p, c) ? REFILL_FACTOR : 1);
+    return events * (q->bytes >= REFILL_BYTES && !wi_plan_streams(p, c) ? WI_PLAN_REFILL : 1);
 }
 
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,

@@ -209,7 +209,8 @@ static int power_below(size_t bytes)
 double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          int *depth)
 {
-    int index = p->events && !(c->needs & WI_ALGO_MAPPED) ? index_of(p, c) : -1, power = power_below(q->bytes);
+    int index = p->events && !(c->needs & (WI_ALGO_MAPPED | WI_ALGO_CHAIN)) ? index_of(p, c) : -1,
+        power = power_below(q->bytes);
     double low_bytes = (double)((size_t)1 << (FIRST_POWER + power));
     struct price low, high;
 

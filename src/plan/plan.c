@@ -85,10 +85,14 @@ size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a)
     return a->needs & WI_ALGO_MAPPED ? 64u << 10 : 256u << 10;
 }
 
-static void answer(const struct wi_planner *p, const struct wi_algo_choice *c, double us, struct wi_plan *plan)
+static void answer(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c, double us,
+                   struct wi_plan *plan)
 {
-    *plan = (struct wi_plan){
-        .algo = c->algo, .slice_bytes = wi_plan_slice(p, c->algo), .predicted_us = us, .spec = c->spec};
+    *plan = (struct wi_plan){.algo = c->algo,
+                             .slice_bytes = wi_plan_slice(p, c->algo),
+                             .predicted_us = us,
+                             .spec = c->spec,
+                             .chain = wi_plan_chain_of(p, q, c)};
 }
 
 /* A rule or a name for this call. WEFT_INPROGRESS: the rule cannot do this one, the planner chooses. */
@@ -106,7 +110,7 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
     if (!reason) {
         double us = wi_plan_price(p, q, &c, &cost);
         WI_TRY(wi_plan_events_starved(p));
-        answer(p, &c, us, plan);
+        answer(p, q, &c, us, plan);
         return WEFT_SUCCESS;
     }
     return forced ? wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason)
@@ -137,7 +141,7 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
 
     if (ll) {
         struct wi_algo_choice choice = wi_algo_choice_of(ll);
-        answer(p, &choice, 0, plan);
+        answer(p, q, &choice, 0, plan);
         return WEFT_SUCCESS;
     }
     best = wi_plan_best(list, wi_plan_list(p, q, list));
@@ -145,7 +149,7 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
     if (!best)
         return wi_fail(WEFT_ENOTSUP, "no algorithm for %s%s", wi_coll_name(q->coll),
                        q->ordered ? " with an operator that is not commutative" : "");
-    answer(p, &best->choice, best->predicted_us, plan);
+    answer(p, q, &best->choice, best->predicted_us, plan);
     return WEFT_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include "tests/unit/unit.h"
 
 #include "base/alloc.h"
+#include "base/status.h"
 #include "plan/internal.h"
 
 /* ---- A run: fragments enter in order, a core and links serve whoever asked first ---- */
@@ -209,7 +210,9 @@ static struct wi_planner *two_hosts(const struct wi_algo_levels *levels, int map
     struct wi_plan_config config = {.facts = &facts};
     struct wi_planner *p = NULL;
 
-    facts.inside[0] = (struct wi_plan_transport){.name = mapped ? "shm" : NULL, .mapped = (uint8_t)mapped};
+    if (mapped)
+        facts.inside[0] = (struct wi_plan_transport){
+            .name = "shm", .mapped = 1, .chains = 1u << WI_COLL_ALL_REDUCE, .depth = 4, .slot_bytes = 1 << 20};
     CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
     return p;
 }
@@ -229,13 +232,12 @@ static void chain_of_messages_is_the_candidate(void)
     struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
     struct wi_planner *p = two_hosts(&levels, 0);
     const struct wi_plan_hier *h = candidate(p, "node:ring");
-    const struct wi_algo *none[2] = {NULL, NULL};
     struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
 
     for (size_t bytes = 64; bytes <= 16 << 20; bytes *= 16) {
         struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
         struct wi_algo_cost cost;
-        int n = wi_plan_chain_stages(p, &q, h, none, stages);
+        int n = wi_plan_chain_stages(p, &q, h, stages);
         struct wi_chain c = {n, stages, 1};
         double us = wi_plan_hier_us(p, &q, h, 1, &cost);
         CU_ASSERT_EQUAL(n, 2);
@@ -248,35 +250,135 @@ static void mapped_stages_are_priced_by_their_group(void)
 {
     struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
     struct wi_planner *p = two_hosts(&levels, 1);
-    const struct wi_plan_hier *h = candidate(p, "node:ring");
-    const struct wi_algo *flat[2] = {wi_algo_find(WI_COLL_REDUCE_SCATTER, "flat"),
-                                     wi_algo_find(WI_COLL_ALL_GATHER, "flat")};
-    const struct wi_algo *none[2] = {NULL, NULL};
+    const struct wi_plan_hier *h = candidate(p, "node:ring/flat");
     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 8 << 20};
     struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+    struct wi_plan_chain chain;
     struct wi_algo_cost cost;
-    double link;
 
-    CU_ASSERT_EQUAL_FATAL(wi_plan_chain_stages(p, &q, h, flat, stages), 3);
+    CU_ASSERT_EQUAL_FATAL(wi_plan_chain_stages(p, &q, h, stages), 3);
     CU_ASSERT(stages[0].link == 0 && stages[0].link_us_per_byte > 0);
     for (int k = 0; k < 2; k++) { /* what four ranks on one host would pay */
         struct wi_algo_args args = {.nranks = 4};
-        flat[k]->cost(&args, (double)q.bytes / 4, &cost);
-        double us = wi_plan_mapped_us(p, &q, flat[k], &cost);
+        const struct wi_algo *flat = wi_algo_find(k ? WI_COLL_ALL_GATHER : WI_COLL_REDUCE_SCATTER, "flat");
+        flat->cost(&args, (double)q.bytes / 4, &cost);
+        double us = wi_plan_mapped_us(p, &q, flat, &cost);
         CU_ASSERT(stages[1 + k].link == WI_CHAIN_NO_LINK);
         CU_ASSERT_DOUBLE_EQUAL(stages[1 + k].wait_us + stages[1 + k].core_us_per_byte * (double)q.bytes, us, 1e-6 * us);
     }
-    struct wi_chain c = {3, stages, 4};
-    link = stages[0].link_us_per_byte * (double)q.bytes;
-    double us;
-    size_t fragment = wi_chain_best_fragment(&c, q.bytes, &(struct wi_chain_limits){4096, 4096, 1 << 20}, &us);
-    CU_ASSERT(fragment > 4096 && fragment < q.bytes);
+    double link = stages[0].link_us_per_byte * (double)q.bytes, us = wi_plan_chain_us(p, &q, h, 0, &chain);
+    CU_ASSERT(chain.fragment_bytes > 4096 && chain.fragment_bytes <= 1 << 20);
+    CU_ASSERT(chain.window == 4 && chain.bound == WI_CHAIN_LINK);
     CU_ASSERT(us > link && us < 1.25 * link); /* the link hides the inside */
-    CU_ASSERT(us < wi_plan_hier_us(p, &q, h, 8, &cost));
-    CU_ASSERT_EQUAL(wi_plan_chain_stages(p, &q, h, none, stages), 1);
-    q.coll = WI_COLL_ALL_GATHER;
-    CU_ASSERT_EQUAL(wi_plan_chain_stages(p, &q, h, none, stages), 0);
+    CU_ASSERT(us < wi_plan_hier_us(p, &q, candidate(p, "node:ring"), 8, &cost));
+    CU_ASSERT(us <= wi_plan_chain_us(p, &q, h, 8, &chain) + 1e-9);
+    CU_ASSERT(chain.fragment_bytes == 1 << 20);
     wi_planner_destroy(p);
+}
+
+/* ---- Chains among the candidates, with facts that are made up ---- */
+
+static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *node, int nnodes, uint32_t offered,
+                                uint32_t depth)
+{
+    static struct wi_plan_facts facts;
+    struct wi_plan_config config = {.facts = &facts};
+    struct wi_planner *p = NULL;
+
+    *levels = (struct wi_algo_levels){1, {{"node", nnodes, node}}};
+    facts = (struct wi_plan_facts){.nranks = 8, .nnodes = nnodes, .levels = levels};
+    facts.inside[0] =
+        (struct wi_plan_transport){.mapped = offered != 0, .chains = offered, .depth = depth, .slot_bytes = 256 << 10};
+    CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
+    return p;
+}
+
+static const int32_t four_nodes[8] = {0, 0, 1, 1, 2, 2, 3, 3};
+static const struct {
+    const int32_t *node;
+    int nnodes;
+} worlds[] = {{node_of, 2}, {four_nodes, 4}};
+
+/* Every size: not less than a smaller one, and what a run of so many fragments takes. More fragments under way: not more. */
+static void prices_are_those_of_runs(void)
+{
+    static const char *const specs[] = {"node:ring/flat", "node:rdouble/flat", "node:rdouble@leader/flat2"};
+
+    for (size_t w = 0; w < 2; w++)
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+            for (uint32_t depth = 1; depth <= 8; depth *= 2) {
+                struct wi_algo_levels levels;
+                struct wi_planner *p =
+                    hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, depth);
+                struct wi_planner *more =
+                    hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, 2 * depth);
+                double before = 0;
+                for (size_t bytes = 64; bytes <= 64 << 20; bytes *= 2) {
+                    struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
+                    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+                    struct wi_plan_chain chain, other;
+                    double us = wi_plan_chain_us(p, &q, candidate(p, specs[i]), 0, &chain);
+                    struct wi_chain c = {wi_plan_chain_stages(p, &q, candidate(p, specs[i]), stages), stages,
+                                         (int)depth};
+                    int n = (int)ceil((double)bytes / (double)chain.fragment_bytes);
+                    CU_ASSERT(us >= before && chain.window == depth && chain.fragment_bytes <= 256 << 10);
+                    CU_ASSERT(wi_plan_chain_us(more, &q, candidate(more, specs[i]), 0, &other) <= us * (1 + 1e-9));
+                    before = us;
+                    if (n > MOST_FRAGMENTS)
+                        continue;
+                    double is = run(&c, (double)bytes, n);
+                    if (us > 1.25 * is || us < 0.74 * is)
+                        printf("# %s on %d nodes, %u under way, %zu bytes: %.1f us, run %.1f\n", specs[i],
+                               worlds[w].nnodes, depth, bytes, us, is);
+                    CU_ASSERT(us <= 1.25 * is && us >= 0.74 * is);
+                }
+                wi_planner_destroy(more);
+                wi_planner_destroy(p);
+            }
+}
+
+/* As the facts say; without them the list is what it was. */
+static void chains_are_offered_where_they_run(void)
+{
+    for (size_t w = 0; w < 2; w++) {
+        struct wi_algo_levels levels, other_levels;
+        struct wi_planner *p = hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, 4);
+        struct wi_planner *none = hosts(&other_levels, worlds[w].node, worlds[w].nnodes, 0, 0);
+        for (int coll = 0; coll < WI_NUM_COLLS; coll++) {
+            struct wi_plan_query q = {.coll = (enum wi_coll)coll, .bytes = 4 << 20};
+            struct wi_plan_candidate *with, *without;
+            int n, m, k = 0, nchains = 0;
+            struct wi_plan a, b;
+            if (coll == WI_COLL_SEND || coll == WI_COLL_RECV || coll == WI_COLL_SEND_RECV)
+                continue;
+            CU_ASSERT_FATAL(wi_plan_candidates(p, &q, &with, &n) >= 0 &&
+                            wi_plan_candidates(none, &q, &without, &m) >= 0);
+            for (int i = 0; i < n; i++) {
+                if (with[i].choice.spec.mapped) {
+                    CU_ASSERT(!with[i].why_not && with[i].predicted_us > 0 && with[i].chain.fragment_bytes > 0);
+                    nchains++;
+                    continue;
+                }
+                CU_ASSERT_FATAL(k < m);
+                CU_ASSERT_STRING_EQUAL(wi_algo_choice_name(&with[i].choice), wi_algo_choice_name(&without[k].choice));
+                CU_ASSERT(with[i].predicted_us == without[k].predicted_us && !with[i].chain.fragment_bytes);
+                k++;
+            }
+            CU_ASSERT(k == m && (nchains > 0) == (coll == WI_COLL_ALL_REDUCE));
+            wi_free(with);
+            wi_free(without);
+            if (coll != WI_COLL_ALL_REDUCE)
+                continue;
+            CU_ASSERT_FATAL(wi_plan(p, &q, NULL, &a) >= 0 && wi_plan(none, &q, NULL, &b) >= 0);
+            CU_ASSERT(a.spec.mapped && a.chain.fragment_bytes > 0 && a.chain.window == 4);
+            CU_ASSERT(!b.spec.mapped && !b.chain.fragment_bytes && a.predicted_us < b.predicted_us);
+            CU_ASSERT(wi_plan(p, &q, "node:ring*8/flat", &a) >= 0 && a.chain.fragment_bytes == q.bytes / 8);
+            CU_ASSERT_EQUAL(wi_plan(none, &q, "node:ring/flat", &b), WEFT_ENOTSUP);
+            CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "needs a shared-memory group inside each group"));
+        }
+        wi_planner_destroy(none);
+        wi_planner_destroy(p);
+    }
 }
 
 static const struct wt_case cases[] = {
@@ -287,5 +389,7 @@ static const struct wt_case cases[] = {
     {"limits are kept", limits_are_kept},
     {"a chain of messages is the candidate", chain_of_messages_is_the_candidate},
     {"mapped stages are priced by their group", mapped_stages_are_priced_by_their_group},
+    {"prices are those of runs", prices_are_those_of_runs},
+    {"chains are offered where they run", chains_are_offered_where_they_run},
 };
 WT_UNIT_MAIN("chain", cases)
