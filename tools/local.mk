@@ -36,7 +36,7 @@ weft_info_LDADD = libweftcore.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 # Reads schedules, touches no network.
 bin_PROGRAMS += weft-plan
 weft_plan_SOURCES = tools/tool.h tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c tools/plan_explain.h \
-	tools/plan_print.c tools/plan_world.c
+	tools/plan_print.c tools/plan_stages.c tools/plan_world.c
 weft_plan_LDADD = libweftcore.la $(JANSSON_LIBS)
 
 check_scripts += tests/cli/test_weft_info.sh tests/cli/test_weft_plan.sh

@@ -3,6 +3,8 @@
 #ifndef WEFT_PLAN_EXPLAIN_H
 #define WEFT_PLAN_EXPLAIN_H
 
+#include <jansson.h>
+
 #include "plan/plan.h"
 #include "sim/cost.h"
 #include "topology/graph.h"
@@ -16,7 +18,7 @@ struct explain {
     struct wi_plan_query query;
     unsigned dtype, op;
     int reduces, measure; /* measure: this machine's cores */
-    int mapped_memory, nranks, nnodes, json, simulate;
+    int mapped_memory, nranks, nnodes, json, simulate, chains;
     /* found */
     struct wi_topo *topo;
     struct wi_model *model;
@@ -39,6 +41,11 @@ weft_status explain_world(struct explain *x);
 void explain_free(struct explain *x);
 /* The schedules of a candidate on the model, with contention. */
 void explain_simulate(struct explain *x, int i);
+
+/* plan_stages.c */
+void explain_print_stages(const struct explain *x);
+json_t *explain_stages_json(const struct explain *x);
+json_t *explain_chain_json(const struct explain *x);
 
 /* plan_print.c */
 int explain_is_plan(const struct explain *x, int i);

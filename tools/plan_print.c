@@ -74,6 +74,16 @@ static void print_row(const struct explain *x, const struct wi_plan_candidate *c
            c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes), neck);
 }
 
+/* What the formulas count, of the busiest rank. */
+static void print_difference(const struct wi_plan_candidate *best, const struct wi_plan_candidate *next)
+{
+    char sent[2][24], reduced[2][24];
+
+    printf("steps %.0f against %.0f, sent %s against %s, reduced %s against %s\n", best->cost.steps, next->cost.steps,
+           by_bytes(best->cost.sent, sent[0]), by_bytes(next->cost.sent, sent[1]),
+           by_bytes(best->cost.reduced, reduced[0]), by_bytes(next->cost.reduced, reduced[1]));
+}
+
 static void print_why(const struct explain *x, const struct wi_plan_candidate *const *order, int n)
 {
     char text[WI_ALGO_SPEC_BYTES], other[WI_ALGO_SPEC_BYTES];
@@ -90,6 +100,9 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
         printf("\nchosen: %s\n", name);
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
         printf("the rule %s cannot do it and is passed over\n", x->rule);
+    if (n > 1)
+        print_difference(order[0], order[1]);
+    explain_print_stages(x);
     printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
 }
 
@@ -198,6 +211,9 @@ weft_status explain_print_json(const struct explain *x)
         return wi_fail(WEFT_ENOMEM, "JSON");
     if (x->rule)
         json_object_set_new(top, "rule", json_string(x->rule));
+    json_object_set_new(top, "stages", explain_stages_json(x));
+    if (x->plan.chain.fragment_bytes)
+        json_object_set_new(top, "chain", explain_chain_json(x));
     if (x->reduces) {
         json_t *rate = rate_json(wi_planner_gamma(x->planner, x->query.work));
         json_object_set_new(rate, "dtype", json_string(weft_dtype_name((weft_dtype)x->dtype)));

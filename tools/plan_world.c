@@ -49,6 +49,16 @@ static int oversubscribed(const struct explain *x)
     return 0;
 }
 
+/* Slots as they are usual. */
+static void assume_chains(struct explain *x)
+{
+    const struct wi_algo_level *node = wi_algo_level_find(&x->levels, "node");
+    uint32_t chains = 1u << WI_COLL_ALL_REDUCE | 1u << WI_COLL_REDUCE | 1u << WI_COLL_BROADCAST;
+
+    x->facts.inside[node - x->levels.level] =
+        (struct wi_plan_transport){.name = "shm", .mapped = 1, .chains = chains, .depth = 4, .slot_bytes = 256u << 10};
+}
+
 weft_status explain_world(struct explain *x)
 {
     size_t n = (size_t)x->nranks;
@@ -74,7 +84,10 @@ weft_status explain_world(struct explain *x)
     x->facts.oversubscribed = x->nranks <= 4096 && oversubscribed(x);
     struct wi_algo_level node = {"node", x->facts.nnodes, x->node_of};
     x->facts.levels = &x->levels;
-    return wi_plan_levels(x->model, &node, x->nranks, &x->levels, &x->level_memory);
+    WI_TRY(wi_plan_levels(x->model, &node, x->nranks, &x->levels, &x->level_memory));
+    if (x->chains)
+        assume_chains(x);
+    return WEFT_SUCCESS;
 }
 
 void explain_free(struct explain *x)

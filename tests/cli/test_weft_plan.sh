@@ -75,6 +75,20 @@ tap "memory and operator decide who can" explained 'd["chosen"] == "direct" and 
     all_reduce -n 4M -P 4 --memory mapped --op user
 tap "a rule decides" explained 'd["chosen"] == "rdouble" and d["rule"] == "rdouble"' all_reduce -n 1M -P 4 --rules all_reduce:rdouble
 tap "measurements decide" from_table
+chain_explained() {
+    explained 'd["chosen"].startswith("node:") and d["chosen"].endswith("/flat")
+        and [s["by"] for s in d["stages"]] == ["mapped memory", "messages", "mapped memory"]
+        and [s["where"] for s in d["stages"]] == ["inside", "among", "inside"] and d["stages"][1]["collective"] == "all_reduce"
+        and d["chain"]["under_way"] == 4 and d["chain"]["fragments"] * d["chain"]["fragment_bytes"] >= d["bytes"] == 16 << 20' \
+        all_reduce -n 16M -P 8 --nodes 2 --chains &&
+        status_is 0 '^stages: inside each node: reduce_scatter flat, mapped memory$' explain all_reduce -n 16M -P 8 --nodes 2 --chains &&
+        status_is 0 '^fragments: [0-9]+ of [0-9]+ bytes, at most 4 under way; what takes the time: the link' \
+            explain all_reduce -n 16M -P 8 --nodes 2 --chains
+}
+tap "a chain: stages, fragments, and what bounds it" chain_explained
+tap "without the groups it is not offered" explained 'not any("/flat" in a for a in c) and "chain" not in d and len(d["stages"]) == 3' \
+    all_reduce -n 16M -P 8 --nodes 2
+tap "the winner against the next" status_is 0 '^steps [0-9]+ against [0-9]+, sent ' explain all_reduce -n 16M -P 8 --nodes 2
 tap "the text says who, why, and why not" status_is 0 'not possible:' explain all_reduce -n 1M -P 4
 tap "the winner is marked" status_is 0 '^\* flat2' explain all_reduce -n 1M -P 4
 tap "a wrong table is named" table_error
