@@ -18,6 +18,7 @@
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
 
+#include <stddef.h>
 #include <weft/weft.h>
 
 #ifdef __cplusplus
@@ -60,6 +61,9 @@ struct weft_setting {
 
 struct weft_auth; /* one side of one handshake */
 
+#define WEFT_SIDE_MAX 4096    /* bytes of connection data: weft_host.side_ask */
+#define WEFT_SIDE_WHY_MAX 160
+
 struct weft_host {
     size_t bytes;
     void *impl;
@@ -95,9 +99,38 @@ struct weft_host {
      * auth_step. 0: the client is told nothing and auth_step returns WEFT_EAUTH, so that a message that was meant for another
      * listener of the job and is played back here gets no answer. */
     void (*auth_expect)(struct weft_auth *auth, int (*wanted)(void *arg, const void *claim, size_t claim_bytes), void *arg);
+
+    /* The side channel, for a transport with WEFT_CAP_SIDE: connection data (addresses of endpoints, numbers of queue pairs) that
+     * two ranks exchange when they first need each other. `side` is weft_group_config.side. None of these blocks; call them with
+     * the group's lock held, as everything on the group is, from progress, say. One rank asks, the other one's transport sees the
+     * question the next time it looks, and replies. Nothing is ordered but a question and its answer; both ranks may ask each
+     * other at once. What they say travels authenticated and unchanged or not at all, and may be read by others on the network;
+     * the transport checks what it means.
+     *   side_ask     WEFT_EINVAL: more than WEFT_SIDE_MAX bytes, or no such rank. WEFT_EBUSY: this rank has asked that one, and has
+     *                not taken the answer.
+     *   side_answer  WEFT_INPROGRESS until the answer is there; it is taken then. WEFT_ETIMEDOUT: none came within the
+     *                communicator's deadline for operations. WEFT_EPEER: the peer has left, or its process ended. WEFT_EAUTH: the
+     *                answer was changed on its way. WEFT_EPROTO: it is none, or longer than `capacity`. Of these, which may be
+     *                asked again, `why` names rank, host and transport, for weft_peer_failure.text. WEFT_EINVAL: nothing was
+     *                asked.
+     *   side_asked   1: the oldest question that was not looked at is *peer's, and is taken; 0: there is none.
+     *   side_reply   to the oldest question of that peer that was taken and not answered. WEFT_EPEER: the peer does not wait any
+     *                more, which is no failure of the group.
+     *   side_fd      polls readable when side_answer or side_asked may have news, until one of them has none; for poll_fd.
+     * Before group_destroy is called, what is under way is dropped. */
+    weft_status (*side_ask)(void *side, int peer, const void *data, size_t bytes);
+    weft_status (*side_answer)(void *side, int peer, void *answer, size_t capacity, size_t *bytes,
+                               char why[WEFT_SIDE_WHY_MAX]);
+    int (*side_asked)(void *side, int *peer, void *question, size_t capacity, size_t *bytes);
+    weft_status (*side_reply)(void *side, int peer, const void *data, size_t bytes);
+    int (*side_fd)(void *side);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64
+
+/* Does this host offer a function? Hosts only ever grow at the end; an older one ends before what it does not know. */
+#define WEFT_HOST_HAS(host, member)                                                                                    \
+    ((host)->bytes >= offsetof(struct weft_host, member) + sizeof((host)->member) && (host)->member != NULL)
 
 /* ---- Two-sided transfers --------------------------------------------------------------------------------- */
 
@@ -241,6 +274,7 @@ enum weft_transport_caps {
     WEFT_CAP_PUT = 1u << 10,      /* put, likewise */
     WEFT_CAP_MEM_ALL = 1u << 11,  /* mem_map reaches all memory of peers as it is: none need be allocated or adopted
                                      for it */
+    WEFT_CAP_SIDE = 1u << 12,     /* it uses the side channel (weft_host.side_*), which is there for it only */
 };
 
 #define WEFT_ADDRESS_MAX 1024
@@ -265,6 +299,7 @@ struct weft_group_config {
     void *all_gather_arg;
     /* Channels of transfers are below: WEFT_CHAN_MAX, or WEFT_CHAN_MAX_LAYERED for a transport that the layer is put above. */
     uint32_t nchans;
+    void *side; /* of weft_host.side_*, until group_destroy; NULL without WEFT_CAP_SIDE */
 };
 
 struct weft_transport_ops {

@@ -74,7 +74,12 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
                           uint64_t deadline_ns, struct weft_comm **out)
 {
     struct weft_comm *comm = wi_calloc(1, sizeof *comm);
-    struct wi_mesh_config mc = {&ctx->node, ctx->settings_hash, deadline_ns, NULL};
+    struct wi_mesh_config mc = {
+        .node = &ctx->node,
+        .settings_hash = ctx->settings_hash,
+        .deadline_ns = deadline_ns,
+        .timeout_ns = config->timeout_ns ? config->timeout_ns : ctx->comm.timeout_ns,
+    };
     struct wi_rates rates;
     weft_status st;
 

@@ -17,16 +17,18 @@
 #include "base/status.h"
 
 #define MAX_CPUS 1024
-#define INTRO_MAGIC 0x77656674u /* "weft" */
-#define INTRO_VERSION 4u
+#define SIDE_TIMEOUT_NS 30000000000ull /* where operations have none */
+#define INTRO_MAGIC 0x77656674u        /* "weft" */
+#define INTRO_VERSION 5u
 
 struct intro {
     uint32_t magic, version;
     uint64_t settings_hash, library_hash;
     uint64_t comm_id[2]; /* rank 0's is taken */
     struct wi_node_id node;
-    uint64_t cpus[MAX_CPUS / 64];  /* that the process may run on */
-    uint8_t rates[WI_RATES_CODED]; /* of its core; 0: not measured */
+    uint64_t cpus[MAX_CPUS / 64];                  /* that the process may run on */
+    uint8_t rates[WI_RATES_CODED];                 /* of its core; 0: not measured */
+    uint8_t side_bytes, side[WI_SIDE_ADDRESS_MAX]; /* where its side channel is; 0 bytes: it has none */
     uint32_t ntransports;
     struct {
         char name[16];
@@ -88,6 +90,8 @@ static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *
     my_cpus(in->cpus);
     if (b->config->rates)
         wi_rates_encode(b->config->rates, in->rates);
+    if (t->side)
+        in->side_bytes = (uint8_t)wi_side_address(t->side, in->side);
     in->ntransports = (uint32_t)t->count;
     for (int i = 0; i < t->count; i++) {
         struct wi_transport *tp = &t->list[i];
@@ -103,7 +107,8 @@ static weft_status check_intro(const struct build *b, int r, const struct intro 
 {
     const struct intro *in = &b->intros[r];
 
-    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS)
+    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS ||
+        in->side_bytes > WI_SIDE_ADDRESS_MAX)
         return wi_fail(WEFT_EPROTO, "rank %d does not speak this version of weft's start-up", r);
     for (uint32_t i = 0; i < in->ntransports; i++)
         if (in->transports[i].address_bytes > WEFT_ADDRESS_MAX ||
@@ -201,6 +206,8 @@ static void number_nodes(struct build *b)
     for (int r = 0; r < m->nranks; r++) {
         struct wi_mesh_rank *mr = &m->ranks[r];
         mr->node = b->intros[r].node;
+        mr->side_bytes = b->intros[r].side_bytes;
+        memcpy(mr->side, b->intros[r].side, sizeof mr->side);
         mr->node_index = -1;
         for (int q = 0; q < r && mr->node_index < 0; q++)
             if (memcmp(m->ranks[q].node.id, mr->node.id, sizeof mr->node.id) == 0)
@@ -415,6 +422,35 @@ static weft_status explained(weft_status st, const char *name)
                : st;
 }
 
+static size_t side_address(void *arg, int rank, unsigned char address[WI_SIDE_ADDRESS_MAX])
+{
+    const struct wi_mesh_rank *r = &((const struct wi_mesh *)arg)->ranks[rank];
+
+    memcpy(address, r->side, r->side_bytes);
+    return r->side_bytes;
+}
+
+static const char *side_host(void *arg, int rank)
+{
+    return wi_mesh_host(arg, rank);
+}
+
+static weft_status open_side(struct build *b, const struct wi_transport *tp, struct wi_side_group **side)
+{
+    struct wi_side_group_config config = {
+        .transport = tp->plugin->name,
+        .comm_id = {b->mesh->comm_id[0], b->mesh->comm_id[1]},
+        .rank = b->mesh->rank,
+        .nranks = b->mesh->nranks,
+        .timeout_ns = b->config->timeout_ns ? b->config->timeout_ns : SIDE_TIMEOUT_NS,
+        .address_of = side_address,
+        .host_of = side_host,
+        .arg = b->mesh,
+    };
+
+    return tp->plugin->caps & WEFT_CAP_SIDE ? wi_side_open(b->transports->side, &config, side) : WEFT_SUCCESS;
+}
+
 static weft_status create_group(struct build *b, const char *name, const int *chosen, weft_status st)
 {
     struct wi_mesh *m = b->mesh;
@@ -434,6 +470,7 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
         .all_gather_arg = &rs,
         .nchans = WEFT_CHAN_MAX,
     };
+    struct wi_side_group *side = NULL;
     void *group = NULL;
     int index = tp ? (int)(tp - b->transports->list) : -2;
 
@@ -445,12 +482,17 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
     }
     if (st >= 0 && tp) {
         wi_fail_clear();
-        st = tp->ops.group_create(tp->endpoint, &config, &group);
+        st = open_side(b, tp, &side);
+        config.side = side;
+        if (st >= 0)
+            st = tp->ops.group_create(tp->endpoint, &config, &group);
         explained(st, name);
+        if (!group)
+            wi_side_close(side);
     }
     st = drain(&rs, st);
     if (group) { /* also when another rank failed: destroyed with the mesh */
-        m->groups[m->ngroups++] = (struct wi_mesh_group){tp, group};
+        m->groups[m->ngroups++] = (struct wi_mesh_group){tp, group, side};
         for (int r = 0; r < m->nranks; r++)
             if (b->members[r] && (r != m->rank || !m->links[r].group))
                 m->links[r] = (struct wi_link){&tp->ops, group, m->ngroups - 1};
@@ -706,8 +748,10 @@ void wi_mesh_destroy(struct wi_mesh *m, int aborted)
 {
     if (!m)
         return;
-    for (int i = m->ngroups - 1; i >= 0; i--)
+    for (int i = m->ngroups - 1; i >= 0; i--) {
         m->groups[i].transport->ops.group_destroy(m->groups[i].group, aborted);
+        wi_side_close(m->groups[i].side);
+    }
     if (m->transports)
         wi_transports_drop_key(m->transports, m->comm_id);
     wi_reach_fini(&m->reach);

@@ -13,6 +13,7 @@
 struct wi_mesh_group {
     struct wi_transport *transport;
     void *group;
+    struct wi_side_group *side; /* NULL: the transport does not use it */
 };
 
 /* Per peer: which group serves it. group NULL only for this rank itself when no transport serves it. */
@@ -25,6 +26,7 @@ struct wi_link {
 struct wi_mesh_rank {
     struct wi_node_id node;
     int32_t node_index; /* nodes numbered by first appearance */
+    uint8_t side_bytes, side[WI_SIDE_ADDRESS_MAX];
 };
 
 struct wi_mesh {
@@ -54,6 +56,7 @@ struct wi_mesh_config {
     const struct wi_node_id *node;
     uint64_t settings_hash; /* of what must be equal on all ranks */
     uint64_t deadline_ns;
+    uint64_t timeout_ns; /* of operations; 0: not known */
     const struct wi_rates *rates; /* of this rank's core; NULL: not measured */
 };
 

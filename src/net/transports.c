@@ -282,6 +282,11 @@ static void host_init(struct wi_transports *t)
         .copy = host_copy,
         .auth_session = wi_auth_session,
         .auth_expect = wi_auth_expect,
+        .side_ask = wi_side_ask,
+        .side_answer = wi_side_answer,
+        .side_asked = wi_side_asked,
+        .side_reply = wi_side_reply,
+        .side_fd = wi_side_fd,
     };
 }
 
@@ -567,6 +572,13 @@ static weft_status check_wanted(const struct wi_transports *t, const char *wante
     return WEFT_SUCCESS;
 }
 
+static weft_status open_side(struct wi_transports *t)
+{
+    struct wi_side_config config = {find_key, t, t->seen};
+
+    return wi_transports_with(t, WEFT_CAP_SIDE) ? wi_side_create(&config, &t->side) : WEFT_SUCCESS;
+}
+
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                struct wi_transports **transports)
 {
@@ -588,6 +600,8 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
         st = load_path(t, settings, wanted, plugin_path);
     if (st >= 0)
         st = check_wanted(t, wanted);
+    if (st >= 0)
+        st = open_side(t);
     if (st < 0) {
         wi_transports_close(t);
         return st;
@@ -600,6 +614,7 @@ void wi_transports_close(struct wi_transports *t)
 {
     if (!t)
         return;
+    wi_side_destroy(t->side);
     wi_devices_close(&t->devices);
     free_refused(t->refused);
     for (int i = t->count - 1; i >= 0; i--) {

@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "net/auth.h"
 #include "net/devices.h"
+#include "net/side.h"
 
 #define WI_MAX_TRANSPORTS 8
 
@@ -49,6 +50,7 @@ struct wi_transports {
     int count;
     struct wi_transport list[WI_MAX_TRANSPORTS];
     struct wi_devices devices;
+    struct wi_side *side; /* NULL: no transport uses it */
     struct wi_refused_plugin *refused;
 };
 

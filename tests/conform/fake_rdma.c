@@ -9,92 +9,30 @@
  *   - no sink, no peek; 32 bits travel beside a message
  *   - few transfers of one channel may be posted (FAKERDMA_POSTS), then WEFT_EBUSY
  *   - who reaches whom need not be symmetric (FAKERDMA_REACH)
+ *   - two ranks connect when one first has something for the other, with data that goes over the library's side channel; nothing
+ *     moves between them before (FAKERDMA_SIDE: how it misbehaves there)
  *   - gets and puts need a key of the peer's, which is checked when the bytes move; they complete late and in no order, few of
  *     them at a time (FAKERDMA_POSTS for each peer)
  */
-#include <weft/weft_plugin.h>
+#include "fake_rdma.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define REG_MAGIC 0x72656731u
-#define BITS (WEFT_CHAN_MAX_LAYERED + 63) / 64
-
-struct fake_settings {
-    int64_t posts, late;
-    size_t largest;
-    const char *reach;
-};
-
-/* Registrations are kept when they have ended, so that a use of one is seen. */
-struct reg {
-    uint32_t magic;
-    int alive;
-    struct reg *next;
-    unsigned char *at;
-    size_t bytes;
-    uint64_t id;
-};
-
-struct endpoint {
-    const struct weft_host *host;
-    const struct fake_settings *settings;
-    uint64_t id;
-    uint32_t seed;
-    struct reg *regs;
-    struct endpoint *next;
-};
-
-struct lane {
-    struct weft_xfer *posted, **posted_last; /* not met yet */
-    struct weft_xfer *done, **done_last;     /* met; the owner has not seen it yet */
-    unsigned count;
-};
-
-struct group {
-    struct endpoint *endpoint;
-    struct hub *hub;
-    int rank, nranks, quiet;
-    uint32_t nchans;
-    struct lane *lanes;     /* [2 directions][nranks][nchans] */
-    uint64_t (*mask)[BITS]; /* [2][nranks]: channels with something posted or done */
-    unsigned char *reported, *member;
-    struct weft_rma *rmas;
-};
-
-enum { ABSENT, HERE, LEFT, ABORTED };
-
-/* The ranks of one communicator. */
-struct hub {
-    struct hub *next;
-    uint64_t comm_id[2];
-    int nranks, users;
-    struct group **groups;
-    unsigned char *state;
-};
-
-struct address {
-    uint64_t magic, pid, where, id;
-};
-
-enum { PRIV_STATE, PRIV_DELAY, PRIV_GET };
-enum { SENDS, RECVS };
-
-static pthread_mutex_t card = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of every group's lanes */
+pthread_mutex_t fake_card = PTHREAD_MUTEX_INITIALIZER; /* of all below, and of every group's lanes */
 static struct hub *hubs;
-static struct endpoint *endpoints;
+struct endpoint *fake_endpoints;
 static uint64_t next_id = 1;
 
-static uint32_t draw(struct endpoint *e, uint32_t below)
+uint32_t fake_draw(struct endpoint *e, uint32_t below)
 {
     e->seed = e->seed * 1664525u + 1013904223u;
     return below ? (e->seed >> 8) % below : 0;
 }
 
-static weft_status refuse(struct endpoint *e, weft_status status, const char *why)
+weft_status fake_refuse(struct endpoint *e, weft_status status, const char *why)
 {
     e->host->explain(e->host->impl, status, "fake_rdma: %s", why);
     return status;
@@ -110,25 +48,25 @@ static weft_status fake_open(const struct weft_host *host, const void *settings,
         return WEFT_ENOMEM;
     e->host = host;
     e->settings = settings;
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     e->id = next_id++;
     e->seed = (uint32_t)e->id * 2654435761u;
-    e->next = endpoints;
-    endpoints = e;
-    pthread_mutex_unlock(&card);
+    e->next = fake_endpoints;
+    fake_endpoints = e;
+    pthread_mutex_unlock(&fake_card);
     *endpoint = e;
     return WEFT_SUCCESS;
 }
 
 static void fake_close(void *endpoint)
 {
-    struct endpoint *e = endpoint, **at = &endpoints;
+    struct endpoint *e = endpoint, **at = &fake_endpoints;
 
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     while (*at != e)
         at = &(*at)->next;
     *at = e->next;
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     while (e->regs) {
         struct reg *reg = e->regs;
         e->regs = reg->next;
@@ -175,8 +113,8 @@ static weft_status fake_register(void *endpoint, void *ptr, size_t bytes, uint32
     weft_status st = WEFT_SUCCESS;
 
     if (memory > WEFT_MEMORY_HOST || !ptr || !bytes)
-        return refuse(e, WEFT_EINVAL, "registers memory of the host only");
-    pthread_mutex_lock(&card);
+        return fake_refuse(e, WEFT_EINVAL, "registers memory of the host only");
+    pthread_mutex_lock(&fake_card);
     reg = bytes <= e->settings->largest ? calloc(1, sizeof *reg) : NULL;
     if (reg) {
         *reg = (struct reg){REG_MAGIC, 1, e->regs, ptr, bytes, next_id++};
@@ -185,8 +123,8 @@ static weft_status fake_register(void *endpoint, void *ptr, size_t bytes, uint32
     } else {
         st = WEFT_ENOMEM;
     }
-    pthread_mutex_unlock(&card);
-    return st < 0 ? refuse(e, st, "more than may be registered at once (FAKERDMA_LARGEST)") : st;
+    pthread_mutex_unlock(&fake_card);
+    return st < 0 ? fake_refuse(e, st, "more than may be registered at once (FAKERDMA_LARGEST)") : st;
 }
 
 static void fake_deregister(void *endpoint, void *mem)
@@ -194,15 +132,15 @@ static void fake_deregister(void *endpoint, void *mem)
     struct reg *reg = mem;
 
     (void)endpoint;
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     if (!reg->alive)
         fprintf(stderr, "fake_rdma: memory is deregistered twice\n");
     reg->alive = 0;
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
 }
 
 /* With the lock held. */
-static int covered(const struct endpoint *e, const void *mem, const void *buf, size_t bytes)
+int fake_covered(const struct endpoint *e, const void *mem, const void *buf, size_t bytes)
 {
     const unsigned char *at = buf;
 
@@ -259,6 +197,7 @@ static void group_free(struct group *g)
     free(g->mask);
     free(g->reported);
     free(g->member);
+    free(g->link);
     free(g);
 }
 
@@ -277,18 +216,24 @@ static weft_status fake_group_create(void *endpoint, const struct weft_group_con
     g->mask = calloc(2 * n, sizeof *g->mask);
     g->reported = calloc(n, 1);
     g->member = malloc(n);
-    if (!g->lanes || !g->mask || !g->reported || !g->member || c->nchans > WEFT_CHAN_MAX_LAYERED) {
+    g->link = calloc(n, 1);
+    if (c->bytes >= offsetof(struct weft_group_config, side) + sizeof c->side &&
+        WEFT_HOST_HAS(g->endpoint->host, side_ask))
+        g->side = c->side;
+    if (!g->link || !g->lanes || !g->mask || !g->reported || !g->member || c->nchans > WEFT_CHAN_MAX_LAYERED) {
         group_free(g);
-        return refuse(endpoint, WEFT_ENOMEM, "no memory for a group");
+        return fake_refuse(endpoint, WEFT_ENOMEM, "no memory for a group");
     }
     memcpy(g->member, c->member, n);
+    memset(g->link, g->side ? UNCONNECTED : CONNECTED, n);
+    g->link[g->rank] = CONNECTED;
     for (size_t i = 0; i < lanes; i++) {
         g->lanes[i].posted_last = &g->lanes[i].posted;
         g->lanes[i].done_last = &g->lanes[i].done;
     }
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     g->hub = hub_join(c, g);
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     if (!g->hub) {
         group_free(g);
         return WEFT_ENOMEM;
@@ -302,7 +247,7 @@ static void fake_group_destroy(void *group, int aborted)
     struct group *g = group;
     struct hub *h = g->hub, **at = &hubs;
 
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     h->groups[g->rank] = NULL;
     h->state[g->rank] = aborted ? ABORTED : LEFT;
     if (--h->users == 0) {
@@ -313,7 +258,7 @@ static void fake_group_destroy(void *group, int aborted)
         free(h->state);
         free(h);
     }
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     group_free(g);
 }
 
@@ -326,19 +271,21 @@ static weft_status post(struct group *g, struct weft_xfer *x, int direction)
     int state;
 
     if (x->peer < 0 || x->peer >= g->nranks || !g->member[x->peer] || x->chan >= g->nchans)
-        return refuse(e, WEFT_EINVAL, "no such channel");
+        return fake_refuse(e, WEFT_EINVAL, "no such channel");
     if (x->sink)
-        return refuse(e, WEFT_EINVAL, "there are no sinks");
+        return fake_refuse(e, WEFT_EINVAL, "there are no sinks");
     if (g->quiet)
-        return refuse(e, WEFT_EINVAL, "a transfer is posted after quiesce");
-    if (!covered(e, x->mem, x->buf, x->bytes))
-        return refuse(e, WEFT_EINVAL, "the memory of a transfer is not registered");
+        return fake_refuse(e, WEFT_EINVAL, "a transfer is posted after quiesce");
+    if (!fake_covered(e, x->mem, x->buf, x->bytes))
+        return fake_refuse(e, WEFT_EINVAL, "the memory of a transfer is not registered");
     lane = lane_of(g, direction, x->peer, x->chan);
     if (lane->count >= (unsigned)e->settings->posts)
         return WEFT_EBUSY;
     state = g->hub->state[x->peer];
     if (state == ABORTED || (state == LEFT && direction == SENDS))
-        return refuse(e, WEFT_EPEER, "the peer has left");
+        return fake_refuse(e, WEFT_EPEER, "the peer has left");
+    if (direction == SENDS || !x->background)
+        fake_want_connection(g, x->peer);
     lane->count++;
     mask_of(g, direction, x->peer)[x->chan / 64] |= 1ull << (x->chan % 64);
     memset(x->priv, 0, sizeof x->priv);
@@ -351,17 +298,17 @@ static weft_status post(struct group *g, struct weft_xfer *x, int direction)
 
 static weft_status fake_send(void *group, struct weft_xfer *x)
 {
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     weft_status st = post(group, x, SENDS);
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     return st;
 }
 
 static weft_status fake_recv(void *group, struct weft_xfer *x)
 {
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     weft_status st = post(group, x, RECVS);
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     return st;
 }
 
@@ -383,7 +330,7 @@ static void met(struct group *g, struct lane *lane, int state)
     struct weft_xfer *x = take(&lane->posted, &lane->posted_last);
 
     x->priv[PRIV_STATE] = (uint64_t)(int64_t)state;
-    x->priv[PRIV_DELAY] = draw(g->endpoint, (uint32_t)g->endpoint->settings->late + 1);
+    x->priv[PRIV_DELAY] = fake_draw(g->endpoint, (uint32_t)g->endpoint->settings->late + 1);
     *lane->done_last = x;
     lane->done_last = &x->next;
 }
@@ -399,7 +346,8 @@ static void move(struct group *from, struct lane *out, struct group *to, struct 
         state = WEFT_ETRUNC;
     else if (s->bytes < r->bytes && !r->up_to)
         state = WEFT_EMISMATCH;
-    if (!covered(from->endpoint, s->mem, s->buf, s->bytes) || !covered(to->endpoint, r->mem, r->buf, r->bytes)) {
+    if (!fake_covered(from->endpoint, s->mem, s->buf, s->bytes) ||
+        !fake_covered(to->endpoint, r->mem, r->buf, r->bytes)) {
         met(from, out, WEFT_EINTERNAL);
         met(to, in, WEFT_EINTERNAL);
         return;
@@ -419,7 +367,7 @@ static int move_pair(struct group *from, struct group *to)
         for (uint64_t both = out[w] & in[w]; both; both &= both - 1) {
             uint32_t chan = (uint32_t)(w * 64 + __builtin_ctzll(both));
             struct lane *o = lane_of(from, SENDS, to->rank, chan), *i = lane_of(to, RECVS, from->rank, chan);
-            while (o->posted && i->posted && draw(from->endpoint, 4)) {
+            while (o->posted && i->posted && fake_draw(from->endpoint, 4)) {
                 move(from, o, to, i);
                 events++;
             }
@@ -446,161 +394,6 @@ static int complete(struct group *g, int direction, int peer)
             if (!lane->count)
                 mask[w] &= ~(1ull << (chan % 64));
         }
-    }
-    return events;
-}
-
-/* ---- Gets and puts ---- */
-
-struct key {
-    uint64_t endpoint, id;
-    uint64_t at, bytes;
-};
-
-struct imported {
-    struct key key;
-    int peer;
-};
-
-static weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes)
-{
-    struct endpoint *e = endpoint;
-    struct reg *reg = mem;
-    struct key k = {e->id, reg->id, (uint64_t)(uintptr_t)reg->at, reg->bytes};
-
-    if (capacity < sizeof k)
-        return refuse(e, WEFT_EINVAL, "no room for a key");
-    memcpy(key, &k, sizeof k);
-    *bytes = sizeof k;
-    return WEFT_SUCCESS;
-}
-
-static int is_member(const struct group *g, int peer)
-{
-    return peer >= 0 && peer < g->nranks && g->member[peer];
-}
-
-static weft_status fake_import(void *group, int peer, const void *key, size_t bytes, void **remote)
-{
-    struct group *g = group;
-    struct imported *i;
-
-    if (!is_member(g, peer))
-        return refuse(g->endpoint, WEFT_EINVAL, "a key of a rank that is no member");
-    if (bytes != sizeof i->key)
-        return refuse(g->endpoint, WEFT_EPROTO, "a key of another length");
-    i = malloc(sizeof *i);
-    if (!i)
-        return refuse(g->endpoint, WEFT_ENOMEM, "no memory for a key");
-    memcpy(&i->key, key, sizeof i->key);
-    i->peer = peer;
-    *remote = i;
-    return WEFT_SUCCESS;
-}
-
-static void fake_forget(void *group, void *remote)
-{
-    (void)group;
-    free(remote);
-}
-
-static int within(uint64_t at, uint64_t bytes, uint64_t from, uint64_t length)
-{
-    return at >= from && bytes <= length && at - from <= length - bytes;
-}
-
-/* With the lock held. */
-static weft_status take_rma(struct group *g, struct weft_rma *r, int get)
-{
-    struct endpoint *e = g->endpoint;
-    unsigned count = 0;
-
-    if (g->quiet)
-        return refuse(e, WEFT_EINVAL, "a get or put is posted after quiesce");
-    if (!covered(e, r->mem, r->local, r->bytes))
-        return refuse(e, WEFT_EINVAL, "the memory of a get or put is not registered");
-    if (g->hub->state[r->peer] == LEFT || g->hub->state[r->peer] == ABORTED)
-        return refuse(e, WEFT_EPEER, "the peer has left");
-    for (const struct weft_rma *other = g->rmas; other; other = other->next)
-        count += other->peer == r->peer;
-    if (count >= (unsigned)e->settings->posts)
-        return WEFT_EBUSY;
-    memset(r->priv, 0, sizeof r->priv);
-    r->priv[PRIV_GET] = (uint64_t)get;
-    r->priv[PRIV_DELAY] = draw(e, (uint32_t)e->settings->late + 1) + 1;
-    r->state = WEFT_XFER_PENDING;
-    r->next = g->rmas;
-    g->rmas = r;
-    return WEFT_SUCCESS;
-}
-
-static weft_status post_rma(struct group *g, struct weft_rma *r, int get)
-{
-    const struct imported *i = r->remote;
-    weft_status st;
-
-    if (!is_member(g, r->peer) || i->peer != r->peer)
-        return refuse(g->endpoint, WEFT_EINVAL, "the key is not that rank's");
-    if (!within(r->remote_address, r->bytes, i->key.at, i->key.bytes))
-        return refuse(g->endpoint, WEFT_EINVAL, "outside of the imported memory");
-    pthread_mutex_lock(&card);
-    st = take_rma(g, r, get);
-    pthread_mutex_unlock(&card);
-    return st;
-}
-
-static weft_status fake_get(void *group, struct weft_rma *r)
-{
-    return post_rma(group, r, 1);
-}
-
-static weft_status fake_put(void *group, struct weft_rma *r)
-{
-    return post_rma(group, r, 0);
-}
-
-/* What a key says is believed only as far as the card knows it itself. */
-static int key_holds(const struct key *k, uint64_t at, uint64_t bytes)
-{
-    for (const struct endpoint *e = endpoints; e; e = e->next)
-        for (const struct reg *reg = e->id == k->endpoint ? e->regs : NULL; reg; reg = reg->next)
-            if (reg->id == k->id)
-                return reg->alive && within(at, bytes, (uint64_t)(uintptr_t)reg->at, reg->bytes);
-    return 0;
-}
-
-static int carry_out(struct group *g, struct weft_rma *r)
-{
-    const struct imported *i = r->remote;
-    void *far = (void *)(uintptr_t)r->remote_address;
-    char why[96];
-
-    if (!covered(g->endpoint, r->mem, r->local, r->bytes))
-        return refuse(g->endpoint, WEFT_EINTERNAL, "memory is deregistered under a get or put");
-    if (!key_holds(&i->key, r->remote_address, r->bytes)) {
-        snprintf(why, sizeof why, "rank %d does not give that memory, or has taken it back", r->peer);
-        return refuse(g->endpoint, WEFT_EPROTO, why);
-    }
-    if (r->bytes)
-        memcpy(r->priv[PRIV_GET] ? r->local : far, r->priv[PRIV_GET] ? far : r->local, r->bytes);
-    return WEFT_SUCCESS;
-}
-
-static int move_rmas(struct group *g)
-{
-    struct weft_rma **at = &g->rmas, *r;
-    int events = 0;
-
-    while ((r = *at) != NULL) {
-        const struct group *peer = g->hub->groups[r->peer];
-        int gone = g->hub->state[r->peer] == LEFT || g->hub->state[r->peer] == ABORTED;
-        if (!gone && (!peer || peer->quiet || --r->priv[PRIV_DELAY])) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        r->state = gone ? WEFT_EPEER : carry_out(g, r);
-        events++;
     }
     return events;
 }
@@ -641,19 +434,27 @@ static int wants(struct group *g, int peer)
     return 0;
 }
 
+void fake_give_up(struct group *g, int peer, int status, int background_too, struct weft_peer_failure *failure)
+{
+    g->reported[peer] = 1;
+    for (uint32_t c = 0; c < g->nchans; c++) {
+        end_lane(lane_of(g, SENDS, peer, c), status, 1);
+        end_lane(lane_of(g, RECVS, peer, c), status, background_too);
+    }
+    fake_end_rmas(g, peer, status);
+    failure->peer = peer;
+    failure->status = (weft_status)status;
+}
+
 static int look_after(struct group *g, int peer, struct weft_peer_failure *failure)
 {
     int state = g->hub->state[peer], aborted = state == ABORTED;
 
-    if (g->reported[peer] || (state != ABORTED && (state != LEFT || !wants(g, peer))))
+    if (g->reported[peer])
         return 0;
-    g->reported[peer] = 1;
-    for (uint32_t c = 0; c < g->nchans; c++) {
-        end_lane(lane_of(g, SENDS, peer, c), WEFT_EPEER, 1);
-        end_lane(lane_of(g, RECVS, peer, c), WEFT_EPEER, aborted);
-    }
-    failure->peer = peer;
-    failure->status = WEFT_EPEER;
+    if (state != ABORTED && (state != LEFT || !wants(g, peer)))
+        return fake_hear_answer(g, peer, failure);
+    fake_give_up(g, peer, WEFT_EPEER, aborted, failure);
     snprintf(failure->text, sizeof failure->text, "rank %d %s the communicator", peer, aborted ? "aborted" : "left");
     return failure->status;
 }
@@ -663,20 +464,46 @@ static int fake_progress(void *group, struct weft_peer_failure *failure)
     struct group *g = group;
     int events = 0, failed = 0;
 
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     for (int p = 0; p < g->nranks; p++) {
         struct group *peer = g->hub->groups[p];
         if (!g->member[p])
             continue;
-        if (peer && !peer->quiet && !g->quiet)
+        if (peer && !peer->quiet && !g->quiet && fake_connected(g, peer))
             events += move_pair(g, peer) + (peer != g ? move_pair(peer, g) : 0);
         events += complete(g, SENDS, p) + complete(g, RECVS, p);
     }
-    for (int p = 0; p < g->nranks && !failed; p++)
-        failed = g->member[p] && p != g->rank ? look_after(g, p, failure) : 0;
-    events += g->rmas && !g->quiet ? move_rmas(g) : 0;
-    pthread_mutex_unlock(&card);
+    if (g->side && !g->quiet)
+        events += fake_answer_questions(g);
+    for (int p = 0; p < g->nranks && !failed; p++) {
+        int one = g->member[p] && p != g->rank ? look_after(g, p, failure) : 0;
+        failed = one < 0 ? one : 0;
+        events += one > 0;
+    }
+    events += g->rmas && !g->quiet ? fake_move_rmas(g) : 0;
+    pthread_mutex_unlock(&fake_card);
     return failed ? failed : events;
+}
+
+static void fake_connect(void *group, int peer)
+{
+    struct group *g = group;
+
+    pthread_mutex_lock(&fake_card);
+    fake_want_connection(g, peer);
+    pthread_mutex_unlock(&fake_card);
+}
+
+static size_t fake_describe(void *group, int peer, char *text, size_t capacity)
+{
+    static const char *const states[] = {"not connected", "asked for connection data", "connected"};
+    struct group *g = group;
+    int n;
+
+    pthread_mutex_lock(&fake_card);
+    n = snprintf(text, capacity, "fakerdma: %s", states[g->link[peer]]);
+    pthread_mutex_unlock(&fake_card);
+    return n < 0 ? 0 : (size_t)n < capacity ? (size_t)n : capacity - 1;
 }
 
 static int fake_left(void *group, int peer)
@@ -684,11 +511,11 @@ static int fake_left(void *group, int peer)
     struct group *g = group;
     int left;
 
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     left = g->hub->state[peer] == LEFT;
     for (uint32_t c = 0; left && c < g->nchans; c++)
         left = !lane_of(g, RECVS, peer, c)->done; /* what has come and was not seen yet comes first */
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     return left;
 }
 
@@ -697,7 +524,7 @@ static weft_status fake_quiesce(void *group, uint64_t deadline_ns)
     struct group *g = group;
 
     (void)deadline_ns;
-    pthread_mutex_lock(&card);
+    pthread_mutex_lock(&fake_card);
     g->quiet = 1;
     for (int p = 0; p < g->nranks; p++)
         for (uint32_t c = 0; c < g->nchans; c++)
@@ -705,7 +532,7 @@ static weft_status fake_quiesce(void *group, uint64_t deadline_ns)
                 end_lane(lane_of(g, d, p, c), WEFT_ECANCELED, 1);
     for (; g->rmas; g->rmas = g->rmas->next)
         g->rmas->state = WEFT_ECANCELED;
-    pthread_mutex_unlock(&card);
+    pthread_mutex_unlock(&fake_card);
     return WEFT_SUCCESS;
 }
 
@@ -720,6 +547,8 @@ static const struct weft_setting rows[] = {
      "What may be registered in one piece at most, in bytes."},
     {"REACH", "all", WEFT_SETTING_WORD, offsetof(struct fake_settings, reach), 0, 0,
      "Who is reached: all, up (only who was opened later) or none, a word."},
+    {"SIDE", "good", WEFT_SETTING_WORD, offsetof(struct fake_settings, side), 0, 0,
+     "How this rank answers others that want to connect: good, silent, wrong or large, a word."},
     {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},
 };
 
@@ -743,6 +572,8 @@ static const struct weft_transport_ops ops = {
     .put = fake_put,
     .quiesce = fake_quiesce,
     .left = fake_left,
+    .connect = fake_connect,
+    .describe_peer = fake_describe,
 };
 
 #define DESCRIBED                                                                                           \
@@ -751,8 +582,8 @@ static const struct weft_transport_ops ops = {
     .settings_bytes = sizeof(struct fake_settings), .priority = 80, .ops = &ops, .info_bits = 32
 
 WEFT_API extern const struct weft_plugin weft_plugin;
-const struct weft_plugin weft_plugin = {DESCRIBED,
-                                        .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT};
+const struct weft_plugin weft_plugin = {DESCRIBED, .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET |
+                                                           WEFT_CAP_PUT | WEFT_CAP_SIDE};
 
 /* For the suite of transports: what it does without the library's channels above it. */
 extern const struct weft_plugin fake_rdma_alone;

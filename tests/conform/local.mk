@@ -10,11 +10,12 @@ tests_conform_transport_shm_SOURCES = tests/conform/transport_shm.c $(transport_
 tests_conform_transport_shm_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/conform/transport_fake
-tests_conform_transport_fake_SOURCES = tests/conform/transport_fake.c tests/conform/fake_rdma.c $(transport_suite)
+fake_rdma = tests/conform/fake_rdma.c tests/conform/fake_rdma.h tests/conform/fake_rdma_get.c tests/conform/fake_rdma_pair.c
+tests_conform_transport_fake_SOURCES = tests/conform/transport_fake.c $(fake_rdma) $(transport_suite)
 tests_conform_transport_fake_CPPFLAGS = $(AM_CPPFLAGS)
 tests_conform_transport_fake_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 test_modules += fakerdma.la
-fakerdma_la_SOURCES = tests/conform/fake_rdma.c
+fakerdma_la_SOURCES = $(fake_rdma)
 fakerdma_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 
 # What members of a group can do to each other over shared memory when one of them lies.

@@ -190,6 +190,43 @@ static void registered(int rank, int nranks, void *arg)
     free(ours);
 }
 
+/* ---- Connections that come later ---- */
+
+/* The last rank answers nobody who wants to connect, or says something wrong: the first that needs it is told who and how. */
+static void answers_badly(int rank, int nranks, const char *how, const char *timeout, weft_status status,
+                          const char *text)
+{
+    char side[40];
+    const char *bad[] = {timeout, side, NULL}, *good[] = {timeout, NULL};
+    int one = 1, sum = 0;
+    struct ft_rank f;
+    weft_error error;
+    weft_status st;
+
+    snprintf(side, sizeof side, "FAKERDMA_SIDE=%s", how);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakerdma", rank == nranks - 1 ? bad : good);
+    WT_REQUIRE_OK(create(&f)); /* nobody has to connect for that */
+    st = weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL);
+    WT_CHECK(st < 0);
+    error = ft_error(&f);
+    if (rank == 0) {
+        WT_CHECK_STATUS(st, status);
+        WT_CHECK_INT(error.peer, nranks - 1);
+        if (!strstr(error.message, text) || !strstr(error.message, "fakerdma") || !strstr(error.message, "on host"))
+            wt_fail(__FILE__, __LINE__, "%s", error.message);
+    }
+    weft_comm_destroy(f.comm); /* by which the other one hears of it */
+    WT_CHECK_OK(weft_context_destroy(f.context));
+}
+
+static void connecting(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    answers_badly(rank, nranks, "silent", "COMM_TIMEOUT=400ms", WEFT_ETIMEDOUT, "rank 1");
+    answers_badly(rank, nranks, "wrong", "COMM_TIMEOUT=20s", WEFT_EPROTO, "rank 1");
+    answers_badly(rank, nranks, "large", "COMM_TIMEOUT=20s", WEFT_EPROTO, "4096 bytes, there is room for 16");
+}
+
 /* ---- The program ---- */
 
 static void run(int nranks, wt_rank_fn fn)
@@ -211,12 +248,14 @@ CASE(mixed, 4)
 CASE(one_way_alone_is_named, 3)
 CASE(given_up, 2)
 CASE(registered, 2)
+CASE(connecting, 2)
 
 static const struct wt_case cases[] = {
     {"a transport that reaches one way only is left out", run_one_way_is_left_out},
     {"pairs of ranks use different transports", run_mixed},
     {"what reaches one way only is named", run_one_way_alone_is_named},
     {"what is registered is registered with every transport", run_registered},
+    {"who does not connect is named", run_connecting},
     {"a buffer that was given back is not written to", run_given_up},
 };
 WT_UNIT_MAIN("card", cases)

@@ -88,6 +88,9 @@ test_programs += tests/bench/bench_reduce
 tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
 tests_bench_bench_reduce_LDADD = libweftcore.la
 
+unit_tests += tests/unit/test_side
+tests_unit_test_side_SOURCES = tests/unit/test_side.c
+tests_unit_test_side_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 unit_tests += tests/unit/test_auth tests/unit/test_bootstrap
 tests_unit_test_auth_SOURCES = tests/unit/test_auth.c
 tests_unit_test_auth_LDADD = libweftcore.la $(CUNIT_LIBS)

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The side channel: connection data that transports of two ranks exchange when they first meet, after the communicator was made
+ * (weft_host.side_*).
+ *
+ * One connection for one question and its answer: the asker connects to the listener whose address the other rank gave at
+ * creation, both prove the communicator's key, and what they say after that is sealed. One thread of the context does all of it;
+ * there is neither a listener nor a thread where no transport has WEFT_CAP_SIDE. */
+#ifndef WI_NET_SIDE_H
+#define WI_NET_SIDE_H
+
+#include <weft/weft_plugin.h>
+
+#include "net/auth.h"
+
+#define WI_SIDE_ADDRESS_MAX 32
+
+struct wi_side;       /* of a context */
+struct wi_side_group; /* of a transport in a communicator; what plugins know as weft_group_config.side */
+
+struct wi_side_config {
+    wi_auth_find_fn find_key; /* by the 16 bytes of a communicator's id */
+    void *find_arg;
+    struct wi_auth_seen *seen; /* outlives it */
+};
+/* Listens, and starts the thread. */
+weft_status wi_side_create(const struct wi_side_config *config, struct wi_side **side);
+void wi_side_destroy(struct wi_side *side); /* all groups are closed before; bounded */
+/* What other ranks need to reach it; bytes written. */
+size_t wi_side_address(const struct wi_side *side, unsigned char address[WI_SIDE_ADDRESS_MAX]);
+
+struct wi_side_group_config {
+    const char *transport;
+    uint64_t comm_id[2];
+    int rank, nranks;
+    uint64_t timeout_ns; /* of a question */
+    /* Of a rank: its address (not kept; 0 bytes: it has none), and the name of its host (borrowed). */
+    size_t (*address_of)(void *arg, int rank, unsigned char address[WI_SIDE_ADDRESS_MAX]);
+    const char *(*host_of)(void *arg, int rank);
+    void *arg;
+};
+weft_status wi_side_open(struct wi_side *side, const struct wi_side_group_config *config, struct wi_side_group **group);
+void wi_side_close(struct wi_side_group *group); /* questions that wait for it end with WEFT_EPEER on the other side */
+
+/* weft_host.side_*: `side` is the group. */
+weft_status wi_side_ask(void *side, int peer, const void *data, size_t bytes);
+weft_status wi_side_answer(void *side, int peer, void *answer, size_t capacity, size_t *bytes,
+                           char why[WEFT_SIDE_WHY_MAX]);
+int wi_side_asked(void *side, int *peer, void *question, size_t capacity, size_t *bytes);
+weft_status wi_side_reply(void *side, int peer, const void *data, size_t bytes);
+int wi_side_fd(void *side);
+
+#endif
