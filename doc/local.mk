@@ -106,7 +106,7 @@ EXTRA_DIST += \
 	doc/adr/0013-start-up-is-authenticated.md \
 	doc/adr/0014-forked-children.md \
 	doc/adr/0015-calls-as-data.md \
-	doc/adr/0016-lowering.md \
+	doc/adr/0016-lowering.md doc/adr/0018-engines-and-gates.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

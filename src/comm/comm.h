@@ -27,7 +27,8 @@ struct wi_library_settings { /* WEFT_<NAME> */
     const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
     const char *topo_discover;
     int progress_thread, measure_rates;
-    size_t mem_pool_bytes;
+    int64_t workers;
+    size_t mem_pool_bytes, worker_bytes;
 };
 
 struct wi_comm_settings { /* WEFT_COMM_<NAME> */
@@ -95,6 +96,7 @@ struct weft_context {
     struct weft_comm *comms;
     struct wi_progress progress;
     struct wi_callers callers;
+    struct wi_workers *workers; /* of the engines; NULL: none are wanted */
     _Atomic int registrations;   /* live weft_mem handles */
     struct wi_mem_blocks blocks; /* of weft_mem_alloc: memory.c */
     struct wi_pool pool;

@@ -11,6 +11,8 @@
 #include "comm/comm.h"
 #include "net/bootstrap_key.h"
 
+#define MAX_WORKERS 256
+
 #define LIB(member) offsetof(struct wi_library_settings, member)
 #define COMM(member) offsetof(struct wi_comm_settings, member)
 
@@ -26,6 +28,11 @@ static const struct weft_setting library_rows[] = {
      "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
      "whether a thread advances operations while no weft call is waiting"},
+    {"WORKERS", "0", WEFT_SETTING_INT, LIB(workers), 0, MAX_WORKERS,
+     "threads that do long copies and reductions of a rank, beside those that call; they start with the first such work, on the "
+     "cores of the thread that has it"},
+    {"WORKER_BYTES", "256K", WEFT_SETTING_BYTES, LIB(worker_bytes), 64, 1 << 30,
+     "shortest copy or reduction that WEFT_WORKERS do, in bytes; shorter ones take as long to hand over"},
     {"MEM_POOL_BYTES", "256M", WEFT_SETTING_BYTES, LIB(mem_pool_bytes), 0, 0,
      "memory that weft_mem_pool_free keeps for weft_mem_pool_alloc, in bytes"},
     {"TUNING_FILE", "", WEFT_SETTING_STRING, LIB(tuning_file), 0, 0,
@@ -105,6 +112,8 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
     wi_settings_key_misspelt(ctx->settings, ctx->key_misspelt, sizeof ctx->key_misspelt);
+    if (ctx->lib.workers && !(ctx->workers = wi_workers_create((int)ctx->lib.workers, ctx->lib.worker_bytes)))
+        return wi_fail(WEFT_ENOMEM, "%d workers", (int)ctx->lib.workers);
     WI_TRY(wi_plans_read(ctx->lib.plans, &ctx->plans));
     ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings) + wi_plans_hash(ctx->plans);
     return wi_near_files(ctx);
@@ -202,6 +211,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     WI_TRY(wi_callers_stop(ctx));
     wi_fork_unwatch(ctx);
     wi_progress_stop(ctx);
+    wi_workers_destroy(ctx->workers);
     wi_mem_blocks_fini(ctx);
     wi_transports_close(ctx->transports);
     wi_near_files_free(ctx);

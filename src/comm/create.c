@@ -31,6 +31,11 @@ static void free_comm(struct weft_comm *comm, int aborted)
     wi_free(comm);
 }
 
+static void tell_progress(void *ctx)
+{
+    wi_progress_want(ctx);
+}
+
 static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config)
 {
     struct weft_context *ctx = comm->ctx;
@@ -45,6 +50,8 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         .eager_bytes = ctx->comm.eager_bytes,
         .early_bytes = ctx->comm.early_bytes,
         .algorithm_named = wi_call_algorithm,
+        .tell = tell_progress,
+        .tell_arg = ctx,
     };
     struct wi_plan_facts facts = {
         .nranks = comm->nranks,
@@ -61,6 +68,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     comm->nt_bytes = ctx->comm.nt_bytes;
     WI_TRY(wi_comm_near(comm));
     facts.levels = &comm->levels;
+    ec.engine = wi_engine_of_tests ? wi_engine_of_tests(ctx->workers) : wi_engine_host(ctx->workers);
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
     WI_TRY(wi_comm_lend_model(comm, &comm->lent));
     if (comm->lent)

@@ -195,7 +195,7 @@ static weft_status advance_to_end(struct wi_exec *exec, struct wi_op *op)
             return exec->broken;
         if (moved)
             op->wait.rounds = 0;
-        else if (!wi_spin_on_poll(exec, op))
+        else if (exec->posted || !wi_spin_on_poll(exec, op))
             WI_TRY(wi_exec_pause(exec, op));
     }
     return WEFT_SUCCESS;
@@ -213,6 +213,8 @@ static weft_status run_fragments(struct wi_exec *exec, struct wi_op *op)
         wi_op_end_stores(exec, op);
         return st;
     }
+    if (op->run.alone) /* else whoever ended it has */
+        wi_exec_quiesce(exec);
     while ((f = op->run.first) != NULL) {
         op->run.first = f->next;
         wi_free(f);

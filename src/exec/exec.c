@@ -18,6 +18,7 @@ struct wi_kept_name {
 /* ---- Creation ---- */
 
 #define SPIN_ELSEWHERE 300u
+#define END_WAIT_NS 1000000000u
 #define PATIENCE_NS 400000
 
 /* Transports need not know where their ranks run. */
@@ -69,9 +70,13 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     if (!exec)
         return wi_fail(WEFT_ENOMEM, "executor");
     exec->mesh = mesh;
+    exec->engine = config->engine;
+    exec->tell = config->tell;
+    exec->tell_arg = config->tell_arg;
     exec->rank = mesh->rank;
     exec->process = getpid();
     pthread_mutex_init(&exec->error_lock, NULL);
+    pthread_mutex_init(&exec->stores_lock, NULL);
     exec->nranks = mesh->nranks;
     wi_op_list_init(&exec->running);
     wi_op_list_init(&exec->waiting);
@@ -93,7 +98,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->done_seen = 0;
     strncpy(exec->name, config->name, sizeof exec->name - 1);
     exec->peers = wi_calloc((size_t)exec->nranks, sizeof *exec->peers);
-    st = exec->peers ? init_mapped(exec) : wi_fail(WEFT_ENOMEM, "peers");
+    st = exec->peers && exec->engine ? init_mapped(exec) : wi_fail(WEFT_ENOMEM, "executor");
     if (st < 0) {
         wi_exec_destroy(exec);
         return st;
@@ -112,6 +117,10 @@ void wi_exec_destroy(struct wi_exec *exec)
 
     if (!exec)
         return;
+    wi_engine_leave(exec);
+    if (exec->posted) /* what touches memory still refers to all of it */
+        return;
+    wi_engine_destroy(exec);
     for (int r = 0; exec->peers && r < exec->nranks; r++) {
         if (exec->peers[r].notice)
             wi_pend_put(exec, exec->peers[r].notice);
@@ -195,6 +204,8 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
         return;
     if (exec->broken)
         wi_exec_quiesce(exec);
+    else if (exec->posted && status < 0)
+        wi_engine_drain(exec, op, wi_deadline_ns(END_WAIT_NS));
     wi_op_unlink(exec, op);
     op->status = status;
     if (op->record && op->record->serial == op->record_serial) {
@@ -386,6 +397,17 @@ uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *move
     if (moved)
         *moved = any;
     return exec->nops;
+}
+
+uint32_t wi_exec_take_turn(struct wi_exec *exec, struct wi_op *awaited, int *moved)
+{
+    uint32_t left;
+
+    exec->in_turn = 1;
+    exec->turn_done = 0;
+    left = wi_exec_progress(exec, awaited, moved);
+    exec->in_turn = 0;
+    return left;
 }
 
 weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "exec/engine.h"
 #include "exec/match.h"
 #include "exec/op.h"
 #include "exec/slot_store.h"
@@ -96,6 +97,15 @@ struct wi_exec {
     struct wi_exec_peer *peers; /* [nranks] */
     struct wi_pend *free_pends;
     struct wi_fragment *free_fragments;
+    struct wi_engine *engine;           /* owned */
+    struct wi_work *posted, *free_works; /* newest first */
+    size_t turn_done;                   /* bytes of local work in this turn: wi_exec_take_turn */
+    int in_turn;
+    _Atomic int worked;          /* since the last nap work has ended elsewhere */
+    pthread_mutex_t stores_lock; /* innermost: of nstores, and this rank's word of it: put.c */
+    uint32_t nstores;
+    void (*tell)(void *arg); /* of the configuration */
+    void *tell_arg;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
     /* Messages with tags (match.c): receives that wait for theirs, in order of issue; sends that were not asked for; empty
@@ -140,6 +150,10 @@ struct wi_exec_config {
     const _Atomic int *wanted;
     weft_status (*let_in)(void *arg, struct wi_op *op);
     void *let_in_arg;
+    struct wi_engine *engine; /* owned by the executor, also when creating that fails; NULL: there was no memory */
+    /* From any thread: work has ended elsewhere; whoever sleeps until the executor moves looks again. NULL: nobody does. */
+    void (*tell)(void *arg);
+    void *tell_arg;
 };
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **exec);
@@ -155,6 +169,8 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
 /* Advance everything, of very many messages only some, but `awaited` (NULL: none) in any case. Returns the number of operations
  * that are still in flight; *moved (NULL: not asked for) tells whether anything did. */
 uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *moved);
+/* Likewise, but it comes back after about a chunk of local work (WI_ENGINE_CHUNK): other executors may wait for this thread. */
+uint32_t wi_exec_take_turn(struct wi_exec *exec, struct wi_op *awaited, int *moved);
 struct wi_op *wi_exec_oldest(const struct wi_exec *exec);                   /* NULL: none is in flight */
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
 /* Block until op is done; its status. */
@@ -225,9 +241,15 @@ static inline int wi_lane_dep_met(const struct wi_fragment *f, int32_t lane, uin
     other = &f->lane[lane];
     return other->done || other->step > step || (other->step == step && other->slice > slice);
 }
-/* local.c: copy or reduce one slice of one unit. 1: done, 0: a pending send still reads where it would go, < 0: failed. */
-int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, const struct wi_prog_step *step,
-                 uint32_t slice, uint32_t piece);
+/* Has enough been done in this turn? Something has, then. */
+static inline int wi_exec_turn_over(const struct wi_exec *exec)
+{
+    return exec->in_turn && exec->turn_done >= WI_ENGINE_CHUNK;
+}
+/* local.c: copy or reduce the slice of the unit that a lane is at. 1: done, 0: it must wait, for an engine or for a pending send
+ * that still reads where it would go, < 0: failed. */
+int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
+                 const struct wi_prog_step *step, int *moved);
 /* packed.c: one step of a lane. 1: done, 0: must wait, < 0: failed. */
 int wi_packed_step(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
                    const struct wi_prog_step *step);
@@ -251,13 +273,14 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
 void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
 /* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
-weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes);
+weft_status wi_exec_put(struct wi_exec *exec, int rank, void *remote, const void *src, size_t bytes);
 void wi_exec_await_puts(struct wi_exec *exec);
 /* A broken executor, before buffers go back: until no transport touches them any more, or the error says that one may. */
 void wi_exec_quiesce(struct wi_exec *exec);
-/* Around stores to mapped buffers of other ranks, of the operands dst, likewise. A failure to begin has ended them. */
-weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_operand *dst, uint32_t ndst);
+/* Around stores to mapped buffers of other ranks, of the operands dst, likewise, in any thread. WEFT_EPEER: one of them gave up. */
+weft_status wi_exec_begin_stores(struct wi_exec *exec, const struct wi_operand *dst, uint32_t ndst);
 void wi_exec_end_stores(struct wi_exec *exec);
+int wi_exec_gone(const struct wi_exec *exec, const struct wi_operand *dst, uint32_t ndst); /* which; -1: none */
 /* A transport could not copy from or to a peer's memory in the middle of an operation, which other ranks wait for: whatever the
  * reason, that is the end of the communicator. */
 weft_status wi_exec_copy_failed(struct wi_exec *exec, const struct wi_op *op, weft_status status, int rank,

@@ -152,12 +152,12 @@ static weft_status post_ahead(const struct run *r, int *moved)
 }
 
 /* Returns 1 when the oldest receive was applied and taken off, 0 when it has to wait, < 0 on failure. */
-static int take_recv(const struct run *r)
+static int take_recv(const struct run *r, int *moved)
 {
     struct wi_pend *p;
     unsigned char *dst;
     size_t bytes;
-    int got = wi_lane_reap_recv(r->exec, r->op, r->f, r->ls, &p), forward;
+    int got = wi_lane_reap_recv(r->exec, r->op, r->f, r->number, &p, moved), forward;
 
     if (got <= 0)
         return got;
@@ -183,7 +183,7 @@ static int run_receiving(const struct run *r, const struct wi_prog_step *st, int
             return ls->slice >= r->op->bind.nslices; /* nothing could be posted: a dependency */
         m = resolve(r, st, ls->slice, ls->piece);
         if (m.bytes || r->op->bind.send_empty) {
-            int got = take_recv(r);
+            int got = take_recv(r, moved);
             if (got <= 0)
                 return got;
         }
@@ -193,7 +193,7 @@ static int run_receiving(const struct run *r, const struct wi_prog_step *st, int
     }
 }
 
-static int run_unit(const struct run *r, const struct wi_prog_step *st)
+static int run_unit(const struct run *r, const struct wi_prog_step *st, int *moved)
 {
     struct message m;
 
@@ -204,7 +204,7 @@ static int run_unit(const struct run *r, const struct wi_prog_step *st)
         return 1;
     case WI_STEP_COPY:
     case WI_STEP_REDUCE:
-        return wi_local_run(r->exec, r->op, r->f, st, r->ls->slice, r->ls->piece);
+        return wi_local_run(r->exec, r->op, r->f, r->number, st, moved);
     case WI_STEP_SIGNAL:
         wi_signal(r->exec, r->op, st->lane, r->f->epoch, st->ordinal);
         if (r->op->run.claim)
@@ -230,7 +230,7 @@ static int run_other(const struct run *r, const struct wi_prog_step *st, int *mo
         int done;
         if (!dep_met(r, st, ls->slice))
             return 0;
-        done = run_unit(r, st);
+        done = run_unit(r, st, moved);
         if (done <= 0)
             return done;
         *moved = 1;

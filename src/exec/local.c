@@ -8,145 +8,180 @@
 #include "exec/address.h"
 #include "exec/transfer.h"
 
-/* The operands of one slice of one unit. */
-struct piece {
+/* ---- Where stores go ---- */
+
+/* Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h says. */
+static unsigned streams(const struct wi_work *w, uint32_t dst)
+{
+    const struct wi_op *op = w->op;
+
+    if (!w->to)
+        return 0;
+    return (w->to[dst].mem == WI_MEM_SLOT ? op->run.slot_nt : op->bind.nt) ? WI_REDUCE_NT : 0;
+}
+
+/* ---- One chunk of work ---- */
+
+static void offset(const struct wi_work *w, size_t at, void **dst, const void **src)
+{
+    for (uint32_t i = 0; i < w->ndst; i++)
+        dst[i] = (unsigned char *)w->dst[i] + at;
+    for (uint32_t i = 0; i < w->nsrc; i++)
+        src[i] = (const unsigned char *)w->src[i] + at;
+}
+
+static void reduce(const struct wi_work *w, void *const dst[], const void *const src[], size_t bytes)
+{
+    const struct wi_redop *redop = &w->op->bind.redop;
+    size_t elems = bytes / redop->elem_bytes;
+    uint32_t own = 0;
+
+    while (w->to && own < w->ndst && w->to[own].mem == WI_MEM_SLOT)
+        own++;
+    if (w->op->bind.nt || own == w->ndst || w->ndst == 1) {
+        wi_reduce(redop, dst, (int)w->ndst, src, (int)w->nsrc, elems, w->flags | streams(w, 0));
+        return;
+    }
+    wi_reduce(redop, &dst[own], 1, src, (int)w->nsrc, elems, w->flags);
+    for (uint32_t i = 0; i < w->ndst; i++)
+        if (i != own)
+            wi_copy(dst[i], dst[own], bytes, streams(w, i));
+}
+
+static void copy(const struct wi_work *w, void *const dst[], const void *src, size_t bytes)
+{
+    for (uint32_t i = 0; i < w->ndst; i++)
+        if (dst[i] != src)
+            wi_copy(dst[i], src, bytes, streams(w, i));
+}
+
+static void move(const struct wi_work *w, void *const dst[], const void *const src[], size_t bytes)
+{
+    if (w->kind == WI_WORK_REDUCE)
+        reduce(w, dst, src, bytes);
+    else if (w->kind == WI_WORK_COPY_TWICE)
+        wi_copy_twice(dst[0], dst[1], src[0], bytes);
+    else
+        copy(w, dst, src[0], bytes);
+}
+
+/* Reductions and copies into mapped buffers of other ranks. */
+static weft_status store_to_peers(struct wi_exec *exec, const struct wi_work *w, void *const dst[],
+                                  const void *const src[], size_t bytes)
+{
+    weft_status st = wi_exec_begin_stores(exec, w->to, w->ndst);
+
+    if (st >= 0)
+        move(w, dst, src, bytes);
+    wi_exec_end_stores(exec);
+    return st;
+}
+
+weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *w, size_t at, size_t bytes)
+{
     void *dst[WI_REDUCE_MAX_SRC];
     const void *src[WI_REDUCE_MAX_SRC];
-    const struct wi_operand *to, *from;
-    size_t bytes;
-};
 
-/* ---- Other ranks' buffers ---- */
-
-static weft_status get(struct wi_exec *exec, struct wi_op *op, int rank, void *dst, const void *remote, size_t bytes)
-{
-    weft_status st = exec->map_ops->mem_get(exec->map_group, rank, (uint64_t)(uintptr_t)remote, dst, bytes);
-
-    return st >= 0 ? st : wi_exec_copy_failed(exec, op, st, rank, "reading");
+    offset(w, at, dst, src);
+    if (w->kind == WI_WORK_GET)
+        return exec->map_ops->mem_get(exec->map_group, w->rank, (uint64_t)(uintptr_t)src[0], dst[0], bytes);
+    if (w->kind == WI_WORK_PUT)
+        return wi_exec_put(exec, w->rank, dst[0], src[0], bytes);
+    if (w->to_peer)
+        return store_to_peers(exec, w, dst, src, bytes);
+    move(w, dst, src, bytes);
+    return WEFT_SUCCESS;
 }
+
+/* ---- From one slice of one unit to work ---- */
 
 static int is_peers(const struct wi_operand *o)
 {
     return o->mem == WI_MEM_PEER_SRC || o->mem == WI_MEM_PEER_DST;
 }
 
-/* ---- Where stores go ---- */
-
-/* Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h says. */
-static unsigned streams(const struct wi_op *op, const struct wi_operand *to)
-{
-    return (to->mem == WI_MEM_SLOT ? op->run.slot_nt : op->bind.nt) ? WI_REDUCE_NT : 0;
-}
-
-static void reduce(const struct wi_op *op, const struct wi_prog_step *st, const struct piece *p)
-{
-    unsigned flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
-    size_t elems = p->bytes / op->bind.redop.elem_bytes;
-    uint32_t own = 0;
-
-    while (own < st->ndst && p->to[own].mem == WI_MEM_SLOT)
-        own++;
-    if (op->bind.nt || own == st->ndst || st->ndst == 1) {
-        wi_reduce(&op->bind.redop, p->dst, st->ndst, p->src, st->nsrc, elems, flags | streams(op, &p->to[0]));
-        return;
-    }
-    wi_reduce(&op->bind.redop, &p->dst[own], 1, p->src, st->nsrc, elems, flags);
-    for (uint32_t i = 0; i < st->ndst; i++)
-        if (i != own)
-            wi_copy(p->dst[i], p->dst[own], p->bytes, streams(op, &p->to[i]));
-}
-
-static void copy(const struct wi_op *op, const struct wi_prog_step *st, const struct piece *p)
-{
-    for (uint32_t i = 0; i < st->ndst; i++)
-        if (p->dst[i] != p->src[0])
-            wi_copy(p->dst[i], p->src[0], p->bytes, streams(op, &p->to[i]));
-}
-
-static void move(const struct wi_op *op, const struct wi_prog_step *st, const struct piece *p)
-{
-    if (st->kind == WI_STEP_REDUCE)
-        reduce(op, st, p);
-    else
-        copy(op, st, p);
-}
-
-#define STORE_BYTES ((size_t)1 << 20) /* a rank that gives up waits for no more than that: put.c */
-
-/* Reductions and copies into mapped buffers of other ranks. */
-static weft_status store_to_peers(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_step *st,
-                                  const struct piece *whole)
-{
-    for (size_t at = 0; at < whole->bytes; at += STORE_BYTES) {
-        struct piece p;
-        p.to = whole->to;
-        p.from = whole->from;
-        p.bytes = whole->bytes - at < STORE_BYTES ? whole->bytes - at : STORE_BYTES;
-        for (uint32_t i = 0; i < st->ndst; i++)
-            p.dst[i] = (unsigned char *)whole->dst[i] + at;
-        for (uint32_t i = 0; i < st->nsrc; i++)
-            p.src[i] = (const unsigned char *)whole->src[i] + at;
-        WI_TRY(wi_exec_begin_stores(exec, op, p.to, st->ndst));
-        move(op, st, &p);
-        wi_exec_end_stores(exec);
-    }
-    return WEFT_SUCCESS;
-}
-
-/* ---- A copy whose source is copied again after the signal that follows ---- */
-
-static void copy_twice(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
-                       const struct wi_prog_step *st, uint32_t piece, size_t skip, const struct piece *p)
-{
-    const struct wi_unit *second;
-
-    if (!(st->flags & WI_STEP_TWIN)) /* the second one, which has been made */
-        return;
-    second = &f->prog->units[st[2].unit + piece];
-    wi_copy_twice(p->dst[0], wi_address(exec, op, &f->prog->operands[second->operand], f->epoch, skip), p->src[0],
-                  p->bytes);
-}
-
-/* ---- One piece ---- */
-
 /* 0: a pending send still reads where it would go. */
-static int may_store(const struct wi_fragment *f, const struct wi_prog_step *st, const struct piece *p)
+static int may_store(const struct wi_fragment *f, const struct wi_work *w)
 {
-    for (uint32_t i = 0; !f->prog->mapped && i < st->ndst; i++)
-        if (wi_being_sent(f, p->dst[i], p->bytes))
+    for (uint32_t i = 0; !f->prog->mapped && i < w->ndst; i++)
+        if (wi_being_sent(f, w->dst[i], w->bytes))
             return 0;
     return 1;
 }
 
-int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_prog_step *st,
-                 uint32_t slice, uint32_t piece)
+/* A copy whose source is copied again after the signal that follows: both are made at once. 0: this is the second one, which has
+ * been made. */
+static int joins(const struct wi_exec *exec, const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t piece,
+                 size_t skip, struct wi_work *w)
+{
+    const struct wi_unit *second;
+
+    if (!(st->flags & WI_STEP_TWIN))
+        return 0;
+    second = &f->prog->units[st[2].unit + piece];
+    w->kind = WI_WORK_COPY_TWICE;
+    w->dst[1] = wi_address(exec, w->op, &f->prog->operands[second->operand], f->epoch, skip);
+    w->ndst = 2;
+    return 1;
+}
+
+static enum wi_work_kind kind_of(const struct wi_op *op, const struct wi_prog_step *st, const struct wi_operand *from)
+{
+    if (st->kind == WI_STEP_REDUCE)
+        return WI_WORK_REDUCE;
+    if (st->to_peer && op->bind.put)
+        return WI_WORK_PUT;
+    if (!st->to_peer && op->bind.get && is_peers(from))
+        return WI_WORK_GET;
+    return WI_WORK_COPY;
+}
+
+/* 0: there is nothing to do. */
+static int resolve(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
+                   const struct wi_prog_step *st, uint32_t slice, uint32_t piece, struct wi_work *w)
 {
     const struct wi_unit *unit = &f->prog->units[st->unit + piece];
-    struct piece p;
+    const struct wi_operand *to = &f->prog->operands[unit->operand], *from = to + st->ndst;
     size_t skip;
 
-    p.to = &f->prog->operands[unit->operand];
-    p.from = p.to + st->ndst;
-    p.bytes = wi_slice_bytes(op, f, unit, slice, &skip);
-    if (!p.bytes)
-        return 1;
-    for (uint32_t i = 0; i < st->ndst; i++)
-        p.dst[i] = wi_address(exec, op, &p.to[i], f->epoch, skip);
-    for (uint32_t i = 0; i < st->nsrc; i++)
-        p.src[i] = wi_address(exec, op, &p.from[i], f->epoch, skip);
-    if (!may_store(f, st, &p))
+    w->op = op;
+    w->bytes = wi_slice_bytes(op, f, unit, slice, &skip);
+    if (!w->bytes)
         return 0;
-    if (st->to_peer && op->bind.put && st->kind == WI_STEP_COPY)
-        WI_TRY(wi_exec_put(exec, op, p.to[0].rank, p.dst[0], p.src[0], p.bytes));
-    else if (st->to_peer)
-        WI_TRY(store_to_peers(exec, op, st, &p));
-    else if (op->bind.get && st->kind == WI_STEP_COPY && is_peers(&p.from[0]))
-        WI_TRY(get(exec, op, p.from[0].rank, p.dst[0], p.src[0], p.bytes));
-    else if (st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) && wi_op_joins_twins(op, p.bytes))
-        copy_twice(exec, op, f, st, piece, skip, &p);
-    else
-        move(op, st, &p);
+    w->to = to;
+    w->ndst = st->ndst;
+    w->nsrc = st->nsrc;
+    w->kind = (uint8_t)kind_of(op, st, from);
+    w->flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    w->to_peer = st->to_peer;
+    w->rank = w->kind == WI_WORK_PUT ? to->rank : from->rank;
+    for (uint32_t i = 0; i < st->ndst; i++)
+        w->dst[i] = wi_address(exec, op, &to[i], f->epoch, skip);
+    for (uint32_t i = 0; i < st->nsrc; i++)
+        w->src[i] = wi_address(exec, op, &from[i], f->epoch, skip);
+    if (w->kind == WI_WORK_COPY && !st->to_peer && st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) &&
+        wi_op_joins_twins(op, w->bytes))
+        return joins(exec, f, st, piece, skip, w);
     return 1;
+}
+
+int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
+                 const struct wi_prog_step *st, int *moved)
+{
+    struct wi_lane_state *ls = &f->lane[lane];
+    struct wi_work w;
+
+    if (wi_exec_turn_over(exec))
+        return 0;
+    if (ls->work)
+        return wi_work_poll(exec, op, &ls->work, moved);
+    if (!resolve(exec, op, f, st, ls->slice, ls->piece, &w))
+        return 1;
+    if (!may_store(f, &w))
+        return 0;
+    w.lane = lane;
+    w.step = ls->step;
+    return wi_work_begin(exec, op, &w, &ls->work, moved);
 }
 
 /* ---- How slots are stored, of one operation ---- */

@@ -13,6 +13,7 @@
 
 struct wi_exec;
 struct wi_op;
+struct wi_work;
 
 /* One posted transfer and what to do with it. */
 struct wi_pend {
@@ -23,6 +24,7 @@ struct wi_pend {
     const unsigned char *src; /* RECV_REDUCE: the other operand */
     unsigned char *bounce;    /* owned; NULL: received in place or by the sink */
     uint8_t reduce, flags, forward;
+    struct wi_work *work; /* an engine puts it where it belongs */
 };
 
 struct wi_lane_state {
@@ -31,6 +33,7 @@ struct wi_lane_state {
     struct wi_pend *recvs, **recvs_tail;
     uint32_t nrecvs;
     struct wi_pend *sends;
+    struct wi_work *work; /* an engine does the unit that it is at */
     uint8_t done;
 };
 

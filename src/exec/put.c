@@ -6,6 +6,7 @@
  * says so on its own board, and then waits until nobody writes to it. Each stores before it loads, all in one order
  * (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
  * for a while, no longer: a call must end. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -27,42 +28,45 @@ static uint64_t *writes_to(struct weft_board *board)
     return &board->pad[1];
 }
 
-static weft_status gave_up(struct wi_exec *exec, struct wi_op *op, int rank)
+/* Threads of an engine store, too: the word is everybody's as long as any of them does. */
+static void say(struct wi_exec *exec, uint64_t who)
 {
-    wi_exec_end_stores(exec);
-    wi_exec_compare_boards(exec, &op->info); /* what it said when it gave up */
-    return wi_exec_fail(exec, WEFT_EPEER, rank, &op->info, "rank %d gave up", rank);
-}
-
-weft_status wi_exec_begin_stores(struct wi_exec *exec, struct wi_op *op, const struct wi_operand *dst, uint32_t ndst)
-{
-    uint64_t *word = writes_to(exec->map.ranks[exec->rank].board);
-
-    __atomic_store_n(word, EVERYBODY, __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < ndst; i++) {
-        int rank = dst[i].rank;
-        if (dst[i].mem != WI_MEM_PEER_SRC && dst[i].mem != WI_MEM_PEER_DST)
-            continue;
-        if (__atomic_load_n(&exec->map.ranks[rank].board->state, __ATOMIC_SEQ_CST) != WEFT_BOARD_ALIVE)
-            return gave_up(exec, op, rank);
-    }
-    return WEFT_SUCCESS;
+    pthread_mutex_lock(&exec->stores_lock);
+    __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), exec->nstores++ ? EVERYBODY : who, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&exec->stores_lock);
 }
 
 void wi_exec_end_stores(struct wi_exec *exec)
 {
-    __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), 0, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&exec->stores_lock);
+    if (--exec->nstores == 0)
+        __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&exec->stores_lock);
+}
+
+int wi_exec_gone(const struct wi_exec *exec, const struct wi_operand *dst, uint32_t ndst)
+{
+    for (uint32_t i = 0; i < ndst; i++)
+        if ((dst[i].mem == WI_MEM_PEER_SRC || dst[i].mem == WI_MEM_PEER_DST) &&
+            __atomic_load_n(&exec->map.ranks[dst[i].rank].board->state, __ATOMIC_SEQ_CST) != WEFT_BOARD_ALIVE)
+            return dst[i].rank;
+    return -1;
+}
+
+weft_status wi_exec_begin_stores(struct wi_exec *exec, const struct wi_operand *dst, uint32_t ndst)
+{
+    say(exec, EVERYBODY);
+    return wi_exec_gone(exec, dst, ndst) < 0 ? WEFT_SUCCESS : WEFT_EPEER;
 }
 
 static weft_status put_piece(struct wi_exec *exec, int rank, uint64_t remote, const unsigned char *src, size_t bytes)
 {
-    struct weft_board *ours = exec->map.ranks[exec->rank].board;
     weft_status st = WEFT_EABORTED;
 
-    __atomic_store_n(writes_to(ours), (uint64_t)rank + 1, __ATOMIC_SEQ_CST);
+    say(exec, (uint64_t)rank + 1);
     if (__atomic_load_n(&exec->map.ranks[rank].board->state, __ATOMIC_SEQ_CST) == WEFT_BOARD_ALIVE)
         st = exec->map_ops->mem_put(exec->map_group, rank, remote, src, bytes);
-    __atomic_store_n(writes_to(ours), 0, __ATOMIC_RELEASE);
+    wi_exec_end_stores(exec);
     return st;
 }
 
@@ -75,15 +79,11 @@ weft_status wi_exec_copy_failed(struct wi_exec *exec, const struct wi_op *op, we
                         "%s memory of rank %d: %s", doing, rank, wi_fail_text());
 }
 
-weft_status wi_exec_put(struct wi_exec *exec, struct wi_op *op, int rank, void *remote, const void *src, size_t bytes)
+weft_status wi_exec_put(struct wi_exec *exec, int rank, void *remote, const void *src, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
         size_t some = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-        weft_status st = put_piece(exec, rank, (uint64_t)(uintptr_t)remote + at, (const unsigned char *)src + at, some);
-        if (st >= 0)
-            continue;
-        wi_exec_compare_boards(exec, &op->info); /* what it said when it gave up */
-        return wi_exec_copy_failed(exec, op, st, rank, "writing");
+        WI_TRY(put_piece(exec, rank, (uint64_t)(uintptr_t)remote + at, (const unsigned char *)src + at, some));
     }
     return WEFT_SUCCESS;
 }
@@ -129,18 +129,17 @@ void wi_exec_await_puts(struct wi_exec *exec)
     }
 }
 
-static void still_touched(struct wi_exec *exec, const char *transport)
+static void still_touched(struct wi_exec *exec, const char *kind, const char *name)
 {
     struct wi_error error;
 
     wi_exec_error(exec, &error);
-    snprintf(
-        error.advice, sizeof error.advice,
-        "keep the buffers of operations in flight until this communicator is destroyed: transport %s may still read "
-        "and write them",
-        transport);
+    snprintf(error.advice, sizeof error.advice,
+             "keep the buffers of operations in flight until this communicator is destroyed: %s %s may still read and "
+             "write them",
+             kind, name);
     wi_exec_error_set(exec, &error);
-    wi_log(WEFT_LOG_WARN, "exec.quiesce", "transport %s did not stop touching memory: %s", transport, wi_fail_text());
+    wi_log(WEFT_LOG_WARN, "exec.quiesce", "%s %s did not stop touching memory: %s", kind, name, wi_fail_text());
 }
 
 void wi_exec_quiesce(struct wi_exec *exec)
@@ -152,16 +151,21 @@ void wi_exec_quiesce(struct wi_exec *exec)
         return;
     exec->quiet = 1;
     until = wi_deadline_ns(QUIESCE_NS);
+    if (exec->posted && !wi_engine_drain(exec, NULL, until))
+        still_touched(exec, "engine", exec->engine->ops->name);
     for (int i = 0; i < mesh->ngroups; i++) {
         const struct wi_mesh_group *g = &mesh->groups[i];
         if (g->transport->ops.quiesce(g->group, until) < 0)
-            still_touched(exec, g->transport->plugin->name);
+            still_touched(exec, "transport", g->transport->plugin->name);
     }
 }
 
 void wi_exec_leave(struct wi_exec *exec)
 {
-    if (exec->broken || !exec->nops || exec->process != getpid()) /* a forked child: the arena is its parent's */
+    if (exec->process != getpid()) /* a forked child: the arena is its parent's */
+        return;
+    wi_engine_leave(exec);
+    if (exec->broken || !exec->nops)
         return;
     wi_exec_board_failed(exec, WEFT_SUCCESS, -1);
     wi_exec_await_puts(exec);

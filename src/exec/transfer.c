@@ -28,6 +28,8 @@ struct wi_pend *wi_pend_get(struct wi_exec *exec)
 
 void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
 {
+    if (p->work) /* an engine was stopped while it read the bounce buffer, and is not waited for: exec->engine keeps it */
+        return;
     wi_free(p->bounce);
     p->bounce = NULL;
     p->next = exec->free_pends;
@@ -139,11 +141,42 @@ static void sink(struct weft_xfer *x, size_t offset, const void *data, size_t by
     apply(p->op, p, offset, data, bytes);
 }
 
+/* From the bounce buffer to where it belongs. 1: done; 0: an engine is at it; < 0: failed. */
+static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, uint32_t lane, uint32_t step,
+                        int *moved)
+{
+    struct wi_work w;
+    int left = (p->flags & WI_STEP_RECV_LEFT) != 0;
+
+    if (p->work)
+        return wi_work_poll(exec, op, &p->work, moved);
+    if (p->x.bytes < exec->engine->inline_bytes) {
+        apply(op, p, 0, p->bounce, p->x.bytes);
+        return 1;
+    }
+    w.kind = p->reduce ? WI_WORK_REDUCE : WI_WORK_COPY;
+    w.flags = p->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    w.to_peer = 0;
+    w.op = op;
+    w.to = NULL;
+    w.rank = p->x.peer;
+    w.bytes = p->x.bytes;
+    w.lane = lane;
+    w.step = step;
+    w.ndst = 1;
+    w.nsrc = p->reduce ? 2 : 1;
+    w.dst[0] = p->dst;
+    w.src[p->reduce && !left] = p->bounce;
+    if (p->reduce)
+        w.src[left] = p->src;
+    return wi_work_begin(exec, op, &w, &p->work, moved);
+}
+
 /* Where it is received: in place, through the sink, or, if a pending send reads there, in a bounce buffer. */
 static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
                                   struct wi_pend *p, size_t bytes)
 {
-    if (bytes && wi_being_sent(f, p->dst, bytes)) {
+    if (bytes && (wi_being_sent(f, p->dst, bytes) || (p->reduce && exec->engine->stages))) {
         p->bounce = wi_malloc(bytes);
         if (!p->bounce)
             return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %zu bytes in transit", bytes);
@@ -199,19 +232,23 @@ weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct w
     return p->x.state;
 }
 
-int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, struct wi_lane_state *ls,
-                      struct wi_pend **out)
+int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
+                      struct wi_pend **out, int *moved)
 {
+    struct wi_lane_state *ls = &f->lane[lane];
     struct wi_pend *p = ls->recvs;
+    int applied;
 
     if (p->x.state == WEFT_XFER_PENDING)
         return 0;
     if (p->x.state < 0)
         return wi_lane_recv_failed(exec, op, p);
     if (p->bounce) {
-        if (p->x.bytes && wi_being_sent(f, p->dst, p->x.bytes))
+        if (!p->work && p->x.bytes && wi_being_sent(f, p->dst, p->x.bytes))
             return 0;
-        apply(op, p, 0, p->bounce, p->x.bytes);
+        applied = apply_bounce(exec, op, p, lane, ls->step, moved);
+        if (applied <= 0)
+            return applied;
     }
     ls->recvs = p->next;
     if (!ls->recvs)

@@ -21,7 +21,7 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
                          const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes);
 weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
 /* 1: the oldest receive has come and is where it belongs: it is *p, the caller's; 0: it has to wait; < 0: failed. */
-int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, struct wi_lane_state *ls,
-                      struct wi_pend **p);
+int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
+                      struct wi_pend **p, int *moved);
 
 #endif

@@ -93,8 +93,10 @@ static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
         exec->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_store_explicit(&exec->nudged, 0, memory_order_relaxed);
     atomic_store_explicit(&exec->napping, 1, memory_order_seq_cst);
-    if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op &&
-        op->wait.word)
+    if (exec->posted && atomic_exchange_explicit(&exec->worked, 0, memory_order_seq_cst))
+        ; /* an engine has done something meanwhile */
+    else if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op &&
+             op->wait.word)
         nap_in_group(exec, op, ns);
     else
         nap_on_descriptors(exec, ns);
@@ -300,6 +302,9 @@ static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
     char text[512] = "", message[256] = "";
     int first = awaited_text(exec, op, text, sizeof text);
 
+    if (wi_engine_text(exec, op, text, sizeof text))
+        return wi_exec_fail(exec, WEFT_ETIMEDOUT, -1, &op->info, "waited %.3g s for %s", (double)op->timeout_ns / 1e9,
+                            text);
     if (op->match.by_tag)
         wi_match_text(exec, op, message, sizeof message);
     return wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info, "waited %.3g s for %s%s%s",
@@ -315,7 +320,10 @@ void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation)
     const struct wi_op *op = wi_exec_oldest(exec);
     int first = op ? awaited_text(exec, op, text, sizeof text) : -1;
 
-    if (first >= 0 && first != peer)
+    if (op && wi_engine_text(exec, op, text, sizeof text))
+        wi_exec_fail(exec, WEFT_ETIMEDOUT, -1, &op->info,
+                     "rank %d gave up in %s: it waited for this rank, which waits for %s", peer, operation, text);
+    else if (first >= 0 && first != peer)
         wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info,
                      "rank %d gave up in %s: it waited for this rank, which waits for %s", peer, operation, text);
     else

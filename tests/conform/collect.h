@@ -89,6 +89,7 @@ struct cc_fixture {
     int threads;
     int shareable; /* weft_mem_alloc works */
     int small; /* no long vectors: thousands of slices on few cores take minutes */
+    int late;  /* local work is done by the engine of tests/harness/late.h */
 };
 /* Context and communicator of this rank; a failure ends the rank. */
 void cc_world_open(struct cc_world *world, const struct cc_fixture *fixture, int rank, int nranks);

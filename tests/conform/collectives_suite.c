@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/engine.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/late.h"
 
 static char fake_path[600] = "PLUGIN_PATH=";
 static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
@@ -21,19 +23,27 @@ static const char *const fake_late[] = {"TRANSPORTS=fakerdma",   fake_path, "FAK
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
 
+static const char *const workers[] = {"TRANSPORTS=shm", "WORKERS=2", "WORKER_BYTES=1000", NULL};
+static const char *const workers_tcp[] = {"TRANSPORTS=tcp", "WORKERS=2", "WORKER_BYTES=1000", NULL};
+
 static const struct cc_fixture fixtures[] = {
-    {"inproc", inproc, 1, 0, 0},
-    {"shm", shm, 0, 1, 0},
-    {"shm asleep", asleep, 0, 1, 0},
-    {"tcp", tcp, 0, 0, 0},
-    {"shm streamed", streamed, 0, 1, 0},
-    {"shm attached", attached, 0, 1, 0},
-    {"shm in small slices", sliced, 0, 1, 1},
-    {"tcp in small slices", tcp_sliced, 0, 0, 1},
-    {"tcp between threads", tcp, 1, 0, 1},
-    {"shm and tcp", hosts, 0, 0, 1},
-    {"fake card", fake, 1, 0, 1},
-    {"fake card, late", fake_late, 1, 0, 1},
+    {"inproc", inproc, 1, 0, 0, 0},
+    {"shm", shm, 0, 1, 0, 0},
+    {"shm asleep", asleep, 0, 1, 0, 0},
+    {"tcp", tcp, 0, 0, 0, 0},
+    {"shm streamed", streamed, 0, 1, 0, 0},
+    {"shm attached", attached, 0, 1, 0, 0},
+    {"shm in small slices", sliced, 0, 1, 1, 0},
+    {"tcp in small slices", tcp_sliced, 0, 0, 1, 0},
+    {"tcp between threads", tcp, 1, 0, 1, 0},
+    {"shm and tcp", hosts, 0, 0, 1, 0},
+    {"fake card", fake, 1, 0, 1, 0},
+    {"fake card, late", fake_late, 1, 0, 1, 0},
+    {"shm, late engine", shm, 0, 1, 0, 1},
+    {"tcp, late engine", tcp, 0, 0, 0, 1},
+    {"inproc, late engine", inproc, 1, 0, 0, 1},
+    {"shm, two workers", workers, 0, 1, 0, 0},
+    {"tcp between threads, two workers", workers_tcp, 1, 0, 1, 0},
 };
 enum { PLAIN_FIXTURES = 4 };
 
@@ -60,6 +70,15 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "fake card, late", P(3)},
     {"algorithms", cc_case_algorithms, "fake card", P(2) | P(3) | P(4) | P(5)},
     {"algorithms", cc_case_algorithms, "fake card, late", P(3)},
+    {"forms", cc_case_forms, "shm, late engine", P(3) | P(5)},
+    {"forms", cc_case_forms, "tcp, late engine", P(3)},
+    {"forms", cc_case_forms, "inproc, late engine", P(3)},
+    {"algorithms", cc_case_algorithms, "shm, late engine", P(3)},
+    {"algorithms", cc_case_algorithms, "tcp, late engine", P(3)},
+    {"forms", cc_case_forms, "shm, two workers", P(3)},
+    {"forms", cc_case_forms, "tcp between threads, two workers", P(3)},
+    {"algorithms", cc_case_algorithms, "shm, two workers", P(3)},
+    {"operators", cc_case_operators, "shm, two workers", P(3)},
     {"types", cc_case_types, "shm", P(3)},
     {"types", cc_case_types, "tcp", P(2)},
     {"algorithms", cc_case_algorithms, NULL, P(2) | P(3)},
@@ -112,8 +131,12 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
     struct cc_job job = {.fixture = fixture, .full = full};
     unsigned deadline_ms = full ? 900000 : 60000;
     uint64_t began = wt_now_ms();
-    int failed = fixture->threads ? wt_threads_apart(nranks, part->fn, &job, deadline_ms)
-                                  : wt_run(nranks, part->fn, &job, deadline_ms);
+    int failed;
+
+    wi_engine_of_tests = fixture->late ? wt_late_engine : NULL;
+    wt_late.seed = (uint64_t)number;
+    failed = fixture->threads ? wt_threads_apart(nranks, part->fn, &job, deadline_ms)
+                              : wt_run(nranks, part->fn, &job, deadline_ms);
 
     printf("%sok %d - %s over %s, %d ranks # %llu ms\n", failed ? "not " : "", number, part->name, fixture->name,
            nranks, (unsigned long long)(wt_now_ms() - began));

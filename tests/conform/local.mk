@@ -26,7 +26,8 @@ tests_conform_shm_hostile_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 # The suite of collectives over every transport: a sample, and all of it.
 collectives_suite = tests/conform/collect.h tests/conform/collect_data.c tests/conform/collect_call.c \
 	tests/conform/collect_world.c tests/conform/collectives.h tests/conform/collectives_cases.c \
-	tests/conform/collectives_bits.c tests/conform/collectives_levels.c tests/conform/collectives_suite.c
+	tests/conform/collectives_bits.c tests/conform/collectives_levels.c tests/conform/collectives_suite.c \
+	tests/harness/late.h tests/harness/late.c
 multi_tests += tests/conform/collectives
 tests_conform_collectives_SOURCES = tests/conform/collectives.c $(collectives_suite)
 tests_conform_collectives_LDADD = libharness.la libweftcore.la -lm

@@ -157,10 +157,11 @@ int form_runs_alone(const struct form *f)
     return form_is_mapped(f) && !form_is_v(f) && !(f->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET | WI_ALGO_PEER_PUT));
 }
 
-int form_run(const struct form *f, enum size size, enum drive drive, uint64_t seed, struct world_seen *seen)
+int form_run(const struct form *f, enum size size, enum drive drive, enum engine engine, uint64_t seed,
+             struct world_seen *seen)
 {
     uint64_t rng = (seed + 1) * 0x9e3779b97f4a7c15ull | 1;
-    struct world_knobs k = {.drive = drive};
+    struct world_knobs k = {.drive = drive, .engine = engine};
     struct call *calls[MAX_CALLS] = {NULL};
     const char *wrong = NULL;
     char text[160];
@@ -181,10 +182,11 @@ int form_run(const struct form *f, enum size size, enum drive drive, uint64_t se
     if (!wrong)
         return 0;
     form_text(f, text, sizeof text);
-    printf("# %s, size %d, %s, seed %llu (%d calls, slices of %zu, slots %u of %zu, %u ll lines, gate %d, get %d, put "
-           "%d): %s\n",
-           text, (int)size, drive == DRIVE_ALONE ? "alone" : "queued", (unsigned long long)seed, k.ncalls,
-           k.slice_bytes[0], k.fake.depth, k.fake.slot_bytes, k.fake.ll_lines, k.gate, k.get, k.put, wrong);
+    printf(
+        "# %s, size %d, %s, engine %d, seed %llu (%d calls, slices of %zu, slots %u of %zu, %u ll lines, gate %d, get %d, put "
+        "%d): %s\n",
+        text, (int)size, drive == DRIVE_ALONE ? "alone" : "queued", (int)engine, (unsigned long long)seed, k.ncalls,
+        k.slice_bytes[0], k.fake.depth, k.fake.slot_bytes, k.fake.ll_lines, k.gate, k.get, k.put, wrong);
     return -1;
 }
 
@@ -207,7 +209,8 @@ void campaign_form(struct campaign *c, struct form *f)
     for (int i = 0; i < c->runs; i++) {
         uint64_t seed = c->seed++;
         enum drive drive = form_runs_alone(f) && seed / NUM_SIZES % 2 == 0 ? DRIVE_ALONE : DRIVE_QUEUED;
-        c->failed += form_run(f, fitting(f, seed), drive, seed, &c->seen) != 0;
+        for (enum engine engine = ENGINE_HOST; engine <= (seed % 2 ? ENGINE_LATE : ENGINE_HOST); engine++)
+            c->failed += form_run(f, fitting(f, seed), drive, engine, seed, &c->seen) != 0;
     }
     form_put(f);
 }

@@ -26,10 +26,12 @@ int form_has_root(enum wi_coll coll);
 enum wi_coll form_next_coll(const struct wi_algo *algo, enum wi_coll coll);
 
 /* Run a form as the seed says. 0, or -1: what is wrong has been printed. */
-int form_run(const struct form *f, enum size size, enum drive drive, uint64_t seed, struct world_seen *seen);
+int form_run(const struct form *f, enum size size, enum drive drive, enum engine engine, uint64_t seed,
+             struct world_seen *seen);
 int form_runs_alone(const struct form *f);
 
-/* Every form of an algorithm for one number of ranks, each of them `runs` times. Returns the failures. */
+/* Every form of an algorithm for one number of ranks, each of them `runs` times by the host's engine, and half as often by
+ * the late one. */
 struct campaign {
     int all_roots, runs; /* without all_roots: one, drawn */
     uint64_t seed;

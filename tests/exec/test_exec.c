@@ -18,12 +18,14 @@ static void show(const struct campaign *c)
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
            N(fake.puts), N(fake.sleeps));
+    printf("# late engine: %llu works, %llu polls in vain, %llu parts\n", N(posted), N(late), N(parts));
 #undef N
 }
 
 static void finish(const struct campaign *c)
 {
     CU_ASSERT_EQUAL(c->failed, 0);
+    CU_ASSERT(c->seen.posted > 100 && c->seen.late > 100 && c->seen.parts > c->seen.posted);
     show(c);
 }
 
@@ -171,8 +173,8 @@ static void long_parts(void)
         for (int i = 0; i < 3; i++) {
             if (strcmp((*a)->name, names[i]) != 0 || form_build(&f, *a, (*a)->coll, 2, 1, 0) <= 0)
                 continue;
-            for (int run = 0; run < 6; run++)
-                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, c.seed++, &c.seen) != 0;
+            for (int run = 0; run < 9; run++) /* three by each engine */
+                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, (enum engine)(run % 3), c.seed++, &c.seen) != 0;
             form_put(&f);
             c.forms++;
         }
@@ -226,7 +228,7 @@ static void cut_shares(void)
                 f.sched[r] = gather_cut(r, n, through_slots);
             CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)f.sched, n, 0), WEFT_SUCCESS);
             for (int i = 0; through_slots && n == 2 && i < 12; i++) /* fragments of 16 KiB */
-                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, c.seed++, &c.seen) != 0;
+                c.failed += form_run(&f, SIZE_HUGE, DRIVE_QUEUED, (enum engine)(i % 3), c.seed++, &c.seen) != 0;
             campaign_form(&c, &f);
         }
     finish(&c);

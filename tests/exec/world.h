@@ -2,7 +2,7 @@
 /* The executors of all ranks of one communicator in one process, over a fake transport, and calls that run through them.
  *
  * What an operation will consist of besides one schedule for each rank belongs here: in struct form (call.h) what is run, in
- * struct world_knobs what a run draws of it (an engine that completes late), in call_interpret what it leaves. */
+ * struct world_knobs what a run draws of it, in call_interpret what it leaves. */
 #ifndef TESTS_EXEC_WORLD_H
 #define TESTS_EXEC_WORLD_H
 
@@ -16,6 +16,8 @@ enum drive {
     DRIVE_ALONE   /* wi_exec_run_alone, a thread for each rank, one of which runs at a time */
 };
 
+enum engine { ENGINE_HOST, ENGINE_LATE, ENGINE_WORKERS };
+
 /* What one run draws, besides the calls. */
 struct world_knobs {
     uint64_t seed;
@@ -28,12 +30,14 @@ struct world_knobs {
     int stream;        /* slots are stored past the caches */
     int keep_programs; /* calls of a form share what was lowered */
     int slow;          /* a rank that seldom gets a turn; -1: none */
+    enum engine engine;
     int turns;         /* 0: the ranks take turns; else whose turn it is is drawn */
 };
 
 /* What occurred, summed up over runs. */
 struct world_seen {
     uint64_t runs, calls, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, twins, packed, v, peers;
+    uint64_t posted, late, parts; /* of the late engine */
     struct fake_seen fake;
 };
 

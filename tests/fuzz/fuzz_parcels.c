@@ -144,6 +144,7 @@ static struct wi_exec *executor(struct wi_mesh *mesh)
     struct wi_exec_config config = {.name = "fuzz", .timeout_ns = 1000000000, .spin = 0, .yields = 0};
     struct wi_exec *exec;
 
+    config.engine = wi_engine_host(NULL);
     for (int r = 0; r < NRANKS; r++) {
         ranks[r].node_index = r % 2;
         links[r] = (struct wi_link){&fake_ops, r ? &group : NULL, 0};

@@ -62,3 +62,6 @@ tests_multi_test_streaming_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=wi_reduce
 long_tests += tests/multi/test_huge
 tests_multi_test_huge_SOURCES = tests/multi/test_huge.c tests/fault/fault.h
 tests_multi_test_huge_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/multi/test_engine
+tests_multi_test_engine_SOURCES = tests/multi/test_engine.c tests/fault/fault.h tests/harness/late.h tests/harness/late.c
+tests_multi_test_engine_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread

@@ -12,7 +12,7 @@
 
 static const char *const processes[] = {"TRANSPORTS=shm", "SHM_SLOT_BYTES=4K", NULL};
 static const char *const threads[] = {"TRANSPORTS=inproc", "INPROC_SLOT_BYTES=4K", NULL};
-static const struct cc_fixture fixtures[] = {{"shm", processes, 0, 1, 1}, {"inproc", threads, 1, 0, 1}};
+static const struct cc_fixture fixtures[] = {{"shm", processes, 0, 1, 1, 0}, {"inproc", threads, 1, 0, 1, 0}};
 
 struct job {
     const struct cc_fixture *fixture;

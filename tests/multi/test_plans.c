@@ -50,7 +50,7 @@ static void open_world(struct cc_world *w, const struct job *job, int rank, int 
 {
     const char *settings[12] = {NULL};
     char plans[PATH_MAX + 16], algo[160];
-    struct cc_fixture fixture = {"plans", settings, job->threads, job->shareable, 0};
+    struct cc_fixture fixture = {"plans", settings, job->threads, job->shareable, 0, 0};
     int n = 0;
 
     snprintf(plans, sizeof plans, "PLANS=%s", job->path);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engines do the local work of the executor's lanes: copies and reductions. Work is posted, and polled until it is done; a lane
+ * does nothing else meanwhile, and no other step touches what the work reads or writes.
+ *
+ * The host's engine does short work when it is posted. Longer work is done a chunk at a time, each time it is polled, so that
+ * whoever holds the executor comes back soon; or by the threads of a pool (workers.c).
+ *
+ * Threads: an engine's functions are called with the executor held. What an engine does elsewhere must need no lock of a
+ * communicator: it may be done while the communicator is destroyed, which waits for it (wi_engine_drain). */
+#ifndef WI_EXEC_ENGINE_H
+#define WI_EXEC_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "exec/op.h"
+
+struct wi_exec;
+struct wi_workers;
+
+/* Work is cut here, and never inside an element. A rank that gives up waits for one chunk of another's stores: put.c. */
+#define WI_ENGINE_CHUNK ((size_t)1 << 20)
+
+enum wi_work_kind { WI_WORK_COPY, WI_WORK_COPY_TWICE, WI_WORK_REDUCE, WI_WORK_GET, WI_WORK_PUT };
+
+struct wi_work {
+    /* What is to be done. */
+    uint8_t kind;    /* enum wi_work_kind */
+    uint8_t flags;   /* of the reduction: WI_REDUCE_FINAL */
+    uint8_t to_peer; /* a destination is another rank's mapped memory */
+    uint32_t ndst, nsrc;
+    const struct wi_op *op;
+    const struct wi_operand *to; /* the destinations'; NULL: this rank's own memory, which is not streamed to */
+    int rank;                    /* GET, PUT: whose memory */
+    size_t bytes;
+    uint32_t lane, step; /* for messages */
+    /* The executor's: where it is posted; NULL: it is not. */
+    struct wi_work *next, **link;
+    struct wi_work **holder; /* who polls it */
+    /* The engine's. */
+    struct wi_exec *exec;
+    struct wi_work *queued;
+    size_t at;        /* bytes that are done, or being done */
+    int running;      /* threads that are at it */
+    _Atomic int over; /* done or failed, and nobody is at it */
+    int late;         /* of the host's: a worker has it */
+    uint64_t print;   /* tests' */
+    weft_status status;
+    void *dst[WI_REDUCE_MAX_SRC];
+    const void *src[WI_REDUCE_MAX_SRC];
+};
+
+struct wi_engine;
+struct wi_engine_ops {
+    const char *name;
+    /* Begin. 1: it is done; 0: it is posted, and *work stays where it is until poll says otherwise; < 0: failed, with text.
+     * *moved: something was done. */
+    int (*post)(struct wi_engine *engine, struct wi_work *work, int *moved);
+    /* Likewise. */
+    int (*poll)(struct wi_engine *engine, struct wi_work *work, int *moved);
+    /* Nobody wants it any more: 1: the engine touches none of its memory now; 0: it still may at that time. May be called
+     * again. */
+    int (*drain)(struct wi_engine *engine, struct wi_work *work, uint64_t until_ns);
+    /* No work is posted, or what could not be drained is left alone for good. */
+    void (*destroy)(struct wi_engine *engine);
+};
+
+struct wi_engine {
+    const struct wi_engine_ops *ops;
+    size_t inline_bytes;  /* shorter work need not be posted: the executor does it at once */
+    uint8_t stages;       /* what is received for a reduction lands in memory, and is reduced by the engine, not by the transport */
+    struct wi_workers *workers; /* of the host's; NULL: none */
+};
+
+/* `workers`: borrowed, NULL: none. NULL: no memory. */
+struct wi_engine *wi_engine_host(struct wi_workers *workers);
+/* Tests set it before there are contexts: makes the engine of each communicator. A forked child has its parent's. */
+extern struct wi_engine *(*wi_engine_of_tests)(struct wi_workers *workers);
+
+/* ---- For lanes ---- */
+
+/* Do it, or post a copy of it and keep that in *holder. 1: done; 0: posted; < 0: failed, which is recorded. */
+int wi_work_begin(struct wi_exec *exec, struct wi_op *op, const struct wi_work *work, struct wi_work **holder,
+                  int *moved);
+/* Of what *holder keeps: likewise; unless it is 0, *holder is NULL then. */
+int wi_work_poll(struct wi_exec *exec, struct wi_op *op, struct wi_work **holder, int *moved);
+/* Everything that is posted, or that of `op`: it is not wanted any more. 0: some of it still touches memory. */
+int wi_engine_drain(struct wi_exec *exec, const struct wi_op *op, uint64_t until_ns);
+/* "engine host: reduction of 4194304 bytes, step 3 of lane 0 of ring"; what has been posted for longest. 0: nothing is. */
+int wi_engine_text(const struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity);
+/* Before the memory that transports made goes: nothing is wanted any more. */
+void wi_engine_leave(struct wi_exec *exec);
+void wi_engine_destroy(struct wi_exec *exec);
+
+/* ---- For engines ---- */
+
+/* Do [at, at + bytes) of it, from any thread. A failure is not recorded, and has a text only in the calling thread. */
+weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *work, size_t at, size_t bytes);
+/* From any thread: work of this executor is over; whoever waits for it polls. */
+void wi_engine_tell(struct wi_exec *exec);
+
+/* ---- Workers ---- */
+
+/* A pool of threads, made when there is first work for them; of a context. They take no signals, and hold no lock while they work.
+ * A forked child has none of them, and never uses the pool: its handles are refused (comm/fork.c). */
+struct wi_workers *wi_workers_create(int nthreads, size_t least_bytes); /* NULL: no memory */
+size_t wi_workers_least(const struct wi_workers *workers); /* shorter work is none for them */
+/* 0: there is no thread, and none can be made. */
+int wi_workers_give(struct wi_workers *workers, struct wi_work *work);
+int wi_workers_drain(struct wi_workers *workers, struct wi_work *work, uint64_t until_ns);
+/* No worker tells this executor of anything any more. Its work is over. */
+void wi_workers_settle(struct wi_workers *workers);
+void wi_workers_destroy(struct wi_workers *workers); /* joins them. NULL: nothing */
+
+#endif
