@@ -48,6 +48,7 @@ struct wi_progress {
     int event_fd;        /* kicks the thread */
     _Atomic int asleep, wanted, stop;
     _Atomic uint32_t kicks; /* operations that it was told of */
+    struct weft_comm *at, *next; /* that it looks at now, and after that; comms_lock */
 };
 
 /* Threads that call what weft_request_on_complete was given; see complete.c. */
@@ -92,7 +93,7 @@ struct weft_context {
     uint64_t settings_hash;       /* and of what the tuning table and the topology file hold */
     struct wi_plan_table *tuning; /* NULL: none */
     struct wi_topo *topo;         /* of WEFT_TOPO_FILE; NULL: none */
-    pthread_mutex_t comms_lock;   /* guards the list, and the progress thread's look at its members */
+    pthread_mutex_t comms_lock;   /* of the list, progress.at and next; never taken before a communicator's lock */
     struct weft_comm *comms;
     struct wi_progress progress;
     struct wi_callers callers;

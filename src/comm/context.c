@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Contexts: settings, transports, the list of communicators. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,16 @@ void wi_context_link(struct weft_context *ctx, struct weft_comm *comm)
     pthread_mutex_unlock(&ctx->comms_lock);
 }
 
+/* The progress thread may look at it just now. It finds the lock taken for good, so that its look is short. */
+static void await_look(struct weft_context *ctx, const struct weft_comm *comm)
+{
+    while (ctx->progress.at == comm) {
+        pthread_mutex_unlock(&ctx->comms_lock);
+        sched_yield();
+        pthread_mutex_lock(&ctx->comms_lock);
+    }
+}
+
 void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
 {
     pthread_mutex_lock(&ctx->comms_lock);
@@ -240,6 +251,9 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
             *link = comm->next;
             break;
         }
+    if (ctx->progress.next == comm)
+        ctx->progress.next = comm->next;
+    await_look(ctx, comm);
     pthread_mutex_unlock(&ctx->comms_lock);
 }
 

@@ -2,9 +2,10 @@
 /* The progress thread of a context.
  *
  * It starts with the first operation that nobody waits for, sleeps while there is none, and leaves a communicator alone
- * whose owner is inside a weft call. It begins with a short pause: most operations are waited for at once. Where that is so
- * again and again, it dozes, longer each time, instead of asking to be woken by the next operation: waking it costs the
- * issuer a system call, and a core that the ranks may need. */
+ * whose owner is inside a weft call. What it does for one communicator it does under the lock of that one alone, and for a turn
+ * (wi_exec_take_turn), so that none waits long for another's work. It begins with a short pause: most operations are waited for
+ * at once. Where that is so again and again, it dozes, longer each time, instead of asking to be woken by the next operation:
+ * waking it costs the issuer a system call, and a core that the ranks may need. */
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ enum { AWAKE, ASLEEP, DOZING };
 struct round {
     int moved, pending;
     int mine;    /* an operation is pending whose owner is elsewhere */
+    int posted;  /* an engine is at work, and tells when it is through */
     int blind;   /* something that cannot wake us is pending */
     int watched; /* somebody wants to be told */
     struct pollfd fds[MAX_POLLED];
@@ -62,7 +64,7 @@ static void look_at(struct round *rd, struct weft_comm *comm)
         return;
     }
     if (comm->exec->nops) {
-        wi_exec_progress(comm->exec, NULL, &moved);
+        wi_exec_take_turn(comm->exec, NULL, &moved);
         op = moved ? NULL : wi_exec_oldest(comm->exec);
         if (op)
             wi_exec_check(comm->exec, op);
@@ -74,6 +76,7 @@ static void look_at(struct round *rd, struct weft_comm *comm)
     rd->moved |= moved;
     if (comm->exec->nops) {
         rd->pending = rd->mine = 1;
+        rd->posted |= comm->exec->posted != NULL;
         rd->watched |= atomic_load_explicit(&comm->watched, memory_order_relaxed) != 0;
         if (!moved)
             collect_fds(rd, comm);
@@ -81,14 +84,29 @@ static void look_at(struct round *rd, struct weft_comm *comm)
     wi_comm_leave(comm);
 }
 
+/* The communicator that comes next in the list, which is not freed before the next call or the end: wi_context_unlink. */
+static struct weft_comm *next_comm(struct weft_context *ctx)
+{
+    struct wi_progress *p = &ctx->progress;
+
+    pthread_mutex_lock(&ctx->comms_lock);
+    p->at = p->next;
+    p->next = p->at ? p->at->next : NULL;
+    pthread_mutex_unlock(&ctx->comms_lock);
+    return p->at;
+}
+
 static void look_around(struct weft_context *ctx, struct round *rd)
 {
+    struct weft_comm *comm;
+
     *rd = (struct round){.nfds = 1};
     rd->fds[0] = (struct pollfd){ctx->progress.event_fd, POLLIN, 0};
     pthread_mutex_lock(&ctx->comms_lock);
-    for (struct weft_comm *c = ctx->comms; c; c = c->next)
-        look_at(rd, c);
+    ctx->progress.next = ctx->comms;
     pthread_mutex_unlock(&ctx->comms_lock);
+    while ((comm = next_comm(ctx)) != NULL)
+        look_at(rd, comm);
 }
 
 static void sleep_until(struct round *rd, uint64_t ns, int fd)
@@ -123,6 +141,14 @@ static void doze(struct wi_progress *p, struct round *rd, uint64_t ns)
     atomic_store_explicit(&p->asleep, AWAKE, memory_order_relaxed);
 }
 
+static void nap_while_pending(struct wi_progress *p, struct round *rd, uint64_t ns)
+{
+    if (rd->posted)
+        doze(p, rd, ns);
+    else
+        sleep_until(rd, ns, p->event_fd);
+}
+
 static void *progress_main(void *arg)
 {
     struct weft_context *ctx = arg;
@@ -144,7 +170,7 @@ static void *progress_main(void *arg)
         } else if (rd.pending) {
             if (!rd.mine && nap < NAP_MIN_NS << vain)
                 nap = NAP_MIN_NS << vain;
-            sleep_until(&rd, rd.blind ? nap : NAP_MAX_NS, p->event_fd);
+            nap_while_pending(p, &rd, rd.blind ? nap : NAP_MAX_NS);
             nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
             if (rd.watched && nap > NAP_WATCHED_NS)
                 nap = NAP_WATCHED_NS;

@@ -295,7 +295,10 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             stand_by(standing++);
         } else {
             struct wi_op *op;
-            wi_exec_progress(comm->exec, unfinished(req), &moved);
+            if (n > 1) /* of other communicators, perhaps */
+                wi_exec_take_turn(comm->exec, unfinished(req), &moved);
+            else
+                wi_exec_progress(comm->exec, unfinished(req), &moved);
             op = unfinished(req);
             if (op && moved)
                 op->wait.rounds = 0;

@@ -65,3 +65,6 @@ tests_multi_test_huge_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 multi_tests += tests/multi/test_engine
 tests_multi_test_engine_SOURCES = tests/multi/test_engine.c tests/fault/fault.h tests/harness/late.h tests/harness/late.c
 tests_multi_test_engine_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/multi/test_turns
+tests_multi_test_turns_SOURCES = tests/multi/test_turns.c tests/fault/fault.h tests/harness/late.h tests/harness/late.c
+tests_multi_test_turns_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
