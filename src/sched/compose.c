@@ -258,6 +258,7 @@ struct lane_state {
     uint32_t send_lane, recv_lane; /* of the whole; the same unless split */
     struct where newest;           /* what the next step of the lane comes after; lane NONE: no step yet */
     struct where opened[2];        /* split: what came before the sends that are noted below */
+    int strict;                    /* split: one of those sends comes after something else, and so does what follows it */
 };
 
 /* Split lanes: a piece that was sent since the lane last received. A receive need not wait for the send before it, except where
@@ -355,12 +356,15 @@ static weft_status put_split(struct wi_compose *c, struct lane_state *ls, const 
         if (!has_sent(c, ls, before)) {
             ls->opened[0] = dep;
             ls->opened[1] = ls->newest;
+            ls->strict = 0;
+        } else if (dep.lane != NONE) {
+            ls->strict = 1;
         }
         for (uint32_t i = 0; i < n; i++)
             WI_TRY(put_send(c, ls, step->kind, flags, step, &c->pieces.region[i * width], dep));
         return WEFT_SUCCESS;
     }
-    int relaxed = has_sent(c, ls, before);
+    int relaxed = has_sent(c, ls, before) && !ls->strict;
     for (uint32_t i = 0; i < n; i++) {
         const struct wi_region *r = &c->pieces.region[i * width];
         struct where at = {ls->recv_lane, add_piece(c, ls->recv_lane, receiving, flags, step, r)};
@@ -377,6 +381,7 @@ static weft_status put_split(struct wi_compose *c, struct lane_state *ls, const 
         return WEFT_SUCCESS;
     ls->opened[0] = (struct where){NONE, 0};
     ls->opened[1] = c->got[n - 1];
+    ls->strict = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct where at = {ls->send_lane, wi_sched_send(c->b, ls->send_lane, c->pieces.region[i * width])};
         wait_for(c, at.lane, c->got[i]);
@@ -392,8 +397,10 @@ static weft_status put_pieces(struct wi_compose *c, struct lane_state *ls, const
 {
     uint32_t lane = ls->send_lane;
 
-    if (!c->pieces.n) /* others may wait for it all the same */
+    if (!c->pieces.n) { /* others may wait for it all the same */
+        ls->strict = 1;
         return put(c, ls, lane, add_nop(c, lane), dep);
+    }
     if (ls->send_lane != ls->recv_lane) {
         while (c->got_capacity < c->pieces.n)
             WI_TRY(more((void **)&c->got, &c->got_capacity, c->got_capacity, sizeof(*c->got)));
@@ -415,6 +422,7 @@ static weft_status open_lane(struct wi_compose *c, const struct wi_part *p, uint
     struct lane_key out = key, in = key;
 
     ls->newest.lane = ls->opened[0].lane = ls->opened[1].lane = NONE;
+    ls->strict = 0;
     if (c->split[key.chan] && key.send != WI_NO_PEER && key.recv != WI_NO_PEER) {
         out.recv = WI_NO_PEER;
         in.send = WI_NO_PEER;
