@@ -41,7 +41,7 @@ enum wi_algo_needs {
     WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
     WI_ALGO_PARCELS = 1024,   /* passes on what is not its own: in a v-form its messages say how long what they hold is */
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
-    WI_ALGO_CHAIN = 2048,     /* hierarchical: a mapped group for each innermost group; a chain of stages, not one schedule */
+    WI_ALGO_CHAIN = 2048,     /* hierarchical: a mapped group for each innermost group, stages beside messages */
 };
 
 /* What is true of an algorithm, for those who price and compose them. Zero claims nothing. */
@@ -224,6 +224,10 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
 /* Its closed form on a uniform network: the stages' one after the other, and chunks that follow each other. */
 weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll coll, double bytes,
                                  const struct wi_algo_rates *rates, double *us);
+
+/* The same in messages alone: what a schedule with stages does, for the checker and for simulators. Every mapped stage becomes
+ * an algorithm over messages for the same collective of the same shares in the same places. */
+weft_status wi_algo_flatten(const struct wi_sched *sched, struct wi_sched **flat);
 
 /* Single-character edits between two names; 99 for very long ones. */
 size_t wi_algo_distance(const char *a, const char *b);

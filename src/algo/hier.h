@@ -21,6 +21,7 @@ struct wi_hier_shape {
     enum wi_coll coll, up, up_leader, down, down_leader;
     uint8_t up_at_root, down_at_root; /* only in the groups that hold the root */
 };
+const char *wi_hier_default(enum wi_coll coll); /* the algorithm over messages that is taken where none is named */
 const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll); /* NULL: no hierarchical form */
 
 #define WI_HIER_STAGES (WI_ALGO_MAX_LEVELS + 1)
@@ -71,6 +72,9 @@ static inline uint32_t wi_hier_first_part(const struct wi_hier_tree *t, int stag
 }
 /* The next run of prefixes [*first, *end) that this rank answers for together with the same ranks, from *end on; 0: none. */
 int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, uint32_t *end);
+
+/* hier_stages.c: a part that is mapped becomes a stage before or after the messages. */
+weft_status wi_hier_stage(const struct wi_part *part, struct wi_sched_stage **stage);
 
 /* hier_alltoall.c */
 weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int parcels,

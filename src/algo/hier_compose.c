@@ -35,6 +35,7 @@ struct made {
     struct made *next;
     struct wi_part part;
     struct wi_shares shares;
+    int after; /* of a mapped one: is it after the messages, or before? */
 };
 
 struct hier {
@@ -168,6 +169,7 @@ static weft_status add_part(struct hier *h, const struct phase *p, uint32_t v0, 
     *h->tail = m;
     h->tail = &m->next;
     WI_TRY(make_shares(h, p, v0, v1, nshares_of(m->part.sched), &m->shares));
+    m->after = p->second;
     m->part.ranks = ranks;
     m->part.src = m->part.dst = &m->shares;
     m->part.src_at = p->src;
@@ -322,12 +324,86 @@ static void find_held(struct hier *h)
     }
 }
 
+/* ---- Stages ---- */
+
+/* Items that the scratch of one way keeps in the slots of a group, on the rank where they are most. */
+static weft_status slot_items(const struct hier *h, struct phase *p, uint64_t *items)
+{
+    struct wi_algo_args args = {.nranks = wi_hier_nchildren(&h->tree, p->stage, p->parent),
+                                .root = h->tree.chief[p->stage][p->parent]};
+    struct wi_shares shares = {0};
+    struct wi_sched *sched;
+    uint32_t most = 0;
+
+    WI_TRY(p->algo->build(&args, &sched));
+    weft_status st = make_shares(h, p, 0, 1, nshares_of(sched), &shares);
+    for (uint32_t i = 0; i < shares.n && st >= 0; i++) {
+        uint32_t n = wi_shares_items(&shares, i);
+        most = n > most ? n : most;
+    }
+    *items += (uint64_t)most * sched->buf_blocks[WI_TMP];
+    wi_shares_free(&shares);
+    wi_sched_put(sched);
+    return st;
+}
+
+/* All groups of the innermost level, as all ranks must cut alike. */
+static weft_status most_slot_items(const struct hier *h, uint32_t *most, int *any)
+{
+    const struct wi_hier_shape *s = h->shape;
+    const struct wi_hier_tree *t = &h->tree;
+    int k = t->k, leader = t->leader[k];
+    enum wi_coll colls[2] = {leader ? s->up_leader : s->up, leader ? s->down_leader : s->down};
+
+    for (int parent = 0; parent < t->ngroups[k - 1]; parent++) {
+        uint64_t items = 0;
+        for (int way = 0; way < 2; way++) {
+            struct phase p = {.stage = k, .coll = colls[way], .second = way, .parent = parent};
+            if (p.coll == WI_HIER_NONE || wi_hier_nchildren(t, k, parent) == 1)
+                continue;
+            p.algo = way ? h->spec->down[k] : h->spec->up[k];
+            if (!(p.algo->needs & WI_ALGO_MAPPED))
+                continue;
+            *any = 1;
+            WI_TRY(slot_items(h, &p, &items));
+        }
+        if (items > WI_SCHED_MAX_BLOCKS)
+            return wi_fail(WEFT_ENOTSUP, "%s %s: slots would have to hold more than %u blocks", wi_coll_name(s->coll),
+                           h->spec->text, WI_SCHED_MAX_BLOCKS);
+        *most = items > *most ? (uint32_t)items : *most;
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status add_stages(struct hier *h, struct wi_sched *sched)
+{
+    struct wi_sched_stage *stage[2] = {NULL, NULL};
+    weft_status st = WEFT_SUCCESS;
+    uint32_t most = 0;
+    int any = 0;
+
+    for (struct made *m = h->first; m && st >= 0; m = m->next)
+        if (m->part.sched->mapped)
+            st = wi_hier_stage(&m->part, &stage[m->after]);
+    if (st >= 0)
+        st = most_slot_items(h, &most, &any);
+    if (st >= 0 && any) {
+        wi_sched_surround(sched, stage[0], stage[1], most);
+        return WEFT_SUCCESS;
+    }
+    wi_sched_stage_free(stage[0]);
+    wi_sched_stage_free(stage[1]);
+    return st;
+}
+
 static weft_status compose(struct hier *h, struct wi_compose *c, struct wi_sched **sched)
 {
     struct wi_sched_builder *b;
 
     for (uint32_t i = 0; i < h->chunks; i++) {
         for (struct made *m = h->first; m; m = m->next) {
+            if (m->part.sched->mapped)
+                continue;
             m->part.chunk = i;
             m->part.shift = i * h->chunk_items;
             WI_TRY(wi_compose_add(c, &m->part));
@@ -340,7 +416,11 @@ static weft_status compose(struct hier *h, struct wi_compose *c, struct wi_sched
         wi_sched_abandon(b);
         return st;
     }
-    return wi_sched_seal(b, sched);
+    WI_TRY(wi_sched_seal(b, sched));
+    st = add_stages(h, *sched);
+    if (st < 0)
+        wi_sched_put(*sched);
+    return st;
 }
 
 /* A page of scratch is where reductions without a DST of that size keep their results. */
@@ -413,9 +493,6 @@ static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, str
 
     if (!h.spec || !h.spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: a hierarchical algorithm needs a spec", wi_coll_name(coll));
-    if (h.spec->mapped)
-        return wi_fail(WEFT_ENOTSUP, "%s %s: through mapped memory inside is a chain of stages, not one schedule",
-                       wi_coll_name(coll), h.spec->text);
     if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks || args->root < 0 ||
         args->root >= args->nranks)
         return wi_fail(WEFT_EINVAL, "%s %s: rank %d, root %d of %d ranks", wi_coll_name(coll), h.spec->text, args->rank,

@@ -122,7 +122,7 @@ static weft_status take_words(const char *text, struct words *s)
 
 /* ---- Algorithms ---- */
 
-static const char *default_of(enum wi_coll coll)
+const char *wi_hier_default(enum wi_coll coll)
 {
     switch (coll) {
     case WI_COLL_BROADCAST:
@@ -172,7 +172,13 @@ static const struct wi_algo *alike(enum wi_coll coll, const char *name)
 
 static weft_status unknown(enum wi_coll coll, const char *name)
 {
+    const struct wi_algo *a = wi_algo_find(coll, name);
     char text[256];
+
+    if (a && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        return wi_fail(WEFT_ENOTSUP,
+                       "%s %s uses other ranks' buffers and cannot be part of a hierarchy; there is \"flat\"",
+                       wi_coll_name(coll), name);
 
     return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for %s over messages%s", name, wi_coll_name(coll),
                    wi_algo_suggest(coll, name, text, sizeof text));
@@ -215,7 +221,7 @@ static weft_status find_algo(const char *name, enum wi_coll coll, int second, in
     else
         *algo = plus ? two_sided(coll, word) : *name ? alike(coll, word) : NULL;
     if (!*algo && !plus)
-        *algo = mapped ? through_slots(coll, "flat") : two_sided(coll, default_of(coll));
+        *algo = mapped ? through_slots(coll, "flat") : two_sided(coll, wi_hier_default(coll));
     return *algo ? WEFT_SUCCESS : unknown(coll, word);
 }
 
@@ -244,6 +250,8 @@ static weft_status find_stage(const struct words *w, int i, const struct wi_hier
         return WEFT_SUCCESS;
     char text[256];
     enum wi_coll coll = colls[0] != NONE ? colls[0] : colls[1] != NONE ? colls[1] : shape->coll;
+    if (wi_algo_find(coll, name))
+        return unknown(coll, name);
     return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for what is to be done inside, %s%s", name, wi_coll_name(coll),
                    wi_algo_suggest(coll, name, text, sizeof text));
 }

@@ -52,6 +52,7 @@ libweft_sources += \
 	src/algo/hier_cost.c \
 	src/algo/hier_parcel.c \
 	src/algo/hier_spec.c \
+	src/algo/hier_stages.c \
 	src/algo/hier_trees.c \
 	src/algo/hier_tree.c \
 	src/algo/list.h \

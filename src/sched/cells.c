@@ -146,3 +146,19 @@ int wi_sched_writable(const struct wi_sched *sched, int owner, struct wi_region 
     return dst.buf == WI_SRC && canonical.first >= dst.first &&
            (uint64_t)canonical.first + canonical.count <= (uint64_t)dst.first + sched->nblocks;
 }
+
+uint32_t wi_sched_share(const struct wi_sched *sched, unsigned buf, uint32_t block)
+{
+    switch (sched->coll) {
+    case WI_COLL_BARRIER:
+        return 0;
+    case WI_COLL_ALL_GATHER:
+    case WI_COLL_GATHER:
+        return buf == WI_SRC ? (uint32_t)sched->rank : block;
+    case WI_COLL_REDUCE_SCATTER:
+    case WI_COLL_SCATTER:
+        return buf == WI_DST ? (uint32_t)sched->rank : block;
+    default:
+        return block;
+    }
+}

@@ -156,6 +156,11 @@ weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, in
     for (int r = 0; r < nranks; r++) {
         if (scheds[r]->draft)
             return wi_fail(WEFT_EINVAL, "schedule check: that of rank %d is a draft", r);
+        if (scheds[r]->staged)
+            return wi_fail(WEFT_EINVAL,
+                           "schedule check: that of rank %d has mapped stages; what is proved is the same in "
+                           "messages (wi_algo_flatten), and each stage by itself",
+                           r);
     }
     struct wi_check c = {.scheds = scheds,
                          .nranks = (uint32_t)nranks,

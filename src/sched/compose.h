@@ -37,6 +37,7 @@ weft_status wi_shares_init(struct wi_shares *shares, uint32_t n);
 weft_status wi_shares_add(struct wi_shares *shares, uint32_t first, uint32_t count, int grow);
 /* Begin the next share: before the first item of each one. */
 void wi_shares_next(struct wi_shares *shares);
+uint32_t wi_shares_items(const struct wi_shares *shares, uint32_t share);
 void wi_shares_free(struct wi_shares *shares);
 
 struct wi_part {
@@ -46,6 +47,8 @@ struct wi_part {
     struct wi_place src_at, dst_at;
     uint32_t shift;                    /* added to every item: the chunk's first */
     uint32_t chunk, phase, chan;       /* channel c of the part is chan + c of the whole */
+    int as_is;                         /* its ranks and blocks, scratch too, are the whole's; `ranks` says so, and
+                                          there are no shares and places */
     int final;                         /* its FINAL steps are the whole's; else they are not final */
     int roomy;                         /* dst_at has room for every item, and nothing else of these items lies there: scratch
                                           may go there where the part's steps allow it */

@@ -47,6 +47,15 @@ weft_status wi_shares_add(struct wi_shares *shares, uint32_t first, uint32_t cou
     return WEFT_SUCCESS;
 }
 
+uint32_t wi_shares_items(const struct wi_shares *shares, uint32_t share)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = shares->start[share]; i < shares->start[share + 1]; i++)
+        n += shares->run[i].count;
+    return n;
+}
+
 void wi_shares_free(struct wi_shares *shares)
 {
     wi_free(shares->start);
@@ -58,22 +67,7 @@ void wi_shares_free(struct wi_shares *shares)
 
 static uint32_t share_of(const struct wi_part_state *s, const struct wi_region *r, uint32_t i)
 {
-    const struct wi_sched *sched = s->part.sched;
-
-    if (r->buf == WI_TMP)
-        return s->tmp_share[r->first + i];
-    switch (sched->coll) {
-    case WI_COLL_BARRIER:
-        return 0;
-    case WI_COLL_ALL_GATHER:
-    case WI_COLL_GATHER:
-        return r->buf == WI_SRC ? (uint32_t)sched->rank : r->first + i;
-    case WI_COLL_REDUCE_SCATTER:
-    case WI_COLL_SCATTER:
-        return r->buf == WI_DST ? (uint32_t)sched->rank : r->first + i;
-    default:
-        return r->first + i;
-    }
+    return r->buf == WI_TMP ? s->tmp_share[r->first + i] : wi_sched_share(s->part.sched, r->buf, r->first + i);
 }
 
 static const struct wi_region *region_at(const struct wi_part_state *s, const struct wi_step *step, unsigned k)
@@ -211,6 +205,10 @@ weft_status wi_part_init(struct wi_part_state *s, const struct wi_part *part)
     uint32_t ntmp = sched->buf_blocks[WI_TMP];
 
     *s = (struct wi_part_state){.part = *part};
+    if (part->as_is) {
+        wi_sched_get(part->sched);
+        return WEFT_SUCCESS;
+    }
     s->nshares = wi_coll_is_vector(sched->coll)   ? sched->nblocks
                  : sched->coll == WI_COLL_BARRIER ? 1
                                                   : (uint32_t)sched->nranks;
@@ -280,14 +278,28 @@ static const struct wi_shares *shares_of(const struct wi_part_state *s, unsigned
     return buf == WI_SRC ? s->part.src : s->part.dst;
 }
 
+/* The one piece of a step that stays as it is. */
+static weft_status whole_piece(const struct wi_part_state *s, const struct wi_step *step, struct wi_pieces *p)
+{
+    if (add_room(p))
+        return wi_fail(WEFT_ENOMEM, "composition: no memory for pieces");
+    for (uint32_t k = 0; k < p->nregions; k++)
+        p->region[k] = *region_at(s, step, k);
+    p->n = 1;
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_part_pieces(const struct wi_part_state *s, const struct wi_step *step, uint32_t page_items,
                            uint32_t scratch_page, struct wi_pieces *p)
 {
     int apart = s->part.src != s->part.dst; /* all_to_all: items of SRC and of DST are not the same */
-    const struct wi_region *about = subject(s, step);
+    const struct wi_region *about;
 
     p->n = 0;
     p->nregions = (uint32_t)step->ndst + step->nsrc;
+    if (s->part.as_is)
+        return whole_piece(s, step, p);
+    about = subject(s, step);
     for (uint32_t b = 0; b < about->count; b++) {
         const struct wi_shares *list = shares_of(s, about->buf);
         uint32_t share = share_of(s, about, b), nruns = list->start[share + 1] - list->start[share];

@@ -55,6 +55,9 @@ static inline int wi_sched_owner(const struct wi_sched *sched, const struct wi_r
     return region->rank == WI_SELF ? sched->rank : region->rank;
 }
 
+/* Which of the shares (blocks of the vector, or one for each rank) a block of SRC or DST is. */
+uint32_t wi_sched_share(const struct wi_sched *sched, unsigned buf, uint32_t block);
+
 /* ---- build.c ---- */
 /* A step with everything but its dependency; the parser's way in. */
 uint32_t wi_sched_step_add(struct wi_sched_builder *b, uint32_t lane, const struct wi_step *step,

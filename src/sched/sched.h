@@ -122,6 +122,21 @@ struct wi_lane {
 #define WI_SCHED_MAX_MAPPED_LANES 4
 #define WI_SCHED_MAX_SIGNALS 7 /* per lane and slice */
 
+/* What a mapped schedule does before the first step of one of messages, or after its last: among some of its ranks, which are one
+ * mapped group. The data of the whole is a row of items: the blocks of its vector, or one rank's share each. A share, which is
+ * what the stage calls a block (of the vector, or a rank's), stands for some of them. */
+struct wi_sched_stage {
+    struct wi_sched *sched; /* counted */
+    int32_t *ranks;         /* [sched->nranks]: its rank -> rank of the whole */
+    uint32_t nshares, most; /* most: items of the largest share */
+    uint32_t *start, *item; /* share i is item[start[i]] to item[start[i + 1] - 1] */
+    struct {
+        uint8_t buf;
+        int64_t offset;
+    } at[2];                /* SRC, DST: item i lies in block i + offset of this buffer of the whole */
+    uint8_t final;          /* its FINAL steps are the whole's; else they are not final */
+};
+
 struct wi_sched {
     uint32_t refs; /* atomic */
     uint8_t coll;  /* enum wi_coll */
@@ -142,6 +157,10 @@ struct wi_sched {
     const struct wi_lane *lanes;
     const struct wi_step *steps;
     const struct wi_region *regions;
+    /* What is done before the first step and after the last, by mapped schedules inside groups of ranks; NULL: nothing. */
+    struct wi_sched_stage *before, *after;
+    uint8_t staged;      /* on some rank there is such a stage */
+    uint32_t slot_items; /* items that scratch of these stages keeps at once, on the rank where it is most */
 };
 
 /* ---- Building ---- */
@@ -194,6 +213,11 @@ weft_status wi_sched_seal(struct wi_sched_builder *b, struct wi_sched **sched);
 void wi_sched_abandon(struct wi_sched_builder *b);
 struct wi_sched *wi_sched_get(struct wi_sched *sched);
 void wi_sched_put(struct wi_sched *sched);
+/* Stages go to a schedule that nobody else has yet, and with it. NULL: none. */
+void wi_sched_surround(struct wi_sched *sched, struct wi_sched_stage *before, struct wi_sched_stage *after, uint32_t slot_items);
+void wi_sched_stage_free(struct wi_sched_stage *stage);
+/* The share that a block of SRC or DST of the stage stands for. */
+uint32_t wi_sched_stage_share(const struct wi_sched_stage *stage, unsigned buf, uint32_t block);
 
 /* ---- Text, JSON, DOT ---- */
 weft_status wi_sched_print(const struct wi_sched *sched, FILE *out);

@@ -255,6 +255,36 @@ struct wi_sched *wi_sched_get(struct wi_sched *sched)
 void wi_sched_put(struct wi_sched *sched)
 {
     /* Every holder's last read comes before the free. */
-    if (sched && __atomic_fetch_sub(&sched->refs, 1, __ATOMIC_ACQ_REL) == 1)
-        wi_free((struct wi_sched_sealed *)sched);
+    if (!sched || __atomic_fetch_sub(&sched->refs, 1, __ATOMIC_ACQ_REL) != 1)
+        return;
+    wi_sched_stage_free(sched->before);
+    wi_sched_stage_free(sched->after);
+    wi_free((struct wi_sched_sealed *)sched);
+}
+
+/* ---- Stages ---- */
+
+void wi_sched_stage_free(struct wi_sched_stage *stage)
+{
+    if (!stage)
+        return;
+    wi_sched_put(stage->sched);
+    wi_free(stage->ranks);
+    wi_free(stage->start);
+    wi_free(stage->item);
+    wi_free(stage);
+}
+
+void wi_sched_surround(struct wi_sched *sched, struct wi_sched_stage *before, struct wi_sched_stage *after,
+                       uint32_t slot_items)
+{
+    sched->before = before;
+    sched->after = after;
+    sched->staged = 1;
+    sched->slot_items = slot_items;
+}
+
+uint32_t wi_sched_stage_share(const struct wi_sched_stage *stage, unsigned buf, uint32_t block)
+{
+    return wi_sched_share(stage->sched, buf, block);
 }

@@ -133,7 +133,86 @@ static void put_all(struct wi_sched **scheds, int nranks)
         wi_sched_put(scheds[r]);
 }
 
-static unsigned long checked;
+static unsigned long checked, stages_checked;
+
+/* ---- Stages ---- */
+
+/* Some ranks may be in place and others not, which is an affair of each: then all of them are proved in both forms. */
+static int proves(const struct wi_sched *const *group, int nranks, int promised)
+{
+    const struct wi_algo *algo = wi_algo_find((enum wi_coll)group[0]->coll, group[0]->algo);
+    int in_place = 0, ok = 1;
+
+    for (int i = 0; i < nranks; i++)
+        in_place += group[i]->in_place;
+    if (in_place == 0 || in_place == nranks)
+        return wi_sched_check(group, nranks, promised) == WEFT_SUCCESS;
+    for (int form = 0; form < 2 && ok; form++) {
+        struct wi_sched *made[MAX_RANKS] = {NULL};
+        for (int i = 0; i < nranks && ok; i++) {
+            struct wi_algo_args args = {.rank = i, .nranks = nranks, .root = group[0]->root, .in_place = form};
+            ok = algo->build(&args, &made[i]) == WEFT_SUCCESS;
+        }
+        ok = ok && wi_sched_check((const struct wi_sched *const *)made, nranks, promised) == WEFT_SUCCESS;
+        put_all(made, nranks);
+    }
+    return ok;
+}
+
+/* All ranks of a group have the same one, each as its own rank, and together they do what they are for. */
+static int check_group(struct wi_sched *const *scheds, int rank, int after, int promised)
+{
+    const struct wi_sched_stage *own = after ? scheds[rank]->after : scheds[rank]->before;
+    const struct wi_sched *group[MAX_RANKS] = {NULL};
+
+    for (int i = 0; i < own->sched->nranks; i++) {
+        const struct wi_sched *s = scheds[own->ranks[i]];
+        const struct wi_sched_stage *st = after ? s->after : s->before;
+        if (!st || st->sched->rank != i || st->sched->nranks != own->sched->nranks || st->nshares != own->nshares ||
+            memcmp(st->ranks, own->ranks, (size_t)own->sched->nranks * sizeof *own->ranks) != 0 ||
+            memcmp(st->start, own->start, (own->nshares + (size_t)1) * sizeof *own->start) != 0 ||
+            memcmp(st->item, own->item, own->start[own->nshares] * sizeof *own->item) != 0) {
+            wi_fail(WEFT_EINVAL, "ranks %d and %d have different stages", rank, own->ranks[i]);
+            return 0;
+        }
+        group[i] = st->sched;
+    }
+    stages_checked++;
+    return proves(group, own->sched->nranks, promised & WI_SCHED_ORDERED);
+}
+
+/* What scratch keeps in a slot at once is not more than is said, which all ranks say alike. */
+static int check_slot(const struct wi_sched *s, const struct wi_sched *first)
+{
+    uint64_t items = 0;
+
+    if (s->before)
+        items += (uint64_t)s->before->most * s->before->sched->buf_blocks[WI_TMP];
+    if (s->after)
+        items += (uint64_t)s->after->most * s->after->sched->buf_blocks[WI_TMP];
+    if (items <= s->slot_items && s->slot_items == first->slot_items && s->staged == first->staged)
+        return 1;
+    wi_fail(WEFT_EINVAL, "rank %d: slots hold %u items, and stages need %u", s->rank, s->slot_items, (unsigned)items);
+    return 0;
+}
+
+/* Schedules with stages become the same in messages, which the checker proves: what one stage leaves, the next one reads. */
+static int check_stages(struct wi_sched **scheds, int nranks, int promised)
+{
+    for (int r = 0; r < nranks; r++) {
+        if (!check_slot(scheds[r], scheds[0]) || (scheds[r]->before && !check_group(scheds, r, 0, promised)) ||
+            (scheds[r]->after && !check_group(scheds, r, 1, promised)))
+            return 0;
+    }
+    for (int r = 0; r < nranks; r++) {
+        struct wi_sched *flat;
+        if (wi_algo_flatten(scheds[r], &flat) < 0)
+            return 0;
+        wi_sched_put(scheds[r]);
+        scheds[r] = flat;
+    }
+    return 1;
+}
 
 static int check_form(const struct wi_algo_choice *choice, const struct map *m, int root, int in_place)
 {
@@ -145,7 +224,8 @@ static int check_form(const struct wi_algo_choice *choice, const struct map *m, 
     if (ok == 1) {
         wi_fail_clear();
         checked++;
-        if (wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, promised) != WEFT_SUCCESS) {
+        if ((choice->spec.mapped && !check_stages(scheds, m->nranks, promised)) ||
+            wi_sched_check((const struct wi_sched *const *)scheds, m->nranks, promised) != WEFT_SUCCESS) {
             complain(choice->spec.text, choice->algo->coll, m, root, in_place);
             ok = -1;
         }
@@ -280,6 +360,15 @@ static void two_levels(void)
     }
 }
 
+/* Groups so uneven that some rank sends nothing of a message: what comes behind it in its lane still comes behind what it waited
+ * for. */
+static void empty_messages_keep_their_order(void)
+{
+    make_maps();
+    check_spec(WI_COLL_REDUCE_SCATTER, "node:pat/linear", &maps[9], 0);
+    check_spec(WI_COLL_REDUCE_SCATTER, "node:pat/linear", &maps[10], 0);
+}
+
 /* ---- Specs ---- */
 static void wrong_specs_are_named(void)
 {
@@ -295,7 +384,7 @@ static void wrong_specs_are_named(void)
         {WI_COLL_ALL_REDUCE, "node:ring/flat+ring", "no algorithm \"flat\""},
         {WI_COLL_ALL_REDUCE, "node:ring/ring+flat", "no algorithm \"flat\""},
         {WI_COLL_ALL_REDUCE, "node:ring/flat+brock", "no algorithm \"brock\""},
-        {WI_COLL_ALL_REDUCE, "node:ring/direct", "no algorithm \"direct\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
         {WI_COLL_ALL_REDUCE, "rack:ring/node:flat/flat", "no algorithm \"flat\""},
         {WI_COLL_ALL_REDUCE, "node:ring@chief", "\"@chief\""},
         {WI_COLL_ALL_REDUCE, "node:ring*0", "number of chunks"},
@@ -381,7 +470,7 @@ static void mapped_innermost_is_a_chain(void)
         const char *spec, *up, *down;
     } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring/flat", "flat", "flat"},
                 {WI_COLL_ALL_REDUCE, "node:ring@leader/flat2", "flat2", "flat"},
-                {WI_COLL_ALL_REDUCE, "node:ring@leader*4/flat2+flat", "flat2", "flat"},
+                {WI_COLL_ALL_REDUCE, "node:ring@leader/flat2+flat", "flat2", "flat"},
                 {WI_COLL_ALL_REDUCE, "rack:ring/node:ring/flat", "flat", "flat"},
                 {WI_COLL_REDUCE, "node:knomial@leader/flat2", "flat2", NULL},
                 {WI_COLL_BROADCAST, "node:knomial@leader/flat", NULL, "flat"},
@@ -396,10 +485,69 @@ static void mapped_innermost_is_a_chain(void)
         CU_ASSERT(c.spec.mapped && c.needs & WI_ALGO_CHAIN);
         CU_ASSERT(up ? rows[i].up && strcmp(up->name, rows[i].up) == 0 && up->needs == WI_ALGO_MAPPED : !rows[i].up);
         CU_ASSERT(down ? rows[i].down && strcmp(down->name, rows[i].down) == 0 : !rows[i].down);
-        refuses_at_building(rows[i].coll, rows[i].spec, &maps[9].levels, &maps[9].levels, "chain of stages");
     }
     CU_ASSERT_EQUAL(wi_algo_choose(WI_COLL_ALL_REDUCE, "node:ring/ring", &maps[9].levels, maps[9].nranks, &c), 0);
     CU_ASSERT(!c.spec.mapped && !(c.needs & WI_ALGO_CHAIN));
+}
+
+static int is_slots(const struct wi_algo *a, enum wi_coll coll)
+{
+    return a->coll == coll && (a->needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) == WI_ALGO_MAPPED;
+}
+
+static void stages_with(enum wi_coll coll, const char *outer, int leader, const struct map *m)
+{
+    const struct wi_hier_shape *shape = wi_hier_shape_of(coll);
+    enum wi_coll colls[2] = {leader ? shape->up_leader : shape->up, leader ? shape->down_leader : shape->down};
+    char spec[64];
+
+    for (size_t i = 0; wi_algos[i]; i++) {
+        if ((colls[0] == WI_HIER_NONE || !is_slots(wi_algos[i], colls[0])) &&
+            (colls[1] == WI_HIER_NONE || !is_slots(wi_algos[i], colls[1])))
+            continue;
+        snprintf(spec, sizeof spec, "node:%s%s/%s", outer, leader ? "@leader" : "", wi_algos[i]->name);
+        check_spec(coll, spec, m, 0);
+        snprintf(spec, sizeof spec, "rack:%s/node:linear%s/%s", outer, leader ? "@leader" : "", wi_algos[i]->name);
+        if (coll != WI_COLL_BROADCAST && coll != WI_COLL_BARRIER)
+            check_spec(coll, spec, m, 0);
+    }
+}
+
+static void stages_are_proved(void)
+{
+    static const enum wi_coll colls[] = {WI_COLL_ALL_REDUCE, WI_COLL_REDUCE,         WI_COLL_BROADCAST,
+                                         WI_COLL_ALL_GATHER, WI_COLL_REDUCE_SCATTER, WI_COLL_BARRIER};
+    unsigned before = CU_get_number_of_failure_records();
+
+    make_maps();
+    stages_checked = 0;
+    for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
+        for (int m = 0; m < NMAPS - 1; m++)
+            for (size_t i = 0; wi_algos[i] && CU_get_number_of_failure_records() < before + 4; i++)
+                for (int leader = 0; leader < 2 && is_two_sided(wi_algos[i], colls[c]); leader++)
+                    stages_with(colls[c], wi_algos[i]->name, leader, &maps[m]);
+    printf("# %lu stages\n", stages_checked);
+    CU_ASSERT(stages_checked > 10000);
+}
+
+static void stages_that_cannot_be_are_named(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *spec, *said;
+    } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring*4/flat", "number of chunks"},
+                {WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
+                {WI_COLL_ALL_TO_ALL, "node:pairwise/flat", "over messages only"},
+                {WI_COLL_ALL_REDUCE, "node:ring/flat/flat", "nothing may follow"}};
+    struct wi_algo_choice c;
+
+    make_maps();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wi_fail_clear();
+        CU_ASSERT(wi_algo_choose(rows[i].coll, rows[i].spec, &maps[0].levels, maps[0].nranks, &c) < 0);
+        if (!strstr(wi_fail_text(), rows[i].said))
+            complain(rows[i].spec, rows[i].coll, &maps[0], 0, 0);
+    }
 }
 
 static void wrong_levels_are_named(void)
@@ -590,8 +738,11 @@ static const struct wt_case cases[] = {
     {"combinations of barrier", combinations_of_barrier},
     {"every root, and chunks", every_root_and_depth},
     {"two levels", two_levels},
+    {"empty messages keep their order", empty_messages_keep_their_order},
     {"specs are read once", specs_are_read_once},
     {"mapped innermost is a chain", mapped_innermost_is_a_chain},
+    {"stages are proved", stages_are_proved},
+    {"stages that cannot be are named", stages_that_cannot_be_are_named},
     {"wrong specs are named", wrong_specs_are_named},
     {"wrong levels are named", wrong_levels_are_named},
     {"wrong numbers are refused early", wrong_numbers_are_refused_early},
