@@ -591,14 +591,24 @@ static int probe_put(struct wi_mesh *m)
 struct map_claim {
     int32_t lowest, count; /* its lowest rank, and how many there are */
     int32_t can_map, can_get, can_put;
+    uint32_t slots; /* UINT32_MAX: there is no group */
+    uint64_t slot_bytes;
 };
 
 static struct map_claim claim(struct wi_mesh *m, const uint64_t *where)
 {
-    struct map_claim c = {.lowest = m->map_ranks[0], .count = m->nmapped, .can_map = 1, .can_get = 1, .can_put = 1};
+    struct map_claim c = {.lowest = m->map_ranks[0],
+                          .count = m->nmapped,
+                          .can_map = 1,
+                          .can_get = 1,
+                          .can_put = 1,
+                          .slots = UINT32_MAX,
+                          .slot_bytes = UINT64_MAX};
 
     if (m->nmapped == 1)
         return c; /* it stands in nobody's way */
+    c.slots = m->mapped.depth;
+    c.slot_bytes = m->mapped.slot_bytes;
     c.can_map = m->can_map;
     c.can_get = m->can_get && probe_get(m, where);
     c.can_put = c.can_get && m->can_put && probe_put(m);
@@ -620,6 +630,8 @@ static int stands(const struct wi_mesh *m, const struct map_claim *all, int lowe
 
 static void settle_maps(struct wi_mesh *m, const struct map_claim *all)
 {
+    uint64_t slot_bytes = UINT64_MAX;
+    uint32_t slots = UINT32_MAX;
     int mapped = 0;
 
     m->can_map = m->can_get = m->can_put = 1;
@@ -630,9 +642,13 @@ static void settle_maps(struct wi_mesh *m, const struct map_claim *all)
         m->can_get &= all[r].can_get != 0;
         m->can_put &= all[r].can_put != 0;
         mapped |= m->map_of[r] != r;
+        slots = all[r].slots < slots ? all[r].slots : slots;
+        slot_bytes = all[r].slot_bytes < slot_bytes ? all[r].slot_bytes : slot_bytes;
     }
     if (!mapped)
         m->can_map = m->can_get = m->can_put = 0;
+    m->slots = mapped ? slots : 0;
+    m->slot_bytes = mapped ? (size_t)slot_bytes : 0;
     if (!stands(m, all, m->map_ranks[0]))
         unmap(m);
     m->all_mapped = m->mapped_group && m->nmapped == m->nranks;

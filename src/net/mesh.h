@@ -49,6 +49,8 @@ struct wi_mesh {
     int32_t *map_ranks;            /* [nmapped]: of this rank's group, in order */
     int nmapped;                   /* 1 without a group */
     int all_mapped;                /* it holds all ranks */
+    size_t slot_bytes;             /* of the smallest slot of all these groups; 0: there is none */
+    uint32_t slots;                /* the least number of slots of a rank, likewise */
     int can_map, can_get, can_put; /* in all these groups user memory of all peers can be mapped / got / put to */
 };
 
