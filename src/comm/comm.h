@@ -344,6 +344,10 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
 /* layout.c. The schedule is known: cut the data and lower it. `share` is the largest share of any rank, for v-forms. */
 weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call, size_t share,
                           size_t slice_bytes, struct wi_prog **programs);
+/* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
+weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes);
+/* Scratch of op->bind.block_bytes a block, owned by the operation. */
+weft_status wi_op_scratch(struct wi_op *op);
 /* Likewise, of a v-form whose messages are packed. */
 weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call,
                                  struct wi_prog **programs);

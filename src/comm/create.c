@@ -36,6 +36,37 @@ static void tell_progress(void *ctx)
     wi_progress_want(ctx);
 }
 
+/* What runs in stages: layout_stages.c. */
+#define BIT(coll) (UINT32_C(1) << WI_COLL_##coll)
+#define STAGED (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(BARRIER))
+
+/* Of which levels does every group lie in one mapped group? All ranks know these groups, and say the same. */
+static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_facts *facts)
+{
+    int32_t *map = wi_calloc((size_t)comm->nranks, sizeof *map); /* by group, + 1 */
+
+    if (!map)
+        return wi_fail(WEFT_ENOMEM, "the mapped groups of %d ranks", comm->nranks);
+    for (int l = 0; l < comm->levels.nlevels; l++) {
+        const struct wi_algo_level *level = &comm->levels.level[l];
+        int inside = comm->mesh->slot_bytes > 0;
+        memset(map, 0, (size_t)comm->nranks * sizeof *map);
+        for (int r = 0; r < comm->nranks && inside; r++) {
+            int32_t *first = &map[level->group[r]];
+            *first = *first ? *first : comm->mesh->map_of[r] + 1;
+            inside = *first == comm->mesh->map_of[r] + 1;
+        }
+        if (!inside)
+            continue;
+        facts->inside[l].mapped = 1;
+        facts->inside[l].chains = STAGED;
+        facts->inside[l].slot_bytes = comm->mesh->slot_bytes;
+        facts->inside[l].depth = comm->mesh->slots < WI_OP_WINDOW ? comm->mesh->slots : WI_OP_WINDOW;
+    }
+    wi_free(map);
+    return WEFT_SUCCESS;
+}
+
 static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config)
 {
     struct weft_context *ctx = comm->ctx;
@@ -74,6 +105,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     if (comm->lent)
         WI_TRY(wi_comm_nearer(comm, comm->lent));
     facts.slot_bytes = comm->exec->map.slot_bytes;
+    WI_TRY(find_inside(comm, &facts));
     WI_TRY(wi_fast_init(comm, &facts));
     return wi_comm_planner(comm, &facts);
 }

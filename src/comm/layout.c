@@ -135,20 +135,27 @@ static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t
     return WEFT_SUCCESS;
 }
 
+weft_status wi_op_scratch(struct wi_op *op)
+{
+    size_t bytes = op->bind.sched->buf_blocks[WI_TMP] * op->bind.block_bytes;
+
+    op->owned[0] = NULL;
+    if (!bytes)
+        return WEFT_SUCCESS;
+    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, bytes);
+    return op->owned[0] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", bytes);
+}
+
 static weft_status slice_messages(struct wi_op *op, size_t want)
 {
-    size_t tmp = op->bind.sched->buf_blocks[WI_TMP], block = op->bind.block_bytes;
+    size_t block = op->bind.block_bytes;
     int cut = block > want && !op->match.point_to_point;
 
     op->bind.nfragments = 1;
     op->bind.fragment_bytes = SIZE_MAX;
     op->bind.nslices = cut ? (uint32_t)((block + want - 1) / want) : 1;
     op->bind.slice_bytes = cut ? want : SIZE_MAX;
-    op->owned[0] = NULL;
-    if (!tmp || !block)
-        return WEFT_SUCCESS;
-    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, tmp * block);
-    return op->bind.base[WI_TMP] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp * block);
+    return wi_op_scratch(op);
 }
 
 /* Depends on the arguments only: all ranks take ll lines or none does, whatever form of the call each one uses. */
@@ -178,7 +185,7 @@ static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_pro
     struct wi_prog **kept = programs ? &programs[op->bind.ll] : NULL;
 
     l->packed = op->bind.packing != NULL;
-    l->mapped = op->bind.mapped;
+    l->mapped = op->bind.mapped && !op->bind.messages;
     l->ll = op->bind.ll;
     l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
     if (kept && *kept && wi_prog_serves(*kept, op->bind.sched, l)) {
@@ -214,6 +221,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;
+    op->bind.nlater = 0;
     op->bind.ll = 0;
     op->bind.send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
     op->bind.block_bytes = op->bind.total_bytes = 0;
@@ -227,6 +235,8 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
         op->bind.layout.blocks[WI_TMP].like = &op->bind.layout.blocks[WI_SRC];
         op->bind.layout.blocks[WI_TMP].modulo = (uint32_t)comm->nranks;
     }
+    if (op->bind.sched->staged)
+        return wi_op_lay_out_stages(comm, op, slice_bytes);
     if (!op->bind.mapped) {
         WI_TRY(slice_messages(op, slice_bytes));
         return lower(comm, op, programs);

@@ -151,7 +151,9 @@ static size_t lower_region(const struct lowering *l, const struct wi_region *r, 
 
     if (in_slots(l, r))
         return in_slot(l, r, p, count, o);
-    o->mem = !is_peer(l, r) ? r->buf : r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST;
+    o->mem = is_peer(l, r)       ? (r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST)
+             : l->layout->placed ? l->layout->in[r->buf]
+                                 : r->buf;
     o->rank = rank_of(l, r->rank);
     bytes = extent_bytes(blocks, r, p, o);
     for (uint32_t i = 1; i < count; i++)
@@ -187,7 +189,7 @@ static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t la
 
     *out =
         (struct wi_prog_step){.kind = st->kind,
-                              .flags = st->flags,
+                              .flags = l->layout->partial ? st->flags & (uint8_t)~WI_STEP_FINAL : st->flags,
                               .ndst = st->ndst,
                               .nsrc = st->nsrc,
                               .lane = (uint16_t)(l->layout->first_lane + (st->kind == WI_STEP_WAIT ? st->lane : lane)),

@@ -39,8 +39,11 @@ struct wi_layout {
     const int32_t *ranks;                 /* the schedule's ranks; NULL: they are the executor's */
     uint16_t first_lane;                  /* mapped: the signals that lane 0 of the schedule gives */
     uint8_t mapped, ll;
-    uint8_t packed; /* lengths are numbers of blocks: packed.c */
-    uint8_t sliced; /* every block is cut into slices or fragments: regions are handled block by block */
+    uint8_t placed; /* the schedule's SRC and DST lie in the buffers `in` (enum wi_buf) of the operation */
+    uint8_t in[2];
+    uint8_t partial; /* what its last reductions leave is no result: others follow */
+    uint8_t packed;  /* lengths are numbers of blocks: packed.c */
+    uint8_t sliced;  /* every block is cut into slices or fragments: regions are handled block by block */
 };
 
 /* What memory an operand is in. */

@@ -192,6 +192,8 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t round = op->wait.rounds++;
 
+    if (op->bind.messages)
+        op->wait.word = NULL; /* messages may be what comes next */
     if (exec->spin_elsewhere && op->wait.word && op->bind.mapped && exec->map_group && !core_is_needed(exec, op) &&
         spin(op, exec->spin_elsewhere))
         return exec->broken;

@@ -258,7 +258,7 @@ struct lane_state {
     uint32_t send_lane, recv_lane; /* of the whole; the same unless split */
     struct where newest;           /* what the next step of the lane comes after; lane NONE: no step yet */
     struct where opened[2];        /* split: what came before the sends that are noted below */
-    int strict;                    /* split: one of those sends comes after something else, and so does what follows it */
+    int strict; /* split: one of those sends comes after something else, and so does what follows it */
 };
 
 /* Split lanes: a piece that was sent since the lane last received. A receive need not wait for the send before it, except where

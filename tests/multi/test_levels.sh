@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Hierarchical algorithms for real: five ranks on two "hosts" (names that WEFT_NODE_ID gives them, so that shared memory serves
-# the ranks of one and TCP those of both), dealt out, 3 + 2. weft-bench compares every element of every result.
+# Hierarchical algorithms for real: five ranks on two "hosts" (names that WEFT_NODE_ID and WEFT_SHM_NODE_ID give them, so that shared
+# memory serves the ranks of one and TCP those of both), dealt out, 3 + 2. weft-bench compares every element of every result.
 set -u
 . "${WEFT_SRCDIR:?}/tests/harness/levels.sh"
 trap levels_clean EXIT
@@ -9,7 +9,8 @@ trap levels_clean EXIT
 levels_start() {
     local rank=$1 nranks=$2
     shift 2
-    LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$nranks MASTER_ADDR=127.0.0.1 WEFT_NODE_ID=host$((rank % 2)) "$@"
+    LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$nranks MASTER_ADDR=127.0.0.1 WEFT_NODE_ID=host$((rank % 2)) \
+        WEFT_SHM_NODE_ID=host$((rank % 2)) "$@"
 }
 
 # run COLLECTIVE SPEC [bench options]
@@ -40,4 +41,21 @@ run barrier node:dissem@leader
 run all_gather_v node:ring
 run reduce_scatter_v node:ring --op avg
 run reduce_scatter_v node:linear@leader
+# Inside the hosts through slots, in fragments that follow each other through the stages.
+run all_reduce node:ring/flat
+run all_reduce node:ring/flat --op avg
+run all_reduce node:rdouble@leader/flat2
+run reduce node:rsgather/flat -r all
+run reduce node:linear@leader/flat2 -r all --op avg
+run broadcast node:scatter_ring/flat -r all
+run broadcast node:knomial@leader/flat -r all
+run all_gather node:ring/flat
+run all_gather node:linear@leader/flat
+run reduce_scatter node:ring/flat --op avg
+run reduce_scatter node:pairwise@leader/flat
+run barrier node:dissem/flat
+run barrier node:dissem@leader/flat
+run all_gather_v node:ring/flat
+run reduce_scatter_v node:ring/flat --op avg
+run reduce_scatter_v node:linear@leader/flat
 levels_end

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the data of a call is cut that runs in stages: messages among groups of ranks, and before and after them mapped schedules
+ * inside the groups.
+ *
+ * A fragment is the same slice of every item (block of the whole) in all stages, so that the stages of one fragment have nothing to
+ * do with those of another. A mapped stage calls several items, which need not be neighbours, a block of its own: to it a block
+ * has one extent for each. In a slot an item has a piece, as long as a slice; what stands in it belongs to both mapped stages,
+ * the scratch of the second behind that of the first, because ranks are in different stages of the same fragment. For the same
+ * reason each has signals of its own: those of a lane only grow. */
+#include "base/alloc.h"
+#include "base/status.h"
+#include "comm/comm.h"
+
+#define LANES_EACH (WI_SCHED_MAX_MAPPED_LANES / 2)
+
+static size_t lines(size_t bytes)
+{
+    return (bytes + WEFT_LINE_BYTES - 1) & ~(size_t)(WEFT_LINE_BYTES - 1);
+}
+
+/* Of an item, in a slot. */
+static size_t piece_bytes(const struct wi_op *op)
+{
+    return lines(op->bind.fragment_bytes == SIZE_MAX ? op->bind.block_bytes : op->bind.fragment_bytes);
+}
+
+/* ---- Where a stage's blocks are ---- */
+
+/* Of one buffer: the extents of each block of the stage, in the order of its items. */
+struct placed {
+    struct wi_extent *extent;
+    uint32_t *start;
+};
+
+static weft_status place(const struct wi_op *op, const struct wi_sched_stage *st, unsigned buf, struct placed *p)
+{
+    const struct wi_blocks *whole = &op->bind.layout.blocks[st->at[buf].buf];
+    uint32_t nblocks = st->sched->buf_blocks[buf], n = 0;
+
+    p->start = wi_malloc(((size_t)nblocks + 1) * sizeof *p->start);
+    p->extent = wi_malloc(((size_t)nblocks * st->most + 1) * sizeof *p->extent);
+    if (!p->start || !p->extent)
+        return wi_fail(WEFT_ENOMEM, "the places of %u blocks of a stage", nblocks);
+    for (uint32_t b = 0; b < nblocks; b++) {
+        uint32_t share = wi_sched_stage_share(st, buf, b);
+        p->start[b] = n;
+        for (uint32_t i = st->start[share]; i < st->start[share + 1]; i++)
+            p->extent[n++] = wi_block_extent(whole, (size_t)((int64_t)st->item[i] + st->at[buf].offset));
+    }
+    p->start[nblocks] = n;
+    return WEFT_SUCCESS;
+}
+
+static void placed_free(struct placed p[2])
+{
+    for (int i = 0; i < 2; i++) {
+        wi_free(p[i].extent);
+        wi_free(p[i].start);
+    }
+}
+
+/* ---- Programs ---- */
+
+static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched_stage *st,
+                               size_t slot_at, uint16_t first_lane, struct wi_prog **prog)
+{
+    size_t piece = piece_bytes(op);
+    struct placed p[2] = {0};
+    weft_status status = place(op, st, WI_SRC, &p[WI_SRC]);
+
+    if (status >= 0)
+        status = place(op, st, WI_DST, &p[WI_DST]);
+    if (status >= 0) {
+        struct wi_layout l = {.slot_at = slot_at,
+                              .slot_stride = st->most * piece,
+                              .slot_piece = piece,
+                              .ranks = st->ranks,
+                              .first_lane = first_lane,
+                              .mapped = 1,
+                              .sliced = 1,
+                              .placed = 1,
+                              .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
+                              .partial = !st->final};
+        for (int b = 0; b < 2; b++) {
+            l.blocks[b].extent = p[b].extent;
+            l.blocks[b].start = p[b].start;
+        }
+        *prog = wi_lower(st->sched, comm->rank, &l);
+        if (!*prog)
+            status = wi_fail(WEFT_ENOMEM, "a program of %u steps", st->sched->nsteps);
+    }
+    placed_free(p);
+    return status;
+}
+
+/* Lanes that signal have numbers that others wait for. */
+static weft_status check_lanes(const struct wi_sched_stage *st)
+{
+    for (uint32_t l = LANES_EACH; l < st->sched->nlanes; l++) {
+        const struct wi_lane *lane = &st->sched->lanes[l];
+        for (uint32_t i = 0; i < lane->nsteps; i++)
+            if (st->sched->steps[lane->first_step + i].kind == WI_STEP_SIGNAL)
+                return wi_fail(WEFT_ENOTSUP, "algorithm %s signals on more than %d lanes and can be no stage",
+                               st->sched->algo, LANES_EACH);
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_group(const struct weft_comm *comm, const struct wi_sched_stage *st)
+{
+    for (int i = 0; i < st->sched->nranks; i++)
+        if (comm->mesh->map_of[st->ranks[i]] != comm->mesh->map_of[comm->rank])
+            return wi_fail(WEFT_ENOTSUP, "algorithm %s needs ranks %d and %d in one shared-memory group",
+                           st->sched->algo, comm->rank, st->ranks[i]);
+    return check_lanes(st);
+}
+
+static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op, struct wi_prog **prog)
+{
+    struct wi_layout *l = &op->bind.layout;
+
+    l->sliced = 1; /* programs of stages are of one fragment, which is a slice of each block */
+    *prog = wi_lower(op->bind.sched, comm->rank, l);
+    return *prog ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
+}
+
+/* ---- Fragments ---- */
+
+/* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. */
+static weft_status cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
+{
+    size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes;
+    size_t room = items ? comm->mesh->slot_bytes / items & ~(size_t)(WEFT_LINE_BYTES - 1) : SIZE_MAX;
+    size_t slice = want < room ? want : room;
+
+    if (!slice)
+        return wi_fail(WEFT_ENOTSUP,
+                       "algorithm %s keeps %zu blocks of at least %d bytes in a slot, and slots have %zu bytes: "
+                       "make them larger (WEFT_SHM_SLOT_BYTES)",
+                       op->bind.sched->algo, items, WEFT_LINE_BYTES, comm->mesh->slot_bytes);
+    op->bind.nfragments = block > slice ? (uint32_t)((block + slice - 1) / slice) : 1;
+    op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;
+    op->bind.nslices = 1;
+    op->bind.slice_bytes = SIZE_MAX;
+    return WEFT_SUCCESS;
+}
+
+static weft_status lower_around(const struct weft_comm *comm, const struct wi_op *op, int after, size_t *slot_at,
+                                struct wi_prog **prog)
+{
+    const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
+
+    WI_TRY(check_group(comm, st));
+    WI_TRY(lower_stage(comm, op, st, *slot_at, (uint16_t)(after ? LANES_EACH : 0), prog));
+    *slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
+    return WEFT_SUCCESS;
+}
+
+/* Before, messages, after: those that there are on this rank. */
+static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op)
+{
+    const struct wi_sched *s = op->bind.sched;
+    struct wi_prog **at[WI_STAGES_MAX] = {&op->bind.prog, &op->bind.later[0], &op->bind.later[1]};
+    size_t slot_at = 0;
+    uint32_t n = 0;
+
+    if (s->before)
+        WI_TRY(lower_around(comm, op, 0, &slot_at, at[n++]));
+    WI_TRY(lower_messages(comm, op, at[n]));
+    op->bind.nlater = n++;
+    if (s->after) {
+        WI_TRY(lower_around(comm, op, 1, &slot_at, at[n]));
+        op->bind.nlater = n;
+    }
+    op->bind.slot_bytes = slot_at;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes)
+{
+    op->bind.mapped = comm->exec->nmapped > 1; /* its epochs count, whether or not it has a part in a stage */
+    op->bind.messages = 1;
+    op->bind.scale = 1;
+    WI_TRY(cut(comm, op, slice_bytes));
+    WI_TRY(wi_op_scratch(op));
+    return lower_all(comm, op);
+}
