@@ -38,7 +38,9 @@ static void tell_progress(void *ctx)
 
 /* What runs in stages: layout_stages.c. */
 #define BIT(coll) (UINT32_C(1) << WI_COLL_##coll)
-#define STAGED (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(BARRIER))
+#define STAGED                                                                                                    \
+    (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(ALL_GATHER_V) | BIT(REDUCE_SCATTER) | \
+     BIT(REDUCE_SCATTER_V) | BIT(BARRIER))
 
 /* Of which levels does every group lie in one mapped group? All ranks know these groups, and say the same. */
 static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_facts *facts)

@@ -260,7 +260,7 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
         op->record->algo = op->bind.sched->algo;
     if (sched->peer_src || sched->peer_dst || p.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         WI_TRY(map_peers(comm, op, c, file, records, stride, &q));
-    WI_TRY(wi_op_lay_out(comm, op, c, share, p.slice_bytes, programs));
+    WI_TRY(wi_op_lay_out(comm, op, c, share, wi_op_slice(op, &p), programs));
     return check_offers(comm, op, records, stride);
 }
 

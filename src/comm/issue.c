@@ -397,7 +397,7 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
     WI_TRY(
         wi_op_bind(comm, op, plan.algo, &plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
-    return wi_op_lay_out(comm, op, c, share, plan.slice_bytes, programs);
+    return wi_op_lay_out(comm, op, c, share, wi_op_slice(op, &plan), programs);
 }
 
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)

@@ -176,6 +176,13 @@ static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
+size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan)
+{
+    size_t blocks = op->bind.sched->nblocks ? op->bind.sched->nblocks : 1, fragment = plan->chain.fragment_bytes;
+
+    return op->bind.sched->staged && fragment ? (fragment + blocks - 1) / blocks : plan->slice_bytes;
+}
+
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes)
 {
     op->bind.mapped = comm->exec->nmapped > 1; /* its epochs count, whether or not it has a part in a stage */
