@@ -75,22 +75,6 @@ static weft_status check_numbers(const struct wi_hier_spec *s, const struct wi_a
     return st;
 }
 
-/* Stages follow each other fragment by fragment, by themselves. */
-static weft_status check_stages(const struct wi_hier_spec *s, enum wi_coll family)
-{
-    if (!s->mapped)
-        return WEFT_SUCCESS;
-    if (family == WI_COLL_ALL_TO_ALL)
-        return wi_fail(WEFT_ENOTSUP, "hierarchy: \"%s\": %s by levels is over messages only", s->text,
-                       wi_coll_name(family));
-    if (s->depth)
-        return wi_fail(WEFT_EINVAL,
-                       "hierarchy: \"%s\" goes through slots inside, where the data is cut into fragments, and a "
-                       "number of chunks, \"*%d\", is for messages at all levels",
-                       s->text, s->depth);
-    return WEFT_SUCCESS;
-}
-
 static weft_status choose_hier(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels, int nranks,
                                struct wi_algo_choice *choice)
 {
@@ -101,7 +85,9 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     c.needs = needs_of_spec(&c.spec, family, levels, nranks) | (c.spec.mapped ? WI_ALGO_CHAIN : 0);
     if (levels)
         WI_TRY(check_numbers(&c.spec, levels, nranks));
-    WI_TRY(check_stages(&c.spec, family));
+    if (c.spec.mapped && family == WI_COLL_ALL_TO_ALL)
+        return wi_fail(WEFT_ENOTSUP, "hierarchy: \"%s\": %s by levels is over messages only", c.spec.text,
+                       wi_coll_name(family));
     if (coll == WI_COLL_ALL_TO_ALL)
         c.needs |= WI_ALGO_UNIFORM;
     if (coll == WI_COLL_ALL_TO_ALL_V)

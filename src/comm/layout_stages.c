@@ -61,9 +61,10 @@ static void placed_free(struct placed p[2])
 
 /* ---- Programs ---- */
 
-static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched_stage *st,
-                               size_t slot_at, uint16_t first_lane, struct wi_prog **prog)
+static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, int after, size_t slot_at,
+                               struct wi_prog **prog)
 {
+    const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
     size_t piece = piece_bytes(op);
     struct placed p[2] = {0};
     weft_status status = place(op, st, WI_SRC, &p[WI_SRC]);
@@ -75,12 +76,13 @@ static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op 
                               .slot_stride = st->most * piece,
                               .slot_piece = piece,
                               .ranks = st->ranks,
-                              .first_lane = first_lane,
+                              .first_lane = (uint16_t)(after ? LANES_EACH : 0),
                               .mapped = 1,
                               .sliced = 1,
                               .placed = 1,
                               .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
-                              .partial = !st->final};
+                              .partial = !st->final,
+                              .read_again = !after};
         for (int b = 0; b < 2; b++) {
             l.blocks[b].extent = p[b].extent;
             l.blocks[b].start = p[b].start;
@@ -119,6 +121,7 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 {
     struct wi_layout *l = &op->bind.layout;
 
+    l->read_again = 1;
     l->sliced = 1; /* programs of stages are of one fragment, which is a slice of each block */
     *prog = wi_lower(op->bind.sched, comm->rank, l);
     return *prog ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
@@ -151,7 +154,7 @@ static weft_status lower_around(const struct weft_comm *comm, const struct wi_op
     const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
 
     WI_TRY(check_group(comm, st));
-    WI_TRY(lower_stage(comm, op, st, *slot_at, (uint16_t)(after ? LANES_EACH : 0), prog));
+    WI_TRY(lower_stage(comm, op, after, *slot_at, prog));
     *slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
     return WEFT_SUCCESS;
 }
@@ -188,6 +191,7 @@ weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_
     op->bind.mapped = comm->exec->nmapped > 1; /* its epochs count, whether or not it has a part in a stage */
     op->bind.messages = 1;
     op->bind.scale = 1;
+    op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes;
     WI_TRY(cut(comm, op, slice_bytes));
     WI_TRY(wi_op_scratch(op));
     return lower_all(comm, op);

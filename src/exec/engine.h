@@ -27,6 +27,7 @@ struct wi_work {
     uint8_t kind;    /* enum wi_work_kind */
     uint8_t flags;   /* of the reduction: WI_REDUCE_FINAL */
     uint8_t to_peer; /* a destination is another rank's mapped memory */
+    uint8_t nt;      /* what does not go to slots is stored past the caches */
     uint32_t ndst, nsrc;
     const struct wi_op *op;
     const struct wi_operand *to; /* the destinations'; NULL: this rank's own memory, which is not streamed to */

@@ -13,11 +13,9 @@
 /* Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h says. */
 static unsigned streams(const struct wi_work *w, uint32_t dst)
 {
-    const struct wi_op *op = w->op;
-
     if (!w->to)
         return 0;
-    return (w->to[dst].mem == WI_MEM_SLOT ? op->run.slot_nt : op->bind.nt) ? WI_REDUCE_NT : 0;
+    return (w->to[dst].mem == WI_MEM_SLOT ? w->op->run.slot_nt : w->nt) ? WI_REDUCE_NT : 0;
 }
 
 /* ---- One chunk of work ---- */
@@ -38,7 +36,7 @@ static void reduce(const struct wi_work *w, void *const dst[], const void *const
 
     while (w->to && own < w->ndst && w->to[own].mem == WI_MEM_SLOT)
         own++;
-    if (w->op->bind.nt || own == w->ndst || w->ndst == 1) {
+    if (w->nt || own == w->ndst || w->ndst == 1) {
         wi_reduce(redop, dst, (int)w->ndst, src, (int)w->nsrc, elems, w->flags | streams(w, 0));
         return;
     }
@@ -154,6 +152,7 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
     w->kind = (uint8_t)kind_of(op, st, from);
     w->flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
     w->to_peer = st->to_peer;
+    w->nt = op->bind.nt && !f->prog->read_again;
     w->rank = w->kind == WI_WORK_PUT ? to->rank : from->rank;
     for (uint32_t i = 0; i < st->ndst; i++)
         w->dst[i] = wi_address(exec, op, &to[i], f->epoch, skip);

@@ -330,6 +330,7 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->ll = layout->ll;
     p->packed = layout->packed;
     p->mapped = layout->mapped;
+    p->read_again = layout->read_again;
     p->has_extents = has_extents(layout) != 0;
     p->nlanes = sched->nlanes;
     p->nsteps = sched->nsteps;

@@ -41,7 +41,8 @@ struct wi_layout {
     uint8_t mapped, ll;
     uint8_t placed; /* the schedule's SRC and DST lie in the buffers `in` (enum wi_buf) of the operation */
     uint8_t in[2];
-    uint8_t partial; /* what its last reductions leave is no result: others follow */
+    uint8_t partial;    /* what its last reductions leave is no result: others follow */
+    uint8_t read_again; /* what it leaves is read again soon: it stays in the caches */
     uint8_t packed;  /* lengths are numbers of blocks: packed.c */
     uint8_t sliced;  /* every block is cut into slices or fragments: regions are handled block by block */
 };
@@ -98,6 +99,7 @@ struct wi_prog {
     /* What it was made for, besides its schedule. */
     size_t stride, total, slot_stride;
     uint8_t sliced, ll, packed, mapped;
+    uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */
     const struct wi_prog_lane *lanes;
     const struct wi_prog_step *steps;

@@ -156,7 +156,7 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
     }
     w.kind = p->reduce ? WI_WORK_REDUCE : WI_WORK_COPY;
     w.flags = p->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
-    w.to_peer = 0;
+    w.to_peer = w.nt = 0;
     w.op = op;
     w.to = NULL;
     w.rank = p->x.peer;

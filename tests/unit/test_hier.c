@@ -470,7 +470,7 @@ static void mapped_innermost_is_a_chain(void)
         const char *spec, *up, *down;
     } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring/flat", "flat", "flat"},
                 {WI_COLL_ALL_REDUCE, "node:ring@leader/flat2", "flat2", "flat"},
-                {WI_COLL_ALL_REDUCE, "node:ring@leader/flat2+flat", "flat2", "flat"},
+                {WI_COLL_ALL_REDUCE, "node:ring@leader*4/flat2+flat", "flat2", "flat"},
                 {WI_COLL_ALL_REDUCE, "rack:ring/node:ring/flat", "flat", "flat"},
                 {WI_COLL_REDUCE, "node:knomial@leader/flat2", "flat2", NULL},
                 {WI_COLL_BROADCAST, "node:knomial@leader/flat", NULL, "flat"},
@@ -535,8 +535,7 @@ static void stages_that_cannot_be_are_named(void)
     static const struct {
         enum wi_coll coll;
         const char *spec, *said;
-    } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring*4/flat", "number of chunks"},
-                {WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
+    } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
                 {WI_COLL_ALL_TO_ALL, "node:pairwise/flat", "over messages only"},
                 {WI_COLL_ALL_REDUCE, "node:ring/flat/flat", "nothing may follow"}};
     struct wi_algo_choice c;
