@@ -34,6 +34,12 @@ static weft_status check_sched(const struct wi_sched *first, const struct wi_sch
     if (sched->rank != rank || sched->nranks != nranks)
         return wi_fail(WEFT_EINVAL, "simulation: schedule %d of %d is of rank %d of %d", rank, nranks, sched->rank,
                        sched->nranks);
+    if (sched->staged)
+        return wi_fail(
+            WEFT_ENOTSUP,
+            "simulation: %s %s has stages through slots, which are priced by formula (weft-plan explain) and not "
+            "simulated",
+            wi_coll_name(sched->coll), sched->algo);
     if (sched->coll != first->coll || sched->nblocks != first->nblocks || sched->mapped != first->mapped ||
         (first->mapped && sched->buf_blocks[WI_TMP] != first->buf_blocks[WI_TMP]))
         return wi_fail(WEFT_EINVAL,
