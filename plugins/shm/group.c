@@ -125,8 +125,10 @@ weft_status wi_shm_group_new(struct wi_shm_endpoint *endpoint, const struct weft
     made->arenas = calloc(nmembers, sizeof(*made->arenas));
     status = made->member_of && made->peers && made->arenas ? WEFT_SUCCESS : WEFT_ENOMEM;
     if (status == WEFT_SUCCESS)
-        status = wi_shm_layout_init(&made->layout, nmembers, (uint32_t)settings->depth, settings->slot_bytes,
-                                    settings->ring_bytes);
+        status =
+            wi_shm_layout_init(&made->layout, nmembers, (uint32_t)settings->depth,
+                               nmembers < (uint32_t)config->nranks ? settings->stage_slot_bytes : settings->slot_bytes,
+                               settings->ring_bytes);
     if (status == WEFT_SUCCESS)
         status = add_members(made, config);
     if (status == WEFT_SUCCESS)

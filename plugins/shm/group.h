@@ -15,7 +15,7 @@
 
 struct wi_shm_settings {
     int64_t depth;
-    size_t slot_bytes, ring_bytes, rndv_bytes;
+    size_t slot_bytes, stage_slot_bytes, ring_bytes, rndv_bytes;
     int map, cma;
     const char *node_id, *arena;
 };

@@ -15,6 +15,8 @@ static const struct weft_setting shm_settings[] = {
      "Epochs of mapped operations that may be in flight at once, a number."},
     {"SLOT_BYTES", "128K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, slot_bytes), 4096, 64 << 20,
      "Scratch memory of one rank for one epoch, in bytes; more where 64 for each rank do not fit."},
+    {"STAGE_SLOT_BYTES", "512K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, stage_slot_bytes), 4096, 64 << 20,
+     "The same in communicators with ranks on other nodes, where a slot holds what goes through stages at once, in bytes."},
     {"RING_BYTES", "64K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, ring_bytes), 4096, 16 << 20,
      "Buffer between two ranks for one channel of messages, in bytes."},
     {"RNDV_BYTES", "0", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, rndv_bytes), 0, 0,

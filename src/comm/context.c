@@ -73,13 +73,8 @@ static const struct weft_setting comm_rows[] = {
 
 /* Settings that make ranks choose differently when they differ. */
 static const char *const agreed_settings[] = {
-    "WEFT_ALGO",
-    "WEFT_COMM_SLICE_BYTES",
-    "WEFT_SHM_SLOT_BYTES",
-    "WEFT_SHM_DEPTH",
-    "WEFT_TOPO_DISCOVER",
-    "WEFT_MEASURE_RATES",
-    NULL,
+    "WEFT_ALGO",      "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_STAGE_SLOT_BYTES",
+    "WEFT_SHM_DEPTH", "WEFT_TOPO_DISCOVER",    "WEFT_MEASURE_RATES",  NULL,
 };
 
 static weft_status check_discover(const char *word)

@@ -139,7 +139,7 @@ static weft_status cut(const struct weft_comm *comm, struct wi_op *op, size_t wa
     if (!slice)
         return wi_fail(WEFT_ENOTSUP,
                        "algorithm %s keeps %zu blocks of at least %d bytes in a slot, and slots have %zu bytes: "
-                       "make them larger (WEFT_SHM_SLOT_BYTES)",
+                       "make them larger (WEFT_SHM_STAGE_SLOT_BYTES)",
                        op->bind.sched->algo, items, WEFT_LINE_BYTES, comm->mesh->slot_bytes);
     op->bind.nfragments = block > slice ? (uint32_t)((block + slice - 1) / slice) : 1;
     op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;

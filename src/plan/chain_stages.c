@@ -6,7 +6,8 @@
 #include "plan/internal.h"
 #include "sched/internal.h"
 
-#define UNIT 4096u /* of fragments: shorter ones are overheads only */
+#define UNIT 4096u         /* of fragments */
+#define LEAST (256u << 10) /* shorter ones are overheads: wake-ups, system calls for short messages */
 
 /* For each of the operation's bytes, those that an algorithm among n ranks of a group is asked for. Of per-rank data a group passes
  * on what is everybody's, cut among its ranks, or to and from a leader their own shares. */
@@ -80,7 +81,7 @@ double wi_plan_chain_us(const struct wi_planner *p, const struct wi_plan_query *
                         int nfragments, struct wi_plan_chain *chain)
 {
     const struct wi_plan_transport *inside = &p->facts.inside[h->choice.spec.at[h->choice.spec.nlevels - 1].level];
-    struct wi_chain_limits limits = {.unit = UNIT, .least = UNIT, .most = inside->slot_bytes};
+    struct wi_chain_limits limits = {.unit = UNIT, .least = LEAST, .most = inside->slot_bytes};
     struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
     struct wi_chain c = {.stage = stages, .window = inside->depth ? (int)inside->depth : 1};
     double bytes = (double)q->bytes, n, us;
