@@ -60,9 +60,11 @@ enum wi_algo_slices {
 };
 struct wi_algo_traits {
     uint8_t shape, slices; /* enums above */
+    uint8_t halves;        /* a vector's halves go their own ways, slice by slice each */
     /* To one and the same rank all the time: the next message is there when one is through, so that links never run empty. */
     uint8_t streams;
     uint8_t relays; /* a message goes from rank to rank, each of which waits for it */
+    uint8_t returns; /* the second half of its rounds (wi_algo.round) is the first one backwards, from receiver to sender */
     /* Of a fan: messages between a rank (the root) and each other one, 1: one way, 2: both, whose overheads its core bears:
      * `peers_last`: after the data, because they arrive together and have an order; else meanwhile. */
     uint8_t peer_messages, peers_last;
@@ -111,7 +113,7 @@ struct wi_algo {
     /* What one slice takes from its first message to its last, on a uniform network: the longest chain from rank to rank,
      * with what shares a link on the way. NULL: what `cost` says. */
     void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);
-    /* The same as a time, where which chain is the longest depends on the rates. NULL: what `path` says. */
+    /* The same as a time, where which chain is the longest depends on the rates; NAN: no memory. NULL: what `path` says. */
     double (*time)(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates);
     /* Who meets whom, where that is regular, for networks that are not uniform: in round k this rank sends `part` times the bytes
      * to rank `to` (below 0: to nobody). Returns 0 past the last round. NULL: it is not regular. */
@@ -120,7 +122,7 @@ struct wi_algo {
 
 /* What an algorithm takes by its closed form, in microseconds, in constant time or in time linear in the ranks: the first slice
  * takes the longest chain, each other one keeps the busiest rank's link and core, which overlap, for its share of all. No
- * contention but the algorithm's own. */
+ * contention but the algorithm's own. NAN: there is no memory to find out. */
 double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *args, double bytes, double nslices,
                       const struct wi_algo_rates *rates);
 

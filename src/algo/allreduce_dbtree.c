@@ -154,7 +154,7 @@ const struct wi_algo wi_allreduce_dbtree = {
     .name = "dbtree",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
-    .traits = {.shape = WI_SHAPE_TREE},
+    .traits = {.shape = WI_SHAPE_TREE, .halves = 1},
     .summary = "two binary trees, half of the vector each, up and down",
     .build = build,
     .cost = cost,

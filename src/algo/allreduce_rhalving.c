@@ -14,8 +14,6 @@
  *
  * Rabenseifner: Optimization of collective reduction operations, 2004.
  */
-#include <math.h>
-
 #include "algo/rounds.h"
 
 struct range {
@@ -74,7 +72,7 @@ static int round_of(const struct wi_algo_args *args, int k, int *to, double *par
 {
     int step = wi_fold_round(args, k, 0, 1, to);
 
-    *part = step < 0 ? 1 : ldexp(0.5, -step);
+    *part = step < 0 ? 1 : 0.5 / (1u << step);
     return step != WI_FOLD_OVER;
 }
 
@@ -82,7 +80,7 @@ const struct wi_algo wi_allreduce_rhalving = {
     .name = "rhalving",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = 0,
-    .traits = {.shape = WI_SHAPE_DOUBLING, .slices = WI_SLICES_NONE},
+    .traits = {.shape = WI_SHAPE_DOUBLING, .slices = WI_SLICES_NONE, .returns = 1},
     .summary = "recursive vector halving, then doubling (Rabenseifner)",
     .build = build,
     .cost = wi_algo_halving_cost,

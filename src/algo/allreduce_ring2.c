@@ -39,7 +39,7 @@ const struct wi_algo wi_allreduce_ring2 = {
     .name = "ring2",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
-    .traits = {.shape = WI_SHAPE_ROW, .streams = 1, .slices = WI_SLICES_OF_SHARES},
+    .traits = {.shape = WI_SHAPE_ROW, .streams = 1, .slices = WI_SLICES_OF_SHARES, .halves = 1},
     .summary = "two rings in opposite directions, half of the vector each",
     .build = build,
     .cost = cost,

@@ -16,8 +16,6 @@
  * De Sensi, Bonato, Saam, Hoefler: Swing: short-cutting rings for higher bandwidth allreduce, NSDI
  * 2024.
  */
-#include <math.h>
-
 #include "algo/rounds.h"
 #include "algo/swing.h"
 
@@ -70,7 +68,7 @@ static int round_of(const struct wi_algo_args *args, int k, int *to, double *par
 {
     int step = wi_fold_round(args, k, 1, 1, to);
 
-    *part = step < 0 ? 1 : ldexp(0.5, -step);
+    *part = step < 0 ? 1 : 0.5 / (1u << step);
     return step != WI_FOLD_OVER;
 }
 
@@ -78,7 +76,7 @@ const struct wi_algo wi_allreduce_swing = {
     .name = "swing",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_COMMUTATIVE,
-    .traits = {.slices = WI_SLICES_NONE},
+    .traits = {.slices = WI_SLICES_NONE, .returns = 1},
     .summary = "Swing: halving and doubling over nearer partners",
     .build = build,
     .cost = wi_algo_halving_cost,

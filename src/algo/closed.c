@@ -49,6 +49,8 @@ double wi_algo_nslices(const struct wi_algo *algo, int nranks, double bytes, siz
 {
     double block = algo->traits.slices == WI_SLICES_OF_SHARES ? bytes / nranks : bytes;
 
+    if (algo->traits.halves)
+        block /= 2;
     if (algo->traits.slices == WI_SLICES_NONE || !slice_bytes)
         return 1;
     return fmax(1, ceil(block / (double)slice_bytes));

@@ -46,8 +46,8 @@ struct wi_exchange {
     double in, out, copied; /* bytes from a folded rank to its member and back; copied in the end by who folds */
     int in_reduced;         /* what comes from a folded rank is reduced */
 };
-/* From the first message to the last; bytes as in wi_algo.time. With far_first and many ranks an actor stands for a row of them:
- * to 511 ranks there is no gap, past that a share of 0.003. */
+/* From the first message to the last, or NAN: no memory; bytes as in wi_algo.time. With far_first and many ranks an actor stands
+ * for a row of them: to 511 ranks there is no gap, past that a share of 0.003. */
 double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates,
                       const struct wi_exchange *exchange);
 

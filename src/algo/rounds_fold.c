@@ -102,15 +102,6 @@ static double in_step(const struct folding *f, const struct wi_algo_rates *r)
     return us;
 }
 
-/* In and out, as if that met nothing: where there is no memory to know better. */
-static double around(const struct folding *f, const struct wi_algo_rates *r)
-{
-    const struct wi_exchange *x = f->x;
-
-    return 2 * r->alpha + wi_algo_over(x->in + x->out, r->beta) + wi_algo_over(x->in_reduced ? x->in : 0, r->gamma) +
-           wi_algo_over(x->copied, r->kappa);
-}
-
 static double followed(struct folding *f, const struct wi_algo_rates *rates, int rem)
 {
     struct wi_rounds p = {.round = round_of, .context = f};
@@ -140,7 +131,7 @@ double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struc
         us = followed(&f, rates, rem);
     if (rem << f.shift < f.fold.rem && us >= 0) /* one actor for some that fold, some that do not */
         us = fmax(us, followed(&f, rates, rem + 1));
-    return us >= 0 ? us : in_step(&f, rates) + around(&f, rates);
+    return us >= 0 ? us : NAN; /* not a guess, which other ranks would not make */
 }
 
 int wi_rounds_fewer(int nranks, int members, int near)

@@ -22,7 +22,7 @@ weft_status wi_plan_patterns_init(struct wi_planner *p)
     struct wi_plan_patterns *t;
     int nlinks = 2 * p->facts.nnodes;
 
-    if (p->events || !p->node_of || p->facts.nnodes < 2 || (p->facts.nnodes == p->facts.nranks && p->outer_all <= 0))
+    if (!p->node_of || p->facts.nnodes < 2 || (p->facts.nnodes == p->facts.nranks && p->outer_all <= 0))
         return WEFT_SUCCESS;
     p->patterns = t = wi_calloc(1, sizeof *t);
     for (int i = 0; t && i < p->node_level; i++) {
@@ -77,8 +77,7 @@ static int add_message(const struct wi_planner *p, int from, int to, double part
     return 1;
 }
 
-/* One round; 0: there is none. */
-static int add_round(const struct wi_planner *p, const struct wi_algo *a, int k, struct wi_plan_pattern *pattern)
+static void add_round(const struct wi_planner *p, const struct wi_algo *a, int k, struct wi_plan_pattern *pattern)
 {
     struct wi_plan_patterns *t = p->patterns;
     struct wi_algo_args args = {.nranks = p->facts.nranks};
@@ -89,8 +88,7 @@ static int add_round(const struct wi_planner *p, const struct wi_algo *a, int k,
     for (args.rank = 0; args.rank < args.nranks; args.rank++) {
         double part;
         int to;
-        if (!a->round(&args, k, &to, &part))
-            return 0;
+        a->round(&args, k, &to, &part);
         if (to < 0)
             continue;
         sends = 1;
@@ -102,7 +100,22 @@ static int add_round(const struct wi_planner *p, const struct wi_algo *a, int k,
     pattern->far += far;
     pattern->near += sends && !far;
     pattern->us_per_byte += far ? us : most / p->figures.local_rate;
-    return 1;
+}
+
+/* What returns takes as long on the way back: links are as fast in both directions. */
+static void add_rounds(const struct wi_planner *p, const struct wi_algo *a, struct wi_plan_pattern *pattern)
+{
+    struct wi_algo_args args = {.nranks = p->facts.nranks};
+    int rounds = 0, to;
+    double part;
+
+    while (a->round(&args, rounds, &to, &part))
+        rounds++;
+    for (int k = 0; k < (a->traits.returns ? rounds / 2 : rounds); k++)
+        add_round(p, a, k, pattern);
+    if (a->traits.returns)
+        *pattern = (struct wi_plan_pattern){0, 2 * pattern->far, 2 * pattern->near, 2 * pattern->us_per_byte};
+    pattern->known = 1;
 }
 
 const struct wi_plan_pattern *wi_plan_pattern_of(const struct wi_planner *p, const struct wi_algo *a)
@@ -116,8 +129,7 @@ const struct wi_plan_pattern *wi_plan_pattern_of(const struct wi_planner *p, con
     if (!t || !a->round || index == t->nalgos)
         return NULL;
     pattern = &t->pattern[index];
-    for (int k = 0; !pattern->known && add_round(p, a, k, pattern); k++)
-        ;
-    pattern->known = 1;
+    if (!pattern->known)
+        add_rounds(p, a, pattern);
     return pattern;
 }

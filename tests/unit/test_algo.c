@@ -715,6 +715,7 @@ static void traits_are_true(void)
         holds &= is->one_shot ? mapped && t.nlanes == 1 && t.nsignals == 1 : 1;
         holds &= !is->staged || (mapped && t.nlanes > 1);
         holds &= !is->ll || t.ll;
+        holds &= !is->halves || scheds[0]->nblocks == (is->slices == WI_SLICES_OF_SHARES ? 2 * (uint32_t)n : 2);
         if (!holds)
             fail(a, &args);
         CU_ASSERT(holds);
