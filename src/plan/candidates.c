@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which algorithms can do what is asked, and which of them takes least. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
 
     if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
+    if (c->spec.nlevels && !p->facts.levels)
+        return "no levels of the ranks are known";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
         return "it needs equal shares";
     if (needs & WI_ALGO_PARCELS && q->v_form && !q->parcels)
@@ -224,6 +227,9 @@ int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
         list[i].basis = WI_PLAN_MODEL;
     }
     wi_plan_correct(p, q, list, n);
+    for (int i = 0; i < n; i++)
+        if (isnan(list[i].predicted_us))
+            return wi_fail(WEFT_ENOMEM, "price of an algorithm");
     return n;
 }
 
@@ -243,15 +249,13 @@ weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi
 {
     struct wi_plan_candidate *l = wi_calloc(WI_PLAN_MAX_LIST, sizeof *l);
     size_t ll_max = wi_planner_ll_max(planner, query->coll);
-    weft_status st;
 
     if (!l)
         return wi_fail(WEFT_ENOMEM, "candidates");
     *n = wi_plan_list(planner, query, l);
-    st = wi_plan_events_starved(planner);
-    if (st < 0) {
+    if (*n < 0) {
         wi_free(l);
-        return st;
+        return (weft_status)*n;
     }
     for (int i = 0; i < *n; i++)
         if (!query->v_form && ll_max && query->bytes <= ll_max && l[i].choice.traits.ll)

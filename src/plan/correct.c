@@ -171,7 +171,7 @@ static double quotient(const struct wi_planner *p, const struct wi_plan_query *q
     choice.spec.depth = 0;
     wi_algo_choice_for(&choice, (double)point->bytes);
     us = wi_plan_choice_us(p, &there, &choice, &cost);
-    return us > 0 ? log((double)point->measured_us / us) : 0;
+    return us > 0 || isnan(us) ? log((double)point->measured_us / us) : 0;
 }
 
 static double correct_one(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan_candidate *c,

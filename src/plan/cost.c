@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a candidate takes: by events (cost_events.c) where few ranks are on several hosts, else by closed form.
+/* What a candidate takes, by closed form.
  *
  * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 #include <math.h>
@@ -13,7 +13,6 @@
 #define GET_SETUP_US 2.0 /* system calls of cross-memory attach */
 #define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
 #define MISS_US 0.15     /* one more signal that is there already */
-#define REFILL_BYTES (256u << 10)
 
 /* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
  * publishing makes a rank wait for another's work, which with more ranks than cores is a switch of processes. */
@@ -61,6 +60,14 @@ static void find_tree(struct wi_planner *p)
     p->edges_far = n > 1 ? (double)edges / (n - 1) : 1;
 }
 
+/* In the ring, the most hops within a node that end or begin at one rank: they share its core. */
+static int ring_hops(const struct wi_planner *p, int r)
+{
+    int n = p->facts.nranks, to = p->node_of[(r + 1) % n] == p->node_of[r];
+
+    return to + (p->node_of[(r + n - 1) % n] == p->node_of[r]);
+}
+
 /* How many ranks of a node send into its link to the others at the same time. In a ring that is those whose successor is
  * elsewhere; in most others sooner or later all of them. */
 void wi_plan_find_sharing(struct wi_planner *p)
@@ -68,6 +75,7 @@ void wi_plan_find_sharing(struct wi_planner *p)
     int n = p->facts.nranks, ring = 1, all = 1, far = 0;
     int *counts;
 
+    p->ring_near = 0;
     p->ring_sharing = p->all_sharing = p->ring_far = p->tree_far[0] = p->tree_far[1] = p->edges_far = 1;
     if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
         return;
@@ -77,6 +85,7 @@ void wi_plan_find_sharing(struct wi_planner *p)
     for (int r = 0; r < n; r++) {
         int *c = &counts[2 * p->node_of[r]];
         far += p->node_of[(r + 1) % n] != p->node_of[r];
+        p->ring_near = fmax(p->ring_near, ring_hops(p, r));
         c[0] += p->node_of[(r + 1) % n] != p->node_of[r];
         c[1]++;
         ring = c[0] > ring ? c[0] : ring;
@@ -133,9 +142,11 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a, doubl
     int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
                  a->coll == WI_COLL_SCATTER;
 
-    if (a->traits.shape == WI_SHAPE_ROW) /* so many hops at a time */
-        return fmax(1,
-                    fmax(p->ring_sharing, p->outer_ring) * (a->traits.relays ? fmin(1, slices / p->facts.nranks) : 1));
+    if (a->traits.shape ==
+        WI_SHAPE_ROW) { /* so many hops at a time; exchanges cross at both ends, in every other round */
+        double outer = a->traits.streams || a->traits.relays ? p->outer_ring : (1 + fmax(1, 2 * p->outer_ring)) / 2;
+        return fmax(1, fmax(p->ring_sharing, outer) * (a->traits.relays ? fmin(1, slices / p->facts.nranks) : 1));
+    }
     if (is_tree(a) && wi_coll_is_vector(a->coll)) {
         double trees = fmax(p->outer_tree, p->all_sharing * p->edges_far);
         return fmax(1, rooted ? trees / fmax(1, vectors) : trees);
@@ -159,6 +170,12 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
            vectors = q->bytes ? fmax(c->sent, c->reduced) / (double)q->bytes : 1;
     double rate = f->network_rate / (refill * sharing(p, a, vectors, slices));
     int relayed = a->traits.relays && slices <= 1;
+    double near = f->local_rate;
+
+    if (a->traits.shape == WI_SHAPE_ROW && !relayed && p->ring_near > 0)
+        rate = fmin(rate, near / p->ring_near);
+    if (is_tree(a) && far < 1)
+        rate = slices > 1 ? fmin(rate, near / 2) : 1 / (far / rate + (1 - far) / near);
     struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
                                   relayed ? 1 / (far / rate + (1 - far) / f->local_rate) : rate,
                                   wi_plan_gamma(p, q),
@@ -214,9 +231,11 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
     const struct wi_plan_figures *f = &p->figures;
     double gamma = wi_plan_gamma(p, q), kappa = wi_plan_kappa(p, q), bytes = (double)q->bytes;
     double total = 0, most = 0;
+    int levels = 0;
 
     *cost = (struct wi_algo_cost){0};
     for (int i = 0; i < h->none.nstages; i++) {
+        levels += h->one.stage[i].chain > 0;
         const struct wi_algo_cost *a = &h->none.stage[i].cost, *b = &h->one.stage[i].cost;
         int network = wi_plan_stage_is_far(p, h, i);
         double own = at_bytes(a->sent, b->sent, bytes), us = 0;
@@ -240,7 +259,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
         cost->reduced += reduced;
         cost->copied += copied;
     }
-    return total + most * (depth - 1) / depth;
+    return levels > 2 ? total * depth : total + most * (depth - 1) / depth;
 }
 
 int wi_plan_depth(const struct wi_algo_choice *c)
@@ -293,35 +312,16 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
     *cost = (struct wi_algo_cost){0};
     h = find_hier(p, q, c, &own);
     if (!h)
-        return 0;
+        return NAN;
     us = wi_plan_hier_us(p, q, h, wi_plan_depth(c), cost);
     return c->spec.mapped ? wi_plan_chain_us(p, q, h, c->spec.depth, &chain) : us;
-}
-
-/* The number of chunks that has a price, or that which is taken without one. */
-static int usual_depth(const struct wi_algo_choice *c, int priced, double bytes)
-{
-    struct wi_algo_choice other = *c;
-
-    other.spec.depth = 0;
-    wi_algo_choice_for(&other, bytes);
-    return wi_plan_depth(c) == priced || wi_plan_depth(c) == wi_plan_depth(&other);
 }
 
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost)
 {
-    int open = c->spec.nlevels && !c->spec.depth, depth = 1;
-    double events = wi_plan_events_us(p, q, c, &depth), us;
-
-    if (open && events >= 0 && wi_algo_has_depth(c))
-        wi_hier_cut(&c->spec, depth);
-    else if (open)
-        wi_algo_choice_for(c, (double)q->bytes);
-    us = formula_us(p, q, c, cost);
-    if (events < 0 || (wi_algo_has_depth(c) && !usual_depth(c, depth, (double)q->bytes)))
-        return us;
-    return events * (q->bytes >= REFILL_BYTES && !wi_plan_streams(p, c) ? WI_PLAN_REFILL : 1);
+    wi_algo_choice_for(c, (double)q->bytes);
+    return formula_us(p, q, c, cost);
 }
 
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,

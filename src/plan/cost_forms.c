@@ -19,7 +19,7 @@ struct wi_plan_forms {
 
 void wi_plan_forms_init(struct wi_planner *p)
 {
-    if (p->facts.nnodes < 2 || p->events)
+    if (p->facts.nnodes < 2)
         return;
     p->forms = wi_calloc(1, sizeof *p->forms); /* without memory each price is found each time: the same price */
     while (p->forms && wi_algos[p->forms->nalgos])
@@ -74,7 +74,7 @@ double wi_plan_form_us(const struct wi_planner *p, const struct wi_plan_query *q
 {
     int power = 0;
 
-    if (!a->time || p->events || q->bytes < (size_t)1 << FIRST_POWER)
+    if (!a->time || q->bytes < (size_t)1 << FIRST_POWER)
         return wi_algo_closed(a, args, (double)q->bytes, wi_plan_slices(p, a, (double)q->bytes), rates);
     while (power + 2 < NPOWERS && ((size_t)1 << (FIRST_POWER + power + 1)) <= q->bytes)
         power++;

@@ -72,6 +72,7 @@ struct wi_planner {
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
+    double ring_near;               /* hops of the ring within a node that share a core */
     double ring_far;                /* part of the ranks whose successor is on another node */
     /* Part of a tree's hops that leave a node: of the longest chain, with radix 2 and 4, and of all. */
     double tree_far[2], edges_far;
@@ -86,8 +87,7 @@ struct wi_planner {
     struct wi_plan_hier *hier;      /* [nhier] */
     int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the largest group, where there are candidates */
     struct wi_plan_corrections corrections;
-    struct wi_plan_events *events;  /* NULL: priced by formulas */
-    struct wi_plan_patterns *patterns; /* NULL: one rank a node, or priced by events */
+    struct wi_plan_patterns *patterns; /* NULL: one rank a node */
     struct wi_plan_forms *forms;    /* NULL: each time anew */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
@@ -114,7 +114,8 @@ weft_status wi_plan_find_hier(struct wi_planner *p);
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c);
 /* The level just outside of the nodes, NULL if the ranks have none. */
 const char *wi_plan_outer_level(const struct wi_algo_levels *levels);
-/* All of the collective, priced where they can do it. */
+/* All of the collective, priced where they can do it; returns how many, or WEFT_ENOMEM: other ranks may know a price that is not
+ * known here. */
 int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
                  struct wi_plan_candidate list[WI_PLAN_MAX_LIST]);
 /* The least of them; NULL: none can do it. */
@@ -137,7 +138,7 @@ double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query 
                          const struct wi_algo_cost *cost);
 /* Data goes to one neighbour all the time, so that steps overlap. */
 int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
-/* Of a candidate for a query: also says into how many chunks a hierarchical one is cut, where that was left open. */
+/* Of a candidate for a query, NAN: no memory. Also says into how many chunks a hierarchical one is cut, if that was left open. */
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost);
 /* How it runs as a chain, if it does. */
@@ -161,14 +162,6 @@ double wi_plan_gamma(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_kappa(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
 
-/* cost_events.c. By events, or below 0: by formula. A rank that had no memory for events must not choose by formula what the others
- * choose by events: _starved says so, once, after prices were asked for. */
-weft_status wi_plan_events_init(struct wi_planner *p);
-weft_status wi_plan_events_starved(const struct wi_planner *p);
-void wi_plan_events_fini(struct wi_planner *p);
-double wi_plan_events_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
-                         int *depth);
-
 /* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: formulas have to do. */
 struct wi_plan_pattern {
     int known, far, near; /* rounds with messages between nodes, and within nodes only */
@@ -183,11 +176,6 @@ void wi_plan_forms_init(struct wi_planner *p);
 void wi_plan_forms_fini(struct wi_planner *p);
 double wi_plan_form_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        const struct wi_algo_args *args, const struct wi_algo_rates *rates);
-
-/* cost_model.c. NULL: no memory. */
-struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const int32_t *node_of,
-                                     const struct wi_plan_figures *figures);
-void wi_plan_hosts_model_rates(struct wi_model *model, double copy_rate, double reduce_rate);
 
 /* plan.c: how long a slice is, unless the algorithm's scratch makes it shorter */
 size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a);

@@ -5,9 +5,7 @@ libweft_sources += \
 	src/plan/chain_stages.c \
 	src/plan/correct.c \
 	src/plan/cost.c \
-	src/plan/cost_events.c \
 	src/plan/cost_forms.c \
-	src/plan/cost_model.c \
 	src/plan/figures.c src/plan/figures.h \
 	src/plan/gamma.c \
 	src/plan/internal.h \

@@ -3,6 +3,7 @@
  *
  * What was chosen is remembered by the question, in a small direct-mapped cache: programs ask the same few questions again and
  * again. The cache changes how long an answer takes, never which it is. */
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -54,9 +55,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     }
     p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
     wi_plan_find_reach(p);
-    st = wi_plan_events_init(p);
-    if (st >= 0)
-        st = wi_plan_patterns_init(p);
+    st = wi_plan_patterns_init(p);
     if (st < 0) {
         wi_planner_destroy(p);
         return st;
@@ -72,7 +71,6 @@ void wi_planner_destroy(struct wi_planner *planner)
         return;
     wi_plan_forms_fini(planner);
     wi_plan_patterns_fini(planner);
-    wi_plan_events_fini(planner);
     wi_plan_correct_fini(planner);
     wi_free(planner->hier);
     wi_free(planner);
@@ -109,7 +107,8 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
     reason = wi_plan_why_not(p, q, &c);
     if (!reason) {
         double us = wi_plan_price(p, q, &c, &cost);
-        WI_TRY(wi_plan_events_starved(p));
+        if (isnan(us))
+            return wi_fail(WEFT_ENOMEM, "price of an algorithm");
         answer(p, q, &c, us, plan);
         return WEFT_SUCCESS;
     }
@@ -138,14 +137,17 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
     const struct wi_plan_candidate *best;
     int small = !q->v_form && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
     const struct wi_algo *ll = small ? wi_algo_ll(q->coll) : NULL;
+    int n;
 
     if (ll) {
         struct wi_algo_choice choice = wi_algo_choice_of(ll);
         answer(p, q, &choice, 0, plan);
         return WEFT_SUCCESS;
     }
-    best = wi_plan_best(list, wi_plan_list(p, q, list));
-    WI_TRY(wi_plan_events_starved(p));
+    n = wi_plan_list(p, q, list);
+    if (n < 0)
+        return (weft_status)n;
+    best = wi_plan_best(list, n);
     if (!best)
         return wi_fail(WEFT_ENOTSUP, "no algorithm for %s%s", wi_coll_name(q->coll),
                        q->ordered ? " with an operator that is not commutative" : "");

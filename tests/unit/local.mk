@@ -158,7 +158,7 @@ tests_unit_test_levels_SOURCES = tests/unit/test_levels.c
 tests_unit_test_levels_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 
 unit_tests += tests/unit/test_plan_events
-tests_unit_test_plan_events_SOURCES = tests/unit/test_plan_events.c
+tests_unit_test_plan_events_SOURCES = tests/unit/hosts_model.h tests/unit/hosts_model.c tests/unit/test_plan_events.c
 tests_unit_test_plan_events_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_paired
 tests_unit_test_paired_SOURCES = tests/unit/test_paired.c

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The planner's order of candidates on a few hosts, against the simulator's events on a graph of those hosts. */
+/* The planner's picks, which formulas make, against the simulator's events. */
 #include <math.h>
 
 #include "unit.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "plan/internal.h"
+#include "hosts_model.h"
 #include "sched/internal.h"
 #include "sim/cost.h"
 #include "topology/graph.h"
@@ -88,56 +88,6 @@ static double by_events(const struct wi_algo_choice *c, size_t bytes)
     return cost.us;
 }
 
-/* Two candidates whose times are within 5 % of each other may change places. */
-static void compare(enum wi_coll coll, size_t bytes, const char *where)
-{
-    struct wi_plan_query q = {.coll = coll, .bytes = bytes};
-    struct wi_plan_candidate *list;
-    double us[128], best = INFINITY, picked = INFINITY, least = INFINITY;
-    int n, turned = 0, off = 0;
-
-    CU_ASSERT_FATAL(wi_plan_candidates(w.planner, &q, &list, &n) >= 0 && n < 128);
-    for (int i = 0; i < n; i++) {
-        if (list[i].why_not)
-            continue;
-        us[i] = by_events(&list[i].choice, bytes);
-        best = fmin(best, us[i]);
-        off += fabs(list[i].predicted_us / us[i] - 1) > 0.25;
-        if (list[i].predicted_us < least) {
-            least = list[i].predicted_us;
-            picked = us[i];
-        }
-        for (int k = 0; k < i; k++)
-            turned += !list[k].why_not && (list[k].predicted_us - list[i].predicted_us) * (us[k] - us[i]) < 0 &&
-                      fabs(us[k] / us[i] - 1) > 0.05;
-    }
-    if (picked > 1.05 * best || turned || off)
-        printf("# %s, %s of %zu bytes: pick %.3f of the best, %d pairs in wrong order, %d prices off\n", where,
-               wi_coll_name(coll), bytes, picked / best, turned, off);
-    CU_ASSERT(picked <= 1.05 * best);
-    CU_ASSERT(turned <= 1);
-    CU_ASSERT(off == 0);
-    wi_free(list);
-}
-
-static void order_is_the_events(void)
-{
-    static const enum wi_coll colls[] = {WI_COLL_ALL_REDUCE, WI_COLL_REDUCE,         WI_COLL_BROADCAST,
-                                         WI_COLL_ALL_GATHER, WI_COLL_REDUCE_SCATTER, WI_COLL_ALL_TO_ALL};
-    static const size_t sizes[] = {64, 16 << 10, 1 << 20, 16 << 20};
-    char where[32];
-
-    for (int nnodes = 2; nnodes <= 4; nnodes += 2)
-        for (int dealt = 0; dealt < 2; dealt++) {
-            open_world(nnodes, 2, dealt);
-            snprintf(where, sizeof where, "%d x 2%s", nnodes, dealt ? ", dealt out" : "");
-            for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
-                for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-                    compare(colls[c], sizes[i], where);
-            close_world();
-        }
-}
-
 /* How much longer the pick for a size takes than the best candidate. */
 static double regret(enum wi_coll coll, size_t bytes)
 {
@@ -159,6 +109,43 @@ static double regret(enum wi_coll coll, size_t bytes)
     return picked / best;
 }
 
+struct regrets {
+    double sum, worst;
+    int n;
+};
+
+static void add_regret(struct regrets *r, enum wi_coll coll, size_t bytes)
+{
+    double is = regret(coll, bytes);
+
+    r->sum += is;
+    r->worst = fmax(r->worst, is);
+    r->n++;
+}
+
+static void few_ranks(void)
+{
+    static const enum wi_coll colls[] = {WI_COLL_ALL_REDUCE, WI_COLL_REDUCE,         WI_COLL_BROADCAST,
+                                         WI_COLL_ALL_GATHER, WI_COLL_REDUCE_SCATTER, WI_COLL_ALL_TO_ALL};
+    static const size_t sizes[] = {64, 16 << 10, 1 << 20, 16 << 20};
+    static const struct {
+        int nnodes, size;
+    } worlds[] = {{2, 1}, {4, 1}, {2, 2}, {4, 2}, {2, 4}};
+    struct regrets r = {0};
+
+    for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++)
+        for (int dealt = 0; dealt < 2; dealt++) {
+            open_world(worlds[k].nnodes, worlds[k].size, dealt);
+            for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
+                for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+                    add_regret(&r, colls[c], sizes[i]);
+            close_world();
+        }
+    printf("# few ranks: the pick takes %.3f times the best, %.2f at worst\n", r.sum / r.n, r.worst);
+    CU_ASSERT(r.sum / r.n < 1.03);
+    CU_ASSERT(r.worst < 1.5);
+}
+
 /* Two racks, a quarter of the nodes' rate between them: hosts behind one switch would be another machine. */
 static void racks_are_seen(void)
 {
@@ -176,11 +163,11 @@ static void racks_are_seen(void)
             close_world();
         }
     printf("# worst pick: %.2f of the best by hosts, %.2f by the graph\n", worst[0], worst[1]);
-    CU_ASSERT(worst[1] < 1.1);
-    CU_ASSERT(worst[0] > 1.2);
+    CU_ASSERT(worst[1] < 1.25);
+    CU_ASSERT(worst[0] > 1.4);
 }
 
-/* Past 16 ranks formulas price: each stage by the links that it crosses. */
+/* Each stage by the links that it crosses. */
 static void racks_of_many_ranks(void)
 {
     static const enum wi_coll colls[] = {WI_COLL_ALL_REDUCE, WI_COLL_BROADCAST, WI_COLL_ALL_GATHER,
@@ -204,16 +191,20 @@ static void racks_of_many_ranks(void)
     CU_ASSERT(worst < 1.5);
 }
 
-/* Nine ranks on three hosts, dealt out unevenly: also sizes between those that are kept. */
+/* Nine ranks on three hosts, dealt out: also sizes between those that are kept. */
 static void between_sizes(void)
 {
+    struct regrets r = {0};
+
     open_world(3, 3, 1);
     for (size_t bytes = 100; bytes < 8 << 20; bytes = bytes * 11 / 4 * 4)
-        compare(WI_COLL_ALL_GATHER, bytes, "3 x 3");
+        add_regret(&r, WI_COLL_ALL_GATHER, bytes);
     close_world();
+    printf("# between sizes: the pick takes %.3f times the best, %.2f at worst\n", r.sum / r.n, r.worst);
+    CU_ASSERT(r.worst < 1.2);
 }
 
-/* ---- More ranks than are priced by events: formulas, on the same model ---- */
+/* ---- Hosts behind one switch, more ranks ---- */
 
 #define MANY 48
 
@@ -234,8 +225,7 @@ static void open_many(struct many *m, int nnodes, int size, int dealt)
     m->levels = (struct wi_algo_levels){1, {{"node", nnodes, m->node}}};
     m->facts = (struct wi_plan_facts){.nranks = nnodes * size, .nnodes = nnodes, .levels = &m->levels};
     CU_ASSERT_FATAL(wi_planner_create(&config, &m->planner) >= 0);
-    CU_ASSERT_FATAL(!m->planner->events);
-    m->model = wi_plan_hosts_model(&m->facts, m->node, &m->planner->figures);
+    m->model = hosts_model_of(&m->facts, m->node, &m->planner->figures);
     CU_ASSERT_FATAL(m->model != NULL);
 }
 
@@ -354,9 +344,51 @@ static void formulas_of_many_ranks(void)
     }
 }
 
+/* ---- Rounds that are followed once for both ways ---- */
+
+/* What is sent in a round comes back in the one that mirrors it. */
+static int rounds_return(const struct wi_algo *a, int n)
+{
+    struct wi_algo_args args = {.nranks = n}, other = args;
+    int rounds = 0, to, back;
+    double part, again;
+
+    while (a->round(&args, rounds, &to, &part))
+        rounds++;
+    for (int k = 0; k < rounds / 2; k++)
+        for (args.rank = 0; args.rank < n; args.rank++) {
+            a->round(&args, k, &to, &part);
+            if (to < 0)
+                continue;
+            other.rank = to;
+            a->round(&other, rounds - 1 - k, &back, &again);
+            if (back != args.rank || part != again)
+                return 0;
+        }
+    return rounds % 2 == 0;
+}
+
+static void rounds_that_return(void)
+{
+    int n = 0;
+
+    for (int i = 0; wi_algos[i]; i++) {
+        const struct wi_algo *a = wi_algos[i];
+        if (!a->traits.returns)
+            continue;
+        CU_ASSERT_FATAL(a->round != NULL);
+        CU_ASSERT(rounds_return(a, 8) && rounds_return(a, 11) && rounds_return(a, 64));
+        n++;
+    }
+    CU_ASSERT_EQUAL(n, 2);
+}
+
 static const struct wt_case cases[] = {
-    {"the order is the events'", order_is_the_events},  {"racks are seen", racks_are_seen},
-    {"racks of many ranks", racks_of_many_ranks},       {"between sizes", between_sizes},
+    {"few ranks", few_ranks},
+    {"racks are seen", racks_are_seen},
+    {"racks of many ranks", racks_of_many_ranks},
+    {"between sizes", between_sizes},
     {"formulas of many ranks", formulas_of_many_ranks},
+    {"rounds that return", rounds_that_return},
 };
 WT_UNIT_MAIN("plan_events", cases)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model of hosts made of the cost model's figures: what ranks of different hosts send passes the links of both hosts, which all
- * of their ranks share; what ranks of one host send passes the cores of both. */
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "plan/internal.h"
+#include "hosts_model.h"
 
 struct hosts_model {
     struct wi_model model;
@@ -40,8 +38,8 @@ static void destroy(struct wi_model *m)
     wi_free(m);
 }
 
-struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const int32_t *node_of,
-                                     const struct wi_plan_figures *f)
+struct wi_model *hosts_model_of(const struct wi_plan_facts *facts, const int32_t *node_of,
+                                const struct wi_plan_figures *f)
 {
     size_t n = 2 * (size_t)facts->nnodes + (size_t)facts->nranks;
     struct hosts_model *h = wi_calloc(1, sizeof *h);
@@ -79,14 +77,4 @@ struct wi_model *wi_plan_hosts_model(const struct wi_plan_facts *facts, const in
                                  .path = path,
                                  .destroy = destroy};
     return &h->model;
-}
-
-void wi_plan_hosts_model_rates(struct wi_model *m, double copy_rate, double reduce_rate)
-{
-    struct wi_model_rank *ranks = (struct wi_model_rank *)m->ranks;
-
-    for (int r = 0; r < m->nranks; r++) {
-        ranks[r].copy_rate = copy_rate;
-        ranks[r].reduce_rate = reduce_rate;
-    }
 }
