@@ -49,14 +49,18 @@ static int oversubscribed(const struct explain *x)
     return 0;
 }
 
-/* Slots as they are usual. */
+/* As communicators have them whose ranks share memory inside nodes (comm/create.c), with the usual slots. */
 static void assume_chains(struct explain *x)
 {
+    static const enum wi_coll staged[] = {WI_COLL_ALL_REDUCE,       WI_COLL_REDUCE,       WI_COLL_BROADCAST,
+                                          WI_COLL_ALL_GATHER,       WI_COLL_ALL_GATHER_V, WI_COLL_REDUCE_SCATTER,
+                                          WI_COLL_REDUCE_SCATTER_V, WI_COLL_BARRIER};
     const struct wi_algo_level *node = wi_algo_level_find(&x->levels, "node");
-    uint32_t chains = 1u << WI_COLL_ALL_REDUCE | 1u << WI_COLL_REDUCE | 1u << WI_COLL_BROADCAST;
+    struct wi_plan_transport *inside = &x->facts.inside[node - x->levels.level];
 
-    x->facts.inside[node - x->levels.level] =
-        (struct wi_plan_transport){.name = "shm", .mapped = 1, .chains = chains, .depth = 4, .slot_bytes = 256u << 10};
+    *inside = (struct wi_plan_transport){.name = "shm", .mapped = 1, .depth = 4, .slot_bytes = 512u << 10};
+    for (size_t i = 0; i < sizeof staged / sizeof *staged; i++)
+        inside->chains |= 1u << staged[i];
 }
 
 weft_status explain_world(struct explain *x)

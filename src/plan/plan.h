@@ -17,7 +17,7 @@ struct wi_plan_query;
  * candidate. All zero: nothing is known, messages by whatever reaches. */
 struct wi_plan_transport {
     const char *name; /* "shm"; borrowed */
-    uint8_t mapped;   /* each group of the level with several ranks is one mapped group, no more and no less */
+    uint8_t mapped;   /* each group of the level lies within one mapped group */
     uint8_t can_map, can_get, can_put;
     /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as chains of stages, what happens
      * inside the groups through their memory (algo.h: "node:ring/flat"). At most `depth` fragments of them are under way (as slots
