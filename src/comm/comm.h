@@ -143,6 +143,29 @@ struct wi_call {
 
 /* ---- Requests ---- */
 
+/* Of a collective: phases.c. What comes next: */
+enum wi_phase { WI_PHASE_GATE, WI_PHASE_EXCHANGE, WI_PHASE_PLAN, WI_PHASE_LAY_OUT, WI_PHASE_RUN };
+
+struct wi_planning {
+    uint8_t phase;
+    uint8_t exchanged; /* the ranks tell each other about buffers: exchange.c */
+    uint8_t agreed;    /* it was behind a gate that all ranks have */
+    uint8_t way;       /* enum wi_plan_way: voted for */
+    size_t share;      /* the largest share that is known of */
+    struct wi_plan_query query;
+    const struct wi_algo *file; /* from a file; NULL: none */
+    struct wi_plan plan;
+    struct wi_prog **programs;
+    struct wi_exchange exchange;
+};
+
+/* A gate of the caller's, before all of that; ops NULL: none. */
+struct wi_given_gate {
+    const struct wi_gate_ops *ops;
+    void *arg;
+    uint64_t timeout_ns; /* 0: the operation's */
+};
+
 struct weft_request {
     uint32_t magic;
     uint8_t persistent, active, queued, nops; /* queued: in an open group */
@@ -155,6 +178,8 @@ struct weft_request {
     _Atomic int left;                           /* operations not finished */
     _Atomic(struct wi_completion *) completion; /* to be called at the end; or a mark that it has come */
     weft_status status;
+    struct wi_given_gate given;
+    struct wi_planning planning;        /* of op[0] */
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
     uint8_t blocking;                   /* the call waits for it */
@@ -353,8 +378,17 @@ weft_status wi_op_scratch(struct wi_op *op);
 /* Likewise, of a v-form whose messages are packed. */
 weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call,
                                  struct wi_prog **programs);
-/* exchange.c: operations that begin with telling each other about memory. wi_exchange_learn: it has ended. */
-void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *call, size_t share);
+/* phases.c: from a call to an operation that can run. Before issue: as far as the first gate. */
+void wi_phases_begin(struct weft_request *req, size_t share);
+weft_status wi_phases_run(struct weft_request *req, struct wi_op *op);
+/* Of a request that is not issued yet, and each time it is: it waits at that gate before it is planned. */
+void wi_request_gate(struct weft_request *req, const struct wi_gate_ops *ops, void *arg, uint64_t timeout_ns);
+/* exchange.c: operations that begin with telling each other about memory, which is a gate. Behind it: the plan, what it needs of
+ * other ranks' memory, whether they offer it. wi_exchange_learn: the operation has ended. */
+void wi_exchange_begin(struct weft_request *req, struct wi_op *op);
+weft_status wi_exchange_plan(struct weft_request *req, struct wi_plan_query *query, struct wi_plan *plan);
+weft_status wi_exchange_map(struct weft_request *req, struct wi_op *op);
+weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op *op);
 void wi_exchange_learn(struct weft_request *req);
 /* `spec`: of a hierarchical algorithm, else NULL or of no levels. Those of files are not in the cache, but last as long as the
  * context. */
@@ -369,6 +403,8 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* names.c: a hash of what the caller names and all ranks must name alike; 0: nothing. */
 uint32_t wi_call_named(const weft_call_options *options);
+/* Likewise, of what was planned: the algorithm, and its slices, which are not in the low 24 bits. */
+uint32_t wi_plan_named(const char *algorithm, size_t slice_bytes);
 /* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none that is known. Valid until the
  * thread's next call but one. */
 const char *wi_call_algorithm(int kind, uint32_t named);

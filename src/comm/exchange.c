@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "exec/ll.h"
 
 #define SHARE_MAX ((size_t)1 << 47)
 #define RIVAL_FACTOR 3 /* ways whose predictions are further apart are not compared */
@@ -152,8 +153,9 @@ void wi_exchange_learn(struct weft_request *req)
 }
 
 /* The planner's choice, or, if the other way comes near to it and nobody has asked for an algorithm, the way voted for. */
-static weft_status plan(struct weft_request *req, struct wi_plan_query *q, enum wi_plan_way way, struct wi_plan *plan)
+weft_status wi_exchange_plan(struct weft_request *req, struct wi_plan_query *q, struct wi_plan *plan)
 {
+    enum wi_plan_way way = (enum wi_plan_way)req->planning.way;
     const char *forced = req->options.algorithm;
     struct weft_comm *comm = req->comm;
     struct wi_plan slots, attach;
@@ -224,21 +226,16 @@ static weft_status check_share(const struct wi_call *c, int rank, size_t share, 
     return wi_fail(WEFT_EPROTO, "rank %d says that its share has %zu bytes; this rank's has %zu", rank, share, own);
 }
 
-static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
+/* What the ranks have told each other: the largest share, the memory, the way voted for. */
+static weft_status read_records(struct weft_request *req, const unsigned char *records, size_t stride)
 {
-    struct weft_request *req = op->finished_arg;
+    struct wi_planning *p = &req->planning;
     struct weft_comm *comm = req->comm;
     const struct wi_call *c = &req->now;
-    size_t share = 0;
-    struct wi_plan_query q = wi_op_query(comm, c, op, 0);
-    enum wi_plan_way way = WI_WAY_ANY;
-    const struct wi_algo *file;
-    const struct wi_sched *sched;
-    struct wi_prog **programs;
     struct record own;
-    struct wi_plan p;
+    size_t share = 0;
 
-    (void)exec;
+    p->way = WI_WAY_ANY;
     memcpy(&own, records + (size_t)comm->rank * stride, sizeof own);
     for (int r = 0; r < comm->nranks; r++) {
         struct record m;
@@ -246,39 +243,61 @@ static weft_status chosen(struct wi_exec *exec, struct wi_op *op, const unsigned
         WI_TRY(check_share(c, r, m.share, own.share));
         share = m.share > share ? m.share : share;
         if (c->coll == WI_COLL_BROADCAST && r == c->root)
-            q.in_place = m.in_place != 0;
+            p->query.in_place = m.in_place != 0;
         if (r == voter(comm, c) && ways_of(comm, c->coll))
-            way = m.vote == WI_WAY_ATTACH ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+            p->way = m.vote == WI_WAY_ATTACH ? WI_WAY_ATTACH : WI_WAY_SLOTS;
     }
-    q.bytes = share;
-    file = wi_plan_file(comm->planner, &q, req->options.algorithm);
-    memory_of(comm, c, file, records, stride, &q);
-    WI_TRY(plan(req, &q, way, &p));
-    WI_TRY(wi_op_bind(comm, op, p.algo, &p.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
-    sched = op->bind.sched;
-    if (op->record)
-        op->record->algo = op->bind.sched->algo;
-    if (sched->peer_src || sched->peer_dst || p.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
-        WI_TRY(map_peers(comm, op, c, file, records, stride, &q));
-    WI_TRY(wi_op_lay_out(comm, op, c, share, wi_op_slice(op, &p), programs));
-    return check_offers(comm, op, records, stride);
+    p->query.bytes = p->share = share;
+    p->file = wi_plan_file(comm->planner, &p->query, req->options.algorithm);
+    memory_of(comm, c, p->file, records, stride, &p->query);
+    return WEFT_SUCCESS;
 }
 
-void wi_exchange_begin(struct weft_request *req, struct wi_op *op, const struct wi_call *c, size_t share)
+static int poll_exchange(struct wi_exec *exec, struct wi_op *op, int *moved)
 {
+    struct weft_request *req = op->gate.arg;
+    int got = wi_ll_exchange(exec, op, &req->planning.exchange, moved);
+
+    if (got <= 0)
+        return got;
+    WI_TRY(read_records(req, exec->ll_landing, exec->ll_bytes));
+    return 1;
+}
+
+static const struct wi_gate_ops gate = {.name = "the exchange of buffers", .agreed = 1, .poll = poll_exchange};
+
+weft_status wi_exchange_map(struct weft_request *req, struct wi_op *op)
+{
+    const struct wi_exec *exec = req->comm->exec;
+    const struct wi_planning *p = &req->planning;
+
+    if (!op->bind.sched->peer_src && !op->bind.sched->peer_dst &&
+        !(p->plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)))
+        return WEFT_SUCCESS;
+    return map_peers(req->comm, op, &req->now, p->file, exec->ll_landing, exec->ll_bytes, &p->query);
+}
+
+weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op *op)
+{
+    return check_offers(req->comm, op, req->comm->exec->ll_landing, req->comm->exec->ll_bytes);
+}
+
+void wi_exchange_begin(struct weft_request *req, struct wi_op *op)
+{
+    const struct wi_call *c = &req->now;
     struct weft_comm *comm = req->comm;
     struct wi_transport *tp = comm->mesh->mapped_group->transport;
+    size_t share = req->planning.share, src, dst, es = weft_dtype_bytes(c->dtype);
     struct record m = {.share = share, .vote = vote(req, c, share), .in_place = wi_call_in_place(comm, c) != 0};
-    size_t src, dst, es = weft_dtype_bytes(c->dtype);
+    struct wi_exchange *x = &req->planning.exchange;
 
     wi_call_spans(comm, c, &src, &dst);
     if (src)
         tp->ops.mem_describe(tp->endpoint, c->src, src * es, &m.src);
     if (dst)
         tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
-    memcpy(op->gate.record, &m, sizeof m);
-    op->gate.record_bytes = sizeof m;
-    op->gate.state = WI_EXCHANGE_TO_PUBLISH;
-    op->gate.open = chosen;
-    op->bind.mapped = 1;
+    memcpy(x->record, &m, sizeof m);
+    x->record_bytes = sizeof m;
+    x->published = 0;
+    wi_gate_close(comm->exec, op, &gate, req, 0);
 }

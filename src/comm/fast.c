@@ -66,9 +66,8 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     if (!comm->exec->engine->inline_bytes) /* nothing is done at once here */
         return;
     /* What an exchange decided holds for that one operation. */
-    if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.record_bytes ||
-        op->bind.prog->has_extents || op->bind.base[WI_SRC] != c->src ||
-        (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+    if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.ops || op->bind.prog->has_extents ||
+        op->bind.base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
     if (op->bind.ll) {
         wi_prog_put(f->ll_prog);

@@ -376,7 +376,6 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
 {
     size_t es = weft_dtype_bytes(c->dtype), share;
     struct wi_plan_query q;
-    struct wi_prog **programs;
     struct wi_plan plan;
 
     WI_TRY(begin_op(comm, req, op, c));
@@ -384,20 +383,17 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         return point_to_point(comm, op, c, req->internal);
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
-    q = wi_op_query(comm, c, op, share);
     if (c->coll == WI_COLL_ALL_TO_ALL_V) {
-        int parcels = plan_parcels(comm, req, q, &plan);
+        int parcels;
+        q = wi_op_query(comm, c, op, share);
+        parcels = plan_parcels(comm, req, q, &plan);
+        if (parcels > 0 && req->given.ops)
+            return wi_fail(WEFT_ENOTSUP, "all_to_all_v by level is two operations, which cannot wait at a gate");
         if (parcels)
             return parcels < 0 ? parcels : prepare_parcels(comm, req, &plan);
     }
-    if (wi_plan_needs_exchange(comm->planner, &q, req->options.algorithm)) {
-        wi_exchange_begin(req, op, c, share);
-        return WEFT_SUCCESS;
-    }
-    WI_TRY(wi_plan(comm->planner, &q, req->options.algorithm, &plan));
-    WI_TRY(
-        wi_op_bind(comm, op, plan.algo, &plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c), &programs));
-    return wi_op_lay_out(comm, op, c, share, wi_op_slice(op, &plan), programs);
+    wi_phases_begin(req, share);
+    return wi_phases_run(req, op);
 }
 
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)

@@ -21,6 +21,8 @@ static uint32_t hash_of(const struct option *o, const char *name)
     return (uint32_t)wi_hash64(name, strlen(name), wi_hash64(o->what, strlen(o->what), 0)) | 1;
 }
 
+#define NAME_BITS 0xffffffu
+
 uint32_t wi_call_named(const weft_call_options *options)
 {
     uint32_t named = 0;
@@ -34,11 +36,18 @@ uint32_t wi_call_named(const weft_call_options *options)
     return named;
 }
 
+uint32_t wi_plan_named(const char *algorithm, size_t slice_bytes)
+{
+    uint32_t slices = (uint32_t)wi_hash64(&slice_bytes, sizeof slice_bytes, 0);
+
+    return (hash_of(&options_named[0], algorithm) & NAME_BITS) | (slices & ~NAME_BITS);
+}
+
 /* ---- From a hash back to a name: the other rank has sent no more ---- */
 
 static int is_named(const char *name, uint32_t named)
 {
-    return hash_of(&options_named[0], name) == named;
+    return ((hash_of(&options_named[0], name) ^ named) & NAME_BITS) == 0;
 }
 
 /* Hierarchical ones, as far as they are made of a level, an algorithm among its groups, and one inside them. */

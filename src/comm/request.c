@@ -44,6 +44,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
     req->blocking = req->alone = req->trial = 0;
     req->options = (weft_call_options){0};
+    req->given.ops = NULL;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
     req->next = NULL;

@@ -264,11 +264,22 @@ static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 /* 1: the epoch's slot, of a ring of `depth`, may be written */
 int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
-int wi_op_exchange(struct wi_exec *exec, struct wi_op *op);        /* moved? */
+/* gate.c. Close a gate before op is issued, or when the last one has opened; `timeout_ns`: from now on, 0: the operation's. */
+void wi_gate_close(struct wi_exec *exec, struct wi_op *op, const struct wi_gate_ops *ops, void *arg, uint64_t timeout_ns);
+int wi_gate_poll(struct wi_exec *exec, struct wi_op *op); /* of a closed gate; moved? */
+/* An operation that runs alone has none, and says nothing of it. */
+static inline int wi_op_is_gated(const struct wi_op *op)
+{
+    return !op->run.alone && op->gate.ops;
+}
+/* Behind a gate that all ranks have: this is what was planned (wi_plan_named), which is compared from now on. */
+void wi_exec_planned(struct wi_exec *exec, struct wi_op *op, uint32_t planned);
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path: abort, peers, deadline, boards */
 /* Fail because a peer called something else; both sides are named. */
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs);
+/* What a rank of the mapped group does at op's place is not what this one does. */
+void wi_exec_differs(struct wi_exec *exec, const struct wi_op *op, int rank);
 /* A peer's deadline passed while it waited for this rank: say whom this one waits for. */
 void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);

@@ -171,6 +171,49 @@ static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ou
     return *here && *there;
 }
 
+/* What was planned behind a gate is not known yet where a rank waits there: then only the call is compared. */
+static int differ(const struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs)
+{
+    const struct wi_op *op = wi_exec_collective(exec, ours->seq);
+    struct weft_op_info mine = *ours;
+
+    if (ours->flags & WI_INFO_PLANNED && !(theirs->flags & WI_INFO_PLANNED)) {
+        mine.flags &= (uint8_t)~WI_INFO_PLANNED;
+        mine.hash ^= op ? op->bind.planned : 0;
+    } else if (theirs->flags & WI_INFO_PLANNED && !(ours->flags & WI_INFO_PLANNED)) {
+        mine.flags |= WI_INFO_PLANNED;
+        mine.hash = theirs->hash;
+    }
+    return memcmp(&mine, theirs, sizeof mine) != 0;
+}
+
+void wi_exec_differs(struct wi_exec *exec, const struct wi_op *op, int rank)
+{
+    wi_exec_compare_boards(exec, &op->info);
+    if (!exec->broken)
+        wi_exec_fail(exec, WEFT_EMISMATCH, rank, &op->info, "rank %d %s another %s here", rank,
+                     op->info.flags & WI_INFO_PLANNED ? "planned" : "called",
+                     op->info.flags & WI_INFO_PLANNED ? "algorithm" : "operation");
+}
+
+/* The same call, planned otherwise behind a gate. */
+static int planned_otherwise(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
+                             const struct weft_op_info *theirs, const char *text)
+{
+    const struct wi_op *op = wi_exec_collective(exec, ours->seq);
+    const char *here, *there;
+
+    if (!op || !op->bind.planned || !(ours->flags & theirs->flags & WI_INFO_PLANNED))
+        return 0;
+    here = exec->algorithm_named ? exec->algorithm_named(ours->kind, op->bind.planned) : NULL;
+    there =
+        exec->algorithm_named ? exec->algorithm_named(ours->kind, op->bind.planned ^ ours->hash ^ theirs->hash) : NULL;
+    wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
+                 "rank %d called %s here too, but planned %s for it, and this rank %s", peer, text,
+                 there ? there : "something else", here ? here : op->bind.sched->algo);
+    return 1;
+}
+
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                       const struct weft_op_info *theirs)
 {
@@ -180,6 +223,8 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
 
     alike.hash = ours->hash;
     wi_op_info_text(theirs, text, sizeof text);
+    if (memcmp(&alike, ours, sizeof alike) == 0 && planned_otherwise(exec, peer, ours, theirs, text))
+        return;
     if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
         algorithms_differ(exec, ours, theirs, &here, &there))
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
@@ -281,7 +326,7 @@ weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_in
         int r = exec->map_ranks[i];
         if (r == exec->rank || !read_board(exec->map.ranks[r].board, &theirs))
             continue;
-        if (theirs.seq == info->seq && memcmp(&theirs, info, sizeof theirs) != 0) {
+        if (theirs.seq == info->seq && differ(exec, info, &theirs)) {
             wi_exec_disagree(exec, r, info, &theirs);
         }
     }
@@ -400,7 +445,7 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
 
     make_plain(&n);
     wi_op_info_text(&n.info, text, sizeof text);
-    if (n.status == WEFT_EMISMATCH && op && memcmp(&op->info, &n.info, sizeof n.info) != 0)
+    if (n.status == WEFT_EMISMATCH && op && differ(exec, &op->info, &n.info))
         wi_exec_disagree(exec, peer, &op->info, &n.info);
     else if (n.status == WEFT_ETIMEDOUT && n.culprit == exec->rank)
         wi_exec_blamed(exec, peer, text);

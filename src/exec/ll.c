@@ -9,9 +9,7 @@
 
 void wi_ll_wrong(struct wi_exec *exec, const struct wi_op *op, int rank)
 {
-    wi_exec_compare_boards(exec, &op->info);
-    if (!exec->broken)
-        wi_exec_fail(exec, WEFT_EMISMATCH, rank, &op->info, "rank %d called another operation here", rank);
+    wi_exec_differs(exec, op, rank);
 }
 
 /* ---- Steps of programs ---- */
@@ -32,46 +30,39 @@ int wi_ll_fetch_step(struct wi_exec *exec, struct wi_op *op, const struct wi_pro
 
 /* ---- Exchange of records before the schedule is known ---- */
 
-static int record_arrived(struct wi_exec *exec, struct wi_op *op, int rank, uint64_t seq)
+static int record_arrived(struct wi_exec *exec, struct wi_op *op, const struct wi_exchange *x, int rank, uint64_t seq)
 {
     unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
-    const unsigned char *from = wi_ll_fetch(exec, op, rank, seq, op->gate.record_bytes);
+    const unsigned char *from = wi_ll_fetch(exec, op, rank, seq, x->record_bytes);
 
     if (from && from != out)
-        memcpy(out, from, op->gate.record_bytes);
+        memcpy(out, from, x->record_bytes);
     return from != NULL;
 }
 
-/* The operation is the oldest mapped one: its epochs begin now. */
-int wi_op_exchange(struct wi_exec *exec, struct wi_op *op)
+int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *x, int *moved)
 {
     uint64_t seq;
-    weft_status st;
-    int moved = 0;
 
-    if (op->gate.state == WI_EXCHANGE_TO_PUBLISH) {
+    if (!x->published) {
         if (op->run.epoch == 0)
             op->run.epoch = exec->next_epoch++;
         if (!wi_exec_gate(exec, op->run.epoch, exec->map.ll_depth, op))
             return 0;
-        wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), op->gate.record, op->gate.record_bytes);
-        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, op->gate.record, op->gate.record_bytes);
-        op->gate.state = WI_EXCHANGE_LISTENING;
-        op->gate.rank = 0;
-        moved = 1;
+        wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), x->record, x->record_bytes);
+        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, x->record, x->record_bytes);
+        x->published = 1;
+        x->rank = 0;
+        *moved = 1;
     }
     seq = wi_ll_seq(op->run.epoch, &op->info);
-    while (op->gate.rank < exec->nranks) {
-        if (op->gate.rank != exec->rank && !record_arrived(exec, op, op->gate.rank, seq))
-            return moved;
-        op->gate.rank++;
-        moved = 1;
+    while (x->rank < exec->nranks) {
+        if (x->rank != exec->rank && !record_arrived(exec, op, x, x->rank, seq))
+            return exec->broken;
+        x->rank++;
+        *moved = 1;
     }
     wi_epochs_done(exec, op->run.epoch + 1);
-    op->gate.state = WI_EXCHANGE_NONE;
     op->wait.word = NULL;
-    st = op->gate.open(exec, op, exec->ll_landing, exec->ll_bytes);
-    if (st < 0)
-        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
     return 1;
 }

@@ -67,6 +67,9 @@ static inline const unsigned char *wi_ll_fetch(struct wi_exec *exec, struct wi_o
     return out;
 }
 
+/* The operation is the oldest mapped one: its epochs begin now. 1: the records of all ranks are in exec->ll_landing, in rank order
+ * at exec->ll_bytes, until the next exchange; 0: not yet; < 0: the executor is broken. */
+int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *exchange, int *moved);
 /* Steps of a program; fetch: 1: done, 0: must wait, < 0: failed. */
 void wi_ll_publish_step(struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *step);
 int wi_ll_fetch_step(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_step *step);

@@ -31,6 +31,7 @@ struct wi_match_peer;
 #define WI_INFO_TAG 2u
 #define WI_INFO_OFFER 4u
 #define WI_INFO_ASK 8u
+#define WI_INFO_PLANNED 16u /* of a collective: what was planned behind a gate is in its hash */
 
 static inline int64_t wi_info_tag(const struct weft_op_info *info)
 {

@@ -71,6 +71,7 @@ struct wi_binding {
     size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
     struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
     uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
+    uint32_t planned; /* likewise: of what was planned behind a gate */
     uint8_t get, put; /* peers' memory is got, put to: peer_base holds their addresses */
     uint8_t send_empty, ll;
     uint8_t mapped, messages; /* it has stages of this kind */
@@ -102,17 +103,31 @@ struct wi_op_match {
     int gone;                /* ranks that can send nothing any more */
 };
 
-#define WI_EXCHANGE_MAX 128
-enum wi_exchange_state { WI_EXCHANGE_NONE, WI_EXCHANGE_TO_PUBLISH, WI_EXCHANGE_LISTENING };
+/* Before an operation can be planned it may have to wait: for what other ranks say, for lengths that depend on data, for a device's
+ * stream. It is numbered by then, so that it keeps its place, and nothing behind it takes channels or epochs. */
+struct wi_gate_ops {
+    const char *name; /* in errors: "waited 5 s at NAME" */
+    /* All ranks have this gate: what they plan behind it must be the same, and is compared when it runs (wi_exec_planned). */
+    uint8_t agreed;
+    /* 1: open; 0: closed, and op->wait says which rank it waits for if there is one; < 0: failed, with text. It never blocks. */
+    int (*poll)(struct wi_exec *exec, struct wi_op *op, int *moved);
+};
 
-/* Before the schedule is known: one record from every rank to every rank over ll lines, then `open` is called with all of
- * them, in rank order at `stride`, and completes the operation (schedule, geometry) or fails it. */
 struct wi_op_gate {
-    uint8_t state; /* enum wi_exchange_state */
+    const struct wi_gate_ops *ops; /* NULL: it is open, or there is none */
+    void *arg;                     /* the gate's */
+    uint64_t timeout_ns, deadline_ns; /* of its own; 0: the operation's */
+    /* It is open: lays the operation out, or closes the next gate. A failure has a text. */
+    weft_status (*opened)(struct wi_exec *exec, struct wi_op *op);
+};
+
+/* One record from every rank to every rank over ll lines: ll.c. */
+#define WI_EXCHANGE_MAX 128
+struct wi_exchange {
+    uint8_t published;
     uint16_t record_bytes;
     int rank; /* next rank to hear from */
     unsigned char record[WI_EXCHANGE_MAX];
-    weft_status (*open)(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride);
 };
 
 /* While blocked in a mapped wait: the word and the least value that ends it. */

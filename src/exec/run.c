@@ -303,14 +303,14 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 
     if (op->match.by_tag)
         return wi_match_run(exec, op);
-    if (op->gate.state != WI_EXCHANGE_NONE) {
-        moved = wi_op_exchange(exec, op);
-        if (exec->broken || op->gate.state != WI_EXCHANGE_NONE)
-            return moved;
-        if (op->status < 0) { /* nothing suits what the ranks told each other */
+    if (op->gate.ops) {
+        moved = wi_gate_poll(exec, op);
+        if (!exec->broken && op->status < 0) { /* nothing suits what came through the gate */
             wi_op_finish(exec, op, op->status);
             return 1;
         }
+        if (exec->broken || op->gate.ops)
+            return moved;
     }
     if (op->state == WI_OP_QUEUED) {
         wi_op_begin(exec, op);
@@ -339,7 +339,7 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 /* Has it all that others may not have before it: numbers of epochs and windows, which go by the order of operations? */
 static int has_taken_turns(const struct wi_op *op)
 {
-    return op->gate.state == WI_EXCHANGE_NONE && op->run.begun == op->bind.nfragments;
+    return !op->gate.ops && op->run.begun == op->bind.nfragments;
 }
 
 /* Collectives begin in order: each when the one before has taken its turns, a mapped one when no older mapped one is left. */

@@ -81,9 +81,7 @@ static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int ran
                              __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != wi_fingerprint(&op->info) &&
                              wi_load(&s->value) == value,
                          0)) {
-        wi_exec_compare_boards(exec, &op->info);
-        if (!exec->broken)
-            wi_exec_fail(exec, WEFT_EMISMATCH, rank, &op->info, "rank %d called another operation here", rank);
+        wi_exec_differs(exec, op, rank);
         return 0;
     }
     return 1;

@@ -286,7 +286,7 @@ static int awaited_text(struct wi_exec *exec, const struct wi_op *op, char *text
     int ranks[16];
     size_t n = wi_exec_waiting_for(op, ranks, 16), at = 0;
 
-    if (n && op->bind.mapped && !op->bind.ll && exec->map_group)
+    if (n && op->bind.mapped && !op->bind.ll && !wi_op_is_gated(op) && exec->map_group)
         ranks[0] = hindmost(exec, ranks[0]);
     for (size_t i = 0; i < n && at + 64 < capacity; i++) {
         const struct wi_exec_peer *peer = &exec->peers[ranks[i]];
@@ -299,35 +299,46 @@ static int awaited_text(struct wi_exec *exec, const struct wi_op *op, char *text
     return n ? ranks[0] : -1;
 }
 
-static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op)
+/* What op waits for; returns the first rank of them, or -1. */
+static int reason_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
 {
-    char text[512] = "", message[256] = "";
-    int first = awaited_text(exec, op, text, sizeof text);
+    char ranks[512] = "", message[256] = "";
+    int first = -1;
 
-    if (wi_engine_text(exec, op, text, sizeof text))
-        return wi_exec_fail(exec, WEFT_ETIMEDOUT, -1, &op->info, "waited %.3g s for %s", (double)op->timeout_ns / 1e9,
-                            text);
+    if (wi_engine_text(exec, op, message, sizeof message)) {
+        snprintf(text, capacity, "for %s", message);
+        return -1;
+    }
+    first = awaited_text(exec, op, ranks, sizeof ranks);
     if (op->match.by_tag)
         wi_match_text(exec, op, message, sizeof message);
-    return wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info, "waited %.3g s for %s%s%s",
-                        (double)op->timeout_ns / 1e9, message, message[0] && first >= 0 ? " " : "",
-                        first >= 0   ? text
-                        : message[0] ? ""
-                                     : "an older operation");
+    if (wi_op_is_gated(op))
+        snprintf(text, capacity, "at %s%s%s", op->gate.ops->name, first >= 0 ? ", for " : "", first >= 0 ? ranks : "");
+    else
+        snprintf(text, capacity, "for %s%s%s", message, message[0] && first >= 0 ? " " : "",
+                 first >= 0   ? ranks
+                 : message[0] ? ""
+                              : "an older operation");
+    return first;
+}
+
+static weft_status deadline_passed(struct wi_exec *exec, struct wi_op *op, uint64_t waited_ns)
+{
+    char text[800] = "";
+    int first = reason_text(exec, op, text, sizeof text);
+
+    return wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info, "waited %.3g s %s", (double)waited_ns / 1e9, text);
 }
 
 void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation)
 {
-    char text[512] = "";
+    char text[800] = "";
     const struct wi_op *op = wi_exec_oldest(exec);
-    int first = op ? awaited_text(exec, op, text, sizeof text) : -1;
+    int first = op ? reason_text(exec, op, text, sizeof text) : -1, own = op && (exec->posted || wi_op_is_gated(op));
 
-    if (op && wi_engine_text(exec, op, text, sizeof text))
-        wi_exec_fail(exec, WEFT_ETIMEDOUT, -1, &op->info,
-                     "rank %d gave up in %s: it waited for this rank, which waits for %s", peer, operation, text);
-    else if (first >= 0 && first != peer)
+    if ((first >= 0 && first != peer) || (first < 0 && own))
         wi_exec_fail(exec, WEFT_ETIMEDOUT, first, &op->info,
-                     "rank %d gave up in %s: it waited for this rank, which waits for %s", peer, operation, text);
+                     "rank %d gave up in %s: it waited for this rank, which waits %s", peer, operation, text);
     else
         wi_exec_fail(exec, WEFT_ETIMEDOUT, peer, op ? &op->info : NULL,
                      "rank %d gave up in %s: it waited for this rank", peer, operation);
@@ -361,6 +372,8 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
             wi_exec_compare_boards(exec, &op->info);
     }
     if (!exec->broken && now >= op->deadline_ns)
-        deadline_passed(exec, op);
+        deadline_passed(exec, op, op->timeout_ns);
+    else if (!exec->broken && wi_op_is_gated(op) && now >= op->gate.deadline_ns)
+        deadline_passed(exec, op, op->gate.timeout_ns);
     return exec->broken;
 }

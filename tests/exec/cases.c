@@ -138,6 +138,7 @@ static void draw_knobs(struct world_knobs *k, const struct form *f, enum size si
     k->fake.late = (uint8_t)(fake_random(rng, 2) * fake_random(rng, 8));
     k->fake.lazy = (uint8_t)(fake_random(rng, 2) * fake_random(rng, 8));
     k->fake.pieces = fake_random(rng, 2) != 0;
+    k->gate_first = k->drive == DRIVE_QUEUED && !f->packed && fake_random(rng, 4) == 0;
     k->ncalls = 1 + (int)fake_random(rng, size <= SIZE_EVEN && fake_random(rng, 4) == 0 ? MAX_CALLS : 2);
     for (int i = 0; i < MAX_CALLS; i++)
         k->slice_bytes[i] = i && fake_random(rng, 2) ? k->slice_bytes[0] : draw_slice(size, rng);
@@ -183,10 +184,10 @@ int form_run(const struct form *f, enum size size, enum drive drive, enum engine
         return 0;
     form_text(f, text, sizeof text);
     printf(
-        "# %s, size %d, %s, engine %d, seed %llu (%d calls, slices of %zu, slots %u of %zu, %u ll lines, gate %d, get %d, put "
+        "# %s, size %d, %s, engine %d, seed %llu (%d calls, slices of %zu, slots %u of %zu, %u ll lines, gates %d, %d, get %d, put "
         "%d): %s\n",
         text, (int)size, drive == DRIVE_ALONE ? "alone" : "queued", (int)engine, (unsigned long long)seed, k.ncalls,
-        k.slice_bytes[0], k.fake.depth, k.fake.slot_bytes, k.fake.ll_lines, k.gate, k.get, k.put, wrong);
+        k.slice_bytes[0], k.fake.depth, k.fake.slot_bytes, k.fake.ll_lines, k.gate_first, k.gate, k.get, k.put, wrong);
     return -1;
 }
 

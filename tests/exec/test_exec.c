@@ -18,13 +18,15 @@ static void show(const struct campaign *c)
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
            N(fake.puts), N(fake.sleeps));
-    printf("# late engine: %llu works, %llu polls in vain, %llu parts\n", N(posted), N(late), N(parts));
+    printf("# gates of their own: %llu; late engine: %llu works, %llu polls in vain, %llu parts\n", N(gates), N(posted),
+           N(late), N(parts));
 #undef N
 }
 
 static void finish(const struct campaign *c)
 {
     CU_ASSERT_EQUAL(c->failed, 0);
+    CU_ASSERT(c->seen.gates > 10);
     CU_ASSERT(c->seen.posted > 100 && c->seen.late > 100 && c->seen.parts > c->seen.posted);
     show(c);
 }

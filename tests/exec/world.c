@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "exec/ll.h"
 #include "tests/harness/late.h"
 
 #define IDLE_MAX 20000 /* rounds in which nothing moved, for each rank: far more than the fake transport draws */
@@ -31,7 +32,9 @@ struct world {
     struct weft_comm *comm[MAX_RANKS];
     struct wi_prog *programs[MAX_RANKS][WI_CACHED_PROGRAMS];
     unsigned char *peers[MAX_CALLS][2][MAX_RANKS];
-    int entered[MAX_RANKS]; /* calls that a rank has begun */
+    struct wi_exchange exchange[MAX_CALLS][MAX_RANKS];
+    int closed[MAX_CALLS][MAX_RANKS]; /* how often the first gate is still found closed */
+    int entered[MAX_RANKS];           /* calls that a rank has begun */
     /* Of DRIVE_ALONE: whose turn it is. */
     pthread_mutex_t lock;
     pthread_cond_t turn[MAX_RANKS];
@@ -240,31 +243,69 @@ static unsigned char record_byte(const struct call *c, int rank, size_t i)
     return (unsigned char)(c->number * 59 + rank * 31 + (int)i * 7 + 1);
 }
 
-static weft_status opened(struct wi_exec *exec, struct wi_op *op, const unsigned char *records, size_t stride)
+static struct call *call_of(const struct world *w, int rank, const struct wi_op *op)
 {
-    struct world *w = op->finished_arg;
-    struct call *c = NULL;
-
     for (int i = 0; i < w->knobs->ncalls; i++)
-        if (op == &w->calls[i]->rank[exec->rank].op[0])
-            c = w->calls[i];
-    for (int r = 0; r < w->form->nranks; r++)
-        for (size_t i = 0; i < op->gate.record_bytes; i++)
-            if (records[(size_t)r * stride + i] != record_byte(c, r, i))
+        if (op == &w->calls[i]->rank[rank].op[0])
+            return w->calls[i];
+    return NULL;
+}
+
+static int poll_exchange(struct wi_exec *exec, struct wi_op *op, int *moved)
+{
+    struct world *w = op->gate.arg;
+    const struct call *c = call_of(w, exec->rank, op);
+    struct wi_exchange *x = &w->exchange[c->number][exec->rank];
+    int got = wi_ll_exchange(exec, op, x, moved);
+
+    for (int r = 0; got > 0 && r < w->form->nranks; r++)
+        for (size_t i = 0; i < x->record_bytes; i++)
+            if (exec->ll_landing[(size_t)r * exec->ll_bytes + i] != record_byte(c, r, i))
                 complain("call %d: rank %d got byte %zu of the record of rank %d wrong", c->number, exec->rank, i, r);
-    w->seen->gated++;
-    return lay_out(w, c, exec->rank, op);
+    w->seen->gated += got > 0;
+    return got;
+}
+
+static int poll_count(struct wi_exec *exec, struct wi_op *op, int *moved)
+{
+    struct world *w = op->gate.arg;
+
+    *moved = 1;
+    return --w->closed[call_of(w, exec->rank, op)->number][exec->rank] < 0;
+}
+
+static const struct wi_gate_ops counting = {.name = "the counting gate", .poll = poll_count};
+static const struct wi_gate_ops exchanging = {.name = "the exchange", .agreed = 1, .poll = poll_exchange};
+
+static weft_status behind_last(struct wi_exec *exec, struct wi_op *op)
+{
+    struct world *w = op->gate.arg;
+
+    return lay_out(w, call_of(w, exec->rank, op), exec->rank, op);
+}
+
+static weft_status behind_first(struct wi_exec *exec, struct wi_op *op)
+{
+    struct world *w = op->gate.arg;
+
+    w->seen->gates++;
+    if (!w->knobs->gate)
+        return behind_last(exec, op);
+    op->gate.opened = behind_last;
+    wi_gate_close(exec, op, &exchanging, w, 0);
+    return WEFT_SUCCESS;
 }
 
 static void close_gate(struct world *w, const struct call *c, int r, struct wi_op *op)
 {
-    op->gate.record_bytes = (uint16_t)w->knobs->gate;
-    for (size_t i = 0; i < op->gate.record_bytes; i++)
-        op->gate.record[i] = record_byte(c, r, i);
-    op->gate.state = WI_EXCHANGE_TO_PUBLISH;
-    op->gate.open = opened;
-    op->bind.mapped = 1;
-    op->finished_arg = w;
+    struct wi_exchange *x = &w->exchange[c->number][r];
+
+    *x = (struct wi_exchange){.record_bytes = (uint16_t)w->knobs->gate};
+    for (size_t i = 0; i < x->record_bytes; i++)
+        x->record[i] = record_byte(c, r, i);
+    w->closed[c->number][r] = (int)fake_random(&w->rng, 8);
+    op->gate.opened = w->knobs->gate_first ? behind_first : behind_last;
+    wi_gate_close(w->exec[r], op, w->knobs->gate_first ? &counting : &exchanging, w, 0);
 }
 
 /* Rank r is through with call i: of a barrier all ranks have begun theirs. */
@@ -298,7 +339,7 @@ static void issue(struct world *w, struct call *c, int r)
         begin(c, r, op, w);
         if (i)
             op->bind.parts_from = WI_PACK_BELOW;
-        if (w->knobs->gate)
+        if (w->knobs->gate || w->knobs->gate_first)
             close_gate(w, c, r, op);
         else
             st = lay_out(w, c, r, op);

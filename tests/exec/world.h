@@ -26,6 +26,7 @@ struct world_knobs {
     int ncalls;
     size_t slice_bytes[MAX_CALLS], nt_bytes;
     int gate;          /* calls begin with an exchange of so many bytes; 0: they do not */
+    int gate_first;    /* before that they wait at a gate that is found closed some times */
     int get, put;      /* other ranks' buffers are copied from, to, by the transport */
     int stream;        /* slots are stored past the caches */
     int keep_programs; /* calls of a form share what was lowered */
@@ -37,6 +38,7 @@ struct world_knobs {
 /* What occurred, summed up over runs. */
 struct world_seen {
     uint64_t runs, calls, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, twins, packed, v, peers;
+    uint64_t gates;               /* of gate_first */
     uint64_t posted, late, parts; /* of the late engine */
     struct fake_seen fake;
 };

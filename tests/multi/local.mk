@@ -68,3 +68,6 @@ tests_multi_test_engine_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpth
 multi_tests += tests/multi/test_turns
 tests_multi_test_turns_SOURCES = tests/multi/test_turns.c tests/fault/fault.h tests/harness/late.h tests/harness/late.c
 tests_multi_test_turns_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/multi/test_gates
+tests_multi_test_gates_SOURCES = tests/multi/test_gates.c tests/fault/fault.h
+tests_multi_test_gates_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread

@@ -52,7 +52,9 @@ static void never_completes(int rank, int nranks, void *arg)
     struct ft_rank f;
 
     wi_engine_of_tests = wt_late_engine;
-    ft_open(&f, transport, rank == first ? 1000 : 100000, rank, nranks);
+    ft_open(&f, transport, 100000, rank, nranks);
+    wt_sync(); /* nobody is in the first operation any more */
+    WT_REQUIRE_OK(weft_comm_set_timeout(f.comm, (rank == first ? 1000 : 100000) * FT_MS));
     wt_late.held = rank == 1;
     WT_CHECK(reduce(&f, NULL) < 0);
     is_named(&f);
@@ -76,6 +78,7 @@ static void fails(int rank, int nranks, void *arg)
 
     wi_engine_of_tests = wt_late_engine;
     ft_open(&f, arg, 100000, rank, nranks);
+    wt_sync();
     wt_late.fails = rank == 1;
     WT_CHECK(reduce(&f, NULL) < 0);
     e = ft_error(&f);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gates: where an operation waits before it is planned. op.h says what they are. */
+#include "base/clock.h"
+#include "base/status.h"
+#include "exec/exec.h"
+
+/* Until it is planned it may be a mapped one: those run one at a time, in order. */
+void wi_gate_close(struct wi_exec *exec, struct wi_op *op, const struct wi_gate_ops *ops, void *arg,
+                   uint64_t timeout_ns)
+{
+    op->gate.ops = ops;
+    op->gate.arg = arg;
+    op->gate.timeout_ns = timeout_ns;
+    op->gate.deadline_ns = timeout_ns ? wi_deadline_ns(timeout_ns) : UINT64_MAX;
+    op->bind.mapped = exec->map_group != NULL;
+}
+
+static weft_status open_gate(struct wi_exec *exec, struct wi_op *op)
+{
+    op->gate.ops = NULL;
+    op->wait.word = NULL;
+    return op->gate.opened(exec, op);
+}
+
+int wi_gate_poll(struct wi_exec *exec, struct wi_op *op)
+{
+    const char *name = op->gate.ops->name;
+    int moved = 0, open = op->gate.ops->poll(exec, op, &moved);
+    weft_status st;
+
+    if (exec->broken || open == 0)
+        return moved;
+    if (open < 0) {
+        int alone = !op->gate.ops->agreed && open > WEFT_EPEER; /* the other ranks do not fail, and would wait */
+        op->status =
+            wi_exec_fail(exec, alone ? WEFT_ESYS : (weft_status)open, -1, &op->info, "%s: %s", name, wi_fail_text());
+        op->gate.ops = NULL;
+        return 1;
+    }
+    st = open_gate(exec, op);
+    if (st < 0)
+        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
+    return 1;
+}
+
+/* The board holds the newest operation; later ones have been issued if that is not op. */
+void wi_exec_planned(struct wi_exec *exec, struct wi_op *op, uint32_t planned)
+{
+    op->bind.planned = planned;
+    op->info.hash ^= planned;
+    op->info.flags |= WI_INFO_PLANNED;
+    if (op->info.seq == exec->next_seq)
+        wi_exec_board(exec, &op->info);
+}

@@ -1,0 +1,221 @@
+/* Gates: operations that wait, numbered, before they are planned; ranks that plan differently behind them.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "comm/comm.h"
+
+#include "../unit/unit.h"
+
+enum { WORDS = 300 };
+
+#define SAYS(text, what)                                                     \
+    do {                                                                     \
+        if (!strstr(text, what))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", what, text); \
+    } while (0)
+
+/* ---- A gate of the test's ---- */
+
+struct door {
+    _Atomic int open, polls;
+    weft_status fails;
+    const char *algorithm; /* that is planned behind it, as if data had been looked at; NULL: the planner's */
+};
+
+static int poll_door(struct wi_exec *exec, struct wi_op *op, int *moved)
+{
+    struct door *d = op->gate.arg;
+    struct weft_request *req = op->finished_arg;
+
+    (void)exec;
+    (void)moved;
+    atomic_fetch_add(&d->polls, 1);
+    if (d->fails < 0)
+        return wi_fail(d->fails, "it does not open");
+    if (!atomic_load(&d->open))
+        return 0;
+    if (d->algorithm)
+        req->options.algorithm = d->algorithm;
+    return 1;
+}
+
+static const struct wi_gate_ops own_door = {.name = "the door of this rank", .poll = poll_door};
+static const struct wi_gate_ops common_door = {.name = "the door of all ranks", .agreed = 1, .poll = poll_door};
+
+/* As a call with such an option would. */
+static weft_request *issue(struct ft_rank *f, const struct wi_gate_ops *gate, struct door *d, uint64_t timeout_ns,
+                           const int64_t *src, int64_t *dst)
+{
+    struct wi_call call = {.coll = WI_COLL_ALL_REDUCE,
+                           .dtype = WEFT_INT64,
+                           .op = WEFT_SUM,
+                           .root = -1,
+                           .src = src,
+                           .dst = dst,
+                           .count = WORDS};
+    struct weft_request *req;
+
+    WT_REQUIRE_OK(wi_comm_enter(f->comm));
+    req = wi_request_get(f->comm);
+    WT_REQUIRE(req != NULL);
+    req->call = call;
+    wi_request_gate(req, gate, d, timeout_ns);
+    WT_REQUIRE_OK(wi_request_issue(req));
+    wi_progress_kick(f->context);
+    wi_comm_leave(f->comm);
+    return req;
+}
+
+/* ---- It waits, and what was issued later waits behind it ---- */
+
+static void waits(int rank, int nranks, void *arg)
+{
+    int64_t src[WORDS], dst[2][WORDS];
+    struct door d = {0};
+    weft_request *req[2];
+    struct ft_rank f;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    for (int i = 0; i < WORDS; i++)
+        src[i] = i + rank;
+    memset(dst, 0, sizeof dst);
+    d.open = rank != 1;
+    req[0] = issue(&f, &own_door, &d, 0, src, dst[0]);
+    WT_REQUIRE_OK(weft_all_reduce(f.comm, src, dst[1], WORDS, WEFT_INT64, WEFT_MAX, &req[1]));
+    for (uint64_t until = wt_now_ms() + wt_slow_ms(20000); d.polls < 100 && rank == 1 && wt_now_ms() < until;)
+        WT_CHECK_STATUS(weft_test(req[0]), WEFT_INPROGRESS);
+    WT_CHECK_STATUS(rank == 1 ? weft_test(req[1]) : WEFT_INPROGRESS, WEFT_INPROGRESS);
+    wt_sync(); /* nobody has the results yet */
+    WT_CHECK(rank != 1 || (dst[0][5] == 0 && dst[1][5] == 0));
+    d.open = 1;
+    for (int k = 0; k < 2; k++) {
+        WT_CHECK_OK(weft_wait(req[k]));
+        WT_CHECK_OK(weft_request_free(req[k]));
+    }
+    for (int i = 0; i < WORDS; i++) {
+        WT_CHECK_INT(dst[0][i], nranks * i + nranks * (nranks - 1) / 2);
+        WT_CHECK_INT(dst[1][i], i + nranks - 1);
+    }
+    ft_close(&f);
+}
+
+static void waiting(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, waits, (void *)(uintptr_t) "shm", 30000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, waits, (void *)(uintptr_t) "tcp", 30000), 0);
+}
+
+/* ---- It is named when it does not open, and when it fails ---- */
+
+static void never_opens(int rank, int nranks, void *arg)
+{
+    int fails = *(const char *)arg == 'f';
+    int64_t src[WORDS] = {0}, dst[WORDS];
+    struct door d = {.open = rank != 1, .fails = fails && rank == 1 ? WEFT_ENOTSUP : WEFT_SUCCESS};
+    weft_request *req;
+    struct ft_rank f;
+    weft_error e;
+
+    ft_open(&f, (const char *)arg + 1, 100000, rank, nranks);
+    wt_sync(); /* nobody is in the first operation any more */
+    req = issue(&f, &own_door, &d, 500 * FT_MS, src, dst);
+    WT_CHECK(weft_wait(req) < 0);
+    e = ft_error(&f);
+    SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
+    if (rank != 1)
+        SAYS(e.message, "rank 1");
+    else if (fails)
+        SAYS(e.message, "the door of this rank: it does not open");
+    else
+        SAYS(e.message, "waited 0.5 s at the door of this rank");
+    ft_close(&f);
+}
+
+static void naming(void)
+{
+    static const char *const how[] = {"-shm", "-tcp", "fshm", "ftcp"};
+
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(wt_run(2, never_opens, (void *)(uintptr_t)how[i], 30000), 0);
+}
+
+/* ---- Ranks that plan differently ---- */
+
+struct plans {
+    const char *transport, *first, *other; /* rank 0's algorithm, and that of the others */
+};
+
+static void differ(int rank, int nranks, void *arg)
+{
+    const struct plans *p = arg;
+    int64_t src[WORDS] = {0}, dst[WORDS];
+    struct door d = {.open = 1, .algorithm = rank ? p->other : p->first};
+    weft_request *req;
+    struct ft_rank f;
+    char text[160];
+    weft_error e;
+
+    ft_open(&f, p->transport, 100000, rank, nranks);
+    wt_sync();
+    req = issue(&f, &common_door, &d, 0, src, dst);
+    WT_CHECK_STATUS(weft_wait(req), WEFT_EMISMATCH);
+    e = ft_error(&f);
+    SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
+    if (nranks == 2) {
+        snprintf(text, sizeof text, "but planned %s for it, and this rank %s", rank ? p->first : p->other,
+                 rank ? p->other : p->first);
+        SAYS(e.message, text);
+    }
+    ft_close(&f);
+}
+
+static void plans_differ(void)
+{
+    static struct plans all[] = {
+        {"shm", "flat", "flat2"}, {"tcp", "ring", "rdouble"}, {"shm", "ring", "rdouble"}, {"shm", "flat2", "ring"}};
+
+    for (int i = 0; i < 4; i++)
+        for (int n = 2; n <= 3; n++)
+            CU_ASSERT_EQUAL(wt_run(n, differ, &all[i], 30000), 0);
+}
+
+/* The same algorithm behind the gate on all ranks. */
+static void agree(int rank, int nranks, void *arg)
+{
+    const struct plans *p = arg;
+    int64_t src[WORDS], dst[WORDS];
+    struct ft_rank f;
+
+    ft_open(&f, p->transport, 100000, rank, nranks);
+    for (int i = 0; i < WORDS; i++)
+        src[i] = rank;
+    for (int round = 0; round < 20; round++) {
+        struct door d = {.open = 1, .algorithm = round % 2 ? p->first : p->other};
+        weft_request *req = issue(&f, &common_door, &d, 0, src, dst);
+        WT_CHECK_OK(weft_wait(req));
+        WT_CHECK_OK(weft_request_free(req));
+        WT_CHECK_INT(dst[WORDS - 1], nranks * (nranks - 1) / 2);
+    }
+    ft_close(&f);
+}
+
+static void plans_agree(void)
+{
+    static struct plans shm = {"shm", "flat", "ring"}, tcp = {"tcp", "ring", "rdouble"};
+
+    CU_ASSERT_EQUAL(wt_run(3, agree, &shm, 30000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, agree, &tcp, 30000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"an operation waits at a gate, and later ones behind it", waiting},
+    {"a gate that does not open, or fails, is named", naming},
+    {"ranks that planned differently behind a gate are told, with both algorithms", plans_differ},
+    {"what all ranks planned behind a gate runs", plans_agree},
+};
+WT_UNIT_MAIN("gates", cases)
