@@ -43,6 +43,8 @@ static const char text[] =
     "\n"
     "Other measurements\n"
     "      --overlap            how much of a request-form all-reduce hides behind computation in another thread\n"
+    "      --beside             time of 8-byte requests told by call-back, alone and while another communicator reduces\n"
+    "                           -e bytes (-e 256M)\n"
     "      --idle-memory        resident memory per communicator\n"
     "      --startup            seconds from process start (WEFT_BENCH_T0, seconds since the epoch, if set) to the\n"
     "                           end of the first barrier, the slowest rank's\n"

@@ -23,6 +23,7 @@ enum long_option {
     OPT_PERSISTENT,
     OPT_TIMEOUT,
     OPT_OVERLAP,
+    OPT_BESIDE,
     OPT_IDLE,
     OPT_STARTUP,
     OPT_AGAINST,
@@ -70,6 +71,7 @@ static const struct option long_options[] = {
     {"request", no_argument, NULL, OPT_REQUEST},
     {"persistent", no_argument, NULL, OPT_PERSISTENT},
     {"overlap", no_argument, NULL, OPT_OVERLAP},
+    {"beside", no_argument, NULL, OPT_BESIDE},
     {"idle-memory", no_argument, NULL, OPT_IDLE},
     {"startup", no_argument, NULL, OPT_STARTUP},
     {"against", required_argument, NULL, OPT_AGAINST},
@@ -368,6 +370,9 @@ static int set_plain(struct bench_options *o, int option, char *arg)
         return 0;
     case OPT_OVERLAP:
         o->mode = BENCH_MODE_OVERLAP;
+        return 0;
+    case OPT_BESIDE:
+        o->mode = BENCH_MODE_BESIDE;
         return 0;
     case OPT_IDLE:
         o->mode = BENCH_MODE_IDLE;

@@ -124,6 +124,8 @@ static int run(struct bench *b, double process_start_s)
     switch (b->o.mode) {
     case BENCH_MODE_OVERLAP:
         return bench_run_overlap(b);
+    case BENCH_MODE_BESIDE:
+        return bench_run_beside(b);
     case BENCH_MODE_IDLE:
         return bench_run_idle(b);
     case BENCH_MODE_STARTUP:

@@ -65,6 +65,7 @@ enum bench_dirty { BENCH_DIRTY_NONE, BENCH_DIRTY_BATCH, BENCH_DIRTY_EACH };
 enum bench_mode {
     BENCH_MODE_COLLS,
     BENCH_MODE_OVERLAP,
+    BENCH_MODE_BESIDE,
     BENCH_MODE_IDLE,
     BENCH_MODE_STARTUP,
     BENCH_MODE_LIST,
@@ -196,6 +197,7 @@ void bench_buffers_aim(const struct bench_buffers *buf, struct bench_call *call,
 
 int bench_run_all(struct bench *b);      /* exit status */
 int bench_run_overlap(struct bench *b);
+int bench_run_beside(struct bench *b);
 int bench_run_idle(struct bench *b);
 int bench_run_startup(struct bench *b, double process_start_s);
 double bench_process_start(void);        /* seconds since the epoch; WEFT_BENCH_T0 or /proc */

@@ -75,6 +75,7 @@ tap "--json, --csv and --plot" files
 tap "--startup" bench 4 --startup
 tap "--idle-memory" bench 4 --idle-memory
 tap "--overlap" bench 2 --overlap -e 1M
+tap "--beside" bench 2 --beside -e 8M
 tap "--help" ./weft-bench --help
 
 tap "-b above -e" refused "-b 8192 is above" -b 8K -e 4K
