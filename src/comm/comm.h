@@ -285,6 +285,8 @@ weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *model)
 /* What a graph does not hold: the planner's figures for this class of machine. */
 void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *figures);
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);
+/* served.c: by whom: facts->all and ->inside, whose `mapped` is known. */
+weft_status wi_comm_served(const struct weft_comm *comm, struct wi_plan_facts *facts);
 
 /* topology.c: the ranks' machine, found when somebody asks, or lent to the planner. */
 void wi_comm_topology_free(struct weft_comm *comm);

@@ -108,6 +108,7 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
         WI_TRY(wi_comm_nearer(comm, comm->lent));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(find_inside(comm, &facts));
+    WI_TRY(wi_comm_served(comm, &facts));
     WI_TRY(wi_fast_init(comm, &facts));
     return wi_comm_planner(comm, &facts);
 }

@@ -19,7 +19,7 @@
 #define MAX_CPUS 1024
 #define SIDE_TIMEOUT_NS 30000000000ull /* where operations have none */
 #define INTRO_MAGIC 0x77656674u        /* "weft" */
-#define INTRO_VERSION 5u
+#define INTRO_VERSION 6u
 
 struct intro {
     uint32_t magic, version;
@@ -32,7 +32,7 @@ struct intro {
     uint32_t ntransports;
     struct {
         char name[16];
-        uint32_t address_bytes;
+        uint32_t address_bytes, caps;
     } transports[WI_MAX_TRANSPORTS];
 };
 
@@ -99,6 +99,7 @@ static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *
         WI_TRY(tp->ops.address(tp->endpoint, mine + (size_t)i * WEFT_ADDRESS_MAX, WEFT_ADDRESS_MAX, &used));
         snprintf(in->transports[i].name, sizeof in->transports[i].name, "%s", tp->plugin->name);
         in->transports[i].address_bytes = (uint32_t)used;
+        in->transports[i].caps = tp->plugin->caps;
     }
     return WEFT_SUCCESS;
 }
@@ -252,6 +253,9 @@ static void say_reach(struct build *b)
     for (int r = 0; r < reach->nranks; r++)
         for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
             wi_reach_name(reach, b->intros[r].transports[i].name);
+    for (int r = 0; r < reach->nranks; r++)
+        for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
+            wi_reach_can(reach, b->intros[r].transports[i].name, b->intros[r].transports[i].caps);
     for (int r = 0; r < reach->nranks; r++)
         for (int i = 0; i < t->count; i++) {
             struct wi_transport *tp = &t->list[i];

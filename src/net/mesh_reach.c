@@ -49,6 +49,23 @@ void wi_reach_name(struct wi_reach *r, const char *name)
     qsort(r->names, (size_t)r->nnames, sizeof r->names[0], name_order);
 }
 
+void wi_reach_can(struct wi_reach *r, const char *name, uint32_t caps)
+{
+    int i = index_of(r, name);
+
+    if (i < 0)
+        return;
+    r->caps[i] = r->named[i] ? r->caps[i] & caps : caps;
+    r->named[i] = 1;
+}
+
+uint32_t wi_reach_caps(const struct wi_reach *r, const char *name)
+{
+    int i = index_of(r, name);
+
+    return i < 0 ? 0 : r->caps[i];
+}
+
 void wi_reach_say(struct wi_reach *r, const char *name, int priority, int peer)
 {
     int i = index_of(r, name);

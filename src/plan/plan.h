@@ -16,7 +16,8 @@ struct wi_plan_query;
 /* What serves the ranks inside each group of a level, as all ranks know it, because they have agreed on it: it decides who is a
  * candidate. All zero: nothing is known, messages by whatever reaches. */
 struct wi_plan_transport {
-    const char *name; /* "shm"; borrowed */
+    const char *name; /* "shm"; borrowed. NULL: several, or no group has several ranks */
+    uint32_t caps;    /* WEFT_CAP_* of it on all ranks that have it: what tells tcp from a card */
     uint8_t mapped;   /* each group of the level lies within one mapped group */
     uint8_t can_map, can_get, can_put;
     /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as chains of stages, what happens
@@ -35,7 +36,8 @@ struct wi_plan_facts {
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
     uint32_t depth;
     const struct wi_algo_levels *levels; /* borrowed; NULL: nothing is known */
-    struct wi_plan_transport inside[WI_ALGO_MAX_LEVELS]; /* of each of the levels; all ranks together: `mapped` above */
+    struct wi_plan_transport inside[WI_ALGO_MAX_LEVELS]; /* of each of the levels */
+    struct wi_plan_transport all;                        /* of all ranks together */
     /* Algorithms from files, "file:NAME"; they are never the planner's own choice. NULL: there are no files. WEFT_ENOTFOUND: there
      * is none of this name. WEFT_ENOTSUP: not for this call, and the text says why; `algo` is NULL if it is for another number of
      * ranks. */

@@ -50,6 +50,16 @@ static void uses(struct ft_rank *f, int peer, const char *transport)
     WT_CHECK(strcmp(mesh->groups[mesh->links[peer].index].transport->plugin->name, transport) == 0);
 }
 
+/* What the planner is told of the transport between all ranks. */
+static void facts_are(const struct ft_rank *f, const char *name, uint32_t caps)
+{
+    struct wi_plan_facts facts = {.nranks = f->nranks};
+
+    WT_REQUIRE_OK(wi_comm_served(f->comm, &facts));
+    WT_CHECK(name ? facts.all.name && strcmp(facts.all.name, name) == 0 : !facts.all.name);
+    WT_CHECK_INT(facts.all.caps & (WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT | WEFT_CAP_SINK), caps);
+}
+
 static void one_way_is_left_out(int rank, int nranks, void *arg)
 {
     int one = 1, sum = 0;
@@ -61,6 +71,7 @@ static void one_way_is_left_out(int rank, int nranks, void *arg)
     for (int r = 0; r < nranks; r++)
         if (r != rank)
             uses(&f, r, "tcp");
+    facts_are(&f, "tcp", WEFT_CAP_SINK);
     WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
     WT_CHECK_INT(sum, nranks);
     ft_close(&f);
@@ -78,6 +89,7 @@ static void mixed(int rank, int nranks, void *arg)
     for (int r = 0; r < nranks; r++)
         if (r != rank)
             uses(&f, r, r == nranks - 1 || rank == nranks - 1 ? "tcp" : "fakerdma");
+    facts_are(&f, NULL, 0);
     for (int i = 0; i < 5; i++)
         WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
     WT_CHECK_INT(sum, nranks);
@@ -169,6 +181,7 @@ static void registered(int rank, int nranks, void *arg)
     for (int k = 0; k < 2; k++) {
         open_context(&f, rank, nranks, names[k], everybody);
         WT_REQUIRE_OK(create(&f));
+        facts_are(&f, "fakerdma", WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT);
         WT_REQUIRE_OK(weft_mem_register(f.context, ours, WORDS * 4, &mem));
         WT_REQUIRE_OK(weft_mem_alloc(f.context, WORDS * 4, &theirs));
         for (int turn = 0; turn < 2; turn++) {

@@ -57,6 +57,33 @@ static void check_memory(const struct ft_rank *f)
     WT_REQUIRE_OK(weft_barrier(f->comm, NULL));
 }
 
+/* What the planner is told of it. */
+static void check_facts(const struct ft_rank *f, const struct world *w)
+{
+    const struct wi_algo_levels *levels = &f->comm->levels;
+    struct wi_plan_facts facts = {.nranks = f->nranks};
+    int several = 0, node = 0, nodes = f->comm->mesh->nnodes;
+
+    WT_REQUIRE_OK(wi_comm_served(f->comm, &facts));
+    for (int a = 0; a < f->nranks; a++)
+        for (int b = 0; b < a; b++)
+            several |= w->nodes[a] == w->nodes[b];
+    WT_REQUIRE(facts.all.name || (several && nodes > 1));
+    WT_CHECK_INT(facts.all.mapped, w->all_mapped);
+    if (facts.all.name) {
+        WT_CHECK(strcmp(facts.all.name, nodes > 1 ? "tcp" : "shm") == 0);
+        WT_CHECK((facts.all.caps & (WEFT_CAP_PEEK | WEFT_CAP_REGISTER)) == WEFT_CAP_PEEK);
+        WT_CHECK((facts.all.caps & WEFT_CAP_MAPPED) == (nodes > 1 ? 0 : WEFT_CAP_MAPPED));
+    }
+    while (node < levels->nlevels && strcmp(levels->level[node].name, "node") != 0)
+        node++;
+    WT_REQUIRE(node < levels->nlevels || nodes == 1);
+    if (node == levels->nlevels)
+        return;
+    WT_CHECK(several ? facts.inside[node].name && strcmp(facts.inside[node].name, "shm") == 0
+                     : !facts.inside[node].name && !facts.inside[node].caps);
+}
+
 static void run(int rank, int nranks, void *arg)
 {
     const struct world *w = arg;
@@ -78,6 +105,7 @@ static void run(int rank, int nranks, void *arg)
     WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
     WT_CHECK(sum == (float)nranks);
     check_memory(&f);
+    check_facts(&f, w);
     WT_REQUIRE_OK(weft_comm_destroy(f.comm));
     WT_REQUIRE_OK(weft_context_destroy(f.context));
 }
