@@ -210,7 +210,7 @@ static void answers_badly(int rank, int nranks, const char *how, const char *tim
                           const char *text)
 {
     char side[40];
-    const char *bad[] = {timeout, side, NULL}, *good[] = {timeout, NULL};
+    const char *bad[] = {"COMM_TIMEOUT=20s", side, NULL}, *good[] = {timeout, NULL};
     int one = 1, sum = 0;
     struct ft_rank f;
     weft_error error;
