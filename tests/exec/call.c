@@ -22,6 +22,11 @@ int form_is_mapped(const struct form *f)
     return f->sched[0]->mapped;
 }
 
+int form_is_staged(const struct form *f)
+{
+    return f->sched[0]->staged;
+}
+
 void form_text(const struct form *f, char *out, size_t capacity)
 {
     snprintf(out, capacity, "%s/%s P=%d root %d%s%s", wi_coll_name(f->coll), f->name, f->nranks, f->root,

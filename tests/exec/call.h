@@ -14,11 +14,13 @@ struct form {
     char name[WI_ALGO_SPEC_BYTES];
     unsigned needs;
     int nranks, root, in_place, packed;
+    int32_t group[MAX_RANKS]; /* staged: which ranks share memory */
     struct wi_sched *sched[MAX_RANKS];
     struct wi_sched *beside[MAX_RANKS]; /* packed: of the operation that carries the long parts */
 };
 int form_is_v(const struct form *f);
 int form_is_mapped(const struct form *f);
+int form_is_staged(const struct form *f);
 void form_text(const struct form *f, char *text, size_t capacity);
 void form_put(struct form *f);
 

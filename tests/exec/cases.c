@@ -94,6 +94,7 @@ int form_build_spec(struct form *f, const char *spec, enum wi_coll coll, const s
     wi_algo_text(choice.algo, &choice.spec, f->name);
     f->needs = choice.needs;
     f->packed = coll == WI_COLL_ALL_TO_ALL_V;
+    memcpy(f->group, shape->node, sizeof f->group);
     if ((in_place && (choice.needs & WI_ALGO_NO_IN_PLACE || !has_in_place(coll))) ||
         (form_is_v(f) && choice.needs & WI_ALGO_UNIFORM))
         return 0;
@@ -114,8 +115,9 @@ static size_t draw_slice(enum size size, uint64_t *rng)
 }
 
 /* Slots: the least that there may be; some more; all of a block of 16 KiB for each rank. */
-static void draw_arena(struct world_knobs *k, int nranks, enum size size, uint64_t *rng)
+static void draw_arena(struct world_knobs *k, const struct form *f, enum size size, uint64_t *rng)
 {
+    int nranks = f->nranks;
     static const uint32_t lines[] = {1, 3, 8, 40};
     size_t least = WEFT_SLOT_MIN_BYTES(nranks);
 
@@ -125,6 +127,11 @@ static void draw_arena(struct world_knobs *k, int nranks, enum size size, uint64
     k->fake.slot_bytes = fake_random(rng, 2) ? least : least + 64 * fake_random(rng, 64);
     if (size >= SIZE_PAGE && fake_random(rng, 4))
         k->fake.slot_bytes = (size_t)(nranks + 1) * (size >= SIZE_LONG ? 20u << 10 : 4096 + 64 * fake_random(rng, 40));
+    if (form_is_staged(f)) { /* a line for each item, or all of a block for some of them */
+        least = f->sched[0]->slot_items * (size_t)WEFT_LINE_BYTES;
+        k->fake.slot_bytes = k->fake.slot_bytes < least ? least : k->fake.slot_bytes;
+        return; /* ranks of other groups read no lines: gates are for one group of all */
+    }
     if (k->drive == DRIVE_QUEUED && fake_random(rng, 3) == 0) {
         size_t most = k->fake.ll_lines * sizeof(((struct weft_ll_line *)0)->payload);
         k->gate = 1 + (int)fake_random(rng, (uint32_t)(most < WI_EXCHANGE_MAX ? most : WI_EXCHANGE_MAX));
@@ -133,7 +140,7 @@ static void draw_arena(struct world_knobs *k, int nranks, enum size size, uint64
 
 static void draw_knobs(struct world_knobs *k, const struct form *f, enum size size, uint64_t *rng)
 {
-    k->fake.mapped = form_is_mapped(f);
+    k->fake.mapped = form_is_mapped(f) || form_is_staged(f);
     k->fake.eager = (uint8_t)fake_random(rng, 5);
     k->fake.late = (uint8_t)(fake_random(rng, 2) * fake_random(rng, 8));
     k->fake.lazy = (uint8_t)(fake_random(rng, 2) * fake_random(rng, 8));
@@ -150,7 +157,7 @@ static void draw_knobs(struct world_knobs *k, const struct form *f, enum size si
     k->slow = fake_random(rng, 2) ? -1 : (int)fake_random(rng, (uint32_t)f->nranks);
     k->turns = fake_random(rng, 4) != 0;
     if (k->fake.mapped)
-        draw_arena(k, f->nranks, size, rng);
+        draw_arena(k, f, size, rng);
 }
 
 int form_runs_alone(const struct form *f)

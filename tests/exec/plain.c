@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_GROUP 16
+
 /* A block's contents on its way, or in scratch. */
 struct value {
     unsigned char *data; /* NULL: none */
@@ -24,6 +26,9 @@ struct lane {
 
 struct plain {
     const struct plain_rank *ranks;
+    const struct plain *whole;                 /* of a stage: what it is a stage of; NULL: it is none */
+    const struct wi_sched_stage *const *stage; /* likewise, by rank */
+    uint32_t turn;                             /* likewise: which item of every block */
     int nranks;
     enum plain_op op;
     weft_dtype dtype;
@@ -154,8 +159,35 @@ static int owner(const struct wi_region *r, int rank)
     return r->rank == WI_SELF ? rank : r->rank;
 }
 
+/* Which share of the data a block of a stage's SRC or DST is. */
+static uint32_t share_of(const struct wi_sched *s, int rank, unsigned buf, uint32_t block)
+{
+    int gathers = s->coll == WI_COLL_ALL_GATHER || s->coll == WI_COLL_GATHER;
+    int scatters = s->coll == WI_COLL_REDUCE_SCATTER || s->coll == WI_COLL_SCATTER;
+
+    return (gathers && buf == WI_SRC) || (scatters && buf == WI_DST) ? (uint32_t)rank : block;
+}
+
+/* Of a stage's block: the region of the whole that it is this time. 0: it has no such item. */
+static int in_whole(const struct plain *p, int of, const struct wi_region *r, uint32_t piece, struct wi_region *out)
+{
+    const struct wi_sched_stage *st = p->stage[of];
+    uint32_t share = share_of(st->sched, of, r->buf, r->first + piece);
+
+    if (st->start[share] + p->turn >= st->start[share + 1])
+        return 0;
+    *out = (struct wi_region){
+        .buf = st->at[r->buf].buf,
+        .rank = WI_SELF,
+        .first = (uint32_t)((int64_t)st->item[st->start[share] + p->turn] + st->at[r->buf].offset),
+        .count = 1,
+    };
+    return 1;
+}
+
 static struct value load(const struct plain *p, int rank, const struct wi_region *r, uint32_t piece)
 {
+    struct wi_region whole;
     int of = owner(r, rank);
     uint32_t block = r->first + piece;
     const struct plain_place *at;
@@ -166,6 +198,9 @@ static struct value load(const struct plain *p, int rank, const struct wi_region
             complain("rank %d reads block %u of the scratch of rank %d, where nothing was stored", rank, block, of);
         return copy_of(v->data, v->data ? v->bytes : 0);
     }
+    if (p->whole)
+        return in_whole(p, of, r, piece, &whole) ? load(p->whole, p->stage[of]->ranks[of], &whole, 0)
+                                                 : copy_of(NULL, 0);
     at = &p->ranks[of].place[r->buf][block];
     return copy_of(p->ranks[of].base[r->buf] + at->at, at->bytes);
 }
@@ -175,12 +210,21 @@ static void store(const struct plain *p, int rank, const struct wi_region *r, ui
     int to = owner(r, rank);
     uint32_t block = r->first + piece;
     const struct plain_place *at;
+    struct wi_region whole;
 
     if (wrong[0])
         return;
     if (r->buf == WI_TMP) {
         free(p->tmp[to][block].data);
         p->tmp[to][block] = copy_of(v.data, v.bytes);
+        return;
+    }
+    if (p->whole) {
+        if (in_whole(p, to, r, piece, &whole))
+            store(p->whole, p->stage[to]->ranks[to], &whole, 0, v);
+        else if (v.bytes)
+            complain("rank %d stores %zu bytes in block %u of rank %d, which stands for nothing", rank, v.bytes, block,
+                     to);
         return;
     }
     at = &p->ranks[to].place[r->buf][block];
@@ -241,8 +285,8 @@ static struct value reduced(const struct plain *p, struct value left, struct val
 
 static void finish(const struct plain *p, const struct wi_step *st, struct value v)
 {
-    if (st->flags & WI_STEP_FINAL && p->op == PLAIN_AVG)
-        plain_divide(p->dtype, v.data, v.bytes, p->nranks);
+    if (st->flags & WI_STEP_FINAL && p->op == PLAIN_AVG && (!p->whole || p->stage[0]->final))
+        plain_divide(p->dtype, v.data, v.bytes, p->whole ? p->whole->nranks : p->nranks);
 }
 
 static struct value reduce_all(const struct plain *p, int rank, const struct wi_step *st, uint32_t piece)
@@ -392,15 +436,63 @@ static void destroy(struct plain *p)
     }
 }
 
+/* ---- Stages ---- */
+
+static const struct wi_sched_stage *stage_of(const struct plain *p, int rank, int after)
+{
+    return after ? p->ranks[rank].sched->after : p->ranks[rank].sched->before;
+}
+
+/* That of one group, for one item of every block. */
+static void run_turn(const struct plain *whole, const struct wi_sched_stage *const *stage, int n, uint32_t turn)
+{
+    struct plain_rank ranks[MAX_GROUP];
+    struct plain p = {.ranks = ranks,
+                      .whole = whole,
+                      .stage = stage,
+                      .turn = turn,
+                      .nranks = n,
+                      .op = whole->op,
+                      .dtype = whole->dtype};
+
+    for (int i = 0; i < n; i++)
+        ranks[i] = (struct plain_rank){.sched = stage[i]->sched};
+    if (create(&p))
+        run_all(&p);
+    else
+        complain("no memory");
+    destroy(&p);
+}
+
+static void run_stages(const struct plain *p, int after)
+{
+    for (int r = 0; r < p->nranks && !wrong[0]; r++) {
+        const struct wi_sched_stage *own = stage_of(p, r, after), *stage[MAX_GROUP];
+        if (!own || own->ranks[0] != r)
+            continue;
+        if (own->sched->nranks > MAX_GROUP) {
+            complain("a group of %d ranks", own->sched->nranks);
+            return;
+        }
+        for (int i = 0; i < own->sched->nranks; i++)
+            stage[i] = stage_of(p, own->ranks[i], after);
+        for (uint32_t turn = 0; turn < (own->most ? own->most : 1); turn++)
+            run_turn(p, stage, own->sched->nranks, turn);
+    }
+}
+
 const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype)
 {
     struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype};
 
     wrong[0] = '\0';
-    if (create(&p))
+    if (create(&p)) {
+        run_stages(&p, 0);
         run_all(&p);
-    else
+        run_stages(&p, 1);
+    } else {
         complain("no memory");
+    }
     destroy(&p);
     return wrong[0] ? wrong : NULL;
 }

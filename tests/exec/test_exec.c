@@ -128,6 +128,42 @@ static void mapped(void)
     CU_ASSERT(c.seen.peers > 100 && c.seen.fake.gets > 100 && c.seen.fake.puts > 10 && c.seen.fake.sleeps > 100);
 }
 
+/* Mapped stages before and after messages, in groups of several sizes, one rank by itself among them. */
+static void stages(void)
+{
+    static const struct {
+        enum wi_coll coll;
+        const char *spec;
+    } all[] = {
+        {WI_COLL_ALL_REDUCE, "node:ring/flat"},
+        {WI_COLL_ALL_REDUCE, "node:rhalving/flat"},
+        {WI_COLL_ALL_REDUCE, "node:rdouble@leader/flat2"},
+        {WI_COLL_ALL_REDUCE, "rack:ring/node:linear/flat"},
+        {WI_COLL_REDUCE, "node:rsgather/flat"},
+        {WI_COLL_REDUCE, "node:linear@leader/flat2"},
+        {WI_COLL_BROADCAST, "node:scatter_ring/flat"},
+        {WI_COLL_BROADCAST, "node:knomial@leader/flat"},
+        {WI_COLL_ALL_GATHER, "node:ring/flat"},
+        {WI_COLL_ALL_GATHER, "node:linear@leader/flat"},
+        {WI_COLL_ALL_GATHER_V, "node:ring/flat"},
+        {WI_COLL_REDUCE_SCATTER, "node:ring/flat"},
+        {WI_COLL_REDUCE_SCATTER, "node:pairwise@leader/flat"},
+        {WI_COLL_REDUCE_SCATTER_V, "node:ring/flat"},
+        {WI_COLL_BARRIER, "node:dissem/flat"},
+        {WI_COLL_BARRIER, "node:dissem@leader/flat"},
+    };
+    struct campaign c = {.runs = 5, .seed = 1};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t s = 0; s < nshapes; s++) {
+            unsigned long before = c.forms;
+            campaign_spec(&c, all[i].spec, all[i].coll, &shapes[s]);
+            CU_ASSERT(c.forms > before);
+        }
+    CU_ASSERT(c.seen.staged > 100 && c.seen.fragmented > 100 && c.seen.nt > 100 && c.seen.v > 100);
+    finish(&c);
+}
+
 static void hierarchical(void)
 {
     static const struct {
@@ -242,6 +278,7 @@ static const struct wt_case cases[] = {
     {"the fake transport judges", transport_judges},
     {"algorithms of messages", messages},
     {"mapped algorithms", mapped},
+    {"stages", stages},
     {"hierarchical algorithms", hierarchical},
     {"long stores and puts to other ranks", long_parts},
     {"shares that a schedule cuts", cut_shares},

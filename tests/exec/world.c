@@ -27,7 +27,7 @@ struct world {
     struct wi_mesh mesh[MAX_RANKS];
     struct wi_mesh_rank mesh_ranks[MAX_RANKS];
     struct wi_link links[MAX_RANKS];
-    int32_t map_of[MAX_RANKS], map_ranks[MAX_RANKS]; /* one group of all ranks */
+    int32_t map_of[MAX_RANKS], map_ranks[MAX_RANKS][MAX_RANKS]; /* one group of all ranks, or those of the form */
     struct wi_exec *exec[MAX_RANKS];
     struct weft_comm *comm[MAX_RANKS];
     struct wi_prog *programs[MAX_RANKS][WI_CACHED_PROGRAMS];
@@ -68,6 +68,27 @@ static void stream(struct wi_exec *exec)
     }
 }
 
+static void map_rank(struct world *w, struct wi_mesh *m)
+{
+    int32_t *ranks = w->map_ranks[m->rank];
+
+    for (int r = w->form->nranks; r-- > 0;) /* group[] is 0 where there is one group of all */
+        if (w->form->group[r] == w->form->group[m->rank])
+            w->map_of[m->rank] = r;
+    for (int r = 0; r < w->form->nranks; r++)
+        if (w->form->group[r] == w->form->group[m->rank])
+            ranks[m->nmapped++] = r;
+    m->map_of = w->map_of;
+    m->map_ranks = ranks;
+    m->all_mapped = m->nmapped == m->nranks;
+    m->slot_bytes = w->knobs->fake.slot_bytes;
+    m->slots = w->knobs->fake.depth;
+    if (m->nmapped == 1)
+        return;
+    m->mapped_group = &m->groups[0];
+    fake_ops.mapped(m->groups[0].group, &m->mapped);
+}
+
 static int create_rank(struct world *w, int r)
 {
     struct wi_exec_config config = {.name = "test", .timeout_ns = UINT64_MAX, .eager_bytes = 1024, .early_bytes = 8192};
@@ -80,14 +101,8 @@ static int create_rank(struct world *w, int r)
                           .links = w->links,
                           .ngroups = 1,
                           .groups = {{&w->transport, fake_group(w->fake, r)}}};
-    if (w->knobs->fake.mapped) {
-        m->mapped_group = &m->groups[0];
-        m->map_of = w->map_of;
-        m->map_ranks = w->map_ranks;
-        m->nmapped = w->form->nranks;
-        m->all_mapped = 1;
-        fake_ops.mapped(m->groups[0].group, &m->mapped);
-    }
+    if (w->knobs->fake.mapped)
+        map_rank(w, m);
     for (int i = 0; i < w->form->nranks; i++)
         w->links[i] = (struct wi_link){&fake_ops, m->groups[0].group, 0};
     w->comm[r] = calloc(1, sizeof *w->comm[r]);
@@ -114,7 +129,6 @@ static int create(struct world *w)
     w->plugin = (struct weft_plugin){.name = "fake"};
     w->transport = (struct wi_transport){.plugin = &w->plugin, .ops = fake_ops};
     for (int r = 0; w->fake && r < w->form->nranks; r++) {
-        w->map_ranks[r] = r;
         snprintf(w->mesh_ranks[r].node.name, sizeof w->mesh_ranks[r].node.name, "here");
         if (!create_rank(w, r))
             return 0;
@@ -176,7 +190,7 @@ static size_t share(const struct world *w, const struct call *c, int r)
 {
     size_t most = known(&c->rank[r]);
 
-    for (int i = 0; w->knobs->fake.mapped && i < w->form->nranks; i++)
+    for (int i = 0; form_is_mapped(w->form) && i < w->form->nranks; i++)
         most = known(&c->rank[i]) > most ? known(&c->rank[i]) : most;
     return most * c->elem_bytes;
 }
@@ -185,6 +199,7 @@ static void note(struct world *w, const struct wi_op *op)
 {
     struct world_seen *s = w->seen;
 
+    s->staged += op->bind.nlater > 0;
     s->sliced += op->bind.nslices > 1;
     s->fragmented += op->bind.nfragments > 1;
     s->ll += op->bind.ll;
