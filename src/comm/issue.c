@@ -133,6 +133,8 @@ static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo 
     if (*cached)
         return WEFT_SUCCESS;
     WI_TRY(algo->build(&args, &made));
+    if (made->staged)
+        wi_log_stages(comm, made);
     if (victim->sched) { /* these borrow from the cache */
         wi_fast_forget(comm, victim->sched);
         wi_exec_keep_name(comm->exec, victim->sched);

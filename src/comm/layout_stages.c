@@ -7,7 +7,10 @@
  * has one extent for each. In a slot an item has a piece, as long as a slice; what stands in it belongs to both mapped stages,
  * the scratch of the second behind that of the first, because ranks are in different stages of the same fragment. For the same
  * reason each has signals of its own: those of a lane only grow. */
+#include <stdio.h>
+
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -195,4 +198,24 @@ weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_
     WI_TRY(cut(comm, op, slice_bytes));
     WI_TRY(wi_op_scratch(op));
     return lower_all(comm, op);
+}
+
+/* ---- The log ---- */
+
+static const char *stage_text(const struct wi_sched_stage *st, char *text, size_t capacity)
+{
+    if (!st)
+        return "nothing";
+    snprintf(text, capacity, "%s %s of %d ranks through slots", wi_coll_name((enum wi_coll)st->sched->coll),
+             st->sched->algo, st->sched->nranks);
+    return text;
+}
+
+void wi_log_stages(const struct weft_comm *comm, const struct wi_sched *sched)
+{
+    char before[96], after[96];
+
+    wi_log(WEFT_LOG_INFO, "plan.stages", "%s: %s %s in stages: before, %s; messages; after, %s", comm->name,
+           wi_coll_name((enum wi_coll)sched->coll), sched->algo, stage_text(sched->before, before, sizeof before),
+           stage_text(sched->after, after, sizeof after));
 }

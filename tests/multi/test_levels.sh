@@ -13,11 +13,11 @@ levels_start() {
         WEFT_SHM_NODE_ID=host$((rank % 2)) "$@"
 }
 
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
 # run COLLECTIVE SPEC [bench options]
 run() {
-    local port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    levels_run "" 5 "$port" "$@"
+    levels_run "" 5 "$(free_port)" "$@"
 }
 
 run all_reduce node:ring
@@ -58,4 +58,22 @@ run barrier node:dissem@leader/flat
 run all_gather_v node:ring/flat
 run reduce_scatter_v node:ring/flat --op avg
 run reduce_scatter_v node:linear@leader/flat
+
+# Which stages a job of 2 x 4 ranks takes is in its log.
+levels_start() {
+    local rank=$1 nranks=$2
+    shift 2
+    LOCAL_RANK=$((rank % 4)) LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 WEFT_NODE_ID=host$((rank / 4)) \
+        WEFT_SHM_NODE_ID=host$((rank / 4)) WEFT_LOG=info "$@"
+}
+levels_run "2 x 4: " 8 "$(free_port)" all_reduce node:ring/flat
+said="all_reduce node:ring/flat in stages: before, reduce_scatter flat of 4 ranks through slots; messages; after, all_gather flat"
+levels_number=$((levels_number + 1))
+if grep -q "plan.stages.*$said of 4 ranks" "$levels_work/0"; then
+    echo "ok $levels_number - stages are in the log"
+else
+    echo "not ok $levels_number - stages are in the log"
+    grep plan "$levels_work/0" | sed 's/^/# /'
+    levels_failed=1
+fi
 levels_end
