@@ -179,8 +179,10 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
     _Atomic int ended = 0;
     int held;
 
-    if (!op->link)
+    if (!op->link) {
+        op->bind.named = 0; /* nobody looked at it so far */
         wi_exec_queue_alone(comm->exec, op);
+    }
     op->finished = ended_by_another;
     op->finished_arg = &ended;
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);

@@ -184,9 +184,12 @@ static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op)
 
 size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan)
 {
-    size_t blocks = op->bind.sched->nblocks ? op->bind.sched->nblocks : 1, fragment = plan->chain.fragment_bytes;
+    size_t blocks = op->bind.sched->nblocks ? op->bind.sched->nblocks : 1, fragment = plan->chain.fragment_bytes, slice;
 
-    return op->bind.sched->staged && fragment ? (fragment + blocks - 1) / blocks : plan->slice_bytes;
+    if (!op->bind.sched->staged || !fragment)
+        return plan->slice_bytes;
+    slice = (fragment + blocks - 1) / blocks;
+    return slice < plan->slice_bytes ? slice : plan->slice_bytes;
 }
 
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes)

@@ -56,16 +56,18 @@ static weft_status plan(struct weft_request *req, struct wi_op *op)
 static weft_status lay_out(struct weft_request *req, struct wi_op *op)
 {
     struct wi_planning *p = &req->planning;
+    size_t slice;
 
     if (op->record)
         op->record->algo = op->bind.sched->algo;
     if (p->exchanged)
         WI_TRY(wi_exchange_map(req, op));
-    WI_TRY(wi_op_lay_out(req->comm, op, &req->now, p->share, wi_op_slice(op, &p->plan), p->programs));
+    slice = wi_op_slice(op, &p->plan);
+    WI_TRY(wi_op_lay_out(req->comm, op, &req->now, p->share, slice, p->programs));
     if (p->exchanged)
         WI_TRY(wi_exchange_check(req, op));
     if (p->agreed)
-        wi_exec_planned(req->comm->exec, op, wi_plan_named(op->bind.sched->algo, p->plan.slice_bytes));
+        wi_exec_planned(req->comm->exec, op, wi_plan_named(op->bind.sched->algo, slice));
     return WEFT_SUCCESS;
 }
 

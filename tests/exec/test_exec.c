@@ -164,6 +164,26 @@ static void stages(void)
     finish(&c);
 }
 
+/* A fragment is what the plan says, but no more of a block than is wanted at once (WEFT_COMM_SLICE_BYTES). */
+static void slices_of_stages(void)
+{
+    struct wi_plan plan = {.slice_bytes = 256 << 10, .chain = {.fragment_bytes = 1 << 20}};
+    struct wi_op op = {0};
+    struct form f;
+
+    CU_ASSERT_EQUAL_FATAL(form_build_spec(&f, "node:ring/flat", WI_COLL_ALL_REDUCE, &shapes[0], 0, 0), 1);
+    op.bind.sched = f.sched[0];
+    CU_ASSERT_EQUAL_FATAL(f.sched[0]->nblocks, 4);
+    CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 256 << 10);
+    plan.chain.fragment_bytes = (400 << 10) + 1;
+    CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), (100 << 10) + 1);
+    plan.slice_bytes = 64 << 10;
+    CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
+    plan.chain.fragment_bytes = 0; /* not priced: as other operations are cut */
+    CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
+    form_put(&f);
+}
+
 static void hierarchical(void)
 {
     static const struct {
@@ -279,6 +299,7 @@ static const struct wt_case cases[] = {
     {"algorithms of messages", messages},
     {"mapped algorithms", mapped},
     {"stages", stages},
+    {"slices of stages", slices_of_stages},
     {"hierarchical algorithms", hierarchical},
     {"long stores and puts to other ranks", long_parts},
     {"shares that a schedule cuts", cut_shares},
