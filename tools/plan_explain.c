@@ -27,7 +27,7 @@ const char plan_explain_help[] =
     "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
     "      --measure           by how fast this machine's cores copy and reduce now, as with WEFT_MEASURE_RATES=y\n"
     "      --root R, --in-place\n"
-    "      --no-chains         as if mapped memory served no node of several: by messages inside nodes, too\n"
+    "      --no-stages         as if mapped memory served no node of several: by messages inside nodes, too\n"
     "      --no-schedules      formulas only\n"
     "      --json              one JSON object\n";
 
@@ -69,7 +69,7 @@ static const struct option longs[] = {
     {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'}, {"rules", 1, NULL, 'R'},   {"memory", 1, NULL, 'm'},
     {"op", 1, NULL, 'o'},        {"dtype", 1, NULL, 'd'},  {"measure", 0, NULL, 'M'}, {"root", 1, NULL, 'r'},
     {"in-place", 0, NULL, 'i'},  {"json", 0, NULL, 'j'},   {"help", 0, NULL, 'h'},    {"no-schedules", 0, NULL, 'f'},
-    {"no-chains", 0, NULL, 'c'}, {NULL, 0, NULL, 0},
+    {"no-stages", 0, NULL, 'c'}, {NULL, 0, NULL, 0},
 };
 
 static int take(int c, struct explain *x, int *has_bytes)

@@ -84,6 +84,6 @@ json_t *explain_stages_json(const struct explain *x)
 
 json_t *explain_chain_json(const struct explain *x)
 {
-    return json_pack("{s:I, s:I, s:I, s:s}", "fragment_bytes", (json_int_t)x->plan.chain.fragment_bytes, "fragments",
+    return json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)x->plan.chain.fragment_bytes, "number",
                      (json_int_t)nfragments(x), "under_way", (json_int_t)x->plan.chain.window, "bound", bound_of(x));
 }

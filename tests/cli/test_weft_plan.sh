@@ -57,7 +57,7 @@ explained() { # PYTHON ARGUMENTS...: holds of the JSON d
 three="nodes:3 core:2 nic:1@10Gb"
 hierarchy() {
     explained 'd["chosen"].startswith("node:") and d["nodes"] == 3 and c[d["chosen"]]["schedule_us"] > 0
-        and "nic0" in c["ring"]["bottleneck"] and 0.5 < c["ring"]["utilisation"] <= 1' all_reduce -n 16M -P 6 --synthetic "$three" --no-chains
+        and "nic0" in c["ring"]["bottleneck"] and 0.5 < c["ring"]["utilisation"] <= 1' all_reduce -n 16M -P 6 --synthetic "$three" --no-stages
 }
 from_table() {
     printf 'weft-tuning 1\nmachine x\nlayout 4 1 0x4\nall_reduce 4 1 1048576 private ring 5 0\nall_reduce 4 1 1048576 private flat2 9 0\n' \
@@ -79,15 +79,15 @@ chain_explained() {
     explained 'd["chosen"].startswith("node:") and d["chosen"].endswith("/flat")
         and [s["by"] for s in d["stages"]] == ["mapped memory", "messages", "mapped memory"]
         and [s["where"] for s in d["stages"]] == ["inside", "among", "inside"] and d["stages"][1]["collective"] == "all_reduce"
-        and d["chain"]["under_way"] == 4 and d["chain"]["fragments"] * d["chain"]["fragment_bytes"] >= d["bytes"] == 16 << 20' \
+        and d["fragments"]["under_way"] == 4 and d["fragments"]["number"] * d["fragments"]["bytes"] >= d["bytes"] == 16 << 20' \
         all_reduce -n 16M -P 8 --nodes 2 &&
         status_is 0 '^stages: inside each node: reduce_scatter flat, mapped memory$' explain all_reduce -n 16M -P 8 --nodes 2 &&
         status_is 0 '^fragments: [0-9]+ of [0-9]+ bytes, at most 4 under way; what takes the time: the link' \
             explain all_reduce -n 16M -P 8 --nodes 2
 }
 tap "a chain: stages, fragments, and what bounds it" chain_explained
-tap "without the groups it is not offered" explained 'not any("/flat" in a for a in c) and "chain" not in d and len(d["stages"]) == 3' \
-    all_reduce -n 16M -P 8 --nodes 2 --no-chains
+tap "without the groups it is not offered" explained 'not any("/flat" in a for a in c) and "fragments" not in d and len(d["stages"]) == 3' \
+    all_reduce -n 16M -P 8 --nodes 2 --no-stages
 tap "the winner against the next" status_is 0 '^steps [0-9]+ against [0-9]+, sent ' explain all_reduce -n 16M -P 8 --nodes 2
 tap "the text says who, why, and why not" status_is 0 'not possible:' explain all_reduce -n 1M -P 4
 tap "the winner is marked" status_is 0 '^\* flat2' explain all_reduce -n 1M -P 4
