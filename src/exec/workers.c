@@ -42,11 +42,13 @@ static void dequeue(struct wi_workers *p, struct wi_work *w)
 /* With the lock held. */
 static void end_if_over(struct wi_workers *p, struct wi_work *w)
 {
+    struct wi_exec *exec = w->exec;
+
     if (w->at < w->bytes || w->running)
         return;
     pthread_cond_broadcast(&p->over);
-    atomic_store_explicit(&w->over, 1, memory_order_release);
-    wi_engine_tell(w->exec);
+    atomic_store_explicit(&w->over, 1, memory_order_release); /* from here on it may be other work */
+    wi_engine_tell(exec);
 }
 
 /* With the lock held, which is let go meanwhile. */
