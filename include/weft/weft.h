@@ -342,11 +342,13 @@ WEFT_API weft_status weft_comm_dup(weft_comm *parent, const weft_comm_config *co
  * begins later has no communicator, as any that begins after this has returned.
  * @param comm  NULL does nothing; invalid after success, and so are its requests
  * Threads: any thread, one.
- * Blocks: until other threads have left their calls, at most a second.
+ * Blocks: until other threads have left their calls, at most a second, and until threads of the library
+ *         (WEFT_WORKERS) are through with what they copy or reduce, at most another.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  not a communicator
- *         WEFT_EBUSY   a thread did not leave its call in time, or destroys comm just now; comm still exists,
- *                      aborted: call again */
+ *         WEFT_EBUSY   a thread did not leave its call in time, or destroys comm just now, or one of the
+ *                      library's still reads or writes memory of an operation; comm still exists, aborted:
+ *                      call again */
 WEFT_API weft_status weft_comm_destroy(weft_comm *comm);
 
 /* Break a communicator now: all its operations, here and on the other ranks, end with a failure.

@@ -370,6 +370,9 @@ weft_status weft_comm_destroy(weft_comm *comm)
     aborted = comm->exec->broken < 0 || comm->exec->nops > 0;
     wi_exec_leave(comm->exec);
     st = wait_for_callers(comm, until);
+    if (st >= 0 && comm->exec->posted)
+        st = wi_fail(WEFT_EBUSY, "comm_destroy: engine %s still reads or writes memory of an operation that has ended",
+                     comm->exec->engine->ops->name);
     if (st < 0) {
         wi_context_link(comm->ctx, comm);
         wi_comm_leave(comm);
