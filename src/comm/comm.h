@@ -373,8 +373,8 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
                           size_t slice_bytes, struct wi_prog **programs);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes);
-/* Once for each such schedule: what is done in which stage, by how many. */
-void wi_log_stages(const struct weft_comm *comm, const struct wi_sched *sched);
+/* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. */
+weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched);
 /* How much of a block is wanted at once: of stages as much as makes a fragment of the plan's. */
 size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan);
 /* Scratch of op->bind.block_bytes a block, owned by the operation. */

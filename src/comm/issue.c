@@ -134,7 +134,7 @@ static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo 
         return WEFT_SUCCESS;
     WI_TRY(algo->build(&args, &made));
     if (made->staged)
-        wi_log_stages(comm, made);
+        WI_TRY(wi_fit_stages(comm, &made));
     if (victim->sched) { /* these borrow from the cache */
         wi_fast_forget(comm, victim->sched);
         wi_exec_keep_name(comm->exec, victim->sched);

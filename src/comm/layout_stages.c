@@ -214,11 +214,33 @@ static const char *stage_text(const struct wi_sched_stage *st, char *text, size_
     return text;
 }
 
-void wi_log_stages(const struct weft_comm *comm, const struct wi_sched *sched)
+static void log_stages(const struct weft_comm *comm, const struct wi_sched *sched)
 {
     char before[96], after[96];
 
     wi_log(WEFT_LOG_INFO, "plan.stages", "%s: %s %s in stages: before, %s; messages; after, %s", comm->name,
            wi_coll_name((enum wi_coll)sched->coll), sched->algo, stage_text(sched->before, before, sizeof before),
            stage_text(sched->after, after, sizeof after));
+}
+
+/* ---- Do they fit? ---- */
+
+weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
+{
+    struct wi_sched *staged = *sched, *flat;
+    weft_status st;
+
+    if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= WEFT_LINE_BYTES) {
+        log_stages(comm, staged);
+        return WEFT_SUCCESS;
+    }
+    wi_log(WEFT_LOG_INFO, "plan.stages",
+           "%s: %s %s by messages alone: it would keep %u blocks in a slot, and slots have %zu bytes "
+           "(WEFT_SHM_STAGE_SLOT_BYTES)",
+           comm->name, wi_coll_name((enum wi_coll)staged->coll), staged->algo, staged->slot_items,
+           comm->mesh->slot_bytes);
+    st = wi_algo_flatten(staged, &flat);
+    wi_sched_put(staged);
+    *sched = st < 0 ? NULL : flat;
+    return st;
 }

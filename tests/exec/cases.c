@@ -288,6 +288,8 @@ void campaign_spec(struct campaign *c, const char *spec, enum wi_coll coll, cons
         for (int in_place = 0; in_place < 2 && (one < 0 || root == one); in_place++) {
             int built = form_build_spec(&f, spec, coll, shape, root, in_place);
             c->failed += built < 0;
+            if (built > 0 && c->wide)
+                memcpy(f.group, shape->rack, sizeof f.group);
             if (built > 0)
                 campaign_form(c, &f);
         }

@@ -33,6 +33,7 @@ int form_runs_alone(const struct form *f);
 /* Every form of an algorithm for one number of ranks, each of them `runs` times by the host's engine, and half as often by
  * the late one. */
 struct campaign {
+    int wide;            /* staged: racks share memory, not only nodes */
     int all_roots, runs; /* without all_roots: one, drawn */
     uint64_t seed;
     struct world_seen seen;

@@ -152,11 +152,12 @@ static void stages(void)
         {WI_COLL_BARRIER, "node:dissem/flat"},
         {WI_COLL_BARRIER, "node:dissem@leader/flat"},
     };
-    struct campaign c = {.runs = 5, .seed = 1};
+    struct campaign c = {.runs = 3, .seed = 1};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t s = 0; s < nshapes; s++) {
             unsigned long before = c.forms;
+            c.wide = (int)(i + s) % 3 == 0;
             campaign_spec(&c, all[i].spec, all[i].coll, &shapes[s]);
             CU_ASSERT(c.forms > before);
         }
@@ -182,6 +183,34 @@ static void slices_of_stages(void)
     plan.chain.fragment_bytes = 0; /* not priced: as other operations are cut */
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
     form_put(&f);
+}
+
+/* Slots that are too short, on whatever rank: then all ranks have the same in messages, which is proved. */
+static void stages_that_do_not_fit(void)
+{
+    struct weft_comm *comm = calloc(1, sizeof *comm);
+    struct wi_sched *flat[MAX_RANKS];
+    struct wi_mesh mesh = {0};
+    struct form f;
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(comm);
+    CU_ASSERT_EQUAL_FATAL(form_build_spec(&f, "node:ring/flat", WI_COLL_REDUCE_SCATTER, &shapes[3], 0, 0), 1);
+    comm->mesh = &mesh;
+    for (int fits = 0; fits < 2; fits++) {
+        mesh.slot_bytes = f.sched[0]->slot_items * (size_t)WEFT_LINE_BYTES - !fits;
+        for (int r = 0; r < f.nranks; r++) {
+            flat[r] = wi_sched_get(f.sched[r]);
+            CU_ASSERT_EQUAL(wi_fit_stages(comm, &flat[r]), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(flat[r] == f.sched[r], fits);
+            CU_ASSERT_EQUAL(flat[r]->staged, fits);
+        }
+        if (!fits)
+            CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)flat, f.nranks, 0), WEFT_SUCCESS);
+        for (int r = 0; r < f.nranks; r++)
+            wi_sched_put(flat[r]);
+    }
+    form_put(&f);
+    free(comm);
 }
 
 static void hierarchical(void)
@@ -300,6 +329,7 @@ static const struct wt_case cases[] = {
     {"mapped algorithms", mapped},
     {"stages", stages},
     {"slices of stages", slices_of_stages},
+    {"stages that do not fit", stages_that_do_not_fit},
     {"hierarchical algorithms", hierarchical},
     {"long stores and puts to other ranks", long_parts},
     {"shares that a schedule cuts", cut_shares},
