@@ -22,24 +22,31 @@ static weft_status open_gate(struct wi_exec *exec, struct wi_op *op)
     return op->gate.opened(exec, op);
 }
 
+/* Behind a gate that only this rank has (`alone`) the others do not fail, and would wait: what would end one operation ends the
+ * communicator. */
+static weft_status for_all(weft_status st, int alone)
+{
+    return alone && st > WEFT_EPEER ? WEFT_ESYS : st;
+}
+
 int wi_gate_poll(struct wi_exec *exec, struct wi_op *op)
 {
     const char *name = op->gate.ops->name;
-    int moved = 0, open = op->gate.ops->poll(exec, op, &moved);
+    int moved = 0, open = op->gate.ops->poll(exec, op, &moved), alone;
     weft_status st;
 
     if (exec->broken || open == 0)
         return moved;
+    alone = !op->gate.ops->agreed;
     if (open < 0) {
-        int alone = !op->gate.ops->agreed && open > WEFT_EPEER; /* the other ranks do not fail, and would wait */
         op->status =
-            wi_exec_fail(exec, alone ? WEFT_ESYS : (weft_status)open, -1, &op->info, "%s: %s", name, wi_fail_text());
+            wi_exec_fail(exec, for_all((weft_status)open, alone), -1, &op->info, "%s: %s", name, wi_fail_text());
         op->gate.ops = NULL;
         return 1;
     }
     st = open_gate(exec, op);
     if (st < 0)
-        op->status = wi_exec_fail(exec, st, -1, &op->info, "%s", wi_fail_text());
+        op->status = wi_exec_fail(exec, for_all(st, alone), -1, &op->info, "%s", wi_fail_text());
     return 1;
 }
 
