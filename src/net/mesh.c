@@ -632,6 +632,15 @@ static int stands(const struct wi_mesh *m, const struct map_claim *all, int lowe
     return 1;
 }
 
+/* This rank's group stands when all say so, and those that name it are those that it maps. */
+static int own_stands(const struct wi_mesh *m, const struct map_claim *all)
+{
+    for (int i = 0; i < m->nmapped; i++)
+        if (all[m->map_ranks[i]].lowest != m->map_ranks[0])
+            return 0;
+    return stands(m, all, m->map_ranks[0]);
+}
+
 static void settle_maps(struct wi_mesh *m, const struct map_claim *all)
 {
     uint64_t slot_bytes = UINT64_MAX;
@@ -653,7 +662,7 @@ static void settle_maps(struct wi_mesh *m, const struct map_claim *all)
         m->can_map = m->can_get = m->can_put = 0;
     m->slots = mapped ? slots : 0;
     m->slot_bytes = mapped ? (size_t)slot_bytes : 0;
-    if (!stands(m, all, m->map_ranks[0]))
+    if (!own_stands(m, all))
         unmap(m);
     m->all_mapped = m->mapped_group && m->nmapped == m->nranks;
 }
