@@ -193,6 +193,7 @@ static struct hub *hub_join(const struct weft_group_config *c, struct group *g)
 
 static void group_free(struct group *g)
 {
+    fake_forget_all(g);
     free(g->lanes);
     free(g->mask);
     free(g->reported);

@@ -51,6 +51,7 @@ struct group {
     uint64_t (*mask)[BITS]; /* [2][nranks]: channels with something posted or done */
     unsigned char *reported, *member;
     struct weft_rma *rmas;
+    struct imported *imports;
     void *side;          /* NULL: all are connected, as there is nobody to ask */
     unsigned char *link; /* [nranks] */
 };
@@ -95,6 +96,7 @@ int fake_hear_answer(struct group *g, int peer, struct weft_peer_failure *failur
 weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes);
 weft_status fake_import(void *group, int peer, const void *key, size_t bytes, void **remote);
 void fake_forget(void *group, void *remote);
+void fake_forget_all(struct group *g);
 weft_status fake_get(void *group, struct weft_rma *r);
 weft_status fake_put(void *group, struct weft_rma *r);
 int fake_move_rmas(struct group *g);

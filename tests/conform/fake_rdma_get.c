@@ -13,6 +13,7 @@ struct key {
 };
 
 struct imported {
+    struct imported *next, **link; /* of the group, which frees what is left */
     struct key key;
     int peer;
 };
@@ -49,14 +50,30 @@ weft_status fake_import(void *group, int peer, const void *key, size_t bytes, vo
         return fake_refuse(g->endpoint, WEFT_ENOMEM, "no memory for a key");
     memcpy(&i->key, key, sizeof i->key);
     i->peer = peer;
+    i->next = g->imports;
+    i->link = &g->imports;
+    if (i->next)
+        i->next->link = &i->next;
+    g->imports = i;
     *remote = i;
     return WEFT_SUCCESS;
 }
 
 void fake_forget(void *group, void *remote)
 {
+    struct imported *i = remote;
+
     (void)group;
-    free(remote);
+    *i->link = i->next;
+    if (i->next)
+        i->next->link = i->link;
+    free(i);
+}
+
+void fake_forget_all(struct group *g)
+{
+    while (g->imports)
+        fake_forget(g, g->imports);
 }
 
 static int within(uint64_t at, uint64_t bytes, uint64_t from, uint64_t length)

@@ -108,7 +108,7 @@ static void count_records(struct ft_rank *f, const char *algorithm, int least)
 
 static void sizes(int rank, int nranks, void *arg)
 {
-    static const char *const algorithms[] = {NULL, "node:pairwise", "node:linear@leader"};
+    static const char *const algorithms[] = {"node:linear/linear", "node:pairwise", "node:linear@leader"};
     weft_request *req;
     struct ft_rank f;
     struct shape s;
@@ -126,7 +126,7 @@ static void sizes(int rank, int nranks, void *arg)
         check(rank, &s, k);
     }
     memset(&s, 0, sizeof s);
-    WT_CHECK_OK(call(&f, NULL, &s, NULL)); /* nobody sends anything */
+    WT_CHECK_OK(call(&f, algorithms[0], &s, NULL)); /* nobody sends anything */
     count_records(&f, "\"node:pairwise\"", 4);
     count_records(&f, "\"node:", 13); /* the default too */
     count_records(&f, "\"node:linear@leader\"", 4);
