@@ -135,6 +135,11 @@ void wi_exec_destroy(struct wi_exec *exec)
         next = p->next;
         wi_free(p);
     }
+    for (p = exec->kept_pends; p; p = next) {
+        next = p->next;
+        wi_free(p->bounce);
+        wi_free(p);
+    }
     while (exec->free_fragments) {
         struct wi_fragment *f = exec->free_fragments;
         exec->free_fragments = f->next;

@@ -95,7 +95,7 @@ struct wi_exec {
     uint32_t next_seq;          /* of collectives */
     uint32_t digest;            /* of all collectives so far; part of the next one's hash, see wi_exec_number */
     struct wi_exec_peer *peers; /* [nranks] */
-    struct wi_pend *free_pends;
+    struct wi_pend *free_pends, *kept_pends;
     struct wi_fragment *free_fragments;
     struct wi_engine *engine;           /* owned */
     struct wi_work *posted, *free_works; /* newest first */

@@ -28,8 +28,11 @@ struct wi_pend *wi_pend_get(struct wi_exec *exec)
 
 void wi_pend_put(struct wi_exec *exec, struct wi_pend *p)
 {
-    if (p->work) /* an engine was stopped while it read the bounce buffer, and is not waited for: exec->engine keeps it */
+    if (p->work) { /* an engine reads the bounce buffer, and could not be stopped: it goes when nothing is posted any more */
+        p->next = exec->kept_pends;
+        exec->kept_pends = p;
         return;
+    }
     wi_free(p->bounce);
     p->bounce = NULL;
     p->next = exec->free_pends;
