@@ -64,10 +64,9 @@ static void placed_free(struct placed p[2])
 
 /* ---- Programs ---- */
 
-static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, int after, size_t slot_at,
-                               struct wi_prog **prog)
+static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched_stage *st,
+                               int after, size_t slot_at, struct wi_prog **prog)
 {
-    const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
     size_t piece = piece_bytes(op);
     struct placed p[2] = {0};
     weft_status status = place(op, st, WI_SRC, &p[WI_SRC]);
@@ -96,28 +95,6 @@ static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op 
     }
     placed_free(p);
     return status;
-}
-
-/* Lanes that signal have numbers that others wait for. */
-static weft_status check_lanes(const struct wi_sched_stage *st)
-{
-    for (uint32_t l = LANES_EACH; l < st->sched->nlanes; l++) {
-        const struct wi_lane *lane = &st->sched->lanes[l];
-        for (uint32_t i = 0; i < lane->nsteps; i++)
-            if (st->sched->steps[lane->first_step + i].kind == WI_STEP_SIGNAL)
-                return wi_fail(WEFT_ENOTSUP, "algorithm %s signals on more than %d lanes and can be no stage",
-                               st->sched->algo, LANES_EACH);
-    }
-    return WEFT_SUCCESS;
-}
-
-static weft_status check_group(const struct weft_comm *comm, const struct wi_sched_stage *st)
-{
-    for (int i = 0; i < st->sched->nranks; i++)
-        if (comm->mesh->map_of[st->ranks[i]] != comm->mesh->map_of[comm->rank])
-            return wi_fail(WEFT_ENOTSUP, "algorithm %s needs ranks %d and %d in one shared-memory group",
-                           st->sched->algo, comm->rank, st->ranks[i]);
-    return check_lanes(st);
 }
 
 static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op, struct wi_prog **prog)
@@ -156,8 +133,7 @@ static weft_status lower_around(const struct weft_comm *comm, const struct wi_op
 {
     const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
 
-    WI_TRY(check_group(comm, st));
-    WI_TRY(lower_stage(comm, op, after, *slot_at, prog));
+    WI_TRY(lower_stage(comm, op, st, after, *slot_at, prog));
     *slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
     return WEFT_SUCCESS;
 }
@@ -223,7 +199,29 @@ static void log_stages(const struct weft_comm *comm, const struct wi_sched *sche
            stage_text(sched->after, after, sizeof after));
 }
 
-/* ---- Do they fit? ---- */
+/* ---- A new schedule: do its stages fit? ---- */
+
+/* Lanes that signal have numbers that others wait for. */
+static weft_status check_lanes(const struct wi_sched_stage *st)
+{
+    for (uint32_t l = LANES_EACH; l < st->sched->nlanes; l++) {
+        const struct wi_lane *lane = &st->sched->lanes[l];
+        for (uint32_t i = 0; i < lane->nsteps; i++)
+            if (st->sched->steps[lane->first_step + i].kind == WI_STEP_SIGNAL)
+                return wi_fail(WEFT_ENOTSUP, "algorithm %s signals on more than %d lanes and can be no stage",
+                               st->sched->algo, LANES_EACH);
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_stage(const struct weft_comm *comm, const struct wi_sched_stage *st)
+{
+    for (int i = 0; i < st->sched->nranks; i++)
+        if (comm->mesh->map_of[st->ranks[i]] != comm->mesh->map_of[comm->rank])
+            return wi_fail(WEFT_ENOTSUP, "algorithm %s needs ranks %d and %d in one shared-memory group",
+                           st->sched->algo, comm->rank, st->ranks[i]);
+    return check_lanes(st);
+}
 
 weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
 {
@@ -231,6 +229,13 @@ weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
     weft_status st;
 
     if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= WEFT_LINE_BYTES) {
+        st = staged->before ? check_stage(comm, staged->before) : WEFT_SUCCESS;
+        if (st >= 0 && staged->after)
+            st = check_stage(comm, staged->after);
+        if (st < 0) {
+            wi_sched_put(staged);
+            return st;
+        }
         log_stages(comm, staged);
         return WEFT_SUCCESS;
     }

@@ -196,9 +196,11 @@ static void stages_that_do_not_fit(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(comm);
     CU_ASSERT_EQUAL_FATAL(form_build_spec(&f, "node:ring/flat", WI_COLL_REDUCE_SCATTER, &shapes[3], 0, 0), 1);
     comm->mesh = &mesh;
+    mesh.map_of = f.group;
     for (int fits = 0; fits < 2; fits++) {
         mesh.slot_bytes = f.sched[0]->slot_items * (size_t)WEFT_LINE_BYTES - !fits;
         for (int r = 0; r < f.nranks; r++) {
+            comm->rank = r;
             flat[r] = wi_sched_get(f.sched[r]);
             CU_ASSERT_EQUAL(wi_fit_stages(comm, &flat[r]), WEFT_SUCCESS);
             CU_ASSERT_EQUAL(flat[r] == f.sched[r], fits);
