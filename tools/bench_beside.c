@@ -138,30 +138,11 @@ static weft_status measure(struct bench *b, struct bench_call *call, double out[
 int bench_run_beside(struct bench *b)
 {
     static const char *const names[] = {"bytes", "idle_p50_us", "idle_p99_us", "beside_p50_us", "beside_p99_us"};
-    size_t bytes = b->o.max_bytes, counts[1] = {0}, displs[1] = {0};
-    double t[4] = {0}, values[5] = {(double)bytes};
-    struct bench_buffers buf;
+    size_t bytes = b->o.max_bytes;
+    double t[4] = {0}, values[5] = {(double)bytes}, wrong;
 
-    if (bench_buffers_create(b, bytes, &buf) != WEFT_SUCCESS)
-        return b->failed = 1, 1;
-    struct bench_call call = {.coll = BENCH_ALL_REDUCE,
-                              .rank = b->rank,
-                              .nranks = b->nranks,
-                              .counts = counts,
-                              .displs = displs,
-                              .count = bytes / 4,
-                              .dtype = WEFT_FLOAT32,
-                              .op = WEFT_SUM,
-                              .src = buf.src,
-                              .dst = buf.dst};
-    bench_data_fill(&call, 1);
-    weft_status status = measure(b, &call, t);
-    double wrong = (double)bench_data_wrong(&call, 1);
-    if (status == WEFT_SUCCESS)
-        status = bench_share(b, &wrong, 1, WEFT_SUM);
-    bench_buffers_destroy(b, &buf);
-    if (status != WEFT_SUCCESS)
-        return b->failed = 1, bench_fail(b, "beside", status), 1;
+    if (bench_one_all_reduce(b, "beside", measure, t, &wrong))
+        return 1;
     if (b->rank == 0)
         printf(
             "# all_reduce of 8 bytes by call-back, %d ranks: p50 %.1f us, p99 %.1f us; while another communicator reduces %zu "

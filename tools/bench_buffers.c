@@ -117,3 +117,33 @@ void bench_buffers_aim(const struct bench_buffers *buf, struct bench_call *c, in
     c->src = buf->src;
     c->dst = buf->dst;
 }
+
+int bench_one_all_reduce(struct bench *b, const char *what,
+                         weft_status (*measure)(struct bench *b, struct bench_call *call, double t[4]), double t[4],
+                         double *wrong)
+{
+    size_t bytes = b->o.max_bytes, counts[1] = {0}, displs[1] = {0};
+    struct bench_buffers buf;
+
+    if (bench_buffers_create(b, bytes, &buf) != WEFT_SUCCESS)
+        return b->failed = 1, 1;
+    struct bench_call call = {.coll = BENCH_ALL_REDUCE,
+                              .rank = b->rank,
+                              .nranks = b->nranks,
+                              .counts = counts,
+                              .displs = displs,
+                              .count = bytes / 4,
+                              .dtype = WEFT_FLOAT32,
+                              .op = WEFT_SUM,
+                              .src = buf.src,
+                              .dst = buf.dst};
+    bench_data_fill(&call, 1);
+    weft_status status = measure(b, &call, t);
+    *wrong = (double)bench_data_wrong(&call, 1);
+    if (status == WEFT_SUCCESS)
+        status = bench_share(b, wrong, 1, WEFT_SUM);
+    bench_buffers_destroy(b, &buf);
+    if (status != WEFT_SUCCESS)
+        return b->failed = 1, bench_fail(b, what, status), 1;
+    return 0;
+}

@@ -115,7 +115,7 @@ static weft_status settle(struct bench *b, double times[ROUNDS], double *ns)
     return bench_share(b, ns, 1, WEFT_MAX);
 }
 
-static weft_status overlap_size(struct bench *b, const struct bench_call *c, double out[4])
+static weft_status overlap_size(struct bench *b, struct bench_call *c, double out[4])
 {
     double comm[ROUNDS], work_ns[ROUNDS], both[ROUNDS], probe;
     struct work w = {.steps = 1000000};
@@ -152,31 +152,11 @@ static weft_status overlap_size(struct bench *b, const struct bench_call *c, dou
 int bench_run_overlap(struct bench *b)
 {
     static const char *const names[] = {"bytes", "comm_us", "compute_us", "both_us", "hidden"};
-    struct bench_options *o = &b->o;
-    size_t bytes = o->max_bytes, counts[1] = {0}, displs[1] = {0};
-    struct bench_buffers buf;
-    double t[4] = {0}, values[5];
+    size_t bytes = b->o.max_bytes;
+    double t[4] = {0}, values[5], wrong;
 
-    if (bench_buffers_create(b, bytes, &buf) != WEFT_SUCCESS)
-        return b->failed = 1, 1;
-    struct bench_call call = {.coll = BENCH_ALL_REDUCE,
-                              .rank = b->rank,
-                              .nranks = b->nranks,
-                              .counts = counts,
-                              .displs = displs,
-                              .count = bytes / 4,
-                              .dtype = WEFT_FLOAT32,
-                              .op = WEFT_SUM,
-                              .src = buf.src,
-                              .dst = buf.dst};
-    bench_data_fill(&call, 1);
-    weft_status status = overlap_size(b, &call, t);
-    double wrong = (double)bench_data_wrong(&call, 1);
-    if (status == WEFT_SUCCESS)
-        status = bench_share(b, &wrong, 1, WEFT_SUM);
-    bench_buffers_destroy(b, &buf);
-    if (status != WEFT_SUCCESS)
-        return b->failed = 1, bench_fail(b, "overlap", status), 1;
+    if (bench_one_all_reduce(b, "overlap", overlap_size, t, &wrong))
+        return 1;
     if (b->rank == 0)
         printf(
             "# overlap, all_reduce of %zu bytes, %d ranks: communication %.1f us, computation %.1f us, both %.1f us: "

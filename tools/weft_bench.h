@@ -196,6 +196,11 @@ void bench_buffers_destroy(struct bench *b, struct bench_buffers *buf);
 void bench_buffers_aim(const struct bench_buffers *buf, struct bench_call *call, int in_place);
 
 int bench_run_all(struct bench *b);      /* exit status */
+/* Measure with an all_reduce of the largest size, of floats that are checked afterwards on all ranks: *wrong elements. 1: failed,
+ * and said so. */
+int bench_one_all_reduce(struct bench *b, const char *what,
+                         weft_status (*measure)(struct bench *b, struct bench_call *call, double t[4]), double t[4],
+                         double *wrong);
 int bench_run_overlap(struct bench *b);
 int bench_run_beside(struct bench *b);
 int bench_run_idle(struct bench *b);
