@@ -448,7 +448,8 @@ void tc_case_bad_posts(struct tc_rank *r)
     tc_sync(r);
 }
 
-/* Transfers that never end are forgotten, their buffers untouched afterwards. */
+/* Transfers that never end are forgotten, their buffers untouched afterwards. Both ranks have posted before one of them leaves or
+ * aborts, since a transport may refuse what is posted after that. */
 void tc_case_pending_destroy(struct tc_rank *r)
 {
     size_t bytes = 3 << 20;
@@ -463,6 +464,7 @@ void tc_case_pending_destroy(struct tc_rank *r)
             tc_post_send(r, &x);
         else if (round > 0)
             tc_post_recv(r, &x);
+        wt_sync();
         for (int i = 0; i < round; i++)
             tc_progress(r);
         tc_group_end(r, round == 2);
