@@ -211,7 +211,7 @@ weft_status wi_request_issue(struct weft_request *req);
 
 enum wi_lock { WI_FREE, WI_HELD, WI_DESTROYING };
 
-#define WI_CACHED_PROGRAMS 2 /* through slots or by messages; over ll lines */
+#define WI_CACHED_PROGRAMS WI_STAGES_MAX /* through slots or by messages, and over ll lines; or of each stage */
 struct wi_cached_sched {
     const struct wi_algo *algo;
     struct wi_hier_spec spec; /* of a hierarchical one */
@@ -372,7 +372,7 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
 weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call, size_t share,
                           size_t slice_bytes, struct wi_prog **programs);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
-weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes);
+weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes, struct wi_prog **programs);
 /* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. */
 weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched);
 /* How much of a block is wanted at once: of stages as much as makes a fragment of the plan's. */

@@ -66,13 +66,13 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     if (!comm->exec->engine->inline_bytes) /* nothing is done at once here */
         return;
     /* What an exchange decided holds for that one operation. */
-    if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.ops || op->bind.prog->has_extents ||
+    if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.ops || op->bind.stage[0]->has_extents ||
         op->bind.base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
     if (op->bind.ll) {
         wi_prog_put(f->ll_prog);
         f->ll = op->bind.sched;
-        f->ll_prog = wi_prog_get(op->bind.prog);
+        f->ll_prog = wi_prog_get(op->bind.stage[0]);
         f->ll_root = root_of(c);
         f->ll_in_place = op->bind.sched->in_place;
         return;
@@ -80,7 +80,7 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     wi_prog_put(k->prog);
     *k = (struct wi_fast_call){
         .sched = op->bind.sched,
-        .prog = wi_prog_get(op->bind.prog),
+        .prog = wi_prog_get(op->bind.stage[0]),
         .count = c->count,
         .root = root_of(c),
         .in_place = op->bind.sched->in_place,
@@ -106,7 +106,7 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
         if (!f->ll || f->ll_root != root_of(c) || f->ll_in_place != in_place)
             return 0;
         op->bind.sched = f->ll;
-        op->bind.prog = f->ll_prog;
+        op->bind.stage[0] = f->ll_prog;
         op->bind.scale = bytes;
         op->bind.slot_bytes = f->ll->buf_blocks[WI_TMP] * bytes;
         op->bind.nfragments = 1;
@@ -119,7 +119,7 @@ static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *o
         k->op != c->op)
         return 0;
     op->bind.sched = k->sched;
-    op->bind.prog = k->prog;
+    op->bind.stage[0] = k->prog;
     op->bind.scale = k->scale;
     op->bind.slot_bytes = k->slot_bytes;
     op->bind.slot_work = k->slot_work;
@@ -139,7 +139,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->bind.base[WI_DST] = c->dst;
     op->bind.mapped = 1;
     op->bind.messages = 0;
-    op->bind.nlater = 0;
+    op->bind.nstages = 1;
     op->run.first = NULL;
     op->bind.nslices = 1;
     op->bind.packing = NULL;

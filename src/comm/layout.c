@@ -182,24 +182,25 @@ static size_t slot_work(const struct wi_op *op)
 static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_prog **programs)
 {
     struct wi_layout *l = &op->bind.layout;
-    struct wi_prog **kept = programs ? &programs[op->bind.ll] : NULL;
+    struct wi_prog **kept = programs ? &programs[op->bind.ll] : NULL, **prog = &op->bind.stage[0];
 
     l->packed = op->bind.packing != NULL;
     l->mapped = op->bind.mapped && !op->bind.messages;
     l->ll = op->bind.ll;
     l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
-    if (kept && *kept && wi_prog_serves(*kept, op->bind.sched, l)) {
-        op->bind.prog = wi_prog_get(*kept);
+    if (kept && wi_prog_serves(*kept, op->bind.sched, l)) {
+        *prog = wi_prog_get(*kept);
     } else {
-        op->bind.prog = wi_lower(op->bind.sched, comm->rank, l);
-        if (!op->bind.prog)
+        *prog = wi_lower(op->bind.sched, comm->rank, l);
+        if (!*prog)
             return wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
-        if (kept && (l->packed || !op->bind.prog->has_extents)) {
+        if (kept && (l->packed || !(*prog)->has_extents)) {
             wi_prog_put(*kept);
-            *kept = wi_prog_get(op->bind.prog);
+            *kept = wi_prog_get(*prog);
         }
     }
-    op->bind.scale = op->bind.prog->scaled && !l->packed ? op->bind.block_bytes : 1;
+    op->bind.nstages = 1;
+    op->bind.scale = (*prog)->scaled && !l->packed ? op->bind.block_bytes : 1;
     return WEFT_SUCCESS;
 }
 
@@ -221,7 +222,6 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;
-    op->bind.nlater = 0;
     op->bind.ll = 0;
     op->bind.send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
     op->bind.block_bytes = op->bind.total_bytes = 0;
@@ -236,7 +236,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
         op->bind.layout.blocks[WI_TMP].modulo = (uint32_t)comm->nranks;
     }
     if (op->bind.sched->staged)
-        return wi_op_lay_out_stages(comm, op, slice_bytes);
+        return wi_op_lay_out_stages(comm, op, slice_bytes, programs);
     if (!op->bind.mapped) {
         WI_TRY(slice_messages(op, slice_bytes));
         return lower(comm, op, programs);

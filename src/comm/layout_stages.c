@@ -64,47 +64,79 @@ static void placed_free(struct placed p[2])
 
 /* ---- Programs ---- */
 
-static weft_status lower_stage(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched_stage *st,
-                               int after, size_t slot_at, struct wi_prog **prog)
+/* Of schedules whose own blocks have no extents: what was made for a call of the same size serves again. */
+static int is_kept(const struct wi_op *op, struct wi_prog **kept, const struct wi_sched *sched,
+                   const struct wi_layout *l, struct wi_prog **prog)
 {
-    size_t piece = piece_bytes(op);
-    struct placed p[2] = {0};
-    weft_status status = place(op, st, WI_SRC, &p[WI_SRC]);
+    const struct wi_blocks *blocks = op->bind.layout.blocks;
 
+    if (!kept || blocks[WI_SRC].extent || blocks[WI_DST].extent || !wi_prog_serves(*kept, sched, l))
+        return 0;
+    *prog = wi_prog_get(*kept);
+    return 1;
+}
+
+static void keep(const struct wi_op *op, struct wi_prog **kept, struct wi_prog *prog)
+{
+    const struct wi_blocks *blocks = op->bind.layout.blocks;
+
+    if (!kept || blocks[WI_SRC].extent || blocks[WI_DST].extent)
+        return;
+    wi_prog_put(*kept);
+    *kept = wi_prog_get(prog);
+}
+
+static weft_status lower(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched *sched,
+                         const struct wi_layout *l, struct wi_prog **kept, struct wi_prog **prog)
+{
+    *prog = wi_lower(sched, comm->rank, l);
+    if (!*prog)
+        return wi_fail(WEFT_ENOMEM, "a program of %u steps", sched->nsteps);
+    keep(op, kept, *prog);
+    return WEFT_SUCCESS;
+}
+
+static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op *op, int after, size_t slot_at,
+                                struct wi_prog **kept, struct wi_prog **prog)
+{
+    const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
+    const struct wi_blocks *whole = &op->bind.layout.blocks[WI_DST];
+    size_t piece = piece_bytes(op);
+    struct wi_stage_layout stage = {.ranks = st->ranks,
+                                    .slot_at = slot_at,
+                                    .slot_piece = piece,
+                                    .first_lane = (uint16_t)(after ? LANES_EACH : 0),
+                                    .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
+                                    .partial = !st->final};
+    struct wi_layout l = {
+        .slot_stride = st->most * piece, .stage = &stage, .mapped = 1, .sliced = 1, .read_again = !after};
+    struct placed p[2] = {0};
+    weft_status status;
+
+    l.blocks[WI_DST] = *whole;
+    if (is_kept(op, kept, st->sched, &l, prog))
+        return WEFT_SUCCESS;
+    status = place(op, st, WI_SRC, &p[WI_SRC]);
     if (status >= 0)
         status = place(op, st, WI_DST, &p[WI_DST]);
-    if (status >= 0) {
-        struct wi_layout l = {.slot_at = slot_at,
-                              .slot_stride = st->most * piece,
-                              .slot_piece = piece,
-                              .ranks = st->ranks,
-                              .first_lane = (uint16_t)(after ? LANES_EACH : 0),
-                              .mapped = 1,
-                              .sliced = 1,
-                              .placed = 1,
-                              .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
-                              .partial = !st->final,
-                              .read_again = !after};
-        for (int b = 0; b < 2; b++) {
-            l.blocks[b].extent = p[b].extent;
-            l.blocks[b].start = p[b].start;
-        }
-        *prog = wi_lower(st->sched, comm->rank, &l);
-        if (!*prog)
-            status = wi_fail(WEFT_ENOMEM, "a program of %u steps", st->sched->nsteps);
+    for (int b = 0; b < 2; b++) {
+        l.blocks[b].extent = p[b].extent;
+        l.blocks[b].start = p[b].start;
     }
+    if (status >= 0)
+        status = lower(comm, op, st->sched, &l, kept, prog);
     placed_free(p);
     return status;
 }
 
-static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op, struct wi_prog **prog)
+static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op, struct wi_prog **kept,
+                                  struct wi_prog **prog)
 {
     struct wi_layout *l = &op->bind.layout;
 
     l->read_again = 1;
     l->sliced = 1; /* programs of stages are of one fragment, which is a slice of each block */
-    *prog = wi_lower(op->bind.sched, comm->rank, l);
-    return *prog ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
+    return is_kept(op, kept, op->bind.sched, l, prog) ? WEFT_SUCCESS : lower(comm, op, op->bind.sched, l, kept, prog);
 }
 
 /* ---- Fragments ---- */
@@ -128,33 +160,33 @@ static weft_status cut(const struct weft_comm *comm, struct wi_op *op, size_t wa
     return WEFT_SUCCESS;
 }
 
-static weft_status lower_around(const struct weft_comm *comm, const struct wi_op *op, int after, size_t *slot_at,
-                                struct wi_prog **prog)
+static struct wi_prog **kept_of(struct wi_prog **programs, uint32_t stage)
 {
-    const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
-
-    WI_TRY(lower_stage(comm, op, st, after, *slot_at, prog));
-    *slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
-    return WEFT_SUCCESS;
+    return programs ? &programs[stage] : NULL;
 }
 
 /* Before, messages, after: those that there are on this rank. */
-static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op)
+static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op, struct wi_prog **programs)
 {
     const struct wi_sched *s = op->bind.sched;
-    struct wi_prog **at[WI_STAGES_MAX] = {&op->bind.prog, &op->bind.later[0], &op->bind.later[1]};
+    struct wi_binding *b = &op->bind;
     size_t slot_at = 0;
-    uint32_t n = 0;
 
-    if (s->before)
-        WI_TRY(lower_around(comm, op, 0, &slot_at, at[n++]));
-    WI_TRY(lower_messages(comm, op, at[n]));
-    op->bind.nlater = n++;
-    if (s->after) {
-        WI_TRY(lower_around(comm, op, 1, &slot_at, at[n]));
-        op->bind.nlater = n;
+    b->nstages = 0;
+    for (int i = 0; i < WI_STAGES_MAX; i++) { /* 1: messages */
+        const struct wi_sched_stage *st = i == 0 ? s->before : s->after;
+        struct wi_prog **kept = kept_of(programs, b->nstages);
+        if (i == 1) {
+            WI_TRY(lower_messages(comm, op, kept, &b->stage[b->nstages]));
+        } else if (st) {
+            WI_TRY(lower_mapped(comm, op, i == 2, slot_at, kept, &b->stage[b->nstages]));
+            slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
+        } else {
+            continue;
+        }
+        b->nstages++;
     }
-    op->bind.slot_bytes = slot_at;
+    b->slot_bytes = slot_at;
     return WEFT_SUCCESS;
 }
 
@@ -168,7 +200,8 @@ size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan)
     return slice < plan->slice_bytes ? slice : plan->slice_bytes;
 }
 
-weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes)
+weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes,
+                                 struct wi_prog **programs)
 {
     op->bind.mapped = comm->exec->nmapped > 1; /* its epochs count, whether or not it has a part in a stage */
     op->bind.messages = 1;
@@ -176,7 +209,7 @@ weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_
     op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes;
     WI_TRY(cut(comm, op, slice_bytes));
     WI_TRY(wi_op_scratch(op));
-    return lower_all(comm, op);
+    return lower_all(comm, op, programs);
 }
 
 /* ---- The log ---- */

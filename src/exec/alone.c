@@ -29,7 +29,7 @@ static inline void reduce(const struct wi_op *op, const struct wi_prog_step *st,
 static void copy(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st, void *const dst[],
                  const void *src, size_t bytes, unsigned nt)
 {
-    const struct wi_prog *prog = op->bind.prog;
+    const struct wi_prog *prog = op->bind.stage[0];
     const struct wi_operand *to = &prog->operands[prog->units[st->unit].operand];
 
     if (st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) && wi_op_joins_twins(op, bytes)) {
@@ -46,8 +46,8 @@ static void copy(const struct wi_exec *exec, const struct wi_op *op, const struc
 
 static inline void run_local(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st, int ll)
 {
-    const struct wi_unit *unit = &op->bind.prog->units[st->unit];
-    const struct wi_operand *o = &op->bind.prog->operands[unit->operand];
+    const struct wi_unit *unit = &op->bind.stage[0]->units[st->unit];
+    const struct wi_operand *o = &op->bind.stage[0]->operands[unit->operand];
     size_t bytes = unit->bytes * op->bind.scale;
     unsigned nt = !ll && st->to_slot && op->run.slot_nt ? WI_REDUCE_NT : 0;
     void *dst[WI_REDUCE_MAX_SRC];
@@ -81,7 +81,7 @@ static weft_status await(struct wi_exec *exec, struct wi_op *op, const struct wi
 
 static weft_status run_slots(struct wi_exec *exec, struct wi_op *op)
 {
-    const struct wi_prog *prog = op->bind.prog;
+    const struct wi_prog *prog = op->bind.stage[0];
 
     wi_op_begin_stores(exec, op);
     op->run.epoch = exec->next_epoch++;
@@ -114,7 +114,7 @@ __attribute__((target("prfchw")))
 static void
 look_ahead(const struct wi_exec *exec, const struct wi_op *op)
 {
-    const struct wi_prog *prog = op->bind.prog;
+    const struct wi_prog *prog = op->bind.stage[0];
     const struct weft_ll_line *own;
     int waits = 0;
 
@@ -163,7 +163,7 @@ static weft_status fetch(struct wi_exec *exec, struct wi_op *op, int rank, uint6
 
 static weft_status run_lines(struct wi_exec *exec, struct wi_op *op)
 {
-    const struct wi_prog *prog = op->bind.prog;
+    const struct wi_prog *prog = op->bind.stage[0];
     uint64_t seq;
 
     op->run.epoch = exec->next_epoch++;
@@ -224,7 +224,7 @@ static weft_status run_fragments(struct wi_exec *exec, struct wi_op *op)
 
 weft_status wi_exec_run_alone(struct wi_exec *exec, struct wi_op *op)
 {
-    if (!op->bind.prog->alone || op->bind.nt)
+    if (!op->bind.stage[0]->alone || op->bind.nt)
         return run_fragments(exec, op);
     return op->bind.ll ? run_lines(exec, op) : run_slots(exec, op);
 }

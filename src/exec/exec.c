@@ -192,11 +192,11 @@ void wi_op_release(struct wi_exec *exec, struct wi_op *op)
         wi_exec_keep_name(exec, op->bind.sched);
     wi_sched_put(op->bind.sched);
     op->bind.sched = NULL;
-    wi_prog_put(op->bind.prog);
-    op->bind.prog = NULL;
-    for (uint32_t i = 0; i < op->bind.nlater; i++)
-        wi_prog_put(op->bind.later[i]);
-    op->bind.nlater = 0;
+    for (uint32_t i = 0; i < op->bind.nstages; i++) {
+        wi_prog_put(op->bind.stage[i]);
+        op->bind.stage[i] = NULL;
+    }
+    op->bind.nstages = 0;
     for (size_t i = 0; i < sizeof op->owned / sizeof *op->owned; i++) {
         wi_free(op->owned[i]);
         op->owned[i] = NULL;

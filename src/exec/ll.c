@@ -16,10 +16,11 @@ void wi_ll_wrong(struct wi_exec *exec, const struct wi_op *op, int rank)
 
 void wi_ll_publish_step(struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st)
 {
-    const struct wi_unit *unit = &op->bind.prog->units[st->unit];
+    const struct wi_unit *unit = &op->bind.stage[0]->units[st->unit];
 
     wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info),
-                  wi_address(exec, op, &op->bind.prog->operands[unit->operand], op->run.epoch, 0), op->bind.slot_bytes);
+                  wi_address(exec, op, &op->bind.stage[0]->operands[unit->operand], op->run.epoch, 0),
+                  op->bind.slot_bytes);
 }
 
 int wi_ll_fetch_step(struct wi_exec *exec, struct wi_op *op, const struct wi_prog_step *st)

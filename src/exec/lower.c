@@ -53,7 +53,7 @@ static int32_t rank_of(const struct lowering *l, int32_t rank)
 {
     if (rank == WI_SELF)
         return l->rank;
-    return l->layout->ranks ? l->layout->ranks[rank] : rank;
+    return l->layout->stage ? l->layout->stage->ranks[rank] : rank;
 }
 
 static int is_peer(const struct lowering *l, const struct wi_region *r)
@@ -128,7 +128,9 @@ static size_t in_slot(const struct lowering *l, const struct wi_region *r, struc
     o->rank = rank_of(l, r->rank);
     if (l->layout->ll)
         o->mem = is_peer(l, r) ? WI_MEM_LL : WI_MEM_LL_OWN;
-    o->at = l->layout->slot_at + (r->first + p.block) * stride + p.extent * l->layout->slot_piece;
+    o->at = (r->first + p.block) * stride;
+    if (l->layout->stage)
+        o->at += l->layout->stage->slot_at + p.extent * l->layout->stage->slot_piece;
     return l->layout->sliced ? SIZE_MAX : count * stride; /* a slot holds one slice, which the other operands end */
 }
 
@@ -151,9 +153,10 @@ static size_t lower_region(const struct lowering *l, const struct wi_region *r, 
 
     if (in_slots(l, r))
         return in_slot(l, r, p, count, o);
-    o->mem = is_peer(l, r)       ? (r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST)
-             : l->layout->placed ? l->layout->in[r->buf]
-                                 : r->buf;
+    if (is_peer(l, r))
+        o->mem = r->buf == WI_SRC ? WI_MEM_PEER_SRC : WI_MEM_PEER_DST;
+    else
+        o->mem = l->layout->stage ? l->layout->stage->in[r->buf] : r->buf;
     o->rank = rank_of(l, r->rank);
     bytes = extent_bytes(blocks, r, p, o);
     for (uint32_t i = 1; i < count; i++)
@@ -184,21 +187,25 @@ static void lower_piece(struct lowering *l, const struct wi_step *st, struct pie
 
 static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t lane, struct wi_prog_step *out)
 {
+    const struct wi_stage_layout *stage = l->layout->stage;
     uint32_t pieces = pieces_of(l, st);
     struct piece p = {0, 0};
 
-    *out =
-        (struct wi_prog_step){.kind = st->kind,
-                              .flags = l->layout->partial ? st->flags & (uint8_t)~WI_STEP_FINAL : st->flags,
-                              .ndst = st->ndst,
-                              .nsrc = st->nsrc,
-                              .lane = (uint16_t)(l->layout->first_lane + (st->kind == WI_STEP_WAIT ? st->lane : lane)),
-                              .ordinal = st->ordinal,
-                              .peer = st->kind == WI_STEP_WAIT ? rank_of(l, st->peer) : st->peer,
-                              .dep_lane = st->dep_lane,
-                              .dep_step = st->dep_step,
-                              .unit = l->nunits,
-                              .nunits = pieces};
+    *out = (struct wi_prog_step){.kind = st->kind,
+                                 .flags = st->flags,
+                                 .ndst = st->ndst,
+                                 .nsrc = st->nsrc,
+                                 .lane = (uint16_t)(st->kind == WI_STEP_WAIT ? st->lane : lane),
+                                 .ordinal = st->ordinal,
+                                 .peer = st->kind == WI_STEP_WAIT ? rank_of(l, st->peer) : st->peer,
+                                 .dep_lane = st->dep_lane,
+                                 .dep_step = st->dep_step,
+                                 .unit = l->nunits,
+                                 .nunits = pieces};
+    if (stage) {
+        out->lane = (uint16_t)(out->lane + stage->first_lane);
+        out->flags &= (uint8_t) ~(stage->partial ? WI_STEP_FINAL : 0);
+    }
     for (uint32_t i = 0; i < pieces; i++, p.extent++) {
         p = piece_from(l, cut_by(l, st), p);
         lower_piece(l, st, p, out);
@@ -326,6 +333,8 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->stride = layout->blocks[WI_DST].stride;
     p->total = layout->blocks[WI_DST].total;
     p->slot_stride = layout->slot_stride;
+    p->stage = layout->stage != NULL;
+    p->slot_piece = layout->stage ? layout->stage->slot_piece : 0;
     p->sliced = layout->sliced;
     p->ll = layout->ll;
     p->packed = layout->packed;
@@ -350,8 +359,11 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
 
 int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const struct wi_layout *l)
 {
-    if (p->packed || l->packed)
-        return p->packed && l->packed;
+    if (!p || p->packed || l->packed)
+        return p && p->packed && l->packed;
+    if (p->stage || l->stage)
+        return p->stage && l->stage && p->slot_piece == l->stage->slot_piece && p->stride == l->blocks[WI_DST].stride &&
+               p->total == l->blocks[WI_DST].total;
     if (has_extents(l) || p->ll != l->ll)
         return 0;
     if (p->scaled)

@@ -30,21 +30,26 @@ struct wi_blocks {
 /* Of a block that is one extent. */
 struct wi_extent wi_block_extent(const struct wi_blocks *blocks, size_t block);
 
+/* A mapped stage of an operation: its ranks are some of the executor's, its blocks are extents of the operation's buffers, and it
+ * shares slots and signals with another stage. */
+struct wi_stage_layout {
+    const int32_t *ranks; /* of the executor, by the schedule's */
+    size_t slot_at;       /* where TMP begins in a slot */
+    size_t slot_piece;    /* of an extent of a block of it */
+    uint16_t first_lane;  /* the signals that lane 0 of the schedule gives */
+    uint8_t in[2];        /* SRC and DST of the schedule lie in these buffers (enum wi_buf) of the operation */
+    uint8_t partial;      /* what its last reductions leave is no result: others follow */
+};
+
 /* How the data of one operation is cut. */
 struct wi_layout {
     struct wi_blocks blocks[WI_NUM_BUFS]; /* TMP: of messages */
-    size_t slot_at;                       /* mapped: where TMP begins in its slot */
-    size_t slot_stride;                   /* of a block of it */
-    size_t slot_piece;                    /* of an extent of a block; 0: blocks are one extent each */
-    const int32_t *ranks;                 /* the schedule's ranks; NULL: they are the executor's */
-    uint16_t first_lane;                  /* mapped: the signals that lane 0 of the schedule gives */
+    size_t slot_stride;                   /* mapped: of a block of TMP */
+    const struct wi_stage_layout *stage;  /* NULL: the schedule is the whole operation's, or its messages */
     uint8_t mapped, ll;
-    uint8_t placed; /* the schedule's SRC and DST lie in the buffers `in` (enum wi_buf) of the operation */
-    uint8_t in[2];
-    uint8_t partial;    /* what its last reductions leave is no result: others follow */
     uint8_t read_again; /* what it leaves is read again soon: it stays in the caches */
-    uint8_t packed;  /* lengths are numbers of blocks: packed.c */
-    uint8_t sliced;  /* every block is cut into slices or fragments: regions are handled block by block */
+    uint8_t packed;     /* lengths are numbers of blocks: packed.c */
+    uint8_t sliced;     /* every block is cut into slices or fragments: regions are handled block by block */
 };
 
 /* What memory an operand is in. */
@@ -97,8 +102,8 @@ struct wi_prog {
     uint8_t alone; /* mapped, one lane, at most one unit a step, no other rank's buffers: see alone.c */
     uint32_t nlanes, nsteps, nunits;
     /* What it was made for, besides its schedule. */
-    size_t stride, total, slot_stride;
-    uint8_t sliced, ll, packed, mapped;
+    size_t stride, total, slot_stride, slot_piece;
+    uint8_t sliced, ll, packed, mapped, stage;
     uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */
     const struct wi_prog_lane *lanes;
@@ -109,7 +114,8 @@ struct wi_prog {
 
 /* NULL: no memory. `rank` is this rank's. */
 struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout);
-/* Would wi_lower make this program again? Never of a layout with extents. */
+/* Would wi_lower make this program again? prog NULL: no. Of a layout with extents only for the same stage of operations whose
+ * own blocks have none: its extents follow from their stride and total. */
 int wi_prog_serves(const struct wi_prog *prog, const struct wi_sched *sched, const struct wi_layout *layout);
 struct wi_prog *wi_prog_get(struct wi_prog *prog);
 void wi_prog_put(struct wi_prog *prog);

@@ -54,10 +54,9 @@ struct wi_fragment {
 
 /* What runs: the program, on whose data. */
 struct wi_binding {
-    struct wi_sched *sched;                   /* counted reference */
-    struct wi_prog *prog;                     /* likewise: the first stage's */
-    struct wi_prog *later[WI_STAGES_MAX - 1]; /* likewise: of the stages that follow */
-    uint32_t nlater;
+    struct wi_sched *sched;                /* counted reference */
+    struct wi_prog *stage[WI_STAGES_MAX]; /* likewise: the programs of its stages */
+    uint32_t nstages;                      /* 1, but for schedules in stages; 0: it has no program */
     struct wi_redop redop;
     unsigned char *base[WI_NUM_BUFS];
     unsigned char *const *peer_base[2]; /* direct schedules: SRC, DST of every rank in this address space */

@@ -100,15 +100,10 @@ void wi_fragment_put(struct wi_exec *exec, struct wi_fragment *f)
 
 /* ---- Stages ---- */
 
-static const struct wi_prog *stage_of(const struct wi_op *op, uint32_t stage)
-{
-    return stage ? op->bind.later[stage - 1] : op->bind.prog;
-}
-
 static void begin_stage(const struct wi_op *op, struct wi_fragment *f, uint32_t stage)
 {
     f->stage = stage;
-    f->prog = stage_of(op, stage);
+    f->prog = op->bind.stage[stage];
     f->nlanes_left = f->prog->nlanes;
     memset(f->lane, 0, f->prog->nlanes * sizeof f->lane[0]);
     for (uint32_t l = 0; l < f->prog->nlanes; l++)
@@ -143,8 +138,8 @@ static int admit(struct wi_exec *exec, struct wi_op *op)
     uint32_t nlanes = 0;
     struct wi_fragment *f;
 
-    for (uint32_t i = 0; i <= op->bind.nlater; i++)
-        nlanes = stage_of(op, i)->nlanes > nlanes ? stage_of(op, i)->nlanes : nlanes;
+    for (uint32_t i = 0; i < op->bind.nstages; i++)
+        nlanes = op->bind.stage[i]->nlanes > nlanes ? op->bind.stage[i]->nlanes : nlanes;
     f = fragment_get(exec, nlanes);
     if (!f) {
         wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %u lanes", nlanes);
@@ -168,7 +163,7 @@ static int admit(struct wi_exec *exec, struct wi_op *op)
 
 static int is_through(const struct wi_op *op, const struct wi_fragment *f)
 {
-    return !f->nlanes_left && f->stage == op->bind.nlater;
+    return !f->nlanes_left && f->stage + 1 == op->bind.nstages;
 }
 
 /* In order: epochs end one after the other. */
@@ -242,7 +237,7 @@ static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragme
     if (!f->entered && !enter(exec, op, f))
         return 0;
     moved = run_stage(exec, op, f, before);
-    while (!f->nlanes_left && f->stage < op->bind.nlater && !exec->broken && op->status == WEFT_INPROGRESS) {
+    while (!f->nlanes_left && f->stage + 1 < op->bind.nstages && !exec->broken && op->status == WEFT_INPROGRESS) {
         begin_stage(op, f, f->stage + 1);
         moved |= 1 | run_stage(exec, op, f, before);
     }

@@ -161,7 +161,7 @@ static void stages(void)
             campaign_spec(&c, all[i].spec, all[i].coll, &shapes[s]);
             CU_ASSERT(c.forms > before);
         }
-    CU_ASSERT(c.seen.staged > 100 && c.seen.fragmented > 100 && c.seen.nt > 100 && c.seen.v > 100);
+    CU_ASSERT(c.seen.staged > 100 && c.seen.fragmented > 100 && c.seen.nt > 100 && c.seen.v > 100 && c.seen.kept > 100);
     finish(&c);
 }
 

@@ -199,19 +199,20 @@ static void note(struct world *w, const struct wi_op *op)
 {
     struct world_seen *s = w->seen;
 
-    s->staged += op->bind.nlater > 0;
+    s->staged += op->bind.nstages > 1;
     s->sliced += op->bind.nslices > 1;
     s->fragmented += op->bind.nfragments > 1;
     s->ll += op->bind.ll;
     s->nt += op->bind.nt && op->bind.mapped;
-    s->scaled += op->bind.prog->scaled;
+    s->scaled += op->bind.stage[0]->scaled;
     s->packed += op->bind.packing != NULL;
     s->v += op->bind.layout.blocks[WI_SRC].extent || op->bind.layout.blocks[WI_DST].extent;
-    s->kept += op->bind.prog->refs > 2;
+    s->kept += op->bind.stage[0]->refs > 2;
     s->peers += op->bind.sched->peer_src || op->bind.sched->peer_dst;
-    for (uint32_t i = 0; i < op->bind.prog->nsteps; i++)
-        s->twins += op->bind.prog->steps[i].flags & WI_STEP_TWIN &&
-                    op->bind.prog->units[op->bind.prog->steps[i].unit].bytes * op->bind.scale >= WI_TWIN_MIN_BYTES;
+    for (uint32_t i = 0; i < op->bind.stage[0]->nsteps; i++)
+        s->twins +=
+            op->bind.stage[0]->steps[i].flags & WI_STEP_TWIN &&
+            op->bind.stage[0]->units[op->bind.stage[0]->steps[i].unit].bytes * op->bind.scale >= WI_TWIN_MIN_BYTES;
 }
 
 static weft_status lay_out(struct world *w, struct call *c, int r, struct wi_op *op)
@@ -472,7 +473,7 @@ static void run_alone(struct world *w, struct call *c, int r)
         wi_exec_board(w->exec[r], &op->info);
         *e = (struct wi_record){.info = op->info, .algo = op->bind.sched->algo, .serial = e->serial};
         op->record = e;
-        w->seen->alone += op->bind.prog->alone && !op->bind.nt;
+        w->seen->alone += op->bind.stage[0]->alone && !op->bind.nt;
         st = wi_exec_run_alone(w->exec[r], op);
         judge_left(w, r, c->number);
     }

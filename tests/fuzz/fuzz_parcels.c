@@ -170,8 +170,9 @@ static void run(struct wi_exec *exec, unsigned char *dst)
     op.bind.layout.blocks[WI_SRC].extent = op.bind.layout.blocks[WI_DST].extent = parts;
     op.bind.layout.packed = 1;
     op.bind.scale = 1;
-    op.bind.prog = wi_lower(op.bind.sched, 0, &op.bind.layout);
-    require(op.bind.prog && wi_packing_create(&op, WI_PACK_BELOW) == WEFT_SUCCESS);
+    op.bind.stage[0] = wi_lower(op.bind.sched, 0, &op.bind.layout);
+    op.bind.nstages = 1;
+    require(op.bind.stage[0] && wi_packing_create(&op, WI_PACK_BELOW) == WEFT_SUCCESS);
     wi_exec_issue(exec, &op);
     for (int i = 0; i < ROUNDS && op.state != WI_OP_DONE; i++)
         wi_exec_progress(exec, NULL, &moved);

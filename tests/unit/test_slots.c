@@ -65,7 +65,7 @@ static void check_cut(struct wi_sched *sched, int nranks, size_t slot, size_t co
     CU_ASSERT_EQUAL(op.bind.slot_bytes, tmp * op.bind.layout.slot_stride);
     CU_ASSERT(op.bind.nfragments == 1 || op.bind.fragment_bytes % WEFT_LINE_BYTES == 0);
     CU_ASSERT(op.bind.nfragments == 1 || op.bind.layout.slot_stride >= op.bind.fragment_bytes);
-    wi_prog_put(op.bind.prog);
+    wi_prog_put(op.bind.stage[0]);
 }
 
 static void slices_fit_their_slots(void)
@@ -91,7 +91,7 @@ static void too_much_scratch_is_named(void)
 
     CU_ASSERT_EQUAL(lay_out(sched, 200, 4096, 5, &op), WEFT_SUCCESS); /* 20 bytes of each block do fit */
     CU_ASSERT_EQUAL(op.bind.nfragments, 1);
-    wi_prog_put(op.bind.prog);
+    wi_prog_put(op.bind.stage[0]);
     CU_ASSERT_EQUAL(lay_out(sched, 200, 4096, 6, &op), WEFT_ENOTSUP);
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "flat needs 12800 bytes of scratch"));
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "slots have 4096"));
