@@ -270,7 +270,8 @@ enum weft_transport_caps {
     WEFT_CAP_INFO = 1u << 7,      /* messages carry all of weft_op_info; receives compare it */
     WEFT_CAP_REGISTER = 1u << 8,  /* sends, receives, gets and puts need registered memory: weft_xfer.mem, weft_rma.mem. The layer
                                      sees to it: what the program has not registered is registered for the operation, or staged */
-    WEFT_CAP_GET = 1u << 9,       /* get, mem_key, mem_import */
+    WEFT_CAP_GET = 1u << 9,       /* get, mem_key, mem_import. With WEFT_CAP_MAPPED, and ll slots of 1 KiB or more: large operations
+                                     between private buffers of the mapped ranks use it */
     WEFT_CAP_PUT = 1u << 10,      /* put, likewise */
     WEFT_CAP_MEM_ALL = 1u << 11,  /* mem_map reaches all memory of peers as it is: none need be allocated or adopted
                                      for it */

@@ -161,6 +161,8 @@ static void op_finished(struct wi_op *op, void *arg)
     }
     if (req->status >= 0)
         req->status = WEFT_SUCCESS;
+    if (req->exchanged)
+        wi_exchange_end(req);
     /* With the last one the request is whoever's waits for it. */
     comm = req->comm;
     status = req->status;

@@ -187,6 +187,7 @@ struct weft_request {
     uint8_t trial; /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
     size_t trial_share;
     uint64_t trial_since;
+    struct wi_exchanged *exchanged; /* keys of the running operation; NULL: none */
     size_t *counts_copy;           /* persistent v-forms */
     struct weft_request *next;     /* free list, group list */
     struct weft_request *all_next; /* every request of the communicator */
@@ -388,11 +389,14 @@ weft_status wi_phases_run(struct weft_request *req, struct wi_op *op);
 /* Of a request that is not issued yet, and each time it is: it waits at that gate before it is planned. */
 void wi_request_gate(struct weft_request *req, const struct wi_gate_ops *ops, void *arg, uint64_t timeout_ns);
 /* exchange.c: operations that begin with telling each other about memory, which is a gate. Behind it: the plan, what it needs of
- * other ranks' memory, whether they offer it. wi_exchange_learn: the operation has ended. */
-void wi_exchange_begin(struct weft_request *req, struct wi_op *op);
+ * other ranks' memory, whether they offer it. When the operation has ended: wi_exchange_end, if req->exchanged, and
+ * wi_exchange_learn. */
+weft_status wi_exchange_begin(struct weft_request *req, struct wi_op *op);
 weft_status wi_exchange_plan(struct weft_request *req, struct wi_plan_query *query, struct wi_plan *plan);
 weft_status wi_exchange_map(struct weft_request *req, struct wi_op *op);
 weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op *op);
+void wi_exchange_end(struct weft_request *req);
+void wi_exchange_release(struct weft_request *req); /* the transports' groups are gone: what is still registered for it */
 void wi_exchange_learn(struct weft_request *req);
 /* `spec`: of a hierarchical algorithm, else NULL or of no levels. Those of files are not in the cache, but last as long as the
  * context. */

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "exec/ll.h"
@@ -25,6 +26,30 @@ struct record {
     uint32_t in_place;
 };
 _Static_assert(sizeof(struct record) <= WI_EXCHANGE_MAX, "a record fits");
+
+/* Where transports get and put by keys, the keys of SRC and DST come behind it. */
+struct keyed {
+    struct record plain;
+    struct {
+        uint16_t bytes; /* 0: there is none, as it could not be registered */
+        unsigned char key[WEFT_MEM_KEY_MAX];
+    } of[2];
+};
+_Static_assert(sizeof(struct keyed) <= WI_MESH_KEYS_BYTES, "a record with keys fits");
+
+/* What an operation has registered, and what it has imported. */
+struct wi_exchanged {
+    struct wi_transport *transport;
+    struct keyed mine;
+    void *mem[2];
+    void **remote[2]; /* [nranks] */
+    void *table[];
+};
+
+static int is_keyed(const struct weft_comm *comm)
+{
+    return comm->mesh->posts && comm->mesh->can_get;
+}
 
 /* ---- Memory ---- */
 
@@ -45,6 +70,27 @@ static int put_to(const struct wi_call *c, const struct wi_algo *a, int rank, in
     return !a && buf == WI_DST && c->coll == WI_COLL_BROADCAST && rank != c->root;
 }
 
+static int lacks_key(const unsigned char *record, int buf)
+{
+    struct keyed k;
+
+    memcpy(&k, record, sizeof k);
+    return k.of[buf].bytes == 0 && (buf == WI_SRC ? k.plain.src.bytes : k.plain.dst.bytes) > 0;
+}
+
+/* Does any rank lack a key of memory that others would get from or put to? */
+static int lack_keys(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a,
+                     const unsigned char *records, size_t stride, const struct wi_plan_query *q)
+{
+    for (int r = 0; r < comm->nranks; r++)
+        for (int buf = WI_SRC; buf <= WI_DST; buf++)
+            if (((q->memory == WI_MEMORY_PRIVATE && touched(comm, c, a, r, buf)) ||
+                 (q->memory_dst == WI_MEMORY_PRIVATE && put_to(c, a, r, buf))) &&
+                lacks_key(records + (size_t)r * stride, buf))
+                return 1;
+    return 0;
+}
+
 static void memory_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a,
                       const unsigned char *records, size_t stride, struct wi_plan_query *q)
 {
@@ -56,6 +102,10 @@ static void memory_of(const struct weft_comm *comm, const struct wi_call *c, con
             q->memory = WI_MEMORY_PRIVATE;
         if (put_to(c, a, r, WI_DST) && !m.dst.segment)
             q->memory_dst = WI_MEMORY_PRIVATE;
+    }
+    if (is_keyed(comm) && lack_keys(comm, c, a, records, stride, q)) {
+        q->memory = q->memory_dst = WI_MEMORY_UNKNOWN; /* nobody gets it, then: all have seen this */
+        q->way = WI_WAY_SLOTS;
     }
 }
 
@@ -79,8 +129,23 @@ static int wanted(const struct weft_comm *comm, const struct wi_op *op, const st
     return touched(comm, c, a, rank, buf) && (!a || names(op->bind.sched, rank, buf));
 }
 
-static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, const struct wi_algo *a,
-                             const unsigned char *records, size_t stride, const struct wi_plan_query *q)
+static weft_status import_key(struct weft_comm *comm, struct wi_exchanged *x, int rank, int buf,
+                              const unsigned char *record)
+{
+    struct keyed k;
+
+    memcpy(&k, record, sizeof k);
+    if (k.of[buf].bytes > WEFT_MEM_KEY_MAX)
+        return wi_fail(WEFT_EPROTO, "rank %d offers a key of %u bytes", rank, k.of[buf].bytes);
+    if (!k.of[buf].bytes)
+        return WEFT_SUCCESS; /* it has no such buffer */
+    return comm->exec->map_ops->mem_import(comm->exec->map_group, rank, k.of[buf].key, k.of[buf].bytes,
+                                           &x->remote[buf][rank]);
+}
+
+static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, struct wi_op *op, const struct wi_call *c,
+                             const struct wi_algo *a, const unsigned char *records, size_t stride,
+                             const struct wi_plan_query *q)
 {
     const struct weft_transport_ops *ops = comm->exec->map_ops;
     size_t n = (size_t)comm->nranks;
@@ -93,6 +158,8 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
     op->bind.peer_base[WI_DST] = table + n;
     op->bind.get = q->memory != WI_MEMORY_MAPPED;
     op->bind.put = q->memory_dst != WI_MEMORY_MAPPED;
+    for (int buf = WI_SRC; buf <= WI_DST; buf++)
+        op->bind.peer_remote[buf] = x ? x->remote[buf] : NULL;
     for (size_t r = 0; r < n; r++) {
         for (int buf = WI_SRC; buf <= WI_DST; buf++) {
             struct record m;
@@ -104,6 +171,8 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_op *op, const str
             p = (void *)(uintptr_t)d->address;
             if (!(put_to(c, a, (int)r, buf) ? op->bind.put : op->bind.get))
                 WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
+            else if (x)
+                WI_TRY(import_key(comm, x, (int)r, buf, records + r * stride));
             table[(size_t)buf * n + r] = p;
         }
     }
@@ -274,7 +343,7 @@ weft_status wi_exchange_map(struct weft_request *req, struct wi_op *op)
     if (!op->bind.sched->peer_src && !op->bind.sched->peer_dst &&
         !(p->plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)))
         return WEFT_SUCCESS;
-    return map_peers(req->comm, op, &req->now, p->file, exec->ll_landing, exec->ll_bytes, &p->query);
+    return map_peers(req->comm, req->exchanged, op, &req->now, p->file, exec->ll_landing, exec->ll_bytes, &p->query);
 }
 
 weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op *op)
@@ -282,7 +351,73 @@ weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op
     return check_offers(req->comm, op, req->comm->exec->ll_landing, req->comm->exec->ll_bytes);
 }
 
-void wi_exchange_begin(struct weft_request *req, struct wi_op *op)
+/* ---- Keys ---- */
+
+/* So that others can get and put: what is short of resources is done without. */
+static void offer(struct weft_comm *comm, struct wi_exchanged *x, int buf, const void *ptr, size_t bytes)
+{
+    struct wi_transport *tp = x->transport;
+    uint32_t kind = wi_memory_kind(&comm->ctx->transports->devices, ptr);
+    void *at = (void *)(uintptr_t)ptr;
+    size_t key_bytes = 0;
+
+    if (!bytes)
+        return;
+    wi_fail_clear();
+    if (tp->ops.mem_register(tp->endpoint, at, bytes, kind, &x->mem[buf]) < 0) {
+        x->mem[buf] = NULL;
+    } else if (tp->ops.mem_key(tp->endpoint, x->mem[buf], x->mine.of[buf].key, WEFT_MEM_KEY_MAX, &key_bytes) >= 0 &&
+               key_bytes <= WEFT_MEM_KEY_MAX) {
+        x->mine.of[buf].bytes = (uint16_t)key_bytes;
+    }
+    if (!key_bytes)
+        wi_log(WEFT_LOG_INFO, "comm.offer", "%zu bytes are not offered to others over %s: %s", bytes, tp->plugin->name,
+               wi_fail_text());
+    wi_fail_clear();
+}
+
+static void begin_keyed(struct weft_request *req, const struct wi_call *c, const struct record *m)
+{
+    struct weft_comm *comm = req->comm;
+    size_t n = (size_t)comm->nranks, src, dst, es = weft_dtype_bytes(c->dtype);
+    struct wi_exchanged *x = req->exchanged;
+
+    x->transport = comm->mesh->mapped_group->transport;
+    x->mine.plain = *m;
+    x->remote[WI_SRC] = x->table;
+    x->remote[WI_DST] = x->table + n;
+    wi_call_spans(comm, c, &src, &dst);
+    offer(comm, x, WI_SRC, c->src, src * es);
+    offer(comm, x, WI_DST, c->dst, dst * es);
+    req->planning.exchange.longer = (const unsigned char *)&x->mine;
+    req->planning.exchange.record_bytes = sizeof x->mine;
+}
+
+void wi_exchange_release(struct weft_request *req)
+{
+    struct wi_exchanged *x = req->exchanged;
+
+    for (int buf = WI_SRC; x && buf <= WI_DST; buf++)
+        if (x->mem[buf])
+            x->transport->ops.mem_deregister(x->transport->endpoint, x->mem[buf]);
+    req->exchanged = NULL;
+    wi_free(x);
+}
+
+void wi_exchange_end(struct weft_request *req)
+{
+    struct weft_comm *comm = req->comm;
+    struct wi_exchanged *x = req->exchanged;
+
+    if (comm->exec->touched) /* it stays registered: the error says until when it is touched */
+        return;
+    for (size_t i = 0; i < 2 * (size_t)comm->nranks; i++)
+        if (x->table[i])
+            x->transport->ops.mem_forget(comm->exec->map_group, x->table[i]);
+    wi_exchange_release(req);
+}
+
+weft_status wi_exchange_begin(struct weft_request *req, struct wi_op *op)
 {
     const struct wi_call *c = &req->now;
     struct weft_comm *comm = req->comm;
@@ -298,6 +433,14 @@ void wi_exchange_begin(struct weft_request *req, struct wi_op *op)
         tp->ops.mem_describe(tp->endpoint, c->dst, dst * es, &m.dst);
     memcpy(x->record, &m, sizeof m);
     x->record_bytes = sizeof m;
+    x->longer = NULL;
     x->published = 0;
+    if (is_keyed(comm)) {
+        req->exchanged = wi_calloc(1, sizeof *req->exchanged + 2 * (size_t)comm->nranks * sizeof(void *));
+        if (!req->exchanged)
+            return wi_fail(WEFT_ENOMEM, "keys of %d ranks", comm->nranks);
+        begin_keyed(req, c, &m);
+    }
     wi_gate_close(comm->exec, op, &gate, req, 0);
+    return WEFT_SUCCESS;
 }

@@ -27,16 +27,16 @@ static void gate(struct weft_request *req, struct wi_op *op)
     wi_gate_close(req->comm->exec, op, g->ops, g->arg, g->timeout_ns);
 }
 
-static void exchange(struct weft_request *req, struct wi_op *op)
+static weft_status exchange(struct weft_request *req, struct wi_op *op)
 {
     struct wi_planning *p = &req->planning;
 
     p->query = wi_op_query(req->comm, &req->now, op, p->share);
     p->exchanged = wi_plan_needs_exchange(req->comm->planner, &p->query, req->options.algorithm) != 0;
     if (!p->exchanged)
-        return;
+        return WEFT_SUCCESS;
     p->agreed = 1;
-    wi_exchange_begin(req, op);
+    return wi_exchange_begin(req, op);
 }
 
 static weft_status plan(struct weft_request *req, struct wi_op *op)
@@ -89,7 +89,7 @@ weft_status wi_phases_run(struct weft_request *req, struct wi_op *op)
             gate(req, op);
             break;
         case WI_PHASE_EXCHANGE:
-            exchange(req, op);
+            WI_TRY(exchange(req, op));
             break;
         case WI_PHASE_PLAN:
             WI_TRY(plan(req, op));

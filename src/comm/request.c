@@ -90,6 +90,7 @@ void wi_request_free_all(struct weft_comm *comm)
             wi_completion_queue(comm, call, WEFT_ECANCELED);
         for (int i = 0; i < 2; i++)
             wi_op_release(comm->exec, &req->op[i]);
+        wi_exchange_release(req);
         wi_free(req->counts_copy);
         req->magic = 0;
         wi_free(req);

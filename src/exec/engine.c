@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "exec/rma.h"
 
 #define DESTROY_WAIT_NS 1000000000u
 
@@ -50,13 +51,18 @@ static void work_link(struct wi_exec *exec, struct wi_work *w, struct wi_work **
     *holder = w;
 }
 
-static void work_put(struct wi_exec *exec, struct wi_work *w)
+static void work_unlink(struct wi_work *w)
 {
     *w->link = w->next;
     if (w->next)
         w->next->link = w->link;
     if (w->holder)
         *w->holder = NULL;
+}
+
+static void work_put(struct wi_exec *exec, struct wi_work *w)
+{
+    work_unlink(w);
     w->next = exec->free_works;
     exec->free_works = w;
 }
@@ -65,13 +71,26 @@ static void work_put(struct wi_exec *exec, struct wi_work *w)
 
 static const char *kind_text(const struct wi_work *w)
 {
-    return w->kind == WI_WORK_REDUCE ? "reduction" : "copy";
+    return w->kind == WI_WORK_REDUCE ? "reduction"
+           : w->kind == WI_WORK_GET  ? "get"
+           : w->kind == WI_WORK_PUT  ? "put"
+                                     : "copy";
 }
 
-static void work_text(const struct wi_exec *exec, const struct wi_work *w, char *text, size_t capacity)
+static struct wi_engine *engine_for(struct wi_exec *exec, const struct wi_work *w)
 {
-    snprintf(text, capacity, "engine %s: %s of %zu bytes, step %u of lane %u of %s", exec->engine->ops->name,
-             kind_text(w), w->bytes, w->step, w->lane, w->op->bind.sched ? w->op->bind.sched->algo : "a message");
+    return wi_rma_is_posted(w) ? &exec->rma : exec->engine;
+}
+
+static void work_text(struct wi_exec *exec, const struct wi_work *w, char *text, size_t capacity)
+{
+    char whose[32] = "";
+
+    if (wi_rma_is_posted(w))
+        snprintf(whose, sizeof whose, " with rank %d", w->rank);
+    snprintf(text, capacity, "engine %s: %s of %zu bytes%s, step %u of lane %u of %s", engine_for(exec, w)->ops->name,
+             kind_text(w), w->bytes, whose, w->step, w->lane,
+             w->op->bind.sched ? w->op->bind.sched->algo : "a message");
 }
 
 static weft_status work_failed(struct wi_exec *exec, const struct wi_work *w, weft_status st)
@@ -80,12 +99,10 @@ static weft_status work_failed(struct wi_exec *exec, const struct wi_work *w, we
     char text[192];
     int rank;
 
-    if (w->kind == WI_WORK_GET)
-        return wi_exec_copy_failed(exec, w->op, st, w->rank, "reading");
-    if (w->kind == WI_WORK_PUT) {
+    if (w->kind == WI_WORK_PUT || wi_rma_is_posted(w))
         wi_exec_compare_boards(exec, info); /* what it said when it gave up */
-        return wi_exec_copy_failed(exec, w->op, st, w->rank, "writing");
-    }
+    if (w->kind == WI_WORK_GET || w->kind == WI_WORK_PUT)
+        return wi_exec_copy_failed(exec, w->op, st, w->rank, w->kind == WI_WORK_GET ? "reading" : "writing");
     rank = w->to_peer ? wi_exec_gone(exec, w->to, w->ndst) : -1;
     if (rank >= 0) {
         wi_exec_compare_boards(exec, info);
@@ -120,32 +137,36 @@ static int settle(struct wi_exec *exec, struct wi_op *op, struct wi_work *w, int
 int wi_work_begin(struct wi_exec *exec, struct wi_op *op, const struct wi_work *work, struct wi_work **holder,
                   int *moved)
 {
+    struct wi_engine *engine = engine_for(exec, work);
     struct wi_work *w;
 
-    if (work->bytes < exec->engine->inline_bytes)
+    if (work->bytes < engine->inline_bytes)
         return do_at_once(exec, work);
     w = work_get(exec, work);
     if (!w)
         return wi_exec_fail(exec, WEFT_ENOMEM, -1, &work->op->info, "out of memory for a step");
+    w->by = engine;
     work_link(exec, w, holder);
-    return settle(exec, op, w, exec->engine->ops->post(exec->engine, w, moved));
+    return settle(exec, op, w, engine->ops->post(engine, w, moved));
 }
 
 int wi_work_poll(struct wi_exec *exec, struct wi_op *op, struct wi_work **holder, int *moved)
 {
-    return settle(exec, op, *holder, exec->engine->ops->poll(exec->engine, *holder, moved));
+    struct wi_engine *engine = (*holder)->by;
+
+    return settle(exec, op, *holder, engine->ops->poll(engine, *holder, moved));
 }
 
 /* A failure may have been found with the lane's step in the middle: nobody polls what is left. */
-int wi_engine_drain(struct wi_exec *exec, const struct wi_op *op, uint64_t until_ns)
+int wi_engine_drain(struct wi_exec *exec, const struct wi_engine *by, const struct wi_op *op, uint64_t until_ns)
 {
     int all = 1;
 
     for (struct wi_work *w = exec->posted, *next; w; w = next) {
         next = w->next;
-        if (op && w->op != op)
+        if ((by && w->by != by) || (op && w->op != op))
             continue;
-        if (exec->engine->ops->drain(exec->engine, w, until_ns)) {
+        if (w->by->ops->drain(w->by, w, until_ns)) {
             work_put(exec, w);
             continue;
         }
@@ -155,16 +176,18 @@ int wi_engine_drain(struct wi_exec *exec, const struct wi_op *op, uint64_t until
     return all;
 }
 
-int wi_engine_text(const struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
+int wi_engine_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity, int *rank)
 {
     const struct wi_work *oldest = NULL;
 
     for (const struct wi_work *w = exec->posted; w; w = w->next)
         if (w->op == op)
             oldest = w;
-    if (oldest)
-        work_text(exec, oldest, text, capacity);
-    return oldest != NULL;
+    if (!oldest)
+        return 0;
+    work_text(exec, oldest, text, capacity);
+    *rank = wi_rma_is_posted(oldest) ? oldest->rank : -1;
+    return 1;
 }
 
 void wi_engine_tell(struct wi_exec *exec)
@@ -175,24 +198,45 @@ void wi_engine_tell(struct wi_exec *exec)
         exec->tell(exec->tell_arg);
 }
 
+/* Gets and puts that are pending end with their transport's group, at the latest: it has what is kept of them until then. */
+static void leave_transports(struct wi_exec *exec)
+{
+    for (struct wi_work *w = exec->posted, *next; w; w = next) {
+        next = w->next;
+        if (w->by != &exec->rma)
+            continue;
+        work_unlink(w);
+        w->next = exec->left_works;
+        exec->left_works = w;
+    }
+}
+
 void wi_engine_leave(struct wi_exec *exec)
 {
-    if (exec->posted && !wi_engine_drain(exec, NULL, wi_deadline_ns(DESTROY_WAIT_NS)))
+    if (!exec->posted || wi_engine_drain(exec, NULL, NULL, wi_deadline_ns(DESTROY_WAIT_NS)))
+        return;
+    leave_transports(exec);
+    if (exec->posted)
         wi_log(WEFT_LOG_WARN, "exec.engine", "engine %s did not stop touching memory", exec->engine->ops->name);
+}
+
+static void works_free(struct wi_work **list)
+{
+    while (*list) {
+        struct wi_work *w = *list;
+        *list = w->next;
+        wi_free(w);
+    }
 }
 
 void wi_engine_destroy(struct wi_exec *exec)
 {
-    struct wi_work *w;
-
     if (!exec->engine)
         return;
     exec->engine->ops->destroy(exec->engine);
     exec->engine = NULL;
-    while ((w = exec->free_works) != NULL) {
-        exec->free_works = w->next;
-        wi_free(w);
-    }
+    works_free(&exec->free_works);
+    works_free(&exec->left_works);
 }
 
 /* ---- The host's engine ---- */

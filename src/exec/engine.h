@@ -31,12 +31,14 @@ struct wi_work {
     uint32_t ndst, nsrc;
     const struct wi_op *op;
     const struct wi_operand *to; /* the destinations'; NULL: this rank's own memory, which is not streamed to */
-    int rank;                    /* GET, PUT: whose memory */
+    int rank;                    /* GET, PUT: whose memory, and */
+    uint8_t peer_buf;            /* of SRC or DST */
     size_t bytes;
     uint32_t lane, step; /* for messages */
     /* The executor's: where it is posted; NULL: it is not. */
     struct wi_work *next, **link;
     struct wi_work **holder; /* who polls it */
+    struct wi_engine *by;
     /* The engine's. */
     struct wi_exec *exec;
     struct wi_work *queued;
@@ -48,6 +50,7 @@ struct wi_work {
     weft_status status;
     void *dst[WI_REDUCE_MAX_SRC];
     const void *src[WI_REDUCE_MAX_SRC];
+    struct weft_rma rma; /* rma.c */
 };
 
 struct wi_engine;
@@ -84,11 +87,13 @@ int wi_work_begin(struct wi_exec *exec, struct wi_op *op, const struct wi_work *
                   int *moved);
 /* Of what *holder keeps: likewise; unless it is 0, *holder is NULL then. */
 int wi_work_poll(struct wi_exec *exec, struct wi_op *op, struct wi_work **holder, int *moved);
-/* Everything that is posted, or that of `op`: it is not wanted any more. 0: some of it still touches memory. */
-int wi_engine_drain(struct wi_exec *exec, const struct wi_op *op, uint64_t until_ns);
-/* "engine host: reduction of 4194304 bytes, step 3 of lane 0 of ring"; what has been posted for longest. 0: nothing is. */
-int wi_engine_text(const struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity);
-/* Before the memory that transports made goes: nothing is wanted any more. */
+/* Everything that is posted, of one engine or NULL, and of one operation or NULL: it is not wanted any more. 0: some of it still
+ * touches memory. */
+int wi_engine_drain(struct wi_exec *exec, const struct wi_engine *by, const struct wi_op *op, uint64_t until_ns);
+/* "engine host: reduction of 4194304 bytes, step 3 of lane 0 of ring"; what has been posted for longest. 0: nothing is. *rank: of
+ * a get or put, with whom; else -1. */
+int wi_engine_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity, int *rank);
+/* Before the memory that transports made goes: nothing is wanted any more. What is posted then still touches memory. */
 void wi_engine_leave(struct wi_exec *exec);
 void wi_engine_destroy(struct wi_exec *exec);
 

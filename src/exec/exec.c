@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "exec/rma.h"
 
 struct wi_kept_name {
     struct wi_kept_name *next;
@@ -71,6 +72,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
         return wi_fail(WEFT_ENOMEM, "executor");
     exec->mesh = mesh;
     exec->engine = config->engine;
+    exec->rma.ops = &wi_rma_ops;
     exec->tell = config->tell;
     exec->tell_arg = config->tell_arg;
     exec->rank = mesh->rank;
@@ -210,7 +212,7 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
     if (exec->broken)
         wi_exec_quiesce(exec);
     else if (exec->posted && status < 0)
-        wi_engine_drain(exec, op, wi_deadline_ns(END_WAIT_NS));
+        wi_engine_drain(exec, NULL, op, wi_deadline_ns(END_WAIT_NS));
     wi_op_unlink(exec, op);
     op->status = status;
     if (op->record && op->record->serial == op->record_serial) {

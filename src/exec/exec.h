@@ -127,7 +127,8 @@ struct wi_exec {
     _Atomic int abort_requested;
     _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */
     weft_status broken;                 /* < 0: the communicator can only be destroyed */
-    int quiet;                          /* since then the transports have been asked to leave memory alone */
+    int quiet;                          /* since then the transports have been asked to leave memory alone, and */
+    int touched;                        /* one of them could not */
     struct wi_error error; /* the comm's lock and this one are held to write it: either will do to read it */
     pthread_mutex_t error_lock;
     uint64_t last_check_ns;
@@ -136,6 +137,8 @@ struct wi_exec {
     const _Atomic int *wanted; /* these three: of the configuration */
     weft_status (*let_in)(void *arg, struct wi_op *op);
     void *let_in_arg;
+    struct wi_engine rma;           /* of gets and puts that transports complete later: rma.h */
+    struct wi_work *left_works;     /* of these: pending when this rank left; the transports' until their groups are destroyed */
 };
 
 struct wi_exec_config {

@@ -43,6 +43,7 @@ static int record_arrived(struct wi_exec *exec, struct wi_op *op, const struct w
 
 int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *x, int *moved)
 {
+    const unsigned char *record = x->longer ? x->longer : x->record;
     uint64_t seq;
 
     if (!x->published) {
@@ -50,8 +51,8 @@ int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *x
             op->run.epoch = exec->next_epoch++;
         if (!wi_exec_gate(exec, op->run.epoch, exec->map.ll_depth, op))
             return 0;
-        wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), x->record, x->record_bytes);
-        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, x->record, x->record_bytes);
+        wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), record, x->record_bytes);
+        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, record, x->record_bytes);
         x->published = 1;
         x->rank = 0;
         *moved = 1;

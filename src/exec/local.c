@@ -154,6 +154,7 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
     w->to_peer = st->to_peer;
     w->nt = op->bind.nt && !f->prog->read_again;
     w->rank = w->kind == WI_WORK_PUT ? to->rank : from->rank;
+    w->peer_buf = (w->kind == WI_WORK_PUT ? to->mem : from->mem) == WI_MEM_PEER_DST;
     for (uint32_t i = 0; i < st->ndst; i++)
         w->dst[i] = wi_address(exec, op, &to[i], f->epoch, skip);
     for (uint32_t i = 0; i < st->nsrc; i++)

@@ -75,6 +75,7 @@ struct wi_binding {
     uint8_t send_empty, ll;
     uint8_t mapped, messages; /* it has stages of this kind */
     uint8_t nt;               /* results are stored past the caches */
+    void *const *peer_remote[2]; /* of gets and puts that complete later: what the transport made of their keys; else NULL */
 };
 
 /* How far it is. */
@@ -127,6 +128,7 @@ struct wi_exchange {
     uint16_t record_bytes;
     int rank; /* next rank to hear from */
     unsigned char record[WI_EXCHANGE_MAX];
+    const unsigned char *longer; /* borrowed; NULL, or the record in place of that one */
 };
 
 /* While blocked in a mapped wait: the word and the least value that ends it. */

@@ -5,7 +5,8 @@
  * The writer says on its board whom it writes to, and then looks whether that rank is still there; the rank that gives up
  * says so on its own board, and then waits until nobody writes to it. Each stores before it loads, all in one order
  * (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
- * for a while, no longer: a call must end. */
+ * for a while, no longer: a call must end. Puts that the transport completes later are not spoken of here: its quiesce ends them on
+ * both sides. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -133,6 +134,7 @@ static void still_touched(struct wi_exec *exec, const char *kind, const char *na
 {
     struct wi_error error;
 
+    exec->touched = 1;
     wi_exec_error(exec, &error);
     snprintf(error.advice, sizeof error.advice,
              "keep the buffers of operations in flight until this communicator is destroyed: %s %s may still read and "
@@ -151,13 +153,15 @@ void wi_exec_quiesce(struct wi_exec *exec)
         return;
     exec->quiet = 1;
     until = wi_deadline_ns(QUIESCE_NS);
-    if (exec->posted && !wi_engine_drain(exec, NULL, until))
+    if (exec->posted && !wi_engine_drain(exec, exec->engine, NULL, until))
         still_touched(exec, "engine", exec->engine->ops->name);
     for (int i = 0; i < mesh->ngroups; i++) {
         const struct wi_mesh_group *g = &mesh->groups[i];
         if (g->transport->ops.quiesce(g->group, until) < 0)
             still_touched(exec, "transport", g->transport->plugin->name);
     }
+    wi_engine_drain(exec, &exec->rma, NULL,
+                    until); /* gets and puts have ended with their transport, or it said that not */
 }
 
 void wi_exec_leave(struct wi_exec *exec)

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "exec/rma.h"
 
 #define CHECK_EVERY_NS 2000000ull
 #define NAP_FIRST_NS 50000ull
@@ -96,7 +97,7 @@ static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
     if (exec->posted && atomic_exchange_explicit(&exec->worked, 0, memory_order_seq_cst))
         ; /* an engine has done something meanwhile */
     else if (exec->mesh->ngroups == 1 && exec->mesh->groups[0].transport->ops.sleep && exec->nops <= 1 && op &&
-             op->wait.word)
+             op->wait.word && !wi_rma_is_pending(exec))
         nap_in_group(exec, op, ns);
     else
         nap_on_descriptors(exec, ns);
@@ -305,9 +306,9 @@ static int reason_text(struct wi_exec *exec, const struct wi_op *op, char *text,
     char ranks[512] = "", message[256] = "";
     int first = -1;
 
-    if (wi_engine_text(exec, op, message, sizeof message)) {
+    if (wi_engine_text(exec, op, message, sizeof message, &first)) {
         snprintf(text, capacity, "for %s", message);
-        return -1;
+        return first;
     }
     first = awaited_text(exec, op, ranks, sizeof ranks);
     if (op->match.by_tag)

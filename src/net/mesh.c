@@ -536,6 +536,7 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     int index = mapping_transport(b, chosen);
     struct wi_mesh_group *g = m->groups;
     weft_status st;
+    uint32_t caps;
 
     if (index < 0)
         return WEFT_SUCCESS;
@@ -551,8 +552,10 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     WI_TRY(explained(st, g->transport->plugin->name));
     m->mapped_group = g;
     m->can_map = (g->transport->plugin->caps & WEFT_CAP_MEM_MAP) != 0;
-    m->can_get = (g->transport->plugin->caps & WEFT_CAP_MEM_GET) != 0;
-    m->can_put = m->can_get && (g->transport->plugin->caps & WEFT_CAP_MEM_PUT) != 0;
+    caps = wi_reach_caps(&m->reach, g->transport->plugin->name);
+    m->posts = caps & WEFT_CAP_GET && m->mapped.ll_lines * WI_MESH_LINE_BYTES >= WI_MESH_KEYS_BYTES;
+    m->can_get = m->posts || caps & WEFT_CAP_MEM_GET;
+    m->can_put = m->posts ? (caps & WEFT_CAP_PUT) != 0 : m->can_get && caps & WEFT_CAP_MEM_PUT;
     return WEFT_SUCCESS;
 }
 
@@ -562,7 +565,7 @@ static int probe_get(struct wi_mesh *m, const uint64_t *at)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
-    for (int i = 0; i < m->nmapped; i++) {
+    for (int i = 0; i < m->nmapped && !m->posts; i++) {
         uint64_t value = 0;
         int r = m->map_ranks[i];
         if (r != m->rank && (g->transport->ops.mem_get(g->group, r, at[r], &value, sizeof value) < 0 ||
@@ -579,7 +582,7 @@ static int probe_put(struct wi_mesh *m)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
-    for (int i = 0; i < m->nmapped; i++) {
+    for (int i = 0; i < m->nmapped && !m->posts; i++) {
         const char nothing = 0;
         int r = m->map_ranks[i];
         if (r != m->rank && g->transport->ops.mem_put(g->group, r, 0, &nothing, 0) < 0) {

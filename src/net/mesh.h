@@ -51,8 +51,13 @@ struct wi_mesh {
     int all_mapped;                /* it holds all ranks */
     size_t slot_bytes;             /* of the smallest slot of all these groups; 0: there is none */
     uint32_t slots;                /* the least number of slots of a rank, likewise */
+    int posts; /* gets and puts are posted, with keys (WEFT_CAP_GET), in this rank's group, or copies made at once (_MEM_GET) */
     int can_map, can_get, can_put; /* in all these groups user memory of all peers can be mapped / got / put to */
 };
+
+/* Keys travel in one ll slot: it must have room for two of the longest and for what else ranks say then. */
+#define WI_MESH_LINE_BYTES sizeof(((struct weft_ll_line *)0)->payload)
+#define WI_MESH_KEYS_BYTES (2 * WEFT_MEM_KEY_MAX + 256)
 
 struct wi_mesh_config {
     const struct wi_node_id *node;

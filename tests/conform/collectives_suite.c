@@ -9,7 +9,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/late.h"
 
-static char fake_path[600] = "PLUGIN_PATH=";
+static char fake_path[1200] = "PLUGIN_PATH=";
 static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
 static const char *const shm[] = {"TRANSPORTS=shm", NULL};
 static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
@@ -20,6 +20,8 @@ static const char *const sliced[] = {"TRANSPORTS=shm", "COMM_SLICE_BYTES=192", N
 static const char *const fake[] = {"TRANSPORTS=fakerdma", fake_path, NULL};
 static const char *const fake_late[] = {"TRANSPORTS=fakerdma",   fake_path, "FAKERDMA_LATE=12", "FAKERDMA_LARGEST=256K",
                                         "COMM_SLICE_BYTES=1000", NULL};
+static const char *const card[] = {"TRANSPORTS=fakecard", fake_path, "COMM_SPIN=0", NULL};
+static const char *const card_late[] = {"TRANSPORTS=fakecard", fake_path, "COMM_SPIN=0", "FAKECARD_LATE=12", NULL};
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
 
@@ -39,6 +41,8 @@ static const struct cc_fixture fixtures[] = {
     {"shm and tcp", hosts, 0, 0, 1, 0},
     {"fake card", fake, 1, 0, 1, 0},
     {"fake card, late", fake_late, 1, 0, 1, 0},
+    {"fake card with arenas", card, 1, 0, 0, 0},
+    {"fake card with arenas, late", card_late, 1, 0, 0, 0},
     {"shm, late engine", shm, 0, 1, 0, 1},
     {"tcp, late engine", tcp, 0, 0, 0, 1},
     {"inproc, late engine", inproc, 1, 0, 0, 1},
@@ -70,6 +74,10 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "fake card, late", P(3)},
     {"algorithms", cc_case_algorithms, "fake card", P(2) | P(3) | P(4) | P(5)},
     {"algorithms", cc_case_algorithms, "fake card, late", P(3)},
+    {"forms", cc_case_forms, "fake card with arenas", P(2)},
+    {"forms", cc_case_forms, "fake card with arenas, late", P(3)},
+    {"algorithms", cc_case_algorithms, "fake card with arenas", P(2) | P(4)},
+    {"algorithms", cc_case_algorithms, "fake card with arenas, late", P(3)},
     {"forms", cc_case_forms, "shm, late engine", P(3) | P(5)},
     {"forms", cc_case_forms, "tcp, late engine", P(3)},
     {"forms", cc_case_forms, "inproc, late engine", P(3)},
@@ -147,10 +155,10 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
 int cc_suite(const char *name, int full, int argc, char **argv)
 {
     int ran = 0, failed = 0;
-    const char *dir = wt_plugin_dir("fakerdma");
+    const char *dir = wt_plugin_dir("fakerdma"), *dir2 = wt_plugin_dir("fakecard");
     char title[128];
 
-    snprintf(fake_path, sizeof fake_path, "PLUGIN_PATH=%s", dir ? dir : "/nowhere");
+    snprintf(fake_path, sizeof fake_path, "PLUGIN_PATH=%s:%s", dir ? dir : "/nowhere", dir2 ? dir2 : "/nowhere");
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         for (size_t f = 0; f < sizeof fixtures / sizeof *fixtures; f++) {

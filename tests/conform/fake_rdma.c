@@ -61,6 +61,7 @@ static weft_status fake_open(const struct weft_host *host, const void *settings,
 static void fake_close(void *endpoint)
 {
     struct endpoint *e = endpoint, **at = &fake_endpoints;
+    int left = 0;
 
     pthread_mutex_lock(&fake_card);
     while (*at != e)
@@ -71,8 +72,12 @@ static void fake_close(void *endpoint)
         struct reg *reg = e->regs;
         e->regs = reg->next;
         if (reg->alive)
-            fprintf(stderr, "fake_rdma: %zu bytes are registered when the transport is closed\n", reg->bytes);
+            left++;
         free(reg);
+    }
+    if (left) {
+        fprintf(stderr, "fake_rdma: %d stretches of memory are registered when the transport is closed\n", left);
+        abort();
     }
     free(e);
 }
@@ -133,8 +138,10 @@ static void fake_deregister(void *endpoint, void *mem)
 
     (void)endpoint;
     pthread_mutex_lock(&fake_card);
-    if (!reg->alive)
+    if (!reg->alive) {
         fprintf(stderr, "fake_rdma: memory is deregistered twice\n");
+        abort();
+    }
     reg->alive = 0;
     pthread_mutex_unlock(&fake_card);
 }
@@ -199,8 +206,11 @@ static void group_free(struct group *g)
     free(g->reported);
     free(g->member);
     free(g->link);
+    free(g->mapped);
     free(g);
 }
+
+static void fake_group_destroy(void *group, int aborted);
 
 static weft_status fake_group_create(void *endpoint, const struct weft_group_config *c, void **group)
 {
@@ -234,6 +244,13 @@ static weft_status fake_group_create(void *endpoint, const struct weft_group_con
     }
     pthread_mutex_lock(&fake_card);
     g->hub = hub_join(c, g);
+#ifdef FAKE_MAPPED
+    if (g->hub && !fake_arena_join(g)) {
+        pthread_mutex_unlock(&fake_card);
+        fake_group_destroy(g, 1);
+        return fake_refuse(endpoint, WEFT_ENOMEM, "no memory for arenas");
+    }
+#endif
     pthread_mutex_unlock(&fake_card);
     if (!g->hub) {
         group_free(g);
@@ -255,6 +272,7 @@ static void fake_group_destroy(void *group, int aborted)
         while (*at != h)
             at = &(*at)->next;
         *at = h->next;
+        fake_arena_leave(h);
         free(h->groups);
         free(h->state);
         free(h);
@@ -502,7 +520,7 @@ static size_t fake_describe(void *group, int peer, char *text, size_t capacity)
     int n;
 
     pthread_mutex_lock(&fake_card);
-    n = snprintf(text, capacity, "fakerdma: %s", states[g->link[peer]]);
+    n = snprintf(text, capacity, NAME ": %s", states[g->link[peer]]);
     pthread_mutex_unlock(&fake_card);
     return n < 0 ? 0 : (size_t)n < capacity ? (size_t)n : capacity - 1;
 }
@@ -573,18 +591,22 @@ static const struct weft_transport_ops ops = {
     .put = fake_put,
     .quiesce = fake_quiesce,
     .left = fake_left,
+#ifdef FAKE_MAPPED
+    .mapped = fake_mapped,
+    .sleep = fake_sleep,
+#endif
     .connect = fake_connect,
     .describe_peer = fake_describe,
 };
 
-#define DESCRIBED                                                                                           \
-    .abi = WEFT_PLUGIN_ABI, .bytes = sizeof weft_plugin, .kind = WEFT_PLUGIN_TRANSPORT, .name = "fakerdma", \
-    .summary = "a strict network card between threads; for tests", .settings = rows,                        \
+#define DESCRIBED                                                                                     \
+    .abi = WEFT_PLUGIN_ABI, .bytes = sizeof weft_plugin, .kind = WEFT_PLUGIN_TRANSPORT, .name = NAME, \
+    .summary = "a strict network card between threads; for tests", .settings = rows,                  \
     .settings_bytes = sizeof(struct fake_settings), .priority = 80, .ops = &ops, .info_bits = 32
 
 WEFT_API extern const struct weft_plugin weft_plugin;
 const struct weft_plugin weft_plugin = {DESCRIBED, .caps = WEFT_CAP_TWO_SIDED | WEFT_CAP_REGISTER | WEFT_CAP_GET |
-                                                           WEFT_CAP_PUT | WEFT_CAP_SIDE};
+                                                           WEFT_CAP_PUT | WEFT_CAP_SIDE | MORE};
 
 /* For the suite of transports: what it does without the library's channels above it. */
 extern const struct weft_plugin fake_rdma_alone;

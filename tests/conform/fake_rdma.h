@@ -8,6 +8,14 @@
 
 #include <pthread.h>
 
+#ifdef FAKE_MAPPED
+#define NAME "fakecard"
+#define MORE WEFT_CAP_MAPPED
+#else
+#define NAME "fakerdma"
+#define MORE 0
+#endif
+
 #define REG_MAGIC 0x72656731u
 #define BITS (WEFT_CHAN_MAX_LAYERED + 63) / 64
 
@@ -54,6 +62,7 @@ struct group {
     struct imported *imports;
     void *side;          /* NULL: all are connected, as there is nobody to ask */
     unsigned char *link; /* [nranks] */
+    struct weft_mapped_rank *mapped; /* [nranks] */
 };
 
 enum { UNCONNECTED, ASKING, CONNECTED };
@@ -67,6 +76,8 @@ struct hub {
     int nranks, users;
     struct group **groups;
     unsigned char *state;
+    unsigned char **arena; /* [nranks]; of the card with memory that all load and store */
+    uint32_t sleepers;
 };
 
 struct address {
@@ -84,6 +95,12 @@ weft_status fake_refuse(struct endpoint *e, weft_status status, const char *why)
 /* These with the lock held. */
 int fake_covered(const struct endpoint *e, const void *mem, const void *buf, size_t bytes);
 void fake_give_up(struct group *g, int peer, int status, int background_too, struct weft_peer_failure *failure);
+
+/* fake_rdma_arena.c: the memory that all ranks of a node load and store; 0: none is left */
+int fake_arena_join(struct group *g);
+void fake_arena_leave(struct hub *h); /* the last rank */
+weft_status fake_mapped(void *group, struct weft_mapped *mapped);
+void fake_sleep(void *group, int (*ready)(void *arg), void *arg, uint64_t timeout_ns);
 
 /* fake_rdma_pair.c: connections */
 void fake_want_connection(struct group *g, int peer);

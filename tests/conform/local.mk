@@ -10,11 +10,16 @@ tests_conform_transport_shm_SOURCES = tests/conform/transport_shm.c $(transport_
 tests_conform_transport_shm_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/conform/transport_fake
-fake_rdma = tests/conform/fake_rdma.c tests/conform/fake_rdma.h tests/conform/fake_rdma_get.c tests/conform/fake_rdma_pair.c
+fake_rdma = tests/conform/fake_rdma.c tests/conform/fake_rdma.h tests/conform/fake_rdma_get.c tests/conform/fake_rdma_pair.c \
+	tests/conform/fake_rdma_arena.c
 tests_conform_transport_fake_SOURCES = tests/conform/transport_fake.c $(fake_rdma) $(transport_suite)
 tests_conform_transport_fake_CPPFLAGS = $(AM_CPPFLAGS)
 tests_conform_transport_fake_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 test_modules += fakerdma.la
+test_modules += fakecard.la
+fakecard_la_SOURCES = $(fake_rdma)
+fakecard_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_MAPPED
+fakecard_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 fakerdma_la_SOURCES = $(fake_rdma)
 fakerdma_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 

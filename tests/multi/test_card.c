@@ -239,28 +239,306 @@ static void connecting(int rank, int nranks, void *arg)
     answers_badly(rank, nranks, "large", "COMM_TIMEOUT=20s", WEFT_EPROTO, "4096 bytes, there is room for 16");
 }
 
+/* ---- Gets and puts of operations, over the card whose ranks load and store each other's arenas, too ---- */
+
+#define PART ((size_t)1 << 18)
+
+static weft_status gather(struct ft_rank *f, const int32_t *src, int32_t *dst, const char *algorithm,
+                          weft_request **req)
+{
+    weft_call call = WEFT_CALL_INIT;
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+
+    call.kind = WEFT_KIND_ALL_GATHER;
+    call.src = src;
+    call.dst = dst;
+    call.count = PART;
+    call.dtype = WEFT_INT32;
+    options.algorithm = algorithm;
+    call.options = &options;
+    return weft_issue(f->comm, &call, req);
+}
+
+static void fill_words(int32_t *words, size_t n, int32_t value)
+{
+    for (size_t i = 0; i < n; i++)
+        words[i] = value;
+}
+
+static int words_are(const int32_t *words, size_t n, int32_t value)
+{
+    for (size_t i = 0; i < n; i++)
+        if (words[i] != value)
+            return 0;
+    return 1;
+}
+
+static int gathered(const int32_t *dst, int nranks)
+{
+    int right = 1;
+
+    for (int r = 0; r < nranks; r++)
+        right &= words_are(dst + (size_t)r * PART, PART, r + 1);
+    return right;
+}
+
+/* Rank 0 gives an operation up with gets under way, and has its buffers back: nobody reads or writes them any more. */
+static void gets_given_up_one(int rank, int nranks, int rounds)
+{
+    static const char *const late[] = {"FAKECARD_LATE=6", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
+    weft_request *req = NULL;
+    struct ft_rank f;
+
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", late);
+    WT_REQUIRE_OK(create(&f));
+    fill_words(src, PART, rank + 1);
+    WT_REQUIRE_OK(gather(&f, src, dst, "direct", &req));
+    for (int i = 0; i < 2 * rounds; i++) {
+        if (i % 2 == rank)
+            weft_test(req);
+        wt_sync();
+    }
+    if (rank == 0) {
+        weft_status st = weft_test(req);
+        WT_CHECK_OK(weft_comm_abort(f.comm, "enough"));
+        WT_CHECK(weft_wait(req) < 0 || st >= 0);
+        fill_words(src, PART, 9);
+        fill_words(dst, PART * (size_t)nranks, 9);
+    }
+    wt_sync();
+    for (int i = 0; rank && i < 300; i++)
+        weft_test(req);
+    if (rank && weft_test(req) == WEFT_SUCCESS)
+        WT_CHECK(gathered(dst, nranks)); /* what it read after that is not taken for sound */
+    wt_sync();
+    WT_CHECK(rank || (words_are(src, PART, 9) && words_are(dst, PART * (size_t)nranks, 9)));
+    weft_comm_destroy(f.comm); /* and with it the request */
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(src);
+    free(dst);
+}
+
+static void gets_given_up(int rank, int nranks, void *arg)
+{
+    (void)arg;
+    for (int rounds = 1; rounds < 16; rounds++)
+        gets_given_up_one(rank, nranks, rounds);
+}
+
+/* One rank cannot register as much: all know, and nobody gets. Who asks for gets is told. */
+static void without_keys(int rank, int nranks, void *arg)
+{
+    static const char *const little[] = {"FAKECARD_LARGEST=256K", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", rank == 1 ? little : NULL);
+    WT_REQUIRE_OK(create(&f));
+    fill_words(src, PART, rank + 1);
+    WT_CHECK_OK(gather(&f, src, dst, NULL, NULL));
+    WT_CHECK(gathered(dst, nranks));
+    WT_CHECK(gather(&f, src, dst, "direct", NULL) < 0);
+    WT_CHECK(strstr(ft_error(&f).message, "direct") != NULL);
+    weft_comm_destroy(f.comm);
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(src);
+    free(dst);
+}
+
+/* A get that never ends: the deadline says with whom. */
+static void get_never_ends(int rank, int nranks, void *arg)
+{
+    static const char *const silent[] = {"COMM_TIMEOUT=20s", "FAKECARD_SIDE=silent", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
+    const char *good[] = {"COMM_TIMEOUT=400ms", NULL};
+    struct ft_rank f;
+    weft_status st;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", rank ? silent : good);
+    WT_REQUIRE_OK(create(&f));
+    fill_words(src, PART, rank + 1);
+    st = gather(&f, src, dst, "direct", NULL);
+    WT_CHECK(rank ? st < 0 : st == WEFT_ETIMEDOUT);
+    if (rank == 0 && (!strstr(ft_error(&f).message, "get of ") || ft_error(&f).peer != 1))
+        wt_fail(__FILE__, __LINE__, "%s", ft_error(&f).message);
+    weft_comm_destroy(f.comm);
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(src);
+    free(dst);
+}
+
+/* A communicator goes with a get under way that never ends: at once, and nothing stays registered, which the card looks for when
+ * it is closed. */
+static void destroyed_with_gets(int rank, int nranks, void *arg)
+{
+    static const char *const silent[] = {"FAKECARD_SIDE=silent", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
+    weft_request *req = NULL;
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", rank ? silent : NULL);
+    WT_REQUIRE_OK(create(&f));
+    WT_REQUIRE_OK(gather(&f, src, dst, "direct", &req));
+    for (int i = 0; i < 1000 && !f.comm->exec->posted; i++) {
+        WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS);
+        wt_sync();
+    }
+    WT_CHECK(f.comm->exec->posted != NULL);
+    wt_sync();
+    WT_CHECK_OK(weft_comm_destroy(f.comm));
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(src);
+    free(dst);
+}
+
+/* Whoever waits for a get alone advances the transport, and not only now and then. */
+static const struct weft_transport_ops *card_ops[2];
+static _Atomic int advanced[2];
+
+static int count_progress(void *group, struct weft_peer_failure *failure, int rank)
+{
+    atomic_fetch_add(&advanced[rank], 1);
+    return card_ops[rank]->progress(group, failure);
+}
+
+static int progress_0(void *group, struct weft_peer_failure *failure)
+{
+    return count_progress(group, failure, 0);
+}
+
+static int progress_1(void *group, struct weft_peer_failure *failure)
+{
+    return count_progress(group, failure, 1);
+}
+
+static void waits_for_gets(int rank, int nranks, void *arg)
+{
+    static const char *const late[] = {"FAKECARD_LATE=6", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
+    struct weft_transport_ops ops;
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", late);
+    WT_REQUIRE_OK(create(&f));
+    card_ops[rank] = f.comm->exec->map_ops;
+    ops = *card_ops[rank];
+    ops.progress = rank ? progress_1 : progress_0; /* which the slow checks of waiting do not call */
+    f.comm->exec->map_ops = &ops;
+    advanced[rank] = 0;
+    fill_words(src, PART, rank + 1);
+    WT_CHECK_OK(gather(&f, src, dst, "direct", NULL));
+    WT_CHECK(gathered(dst, nranks));
+    WT_CHECK(advanced[rank] > 0);
+    f.comm->exec->map_ops = card_ops[rank];
+    wt_sync();
+    ft_close(&f);
+    free(src);
+    free(dst);
+}
+
+/* A rank gives up while another's put to it is under way, and that one does nothing more: it does not wait for it, and has its
+ * buffer back at once, since the transport ends the put. */
+static _Atomic int under_way;
+
+static weft_status split(struct ft_rank *f, const int32_t *src, int32_t *dst, weft_request **req)
+{
+    weft_call call = WEFT_CALL_INIT;
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+
+    call.kind = WEFT_KIND_BROADCAST;
+    call.src = src;
+    call.dst = dst;
+    call.count = PART;
+    call.dtype = WEFT_INT32;
+    options.algorithm = "split";
+    call.options = &options;
+    return weft_issue(f->comm, &call, req);
+}
+
+static void give_up(struct ft_rank *f, weft_request *req, int32_t *dst)
+{
+    WT_CHECK_OK(weft_comm_abort(f->comm, "enough"));
+    WT_CHECK(weft_wait(req) < 0);
+    if (strstr(ft_error(f).advice, "keep the buffers"))
+        wt_fail(__FILE__, __LINE__, "%s", ft_error(f).advice);
+    fill_words(dst, PART, 9);
+}
+
+static void puts_given_up(int rank, int nranks, void *arg)
+{
+    static const char *const late[] = {"FAKECARD_LATE=1000", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4);
+    weft_request *req = NULL;
+    struct ft_rank f;
+
+    (void)nranks;
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    under_way = 0;
+    open_context(&f, rank, 2, "TRANSPORTS=fakecard", late);
+    WT_REQUIRE_OK(create(&f));
+    fill_words(src, PART, 1);
+    WT_REQUIRE_OK(split(&f, src, dst, &req));
+    for (int i = 0; i < 1000 && !under_way; i++) {
+        weft_test(req);
+        wt_sync();
+        if (rank == 0 && f.comm->exec->posted && f.comm->exec->posted->kind == WI_WORK_PUT)
+            under_way = 1;
+        wt_sync();
+    }
+    WT_CHECK(under_way);
+    if (rank == 1)
+        give_up(&f, req, dst);
+    wt_sync();
+    for (int i = 0; rank == 0 && i < 2000; i++)
+        weft_test(req);
+    wt_sync();
+    WT_CHECK(rank == 0 || words_are(dst, PART, 9));
+    WT_CHECK_OK(weft_comm_destroy(f.comm));
+    WT_CHECK_OK(weft_context_destroy(f.context));
+    free(src);
+    free(dst);
+}
+
 /* ---- The program ---- */
 
-static void run(int nranks, wt_rank_fn fn)
+static void run(int nranks, wt_rank_fn fn, const char *card)
 {
-    const char *dir = wt_plugin_dir("fakerdma");
+    const char *dir = wt_plugin_dir(card);
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
     snprintf(path, sizeof path, "PLUGIN_PATH=%s", dir);
     CU_ASSERT_EQUAL(wt_threads_apart(nranks, fn, NULL, 30000), 0);
 }
 
-#define CASE(name, nranks)       \
-    static void run_##name(void) \
-    {                            \
-        run(nranks, name);       \
+#define CASE_OVER(name, nranks, card) \
+    static void run_##name(void)      \
+    {                                 \
+        run(nranks, name, card);      \
     }
+#define CASE(name, nranks) CASE_OVER(name, nranks, "fakerdma")
 CASE(one_way_is_left_out, 3)
 CASE(mixed, 4)
 CASE(one_way_alone_is_named, 3)
 CASE(given_up, 2)
 CASE(registered, 2)
 CASE(connecting, 2)
+CASE_OVER(gets_given_up, 2, "fakecard")
+CASE_OVER(without_keys, 3, "fakecard")
+CASE_OVER(get_never_ends, 2, "fakecard")
+CASE_OVER(destroyed_with_gets, 2, "fakecard")
+CASE_OVER(waits_for_gets, 2, "fakecard")
+CASE_OVER(puts_given_up, 2, "fakecard")
 
 static const struct wt_case cases[] = {
     {"a transport that reaches one way only is left out", run_one_way_is_left_out},
@@ -268,6 +546,12 @@ static const struct wt_case cases[] = {
     {"what reaches one way only is named", run_one_way_alone_is_named},
     {"what is registered is registered with every transport", run_registered},
     {"who does not connect is named", run_connecting},
+    {"gets that were given up", run_gets_given_up},
+    {"memory that cannot be registered is not got from", run_without_keys},
+    {"a get that never ends is named at the deadline", run_get_never_ends},
+    {"a communicator goes with a get that never ends", run_destroyed_with_gets},
+    {"who waits for a get advances it", run_waits_for_gets},
+    {"who gives up does not wait for puts under way", run_puts_given_up},
     {"a buffer that was given back is not written to", run_given_up},
 };
 WT_UNIT_MAIN("card", cases)

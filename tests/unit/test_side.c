@@ -407,6 +407,22 @@ static void strangers(void)
     world_close(&w);
 }
 
+/* ---- Hosts of before ---- */
+
+static void older_host(void)
+{
+    struct weft_host h = {.bytes = offsetof(struct weft_host, side_ask), .side_ask = wi_side_ask};
+
+    CU_ASSERT(!WEFT_HOST_HAS(&h, side_ask)); /* it ends before that: what stands there is something else */
+    h.bytes += sizeof h.side_ask - 1;
+    CU_ASSERT(!WEFT_HOST_HAS(&h, side_ask));
+    h.bytes++;
+    CU_ASSERT(WEFT_HOST_HAS(&h, side_ask));
+    CU_ASSERT(!WEFT_HOST_HAS(&h, side_answer));
+    h.side_ask = NULL;
+    CU_ASSERT(!WEFT_HOST_HAS(&h, side_ask));
+}
+
 static const struct wt_case cases[] = {
     {"a question and its answer", asks_and_answers},
     {"both ask at once", both_ask},
@@ -417,5 +433,6 @@ static const struct wt_case cases[] = {
     {"another transport, another key", other_transport_or_key},
     {"a relay that changes a byte", relay_changes_bytes},
     {"strangers", strangers},
+    {"a host that does not know the side channel", older_host},
 };
 WT_UNIT_MAIN("side", cases)
