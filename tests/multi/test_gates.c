@@ -25,6 +25,7 @@ struct door {
     _Atomic int open, polls;
     weft_status fails;
     const char *algorithm; /* that is planned behind it, as if data had been looked at; NULL: the planner's */
+    weft_op op;            /* of the call that waits at it */
 };
 
 static int poll_door(struct wi_exec *exec, struct wi_op *op, int *moved)
@@ -53,7 +54,7 @@ static weft_request *issue(struct ft_rank *f, const struct wi_gate_ops *gate, st
 {
     struct wi_call call = {.coll = WI_COLL_ALL_REDUCE,
                            .dtype = WEFT_INT64,
-                           .op = WEFT_SUM,
+                           .op = d->op,
                            .root = -1,
                            .src = src,
                            .dst = dst,
@@ -212,10 +213,82 @@ static void plans_agree(void)
     CU_ASSERT_EQUAL(wt_run(3, agree, &tcp, 30000), 0);
 }
 
+/* ---- One rank has planned, the other one waits at its gate ---- */
+
+static weft_status compare(struct ft_rank *f, const weft_request *req)
+{
+    weft_status st;
+
+    WT_REQUIRE_OK(wi_comm_enter(f->comm));
+    st = wi_exec_compare_boards(f->comm->exec, &req->op[0].info);
+    wi_comm_leave(f->comm);
+    return st;
+}
+
+static void half_planned(int rank, int nranks, void *arg)
+{
+    int other = *(const char *)arg == 'o';
+    weft_status end = other ? WEFT_EMISMATCH : WEFT_SUCCESS;
+    struct door d = {.open = rank == 0, .algorithm = "ring", .op = other && rank ? WEFT_MAX : WEFT_SUM};
+    int64_t src[WORDS] = {0}, dst[WORDS];
+    weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, "shm", 100000, rank, nranks);
+    wt_sync();
+    req = issue(&f, &common_door, &d, 0, src, dst);
+    WT_CHECK_INT(req->op[0].bind.planned != 0, rank == 0);
+    wt_sync(); /* one has planned, one has not */
+    WT_CHECK_STATUS(compare(&f, req), end);
+    wt_sync();
+    atomic_store(&d.open, 1);
+    WT_CHECK_STATUS(weft_wait(req), end);
+    if (other)
+        SAYS(ft_error(&f).message, rank ? "rank 0 called all_reduce #2 (sum of 300 int64)"
+                                        : "rank 1 called all_reduce #2 (max of 300 int64)");
+    ft_close(&f);
+}
+
+static void planned_and_not(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, half_planned, (void *)(uintptr_t) "same", 30000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, half_planned, (void *)(uintptr_t) "other", 30000), 0);
+}
+
+/* The board holds what was issued last, whatever is planned after that. */
+static void keeps_board(int rank, int nranks, void *arg)
+{
+    int64_t src[WORDS] = {0}, dst[2][WORDS];
+    struct door d = {.algorithm = "ring"};
+    weft_request *req[2];
+    struct ft_rank f;
+    uint32_t newest;
+
+    (void)arg;
+    ft_open(&f, "shm", 100000, rank, nranks);
+    req[0] = issue(&f, &common_door, &d, 0, src, dst[0]);
+    WT_REQUIRE_OK(weft_all_reduce(f.comm, src, dst[1], WORDS, WEFT_INT64, WEFT_MAX, &req[1]));
+    newest = req[1]->op[0].info.seq;
+    WT_CHECK_INT(newest, req[0]->op[0].info.seq + 1);
+    atomic_store(&d.open, 1);
+    WT_CHECK_OK(weft_wait(req[0]));
+    WT_CHECK_OK(weft_wait(req[1]));
+    WT_CHECK_INT(f.comm->exec->map.ranks[rank].board->info.seq, newest);
+    wt_sync();
+    ft_close(&f);
+}
+
+static void boards(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, keeps_board, NULL, 30000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"an operation waits at a gate, and later ones behind it", waiting},
     {"a gate that does not open, or fails, is named", naming},
     {"ranks that planned differently behind a gate are told, with both algorithms", plans_differ},
     {"what all ranks planned behind a gate runs", plans_agree},
+    {"a rank that has planned is compared by its call with one that has not", planned_and_not},
+    {"the board keeps what was issued after an operation that is planned", boards},
 };
 WT_UNIT_MAIN("gates", cases)
