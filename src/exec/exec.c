@@ -19,7 +19,6 @@ struct wi_kept_name {
 /* ---- Creation ---- */
 
 #define SPIN_ELSEWHERE 300u
-#define END_WAIT_NS 1000000000u
 #define PATIENCE_NS 400000
 
 /* Transports need not know where their ranks run. */
@@ -211,8 +210,8 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
         return;
     if (exec->broken)
         wi_exec_quiesce(exec);
-    else if (exec->posted && status < 0)
-        wi_engine_drain(exec, NULL, op, wi_deadline_ns(END_WAIT_NS));
+    else if (status < 0 && wi_exec_quiesce_op(exec, op) < 0)
+        status = exec->broken;
     wi_op_unlink(exec, op);
     op->status = status;
     if (op->record && op->record->serial == op->record_serial) {

@@ -291,6 +291,8 @@ weft_status wi_exec_put(struct wi_exec *exec, int rank, void *remote, const void
 void wi_exec_await_puts(struct wi_exec *exec);
 /* A broken executor, before buffers go back: until no transport touches them any more, or the error says that one may. */
 void wi_exec_quiesce(struct wi_exec *exec);
+/* The same for one operation that has failed by itself. An engine that does not stop breaks the executor: its status. */
+weft_status wi_exec_quiesce_op(struct wi_exec *exec, const struct wi_op *op);
 /* Around stores to mapped buffers of other ranks, of the operands dst, likewise, in any thread. WEFT_EPEER: one of them gave up. */
 weft_status wi_exec_begin_stores(struct wi_exec *exec, const struct wi_operand *dst, uint32_t ndst);
 void wi_exec_end_stores(struct wi_exec *exec);

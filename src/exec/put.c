@@ -164,6 +164,16 @@ void wi_exec_quiesce(struct wi_exec *exec)
                     until); /* gets and puts have ended with their transport, or it said that not */
 }
 
+weft_status wi_exec_quiesce_op(struct wi_exec *exec, const struct wi_op *op)
+{
+    if (!exec->posted || wi_engine_drain(exec, NULL, op, wi_deadline_ns(QUIESCE_NS)))
+        return WEFT_SUCCESS;
+    wi_exec_fail(exec, WEFT_ESYS, -1, &op->info, "engine %s did not stop working on it when it had failed",
+                 exec->engine->ops->name);
+    still_touched(exec, "engine", exec->engine->ops->name);
+    return exec->broken;
+}
+
 void wi_exec_leave(struct wi_exec *exec)
 {
     if (exec->process != getpid()) /* a forked child: the arena is its parent's */

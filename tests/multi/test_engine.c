@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "exec/engine.h"
 #include "tests/harness/late.h"
 
@@ -135,6 +136,55 @@ static void aborted(void)
     CU_ASSERT_EQUAL(wt_run(2, is_aborted, (void *)(uintptr_t) "stcp", 30000), 0);
 }
 
+/* An operation has failed by itself, and its engine does not stop: the communicator ends, and says why. */
+static void fails_alone(int rank, int nranks, void *arg)
+{
+    int stuck = *(const char *)arg == 's';
+    weft_request *req;
+    struct ft_rank f;
+    weft_error e;
+
+    wi_engine_of_tests = wt_late_engine;
+    ft_open(&f, (const char *)arg + 1, 100000, rank, nranks);
+    wt_late.held = 1;
+    wt_late.late = 0;
+    WT_REQUIRE_OK(reduce(&f, &req));
+    for (uint64_t until = wt_now_ms() + wt_slow_ms(20000); !wt_late.late && wt_now_ms() < until;)
+        WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS);
+    wt_sync();
+    if (stuck && rank == 1) { /* as long as rank 0 has not ended the communicator */
+        wt_late.held = 0;
+        WT_CHECK_STATUS(weft_wait(req), WEFT_EPEER);
+        SAYS(ft_error(&f).message, "engine late did not stop working on it when it had failed");
+        ft_close(&f);
+        return;
+    }
+    wt_late.stuck = stuck ? 100 : 0;
+    WT_REQUIRE_OK(wi_comm_enter(f.comm));
+    WT_CHECK(f.comm->exec->posted != NULL);
+    wi_op_finish(f.comm->exec, &req->op[0], WEFT_ETRUNC);
+    WT_CHECK(stuck || !f.comm->exec->posted);
+    WT_CHECK_STATUS(f.comm->exec->broken, stuck ? WEFT_ESYS : WEFT_SUCCESS);
+    wi_comm_leave(f.comm);
+    WT_CHECK_STATUS(weft_wait(req), stuck ? WEFT_ESYS : WEFT_ETRUNC);
+    if (stuck) {
+        e = ft_error(&f);
+        SAYS(e.message, "all_reduce #2 (sum of 40000 int64)");
+        SAYS(e.message, "engine late did not stop working on it when it had failed");
+        SAYS(e.advice, "engine late may still read and write them");
+    } else {
+        wt_sync();
+    }
+    wt_late.stuck = 0;
+    ft_close(&f);
+}
+
+static void alone(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, fails_alone, (void *)(uintptr_t) "-tcp", 30000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, fails_alone, (void *)(uintptr_t) "stcp", 30000), 0);
+}
+
 /* ---- Threads that work ---- */
 
 /* Threads of this process that take no signals. */
@@ -210,6 +260,7 @@ static const struct wt_case cases[] = {
     {"an engine that never completes is named when the deadline passes", names},
     {"an engine that fails is named", failing},
     {"buffers that an engine may still touch are said to be in use", aborted},
+    {"an operation that failed takes its buffers back from the engine", alone},
     {"workers start with the first long work, take no signals, and end with the context", workers},
 };
 WT_UNIT_MAIN("engine", cases)
