@@ -160,17 +160,23 @@ void wi_exec_quiesce(struct wi_exec *exec)
         if (g->transport->ops.quiesce(g->group, until) < 0)
             still_touched(exec, "transport", g->transport->plugin->name);
     }
-    wi_engine_drain(exec, &exec->rma, NULL,
-                    until); /* gets and puts have ended with their transport, or it said that not */
+    /* Gets and puts have ended with their transport, or it has said that they may not. */
+    wi_engine_drain(exec, &exec->rma, NULL, until);
 }
 
 weft_status wi_exec_quiesce_op(struct wi_exec *exec, const struct wi_op *op)
 {
+    char text[192];
+    int rank;
+
     if (!exec->posted || wi_engine_drain(exec, NULL, op, wi_deadline_ns(QUIESCE_NS)))
         return WEFT_SUCCESS;
-    wi_exec_fail(exec, WEFT_ESYS, -1, &op->info, "engine %s did not stop working on it when it had failed",
-                 exec->engine->ops->name);
-    still_touched(exec, "engine", exec->engine->ops->name);
+    wi_engine_text(exec, op, &rank, text, sizeof text);
+    wi_exec_fail(exec, WEFT_ESYS, rank, &op->info, "it had failed, and this did not stop: %s", text);
+    if (rank >= 0)
+        still_touched(exec, "transport", exec->mesh->mapped_group->transport->plugin->name);
+    else
+        still_touched(exec, "engine", exec->engine->ops->name);
     return exec->broken;
 }
 

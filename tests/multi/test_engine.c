@@ -155,7 +155,7 @@ static void fails_alone(int rank, int nranks, void *arg)
     if (stuck && rank == 1) { /* as long as rank 0 has not ended the communicator */
         wt_late.held = 0;
         WT_CHECK_STATUS(weft_wait(req), WEFT_EPEER);
-        SAYS(ft_error(&f).message, "engine late did not stop working on it when it had failed");
+        SAYS(ft_error(&f).message, "it had failed, and this did not stop: engine late: ");
         ft_close(&f);
         return;
     }
@@ -170,7 +170,7 @@ static void fails_alone(int rank, int nranks, void *arg)
     if (stuck) {
         e = ft_error(&f);
         SAYS(e.message, "all_reduce #2 (sum of 40000 int64)");
-        SAYS(e.message, "engine late did not stop working on it when it had failed");
+        SAYS(e.message, "it had failed, and this did not stop: engine late: ");
         SAYS(e.advice, "engine late may still read and write them");
     } else {
         wt_sync();
