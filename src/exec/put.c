@@ -171,7 +171,7 @@ weft_status wi_exec_quiesce_op(struct wi_exec *exec, const struct wi_op *op)
 
     if (!exec->posted || wi_engine_drain(exec, NULL, op, wi_deadline_ns(QUIESCE_NS)))
         return WEFT_SUCCESS;
-    wi_engine_text(exec, op, &rank, text, sizeof text);
+    wi_engine_text(exec, op, text, sizeof text, &rank);
     wi_exec_fail(exec, WEFT_ESYS, rank, &op->info, "it had failed, and this did not stop: %s", text);
     if (rank >= 0)
         still_touched(exec, "transport", exec->mesh->mapped_group->transport->plugin->name);
