@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
+	src/net/accept_pause.c src/net/accept_pause.h \
 	src/net/auth.c src/net/auth.h \
 	src/net/auth_mac.c src/net/auth_mac.h \
 	src/net/auth_seen.c src/net/auth_seen.h \

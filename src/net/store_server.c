@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "net/accept_pause.h"
 #include "net/half_open.h"
 #include "net/local_key.h"
 #include "net/rendezvous.h"
@@ -28,9 +29,8 @@
 #define FAREWELL_NS 1000000000ull
 #define FAREWELL_ROUNDS 100
 #define HALF_OPEN_SPARE 64
-#define HELLO_LEAST 64               /* bytes after which what comes is meant as a hello */
-#define NEVER_SIZED_CONNS 1024       /* while nranks is unknown */
-#define ACCEPT_PAUSE_NS 100000000ull /* when there is no descriptor for one more connection */
+#define HELLO_LEAST 64         /* bytes after which what comes is meant as a hello */
+#define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
 #define EVENTS 64
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
 
@@ -61,8 +61,9 @@ struct wi_store_server {
     int gives_key, own_user; /* as the configuration says */
     int stranger_seen;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
-    uint64_t give_up_ns, accept_again_ns; /* accept_again_ns 0: accepting */
-    struct wi_auth_seen *seen;            /* borrowed */
+    uint64_t give_up_ns;
+    struct wi_accept_pause pause;
+    struct wi_auth_seen *seen; /* borrowed */
     struct wi_store *store;
     struct conn *clients; /* oldest last */
     int nclients, nhalf_open, listening;
@@ -334,22 +335,17 @@ static int accept_is_own(struct wi_store_server *server, int fd)
     return 0;
 }
 
-/* While there is no descriptor left, listeners would be readable for ever: they are not looked at for a while. */
 static void accept_pause(struct wi_store_server *server)
 {
-    wi_log(WEFT_LOG_WARN, "store.accept", "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)",
-           strerror(errno));
     for (int i = 0; i < 2; i++)
         if (server->listeners[i].fd >= 0)
             epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listeners[i].fd, NULL);
-    server->accept_again_ns = wi_deadline_ns(ACCEPT_PAUSE_NS);
 }
 
 static void accept_resume(struct wi_store_server *server)
 {
-    if (!server->accept_again_ns || wi_now_ns() < server->accept_again_ns)
+    if (!wi_accept_resumes(&server->pause))
         return;
-    server->accept_again_ns = 0;
     for (int i = 0; i < 2; i++)
         if (server->listeners[i].fd >= 0)
             conn_poll(server, &server->listeners[i], EPOLL_CTL_ADD, EPOLLIN);
@@ -361,7 +357,7 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
     for (int i = 0; i < burst && listener->fd >= 0; i++) {
         struct wi_half_open half_open;
         int fd = wi_socket_accept(listener->fd);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        if (wi_accept_result(&server->pause, fd < 0 ? errno : 0, "store.accept")) {
             accept_pause(server);
             make_room(server, 0, server->nhalf_open); /* what has not shown the key gives its descriptor back */
         }
@@ -432,8 +428,8 @@ static uint64_t server_deadline(const struct wi_store_server *server)
     for (const struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
         if (!c->session && !c->dead && c->deadline_ns < deadline)
             deadline = c->deadline_ns;
-    if (server->accept_again_ns && server->accept_again_ns < deadline)
-        deadline = server->accept_again_ns;
+    if (server->pause.again_ns && server->pause.again_ns < deadline)
+        deadline = server->pause.again_ns;
     return deadline;
 }
 
