@@ -61,7 +61,7 @@ struct weft_setting {
 
 struct weft_auth; /* one side of one handshake */
 
-#define WEFT_SIDE_MAX 4096    /* bytes of connection data: weft_host.side_ask */
+#define WEFT_SIDE_MAX 4096    /* bytes of connection data: weft_host.side_request */
 #define WEFT_SIDE_WHY_MAX 160
 
 struct weft_host {
@@ -102,27 +102,29 @@ struct weft_host {
 
     /* The side channel, for a transport with WEFT_CAP_SIDE: connection data (addresses of endpoints, numbers of queue pairs) that
      * two ranks exchange when they first need each other. `side` is weft_group_config.side. None of these blocks; call them with
-     * the group's lock held, as everything on the group is, from progress, say. One rank asks, the other one's transport sees the
-     * question the next time it looks, and replies. Nothing is ordered but a question and its answer; both ranks may ask each
-     * other at once. What they say travels authenticated and unchanged or not at all, and may be read by others on the network;
-     * the transport checks what it means.
-     *   side_ask     WEFT_EINVAL: more than WEFT_SIDE_MAX bytes, or no such rank. WEFT_EBUSY: this rank has asked that one, and has
-     *                not taken the answer.
-     *   side_answer  WEFT_INPROGRESS until the answer is there; it is taken then. WEFT_ETIMEDOUT: none came within the
-     *                communicator's deadline for operations. WEFT_EPEER: the peer has left, or its process ended. WEFT_EAUTH: the
-     *                answer was changed on its way. WEFT_EPROTO: it is none, or longer than `capacity`. Of these, which may be
-     *                asked again, `why` names rank, host and transport, for weft_peer_failure.text. WEFT_EINVAL: nothing was
-     *                asked.
-     *   side_asked   1: the oldest question that was not looked at is *peer's, and is taken; 0: there is none.
-     *   side_reply   to the oldest question of that peer that was taken and not answered. WEFT_EPEER: the peer does not wait any
-     *                more, which is no failure of the group.
-     *   side_fd      polls readable when side_answer or side_asked may have news, until one of them has none; for poll_fd.
-     * Before group_destroy is called, what is under way is dropped. */
-    weft_status (*side_ask)(void *side, int peer, const void *data, size_t bytes);
-    weft_status (*side_answer)(void *side, int peer, void *answer, size_t capacity, size_t *bytes,
-                               char why[WEFT_SIDE_WHY_MAX]);
-    int (*side_asked)(void *side, int *peer, void *question, size_t capacity, size_t *bytes);
-    weft_status (*side_reply)(void *side, int peer, const void *data, size_t bytes);
+     * the group's lock held, as everything on the group is, from progress, say. One rank requests, the other one's transport sees
+     * the request the next time it looks, and responds. Nothing is ordered but a request and its response; both ranks may request
+     * of each other at once. What they say travels authenticated and unchanged or not at all, and may be read by others on the
+     * network; the transport checks what it means. A connection that breaks is made again until the deadline, so that a request
+     * may be seen twice; of one rank only the newest is open.
+     *   side_request    WEFT_EINVAL: more than WEFT_SIDE_MAX bytes, or no such rank. WEFT_EBUSY: a request to that rank is open, or
+     *                   its response was not taken.
+     *   side_response   WEFT_INPROGRESS until the response is there; it is taken then. WEFT_ETIMEDOUT: none came within the
+     *                   communicator's deadline for operations. WEFT_EPEER: the peer has left, or its process ended. WEFT_EAUTH:
+     *                   the response was changed on its way. WEFT_EPROTO: it is none, or longer than `capacity`, or the request was
+     *                   longer than the peer's. Of these, after which another request may be made, `why` names rank, host and
+     *                   transport, for weft_peer_failure.text. WEFT_EINVAL: nothing was requested.
+     *   side_requested  1: the oldest request that was not seen is *peer's, and is taken; 0: there is none. A request longer than
+     *                   `capacity` is refused, and its sender told so.
+     *   side_respond    to the request of that peer that was taken. WEFT_EPEER: the peer does not wait for it any more, which is no
+     *                   failure of the group.
+     *   side_fd         polls readable while side_response or side_requested has news; for poll_fd.
+     * Before group_destroy is called, what is under way is dropped: requesters are told that this rank has left. */
+    weft_status (*side_request)(void *side, int peer, const void *data, size_t bytes);
+    weft_status (*side_response)(void *side, int peer, void *response, size_t capacity, size_t *bytes,
+                                 char why[WEFT_SIDE_WHY_MAX]);
+    int (*side_requested)(void *side, int *peer, void *request, size_t capacity, size_t *bytes);
+    weft_status (*side_respond)(void *side, int peer, const void *data, size_t bytes);
     int (*side_fd)(void *side);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256

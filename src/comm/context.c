@@ -105,7 +105,8 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
 {
     WI_TRY(read_settings(ctx, config));
     WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
-    WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, &ctx->transports));
+    WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, ctx->bootstrap.interfaces,
+                              &ctx->transports));
     wi_settings_check_unknown(ctx->settings);
     wi_settings_key_misspelt(ctx->settings, ctx->key_misspelt, sizeof ctx->key_misspelt);
     if (ctx->lib.workers && !(ctx->workers = wi_workers_create((int)ctx->lib.workers, ctx->lib.worker_bytes)))

@@ -19,7 +19,7 @@ const struct weft_setting wi_bootstrap_setting_rows[] = {
     ROW("STORE_PORT", "0", WEFT_SETTING_INT, store_port, 0, 65535,
         "Port of the start-up store; 0: a list made from the job's name."),
     ROW("STORE_INTERFACES", NULL, WEFT_SETTING_WORD, interfaces, 0, 0,
-        "Network interfaces for start-up, in order, separated by commas; the first that is up is used."),
+        "Network interfaces for start-up and plugins' side channel, in order, separated by commas; the first that is up is used."),
     ROW("JOB_KEY_FILE", NULL, WEFT_SETTING_STRING, job_key_file, 0, 0,
         "File with the job key (32 bytes or 64 hexadecimal digits), mode 0600."),
     ROW("JOB_KEY_FD", "-1", WEFT_SETTING_FD, job_key_fd, -1, 1 << 20,

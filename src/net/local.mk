@@ -40,6 +40,8 @@ libweft_sources += \
 	src/net/mesh.c src/net/mesh.h \
 	src/net/mesh_reach.c src/net/mesh_reach.h \
 	src/net/side.c src/net/side.h \
+	src/net/side_address.c \
 	src/net/side_conn.c src/net/side_conn.h \
+	src/net/side_exchange.c src/net/side_exchange.h \
 	src/net/side_group.c \
 	src/net/transports.c src/net/transports.h

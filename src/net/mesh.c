@@ -19,7 +19,7 @@
 #define MAX_CPUS 1024
 #define SIDE_TIMEOUT_NS 30000000000ull /* where operations have none */
 #define INTRO_MAGIC 0x77656674u        /* "weft" */
-#define INTRO_VERSION 6u
+#define INTRO_VERSION 7u
 
 struct intro {
     uint32_t magic, version;
@@ -108,9 +108,10 @@ static weft_status check_intro(const struct build *b, int r, const struct intro 
 {
     const struct intro *in = &b->intros[r];
 
-    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS ||
-        in->side_bytes > WI_SIDE_ADDRESS_MAX)
+    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS)
         return wi_fail(WEFT_EPROTO, "rank %d does not speak this version of weft's start-up", r);
+    if (!wi_side_address_valid(in->side, in->side_bytes))
+        return wi_fail(WEFT_EPROTO, "rank %d sent what is no address of a side channel", r);
     for (uint32_t i = 0; i < in->ntransports; i++)
         if (in->transports[i].address_bytes > WEFT_ADDRESS_MAX ||
             memchr(in->transports[i].name, 0, sizeof in->transports[i].name) == NULL)

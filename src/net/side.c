@@ -3,6 +3,7 @@
 #include "net/side.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -14,39 +15,9 @@
 #include "base/status.h"
 #include "net/side_conn.h"
 
-#define STRANGERS_MAX 64
-#define CLAIM_MAGIC 0x65646973u /* "side": no other handshake of this key has it there */
-#define CLAIM_BYTES 44
+#define HALF_OPEN_SPARE 64
 
-/* ---- Claims ---- */
-
-size_t wi_side_claim(const struct wi_side_group *g, int from, int to, unsigned char claim[WEFT_AUTH_CLAIM_MAX])
-{
-    memset(claim, 0, WEFT_AUTH_CLAIM_MAX);
-    memcpy(claim, g->config.comm_id, 16);
-    wi_put32(claim + 16, CLAIM_MAGIC);
-    wi_put32(claim + 20, (uint32_t)from);
-    wi_put32(claim + 24, (uint32_t)to);
-    memcpy(claim + 28, g->transport, sizeof g->transport);
-    return CLAIM_BYTES;
-}
-
-struct wi_side_group *wi_side_group_of(struct wi_side *side, const void *claim, size_t bytes, int *from)
-{
-    const unsigned char *c = claim;
-
-    if (bytes != CLAIM_BYTES || wi_get32(c + 16) != CLAIM_MAGIC)
-        return NULL;
-    *from = (int)wi_get32(c + 20);
-    for (struct wi_side_group *g = side->groups; g; g = g->next)
-        if (memcmp(g->config.comm_id, c, 16) == 0 && memcmp(g->transport, c + 28, sizeof g->transport) == 0 &&
-            g->config.rank == (int)wi_get32(c + 24) && *from >= 0 && *from < g->config.nranks &&
-            *from != g->config.rank)
-            return g;
-    return NULL;
-}
-
-/* ---- The thread ---- */
+/* ---- Connections ---- */
 
 void wi_side_wake(struct wi_side *side)
 {
@@ -67,7 +38,7 @@ static void forget_dead(struct wi_side *side)
     }
 }
 
-void wi_side_add(struct wi_side *side, struct wi_side_conn *c)
+static void add(struct wi_side *side, struct wi_side_conn *c)
 {
     struct wi_side_conn **at = &side->conns;
 
@@ -76,41 +47,99 @@ void wi_side_add(struct wi_side *side, struct wi_side_conn *c)
     *at = c;
 }
 
-/* Room for one more that has not proven the key. */
-static int make_room(struct wi_side *side, const struct wi_half_open *newcomer)
+/* What transports have requested since. */
+static void take_requests(struct wi_side *side)
 {
-    struct wi_half_open_table table = {
-        .source = newcomer->source, .capacity = STRANGERS_MAX, .now_ns = newcomer->since_ns};
+    struct wi_side_exchange *x, *next;
+
+    pthread_mutex_lock(&side->lock);
+    x = side->requested;
+    side->requested = NULL;
+    pthread_mutex_unlock(&side->lock);
+    for (; x; x = next) {
+        struct wi_side_conn *c = wi_side_conn_request(side, x);
+        next = x->next;
+        if (c)
+            add(side, c);
+        else
+            wi_side_end(side, x, WEFT_ENOMEM, "no memory for a connection", NULL, 0);
+    }
+}
+
+/* What transports have done since with the exchanges of connections. */
+static void look_at_exchanges(struct wi_side *side)
+{
+    pthread_mutex_lock(&side->lock);
+    for (struct wi_side_conn *c = side->conns; c; c = c->next) {
+        c->dropped = c->x && c->requests && !c->x->group;
+        c->ended = c->x && !c->requests && c->x->state == WI_SIDE_ENDED;
+    }
+    pthread_mutex_unlock(&side->lock);
+}
+
+/* ---- The listener ---- */
+
+/* Twice the ranks that may connect at once, for one source has half; and some for strangers. */
+static int capacity_of(struct wi_side *side)
+{
+    size_t nranks;
+
+    pthread_mutex_lock(&side->lock);
+    nranks = side->nranks;
+    pthread_mutex_unlock(&side->lock);
+    return nranks < INT_MAX / 4 ? (int)(2 * nranks) + HALF_OPEN_SPARE : INT_MAX / 2;
+}
+
+/* Room for one more that has not proven the key, among `capacity` (-1: one fewer than there are). */
+static int make_room(struct wi_side *side, const struct wi_half_open *newcomer, int capacity)
+{
+    struct wi_half_open_table table = {.source = newcomer->source, .now_ns = newcomer->since_ns};
     void *gives_way;
     int full;
 
     for (struct wi_side_conn *c = side->conns; c; c = c->next)
-        if (!c->asks && !c->dead && c->state == WI_SIDE_PROVING)
+        if (wi_side_conn_is_half_open(c))
             wi_half_open_look(&table, &c->half_open, c);
+    table.capacity = capacity < 0 ? table.held : capacity;
     full = wi_half_open_decide(&table, &gives_way);
     if (gives_way)
         ((struct wi_side_conn *)gives_way)->dead = 1;
     return !full;
 }
 
+/* A descriptor, or -1; without descriptors the listener is not looked at for a while. */
+static int accept_one(struct wi_side *side)
+{
+    struct wi_half_open nobody = {.since_ns = wi_now_ns()};
+    int fd = wi_socket_accept(side->listen_fd);
+
+    if (wi_accept_result(&side->pause, fd < 0 ? errno : 0, "side.accept"))
+        make_room(side, &nobody, -1); /* what has not shown the key gives its descriptor back */
+    return fd;
+}
+
 static void accept_some(struct wi_side *side)
 {
-    for (int i = 0; i < wi_half_open_burst(STRANGERS_MAX); i++) {
+    int capacity = capacity_of(side);
+
+    for (int i = 0; i < wi_half_open_burst(capacity); i++) {
         struct wi_side_conn *c;
-        int fd = wi_socket_accept(side->listen_fd);
+        int fd = accept_one(side);
         if (fd < 0)
             return;
         c = wi_side_conn_accept(side, fd);
-        if (!c || !make_room(side, &c->half_open)) {
-            if (c)
-                wi_side_conn_free(c);
-            else
-                wi_socket_close(fd);
+        if (!c)
+            continue;
+        if (!make_room(side, &c->half_open, capacity)) {
+            wi_side_conn_free(c);
             continue;
         }
-        wi_side_add(side, c);
+        add(side, c);
+        wi_side_conn_ready(c, POLLIN); /* its hello has often come already */
     }
 }
+
+/* ---- The thread ---- */
 
 static int fds_room(struct wi_side *side, size_t n)
 {
@@ -126,61 +155,69 @@ static int fds_room(struct wi_side *side, size_t n)
     return 1;
 }
 
-/* What to poll: the listener, the wake-up, connections in the order of the list. *until: the first deadline. */
+/* What to poll: the wake-up, the listener, connections in the order of the list. *until: when something is due. */
 static size_t list_fds(struct wi_side *side, uint64_t *until)
 {
     size_t n = 2;
 
-    *until = UINT64_MAX;
+    *until = side->pause.again_ns ? side->pause.again_ns : UINT64_MAX;
     for (struct wi_side_conn *c = side->conns; c; c = c->next) {
+        uint64_t due = wi_side_conn_due(c);
+        *until = due < *until ? due : *until;
         c->slot = 0;
         if (c->fd < 0 || !fds_room(side, n + 1)) /* without room it waits */
             continue;
         c->slot = n;
         side->fds[n++] = (struct pollfd){.fd = c->fd, .events = wi_side_conn_events(c)};
-        *until = c->deadline_ns < *until ? c->deadline_ns : *until;
     }
     side->fds[0] = (struct pollfd){.fd = side->wake_fd, .events = POLLIN};
-    side->fds[1] = (struct pollfd){.fd = side->listen_fd, .events = POLLIN};
+    side->fds[1] = (struct pollfd){.fd = side->pause.again_ns ? -1 : side->listen_fd, .events = POLLIN};
     return n;
 }
 
-/* Those that came while nobody held the lock have no slot yet. */
 static void serve(struct wi_side *side)
 {
     uint64_t now = wi_now_ns();
 
     for (struct wi_side_conn *c = side->conns; c; c = c->next) {
-        short revents = c->slot ? side->fds[c->slot].revents : 0;
-        c->slot = 0;
-        if (c->fd >= 0 && !c->dead && revents)
-            wi_side_conn_ready(c, revents);
-        if (c->fd >= 0 && !c->dead && now >= c->deadline_ns)
-            wi_side_conn_late(c);
+        if (c->slot && !c->dead && side->fds[c->slot].revents)
+            wi_side_conn_ready(c, side->fds[c->slot].revents);
+        wi_side_conn_tick(c, now);
     }
-    if (side->fds[1].revents)
+    if (side->fds[1].revents || wi_accept_resumes(&side->pause))
         accept_some(side);
 }
 
+static int stopped(struct wi_side *side)
+{
+    int stop;
+
+    pthread_mutex_lock(&side->lock);
+    stop = side->stop;
+    pthread_mutex_unlock(&side->lock);
+    return stop;
+}
+
+/* At the end it looks once more at what transports did: their responses, and who has left, are said. */
 static void *run(void *arg)
 {
     struct wi_side *side = arg;
     uint64_t until, times;
+    int stop;
 
-    pthread_mutex_lock(&side->lock);
-    while (!side->stop) {
+    do {
+        stop = stopped(side);
+        take_requests(side);
         size_t n = list_fds(side, &until);
-        pthread_mutex_unlock(&side->lock);
-        if (poll(side->fds, (nfds_t)n, wi_poll_ms(until)) < 0)
+        if (poll(side->fds, (nfds_t)n, stop ? 0 : wi_poll_ms(until)) < 0)
             for (size_t i = 0; i < n; i++)
                 side->fds[i].revents = 0;
         if (side->fds[0].revents)
             (void)!read(side->wake_fd, &times, sizeof times);
-        pthread_mutex_lock(&side->lock);
+        look_at_exchanges(side);
         serve(side);
         forget_dead(side);
-    }
-    pthread_mutex_unlock(&side->lock);
+    } while (!stop);
     return NULL;
 }
 
@@ -193,8 +230,10 @@ static weft_status open_listener(struct wi_side *side)
     side->wake_fd = wi_socket_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (side->wake_fd < 0)
         return wi_fail_errno(errno, "a descriptor of the side channel");
-    if (wi_interface_address(NULL, &side->at) < 0) { /* all ranks are on this host, then */
-        wi_fail_clear();
+    if (wi_interface_address(side->config.interfaces, &side->at) < 0) {
+        if (side->config.interfaces)
+            return WEFT_ECONFIG;
+        wi_fail_clear(); /* all ranks are on this host, then */
         memset(&side->at, 0, sizeof side->at);
         memcpy(&side->at.ss, &loopback, sizeof loopback);
         side->at.bytes = sizeof loopback;
@@ -258,6 +297,10 @@ void wi_side_destroy(struct wi_side *side)
     for (struct wi_side_conn *c = side->conns; c; c = c->next)
         c->dead = 1;
     forget_dead(side);
+    for (struct wi_side_exchange *x = side->requested, *next; x; x = next) {
+        next = x->next;
+        wi_free(x);
+    }
     if (side->listen_fd >= 0)
         wi_rendezvous_close(side->listen_fd);
     if (side->wake_fd >= 0)
@@ -265,12 +308,4 @@ void wi_side_destroy(struct wi_side *side)
     pthread_mutex_destroy(&side->lock);
     wi_free(side->fds);
     wi_free(side);
-}
-
-size_t wi_side_address(const struct wi_side *side, unsigned char address[WI_SIDE_ADDRESS_MAX])
-{
-    if (side->at.bytes > WI_SIDE_ADDRESS_MAX)
-        return 0;
-    memcpy(address, &side->at.ss, side->at.bytes);
-    return side->at.bytes;
 }

@@ -4,20 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/status.h"
-#include "net/side_conn.h"
+#include "net/side_exchange.h"
 
 /* ---- Life ---- */
-
-void wi_side_group_tell(struct wi_side_group *g)
-{
-    uint64_t one = 1;
-
-    (void)!write(g->event_fd, &one, sizeof one);
-}
 
 weft_status wi_side_open(struct wi_side *side, const struct wi_side_group_config *config, struct wi_side_group **out)
 {
@@ -28,24 +21,45 @@ weft_status wi_side_open(struct wi_side *side, const struct wi_side_group_config
     g->side = side;
     g->config = *config;
     strncpy(g->transport, config->transport, sizeof g->transport - 1);
-    g->asking = wi_calloc((size_t)config->nranks, sizeof *g->asking);
-    g->event_fd = g->asking ? wi_socket_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) : -1;
+    g->outgoing = wi_calloc((size_t)config->nranks, sizeof *g->outgoing);
+    g->event_fd = g->outgoing ? wi_socket_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) : -1;
     if (g->event_fd < 0) {
-        weft_status st = g->asking ? wi_fail_errno(errno, "a descriptor of the side channel")
-                                   : wi_fail(WEFT_ENOMEM, "the side channel of %d ranks", config->nranks);
-        wi_free(g->asking);
+        weft_status st = g->outgoing ? wi_fail_errno(errno, "a descriptor of the side channel")
+                                     : wi_fail(WEFT_ENOMEM, "the side channel of %d ranks", config->nranks);
+        wi_free(g->outgoing);
         wi_free(g);
         return st;
     }
     pthread_mutex_lock(&side->lock);
     g->next = side->groups;
     side->groups = g;
+    side->nranks += (size_t)config->nranks;
     pthread_mutex_unlock(&side->lock);
     *out = g;
     return WEFT_SUCCESS;
 }
 
-/* The thread frees them: it may be polling them. */
+/* Who connects later is told that this rank has left. */
+static void note_gone(struct wi_side *side, const struct wi_side_group *g)
+{
+    unsigned i = side->ngone % WI_SIDE_GONE;
+
+    memcpy(side->gone[i].comm_id, g->config.comm_id, sizeof side->gone[i].comm_id);
+    side->gone[i].rank = g->config.rank;
+    side->ngone = side->ngone + 1 < 2 * WI_SIDE_GONE ? side->ngone + 1 : WI_SIDE_GONE;
+}
+
+static void unlink_group(struct wi_side *side, struct wi_side_group *g)
+{
+    struct wi_side_group **at = &side->groups;
+
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    side->nranks -= (size_t)g->config.nranks;
+    note_gone(side, g);
+}
+
 void wi_side_close(struct wi_side_group *g)
 {
     struct wi_side *side;
@@ -54,24 +68,24 @@ void wi_side_close(struct wi_side_group *g)
         return;
     side = g->side;
     pthread_mutex_lock(&side->lock);
-    for (struct wi_side_group **at = &side->groups; *at; at = &(*at)->next)
-        if (*at == g) {
-            *at = g->next;
-            break;
-        }
-    for (struct wi_side_conn *c = side->conns; c; c = c->next)
-        if (c->group == g) {
-            c->group = NULL;
-            c->dead = 1;
-        }
+    unlink_group(side, g);
+    while (g->incoming)
+        wi_side_refuse(g->incoming, WEFT_EPEER, "has left");
+    for (int r = 0; r < g->config.nranks; r++) {
+        struct wi_side_exchange *x = g->outgoing[r];
+        if (x && x->state == WI_SIDE_ENDED)
+            wi_free(x);
+        else if (x)
+            x->group = NULL; /* the thread frees it */
+    }
     pthread_mutex_unlock(&side->lock);
     wi_side_wake(side);
     wi_socket_close(g->event_fd);
-    wi_free(g->asking);
+    wi_free(g->outgoing);
     wi_free(g);
 }
 
-/* ---- What transports call ---- */
+/* ---- Requests of this rank ---- */
 
 static weft_status check(const struct wi_side_group *g, int peer, size_t bytes)
 {
@@ -83,122 +97,161 @@ static weft_status check(const struct wi_side_group *g, int peer, size_t bytes)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_side_ask(void *arg, int peer, const void *data, size_t bytes)
+static struct wi_side_exchange *new_request(struct wi_side_group *g, int peer, const void *data, size_t bytes)
+{
+    struct wi_side_exchange *x = wi_calloc(1, sizeof *x);
+
+    if (!x)
+        return NULL;
+    x->group = g;
+    x->requests = 1;
+    x->peer = peer;
+    x->claim_bytes = wi_side_claim(g, peer, x->claim);
+    x->timeout_ns = g->config.timeout_ns;
+    x->deadline_ns = wi_deadline_ns(x->timeout_ns);
+    x->bytes = bytes;
+    if (bytes)
+        memcpy(x->data, data, bytes);
+    return x;
+}
+
+weft_status wi_side_request(void *arg, int peer, const void *data, size_t bytes)
 {
     struct wi_side_group *g = arg;
-    struct wi_side_conn *c;
-    weft_status st = WEFT_SUCCESS;
+    struct wi_side *side = g->side;
+    unsigned char address[WI_SIDE_ADDRESS_MAX];
+    struct wi_side_exchange *x;
 
     WI_TRY(check(g, peer, bytes));
-    pthread_mutex_lock(&g->side->lock);
-    if (g->asking[peer]) {
-        st = WEFT_EBUSY;
-    } else {
-        c = wi_side_conn_ask(g, peer, data, bytes);
-        if (c)
-            wi_side_add(g->side, g->asking[peer] = c);
-        else
-            st = wi_fail(WEFT_ENOMEM, "a question to rank %d", peer);
+    if (g->outgoing[peer])
+        return WEFT_EBUSY;
+    x = g->outgoing[peer] = new_request(g, peer, data, bytes);
+    if (!x)
+        return wi_fail(WEFT_ENOMEM, "a request to rank %d", peer);
+    if (wi_side_address_read(address, g->config.address_of(g->config.arg, peer, address), &x->at)) {
+        wi_side_end(side, x, WEFT_ENOTSUP, "has no side channel", NULL, 0);
+        return WEFT_SUCCESS;
     }
-    pthread_mutex_unlock(&g->side->lock);
-    wi_side_wake(g->side);
-    return st;
+    pthread_mutex_lock(&side->lock);
+    x->next = side->requested;
+    side->requested = x;
+    pthread_mutex_unlock(&side->lock);
+    wi_side_wake(side);
+    return WEFT_SUCCESS;
 }
 
-/* Every look takes the news; what is left of them is told again. */
-static void take_news(struct wi_side_group *g)
+static weft_status take_response(const struct wi_side_group *g, struct wi_side_exchange *x, void *response,
+                                 size_t capacity, size_t *bytes, char why[WEFT_SIDE_WHY_MAX])
 {
-    uint64_t times;
-
-    (void)!read(g->event_fd, &times, sizeof times);
-    for (struct wi_side_conn *c = g->side->conns; c; c = c->next)
-        if (c->group == g && !c->dead && (c->asks ? c->state >= WI_SIDE_TOLD : c->state == WI_SIDE_ASKED)) {
-            wi_side_group_tell(g);
-            return;
-        }
-}
-
-static weft_status answer_of(struct wi_side_group *g, struct wi_side_conn *c, void *answer, size_t capacity,
-                             size_t *bytes, char why[WEFT_SIDE_WHY_MAX])
-{
-    weft_status st = c->state == WI_SIDE_FAILED ? c->status : c->bytes > capacity ? WEFT_EPROTO : WEFT_SUCCESS;
+    weft_status st = x->status < 0 ? x->status : x->bytes > capacity ? WEFT_EPROTO : WEFT_SUCCESS;
 
     if (st >= 0) {
-        *bytes = c->bytes;
-        if (c->bytes)
-            memcpy(answer, c->data, c->bytes);
+        *bytes = x->bytes;
+        if (x->bytes)
+            memcpy(response, x->data, x->bytes);
         return st;
     }
-    if (c->state != WI_SIDE_FAILED)
-        snprintf(c->why, sizeof c->why, "sent %u bytes, there is room for %u", (unsigned)c->bytes, (unsigned)capacity);
-    snprintf(why, WEFT_SIDE_WHY_MAX, "rank %d on host %.30s: %s (connection data of transport %s)", c->peer,
-             g->config.host_of(g->config.arg, c->peer), c->why, g->transport);
+    if (x->status >= 0)
+        snprintf(x->why, sizeof x->why, "sent %u bytes, there is room for %u", (unsigned)x->bytes, (unsigned)capacity);
+    snprintf(why, WEFT_SIDE_WHY_MAX, "rank %d on host %.30s: %s (connection data of transport %s)", x->peer,
+             g->config.host_of(g->config.arg, x->peer), x->why, g->transport);
     return wi_fail(st, "%s", why);
 }
 
-weft_status wi_side_answer(void *arg, int peer, void *answer, size_t capacity, size_t *bytes,
-                           char why[WEFT_SIDE_WHY_MAX])
+weft_status wi_side_response(void *arg, int peer, void *response, size_t capacity, size_t *bytes,
+                             char why[WEFT_SIDE_WHY_MAX])
 {
     struct wi_side_group *g = arg;
-    struct wi_side_conn *c;
+    struct wi_side_exchange *x;
     weft_status st;
+    int ended;
 
     WI_TRY(check(g, peer, 0));
+    x = g->outgoing[peer];
+    if (!x)
+        return wi_fail(WEFT_EINVAL, "transport %s has requested nothing of rank %d", g->transport, peer);
+    if (!atomic_load_explicit(&g->news, memory_order_relaxed)) /* what it counts is read under the lock */
+        return WEFT_INPROGRESS;
     pthread_mutex_lock(&g->side->lock);
-    c = g->asking[peer];
-    if (!c) {
-        st = wi_fail(WEFT_EINVAL, "transport %s has not asked rank %d", g->transport, peer);
-    } else if (c->state < WI_SIDE_TOLD) {
-        st = WEFT_INPROGRESS;
-    } else {
-        st = answer_of(g, c, answer, capacity, bytes, why);
-        g->asking[peer] = NULL;
-        c->dead = 1;
-    }
-    take_news(g);
+    ended = x->state == WI_SIDE_ENDED;
+    if (ended)
+        wi_side_news(g, -1);
     pthread_mutex_unlock(&g->side->lock);
+    if (!ended)
+        return WEFT_INPROGRESS;
+    g->outgoing[peer] = NULL;
+    st = take_response(g, x, response, capacity, bytes, why);
+    wi_free(x);
     return st;
 }
 
-int wi_side_asked(void *arg, int *peer, void *question, size_t capacity, size_t *bytes)
-{
-    struct wi_side_group *g = arg;
-    struct wi_side_conn *c;
+/* ---- Requests of others ---- */
 
-    pthread_mutex_lock(&g->side->lock);
-    for (c = g->side->conns; c; c = c->next)
-        if (c->group == g && !c->asks && !c->dead && c->state == WI_SIDE_ASKED && c->bytes <= capacity)
-            break;
-    if (c) {
-        *peer = c->peer;
-        *bytes = c->bytes;
-        if (c->bytes)
-            memcpy(question, c->data, c->bytes);
-        c->state = WI_SIDE_LOOKED;
+/* The oldest that was not seen; those for which there is no room are refused, and counted. */
+static struct wi_side_exchange *next_request(struct wi_side_group *g, size_t capacity, int *refused)
+{
+    struct wi_side_exchange *next;
+    char why[54];
+
+    for (struct wi_side_exchange *x = g->incoming; x; x = next) {
+        next = x->next;
+        if (x->state != WI_SIDE_REQUESTED)
+            continue;
+        if (x->bytes <= capacity)
+            return x;
+        snprintf(why, sizeof why, "takes requests of at most %u bytes, not %u", (unsigned)capacity, (unsigned)x->bytes);
+        wi_side_refuse(x, WEFT_EPROTO, why);
+        ++*refused;
     }
-    take_news(g);
-    pthread_mutex_unlock(&g->side->lock);
-    return c != NULL;
+    return NULL;
 }
 
-weft_status wi_side_reply(void *arg, int peer, const void *data, size_t bytes)
+int wi_side_requested(void *arg, int *peer, void *request, size_t capacity, size_t *bytes)
 {
     struct wi_side_group *g = arg;
-    struct wi_side_conn *c;
-    weft_status st;
+    struct wi_side_exchange *x;
+    int refused = 0;
+
+    if (!atomic_load_explicit(&g->news, memory_order_relaxed))
+        return 0;
+    pthread_mutex_lock(&g->side->lock);
+    x = next_request(g, capacity, &refused);
+    if (x) {
+        *peer = x->peer;
+        *bytes = x->bytes;
+        if (x->bytes)
+            memcpy(request, x->data, x->bytes);
+        x->state = WI_SIDE_TAKEN;
+        wi_side_news(g, -1);
+    }
+    pthread_mutex_unlock(&g->side->lock);
+    if (refused)
+        wi_side_wake(g->side);
+    return x != NULL;
+}
+
+weft_status wi_side_respond(void *arg, int peer, const void *data, size_t bytes)
+{
+    struct wi_side_group *g = arg;
+    struct wi_side_exchange *x;
 
     WI_TRY(check(g, peer, bytes));
     pthread_mutex_lock(&g->side->lock);
-    for (c = g->side->conns; c; c = c->next)
-        if (c->group == g && !c->asks && !c->dead && c->state == WI_SIDE_LOOKED && c->peer == peer)
-            break;
-    st = c && wi_side_conn_reply(c, data, bytes) == 0
-             ? WEFT_SUCCESS
-             : wi_fail(WEFT_EPEER, "rank %d on host %s does not wait for connection data of transport %s", peer,
-                       g->config.host_of(g->config.arg, peer), g->transport);
+    for (x = g->incoming; x && (x->state != WI_SIDE_TAKEN || x->peer != peer);)
+        x = x->next;
+    if (x) {
+        wi_side_unlink(x);
+        x->bytes = bytes;
+        if (bytes)
+            memcpy(x->data, data, bytes);
+        x->state = WI_SIDE_ENDED;
+    }
     pthread_mutex_unlock(&g->side->lock);
+    if (!x)
+        return wi_fail(WEFT_EPEER, "rank %d on host %s does not wait for connection data of transport %s", peer,
+                       g->config.host_of(g->config.arg, peer), g->transport);
     wi_side_wake(g->side);
-    return st;
+    return WEFT_SUCCESS;
 }
 
 int wi_side_fd(void *arg)

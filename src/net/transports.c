@@ -282,10 +282,10 @@ static void host_init(struct wi_transports *t)
         .copy = host_copy,
         .auth_session = wi_auth_session,
         .auth_expect = wi_auth_expect,
-        .side_ask = wi_side_ask,
-        .side_answer = wi_side_answer,
-        .side_asked = wi_side_asked,
-        .side_reply = wi_side_reply,
+        .side_request = wi_side_request,
+        .side_response = wi_side_response,
+        .side_requested = wi_side_requested,
+        .side_respond = wi_side_respond,
         .side_fd = wi_side_fd,
     };
 }
@@ -572,15 +572,20 @@ static weft_status check_wanted(const struct wi_transports *t, const char *wante
     return WEFT_SUCCESS;
 }
 
-static weft_status open_side(struct wi_transports *t)
+static weft_status open_side(struct wi_transports *t, const char *interfaces)
 {
-    struct wi_side_config config = {find_key, t, t->seen};
+    struct wi_side_config config = {
+        .find_key = find_key,
+        .find_arg = t,
+        .seen = t->seen,
+        .interfaces = interfaces && *interfaces ? interfaces : NULL,
+    };
 
     return wi_transports_with(t, WEFT_CAP_SIDE) ? wi_side_create(&config, &t->side) : WEFT_SUCCESS;
 }
 
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
-                               struct wi_transports **transports)
+                               const char *interfaces, struct wi_transports **transports)
 {
     struct wi_transports *t = wi_calloc(1, sizeof *t);
     weft_status st = WEFT_SUCCESS;
@@ -601,7 +606,7 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
     if (st >= 0)
         st = check_wanted(t, wanted);
     if (st >= 0)
-        st = open_side(t);
+        st = open_side(t, interfaces);
     if (st < 0) {
         wi_transports_close(t);
         return st;

@@ -57,9 +57,10 @@ struct wi_transports {
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in
  * `wanted` (comma list; "" or "all": every one). A transport that cannot work here is left out with an info line; a name
  * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. A plugin that somebody else could have put
- * there (base/trusted_path.h) is not loaded; it is logged and stands in `refused`. */
+ * there (base/trusted_path.h) is not loaded; it is logged and stands in `refused`. `interfaces`: WEFT_STORE_INTERFACES, at which
+ * the side channel listens, too; NULL or "": none. */
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
-                               struct wi_transports **transports);
+                               const char *interfaces, struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);
 /* The plugin's ops, with stubs where it leaves something out. */
 weft_status wi_transport_complete(const struct weft_plugin *plugin, struct weft_transport_ops *ops);

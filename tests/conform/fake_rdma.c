@@ -229,7 +229,7 @@ static weft_status fake_group_create(void *endpoint, const struct weft_group_con
     g->member = malloc(n);
     g->link = calloc(n, 1);
     if (c->bytes >= offsetof(struct weft_group_config, side) + sizeof c->side &&
-        WEFT_HOST_HAS(g->endpoint->host, side_ask))
+        WEFT_HOST_HAS(g->endpoint->host, side_request))
         g->side = c->side;
     if (!g->link || !g->lanes || !g->mask || !g->reported || !g->member || c->nchans > WEFT_CHAN_MAX_LAYERED) {
         group_free(g);
@@ -472,7 +472,7 @@ static int look_after(struct group *g, int peer, struct weft_peer_failure *failu
     if (g->reported[peer])
         return 0;
     if (state != ABORTED && (state != LEFT || !wants(g, peer)))
-        return fake_hear_answer(g, peer, failure);
+        return fake_take_response(g, peer, failure);
     fake_give_up(g, peer, WEFT_EPEER, aborted, failure);
     snprintf(failure->text, sizeof failure->text, "rank %d %s the communicator", peer, aborted ? "aborted" : "left");
     return failure->status;
@@ -493,7 +493,7 @@ static int fake_progress(void *group, struct weft_peer_failure *failure)
         events += complete(g, SENDS, p) + complete(g, RECVS, p);
     }
     if (g->side && !g->quiet)
-        events += fake_answer_questions(g);
+        events += fake_respond(g);
     for (int p = 0; p < g->nranks && !failed; p++) {
         int one = g->member[p] && p != g->rank ? look_after(g, p, failure) : 0;
         failed = one < 0 ? one : 0;
@@ -515,7 +515,7 @@ static void fake_connect(void *group, int peer)
 
 static size_t fake_describe(void *group, int peer, char *text, size_t capacity)
 {
-    static const char *const states[] = {"not connected", "asked for connection data", "connected"};
+    static const char *const states[] = {"not connected", "connection data requested", "connected"};
     struct group *g = group;
     int n;
 
@@ -567,7 +567,7 @@ static const struct weft_setting rows[] = {
     {"REACH", "all", WEFT_SETTING_WORD, offsetof(struct fake_settings, reach), 0, 0,
      "Who is reached: all, up (only who was opened later) or none, a word."},
     {"SIDE", "good", WEFT_SETTING_WORD, offsetof(struct fake_settings, side), 0, 0,
-     "How this rank answers others that want to connect: good, silent, wrong or large, a word."},
+     "How this rank responds to others that want to connect: good, silent, wrong or large, a word."},
     {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},
 };
 

@@ -60,12 +60,12 @@ struct group {
     unsigned char *reported, *member;
     struct weft_rma *rmas;
     struct imported *imports;
-    void *side;          /* NULL: all are connected, as there is nobody to ask */
+    void *side;          /* NULL: all are connected, as there is no side channel */
     unsigned char *link; /* [nranks] */
     struct weft_mapped_rank *mapped; /* [nranks] */
 };
 
-enum { UNCONNECTED, ASKING, CONNECTED };
+enum { UNCONNECTED, REQUESTED, CONNECTED };
 
 enum { ABSENT, HERE, LEFT, ABORTED };
 
@@ -104,10 +104,10 @@ void fake_sleep(void *group, int (*ready)(void *arg), void *arg, uint64_t timeou
 
 /* fake_rdma_pair.c: connections */
 void fake_want_connection(struct group *g, int peer);
-int fake_answer_questions(struct group *g);
+int fake_respond(struct group *g);
 int fake_connected(const struct group *g, const struct group *peer);
-/* What was asked of a peer: has it answered? < 0: it is given up. */
-int fake_hear_answer(struct group *g, int peer, struct weft_peer_failure *failure);
+/* What was requested of a peer: has it responded? < 0: it is given up. */
+int fake_take_response(struct group *g, int peer, struct weft_peer_failure *failure);
 
 /* fake_rdma_get.c: gets and puts */
 weft_status fake_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes);

@@ -18,17 +18,17 @@ static struct pair pair_of(const struct group *g)
     return (struct pair){PAIR_MAGIC, (uint32_t)g->rank, g->endpoint->id};
 }
 
-/* With the lock held. Who answers badly does not ask. */
+/* With the lock held. Who responds badly does not request. */
 void fake_want_connection(struct group *g, int peer)
 {
     struct pair mine = pair_of(g);
 
     if (strcmp(g->endpoint->settings->side, "good") == 0 && g->link[peer] == UNCONNECTED &&
-        g->endpoint->host->side_ask(g->side, peer, &mine, sizeof mine) >= 0)
-        g->link[peer] = ASKING;
+        g->endpoint->host->side_request(g->side, peer, &mine, sizeof mine) >= 0)
+        g->link[peer] = REQUESTED;
 }
 
-static void reply_to(struct group *g, int peer)
+static void respond_to(struct group *g, int peer)
 {
     const char *how = g->endpoint->settings->side;
     struct pair mine = pair_of(g);
@@ -37,9 +37,9 @@ static void reply_to(struct group *g, int peer)
     if (strcmp(how, "wrong") == 0)
         mine.magic++;
     if (strcmp(how, "large") == 0)
-        g->endpoint->host->side_reply(g->side, peer, large, sizeof large);
+        g->endpoint->host->side_respond(g->side, peer, large, sizeof large);
     else
-        g->endpoint->host->side_reply(g->side, peer, &mine, sizeof mine);
+        g->endpoint->host->side_respond(g->side, peer, &mine, sizeof mine);
 }
 
 static int is_pair(const struct pair *p, size_t bytes, int peer)
@@ -47,16 +47,16 @@ static int is_pair(const struct pair *p, size_t bytes, int peer)
     return bytes == sizeof *p && p->magic == PAIR_MAGIC && p->rank == (uint32_t)peer;
 }
 
-int fake_answer_questions(struct group *g)
+int fake_respond(struct group *g)
 {
     struct pair theirs;
     int peer, events = 0;
     size_t bytes;
 
     while (strcmp(g->endpoint->settings->side, "silent") != 0 &&
-           g->endpoint->host->side_asked(g->side, &peer, &theirs, sizeof theirs, &bytes)) {
+           g->endpoint->host->side_requested(g->side, &peer, &theirs, sizeof theirs, &bytes)) {
         if (is_pair(&theirs, bytes, peer)) {
-            reply_to(g, peer);
+            respond_to(g, peer);
             if (g->link[peer] == UNCONNECTED)
                 g->link[peer] = CONNECTED;
         }
@@ -70,17 +70,17 @@ int fake_connected(const struct group *g, const struct group *peer)
     return g->link[peer->rank] == CONNECTED && peer->link[g->rank] == CONNECTED;
 }
 
-/* What was asked of a peer: has it answered? */
-int fake_hear_answer(struct group *g, int peer, struct weft_peer_failure *failure)
+/* What was requested of a peer: has it responded? */
+int fake_take_response(struct group *g, int peer, struct weft_peer_failure *failure)
 {
     char why[WEFT_SIDE_WHY_MAX];
     struct pair theirs;
     size_t bytes = 0;
     weft_status st;
 
-    if (g->link[peer] != ASKING)
+    if (g->link[peer] != REQUESTED)
         return 0;
-    st = g->endpoint->host->side_answer(g->side, peer, &theirs, sizeof theirs, &bytes, why);
+    st = g->endpoint->host->side_response(g->side, peer, &theirs, sizeof theirs, &bytes, why);
     if (st == WEFT_INPROGRESS)
         return 0;
     if (st >= 0 && is_pair(&theirs, bytes, peer)) {
@@ -89,7 +89,7 @@ int fake_hear_answer(struct group *g, int peer, struct weft_peer_failure *failur
     }
     if (st >= 0) {
         st = WEFT_EPROTO;
-        snprintf(why, sizeof why, "rank %d has answered fakerdma with something else than a pair", peer);
+        snprintf(why, sizeof why, "rank %d has responded to fakerdma with something else than a pair", peer);
     }
     fake_give_up(g, peer, st, 1, failure);
     snprintf(failure->text, sizeof failure->text, "%s", why);

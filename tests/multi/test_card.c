@@ -204,9 +204,9 @@ static void registered(int rank, int nranks, void *arg)
 
 /* ---- Connections that come later ---- */
 
-/* The last rank answers nobody who wants to connect, or says something wrong: the first that needs it is told who and how. */
-static void answers_badly(int rank, int nranks, const char *how, const char *timeout, weft_status status,
-                          const char *text)
+/* The last rank responds to nobody who wants to connect, or says something wrong: the first that needs it is told who and how. */
+static void responds_badly(int rank, int nranks, const char *how, const char *timeout, weft_status status,
+                           const char *text)
 {
     char side[40];
     const char *bad[] = {"COMM_TIMEOUT=20s", side, NULL}, *good[] = {timeout, NULL};
@@ -234,9 +234,9 @@ static void answers_badly(int rank, int nranks, const char *how, const char *tim
 static void connecting(int rank, int nranks, void *arg)
 {
     (void)arg;
-    answers_badly(rank, nranks, "silent", "COMM_TIMEOUT=400ms", WEFT_ETIMEDOUT, "rank 1");
-    answers_badly(rank, nranks, "wrong", "COMM_TIMEOUT=20s", WEFT_EPROTO, "rank 1");
-    answers_badly(rank, nranks, "large", "COMM_TIMEOUT=20s", WEFT_EPROTO, "4096 bytes, there is room for 16");
+    responds_badly(rank, nranks, "silent", "COMM_TIMEOUT=400ms", WEFT_ETIMEDOUT, "rank 1");
+    responds_badly(rank, nranks, "wrong", "COMM_TIMEOUT=20s", WEFT_EPROTO, "rank 1");
+    responds_badly(rank, nranks, "large", "COMM_TIMEOUT=20s", WEFT_EPROTO, "4096 bytes, there is room for 16");
 }
 
 /* ---- Gets and puts of operations, over the card whose ranks load and store each other's arenas, too ---- */

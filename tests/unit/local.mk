@@ -92,8 +92,11 @@ tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
 tests_bench_bench_reduce_LDADD = libweftcore.la
 
 unit_tests += tests/unit/test_side
-tests_unit_test_side_SOURCES = tests/unit/test_side.c
+tests_unit_test_side_SOURCES = tests/unit/test_side.c tests/unit/side_world.h
 tests_unit_test_side_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_side_crowd
+tests_unit_test_side_crowd_SOURCES = tests/unit/test_side_crowd.c
+tests_unit_test_side_crowd_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 unit_tests += tests/unit/test_auth tests/unit/test_bootstrap
 tests_unit_test_auth_SOURCES = tests/unit/test_auth.c
 tests_unit_test_auth_LDADD = libweftcore.la $(CUNIT_LIBS)

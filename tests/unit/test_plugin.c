@@ -20,7 +20,7 @@ static weft_status open_with(const char *module, const char *const *calls)
 {
     CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, calls, &settings), WEFT_SUCCESS);
     transports = NULL;
-    return wi_transports_open(settings, "self,empty", wt_plugin_dir(module), &transports);
+    return wi_transports_open(settings, "self,empty", wt_plugin_dir(module), NULL, &transports);
 }
 
 static void finish(void)
@@ -77,7 +77,7 @@ static void self_start(const char *const *calls)
 {
     weft_status status = wi_settings_create(NULL, calls, &settings) < 0
                              ? WEFT_EINTERNAL
-                             : wi_transports_open(settings, "self", wt_plugin_dir("self"), &transports);
+                             : wi_transports_open(settings, "self", wt_plugin_dir("self"), NULL, &transports);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_SUCCESS);
     self = wi_transports_find(transports, "self");
     CU_ASSERT_PTR_NOT_NULL_FATAL(self);
@@ -223,7 +223,7 @@ static void obeys_its_settings(void)
     const char *const wrong[] = {"WEFT_SELF_MAX_QUEUED=none", NULL};
     CU_ASSERT_EQUAL(wi_settings_create(NULL, wrong, &settings), WEFT_SUCCESS);
     transports = NULL;
-    CU_ASSERT_EQUAL(wi_transports_open(settings, "self", wt_plugin_dir("self"), &transports), WEFT_ECONFIG);
+    CU_ASSERT_EQUAL(wi_transports_open(settings, "self", wt_plugin_dir("self"), NULL, &transports), WEFT_ECONFIG);
     finish();
 }
 
@@ -246,7 +246,7 @@ static int opened(const char *wanted, const char *path)
 {
     transports = NULL;
     CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, NULL, &settings), WEFT_SUCCESS);
-    return wi_transports_open(settings, wanted, path, &transports);
+    return wi_transports_open(settings, wanted, path, NULL, &transports);
 }
 
 static void loaded_from(const char *path)
@@ -401,7 +401,7 @@ static int answers(uint64_t number)
 static void keys_of_the_gone(void)
 {
     CU_ASSERT_EQUAL_FATAL(wi_settings_create(NULL, NULL, &settings), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL_FATAL(wi_transports_open(settings, "inproc", NULL, &transports), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_transports_open(settings, "inproc", NULL, NULL, &transports), WEFT_SUCCESS);
     for (uint64_t i = 0; i <= 64; i++)
         CU_ASSERT_EQUAL(wi_transports_add_key(transports, (uint64_t[]){i, ~i}, (const unsigned char *)"key", 3, "job"),
                         WEFT_SUCCESS);
