@@ -39,6 +39,7 @@ libweft_sources += \
 	src/net/devices.c src/net/devices.h \
 	src/net/mesh.c src/net/mesh.h \
 	src/net/mesh_reach.c src/net/mesh_reach.h \
+	src/net/mesh_side.c src/net/mesh_side.h \
 	src/net/side.c src/net/side.h \
 	src/net/side_address.c \
 	src/net/side_conn.c src/net/side_conn.h \

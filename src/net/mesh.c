@@ -15,10 +15,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "net/mesh_side.h"
 
 #define MAX_CPUS 1024
-#define SIDE_TIMEOUT_NS 30000000000ull /* where operations have none */
-#define INTRO_MAGIC 0x77656674u        /* "weft" */
+#define INTRO_MAGIC 0x77656674u /* "weft" */
 #define INTRO_VERSION 7u
 
 struct intro {
@@ -427,35 +427,6 @@ static weft_status explained(weft_status st, const char *name)
                : st;
 }
 
-static size_t side_address(void *arg, int rank, unsigned char address[WI_SIDE_ADDRESS_MAX])
-{
-    const struct wi_mesh_rank *r = &((const struct wi_mesh *)arg)->ranks[rank];
-
-    memcpy(address, r->side, r->side_bytes);
-    return r->side_bytes;
-}
-
-static const char *side_host(void *arg, int rank)
-{
-    return wi_mesh_host(arg, rank);
-}
-
-static weft_status open_side(struct build *b, const struct wi_transport *tp, struct wi_side_group **side)
-{
-    struct wi_side_group_config config = {
-        .transport = tp->plugin->name,
-        .comm_id = {b->mesh->comm_id[0], b->mesh->comm_id[1]},
-        .rank = b->mesh->rank,
-        .nranks = b->mesh->nranks,
-        .timeout_ns = b->config->timeout_ns ? b->config->timeout_ns : SIDE_TIMEOUT_NS,
-        .address_of = side_address,
-        .host_of = side_host,
-        .arg = b->mesh,
-    };
-
-    return tp->plugin->caps & WEFT_CAP_SIDE ? wi_side_open(b->transports->side, &config, side) : WEFT_SUCCESS;
-}
-
 static weft_status create_group(struct build *b, const char *name, const int *chosen, weft_status st)
 {
     struct wi_mesh *m = b->mesh;
@@ -487,7 +458,7 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
     }
     if (st >= 0 && tp) {
         wi_fail_clear();
-        st = open_side(b, tp, &side);
+        st = wi_mesh_side_open(b->mesh, b->transports, tp, b->config->timeout_ns, &side);
         config.side = side;
         if (st >= 0)
             st = tp->ops.group_create(tp->endpoint, &config, &group);
