@@ -113,6 +113,8 @@ struct wi_channel_peer {
     struct wi_channel *ready, **ready_last; /* have something to say, in turn */
     struct wi_piece_queue heads_out, heads_in;
     uint32_t heads_sent, heads_taken;
+    unsigned rmas_waiting; /* gets and puts that the transport had no room for yet; as it said in step */
+    uint64_t rmas_full;
 };
 
 struct wi_registration {
@@ -144,7 +146,7 @@ struct wi_channel_group {
     struct wi_slab *slabs;
     struct wi_lease *leases;
     struct wi_channel_rma *rmas, **rmas_last;
-    unsigned rmas_waiting;         /* of these: the transport had no room yet */
+    uint64_t rma_step;             /* steps so far */
     int within;                    /* progress: posts only queue */
     int again;                     /* there is something for progress to do */
     int unreported;                /* peers that failed here */

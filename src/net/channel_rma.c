@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets and puts: what the transport has no room for waits, in order; memory that the program has not registered is registered
- * until they have ended; and they end with their peer. */
+/* Gets and puts: what the transport has no room for waits, in order, behind others with that peer only; memory that the program has
+ * not registered is registered until they have ended; and they end with their peer. */
 #include "net/channel_group.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ weft_status wi_channel_rma_post(struct wi_channel_group *g, struct weft_rma *r, 
     made->raw = *r;
     made->get = get;
     st = take_memory(g, made);
-    if (st >= 0 && !g->rmas_waiting)
+    if (st >= 0 && !g->peers[r->peer].rmas_waiting)
         st = post(g, made);
     if (st < 0) {
         wi_channel_lease_end(g, made->lease);
@@ -77,34 +77,41 @@ weft_status wi_channel_rma_post(struct wi_channel_group *g, struct weft_rma *r, 
     }
     r->state = WEFT_XFER_PENDING;
     made->user = r;
-    g->rmas_waiting += !made->posted;
+    g->peers[r->peer].rmas_waiting += !made->posted;
     *g->rmas_last = made;
     g->rmas_last = &made->next;
     return WEFT_SUCCESS;
 }
 
-/* One that waited: 0, it goes on waiting. */
-static int post_later(struct wi_channel_group *g, struct wi_channel_rma *r)
+/* One that waited; it may go on waiting, and those behind it do then. One that has ended meanwhile never reaches the transport. */
+static void post_later(struct wi_channel_group *g, struct wi_channel_rma *r)
 {
-    weft_status st = r->user ? post(g, r) : WEFT_ECANCELED;
+    struct wi_channel_peer *p = &g->peers[r->raw.peer];
+    weft_status st = WEFT_ECANCELED;
 
-    if (st >= 0 && !r->posted)
-        return 0;
+    if (p->rmas_full == g->rma_step)
+        return;
+    if (r->user)
+        st = post(g, r);
+    if (st >= 0 && !r->posted) {
+        p->rmas_full = g->rma_step;
+        return;
+    }
     r->posted = 1;
     if (st < 0)
         r->raw.state = st;
-    g->rmas_waiting--;
-    return 1;
+    p->rmas_waiting--;
 }
 
 int wi_channel_rma_step(struct wi_channel_group *g)
 {
     struct wi_channel_rma **at = &g->rmas, *r;
-    int events = 0, room = 1;
+    int events = 0;
 
+    g->rma_step++;
     while ((r = *at) != NULL) {
-        if (!r->posted && room)
-            room = post_later(g, r);
+        if (!r->posted)
+            post_later(g, r);
         if (!r->posted || r->raw.state == WEFT_XFER_PENDING) {
             at = &r->next;
             continue;

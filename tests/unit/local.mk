@@ -91,6 +91,10 @@ test_programs += tests/bench/bench_reduce
 tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
 tests_bench_bench_reduce_LDADD = libweftcore.la
 
+unit_tests += tests/unit/test_channel_rma
+tests_unit_test_channel_rma_SOURCES = tests/unit/test_channel_rma.c
+tests_unit_test_channel_rma_LDADD = libweftcore.la $(CUNIT_LIBS)
+
 unit_tests += tests/unit/test_side
 tests_unit_test_side_SOURCES = tests/unit/test_side.c tests/unit/side_world.h
 tests_unit_test_side_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
