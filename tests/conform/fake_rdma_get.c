@@ -142,7 +142,7 @@ static int key_holds(const struct key *k, uint64_t at, uint64_t bytes)
     return 0;
 }
 
-static int carry_out(struct group *g, struct weft_rma *r)
+static int carry_out(struct group *g, const struct group *peer, struct weft_rma *r)
 {
     const struct imported *i = r->remote;
     void *far = (void *)(uintptr_t)r->remote_address;
@@ -150,6 +150,10 @@ static int carry_out(struct group *g, struct weft_rma *r)
 
     if (!fake_covered(g->endpoint, r->mem, r->local, r->bytes))
         return fake_refuse(g->endpoint, WEFT_EINTERNAL, "memory is deregistered under a get or put");
+    if (i->key.endpoint != peer->endpoint->id) {
+        snprintf(why, sizeof why, "the key is not rank %d's", r->peer);
+        return fake_refuse(g->endpoint, WEFT_EINVAL, why);
+    }
     if (!key_holds(&i->key, r->remote_address, r->bytes)) {
         snprintf(why, sizeof why, "rank %d does not give that memory, or has taken it back", r->peer);
         return fake_refuse(g->endpoint, WEFT_EPROTO, why);
@@ -172,7 +176,7 @@ int fake_move_rmas(struct group *g)
             continue;
         }
         *at = r->next;
-        r->state = gone ? WEFT_EPEER : carry_out(g, r);
+        r->state = gone ? WEFT_EPEER : carry_out(g, peer, r);
         events++;
     }
     return events;

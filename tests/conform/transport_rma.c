@@ -10,10 +10,13 @@
 
 #define WINDOW ((size_t)192 << 10)
 #define GUARD 64
+#define FENCE 4096  /* bytes around a window that are nobody else's */
+#define SECRET 0xa5 /* what they hold */
+#define PUT 0x5a
 
 /* Memory of every rank that the others get from and put to. */
 struct window {
-    unsigned char *at;
+    unsigned char *at, *fenced;
     void *mem;
     struct {
         uint64_t address;
@@ -22,6 +25,20 @@ struct window {
     } told[TC_MAX_RANKS];
     void *remote[TC_MAX_RANKS];
 };
+
+static int all_are(const unsigned char *at, size_t bytes, unsigned char value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != value)
+            return 0;
+    return 1;
+}
+
+/* What tc_fill makes of the byte at `i`. */
+static unsigned char tc_byte(size_t i, uint32_t seed)
+{
+    return (unsigned char)(i * 7 + (i >> 8) * 13 + seed);
+}
 
 static void *reg(struct tc_rank *r, void *at, size_t bytes)
 {
@@ -37,8 +54,10 @@ static struct window *window_new(struct tc_rank *r)
     size_t bytes = 0;
 
     WT_REQUIRE(w != NULL);
-    w->at = malloc(WINDOW);
-    WT_REQUIRE(w->at != NULL);
+    w->fenced = malloc(WINDOW + 2 * FENCE);
+    WT_REQUIRE(w->fenced != NULL);
+    memset(w->fenced, SECRET, WINDOW + 2 * FENCE);
+    w->at = w->fenced + FENCE;
     tc_fill(w->at, WINDOW, (uint32_t)r->rank);
     w->mem = reg(r, w->at, WINDOW);
     w->told[r->rank].address = (uintptr_t)w->at;
@@ -58,7 +77,8 @@ static void window_end(struct tc_rank *r, struct window *w)
     wt_sync();
     if (w->mem)
         r->ops->mem_deregister(r->endpoint, w->mem);
-    free(w->at);
+    WT_CHECK(all_are(w->fenced, FENCE, SECRET) && all_are(w->at + WINDOW, FENCE, SECRET));
+    free(w->fenced);
     free(w);
 }
 
@@ -108,14 +128,6 @@ static void moved(struct tc_rank *r, struct weft_rma x, int get)
     WT_REQUIRE(st >= 0);
     rma_wait(r, &x, 1);
     WT_CHECK_STATUS(x.state, WEFT_SUCCESS);
-}
-
-static int all_are(const unsigned char *at, size_t bytes, unsigned char value)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != value)
-            return 0;
-    return 1;
 }
 
 /* ---- What moves ---- */
@@ -300,35 +312,113 @@ void tc_case_rma_refused(struct tc_rank *r)
     free(local);
 }
 
-/* A key says what its memory is; any other byte of it does not make other memory reachable. */
+/* ---- Keys that nobody gave ---- */
+
+/* Stretches of the peer's memory, from the window's beginning: the first lies inside of it. */
+static const struct {
+    ptrdiff_t at;
+    size_t bytes;
+} stretches[] = {{8, 16}, {-8, 16}, {WINDOW - 8, 16}, {-FENCE, FENCE}, {WINDOW, FENCE}, {-1, WINDOW + 2}, {WINDOW, 1}};
+
+/* One get or put by a key that is not the peer's. It ends well only inside of what the peer has registered, and then it moved just
+ * that; else it is refused, and says why. */
+static void by_forged(struct tc_rank *r, const struct window *w, int peer, void *remote, unsigned char *local,
+                      void *mem, int get)
+{
+    for (size_t i = 0; i < sizeof stretches / sizeof *stretches; i++) {
+        struct weft_rma x = to_peer(w, peer, local, mem, (size_t)stretches[i].at, stretches[i].bytes);
+        weft_status st;
+        x.remote = remote;
+        x.state = 99;
+        r->explained[0] = '\0';
+        wi_fail_clear();
+        memset(local, PUT, stretches[i].bytes);
+        st = post(r, &x, get);
+        if (st >= 0) {
+            rma_wait(r, &x, 1);
+            st = x.state;
+        }
+        for (size_t k = 0; get && k < stretches[i].bytes; k++)
+            if (st >= 0)
+                WT_REQUIRE(local[k] == tc_byte((size_t)stretches[i].at + k, (uint32_t)peer));
+            else
+                WT_REQUIRE(local[k] == PUT || local[k] == tc_byte((size_t)stretches[i].at + k, (uint32_t)peer));
+        if (i == 0 && st >= 0)
+            continue;
+        if (st != WEFT_EINVAL && st != WEFT_EPROTO)
+            wt_fail(__FILE__, __LINE__, "%zu bytes at %zd of a window: %s", stretches[i].bytes, stretches[i].at,
+                    weft_status_name(st));
+        WT_CHECK(*tc_explained(r) != '\0');
+    }
+}
+
+static void by_key(struct tc_rank *r, const struct window *w, int peer, const unsigned char *key, size_t key_bytes,
+                   unsigned char *local, void *mem, int get)
+{
+    void *remote = NULL;
+    weft_status st;
+
+    r->explained[0] = '\0';
+    wi_fail_clear();
+    st = r->ops->mem_import(r->group, peer, key, key_bytes, &remote);
+    if (st < 0) {
+        WT_CHECK(st == WEFT_EPROTO || st == WEFT_EINVAL);
+        WT_CHECK(*tc_explained(r) != '\0');
+        return;
+    }
+    by_forged(r, w, peer, remote, local, mem, get);
+    r->ops->mem_forget(r->group, remote);
+}
+
+/* Each byte of a key changed, in some ways, and keys of nothing but random bytes. */
+static void forge(struct tc_rank *r, const struct window *w, int peer, unsigned char *local, void *mem, int get)
+{
+    static const unsigned char flips[] = {0x01, 0x40, 0x80, 0xff};
+    size_t bytes = w->told[peer].key_bytes;
+    unsigned char key[WEFT_MEM_KEY_MAX];
+    uint32_t seed = 5;
+
+    for (size_t i = 0; i < bytes * sizeof flips; i++) {
+        memcpy(key, w->told[peer].key, sizeof key);
+        key[i / sizeof flips] ^= flips[i % sizeof flips];
+        by_key(r, w, peer, key, bytes, local, mem, get);
+    }
+    for (int i = 0; i < 20; i++) {
+        for (size_t k = 0; k < bytes; k++)
+            key[k] = (unsigned char)tc_random(&seed);
+        by_key(r, w, peer, key, bytes, local, mem, get);
+    }
+}
+
+/* A key is what the peer gave: of any other no byte outside of what the peer has registered is read or written, and there it is
+ * the peer's all the same. A key that this rank has given itself is not the peer's. */
 void tc_case_rma_forged(struct tc_rank *r)
 {
-    unsigned char *local = malloc(WINDOW);
-    int peer = 1 - r->rank;
+    unsigned char *local = malloc(WINDOW + 2 * FENCE);
+    int peer = 1 - r->rank, puts = (r->fixture->plugin->caps & WEFT_CAP_PUT) != 0;
+    struct weft_rma x;
     struct window *w;
-    void *mem;
+    void *mem, *remote = NULL;
 
     tc_group(r);
     w = window_new(r);
-    mem = reg(r, local, WINDOW);
-    for (uint32_t i = 0; i < w->told[peer].key_bytes; i++) {
-        unsigned char key[WEFT_MEM_KEY_MAX];
-        void *remote = NULL;
-        memcpy(key, w->told[peer].key, sizeof key);
-        key[i] ^= 0x40;
-        if (r->ops->mem_import(r->group, peer, key, w->told[peer].key_bytes, &remote) < 0)
-            continue;
-        for (int far = 0; far < 2; far++) {
-            struct weft_rma x = to_peer(w, peer, local, mem, far ? WINDOW - 8 : 8, 16);
-            x.remote = remote;
-            if (post(r, &x, 1) < 0)
-                continue;
-            rma_wait(r, &x, 1);
-            WT_CHECK(far ? x.state < 0 : x.state <= 0);
-        }
+    mem = reg(r, local, WINDOW + 2 * FENCE);
+    forge(r, w, peer, local, mem, 1);
+    tc_sync(r);
+    if (puts)
+        forge(r, w, peer, local, mem, 0);
+    tc_sync(r);
+    for (size_t k = 0; k < WINDOW; k++) /* of refused puts a part may have come where it was allowed to */
+        WT_REQUIRE((k < 24 || k >= WINDOW - 8) ? w->at[k] == PUT || w->at[k] == tc_byte(k, (uint32_t)r->rank)
+                                               : w->at[k] == tc_byte(k, (uint32_t)r->rank));
+    tc_sync(r);
+    if (r->ops->mem_import(r->group, peer, w->told[r->rank].key, w->told[r->rank].key_bytes, &remote) >= 0) {
+        x = to_peer(w, peer, local, mem, 0, 16);
+        x.remote = remote;
+        x.remote_address = w->told[r->rank].address;
+        refused(r, x, WEFT_EINVAL);
         r->ops->mem_forget(r->group, remote);
     }
-    wt_sync();
     window_end(r, w);
     r->ops->mem_deregister(r->endpoint, mem);
     free(local);
