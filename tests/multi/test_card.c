@@ -375,6 +375,8 @@ static void get_never_ends(int rank, int nranks, void *arg)
 
 /* A communicator goes with a get under way that never ends: at once, and nothing stays registered, which the card looks for when
  * it is closed. */
+static _Atomic int getting[2];
+
 static void destroyed_with_gets(int rank, int nranks, void *arg)
 {
     static const char *const silent[] = {"FAKECARD_SIDE=silent", NULL};
@@ -387,8 +389,11 @@ static void destroyed_with_gets(int rank, int nranks, void *arg)
     open_context(&f, rank, nranks, "TRANSPORTS=fakecard", rank ? silent : NULL);
     WT_REQUIRE_OK(create(&f));
     WT_REQUIRE_OK(gather(&f, src, dst, "direct", &req));
-    for (int i = 0; i < 1000 && !f.comm->exec->posted; i++) {
+    for (int i = 0, both = 0; i < 1000 && !both; i++) {
         WT_CHECK_STATUS(weft_test(req), WEFT_INPROGRESS);
+        getting[rank] = f.comm->exec->posted != NULL;
+        wt_sync();
+        both = getting[0] && getting[1];
         wt_sync();
     }
     WT_CHECK(f.comm->exec->posted != NULL);
