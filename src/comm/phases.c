@@ -35,6 +35,8 @@ static weft_status exchange(struct weft_request *req, struct wi_op *op)
     p->exchanged = wi_plan_needs_exchange(req->comm->planner, &p->query, req->options.algorithm) != 0;
     if (!p->exchanged)
         return WEFT_SUCCESS;
+    if (p->agreed)
+        wi_exec_exchanges(req->comm->exec, op);
     p->agreed = 1;
     return wi_exchange_begin(req, op);
 }

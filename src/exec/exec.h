@@ -277,6 +277,8 @@ static inline int wi_op_is_gated(const struct wi_op *op)
 }
 /* Behind a gate that all ranks have: this is what was planned (wi_plan_named), which is compared from now on. */
 void wi_exec_planned(struct wi_exec *exec, struct wi_op *op, uint32_t planned);
+/* Behind such a gate, before that: what will be planned needs an exchange of buffers, for which all ranks must come. */
+void wi_exec_exchanges(struct wi_exec *exec, struct wi_op *op);
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op); /* slow path: abort, peers, deadline, boards */
 /* Fail because a peer called something else; both sides are named. */
 void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info *ours,

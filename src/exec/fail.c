@@ -171,19 +171,22 @@ static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ou
     return *here && *there;
 }
 
-/* What was planned behind a gate is not known yet where a rank waits there: then only the call is compared. */
+#define DECIDED (WI_INFO_PLANNED | WI_INFO_EXCHANGES)
+
+/* What is planned behind a gate is not known where a rank waits there, and of an exchange it is not known before its end: as long
+ * as one of the two does not know, only the call is compared. But an exchange needs both. */
 static int differ(const struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs)
 {
     const struct wi_op *op = wi_exec_collective(exec, ours->seq);
     struct weft_op_info mine = *ours;
 
-    if (ours->flags & WI_INFO_PLANNED && !(theirs->flags & WI_INFO_PLANNED)) {
-        mine.flags &= (uint8_t)~WI_INFO_PLANNED;
-        mine.hash ^= op ? op->bind.planned : 0;
-    } else if (theirs->flags & WI_INFO_PLANNED && !(ours->flags & WI_INFO_PLANNED)) {
-        mine.flags |= WI_INFO_PLANNED;
+    if (ours->flags & DECIDED && theirs->flags & DECIDED && (ours->flags ^ theirs->flags) & WI_INFO_EXCHANGES)
+        return 1;
+    mine.flags = (uint8_t)((ours->flags & ~DECIDED) | (theirs->flags & DECIDED));
+    if (theirs->flags & ~ours->flags & WI_INFO_PLANNED)
         mine.hash = theirs->hash;
-    }
+    else if (ours->flags & ~theirs->flags & WI_INFO_PLANNED)
+        mine.hash ^= op ? op->bind.planned : 0;
     return memcmp(&mine, theirs, sizeof mine) != 0;
 }
 
@@ -196,6 +199,18 @@ void wi_exec_differs(struct wi_exec *exec, const struct wi_op *op, int rank)
                      op->info.flags & WI_INFO_PLANNED ? "algorithm" : "operation");
 }
 
+static const char *plan_text(const struct wi_exec *exec, const struct weft_op_info *info, uint32_t planned,
+                             const char *unknown)
+{
+    const char *name = NULL;
+
+    if (!(info->flags & WI_INFO_PLANNED))
+        return "an algorithm that begins with an exchange of buffers";
+    if (exec->algorithm_named)
+        name = exec->algorithm_named(info->kind, planned);
+    return name ? name : unknown;
+}
+
 /* The same call, planned otherwise behind a gate. */
 static int planned_otherwise(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                              const struct weft_op_info *theirs, const char *text)
@@ -203,14 +218,12 @@ static int planned_otherwise(struct wi_exec *exec, int peer, const struct weft_o
     const struct wi_op *op = wi_exec_collective(exec, ours->seq);
     const char *here, *there;
 
-    if (!op || !op->bind.planned || !(ours->flags & theirs->flags & WI_INFO_PLANNED))
+    if (!op || !(ours->flags & DECIDED) || !(theirs->flags & DECIDED))
         return 0;
-    here = exec->algorithm_named ? exec->algorithm_named(ours->kind, op->bind.planned) : NULL;
-    there =
-        exec->algorithm_named ? exec->algorithm_named(ours->kind, op->bind.planned ^ ours->hash ^ theirs->hash) : NULL;
+    here = plan_text(exec, ours, op->bind.planned, op->bind.sched ? op->bind.sched->algo : "");
+    there = plan_text(exec, theirs, op->bind.planned ^ ours->hash ^ theirs->hash, "something else");
     wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
-                 "rank %d called %s here too, but planned %s for it, and this rank %s", peer, text,
-                 there ? there : "something else", here ? here : op->bind.sched->algo);
+                 "rank %d called %s here too, but planned %s for it, and this rank %s", peer, text, there, here);
     return 1;
 }
 
@@ -222,6 +235,7 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
     char text[160];
 
     alike.hash = ours->hash;
+    alike.flags = (uint8_t)((theirs->flags & ~DECIDED) | (ours->flags & DECIDED));
     wi_op_info_text(theirs, text, sizeof text);
     if (memcmp(&alike, ours, sizeof alike) == 0 && planned_otherwise(exec, peer, ours, theirs, text))
         return;

@@ -51,11 +51,22 @@ int wi_gate_poll(struct wi_exec *exec, struct wi_op *op)
 }
 
 /* The board holds the newest operation; later ones have been issued if that is not op. */
+static void board_if_newest(struct wi_exec *exec, const struct wi_op *op)
+{
+    if (op->info.seq == exec->next_seq)
+        wi_exec_board(exec, &op->info);
+}
+
+void wi_exec_exchanges(struct wi_exec *exec, struct wi_op *op)
+{
+    op->info.flags |= WI_INFO_EXCHANGES;
+    board_if_newest(exec, op);
+}
+
 void wi_exec_planned(struct wi_exec *exec, struct wi_op *op, uint32_t planned)
 {
     op->bind.planned = planned;
     op->info.hash ^= planned;
     op->info.flags |= WI_INFO_PLANNED;
-    if (op->info.seq == exec->next_seq)
-        wi_exec_board(exec, &op->info);
+    board_if_newest(exec, op);
 }

@@ -32,6 +32,8 @@ struct wi_match_peer;
 #define WI_INFO_OFFER 4u
 #define WI_INFO_ASK 8u
 #define WI_INFO_PLANNED 16u /* of a collective: what was planned behind a gate is in its hash */
+/* Likewise: what is planned behind a gate begins with an exchange of buffers, also as long as it is not planned. */
+#define WI_INFO_EXCHANGES 32u
 
 static inline int64_t wi_info_tag(const struct weft_op_info *info)
 {

@@ -151,6 +151,12 @@ struct plans {
     const char *transport, *first, *other; /* rank 0's algorithm, and that of the others */
 };
 
+/* Its end is not known before the exchange with which it begins is over, and that never is. */
+static const char *plan_said(const char *algorithm)
+{
+    return strcmp(algorithm, "direct") == 0 ? "an algorithm that begins with an exchange of buffers" : algorithm;
+}
+
 static void differ(int rank, int nranks, void *arg)
 {
     const struct plans *p = arg;
@@ -168,8 +174,8 @@ static void differ(int rank, int nranks, void *arg)
     e = ft_error(&f);
     SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
     if (nranks == 2) {
-        snprintf(text, sizeof text, "but planned %s for it, and this rank %s", rank ? p->first : p->other,
-                 rank ? p->other : p->first);
+        snprintf(text, sizeof text, "but planned %s for it, and this rank %s", plan_said(rank ? p->first : p->other),
+                 plan_said(rank ? p->other : p->first));
         SAYS(e.message, text);
     }
     ft_close(&f);
@@ -177,10 +183,10 @@ static void differ(int rank, int nranks, void *arg)
 
 static void plans_differ(void)
 {
-    static struct plans all[] = {
-        {"shm", "flat", "flat2"}, {"tcp", "ring", "rdouble"}, {"shm", "ring", "rdouble"}, {"shm", "flat2", "ring"}};
+    static struct plans all[] = {{"shm", "flat", "flat2"}, {"tcp", "ring", "rdouble"}, {"shm", "ring", "rdouble"},
+                                 {"shm", "flat2", "ring"}, {"shm", "flat2", "direct"}, {"shm", "direct", "ring"}};
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         for (int n = 2; n <= 3; n++)
             CU_ASSERT_EQUAL(wt_run(n, differ, &all[i], 30000), 0);
 }
