@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "comm/comm.h"
 #include "exec/engine.h"
 #include "tests/harness/late.h"
 
@@ -193,6 +194,69 @@ static void held(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- Communicators that end while the progress thread is about ---- */
+
+static struct {
+    weft_context *context;
+    weft_comm *comm;
+    _Atomic int unlinked;
+} leaver;
+
+static void *unlink_it(void *arg)
+{
+    (void)arg;
+    wi_context_unlink(leaver.context, leaver.comm);
+    atomic_store(&leaver.unlinked, 1);
+    return NULL;
+}
+
+static int is_listed(weft_context *context, const weft_comm *comm)
+{
+    int is;
+
+    pthread_mutex_lock(&context->comms_lock);
+    is = context->comms == comm;
+    pthread_mutex_unlock(&context->comms_lock);
+    return is;
+}
+
+static void stand(weft_context *context, weft_comm *at, weft_comm *next)
+{
+    pthread_mutex_lock(&context->comms_lock);
+    context->progress.at = at;
+    context->progress.next = next;
+    pthread_mutex_unlock(&context->comms_lock);
+}
+
+/* The test stands where the progress thread, which is not running yet, would: it looks at one communicator, and comes to another
+ * one next. */
+static void leaves(int rank, int nranks, void *arg)
+{
+    uint64_t until;
+    weft_comm *third;
+    pthread_t thread;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &third));
+    WT_REQUIRE(!atomic_load(&f.context->progress.running) && is_listed(f.context, third));
+    leaver.context = f.context;
+    leaver.comm = third;
+    stand(f.context, third, third);
+    WT_REQUIRE(pthread_create(&thread, NULL, unlink_it, NULL) == 0);
+    for (until = wt_now_ms() + wt_slow_ms(10000); is_listed(f.context, third) && wt_now_ms() < until;)
+        sched_yield();
+    for (until = wt_now_ms() + 50; wt_now_ms() < until;) /* it is out of the list, and looked at */
+        sched_yield();
+    WT_CHECK_INT(atomic_load(&leaver.unlinked), 0);
+    WT_CHECK(f.context->progress.next == f.comm);
+    stand(f.context, NULL, NULL);
+    pthread_join(thread, NULL);
+    WT_CHECK_INT(atomic_load(&leaver.unlinked), 1);
+    WT_CHECK_OK(weft_comm_destroy(third));
+    ft_close(&f);
+}
+
 static int run(wt_rank_fn fn, const char *transport)
 {
     if (!sh)
@@ -212,8 +276,14 @@ static void held_step(void)
     CU_ASSERT_EQUAL(run(held, "tcp"), 0);
 }
 
+static void leaving(void)
+{
+    CU_ASSERT_EQUAL(wt_run(1, leaves, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"a message of one communicator is received between the chunks of another's reduction", long_reduction},
     {"a message is received while an engine holds a step of another communicator", held_step},
+    {"a communicator that ends is passed over, and waits for who looks at it", leaving},
 };
 WT_UNIT_MAIN("turns", cases)
