@@ -123,6 +123,9 @@ static weft_status take(struct own *o, struct wi_sched *s)
     }
     if (s->nranks != o->nranks)
         return wi_fail(WEFT_EINVAL, "%s: a schedule of %d ranks among those of %d", o->name, s->nranks, o->nranks);
+    if (s->staged)
+        return wi_fail(WEFT_ENOTSUP, "%s: the schedule of rank %d has mapped stages, which a plan cannot have", o->name,
+                       s->rank);
     if (o->scheds[s->rank])
         return wi_fail(WEFT_EINVAL, "%s: a second schedule of rank %d", o->name, s->rank);
     o->scheds[s->rank] = wi_sched_get(s);

@@ -71,12 +71,12 @@ static const char *json_bool(int value)
     return value ? "true" : "false";
 }
 
-weft_status wi_sched_json(const struct wi_sched *sched, FILE *out)
+/* All but what stands around it: "coll" to the lanes. */
+static void json_body(const struct wi_sched *sched, FILE *out)
 {
     struct wi_sched_stats stats;
 
     wi_sched_stats(sched, &stats);
-    fprintf(out, "{\n  \"format\": \"weft-schedule\", \"version\": 1,\n");
     fprintf(out, "  \"coll\": \"%s\", \"algo\": \"%s\", \"rank\": %d, \"nranks\": %d, \"root\": %d,\n",
             wi_coll_name((enum wi_coll)sched->coll), sched->algo, sched->rank, sched->nranks, sched->root);
     fprintf(out, "  \"in_place\": %s, \"mapped\": %s, \"peer_src\": %s, \"peer_dst\": %s, \"ll\": %s,\n",
@@ -94,7 +94,49 @@ weft_status wi_sched_json(const struct wi_sched *sched, FILE *out)
         fputs(i ? ",\n" : "\n", out);
         json_lane(sched, &sched->lanes[i], out);
     }
-    fputs("]\n}\n", out);
+    fputc(']', out);
+}
+
+static void json_place(const struct wi_sched_stage *s, unsigned buf, FILE *out)
+{
+    fprintf(out, "\"%s\": {\"buf\": \"%s\", \"offset\": %lld}, ", wi_sched_buf_names[buf],
+            wi_sched_buf_names[s->at[buf].buf], (long long)s->at[buf].offset);
+}
+
+static void json_stage(const char *when, const struct wi_sched_stage *s, FILE *out)
+{
+    if (!s) {
+        fprintf(out, ",\n\"%s\": null", when);
+        return;
+    }
+    fprintf(out, ",\n\"%s\": {", when);
+    json_place(s, WI_SRC, out);
+    json_place(s, WI_DST, out);
+    fprintf(out, "\"final\": %s, \"ranks\": [", json_bool(s->final));
+    for (int i = 0; i < s->sched->nranks; i++)
+        fprintf(out, "%s%d", i ? ", " : "", s->ranks[i]);
+    fputs("], \"shares\": [", out);
+    for (uint32_t i = 0; i < s->nshares; i++) {
+        fputs(i ? ", [" : "[", out);
+        for (uint32_t k = s->start[i]; k < s->start[i + 1]; k++)
+            fprintf(out, "%s%u", k > s->start[i] ? ", " : "", s->item[k]);
+        fputc(']', out);
+    }
+    fputs("], \"schedule\": {\n", out);
+    json_body(s->sched, out);
+    fputs("}}", out);
+}
+
+weft_status wi_sched_json(const struct wi_sched *sched, FILE *out)
+{
+    fprintf(out, "{\n  \"format\": \"weft-schedule\", \"version\": %d,\n", sched->staged ? 2 : 1);
+    json_body(sched, out);
+    if (sched->staged) {
+        fprintf(out, ",\n  \"slot_items\": %u", sched->slot_items);
+        json_stage("before", sched->before, out);
+        json_stage("after", sched->after, out);
+    }
+    fputs("\n}\n", out);
     return written(out);
 }
 
@@ -203,6 +245,25 @@ static void dot_waits(const struct wi_sched *const scheds[], int nranks, int ran
     }
 }
 
+/* A mapped stage is one node, before the lanes or after them. */
+static void dot_stage(const struct wi_sched *sched, const char *when, const struct wi_sched_stage *s, FILE *out)
+{
+    if (!s)
+        return;
+    fprintf(out, "    r%d_%s [shape=ellipse, label=\"%s: %s/%s, ranks", sched->rank, when, when,
+            wi_coll_name((enum wi_coll)s->sched->coll), s->sched->algo);
+    for (int i = 0; i < s->sched->nranks; i++)
+        fprintf(out, " %d", s->ranks[i]);
+    fputs("\"];\n", out);
+    for (uint32_t i = 0; i < sched->nlanes; i++) {
+        uint32_t n = sched->lanes[i].nsteps;
+        if (n && s == sched->before)
+            fprintf(out, "    r%d_before -> r%d_%u_0;\n", sched->rank, sched->rank, i);
+        else if (n)
+            fprintf(out, "    r%d_%u_%u -> r%d_after;\n", sched->rank, i, n - 1, sched->rank);
+    }
+}
+
 weft_status wi_sched_dot(const struct wi_sched *const scheds[], int nranks, FILE *out)
 {
     if (nranks < 1)
@@ -214,6 +275,8 @@ weft_status wi_sched_dot(const struct wi_sched *const scheds[], int nranks, FILE
         for (uint32_t i = 0; i < scheds[r]->nlanes; i++)
             dot_lane(scheds[r], i, out);
         dot_dependencies(scheds[r], out);
+        dot_stage(scheds[r], "before", scheds[r]->before, out);
+        dot_stage(scheds[r], "after", scheds[r]->after, out);
         fputs("  }\n", out);
     }
     for (int r = 0; r < nranks; r++) {

@@ -16,6 +16,9 @@ libweft_sources += \
 	src/sched/form.c \
 	src/sched/internal.h \
 	src/sched/parse.c \
+	src/sched/parse.h \
+	src/sched/parse_stage.c \
+	src/sched/parse_words.c \
 	src/sched/print.c \
 	src/sched/sched.h \
 	src/sched/seal.c \

@@ -42,9 +42,8 @@ static void print_peer(const char *what, int peer, FILE *out)
         fprintf(out, " %s %d", what, peer);
 }
 
-weft_status wi_sched_print(const struct wi_sched *sched, FILE *out)
+static void print_lanes(const struct wi_sched *sched, FILE *out)
 {
-    fprintf(out, "weft-schedule 1\n");
     fprintf(out, "coll %s algo %s rank %d nranks %d root %d in_place %d blocks %u tmp %u ll %d%s\n",
             wi_coll_name((enum wi_coll)sched->coll), sched->algo, sched->rank, sched->nranks, sched->root,
             sched->in_place, sched->nblocks, sched->buf_blocks[WI_TMP], sched->ll,
@@ -57,6 +56,37 @@ weft_status wi_sched_print(const struct wi_sched *sched, FILE *out)
         fprintf(out, " chan %u\n", lane->chan);
         for (uint32_t k = 0; k < lane->nsteps; k++)
             print_step(sched, k, &sched->steps[lane->first_step + k], out);
+    }
+}
+
+static void print_stage(const char *when, const struct wi_sched_stage *s, FILE *out)
+{
+    if (!s)
+        return;
+    fprintf(out, "stage %s src %s %lld dst %s %lld final %d\nranks", when, wi_sched_buf_names[s->at[WI_SRC].buf],
+            (long long)s->at[WI_SRC].offset, wi_sched_buf_names[s->at[WI_DST].buf], (long long)s->at[WI_DST].offset,
+            s->final);
+    for (int i = 0; i < s->sched->nranks; i++)
+        fprintf(out, " %d", s->ranks[i]);
+    fputc('\n', out);
+    for (uint32_t i = 0; i < s->nshares; i++) {
+        fputs("share", out);
+        for (uint32_t k = s->start[i]; k < s->start[i + 1]; k++)
+            fprintf(out, " %u", s->item[k]);
+        fputc('\n', out);
+    }
+    print_lanes(s->sched, out);
+    fputs("end_stage\n", out);
+}
+
+weft_status wi_sched_print(const struct wi_sched *sched, FILE *out)
+{
+    fprintf(out, "weft-schedule %d\n", sched->staged ? 2 : 1);
+    print_lanes(sched, out);
+    if (sched->staged) {
+        fprintf(out, "slots %u\n", sched->slot_items);
+        print_stage("before", sched->before, out);
+        print_stage("after", sched->after, out);
     }
     fputs("end\n", out);
     if (ferror(out))

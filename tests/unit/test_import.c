@@ -423,6 +423,9 @@ static void too_much(void)
     "weft-schedule 1\ncoll broadcast algo t rank " #rank " nranks 2 root 0 in_place 1 blocks 1 tmp 0 ll 0\n"
 #define ROOT HEAD(0) "lane 0 send 1 recv - chan 0\n0 send dst[0:1]\nend\n"
 #define LEAF HEAD(1) "lane 0 send - recv 0 chan 0\n0 recv dst[0:1]\nend\n"
+#define STAGED                                                                                       \
+    "weft-schedule 2\ncoll broadcast algo t rank 1 nranks 2 root 0 in_place 0 blocks 1 tmp 0 ll 0\n" \
+    "lane 0 send - recv 0 chan 0\n0 recv dst[0:1]\nslots 0\nend\n"
 
 static void own_texts(void)
 {
@@ -437,6 +440,7 @@ static void own_texts(void)
     refused(ROOT ROOT, strlen(ROOT ROOT), "a second schedule of rank 0");
     refused(ROOT "oops\n", strlen(ROOT "oops\n"), "after line 5: schedule text line 1");
     refused(ROOT HEAD(1) "end\n", strlen(ROOT HEAD(1) "end\n"), "FILE: refused: schedule broadcast/t of rank 0/2");
+    refused(STAGED, strlen(STAGED), "the schedule of rank 1 has mapped stages");
     refused("", 0, "is empty");
 }
 

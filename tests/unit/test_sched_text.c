@@ -172,7 +172,7 @@ static void parse_names_line_and_cause(void)
 {
     static const char *const bad[][3] = {
         {"weft-schedule 1", "weft-sched 1", "line 1: \"weft-schedule\" expected, found weft-sched"},
-        {"weft-schedule 1", "weft-schedule 2", "line 1: version 2"},
+        {"weft-schedule 1", "weft-schedule 3", "line 1: version 3"},
         {"weft-schedule 1", "weft-schedule", "line 1: the version must be a number"},
         {"weft-schedule 1", "weft-schedule 1 x", "line 1: x is too much"},
         {"all_reduce", "all_red", "line 2: unknown collective all_red"},
