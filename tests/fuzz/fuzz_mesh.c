@@ -4,6 +4,7 @@
  * its own, changed where the input says (place, value), so that what stands behind a check is reached. Creation must fail with a
  * reason or give a mesh whose every field is within bounds, and end after a bounded number of exchanges.
  *
+ * One of them has a side channel, whose address the introductions carry; nobody connects there.
  * The transports take part without a network: they exchange what they are told to exchange and nothing else. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "net/mesh.h"
+#include "net/rendezvous.h"
 #include "tests/fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -108,7 +110,8 @@ static const struct weft_transport_ops fake_ops = {.bytes = sizeof fake_ops,
                                                    .group_create = fake_group_create,
                                                    .group_destroy = fake_group_destroy};
 static const struct weft_plugin near_plugin = {.abi = WEFT_PLUGIN_ABI, .name = "near", .priority = 20};
-static const struct weft_plugin far_plugin = {.abi = WEFT_PLUGIN_ABI, .name = "far", .priority = 10};
+static const struct weft_plugin far_plugin = {
+    .abi = WEFT_PLUGIN_ABI, .name = "far", .priority = 10, .caps = WEFT_CAP_SIDE};
 
 /* ---- What must hold ---- */
 
@@ -118,6 +121,12 @@ static void judge(const struct wi_mesh *m)
     require(m->local_rank >= 0 && m->local_rank < m->local_nranks && m->local_nranks <= NRANKS);
     require(m->ngroups <= WI_MAX_TRANSPORTS);
     for (int r = 0; r < NRANKS; r++) {
+        struct wi_sockaddr at;
+        if (m->ranks[r].side_bytes) {
+            require(m->ranks[r].side_bytes <= WI_SIDE_ADDRESS_MAX);
+            require(wi_side_address_read(m->ranks[r].side, m->ranks[r].side_bytes, &at) == 0 && wi_sockaddr_port(&at));
+            require(at.ss.ss_family == AF_INET || at.ss.ss_family == AF_INET6);
+        }
         require(m->ranks[r].node_index >= 0 && m->ranks[r].node_index < m->nnodes);
         require(memchr(wi_mesh_host(m, r), 0, sizeof m->ranks[r].node.name) != NULL);
         require(r == m->rank || (m->links[r].group && m->links[r].index >= 0 && m->links[r].index < m->ngroups));
@@ -129,13 +138,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static struct wi_node_id node;
     static struct wi_rates rates;
     static int some_endpoint;
+    static struct wi_side *side;
     struct wi_transports transports = {.count = 2};
     struct fake f = {.data = data, .bytes = bytes};
     struct wi_mesh_config config = {.node = &node, .settings_hash = 4711, .deadline_ns = UINT64_MAX, .rates = &rates};
     struct wi_mesh *mesh = NULL;
 
-    if (!node.name[0])
+    if (!node.name[0]) {
+        struct wi_side_config here = {.interfaces = "lo", .seen = wi_auth_seen_of_process()};
         require(wi_node_id("a host", &node) == WEFT_SUCCESS);
+        require(wi_side_create(&here, &side) == WEFT_SUCCESS);
+    }
+    transports.side = side;
     pthread_mutex_init(&transports.keys_lock, NULL);
     transports.list[0] = (struct wi_transport){.plugin = &near_plugin, .ops = fake_ops, .endpoint = &some_endpoint};
     transports.list[1] = (struct wi_transport){.plugin = &far_plugin, .ops = fake_ops};

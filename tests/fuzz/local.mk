@@ -8,6 +8,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
 	tests/fuzz/fuzz_gather.c \
 	tests/fuzz/fuzz_handshake.c \
+	tests/fuzz/fuzz_hier.c \
 	tests/fuzz/fuzz_id.c \
 	tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_join.c \
@@ -22,6 +23,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_shm_descriptor.c \
 	tests/fuzz/fuzz_shm_hello.c \
 	tests/fuzz/fuzz_shm_ring.c \
+	tests/fuzz/fuzz_side.c \
 	tests/fuzz/fuzz_step.c \
 	tests/fuzz/fuzz_store.c \
 	tests/fuzz/fuzz_tcp_claims.c \
@@ -34,6 +36,7 @@ unit_tests += \
 	tests/fuzz/replay_auth \
 	tests/fuzz/replay_gather \
 	tests/fuzz/replay_handshake \
+	tests/fuzz/replay_hier \
 	tests/fuzz/replay_id \
 	tests/fuzz/replay_import \
 	tests/fuzz/replay_join \
@@ -48,6 +51,7 @@ unit_tests += \
 	tests/fuzz/replay_shm_descriptor \
 	tests/fuzz/replay_shm_hello \
 	tests/fuzz/replay_shm_ring \
+	tests/fuzz/replay_side \
 	tests/fuzz/replay_step \
 	tests/fuzz/replay_store \
 	tests/fuzz/replay_tcp_claims \
@@ -60,6 +64,8 @@ tests_fuzz_replay_gather_SOURCES = tests/fuzz/fuzz_gather.c tests/fuzz/replay.c
 tests_fuzz_replay_gather_LDADD = $(replay_ldadd)
 tests_fuzz_replay_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.c
 tests_fuzz_replay_handshake_LDADD = $(replay_ldadd)
+tests_fuzz_replay_hier_SOURCES = tests/fuzz/fuzz_hier.c tests/fuzz/replay.c
+tests_fuzz_replay_hier_LDADD = $(replay_ldadd)
 tests_fuzz_replay_id_SOURCES = tests/fuzz/fuzz_id.c tests/fuzz/replay.c
 tests_fuzz_replay_id_LDADD = $(replay_ldadd)
 tests_fuzz_replay_import_SOURCES = tests/fuzz/fuzz_import.c tests/fuzz/replay.c
@@ -88,6 +94,8 @@ tests_fuzz_replay_shm_hello_SOURCES = tests/fuzz/fuzz_shm_hello.c tests/fuzz/rep
 tests_fuzz_replay_shm_hello_LDADD = $(replay_ldadd)
 tests_fuzz_replay_shm_ring_SOURCES = tests/fuzz/fuzz_shm_ring.c tests/fuzz/replay.c
 tests_fuzz_replay_shm_ring_LDADD = $(replay_ldadd)
+tests_fuzz_replay_side_SOURCES = tests/fuzz/fuzz_side.c tests/fuzz/replay.c
+tests_fuzz_replay_side_LDADD = $(replay_ldadd)
 tests_fuzz_replay_step_SOURCES = tests/fuzz/fuzz_step.c tests/fuzz/replay.c tools/sim_script.c tools/sim_world.c
 tests_fuzz_replay_step_LDADD = $(replay_ldadd)
 tests_fuzz_replay_store_SOURCES = tests/fuzz/fuzz_store.c tests/fuzz/replay.c
