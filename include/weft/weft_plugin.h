@@ -10,10 +10,10 @@
  * endpoint and on different groups may run at the same time; state shared by them is the plugin's to guard.
  *
  * Fork: libweft refuses the handles that a forked child has from its parent, so nothing that the parent opened is called in
- * the child; close and group_destroy are not either. The plugin sees to it (pthread_atfork, in the child, without taking a
- * lock) that what it holds does not outlive the parent there: sockets and descriptors by which others notice the parent's end
- * are closed, memory shared with other ranks is not inherited (MADV_DONTFORK) or never written to, and no destructor speaks
- * for the parent. A child may open the plugin anew.
+ * the child; close and group_destroy are not either. The plugin sees to it (weft_host.fd_keep, or pthread_atfork, in the child,
+ * without taking a lock) that what it holds does not outlive the parent there: sockets and descriptors by which others notice
+ * the parent's end are closed, memory shared with other ranks is not inherited (MADV_DONTFORK) or never written to, and no
+ * destructor speaks for the parent. A child may open the plugin anew.
  */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
@@ -60,6 +60,14 @@ struct weft_setting {
 /* ---- What libweft offers a plugin --------------------------------------------------------------------- */
 
 struct weft_auth; /* one side of one handshake */
+
+/* Which process: fixed bytes, to be part of an address. */
+struct weft_process {
+    uint64_t space;   /* of boot and pid namespace, where `pid` means something; 0: comparable with nobody's */
+    uint64_t started; /* in clock ticks since boot: tells processes with the same number apart */
+    int32_t pid;
+    uint32_t reserved;
+};
 
 #define WEFT_SIDE_MAX 4096    /* bytes of connection data: weft_host.side_request */
 #define WEFT_SIDE_WHY_MAX 160
@@ -126,6 +134,19 @@ struct weft_host {
     int (*side_requested)(void *side, int *peer, void *request, size_t capacity, size_t *bytes);
     weft_status (*side_respond)(void *side, int peer, const void *data, size_t bytes);
     int (*side_fd)(void *side);
+
+    /* Descriptors that a child made by fork() must not keep: a connection ends for the peer when the last process that has its
+     * descriptor ends. fd_keep notes one, which children close from then on, and returns it; below 0: nothing. fd_close takes it
+     * off the list and closes it, noted or not. One list for the process: any thread, no lock held or not. */
+    int (*fd_keep)(int fd);
+    void (*fd_close)(int fd);
+
+    /* Processes of this host. process_self: which this one is, for its address. process_state: what another one, that said so, is
+     * doing: 'R', 'S', 'T', … as in /proc; 0: it has ended (also where another process has its number now); '?': that cannot be
+     * known from here, as it is on another host or in another pid namespace. Every byte of *process is untrusted. Some tens of
+     * microseconds. A process whose first thread has ended, and others not, goes on. */
+    void (*process_self)(struct weft_process *process);
+    int (*process_state)(const struct weft_process *process);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64
@@ -460,6 +481,8 @@ struct weft_plugin {
  *   need not do any of it, and leaves weft_xfer.info alone.
  * - Memory that is touched outside of calls on the group, or by peers, must be given up in `quiesce`.
  * - weft_plugin.info_bits stands at the end of the description.
+ * - weft_host goes on growing at its end; what an older library may lack is asked for with WEFT_HOST_HAS: auth_session,
+ *   auth_expect, the side channel, fd_keep and fd_close, process_self and process_state.
  */
 
 #ifdef __cplusplus

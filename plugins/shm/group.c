@@ -21,6 +21,7 @@ weft_status wi_shm_endpoint_new(const struct weft_host *host, const void *settin
     made->host = host;
     made->settings = settings;
     made->one_process = one_process;
+    wi_shm_processes_init(host);
     wi_shm_identity_read(&made->identity, made->settings->node_id);
     made->membarrier = wi_shm_membarrier_register(one_process);
     if (!wi_shm_watches_init(&made->watches))

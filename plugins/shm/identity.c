@@ -4,8 +4,8 @@
 #include "identity.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,38 +35,38 @@ static uint64_t inode_of(const char *path)
     return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-int wi_shm_process_stat(uint32_t pid, char *state, uint64_t *start_ticks)
-{
-    char path[64], text[1024];
-    unsigned long threads = 1;
-    const char *at;
+/* Of the host, which is the same for every endpoint of the process. A host without: nothing is known of processes. */
+static void (*_Atomic host_self)(struct weft_process *process);
+static int (*_Atomic host_state)(const struct weft_process *process);
+static _Atomic uint64_t space; /* where numbers of processes mean something; those of this node's ranks are all in it */
 
-    /* That of the first thread: it says the same, and emulators of user programs make up the other one. */
-    snprintf(path, sizeof(path), "/proc/%u/task/%u/stat", pid, pid);
-    if (!read_file(path, text, sizeof(text)))
-        return 0;
-    at = strrchr(text, ')'); /* the name in parentheses may hold anything */
-    if (!at || at[1] != ' ')
-        return 0;
-    at += 2;
-    *state = *at;
-    for (int field = 3; field < 22; field++) { /* start time is field 22 */
-        at = strchr(at, ' ');
-        if (!at)
-            return 0;
-        at++;
-        if (field + 1 == 20) /* number of threads, the first one included */
-            threads = strtoul(at, NULL, 10);
-    }
-    if (*state == 'Z' && threads > 1) /* the first thread has ended, and others go on */
-        *state = 'S';
-    *start_ticks = strtoull(at, NULL, 10);
-    return 1;
+void wi_shm_processes_init(const struct weft_host *host)
+{
+    struct weft_process self;
+
+    if (!WEFT_HOST_HAS(host, process_self) || !WEFT_HOST_HAS(host, process_state))
+        return;
+    host->process_self(&self);
+    atomic_store_explicit(&space, self.space, memory_order_relaxed);
+    atomic_store_explicit(&host_self, host->process_self, memory_order_relaxed);
+    atomic_store_explicit(&host_state, host->process_state, memory_order_relaxed);
+}
+
+int wi_shm_process_state(const struct wi_shm_identity *identity)
+{
+    int (*state)(const struct weft_process *process) = atomic_load_explicit(&host_state, memory_order_relaxed);
+    struct weft_process process = {.space = atomic_load_explicit(&space, memory_order_relaxed),
+                                   .started = identity->start_ticks,
+                                   .pid = (int32_t)identity->pid};
+
+    return state ? state(&process) : '?';
 }
 
 void wi_shm_identity_read(struct wi_shm_identity *identity, const char *node_id)
 {
-    char state, text[64];
+    void (*tell)(struct weft_process *) = atomic_load_explicit(&host_self, memory_order_relaxed);
+    struct weft_process self = {.started = 0};
+    char text[64];
 
     memset(identity, 0, sizeof(*identity));
     identity->magic = MAGIC;
@@ -86,7 +86,9 @@ void wi_shm_identity_read(struct wi_shm_identity *identity, const char *node_id)
     identity->pid_ns = inode_of("/proc/self/ns/pid");
     identity->uid = (uint32_t)geteuid();
     identity->pid = (uint32_t)getpid();
-    wi_shm_process_stat(identity->pid, &state, &identity->start_ticks);
+    if (tell)
+        tell(&self);
+    identity->start_ticks = self.started;
 }
 
 int wi_shm_identity_parse(struct wi_shm_identity *identity, const void *address, size_t bytes)

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <weft/weft_plugin.h>
 
 /* The address blob, as it travels. Text fields are padded with zeros. */
 struct wi_shm_identity {
@@ -25,7 +26,9 @@ void wi_shm_identity_read(struct wi_shm_identity *identity, const char *node_id)
 int wi_shm_identity_parse(struct wi_shm_identity *identity, const void *address, size_t bytes);
 int wi_shm_identity_same_node(const struct wi_shm_identity *a, const struct wi_shm_identity *b);
 int wi_shm_identity_same_process(const struct wi_shm_identity *a, const struct wi_shm_identity *b);
-/* State letter and start time from /proc/<pid>/stat; 0 when there is no such process. */
-int wi_shm_process_stat(uint32_t pid, char *state, uint64_t *start_ticks);
+/* To be called before any of the others: what the host knows of processes. */
+void wi_shm_processes_init(const struct weft_host *host);
+/* weft_host.process_state of a process of this node. */
+int wi_shm_process_state(const struct wi_shm_identity *identity);
 
 #endif

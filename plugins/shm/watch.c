@@ -44,12 +44,11 @@ void wi_shm_watches_fini(struct wi_shm_watches *watches)
 
 int wi_shm_process_lives(const struct wi_shm_identity *identity)
 {
-    char state;
-    uint64_t start_ticks;
+    int state = wi_shm_process_state(identity);
 
-    if (!wi_shm_process_stat(identity->pid, &state, &start_ticks)) /* no descriptors left, or no memory, is no death */
+    if (state == '?') /* without /proc, say. What cannot be known is no death */
         return kill((pid_t)identity->pid, 0) == 0 || errno != ESRCH;
-    return start_ticks == identity->start_ticks && state != 'Z' && state != 'X';
+    return state != 0;
 }
 
 static struct wi_shm_watch *watch_new(const struct wi_shm_identity *identity)
@@ -154,7 +153,7 @@ static int exit_code_of(const struct wi_shm_watch *watch, int *code)
     return (info.mask & PIDFD_INFO_EXIT_MASK) != 0;
 }
 
-static const char *doing(char state)
+static const char *doing(int state)
 {
     switch (state) {
     case 'R':
@@ -168,8 +167,6 @@ static const char *doing(char state)
         return "is stopped (state T)";
     case 't':
         return "is stopped by a debugger (state t)";
-    case 'Z':
-        return "has ended and was not waited for (zombie)";
     default:
         return "is in an unknown state";
     }
@@ -178,18 +175,17 @@ static const char *doing(char state)
 size_t wi_shm_watch_text(const struct wi_shm_watch *watch, char *text, size_t capacity)
 {
     const struct wi_shm_identity *who = &watch->identity;
-    uint64_t start_ticks;
-    char state, what[64];
-    int code, length;
+    int code, length, state;
+    char what[64];
 
     if (exit_code_of(watch, &code) && WIFSIGNALED(code))
         snprintf(what, sizeof(what), "was killed by signal %d", WTERMSIG(code));
     else if (exit_code_of(watch, &code))
         snprintf(what, sizeof(what), "exited with status %d", WEXITSTATUS(code));
-    else if (wi_shm_process_stat(who->pid, &state, &start_ticks) && start_ticks == who->start_ticks)
+    else if ((state = wi_shm_process_state(who)) != 0)
         snprintf(what, sizeof(what), "%s", doing(state));
     else
-        snprintf(what, sizeof(what), wi_shm_process_lives(who) ? "is in an unknown state" : "is gone");
+        snprintf(what, sizeof(what), "is gone");
     length = snprintf(text, capacity, "process %u on host %s %s", who->pid, who->host, what);
     if (length < 0)
         return 0;

@@ -46,11 +46,11 @@ int wi_tcp_addr_is_loopback(const struct wi_tcp_addr *addr);
 int wi_tcp_node_identity(uint64_t node[2]);
 
 /* Fill pids, started, pid and host. */
-void wi_tcp_process_identity(struct wi_tcp_identity *id);
+void wi_tcp_process_identity(const struct weft_host *host, struct wi_tcp_identity *id);
 /* 'R', 'S', 'T', … as in /proc; 0: it has ended; '?': that cannot be known from here. */
-char wi_tcp_process_state(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer);
+int wi_tcp_process_state(const struct weft_host *host, const struct wi_tcp_identity *peer);
 /* "process 4711 on host n2", and what it is doing if that can be known and is worth a word. Returns bytes. */
-size_t wi_tcp_process_text(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, char *text,
+size_t wi_tcp_process_text(const struct weft_host *host, const struct wi_tcp_identity *peer, char *text,
                            size_t capacity);
 
 size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_t capacity); /* 0: no room */

@@ -71,7 +71,7 @@ static void round_over(struct wi_tcp_conn *c)
     uint64_t now = now_of(p->group), pause = BACKOFF_NS << (d->round < 5 ? d->round : 5);
     d->round++;
     if (d->refused == d->norder &&
-        (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(&p->group->endpoint->me, &d->peer) == 0)) {
+        (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(p->group->endpoint->host, &d->peer) == 0)) {
         give_up(c, WEFT_EPEER, d->last, " (its process has ended?)");
         return;
     }

@@ -182,9 +182,9 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     e->family = family;
     e->epoll = e->timer = e->spare = -1;
     pthread_mutex_init(&e->lock, NULL);
-    wi_tcp_fds_init();
+    wi_tcp_fds_init(host);
     wi_tcp_node_identity(e->me.node);
-    wi_tcp_process_identity(&e->me);
+    wi_tcp_process_identity(host, &e->me);
     if (getrandom(&e->me.process, sizeof e->me.process, 0) != (ssize_t)sizeof e->me.process) {
         host->explain(host->impl, WEFT_ESYS, "tcp: getrandom: %s", strerror(errno));
         st = WEFT_ESYS;

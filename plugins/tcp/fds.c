@@ -1,52 +1,36 @@
-/* fds.c: the descriptors of this transport, which a forked child must not keep.
+/* fds.c: the descriptors of this transport, which a forked child must not keep: the host's list of them.
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "fds.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#define FDS_MAX (1 << 20) /* higher ones are not noted */
+/* One list for the process, of a library that is there once: the same for every endpoint. A host without: nothing is noted. */
+static int (*_Atomic host_keep)(int fd);
+static void (*_Atomic host_close)(int fd);
 
-/* One bit each: whatever the threads of the parent were doing at the fork, this can be read in the child. */
-static _Atomic uint64_t kept[FDS_MAX / 64];
+void wi_tcp_fds_init(const struct weft_host *host)
+{
+    if (!WEFT_HOST_HAS(host, fd_keep) || !WEFT_HOST_HAS(host, fd_close))
+        return;
+    atomic_store_explicit(&host_close, host->fd_close, memory_order_relaxed);
+    atomic_store_explicit(&host_keep, host->fd_keep, memory_order_relaxed);
+}
 
 int wi_tcp_fd_keep(int fd)
 {
-    if (fd >= 0 && fd < FDS_MAX)
-        atomic_fetch_or_explicit(&kept[fd / 64], 1ull << (fd % 64), memory_order_relaxed);
-    return fd;
+    int (*keep)(int fd) = atomic_load_explicit(&host_keep, memory_order_relaxed);
+
+    return keep ? keep(fd) : fd;
 }
 
 void wi_tcp_fd_close(int fd)
 {
-    if (fd >= 0 && fd < FDS_MAX) /* before: its number may be somebody else's at once */
-        atomic_fetch_and_explicit(&kept[fd / 64], ~(1ull << (fd % 64)), memory_order_relaxed);
-    close(fd);
-}
+    void (*closes)(int fd) = atomic_load_explicit(&host_close, memory_order_relaxed);
 
-static void close_in_child(void)
-{
-    for (int i = 0; i < FDS_MAX / 64; i++) {
-        uint64_t word = atomic_exchange_explicit(&kept[i], 0, memory_order_relaxed);
-        for (; word; word &= word - 1)
-            close(i * 64 + __builtin_ctzll(word));
-    }
-}
-
-static void register_child(void)
-{
-    pthread_atfork(NULL, NULL, close_in_child);
-}
-
-void wi_tcp_fds_init(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, register_child);
+    if (closes)
+        closes(fd);
+    else
+        close(fd);
 }

@@ -385,7 +385,7 @@ static void watch_processes(struct wi_tcp_group *g)
         if (!p || p->state != WI_TCP_LINKED || !(p->nsends + p->nrecvs))
             continue;
         wi_tcp_peer_identity(g, i, &id);
-        if (wi_tcp_process_state(&g->endpoint->me, &id) != 0)
+        if (wi_tcp_process_state(g->endpoint->host, &id) != 0)
             p->ended_ns = 0;
         else if (!p->ended_ns)
             p->ended_ns = now;

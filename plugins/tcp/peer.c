@@ -108,7 +108,7 @@ void wi_tcp_peer_fail(struct wi_tcp_peer *p, weft_status status, const char *for
     if (p->state == WI_TCP_FAILED)
         return;
     wi_tcp_peer_identity(g, p->rank, &id);
-    size_t n = wi_tcp_process_text(&g->endpoint->me, &id, p->text, sizeof p->text);
+    size_t n = wi_tcp_process_text(g->endpoint->host, &id, p->text, sizeof p->text);
     n += (size_t)snprintf(p->text + n, sizeof p->text - n, ": ");
     va_start(ap, format);
     vsnprintf(p->text + n, sizeof p->text - n, format, ap);
@@ -190,7 +190,7 @@ size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity)
     char who[96];
     int n;
     wi_tcp_peer_identity(g, rank, &id);
-    wi_tcp_process_text(&g->endpoint->me, &id, who, sizeof who);
+    wi_tcp_process_text(g->endpoint->host, &id, who, sizeof who);
     if (rank == g->rank || !p || p->state == WI_TCP_IDLE) {
         n = snprintf(text, capacity, "%s; tcp, %s", who, rank == g->rank ? "this rank itself" : "not connected yet");
     } else if (p->state == WI_TCP_FAILED) {

@@ -3,10 +3,12 @@ libweft_sources += \
 	src/base/alloc.c src/base/alloc.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/clock.c src/base/clock.h \
+	src/base/fds.c src/base/fds.h \
 	src/base/file.c src/base/file.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/log.c src/base/log.h \
 	src/base/names.c \
+	src/base/process.c src/base/process.h \
 	src/base/reduce.c src/base/reduce.h src/base/reduce_kernels.h \
 	src/base/convert.c \
 	src/base/rates.c src/base/rates.h \

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sockets of start-up, which a forked child must not keep: a connection ends for the peer when the last process that has its
- * descriptor ends, and a child that lives on would keep its killed parent alive for the others, and its listeners' names taken. The
- * tcp transport does the same for its own (plugins/tcp/fds.c). */
+/* The sockets of start-up, which a forked child must not keep (base/fds.h): one that lives on would also keep the names of its
+ * killed parent's listeners taken. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/status.h"
 #include "net/rendezvous.h"
 
-#define FDS_MAX (1 << 20) /* higher ones are not noted */
-
-/* One bit each: whatever the threads of the parent were doing at the fork, this can be read in the child. */
-static _Atomic uint64_t kept[FDS_MAX / 64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* WEFT_STORE_FD, which the program may have closed, so that its number is another file's by now. */
 static struct {
@@ -24,11 +20,6 @@ static struct {
 
 static void close_in_child(void)
 {
-    for (int i = 0; i < FDS_MAX / 64; i++) {
-        uint64_t word = atomic_exchange_explicit(&kept[i], 0, memory_order_relaxed);
-        for (; word; word &= word - 1)
-            close(i * 64 + __builtin_ctzll(word));
-    }
     struct stat st;
     int fd = atomic_exchange_explicit(&given.fd, -1, memory_order_relaxed);
     if (fd >= 0 && !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
@@ -43,12 +34,7 @@ static void set_handler(void)
 
 int wi_socket_keep(int fd)
 {
-    if (fd < 0)
-        return fd;
-    pthread_once(&once, set_handler);
-    if (fd < FDS_MAX)
-        atomic_fetch_or_explicit(&kept[fd / 64], 1ull << (fd % 64), memory_order_relaxed);
-    return fd;
+    return wi_fd_keep(fd);
 }
 
 void wi_socket_keep_given(int fd)
@@ -63,9 +49,7 @@ void wi_socket_keep_given(int fd)
 
 void wi_socket_close(int fd)
 {
-    if (fd >= 0 && fd < FDS_MAX) /* before: its number may be somebody else's at once */
-        atomic_fetch_and_explicit(&kept[fd / 64], ~(1ull << (fd % 64)), memory_order_relaxed);
-    close(fd);
+    wi_fd_close(fd);
 }
 
 weft_status wi_start_lock(pthread_mutex_t *lock, const char *what, uint64_t deadline_ns)

@@ -12,7 +12,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/secret.h"
 #include "base/reduce.h"
 #include "base/status.h"
@@ -287,6 +289,10 @@ static void host_init(struct wi_transports *t)
         .side_requested = wi_side_requested,
         .side_respond = wi_side_respond,
         .side_fd = wi_side_fd,
+        .fd_keep = wi_fd_keep,
+        .fd_close = wi_fd_close,
+        .process_self = wi_process_self,
+        .process_state = wi_process_state,
     };
 }
 

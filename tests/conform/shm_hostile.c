@@ -31,7 +31,11 @@
 #include "../../plugins/shm/shm.h"
 #include "../../plugins/shm/watch.h"
 #include "../unit/unit.h"
+#include "base/process.h"
 #include "transport.h"
+
+static const struct weft_host process_host = {
+    .bytes = sizeof process_host, .process_self = wi_process_self, .process_state = wi_process_state};
 
 #define DEADLINE_MS 30000u
 
@@ -107,7 +111,7 @@ static void path_of(struct tc_rank *r, pid_t pid, char path[128])
     char name[WI_SHM_NAME_MAX], state;
 
     owner.pid = (uint32_t)pid;
-    WT_REQUIRE(wi_shm_process_stat(owner.pid, &state, &owner.start_ticks));
+    WT_REQUIRE(wi_process_stat((int32_t)owner.pid, &state, &owner.start_ticks));
     wi_shm_object_name(&owner, r->config.comm_id[0], 1, name);
     snprintf(path, 128, "/dev/shm%s", name);
 }
@@ -135,7 +139,7 @@ static void as_a_stranger(struct tc_rank *r)
              said_by(r, 1)->pid);
     if (!hostile(r)) {
         said_by(r, 1)->pid = (uint32_t)getppid();
-        WT_REQUIRE(wi_shm_process_stat(said_by(r, 1)->pid, &state, &said_by(r, 1)->start_ticks));
+        WT_REQUIRE(wi_process_stat((int32_t)said_by(r, 1)->pid, &state, &said_by(r, 1)->start_ticks));
     }
     refused(r, words);
     if (hostile(r)) {
@@ -515,10 +519,11 @@ static void run_swept(void)
         for (;;)
             pause();
     }
+    wi_shm_processes_init(&process_host);
     wi_shm_identity_read(&mine, NULL);
     owner = mine;
     owner.pid = (uint32_t)child;
-    CU_ASSERT_FATAL(child > 0 && wi_shm_process_stat(owner.pid, &state, &owner.start_ticks));
+    CU_ASSERT_FATAL(child > 0 && wi_process_stat((int32_t)owner.pid, &state, &owner.start_ticks));
     leave_object(&owner, 0, names[0]);
     leave_object(&mine, 1, names[1]); /* its process lives */
     owner.pid_ns ^= 1;
@@ -576,6 +581,7 @@ static void run_first_thread_ended(void)
     int ends[2];
     char state;
 
+    wi_shm_processes_init(&process_host);
     CU_ASSERT_EQUAL_FATAL(pipe2(ends, O_CLOEXEC), 0);
     pid_t child = fork();
     if (child == 0) {
@@ -585,7 +591,7 @@ static void run_first_thread_ended(void)
         pthread_exit(NULL);
     }
     its.pid = (uint32_t)child;
-    CU_ASSERT_FATAL(child > 0 && wi_shm_process_stat(its.pid, &state, &its.start_ticks));
+    CU_ASSERT_FATAL(child > 0 && wi_process_stat((int32_t)its.pid, &state, &its.start_ticks));
     while (state_of(child) != 'Z' && tries++ < DEADLINE_MS)
         nanosleep(&pause, NULL);
     CU_ASSERT_EQUAL(state_of(child), 'Z');
@@ -645,6 +651,7 @@ static void run_unseen(void)
         for (;;)
             pause();
     }
+    wi_shm_processes_init(&process_host);
     wi_shm_identity_read(&peer, NULL);
     CU_ASSERT_FATAL(child > 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = (struct rlimit){0, before.rlim_max};

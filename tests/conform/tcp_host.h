@@ -14,6 +14,8 @@
 #include <time.h>
 #include <weft/weft_plugin.h>
 
+#include "base/fds.h"
+#include "base/process.h"
 #include "plugins/tcp/tcp.h"
 
 extern const struct weft_plugin weft_plugin_tcp;
@@ -159,7 +161,11 @@ __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32
                             .auth_create = wt_tcp_auth_create,
                             .auth_step = wt_tcp_auth_step,
                             .auth_destroy = wt_tcp_auth_destroy,
-                            .auth_expect = wt_tcp_auth_expect};
+                            .auth_expect = wt_tcp_auth_expect,
+                            .fd_keep = wi_fd_keep,
+                            .fd_close = wi_fd_close,
+                            .process_self = wi_process_self,
+                            .process_state = wi_process_state};
 }
 
 /* What the table's defaults mean, so that tests need no settings module. */

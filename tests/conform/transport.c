@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
+#include "base/process.h"
 #include "base/settings.h"
 #include "base/status.h"
 #include "net/channel.h"
@@ -119,8 +121,15 @@ static void rank_body(int rank, int nranks, void *arg)
     r->shared = start->shared;
     r->rank = rank;
     r->nranks = nranks;
-    r->host = (struct weft_host){
-        .bytes = sizeof(r->host), .impl = r, .log = host_log, .now_ns = host_now, .explain = host_explain};
+    r->host = (struct weft_host){.bytes = sizeof(r->host),
+                                 .impl = r,
+                                 .log = host_log,
+                                 .now_ns = host_now,
+                                 .explain = host_explain,
+                                 .fd_keep = wi_fd_keep,
+                                 .fd_close = wi_fd_close,
+                                 .process_self = wi_process_self,
+                                 .process_state = wi_process_state};
     if (r->fixture->host)
         r->fixture->host(&r->host);
     r->read = read_settings(r);

@@ -83,10 +83,11 @@ static void start_other(void)
     close(fds[1]);
     close(truth.hello.fd); /* the other's has the same number */
     link_fd = fds[0];
+    wi_shm_processes_init(&fz_host);
     wi_shm_identity_read(&truth.identity, "");
     truth.identity.pid = (uint32_t)pid;
     char state;
-    fz_require(wi_shm_process_stat((uint32_t)pid, &state, &truth.identity.start_ticks), "the other process");
+    fz_require(wi_process_stat((int32_t)pid, &state, &truth.identity.start_ticks), "the other process");
     truth.hello.device = (uint64_t)st.st_dev;
     truth.hello.inode = (uint64_t)st.st_ino;
     truth.hello.slot_bytes = layout.slot_bytes;

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "plugins/shm/chan.h"
 #include "plugins/shm/share.h"
 #include "plugins/shm/shm.h"
@@ -74,7 +75,8 @@ __attribute__((unused, format(printf, 3, 4))) static void fz_explain(void *impl,
 }
 
 static const struct weft_host fz_host = {
-    .bytes = sizeof fz_host, .log = fz_log, .now_ns = fz_now, .explain = fz_explain};
+    .bytes = sizeof fz_host, .log = fz_log, .now_ns = fz_now, .explain = fz_explain,
+    .process_self = wi_process_self, .process_state = wi_process_state};
 static const struct wi_shm_settings fz_settings = {
     .depth = 2, .slot_bytes = 4096, .ring_bytes = 4096, .rndv_bytes = 2048, .map = 1, .cma = 1, .node_id = "", .arena = "auto"};
 

@@ -35,6 +35,8 @@ INSIDE = re.compile(r"tools/(weft[-_](plan|sim|tune|topo|info)|info_|plan_|sim_|
 PLUGIN_SHARES = {"plugins/inproc": "plugins/shm"}
 PLUGIN_HEADERS = {"weft/weft_plugin.h", "weft/weft.h", "weft/weft_types.h"}
 HWLOC_ALLOWED = re.compile(r"^(topology/|tools/(weft[-_]run|run_|weft[-_]info|info_))")
+# What a plugin calls of the library it gets as struct weft_host, also where it is linked in.
+PLUGIN_NAMES = re.compile(r"\bwi_(?!(?:shm|tcp|inproc)_)[a-z0-9_]+\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
@@ -57,6 +59,8 @@ def resolve(root, path, name):
 def check(root, path, line):
     """Why this include line of this file is wrong, or None."""
     match = INCLUDE.match(line)
+    if path.startswith("plugins/") and PLUGIN_NAMES.search(line):
+        return "plugins call their own functions and those of struct weft_host only"
     if not match:
         return None
     kind, name = match.groups()

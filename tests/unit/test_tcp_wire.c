@@ -4,12 +4,16 @@
 #include "tests/unit/unit.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+#include "base/process.h"
 #include "plugins/tcp/addr.h"
 #include "plugins/tcp/frame.h"
 #include "plugins/tcp/tcp.h"
@@ -315,6 +319,8 @@ static void turns_of_ranks(void)
 /* Who has no descriptors left cannot look into /proc: that says nothing of the others. */
 static void state_of_a_process(void)
 {
+    static const struct weft_host host = {
+        .bytes = sizeof host, .process_self = wi_process_self, .process_state = wi_process_state};
     struct rlimit before, none;
     struct wi_tcp_identity mine, peer;
     pid_t child = fork();
@@ -324,25 +330,132 @@ static void state_of_a_process(void)
         for (;;)
             pause();
     }
-    wi_tcp_process_identity(&mine);
+    wi_tcp_process_identity(&host, &mine);
     peer = mine;
     CU_ASSERT_FATAL(mine.pids != 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = (struct rlimit){0, before.rlim_max};
-    CU_ASSERT_NOT_EQUAL(wi_tcp_process_state(&mine, &peer), 0);
+    CU_ASSERT_NOT_EQUAL(wi_tcp_process_state(&host, &peer), 0);
     peer.started++;
-    CU_ASSERT_EQUAL(wi_tcp_process_state(&mine, &peer), 0); /* its number is another's now */
+    CU_ASSERT_EQUAL(wi_tcp_process_state(&host, &peer), 0); /* its number is another's now */
     peer.pid = child;
     CU_ASSERT_FATAL(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    char there = wi_tcp_process_state(&mine, &peer);
+    int there = wi_tcp_process_state(&host, &peer);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    char gone = wi_tcp_process_state(&mine, &peer);
+    int gone = wi_tcp_process_state(&host, &peer);
     setrlimit(RLIMIT_NOFILE, &before);
     CU_ASSERT_EQUAL(there, '?');
     CU_ASSERT_EQUAL(gone, 0);
 }
 
+/* ---- A process whose first thread has ended, and others not ---- */
+
+static void *ends_with_pipe(void *arg)
+{
+    char byte;
+
+    (void)!read(*(int *)arg, &byte, 1);
+    return NULL;
+}
+
+static char state_in_proc(pid_t pid)
+{
+    char path[64], text[512] = "", *end;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)pid);
+    file = fopen(path, "re");
+    if (file) {
+        (void)!fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    end = strrchr(text, ')');
+    return end ? end[2] : '?';
+}
+
+static void await_state(pid_t pid, char state)
+{
+    for (int i = 0; i < 20000 && state_in_proc(pid) != state; i++)
+        usleep(1000);
+    CU_ASSERT_EQUAL(state_in_proc(pid), state);
+}
+
+static void first_thread_ended(void)
+{
+    static const struct weft_host host = {
+        .bytes = sizeof host, .process_self = wi_process_self, .process_state = wi_process_state};
+    struct wi_tcp_identity its = {.pid = 0};
+    int ends[2], told[2];
+    pthread_t thread;
+
+    CU_ASSERT_FATAL(pipe2(ends, O_CLOEXEC) == 0 && pipe2(told, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ends[1]);
+        wi_tcp_process_identity(&host, &its);
+        if (write(told[1], &its, sizeof its) != (ssize_t)sizeof its ||
+            pthread_create(&thread, NULL, ends_with_pipe, &ends[0]) != 0)
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    CU_ASSERT_FATAL(read(told[0], &its, sizeof its) == (ssize_t)sizeof its && its.pid == child);
+    await_state(child, 'Z');
+    CU_ASSERT_NOT_EQUAL(wi_tcp_process_state(&host, &its), 0); /* it goes on */
+    CU_ASSERT_NOT_EQUAL(wi_tcp_process_state(&host, &its), '?');
+    close(ends[1]);
+    for (int i = 0; i < 20000 && wi_tcp_process_state(&host, &its) != 0; i++)
+        usleep(1000);
+    CU_ASSERT_EQUAL(wi_tcp_process_state(&host, &its), 0); /* all have ended, and nobody has waited for it */
+    CU_ASSERT_EQUAL(waitpid(child, NULL, 0), child);
+    CU_ASSERT_EQUAL(wi_tcp_process_state(&host, &its), 0);
+    close(ends[0]);
+    close(told[0]);
+    close(told[1]);
+}
+
+/* A host of before does not say: nothing is known of processes, and descriptors are closed all the same. */
+static void older_host(void)
+{
+    struct weft_host old = {.bytes = offsetof(struct weft_host, fd_keep), .process_state = wi_process_state};
+    struct wi_tcp_identity id = {.pid = 0};
+
+    wi_tcp_process_identity(&old, &id);
+    CU_ASSERT(id.pid == getpid() && id.pids == 0);
+    CU_ASSERT_EQUAL(wi_tcp_process_state(&old, &id), '?');
+    wi_tcp_fds_init(&old);
+    int fd = wi_tcp_fd_keep(dup(STDIN_FILENO));
+    CU_ASSERT(fd >= 0);
+    wi_tcp_fd_close(fd);
+    CU_ASSERT_EQUAL(fcntl(fd, F_GETFD), -1);
+}
+
+/* Of what the host's list holds a child has nothing. */
+static void children_keep_nothing(void)
+{
+    int noted = wi_fd_keep(open("/dev/null", O_RDONLY | O_CLOEXEC)), other = open("/dev/null", O_RDONLY | O_CLOEXEC),
+        status;
+    int again = wi_fd_keep(open("/dev/null", O_RDONLY | O_CLOEXEC));
+
+    CU_ASSERT_FATAL(noted >= 0 && other >= 0 && again >= 0 && wi_fd_keep(-1) == -1);
+    wi_fd_close(again);
+    CU_ASSERT_EQUAL(dup2(other, again), again); /* another file by now */
+    pid_t child = fork();
+    if (child == 0)
+        _exit((fcntl(noted, F_GETFD) == -1) + 2 * (fcntl(other, F_GETFD) >= 0) + 4 * (fcntl(again, F_GETFD) >= 0));
+    CU_ASSERT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CU_ASSERT(fcntl(noted, F_GETFD) >= 0);
+    wi_fd_close(noted);
+    CU_ASSERT_EQUAL(fcntl(noted, F_GETFD), -1);
+    close(other);
+    close(again);
+}
+
 static const struct wt_case cases[] = {
+    {"a process whose first thread has ended goes on", first_thread_ended},
+    {"a host that lists no descriptors and no processes", older_host},
+    {"a child keeps no listed descriptor", children_keep_nothing},
     {"a process that cannot be looked at has not ended", state_of_a_process},
     {"lists of numbers", lists},
     {"turns of ranks", turns_of_ranks},
