@@ -279,7 +279,8 @@ void campaign_defined(struct campaign *c, const struct wi_algo *algo, int nranks
     each_form(c, algo, nranks, define_form);
 }
 
-void campaign_spec(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape)
+static void each_form_of_spec(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape,
+                              void (*what)(struct campaign *c, struct form *f))
 {
     int one = draw_root(c, coll, shape->nranks);
     struct form f;
@@ -291,6 +292,16 @@ void campaign_spec(struct campaign *c, const char *spec, enum wi_coll coll, cons
             if (built > 0 && c->wide)
                 memcpy(f.group, shape->rack, sizeof f.group);
             if (built > 0)
-                campaign_form(c, &f);
+                what(c, &f);
         }
+}
+
+void campaign_spec(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape)
+{
+    each_form_of_spec(c, spec, coll, shape, campaign_form);
+}
+
+void campaign_spec_defined(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape)
+{
+    each_form_of_spec(c, spec, coll, shape, define_form);
 }

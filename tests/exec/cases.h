@@ -44,5 +44,6 @@ void campaign_algo(struct campaign *c, const struct wi_algo *algo, int nranks);
 void campaign_defined(struct campaign *c, const struct wi_algo *algo, int nranks);
 void campaign_form(struct campaign *c, struct form *f); /* puts it */
 void campaign_spec(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape);
+void campaign_spec_defined(struct campaign *c, const char *spec, enum wi_coll coll, const struct shape *shape);
 
 #endif

@@ -33,6 +33,29 @@ static void finish(const struct campaign *c)
 
 /* ---- The interpreter ---- */
 
+/* Mapped stages before and after messages. */
+static const struct {
+    enum wi_coll coll;
+    const char *spec;
+} staged[] = {
+    {WI_COLL_ALL_REDUCE, "node:ring/flat"},
+    {WI_COLL_ALL_REDUCE, "node:rhalving/flat"},
+    {WI_COLL_ALL_REDUCE, "node:rdouble@leader/flat2"},
+    {WI_COLL_ALL_REDUCE, "rack:ring/node:linear/flat"},
+    {WI_COLL_REDUCE, "node:rsgather/flat"},
+    {WI_COLL_REDUCE, "node:linear@leader/flat2"},
+    {WI_COLL_BROADCAST, "node:scatter_ring/flat"},
+    {WI_COLL_BROADCAST, "node:knomial@leader/flat"},
+    {WI_COLL_ALL_GATHER, "node:ring/flat"},
+    {WI_COLL_ALL_GATHER, "node:linear@leader/flat"},
+    {WI_COLL_ALL_GATHER_V, "node:ring/flat"},
+    {WI_COLL_REDUCE_SCATTER, "node:ring/flat"},
+    {WI_COLL_REDUCE_SCATTER, "node:pairwise@leader/flat"},
+    {WI_COLL_REDUCE_SCATTER_V, "node:ring/flat"},
+    {WI_COLL_BARRIER, "node:dissem/flat"},
+    {WI_COLL_BARRIER, "node:dissem@leader/flat"},
+};
+
 static void definitions(void)
 {
     struct campaign c = {.runs = 2, .seed = 1};
@@ -42,6 +65,12 @@ static void definitions(void)
             campaign_defined(&c, *a, n);
     CU_ASSERT_EQUAL(c.failed, 0);
     CU_ASSERT(c.forms > 1000);
+    c.forms = 0;
+    for (size_t i = 0; i < sizeof staged / sizeof *staged; i++)
+        for (size_t s = 0; s < nshapes; s++, c.wide = !c.wide)
+            campaign_spec_defined(&c, staged[i].spec, staged[i].coll, &shapes[s]);
+    CU_ASSERT_EQUAL(c.failed, 0);
+    CU_ASSERT(c.forms > 100);
 }
 
 /* ---- The transport ---- */
@@ -128,37 +157,16 @@ static void mapped(void)
     CU_ASSERT(c.seen.peers > 100 && c.seen.fake.gets > 100 && c.seen.fake.puts > 10 && c.seen.fake.sleeps > 100);
 }
 
-/* Mapped stages before and after messages, in groups of several sizes, one rank by itself among them. */
+/* In groups of several sizes, one rank by itself among them. */
 static void stages(void)
 {
-    static const struct {
-        enum wi_coll coll;
-        const char *spec;
-    } all[] = {
-        {WI_COLL_ALL_REDUCE, "node:ring/flat"},
-        {WI_COLL_ALL_REDUCE, "node:rhalving/flat"},
-        {WI_COLL_ALL_REDUCE, "node:rdouble@leader/flat2"},
-        {WI_COLL_ALL_REDUCE, "rack:ring/node:linear/flat"},
-        {WI_COLL_REDUCE, "node:rsgather/flat"},
-        {WI_COLL_REDUCE, "node:linear@leader/flat2"},
-        {WI_COLL_BROADCAST, "node:scatter_ring/flat"},
-        {WI_COLL_BROADCAST, "node:knomial@leader/flat"},
-        {WI_COLL_ALL_GATHER, "node:ring/flat"},
-        {WI_COLL_ALL_GATHER, "node:linear@leader/flat"},
-        {WI_COLL_ALL_GATHER_V, "node:ring/flat"},
-        {WI_COLL_REDUCE_SCATTER, "node:ring/flat"},
-        {WI_COLL_REDUCE_SCATTER, "node:pairwise@leader/flat"},
-        {WI_COLL_REDUCE_SCATTER_V, "node:ring/flat"},
-        {WI_COLL_BARRIER, "node:dissem/flat"},
-        {WI_COLL_BARRIER, "node:dissem@leader/flat"},
-    };
     struct campaign c = {.runs = 3, .seed = 1};
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof staged / sizeof *staged; i++)
         for (size_t s = 0; s < nshapes; s++) {
             unsigned long before = c.forms;
             c.wide = (int)(i + s) % 3 == 0;
-            campaign_spec(&c, all[i].spec, all[i].coll, &shapes[s]);
+            campaign_spec(&c, staged[i].spec, staged[i].coll, &shapes[s]);
             CU_ASSERT(c.forms > before);
         }
     CU_ASSERT(c.seen.staged > 100 && c.seen.fragmented > 100 && c.seen.nt > 100 && c.seen.v > 100 && c.seen.kept > 100);
