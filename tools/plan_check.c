@@ -41,17 +41,6 @@ static struct totals count(const struct wi_import *import)
     return t;
 }
 
-static int is_vector(enum wi_coll coll)
-{
-    return coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_SCAN ||
-           coll == WI_COLL_EXSCAN;
-}
-
-static int has_root(enum wi_coll coll)
-{
-    return coll == WI_COLL_BROADCAST || coll == WI_COLL_REDUCE || coll == WI_COLL_GATHER || coll == WI_COLL_SCATTER;
-}
-
 static void summary(const char *file, const struct wi_import *import)
 {
     struct totals t = count(import);
@@ -59,10 +48,10 @@ static void summary(const char *file, const struct wi_import *import)
 
     printf("%s: %s \"%s\", %s%s", file, wi_import_format_name(import->format), import->name, wi_coll_name(import->coll),
            import->in_place ? " in place" : "");
-    if (has_root(import->coll))
+    if (wi_coll_has_root(import->coll))
         printf(" root %d", import->root);
     printf(", %d ranks, %u blocks per %s, %u of scratch\n", import->nranks, s->nblocks,
-           is_vector(import->coll) ? "vector" : "share", t.tmp);
+           wi_coll_is_vector(import->coll) ? "vector" : "share", t.tmp);
     printf("  %s, at most %u lanes and %u steps per rank, %" PRIu64 " steps in all\n",
            s->mapped ? "mapped" : "two-sided", t.lanes, t.steps, t.all_steps);
     puts("  proved");

@@ -11,16 +11,10 @@
 
 #define PEER (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)
 
-int tune_is_vector(enum wi_coll coll)
-{
-    return coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST || coll == WI_COLL_SCAN ||
-           coll == WI_COLL_EXSCAN;
-}
-
 /* What the planner is asked with: the vector, or one rank's share of the size. Whole doubles. */
 static size_t plan_bytes(const struct tune *t, enum wi_coll coll, size_t size)
 {
-    size_t n = tune_is_vector(coll) ? size : size / (size_t)t->nranks;
+    size_t n = wi_coll_is_vector(coll) ? size : size / (size_t)t->nranks;
 
     if (coll == WI_COLL_BARRIER)
         return 0;

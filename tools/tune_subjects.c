@@ -117,7 +117,7 @@ weft_status tune_open_buffers(struct tune *t)
 {
     for (int i = 0; i < t->npoints; i++) {
         const struct tune_point *p = &t->points[i];
-        size_t whole = tune_is_vector(p->coll) ? p->bytes : p->bytes * (size_t)t->nranks;
+        size_t whole = wi_coll_is_vector(p->coll) ? p->bytes : p->bytes * (size_t)t->nranks;
         whole = (whole + 63) / 64 * 64 + 64;
         t->buffer_bytes = whole > t->buffer_bytes ? whole : t->buffer_bytes;
     }

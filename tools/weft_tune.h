@@ -122,7 +122,6 @@ const char *tune_name_of(const struct tune *t, const struct tune_point *p, const
 weft_status tune_make_points(struct tune *t);
 void tune_free_points(struct tune *t);
 weft_status tune_store_points(struct tune *t);
-int tune_is_vector(enum wi_coll coll);
 /* Below, the library does not look at the kind of memory. */
 #define TUNE_MAPPED_LEAST (192u << 10)
 

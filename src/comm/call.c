@@ -138,7 +138,7 @@ static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
         from += c->send_displs ? c->send_displs[0] * es : 0;
         src = c->send_counts[0];
     }
-    if (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul)
+    if (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul)
         wi_scale(c->dtype, user.scalar, to, from, src);
     else if (src && to != from)
         memmove(to, from, src * es);

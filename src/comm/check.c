@@ -140,13 +140,6 @@ static weft_status check_sender(const struct weft_comm *comm, const struct wi_ca
 static weft_status check_roots(const struct weft_comm *comm, const struct wi_call *c)
 {
     switch (c->coll) {
-    case WI_COLL_REDUCE:
-    case WI_COLL_BROADCAST:
-    case WI_COLL_GATHER:
-    case WI_COLL_GATHER_V:
-    case WI_COLL_SCATTER:
-    case WI_COLL_SCATTER_V:
-        return check_peer(comm, c, c->root, "root");
     case WI_COLL_RECV:
         WI_TRY(check_tag(c, c->tag, 1));
         return check_sender(comm, c, c->root, "peer");
@@ -159,7 +152,7 @@ static weft_status check_roots(const struct weft_comm *comm, const struct wi_cal
         WI_TRY(check_peer(comm, c, c->root, "dst_peer"));
         return check_sender(comm, c, c->recv_peer, "src_peer");
     default:
-        return WEFT_SUCCESS;
+        return wi_coll_has_root(c->coll) ? check_peer(comm, c, c->root, "root") : WEFT_SUCCESS;
     }
 }
 
@@ -167,7 +160,7 @@ static weft_status check_op(const struct wi_call *c)
 {
     struct wi_user_op user;
 
-    if (!wi_coll_reduces(c->coll))
+    if (!wi_coll_is_reduction(c->coll))
         return WEFT_SUCCESS;
     if (c->op < WEFT_NUM_OPS) {
         if (c->op == WEFT_AVG && (c->coll == WI_COLL_SCAN || c->coll == WI_COLL_EXSCAN))

@@ -416,16 +416,6 @@ uint32_t wi_plan_named(const char *algorithm, size_t slice_bytes);
 /* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none that is known. Valid until the
  * thread's next call but one. */
 const char *wi_call_algorithm(int kind, uint32_t named);
-static inline int wi_coll_reduces(enum wi_coll c)
-{
-    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER ||
-           c == WI_COLL_REDUCE_SCATTER_V || c == WI_COLL_SCAN || c == WI_COLL_EXSCAN;
-}
-static inline int wi_coll_is_vector(enum wi_coll c)
-{
-    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_BROADCAST || c == WI_COLL_SCAN ||
-           c == WI_COLL_EXSCAN;
-}
 
 /* ---- Operators: a copy, so that a handle may be destroyed while operations run ---- */
 

@@ -67,7 +67,8 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         return;
     /* What an exchange decided holds for that one operation. */
     if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.ops || op->bind.stage[0]->has_extents ||
-        op->bind.base[WI_SRC] != c->src || (wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+        op->bind.base[WI_SRC] != c->src || (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) ||
+        comm->exec->broken)
         return;
     if (op->bind.ll) {
         wi_prog_put(f->ll_prog);
@@ -210,7 +211,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
     if (!c->count && c->coll != WI_COLL_BARRIER)
         return WI_FAST_NOT;
     if (!exec->all_mapped || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
-        (c->op >= WEFT_NUM_OPS && wi_coll_reduces(c->coll)) || !find(comm, c, &op))
+        (c->op >= WEFT_NUM_OPS && wi_coll_is_reduction(c->coll)) || !find(comm, c, &op))
         return WI_FAST_NOT;
     fill(comm, c, &op);
     *st = wi_exec_run_alone(exec, &op);

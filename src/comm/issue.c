@@ -32,7 +32,7 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *c, struct 
     struct wi_user_op user;
 
     *info = (struct weft_op_info){.kind = c->coll, .dtype = (uint8_t)c->dtype, .root = UINT32_MAX, .count = c->count};
-    if (wi_coll_reduces(c->coll)) {
+    if (wi_coll_is_reduction(c->coll)) {
         info->flags = INFO_REDUCES;
         info->op = (uint8_t)c->op;
         if (c->op >= WEFT_NUM_OPS)
@@ -77,7 +77,7 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c,
                            .commutative = 1,
                            .divisor = (uint32_t)comm->nranks,
                            .elem_bytes = (uint32_t)weft_dtype_bytes(c->dtype)};
-    if (!wi_coll_reduces(c->coll))
+    if (!wi_coll_is_reduction(c->coll))
         return WEFT_SUCCESS;
     if (c->op < WEFT_NUM_OPS) {
         r->op = (uint8_t)c->op;
@@ -231,9 +231,9 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
         .bytes = bytes,
         .v_form = is_v_form(c->coll),
         .ordered = !op->bind.redop.commutative,
-        .rounds = wi_coll_reduces(c->coll) && (op->bind.redop.user || wi_dtype_rounds(c->dtype)),
+        .rounds = wi_coll_is_reduction(c->coll) && (op->bind.redop.user || wi_dtype_rounds(c->dtype)),
         .root = c->root,
-        .work = wi_coll_reduces(c->coll)
+        .work = wi_coll_is_reduction(c->coll)
                     ? wi_plan_work(op->bind.redop.dtype, op->bind.redop.user ? WI_RATE_USER : op->bind.redop.op)
                     : 0,
         .own_in_place = wi_call_in_place(comm, c),
@@ -246,7 +246,7 @@ static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct 
 {
     size_t es = weft_dtype_bytes(c->dtype), src, dst;
     struct wi_user_op user;
-    int premul = wi_coll_reduces(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul;
+    int premul = wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul;
     void *copy;
 
     if (!premul && !(c->coll == WI_COLL_ALL_TO_ALL && c->src == c->dst) &&

@@ -244,7 +244,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     op->bind.ll = ll_fits(comm, op, c) != 0; /* these are never cut */
     /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
     op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
-                  (!op->bind.sched->buf_blocks[WI_TMP] || !wi_coll_reduces(c->coll));
+                  (!op->bind.sched->buf_blocks[WI_TMP] || !wi_coll_is_reduction(c->coll));
     op->bind.slot_work = slot_work(op);
     WI_TRY(slice_mapped(comm, op, slice_bytes));
     return lower(comm, op, programs);

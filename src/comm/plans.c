@@ -68,17 +68,12 @@ static weft_status find_needs(struct program *p, unsigned *found)
     return WEFT_SUCCESS;
 }
 
-static int has_root(enum wi_coll coll)
-{
-    return coll == WI_COLL_BROADCAST || coll == WI_COLL_REDUCE || coll == WI_COLL_GATHER || coll == WI_COLL_SCATTER;
-}
-
 /* Which of the two flavours a call wants is known on the root only where there is one. */
 static int alike(const struct program *a, const struct program *b)
 {
     return !strcmp(a->name, b->name) && a->import->coll == b->import->coll && a->import->nranks == b->import->nranks &&
-           (has_root(a->import->coll) ? a->import->root == b->import->root
-                                      : a->import->in_place == b->import->in_place);
+           (wi_coll_has_root(a->import->coll) ? a->import->root == b->import->root
+                                              : a->import->in_place == b->import->in_place);
 }
 
 static weft_status take(struct wi_plans *plans, const char *path, struct wi_import *import)
@@ -190,9 +185,9 @@ static const char *misfit(const struct program *p, const struct wi_plan_query *q
 
     if (import->nranks != nranks)
         snprintf(text, bytes, "it is for %d ranks, and these are %d", import->nranks, nranks);
-    else if (has_root(import->coll) && import->root != q->root)
+    else if (wi_coll_has_root(import->coll) && import->root != q->root)
         snprintf(text, bytes, "its root is rank %d, not %d", import->root, q->root);
-    else if (import->in_place != q->own_in_place && (!has_root(import->coll) || q->is_root))
+    else if (import->in_place != q->own_in_place && (!wi_coll_has_root(import->coll) || q->is_root))
         snprintf(text, bytes, "it is for calls %s", import->in_place ? "in place" : "that are not in place");
     else
         return NULL;

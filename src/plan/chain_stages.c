@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "plan/internal.h"
-#include "sched/internal.h"
+#include "sched/sched.h"
 
 #define UNIT 4096u         /* of fragments */
 #define LEAST (256u << 10) /* shorter ones are overheads: wake-ups, system calls for short messages */

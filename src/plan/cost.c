@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "plan/internal.h"
-#include "sched/internal.h"
+#include "sched/sched.h"
 
 /* Measured with two ranks on one node (doc/guide/shared-memory.md). */
 #define PIPELINE_US 3.0  /* filling and draining the three lanes of a two-shot */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "plan/internal.h"
-#include "sched/internal.h"
+#include "sched/sched.h"
 
 /* Vectors up to the first size are reduced in caches, from the second on in memory. */
 #define CACHED_BYTES (512u << 10)

@@ -2,50 +2,6 @@
 /* Which memory a region is: sizes of the buffers of each collective, and what in-place calls share. */
 #include "sched/internal.h"
 
-int wi_coll_is_vector(unsigned coll)
-{
-    switch (coll) {
-    case WI_COLL_ALL_REDUCE:
-    case WI_COLL_REDUCE:
-    case WI_COLL_BROADCAST:
-    case WI_COLL_SCAN:
-    case WI_COLL_EXSCAN:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-int wi_coll_is_reduction(unsigned coll)
-{
-    switch (coll) {
-    case WI_COLL_ALL_REDUCE:
-    case WI_COLL_REDUCE:
-    case WI_COLL_REDUCE_SCATTER:
-    case WI_COLL_REDUCE_SCATTER_V:
-    case WI_COLL_SCAN:
-    case WI_COLL_EXSCAN:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-int wi_coll_has_root(unsigned coll)
-{
-    switch (coll) {
-    case WI_COLL_REDUCE:
-    case WI_COLL_BROADCAST:
-    case WI_COLL_GATHER:
-    case WI_COLL_GATHER_V:
-    case WI_COLL_SCATTER:
-    case WI_COLL_SCATTER_V:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 /* Blocks of SRC and DST. Barrier and point-to-point messages have one of each that applies; a barrier's are empty, so
  * that its messages have something to name. */
 static uint32_t user_blocks(const struct wi_sched *s, int owner, int is_dst)

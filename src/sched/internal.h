@@ -41,9 +41,6 @@ const char *wi_sched_place_text(const struct wi_sched *sched, uint32_t lane, uin
                                 char text[WI_PLACE_TEXT_BYTES]);
 
 /* ---- cells.c: which memory a region is ---- */
-int wi_coll_is_vector(unsigned coll);   /* cut into nblocks */
-int wi_coll_is_reduction(unsigned coll);
-int wi_coll_has_root(unsigned coll);
 /* Blocks of SRC, DST and TMP on `owner`; 0 where the user gives no such buffer. */
 uint32_t wi_sched_blocks(const struct wi_sched *sched, int owner, unsigned buf);
 /* Rename a region of `owner` so that memory shared in place has one name. */

@@ -65,6 +65,21 @@ enum wi_coll {
 };
 const char *wi_coll_name(enum wi_coll coll); /* "?" when out of range */
 int wi_coll_parse(const char *name, enum wi_coll *coll);
+static inline int wi_coll_is_vector(unsigned c) /* its data is one vector, cut into nblocks; else a share for each rank */
+{
+    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_BROADCAST || c == WI_COLL_SCAN ||
+           c == WI_COLL_EXSCAN;
+}
+static inline int wi_coll_is_reduction(unsigned c)
+{
+    return c == WI_COLL_ALL_REDUCE || c == WI_COLL_REDUCE || c == WI_COLL_REDUCE_SCATTER ||
+           c == WI_COLL_REDUCE_SCATTER_V || c == WI_COLL_SCAN || c == WI_COLL_EXSCAN;
+}
+static inline int wi_coll_has_root(unsigned c)
+{
+    return c == WI_COLL_REDUCE || c == WI_COLL_BROADCAST || c == WI_COLL_GATHER || c == WI_COLL_GATHER_V ||
+           c == WI_COLL_SCATTER || c == WI_COLL_SCATTER_V;
+}
 
 enum wi_buf { WI_SRC, WI_DST, WI_TMP, WI_NUM_BUFS };
 
