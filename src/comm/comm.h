@@ -73,11 +73,16 @@ void wi_pool_init(struct wi_pool *pool);
 void wi_pool_fini(struct wi_pool *pool);
 void wi_mem_blocks_fini(struct weft_context *ctx); /* before the transports are closed */
 
-/* Memory of weft_mem_alloc that transports have registered, or that none of them made. */
+/* Memory of weft_mem_alloc that transports have registered, or that none of them made; and all that they have registered for the
+ * program. */
 struct wi_mem_blocks {
     pthread_mutex_t lock;
     struct wi_mem_block *first;
+    struct wi_mem_handles *handles;
 };
+/* What that transport of the context gave for memory that the program has registered, or allocated, and that holds these bytes;
+ * NULL: there is none. Valid until the program takes it back, which it must not do while an operation uses it. */
+void *wi_mem_handle(struct weft_context *ctx, const struct wi_transport *transport, const void *ptr, size_t bytes);
 
 struct weft_context {
     uint32_t magic;

@@ -353,23 +353,24 @@ weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op
 
 /* ---- Keys ---- */
 
-/* So that others can get and put: what is short of resources is done without. */
+/* So that others can get and put. What the program has registered is; else it is registered for the operation, and what is short of
+ * resources is done without. */
 static void offer(struct weft_comm *comm, struct wi_exchanged *x, int buf, const void *ptr, size_t bytes)
 {
     struct wi_transport *tp = x->transport;
     uint32_t kind = wi_memory_kind(&comm->ctx->transports->devices, ptr);
-    void *at = (void *)(uintptr_t)ptr;
+    void *at = (void *)(uintptr_t)ptr, *mem;
     size_t key_bytes = 0;
 
     if (!bytes)
         return;
     wi_fail_clear();
-    if (tp->ops.mem_register(tp->endpoint, at, bytes, kind, &x->mem[buf]) < 0) {
-        x->mem[buf] = NULL;
-    } else if (tp->ops.mem_key(tp->endpoint, x->mem[buf], x->mine.of[buf].key, WEFT_MEM_KEY_MAX, &key_bytes) >= 0 &&
-               key_bytes <= WEFT_MEM_KEY_MAX) {
+    mem = wi_mem_handle(comm->ctx, tp, ptr, bytes);
+    if (!mem && tp->ops.mem_register(tp->endpoint, at, bytes, kind, &mem) >= 0)
+        x->mem[buf] = mem;
+    if (mem && tp->ops.mem_key(tp->endpoint, mem, x->mine.of[buf].key, WEFT_MEM_KEY_MAX, &key_bytes) >= 0 &&
+        key_bytes <= WEFT_MEM_KEY_MAX)
         x->mine.of[buf].bytes = (uint16_t)key_bytes;
-    }
     if (!key_bytes)
         wi_log(WEFT_LOG_INFO, "comm.offer", "%zu bytes are not offered to others over %s: %s", bytes, tp->plugin->name,
                wi_fail_text());

@@ -11,8 +11,14 @@
 
 #define MEM_MAGIC 0x57464d45u
 
-/* What each transport that needs registered memory gave for it. */
-struct handles {
+/* Transports to which the program's registrations go: they need them for transfers, or make keys of them. */
+#define REGISTERING (WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT)
+
+/* What each of these transports gave for a stretch of memory; in the context's list if any did. */
+struct wi_mem_handles {
+    struct wi_mem_handles *next, **link;
+    const unsigned char *from;
+    size_t bytes;
     void *of[WI_MAX_TRANSPORTS];
     int count; /* not NULL */
 };
@@ -22,26 +28,26 @@ struct weft_mem {
     struct wi_transport *transport; /* that shares it; NULL: none */
     struct weft_context *context;
     void *adopted;
-    struct handles handles;
+    struct wi_mem_handles handles;
 };
 
 struct wi_mem_block {
     struct wi_mem_block *next;
     void *ptr;
     struct wi_transport *transport; /* that made it; NULL: the C library */
-    struct handles handles;
+    struct wi_mem_handles handles;
 };
 
 /* ---- All transports of the context ---- */
 
 /* A limit that one transport meets is no reason to fail: it stages, or registers for one message. */
-static void register_everywhere(weft_context *ctx, void *ptr, size_t bytes, struct handles *h)
+static void register_everywhere(weft_context *ctx, void *ptr, size_t bytes, struct wi_mem_handles *h)
 {
     uint32_t kind = wi_memory_kind(&ctx->transports->devices, ptr);
 
     for (int i = 0; i < ctx->transports->count; i++) {
         struct wi_transport *t = &ctx->transports->list[i];
-        if (!(t->plugin->caps & WEFT_CAP_REGISTER))
+        if (!(t->plugin->caps & REGISTERING))
             continue;
         wi_fail_clear();
         if (t->ops.mem_register(t->endpoint, ptr, bytes, kind, &h->of[i]) >= 0) {
@@ -52,10 +58,42 @@ static void register_everywhere(weft_context *ctx, void *ptr, size_t bytes, stru
         wi_log(WEFT_LOG_INFO, "comm.register", "%zu bytes are not registered with %s: %s", bytes, t->plugin->name,
                wi_fail_text());
     }
+    if (!h->count)
+        return;
+    h->from = ptr;
+    h->bytes = bytes;
+    pthread_mutex_lock(&ctx->blocks.lock);
+    h->next = ctx->blocks.handles;
+    h->link = &ctx->blocks.handles;
+    if (h->next)
+        h->next->link = &h->next;
+    ctx->blocks.handles = h;
+    pthread_mutex_unlock(&ctx->blocks.lock);
 }
 
-static void deregister_everywhere(weft_context *ctx, struct handles *h)
+void *wi_mem_handle(weft_context *ctx, const struct wi_transport *transport, const void *ptr, size_t bytes)
 {
+    size_t index = (size_t)(transport - ctx->transports->list);
+    const unsigned char *from = ptr;
+    void *mem = NULL;
+
+    pthread_mutex_lock(&ctx->blocks.lock);
+    for (const struct wi_mem_handles *h = ctx->blocks.handles; h && !mem; h = h->next)
+        if (from >= h->from && bytes <= h->bytes && (size_t)(from - h->from) <= h->bytes - bytes)
+            mem = h->of[index];
+    pthread_mutex_unlock(&ctx->blocks.lock);
+    return mem;
+}
+
+static void deregister_everywhere(weft_context *ctx, struct wi_mem_handles *h)
+{
+    if (h->count) {
+        pthread_mutex_lock(&ctx->blocks.lock);
+        *h->link = h->next;
+        if (h->next)
+            h->next->link = h->link;
+        pthread_mutex_unlock(&ctx->blocks.lock);
+    }
     for (int i = 0; h->count && i < ctx->transports->count; i++) {
         struct wi_transport *t = &ctx->transports->list[i];
         if (h->of[i])
@@ -95,7 +133,7 @@ weft_status weft_mem_alloc(weft_context *ctx, size_t bytes, void **ptr)
     if (!ptr || !bytes)
         return wi_fail(WEFT_EINVAL, "mem_alloc: ptr is NULL, or bytes is 0");
     t = allocator(ctx);
-    if (!wi_transports_with(ctx->transports, WEFT_CAP_REGISTER)) {
+    if (!wi_transports_with(ctx->transports, REGISTERING)) {
         if (!t)
             return wi_fail(WEFT_ENOTSUP, "mem_alloc: no transport with shareable memory is open (WEFT_TRANSPORTS)");
         return t->ops.mem_alloc(t->endpoint, bytes, ptr);
@@ -194,7 +232,7 @@ weft_status weft_mem_register(weft_context *ctx, void *ptr, size_t bytes, weft_m
                        "mem_register: no transport with shareable or registered memory is open (WEFT_TRANSPORTS)");
     if (st < 0)
         m->transport = NULL;
-    if (wi_transports_with(ctx->transports, WEFT_CAP_REGISTER)) /* what was adopted lies where it lay */
+    if (wi_transports_with(ctx->transports, REGISTERING)) /* what was adopted lies where it lay */
         register_everywhere(ctx, ptr, bytes, &m->handles);
     if (st < 0 && !m->handles.count) {
         wi_free(m);

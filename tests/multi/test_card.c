@@ -7,6 +7,7 @@
 #include "../unit/unit.h"
 #include "comm/comm.h"
 #include "net/channel_group.h"
+#include "tests/conform/fake_rdma.h"
 
 static char path[600];
 
@@ -349,6 +350,42 @@ static void without_keys(int rank, int nranks, void *arg)
     free(dst);
 }
 
+/* Of what the program has registered keys are made as it is: a card that would take no more of that size need not. */
+static void registered_keys(int rank, int nranks, void *arg)
+{
+    size_t bytes = PART * 4 * (size_t)nranks;
+    int32_t *src = malloc(PART * 4), *dst = malloc(bytes);
+    const struct wi_channel_endpoint *layer;
+    struct fake_settings *settings;
+    weft_mem *mem[2];
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", NULL);
+    WT_REQUIRE_OK(create(&f));
+    WT_REQUIRE_OK(weft_mem_register(f.context, src, PART * 4, &mem[0]));
+    WT_REQUIRE_OK(weft_mem_register(f.context, dst, bytes, &mem[1]));
+    layer = wi_transports_find(f.context->transports, "fakecard")->endpoint;
+    settings = (struct fake_settings *)(uintptr_t)((const struct endpoint *)layer->endpoint)->settings;
+    settings->largest = PART * 4 - 1; /* from now on */
+    wt_sync();
+    fill_words(src, PART, rank + 1);
+    for (int i = 0; i < 3; i++) {
+        fill_words(dst, PART * (size_t)nranks, 0);
+        WT_CHECK_OK(gather(&f, src, dst, "direct", NULL));
+        WT_CHECK(gathered(dst, nranks));
+        wt_sync();
+    }
+    WT_CHECK_OK(weft_mem_deregister(mem[0]));
+    WT_CHECK(gather(&f, src, dst, "direct", NULL) < 0);
+    wt_sync();
+    WT_CHECK_OK(weft_mem_deregister(mem[1]));
+    ft_close(&f);
+    free(src);
+    free(dst);
+}
+
 /* A get that never ends: the deadline says with whom. */
 static void get_never_ends(int rank, int nranks, void *arg)
 {
@@ -540,6 +577,7 @@ CASE(registered, 2)
 CASE(connecting, 2)
 CASE_OVER(gets_given_up, 2, "fakecard")
 CASE_OVER(without_keys, 3, "fakecard")
+CASE_OVER(registered_keys, 2, "fakecard")
 CASE_OVER(get_never_ends, 2, "fakecard")
 CASE_OVER(destroyed_with_gets, 2, "fakecard")
 CASE_OVER(waits_for_gets, 2, "fakecard")
@@ -553,6 +591,7 @@ static const struct wt_case cases[] = {
     {"who does not connect is named", run_connecting},
     {"gets that were given up", run_gets_given_up},
     {"memory that cannot be registered is not got from", run_without_keys},
+    {"keys are made of what the program has registered", run_registered_keys},
     {"a get that never ends is named at the deadline", run_get_never_ends},
     {"a communicator goes with a get that never ends", run_destroyed_with_gets},
     {"who waits for a get advances it", run_waits_for_gets},
