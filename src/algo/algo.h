@@ -147,7 +147,7 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
  *
  * "node:ring"                         a ring among nodes; inside the nodes what suits
  * "node:ring/ring+rdouble"            reduce-scatter inside by ring, all-gather by recursive doubling
- * "node:rdouble@leader*4/knomial"     one rank of each node speaks for it; four chunks, so that levels overlap
+ * "node:rdouble@leader*4/knomial"     each node has a leader; four chunks, so that levels overlap
  * "rack:ring/node:rdouble/linear"     two levels: a ring among racks, recursive doubling among the nodes of a rack
  *
  * Without a leader every rank of a group takes its share of the outer exchange: all_reduce is reduce-scatter inside, all-reduce
@@ -166,7 +166,7 @@ struct wi_hier_spec {
     uint8_t mapped;  /* the last stage is through mapped memory */
     struct {
         uint8_t level;  /* index into wi_algo_levels; WI_HIER_NO_LEVEL: it was read without */
-        uint8_t leader; /* inside a group of this level */
+        uint8_t has_leader; /* inside a group of this level */
     } at[WI_ALGO_MAX_LEVELS];
     /* On the way up, or at stage 0, and on the way down; NULL: nothing is done there. */
     const struct wi_algo *up[WI_ALGO_MAX_LEVELS + 1], *down[WI_ALGO_MAX_LEVELS + 1];
@@ -187,7 +187,7 @@ struct wi_algo_choice {
     const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one needs and traits are below */
     unsigned needs;
     struct wi_algo_traits traits; /* hierarchical: it streams if what is done at one of its levels does */
-    uint8_t leader;               /* hierarchical: one rank of a group speaks for it, at some level */
+    uint8_t has_leader;           /* hierarchical: a group has a leader, at some level */
     struct wi_hier_spec spec;     /* hierarchical: for wi_algo_args.spec; else of no levels */
 };
 /* Of an algorithm that is not hierarchical. */

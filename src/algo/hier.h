@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hierarchical algorithms from the inside: what is done at which stage, and who answers for which part of the data at which level.
+/* Inside of hierarchical algorithms: what each stage does, and which rank owns which part of the data at which level.
  *
- * Stages. Stage 0 is among the groups of the outermost level; stage i is inside a group of level i-1, among its groups of level
- * i; the last stage, k, is among the ranks of an innermost group. What a stage is among are the group's children.
- * Units. A stage without a leader cuts what its members hold D[i] ways, as many as the largest group has children; in a
- * smaller group some children answer for several of these parts. A stage with a leader leaves everything to one child, D = 1.
- * One part of every stage 1..k makes a unit: u = (.. (p[k] * D[k-1] + p[k-1]) .. ) * D[1] + p[1]. In each group of the outermost
- * level exactly one rank answers for each unit, and stage 0 is, for each unit, among these ranks.
- * A prefix of stage i is (p[k], .., p[i+1]): what stages k..i+1 have decided. */
+ * Stages. Stage 0 runs among the groups of the outermost level. Stage i runs inside a group of level i-1, among its groups of
+ * level i. The last stage, k, runs among the ranks of an innermost group. The participants of a stage are its group's children.
+ * Shards. A stage without a leader cuts its members' data into D[i] parts, one for each child of the largest group; in a smaller
+ * group some children own several of these parts. A stage with a leader leaves everything to one child, so D = 1.
+ * A shard is one part of every stage 1..k: u = (.. (p[k] * D[k-1] + p[k-1]) .. ) * D[1] + p[1]. In each group of the outermost
+ * level exactly one rank owns each shard, and stage 0 runs, for each shard, among its owners.
+ * A prefix of stage i is (p[k], .., p[i+1]): the parts that stages k..i+1 have chosen. */
 #ifndef WI_ALGO_HIER_H
 #define WI_ALGO_HIER_H
 
@@ -27,19 +27,19 @@ const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll); /* NULL: no hie
 #define WI_HIER_STAGES (WI_ALGO_MAX_LEVELS + 1)
 struct wi_hier_tree {
     int k, nranks, rank, root;
-    int leader[WI_HIER_STAGES];          /* stage 1..k */
+    int has_leader[WI_HIER_STAGES];       /* stage 1..k */
     const int32_t *group[WI_HIER_STAGES]; /* of level i, [nranks]; level k: every rank is its own */
     int ngroups[WI_HIER_STAGES];
     /* Of stage i, whose parents are the groups of level i-1 (of all ranks: 0). */
-    int32_t *child[WI_HIER_STAGES];      /* [nranks]: which child of its parent a rank is in */
-    int32_t *kid_start[WI_HIER_STAGES];  /* [parents + 1] */
-    int32_t *kid[WI_HIER_STAGES];        /* groups of level i, by parent */
-    int32_t *chief[WI_HIER_STAGES];      /* [parents]: the leading child: the root's, else the first */
+    int32_t *child_of[WI_HIER_STAGES];    /* [nranks]: the number of the child, within its parent, that a rank is in */
+    int32_t *child_start[WI_HIER_STAGES]; /* [parents + 1] */
+    int32_t *children[WI_HIER_STAGES];    /* groups of level i, by parent */
+    int32_t *lead_child[WI_HIER_STAGES];  /* [parents]: the leader's child: the root's, else the first */
     uint32_t d[WI_HIER_STAGES];
-    uint32_t prefixes[WI_HIER_STAGES];   /* product of d[i+1..k] */
-    uint32_t width[WI_HIER_STAGES];      /* units of a prefix: product of d[1..i] */
-    int32_t *owner[WI_HIER_STAGES];      /* [groups of level i * prefixes[i]] */
-    uint32_t *home;                      /* [nranks]: the unit that a rank's own share belongs to */
+    uint32_t prefixes[WI_HIER_STAGES];    /* product of d[i+1..k] */
+    uint32_t width[WI_HIER_STAGES];       /* shards of a prefix: product of d[1..i] */
+    int32_t *owner[WI_HIER_STAGES];       /* [groups of level i * prefixes[i]] */
+    uint32_t *home;                       /* [nranks]: the shard that a rank's own share belongs to */
     void *pool;
 };
 weft_status wi_hier_tree_init(struct wi_hier_tree *tree, const struct wi_hier_spec *spec,
@@ -53,24 +53,24 @@ static inline int wi_hier_parent(const struct wi_hier_tree *t, int stage, int ra
 }
 static inline int wi_hier_nchildren(const struct wi_hier_tree *t, int stage, int parent)
 {
-    return t->kid_start[stage][parent + 1] - t->kid_start[stage][parent];
+    return t->child_start[stage][parent + 1] - t->child_start[stage][parent];
 }
-/* Who answers in child `child` for prefix v. */
+/* The rank of child `child` that owns prefix v. */
 static inline int32_t wi_hier_member(const struct wi_hier_tree *t, int stage, int parent, int child, uint32_t v)
 {
-    int32_t group = t->kid[stage][t->kid_start[stage][parent] + child];
+    int32_t group = t->children[stage][t->child_start[stage][parent] + child];
     return t->owner[stage][(size_t)group * t->prefixes[stage] + v];
 }
-/* The first part of stage i that child c of n answers for; it answers for those below that of c + 1. */
+/* The first part of stage i that child c of n owns; it owns all parts below the first one of c + 1. */
 static inline uint32_t wi_hier_first_part(const struct wi_hier_tree *t, int stage, int parent, int c)
 {
     uint32_t n = (uint32_t)wi_hier_nchildren(t, stage, parent), d = t->d[stage];
 
-    if (t->leader[stage])
-        return c > t->chief[stage][parent];
+    if (t->has_leader[stage])
+        return c > t->lead_child[stage][parent];
     return ((uint32_t)c * d + n - 1) / n;
 }
-/* The next run of prefixes [*first, *end) that this rank answers for together with the same ranks, from *end on; 0: none. */
+/* The next run of prefixes [*first, *end), from *end on, that this rank owns together with the same ranks; 0: none. */
 int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, uint32_t *end);
 
 /* hier_stages.c: a part that is mapped becomes a stage before or after the messages. */

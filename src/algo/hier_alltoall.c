@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hierarchical all-to-all: one message for all ranks of a group, sorted out inside.
+/* Hierarchical all-to-all: one message for all ranks of a group, distributed inside it.
  *
- * Stage 0: each rank sends to its counterpart in every group what all ranks of that group are to get from it. Stage i, inside
- * a group: what has arrived is sent on to the children it is for. So P-1 messages across the slow links become G-1, each as
- * long as a group is large.
+ * Stage 0: each rank sends to its counterpart in every group its data for all ranks of that group. Stage i, inside a group,
+ * forwards what has arrived to the children that it is for. So P-1 messages across the slow links become G-1, each with the data
+ * for a whole group.
  *
  *   sent across: (P - L)n, as without levels, in G-1 messages · inside: (L-1)Gn more (L ranks a group, n: one share) · scratch
  *     GLn for each stage but the last
  *
  * With leaders, and for all_to_all_v, hier_parcel.c.
  *
- * A share on its way is (source, destination). Between stages a rank keeps, sorted, those of the sources that it speaks for and
- * the destinations inside its group.
+ * A share in transit is (source, destination). Between stages a rank keeps, sorted, those of the sources whose shard it owns and
+ * of the destinations inside its group.
  */
 #include "algo/hier.h"
 #include "algo/util.h"
@@ -102,14 +102,14 @@ static weft_status fill(const struct exchange *x, uint32_t v0, uint32_t v1, int 
         if (v < v0 || v >= v1)
             continue;
         if (x->stage == 0)
-            holder = t->child[0][s];
+            holder = t->child_of[0][s];
         else
             holder = (int32_t)(t->home[s] / t->width[x->stage - 1] % t->d[x->stage] *
                                (uint32_t)wi_hier_nchildren(t, x->stage, x->parent) / t->d[x->stage]);
         if (holder != from)
             continue;
         for (int d = 0, before = -2; d < t->nranks; d++) {
-            if (wi_hier_parent(t, x->stage, d) != x->parent || t->child[x->stage][d] != to)
+            if (wi_hier_parent(t, x->stage, d) != x->parent || t->child_of[x->stage][d] != to)
                 continue;
             WI_TRY(add_run(shares, grid->row, grid->width, grid->column, s, d, before));
             before = d;
@@ -159,7 +159,7 @@ static weft_status run_stage(struct exchange *x, uint32_t *tmp_blocks)
     uint32_t v0, v1 = 0;
 
     x->parent = wi_hier_parent(t, x->stage, t->rank);
-    x->mine = t->child[x->stage][t->rank];
+    x->mine = t->child_of[x->stage][t->rank];
     struct grid in = {positions(x, x->stage, 1), positions(x, x->stage, 0), count_destinations(x, x->stage)};
     struct grid out = in;
     x->base_out = 0;
@@ -192,7 +192,7 @@ static weft_status refuse(const struct wi_algo_args *args, int *leaders)
     if (args->in_place)
         return wi_fail(WEFT_ENOTSUP, "all_to_all %s cannot work in place", spec->text);
     for (int i = 0; i <= spec->nlevels; i++) {
-        if (i > 0 && spec->at[i - 1].leader) {
+        if (i > 0 && spec->at[i - 1].has_leader) {
             *leaders = 1;
             continue;
         }

@@ -56,7 +56,7 @@ static weft_status check_number(const struct wi_hier_spec *s, const struct wi_hi
     return WEFT_SUCCESS;
 }
 
-/* Among how many an algorithm works at a stage is known: refuse what it is not for here, where all ranks do. */
+/* The number of participants of each stage is known here, to all ranks alike: refuse algorithms that cannot run among so many. */
 static weft_status check_numbers(const struct wi_hier_spec *s, const struct wi_algo_levels *levels, int nranks)
 {
     struct wi_algo_args args = {.nranks = nranks, .levels = levels};
@@ -99,7 +99,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     for (int i = 0; i < c.spec.nlevels; i++) {
         const struct wi_algo *up = c.spec.up[i], *down = c.spec.down[i];
         c.traits.streams |= (up && up->traits.streams) || (down && down->traits.streams);
-        c.leader |= c.spec.at[i].leader;
+        c.has_leader |= c.spec.at[i].has_leader;
     }
     *choice = c;
     return WEFT_SUCCESS;

@@ -15,7 +15,7 @@
  * Scratch: none for most vector forms (partial results lie in DST); reduce_scatter a vector: pages of a block for each rank, so
  * that block t always holds share t mod P, and the executor knows its length in the v-form.
  *
- * 2 nodes {0, 2}, {1, 3}, all_reduce "node:ring", blocks 0..3 (units 01, 23 of the local ranks):
+ * 2 nodes {0, 2}, {1, 3}, all_reduce "node:ring", blocks 0..3 (shards 01, 23 of the local ranks):
  *   0, 2: reduce-scatter, 0 keeps 01, 2 keeps 23 | 0 and 1: all-reduce of 01, 2 and 3: of 23 | 0, 2: all-gather
  *
  * Karonis et al.: Exploiting hierarchy in parallel computer networks to optimize collective operation performance, 2000; Cho
@@ -29,7 +29,7 @@
 #include "base/status.h"
 #include "sched/internal.h"
 
-#define MAX_PER_UNIT 4096u
+#define MAX_PER_SHARD 4096u
 
 struct made {
     struct made *next;
@@ -43,8 +43,8 @@ struct hier {
     const struct wi_hier_shape *shape;
     const struct wi_hier_spec *spec;
     struct wi_hier_tree tree;
-    uint32_t per_unit, chunk_items, chunks; /* vector collectives: blocks of a unit, of a chunk */
-    struct wi_place held;                   /* where this rank's part of the data is */
+    uint32_t per_shard, chunk_items, chunks; /* vector collectives: blocks of a shard, of a chunk */
+    struct wi_place held;                    /* where this rank's part of the data is */
     struct made *first, **tail;
     int parcels; /* all_to_all_v */
 };
@@ -75,7 +75,7 @@ static int child_with(const struct hier *h, const struct phase *p, uint32_t v0, 
     if (v < v0 || v >= v1 || (by_place && wi_hier_parent(t, p->stage, s) != p->parent))
         return -1;
     if (by_place)
-        return t->child[p->stage][s];
+        return t->child_of[p->stage][s];
     uint32_t part = t->home[s] / t->width[p->stage - 1] % t->d[p->stage];
     return (int)(part * (uint32_t)wi_hier_nchildren(t, p->stage, p->parent) / t->d[p->stage]);
 }
@@ -107,7 +107,7 @@ static weft_status shares_of_vector(const struct hier *h, const struct phase *p,
                                     struct wi_shares *shares)
 {
     const struct wi_hier_tree *t = &h->tree;
-    uint32_t m = h->per_unit, width = t->width[p->stage], first = v0 * width * m, items = (v1 - v0) * width * m;
+    uint32_t m = h->per_shard, width = t->width[p->stage], first = v0 * width * m, items = (v1 - v0) * width * m;
 
     for (uint32_t c = 0; c < n; c++) {
         wi_shares_next(shares);
@@ -153,9 +153,9 @@ static weft_status add_part(struct hier *h, const struct phase *p, uint32_t v0, 
     struct wi_hier_tree *t = &h->tree;
     int n = wi_hier_nchildren(t, p->stage, p->parent);
     int into_own = h->args->in_place && p->dst.buf == WI_DST && p->src.buf == WI_SRC;
-    struct wi_algo_args args = {.rank = t->child[p->stage][t->rank],
+    struct wi_algo_args args = {.rank = t->child_of[p->stage][t->rank],
                                 .nranks = n,
-                                .root = t->chief[p->stage][p->parent],
+                                .root = t->lead_child[p->stage][p->parent],
                                 .in_place = same(p->src, p->dst) || into_own,
                                 .radix = h->args->radix};
     int32_t *ranks = wi_hier_pool(t, (size_t)n * sizeof *ranks);
@@ -191,7 +191,7 @@ static int gets_own_only(const struct hier *h, const struct phase *p)
         return 0;
     while (wi_hier_segment(t, p->stage, &v0, &v1)) {
         for (int s = 0; s < t->nranks; s++) {
-            if (s != t->rank && child_with(h, p, v0, v1, s) == t->child[p->stage][t->rank])
+            if (s != t->rank && child_with(h, p, v0, v1, s) == t->child_of[p->stage][t->rank])
                 return 0;
         }
     }
@@ -228,7 +228,7 @@ static weft_status run_phase(struct hier *h, int stage, int direction, enum wi_c
     for (; wi_hier_segment(t, stage, &v0, &v1); any = 1)
         WI_TRY(add_part(h, &p, v0, v1));
     /* What was sent to a leader stays where it was. */
-    if (any && (coll != WI_COLL_GATHER || t->child[stage][t->rank] == t->chief[stage][p.parent]))
+    if (any && (coll != WI_COLL_GATHER || t->child_of[stage][t->rank] == t->lead_child[stage][p.parent]))
         h->held = p.dst;
     return WEFT_SUCCESS;
 }
@@ -236,13 +236,13 @@ static weft_status run_phase(struct hier *h, int stage, int direction, enum wi_c
 static weft_status run_phases(struct hier *h)
 {
     const struct wi_hier_shape *s = h->shape;
-    const int *leader = h->tree.leader;
+    const int *has_leader = h->tree.has_leader;
 
     for (int i = h->tree.k; i >= 1; i--)
-        WI_TRY(run_phase(h, i, -1, leader[i] ? s->up_leader : s->up, s->up_at_root));
+        WI_TRY(run_phase(h, i, -1, has_leader[i] ? s->up_leader : s->up, s->up_at_root));
     WI_TRY(run_phase(h, 0, 0, s->coll, 0));
     for (int i = 1; i <= h->tree.k; i++)
-        WI_TRY(run_phase(h, i, 1, leader[i] ? s->down_leader : s->down, s->down_at_root));
+        WI_TRY(run_phase(h, i, 1, has_leader[i] ? s->down_leader : s->down, s->down_at_root));
     return WEFT_SUCCESS;
 }
 
@@ -253,7 +253,7 @@ static uint32_t gcd(uint32_t a, uint32_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* Blocks of a vector collective that goes over whole units must come out even. */
+/* Blocks of a vector collective that goes over whole shards must come out even. */
 static weft_status fit_blocks(struct hier *h, int stage, enum wi_coll coll, int second)
 {
     struct wi_hier_tree *t = &h->tree;
@@ -271,9 +271,9 @@ static weft_status fit_blocks(struct hier *h, int stage, enum wi_coll coll, int 
         return WEFT_SUCCESS;
     algo = second ? h->spec->down[stage] : h->spec->up[stage];
     WI_TRY(algo->build(&(struct wi_algo_args){.nranks = most, .radix = h->args->radix}, &sched));
-    uint64_t lcm = (uint64_t)h->per_unit / gcd(h->per_unit, sched->nblocks) * sched->nblocks;
-    if (lcm <= MAX_PER_UNIT || stage == 0)
-        h->per_unit = (uint32_t)lcm;
+    uint64_t lcm = (uint64_t)h->per_shard / gcd(h->per_shard, sched->nblocks) * sched->nblocks;
+    if (lcm <= MAX_PER_SHARD || stage == 0)
+        h->per_shard = (uint32_t)lcm;
     wi_sched_put(sched);
     return WEFT_SUCCESS;
 }
@@ -283,17 +283,17 @@ static weft_status cut(struct hier *h)
     const struct wi_hier_shape *s = h->shape;
     uint64_t items;
 
-    h->per_unit = h->chunks = 1;
+    h->per_shard = h->chunks = 1;
     h->chunk_items = s->coll == WI_COLL_BARRIER ? 1 : (uint32_t)h->tree.nranks;
     if (!is_vector(h))
         return WEFT_SUCCESS;
     WI_TRY(fit_blocks(h, 0, s->coll, 0));
     for (int i = 1; i <= h->tree.k; i++) {
-        WI_TRY(fit_blocks(h, i, h->tree.leader[i] ? s->up_leader : WI_HIER_NONE, 0));
-        WI_TRY(fit_blocks(h, i, h->tree.leader[i] ? s->down_leader : WI_HIER_NONE, 1));
+        WI_TRY(fit_blocks(h, i, h->tree.has_leader[i] ? s->up_leader : WI_HIER_NONE, 0));
+        WI_TRY(fit_blocks(h, i, h->tree.has_leader[i] ? s->down_leader : WI_HIER_NONE, 1));
     }
     h->chunks = h->spec->depth && !h->spec->mapped ? (uint32_t)h->spec->depth : 1; /* stages have fragments instead */
-    items = (uint64_t)h->tree.width[h->tree.k] * h->per_unit;
+    items = (uint64_t)h->tree.width[h->tree.k] * h->per_shard;
     if (items * h->chunks > WI_SCHED_MAX_BLOCKS)
         return wi_fail(WEFT_ENOTSUP, "%s %s: the vector would be cut into more than %u blocks", wi_coll_name(s->coll),
                        h->spec->text, WI_SCHED_MAX_BLOCKS);
@@ -330,7 +330,7 @@ static void find_held(struct hier *h)
 static weft_status slot_items(const struct hier *h, struct phase *p, uint64_t *items)
 {
     struct wi_algo_args args = {.nranks = wi_hier_nchildren(&h->tree, p->stage, p->parent),
-                                .root = h->tree.chief[p->stage][p->parent]};
+                                .root = h->tree.lead_child[p->stage][p->parent]};
     struct wi_shares shares = {0};
     struct wi_sched *sched;
     uint32_t most = 0;
@@ -352,8 +352,8 @@ static weft_status most_slot_items(const struct hier *h, uint32_t *most, int *an
 {
     const struct wi_hier_shape *s = h->shape;
     const struct wi_hier_tree *t = &h->tree;
-    int k = t->k, leader = t->leader[k];
-    enum wi_coll colls[2] = {leader ? s->up_leader : s->up, leader ? s->down_leader : s->down};
+    int k = t->k, has_leader = t->has_leader[k];
+    enum wi_coll colls[2] = {has_leader ? s->up_leader : s->up, has_leader ? s->down_leader : s->down};
 
     for (int parent = 0; parent < t->ngroups[k - 1]; parent++) {
         uint64_t items = 0;

@@ -86,7 +86,7 @@ static void keep_larger(struct wi_algo_cost *to, const struct wi_algo_cost *c)
     to->copied = c->copied > to->copied ? c->copied : to->copied;
 }
 
-/* Ranks of tree->rank's child that take part in a stage: each answers for a row of prefixes. */
+/* Ranks of tree->rank's child that take part in a stage: each owns a run of prefixes. */
 static int count_owners(const struct wi_hier_tree *t, int stage)
 {
     const int32_t *owner = t->owner[stage] + (size_t)t->group[stage][t->rank] * t->prefixes[stage];
@@ -125,8 +125,8 @@ static struct runs runs_of(const struct price *p, int stage, enum wi_coll coll, 
         return (struct runs){1, 0};
     for (int r = 0; r < t->nranks; r++) {
         uint32_t v = t->home[r] / t->width[stage];
-        int of_unit = exchange || (v >= v0 && v < v1), child = t->child[stage][r];
-        int in = of_unit && wi_hier_parent(t, stage, r) == parent;
+        int of_shard = exchange || (v >= v0 && v < v1), child = t->child_of[stage][r];
+        int in = of_shard && wi_hier_parent(t, stage, r) == parent;
         alone += in && child != before;
         among += in && before < 0;
         members += wi_hier_parent(t, stage, r) == parent;
@@ -156,12 +156,12 @@ struct counts {
 };
 
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
-static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
-                             double *link_sent, struct counts *counts)
+static weft_status price_direction(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
+                                   double *link_sent, struct counts *counts)
 {
     const struct wi_hier_tree *t = p->tree;
     int parent = wi_hier_parent(t, stage, t->rank), n = wi_hier_nchildren(t, stage, parent);
-    struct wi_algo_args args = {.nranks = n, .root = t->chief[stage][parent], .in_place = 1};
+    struct wi_algo_args args = {.nranks = n, .root = t->lead_child[stage][parent], .in_place = 1};
     struct wi_algo_cost one;
     const struct wi_algo *algo;
     uint32_t v0, v1 = 0;
@@ -198,16 +198,16 @@ static weft_status price_way(struct price *p, int stage, enum wi_coll coll, int 
 static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *cost, double *link_sent,
                                struct counts *counts)
 {
-    int leader = stage > 0 && p->tree->leader[stage];
+    int has_leader = stage > 0 && p->tree->has_leader[stage];
     const struct wi_hier_shape *s = p->shape;
-    enum wi_coll up = stage == 0 ? s->coll : leader ? s->up_leader : s->up;
-    enum wi_coll down = stage == 0 ? WI_HIER_NONE : leader ? s->down_leader : s->down;
+    enum wi_coll up = stage == 0 ? s->coll : has_leader ? s->up_leader : s->up;
+    enum wi_coll down = stage == 0 ? WI_HIER_NONE : has_leader ? s->down_leader : s->down;
     struct wi_algo_cost back;
     double more;
 
     *counts = (struct counts){0, 0};
-    WI_TRY(price_way(p, stage, up, 0, cost, link_sent, counts));
-    WI_TRY(price_way(p, stage, down, 1, &back, &more, counts));
+    WI_TRY(price_direction(p, stage, up, 0, cost, link_sent, counts));
+    WI_TRY(price_direction(p, stage, down, 1, &back, &more, counts));
     cost->steps += back.steps;
     back.steps = 0;
     add(cost, &back);
@@ -223,7 +223,7 @@ static void extremes(const struct wi_hier_tree *t, int rank[2])
     rank[0] = rank[1] = 0;
     for (int r = 0; r < t->nranks; r++) {
         int n = wi_hier_nchildren(t, t->k, wi_hier_parent(t, t->k, r));
-        if (t->child[t->k][r] != t->chief[t->k][wi_hier_parent(t, t->k, r)])
+        if (t->child_of[t->k][r] != t->lead_child[t->k][wi_hier_parent(t, t->k, r)])
             continue;
         if (n > most) {
             most = n;
@@ -240,9 +240,10 @@ static void extremes(const struct wi_hier_tree *t, int rank[2])
 static weft_status find_beside(struct price *p)
 {
     const struct wi_hier_tree *t = p->tree;
-    enum wi_coll coll = t->leader[1] ? p->shape->down_leader : p->shape->down;
+    enum wi_coll coll = t->has_leader[1] ? p->shape->down_leader : p->shape->down;
     int parent = wi_hier_parent(t, 1, t->rank), n = wi_hier_nchildren(t, 1, parent);
-    struct wi_algo_args args = {.nranks = n, .rank = t->chief[1][parent], .root = t->chief[1][parent], .in_place = 1};
+    struct wi_algo_args args = {
+        .nranks = n, .rank = t->lead_child[1][parent], .root = t->lead_child[1][parent], .in_place = 1};
     const struct wi_algo *algo;
     struct wi_algo_cost cost;
 

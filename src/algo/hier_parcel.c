@@ -7,9 +7,9 @@
  *     no leader       -                     all_to_all    all_to_all
  *     leader          gather                all_to_all    scatter
  *
- * Who holds the share from s to d: on the way up and before stage 0 who answers for the unit of s in the group of s; after stage 0
- * who answers for that unit in the group of d; at the end d. So one message crosses from each of those to each other one: per
- * pair of groups one with leaders, without one from each rank, of its own, whatever the sizes of the groups.
+ * The share from s to d is held, on the way up and before stage 0, by the owner of the shard of s in the group of s; after stage
+ * 0, by the owner of that shard in the group of d; at the end, by d. So each owner sends one message to each other one: with
+ * leaders one message for each pair of groups, without leaders one from each rank, whatever the sizes of the groups.
  *
  *   sent across: what is for other groups, once · inside: what came in, and with leaders all of it twice
  *
@@ -53,7 +53,7 @@ struct post {
 
 /* ---- Who holds what ---- */
 
-/* Who answers, among those that share the group of `place` of level i, for the unit of s. */
+/* The owner of the shard of s within the group of `place` of level i. */
 static int32_t answers(const struct wi_hier_tree *t, int i, int s, int place)
 {
     return t->owner[i][(size_t)t->group[i][place] * t->prefixes[i] + t->home[s] / t->width[i]];
@@ -179,7 +179,7 @@ static uint32_t shares_of_child(const struct post *p, int parent, int c, uint32_
     uint32_t sources = 0, own = 0, destinations = 0;
 
     for (int r = 0; r < t->nranks; r++) {
-        int of_child = wi_hier_parent(t, p->stage, r) == parent && t->child[p->stage][r] == c;
+        int of_child = wi_hier_parent(t, p->stage, r) == parent && t->child_of[p->stage][r] == c;
         int is_in = in_segment(t, p->stage, r, v0, v1);
         sources += (uint32_t)is_in;
         own += (uint32_t)(is_in && of_child);
@@ -233,8 +233,10 @@ static weft_status add_part(struct post *p, uint32_t v0, uint32_t v1, uint32_t *
     int parent = wi_hier_parent(t, p->stage, t->rank), n = wi_hier_nchildren(t, p->stage, parent);
     struct made *m = new_made(p);
     int32_t *ranks = wi_hier_pool(t, (size_t)n * sizeof *ranks);
-    struct wi_algo_args args = {
-        .rank = t->child[p->stage][t->rank], .nranks = n, .root = t->chief[p->stage][parent], .radix = p->args->radix};
+    struct wi_algo_args args = {.rank = t->child_of[p->stage][t->rank],
+                                .nranks = n,
+                                .root = t->lead_child[p->stage][parent],
+                                .radix = p->args->radix};
 
     if (!m || !ranks)
         return no_memory(p);
@@ -297,12 +299,12 @@ static weft_status run_stages(struct post *p)
     for (int d = 0; d < t->nranks; d++)
         WI_TRY(put(&p->held, t->rank, d, (uint32_t)d));
     for (int i = t->k; i >= 1; i--) {
-        if (t->leader[i])
+        if (t->has_leader[i])
             WI_TRY(run_stage(p, i, 0, WI_COLL_GATHER));
     }
     WI_TRY(run_stage(p, 0, 0, WI_COLL_ALL_TO_ALL));
     for (int i = 1; i <= t->k; i++)
-        WI_TRY(run_stage(p, i, 1, t->leader[i] ? WI_COLL_SCATTER : WI_COLL_ALL_TO_ALL));
+        WI_TRY(run_stage(p, i, 1, t->has_leader[i] ? WI_COLL_SCATTER : WI_COLL_ALL_TO_ALL));
     unpack = new_made(p);
     to = wi_hier_pool(t, ((size_t)p->held.n + 1) * sizeof *to);
     if (!unpack || !to)

@@ -18,7 +18,7 @@ struct words {
     struct {
         char level[WORD];
         char outer[2 * WORD]; /* among the groups of this level, inside the level before */
-        uint8_t leader;       /* inside a group of this level */
+        uint8_t has_leader;   /* inside a group of this level */
     } at[WI_ALGO_MAX_LEVELS];
     char inner[2 * WORD]; /* "": the default */
 };
@@ -75,7 +75,7 @@ static weft_status take_suffixes(const char **at, struct words *s, int i)
         WI_TRY(take_word(at, "a form", form, sizeof form));
         if (strcmp(form, "leader") != 0)
             return wi_fail(WEFT_EINVAL, "hierarchy: \"@%s\" is no form; there is \"@leader\"", form);
-        s->at[i].leader = 1;
+        s->at[i].has_leader = 1;
     }
     if (**at != '*')
         return WEFT_SUCCESS;
@@ -233,8 +233,8 @@ static weft_status find_outermost(const struct words *w, enum wi_coll coll, stru
 
 static weft_status find_stage(const struct words *w, int i, const struct wi_hier_shape *shape, struct wi_hier_spec *s)
 {
-    int leader = w->at[i - 1].leader;
-    enum wi_coll colls[2] = {leader ? shape->up_leader : shape->up, leader ? shape->down_leader : shape->down};
+    int has_leader = w->at[i - 1].has_leader;
+    enum wi_coll colls[2] = {has_leader ? shape->up_leader : shape->up, has_leader ? shape->down_leader : shape->down};
     const char *name = i < w->nlevels ? w->at[i].outer : w->inner;
     const struct wi_algo **algo[2] = {&s->up[i], &s->down[i]};
     int known = !*name || strchr(name, '+') != NULL;
@@ -299,7 +299,7 @@ weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_a
     s.depth = (uint8_t)w.depth;
     for (int i = 0; i < w.nlevels; i++) {
         s.at[i].level = WI_HIER_NO_LEVEL;
-        s.at[i].leader = w.at[i].leader;
+        s.at[i].has_leader = w.at[i].has_leader;
         if (levels)
             WI_TRY(find_level(w.at[i].level, levels, &s.at[i].level));
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who answers for which part of the data at which level: the same answer on every rank. */
+/* Which rank owns which part of the data at which level: every rank computes the same answer. */
 #include <string.h>
 
 #include "algo/hier.h"
 #include "base/alloc.h"
 #include "base/status.h"
 
-#define MAX_UNITS (1u << 16)
+#define MAX_SHARDS (1u << 16)
 
 struct pool_entry {
     struct pool_entry *next;
@@ -81,7 +81,7 @@ static weft_status find_levels(struct wi_hier_tree *t, const struct wi_hier_spec
                            name_of(spec, levels, i - 1));
         t->group[i] = l->group;
         t->ngroups[i] = l->ngroups;
-        t->leader[i + 1] = spec->at[i].leader;
+        t->has_leader[i + 1] = spec->at[i].has_leader;
         for (int r = 0; r < t->nranks; r++) {
             if (l->group[r] < 0 || l->group[r] >= l->ngroups)
                 return wi_fail(WEFT_EINVAL, "hierarchy: rank %d is in group %d of %d of level \"%s\"", r, l->group[r],
@@ -105,11 +105,11 @@ static weft_status find_children(struct wi_hier_tree *t, int stage)
     int32_t *parent_of = wi_hier_pool(t, (size_t)groups * sizeof *parent_of);
     int32_t *start = wi_hier_pool(t, ((size_t)parents + 1) * sizeof *start);
 
-    t->kid_start[stage] = start;
-    t->kid[stage] = wi_hier_pool(t, (size_t)groups * sizeof(int32_t));
-    t->child[stage] = wi_hier_pool(t, (size_t)t->nranks * sizeof(int32_t));
-    t->chief[stage] = wi_hier_pool(t, (size_t)parents * sizeof(int32_t));
-    if (!number || !parent_of || !start || !t->kid[stage] || !t->child[stage] || !t->chief[stage])
+    t->child_start[stage] = start;
+    t->children[stage] = wi_hier_pool(t, (size_t)groups * sizeof(int32_t));
+    t->child_of[stage] = wi_hier_pool(t, (size_t)t->nranks * sizeof(int32_t));
+    t->lead_child[stage] = wi_hier_pool(t, (size_t)parents * sizeof(int32_t));
+    if (!number || !parent_of || !start || !t->children[stage] || !t->child_of[stage] || !t->lead_child[stage])
         return no_memory(t);
     for (int g = 0; g < groups; g++)
         parent_of[g] = -1;
@@ -123,30 +123,30 @@ static weft_status find_children(struct wi_hier_tree *t, int stage)
     for (int p = 0; p < parents; p++)
         start[p + 1] += start[p];
     for (int g = 0; g < groups; g++)
-        t->kid[stage][start[parent_of[g]] + number[g]] = g;
+        t->children[stage][start[parent_of[g]] + number[g]] = g;
     for (int r = 0; r < t->nranks; r++) {
-        t->child[stage][r] = number[t->group[stage][r]];
+        t->child_of[stage][r] = number[t->group[stage][r]];
         if (r == t->root)
-            t->chief[stage][wi_hier_parent(t, stage, r)] = t->child[stage][r];
+            t->lead_child[stage][wi_hier_parent(t, stage, r)] = t->child_of[stage][r];
     }
     return WEFT_SUCCESS;
 }
 
 static weft_status measure(struct wi_hier_tree *t)
 {
-    uint64_t units = 1;
+    uint64_t shards = 1;
 
     t->d[0] = 1;
     for (int i = 1; i <= t->k; i++) {
         t->d[i] = 1;
-        for (int p = 0; p < t->ngroups[i - 1] && !t->leader[i]; p++) {
+        for (int p = 0; p < t->ngroups[i - 1] && !t->has_leader[i]; p++) {
             uint32_t n = (uint32_t)wi_hier_nchildren(t, i, p);
             t->d[i] = n > t->d[i] ? n : t->d[i];
         }
-        units *= t->d[i];
-        if (units > MAX_UNITS)
-            return wi_fail(WEFT_ENOTSUP, "hierarchy: groups so uneven that the data would be cut more than %u ways",
-                           MAX_UNITS);
+        shards *= t->d[i];
+        if (shards > MAX_SHARDS)
+            return wi_fail(WEFT_ENOTSUP, "hierarchy: groups so uneven that the data would be cut more than %u parts",
+                           MAX_SHARDS);
     }
     for (int i = 0; i <= t->k; i++) {
         t->prefixes[i] = t->width[i] = 1;
@@ -162,7 +162,7 @@ static int owning_child(const struct wi_hier_tree *t, int stage, int parent, uin
 {
     uint32_t n = (uint32_t)wi_hier_nchildren(t, stage, parent);
 
-    return t->leader[stage] ? t->chief[stage][parent] : (int)(part * n / t->d[stage]);
+    return t->has_leader[stage] ? t->lead_child[stage][parent] : (int)(part * n / t->d[stage]);
 }
 
 static weft_status find_owners(struct wi_hier_tree *t)
@@ -189,7 +189,7 @@ static weft_status find_homes(struct wi_hier_tree *t)
         return no_memory(t);
     for (int r = 0; r < t->nranks; r++) {
         for (int i = t->k; i >= 1; i--) {
-            uint32_t part = t->leader[i] ? 0 : wi_hier_first_part(t, i, wi_hier_parent(t, i, r), t->child[i][r]);
+            uint32_t part = t->has_leader[i] ? 0 : wi_hier_first_part(t, i, wi_hier_parent(t, i, r), t->child_of[i][r]);
             t->home[r] = t->home[r] * t->d[i] + part;
         }
     }
@@ -226,7 +226,7 @@ static int same_members(const struct wi_hier_tree *t, int stage, int parent, uin
 
 int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, uint32_t *end)
 {
-    int parent = wi_hier_parent(t, stage, t->rank), mine = t->child[stage][t->rank];
+    int parent = wi_hier_parent(t, stage, t->rank), mine = t->child_of[stage][t->rank];
     uint32_t v = *end;
 
     while (v < t->prefixes[stage] && wi_hier_member(t, stage, parent, mine, v) != t->rank)

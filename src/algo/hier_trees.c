@@ -23,7 +23,7 @@ static struct wi_knomial place_in(const struct trees *x, int stage, int rank)
     int parent = wi_hier_parent(t, stage, rank), n = wi_hier_nchildren(t, stage, parent);
     int radix = x->radix[stage] ? x->radix[stage] : n;
 
-    return wi_knomial_of(wi_mod(t->child[stage][rank] - t->chief[stage][parent], n), n, radix > 2 ? radix : 2);
+    return wi_knomial_of(wi_mod(t->child_of[stage][rank] - t->lead_child[stage][parent], n), n, radix > 2 ? radix : 2);
 }
 
 static int rank_in(const struct trees *x, int stage, int rank, int vrank)
@@ -31,7 +31,7 @@ static int rank_in(const struct trees *x, int stage, int rank, int vrank)
     const struct wi_hier_tree *t = x->t;
     int parent = wi_hier_parent(t, stage, rank), n = wi_hier_nchildren(t, stage, parent);
 
-    return wi_hier_member(t, stage, parent, wi_mod(vrank + t->chief[stage][parent], n), 0);
+    return wi_hier_member(t, stage, parent, wi_mod(vrank + t->lead_child[stage][parent], n), 0);
 }
 
 /* Of a rank that stage `from` reaches, or all do: children in that stage and in those inside. */
@@ -57,7 +57,7 @@ static void go_down(struct trees *x, int from, int rank, double ready)
     }
 }
 
-/* When what a rank answers for has come together there: first what its group has, then what other groups have. */
+/* When a rank has received all that it owns: first from its group, then from other groups. */
 static double come_up(struct trees *x, int from, int rank)
 {
     double ready[WI_ALGO_MAX_FAN], bytes[WI_ALGO_MAX_FAN];
@@ -87,7 +87,7 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, int radi
 
     for (int i = 0; i < x->nstages; i++) {
         algo = !x->up && i > 0 ? spec->down[i] : spec->up[i];
-        if (i > 0 && !x->t->leader[i])
+        if (i > 0 && !x->t->has_leader[i])
             return 0;
         if (algo->traits.shape != WI_SHAPE_KNOMIAL && algo->traits.shape != WI_SHAPE_FAN)
             return 0;
@@ -124,7 +124,7 @@ static int parts_us(struct trees *x, const struct wi_hier_spec *spec, int radix)
 {
     struct wi_algo_args args = {.radix = radix};
     const struct wi_hier_tree *t = x->t;
-    int n = t->k == 1 && !t->leader[1] ? groups_are_even(t) : 0, ngroups = t->ngroups[0], children;
+    int n = t->k == 1 && !t->has_leader[1] ? groups_are_even(t) : 0, ngroups = t->ngroups[0], children;
 
     if (n < 2 || ngroups < 2 || spec->up[0]->traits.shape != WI_SHAPE_KNOMIAL ||
         spec->up[1]->traits.shape != WI_SHAPE_FAN || spec->down[1]->traits.shape != WI_SHAPE_FAN)

@@ -25,7 +25,7 @@ static inline int wi_swing_peer(int member, int k, int pow2)
     return wi_mod(member % 2 ? member - wi_swing_reach(k) : member + wi_swing_reach(k), pow2);
 }
 
-/* Which half of the blocks that it shares with its partner of step k of `steps` a member answers for: 1 is the upper. */
+/* Which half of the blocks that a member shares with its partner of step k of `steps` it keeps: 1 is the upper half. */
 static inline int wi_swing_upper(int member, int k, int steps)
 {
     if (k == steps - 1)
@@ -33,7 +33,7 @@ static inline int wi_swing_upper(int member, int k, int steps)
     return (member % 2 ? member - wi_swing_reach(k + 1) : member) >> (k + 1) & 1;
 }
 
-/* The block that a member answers for in the end. */
+/* The block that a member owns in the end. */
 static inline int wi_swing_position(int member, int steps)
 {
     int position = 0;

@@ -91,9 +91,9 @@ static weft_status add_chains(struct wi_planner *p, const struct wi_plan_hier *h
 {
     static const char *const inner[] = {"flat", "flat2"}; /* the second one for a leader */
     const struct wi_hier_spec *s = &h->choice.spec;
-    int leader = s->at[s->nlevels - 1].leader;
+    int has_leader = s->at[s->nlevels - 1].has_leader;
 
-    for (int i = 0; i < 1 + (leader && s->up[s->nlevels] != NULL); i++) {
+    for (int i = 0; i < 1 + (has_leader && s->up[s->nlevels] != NULL); i++) {
         char spec[WI_ALGO_SPEC_BYTES + 8];
         snprintf(spec, sizeof spec, "%s/%s", s->text, inner[i]);
         WI_TRY(add_hier(p, h->choice.algo->coll, spec));

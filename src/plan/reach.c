@@ -116,7 +116,7 @@ double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hi
         us = fmax(us, all / p->level_rate[level]);
     sharing = level < p->node_level ? p->all_sharing
                                     : p->all_sharing * fmax(0, within - p->all_sharing) / fmax(1, within - 1);
-    if (h->choice.leader)
+    if (h->choice.has_leader)
         sharing = 1;
     return fmax(us, own * fmax(1, sharing) / p->figures.network_rate);
 }

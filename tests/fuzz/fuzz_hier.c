@@ -22,7 +22,7 @@ static void judge(enum wi_coll coll, const struct wi_hier_spec *s)
     require(s->nlevels >= 1 && s->nlevels <= WI_ALGO_MAX_LEVELS && s->depth <= 64);
     require(memchr(s->text, 0, sizeof s->text) != NULL && s->up[0] != NULL);
     for (int i = 0; i < s->nlevels; i++)
-        require(s->at[i].leader <= 1);
+        require(s->at[i].has_leader <= 1);
     for (int i = 0; i <= s->nlevels; i++)
         require(i < s->nlevels || s->up[i] || s->down[i] || coll == WI_COLL_BARRIER);
 }

@@ -422,7 +422,7 @@ static void specs_are_read_once(void)
         wi_hier_parse(WI_COLL_ALL_REDUCE, "rack:rdouble@leader*4/node:rsgather/ring+rdouble", &maps[9].levels, &s),
         WEFT_SUCCESS);
     CU_ASSERT(s.nlevels == 2 && s.depth == 4);
-    CU_ASSERT(s.at[0].leader && !s.at[1].leader);
+    CU_ASSERT(s.at[0].has_leader && !s.at[1].has_leader);
     CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[0].level].name, "rack");
     CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[1].level].name, "node");
     CU_ASSERT_PTR_EQUAL(s.up[0], wi_algo_find(WI_COLL_ALL_REDUCE, "rdouble"));
