@@ -113,7 +113,7 @@ static int take(int c, struct explain *x, int *has_bytes)
         x->json = 1;
         return 0;
     case 'c':
-        x->chains = 0;
+        x->pipelines = 0;
         return 0;
     case 'f':
         x->simulate = 0;
@@ -199,7 +199,7 @@ static weft_status explain(struct explain *x)
 
 int plan_explain(int argc, char **argv)
 {
-    struct explain x = {.simulate = 1, .chains = 1, .dtype = WEFT_FLOAT32, .op = WEFT_SUM};
+    struct explain x = {.simulate = 1, .pipelines = 1, .dtype = WEFT_FLOAT32, .op = WEFT_SUM};
     int c, has_bytes = 0, status;
     weft_status st;
 

@@ -18,7 +18,7 @@ struct explain {
     struct wi_plan_query query;
     unsigned dtype, op;
     int reduces, measure; /* measure: this machine's cores */
-    int mapped_memory, nranks, nnodes, json, simulate, chains;
+    int mapped_memory, nranks, nnodes, json, simulate, pipelines;
     /* found */
     struct wi_topo *topo;
     struct wi_model *model;
@@ -45,7 +45,7 @@ void explain_simulate(struct explain *x, int i);
 /* plan_stages.c */
 void explain_print_stages(const struct explain *x);
 json_t *explain_stages_json(const struct explain *x);
-json_t *explain_chain_json(const struct explain *x);
+json_t *explain_pipeline_json(const struct explain *x);
 
 /* plan_print.c */
 int explain_is_plan(const struct explain *x, int i);

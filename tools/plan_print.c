@@ -212,8 +212,8 @@ weft_status explain_print_json(const struct explain *x)
     if (x->rule)
         json_object_set_new(top, "rule", json_string(x->rule));
     json_object_set_new(top, "stages", explain_stages_json(x));
-    if (x->plan.chain.fragment_bytes)
-        json_object_set_new(top, "fragments", explain_chain_json(x));
+    if (x->plan.pipeline.fragment_bytes)
+        json_object_set_new(top, "fragments", explain_pipeline_json(x));
     if (x->reduces) {
         json_t *rate = rate_json(wi_planner_gamma(x->planner, x->query.work));
         json_object_set_new(rate, "dtype", json_string(weft_dtype_name((weft_dtype)x->dtype)));

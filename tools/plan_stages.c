@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "plan/chain.h"
+#include "plan/pipeline.h"
 #include "plan_explain.h"
 
 /* In the order in which data passes them. */
@@ -34,12 +34,12 @@ static int list_stages(const struct explain *x, struct stage list[2 * WI_ALGO_MA
 
 static const char *bound_of(const struct explain *x)
 {
-    switch ((enum wi_chain_bound)x->plan.chain.bound) {
-    case WI_CHAIN_CORE:
+    switch ((enum wi_pipeline_bound)x->plan.pipeline.bound) {
+    case WI_PIPELINE_CORE:
         return "a rank's core, busy with one after the other";
-    case WI_CHAIN_LINK:
+    case WI_PIPELINE_LINK:
         return "the link, busy with one after the other";
-    case WI_CHAIN_WINDOW:
+    case WI_PIPELINE_WINDOW:
         return "fragments that wait until others are over";
     default:
         return "the stages one after the other, for there is one fragment";
@@ -48,7 +48,7 @@ static const char *bound_of(const struct explain *x)
 
 static double nfragments(const struct explain *x)
 {
-    double n = ceil((double)x->query.bytes / (double)x->plan.chain.fragment_bytes);
+    double n = ceil((double)x->query.bytes / (double)x->plan.pipeline.fragment_bytes);
 
     return n > 1 ? n : 1;
 }
@@ -61,9 +61,9 @@ void explain_print_stages(const struct explain *x)
     for (int i = 0; i < n; i++)
         printf("%s %s %s: %s %s, %s\n", i ? "       " : "stages:", list[i].inside ? "inside each" : "among groups of",
                list[i].level, wi_coll_name(list[i].algo->coll), list[i].algo->name, list[i].by);
-    if (x->plan.chain.fragment_bytes)
+    if (x->plan.pipeline.fragment_bytes)
         printf("fragments: %.0f of %zu bytes, at most %u under way; what takes the time: %s\n", nfragments(x),
-               x->plan.chain.fragment_bytes, x->plan.chain.window, bound_of(x));
+               x->plan.pipeline.fragment_bytes, x->plan.pipeline.window, bound_of(x));
     else if (x->plan.spec.depth)
         printf("chunks: %d, one behind the other through the stages\n", x->plan.spec.depth);
 }
@@ -82,8 +82,8 @@ json_t *explain_stages_json(const struct explain *x)
     return stages;
 }
 
-json_t *explain_chain_json(const struct explain *x)
+json_t *explain_pipeline_json(const struct explain *x)
 {
-    return json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)x->plan.chain.fragment_bytes, "number",
-                     (json_int_t)nfragments(x), "under_way", (json_int_t)x->plan.chain.window, "bound", bound_of(x));
+    return json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)x->plan.pipeline.fragment_bytes, "number",
+                     (json_int_t)nfragments(x), "under_way", (json_int_t)x->plan.pipeline.window, "bound", bound_of(x));
 }

@@ -50,17 +50,17 @@ static int oversubscribed(const struct explain *x)
 }
 
 /* As communicators have them whose ranks share memory inside nodes (comm/create.c), with the usual slots. */
-static void assume_chains(struct explain *x)
+static void assume_pipelines(struct explain *x)
 {
-    static const enum wi_coll staged[] = {WI_COLL_ALL_REDUCE,       WI_COLL_REDUCE,       WI_COLL_BROADCAST,
-                                          WI_COLL_ALL_GATHER,       WI_COLL_ALL_GATHER_V, WI_COLL_REDUCE_SCATTER,
-                                          WI_COLL_REDUCE_SCATTER_V, WI_COLL_BARRIER};
+    static const enum wi_coll pipelined[] = {WI_COLL_ALL_REDUCE,       WI_COLL_REDUCE,       WI_COLL_BROADCAST,
+                                             WI_COLL_ALL_GATHER,       WI_COLL_ALL_GATHER_V, WI_COLL_REDUCE_SCATTER,
+                                             WI_COLL_REDUCE_SCATTER_V, WI_COLL_BARRIER};
     const struct wi_algo_level *node = wi_algo_level_find(&x->levels, "node");
     struct wi_plan_transport *inside = &x->facts.inside[node - x->levels.level];
 
     *inside = (struct wi_plan_transport){.name = "shm", .mapped = 1, .depth = 4, .slot_bytes = 512u << 10};
-    for (size_t i = 0; i < sizeof staged / sizeof *staged; i++)
-        inside->chains |= 1u << staged[i];
+    for (size_t i = 0; i < sizeof pipelined / sizeof *pipelined; i++)
+        inside->pipelined |= 1u << pipelined[i];
 }
 
 weft_status explain_world(struct explain *x)
@@ -89,8 +89,8 @@ weft_status explain_world(struct explain *x)
     struct wi_algo_level node = {"node", x->facts.nnodes, x->node_of};
     x->facts.levels = &x->levels;
     WI_TRY(wi_plan_levels(x->model, &node, x->nranks, &x->levels, &x->level_memory));
-    if (x->chains)
-        assume_chains(x);
+    if (x->pipelines)
+        assume_pipelines(x);
     return WEFT_SUCCESS;
 }
 

@@ -41,7 +41,7 @@ enum wi_algo_needs {
     WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
     WI_ALGO_PARCELS = 1024,   /* passes on what is not its own: in a v-form its messages say how long what they hold is */
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
-    WI_ALGO_CHAIN = 2048,     /* hierarchical: a mapped group for each innermost group, stages beside messages */
+    WI_ALGO_GROUP_MAPPED = 2048, /* hierarchical: each innermost group needs a mapped group, in a pipeline of stages */
 };
 
 /* What is true of an algorithm, for those who price and compose them. Zero claims nothing. */

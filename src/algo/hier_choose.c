@@ -82,7 +82,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     struct wi_algo_choice c = {.algo = wi_algo_hier(coll)};
 
     WI_TRY(wi_hier_parse(coll, text, levels, &c.spec));
-    c.needs = needs_of_spec(&c.spec, family, levels, nranks) | (c.spec.mapped ? WI_ALGO_CHAIN : 0);
+    c.needs = needs_of_spec(&c.spec, family, levels, nranks) | (c.spec.mapped ? WI_ALGO_GROUP_MAPPED : 0);
     if (levels)
         WI_TRY(check_numbers(&c.spec, levels, nranks));
     if (c.spec.mapped && family == WI_COLL_ALL_TO_ALL)

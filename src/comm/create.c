@@ -36,9 +36,9 @@ static void tell_progress(void *ctx)
     wi_progress_want(ctx);
 }
 
-/* What runs in stages: layout_stages.c. */
+/* Collectives that run as pipelines of stages: layout_stages.c. */
 #define BIT(coll) (UINT32_C(1) << WI_COLL_##coll)
-#define STAGED                                                                                                    \
+#define PIPELINED                                                                                                 \
     (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(ALL_GATHER_V) | BIT(REDUCE_SCATTER) | \
      BIT(REDUCE_SCATTER_V) | BIT(BARRIER))
 
@@ -61,7 +61,7 @@ static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_fact
         if (!inside)
             continue;
         facts->inside[l].mapped = 1;
-        facts->inside[l].chains = STAGED;
+        facts->inside[l].pipelined = PIPELINED;
         facts->inside[l].slot_bytes = comm->mesh->slot_bytes;
         facts->inside[l].depth = comm->mesh->slots < WI_OP_WINDOW ? comm->mesh->slots : WI_OP_WINDOW;
     }

@@ -192,7 +192,8 @@ static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op, str
 
 size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan)
 {
-    size_t blocks = op->bind.sched->nblocks ? op->bind.sched->nblocks : 1, fragment = plan->chain.fragment_bytes, slice;
+    size_t blocks = op->bind.sched->nblocks ? op->bind.sched->nblocks : 1, fragment = plan->pipeline.fragment_bytes,
+           slice;
 
     if (!op->bind.sched->staged || !fragment)
         return plan->slice_bytes;

@@ -9,11 +9,11 @@
 #include "plan/internal.h"
 
 /* Does mapped memory serve the ranks of each innermost group, and does the library use it for this collective? */
-static int has_chains(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
+static int has_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
 {
     uint8_t level = s->at[s->nlevels - 1].level;
 
-    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped && p->facts.inside[level].chains >> coll & 1;
+    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped && p->facts.inside[level].pipelined >> coll & 1;
 }
 
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
@@ -41,8 +41,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
         return "it needs all ranks in one shared-memory group";
-    if (needs & WI_ALGO_CHAIN && !has_chains(p, &c->spec, q->coll))
-        return "it needs a shared-memory group inside each group, and a chain of stages for this collective";
+    if (needs & WI_ALGO_GROUP_MAPPED && !has_pipeline(p, &c->spec, q->coll))
+        return "it needs a shared-memory group inside each group, and a pipeline of stages for this collective";
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
     if (needs & WI_ALGO_PEER_GET &&
@@ -87,7 +87,7 @@ static const struct {
 static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char *spec);
 
 /* The same through mapped memory inside the innermost groups. */
-static weft_status add_chains(struct wi_planner *p, const struct wi_plan_hier *h)
+static weft_status add_pipelines(struct wi_planner *p, const struct wi_plan_hier *h)
 {
     static const char *const inner[] = {"flat", "flat2"}; /* the second one for a leader */
     const struct wi_hier_spec *s = &h->choice.spec;
@@ -111,7 +111,7 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     WI_TRY(wi_algo_level_cost(&args, coll, 0, &h->none));
     WI_TRY(wi_algo_level_cost(&args, coll, WI_PLAN_SAMPLE, &h->one));
     p->nhier++;
-    return !h->choice.spec.mapped && has_chains(p, &h->choice.spec, coll) ? add_chains(p, h) : WEFT_SUCCESS;
+    return !h->choice.spec.mapped && has_pipeline(p, &h->choice.spec, coll) ? add_pipelines(p, h) : WEFT_SUCCESS;
 }
 
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c)
@@ -210,7 +210,7 @@ static void list_hier(const struct wi_planner *p, const struct wi_plan_query *q,
         if (c->why_not)
             wi_algo_choice_for(&c->choice, (double)q->bytes);
         c->model_us = c->why_not ? 0 : wi_plan_price(p, q, &c->choice, &c->cost);
-        c->chain = wi_plan_chain_of(p, q, &c->choice);
+        c->pipeline = wi_plan_pipeline_of(p, q, &c->choice);
         ++*n;
     }
 }

@@ -287,22 +287,22 @@ static const struct wi_plan_hier *find_hier(const struct wi_planner *p, const st
     return own;
 }
 
-struct wi_plan_chain wi_plan_chain_of(const struct wi_planner *p, const struct wi_plan_query *q,
-                                      const struct wi_algo_choice *c)
+struct wi_plan_pipeline wi_plan_pipeline_of(const struct wi_planner *p, const struct wi_plan_query *q,
+                                            const struct wi_algo_choice *c)
 {
-    struct wi_plan_chain chain = {0};
+    struct wi_plan_pipeline pipeline = {0};
     const struct wi_plan_hier *h;
     struct wi_plan_hier own;
 
     if (c->spec.mapped && (h = find_hier(p, q, c, &own)) != NULL)
-        wi_plan_chain_us(p, q, h, c->spec.depth, &chain);
-    return chain;
+        wi_plan_pipeline_us(p, q, h, c->spec.depth, &pipeline);
+    return pipeline;
 }
 
 static double formula_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost)
 {
-    struct wi_plan_chain chain;
+    struct wi_plan_pipeline pipeline;
     const struct wi_plan_hier *h;
     struct wi_plan_hier own;
     double us;
@@ -314,7 +314,7 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
     if (!h)
         return NAN;
     us = wi_plan_hier_us(p, q, h, wi_plan_depth(c), cost);
-    return c->spec.mapped ? wi_plan_chain_us(p, q, h, c->spec.depth, &chain) : us;
+    return c->spec.mapped ? wi_plan_pipeline_us(p, q, h, c->spec.depth, &pipeline) : us;
 }
 
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,

@@ -3,7 +3,7 @@
 #ifndef WI_PLAN_INTERNAL_H
 #define WI_PLAN_INTERNAL_H
 
-#include "plan/chain.h"
+#include "plan/pipeline.h"
 #include "plan/plan.h"
 #include "topology/model.h"
 
@@ -141,18 +141,18 @@ int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
 /* Of a candidate for a query, NAN: no memory. Also says into how many chunks a hierarchical one is cut, if that was left open. */
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost);
-/* How it runs as a chain, if it does. */
-struct wi_plan_chain wi_plan_chain_of(const struct wi_planner *p, const struct wi_plan_query *q,
-                                      const struct wi_algo_choice *c);
+/* How it runs as a pipeline, if it does. */
+struct wi_plan_pipeline wi_plan_pipeline_of(const struct wi_planner *p, const struct wi_plan_query *q,
+                                            const struct wi_algo_choice *c);
 
-/* chain_stages.c. The stages of a hierarchical candidate: by messages from the outermost in, then, where its spec is mapped, those
- * inside the innermost groups up and down. Returns how many there are. */
-#define WI_PLAN_CHAIN_STAGES (WI_ALGO_MAX_LEVELS + 2)
-int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                         struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES]);
-/* What it takes in so many fragments; 0: in the best ones. */
-double wi_plan_chain_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                        int nfragments, struct wi_plan_chain *chain);
+/* pipeline_stages.c. The stages of a hierarchical candidate: those by messages from the outermost in, then, where its spec is
+ * mapped, those inside the innermost groups up and down. Returns how many there are. */
+#define WI_PLAN_PIPELINE_STAGES (WI_ALGO_MAX_LEVELS + 2)
+int wi_plan_pipeline_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                            struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES]);
+/* The time in so many fragments; 0: in fragments of the best length. */
+double wi_plan_pipeline_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                           int nfragments, struct wi_plan_pipeline *pipeline);
 
 /* gamma.c. From the planner's figures and what the ranks measured (or NULL), and then from a table. */
 void wi_plan_find_gammas(struct wi_planner *p, const struct wi_rates *measured);

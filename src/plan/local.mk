@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
 	src/plan/candidates.c \
-	src/plan/chain.c src/plan/chain.h \
-	src/plan/chain_stages.c \
+	src/plan/pipeline.c src/plan/pipeline.h \
+	src/plan/pipeline_stages.c \
 	src/plan/correct.c \
 	src/plan/cost.c \
 	src/plan/cost_forms.c \

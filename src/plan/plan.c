@@ -90,7 +90,7 @@ static void answer(const struct wi_planner *p, const struct wi_plan_query *q, co
                              .slice_bytes = wi_plan_slice(p, c->algo),
                              .predicted_us = us,
                              .spec = c->spec,
-                             .chain = wi_plan_chain_of(p, q, c)};
+                             .pipeline = wi_plan_pipeline_of(p, q, c)};
 }
 
 /* A rule or a name for this call. WEFT_INPROGRESS: the rule cannot do this one, the planner chooses. */

@@ -20,10 +20,10 @@ struct wi_plan_transport {
     uint32_t caps;    /* WEFT_CAP_* of it on all ranks that have it: what tells tcp from a card */
     uint8_t mapped;   /* each group of the level lies within one mapped group */
     uint8_t can_map, can_get, can_put;
-    /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as chains of stages, what happens
-     * inside the groups through their memory (algo.h: "node:ring/flat"). At most `depth` fragments of them are under way (as slots
-     * and windows of channels allow, at least 1), each with at most `slot_bytes` of a vector, 0: any. */
-    uint32_t chains;
+    /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as pipelines of stages, those inside
+     * the groups through their memory (algo.h: "node:ring/flat"). At most `depth` fragments of one are in flight (as slots and
+     * windows of channels allow, at least 1), each with at most `slot_bytes` of a vector, 0: any. */
+    uint32_t pipelined;
     uint32_t depth;
     size_t slot_bytes;
 };
@@ -80,11 +80,11 @@ struct wi_plan_query {
 uint8_t wi_plan_work(unsigned dtype, unsigned op);
 void wi_plan_work_of(uint8_t work, unsigned *dtype, unsigned *op);
 
-/* How an operation runs as a chain of stages (plan/chain.h). */
-struct wi_plan_chain {
-    size_t fragment_bytes; /* of the operation's bytes; 0: it is no chain */
-    uint32_t window;       /* fragments under way */
-    uint8_t bound;         /* enum wi_chain_bound */
+/* How an operation runs as a pipeline of stages (plan/pipeline.h). */
+struct wi_plan_pipeline {
+    size_t fragment_bytes; /* of the operation's bytes; 0: it is no pipeline */
+    uint32_t window;       /* fragments in flight */
+    uint8_t bound;         /* enum wi_pipeline_bound */
 };
 
 struct wi_plan {
@@ -92,7 +92,7 @@ struct wi_plan {
     size_t slice_bytes;      /* two-sided and mapped: at most this much of a block at once */
     double predicted_us;
     struct wi_hier_spec spec; /* of a hierarchical algorithm, for wi_algo_args.spec; else of no levels */
-    struct wi_plan_chain chain;
+    struct wi_plan_pipeline pipeline;
 };
 
 /* What a planner is made from; all but the facts may be NULL or 0. Nothing is kept but `facts.levels` and `graph`. */
@@ -143,7 +143,7 @@ struct wi_plan_candidate {
     struct wi_algo_choice choice;
     const char *why_not;      /* NULL: it can do it */
     struct wi_algo_cost cost; /* of the busiest rank */
-    struct wi_plan_chain chain;
+    struct wi_plan_pipeline pipeline;
     double model_us;          /* by figures and formulas */
     double predicted_us;      /* after correction by the table */
     enum wi_plan_basis basis;

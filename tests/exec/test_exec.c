@@ -176,7 +176,7 @@ static void stages(void)
 /* A fragment is what the plan says, but no more of a block than is wanted at once (WEFT_COMM_SLICE_BYTES). */
 static void slices_of_stages(void)
 {
-    struct wi_plan plan = {.slice_bytes = 256 << 10, .chain = {.fragment_bytes = 1 << 20}};
+    struct wi_plan plan = {.slice_bytes = 256 << 10, .pipeline = {.fragment_bytes = 1 << 20}};
     struct wi_op op = {0};
     struct form f;
 
@@ -184,11 +184,11 @@ static void slices_of_stages(void)
     op.bind.sched = f.sched[0];
     CU_ASSERT_EQUAL_FATAL(f.sched[0]->nblocks, 4);
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 256 << 10);
-    plan.chain.fragment_bytes = (400 << 10) + 1;
+    plan.pipeline.fragment_bytes = (400 << 10) + 1;
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), (100 << 10) + 1);
     plan.slice_bytes = 64 << 10;
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
-    plan.chain.fragment_bytes = 0; /* not priced: as other operations are cut */
+    plan.pipeline.fragment_bytes = 0; /* not priced: as other operations are cut */
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
     form_put(&f);
 }

@@ -482,12 +482,12 @@ static void mapped_innermost_is_a_chain(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CU_ASSERT_EQUAL_FATAL(wi_algo_choose(rows[i].coll, rows[i].spec, &maps[9].levels, maps[9].nranks, &c), 0);
         const struct wi_algo *up = c.spec.up[c.spec.nlevels], *down = c.spec.down[c.spec.nlevels];
-        CU_ASSERT(c.spec.mapped && c.needs & WI_ALGO_CHAIN);
+        CU_ASSERT(c.spec.mapped && c.needs & WI_ALGO_GROUP_MAPPED);
         CU_ASSERT(up ? rows[i].up && strcmp(up->name, rows[i].up) == 0 && up->needs == WI_ALGO_MAPPED : !rows[i].up);
         CU_ASSERT(down ? rows[i].down && strcmp(down->name, rows[i].down) == 0 : !rows[i].down);
     }
     CU_ASSERT_EQUAL(wi_algo_choose(WI_COLL_ALL_REDUCE, "node:ring/ring", &maps[9].levels, maps[9].nranks, &c), 0);
-    CU_ASSERT(!c.spec.mapped && !(c.needs & WI_ALGO_CHAIN));
+    CU_ASSERT(!c.spec.mapped && !(c.needs & WI_ALGO_GROUP_MAPPED));
 }
 
 static int is_slots(const struct wi_algo *a, enum wi_coll coll)

@@ -29,18 +29,18 @@ static double serve(double *busy_until, double ready, double us)
 }
 
 /* Those that are before it have left its stage, as far as that holds only so many. */
-static int may_enter(const struct wi_chain *c, const struct work *at, int f)
+static int may_enter(const struct wi_pipeline *c, const struct work *at, int f)
 {
     int window = c->stage[at[f].stage].window;
 
     return at[f].part || !window || f < window || at[f - window].stage > at[f].stage;
 }
 
-static double run(const struct wi_chain *c, double bytes, int n)
+static double run(const struct wi_pipeline *c, double bytes, int n)
 {
     static struct work at[MOST_FRAGMENTS];
     static double out_of[MOST_STAGES][MOST_FRAGMENTS], over[MOST_FRAGMENTS];
-    double link[WI_CHAIN_LINKS + MOST_STAGES] = {0}, core = 0, b = bytes / n;
+    double link[WI_PIPELINE_LINKS + MOST_STAGES] = {0}, core = 0, b = bytes / n;
     int entered = 0, done = 0;
 
     while (done < n) {
@@ -53,7 +53,7 @@ static double run(const struct wi_chain *c, double bytes, int n)
             if (at[f].stage < c->nstages && may_enter(c, at, f) && (next < 0 || at[f].ready < at[next].ready))
                 next = f;
         struct work *w = &at[next];
-        const struct wi_chain_stage *s = &c->stage[w->stage];
+        const struct wi_pipeline_stage *s = &c->stage[w->stage];
         if (w->part == 0) {
             if (s->window && next >= s->window)
                 w->ready = fmax(w->ready, out_of[w->stage][next - s->window]);
@@ -61,7 +61,7 @@ static double run(const struct wi_chain *c, double bytes, int n)
         } else if (w->part == 1) {
             w->ready = serve(&core, w->ready, s->core_us + s->core_us_per_byte * b);
         } else {
-            int l = s->link >= 0 ? s->link : WI_CHAIN_LINKS + w->stage;
+            int l = s->link >= 0 ? s->link : WI_PIPELINE_LINKS + w->stage;
             w->ready = serve(&link[l], w->ready, s->link_us_per_byte * b);
             out_of[w->stage][next] = w->ready;
         }
@@ -80,28 +80,28 @@ static double run(const struct wi_chain *c, double bytes, int n)
     return last;
 }
 
-/* ---- Chains ---- */
+/* ---- Pipelines ---- */
 
 /* Two hosts of four ranks: reduce-scatter inside, all-reduce across, all-gather inside. */
-static const struct wi_chain_stage mapped_inside[] = {
-    {.wait_us = 1, .core_us_per_byte = 1.0 / 6000, .link = WI_CHAIN_NO_LINK},
+static const struct wi_pipeline_stage mapped_inside[] = {
+    {.wait_us = 1, .core_us_per_byte = 1.0 / 6000, .link = WI_PIPELINE_NO_LINK},
     {.wait_us = 30, .core_us = 6, .core_us_per_byte = 1.0 / 32000, .link_us_per_byte = 1.0 / 1250},
-    {.wait_us = 1, .core_us_per_byte = 1.0 / 8000, .link = WI_CHAIN_NO_LINK},
+    {.wait_us = 1, .core_us_per_byte = 1.0 / 8000, .link = WI_PIPELINE_NO_LINK},
 };
 /* What the core does takes longer than the link. */
-static const struct wi_chain_stage busy_core[] = {
-    {.wait_us = 2, .core_us_per_byte = 1.0 / 3000, .link = WI_CHAIN_NO_LINK},
+static const struct wi_pipeline_stage busy_core[] = {
+    {.wait_us = 2, .core_us_per_byte = 1.0 / 3000, .link = WI_PIPELINE_NO_LINK},
     {.wait_us = 5, .core_us = 4, .core_us_per_byte = 1.0 / 8000, .link_us_per_byte = 1.0 / 12500},
-    {.wait_us = 2, .core_us_per_byte = 1.0 / 4000, .link = WI_CHAIN_NO_LINK},
+    {.wait_us = 2, .core_us_per_byte = 1.0 / 4000, .link = WI_PIPELINE_NO_LINK},
 };
 /* Two levels by messages over the same link, and a stage that takes one fragment at a time. */
-static const struct wi_chain_stage two_levels[] = {
-    {.wait_us = 4, .core_us = 1, .core_us_per_byte = 1.0 / 9000, .link = WI_CHAIN_NO_LINK, .window = 1},
+static const struct wi_pipeline_stage two_levels[] = {
+    {.wait_us = 4, .core_us = 1, .core_us_per_byte = 1.0 / 9000, .link = WI_PIPELINE_NO_LINK, .window = 1},
     {.wait_us = 20, .core_us = 4, .link_us_per_byte = 1.0 / 2500},
     {.wait_us = 40, .core_us = 4, .link_us_per_byte = 1.0 / 5000},
 };
 
-static const struct wi_chain_stage *const chains[] = {mapped_inside, busy_core, two_levels};
+static const struct wi_pipeline_stage *const pipelines[] = {mapped_inside, busy_core, two_levels};
 #define NCHAINS 3
 #define NSTAGES 3
 
@@ -116,13 +116,13 @@ static void formula_is_the_run(void)
         for (size_t w = 0; w < 4; w++)
             for (size_t i = 0; i < 3; i++)
                 for (size_t n = 0; n < 7; n++) {
-                    struct wi_chain c = {NSTAGES, chains[k], windows[w]};
+                    struct wi_pipeline c = {NSTAGES, pipelines[k], windows[w]};
                     if (bytes[i] / numbers[n] < SHORTEST)
                         continue;
-                    double is = wi_chain_us(&c, bytes[i], numbers[n]), us = run(&c, bytes[i], numbers[n]);
+                    double is = wi_pipeline_us(&c, bytes[i], numbers[n]), us = run(&c, bytes[i], numbers[n]);
                     if (is > 1.25 * us || is < 0.74 * us)
-                        printf("# chain %d, window %d, %.0f bytes in %d: %.1f us, run %.1f\n", k, windows[w], bytes[i],
-                               numbers[n], is, us);
+                        printf("# pipeline %d, window %d, %.0f bytes in %d: %.1f us, run %.1f\n", k, windows[w],
+                               bytes[i], numbers[n], is, us);
                     CU_ASSERT(is <= 1.25 * us && is >= 0.74 * us);
                     if (numbers[n] == 1 || windows[w] == 1)
                         CU_ASSERT_DOUBLE_EQUAL(is, us, 1e-6 * us);
@@ -136,29 +136,29 @@ static void formula_is_the_run(void)
 /* One after the other; overlapped; not more than the core can do. */
 static void overlap_is_what_resources_allow(void)
 {
-    struct wi_chain c = {NSTAGES, busy_core, 1};
+    struct wi_pipeline c = {NSTAGES, busy_core, 1};
     double n = 64, bytes = 16 << 20, core = 0, serial;
 
     for (int i = 0; i < NSTAGES; i++)
         core += busy_core[i].core_us * n + busy_core[i].core_us_per_byte * bytes;
-    serial = wi_chain_us(&c, bytes, n);
-    CU_ASSERT_DOUBLE_EQUAL(serial, n * wi_chain_us(&c, bytes / n, 1), 1e-6 * serial);
+    serial = wi_pipeline_us(&c, bytes, n);
+    CU_ASSERT_DOUBLE_EQUAL(serial, n * wi_pipeline_us(&c, bytes / n, 1), 1e-6 * serial);
     c.window = 8;
-    CU_ASSERT(wi_chain_us(&c, bytes, n) < 0.95 * serial);
-    CU_ASSERT(wi_chain_us(&c, bytes, n) > core);
-    CU_ASSERT(wi_chain_us(&c, bytes, n) < 1.05 * core);
+    CU_ASSERT(wi_pipeline_us(&c, bytes, n) < 0.95 * serial);
+    CU_ASSERT(wi_pipeline_us(&c, bytes, n) > core);
+    CU_ASSERT(wi_pipeline_us(&c, bytes, n) < 1.05 * core);
 }
 
 static void links_are_shared_by_name(void)
 {
-    struct wi_chain_stage stages[2] = {{.link_us_per_byte = 0.001}, {.link_us_per_byte = 0.001}};
-    struct wi_chain c = {2, stages, 4};
-    double shared = wi_chain_us(&c, 1 << 20, 64);
+    struct wi_pipeline_stage stages[2] = {{.link_us_per_byte = 0.001}, {.link_us_per_byte = 0.001}};
+    struct wi_pipeline c = {2, stages, 4};
+    double shared = wi_pipeline_us(&c, 1 << 20, 64);
 
     stages[1].link = 1;
-    CU_ASSERT(wi_chain_us(&c, 1 << 20, 64) < 0.55 * shared);
-    stages[0].link = stages[1].link = WI_CHAIN_NO_LINK; /* each its own */
-    CU_ASSERT(wi_chain_us(&c, 1 << 20, 64) < 0.55 * shared);
+    CU_ASSERT(wi_pipeline_us(&c, 1 << 20, 64) < 0.55 * shared);
+    stages[0].link = stages[1].link = WI_PIPELINE_NO_LINK; /* each its own */
+    CU_ASSERT(wi_pipeline_us(&c, 1 << 20, 64) < 0.55 * shared);
 }
 
 /* ---- The best fragment ---- */
@@ -166,20 +166,20 @@ static void links_are_shared_by_name(void)
 static void best_is_the_best_of_all(void)
 {
     static const size_t bytes[] = {4096, 100000, 1 << 20, 3000000, 16 << 20};
-    struct wi_chain_limits limits = {.unit = 64, .least = 4096, .most = 1 << 20};
+    struct wi_pipeline_limits limits = {.unit = 64, .least = 4096, .most = 1 << 20};
 
     for (int k = 0; k < NCHAINS; k++)
         for (int window = 1; window <= 8; window *= 2)
             for (size_t i = 0; i < 5; i++) {
-                struct wi_chain c = {NSTAGES, chains[k], window};
+                struct wi_pipeline c = {NSTAGES, pipelines[k], window};
                 double us, best = INFINITY;
-                size_t fragment = wi_chain_best_fragment(&c, bytes[i], &limits, &us);
+                size_t fragment = wi_pipeline_best_fragment(&c, bytes[i], &limits, &us);
                 CU_ASSERT(fragment % limits.unit == 0 || fragment == bytes[i]);
                 CU_ASSERT(fragment >= limits.least && fragment <= limits.most);
                 for (size_t f = limits.least; f <= limits.most; f += limits.unit)
-                    best = fmin(best, wi_chain_us(&c, (double)bytes[i], ceil((double)bytes[i] / (double)f)));
+                    best = fmin(best, wi_pipeline_us(&c, (double)bytes[i], ceil((double)bytes[i] / (double)f)));
                 if (us > 1.005 * best)
-                    printf("# chain %d, window %d, %zu bytes: fragments of %zu take %.2f us, the best %.2f\n", k,
+                    printf("# pipeline %d, window %d, %zu bytes: fragments of %zu take %.2f us, the best %.2f\n", k,
                            window, bytes[i], fragment, us, best);
                 CU_ASSERT(us <= 1.005 * best); /* lengths are rounded up */
             }
@@ -187,17 +187,17 @@ static void best_is_the_best_of_all(void)
 
 static void limits_are_kept(void)
 {
-    struct wi_chain c = {NSTAGES, mapped_inside, 4};
+    struct wi_pipeline c = {NSTAGES, mapped_inside, 4};
     double us;
 
-    CU_ASSERT(wi_chain_best_fragment(&c, 0, &(struct wi_chain_limits){0}, &us) == 0);
-    CU_ASSERT_DOUBLE_EQUAL(us, wi_chain_us(&c, 0, 1), 1e-9);
-    CU_ASSERT(wi_chain_best_fragment(&c, 100, &(struct wi_chain_limits){64, 4096, 0}, NULL) == 100);
-    CU_ASSERT(wi_chain_best_fragment(&c, 100, &(struct wi_chain_limits){64, 4096, 64}, NULL) == 64);
-    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){0, 0, 10000}, NULL) <= 10000);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 0, &(struct wi_pipeline_limits){0}, &us) == 0);
+    CU_ASSERT_DOUBLE_EQUAL(us, wi_pipeline_us(&c, 0, 1), 1e-9);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 100, &(struct wi_pipeline_limits){64, 4096, 0}, NULL) == 100);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 100, &(struct wi_pipeline_limits){64, 4096, 64}, NULL) == 64);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 1 << 20, &(struct wi_pipeline_limits){0, 0, 10000}, NULL) <= 10000);
     c.window = 1; /* nothing overlaps */
-    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){64, 4096, 0}, NULL) == 1 << 20);
-    CU_ASSERT(wi_chain_best_fragment(&c, 1 << 20, &(struct wi_chain_limits){64, 4096, 300000}, NULL) <= 300000);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 1 << 20, &(struct wi_pipeline_limits){64, 4096, 0}, NULL) == 1 << 20);
+    CU_ASSERT(wi_pipeline_best_fragment(&c, 1 << 20, &(struct wi_pipeline_limits){64, 4096, 300000}, NULL) <= 300000);
 }
 
 /* ---- The planner's stages ---- */
@@ -212,7 +212,7 @@ static struct wi_planner *two_hosts(const struct wi_algo_levels *levels, int map
 
     if (mapped)
         facts.inside[0] = (struct wi_plan_transport){
-            .name = "shm", .mapped = 1, .chains = 1u << WI_COLL_ALL_REDUCE, .depth = 4, .slot_bytes = 1 << 20};
+            .name = "shm", .mapped = 1, .pipelined = 1u << WI_COLL_ALL_REDUCE, .depth = 4, .slot_bytes = 1 << 20};
     CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
     return p;
 }
@@ -226,22 +226,22 @@ static const struct wi_plan_hier *candidate(const struct wi_planner *p, const ch
     return &p->hier[wi_plan_hier_index(p, &c)];
 }
 
-/* Where messages serve the inside, the chain is the candidate as it is; in one fragment it takes what its formula says. */
-static void chain_of_messages_is_the_candidate(void)
+/* Where messages serve the inside, the pipeline is the candidate as it is; in one fragment it takes what its formula says. */
+static void pipeline_of_messages_is_the_candidate(void)
 {
     struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
     struct wi_planner *p = two_hosts(&levels, 0);
     const struct wi_plan_hier *h = candidate(p, "node:ring");
-    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
+    struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
 
     for (size_t bytes = 64; bytes <= 16 << 20; bytes *= 16) {
         struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
         struct wi_algo_cost cost;
-        int n = wi_plan_chain_stages(p, &q, h, stages);
-        struct wi_chain c = {n, stages, 1};
+        int n = wi_plan_pipeline_stages(p, &q, h, stages);
+        struct wi_pipeline c = {n, stages, 1};
         double us = wi_plan_hier_us(p, &q, h, 1, &cost);
         CU_ASSERT_EQUAL(n, 2);
-        CU_ASSERT_DOUBLE_EQUAL(wi_chain_us(&c, (double)bytes, 1), us, 0.01 * us);
+        CU_ASSERT_DOUBLE_EQUAL(wi_pipeline_us(&c, (double)bytes, 1), us, 0.01 * us);
     }
     wi_planner_destroy(p);
 }
@@ -252,31 +252,31 @@ static void mapped_stages_are_priced_by_their_group(void)
     struct wi_planner *p = two_hosts(&levels, 1);
     const struct wi_plan_hier *h = candidate(p, "node:ring/flat");
     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 8 << 20};
-    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
-    struct wi_plan_chain chain;
+    struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
+    struct wi_plan_pipeline pipeline;
     struct wi_algo_cost cost;
 
-    CU_ASSERT_EQUAL_FATAL(wi_plan_chain_stages(p, &q, h, stages), 3);
+    CU_ASSERT_EQUAL_FATAL(wi_plan_pipeline_stages(p, &q, h, stages), 3);
     CU_ASSERT(stages[0].link == 0 && stages[0].link_us_per_byte > 0);
     for (int k = 0; k < 2; k++) { /* what four ranks on one host would pay */
         struct wi_algo_args args = {.nranks = 4};
         const struct wi_algo *flat = wi_algo_find(k ? WI_COLL_ALL_GATHER : WI_COLL_REDUCE_SCATTER, "flat");
         flat->cost(&args, (double)q.bytes / 4, &cost);
         double us = wi_plan_mapped_us(p, &q, flat, &cost);
-        CU_ASSERT(stages[1 + k].link == WI_CHAIN_NO_LINK);
+        CU_ASSERT(stages[1 + k].link == WI_PIPELINE_NO_LINK);
         CU_ASSERT_DOUBLE_EQUAL(stages[1 + k].wait_us + stages[1 + k].core_us_per_byte * (double)q.bytes, us, 1e-6 * us);
     }
-    double link = stages[0].link_us_per_byte * (double)q.bytes, us = wi_plan_chain_us(p, &q, h, 0, &chain);
-    CU_ASSERT(chain.fragment_bytes > 4096 && chain.fragment_bytes <= 1 << 20);
-    CU_ASSERT(chain.window == 4 && chain.bound == WI_CHAIN_LINK);
+    double link = stages[0].link_us_per_byte * (double)q.bytes, us = wi_plan_pipeline_us(p, &q, h, 0, &pipeline);
+    CU_ASSERT(pipeline.fragment_bytes > 4096 && pipeline.fragment_bytes <= 1 << 20);
+    CU_ASSERT(pipeline.window == 4 && pipeline.bound == WI_PIPELINE_LINK);
     CU_ASSERT(us > link && us < 1.25 * link); /* the link hides the inside */
     CU_ASSERT(us < wi_plan_hier_us(p, &q, candidate(p, "node:ring"), 8, &cost));
-    CU_ASSERT(us <= wi_plan_chain_us(p, &q, h, 8, &chain) + 1e-9);
-    CU_ASSERT(chain.fragment_bytes == 1 << 20);
+    CU_ASSERT(us <= wi_plan_pipeline_us(p, &q, h, 8, &pipeline) + 1e-9);
+    CU_ASSERT(pipeline.fragment_bytes == 1 << 20);
     wi_planner_destroy(p);
 }
 
-/* ---- Chains among the candidates, with facts that are made up ---- */
+/* ---- Pipelines among the candidates, with facts that are made up ---- */
 
 static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *node, int nnodes, uint32_t offered,
                                 uint32_t depth)
@@ -287,8 +287,8 @@ static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *no
 
     *levels = (struct wi_algo_levels){1, {{"node", nnodes, node}}};
     facts = (struct wi_plan_facts){.nranks = 8, .nnodes = nnodes, .levels = levels};
-    facts.inside[0] =
-        (struct wi_plan_transport){.mapped = offered != 0, .chains = offered, .depth = depth, .slot_bytes = 256 << 10};
+    facts.inside[0] = (struct wi_plan_transport){
+        .mapped = offered != 0, .pipelined = offered, .depth = depth, .slot_bytes = 256 << 10};
     CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
     return p;
 }
@@ -315,14 +315,14 @@ static void prices_are_those_of_runs(void)
                 double before = 0;
                 for (size_t bytes = 64; bytes <= 64 << 20; bytes *= 2) {
                     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
-                    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
-                    struct wi_plan_chain chain, other;
-                    double us = wi_plan_chain_us(p, &q, candidate(p, specs[i]), 0, &chain);
-                    struct wi_chain c = {wi_plan_chain_stages(p, &q, candidate(p, specs[i]), stages), stages,
-                                         (int)depth};
-                    int n = (int)ceil((double)bytes / (double)chain.fragment_bytes);
-                    CU_ASSERT(us >= before && chain.window == depth && chain.fragment_bytes <= 256 << 10);
-                    CU_ASSERT(wi_plan_chain_us(more, &q, candidate(more, specs[i]), 0, &other) <= us * (1 + 1e-9));
+                    struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
+                    struct wi_plan_pipeline pipeline, other;
+                    double us = wi_plan_pipeline_us(p, &q, candidate(p, specs[i]), 0, &pipeline);
+                    struct wi_pipeline c = {wi_plan_pipeline_stages(p, &q, candidate(p, specs[i]), stages), stages,
+                                            (int)depth};
+                    int n = (int)ceil((double)bytes / (double)pipeline.fragment_bytes);
+                    CU_ASSERT(us >= before && pipeline.window == depth && pipeline.fragment_bytes <= 256 << 10);
+                    CU_ASSERT(wi_plan_pipeline_us(more, &q, candidate(more, specs[i]), 0, &other) <= us * (1 + 1e-9));
                     before = us;
                     if (n > MOST_FRAGMENTS)
                         continue;
@@ -338,7 +338,7 @@ static void prices_are_those_of_runs(void)
 }
 
 /* As the facts say; without them the list is what it was. */
-static void chains_are_offered_where_they_run(void)
+static void pipelines_are_offered_where_they_run(void)
 {
     for (size_t w = 0; w < 2; w++) {
         struct wi_algo_levels levels, other_levels;
@@ -347,7 +347,7 @@ static void chains_are_offered_where_they_run(void)
         for (int coll = 0; coll < WI_NUM_COLLS; coll++) {
             struct wi_plan_query q = {.coll = (enum wi_coll)coll, .bytes = 4 << 20};
             struct wi_plan_candidate *with, *without;
-            int n, m, k = 0, nchains = 0;
+            int n, m, k = 0, npipelines = 0;
             struct wi_plan a, b;
             if (coll == WI_COLL_SEND || coll == WI_COLL_RECV || coll == WI_COLL_SEND_RECV)
                 continue;
@@ -355,24 +355,24 @@ static void chains_are_offered_where_they_run(void)
                             wi_plan_candidates(none, &q, &without, &m) >= 0);
             for (int i = 0; i < n; i++) {
                 if (with[i].choice.spec.mapped) {
-                    CU_ASSERT(!with[i].why_not && with[i].predicted_us > 0 && with[i].chain.fragment_bytes > 0);
-                    nchains++;
+                    CU_ASSERT(!with[i].why_not && with[i].predicted_us > 0 && with[i].pipeline.fragment_bytes > 0);
+                    npipelines++;
                     continue;
                 }
                 CU_ASSERT_FATAL(k < m);
                 CU_ASSERT_STRING_EQUAL(wi_algo_choice_name(&with[i].choice), wi_algo_choice_name(&without[k].choice));
-                CU_ASSERT(with[i].predicted_us == without[k].predicted_us && !with[i].chain.fragment_bytes);
+                CU_ASSERT(with[i].predicted_us == without[k].predicted_us && !with[i].pipeline.fragment_bytes);
                 k++;
             }
-            CU_ASSERT(k == m && (nchains > 0) == (coll == WI_COLL_ALL_REDUCE));
+            CU_ASSERT(k == m && (npipelines > 0) == (coll == WI_COLL_ALL_REDUCE));
             wi_free(with);
             wi_free(without);
             if (coll != WI_COLL_ALL_REDUCE)
                 continue;
             CU_ASSERT_FATAL(wi_plan(p, &q, NULL, &a) >= 0 && wi_plan(none, &q, NULL, &b) >= 0);
-            CU_ASSERT(a.spec.mapped && a.chain.fragment_bytes > 0 && a.chain.window == 4);
-            CU_ASSERT(!b.spec.mapped && !b.chain.fragment_bytes && a.predicted_us < b.predicted_us);
-            CU_ASSERT(wi_plan(p, &q, "node:ring*8/flat", &a) >= 0 && a.chain.fragment_bytes == q.bytes / 8);
+            CU_ASSERT(a.spec.mapped && a.pipeline.fragment_bytes > 0 && a.pipeline.window == 4);
+            CU_ASSERT(!b.spec.mapped && !b.pipeline.fragment_bytes && a.predicted_us < b.predicted_us);
+            CU_ASSERT(wi_plan(p, &q, "node:ring*8/flat", &a) >= 0 && a.pipeline.fragment_bytes == q.bytes / 8);
             CU_ASSERT_EQUAL(wi_plan(none, &q, "node:ring/flat", &b), WEFT_ENOTSUP);
             CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "needs a shared-memory group inside each group"));
         }
@@ -387,9 +387,9 @@ static const struct wt_case cases[] = {
     {"links are shared by name", links_are_shared_by_name},
     {"the best is the best of all", best_is_the_best_of_all},
     {"limits are kept", limits_are_kept},
-    {"a chain of messages is the candidate", chain_of_messages_is_the_candidate},
+    {"a pipeline of messages is the candidate", pipeline_of_messages_is_the_candidate},
     {"mapped stages are priced by their group", mapped_stages_are_priced_by_their_group},
     {"prices are those of runs", prices_are_those_of_runs},
-    {"chains are offered where they run", chains_are_offered_where_they_run},
+    {"pipelines are offered where they run", pipelines_are_offered_where_they_run},
 };
-WT_UNIT_MAIN("chain", cases)
+WT_UNIT_MAIN("pipeline", cases)

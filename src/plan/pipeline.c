@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pipelines of fragments. */
-#include "plan/chain.h"
+#include "plan/pipeline.h"
 
 #include <math.h>
 
-static double stage_us(const struct wi_chain_stage *s, double bytes)
+static double stage_us(const struct wi_pipeline_stage *s, double bytes)
 {
     return s->wait_us + s->core_us + (s->core_us_per_byte + s->link_us_per_byte) * bytes;
 }
 
-static double core_us(const struct wi_chain *c, double bytes)
+static double core_us(const struct wi_pipeline *c, double bytes)
 {
     double core = 0;
 
@@ -18,22 +18,22 @@ static double core_us(const struct wi_chain *c, double bytes)
     return core;
 }
 
-/* By how much each fragment ends behind the one before, because of what the stages share. */
-static double interval_us(const struct wi_chain *c, double bytes)
+/* The time between the ends of two fragments, because of the resources that the stages share. */
+static double interval_us(const struct wi_pipeline *c, double bytes)
 {
-    double link[WI_CHAIN_LINKS] = {0}, us = 0;
+    double link[WI_PIPELINE_LINKS] = {0}, us = 0;
 
     for (int i = 0; i < c->nstages; i++) {
-        const struct wi_chain_stage *s = &c->stage[i];
-        if (s->link >= 0 && s->link < WI_CHAIN_LINKS)
+        const struct wi_pipeline_stage *s = &c->stage[i];
+        if (s->link >= 0 && s->link < WI_PIPELINE_LINKS)
             us = fmax(us, link[s->link] += s->link_us_per_byte * bytes);
         else
-            us = fmax(us, s->link_us_per_byte * bytes); /* nobody else's */
+            us = fmax(us, s->link_us_per_byte * bytes); /* not shared */
     }
     return fmax(us, core_us(c, bytes));
 }
 
-static double fill_us(const struct wi_chain *c, double bytes)
+static double fill_us(const struct wi_pipeline *c, double bytes)
 {
     double fill = 0;
 
@@ -42,8 +42,8 @@ static double fill_us(const struct wi_chain *c, double bytes)
     return fill;
 }
 
-/* The larger of what is shared and of the windows; each is convex in n. */
-double wi_chain_us(const struct wi_chain *c, double bytes, double nfragments)
+/* The larger of the bounds by shared resources and by windows; each is convex in n. */
+double wi_pipeline_us(const struct wi_pipeline *c, double bytes, double nfragments)
 {
     double n = fmax(1, nfragments), fill = fill_us(c, bytes / n), us;
 
@@ -54,23 +54,23 @@ double wi_chain_us(const struct wi_chain *c, double bytes, double nfragments)
     return fmax(us, n / (c->window > 1 ? c->window : 1) * fill);
 }
 
-enum wi_chain_bound wi_chain_bound(const struct wi_chain *c, double bytes, double nfragments)
+enum wi_pipeline_bound wi_pipeline_bound(const struct wi_pipeline *c, double bytes, double nfragments)
 {
     double n = fmax(1, nfragments), interval = interval_us(c, bytes / n);
 
     if (n <= 1)
-        return WI_CHAIN_FILL;
-    if (wi_chain_us(c, bytes, n) > fill_us(c, bytes / n) + (n - 1) * interval)
-        return WI_CHAIN_WINDOW;
-    return core_us(c, bytes / n) >= interval ? WI_CHAIN_CORE : WI_CHAIN_LINK;
+        return WI_PIPELINE_FILL;
+    if (wi_pipeline_us(c, bytes, n) > fill_us(c, bytes / n) + (n - 1) * interval)
+        return WI_PIPELINE_WINDOW;
+    return core_us(c, bytes / n) >= interval ? WI_PIPELINE_CORE : WI_PIPELINE_LINK;
 }
 
 /* The least n of [low, high] from which on more fragments take longer: the time is convex in n. */
-static double best_number(const struct wi_chain *c, double bytes, double low, double high)
+static double best_number(const struct wi_pipeline *c, double bytes, double low, double high)
 {
     while (low < high) {
         double middle = floor((low + high) / 2);
-        if (wi_chain_us(c, bytes, middle + 1) < wi_chain_us(c, bytes, middle))
+        if (wi_pipeline_us(c, bytes, middle + 1) < wi_pipeline_us(c, bytes, middle))
             low = middle + 1;
         else
             high = middle;
@@ -92,7 +92,8 @@ static size_t fragment_of(size_t bytes, double nfragments, size_t unit)
     return fragment < bytes ? fragment : bytes;
 }
 
-size_t wi_chain_best_fragment(const struct wi_chain *c, size_t bytes, const struct wi_chain_limits *l, double *us)
+size_t wi_pipeline_best_fragment(const struct wi_pipeline *c, size_t bytes, const struct wi_pipeline_limits *l,
+                                 double *us)
 {
     size_t unit = l->unit ? l->unit : 1, least = round_up(l->least ? l->least : 1, unit), fragment = bytes;
     size_t most = l->most > unit ? l->most - l->most % unit : l->most ? unit : bytes;
@@ -103,6 +104,6 @@ size_t wi_chain_best_fragment(const struct wi_chain *c, size_t bytes, const stru
         fragment = fragment > most ? most : fragment;
     }
     if (us)
-        *us = wi_chain_us(c, (double)bytes, fragment ? ceil((double)bytes / (double)fragment) : 1);
+        *us = wi_pipeline_us(c, (double)bytes, fragment ? ceil((double)bytes / (double)fragment) : 1);
     return fragment;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stages of a hierarchical candidate as a chain (chain.h), with the planner's rates: stages among groups by messages on the
- * links of their level, the innermost, where the spec says so, through mapped memory. */
+/* The stages of a hierarchical candidate as a pipeline (pipeline.h), with the planner's rates: stages among groups by messages over
+ * the links of their level, the innermost, where the spec says so, through mapped memory. */
 #include <math.h>
 
 #include "plan/internal.h"
@@ -9,8 +9,8 @@
 #define UNIT 4096u         /* of fragments */
 #define LEAST (256u << 10) /* shorter ones are overheads: wake-ups, system calls for short messages */
 
-/* For each of the operation's bytes, those that an algorithm among n ranks of a group is asked for. Of per-rank data a group passes
- * on what is everybody's, cut among its ranks, or to and from a leader their own shares. */
+/* How many bytes an algorithm among n ranks of a group is called with, per byte of the operation. With per-rank data it is called
+ * with the shares of all ranks, cut among its members; gather and scatter with its members' own shares. */
 static double scale_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a, int n)
 {
     int by_rank = a->coll == WI_COLL_GATHER || a->coll == WI_COLL_SCATTER;
@@ -20,8 +20,8 @@ static double scale_of(const struct wi_planner *p, const struct wi_plan_query *q
 }
 
 /* A collective of n ranks through mapped memory. */
-static struct wi_chain_stage mapped_stage(const struct wi_planner *p, const struct wi_plan_query *q,
-                                          const struct wi_algo *a, int n)
+static struct wi_pipeline_stage mapped_stage(const struct wi_planner *p, const struct wi_plan_query *q,
+                                             const struct wi_algo *a, int n)
 {
     struct wi_algo_args args = {.nranks = n, .in_place = q->in_place};
     double none, one;
@@ -31,25 +31,25 @@ static struct wi_chain_stage mapped_stage(const struct wi_planner *p, const stru
     none = wi_plan_mapped_us(p, q, a, &cost);
     a->cost(&args, WI_PLAN_SAMPLE * scale_of(p, q, a, n), &cost);
     one = wi_plan_mapped_us(p, q, a, &cost);
-    return (struct wi_chain_stage){
-        .wait_us = none, .core_us_per_byte = (one - none) / WI_PLAN_SAMPLE, .link = WI_CHAIN_NO_LINK};
+    return (struct wi_pipeline_stage){
+        .wait_us = none, .core_us_per_byte = (one - none) / WI_PLAN_SAMPLE, .link = WI_PIPELINE_NO_LINK};
 }
 
-/* What it takes without bytes, and more for each. */
-static struct wi_chain_stage message_stage(const struct wi_planner *p, const struct wi_plan_query *q,
-                                           const struct wi_plan_hier *h, int i)
+/* The fixed cost, and the cost per byte. */
+static struct wi_pipeline_stage message_stage(const struct wi_planner *p, const struct wi_plan_query *q,
+                                              const struct wi_plan_hier *h, int i)
 {
     const struct wi_plan_figures *f = &p->figures;
     const struct wi_algo_cost *none = &h->none.stage[i].cost, *one = &h->one.stage[i].cost;
     double core =
         (one->reduced - none->reduced) / wi_plan_gamma(p, q) + (one->copied - none->copied) / wi_plan_kappa(p, q);
     double sent = one->sent - none->sent;
-    struct wi_chain_stage s = {.link = WI_CHAIN_NO_LINK};
+    struct wi_pipeline_stage s = {.link = WI_PIPELINE_NO_LINK};
 
     if (wi_plan_stage_is_far(p, h, i)) {
         s.wait_us = h->one.stage[i].chain * f->network_us;
         s.core_us = h->one.stage[i].messages * f->message_us;
-        s.link = 0; /* of the node: what leaves it shares it, whatever the level */
+        s.link = 0; /* the node's: all levels share it */
         s.link_us_per_byte =
             wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) *
             (wi_plan_streams(p, &h->choice) ? 1 : WI_PLAN_REFILL) / WI_PLAN_SAMPLE;
@@ -62,8 +62,8 @@ static struct wi_chain_stage message_stage(const struct wi_planner *p, const str
     return s;
 }
 
-int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                         struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES])
+int wi_plan_pipeline_stages(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                            struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES])
 {
     const struct wi_hier_spec *s = &h->choice.spec;
     int last = s->nlevels, ranks = p->group_ranks[s->at[last - 1].level], n = 0;
@@ -77,27 +77,27 @@ int wi_plan_chain_stages(const struct wi_planner *p, const struct wi_plan_query 
     return n;
 }
 
-double wi_plan_chain_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                        int nfragments, struct wi_plan_chain *chain)
+double wi_plan_pipeline_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
+                           int nfragments, struct wi_plan_pipeline *pipeline)
 {
     const struct wi_plan_transport *inside = &p->facts.inside[h->choice.spec.at[h->choice.spec.nlevels - 1].level];
-    struct wi_chain_limits limits = {.unit = UNIT, .least = LEAST, .most = inside->slot_bytes};
-    struct wi_chain_stage stages[WI_PLAN_CHAIN_STAGES];
-    struct wi_chain c = {.stage = stages, .window = inside->depth ? (int)inside->depth : 1};
+    struct wi_pipeline_limits limits = {.unit = UNIT, .least = LEAST, .most = inside->slot_bytes};
+    struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
+    struct wi_pipeline c = {.stage = stages, .window = inside->depth ? (int)inside->depth : 1};
     double bytes = (double)q->bytes, n, us;
 
     if (!wi_coll_is_vector(q->coll))
         limits.most /= (size_t)p->facts.nranks;
-    c.nstages = wi_plan_chain_stages(p, q, h, stages);
-    chain->window = (uint32_t)c.window;
-    chain->fragment_bytes = wi_chain_best_fragment(&c, q->bytes, &limits, &us);
-    n = chain->fragment_bytes ? ceil(bytes / (double)chain->fragment_bytes) : 1;
+    c.nstages = wi_plan_pipeline_stages(p, q, h, stages);
+    pipeline->window = (uint32_t)c.window;
+    pipeline->fragment_bytes = wi_pipeline_best_fragment(&c, q->bytes, &limits, &us);
+    n = pipeline->fragment_bytes ? ceil(bytes / (double)pipeline->fragment_bytes) : 1;
     if (nfragments) {
         n = fmin(nfragments, fmax(1, bytes));
-        chain->fragment_bytes = (size_t)ceil(bytes / n);
-        us = wi_chain_us(&c, bytes, n);
+        pipeline->fragment_bytes = (size_t)ceil(bytes / n);
+        us = wi_pipeline_us(&c, bytes, n);
     }
-    chain->bound = (uint8_t)wi_chain_bound(&c, bytes, n);
-    chain->fragment_bytes += !chain->fragment_bytes; /* 0 is no chain */
+    pipeline->bound = (uint8_t)wi_pipeline_bound(&c, bytes, n);
+    pipeline->fragment_bytes += !pipeline->fragment_bytes; /* 0 is no pipeline */
     return us;
 }
