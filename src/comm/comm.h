@@ -258,7 +258,7 @@ struct weft_comm {
     struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
     int32_t *node_group, *level_memory;
     struct wi_model *model;            /* of the topology file; NULL: none */
-    const struct wi_model *lent;       /* of the graph that the ranks have found; NULL: none */
+    const struct wi_model *discovered_model; /* of the graph that the ranks have discovered; NULL: none */
     struct wi_comm_topology *topology; /* NULL: nobody has asked */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
@@ -286,7 +286,7 @@ weft_status wi_near_files(struct weft_context *ctx);
 void wi_near_files_free(struct weft_context *ctx);
 weft_status wi_comm_near(struct weft_comm *comm);
 void wi_comm_near_free(struct weft_comm *comm);
-/* What the graph of the ranks says, if they have found one (wi_comm_lend_model). */
+/* Take the levels from the model that the ranks have discovered (wi_comm_discover_model). */
 weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *model);
 /* What a graph does not hold: the planner's figures for this class of machine. */
 void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *figures);
@@ -294,11 +294,11 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
 /* served.c: by whom: facts->all and ->inside, whose `mapped` is known. */
 weft_status wi_comm_served(const struct weft_comm *comm, struct wi_plan_facts *facts);
 
-/* topology.c: the ranks' machine, found when somebody asks, or lent to the planner. */
+/* topology.c: the ranks' machine, discovered when somebody asks for it, or for the planner. */
 void wi_comm_topology_free(struct weft_comm *comm);
-/* All ranks together, when messages can be sent: the model of ranks on several nodes that no file describes; NULL where there
- * is none, on all of them. A failure to find it is no failure of the communicator's. It lasts as long as the communicator. */
-weft_status wi_comm_lend_model(struct weft_comm *comm, const struct wi_model **model);
+/* Discover the model of ranks on several nodes that no file describes. All ranks call it together, once messages can be sent. All
+ * get NULL where there is none; failing to discover it does not fail the communicator. It lives as long as the communicator. */
+weft_status wi_comm_discover_model(struct weft_comm *comm, const struct wi_model **model);
 
 /* derive.c: between members (ranks; NULL: all n), in the same order on all of them, apart from the communicator's operations. It
  * is entered. A failure in mid-way breaks it. */

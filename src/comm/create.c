@@ -103,9 +103,9 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     facts.levels = &comm->levels;
     ec.engine = wi_engine_of_tests ? wi_engine_of_tests(ctx->workers) : wi_engine_host(ctx->workers);
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
-    WI_TRY(wi_comm_lend_model(comm, &comm->lent));
-    if (comm->lent)
-        WI_TRY(wi_comm_nearer(comm, comm->lent));
+    WI_TRY(wi_comm_discover_model(comm, &comm->discovered_model));
+    if (comm->discovered_model)
+        WI_TRY(wi_comm_nearer(comm, comm->discovered_model));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(find_inside(comm, &facts));
     WI_TRY(wi_comm_served(comm, &facts));

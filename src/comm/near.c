@@ -193,12 +193,12 @@ weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *
         .figures = &figures,
         .rates = ctx->lib.measure_rates ? &comm->mesh->rates : NULL,
         .table = ctx->tuning,
-        .graph = comm->model ? comm->model : comm->lent,
+        .graph = comm->model ? comm->model : comm->discovered_model,
     };
 
     wi_plan_default_figures(facts, &figures);
-    if (comm->model || comm->lent)
-        wi_plan_model_figures(comm->model ? comm->model : comm->lent, &figures);
+    if (comm->model || comm->discovered_model)
+        wi_plan_model_figures(comm->model ? comm->model : comm->discovered_model, &figures);
     WI_TRY(wi_planner_create(&config, &comm->planner));
     log_rates(comm);
     for (int c = 0; c < WI_NUM_COLLS; c++)

@@ -6,8 +6,8 @@
  * rank may fail at is told to the others before they go on: either all have a topology or all have a failure that names the
  * rank.
  *
- * A communicator over several nodes does this when it is made, and lends the model to the planner (near.c); others when
- * somebody asks. */
+ * A communicator over several nodes does this when it is made, and gives the model to the planner (near.c); others do it when
+ * somebody asks for the topology. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,8 +344,8 @@ static weft_status find_topology(struct weft_comm *comm)
     return st;
 }
 
-/* A graph of more nodes takes longer to merge than a start may take. */
-#define LEND_NODES 64
+/* Merging a graph of more nodes would take too long while a communicator is made. */
+#define MOST_DISCOVERED_NODES 64
 
 /* Does WEFT_ALGO name a level that only the graph knows? */
 static int names_inner_level(const char *rules)
@@ -358,25 +358,25 @@ static int names_inner_level(const char *rules)
     return 0;
 }
 
-/* The same on all ranks: of what they have agreed on. */
-static int lends(const struct weft_comm *comm)
+/* Is the model discovered when the communicator is made? The same answer on all ranks, for it follows from what they agreed on. */
+static int discovers(const struct weft_comm *comm)
 {
     const struct wi_library_settings *lib = &comm->ctx->lib;
 
-    if (comm->ctx->topo || comm->nranks == 1 || comm->mesh->nnodes > LEND_NODES)
+    if (comm->ctx->topo || comm->nranks == 1 || comm->mesh->nnodes > MOST_DISCOVERED_NODES)
         return 0;
     if (strcmp(lib->topo_discover, "auto") == 0)
         return comm->mesh->nnodes > 1 || names_inner_level(lib->algo);
     return strcmp(lib->topo_discover, "always") == 0;
 }
 
-weft_status wi_comm_lend_model(struct weft_comm *comm, const struct wi_model **model)
+weft_status wi_comm_discover_model(struct weft_comm *comm, const struct wi_model **model)
 {
     uint64_t began = wi_now_ns();
     weft_status st;
 
     *model = NULL;
-    if (!lends(comm))
+    if (!discovers(comm))
         return WEFT_SUCCESS;
     comm->topology = wi_calloc(1, sizeof *comm->topology);
     if (!comm->topology)
@@ -385,7 +385,7 @@ weft_status wi_comm_lend_model(struct weft_comm *comm, const struct wi_model **m
     st = discover(comm, comm->topology, wi_deadline_ns(comm->init_timeout_ns));
     wi_comm_leave(comm);
     if (st >= 0) {
-        wi_log(WEFT_LOG_INFO, "topology.lent", "%s: %d nodes in %.1f ms", comm->name, comm->mesh->nnodes,
+        wi_log(WEFT_LOG_INFO, "topology.discovered", "%s: %d nodes in %.1f ms", comm->name, comm->mesh->nnodes,
                (double)(wi_now_ns() - began) / 1e6);
         *model = comm->topology->model;
         return WEFT_SUCCESS;

@@ -161,9 +161,9 @@ static void of_subgroups(void)
     CU_ASSERT_EQUAL(wt_run(4, derived, &two, 30000), 0);
 }
 
-/* ---- Lent to the planner ---- */
+/* ---- Discovered for the planner ---- */
 
-enum lending { LENT, OFF, FAILS, DIFFERS };
+enum discovery { FOUND, OFF, FAILS, DIFFERS };
 
 static int merges_wrong;
 
@@ -205,15 +205,15 @@ static int logged(const char *path, const char *event)
 
 /* Two nodes: a graph when the communicator is made, unless that is off, or one node cannot be read, or a rank makes another graph
  * of it, which all are told. */
-static void lends(int rank, int nranks, void *arg)
+static void discovers(int rank, int nranks, void *arg)
 {
     static const struct place two = {2, NULL};
-    enum lending how = *(const enum lending *)arg;
+    enum discovery how = *(const enum discovery *)arg;
     char path[64], log[96];
     const char *text;
     struct ft_rank f;
 
-    snprintf(path, sizeof path, "/tmp/weft-lent-%d-%d", (int)getpid(), rank);
+    snprintf(path, sizeof path, "/tmp/weft-discovered-%d-%d", (int)getpid(), rank);
     snprintf(log, sizeof log, "info,file:%s", path);
     setenv("WEFT_LOG", log, 1);
     setenv("WEFT_TOPO_DISCOVER", how == OFF ? "never" : "auto", 1);
@@ -221,7 +221,7 @@ static void lends(int rank, int nranks, void *arg)
         setenv("HWLOC_COMPONENTS", "stop", 1);
     merges_wrong = how == DIFFERS && rank == 1;
     start(&f, &two, rank, nranks); /* also reduces */
-    WT_CHECK_INT(logged(path, "topology.lent"), how == LENT);
+    WT_CHECK_INT(logged(path, "topology.discovered"), how == FOUND);
     WT_CHECK_INT(logged(path, "topology.unknown"), how == FAILS || how == DIFFERS);
     if (how == DIFFERS) {
         WT_CHECK_INT(logged(path, "has merged another graph than rank 0"), 1);
@@ -238,16 +238,16 @@ static void lends(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-static void is_lent_when_made(void)
+static void is_discovered_when_made(void)
 {
-    for (enum lending how = LENT; how <= DIFFERS; how++)
-        CU_ASSERT_EQUAL(wt_run(4, lends, &how, 30000), 0);
+    for (enum discovery how = FOUND; how <= DIFFERS; how++)
+        CU_ASSERT_EQUAL(wt_run(4, discovers, &how, 30000), 0);
 }
 
 /* One node of two packages: its levels are known if the setting says so, or WEFT_ALGO names one. */
 struct inside {
     const char *discover, *algo;
-    int lent;
+    int discovered;
 };
 
 static void bind_to(int processor)
@@ -276,9 +276,9 @@ static void levels_inside(int rank, int nranks, void *arg)
     setenv("WEFT_TOPO_DISCOVER", in->discover, 1);
     setenv("WEFT_ALGO", in->algo, 1);
     start(&f, &one, rank, nranks);
-    WT_CHECK_INT(logged(path, "topology.lent"), in->lent);
+    WT_CHECK_INT(logged(path, "topology.discovered"), in->discovered);
     call = wt_call(WEFT_KIND_ALL_REDUCE, &mine, &sum, 1, WEFT_FLOAT32);
-    if (in->lent) {
+    if (in->discovered) {
         WT_CHECK_OK(wt_issue(f.comm, call, "package:rdouble", NULL));
         WT_CHECK(sum == (float)(nranks * (nranks - 1) / 2));
     } else {
@@ -510,7 +510,7 @@ static const struct wt_case cases[] = {
     {"several nodes", on_several_nodes},
     {"threads", as_threads},
     {"subgroups", of_subgroups},
-    {"the planner is lent it", is_lent_when_made},
+    {"the planner has it", is_discovered_when_made},
     {"levels of one node", levels_of_one_node},
     {"wrong words", wrong_words},
     {"a mesh puts pairs on nodes", puts_pairs_on_nodes},
