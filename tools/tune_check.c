@@ -151,7 +151,7 @@ static void print_section(const struct tune_options *o, const struct wi_plan_tab
         return;
     for (int i = verdict; i < j->nverdicts; i++) {
         const struct tune_verdict *v = &j->verdicts[i];
-        if (!o->all && tune_regret(v) <= TUNE_NEAR)
+        if (!o->all && tune_regret(v) <= TUNE_GOOD)
             continue;
         if (!shown++)
             tune_print_head();

@@ -113,7 +113,7 @@ static void histogram(FILE *f, const struct tune_judged *j)
         char label[32];
         snprintf(label, sizeof label, b == 0 ? "best" : b == BINS - 1 ? "more" : "%.0f %%", b * BIN * 100);
         fprintf(f, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'/>\n", x + 2, TOP + PANEL_H - tall,
-                wide - 4, tall, b * BIN <= TUNE_NEAR + 1e-9 ? "#2ca02c" : "#d62728");
+                wide - 4, tall, b * BIN <= TUNE_GOOD + 1e-9 ? "#2ca02c" : "#d62728");
         fprintf(f, "<text x='%.1f' y='%.1f' text-anchor='middle'>%d</text>\n", x + wide / 2, TOP + PANEL_H - tall - 4,
                 counts[b]);
         fprintf(f, "<text x='%.1f' y='%d' text-anchor='middle' font-size='9'>%s</text>\n", x + wide / 2,
@@ -132,7 +132,7 @@ int tune_plot(const char *path, const struct tune_judged *j)
         return -1;
     }
     for (int i = 0; i < j->nverdicts; i++)
-        good += tune_regret(&j->verdicts[i]) <= TUNE_NEAR;
+        good += tune_regret(&j->verdicts[i]) <= TUNE_GOOD;
     fprintf(f,
             "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
             "font-family='sans-serif' font-size='11'>\n<rect width='100%%' height='100%%' fill='white'/>\n",

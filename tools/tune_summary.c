@@ -47,7 +47,7 @@ static int within(const double *list, int n)
     int good = 0;
 
     for (int i = 0; i < n; i++)
-        good += list[i] <= TUNE_NEAR;
+        good += list[i] <= TUNE_GOOD;
     return good;
 }
 
@@ -58,7 +58,7 @@ static void gather(struct sums *s, const struct tune_verdict *verdicts, int n, c
         const struct tune_verdict *v = &verdicts[i];
         double regret = tune_regret(v);
         s->regret[s->n++] = regret;
-        s->beyond_noise += regret > TUNE_NEAR && regret - 2 * v->noise * (1 + regret) > TUNE_NEAR;
+        s->beyond_noise += regret > TUNE_GOOD && regret - 2 * v->noise * (1 + regret) > TUNE_GOOD;
         if (v->pick_us > 0)
             s->pick_error[s->npick++] = fabs(v->predicted_us / v->pick_us - 1);
         if (v->chosen_us <= 0)

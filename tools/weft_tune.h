@@ -151,7 +151,7 @@ struct tune_judged {
     struct tune_pair *pairs; /* every candidate of every question */
     int nverdicts, npairs;
 };
-#define TUNE_NEAR 0.10 /* a choice within 10 % of the best is a good one */
+#define TUNE_GOOD 0.10 /* a choice within 10 % of the best is a good one */
 int tune_check(const struct tune_options *o); /* exit status */
 /* Share by which the pick takes longer than the best; INFINITY: it was not measured. */
 double tune_regret(const struct tune_verdict *v);

@@ -41,7 +41,7 @@ struct wi_model_rank {
     int32_t nic;                   /* by which it reaches other hosts: object of the graph, or -1 */
 };
 
-/* Groups of ranks that are near each other, from the outside in ("rack", "node", "package", "numa", "cache"). Levels at which every
+/* Levels of locality: groups of ranks, from the outside in ("rack", "node", "package", "numa", "cache"). Levels at which every
  * group has one rank, or all ranks are in one group, are left out. */
 struct wi_model_level {
     char name[16];

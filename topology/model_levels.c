@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of ranks that are near each other, from the tree. */
+/* The levels that ranks share (locality), from the tree. */
 #include <stdio.h>
 #include <string.h>
 

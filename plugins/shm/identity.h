@@ -1,4 +1,4 @@
-/* identity.h: which process this is, and whether another is near enough to share memory with.
+/* identity.h: which process this is, and whether another one is on the same machine, so that they can share memory.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef WI_SHM_IDENTITY_H

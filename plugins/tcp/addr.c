@@ -20,7 +20,7 @@
 
 #define BLOB_MAGIC 0x50435457u /* "WTCP" */
 #define BLOB_VERSION 3u
-#define NEAR 0x80u
+#define NUMA_LOCAL 0x80u
 #define BLOB_HEAD_BYTES (56 + WI_TCP_HOST_MAX)
 #define BLOB_ADDR_BYTES 24
 
@@ -92,9 +92,8 @@ int wi_tcp_list_holds(const char *list, int number)
     return 0;
 }
 
-/* Is the adapter on the NUMA node whose processors are all that this process may run on? One that may run anywhere is near
- * none. */
-static int is_near(const char *name)
+/* Is the adapter on the NUMA node to which this process is bound? No adapter is local to a process that may run anywhere. */
+static int is_numa_local(const char *name)
 {
     char path[96], text[512];
     cpu_set_t set;
@@ -129,7 +128,7 @@ static int addr_from(const struct ifaddrs *i, struct wi_tcp_addr *a)
     }
     a->prefix = (uint8_t)prefix_bits(i->ifa_netmask);
     a->mbps = link_mbps(i->ifa_name);
-    a->near = (uint8_t)is_near(i->ifa_name);
+    a->is_numa_local = (uint8_t)is_numa_local(i->ifa_name);
     return 1;
 }
 
@@ -207,7 +206,7 @@ size_t wi_tcp_identity_encode(const struct wi_tcp_identity *id, void *buf, size_
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < id->count; i++, p += BLOB_ADDR_BYTES) {
         const struct wi_tcp_addr *a = &id->addrs[i];
-        p[0] = (unsigned char)(a->family | (a->near ? NEAR : 0));
+        p[0] = (unsigned char)(a->family | (a->is_numa_local ? NUMA_LOCAL : 0));
         p[1] = a->prefix;
         wi_tcp_put(p + 2, a->port, 2);
         wi_tcp_put(p + 4, a->mbps, 4);
@@ -238,8 +237,8 @@ int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity
     p += BLOB_HEAD_BYTES;
     for (int i = 0; i < count; i++, p += BLOB_ADDR_BYTES) {
         struct wi_tcp_addr *a = &id->addrs[i];
-        a->family = p[0] & (unsigned char)~NEAR;
-        a->near = (p[0] & NEAR) != 0;
+        a->family = p[0] & (unsigned char)~NUMA_LOCAL;
+        a->is_numa_local = (p[0] & NUMA_LOCAL) != 0;
         a->prefix = p[1];
         a->port = (uint16_t)wi_tcp_get(p + 2, 2);
         a->mbps = (uint32_t)wi_tcp_get(p + 4, 4);
@@ -315,7 +314,7 @@ int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tc
         int p = preference(mine, peer, &peer->addrs[i]);
         if (p < 0)
             continue;
-        int64_t k = ((int64_t)p << 33) + 2 * (int64_t)peer->addrs[i].mbps + peer->addrs[i].near;
+        int64_t k = ((int64_t)p << 33) + 2 * (int64_t)peer->addrs[i].mbps + peer->addrs[i].is_numa_local;
         int at = n++;
         for (; at > 0 && key[at - 1] < k; at--) {
             key[at] = key[at - 1];

@@ -16,7 +16,7 @@ struct wi_tcp_addr {
     uint8_t family;  /* 4 or 6 */
     uint8_t prefix;  /* bits of the subnet */
     uint16_t port;
-    uint8_t near;    /* its adapter is on the NUMA node to which the process is bound */
+    uint8_t is_numa_local; /* its adapter is on the NUMA node to which the process is bound */
     uint32_t mbps;   /* link speed, 0 unknown */
     unsigned char ip[16];
 };

@@ -6,10 +6,10 @@
 
 #include "sched/sched.h"
 
-/* Which ranks are near each other, from the outside in ("rack", "node", "cache"); the same on all ranks. At each level every
+/* The locality of ranks, from the outside in ("rack", "node", "cache"); the same on all ranks. At each level every
  * rank is in one group; groups of a level lie within groups of the level before. Sizes may differ (3 + 1 + 4 ranks), members
  * need not be neighbours in rank. Rings, and whatever else has neighbours, visit groups by their numbers. At the level "rank",
- * the last, every rank is alone, numbered so that neighbours are near each other. */
+ * the last, every rank is alone, numbered so that neighbours are close to each other. */
 #define WI_ALGO_MAX_LEVELS 8
 struct wi_algo_levels {
     int nlevels;
@@ -173,7 +173,7 @@ struct wi_hier_spec {
     char text[WI_ALGO_SPEC_BYTES]; /* as it was written, without the number of chunks */
 };
 /* Read a spec's text. With `levels` (or NULL) its levels must be among them. WEFT_ENOTFOUND and a text that names the wrong word
- * and near ones; WEFT_EINVAL where the grammar is broken. */
+ * and similar ones; WEFT_EINVAL where the grammar is broken. */
 weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_algo_levels *levels,
                           struct wi_hier_spec *spec);
 /* Do they say the same? Both are of one collective and the same levels. */

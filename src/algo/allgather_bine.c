@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bine all-gather: doubling over partners that alternate sides, far ones first, while there is little
+/* Bine all-gather: doubling over partners that alternate sides, distant ones first, while there is little
  * to send.
  *
  * Fewest steps, and fewer bytes over the upper links of an oversubscribed network. What a step sends is

@@ -32,15 +32,15 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 
     WI_TRY(wi_algo_begin(args, &wi_allgather_neighbor, 0, 0, &b));
     struct wi_seq seq = wi_seq_begin(b);
-    uint32_t near = wi_sched_lane(b, partner, partner, 0), far = 0;
+    uint32_t lane0 = wi_sched_lane(b, partner, partner, 0), lane1 = 0;
     if (n > 2)
-        far = wi_sched_lane(b, other, other, 0);
+        lane1 = wi_sched_lane(b, other, other, 0);
     if (!args->in_place)
-        wi_seq_copy(&seq, near, wi_at(WI_DST, (uint32_t)rank, 1), wi_at(WI_SRC, 0, 1));
-    wi_seq_send(&seq, near, wi_at(WI_SRC, 0, 1));
-    wi_seq_recv(&seq, near, wi_at(WI_DST, (uint32_t)partner, 1));
+        wi_seq_copy(&seq, lane0, wi_at(WI_DST, (uint32_t)rank, 1), wi_at(WI_SRC, 0, 1));
+    wi_seq_send(&seq, lane0, wi_at(WI_SRC, 0, 1));
+    wi_seq_recv(&seq, lane0, wi_at(WI_DST, (uint32_t)partner, 1));
     for (int i = 1; i < n / 2; i++) {
-        uint32_t lane = i % 2 ? far : near;
+        uint32_t lane = i % 2 ? lane1 : lane0;
         wi_seq_send(&seq, lane, wi_at(WI_DST, 2 * pair_at(q, odd, i - 1, n / 2), 2));
         wi_seq_recv(&seq, lane, wi_at(WI_DST, 2 * pair_at(q, odd, i, n / 2), 2));
     }

@@ -2,7 +2,7 @@
 /* PAT all-gather: P binomial trees at a time, in messages of up to 64 shares; the most data goes the
  * shortest way.
  *
- * Any P; few steps with scratch that does not grow with P. The reduce-scatter run backwards: far ranks
+ * Any P; few steps with scratch that does not grow with P. The reduce-scatter run backwards: distant ranks
  * first, each branch of the trees to its end before the next.
  *
  *   with A trees side by side (a power of two up to 64, about P or sqrt P) of S = ceil(P/A):

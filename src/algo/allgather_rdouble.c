@@ -98,7 +98,7 @@ static double sent_in(const struct wi_fold *fold, int member, int step, double b
     return (wi_fold_rank(fold, first + (1 << step)) - wi_fold_rank(fold, first)) * bytes;
 }
 
-/* Of many ranks: fewer with larger shares, so that as much is sent in the far rounds, which take longest. */
+/* Of many ranks: fewer with larger shares, so that as much is sent in the rounds over large distances, which take longest. */
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_algo_args few = *args;

@@ -2,7 +2,7 @@
 /* Rabenseifner's all-reduce: reduce-scatter by recursive halving, all-gather by recursive
  * doubling.
  *
- * Least bytes in 2 log2 P steps; for middle sizes. Halving goes from near to far, so that groups
+ * Least bytes in 2 log2 P steps; for middle sizes. Halving goes from short distances to large ones, so that groups
  * are contiguous and rank order is kept; which block a rank ends with does not matter, for the way
  * back is the same. Ranks beyond a power of two fold into their left neighbour.
  *

@@ -21,8 +21,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         return wi_algo_alone(args, &wi_barrier_dissem, sched);
     WI_TRY(wi_algo_begin(args, &wi_barrier_dissem, 0, 0, &b));
     struct wi_seq seq = wi_seq_begin(b);
-    for (int far = 1; far < n; far *= 2) {
-        uint32_t lane = wi_sched_lane(b, wi_mod(rank + far, n), wi_mod(rank - far, n), 0);
+    for (int distance = 1; distance < n; distance *= 2) {
+        uint32_t lane = wi_sched_lane(b, wi_mod(rank + distance, n), wi_mod(rank - distance, n), 0);
         wi_seq_send(&seq, lane, wi_at(WI_SRC, 0, 1));
         wi_seq_recv(&seq, lane, wi_at(WI_DST, 0, 1));
     }

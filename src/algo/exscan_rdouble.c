@@ -42,15 +42,16 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         return wi_algo_alone(args, &wi_exscan_rdouble, sched);
     WI_TRY(wi_algo_begin(args, &wi_exscan_rdouble, 1, 2, &b));
     struct wi_seq seq = wi_seq_begin(b);
-    for (int far = 1; far < n; far *= 2) {
-        int to = rank + far < n ? rank + far : WI_NO_PEER, from = rank >= far ? rank - far : WI_NO_PEER;
+    for (int distance = 1; distance < n; distance *= 2) {
+        int to = rank + distance < n ? rank + distance : WI_NO_PEER,
+            from = rank >= distance ? rank - distance : WI_NO_PEER;
         if (to == WI_NO_PEER && from == WI_NO_PEER)
             continue;
         uint32_t lane = wi_sched_lane(b, to, from, 0);
         if (to != WI_NO_PEER)
-            wi_seq_send(&seq, lane, far == 1 || rank == 0 ? wi_at(WI_SRC, 0, 1) : WINDOW);
+            wi_seq_send(&seq, lane, distance == 1 || rank == 0 ? wi_at(WI_SRC, 0, 1) : WINDOW);
         if (from != WI_NO_PEER)
-            take(&seq, lane, far == 1, 2 * far < n && rank + 2 * far < n);
+            take(&seq, lane, distance == 1, 2 * distance < n && rank + 2 * distance < n);
     }
     return wi_sched_seal(b, sched);
 }
@@ -61,8 +62,8 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
     int n = args->nranks, steps = wi_log2_ceil(n), most = 0;
     for (int rank = n > 1; rank < n; rank = rank < n - 1 && 2 * rank >= n ? n - 1 : 2 * rank) {
         int sum = 0;
-        for (int far = 1; far < n && far <= rank; far *= 2)
-            sum += (rank + 2 * far < n) + (far > 1);
+        for (int distance = 1; distance < n && distance <= rank; distance *= 2)
+            sum += (rank + 2 * distance < n) + (distance > 1);
         most = sum > most ? sum : most;
         if (rank == n - 1)
             break;

@@ -114,14 +114,14 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
                            struct wi_algo_choice *choice)
 {
     const struct wi_algo *algo;
-    char near[512];
+    char similar[512];
 
     if (wi_algo_is_spec(text))
         return choose_hier(coll, text, levels, nranks, choice);
     algo = wi_algo_find(coll, text);
     if (!algo)
         return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%.64s\" for %s%s", text, wi_coll_name(coll),
-                       wi_algo_suggest(coll, text, near, sizeof near));
+                       wi_algo_suggest(coll, text, similar, sizeof similar));
     *choice = wi_algo_choice_of(algo);
     return WEFT_SUCCESS;
 }

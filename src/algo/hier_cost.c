@@ -44,8 +44,8 @@ static double shares_held(const struct wi_hier_tree *t, int stage, uint32_t v0, 
         return count_homes(t, stage, v0, v1, parent) * t->nranks;
     for (int r = 0; r < t->nranks; r++) {
         size_t of = (size_t)t->group[level][t->rank] * t->prefixes[level] + t->home[r] / t->width[level];
-        int near = stage > 0 || t->group[0][r] == t->group[0][t->rank];
-        sources += near && t->home[r] / t->width[stage] - v0 < v1 - v0 && t->owner[level][of] == t->rank;
+        int is_local = stage > 0 || t->group[0][r] == t->group[0][t->rank];
+        sources += is_local && t->home[r] / t->width[stage] - v0 < v1 - v0 && t->owner[level][of] == t->rank;
         destinations += wi_hier_parent(t, stage, r) == parent;
     }
     return sources * destinations;

@@ -260,7 +260,7 @@ static weft_status find_stage(const struct words *w, int i, const struct wi_hier
 
 static weft_status find_level(const char *name, const struct wi_algo_levels *levels, uint8_t *level)
 {
-    char list[160] = "none", near[WORD] = "";
+    char list[160] = "none", similar[WORD] = "";
     size_t at = 0, best = 4;
 
     for (int k = 0; k < levels->nlevels; k++) {
@@ -273,12 +273,13 @@ static weft_status find_level(const char *name, const struct wi_algo_levels *lev
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.24s", at ? ", " : "", l->name);
         if (wi_algo_distance(name, l->name) < best) {
             best = wi_algo_distance(name, l->name);
-            snprintf(near, sizeof near, "%s", l->name);
+            snprintf(similar, sizeof similar, "%s", l->name);
         }
     }
     return wi_fail(WEFT_ENOTFOUND, "no level \"%s\" is known here%s%s%s (there are: %s)%s", name,
-                   near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "", list,
-                   near[0] || levels->nlevels > 2 ? "" : "; WEFT_TOPO_DISCOVER=always finds more if ranks are bound");
+                   similar[0] ? "; did you mean \"" : "", similar, similar[0] ? "\"?" : "", list,
+                   similar[0] || levels->nlevels > 2 ? ""
+                                                     : "; WEFT_TOPO_DISCOVER=always finds more if ranks are bound");
 }
 
 /* ---- The whole ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bine reduce-scatter: halving over partners that alternate sides, near ones first, while there is
+/* Bine reduce-scatter: halving over partners that alternate sides, close ones first, while there is
  * most to send.
  *
  * Least bytes in fewest steps, and fewer of them over the upper links of an oversubscribed network. What

@@ -2,7 +2,7 @@
 /* Recursive halving reduce-scatter: each step gives away the half that the other side of the group
  * owns.
  *
- * Fewest steps at least bytes (P a power of two); for small and middle shares. The far half goes
+ * Fewest steps at least bytes (P a power of two); for small and middle shares. The distant half goes
  * first, so that every rank ends with its own share; that breaks rank order. Ranks beyond a power
  * of two fold into their left neighbour, which then owns two shares.
  *
@@ -94,7 +94,7 @@ static double sent_in(const struct wi_fold *fold, int member, int step, double b
 
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    struct wi_exchange x = {.far_first = 1,
+    struct wi_exchange x = {.descending = 1,
                             .sent = sent_in,
                             .reduced = reduced_in,
                             .in = args->nranks * bytes,

@@ -37,7 +37,7 @@ double wi_rounds_us(const struct wi_rounds *rounds, const struct wi_algo_rates *
 
 /* How the members of a fold, a power of two of them, exchange. Step k is with the partner 2^k away, or of step k in swing.h. */
 struct wi_exchange {
-    int swings, far_first; /* far_first: steps in descending order */
+    int swings, descending; /* descending: from the largest distance to the smallest */
     int returns;           /* the same steps backwards follow, without reductions; they replace what was sent before */
     int drains;            /* what is received replaces what is sent in the same step */
     /* Bytes that a member sends in a step; that it has to reduce (NULL: none). */
@@ -46,14 +46,14 @@ struct wi_exchange {
     double in, out, copied; /* bytes from a folded rank to its member and back; copied in the end by who folds */
     int in_reduced;         /* what comes from a folded rank is reduced */
 };
-/* From the first message to the last, or NAN: no memory; bytes as in wi_algo.time. With far_first and many ranks an actor stands
+/* From the first message to the last, or NAN: no memory; bytes as in wi_algo.time. With descending and many ranks an actor stands
  * for a row of them: to 511 ranks there is no gap, past that a share of 0.003. */
 double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates,
                       const struct wi_exchange *exchange);
 
-/* Fewer ranks, with `members` members (a power of two) where there are more: of each row of `near`, as many fold as do of a row of
+/* Fewer ranks, with `members` members (a power of two) where there are more: of `row` neighbours, as many fold as do of a row of
  * all ranks; and of the rows about the same part. For forms of many ranks, to which the missing steps are added. */
-int wi_rounds_fewer(int nranks, int members, int near);
+int wi_rounds_fewer(int nranks, int members, int row);
 
 /* All-reduces by exchanges of the whole vector, to 16383 ranks without a gap; by halving it, and doubling it again, to 511. Past
  * that a share of 0.03. */

@@ -2,16 +2,16 @@
 /* Closed form of what folding algorithms do: in, exchanges of a power of two of members, out.
  *
  * Which members fold decides who waits for whom, rank by rank: 255 of 256 take twice the time of 256. So all are followed, but
- * where there are many. From far to near the last messages are short, and members that differ in low bits of their number become
- * one actor, which exchanges with itself what they exchange among themselves. From near to far a smaller network stands for the
- * large one, in which the nearer partners are the same. Halved vectors are short further away, so that those rounds cost what
- * they would in step; whole ones cost what the last rounds followed do. */
+ * where there are many. With descending distances the last messages are short, and members that differ in low bits of their number
+ * become one actor, which exchanges with itself what they exchange among themselves. With ascending distances a smaller network
+ * stands for the large one: partners at short distances are the same. Halved vectors are short at large distances, so that those
+ * rounds cost what they would in step; whole vectors cost what the last rounds followed do. */
 #include <math.h>
 
 #include "algo/rounds.h"
 #include "algo/swing.h"
 
-#define ROWS 256   /* members followed, where far rounds or near ones are short */
+#define ROWS 256   /* members followed, where messages at large distances, or at short ones, are short */
 #define WHOLE 8192 /* and where all are long */
 
 struct folding {
@@ -40,7 +40,7 @@ static int step_of(const struct folding *f, int k, int *back)
     *back = k >= f->steps;
     if (*back)
         return 2 * f->steps - 1 - k;
-    return f->x->far_first ? f->steps - 1 - k : k;
+    return f->x->descending ? f->steps - 1 - k : k;
 }
 
 static int rounds_of(const struct folding *f)
@@ -124,7 +124,7 @@ double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struc
     f.steps = wi_log2_ceil(f.members);
     if (!f.fold.rem)
         return in_step(&f, rates);
-    for (; x->far_first && f.members > ROWS; f.members /= 2)
+    for (; x->descending && f.members > ROWS; f.members /= 2)
         f.shift++;
     rem = f.fold.rem >> f.shift;
     if (rem)
@@ -134,10 +134,10 @@ double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struc
     return us >= 0 ? us : NAN; /* not a guess, which other ranks would not make */
 }
 
-int wi_rounds_fewer(int nranks, int members, int near)
+int wi_rounds_fewer(int nranks, int members, int row)
 {
     struct wi_fold fold = wi_fold_of(0, nranks);
-    int rows = fold.pow2 / near, full = fold.rem / near, most = members / near - 1;
+    int rows = fold.pow2 / row, full = fold.rem / row, most = members / row - 1;
 
     if (fold.pow2 <= members || !fold.rem)
         return nranks;
@@ -145,9 +145,9 @@ int wi_rounds_fewer(int nranks, int members, int near)
         full = most;
     else if (full > 0)
         full = (int)((int64_t)full * members / fold.pow2);
-    if (full == 0 && fold.rem >= near)
+    if (full == 0 && fold.rem >= row)
         full = 1;
-    return members + full * near + fold.rem % near;
+    return members + full * row + fold.rem % row;
 }
 
 /* ---- All-reduces ---- */

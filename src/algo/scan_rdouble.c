@@ -24,8 +24,9 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         return wi_algo_alone(args, &wi_scan_rdouble, sched);
     WI_TRY(wi_algo_begin(args, &wi_scan_rdouble, 1, 0, &b));
     struct wi_seq seq = wi_seq_begin(b);
-    for (int far = 1; far < n; far *= 2) {
-        int to = rank + far < n ? rank + far : WI_NO_PEER, from = rank >= far ? rank - far : WI_NO_PEER;
+    for (int distance = 1; distance < n; distance *= 2) {
+        int to = rank + distance < n ? rank + distance : WI_NO_PEER,
+            from = rank >= distance ? rank - distance : WI_NO_PEER;
         if (to == WI_NO_PEER && from == WI_NO_PEER)
             continue;
         uint32_t lane = wi_sched_lane(b, to, from, 0);

@@ -50,13 +50,13 @@ struct wi_tree_chain wi_knomial_down(int vrank, int nranks, int radix, int sized
     return most;
 }
 
-static double doubling_from(int rank, int far, int nranks)
+static double doubling_from(int rank, int distance, int nranks)
 {
     double most = 0;
     int sends = 0;
 
-    for (; far < nranks - rank; far *= 2) {
-        double after = doubling_from(rank + far, 2 * far, nranks);
+    for (; distance < nranks - rank; distance *= 2) {
+        double after = doubling_from(rank + distance, 2 * distance, nranks);
         most = after > most ? after : most;
         sends++;
     }

@@ -255,7 +255,7 @@ struct weft_comm {
     struct wi_mesh *mesh;
     struct wi_exec *exec;
     struct wi_planner *planner;
-    struct wi_algo_levels levels; /* which ranks are near each other: groups of the mesh or of the model */
+    struct wi_algo_levels levels; /* the locality of the ranks: groups of the mesh or of the model */
     int32_t *node_group, *level_memory;
     struct wi_model *model;            /* of the topology file; NULL: none */
     const struct wi_model *discovered_model; /* of the graph that the ranks have discovered; NULL: none */
@@ -281,14 +281,14 @@ struct weft_comm {
     struct weft_comm *next; /* of the context */
 };
 
-/* near.c: which ranks are near each other, what their links are like, and the planner that knows it. */
-weft_status wi_near_files(struct weft_context *ctx);
-void wi_near_files_free(struct weft_context *ctx);
-weft_status wi_comm_near(struct weft_comm *comm);
-void wi_comm_near_free(struct weft_comm *comm);
+/* locality.c: which ranks share which levels of the machine, the rates of their links, and the planner made from both. */
+weft_status wi_locality_files(struct weft_context *ctx);
+void wi_locality_files_free(struct weft_context *ctx);
+weft_status wi_comm_locality(struct weft_comm *comm);
+void wi_comm_locality_free(struct weft_comm *comm);
 /* Take the levels from the model that the ranks have discovered (wi_comm_discover_model). */
-weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *model);
-/* What a graph does not hold: the planner's figures for this class of machine. */
+weft_status wi_comm_levels_from(struct weft_comm *comm, const struct wi_model *model);
+/* Link parameters that a graph does not hold: the planner's for this class of machine. */
 void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *figures);
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);
 /* served.c: by whom: facts->all and ->inside, whose `mapped` is known. */

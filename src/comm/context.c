@@ -113,7 +113,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
         return wi_fail(WEFT_ENOMEM, "%d workers", (int)ctx->lib.workers);
     WI_TRY(wi_plans_read(ctx->lib.plans, &ctx->plans));
     ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings) + wi_plans_hash(ctx->plans);
-    return wi_near_files(ctx);
+    return wi_locality_files(ctx);
 }
 
 weft_status weft_context_create(const weft_context_config *config, weft_context **context)
@@ -211,7 +211,7 @@ weft_status weft_context_destroy(weft_context *ctx)
     wi_workers_destroy(ctx->workers);
     wi_mem_blocks_fini(ctx);
     wi_transports_close(ctx->transports);
-    wi_near_files_free(ctx);
+    wi_locality_files_free(ctx);
     wi_plans_free(ctx->plans);
     wi_settings_destroy(ctx->settings);
     wi_pool_fini(&ctx->pool);

@@ -25,7 +25,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
         wi_cached_free(&comm->cache[i]);
     wi_planner_destroy(comm->planner);
     wi_comm_topology_free(comm);
-    wi_comm_near_free(comm);
+    wi_comm_locality_free(comm);
     wi_secret_free(comm->job_key);
     comm->magic = 0;
     wi_free(comm);
@@ -99,13 +99,13 @@ static weft_status set_up(struct weft_comm *comm, const weft_comm_config *config
     };
 
     comm->nt_bytes = ctx->comm.nt_bytes;
-    WI_TRY(wi_comm_near(comm));
+    WI_TRY(wi_comm_locality(comm));
     facts.levels = &comm->levels;
     ec.engine = wi_engine_of_tests ? wi_engine_of_tests(ctx->workers) : wi_engine_host(ctx->workers);
     WI_TRY(wi_exec_create(comm->mesh, &ec, &comm->exec));
     WI_TRY(wi_comm_discover_model(comm, &comm->discovered_model));
     if (comm->discovered_model)
-        WI_TRY(wi_comm_nearer(comm, comm->discovered_model));
+        WI_TRY(wi_comm_levels_from(comm, comm->discovered_model));
     facts.slot_bytes = comm->exec->map.slot_bytes;
     WI_TRY(find_inside(comm, &facts));
     WI_TRY(wi_comm_served(comm, &facts));

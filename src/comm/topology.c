@@ -6,7 +6,7 @@
  * rank may fail at is told to the others before they go on: either all have a topology or all have a failure that names the
  * rank.
  *
- * A communicator over several nodes does this when it is made, and gives the model to the planner (near.c); others do it when
+ * A communicator over several nodes does this when it is made, and gives the model to the planner (locality.c); others do it when
  * somebody asks for the topology. */
 #include <stdio.h>
 #include <stdlib.h>

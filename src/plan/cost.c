@@ -50,14 +50,14 @@ static void find_tree(struct wi_planner *p)
     int n = p->facts.nranks, edges = 0;
 
     for (int i = 0; i < 2; i++) {
-        int levels = 0, far = 0;
+        int levels = 0, remote = 0;
         for (int64_t distance = 1; distance < n; distance *= radix[i], levels++)
-            far += leaves_node(p, (int)distance, radix[i]);
-        p->tree_far[i] = levels ? (double)far / levels : 1;
+            remote += leaves_node(p, (int)distance, radix[i]);
+        p->tree_remote[i] = levels ? (double)remote / levels : 1;
     }
     for (int r = 1; r < n; r++)
         edges += p->node_of[r] != p->node_of[r & (r - 1)];
-    p->edges_far = n > 1 ? (double)edges / (n - 1) : 1;
+    p->edges_remote = n > 1 ? (double)edges / (n - 1) : 1;
 }
 
 /* In the ring, the most hops within a node that end or begin at one rank: they share its core. */
@@ -72,11 +72,11 @@ static int ring_hops(const struct wi_planner *p, int r)
  * elsewhere; in most others sooner or later all of them. */
 void wi_plan_find_sharing(struct wi_planner *p)
 {
-    int n = p->facts.nranks, ring = 1, all = 1, far = 0;
+    int n = p->facts.nranks, ring = 1, all = 1, remote = 0;
     int *counts;
 
-    p->ring_near = 0;
-    p->ring_sharing = p->all_sharing = p->ring_far = p->tree_far[0] = p->tree_far[1] = p->edges_far = 1;
+    p->ring_local = 0;
+    p->ring_sharing = p->all_sharing = p->ring_remote = p->tree_remote[0] = p->tree_remote[1] = p->edges_remote = 1;
     if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
         return;
     counts = wi_calloc(2 * (size_t)p->facts.nnodes, sizeof *counts);
@@ -84,15 +84,15 @@ void wi_plan_find_sharing(struct wi_planner *p)
         return;
     for (int r = 0; r < n; r++) {
         int *c = &counts[2 * p->node_of[r]];
-        far += p->node_of[(r + 1) % n] != p->node_of[r];
-        p->ring_near = fmax(p->ring_near, ring_hops(p, r));
+        remote += p->node_of[(r + 1) % n] != p->node_of[r];
+        p->ring_local = fmax(p->ring_local, ring_hops(p, r));
         c[0] += p->node_of[(r + 1) % n] != p->node_of[r];
         c[1]++;
         ring = c[0] > ring ? c[0] : ring;
         all = c[1] > all ? c[1] : all;
     }
     wi_free(counts);
-    p->ring_far = (double)far / n;
+    p->ring_remote = (double)remote / n;
     find_tree(p);
     p->ring_sharing = ring;
     p->all_sharing = all;
@@ -136,7 +136,7 @@ static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, do
 }
 
 /* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
- * the node, but as far as they send to each other; down and up a tree ranks of a node send one after the other. */
+ * the node, except where they send to each other; down and up a tree ranks of a node send one after the other. */
 static double sharing(const struct wi_planner *p, const struct wi_algo *a, double vectors, double slices)
 {
     int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
@@ -148,7 +148,7 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a, doubl
         return fmax(1, fmax(p->ring_sharing, outer) * (a->traits.relays ? fmin(1, slices / p->facts.nranks) : 1));
     }
     if (is_tree(a) && wi_coll_is_vector(a->coll)) {
-        double trees = fmax(p->outer_tree, p->all_sharing * p->edges_far);
+        double trees = fmax(p->outer_tree, p->all_sharing * p->edges_remote);
         return fmax(1, rooted ? trees / fmax(1, vectors) : trees);
     }
     if (rooted || p->facts.nranks < 2)
@@ -163,21 +163,21 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
     const struct wi_plan_figures *f = &p->figures;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
     double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : WI_PLAN_REFILL;
-    double far = a->traits.shape == WI_SHAPE_ROW ? p->ring_far
-                 : is_tree(a)                    ? p->tree_far[a->traits.shape == WI_SHAPE_KNOMIAL]
-                                                 : 1;
+    double remote = a->traits.shape == WI_SHAPE_ROW ? p->ring_remote
+                    : is_tree(a)                    ? p->tree_remote[a->traits.shape == WI_SHAPE_KNOMIAL]
+                                                    : 1;
     double slices = wi_plan_slices(p, a, (double)q->bytes),
            vectors = q->bytes ? fmax(c->sent, c->reduced) / (double)q->bytes : 1;
     double rate = f->network_rate / (refill * sharing(p, a, vectors, slices));
     int relayed = a->traits.relays && slices <= 1;
-    double near = f->local_rate;
+    double local = f->local_rate;
 
-    if (a->traits.shape == WI_SHAPE_ROW && !relayed && p->ring_near > 0)
-        rate = fmin(rate, near / p->ring_near);
-    if (is_tree(a) && far < 1)
-        rate = slices > 1 ? fmin(rate, near / 2) : 1 / (far / rate + (1 - far) / near);
-    struct wi_algo_rates rates = {far * (f->network_us + f->message_us) + (1 - far) * f->local_us,
-                                  relayed ? 1 / (far / rate + (1 - far) / f->local_rate) : rate,
+    if (a->traits.shape == WI_SHAPE_ROW && !relayed && p->ring_local > 0)
+        rate = fmin(rate, local / p->ring_local);
+    if (is_tree(a) && remote < 1)
+        rate = slices > 1 ? fmin(rate, local / 2) : 1 / (remote / rate + (1 - remote) / local);
+    struct wi_algo_rates rates = {remote * (f->network_us + f->message_us) + (1 - remote) * f->local_us,
+                                  relayed ? 1 / (remote / rate + (1 - remote) / f->local_rate) : rate,
                                   wi_plan_gamma(p, q),
                                   wi_plan_kappa(p, q),
                                   0,
@@ -195,7 +195,7 @@ static double pattern_us(const struct wi_planner *p, const struct wi_plan_query 
     double link = pattern->us_per_byte * (double)q->bytes * WI_PLAN_REFILL;
     double core = c->reduced / wi_plan_gamma(p, q) + c->copied / wi_plan_kappa(p, q);
 
-    return pattern->far * (f->network_us + f->message_us) + pattern->near * f->local_us + share * (link + core) +
+    return pattern->remote * (f->network_us + f->message_us) + pattern->local * f->local_us + share * (link + core) +
            (1 - share) * fmax(link, core);
 }
 
@@ -237,7 +237,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
     for (int i = 0; i < h->none.nstages; i++) {
         levels += h->one.stage[i].chain > 0;
         const struct wi_algo_cost *a = &h->none.stage[i].cost, *b = &h->one.stage[i].cost;
-        int network = wi_plan_stage_is_far(p, h, i);
+        int network = wi_plan_stage_is_remote(p, h, i);
         double own = at_bytes(a->sent, b->sent, bytes), us = 0;
         double reduced = at_bytes(a->reduced, b->reduced, bytes), copied = at_bytes(a->copied, b->copied, bytes);
         if (network) {

@@ -123,7 +123,7 @@ static void take_rates(struct wi_plan_gammas *g, const struct wi_rates *r, enum 
                 take(gamma_of(g, t, op), r->reduce[t][op][WI_RATE_CACHE], r->reduce[t][op][WI_RATE_MEMORY], origin);
 }
 
-static int near(const struct wi_plan_gamma *a, const struct wi_plan_gamma *b)
+static int similar(const struct wi_plan_gamma *a, const struct wi_plan_gamma *b)
 {
     for (int i = 0; i < WI_RATE_PLACES; i++)
         if (fabsf(a->rate[i] - b->rate[i]) > 0.1f * b->rate[i])
@@ -137,7 +137,7 @@ static void classify(struct wi_plan_gammas *g)
     g->nclasses = 0;
     for (int w = 0; w < WI_PLAN_WORKS; w++) {
         int c = 0;
-        while (c < g->nclasses && !near(&g->reduce[w], &g->reduce[g->first[c]]))
+        while (c < g->nclasses && !similar(&g->reduce[w], &g->reduce[g->first[c]]))
             c++;
         if (c == g->nclasses)
             g->first[g->nclasses++] = (uint8_t)w;

@@ -72,10 +72,10 @@ struct wi_planner {
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
-    double ring_near;               /* hops of the ring within a node that share a core */
-    double ring_far;                /* part of the ranks whose successor is on another node */
+    double ring_local;              /* hops of the ring within a node that share a core */
+    double ring_remote;             /* part of the ranks whose successor is on another node */
     /* Part of a tree's hops that leave a node: of the longest chain, with radix 2 and 4, and of all. */
-    double tree_far[2], edges_far;
+    double tree_remote[2], edges_remote;
     const struct wi_model *graph;   /* NULL, or with links that figures cannot express */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     /* Levels outside of the nodes, their number; what their groups share towards others; how much longer rings and exchanges
@@ -96,7 +96,7 @@ struct wi_planner {
 /* reach.c: after the graph is known. Does a stage pass between nodes, and what do its bytes, those of one rank and of its group,
  * take on the links that they share? */
 void wi_plan_find_reach(struct wi_planner *p);
-int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage);
+int wi_plan_stage_is_remote(const struct wi_planner *p, const struct wi_plan_hier *h, int stage);
 double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own, double all);
 
 /* override.c */
@@ -164,8 +164,8 @@ double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
 
 /* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: formulas have to do. */
 struct wi_plan_pattern {
-    int known, far, near; /* rounds with messages between nodes, and within nodes only */
-    double us_per_byte;   /* of all rounds, of the busiest link of each */
+    int known, remote, local; /* rounds with messages between nodes, and within nodes only */
+    double us_per_byte;       /* of all rounds, of the busiest link of each */
 };
 weft_status wi_plan_patterns_init(struct wi_planner *p);
 void wi_plan_patterns_fini(struct wi_planner *p);

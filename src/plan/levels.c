@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ranks are near each other, and in which order rings visit them, from a model and the nodes.
+/* The levels that ranks share, and the order in which rings visit them, from a model and the nodes.
  *
  * The order is a tour along the levels: racks one after the other, in each its nodes, and so on; where the model's links are no
  * tree (GPUs that are joined in pairs, say), a ring that costs less takes its place. Groups are numbered along the tour, so that a

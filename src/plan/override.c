@@ -32,18 +32,18 @@ static int looks_like_range(const char *text)
 
 static weft_status no_collective(const char *name)
 {
-    const char *near = NULL;
+    const char *similar = NULL;
     size_t best = 4;
 
     for (int c = 0; c < WI_NUM_COLLS; c++) {
         size_t d = wi_algo_distance(name, wi_coll_name((enum wi_coll)c));
         if (wi_algo_find((enum wi_coll)c, "flat") && d < best) {
             best = d;
-            near = wi_coll_name((enum wi_coll)c);
+            similar = wi_coll_name((enum wi_coll)c);
         }
     }
-    return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: no collective \"%.40s\"%s%s%s", name, near ? "; did you mean \"" : "",
-                   near ? near : "", near ? "\"?" : "");
+    return wi_fail(WEFT_ECONFIG, "WEFT_ALGO: no collective \"%.40s\"%s%s%s", name, similar ? "; did you mean \"" : "",
+                   similar ? similar : "", similar ? "\"?" : "");
 }
 
 /* ---- Algorithms from files ---- */

@@ -81,7 +81,7 @@ static void add_round(const struct wi_planner *p, const struct wi_algo *a, int k
 {
     struct wi_plan_patterns *t = p->patterns;
     struct wi_algo_args args = {.nranks = p->facts.nranks};
-    int far = 0, sends = 0;
+    int remote = 0, sends = 0;
     double most = 0, us = 0;
 
     memset(t->load, 0, (size_t)t->nlinks * sizeof *t->load);
@@ -92,14 +92,14 @@ static void add_round(const struct wi_planner *p, const struct wi_algo *a, int k
         if (to < 0)
             continue;
         sends = 1;
-        far |= add_message(p, args.rank, to, part);
+        remote |= add_message(p, args.rank, to, part);
         most = fmax(most, part);
     }
-    for (int i = 0; i < t->nlinks && far; i++)
+    for (int i = 0; i < t->nlinks && remote; i++)
         us = fmax(us, t->load[i] / t->rate[i]);
-    pattern->far += far;
-    pattern->near += sends && !far;
-    pattern->us_per_byte += far ? us : most / p->figures.local_rate;
+    pattern->remote += remote;
+    pattern->local += sends && !remote;
+    pattern->us_per_byte += remote ? us : most / p->figures.local_rate;
 }
 
 /* What returns takes as long on the way back: links are as fast in both directions. */
@@ -114,7 +114,7 @@ static void add_rounds(const struct wi_planner *p, const struct wi_algo *a, stru
     for (int k = 0; k < (a->traits.returns ? rounds / 2 : rounds); k++)
         add_round(p, a, k, pattern);
     if (a->traits.returns)
-        *pattern = (struct wi_plan_pattern){0, 2 * pattern->far, 2 * pattern->near, 2 * pattern->us_per_byte};
+        *pattern = (struct wi_plan_pattern){0, 2 * pattern->remote, 2 * pattern->local, 2 * pattern->us_per_byte};
     pattern->known = 1;
 }
 

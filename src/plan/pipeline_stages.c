@@ -46,7 +46,7 @@ static struct wi_pipeline_stage message_stage(const struct wi_planner *p, const 
     double sent = one->sent - none->sent;
     struct wi_pipeline_stage s = {.link = WI_PIPELINE_NO_LINK};
 
-    if (wi_plan_stage_is_far(p, h, i)) {
+    if (wi_plan_stage_is_remote(p, h, i)) {
         s.wait_us = h->one.stage[i].chain * f->network_us;
         s.core_us = h->one.stage[i].messages * f->message_us;
         s.link = 0; /* the node's: all levels share it */

@@ -112,7 +112,7 @@ weft_status wi_plan_levels(const struct wi_model *model, const struct wi_algo_le
                            struct wi_algo_levels *levels, int32_t **memory);
 
 struct wi_planner;
-/* WEFT_ECONFIG names the wrong part of the overrides and near names. */
+/* WEFT_ECONFIG names the wrong part of the overrides and similar names. */
 weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_planner **planner);
 void wi_planner_destroy(struct wi_planner *planner);
 /* `forced`: an algorithm's name for this call, or NULL. WEFT_ENOTSUP when no algorithm, or not the forced one, can do it.

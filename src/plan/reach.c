@@ -72,7 +72,7 @@ void wi_plan_find_reach(struct wi_planner *p)
     }
 }
 
-int wi_plan_stage_is_far(const struct wi_planner *p, const struct wi_plan_hier *h, int stage)
+int wi_plan_stage_is_remote(const struct wi_planner *p, const struct wi_plan_hier *h, int stage)
 {
     if (p->facts.nnodes < 2)
         return 0;

@@ -6,7 +6,7 @@
 #include "algo/algo.h"
 #include "world.h"
 
-/* Which ranks are near each other, for hierarchical algorithms. */
+/* The locality of ranks, for hierarchical algorithms. */
 struct shape {
     const char *name;
     int nranks, nnodes, nracks;

@@ -260,13 +260,13 @@ static void order_of_addresses(void)
     wi_tcp_identity_order(&mine, &peer, 0, order, NULL);
     CU_ASSERT_EQUAL(order[0], 4); /* the faster link */
     peer.addrs[4].mbps = 1000;
-    peer.addrs[4].near = 1;
+    peer.addrs[4].is_numa_local = 1;
     for (int rail = 0; rail < 3; rail++) { /* the adapter near to the process, whatever the turn */
         CU_ASSERT_EQUAL(wi_tcp_identity_order(&mine, &peer, rail, order, &nrails), 3);
         CU_ASSERT_EQUAL(order[0], 4);
         CU_ASSERT_EQUAL(nrails, 1);
     }
-    peer.addrs[3].near = 1;
+    peer.addrs[3].is_numa_local = 1;
     wi_tcp_identity_order(&mine, &peer, 3, order, &nrails);
     CU_ASSERT_EQUAL(order[0], 4);
     CU_ASSERT_EQUAL(nrails, 2);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ranks are near each other, what their links are like, and the planner that knows it.
+/* Which ranks share which levels of the machine, the rates of their links, and the planner made from both.
  *
  * All of it follows from what the ranks have agreed on: the mesh, the settings, and the contents of two files, whose hashes
- * are part of what is compared when a communicator is made; or, without a topology file, a graph that all ranks have merged and
- * whose hashes they have compared (topology.c). */
+ * are compared when a communicator is made. Without a topology file it follows from a graph that all ranks have merged, and whose
+ * hashes they have compared (topology.c). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -37,7 +37,7 @@ static weft_status read_tuning(struct weft_context *ctx, uint64_t *hash)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_near_files(struct weft_context *ctx)
+weft_status wi_locality_files(struct weft_context *ctx)
 {
     uint64_t hashes[3] = {ctx->settings_hash, 0, 0};
 
@@ -50,7 +50,7 @@ weft_status wi_near_files(struct weft_context *ctx)
     return WEFT_SUCCESS;
 }
 
-void wi_near_files_free(struct weft_context *ctx)
+void wi_locality_files_free(struct weft_context *ctx)
 {
     wi_plan_table_free(ctx->tuning);
     wi_topo_put(ctx->topo);
@@ -123,7 +123,7 @@ static weft_status make_model(struct weft_comm *comm)
 
 /* ---- Levels ---- */
 
-weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *m)
+weft_status wi_comm_levels_from(struct weft_comm *comm, const struct wi_model *m)
 {
     struct wi_algo_level node = {"node", comm->mesh->nnodes, comm->node_group};
     struct wi_algo_levels levels;
@@ -136,7 +136,7 @@ weft_status wi_comm_nearer(struct weft_comm *comm, const struct wi_model *m)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_comm_near(struct weft_comm *comm)
+weft_status wi_comm_locality(struct weft_comm *comm)
 {
     comm->node_group = wi_calloc((size_t)comm->nranks, sizeof *comm->node_group);
     if (!comm->node_group)
@@ -145,10 +145,10 @@ weft_status wi_comm_near(struct weft_comm *comm)
         comm->node_group[r] = comm->mesh->ranks[r].node_index;
     if (comm->ctx->topo && comm->nranks > 1)
         WI_TRY(make_model(comm));
-    return wi_comm_nearer(comm, comm->model);
+    return wi_comm_levels_from(comm, comm->model);
 }
 
-void wi_comm_near_free(struct weft_comm *comm)
+void wi_comm_locality_free(struct weft_comm *comm)
 {
     wi_model_destroy(comm->model);
     wi_free(comm->level_memory);
