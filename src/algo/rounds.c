@@ -46,7 +46,7 @@ struct net {
     struct actor *actors;
     struct link *links; /* of actor a: 2a out, 2a + 1 in */
     struct message *messages;
-    int32_t *reach, *changed; /* links */
+    int32_t *component, *changed; /* links */
     int nchanged, nmessages, free_message;
     struct event *heap;
     uint32_t nheap, heap_capacity, mark;
@@ -144,9 +144,9 @@ static void set_rate(struct net *n, int m, double rate)
 }
 
 /* The links that `link` is connected with by messages; returns how many. */
-static int find_reach(struct net *n, int link)
+static int find_component(struct net *n, int link)
 {
-    int32_t *links = n->reach;
+    int32_t *links = n->component;
     int nlinks = 0;
 
     n->links[link].mark = n->mark;
@@ -174,10 +174,10 @@ static void fill(struct net *n, int nlinks)
         int least = NONE;
         double share = INFINITY;
         for (int i = 0; i < nlinks; i++) {
-            const struct link *l = &n->links[n->reach[i]];
+            const struct link *l = &n->links[n->component[i]];
             if (l->left_n && l->left / l->left_n < share) {
                 share = l->left / l->left_n;
-                least = n->reach[i];
+                least = n->component[i];
             }
         }
         if (least == NONE)
@@ -201,7 +201,7 @@ static void settle(struct net *n)
             continue;
         }
         n->mark++;
-        fill(n, find_reach(n, n->changed[i]));
+        fill(n, find_component(n, n->changed[i]));
     }
     n->nchanged = 0;
 }
@@ -357,10 +357,10 @@ double wi_rounds_us(const struct wi_rounds *p, const struct wi_algo_rates *rates
     n.actors = wi_calloc(actors, sizeof *n.actors);
     n.links = wi_calloc(actors, 4 * sizeof *n.links);
     n.messages = wi_calloc(most, sizeof *n.messages);
-    n.reach = wi_calloc(actors, 4 * sizeof *n.reach);
+    n.component = wi_calloc(actors, 4 * sizeof *n.component);
     n.changed = wi_calloc(4 * most + 2 * actors, sizeof *n.changed);
     n.heap = wi_malloc(n.heap_capacity * sizeof *n.heap);
-    if (p->nrounds <= WI_ROUNDS_MAX && n.actors && n.links && n.messages && n.reach && n.changed && n.heap) {
+    if (p->nrounds <= WI_ROUNDS_MAX && n.actors && n.links && n.messages && n.component && n.changed && n.heap) {
         for (size_t i = 0; i < 4 * actors; i++)
             n.links[i].first = NONE;
         us = run(&n);
@@ -368,7 +368,7 @@ double wi_rounds_us(const struct wi_rounds *p, const struct wi_algo_rates *rates
     wi_free(n.actors);
     wi_free(n.links);
     wi_free(n.messages);
-    wi_free(n.reach);
+    wi_free(n.component);
     wi_free(n.changed);
     wi_free(n.heap);
     return us;

@@ -13,7 +13,7 @@
 #include "algo/util.h"
 
 /* (1 - (-2)^(k+1)) / 3 */
-static inline int wi_swing_reach(int k)
+static inline int wi_swing_distance(int k)
 {
     int power = 1 << (k + 1);
 
@@ -22,7 +22,7 @@ static inline int wi_swing_reach(int k)
 
 static inline int wi_swing_peer(int member, int k, int pow2)
 {
-    return wi_mod(member % 2 ? member - wi_swing_reach(k) : member + wi_swing_reach(k), pow2);
+    return wi_mod(member % 2 ? member - wi_swing_distance(k) : member + wi_swing_distance(k), pow2);
 }
 
 /* Which half of the blocks that a member shares with its partner of step k of `steps` it keeps: 1 is the upper half. */
@@ -30,7 +30,7 @@ static inline int wi_swing_upper(int member, int k, int steps)
 {
     if (k == steps - 1)
         return member % 2;
-    return (member % 2 ? member - wi_swing_reach(k + 1) : member) >> (k + 1) & 1;
+    return (member % 2 ? member - wi_swing_distance(k + 1) : member) >> (k + 1) & 1;
 }
 
 /* The block that a member owns in the end. */
@@ -48,7 +48,7 @@ static inline int wi_swing_told(int member, int steps)
 {
     int k = steps - 1;
 
-    while (k > 0 && ((member % 2 ? member - wi_swing_reach(k) : member) & ((1 << (k + 1)) - 1)))
+    while (k > 0 && ((member % 2 ? member - wi_swing_distance(k) : member) & ((1 << (k + 1)) - 1)))
         k--;
     return k;
 }

@@ -93,9 +93,9 @@ struct wi_planner {
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
 
-/* reach.c: after the graph is known. Does a stage pass between nodes, and what do its bytes, those of one rank and of its group,
- * take on the links that they share? */
-void wi_plan_find_reach(struct wi_planner *p);
+/* uplinks.c: once the graph is known. Does a stage cross nodes, and how long do its bytes, those of one rank (`own`) and of its
+ * group (`all`), take on the links that they share? */
+void wi_plan_find_uplinks(struct wi_planner *p);
 int wi_plan_stage_is_remote(const struct wi_planner *p, const struct wi_plan_hier *h, int stage);
 double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own, double all);
 

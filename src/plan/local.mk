@@ -15,7 +15,7 @@ libweft_sources += \
 	src/plan/paired.c src/plan/paired.h \
 	src/plan/pattern.c \
 	src/plan/plan.c src/plan/plan.h \
-	src/plan/reach.c \
+	src/plan/uplinks.c \
 	src/plan/table.c src/plan/table.h \
 	src/plan/table_parse.c \
 	src/plan/table_write.c

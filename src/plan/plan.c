@@ -54,7 +54,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
         return st;
     }
     p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
-    wi_plan_find_reach(p);
+    wi_plan_find_uplinks(p);
     st = wi_plan_patterns_init(p);
     if (st < 0) {
         wi_planner_destroy(p);

@@ -129,8 +129,8 @@ struct wi_sim {
     uint32_t nedges, edge_capacity, free_edge;
     struct wi_sim_flow *flows;
     uint32_t nflows, flow_capacity, free_flow;
-    uint32_t *reach, reach_capacity;      /* flows of a component, */
-    uint32_t *reach_resources;            /* its resources, [nresources] */
+    uint32_t *component, component_capacity; /* flows of a component, */
+    uint32_t *component_resources;           /* its resources, [nresources] */
     struct wi_sim_share {
         double share;
         uint32_t resource;

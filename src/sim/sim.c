@@ -94,7 +94,7 @@ static weft_status make_resources(struct wi_sim *s)
     s->nresources = s->model->nresources;
     s->resources = array(s, s->nresources, sizeof *s->resources);
     s->dirty = array(s, s->nresources, sizeof *s->dirty);
-    s->reach_resources = array(s, s->nresources, sizeof *s->reach_resources);
+    s->component_resources = array(s, s->nresources, sizeof *s->component_resources);
     s->shares = array(s, s->nresources, sizeof *s->shares);
     for (uint32_t i = 0; s->status >= 0 && i < s->nresources; i++) {
         s->resources[i].rate = s->model->resources[i].rate * (s->options.link_factor ? s->options.link_factor[i] : 1);
@@ -289,9 +289,9 @@ static void tear_down(struct wi_sim *s)
     wi_free(s->heap);
     wi_free(s->resources);
     wi_free(s->dirty);
-    wi_free(s->reach_resources);
+    wi_free(s->component_resources);
     wi_free(s->shares);
-    wi_free(s->reach);
+    wi_free(s->component);
     wi_free(s->edges);
     wi_free(s->flows);
     wi_free(s->messages);

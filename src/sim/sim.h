@@ -11,7 +11,7 @@
  *             the memories of the regions' ranks.
  *   core      one for each rank: overheads and local work of all lanes queue for it in the order in which they ask.
  *   mapped    a row of waits ends the model's mapped_us after the last signal that it needs, or after it began.
- *   resource  shared by the flows that use it, max-min fair: recomputed for the flows that a change can reach (progressive
+ *   resource  shared by the flows that use it, max-min fair: recomputed for the connected component of a change (progressive
  *             filling; Bertsekas and Gallager, Data Networks, 1992, 6.5.2).
  * Times are microseconds from the start of the collective. The result is a function of the arguments only.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Flows and their max-min fair rates.
  *
- * A change (a flow begins or ends) marks its resources. Once per instant the flows that the marked resources can reach, through
- * flows that share resources, get new rates: the resource with the least share for each of its flows gives it to them, and so
- * on with what is left (progressive filling). Others keep their rates: no change of theirs could be felt. */
+ * A change (a flow begins or ends) marks its resources. Once per instant the connected components of flows and resources that hold
+ * a marked resource get new rates: the resource with the least share for each of its flows gives it to them, and so on with the
+ * remaining capacity (progressive filling). Other components share nothing with them and keep their rates. */
 #include <math.h>
 
 #include "base/status.h"
@@ -101,13 +101,13 @@ void wi_sim_flow_end(struct wi_sim *s, uint32_t flow)
     s->free_flow = flow;
 }
 
-/* ---- Which flows a change reaches ---- */
+/* ---- Connected components of flows and resources ---- */
 
-struct reach {
+struct component {
     uint32_t nflows, nresources;
 };
 
-static void reach_resource(struct wi_sim *s, struct reach *c, uint32_t resource)
+static void add_resource(struct wi_sim *s, struct component *c, uint32_t resource)
 {
     struct wi_sim_resource *r = &s->resources[resource];
 
@@ -117,36 +117,36 @@ static void reach_resource(struct wi_sim *s, struct reach *c, uint32_t resource)
     r->left = r->rate;
     r->weight = 0;
     r->active = 0;
-    s->reach_resources[c->nresources++] = resource;
+    s->component_resources[c->nresources++] = resource;
 }
 
-static int reach_flow(struct wi_sim *s, struct reach *c, uint32_t flow)
+static int add_flow(struct wi_sim *s, struct component *c, uint32_t flow)
 {
     if (s->flows[flow].mark == s->mark)
         return 1;
-    if (!wi_sim_room(s, &s->reach, c->nflows, &s->reach_capacity, sizeof *s->reach))
+    if (!wi_sim_room(s, &s->component, c->nflows, &s->component_capacity, sizeof *s->component))
         return 0;
     s->flows[flow].mark = s->mark;
     s->flows[flow].frozen = 0;
-    s->reach[c->nflows++] = flow;
+    s->component[c->nflows++] = flow;
     for (uint32_t e = s->flows[flow].edges; e != WI_SIM_NONE; e = s->edges[e].next) {
         struct wi_sim_resource *r = &s->resources[s->edges[e].resource];
-        reach_resource(s, c, s->edges[e].resource);
+        add_resource(s, c, s->edges[e].resource);
         r->weight += s->edges[e].weight;
         r->active++;
     }
     return 1;
 }
 
-static struct reach reach_from(struct wi_sim *s, uint32_t resource)
+static struct component component_of(struct wi_sim *s, uint32_t resource)
 {
-    struct reach c = {0, 0};
+    struct component c = {0, 0};
 
-    reach_resource(s, &c, resource);
+    add_resource(s, &c, resource);
     for (uint32_t i = 0; i < c.nresources; i++) {
-        uint32_t r = s->reach_resources[i];
+        uint32_t r = s->component_resources[i];
         for (uint32_t e = s->resources[r].edges; e != WI_SIM_NONE; e = s->edges[e].after)
-            if (!reach_flow(s, &c, s->edges[e].flow))
+            if (!add_flow(s, &c, s->edges[e].flow))
                 return c;
     }
     return c;
@@ -193,11 +193,11 @@ static void share_sink(struct wi_sim_share *heap, uint32_t n, uint32_t at, struc
 }
 
 /* Flows whose own limit is below what every resource would give them. */
-static void freeze_capped(struct wi_sim *s, const struct reach *c, double share)
+static void freeze_capped(struct wi_sim *s, const struct component *c, double share)
 {
     for (uint32_t i = 0; i < c->nflows; i++)
-        if (!s->flows[s->reach[i]].frozen && s->flows[s->reach[i]].cap <= share)
-            set_rate(s, s->reach[i], s->flows[s->reach[i]].cap, WI_SIM_NONE);
+        if (!s->flows[s->component[i]].frozen && s->flows[s->component[i]].cap <= share)
+            set_rate(s, s->component[i], s->flows[s->component[i]].cap, WI_SIM_NONE);
 }
 
 static void freeze_resource(struct wi_sim *s, uint32_t resource, double share)
@@ -207,27 +207,27 @@ static void freeze_resource(struct wi_sim *s, uint32_t resource, double share)
             set_rate(s, s->edges[e].flow, share, resource);
 }
 
-static double least_cap(const struct wi_sim *s, const struct reach *c)
+static double least_cap(const struct wi_sim *s, const struct component *c)
 {
     double least = INFINITY;
 
     for (uint32_t i = 0; i < c->nflows; i++)
-        if (!s->flows[s->reach[i]].frozen && s->flows[s->reach[i]].cap < least)
-            least = s->flows[s->reach[i]].cap;
+        if (!s->flows[s->component[i]].frozen && s->flows[s->component[i]].cap < least)
+            least = s->flows[s->component[i]].cap;
     return least;
 }
 
 /* Shares only grow while others are frozen below them, so that a share that is out of date is put back. */
-static void fill(struct wi_sim *s, const struct reach *c)
+static void fill(struct wi_sim *s, const struct component *c)
 {
     struct wi_sim_share *heap = s->shares;
     double cap = least_cap(s, c);
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < c->nresources; i++) {
-        const struct wi_sim_resource *r = &s->resources[s->reach_resources[i]];
+        const struct wi_sim_resource *r = &s->resources[s->component_resources[i]];
         if (r->active)
-            heap[n++] = (struct wi_sim_share){r->left / r->weight, s->reach_resources[i]};
+            heap[n++] = (struct wi_sim_share){r->left / r->weight, s->component_resources[i]};
     }
     for (uint32_t i = n / 2; i-- > 0;)
         share_sink(heap, n, i, heap[i]);
@@ -259,11 +259,11 @@ void wi_sim_flows_settle(struct wi_sim *s)
         struct wi_sim_resource *r = &s->resources[s->dirty[i]];
         r->dirty = 0;
         if (r->mark >= first && r->mark <= s->mark)
-            continue; /* was reached from another one */
+            continue; /* belongs to a component that was done */
         if (!r->nedges)
             continue;
         s->mark++;
-        struct reach c = reach_from(s, s->dirty[i]);
+        struct component c = component_of(s, s->dirty[i]);
         if (s->status >= 0)
             fill(s, &c);
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links beyond the nodes' own, for formulas: what the groups of a level outside of the nodes (racks, say) share towards the others.
+/* Uplinks, for the formulas: the links that the groups of a level outside of the nodes (racks, say) share towards other groups.
  *
- * A stage of a hierarchical algorithm is bounded by each link that it crosses: those of its groups, and inside these those of the
- * nodes. Flat algorithms send across racks as ranks lie: rings as often as neighbours are in different ones, exchanges as much as
- * there are ranks on the other side. */
+ * A stage of a hierarchical algorithm is bounded by each link that it crosses: its groups' uplinks, and inside the groups the links
+ * of the nodes. How much flat algorithms send across racks depends on where ranks are: rings cross wherever neighbours in the ring
+ * are in different racks; exchanges cross for each rank on the other side. */
 #include <math.h>
 
 #include "plan/internal.h"
 
-#define MOST_PAIRS 16 /* of groups that are looked at */
+#define MOST_PAIRS 16 /* of groups, of which the paths are compared */
 
 static int first_in(const struct wi_planner *p, const struct wi_algo_level *l, int group, int not_on)
 {
@@ -18,7 +18,7 @@ static int first_in(const struct wi_planner *p, const struct wi_algo_level *l, i
     return -1;
 }
 
-/* What paths from two nodes of one group to two of another have in common. */
+/* The lowest rate of the links that paths from two nodes of one group to two of another have in common. */
 static double shared_rate(const struct wi_planner *p, const struct wi_algo_level *l, int from, int to)
 {
     int a = first_in(p, l, from, -1), b = first_in(p, l, to, -1), other_a, other_b;
@@ -38,7 +38,7 @@ static double shared_rate(const struct wi_planner *p, const struct wi_algo_level
     return rate;
 }
 
-/* How much longer ranks that send across this level take than one alone on its node's link. */
+/* How much longer ranks take that send across this level at once than one that is alone on its node's link. */
 static void share_level(struct wi_planner *p, const struct wi_algo_level *l, double rate)
 {
     int n = p->facts.nranks, across = 0, size = 0, edges = 0;
@@ -54,7 +54,7 @@ static void share_level(struct wi_planner *p, const struct wi_algo_level *l, dou
     p->outer_all = fmax(p->outer_all, (double)size * (n - size) / (n - 1) * slower);
 }
 
-void wi_plan_find_reach(struct wi_planner *p)
+void wi_plan_find_uplinks(struct wi_planner *p)
 {
     const struct wi_algo_levels *levels = p->facts.levels;
     const struct wi_algo_level *node = wi_algo_level_find(levels, "node");
@@ -86,8 +86,8 @@ static int ranks_of_group(const struct wi_planner *p, int level)
     return (p->facts.nranks + groups - 1) / groups;
 }
 
-/* A stage among nodes, or groups of these, that goes on inside groups of `parent` (-1: of all ranks): across the levels between,
- * of which each group has several of its groups on one side. */
+/* A stage among nodes, or groups of nodes, inside groups of `parent` (-1: all ranks) crosses the uplinks of the levels between,
+ * each of whose groups holds several of the stage's groups. */
 static double between_us(const struct wi_planner *p, const struct wi_plan_hier *h, int parent, int level, double all)
 {
     double us = 0;
