@@ -106,7 +106,7 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
     printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
 }
 
-static void print_rate(const char *what, const struct wi_plan_gamma *g)
+static void print_rate(const char *what, const struct wi_plan_rate *g)
 {
     printf("%s: %.0f B/us in cache, %.0f in memory (%s)\n", what, (double)g->rate[WI_RATE_CACHE],
            (double)g->rate[WI_RATE_MEMORY], wi_plan_origin_name((enum wi_plan_origin)g->origin));
@@ -114,7 +114,7 @@ static void print_rate(const char *what, const struct wi_plan_gamma *g)
 
 static void print_rates(const struct explain *x)
 {
-    const struct wi_plan_gamma *g = wi_planner_gamma(x->planner, x->query.work);
+    const struct wi_plan_rate *g = wi_planner_rate(x->planner, x->query.work);
     char what[64];
 
     snprintf(what, sizeof what, "reducing %s, %s", weft_dtype_name((weft_dtype)x->dtype), wi_rate_op_name(x->op));
@@ -122,7 +122,7 @@ static void print_rates(const struct explain *x)
         print_rate(what, g);
     if (x->reduces && x->facts.mapped && isfinite(g->fused))
         printf("reducing from other ranks' memory: at most %.0f B/us\n", (double)g->fused);
-    print_rate("copying", wi_planner_gamma(x->planner, -1));
+    print_rate("copying", wi_planner_rate(x->planner, -1));
 }
 
 void explain_print(const struct explain *x)
@@ -187,7 +187,7 @@ static json_t *candidate_json(const struct explain *x, int i)
     return j;
 }
 
-static json_t *rate_json(const struct wi_plan_gamma *g)
+static json_t *rate_json(const struct wi_plan_rate *g)
 {
     return json_pack("{s:f, s:f, s:s}", "cache", (double)g->rate[WI_RATE_CACHE], "memory",
                      (double)g->rate[WI_RATE_MEMORY], "origin", wi_plan_origin_name((enum wi_plan_origin)g->origin));
@@ -215,12 +215,12 @@ weft_status explain_print_json(const struct explain *x)
     if (x->plan.pipeline.fragment_bytes)
         json_object_set_new(top, "fragments", explain_pipeline_json(x));
     if (x->reduces) {
-        json_t *rate = rate_json(wi_planner_gamma(x->planner, x->query.work));
+        json_t *rate = rate_json(wi_planner_rate(x->planner, x->query.work));
         json_object_set_new(rate, "dtype", json_string(weft_dtype_name((weft_dtype)x->dtype)));
         json_object_set_new(rate, "op", json_string(wi_rate_op_name(x->op)));
         json_object_set_new(top, "reduce_rate", rate);
     }
-    json_object_set_new(top, "copy_rate", rate_json(wi_planner_gamma(x->planner, -1)));
+    json_object_set_new(top, "copy_rate", rate_json(wi_planner_rate(x->planner, -1)));
     failed = json_dumpf(top, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(top);
     return failed ? wi_fail(WEFT_ESYS, "standard output") : WEFT_SUCCESS;

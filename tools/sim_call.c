@@ -87,7 +87,7 @@ weft_status sim_formula(const struct sim_options *o, const struct sim_world *w, 
     struct wi_sim_rates rates;
 
     WI_TRY(wi_sim_rates(w->model, (call->choice.needs & WI_ALGO_MAPPED) != 0, &rates));
-    struct wi_algo_rates r = {rates.alpha, rates.beta, rates.gamma, rates.kappa, 0, 0};
+    struct wi_algo_rates r = {rates.alpha, rates.beta, rates.reduce_rate, rates.copy_rate, 0, 0};
     *us = wi_algo_closed(call->choice.algo, &args, (double)call->bytes,
                          wi_algo_nslices(call->choice.algo, w->nranks, (double)call->bytes, call->slice), &r);
     return WEFT_SUCCESS;

@@ -95,8 +95,9 @@ struct wi_algo_cost {
 
 /* The constants of a uniform network, for formulas: microseconds, bytes per microsecond. INFINITY: no time. */
 struct wi_algo_rates {
-    double alpha;              /* of a step: latency and overheads, or a signal and its wait */
-    double beta, gamma, kappa; /* links, reductions, copies */
+    double alpha; /* of a step: latency and overheads, or a signal and its wait */
+    double beta;  /* of a link */
+    double reduce_rate, copy_rate;
     /* Messages to others, and bytes of each, that a rank sends as soon as it has its result: they share its link. */
     int nbeside;
     double beside;

@@ -102,7 +102,7 @@ static double sent_in(const struct wi_fold *fold, int member, int step, double b
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_algo_args few = *args;
-    double copy = args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+    double copy = args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
 
     if (args->nranks == 1)
         return copy;

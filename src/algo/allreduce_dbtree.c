@@ -145,7 +145,7 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     int n = args->nranks, depth = n == 1 ? 0 : 1 + wi_log2_ceil(wi_pow2_floor(n - 1));
 
     if (n == 1)
-        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
     return up_us(0, n, bytes / 2, rates) + depth * rates->alpha +
            chain_down(0, n) * wi_algo_over(bytes / 2, rates->beta);
 }

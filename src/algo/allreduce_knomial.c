@@ -60,7 +60,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
     int n = args->nranks, radix = wi_algo_radix(args);
-    double alone = n == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
+    double alone = n == 1 && !args->in_place ? wi_algo_over(bytes, rates->copy_rate) : 0;
     double down = wi_knomial_down(0, n, radix, 0).sent * wi_algo_over(bytes, rates->beta);
     return alone + wi_knomial_up_us(0, n, radix, 0, bytes, rates) + wi_knomial_depth(n, radix) * rates->alpha + down;
 }

@@ -180,7 +180,7 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
     int n = args->nranks, row = 1;
 
     if (n == 1)
-        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
     while ((n + row - 1) / row > FOLLOWED)
         row *= 2;
     t.n = (n + row - 1) / row;

@@ -73,7 +73,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 /* Root and others work at the same time, and each waits for the other in the end. */
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    double copy = wi_algo_over(bytes, rates->kappa), alone = args->in_place ? 0 : copy;
+    double copy = wi_algo_over(bytes, rates->copy_rate), alone = args->in_place ? 0 : copy;
     int peers = args->nranks - 1;
 
     if (peers == 0)

@@ -18,8 +18,9 @@ static double chain(const struct wi_algo *algo, const struct wi_algo_args *args,
         return algo->time(args, bytes * share, r);
     if (algo->path)
         algo->path(args, bytes, &path);
-    return path.steps * r->alpha + share * (wi_algo_over(path.sent, r->beta) + wi_algo_over(path.reduced, r->gamma) +
-                                            wi_algo_over(path.copied, r->kappa));
+    return path.steps * r->alpha +
+           share * (wi_algo_over(path.sent, r->beta) + wi_algo_over(path.reduced, r->reduce_rate) +
+                    wi_algo_over(path.copied, r->copy_rate));
 }
 
 /* Bytes one way: out, or in, where what is reduced came from, and what is gathered. */
@@ -41,7 +42,7 @@ double wi_algo_closed(const struct wi_algo *algo, const struct wi_algo_args *arg
         return us; /* its chunks are in the spec */
     algo->cost(args, bytes, &all);
     link = wi_algo_over(busiest_link(algo, args, bytes, &all), r->beta);
-    core = wi_algo_over(all.reduced, r->gamma) + wi_algo_over(all.copied, r->kappa);
+    core = wi_algo_over(all.reduced, r->reduce_rate) + wi_algo_over(all.copied, r->copy_rate);
     return chain(algo, args, bytes, share, &all, r) + fmax(link, core) * (1 - share);
 }
 
@@ -100,6 +101,6 @@ double wi_algo_fan_in(const struct wi_algo_rates *r, const double *ready, const 
         left[i] = wi_algo_over(bytes[i], r->beta);
     wi_algo_share_link(ready, left, n, done);
     for (int i = 0; i < n; i++)
-        at = fmax(at, done[i] + r->alpha) + (reduces ? wi_algo_over(bytes[i], r->gamma) : 0);
+        at = fmax(at, done[i] + r->alpha) + (reduces ? wi_algo_over(bytes[i], r->reduce_rate) : 0);
     return at;
 }

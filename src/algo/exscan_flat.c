@@ -48,7 +48,8 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 /* In, then out or into a sum. */
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    double copy = wi_algo_over(bytes, rates->kappa), sum = wi_algo_over((args->nranks - 2) * bytes, rates->gamma);
+    double copy = wi_algo_over(bytes, rates->copy_rate),
+           sum = wi_algo_over((args->nranks - 2) * bytes, rates->reduce_rate);
 
     return args->nranks > 1 ? rates->alpha + copy + (sum > copy ? sum : copy) : 0;
 }

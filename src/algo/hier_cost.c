@@ -284,8 +284,8 @@ static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages
     }
     for (int k = 0; k < 2; k++) {
         slowest = fmax(slowest, wi_algo_over(p->all[k].sent, p->rates->beta));
-        slowest = fmax(slowest, wi_algo_over(p->all[k].reduced, p->rates->gamma) +
-                                    wi_algo_over(p->all[k].copied, p->rates->kappa));
+        slowest = fmax(slowest, wi_algo_over(p->all[k].reduced, p->rates->reduce_rate) +
+                                    wi_algo_over(p->all[k].copied, p->rates->copy_rate));
     }
     *us = first + (depth - 1) * slowest;
     return WEFT_SUCCESS;

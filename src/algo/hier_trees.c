@@ -74,8 +74,8 @@ static double come_up(struct trees *x, int from, int rank)
             bytes[n] = x->bytes;
         }
     }
-    x->busiest =
-        fmax(x->busiest, n * fmax(wi_algo_over(x->bytes, x->rates->beta), wi_algo_over(x->bytes, x->rates->gamma)));
+    x->busiest = fmax(x->busiest,
+                      n * fmax(wi_algo_over(x->bytes, x->rates->beta), wi_algo_over(x->bytes, x->rates->reduce_rate)));
     return n ? wi_algo_fan_in(x->rates, ready, bytes, n, 1, 0) : 0;
 }
 

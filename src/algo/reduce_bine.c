@@ -82,7 +82,7 @@ static double up_us(int member, int told, const struct wi_fold *fold, double byt
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_fold fold = wi_fold_of(0, args->nranks);
-    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
+    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->copy_rate) : 0;
 
     return alone + up_us(0, wi_log2_ceil(fold.pow2), &fold, bytes, rates);
 }

@@ -44,7 +44,7 @@ static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_c
 
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)
 {
-    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->kappa) : 0;
+    double alone = args->nranks == 1 && !args->in_place ? wi_algo_over(bytes, rates->copy_rate) : 0;
     return alone + wi_knomial_up_us(0, args->nranks, wi_algo_radix(args), 0, bytes, rates);
 }
 

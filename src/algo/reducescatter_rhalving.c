@@ -103,7 +103,7 @@ static double time_of(const struct wi_algo_args *args, double bytes, const struc
                             .in_reduced = 1};
 
     if (args->nranks == 1)
-        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
     return wi_rounds_fold(args, bytes, rates, &x);
 }
 

@@ -278,7 +278,8 @@ static void go_on(struct net *n, int a)
         x->waits_drain = !has_left(x, x->now.drains);
         if (x->waits_drain)
             return;
-        double us = wi_algo_over(x->now.reduced, n->rates->gamma) + wi_algo_over(x->now.copied, n->rates->kappa);
+        double us =
+            wi_algo_over(x->now.reduced, n->rates->reduce_rate) + wi_algo_over(x->now.copied, n->rates->copy_rate);
         if (us > 0) {
             event_add(n, n->now + us, WORKED, a, 0);
             return;

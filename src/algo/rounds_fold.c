@@ -98,7 +98,7 @@ static double in_step(const struct folding *f, const struct wi_algo_rates *r)
 
     for (int i = 0; i < f->steps; i++)
         us += (f->x->returns ? 2 : 1) * (r->alpha + wi_algo_over(sent_in(f, 0, i), r->beta)) +
-              wi_algo_over(reduced_in(f, 0, i), r->gamma);
+              wi_algo_over(reduced_in(f, 0, i), r->reduce_rate);
     return us;
 }
 
@@ -187,12 +187,12 @@ double wi_rounds_whole(const struct wi_algo_args *args, double bytes, const stru
     double us, step;
 
     if (n == 1)
-        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
     us = all_reduce(*args, fewer, bytes, rates, x);
     if (fewer == n)
         return us;
     step = (us - all_reduce(*args, least, bytes, rates, x)) / 2;
-    step = fmax(step, rates->alpha + wi_algo_over(bytes, rates->beta) + wi_algo_over(bytes, rates->gamma));
+    step = fmax(step, rates->alpha + wi_algo_over(bytes, rates->beta) + wi_algo_over(bytes, rates->reduce_rate));
     return us + step * (steps_of(n) - steps_of(fewer));
 }
 
@@ -203,10 +203,10 @@ double wi_rounds_halving(const struct wi_algo_args *args, double bytes, const st
     double us;
 
     if (n == 1)
-        return args->in_place ? 0 : wi_algo_over(bytes, rates->kappa);
+        return args->in_place ? 0 : wi_algo_over(bytes, rates->copy_rate);
     us = all_reduce(*args, fewer, bytes, rates, x);
     for (int k = steps_of(fewer); k < steps_of(n); k++)
-        us +=
-            2 * rates->alpha + ldexp(2 * wi_algo_over(bytes, rates->beta) + wi_algo_over(bytes, rates->gamma), -k - 1);
+        us += 2 * rates->alpha +
+              ldexp(2 * wi_algo_over(bytes, rates->beta) + wi_algo_over(bytes, rates->reduce_rate), -k - 1);
     return us;
 }

@@ -16,12 +16,12 @@ static double weight(int vrank, int nranks, int radix, int sized)
 double wi_knomial_up_us(int vrank, int nranks, int radix, int sized, double bytes, const struct wi_algo_rates *rates)
 {
     struct wi_knomial tree = wi_knomial_of(vrank, nranks, radix);
-    double ready[WI_ALGO_MAX_FAN], sent[WI_ALGO_MAX_FAN], own_us = sized ? wi_algo_over(bytes, rates->kappa) : 0;
+    double ready[WI_ALGO_MAX_FAN], sent[WI_ALGO_MAX_FAN], own_us = sized ? wi_algo_over(bytes, rates->copy_rate) : 0;
     int n = tree.nchildren;
 
     if (n > WI_ALGO_MAX_FAN) /* so flat that it is a star */
         return rates->alpha + n * wi_algo_over(bytes, rates->beta) +
-               (sized ? own_us : wi_algo_over(bytes, rates->gamma));
+               (sized ? own_us : wi_algo_over(bytes, rates->reduce_rate));
     for (int i = 0; i < n; i++) {
         int child = wi_knomial_child(&tree, i);
         ready[i] = wi_knomial_up_us(child, nranks, radix, sized, bytes, rates);

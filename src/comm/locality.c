@@ -173,7 +173,7 @@ void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures
 
 static void log_rates(const struct weft_comm *comm)
 {
-    const struct wi_plan_gamma *sum = wi_planner_gamma(comm->planner, 0), *copy = wi_planner_gamma(comm->planner, -1);
+    const struct wi_plan_rate *sum = wi_planner_rate(comm->planner, 0), *copy = wi_planner_rate(comm->planner, -1);
 
     wi_log(WEFT_LOG_INFO, "plan.rates",
            "%s: sums of floats %.0f B/us in cache, %.0f in memory (%s), copies %.0f, %.0f (%s)", comm->name,

@@ -119,7 +119,7 @@ weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_tabl
             ((double *)&p->figures)[i] = ((const double *)&s->figures)[i];
             p->measured = 1;
         }
-    wi_plan_table_gammas(p, s);
+    wi_plan_table_rates(p, s);
     for (uint32_t i = 0; i < table->npoints; i++)
         k->npoints += table->points[i].section == section;
     if (!k->npoints)

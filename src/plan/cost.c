@@ -115,8 +115,8 @@ double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query 
 
 static double local_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_cost *c)
 {
-    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate + c->reduced / wi_plan_gamma(p, q) +
-           c->copied / wi_plan_kappa(p, q);
+    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate + c->reduced / wi_plan_reduce_rate(p, q) +
+           c->copied / wi_plan_copy_rate(p, q);
 }
 
 double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes)
@@ -178,8 +178,8 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
         rate = slices > 1 ? fmin(rate, local / 2) : 1 / (remote / rate + (1 - remote) / local);
     struct wi_algo_rates rates = {remote * (f->network_us + f->message_us) + (1 - remote) * f->local_us,
                                   relayed ? 1 / (remote / rate + (1 - remote) / f->local_rate) : rate,
-                                  wi_plan_gamma(p, q),
-                                  wi_plan_kappa(p, q),
+                                  wi_plan_reduce_rate(p, q),
+                                  wi_plan_copy_rate(p, q),
                                   0,
                                   0};
 
@@ -193,7 +193,7 @@ static double pattern_us(const struct wi_planner *p, const struct wi_plan_query 
     const struct wi_plan_figures *f = &p->figures;
     double share = 1 / wi_plan_slices(p, a, (double)q->bytes);
     double link = pattern->us_per_byte * (double)q->bytes * WI_PLAN_REFILL;
-    double core = c->reduced / wi_plan_gamma(p, q) + c->copied / wi_plan_kappa(p, q);
+    double core = c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
 
     return pattern->remote * (f->network_us + f->message_us) + pattern->local * f->local_us + share * (link + core) +
            (1 - share) * fmax(link, core);
@@ -229,7 +229,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
                        int depth, struct wi_algo_cost *cost)
 {
     const struct wi_plan_figures *f = &p->figures;
-    double gamma = wi_plan_gamma(p, q), kappa = wi_plan_kappa(p, q), bytes = (double)q->bytes;
+    double reduce_rate = wi_plan_reduce_rate(p, q), copy_rate = wi_plan_copy_rate(p, q), bytes = (double)q->bytes;
     double total = 0, most = 0;
     int levels = 0;
 
@@ -250,8 +250,8 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
         double chain = h->one.stage[i].chain, more = fmax(0, h->one.stage[i].messages - chain);
         us += depth * more *
               (network ? f->message_us : WI_PLAN_LOCAL_CORE * f->local_us); /* the core's part of a message */
-        us +=
-            depth * chain * (network ? f->network_us + f->message_us : f->local_us) + reduced / gamma + copied / kappa;
+        us += depth * chain * (network ? f->network_us + f->message_us : f->local_us) + reduced / reduce_rate +
+              copied / copy_rate;
         total += us / depth;
         most = us > most ? us : most;
         cost->steps += a->steps;

@@ -38,7 +38,7 @@ void wi_plan_forms_fini(struct wi_planner *p)
 
 static double *place_of(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a, int power)
 {
-    int class = p->gammas.reduce[q->work].price_class, index = 0;
+    int class = p->core_rates.reduce[q->work].price_class, index = 0;
     struct wi_plan_forms *f = p->forms;
 
     while (f && index < f->nalgos && wi_algos[index] != a)
@@ -56,13 +56,13 @@ static double price_at(const struct wi_planner *p, const struct wi_plan_query *q
     struct wi_algo_args args = {.nranks = p->facts.nranks, .in_place = q->in_place};
     size_t bytes = (size_t)1 << (FIRST_POWER + power);
     struct wi_plan_query there = {
-        .coll = q->coll, .bytes = bytes, .work = p->gammas.first[p->gammas.reduce[q->work].price_class]};
+        .coll = q->coll, .bytes = bytes, .work = p->core_rates.first[p->core_rates.reduce[q->work].price_class]};
     double *place = place_of(p, q, a, power), us = place ? *place : 0;
 
     if (us > 0)
         return us;
-    rates.gamma = wi_plan_gamma(p, &there);
-    rates.kappa = wi_plan_kappa(p, &there);
+    rates.reduce_rate = wi_plan_reduce_rate(p, &there);
+    rates.copy_rate = wi_plan_copy_rate(p, &there);
     us = wi_algo_closed(a, &args, (double)bytes, wi_plan_slices(p, a, (double)bytes), &rates);
     if (place)
         *place = us;

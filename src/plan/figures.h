@@ -18,7 +18,7 @@ struct wi_plan_facts;
     X(message_us, "message_us", "us")         /* between nodes: the processors' work for each */   \
     X(network_rate, "network_rate", "B/us")   /* of a node's link */                               \
     X(copy_rate, "copy_rate", "B/us")         /* a core's, in its own memory: of two-sided algorithms */ \
-    X(reduce_rate, "reduce_rate", "B/us")     /* a core's, of floats that are added; other types by gamma.c */
+    X(reduce_rate, "reduce_rate", "B/us")     /* a core's, of floats that are added; other types by core_rates.c */
 
 struct wi_plan_figures {
 #define WI_PLAN_FIGURE_MEMBER(member, name, unit) double member;

@@ -58,9 +58,9 @@ struct wi_plan_named_slot {
     char name[WI_ALGO_SPEC_BYTES];
 };
 
-struct wi_plan_gammas {
-    struct wi_plan_gamma copy;
-    struct wi_plan_gamma reduce[WI_PLAN_WORKS];
+struct wi_plan_core_rates {
+    struct wi_plan_rate copy;
+    struct wi_plan_rate reduce[WI_PLAN_WORKS];
     int nclasses;
     uint8_t first[WI_PLAN_WORKS]; /* [nclasses]: the work whose rates a class has */
 };
@@ -68,7 +68,7 @@ struct wi_plan_gammas {
 struct wi_planner {
     struct wi_plan_facts facts;
     struct wi_plan_figures figures;
-    struct wi_plan_gammas gammas;
+    struct wi_plan_core_rates core_rates;
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
     const int32_t *node_of;         /* NULL: not known */
@@ -154,12 +154,12 @@ int wi_plan_pipeline_stages(const struct wi_planner *p, const struct wi_plan_que
 double wi_plan_pipeline_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
                            int nfragments, struct wi_plan_pipeline *pipeline);
 
-/* gamma.c. From the planner's figures and what the ranks measured (or NULL), and then from a table. */
-void wi_plan_find_gammas(struct wi_planner *p, const struct wi_rates *measured);
-void wi_plan_table_gammas(struct wi_planner *p, const struct wi_table_section *section);
+/* core_rates.c. Rates from the planner's parameters and what the ranks measured (or NULL); then those of a table. */
+void wi_plan_find_rates(struct wi_planner *p, const struct wi_rates *measured);
+void wi_plan_table_rates(struct wi_planner *p, const struct wi_table_section *section);
 /* Bytes per microsecond for this query: reductions, copies in own memory, and reductions that read other ranks' memory. */
-double wi_plan_gamma(const struct wi_planner *p, const struct wi_plan_query *q);
-double wi_plan_kappa(const struct wi_planner *p, const struct wi_plan_query *q);
+double wi_plan_reduce_rate(const struct wi_planner *p, const struct wi_plan_query *q);
+double wi_plan_copy_rate(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
 
 /* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: formulas have to do. */

@@ -7,7 +7,7 @@ libweft_sources += \
 	src/plan/cost.c \
 	src/plan/cost_forms.c \
 	src/plan/figures.c src/plan/figures.h \
-	src/plan/gamma.c \
+	src/plan/core_rates.c \
 	src/plan/internal.h \
 	src/plan/levels.c \
 	src/plan/machine.c \

@@ -41,8 +41,8 @@ static struct wi_pipeline_stage message_stage(const struct wi_planner *p, const 
 {
     const struct wi_plan_figures *f = &p->figures;
     const struct wi_algo_cost *none = &h->none.stage[i].cost, *one = &h->one.stage[i].cost;
-    double core =
-        (one->reduced - none->reduced) / wi_plan_gamma(p, q) + (one->copied - none->copied) / wi_plan_kappa(p, q);
+    double core = (one->reduced - none->reduced) / wi_plan_reduce_rate(p, q) +
+                  (one->copied - none->copied) / wi_plan_copy_rate(p, q);
     double sent = one->sent - none->sent;
     struct wi_pipeline_stage s = {.link = WI_PIPELINE_NO_LINK};
 

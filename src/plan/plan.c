@@ -43,7 +43,7 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     else
         wi_plan_default_figures(&p->facts, &p->figures);
     wi_plan_find_sharing(p);
-    wi_plan_find_gammas(p, config->rates);
+    wi_plan_find_rates(p, config->rates);
     st = wi_plan_parse_rules(p, config->overrides);
     if (st >= 0)
         st = wi_plan_find_hier(p);

@@ -152,17 +152,17 @@ struct wi_plan_candidate {
 weft_status wi_plan_candidates(const struct wi_planner *planner, const struct wi_plan_query *query,
                                struct wi_plan_candidate **list, int *n);
 
-/* How fast a core reduces, and who says so. */
+/* The rate at which a core reduces or copies, and its source. */
 enum wi_plan_origin { WI_ORIGIN_CONSTANT, WI_ORIGIN_MODEL, WI_ORIGIN_MEASURED, WI_ORIGIN_TABLE };
 const char *wi_plan_origin_name(enum wi_plan_origin origin);
-struct wi_plan_gamma {
+struct wi_plan_rate {
     float rate[WI_RATE_PLACES]; /* bytes per microsecond */
     float fused;                /* at most, where the operands come from other ranks' memory: the kernel alone */
     uint8_t origin;             /* enum wi_plan_origin */
     uint8_t price_class;        /* work of equal rates */
 };
-/* Of a work, or, below 0, of copies. */
-const struct wi_plan_gamma *wi_planner_gamma(const struct wi_planner *planner, int work);
+/* The rate of reductions of this work (wi_plan_work); below 0: of copies. */
+const struct wi_plan_rate *wi_planner_rate(const struct wi_planner *planner, int work);
 
 /* The rule that decides this query, or NULL. */
 const char *wi_plan_rule(const struct wi_planner *planner, const struct wi_plan_query *query);

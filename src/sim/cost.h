@@ -36,7 +36,8 @@ weft_status wi_sim_cost_within(const struct wi_sched *const scheds[], int nranks
 /* The constants of a uniform network, as struct wi_algo_rates has them. */
 struct wi_sim_rates {
     double alpha; /* of a step: latency and overheads, or a signal and its wait */
-    double beta, gamma, kappa; /* links, reductions, copies; INFINITY: no time */
+    double beta;  /* of a link; INFINITY: no time, also below */
+    double reduce_rate, copy_rate;
 };
 /* The rates of a model as if it were uniform: of the slowest path of a ring in rank order, with what shares it. `mapped`: of
  * signals and memories instead. */

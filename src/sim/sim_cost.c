@@ -229,8 +229,8 @@ weft_status wi_sim_rates(const struct wi_model *m, int mapped, struct wi_sim_rat
     struct wi_sim_rates found = {0, INFINITY, INFINITY, INFINITY};
 
     for (int r = 0; r < m->nranks; r++) {
-        found.gamma = fmin(found.gamma, m->ranks[r].reduce_rate);
-        found.kappa = fmin(found.kappa, m->ranks[r].copy_rate);
+        found.reduce_rate = fmin(found.reduce_rate, m->ranks[r].reduce_rate);
+        found.copy_rate = fmin(found.copy_rate, m->ranks[r].copy_rate);
     }
     if (mapped) {
         found.alpha = m->mapped_us;

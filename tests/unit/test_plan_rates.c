@@ -109,8 +109,8 @@ static void scalar_f8_costs_more(void)
     /* A quarter where it is quiet. */
     CU_ASSERT(r.reduce[WEFT_FLOAT8E4M3][WEFT_SUM][0] < r.reduce[WEFT_FLOAT32][WEFT_SUM][0]);
     p = planner_of(4, 1, NULL, &r);
-    CU_ASSERT_EQUAL(wi_planner_gamma(p, f8)->origin, WI_ORIGIN_MEASURED);
-    CU_ASSERT_EQUAL(wi_planner_gamma(constants, f8)->origin, WI_ORIGIN_CONSTANT);
+    CU_ASSERT_EQUAL(wi_planner_rate(p, f8)->origin, WI_ORIGIN_MEASURED);
+    CU_ASSERT_EQUAL(wi_planner_rate(constants, f8)->origin, WI_ORIGIN_CONSTANT);
     for (size_t bytes = 4096; bytes <= 16 << 20; bytes *= 16) {
         double base = price(p, WI_COLL_ALL_REDUCE, bytes, 0, "ring");
         CU_ASSERT(price(p, WI_COLL_ALL_REDUCE, bytes, f8, "ring") > base);
@@ -152,8 +152,8 @@ static void coded_in_a_byte(void)
 
 /* ---- Tables ---- */
 
-/* Every candidate without shared memory costs what steps, bytes and the table's γ say; so slow a γ makes another win. */
-static void slow_gamma_decides(void)
+/* Candidates without shared memory are priced by steps, bytes and the table's reduce rate; a low reduce rate makes another win. */
+static void slow_reduction_decides(void)
 {
     static const char table[] = HEAD "layout 4 1 0x4\nfigure reduce_rate 2\nfigure copy_rate 500\n";
     struct wi_planner *p = planner_of(4, 1, table, NULL), *usual = planner_of(4, 1, NULL, NULL);
@@ -187,7 +187,7 @@ static void slow_gamma_decides(void)
 }
 
 /* Over messages, and where reductions read the other ranks' memory. */
-static void slow_gamma_everywhere(void)
+static void slow_reduction_everywhere(void)
 {
     static const char two[] = HEAD "layout 4 2 0x2+1x2\nrate sum f8e4m3 3 3\n";
     static const char one[] = HEAD "layout 4 1 0x4\nrate sum f8e4m3 3 3\n";
@@ -219,23 +219,23 @@ static void lines_of_a_table(void)
                                       HEAD "layout 4 1 0x4\nrate copy bytes 20000 9000\nrate sum float 40000 6000\n"
                                            "rate sum half 10000 5000\nrate max half 700 600\n",
                                       NULL);
-    const struct wi_plan_gamma *g = wi_planner_gamma(p, 0);
+    const struct wi_plan_rate *g = wi_planner_rate(p, 0);
     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 4096};
 
     CU_ASSERT(g->rate[WI_RATE_CACHE] == 40000 && g->rate[WI_RATE_MEMORY] == 6000 && g->origin == WI_ORIGIN_TABLE);
-    g = wi_planner_gamma(p, wi_plan_work(WEFT_FLOAT16, WEFT_MIN));
+    g = wi_planner_rate(p, wi_plan_work(WEFT_FLOAT16, WEFT_MIN));
     CU_ASSERT(g->rate[WI_RATE_CACHE] == 10000 && g->rate[WI_RATE_MEMORY] == 5000);
-    g = wi_planner_gamma(p, wi_plan_work(WEFT_FLOAT16, WEFT_MAX));
+    g = wi_planner_rate(p, wi_plan_work(WEFT_FLOAT16, WEFT_MAX));
     CU_ASSERT(g->rate[WI_RATE_CACHE] == 700 && g->rate[WI_RATE_MEMORY] == 600);
-    g = wi_planner_gamma(p, wi_plan_work(WEFT_INT32, WEFT_SUM));
+    g = wi_planner_rate(p, wi_plan_work(WEFT_INT32, WEFT_SUM));
     CU_ASSERT(g->rate[WI_RATE_CACHE] == 40000);
-    g = wi_planner_gamma(p, wi_plan_work(WEFT_FLOAT8E4M3, WEFT_SUM));
+    g = wi_planner_rate(p, wi_plan_work(WEFT_FLOAT8E4M3, WEFT_SUM));
     CU_ASSERT(g->rate[WI_RATE_CACHE] < 20000);
-    CU_ASSERT(wi_plan_gamma(p, &q) == 40000 && wi_plan_kappa(p, &q) == 20000);
+    CU_ASSERT(wi_plan_reduce_rate(p, &q) == 40000 && wi_plan_copy_rate(p, &q) == 20000);
     q.bytes = 64 << 20;
-    CU_ASSERT_DOUBLE_EQUAL(wi_plan_gamma(p, &q), 6000, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(wi_plan_reduce_rate(p, &q), 6000, 1e-6);
     q.bytes = 2 << 20; /* half of the octaves in between */
-    CU_ASSERT_DOUBLE_EQUAL(wi_plan_gamma(p, &q), 2 / (1 / 40000.0 + 1 / 6000.0), 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(wi_plan_reduce_rate(p, &q), 2 / (1 / 40000.0 + 1 / 6000.0), 1e-6);
     wi_planner_destroy(p);
 }
 
@@ -326,8 +326,8 @@ static const struct wt_case cases[] = {
     {"measured at once", measured_at_once},
     {"scalar f8 costs more", scalar_f8_costs_more},
     {"coded in a byte", coded_in_a_byte},
-    {"slow gamma decides", slow_gamma_decides},
-    {"slow gamma everywhere", slow_gamma_everywhere},
+    {"slow reduction decides", slow_reduction_decides},
+    {"slow reduction everywhere", slow_reduction_everywhere},
     {"lines of a table", lines_of_a_table},
     {"round trip", round_trip},
     {"wrong lines", wrong_lines},

@@ -106,7 +106,7 @@ static void rates_are_the_models(void)
 
     CU_ASSERT_FATAL(wi_model_uniform(5, ALPHA, BETA, GAMMA, &m) >= 0);
     CU_ASSERT(wi_sim_rates(m, 0, &rates) >= 0);
-    CU_ASSERT(rates.alpha == ALPHA && rates.beta == BETA && rates.gamma == GAMMA && isinf(rates.kappa));
+    CU_ASSERT(rates.alpha == ALPHA && rates.beta == BETA && rates.reduce_rate == GAMMA && isinf(rates.copy_rate));
     CU_ASSERT(wi_sim_rates(m, 1, &rates) >= 0);
     CU_ASSERT(rates.alpha == m->mapped_us && isinf(rates.beta));
     wi_model_destroy(m);
@@ -119,7 +119,7 @@ static struct wi_algo_rates closed_rates(const struct wi_model *m, int mapped)
     struct wi_sim_rates r = {0};
 
     CU_ASSERT(wi_sim_rates(m, mapped, &r) >= 0);
-    return (struct wi_algo_rates){r.alpha, r.beta, r.gamma, r.kappa, 0, 0};
+    return (struct wi_algo_rates){r.alpha, r.beta, r.reduce_rate, r.copy_rate, 0, 0};
 }
 
 static void compare_size(const struct wi_algo *a, int nranks, size_t bytes, const struct wi_model *m)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* γ and κ: how fast a core reduces and copies, by what is reduced and whether it lies in a cache.
+/* The rates at which a core reduces and copies, by data type and operator, in a cache and in memory.
  *
- * What is known, from the best source downwards: lines of the tuning table, the table's figures, what the topology says of places
- * that are no cores, what the ranks have measured and told each other, constants. All of it is agreed on before a planner is
- * made, so the same on all ranks. An operator that nobody measured stands to the sum of its type, and a type to the sum of floats,
- * as they do among the constants. */
+ * Sources, best first: the rate lines of the tuning table, its parameters, the topology (for ranks that are no cores), what the
+ * ranks measured and exchanged, constants. All of it is agreed on before a planner is made, so that all ranks have the same rates.
+ * An operator that was not measured is scaled from the sum of its type, and a type from the sum of floats, by the ratio of their
+ * constants. */
 #include <math.h>
 #include <string.h>
 
@@ -67,18 +67,18 @@ static float relative(unsigned dtype, unsigned op)
     return fminf(1, limit_of(dtype, op) / USUAL);
 }
 
-static struct wi_plan_gamma *gamma_of(struct wi_plan_gammas *g, unsigned dtype, unsigned op)
+static struct wi_plan_rate *rate_of(struct wi_plan_core_rates *g, unsigned dtype, unsigned op)
 {
     return &g->reduce[wi_plan_work(dtype, op)];
 }
 
 /* All from the sum of floats. */
-static void spread(struct wi_plan_gammas *g, float cache, float memory, enum wi_plan_origin origin)
+static void spread(struct wi_plan_core_rates *g, float cache, float memory, enum wi_plan_origin origin)
 {
     for (unsigned t = 0; t < WEFT_NUM_DTYPES; t++)
         for (unsigned op = 0; op < WI_RATE_OPS; op++) {
             float part = relative(t, op), limit = limit_of(t, op);
-            *gamma_of(g, t, op) = (struct wi_plan_gamma){
+            *rate_of(g, t, op) = (struct wi_plan_rate){
                 .rate = {cache * part, memory * part},
                 .fused = origin == WI_ORIGIN_CONSTANT ? limit : cache * part,
                 .origin = (uint8_t)origin,
@@ -87,22 +87,23 @@ static void spread(struct wi_plan_gammas *g, float cache, float memory, enum wi_
 }
 
 /* `cache` is measured, `memory` too or 0: then it is what there was, as far as the kernel is faster. */
-static void take(struct wi_plan_gamma *to, float cache, float memory, enum wi_plan_origin origin)
+static void take(struct wi_plan_rate *to, float cache, float memory, enum wi_plan_origin origin)
 {
     to->rate[WI_RATE_MEMORY] = memory > 0 ? memory : fminf(cache, to->rate[WI_RATE_MEMORY]);
     to->rate[WI_RATE_CACHE] = to->fused = cache;
     to->origin = (uint8_t)origin;
 }
 
-static void take_type(struct wi_plan_gammas *g, unsigned t, const float sum[WI_RATE_PLACES], enum wi_plan_origin origin)
+static void take_type(struct wi_plan_core_rates *g, unsigned t, const float sum[WI_RATE_PLACES],
+                      enum wi_plan_origin origin)
 {
     for (unsigned op = 0; op < WI_RATE_USER; op++) {
         float part = relative(t, op) / relative(t, WEFT_SUM);
-        take(gamma_of(g, t, op), sum[WI_RATE_CACHE] * part, sum[WI_RATE_MEMORY] * part, origin);
+        take(rate_of(g, t, op), sum[WI_RATE_CACHE] * part, sum[WI_RATE_MEMORY] * part, origin);
     }
 }
 
-static void take_rates(struct wi_plan_gammas *g, const struct wi_rates *r, enum wi_plan_origin origin)
+static void take_rates(struct wi_plan_core_rates *g, const struct wi_rates *r, enum wi_plan_origin origin)
 {
     const float *user = r->reduce[WEFT_FLOAT32][WI_RATE_USER], *base = r->reduce[WEFT_FLOAT32][WEFT_SUM];
 
@@ -115,15 +116,15 @@ static void take_rates(struct wi_plan_gammas *g, const struct wi_rates *r, enum 
         if (r->reduce[t][WEFT_SUM][WI_RATE_CACHE] > 0)
             take_type(g, t, r->reduce[t][WEFT_SUM], origin);
         if (user[WI_RATE_CACHE] > 0)
-            take(gamma_of(g, t, WI_RATE_USER), user[WI_RATE_CACHE] * elems, user[WI_RATE_MEMORY] * elems, origin);
+            take(rate_of(g, t, WI_RATE_USER), user[WI_RATE_CACHE] * elems, user[WI_RATE_MEMORY] * elems, origin);
     }
     for (unsigned t = 0; t < WEFT_NUM_DTYPES; t++)
         for (unsigned op = 0; op < WI_RATE_OPS; op++)
             if (r->reduce[t][op][WI_RATE_CACHE] > 0)
-                take(gamma_of(g, t, op), r->reduce[t][op][WI_RATE_CACHE], r->reduce[t][op][WI_RATE_MEMORY], origin);
+                take(rate_of(g, t, op), r->reduce[t][op][WI_RATE_CACHE], r->reduce[t][op][WI_RATE_MEMORY], origin);
 }
 
-static int similar(const struct wi_plan_gamma *a, const struct wi_plan_gamma *b)
+static int similar(const struct wi_plan_rate *a, const struct wi_plan_rate *b)
 {
     for (int i = 0; i < WI_RATE_PLACES; i++)
         if (fabsf(a->rate[i] - b->rate[i]) > 0.1f * b->rate[i])
@@ -131,8 +132,8 @@ static int similar(const struct wi_plan_gamma *a, const struct wi_plan_gamma *b)
     return 1;
 }
 
-/* Work whose rates are alike shares its prices (cost_events.c), which are those of the first such work, whoever asks first. */
-static void classify(struct wi_plan_gammas *g)
+/* Work with similar rates shares its prices (cost_forms.c): those of the first such work, whichever is asked for first. */
+static void classify(struct wi_plan_core_rates *g)
 {
     g->nclasses = 0;
     for (int w = 0; w < WI_PLAN_WORKS; w++) {
@@ -145,28 +146,28 @@ static void classify(struct wi_plan_gammas *g)
     }
 }
 
-void wi_plan_find_gammas(struct wi_planner *p, const struct wi_rates *measured)
+void wi_plan_find_rates(struct wi_planner *p, const struct wi_rates *measured)
 {
     float copy = (float)p->figures.copy_rate, reduce = (float)p->figures.reduce_rate;
-    struct wi_plan_gammas *g = &p->gammas;
+    struct wi_plan_core_rates *g = &p->core_rates;
     struct wi_plan_figures usual;
     enum wi_plan_origin origin;
 
     wi_plan_default_figures(&p->facts, &usual);
     origin = p->figures.reduce_rate == usual.reduce_rate && p->figures.copy_rate == usual.copy_rate ? WI_ORIGIN_CONSTANT
                                                                                                     : WI_ORIGIN_MODEL;
-    g->copy = (struct wi_plan_gamma){.rate = {copy, copy}, .fused = copy, .origin = (uint8_t)origin};
+    g->copy = (struct wi_plan_rate){.rate = {copy, copy}, .fused = copy, .origin = (uint8_t)origin};
     spread(g, reduce, reduce, origin);
     if (measured && origin == WI_ORIGIN_CONSTANT)
         take_rates(g, measured, WI_ORIGIN_MEASURED);
     classify(g);
 }
 
-void wi_plan_table_gammas(struct wi_planner *p, const struct wi_table_section *section)
+void wi_plan_table_rates(struct wi_planner *p, const struct wi_table_section *section)
 {
     const double *copy = wi_plan_section_figure(section, "copy_rate");
     const double *reduce = wi_plan_section_figure(section, "reduce_rate");
-    struct wi_plan_gammas *g = &p->gammas;
+    struct wi_plan_core_rates *g = &p->core_rates;
 
     if (copy)
         take(&g->copy, (float)*copy, (float)*copy, WI_ORIGIN_TABLE);
@@ -193,7 +194,7 @@ static double outside(double bytes)
     return (octave + (bytes / low - 1)) / OCTAVES;
 }
 
-static double rate_at(const struct wi_plan_gamma *g, double bytes)
+static double rate_at(const struct wi_plan_rate *g, double bytes)
 {
     double cache = (double)g->rate[WI_RATE_CACHE], memory = (double)g->rate[WI_RATE_MEMORY], out = outside(bytes);
 
@@ -205,22 +206,22 @@ static double vector_bytes(const struct wi_planner *p, const struct wi_plan_quer
     return (double)q->bytes * (wi_coll_is_vector(q->coll) ? 1 : p->facts.nranks);
 }
 
-double wi_plan_gamma(const struct wi_planner *p, const struct wi_plan_query *q)
+double wi_plan_reduce_rate(const struct wi_planner *p, const struct wi_plan_query *q)
 {
-    return rate_at(&p->gammas.reduce[q->work], vector_bytes(p, q));
+    return rate_at(&p->core_rates.reduce[q->work], vector_bytes(p, q));
 }
 
-double wi_plan_kappa(const struct wi_planner *p, const struct wi_plan_query *q)
+double wi_plan_copy_rate(const struct wi_planner *p, const struct wi_plan_query *q)
 {
-    return rate_at(&p->gammas.copy, vector_bytes(p, q));
+    return rate_at(&p->core_rates.copy, vector_bytes(p, q));
 }
 
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q)
 {
-    return fmin(p->figures.mapped_rate, (double)p->gammas.reduce[q->work].fused);
+    return fmin(p->figures.mapped_rate, (double)p->core_rates.reduce[q->work].fused);
 }
 
-const struct wi_plan_gamma *wi_planner_gamma(const struct wi_planner *p, int work)
+const struct wi_plan_rate *wi_planner_rate(const struct wi_planner *p, int work)
 {
-    return work < 0 ? &p->gammas.copy : &p->gammas.reduce[work];
+    return work < 0 ? &p->core_rates.copy : &p->core_rates.reduce[work];
 }
