@@ -157,20 +157,20 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
 
 static weft_status make_planner(struct explain *x)
 {
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     struct wi_rates rates;
     struct wi_plan_config config = {.facts = &x->facts,
                                     .overrides = x->rules,
-                                    .figures = &figures,
+                                    .params = &params,
                                     .rates = x->measure ? &rates : NULL,
                                     .table = x->table,
                                     .graph = x->model};
 
     if (x->measure)
         WI_TRY(wi_rates_here(&rates));
-    wi_plan_default_figures(&x->facts, &figures);
+    wi_plan_default_link_params(&x->facts, &params);
     if (!x->assumed)
-        wi_plan_model_figures(x->model, &figures);
+        wi_plan_model_link_params(x->model, &params);
     return wi_planner_create(&config, &x->planner);
 }
 

@@ -157,7 +157,7 @@ static weft_status place(const struct sim_options *o, const struct filling *f, i
 
 static weft_status make_graph(const struct sim_options *o, struct sim_world *w)
 {
-    struct wi_model_figures figures;
+    struct wi_model_link_params params;
     weft_status st = o->topo ? wi_topo_load(o->topo, &w->topo) : wi_topo_synthetic(o->synthetic, &w->topo);
 
     if (st < 0)
@@ -173,10 +173,10 @@ static weft_status make_graph(const struct sim_options *o, struct sim_world *w)
         f.nseats = seats_of(w->topo, seats);
         find_hosts(&f);
         int nranks = o->nranks ? o->nranks : f.nseats;
-        wi_model_default_figures(&figures);
+        wi_model_default_link_params(&params);
         st = place(o, &f, nranks, places);
         if (st >= 0)
-            st = wi_model_of_topo(w->topo, places, nranks, &figures, &w->model);
+            st = wi_model_of_topo(w->topo, places, nranks, &params, &w->model);
         snprintf(w->text, sizeof w->text, "%s on %d host%s", o->topo ? o->topo : o->synthetic, f.nhosts,
                  f.nhosts == 1 ? "" : "s");
     }

@@ -86,18 +86,18 @@ static int median(const struct tune *t, int between, double *us, double *rate)
 }
 
 /* About half of a message's time between hosts is the processors' work for it. */
-static weft_status store_figures(struct tune *t)
+static weft_status store_params(struct tune *t)
 {
     double us, rate;
 
     if (median(t, 0, &us, &rate)) {
-        WI_TRY(wi_plan_table_figure(t->table, t->section, "local_us", us));
-        WI_TRY(wi_plan_table_figure(t->table, t->section, "local_rate", rate));
+        WI_TRY(wi_plan_table_param(t->table, t->section, "local_us", us));
+        WI_TRY(wi_plan_table_param(t->table, t->section, "local_rate", rate));
     }
     if (median(t, 1, &us, &rate)) {
-        WI_TRY(wi_plan_table_figure(t->table, t->section, "network_us", us / 2));
-        WI_TRY(wi_plan_table_figure(t->table, t->section, "message_us", us / 2));
-        WI_TRY(wi_plan_table_figure(t->table, t->section, "network_rate", rate));
+        WI_TRY(wi_plan_table_param(t->table, t->section, "network_us", us / 2));
+        WI_TRY(wi_plan_table_param(t->table, t->section, "message_us", us / 2));
+        WI_TRY(wi_plan_table_param(t->table, t->section, "network_rate", rate));
     }
     return WEFT_SUCCESS;
 }
@@ -111,12 +111,12 @@ weft_status tune_measure_links(struct tune *t)
     for (int i = 0; i < t->table->nlinks; i++)
         if (t->table->links[i].section == t->section) { /* measured before */
             free(buffer);
-            return store_figures(t);
+            return store_params(t);
         }
     for (int a = 0; a < t->nranks && st >= 0; a++)
         for (int b = a + 1; b < t->nranks && st >= 0; b++)
             if (t->nranks <= ALL_PAIRS || b == a + 1 || (a == 0 && b == t->nranks - 1))
                 st = measure_pair(t, a, b, buffer);
     free(buffer);
-    return st < 0 ? st : store_figures(t);
+    return st < 0 ? st : store_params(t);
 }

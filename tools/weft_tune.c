@@ -124,15 +124,15 @@ static weft_status begin_table(struct tune *t)
 static weft_status make_planner(struct tune *t)
 {
     const struct wi_table_section *s = &t->table->sections[t->section];
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     struct wi_plan_facts facts;
-    struct wi_plan_config config = {.facts = &facts, .figures = &figures, .rates = &s->rates};
+    struct wi_plan_config config = {.facts = &facts, .params = &params, .rates = &s->rates};
 
     tune_facts(&facts, &t->levels, t->nranks, t->nnodes);
-    wi_plan_default_figures(&facts, &figures);
-    for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
+    wi_plan_default_link_params(&facts, &params);
+    for (size_t i = 0; i < WI_PLAN_NUM_LINK_PARAMS; i++)
         if (s->has[i])
-            ((double *)&figures)[i] = ((const double *)&s->figures)[i];
+            ((double *)&params)[i] = ((const double *)&s->params)[i];
     WI_TRY(wi_planner_create(&config, &t->planner));
     if (!t->o.table)
         return WEFT_SUCCESS;

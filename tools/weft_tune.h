@@ -104,7 +104,7 @@ void tune_progress(struct tune *t, const char *what, size_t bytes);
 weft_status tune_find_nodes(struct tune *t);
 void tune_facts(struct wi_plan_facts *facts, const struct wi_algo_levels *levels, int nranks, int nnodes);
 
-/* tune_links.c: latency and rate between pairs of ranks into links and figures of the table. */
+/* tune_links.c: latency and rate between pairs of ranks into links and parameters of the table. */
 weft_status tune_measure_links(struct tune *t);
 
 /* tune_rates.c: how fast cores copy and reduce, into the table. */

@@ -15,10 +15,10 @@ struct uniform_model {
     double latency;
 };
 
-void wi_model_default_figures(struct wi_model_figures *figures)
+void wi_model_default_link_params(struct wi_model_link_params *params)
 {
     /* One core of a server of 2020 or later, weft over its own shared memory and over TCP. */
-    *figures = (struct wi_model_figures){
+    *params = (struct wi_model_link_params){
         .copy_rate = 10000,
         .reduce_rate = 7000,
         .local_send_us = 0.2,

@@ -6,7 +6,7 @@
  *   send_us (the sender's core, which it occupies) + latency + the time its bytes need through all resources of its path
  *   + recv_us (the receiver's core);
  * local work takes bytes / copy or reduce rate of the rank's core, and also uses the memory resource of its place.
- * All of it is a pure function of the graph, the places and the figures: the same on every rank.
+ * All of it is a pure function of the graph, the places and the link parameters: the same on every rank.
  * Rates are bytes per microsecond, times microseconds.
  */
 #ifndef WI_TOPOLOGY_MODEL_H
@@ -62,19 +62,19 @@ struct wi_model {
     void (*destroy)(struct wi_model *m);
 };
 
-/* Figures that a graph does not hold; defaults are in the implementation, weft-tune measures them. */
-struct wi_model_figures {
+/* Link parameters that a graph does not hold; defaults are in the implementation, weft-tune measures them. */
+struct wi_model_link_params {
     double copy_rate, reduce_rate;
     double local_send_us, local_recv_us, local_latency; /* two-sided, between ranks of a host */
     double net_send_us, net_recv_us, net_latency;       /* between hosts, beyond what the graph's links say */
     double mapped_us;                                   /* signal and wait through mapped memory */
     double net_efficiency;                              /* payload share of a network link's rate */
 };
-void wi_model_default_figures(struct wi_model_figures *figures);
+void wi_model_default_link_params(struct wi_model_link_params *params);
 
 /* places[r]: object of rank r: a CORE, GPU, CACHE, NUMA, PACKAGE or HOST. Routes between hosts leave by the nearest NIC;
  * ranks of a host with several equally near NICs take turns. The graph is kept referenced. */
-weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks, const struct wi_model_figures *figures,
+weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks, const struct wi_model_link_params *params,
                              struct wi_model **model);
 /* All ranks alike, each on a host of its own, behind links of one rate and one latency, full bisection: the textbook's
  * network. Copies take no time, nor do reductions with a reduce_rate of INFINITY; overheads are 0, there are no levels. */

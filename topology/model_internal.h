@@ -30,7 +30,7 @@ struct wi_seat {
 struct wi_topo_model {
     struct wi_model model;
     struct wi_topo *topo;
-    struct wi_model_figures figures;
+    struct wi_model_link_params params;
     int32_t *seat_of;     /* [nranks] */
     int32_t *gateway_of;  /* [nranks], or -1 */
     int32_t *engine_of;   /* [nranks]: resource of the core that copies, or -1 */

@@ -86,9 +86,9 @@ static void choose_gateways(const struct wi_topo_model *m, int from, int to, int
 
 static void begin_local(const struct wi_topo_model *m, struct wi_model_path *path)
 {
-    path->latency = m->figures.local_latency;
-    path->send_us = m->figures.local_send_us;
-    path->recv_us = m->figures.local_recv_us;
+    path->latency = m->params.local_latency;
+    path->send_us = m->params.local_send_us;
+    path->recv_us = m->params.local_recv_us;
 }
 
 static int same_cache(const struct wi_topo *t, int a, int b)
@@ -117,9 +117,9 @@ static void path_between(const struct wi_topo_model *m, int from, int to, struct
     const struct wi_seat *a = &m->seats[m->seat_of[from]], *b = &m->seats[m->seat_of[to]];
     int out, in;
 
-    path->latency = m->figures.net_latency;
-    path->send_us = m->figures.net_send_us;
-    path->recv_us = m->figures.net_recv_us;
+    path->latency = m->params.net_latency;
+    path->send_us = m->params.net_send_us;
+    path->recv_us = m->params.net_recv_us;
     choose_gateways(m, from, to, &out, &in);
     take_inside(m, a, m->gateways[out].object, 0, 1, path);
     take_network(m, &m->gateways[out], &m->gateways[in], path);

@@ -61,7 +61,7 @@ static void add_links(struct wi_topo_model *m, struct wi_model_resource *resourc
 {
     for (int l = 0; l < m->topo->nlinks; l++) {
         const struct wi_topo_link *link = &m->topo->links[l];
-        double efficiency = link->kind == WI_TOPO_LINK_NETWORK ? m->figures.net_efficiency : 1;
+        double efficiency = link->kind == WI_TOPO_LINK_NETWORK ? m->params.net_efficiency : 1;
         for (int direction = 0; direction < 2; direction++) {
             if (direction && link->half_duplex) {
                 m->resource[2 * l + 1] = m->resource[2 * l];
@@ -111,7 +111,7 @@ static void add_engines(struct wi_topo_model *m, struct wi_model_resource *resou
         if (t->objects[object].kind == WI_TOPO_GPU || engine_at[seat] >= 0)
             continue;
         m->engine_of[r] = (int32_t)*n;
-        resources[*n].rate = m->figures.copy_rate;
+        resources[*n].rate = m->params.copy_rate;
         if (t->objects[object].kind == WI_TOPO_CORE) {
             engine_at[seat] = (int32_t)*n;
             snprintf(resources[*n].name, 64, "%.25s/%.25s copies", host_name(t, object), t->objects[object].name);
@@ -144,8 +144,8 @@ static weft_status add_resources(struct wi_topo_model *m)
         const struct wi_seat *seat = &m->seats[m->seat_of[r]];
         int gpu = m->topo->objects[seat->object].kind == WI_TOPO_GPU;
         ranks[r] = (struct wi_model_rank){
-            .copy_rate = gpu ? GPU_RATE : m->figures.copy_rate,
-            .reduce_rate = gpu ? GPU_RATE : m->figures.reduce_rate,
+            .copy_rate = gpu ? GPU_RATE : m->params.copy_rate,
+            .reduce_rate = gpu ? GPU_RATE : m->params.reduce_rate,
             .memory = seat->memory,
             .engine = m->engine_of[r],
             .host = m->topo->objects[seat->host].index,
@@ -273,7 +273,7 @@ static weft_status check_between(const struct wi_topo_model *m)
 
 /* ---- Creation ---- */
 
-static weft_status check_figures(const struct wi_model_figures *f)
+static weft_status check_params(const struct wi_model_link_params *f)
 {
     const double above[] = {f->copy_rate, f->reduce_rate, f->net_efficiency};
     const double least[] = {f->local_send_us, f->local_recv_us, f->local_latency, f->net_send_us,
@@ -314,22 +314,22 @@ static weft_status init(struct wi_topo_model *m, const int32_t *places)
 }
 
 weft_status wi_model_of_topo(struct wi_topo *topo, const int32_t *places, int nranks,
-                             const struct wi_model_figures *figures, struct wi_model **model)
+                             const struct wi_model_link_params *params, struct wi_model **model)
 {
-    struct wi_model_figures defaults;
+    struct wi_model_link_params defaults;
 
     if (nranks < 1 || nranks > WI_MODEL_MAX_RANKS)
         return wi_fail(WEFT_EINVAL, "model: %d ranks: must be 1 to %d", nranks, WI_MODEL_MAX_RANKS);
-    if (!figures)
-        wi_model_default_figures(&defaults);
-    WI_TRY(check_figures(figures ? figures : &defaults));
+    if (!params)
+        wi_model_default_link_params(&defaults);
+    WI_TRY(check_params(params ? params : &defaults));
     struct wi_topo_model *m = wi_calloc(1, sizeof(*m));
     if (!m)
         return wi_fail(WEFT_ENOMEM, "model: no memory for a model");
     m->topo = wi_topo_get(topo);
-    m->figures = figures ? *figures : defaults;
+    m->params = params ? *params : defaults;
     m->model.nranks = nranks;
-    m->model.mapped_us = m->figures.mapped_us;
+    m->model.mapped_us = m->params.mapped_us;
     m->model.path = wi_model_topo_path;
     m->model.destroy = destroy;
     weft_status st = init(m, places);

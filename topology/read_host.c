@@ -126,7 +126,7 @@ static uint64_t memory_of_machine(void)
     return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
 }
 
-/* A NUMA node's memory is the kernel's figure of that node. On virtual machines whose memory grew after they started the nodes may
+/* A NUMA node's memory is the kernel's number for that node. On virtual machines whose memory grew after they started the nodes may
  * hold less than the machine has. */
 static void compare_memory(struct wi_reading *r)
 {

@@ -289,7 +289,7 @@ void wi_comm_locality_free(struct weft_comm *comm);
 /* Take the levels from the model that the ranks have discovered (wi_comm_discover_model). */
 weft_status wi_comm_levels_from(struct weft_comm *comm, const struct wi_model *model);
 /* Link parameters that a graph does not hold: the planner's for this class of machine. */
-void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *figures);
+void wi_comm_model_link_params(const struct weft_comm *comm, struct wi_model_link_params *params);
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts);
 /* served.c: by whom: facts->all and ->inside, whose `mapped` is known. */
 weft_status wi_comm_served(const struct weft_comm *comm, struct wi_plan_facts *facts);

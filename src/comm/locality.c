@@ -155,13 +155,13 @@ void wi_comm_locality_free(struct weft_comm *comm)
     wi_free(comm->node_group);
 }
 
-void wi_comm_model_figures(const struct weft_comm *comm, struct wi_model_figures *m)
+void wi_comm_model_link_params(const struct weft_comm *comm, struct wi_model_link_params *m)
 {
     struct wi_plan_facts facts = {.nranks = comm->nranks, .oversubscribed = comm->mesh->oversubscribed};
-    struct wi_plan_figures f;
+    struct wi_plan_link_params f;
 
-    wi_plan_default_figures(&facts, &f);
-    wi_model_default_figures(m);
+    wi_plan_default_link_params(&facts, &f);
+    wi_model_default_link_params(m);
     m->copy_rate = f.local_rate; /* ranks of several nodes copy for messages only */
     m->reduce_rate = f.reduce_rate;
     m->local_send_us = m->local_recv_us = 0.3 * f.local_us;
@@ -185,20 +185,20 @@ static void log_rates(const struct weft_comm *comm)
 weft_status wi_comm_planner(struct weft_comm *comm, const struct wi_plan_facts *facts)
 {
     struct weft_context *ctx = comm->ctx;
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     struct wi_plan_config config = {
         .facts = facts,
         .overrides = ctx->lib.algo,
         .slice_bytes = ctx->comm.slice_bytes,
-        .figures = &figures,
+        .params = &params,
         .rates = ctx->lib.measure_rates ? &comm->mesh->rates : NULL,
         .table = ctx->tuning,
         .graph = comm->model ? comm->model : comm->discovered_model,
     };
 
-    wi_plan_default_figures(facts, &figures);
+    wi_plan_default_link_params(facts, &params);
     if (comm->model || comm->discovered_model)
-        wi_plan_model_figures(comm->model ? comm->model : comm->discovered_model, &figures);
+        wi_plan_model_link_params(comm->model ? comm->model : comm->discovered_model, &params);
     WI_TRY(wi_planner_create(&config, &comm->planner));
     log_rates(comm);
     for (int c = 0; c < WI_NUM_COLLS; c++)

@@ -260,7 +260,7 @@ static weft_status find_model(struct weft_comm *comm, struct wi_comm_topology *t
 {
     int32_t *places = wi_malloc((size_t)comm->nranks * sizeof *places);
     int32_t place = merged < 0 ? -1 : here(comm, t);
-    struct wi_model_figures figures;
+    struct wi_model_link_params params;
     uint64_t hash = 0;
     weft_status st = merged;
 
@@ -276,9 +276,9 @@ static weft_status find_model(struct weft_comm *comm, struct wi_comm_topology *t
         st = compare(comm, reports);
     for (int r = 0; r < comm->nranks && st >= 0; r++)
         places[r] = reports[r].place;
-    wi_comm_model_figures(comm, &figures);
+    wi_comm_model_link_params(comm, &params);
     if (st >= 0 && comm->nranks > 1)
-        st = wi_model_of_topo(t->topo, places, comm->nranks, &figures, &t->own_model);
+        st = wi_model_of_topo(t->topo, places, comm->nranks, &params, &t->own_model);
     t->model = t->own_model;
     wi_free(places);
     return st;

@@ -25,7 +25,7 @@ static const struct {
     {WEFT_COMPLEX128, WEFT_PROD, 3300},   {WEFT_COMPLEX64, WEFT_LXOR, 5800},    {WEFT_COMPLEX64, WEFT_LAND, 7200},
 };
 #define USER_ELEMS 600.0f /* of a user's function, elements per microsecond at the least */
-#define USUAL 8000.0f     /* to what `slow` compares: the figure without measurements */
+#define USUAL 8000.0f     /* to what `slow` compares: the rate without measurements */
 
 uint8_t wi_plan_work(unsigned dtype, unsigned op)
 {
@@ -148,14 +148,14 @@ static void classify(struct wi_plan_core_rates *g)
 
 void wi_plan_find_rates(struct wi_planner *p, const struct wi_rates *measured)
 {
-    float copy = (float)p->figures.copy_rate, reduce = (float)p->figures.reduce_rate;
+    float copy = (float)p->params.copy_rate, reduce = (float)p->params.reduce_rate;
     struct wi_plan_core_rates *g = &p->core_rates;
-    struct wi_plan_figures usual;
+    struct wi_plan_link_params usual;
     enum wi_plan_origin origin;
 
-    wi_plan_default_figures(&p->facts, &usual);
-    origin = p->figures.reduce_rate == usual.reduce_rate && p->figures.copy_rate == usual.copy_rate ? WI_ORIGIN_CONSTANT
-                                                                                                    : WI_ORIGIN_MODEL;
+    wi_plan_default_link_params(&p->facts, &usual);
+    origin = p->params.reduce_rate == usual.reduce_rate && p->params.copy_rate == usual.copy_rate ? WI_ORIGIN_CONSTANT
+                                                                                                  : WI_ORIGIN_MODEL;
     g->copy = (struct wi_plan_rate){.rate = {copy, copy}, .fused = copy, .origin = (uint8_t)origin};
     spread(g, reduce, reduce, origin);
     if (measured && origin == WI_ORIGIN_CONSTANT)
@@ -165,8 +165,8 @@ void wi_plan_find_rates(struct wi_planner *p, const struct wi_rates *measured)
 
 void wi_plan_table_rates(struct wi_planner *p, const struct wi_table_section *section)
 {
-    const double *copy = wi_plan_section_figure(section, "copy_rate");
-    const double *reduce = wi_plan_section_figure(section, "reduce_rate");
+    const double *copy = wi_plan_section_param(section, "copy_rate");
+    const double *reduce = wi_plan_section_param(section, "reduce_rate");
     struct wi_plan_core_rates *g = &p->core_rates;
 
     if (copy)
@@ -218,7 +218,7 @@ double wi_plan_copy_rate(const struct wi_planner *p, const struct wi_plan_query 
 
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q)
 {
-    return fmin(p->figures.mapped_rate, (double)p->core_rates.reduce[q->work].fused);
+    return fmin(p->params.mapped_rate, (double)p->core_rates.reduce[q->work].fused);
 }
 
 const struct wi_plan_rate *wi_planner_rate(const struct wi_planner *p, int work)

@@ -114,9 +114,9 @@ weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_tabl
     if (section < 0)
         return WEFT_SUCCESS;
     s = &table->sections[section];
-    for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
+    for (size_t i = 0; i < WI_PLAN_NUM_LINK_PARAMS; i++)
         if (s->has[i]) {
-            ((double *)&p->figures)[i] = ((const double *)&s->figures)[i];
+            ((double *)&p->params)[i] = ((const double *)&s->params)[i];
             p->measured = 1;
         }
     wi_plan_table_rates(p, s);

@@ -101,12 +101,12 @@ void wi_plan_find_sharing(struct wi_planner *p)
 double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                          const struct wi_algo_cost *c)
 {
-    double us = waits_us(a, c->steps, p->figures.mapped_us) + (c->sent + c->copied) / p->figures.mapped_rate +
+    double us = waits_us(a, c->steps, p->params.mapped_us) + (c->sent + c->copied) / p->params.mapped_rate +
                 c->reduced / wi_plan_fused(p, q);
 
     if (q->memory != WI_MEMORY_MAPPED && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) {
         double own = a->needs & WI_ALGO_PEER_PUT && !q->in_place ? (double)q->bytes : 0; /* the root's */
-        us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced - own) / p->figures.mapped_rate;
+        us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced - own) / p->params.mapped_rate;
     }
     if (a->traits.staged && c->steps >= 2)
         us += PIPELINE_US;
@@ -115,7 +115,7 @@ double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query 
 
 static double local_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_cost *c)
 {
-    return c->steps * p->figures.local_us + c->sent / p->figures.local_rate + c->reduced / wi_plan_reduce_rate(p, q) +
+    return c->steps * p->params.local_us + c->sent / p->params.local_rate + c->reduced / wi_plan_reduce_rate(p, q) +
            c->copied / wi_plan_copy_rate(p, q);
 }
 
@@ -128,11 +128,11 @@ double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, doubl
  * shared a link, and have an order, that comes after `us`; else in the meantime. */
 static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, double us)
 {
-    double core = a->traits.peer_messages * (p->facts.nranks - p->all_sharing) * p->figures.message_us / 2;
+    double core = a->traits.peer_messages * (p->facts.nranks - p->all_sharing) * p->params.message_us / 2;
 
     if (!a->traits.peer_messages)
         return us;
-    return a->traits.peers_last ? us + core : fmax(us, p->figures.network_us + core);
+    return a->traits.peers_last ? us + core : fmax(us, p->params.network_us + core);
 }
 
 /* A rank's part of its node's link. In rings that is shared by those whose successor is elsewhere; in exchanges by all ranks of
@@ -160,7 +160,7 @@ static double sharing(const struct wi_planner *p, const struct wi_algo *a, doubl
 static double network_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                          const struct wi_algo_args *args, const struct wi_algo_cost *c)
 {
-    const struct wi_plan_figures *f = &p->figures;
+    const struct wi_plan_link_params *f = &p->params;
     double extra = q->coll == WI_COLL_ALL_REDUCE && q->bytes ? c->sent / (double)q->bytes - c->steps : 0;
     double refill = p->facts.nranks == 2 || a->traits.streams ? 1 : WI_PLAN_REFILL;
     double remote = a->traits.shape == WI_SHAPE_ROW ? p->ring_remote
@@ -190,7 +190,7 @@ static double network_us(const struct wi_planner *p, const struct wi_plan_query 
 static double pattern_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                          const struct wi_plan_pattern *pattern, const struct wi_algo_cost *c)
 {
-    const struct wi_plan_figures *f = &p->figures;
+    const struct wi_plan_link_params *f = &p->params;
     double share = 1 / wi_plan_slices(p, a, (double)q->bytes);
     double link = pattern->us_per_byte * (double)q->bytes * WI_PLAN_REFILL;
     double core = c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
@@ -228,7 +228,7 @@ static double at_bytes(double none, double one, double bytes)
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
                        int depth, struct wi_algo_cost *cost)
 {
-    const struct wi_plan_figures *f = &p->figures;
+    const struct wi_plan_link_params *f = &p->params;
     double reduce_rate = wi_plan_reduce_rate(p, q), copy_rate = wi_plan_copy_rate(p, q), bytes = (double)q->bytes;
     double total = 0, most = 0;
     int levels = 0;

@@ -67,7 +67,7 @@ struct wi_plan_core_rates {
 
 struct wi_planner {
     struct wi_plan_facts facts;
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     struct wi_plan_core_rates core_rates;
     size_t slice_bytes;
     size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
@@ -76,13 +76,13 @@ struct wi_planner {
     double ring_remote;             /* part of the ranks whose successor is on another node */
     /* Part of a tree's hops that leave a node: of the longest chain, with radix 2 and 4, and of all. */
     double tree_remote[2], edges_remote;
-    const struct wi_model *graph;   /* NULL, or with links that figures cannot express */
+    const struct wi_model *graph;   /* NULL, or with links that link parameters cannot express */
     double ring_sharing, all_sharing; /* ranks of a node that send into its link at the same time */
     /* Levels outside of the nodes, their number; what their groups share towards others; how much longer rings and exchanges
      * take that cross them, 0: there are none. */
     int node_level;
     double level_rate[WI_ALGO_MAX_LEVELS], outer_ring, outer_all, outer_tree;
-    int nrules, nhier, measured; /* the figures */
+    int nrules, nhier, measured; /* measured: the link parameters are */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
     int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the largest group, where there are candidates */
@@ -121,7 +121,7 @@ int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
 /* The least of them; NULL: none can do it. */
 const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *list, int n);
 
-/* cost.c: microseconds by figures and formulas */
+/* cost.c: microseconds by link parameters and formulas */
 void wi_plan_find_sharing(struct wi_planner *p);
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        struct wi_algo_cost *cost);

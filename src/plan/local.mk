@@ -6,7 +6,7 @@ libweft_sources += \
 	src/plan/correct.c \
 	src/plan/cost.c \
 	src/plan/cost_forms.c \
-	src/plan/figures.c src/plan/figures.h \
+	src/plan/link_params.c src/plan/link_params.h \
 	src/plan/core_rates.c \
 	src/plan/internal.h \
 	src/plan/levels.c \

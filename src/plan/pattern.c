@@ -40,7 +40,7 @@ weft_status wi_plan_patterns_init(struct wi_planner *p)
     if (!t || !t->load || !t->rate || !t->pattern)
         return wi_fail(WEFT_ENOMEM, "patterns of algorithms");
     for (int i = 0; i < 2 * p->facts.nnodes; i++)
-        t->rate[i] = p->figures.network_rate;
+        t->rate[i] = p->params.network_rate;
     for (int i = 0; i < p->node_level; i++)
         for (int g = 0; g < 2 * p->facts.levels->level[i].ngroups; g++)
             t->rate[t->first[i] + g] = p->level_rate[i];
@@ -99,7 +99,7 @@ static void add_round(const struct wi_planner *p, const struct wi_algo *a, int k
         us = fmax(us, t->load[i] / t->rate[i]);
     pattern->remote += remote;
     pattern->local += sends && !remote;
-    pattern->us_per_byte += remote ? us : most / p->figures.local_rate;
+    pattern->us_per_byte += remote ? us : most / p->params.local_rate;
 }
 
 /* What returns takes as long on the way back: links are as fast in both directions. */

@@ -39,7 +39,7 @@ static struct wi_pipeline_stage mapped_stage(const struct wi_planner *p, const s
 static struct wi_pipeline_stage message_stage(const struct wi_planner *p, const struct wi_plan_query *q,
                                               const struct wi_plan_hier *h, int i)
 {
-    const struct wi_plan_figures *f = &p->figures;
+    const struct wi_plan_link_params *f = &p->params;
     const struct wi_algo_cost *none = &h->none.stage[i].cost, *one = &h->one.stage[i].cost;
     double core = (one->reduced - none->reduced) / wi_plan_reduce_rate(p, q) +
                   (one->copied - none->copied) / wi_plan_copy_rate(p, q);

@@ -13,8 +13,8 @@
 
 #define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
 
-/* Figures know hosts with one link each, behind one switch. */
-static int is_beyond_figures(const struct wi_model *graph, const struct wi_algo_levels *levels)
+/* Link parameters can express hosts with one link each, behind one switch. */
+static int is_beyond_params(const struct wi_model *graph, const struct wi_algo_levels *levels)
 {
     if (wi_plan_outer_level(levels))
         return 1;
@@ -38,22 +38,22 @@ weft_status wi_planner_create(const struct wi_plan_config *config, struct wi_pla
     memcpy(p->ll_max, p->facts.ll_max, sizeof p->ll_max);
     node = wi_algo_level_find(p->facts.levels, "node");
     p->node_of = node ? node->group : NULL;
-    if (config->figures)
-        p->figures = *config->figures;
+    if (config->params)
+        p->params = *config->params;
     else
-        wi_plan_default_figures(&p->facts, &p->figures);
+        wi_plan_default_link_params(&p->facts, &p->params);
     wi_plan_find_sharing(p);
     wi_plan_find_rates(p, config->rates);
     st = wi_plan_parse_rules(p, config->overrides);
     if (st >= 0)
         st = wi_plan_find_hier(p);
     if (st >= 0)
-        st = wi_plan_correct_init(p, config->table); /* may change the figures */
+        st = wi_plan_correct_init(p, config->table); /* may change the link parameters */
     if (st < 0) {
         wi_planner_destroy(p);
         return st;
     }
-    p->graph = !p->measured && is_beyond_figures(config->graph, p->facts.levels) ? config->graph : NULL;
+    p->graph = !p->measured && is_beyond_params(config->graph, p->facts.levels) ? config->graph : NULL;
     wi_plan_find_uplinks(p);
     st = wi_plan_patterns_init(p);
     if (st < 0) {

@@ -8,7 +8,7 @@
 
 #include "algo/algo.h"
 #include "base/rates.h"
-#include "plan/figures.h"
+#include "plan/link_params.h"
 #include "plan/table.h"
 
 struct wi_model;
@@ -100,10 +100,10 @@ struct wi_plan_config {
     const struct wi_plan_facts *facts;
     const char *overrides;   /* "", or "all_reduce:ring,broadcast:64K-:chain,all_reduce:1M-:node:ring" */
     size_t slice_bytes;      /* 0: by the algorithm */
-    const struct wi_plan_figures *figures; /* NULL: those of the class of link */
+    const struct wi_plan_link_params *params; /* NULL: those of the class of link */
     const struct wi_rates *rates;          /* what the ranks measured, the slowest of them; NULL: they did not */
     const struct wi_plan_table *table;     /* measured with these ranks, or others */
-    const struct wi_model *graph;          /* of the ranks: for what figures cannot say; kept, borrowed */
+    const struct wi_model *graph;          /* of the ranks: for what link parameters cannot express; kept, borrowed */
 };
 
 /* The levels that algorithms know, from a model (NULL: none) and the nodes (NULL: the model's; else numbered by first
@@ -132,7 +132,7 @@ int wi_plan_needs_exchange(const struct wi_planner *planner, const struct wi_pla
 /* ---- Looking inside: for weft-plan and weft-tune ---- */
 
 enum wi_plan_basis {
-    WI_PLAN_MODEL,    /* figures and formulas only */
+    WI_PLAN_MODEL,    /* link parameters and formulas only */
     WI_PLAN_SCALED,   /* times what measurements of other sizes said about the formula */
     WI_PLAN_MEASURED, /* at this very size */
     WI_PLAN_LL,       /* not priced: flat over ll lines is fastest */
@@ -144,7 +144,7 @@ struct wi_plan_candidate {
     const char *why_not;      /* NULL: it can do it */
     struct wi_algo_cost cost; /* of the busiest rank */
     struct wi_plan_pipeline pipeline;
-    double model_us;          /* by figures and formulas */
+    double model_us;          /* by link parameters and formulas */
     double predicted_us;      /* after correction by the table */
     enum wi_plan_basis basis;
 };

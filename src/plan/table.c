@@ -89,23 +89,23 @@ int wi_plan_table_match(const struct wi_plan_table *t, int nranks, int nnodes, c
     return -1;
 }
 
-weft_status wi_plan_table_figure(struct wi_plan_table *t, int section, const char *name, double value)
+weft_status wi_plan_table_param(struct wi_plan_table *t, int section, const char *name, double value)
 {
     struct wi_table_section *s = &t->sections[section];
-    double *at = wi_plan_figure(&s->figures, name);
+    double *at = wi_plan_link_param(&s->params, name);
 
     if (!at)
-        return wi_fail(WEFT_ECONFIG, "there is no figure \"%s\"", name);
+        return wi_fail(WEFT_ECONFIG, "there is no parameter \"%s\"", name);
     *at = value;
-    s->has[at - (double *)&s->figures] = 1;
+    s->has[at - (double *)&s->params] = 1;
     return WEFT_SUCCESS;
 }
 
-const double *wi_plan_section_figure(const struct wi_table_section *s, const char *name)
+const double *wi_plan_section_param(const struct wi_table_section *s, const char *name)
 {
-    const double *at = wi_plan_figure((struct wi_plan_figures *)&s->figures, name);
+    const double *at = wi_plan_link_param((struct wi_plan_link_params *)&s->params, name);
 
-    return at && s->has[at - (const double *)&s->figures] ? at : NULL;
+    return at && s->has[at - (const double *)&s->params] ? at : NULL;
 }
 
 weft_status wi_plan_table_rate(struct wi_plan_table *t, int section, const char *op, const char *dtype,

@@ -10,7 +10,7 @@
 
 #include "algo/algo.h"
 #include "base/rates.h"
-#include "plan/figures.h"
+#include "plan/link_params.h"
 
 #define WI_TABLE_FORMAT 1
 #define WI_TABLE_MAX_BYTES (16u << 20)
@@ -39,8 +39,8 @@ struct wi_table_link {
 struct wi_table_section {
     int nranks, nnodes;
     char map[WI_TABLE_MAX_MAP]; /* runs of ranks per node: "0x2+1x2" */
-    uint8_t has[WI_PLAN_NUM_FIGURES];
-    struct wi_plan_figures figures;
+    uint8_t has[WI_PLAN_NUM_LINK_PARAMS];
+    struct wi_plan_link_params params;
     struct wi_rates rates; /* of the slowest rank's core, while all ranks measured */
 };
 
@@ -70,12 +70,12 @@ weft_status wi_plan_table_save(const struct wi_plan_table *table, const char *pa
 /* Building. Equal things are found, not added twice; a point measured again takes the new value. */
 weft_status wi_plan_table_host(struct wi_plan_table *table, const char *host);
 weft_status wi_plan_table_section(struct wi_plan_table *table, int nranks, int nnodes, const char *map, int *section);
-weft_status wi_plan_table_figure(struct wi_plan_table *table, int section, const char *name, double value);
+weft_status wi_plan_table_param(struct wi_plan_table *table, int section, const char *name, double value);
 /* Where the section keeps a rate, by names: "sum", "float" or "copy", "bytes". */
 weft_status wi_plan_table_rate(struct wi_plan_table *table, int section, const char *op, const char *dtype,
                                float (**rate)[WI_RATE_PLACES]);
 /* Of the section, if it says so; else NULL. */
-const double *wi_plan_section_figure(const struct wi_table_section *section, const char *name);
+const double *wi_plan_section_param(const struct wi_table_section *section, const char *name);
 weft_status wi_plan_table_link(struct wi_plan_table *table, const struct wi_table_link *link);
 weft_status wi_plan_table_point(struct wi_plan_table *table, const struct wi_table_point *point, const char *algo);
 /* Number of the point, or UINT32_MAX. */

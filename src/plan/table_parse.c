@@ -137,14 +137,14 @@ static weft_status in_section(const struct reader *r)
     return r->section >= 0 ? WEFT_SUCCESS : wrong(r, 0, "comes before the first layout");
 }
 
-static weft_status take_figure(struct reader *r)
+static weft_status take_param(struct reader *r)
 {
     double value;
 
-    WI_TRY(need_words(r, 3, "figure NAME VALUE"));
+    WI_TRY(need_words(r, 3, "parameter NAME VALUE"));
     WI_TRY(in_section(r));
     WI_TRY(number(r, 2, 1e-9, MAX_RATE, &value));
-    return in_line(r, wi_plan_table_figure(r->table, r->section, r->word[1], value));
+    return in_line(r, wi_plan_table_param(r->table, r->section, r->word[1], value));
 }
 
 static weft_status take_rate(struct reader *r)
@@ -256,14 +256,14 @@ static weft_status take_line(struct reader *r)
     }
     if (!strcmp(r->word[0], "layout"))
         return take_layout(r);
-    if (!strcmp(r->word[0], "figure"))
-        return take_figure(r);
+    if (!strcmp(r->word[0], "parameter") || !strcmp(r->word[0], "figure")) /* the keyword of older files */
+        return take_param(r);
     if (!strcmp(r->word[0], "rate"))
         return take_rate(r);
     if (!strcmp(r->word[0], "link"))
         return take_link(r);
     if (wi_coll_parse(r->word[0], &coll))
-        return wrong(r, 0, "is no collective, nor version, made, machine, host, layout, figure, rate or link");
+        return wrong(r, 0, "is no collective, nor version, made, machine, host, layout, parameter, rate or link");
     return take_point(r, coll);
 }
 

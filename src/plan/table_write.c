@@ -59,20 +59,20 @@ static void write_section(const struct wi_plan_table *t, int section, FILE *out)
 {
     static const char *const units[] = {
 #define UNIT(member, name, unit) unit,
-        WI_PLAN_FIGURE_LIST(UNIT)
+        WI_PLAN_LINK_PARAM_LIST(UNIT)
 #undef UNIT
     };
     static const char *const names[] = {
 #define NAME(member, name, unit) name,
-        WI_PLAN_FIGURE_LIST(NAME)
+        WI_PLAN_LINK_PARAM_LIST(NAME)
 #undef NAME
     };
     const struct wi_table_section *s = &t->sections[section];
 
     fprintf(out, "\nlayout %d %d %s  # ranks, nodes, node x ranks\n", s->nranks, s->nnodes, s->map[0] ? s->map : "-");
-    for (size_t i = 0; i < WI_PLAN_NUM_FIGURES; i++)
+    for (size_t i = 0; i < WI_PLAN_NUM_LINK_PARAMS; i++)
         if (s->has[i])
-            fprintf(out, "figure %s %.6g  # %s\n", names[i], ((const double *)&s->figures)[i], units[i]);
+            fprintf(out, "parameter %s %.6g  # %s\n", names[i], ((const double *)&s->params)[i], units[i]);
     write_rates(&s->rates, out);
     for (int i = 0; i < t->nlinks; i++)
         if (t->links[i].section == section)

@@ -42,7 +42,7 @@ static double shared_rate(const struct wi_planner *p, const struct wi_algo_level
 static void share_level(struct wi_planner *p, const struct wi_algo_level *l, double rate)
 {
     int n = p->facts.nranks, across = 0, size = 0, edges = 0;
-    double slower = p->figures.network_rate / rate;
+    double slower = p->params.network_rate / rate;
 
     for (int r = 0; r < n; r++) {
         across += l->group[r] == 0 && l->group[(r + 1) % n] != 0;
@@ -111,12 +111,12 @@ double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hi
     if (level <= p->node_level)
         us = between_us(p, h, parent, level, all);
     if (level == p->node_level)
-        return fmax(us, all / p->figures.network_rate);
+        return fmax(us, all / p->params.network_rate);
     if (level < p->node_level)
         us = fmax(us, all / p->level_rate[level]);
     sharing = level < p->node_level ? p->all_sharing
                                     : p->all_sharing * fmax(0, within - p->all_sharing) / fmax(1, within - 1);
     if (h->choice.has_leader)
         sharing = 1;
-    return fmax(us, own * fmax(1, sharing) / p->figures.network_rate);
+    return fmax(us, own * fmax(1, sharing) / p->params.network_rate);
 }

@@ -114,7 +114,7 @@ reads_lstopo() {
         refused 1 "hwloc's XML" -f "$WEFT_SRCDIR/tests/topology/dgx.xml"
 }
 
-machine_memory() { # the host's figure is the machine's, as the kernel has it
+machine_memory() { # the host's memory is the machine's, as the kernel has it
     local kib gib
     kib=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
     gib=$(awk -v k="$kib" 'BEGIN { printf k >= 1048576 ? "%.4g GiB" : "%.4g MiB", k / (k >= 1048576 ? 1048576 : 1024) }')

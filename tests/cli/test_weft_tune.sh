@@ -22,7 +22,7 @@ measures() {
     for rate in 'copy bytes' 'sum float' 'sum f8e4m3' 'prod complex64' 'user float'; do # all above 0: the parser sees to it
         grep -qE "^rate $rate [0-9.e+]+ [0-9.e+]+$" "$table" || return 1
     done
-    grep -q '^weft-tuning 1$' "$table" && grep -q '^layout 2 1 0x2' "$table" && grep -q '^figure local_us' "$table" &&
+    grep -q '^weft-tuning 1$' "$table" && grep -q '^layout 2 1 0x2' "$table" && grep -q '^parameter local_us' "$table" &&
         grep -q '^link 0 1 ' "$table" && grep -qE '^all_reduce 2 1 1048576 mapped direct [0-9.e+]+ [0-9.e+]+( noise=[0-9.e-]+)?$' "$table" &&
         grep -qE '^all_reduce 2 1 8 private ring ' "$table" && grep -qE '^barrier 2 1 0 private dissem ' "$table"
 }
@@ -120,7 +120,7 @@ broken() {
         env WEFT_TUNING_FILE="$tap_dir/broken.tune" timeout 20 ./weft-info
 }
 
-# The machine's description gives figures and levels; ranks of more hosts than it has are refused.
+# The machine's description gives link parameters and levels; ranks of more hosts than it has are refused.
 topology_file() {
     echo "nodes:1 pack:2 core:1" >"$tap_dir/one.topo"
     WEFT_LOG=debug WEFT_TOPO_FILE=$tap_dir/one.topo status_is 0 'plan.choice: all_reduce of 65536 bytes: flat' \
@@ -168,7 +168,7 @@ tap "communicators choose by it" chooses
 tap "a table of another machine is refused" other_machine
 tap "ranks with different tables are named" ranks_differ
 tap "a broken table is named" broken
-tap "a topology file gives figures and levels" topology_file
+tap "a topology file gives link parameters and levels" topology_file
 tap "out of time, and says so" status_is 0 'out of time' tune -o "$tap_dir/late.tune" -t 0.1 -p 20
 tap "no table" status_is 2 'no table is named' ./weft-tune
 tap "bad sizes" status_is 2 'sizes: not a range such as 8-64M: "9-8"' ./weft-tune -o x -s 9-8

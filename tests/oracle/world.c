@@ -48,12 +48,12 @@ static weft_status open_planner(struct oracle_world *w)
 {
     struct wi_plan_facts facts = {.nranks = w->nranks, .nnodes = w->nnodes, .levels = &w->levels};
     struct wi_algo_level node = {"node", w->nnodes, w->node};
-    struct wi_plan_figures figures;
-    struct wi_plan_config config = {.facts = &facts, .figures = &figures, .graph = w->model};
+    struct wi_plan_link_params params;
+    struct wi_plan_config config = {.facts = &facts, .params = &params, .graph = w->model};
 
     WI_TRY(wi_plan_levels(w->model, &node, w->nranks, &w->levels, &w->level_memory));
-    wi_plan_default_figures(&facts, &figures);
-    wi_plan_model_figures(w->model, &figures);
+    wi_plan_default_link_params(&facts, &params);
+    wi_plan_model_link_params(w->model, &params);
     return wi_planner_create(&config, &w->planner);
 }
 

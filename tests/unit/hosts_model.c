@@ -6,7 +6,7 @@
 
 struct hosts_model {
     struct wi_model model;
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     int nnodes;
 };
 
@@ -14,7 +14,7 @@ struct hosts_model {
 static void path(const struct wi_model *m, int from, int to, struct wi_model_path *p)
 {
     const struct hosts_model *h = (const struct hosts_model *)m;
-    const struct wi_plan_figures *f = &h->figures;
+    const struct wi_plan_link_params *f = &h->params;
     int out = m->ranks[from].host, in = m->ranks[to].host;
 
     p->nresources = 2;
@@ -39,7 +39,7 @@ static void destroy(struct wi_model *m)
 }
 
 struct wi_model *hosts_model_of(const struct wi_plan_facts *facts, const int32_t *node_of,
-                                const struct wi_plan_figures *f)
+                                const struct wi_plan_link_params *f)
 {
     size_t n = 2 * (size_t)facts->nnodes + (size_t)facts->nranks;
     struct hosts_model *h = wi_calloc(1, sizeof *h);
@@ -67,7 +67,7 @@ struct wi_model *hosts_model_of(const struct wi_plan_facts *facts, const int32_t
                                           .engine = -1,
                                           .nic = -1};
     }
-    h->figures = *f;
+    h->params = *f;
     h->nnodes = facts->nnodes;
     h->model = (struct wi_model){.nranks = facts->nranks,
                                  .nresources = (uint32_t)n,

@@ -218,18 +218,18 @@ static void ranks_get_the_same_bits(void)
     wi_planner_destroy(p);
 }
 
-/* A fast network inside, a slow one between: the model's figures, not the constants, decide. */
-static void figures_from_a_model(void)
+/* A fast network inside, a slow one between: the model's parameters, not the constants, decide. */
+static void params_from_a_model(void)
 {
-    struct wi_plan_figures f, constants;
+    struct wi_plan_link_params f, constants;
     struct wi_model *m;
     struct world w;
 
     spread(&w, 4, 1, 0);
-    wi_plan_default_figures(&w.facts, &constants);
+    wi_plan_default_link_params(&w.facts, &constants);
     REQUIRE(wi_model_uniform(4, 3.0, 12500.0, 20000.0, &m) == WEFT_SUCCESS);
     f = constants;
-    wi_plan_model_figures(m, &f);
+    wi_plan_model_link_params(m, &f);
     CU_ASSERT_DOUBLE_EQUAL(f.network_us, 3.0, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(f.network_rate, 12500.0, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(f.reduce_rate, 20000.0, 1e-9);
@@ -358,14 +358,14 @@ static void bad_tables(void)
     bad_table("weft-tuning 7\n", "line 1, word 2: \"7\" is a format");
     bad_table("weft-tuning 1\n", "does not say on which machine");
     bad_table("weft-tuning 1\nmachine\n", "line 2, word 1: \"machine\" stands alone");
-    bad_table(HEAD "figure local_us 3\n", "line 5, word 1: \"figure\" comes before the first layout");
+    bad_table(HEAD "parameter local_us 3\n", "line 5, word 1: \"parameter\" comes before the first layout");
     bad_table(HEAD "layout 4 2\n", "line 5: 3 words where 4 belong");
     bad_table(HEAD "layout 4 5 0x4\n", "line 5, word 3: \"5\" is out of range");
     bad_table(HEAD "layout 4 2 0x4\n", "word 4: \"0x4\" is not a map");
     bad_table(HEAD "layout 4 2 0x2+2x2\n", "is not a map");
     bad_table(HEAD "layout 4 1 0x99999999999999999999\n", "is not a map");
-    bad_table(HEAD "layout 4 1 0x4\nfigure warp 3\n", "line 6: there is no figure \"warp\"");
-    bad_table(HEAD "layout 4 1 0x4\nfigure local_us nan\n", "word 3: \"nan\" is not a number");
+    bad_table(HEAD "layout 4 1 0x4\nparameter warp 3\n", "line 6: there is no parameter \"warp\"");
+    bad_table(HEAD "layout 4 1 0x4\nparameter local_us nan\n", "word 3: \"nan\" is not a number");
     bad_table(HEAD "layout 4 1 0x4\nfigure local_us -1\n", "\"-1\" is out of range");
     bad_table(HEAD "layout 4 1 0x4\nlink 0 4 1 1\n", "word 3: \"4\" is out of range");
     bad_table(HEAD "layout 4 1 0x4\nall_reduce 5 1 8 private ring 1 1\n", "word 2: \"5\" is not the number of ranks");
@@ -400,7 +400,7 @@ static void another_machine(void)
 }
 
 static const char measured[] = HEAD "layout 4 1 0x4 # ranks nodes\n"
-                                    "figure local_us 2.5\n"
+                                    "parameter local_us 2.5\n"
                                     "link 0 1 2.5 4000\n"
                                     "all_reduce 4 1 1024 private ring 10 8 noise=0.02 chosen=10.5\n"
                                     "all_reduce 4 1 1024 private rdouble 20 0\n"
@@ -433,6 +433,21 @@ static void tables_round_trip(void)
     CHECK(wi_plan_table_load(path, &again) < 0 && strstr(wi_fail_text(), path));
     free(first);
     free(second);
+    wi_plan_table_free(t);
+}
+
+/* Tables from before the keyword was "parameter" are read, and written with it. */
+static void older_keyword(void)
+{
+    struct wi_plan_table *t = table_of(HEAD "layout 4 1 0x4\nfigure local_us 2.5\n");
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    REQUIRE(f && wi_plan_table_write(t, f) == WEFT_SUCCESS);
+    fclose(f);
+    CHECK(strstr(text, "\nparameter local_us 2.5") && !strstr(text, "figure"));
+    free(text);
     wi_plan_table_free(t);
 }
 
@@ -561,13 +576,14 @@ static const struct wt_case cases[] = {
     {"choices follow the placement", choices_by_place},
     {"every candidate has a price or a reason", candidates_have_reasons},
     {"all ranks get the same bits", ranks_get_the_same_bits},
-    {"figures come from a model", figures_from_a_model},
+    {"link parameters come from a model", params_from_a_model},
     {"ranks agree over 1,000 questions", ranks_agree},
     {"named calls get what they name", named_calls_get_what_they_name},
     {"choosing is quick", choosing_is_quick},
     {"bad tables are named", bad_tables},
     {"a table of another machine is refused", another_machine},
     {"tables are written as they are read", tables_round_trip},
+    {"the older keyword of parameters is read", older_keyword},
     {"measurements decide", measurements_decide},
     {"two ways of copying", ways_of_copying},
     {"maps of ranks", maps},

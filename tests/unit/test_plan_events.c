@@ -43,7 +43,7 @@ static void settle(int nnodes, int size, int dealt)
 static void open_world_of(const char *network, int nnodes, int size, int dealt, int with_graph)
 {
     struct wi_plan_facts facts = {.nranks = nnodes * size, .nnodes = nnodes};
-    struct wi_plan_figures figures;
+    struct wi_plan_link_params params;
     char text[80];
 
     struct wi_algo_level node = {"node", nnodes, w.node};
@@ -55,9 +55,9 @@ static void open_world_of(const char *network, int nnodes, int size, int dealt, 
     CU_ASSERT_FATAL(wi_model_of_topo(w.topo, w.place, w.nranks, NULL, &w.model) >= 0);
     CU_ASSERT_FATAL(wi_plan_levels(w.model, &node, w.nranks, &w.levels, &w.level_memory) >= 0);
     facts.levels = &w.levels;
-    wi_plan_default_figures(&facts, &figures);
-    wi_plan_model_figures(w.model, &figures);
-    struct wi_plan_config config = {.facts = &facts, .figures = &figures, .graph = with_graph ? w.model : NULL};
+    wi_plan_default_link_params(&facts, &params);
+    wi_plan_model_link_params(w.model, &params);
+    struct wi_plan_config config = {.facts = &facts, .params = &params, .graph = with_graph ? w.model : NULL};
     CU_ASSERT_FATAL(wi_planner_create(&config, &w.planner) >= 0);
 }
 
@@ -225,7 +225,7 @@ static void open_many(struct many *m, int nnodes, int size, int dealt)
     m->levels = (struct wi_algo_levels){1, {{"node", nnodes, m->node}}};
     m->facts = (struct wi_plan_facts){.nranks = nnodes * size, .nnodes = nnodes, .levels = &m->levels};
     CU_ASSERT_FATAL(wi_planner_create(&config, &m->planner) >= 0);
-    m->model = hosts_model_of(&m->facts, m->node, &m->planner->figures);
+    m->model = hosts_model_of(&m->facts, m->node, &m->planner->params);
     CU_ASSERT_FATAL(m->model != NULL);
 }
 

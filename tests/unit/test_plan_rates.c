@@ -158,7 +158,7 @@ static void slow_reduction_decides(void)
     static const char table[] = HEAD "layout 4 1 0x4\nfigure reduce_rate 2\nfigure copy_rate 500\n";
     struct wi_planner *p = planner_of(4, 1, table, NULL), *usual = planner_of(4, 1, NULL, NULL);
     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = 512};
-    const struct wi_plan_figures *f = &p->figures;
+    const struct wi_plan_link_params *f = &p->params;
     struct wi_plan_candidate *list;
     struct wi_plan slow, before;
     const struct wi_algo *least = NULL;

@@ -21,10 +21,10 @@ static struct wi_topo *make(const char *text)
     return t;
 }
 
-/* One rank for each object of a kind, with figures that add nothing. */
+/* One rank for each object of a kind, with link parameters that add nothing. */
 static struct wi_model *model_of(struct wi_topo *t, enum wi_topo_kind kind, int *nranks)
 {
-    struct wi_model_figures f = {.copy_rate = 1e4, .reduce_rate = 5e3, .net_efficiency = 1};
+    struct wi_model_link_params f = {.copy_rate = 1e4, .reduce_rate = 5e3, .net_efficiency = 1};
     int32_t *places = calloc((size_t)t->nobjects, sizeof(*places));
     struct wi_model *m = NULL;
     int n = 0;
@@ -218,7 +218,7 @@ static void refuses_wrong_places(void)
     struct wi_topo *t = make("nodes:2 core:2");
     int32_t places[2] = {0, t->nobjects};
     struct wi_model *m = NULL;
-    struct wi_model_figures f = {.copy_rate = 1, .reduce_rate = 1, .net_efficiency = 0};
+    struct wi_model_link_params f = {.copy_rate = 1, .reduce_rate = 1, .net_efficiency = 0};
 
     CU_ASSERT_EQUAL(wi_model_of_topo(t, places, 2, NULL, &m), WEFT_EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "switch"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the cost model's constants come from. */
+/* The defaults of link parameters, and those of a model. */
 #include <math.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 /* Mapped algorithms have steps of a cache miss or two, two-sided ones of a message. With more ranks than cores a step is a
  * switch of processes. Between hosts half a round trip of TCP is about 27 us; most of that is the processors' work for each
  * message, which an algorithm that sends several at once pays several times. */
-void wi_plan_default_figures(const struct wi_plan_facts *facts, struct wi_plan_figures *f)
+void wi_plan_default_link_params(const struct wi_plan_facts *facts, struct wi_plan_link_params *f)
 {
-    *f = (struct wi_plan_figures){
+    *f = (struct wi_plan_link_params){
         .mapped_us = facts->oversubscribed ? 2.0 : 0.15,
         .mapped_rate = 15e3,
         .local_us = facts->oversubscribed ? 4.0 : 0.6,
@@ -33,7 +33,7 @@ static double slowest(const struct wi_model *m, const struct wi_model_path *path
     return rate;
 }
 
-static void take_rates(const struct wi_model_rank *rank, struct wi_plan_figures *f)
+static void take_rates(const struct wi_model_rank *rank, struct wi_plan_link_params *f)
 {
     if (isfinite(rank->reduce_rate) && rank->reduce_rate > 0)
         f->reduce_rate = rank->reduce_rate;
@@ -42,7 +42,7 @@ static void take_rates(const struct wi_model_rank *rank, struct wi_plan_figures 
 }
 
 /* Neighbours in rank stand for all: the first two of one host, the first two of different ones. */
-void wi_plan_model_figures(const struct wi_model *m, struct wi_plan_figures *f)
+void wi_plan_model_link_params(const struct wi_model *m, struct wi_plan_link_params *f)
 {
     int local = 0, network = 0;
     struct wi_model_path path;
@@ -72,12 +72,12 @@ void wi_plan_model_figures(const struct wi_model *m, struct wi_plan_figures *f)
     }
 }
 
-double *wi_plan_figure(struct wi_plan_figures *figures, const char *name)
+double *wi_plan_link_param(struct wi_plan_link_params *params, const char *name)
 {
 #define FIND(member, text, unit) \
     if (strcmp(name, text) == 0) \
-        return &figures->member;
-    WI_PLAN_FIGURE_LIST(FIND)
+        return &params->member;
+    WI_PLAN_LINK_PARAM_LIST(FIND)
 #undef FIND
     return NULL;
 }
