@@ -81,7 +81,7 @@ int wi_shm_chan_ready(const struct wi_shm_group *group)
 {
     for (const struct wi_shm_channel_in *ch = group->active_in; ch; ch = ch->next)
         if ((wi_shm_in_busy(ch) || ch->watched) &&
-            (ch->way != WI_SHM_FETCH_NONE || wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE))
+            (ch->kind != WI_SHM_FETCH_NONE || wi_shm_reader_kind(&ch->r) != WI_SHM_CELL_NONE))
             return 1;
     for (const struct wi_shm_channel_out *ch = group->active_out; ch; ch = ch->next)
         if (ch->queue.first && out_ready(ch))
@@ -102,7 +102,7 @@ void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status)
         struct wi_shm_channel_out *out = peer->out[i];
         if (in) {
             in->open = 0;
-            in->way = WI_SHM_FETCH_NONE;
+            in->kind = WI_SHM_FETCH_NONE;
             fail_all(&in->queue, status);
         }
         if (out)
@@ -131,7 +131,7 @@ static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
         return 0;
     from = ch->r.position;
     do {
-        events = ch->way == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
+        events = ch->kind == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
     } while (events && wi_shm_in_busy(ch) && ch->r.position - from < ch->r.ring.capacity);
     return in_earnest(ch);
 }

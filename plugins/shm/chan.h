@@ -32,7 +32,7 @@ struct wi_shm_channel_out {
     int asked_map;  /* the newest was for mapped memory */
 };
 
-enum wi_shm_fetch_way { WI_SHM_FETCH_NONE, WI_SHM_FETCH_DROP, WI_SHM_FETCH_MAP, WI_SHM_FETCH_CMA };
+enum wi_shm_fetch_kind { WI_SHM_FETCH_NONE, WI_SHM_FETCH_DROP, WI_SHM_FETCH_MAP, WI_SHM_FETCH_CMA };
 
 struct wi_shm_channel_in {
     struct wi_shm_channel_in *next; /* active */
@@ -45,7 +45,7 @@ struct wi_shm_channel_in {
     int open;            /* inside a message */
     int drop;            /* whose receive has failed already */
     size_t total, got;   /* bytes of that message */
-    enum wi_shm_fetch_way way;
+    enum wi_shm_fetch_kind kind;
     struct weft_mem_desc desc;
     const unsigned char *mapped;
     uint64_t answered;   /* rendezvous so far */

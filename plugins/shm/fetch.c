@@ -16,7 +16,7 @@
 
 static void answer(struct wi_shm_channel_in *ch, int stream)
 {
-    ch->way = WI_SHM_FETCH_NONE;
+    ch->kind = WI_SHM_FETCH_NONE;
     ch->answered++;
     __atomic_store_n(&ch->r.ring.ctl->answer, 2 * ch->answered + (stream != 0), __ATOMIC_RELEASE);
 }
@@ -26,22 +26,22 @@ static void choose(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     const struct wi_shm_settings *settings = group->endpoint->settings;
     void *ptr;
 
-    ch->way = WI_SHM_FETCH_NONE;
+    ch->kind = WI_SHM_FETCH_NONE;
     if (ch->drop) {
-        ch->way = WI_SHM_FETCH_DROP;
+        ch->kind = WI_SHM_FETCH_DROP;
     } else if (ch->desc.segment != 0 && settings->map &&
                wi_shm_mem_map(group, ch->peer->rank, &ch->desc, &ptr) == WEFT_SUCCESS) {
-        ch->way = WI_SHM_FETCH_MAP;
+        ch->kind = WI_SHM_FETCH_MAP;
         ch->mapped = ptr;
     } else if (settings->cma && !group->endpoint->one_process) {
-        ch->way = WI_SHM_FETCH_CMA;
+        ch->kind = WI_SHM_FETCH_CMA;
     }
 }
 
 void wi_shm_fetch_begin(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
     choose(group, ch);
-    if (ch->way == WI_SHM_FETCH_NONE)
+    if (ch->kind == WI_SHM_FETCH_NONE)
         answer(ch, 1);
 }
 
@@ -110,7 +110,7 @@ static weft_status copy_mapped(struct wi_shm_group *group, struct wi_shm_channel
  * buffer back; what was read before this load was read before that. */
 static int was_there(const struct wi_shm_group *group, const struct wi_shm_channel_in *ch)
 {
-    if (ch->way == WI_SHM_FETCH_DROP)
+    if (ch->kind == WI_SHM_FETCH_DROP)
         return 1;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&group->arenas[ch->member].ctl->board.state, __ATOMIC_RELAXED) != WEFT_BOARD_ABORTED;
@@ -123,9 +123,9 @@ int wi_shm_fetch_step(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 
     if (bytes > STEP_BYTES)
         bytes = STEP_BYTES;
-    if (ch->way == WI_SHM_FETCH_DROP)
+    if (ch->kind == WI_SHM_FETCH_DROP)
         ch->got = ch->total;
-    else if (ch->way == WI_SHM_FETCH_MAP)
+    else if (ch->kind == WI_SHM_FETCH_MAP)
         status = copy_mapped(group, ch, bytes);
     else if (ch->queue.first->sink)
         status = get_for_sink(group, ch, bytes);

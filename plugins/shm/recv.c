@@ -168,7 +168,7 @@ int wi_shm_pull(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     /* A ring's worth at a time: other channels want their turn. */
     while (wi_shm_in_busy(ch) && ch->r.position - from < ch->r.ring.capacity) {
         uint32_t kind;
-        if (ch->way != WI_SHM_FETCH_NONE) {
+        if (ch->kind != WI_SHM_FETCH_NONE) {
             events += wi_shm_fetch_step(group, ch);
             break;
         }

@@ -13,7 +13,7 @@
  * that share a core would take turns, and a turn is a switch of processes for each ring. */
 #define RNDV_BYTES (128u << 10)
 /* From here on pieces go past the caches: lines that the receiver has read cost a round trip each to get back. 16 KiB and back:
- * across complexes 21 us in the ordinary way, within one 4.8 against 2.5 to 5. */
+ * across complexes 21 us with ordinary stores, within one 4.8 against 2.5 to 5. */
 #define STREAM_BYTES (8u << 10)
 
 static size_t piece_max(const struct wi_shm_channel_out *ch)

@@ -283,7 +283,7 @@ static weft_status agree(struct wi_shm_share *share, weft_status mine, const cha
     return status;
 }
 
-/* One way of sharing, three rounds. WEFT_ESYS: another way may be tried, on all members alike. */
+/* One method of sharing, three rounds. WEFT_ESYS: another method may be tried, on all members alike. */
 static weft_status share_round(struct wi_shm_share *share, int *membarrier)
 {
     struct wi_shm_group *group = share->group;
@@ -332,7 +332,7 @@ static weft_status share_somehow(struct wi_shm_share *share, int *membarrier)
     share->named = how && strcmp(how, "named") == 0;
     status = share_round(share, membarrier);
     end_round(share);
-    if (status != WEFT_ESYS || share->named) /* the only kind of failure that another way can cure */
+    if (status != WEFT_ESYS || share->named) /* the only kind of failure that another method can cure */
         return status;
     wi_shm_unshare(share->group);
     share->named = 1;

@@ -155,7 +155,7 @@ struct wi_planning {
     uint8_t phase;
     uint8_t exchanged; /* the ranks tell each other about buffers: exchange.c */
     uint8_t agreed;    /* it was behind a gate that all ranks have */
-    uint8_t way;       /* enum wi_plan_way: voted for */
+    uint8_t copy_path; /* enum wi_plan_copy_path: voted for */
     size_t share;      /* the largest share that is known of */
     struct wi_plan_query query;
     const struct wi_algo *file; /* from a file; NULL: none */
@@ -189,7 +189,7 @@ struct weft_request {
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
-    uint8_t trial; /* enum wi_plan_way: it is measured, for trial_share bytes, since then (ticks) */
+    uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */
     size_t trial_share;
     uint64_t trial_since;
     struct wi_exchanged *exchanged; /* keys of the running operation; NULL: none */
@@ -263,7 +263,7 @@ struct weft_comm {
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
-    struct wi_slot_store ways[3]; /* through slots or by attach, as exchange.c learns it */
+    struct wi_autotune copy_path_tuning[3]; /* slots or attach: exchange.c */
     size_t nt_bytes;
     struct weft_request *free_requests, *all_requests;
     _Atomic(struct weft_request *) freed; /* while another thread was inside: not yet among free_requests */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Large operations of a mapped communicator begin with a record from every rank to every rank: where its buffers are, how
- * large its share is, and which way it votes for. What comes of it is the same on all ranks, since all have the same records.
+ * large its share is, and which copy path it votes for. All ranks have the same records, so they come to the same result.
  *
  * The vote. Copies between ordinary buffers go through slots in shared memory, or by cross-memory attach. Slots move a share
- * three times, attach twice and by system calls; which is faster depends on how far the cores are apart, which nobody knows
+ * three times, attach twice and by system calls. Which is faster depends on the distance of the cores, which is not known
  * (virtual machines even move them): 1 MiB all-to-all of two ranks took 83 us against 103 within one core complex, and 88
- * against 59 across two. So one rank, the same for all, measures both while it runs (slot_store.h says how) and the others
- * follow it. Blocking calls with nothing else in flight are measured, others follow. */
+ * against 59 across two. So one rank, the same for all, measures both paths while it runs (autotune.h) and the others follow
+ * its vote. Blocking calls with nothing else in flight are measured; other calls use the result. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -17,12 +17,12 @@
 #include "exec/ll.h"
 
 #define SHARE_MAX ((size_t)1 << 47)
-#define RIVAL_FACTOR 3 /* ways whose predictions are further apart are not compared */
+#define RIVAL_FACTOR 3 /* paths whose predictions differ by more are not compared */
 
 struct record {
     struct weft_mem_desc src, dst;
     uint64_t share;
-    uint32_t vote; /* enum wi_plan_way */
+    uint32_t vote; /* enum wi_plan_copy_path */
     uint32_t in_place;
 };
 _Static_assert(sizeof(struct record) <= WI_EXCHANGE_MAX, "a record fits");
@@ -104,8 +104,8 @@ static void memory_of(const struct weft_comm *comm, const struct wi_call *c, con
             q->memory_dst = WI_MEMORY_PRIVATE;
     }
     if (is_keyed(comm) && lack_keys(comm, c, a, records, stride, q)) {
-        q->memory = q->memory_dst = WI_MEMORY_UNKNOWN; /* nobody gets it, then: all have seen this */
-        q->way = WI_WAY_SLOTS;
+        q->memory = q->memory_dst = WI_MEMORY_UNKNOWN; /* no rank gets it then: all have the same records */
+        q->copy_path = WI_COPY_PATH_SLOTS;
     }
 }
 
@@ -182,11 +182,11 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, str
 /* ---- The vote ---- */
 
 /* Only copies: the order of a reduction must not depend on what was faster. */
-static struct wi_slot_store *ways_of(struct weft_comm *comm, enum wi_coll coll)
+static struct wi_autotune *tuning_of(struct weft_comm *comm, enum wi_coll coll)
 {
-    return coll == WI_COLL_ALL_GATHER   ? &comm->ways[0]
-           : coll == WI_COLL_ALL_TO_ALL ? &comm->ways[1]
-           : coll == WI_COLL_BROADCAST  ? &comm->ways[2]
+    return coll == WI_COLL_ALL_GATHER   ? &comm->copy_path_tuning[0]
+           : coll == WI_COLL_ALL_TO_ALL ? &comm->copy_path_tuning[1]
+           : coll == WI_COLL_BROADCAST  ? &comm->copy_path_tuning[2]
                                         : NULL;
 }
 
@@ -196,56 +196,56 @@ static int voter(const struct weft_comm *comm, const struct wi_call *c)
     return c->coll == WI_COLL_BROADCAST ? (c->root + 1) % comm->nranks : 0;
 }
 
-static enum wi_plan_way vote(struct weft_request *req, const struct wi_call *c, size_t share)
+static enum wi_plan_copy_path vote(struct weft_request *req, const struct wi_call *c, size_t share)
 {
     struct weft_comm *comm = req->comm;
-    struct wi_slot_store *ways = ways_of(comm, c->coll);
+    struct wi_autotune *tuning = tuning_of(comm, c->coll);
     int attach, timed = 0;
 
-    if (!ways || voter(comm, c) != comm->rank)
-        return WI_WAY_ANY;
-    attach = req->alone ? wi_slot_store_choose(ways, share, &timed) : wi_slot_store_best(ways, share);
+    if (!tuning || voter(comm, c) != comm->rank)
+        return WI_COPY_PATH_ANY;
+    attach = req->alone ? wi_autotune_choose(tuning, share, &timed) : wi_autotune_best(tuning, share);
     if (timed) {
-        req->trial = attach ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+        req->trial = attach ? WI_COPY_PATH_ATTACH : WI_COPY_PATH_SLOTS;
         req->trial_share = share;
         req->trial_since = wi_ticks();
     }
-    return attach ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+    return attach ? WI_COPY_PATH_ATTACH : WI_COPY_PATH_SLOTS;
 }
 
 void wi_exchange_learn(struct weft_request *req)
 {
     if (req->trial && req->status >= 0)
-        wi_slot_store_learn(ways_of(req->comm, (enum wi_coll)req->now.coll), req->trial_share,
-                            req->trial == WI_WAY_ATTACH, wi_ticks() - req->trial_since);
-    req->trial = WI_WAY_ANY;
+        wi_autotune_learn(tuning_of(req->comm, (enum wi_coll)req->now.coll), req->trial_share,
+                          req->trial == WI_COPY_PATH_ATTACH, wi_ticks() - req->trial_since);
+    req->trial = WI_COPY_PATH_ANY;
 }
 
-/* The planner's choice, or, if the other way comes near to it and nobody has asked for an algorithm, the way voted for. */
+/* The planner's choice; or, if the other path is predicted to be similarly fast and no algorithm was named, the path voted for. */
 weft_status wi_exchange_plan(struct weft_request *req, struct wi_plan_query *q, struct wi_plan *plan)
 {
-    enum wi_plan_way way = (enum wi_plan_way)req->planning.way;
+    enum wi_plan_copy_path path = (enum wi_plan_copy_path)req->planning.copy_path;
     const char *forced = req->options.algorithm;
     struct weft_comm *comm = req->comm;
     struct wi_plan slots, attach;
-    enum wi_plan_way trial = (enum wi_plan_way)req->trial;
+    enum wi_plan_copy_path trial = (enum wi_plan_copy_path)req->trial;
     double factor;
 
-    req->trial = WI_WAY_ANY; /* what is measured is what was voted for */
-    if (forced || way == WI_WAY_ANY || q->memory != WI_MEMORY_PRIVATE || !comm->mesh->can_get ||
+    req->trial = WI_COPY_PATH_ANY; /* what is measured is what was voted for */
+    if (forced || path == WI_COPY_PATH_ANY || q->memory != WI_MEMORY_PRIVATE || !comm->mesh->can_get ||
         wi_planner_has_rule(comm->planner, q->coll))
         return wi_plan(comm->planner, q, forced, plan);
-    q->way = WI_WAY_SLOTS;
+    q->copy_path = WI_COPY_PATH_SLOTS;
     WI_TRY(wi_plan(comm->planner, q, NULL, &slots));
-    q->way = WI_WAY_ATTACH;
+    q->copy_path = WI_COPY_PATH_ATTACH;
     WI_TRY(wi_plan(comm->planner, q, NULL, &attach));
     factor = attach.predicted_us / slots.predicted_us;
     if (factor > RIVAL_FACTOR)
-        way = WI_WAY_SLOTS;
+        path = WI_COPY_PATH_SLOTS;
     else if (factor < 1.0 / RIVAL_FACTOR)
-        way = WI_WAY_ATTACH;
-    *plan = way == WI_WAY_ATTACH ? attach : slots;
-    if (trial == way)
+        path = WI_COPY_PATH_ATTACH;
+    *plan = path == WI_COPY_PATH_ATTACH ? attach : slots;
+    if (trial == path)
         req->trial = (uint8_t)trial;
     return WEFT_SUCCESS;
 }
@@ -295,7 +295,7 @@ static weft_status check_share(const struct wi_call *c, int rank, size_t share, 
     return wi_fail(WEFT_EPROTO, "rank %d says that its share has %zu bytes; this rank's has %zu", rank, share, own);
 }
 
-/* What the ranks have told each other: the largest share, the memory, the way voted for. */
+/* What the ranks have told each other: the largest share, the memory, the copy path voted for. */
 static weft_status read_records(struct weft_request *req, const unsigned char *records, size_t stride)
 {
     struct wi_planning *p = &req->planning;
@@ -304,7 +304,7 @@ static weft_status read_records(struct weft_request *req, const unsigned char *r
     struct record own;
     size_t share = 0;
 
-    p->way = WI_WAY_ANY;
+    p->copy_path = WI_COPY_PATH_ANY;
     memcpy(&own, records + (size_t)comm->rank * stride, sizeof own);
     for (int r = 0; r < comm->nranks; r++) {
         struct record m;
@@ -313,8 +313,8 @@ static weft_status read_records(struct weft_request *req, const unsigned char *r
         share = m.share > share ? m.share : share;
         if (c->coll == WI_COLL_BROADCAST && r == c->root)
             p->query.in_place = m.in_place != 0;
-        if (r == voter(comm, c) && ways_of(comm, c->coll))
-            p->way = m.vote == WI_WAY_ATTACH ? WI_WAY_ATTACH : WI_WAY_SLOTS;
+        if (r == voter(comm, c) && tuning_of(comm, c->coll))
+            p->copy_path = m.vote == WI_COPY_PATH_ATTACH ? WI_COPY_PATH_ATTACH : WI_COPY_PATH_SLOTS;
     }
     p->query.bytes = p->share = share;
     p->file = wi_plan_file(comm->planner, &p->query, req->options.algorithm);

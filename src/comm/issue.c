@@ -367,7 +367,7 @@ static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *
     WI_TRY(begin_op(comm, req, straight, &again));
     WI_TRY(copy_source(comm, straight, &again)); /* either operation may end first, and frees its copy */
     q = wi_op_query(comm, &again, straight, share);
-    q.way = WI_WAY_MESSAGES;
+    q.copy_path = WI_COPY_PATH_MESSAGES;
     WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
     WI_TRY(wi_op_bind(comm, straight, flat.algo, &flat.spec, 0, 0, &programs));
     straight->bind.parts_from = WI_PACK_BELOW;

@@ -18,7 +18,7 @@
 #include "exec/engine.h"
 #include "exec/match.h"
 #include "exec/op.h"
-#include "exec/slot_store.h"
+#include "exec/autotune.h"
 #include "net/mesh.h"
 
 #define WI_OP_WINDOW 4
@@ -117,7 +117,7 @@ struct wi_exec {
     size_t eager_bytes, early_bytes;
     struct wi_recorder recorder;
     struct wi_kept_name *names; /* of schedules that are gone, for the recorder */
-    struct wi_slot_store slot_store;
+    struct wi_autotune store_tuning;
     const char *(*algorithm_named)(int kind, uint32_t named); /* of the configuration */
     uint64_t timeout_ns;
     _Atomic int napping; /* the lock's holder sleeps, or is about to */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mapped schedules over ll lines: payload and flag in one cache line. And the exchange of records before a schedule is
- * known, which goes the same way. */
+ * known, which uses the same lines. */
 #include <string.h>
 
 #include "base/status.h"

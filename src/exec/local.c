@@ -10,7 +10,7 @@
 
 /* ---- Where stores go ---- */
 
-/* Results stream past the caches when the operation is too large to stay in them; slots as slot_store.h says. */
+/* Results stream past the caches when the operation is too large to stay in them; slots as autotune.h says. */
 static unsigned streams(const struct wi_work *w, uint32_t dst)
 {
     if (!w->to)
@@ -184,9 +184,9 @@ int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, 
     return wi_work_begin(exec, op, &w, &ls->work, moved);
 }
 
-/* ---- How slots are stored, of one operation ---- */
+/* ---- Stores into slots, of one operation ---- */
 
-/* While this rank waits for others: take the lines that it stores to next, in the ordinary way. */
+/* While this rank waits for others: take ownership of the lines that it stores to next, where stores are ordinary. */
 #if defined(__x86_64__)
 __attribute__((target("prfchw")))
 #endif
@@ -203,13 +203,13 @@ void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op)
 {
     int timed;
 
-    op->run.slot_nt = wi_slot_store_choose(&exec->slot_store, op->bind.slot_work, &timed) != 0;
-    op->run.claim = !op->run.slot_nt && op->bind.slot_work >= WI_SLOT_ORDINARY_BYTES && op->bind.nfragments == 1;
+    op->run.slot_nt = wi_autotune_choose(&exec->store_tuning, op->bind.slot_work, &timed) != 0;
+    op->run.claim = !op->run.slot_nt && op->bind.slot_work >= WI_AUTOTUNE_MIN_BYTES && op->bind.nfragments == 1;
     op->run.stores_since = timed ? wi_ticks() : 0;
 }
 
 void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op)
 {
     if (op->run.stores_since)
-        wi_slot_store_learn(&exec->slot_store, op->bind.slot_work, op->run.slot_nt, wi_ticks() - op->run.stores_since);
+        wi_autotune_learn(&exec->store_tuning, op->bind.slot_work, op->run.slot_nt, wi_ticks() - op->run.stores_since);
 }

@@ -1,5 +1,5 @@
 libweft_sources += \
-	src/exec/exec.c src/exec/exec.h src/exec/op.h src/exec/run.c src/exec/recorder.h src/exec/slot_store.h \
+	src/exec/exec.c src/exec/exec.h src/exec/op.h src/exec/run.c src/exec/recorder.h src/exec/autotune.h \
 	src/exec/signal.h src/exec/fail.c src/exec/wait.c src/exec/match.c src/exec/match.h src/exec/put.c \
 	src/exec/lower.c src/exec/lower.h src/exec/address.h src/exec/lane.c src/exec/transfer.c src/exec/transfer.h \
 	src/exec/local.c src/exec/ll.c src/exec/ll.h src/exec/alone.c src/exec/packed.c \

@@ -66,7 +66,7 @@ struct wi_binding {
     size_t slice_bytes, fragment_bytes; /* SIZE_MAX: it is not cut so */
     uint32_t nslices, nfragments;       /* slices: of a fragment */
     size_t slot_bytes;                  /* mapped: of a slot that a fragment uses */
-    size_t slot_work;                   /* bytes that go over slots, by which operations are classed in slot_store.h */
+    size_t slot_work;                   /* bytes that go over slots: the size class in autotune.h */
     size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
     struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
     uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
@@ -84,8 +84,8 @@ struct wi_op_run {
     uint32_t begun, inflight;          /* fragments */
     uint64_t epoch;                    /* mapped: of the oldest fragment in flight */
     uint8_t alone;                     /* run by the thread that called it, which does nothing else: exec->let_in */
-    uint8_t slot_nt, claim;            /* how slots are stored */
-    uint64_t stores_since;             /* ticks, when the way to store is on trial; else 0 */
+    uint8_t slot_nt, claim;            /* slots: streaming stores; lines claimed while this rank waits */
+    uint64_t stores_since;             /* ticks when a timed trial of autotune.h began; else 0 */
 };
 
 /* Of a message: with whom, and how sender and receiver find each other (match.c). */

@@ -50,10 +50,11 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "the other ranks' memory cannot be read";
     if (needs & WI_ALGO_PEER_PUT && q->memory_dst != WI_MEMORY_MAPPED && !p->facts.can_put)
         return "the other ranks' memory cannot be written";
-    if (q->way == WI_WAY_MESSAGES)
+    if (q->copy_path == WI_COPY_PATH_MESSAGES)
         return needs & WI_ALGO_MAPPED ? "it is not over messages" : NULL;
-    if (q->way != WI_WAY_ANY && (q->way == WI_WAY_ATTACH) != ((needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0))
-        return "another way is asked for";
+    if (q->copy_path != WI_COPY_PATH_ANY &&
+        (q->copy_path == WI_COPY_PATH_ATTACH) != ((needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) != 0))
+        return "another copy path is asked for";
     return NULL;
 }
 

@@ -161,7 +161,7 @@ static struct wi_plan_slot *slot_of(struct wi_planner *p, const struct wi_plan_q
 {
     uint64_t h = q->bytes ^ (uint64_t)(unsigned)q->coll << 40 ^ (uint64_t)(unsigned)q->root << 24;
 
-    h ^= (uint64_t)(q->v_form | q->ordered << 1 | q->in_place << 2 | (int)q->memory << 3 | (int)q->way << 5 |
+    h ^= (uint64_t)(q->v_form | q->ordered << 1 | q->in_place << 2 | (int)q->memory << 3 | (int)q->copy_path << 5 |
                     q->rounds << 7)
              << 56 ^
          (uint64_t)((int)q->memory_dst | q->parcels << 4) << 48 ^ (uint64_t)q->work << 32;
@@ -173,7 +173,8 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
 {
     return a->coll == b->coll && a->bytes == b->bytes && a->v_form == b->v_form && a->ordered == b->ordered &&
            a->rounds == b->rounds && a->in_place == b->in_place && a->root == b->root && a->memory == b->memory &&
-           a->memory_dst == b->memory_dst && a->way == b->way && a->parcels == b->parcels && a->work == b->work;
+           a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->parcels == b->parcels &&
+           a->work == b->work;
 }
 
 /* Naming an algorithm for one call is often done for every call of a loop. */

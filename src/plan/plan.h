@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choosing: which algorithm and which slice size. The choice depends only on what all ranks have agreed on (the mesh's
  * facts, settings that are equal everywhere, the contents of the tuning table and of the topology file, and the operation's
- * arguments with what the ranks exchanged about them, which may hold one rank's vote for a way of copying), never on this
+ * arguments with what the ranks exchanged about them, which may hold one rank's vote for a copy path), never on this
  * rank's clock or on what happened before, so all ranks choose alike. */
 #ifndef WI_PLAN_PLAN_H
 #define WI_PLAN_PLAN_H
@@ -53,8 +53,8 @@ enum wi_plan_memory {
     WI_MEMORY_MAPPED,  /* every buffer that another rank would touch lies in a shareable segment */
 };
 
-/* By which copies between ordinary buffers of one node go. */
-enum wi_plan_way { WI_WAY_ANY, WI_WAY_SLOTS, WI_WAY_ATTACH, WI_WAY_MESSAGES };
+/* The path of copies between ordinary buffers of one node. */
+enum wi_plan_copy_path { WI_COPY_PATH_ANY, WI_COPY_PATH_SLOTS, WI_COPY_PATH_ATTACH, WI_COPY_PATH_MESSAGES };
 
 /* Ranks of an all_to_all_v know only their own counts, but must all go by level or none. So that is chosen as if every part had
  * this length; rules with a range of sizes are asked with it, too. */
@@ -69,7 +69,7 @@ struct wi_plan_query {
     int in_place;
     int root;
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
-    enum wi_plan_way way; /* only algorithms that go this way */
+    enum wi_plan_copy_path copy_path; /* only algorithms that use this path */
     int parcels;          /* all_to_all_v: `bytes` is WI_PLAN_PARCEL_BYTES, and algorithms by level can be taken */
     uint8_t work;         /* what is reduced: wi_plan_work; 0 where nothing is */
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */

@@ -61,10 +61,10 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *format, .
 /* As if trials had shown that it is faster. */
 static void stream(struct wi_exec *exec)
 {
-    for (int i = 0; i < WI_SLOT_CLASSES; i++) {
-        exec->slot_store.classes[i].best = 1;
-        exec->slot_store.classes[i].turn = UINT32_MAX / 2; /* it is no trial */
-        exec->slot_store.classes[i].period = UINT32_MAX;
+    for (int i = 0; i < WI_AUTOTUNE_CLASSES; i++) {
+        exec->store_tuning.classes[i].best = 1;
+        exec->store_tuning.classes[i].turn = UINT32_MAX / 2; /* it is no trial */
+        exec->store_tuning.classes[i].period = UINT32_MAX;
     }
 }
 

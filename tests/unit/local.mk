@@ -131,9 +131,9 @@ unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
 tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
 
-unit_tests += tests/unit/test_slot_store
-tests_unit_test_slot_store_SOURCES = tests/unit/test_slot_store.c
-tests_unit_test_slot_store_LDADD = libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_autotune
+tests_unit_test_autotune_SOURCES = tests/unit/test_autotune.c
+tests_unit_test_autotune_LDADD = libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_slots
 tests_unit_test_slots_SOURCES = tests/unit/test_slots.c

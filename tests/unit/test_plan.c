@@ -492,8 +492,8 @@ static void measurements_decide(void)
     wi_plan_table_free(t);
 }
 
-/* What two ways of copying come to, and that a way that is asked for is kept to. */
-static void ways_of_copying(void)
+/* The predictions of two copy paths, and that a path that is asked for is used. */
+static void copy_paths(void)
 {
     static const enum wi_coll colls[] = {WI_COLL_ALL_GATHER, WI_COLL_ALL_TO_ALL, WI_COLL_BROADCAST};
     struct wi_planner *p;
@@ -503,12 +503,12 @@ static void ways_of_copying(void)
     spread(&w, 1, 2, 0);
     p = planner(&w, NULL, NULL);
     for (int c = 0; c < 3; c++) {
-        for (int way = WI_WAY_SLOTS; way <= WI_WAY_ATTACH; way++) {
+        for (int path = WI_COPY_PATH_SLOTS; path <= WI_COPY_PATH_ATTACH; path++) {
             struct wi_plan_query q = {
-                .coll = colls[c], .bytes = 1 << 20, .memory = WI_MEMORY_PRIVATE, .in_place = c == 2, .way = way};
+                .coll = colls[c], .bytes = 1 << 20, .memory = WI_MEMORY_PRIVATE, .in_place = c == 2, .copy_path = path};
             REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
-            CHECK(((plan.algo->needs & WI_ALGO_PEER_GET) != 0) == (way == WI_WAY_ATTACH));
-            if (way == WI_WAY_ATTACH)
+            CHECK(((plan.algo->needs & WI_ALGO_PEER_GET) != 0) == (path == WI_COPY_PATH_ATTACH));
+            if (path == WI_COPY_PATH_ATTACH)
                 CU_ASSERT_STRING_EQUAL(plan.algo->name, c == 2 ? "split" : "direct");
         }
     }
@@ -520,7 +520,7 @@ static void ways_of_copying(void)
                               .memory = WI_MEMORY_PRIVATE,
                               .memory_dst = WI_MEMORY_PRIVATE,
                               .in_place = 1,
-                              .way = WI_WAY_ATTACH};
+                              .copy_path = WI_COPY_PATH_ATTACH};
     REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
     CU_ASSERT_STRING_EQUAL(plan.algo->name, "direct");
     CHECK(wi_plan(p, &q, "split", &plan) == WEFT_ENOTSUP);
@@ -585,7 +585,7 @@ static const struct wt_case cases[] = {
     {"tables are written as they are read", tables_round_trip},
     {"the older keyword of parameters is read", older_keyword},
     {"measurements decide", measurements_decide},
-    {"two ways of copying", ways_of_copying},
+    {"two copy paths", copy_paths},
     {"maps of ranks", maps},
     {"allocations may fail", allocations_may_fail},
 };

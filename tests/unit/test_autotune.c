@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How slots are stored to, learnt: against a machine whose two ways cost what the test says. */
-#include "exec/slot_store.h"
+/* Autotuning on a machine whose two variants cost what the test says. */
+#include "exec/autotune.h"
 #include "tests/unit/unit.h"
 
-static struct wi_slot_store store;
+static struct wi_autotune store;
 static unsigned tremor;
 
 /* One operation on a machine where an ordinary one takes `cost[0]` ticks, a streamed one `cost[1]`, and the first on slots
- * last stored to in the other way ten times as much. 1: it was streamed. */
+ * last stored to in the other variant ten times as much. 1: it was streamed. */
 static int operation(size_t bytes, const uint64_t cost[2], int *last, unsigned *settled)
 {
-    int timed, way = wi_slot_store_choose(&store, bytes, &timed);
+    int timed, variant = wi_autotune_choose(&store, bytes, &timed);
 
-    *settled = way == *last ? *settled + 1 : 0;
-    *last = way;
+    *settled = variant == *last ? *settled + 1 : 0;
+    *last = variant;
     if (timed)
-        wi_slot_store_learn(&store, bytes, way, cost[way] * (*settled < 8 ? 10 : 1) + tremor++ % 5);
-    return way;
+        wi_autotune_learn(&store, bytes, variant, cost[variant] * (*settled < 8 ? 10 : 1) + tremor++ % 5);
+    return variant;
 }
 
 /* Streamed operations among `count`. */
@@ -31,7 +31,7 @@ static unsigned run(size_t bytes, uint64_t ordinary, uint64_t streamed, unsigned
     return streams;
 }
 
-static void faster_way_is_found(void)
+static void faster_variant_is_found(void)
 {
     memset(&store, 0, sizeof store);
     CU_ASSERT(run(4096, 1000, 400, 4000) > 3900);
@@ -47,7 +47,7 @@ static void change_is_noticed(void)
     CU_ASSERT(run(4096, 400, 1000, 10000) < 5000);
 }
 
-static void equal_ways_do_not_alternate(void)
+static void equal_variants_do_not_alternate(void)
 {
     unsigned streams;
 
@@ -60,9 +60,9 @@ static void equal_ways_do_not_alternate(void)
 static void small_sizes_are_never_streamed(void)
 {
     memset(&store, 0, sizeof store);
-    CU_ASSERT_EQUAL(run(WI_SLOT_ORDINARY_BYTES - 1, 1000, 1, 10000), 0);
+    CU_ASSERT_EQUAL(run(WI_AUTOTUNE_MIN_BYTES - 1, 1000, 1, 10000), 0);
     CU_ASSERT_EQUAL(run(0, 1000, 1, 10), 0);
-    CU_ASSERT(run(WI_SLOT_ORDINARY_BYTES, 1000, 1, 10000) > 9000);
+    CU_ASSERT(run(WI_AUTOTUNE_MIN_BYTES, 1000, 1, 10000) > 9000);
 }
 
 static void sizes_are_learnt_apart(void)
@@ -78,27 +78,27 @@ static void one_interruption_does_not_mislead(void)
 {
     const uint64_t cost[2] = {400, 1000};
     unsigned settled = 100, streams = 0, interrupted = 0;
-    int last = 0, timed, way;
+    int last = 0, timed, variant;
 
     memset(&store, 0, sizeof store);
     for (int i = 0; i < 4000; i++) {
-        way = wi_slot_store_choose(&store, 4096, &timed);
-        settled = way == last ? settled + 1 : 0;
-        last = way;
-        streams += (unsigned)way;
+        variant = wi_autotune_choose(&store, 4096, &timed);
+        settled = variant == last ? settled + 1 : 0;
+        last = variant;
+        streams += (unsigned)variant;
         if (timed)
-            wi_slot_store_learn(&store, 4096, way, way == 0 && !interrupted++ ? 1000000 : cost[way]);
+            wi_autotune_learn(&store, 4096, variant, variant == 0 && !interrupted++ ? 1000000 : cost[variant]);
     }
     CU_ASSERT(interrupted > 0);
     CU_ASSERT(streams < 100);
 }
 
 static const struct wt_case cases[] = {
-    {"the faster way is found", faster_way_is_found},
+    {"the faster variant is found", faster_variant_is_found},
     {"a change of the machine is noticed", change_is_noticed},
-    {"equal ways do not alternate", equal_ways_do_not_alternate},
+    {"equal variants do not alternate", equal_variants_do_not_alternate},
     {"small sizes are never streamed", small_sizes_are_never_streamed},
     {"sizes are learnt apart", sizes_are_learnt_apart},
     {"one interruption does not mislead", one_interruption_does_not_mislead},
 };
-WT_UNIT_MAIN("slot_store", cases)
+WT_UNIT_MAIN("autotune", cases)
