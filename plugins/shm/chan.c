@@ -110,8 +110,9 @@ void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status)
     }
 }
 
-/* Is anything awaited but what may never come? A message cut short is, also when nobody wants the rest of it. */
-static int in_earnest(const struct wi_shm_channel_in *ch)
+/* Does the channel wait for data? Background receives do not count, for they may never get any; the rest of an open message does,
+ * even if its receive has failed. */
+static int awaits_data(const struct wi_shm_channel_in *ch)
 {
     const struct weft_xfer *x = ch->queue.first;
 
@@ -120,9 +121,9 @@ static int in_earnest(const struct wi_shm_channel_in *ch)
     return ch->open || x;
 }
 
-/* Nothing is in the ring for a receive that waits. A message to be fetched is lost as well: its sender forgot it. Who has left
- * puts nothing more into the ring: one ring's worth is all that there can be. */
-static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
+/* Of a peer that has left: does a receive still wait once the ring is empty? A message to be fetched is lost, for the sender has
+ * gone. Such a peer puts nothing more into the ring, so at most one ring's worth of bytes is left. */
+static int in_pending(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
 {
     uint64_t from;
     int events;
@@ -133,10 +134,10 @@ static int in_starved(struct wi_shm_group *group, struct wi_shm_channel_in *ch)
     do {
         events = ch->kind == WI_SHM_FETCH_NONE ? wi_shm_pull(group, ch) : 0;
     } while (events && wi_shm_in_busy(ch) && ch->r.position - from < ch->r.ring.capacity);
-    return in_earnest(ch);
+    return awaits_data(ch);
 }
 
-static int out_starved(struct wi_shm_group *group, struct wi_shm_channel_out *ch)
+static int out_pending(struct wi_shm_group *group, struct wi_shm_channel_out *ch)
 {
     if (!ch || !ch->queue.first)
         return 0;
@@ -144,13 +145,13 @@ static int out_starved(struct wi_shm_group *group, struct wi_shm_channel_out *ch
     return ch->queue.first != NULL;
 }
 
-int wi_shm_chan_starved(struct wi_shm_group *group, struct wi_shm_peer *peer)
+int wi_shm_chan_pending(struct wi_shm_group *group, struct wi_shm_peer *peer)
 {
-    int starved = 0;
+    int pending = 0;
 
     for (int i = 0; i < WEFT_CHAN_MAX; i++)
-        starved |= in_starved(group, peer->in[i]) | out_starved(group, peer->out[i]);
-    return starved;
+        pending |= in_pending(group, peer->in[i]) | out_pending(group, peer->out[i]);
+    return pending;
 }
 
 void wi_shm_chan_free(struct wi_shm_group *group)

@@ -307,7 +307,7 @@ static void look_at_peer(struct wi_shm_group *group, struct wi_shm_peer *peer, u
         wi_shm_peer_fail(group, peer, WEFT_EABORTED, text);
     } else if (board == WEFT_BOARD_LEFT) {
         peer->state = WI_SHM_PEER_LEFT;
-        if (!wi_shm_chan_starved(group, peer))
+        if (!wi_shm_chan_pending(group, peer))
             return;
         snprintf(text, sizeof(text), "rank %d (process %u on host %s) left the communicator", peer->rank,
                  peer->identity.pid, peer->identity.host);

@@ -126,7 +126,7 @@ int wi_shm_chan_progress(struct wi_shm_group *group);
 void wi_shm_chan_fail(struct wi_shm_peer *peer, weft_status status);
 /* The peer left in good order: what it sent before may still be received, all else fails. Returns whether a posted
  * transfer can never end. */
-int wi_shm_chan_starved(struct wi_shm_group *group, struct wi_shm_peer *peer);
+int wi_shm_chan_pending(struct wi_shm_group *group, struct wi_shm_peer *peer);
 /* Would progress move something on a channel with posted transfers? */
 int wi_shm_chan_ready(const struct wi_shm_group *group);
 void wi_shm_chan_free(struct wi_shm_group *group);

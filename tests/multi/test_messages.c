@@ -273,7 +273,7 @@ static void offers(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-static void starved(int rank, int nranks, void *arg)
+static void memory_is_full(int rank, int nranks, void *arg)
 {
     enum { N = 400, WORDS = 128 };
     int64_t *words = calloc(WORDS, 8), last = 0;
@@ -548,9 +548,9 @@ static void run_offers(void)
     with_little_memory(offers, "offers");
 }
 
-static void run_starved(void)
+static void run_memory_is_full(void)
 {
-    with_little_memory(starved, "starved");
+    with_little_memory(memory_is_full, "memory is full");
 }
 
 static void run_orphans(void)
@@ -572,7 +572,7 @@ static const struct wt_case cases[] = {
     {"a receive from any rank keeps its place", run_in_order},
     {"more early messages than there is memory for", run_flood},
     {"long messages are only announced", run_offers},
-    {"a receive behind full memory says so", run_starved},
+    {"a receive behind full memory says so", run_memory_is_full},
     {"probes", run_probes},
     {"persistent, exchanged, to oneself", run_forms},
     {"counts that differ", run_disagree},

@@ -65,7 +65,7 @@ static weft_status packed(const char *text, size_t bytes)
     return st;
 }
 
-static void starve(const char *name, parser parse, const char *text, size_t bytes)
+static void parse_without_memory(const char *name, parser parse, const char *text, size_t bytes)
 {
     long count, step;
     weft_status fed;
@@ -89,7 +89,7 @@ static void starve(const char *name, parser parse, const char *text, size_t byte
 }
 
 /* `skip`: bytes at the start that are the fuzzer's. */
-static void starve_file(const char *path, size_t skip, parser parse)
+static void parse_without_memory_file(const char *path, size_t skip, parser parse)
 {
     static char text[MAX_TEXT];
     FILE *f = fopen(path, "rb");
@@ -99,10 +99,10 @@ static void starve_file(const char *path, size_t skip, parser parse)
     bytes = fread(text, 1, sizeof(text), f);
     fclose(f);
     if (bytes > skip && bytes < sizeof(text))
-        starve(path, parse, text + skip, bytes - skip);
+        parse_without_memory(path, parse, text + skip, bytes - skip);
 }
 
-static void starve_folder(const char *folder, size_t skip, parser parse)
+static void parse_without_memory_folder(const char *folder, size_t skip, parser parse)
 {
     const char *top = getenv("WEFT_SRCDIR");
     struct dirent **entries;
@@ -117,7 +117,7 @@ static void starve_folder(const char *folder, size_t skip, parser parse)
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof(path), "%s/%s/%s", top ? top : ".", folder, entries[i]->d_name);
         if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && strcmp(entries[i]->d_name, "README"))
-            starve_file(path, skip, parse);
+            parse_without_memory_file(path, skip, parse);
         free(entries[i]);
     }
     free(entries);
@@ -138,29 +138,29 @@ static void lanes_only(void)
         at += snprintf(text + at, sizeof(text) - (size_t)at, "lane %d send - recv - chan 0\n", i);
     at += snprintf(text + at, sizeof(text) - (size_t)at, "end\n");
     CU_ASSERT_EQUAL(schedule(text, (size_t)at), WEFT_SUCCESS);
-    starve("lanes", schedule, text, (size_t)at);
+    parse_without_memory("lanes", schedule, text, (size_t)at);
 }
 
 static void schedules(void)
 {
-    starve_folder("tests/golden", 0, schedule);
-    starve_folder("tests/fuzz/corpus/fuzz_sched", 0, schedule);
+    parse_without_memory_folder("tests/golden", 0, schedule);
+    parse_without_memory_folder("tests/fuzz/corpus/fuzz_sched", 0, schedule);
 }
 
 static void programs(void)
 {
-    starve_folder("tests/golden", 0, program);
+    parse_without_memory_folder("tests/golden", 0, program);
 }
 
 static void tables(void)
 {
-    starve_folder("tests/fuzz/corpus/fuzz_tuning", 0, table);
+    parse_without_memory_folder("tests/fuzz/corpus/fuzz_tuning", 0, table);
 }
 
 static void topologies(void)
 {
-    starve_folder("tests/fuzz/corpus/fuzz_topo", 1, topology);
-    starve_folder("tests/fuzz/corpus/fuzz_topo", 1, packed);
+    parse_without_memory_folder("tests/fuzz/corpus/fuzz_topo", 1, topology);
+    parse_without_memory_folder("tests/fuzz/corpus/fuzz_topo", 1, packed);
 }
 
 static const struct wt_case cases[] = {
