@@ -134,7 +134,7 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
     if (wi_coll_parse(argv[optind], &x->query.coll) || !wi_algo_find(wi_algo_family(x->query.coll), "flat"))
         return bad("no collective", argv[optind]);
     x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
-    x->query.parcels = x->query.coll == WI_COLL_ALL_TO_ALL_V;
+    x->query.packed = x->query.coll == WI_COLL_ALL_TO_ALL_V;
     if (!wi_rate_defined(x->dtype, x->op))
         return bad("--op: undefined for this data type:", wi_rate_op_name(x->op));
     x->reduces = x->query.coll == WI_COLL_ALL_REDUCE || x->query.coll == WI_COLL_REDUCE ||

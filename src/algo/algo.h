@@ -39,8 +39,8 @@ enum wi_algo_needs {
     WI_ALGO_NO_IN_PLACE = 64,
     WI_ALGO_POW2_RANKS = 128, /* a power of two of ranks only */
     WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
-    WI_ALGO_PARCELS = 1024,   /* passes on what is not its own: in a v-form its messages say how long what they hold is */
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
+    WI_ALGO_PACKED = 1024,    /* forwards other ranks' data: in a v-form its messages are packed, with the length of each part */
     WI_ALGO_GROUP_MAPPED = 2048, /* hierarchical: each innermost group needs a mapped group, in a pipeline of stages */
 };
 

@@ -77,10 +77,10 @@ int wi_hier_segment(const struct wi_hier_tree *t, int stage, uint32_t *first, ui
 weft_status wi_hier_stage(const struct wi_part *part, struct wi_sched_stage **stage);
 
 /* hier_alltoall.c */
-weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int parcels,
+weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int packed,
                                struct wi_sched **sched);
-/* hier_parcel.c: the same with one message for each pair of ranks and stage, and with leaders */
-weft_status wi_hier_parcels(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched);
+/* hier_packed.c: the same with one packed message for each pair of ranks and stage, and with leaders */
+weft_status wi_hier_packed(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched);
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b);
 

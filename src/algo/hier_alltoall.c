@@ -8,7 +8,7 @@
  *   sent across: (P - L)n, as without levels, in G-1 messages · inside: (L-1)Gn more (L ranks a group, n: one share) · scratch
  *     GLn for each stage but the last
  *
- * With leaders, and for all_to_all_v, hier_parcel.c.
+ * With leaders, and for all_to_all_v, hier_packed.c.
  *
  * A share in transit is (source, destination). Between stages a rank keeps, sorted, those of the sources whose shard it owns and
  * of the destinations inside its group.
@@ -204,7 +204,7 @@ static weft_status refuse(const struct wi_algo_args *args, int *leaders)
     return WEFT_SUCCESS;
 }
 
-weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int parcels,
+weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_tree *tree, int packed,
                                struct wi_sched **sched)
 {
     struct exchange x = {.tree = tree, .spec = args->spec};
@@ -214,8 +214,8 @@ weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_t
     int leaders;
 
     WI_TRY(refuse(args, &leaders));
-    if (parcels || leaders)
-        return wi_hier_parcels(args, tree, sched);
+    if (packed || leaders)
+        return wi_hier_packed(args, tree, sched);
     st = wi_compose_create((uint32_t)args->nranks, 0, &x.compose);
     for (x.stage = 0; x.stage <= tree->k && st >= 0; x.stage++)
         st = run_stage(&x, &tmp_blocks);

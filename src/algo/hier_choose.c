@@ -91,7 +91,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     if (coll == WI_COLL_ALL_TO_ALL)
         c.needs |= WI_ALGO_UNIFORM;
     if (coll == WI_COLL_ALL_TO_ALL_V)
-        c.needs |= WI_ALGO_PARCELS;
+        c.needs |= WI_ALGO_PACKED;
     if (family == WI_COLL_ALL_TO_ALL)
         c.needs |= WI_ALGO_NO_IN_PLACE;
     if (family != WI_COLL_ALL_REDUCE && family != WI_COLL_REDUCE && family != WI_COLL_REDUCE_SCATTER)

@@ -8,7 +8,7 @@
  *     broadcast       scatter*        -          broadcast       all_gather    broadcast
  *     all_gather      -               gather     all_gather      all_gather    broadcast
  *     reduce_scatter  reduce_scatter  reduce     reduce_scatter  -             scatter
- *     all_to_all      (hier_alltoall.c, hier_parcel.c)
+ *     all_to_all      (hier_alltoall.c, hier_packed.c)
  *     barrier         barrier         barrier    barrier         -             barrier      * in the root's groups only
  *
  * Bytes across a link of stage 0, n bytes, G groups: what the outer algorithm sends for n, whatever the size of the groups.
@@ -46,7 +46,7 @@ struct hier {
     uint32_t per_shard, chunk_items, chunks; /* vector collectives: blocks of a shard, of a chunk */
     struct wi_place held;                    /* where this rank's part of the data is */
     struct made *first, **tail;
-    int parcels; /* all_to_all_v */
+    int packed; /* all_to_all_v */
 };
 
 /* One stage on the way up or down. */
@@ -437,7 +437,7 @@ static weft_status build_tree(struct hier *h, struct wi_sched **sched)
     weft_status st;
 
     if (h->shape->coll == WI_COLL_ALL_TO_ALL)
-        return wi_hier_all_to_all(h->args, &h->tree, h->parcels, sched);
+        return wi_hier_all_to_all(h->args, &h->tree, h->packed, sched);
     h->tail = &h->first;
     find_held(h);
     st = cut(h);
@@ -489,7 +489,7 @@ static weft_status build(const struct wi_algo_args *args, enum wi_coll coll, str
     struct hier h = {.args = args,
                      .spec = args->spec,
                      .shape = wi_hier_shape_of(wi_algo_family(coll)),
-                     .parcels = coll == WI_COLL_ALL_TO_ALL_V};
+                     .packed = coll == WI_COLL_ALL_TO_ALL_V};
 
     if (!h.spec || !h.spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: a hierarchical algorithm needs a spec", wi_coll_name(coll));

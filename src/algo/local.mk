@@ -50,7 +50,7 @@ libweft_sources += \
 	src/algo/hier_choose.c \
 	src/algo/hier_compose.c \
 	src/algo/hier_cost.c \
-	src/algo/hier_parcel.c \
+	src/algo/hier_packed.c \
 	src/algo/hier_spec.c \
 	src/algo/hier_stages.c \
 	src/algo/hier_trees.c \

@@ -329,18 +329,18 @@ static weft_status begin_op(struct weft_comm *comm, const struct weft_request *r
     return wi_call_redop(comm, c, &op->bind.redop);
 }
 
-/* ---- all_to_all_v by level: the short parts travel together, the long ones straight ---- */
+/* ---- all_to_all_v by level: short parts in packed messages, long parts directly to their destination ---- */
 
-/* Ranks know only their own counts, so the choice is made as if every part had WI_PLAN_PARCEL_BYTES: the same for all. 1: by level;
- * 0: not. */
-static int plan_parcels(struct weft_comm *comm, const struct weft_request *req, struct wi_plan_query q,
-                        struct wi_plan *plan)
+/* Ranks know only their own counts, so the algorithm is chosen as if every part had WI_PLAN_PACKED_PART_BYTES: the same choice on
+ * all ranks. 1: by level; 0: not. */
+static int plan_packed(struct weft_comm *comm, const struct weft_request *req, struct wi_plan_query q,
+                       struct wi_plan *plan)
 {
     const char *forced = req->options.algorithm;
     weft_status st;
 
-    q.bytes = WI_PLAN_PARCEL_BYTES;
-    q.parcels = 1;
+    q.bytes = WI_PLAN_PACKED_PART_BYTES;
+    q.packed = 1;
     st = wi_plan(comm->planner, &q, forced, plan);
     if (st >= 0)
         return plan->spec.nlevels != 0;
@@ -350,11 +350,11 @@ static int plan_parcels(struct weft_comm *comm, const struct weft_request *req, 
     return 0;
 }
 
-/* Of two operations: what is short, by parcels, and what is long. The second one sends nothing where nothing is long, but every
- * rank issues it, as nobody knows about the others. */
-static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *req, const struct wi_plan *plan)
+/* Two operations: one for short parts, in packed messages, and one for long parts. Every rank issues the second one, even if it
+ * has no long part and sends nothing, for it does not know whether others have one. */
+static weft_status prepare_packed(struct weft_comm *comm, struct weft_request *req, const struct wi_plan *plan)
 {
-    struct wi_op *op = &req->op[0], *straight = &req->op[1];
+    struct wi_op *op = &req->op[0], *long_parts = &req->op[1];
     struct wi_call *c = &req->now, again = req->call;
     size_t share = known_share(comm, c, weft_dtype_bytes(c->dtype));
     struct wi_prog **programs;
@@ -364,14 +364,14 @@ static weft_status prepare_parcels(struct weft_comm *comm, struct weft_request *
     WI_TRY(wi_op_bind(comm, op, plan->algo, &plan->spec, 0, 0, &programs));
     WI_TRY(wi_op_lay_out_packed(comm, op, c, programs));
     req->nops = 2;
-    WI_TRY(begin_op(comm, req, straight, &again));
-    WI_TRY(copy_source(comm, straight, &again)); /* either operation may end first, and frees its copy */
-    q = wi_op_query(comm, &again, straight, share);
+    WI_TRY(begin_op(comm, req, long_parts, &again));
+    WI_TRY(copy_source(comm, long_parts, &again)); /* either operation may end first, and frees its copy */
+    q = wi_op_query(comm, &again, long_parts, share);
     q.copy_path = WI_COPY_PATH_MESSAGES;
     WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
-    WI_TRY(wi_op_bind(comm, straight, flat.algo, &flat.spec, 0, 0, &programs));
-    straight->bind.parts_from = WI_PACK_BELOW;
-    return wi_op_lay_out(comm, straight, &again, share, flat.slice_bytes, programs);
+    WI_TRY(wi_op_bind(comm, long_parts, flat.algo, &flat.spec, 0, 0, &programs));
+    long_parts->bind.parts_from = WI_PACK_BELOW;
+    return wi_op_lay_out(comm, long_parts, &again, share, flat.slice_bytes, programs);
 }
 
 static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
@@ -386,13 +386,13 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     WI_TRY(copy_source(comm, op, c));
     share = known_share(comm, c, es);
     if (c->coll == WI_COLL_ALL_TO_ALL_V) {
-        int parcels;
+        int packed;
         q = wi_op_query(comm, c, op, share);
-        parcels = plan_parcels(comm, req, q, &plan);
-        if (parcels > 0 && req->given.ops)
+        packed = plan_packed(comm, req, q, &plan);
+        if (packed > 0 && req->given.ops)
             return wi_fail(WEFT_ENOTSUP, "all_to_all_v by level is two operations, which cannot wait at a gate");
-        if (parcels)
-            return parcels < 0 ? parcels : prepare_parcels(comm, req, &plan);
+        if (packed)
+            return packed < 0 ? packed : prepare_packed(comm, req, &plan);
     }
     wi_phases_begin(req, share);
     return wi_phases_run(req, op);

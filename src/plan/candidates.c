@@ -27,7 +27,7 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "no levels of the ranks are known";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
         return "it needs equal shares";
-    if (needs & WI_ALGO_PARCELS && q->v_form && !q->parcels)
+    if (needs & WI_ALGO_PACKED && q->v_form && !q->packed)
         return "it is taken by all ranks or none, and they know only their own counts";
     if (needs & WI_ALGO_COMMUTATIVE && q->ordered)
         return "it needs a commutative operator";

@@ -164,7 +164,7 @@ static struct wi_plan_slot *slot_of(struct wi_planner *p, const struct wi_plan_q
     h ^= (uint64_t)(q->v_form | q->ordered << 1 | q->in_place << 2 | (int)q->memory << 3 | (int)q->copy_path << 5 |
                     q->rounds << 7)
              << 56 ^
-         (uint64_t)((int)q->memory_dst | q->parcels << 4) << 48 ^ (uint64_t)q->work << 32;
+         (uint64_t)((int)q->memory_dst | q->packed << 4) << 48 ^ (uint64_t)q->work << 32;
     h *= 0x9e3779b97f4a7c15u;
     return &p->cache[h >> 58 & (WI_PLAN_CACHE - 1)];
 }
@@ -173,7 +173,7 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
 {
     return a->coll == b->coll && a->bytes == b->bytes && a->v_form == b->v_form && a->ordered == b->ordered &&
            a->rounds == b->rounds && a->in_place == b->in_place && a->root == b->root && a->memory == b->memory &&
-           a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->parcels == b->parcels &&
+           a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->packed == b->packed &&
            a->work == b->work;
 }
 

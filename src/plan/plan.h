@@ -56,9 +56,9 @@ enum wi_plan_memory {
 /* The path of copies between ordinary buffers of one node. */
 enum wi_plan_copy_path { WI_COPY_PATH_ANY, WI_COPY_PATH_SLOTS, WI_COPY_PATH_ATTACH, WI_COPY_PATH_MESSAGES };
 
-/* Ranks of an all_to_all_v know only their own counts, but must all go by level or none. So that is chosen as if every part had
- * this length; rules with a range of sizes are asked with it, too. */
-#define WI_PLAN_PARCEL_BYTES 1024
+/* Ranks of an all_to_all_v know only their own counts, but either all of them go by level or none. So the algorithm is chosen as if
+ * every part had this length; it is also compared with the size ranges of rules. */
+#define WI_PLAN_PACKED_PART_BYTES 1024
 
 struct wi_plan_query {
     enum wi_coll coll;
@@ -70,7 +70,7 @@ struct wi_plan_query {
     int root;
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
     enum wi_plan_copy_path copy_path; /* only algorithms that use this path */
-    int parcels;          /* all_to_all_v: `bytes` is WI_PLAN_PARCEL_BYTES, and algorithms by level can be taken */
+    int packed;           /* all_to_all_v: `bytes` is WI_PLAN_PACKED_PART_BYTES, and algorithms by level are candidates */
     uint8_t work;         /* what is reduced: wi_plan_work; 0 where nothing is */
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };

@@ -1,7 +1,7 @@
 # Ranks that disagree, die, stop, abort or run out of memory.
-multi_tests += tests/fault/test_mismatch tests/fault/test_kill tests/fault/test_parcels
-tests_fault_test_parcels_SOURCES = tests/fault/test_parcels.c tests/fault/fault.h
-tests_fault_test_parcels_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/fault/test_mismatch tests/fault/test_kill tests/fault/test_packed
+tests_fault_test_packed_SOURCES = tests/fault/test_packed.c tests/fault/fault.h
+tests_fault_test_packed_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_fault_test_mismatch_SOURCES = tests/fault/test_mismatch.c tests/fault/fault.h
 tests_fault_test_mismatch_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 tests_fault_test_kill_SOURCES = tests/fault/test_kill.c tests/fault/fault.h

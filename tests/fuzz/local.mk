@@ -16,7 +16,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_mesh.c \
 	tests/fuzz/fuzz_notice.c \
 	tests/fuzz/fuzz_oob.c \
-	tests/fuzz/fuzz_parcels.c \
+	tests/fuzz/fuzz_packed.c \
 	tests/fuzz/fuzz_pmi.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
@@ -44,7 +44,7 @@ unit_tests += \
 	tests/fuzz/replay_mesh \
 	tests/fuzz/replay_notice \
 	tests/fuzz/replay_oob \
-	tests/fuzz/replay_parcels \
+	tests/fuzz/replay_packed \
 	tests/fuzz/replay_pmi \
 	tests/fuzz/replay_sched \
 	tests/fuzz/replay_settings \
@@ -80,8 +80,8 @@ tests_fuzz_replay_oob_SOURCES = tests/fuzz/fuzz_oob.c tests/fuzz/replay.c
 tests_fuzz_replay_oob_LDADD = $(replay_ldadd)
 tests_fuzz_replay_mesh_SOURCES = tests/fuzz/fuzz_mesh.c tests/fuzz/replay.c
 tests_fuzz_replay_mesh_LDADD = $(replay_ldadd)
-tests_fuzz_replay_parcels_SOURCES = tests/fuzz/fuzz_parcels.c tests/fuzz/replay.c
-tests_fuzz_replay_parcels_LDADD = $(replay_ldadd)
+tests_fuzz_replay_packed_SOURCES = tests/fuzz/fuzz_packed.c tests/fuzz/replay.c
+tests_fuzz_replay_packed_LDADD = $(replay_ldadd)
 tests_fuzz_replay_pmi_SOURCES = tests/fuzz/fuzz_pmi.c tests/fuzz/replay.c
 tests_fuzz_replay_pmi_LDADD = $(replay_ldadd)
 tests_fuzz_replay_sched_SOURCES = tests/fuzz/fuzz_sched.c tests/fuzz/replay.c

@@ -15,7 +15,7 @@
  * Wrong is: a read of memory that nothing has written, or of an older slice's scratch; another rank's SRC or DST used before
  * that rank has entered or after it has left; a wrong result, or a result divided (FINAL) not once; SRC written; a message
  * of another length than expected; one that nobody receives; a barrier left early; no progress.
- * Not modelled: weak memory order, v-forms, parcels, several operations in flight. */
+ * Not modelled: weak memory order, v-forms, packed messages, several operations in flight. */
 #ifndef TESTS_INTERP_H
 #define TESTS_INTERP_H
 

@@ -674,7 +674,7 @@ static int crossings(const struct wi_sched *s, const struct map *m, int node)
 }
 
 /* One message from each rank to each other node, or, with leaders, from each node; none of them goes in pieces. */
-static void parcels_cross_once(void)
+static void packed_messages_cross_once(void)
 {
     static const char *const specs[] = {"node:pairwise", "node:linear", "node:linear@leader/knomial+linear"};
     struct wi_sched *scheds[MAX_RANKS];
@@ -748,7 +748,7 @@ static const struct wt_case cases[] = {
     {"compact scratch is refused", compact_scratch_is_refused},
     {"chunks go by size", chunks_go_by_size},
     {"cost of the link is right", cost_of_the_link_is_right},
-    {"parcels cross once", parcels_cross_once},
+    {"packed messages cross once", packed_messages_cross_once},
     {"no memory is reported", no_memory_is_reported},
 };
 WT_UNIT_MAIN("hier", cases)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hierarchical all-to-all by parcels: at each stage everything for a rank goes in one message, packed before and sorted after.
+/* Hierarchical all-to-all by packed messages: at each stage a rank sends everything for another rank in one message, packed before
+ * and sorted afterwards.
  *
  * It serves all_to_all_v, where packing costs nothing (exec/packed.c), and all_to_all with leaders.
  *
@@ -341,7 +342,7 @@ static weft_status write(const struct post *p, struct wi_sched **sched)
     return st;
 }
 
-weft_status wi_hier_parcels(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched)
+weft_status wi_hier_packed(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched)
 {
     struct post p = {.args = args, .tree = tree};
     weft_status st;

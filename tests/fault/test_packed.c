@@ -93,7 +93,7 @@ static void count_records(struct ft_rank *f, const char *algorithm, int least)
     int n = 0;
     FILE *in;
 
-    snprintf(path, sizeof path, "/tmp/weft-parcels-%d.json", (int)getpid());
+    snprintf(path, sizeof path, "/tmp/weft-packed-%d.json", (int)getpid());
     WT_REQUIRE_OK(weft_comm_dump(f->comm, path));
     in = fopen(path, "r");
     WT_REQUIRE(in != NULL);
@@ -245,4 +245,4 @@ static const struct wt_case cases[] = {
     {"lengths that differ", lengths_that_differ},
     {"late, and gone", late_and_gone},
 };
-WT_UNIT_MAIN("parcels", cases)
+WT_UNIT_MAIN("packed", cases)
