@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Algorithms: pure functions that write schedules. One algorithm, one file, one struct wi_algo; listed in registry.c. They
- * read no clock, environment, global or network; the same arguments give the same schedule. */
+/* Algorithms: pure functions that write schedules. Each is a file with one struct wi_algo, listed in list.h; what is named by level
+ * ("node:ring") is composed of them by hier.h. They read no clock, environment, global or network: the same arguments give the same
+ * schedule. */
 #ifndef WI_ALGO_ALGO_H
 #define WI_ALGO_ALGO_H
 

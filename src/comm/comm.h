@@ -414,12 +414,12 @@ weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
-/* names.c: a hash of what the caller names and all ranks must name alike; 0: nothing. */
+/* names.c: a hash of the options that all ranks must name alike; 0: none was given. */
 uint32_t wi_call_named(const weft_call_options *options);
-/* Likewise, of what was planned: the algorithm, and its slices, which are not in the low 24 bits. */
+/* A hash of what was planned: of the algorithm in the low 24 bits, of the length of its slices in the others. */
 uint32_t wi_plan_named(const char *algorithm, size_t slice_bytes);
-/* Of the collective's algorithms the one whose name has this hash, as in wi_op.named; NULL: none that is known. Valid until the
- * thread's next call but one. */
+/* The collective's algorithm whose name has this hash (wi_binding.named, .planned) in the low 24 bits; NULL: none that is known.
+ * The text is valid until the thread's next call but one. */
 const char *wi_call_algorithm(int kind, uint32_t named);
 
 /* ---- Operators: a copy, so that a handle may be destroyed while operations run ---- */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the caller of an operation names and all ranks must name alike. It is part of the operation's hash (weft_op_info.hash),
- * which travels with its messages and stands on boards: ranks that named something else find out, and say what was named where. */
+/* Options of a call by which the caller names something that all ranks must name alike. They are part of the operation's hash
+ * (weft_op_info.hash), which travels with its messages and stands on boards, so that a disagreement is found, and the error says
+ * what each rank named. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "comm/comm.h"
 
-/* An option on which ranks must agree gets a row, and nothing else. What the library has chosen itself is not here: ranks may plan
- * an operation differently by right, before they have exchanged what they know. */
+/* An option on which ranks must agree gets a row. What the library has chosen itself is compared only behind a gate that all ranks
+ * have (wi_plan_named): before ranks have exchanged what they know they may plan an operation differently. */
 static const struct option {
     const char *what;
     size_t at; /* of a string in weft_call_options */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executor of one communicator: runs sealed schedules over the mesh.
  *
- * Threads: every function is called with the communicator's lock held, except wi_exec_abort.
+ * Threads: functions are called with the communicator's lock held. Exceptions, which any thread may call without it: wi_exec_nudge,
+ * wi_exec_abort, wi_exec_error; and wi_exec_begin_stores, wi_exec_end_stores, wi_exec_put (threads of an engine).
  *
- * An operation runs in fragments, each a slice of every block from the first step to the last, through one program or a chain of
+ * An operation runs in fragments, each a slice of every block from the first step to the last, through one program or a pipeline of
  * them (op.h). Steps with messages are cut into slices that stream; sends are posted without waiting, and what would overwrite
  * what a pending send still reads lands in a bounce buffer first. Several operations may be in flight: each fragment that sends
  * messages has a window of channels, of WI_OP_WINDOW the next in turn. A fragment of a mapped program is one epoch

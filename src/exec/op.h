@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An operation: what it is bound to, how far it has run, and the states in which it waits.
  *
- * An operation runs in fragments. One fragment is one slice of every block, from the first step of the program to the last;
- * those of a mapped program are an epoch each, and several are in flight, in order, at most as many as there are slots. A
- * program of messages has one fragment, whose steps are cut into slices that stream. */
+ * An operation runs in fragments. A fragment is one slice of every block, from the first step of the first program to the last step
+ * of the last one. Fragments of a mapped operation are an epoch each; several are in flight, in order, at most as many as there are
+ * slots. An operation of messages alone has one fragment, whose steps are cut into slices that stream. An operation in stages
+ * (mapped programs before and after one of messages) has fragments that pass through all its programs; its messages are not cut any
+ * further. */
 #ifndef WI_EXEC_OP_H
 #define WI_EXEC_OP_H
 
