@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithms can do what is asked, and which of them takes least. */
+/* Which algorithms can run an operation, and which of them is the fastest. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,7 +151,7 @@ static weft_status measure_groups(struct wi_planner *p)
     return WEFT_SUCCESS;
 }
 
-/* Worth a look only where several ranks share a node's link, or nodes one that is farther out. */
+/* Hierarchies are considered only where several ranks share a node's link, or several nodes an uplink. */
 weft_status wi_plan_find_hier(struct wi_planner *p)
 {
     const char *outer = wi_plan_outer_level(p->facts.levels);
@@ -172,7 +172,7 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
             continue;
         snprintf(spec, sizeof spec, "%.12s:%s", outer, hier_forms[i].among);
         WI_TRY(add_hier(p, hier_forms[i].coll, spec));
-        /* Not every pair exists: what is left to do inside a rack is another collective. */
+        /* Not every pair exists, for the stage inside a rack is another collective. */
         snprintf(spec, sizeof spec, "%.12s:%s/node:%s", outer, hier_forms[i].among, hier_forms[i].among);
         st = add_hier(p, hier_forms[i].coll, spec);
         if (st == WEFT_ENOMEM)

@@ -15,7 +15,7 @@
 #define CACHED_BYTES (512u << 10)
 #define OCTAVES 4
 
-/* Kernels that hardly use memory, in bytes per microsecond: the rest is as fast as memory lets it be. Measured with AVX-512 and
+/* Kernels that are slower than memory, in bytes per microsecond; the others are bound by memory. Measured with AVX-512 and
  * AVX2 on an EPYC of 2022; the products of complex numbers and a user's loop are the same code for every instruction set. */
 static const struct {
     uint8_t dtype, op; /* op: WI_RATE_OPS: all */
@@ -51,7 +51,7 @@ const char *wi_plan_origin_name(enum wi_plan_origin origin)
 
 /* ---- From the sources ---- */
 
-/* Absolute; INFINITY: memory is what counts. */
+/* Absolute; INFINITY: bound by memory. */
 static float limit_of(unsigned dtype, unsigned op)
 {
     float limit = op == WI_RATE_USER ? USER_ELEMS * (float)weft_dtype_bytes((weft_dtype)dtype) : INFINITY;
@@ -86,7 +86,7 @@ static void spread(struct wi_plan_core_rates *g, float cache, float memory, enum
         }
 }
 
-/* `cache` is measured, `memory` too or 0: then it is what there was, as far as the kernel is faster. */
+/* `cache` is measured; `memory` is measured, or 0: then the former rate stays, or the kernel's if that is lower. */
 static void take(struct wi_plan_rate *to, float cache, float memory, enum wi_plan_origin origin)
 {
     to->rate[WI_RATE_MEMORY] = memory > 0 ? memory : fminf(cache, to->rate[WI_RATE_MEMORY]);
@@ -179,8 +179,8 @@ void wi_plan_table_rates(struct wi_planner *p, const struct wi_table_section *se
 
 /* ---- For a query ---- */
 
-/* 0 in caches, 1 in memory; between them along the octaves, whose inside is a line: no logarithm, which need not be the same
- * everywhere. */
+/* 0 in caches, 1 in memory; in between linear within each octave. Not by a logarithm, whose last bits may differ between
+ * machines. */
 static double outside(double bytes)
 {
     double low = CACHED_BYTES, octave = 0;

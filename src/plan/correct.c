@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What measurements say about the formulas.
+/* Correction of the formulas by measurements.
  *
  * An algorithm that was measured with these ranks is predicted by its formula times (measured / formula), the quotient being
  * interpolated between the sizes that were measured, linearly in the logarithms of size and quotient, and kept beyond the
@@ -80,8 +80,8 @@ static double least_at(const struct wi_plan_corrections *k, int coll, uint64_t b
     return least;
 }
 
-/* Flat over ll lines is taken unasked as long as nothing that was measured is clearly faster: twice, for measurements of a
- * microsecond are worth no more. */
+/* Flat over ll lines is taken without asking the planner unless something that was measured is clearly faster: twice as fast,
+ * because measurements of a microsecond are not more exact than that. */
 static void limit_ll(struct wi_planner *p, int coll)
 {
     const struct wi_plan_corrections *k = &p->corrections;
@@ -226,7 +226,7 @@ void wi_plan_correct(const struct wi_planner *p, const struct wi_plan_query *q, 
         if (list[i].why_not || list[i].basis != WI_PLAN_MODEL)
             continue;
         list[i].predicted_us = list[i].model_us * exp(sum / measured);
-        /* Nothing was measured with shared buffers: those who need them stand by their formula. */
+        /* Nothing was measured with shared buffers: algorithms that need them keep their formula. */
         if (k->any_shared[coll] || !(list[i].choice.needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)) ||
             q->memory != WI_MEMORY_MAPPED)
             list[i].why_not = "it was not measured with these ranks, others were";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a candidate takes, by closed form.
+/* The time of a candidate, by closed form.
  *
  * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 #include <math.h>
@@ -14,8 +14,8 @@
 #define GET_FACTOR 2.5   /* its copies walk page tables and cannot stream */
 #define MISS_US 0.15     /* one more signal that is there already */
 
-/* Of the waits of a mapped algorithm, those for what the ranks publish at once cost a miss each; only each new round of
- * publishing makes a rank wait for another's work, which with more ranks than cores is a switch of processes. */
+/* Of the waits of a mapped algorithm, those for data that all ranks publish at the same time cost a cache miss each. Only a new
+ * round of publishing makes a rank wait for another one's work, which with more ranks than cores is a context switch. */
 static double waits_us(const struct wi_algo *a, double steps, double alpha)
 {
     double rounds = a->traits.one_shot ? 1 : 2;
@@ -80,7 +80,7 @@ void wi_plan_find_sharing(struct wi_planner *p)
     if (p->facts.nnodes == 1 || p->facts.nnodes == n || !p->node_of)
         return;
     counts = wi_calloc(2 * (size_t)p->facts.nnodes, sizeof *counts);
-    if (!counts) /* the same on all ranks: none is left without memory so early and goes on */
+    if (!counts) /* all ranks agree: a rank without memory this early does not go on to make the communicator */
         return;
     for (int r = 0; r < n; r++) {
         int *c = &counts[2 * p->node_of[r]];
@@ -124,8 +124,8 @@ double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, doubl
     return wi_algo_nslices(a, p->facts.nranks, bytes, wi_plan_slice(p, a));
 }
 
-/* What a rank's core does for the messages from and to all ranks of other nodes. Where these arrive at the end, because they have
- * shared a link, and have an order, that comes after `us`; else in the meantime. */
+/* The work of a rank's core for the messages from and to all ranks of other nodes. Where they arrive together at the end, because
+ * they shared a link, and are processed in order, it comes after `us`; else it overlaps. */
 static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, double us)
 {
     double core = a->traits.peer_messages * (p->facts.nranks - p->all_sharing) * p->params.message_us / 2;
@@ -267,7 +267,7 @@ int wi_plan_depth(const struct wi_algo_choice *c)
     return c->spec.depth ? c->spec.depth : 1;
 }
 
-/* The candidate that it is, or one of its own; NULL: there is no memory. */
+/* The planner's candidate for this choice, or one made in *own; NULL: there is no memory. */
 static const struct wi_plan_hier *find_hier(const struct wi_planner *p, const struct wi_plan_query *q,
                                             const struct wi_algo_choice *c, struct wi_plan_hier *own)
 {

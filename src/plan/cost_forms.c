@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closed forms of many ranks. Those that follow the ranks (wi_algo.time) take micro- to milliseconds, so that each is asked once
- * for each power of two of bytes; sizes in between lie on lines. Prices are those of root 0 and of the class of work, so that
- * they do not depend on which question came first. */
+/* Closed forms of many ranks. Those that simulate each rank (wi_algo.time) take micro- to milliseconds, so each is computed once
+ * for each power of two of bytes, and sizes in between are interpolated linearly. Prices are those of root 0 and of the class of
+ * work, so that they do not depend on which query came first. */
 #include "base/alloc.h"
 #include "plan/internal.h"
 

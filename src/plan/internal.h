@@ -13,8 +13,9 @@
 #define WI_PLAN_CACHE 64    /* a power of two */
 #define WI_PLAN_NAMED 8
 #define WI_PLAN_SAMPLE 1048576.0
-/* A new partner per step means a link that runs empty in between. Measured with four hosts at 1 Gbit/s and unshaped: 3 % with
- * one rank each; with two ranks each node:rhalving takes 5 % more than node:ring at 16 MiB, 10 % more at 8 MiB. */
+/* Factor on the link's time where each step has a new partner: the link idles between steps. Measured with four hosts at 1 Gbit/s
+ * and unshaped: 3 % with one rank each; with two ranks each node:rhalving takes 5 % more than node:ring at 16 MiB, 10 % more at 8
+ * MiB. */
 #define WI_PLAN_REFILL 1.05
 #define WI_PLAN_LOCAL_CORE 0.6 /* of the time of a message within a node: what the cores of both ends do */
 
@@ -70,7 +71,7 @@ struct wi_planner {
     struct wi_plan_link_params params;
     struct wi_plan_core_rates core_rates;
     size_t slice_bytes;
-    size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements object */
+    size_t ll_max[WI_NUM_COLLS];    /* the facts', or less where measurements show that something else is faster */
     const int32_t *node_of;         /* NULL: not known */
     double ring_local;              /* hops of the ring within a node that share a core */
     double ring_remote;             /* part of the ranks whose successor is on another node */
@@ -85,10 +86,10 @@ struct wi_planner {
     int nrules, nhier, measured; /* measured: the link parameters are */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
-    int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the largest group, where there are candidates */
+    int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the level's largest group, where the level has candidates */
     struct wi_plan_corrections corrections;
     struct wi_plan_patterns *patterns; /* NULL: one rank a node */
-    struct wi_plan_forms *forms;    /* NULL: each time anew */
+    struct wi_plan_forms *forms;    /* NULL: prices are computed each time */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
 };
@@ -114,11 +115,11 @@ weft_status wi_plan_find_hier(struct wi_planner *p);
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c);
 /* The level just outside of the nodes, NULL if the ranks have none. */
 const char *wi_plan_outer_level(const struct wi_algo_levels *levels);
-/* All of the collective, priced where they can do it; returns how many, or WEFT_ENOMEM: other ranks may know a price that is not
- * known here. */
+/* All candidates of the collective, with a price where they can run; returns how many. WEFT_ENOMEM: other ranks may know a price
+ * that this one does not, so it must not choose. */
 int wi_plan_list(const struct wi_planner *p, const struct wi_plan_query *q,
                  struct wi_plan_candidate list[WI_PLAN_MAX_LIST]);
-/* The least of them; NULL: none can do it. */
+/* The fastest of them; NULL: none can run. */
 const struct wi_plan_candidate *wi_plan_best(const struct wi_plan_candidate *list, int n);
 
 /* cost.c: microseconds by link parameters and formulas */
@@ -133,12 +134,12 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);
 int wi_plan_depth(const struct wi_algo_choice *c);
-/* What a cost takes through mapped memory. */
+/* The time of a cost through mapped memory. */
 double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                          const struct wi_algo_cost *cost);
 /* Data goes to one neighbour all the time, so that steps overlap. */
 int wi_plan_streams(const struct wi_planner *p, const struct wi_algo_choice *c);
-/* Of a candidate for a query, NAN: no memory. Also says into how many chunks a hierarchical one is cut, if that was left open. */
+/* The time of a candidate, NAN: no memory. Sets the number of chunks of a hierarchical one, if that was left open. */
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,
                      struct wi_algo_cost *cost);
 /* How it runs as a pipeline, if it does. */
@@ -162,7 +163,7 @@ double wi_plan_reduce_rate(const struct wi_planner *p, const struct wi_plan_quer
 double wi_plan_copy_rate(const struct wi_planner *p, const struct wi_plan_query *q);
 double wi_plan_fused(const struct wi_planner *p, const struct wi_plan_query *q);
 
-/* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: formulas have to do. */
+/* pattern.c: exchanges whose partners are known, where several ranks share links. NULL: use the formulas. */
 struct wi_plan_pattern {
     int known, remote, local; /* rounds with messages between nodes, and within nodes only */
     double us_per_byte;       /* of all rounds, of the busiest link of each */
@@ -171,7 +172,7 @@ weft_status wi_plan_patterns_init(struct wi_planner *p);
 void wi_plan_patterns_fini(struct wi_planner *p);
 const struct wi_plan_pattern *wi_plan_pattern_of(const struct wi_planner *p, const struct wi_algo *a);
 
-/* cost_forms.c: closed forms, kept where they are dear */
+/* cost_forms.c: closed forms, cached where they are expensive to compute */
 void wi_plan_forms_init(struct wi_planner *p);
 void wi_plan_forms_fini(struct wi_planner *p);
 double wi_plan_form_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
@@ -183,7 +184,8 @@ size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a);
 /* correct.c */
 weft_status wi_plan_correct_init(struct wi_planner *p, const struct wi_plan_table *table);
 void wi_plan_correct_fini(struct wi_planner *p);
-/* Corrects the candidates' predictions, and says of those that were not measured that others were. */
+/* Corrects the candidates' predictions by measurements. Candidates that were not measured, while others were, are left out
+ * (why_not). */
 void wi_plan_correct(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_plan_candidate *list, int n);
 
 #endif

@@ -41,7 +41,7 @@ static void take_rates(const struct wi_model_rank *rank, struct wi_plan_link_par
         f->copy_rate = rank->copy_rate;
 }
 
-/* Neighbours in rank stand for all: the first two of one host, the first two of different ones. */
+/* Taken from the first two neighbours in rank on one host, and the first two on different hosts. */
 void wi_plan_model_link_params(const struct wi_model *m, struct wi_plan_link_params *f)
 {
     int local = 0, network = 0;
@@ -51,7 +51,7 @@ void wi_plan_model_link_params(const struct wi_model *m, struct wi_plan_link_par
         f->mapped_us = m->mapped_us;
     if (isfinite(m->ranks[0].copy_rate) && m->ranks[0].copy_rate > 0)
         f->mapped_rate = m->ranks[0].copy_rate;
-    if (m->ranks[0].engine < 0) /* no core of a graph, of which a graph knows nothing */
+    if (m->ranks[0].engine < 0) /* not a core of a graph: of cores a graph knows no rates */
         take_rates(&m->ranks[0], f);
     for (int r = 0; r + 1 < m->nranks && !(local && network); r++) {
         int same = m->ranks[r].host == m->ranks[r + 1].host;

@@ -87,7 +87,7 @@ static weft_status check_file(const struct wi_planner *p, const struct wi_plan_r
 
 /* ---- Rules ---- */
 
-/* Levels that another placement of the ranks may have. */
+/* Levels that exist with another placement of the ranks. */
 static int is_usual_level(const char *spec)
 {
     static const char *const names[] = {"rack", "switch", "nvlink", "node", "package", "numa", "cache"};
@@ -193,7 +193,7 @@ static int is_ll(const struct wi_plan_rule *r)
     return a && a->traits.ll;
 }
 
-/* A rule "flat" that covers all small sizes says what is done anyway. */
+/* A rule "flat" that covers all small sizes changes nothing. */
 size_t wi_planner_ll_max(const struct wi_planner *p, enum wi_coll coll)
 {
     for (int i = p->nrules - 1; i >= 0; i--) {

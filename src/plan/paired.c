@@ -35,7 +35,7 @@ double wi_quantile(const double *sorted, int n, double share)
     return sorted[below] + (at - below) * (sorted[below + 1] - sorted[below]);
 }
 
-/* Values that the quarters cut count for their part. */
+/* Values on the border of the quarters count in part. */
 double wi_midmean(double *list, int n)
 {
     double cut = n / 4.0, sum = 0, weights = 0;
@@ -118,7 +118,7 @@ static double sweep_algos(struct fit *f)
     return moved;
 }
 
-/* Of the mean, from how far the rounds are apart once their own shift is taken off. */
+/* The standard error of the mean, from the spread of the rounds after their own shift is subtracted. */
 static double noise_of(struct fit *f, int a)
 {
     int n = 0;

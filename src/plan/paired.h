@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What measurements that were taken side by side say: several algorithms in each of several rounds.
+/* Paired measurements: several algorithms in each of several rounds.
  *
- * A machine is not the same in every round: cores move apart, others work too. That shifts all algorithms of a round alike, so
- * they are compared within rounds only: log(us) = algorithm + round + rest, fitted to the two-way table in the manner of
+ * A machine is not the same in every round: virtual cores move, other processes run. That shifts all algorithms of a round alike,
+ * so they are compared within rounds only: log(us) = algorithm + round + rest, fitted to the two-way table in the manner of
  * Tukey's median polish (Exploratory Data Analysis, 1977, ch. 11), with midmeans for medians: where the machine alternates
  * between two states a median is in one of them, whichever was there a little more often. */
 #ifndef WI_PLAN_PAIRED_H

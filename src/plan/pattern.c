@@ -58,7 +58,7 @@ void wi_plan_patterns_fini(struct wi_planner *p)
     p->patterns = NULL;
 }
 
-/* What one message puts on links; returns whether it leaves its node. */
+/* Add a message's load to the links; returns whether it leaves its node. */
 static int add_message(const struct wi_planner *p, int from, int to, double part)
 {
     struct wi_plan_patterns *t = p->patterns;
@@ -102,7 +102,7 @@ static void add_round(const struct wi_planner *p, const struct wi_algo *a, int k
     pattern->us_per_byte += remote ? us : most / p->params.local_rate;
 }
 
-/* What returns takes as long on the way back: links are as fast in both directions. */
+/* The rounds back take as long as those out, for links have the same rate in both directions. */
 static void add_rounds(const struct wi_planner *p, const struct wi_algo *a, struct wi_plan_pattern *pattern)
 {
     struct wi_algo_args args = {.nranks = p->facts.nranks};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The planner: rules first, else of all candidates (candidates.c) the one that takes least (cost.c, correct.c).
+/* The planner: rules first, else the fastest of all candidates (candidates.c, cost.c, correct.c).
  *
- * What was chosen is remembered by the question, in a small direct-mapped cache: programs ask the same few questions again and
- * again. The cache changes how long an answer takes, never which it is. */
+ * Choices are kept by query in a small direct-mapped cache, because programs repeat the same few calls. The cache changes how long
+ * a choice takes, never its result. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "plan/internal.h"
 
-#define DIRECT_MIN_BYTES (192u << 10) /* below, telling each other about memory costs more than a copy */
+#define DIRECT_MIN_BYTES (192u << 10) /* below, exchanging what memory is costs more than a copy */
 
 /* Link parameters can express hosts with one link each, behind one switch. */
 static int is_beyond_params(const struct wi_model *graph, const struct wi_algo_levels *levels)
@@ -116,7 +116,7 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
                   : WEFT_INPROGRESS;
 }
 
-/* Whoever names a file's algorithm wants that one, by a rule as well as for a call. */
+/* A file's algorithm that is named, by a rule or for a call, is never replaced by another one. */
 static weft_status plan_file(const struct wi_planner *p, const struct wi_plan_query *q, const char *name,
                              struct wi_plan *plan)
 {

@@ -13,11 +13,11 @@
 
 struct wi_model;
 struct wi_plan_query;
-/* What serves the ranks inside each group of a level, as all ranks know it, because they have agreed on it: it decides who is a
- * candidate. All zero: nothing is known, messages by whatever reaches. */
+/* The transport among the ranks inside each group of a level, as all ranks have agreed on it: it decides which algorithms are
+ * candidates. All zero: not known, messages by any transport. */
 struct wi_plan_transport {
     const char *name; /* "shm"; borrowed. NULL: several, or no group has several ranks */
-    uint32_t caps;    /* WEFT_CAP_* of it on all ranks that have it: what tells tcp from a card */
+    uint32_t caps;    /* WEFT_CAP_* of it on all ranks that have it: they distinguish tcp from an RDMA adapter */
     uint8_t mapped;   /* each group of the level lies within one mapped group */
     uint8_t can_map, can_get, can_put;
     /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as pipelines of stages, those inside
@@ -46,7 +46,7 @@ struct wi_plan_facts {
     const void *files;
 };
 
-/* Memory of the operation's buffers, known on all ranks once they have told each other. */
+/* Memory of the operation's buffers, known on all ranks once they have exchanged it. */
 enum wi_plan_memory {
     WI_MEMORY_UNKNOWN, /* not exchanged (yet) */
     WI_MEMORY_PRIVATE,
@@ -124,24 +124,24 @@ const struct wi_algo *wi_plan_file(const struct wi_planner *planner, const struc
                                    const char *forced);
 /* Does an override concern this collective? */
 int wi_planner_has_rule(const struct wi_planner *planner, enum wi_coll coll);
-/* The largest message up to which "flat" is taken whatever the call is like, so that nobody need be asked; 0: none. */
+/* The largest message up to which "flat" is taken for any call, so that the planner need not be asked; 0: none. */
 size_t wi_planner_ll_max(const struct wi_planner *planner, enum wi_coll coll);
-/* Do the ranks have to tell each other about their memory (or largest share) before this operation is planned? */
+/* Do the ranks have to exchange what their memory is (or their largest share) before this operation is planned? */
 int wi_plan_needs_exchange(const struct wi_planner *planner, const struct wi_plan_query *query, const char *forced);
 
 /* ---- Looking inside: for weft-plan and weft-tune ---- */
 
 enum wi_plan_basis {
     WI_PLAN_MODEL,    /* link parameters and formulas only */
-    WI_PLAN_SCALED,   /* times what measurements of other sizes said about the formula */
-    WI_PLAN_MEASURED, /* at this very size */
+    WI_PLAN_SCALED,   /* the formula, scaled by measurements of other sizes */
+    WI_PLAN_MEASURED, /* at this size */
     WI_PLAN_LL,       /* not priced: flat over ll lines is fastest */
 };
 const char *wi_plan_basis_name(enum wi_plan_basis basis);
 
 struct wi_plan_candidate {
     struct wi_algo_choice choice;
-    const char *why_not;      /* NULL: it can do it */
+    const char *why_not;      /* NULL: it can run */
     struct wi_algo_cost cost; /* of the busiest rank */
     struct wi_plan_pipeline pipeline;
     double model_us;          /* by link parameters and formulas */

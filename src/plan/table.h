@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tuning tables: what weft-tune measured, as text that people can read (weft-tune(1) describes it). A table holds sections, one
- * for each way in which ranks were spread over nodes; measurements of a section are used by communicators that are spread
- * alike. Tables are as untrusted as any file: bounded, and every error names line and word. */
+ * for each distribution of ranks over nodes; a communicator uses the section with its own distribution. Tables are as untrusted as
+ * any file: bounded, and every error names line and word. */
 #ifndef WI_PLAN_TABLE_H
 #define WI_PLAN_TABLE_H
 
