@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-bench: how long requests of 8 bytes take, told by call-back while nobody waits in weft, alone and while another communicator
- * of the context reduces a long vector. */
+/* weft-bench: how long requests of 8 bytes take, completed by callback while no thread waits in weft, alone and while another
+ * communicator of the context reduces a long vector. */
 #include "weft_bench.h"
 #include "bench_rule.h"
 

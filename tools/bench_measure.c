@@ -11,7 +11,7 @@
 
 const double bench_percentile_points[BENCH_NUM_PERCENTILES] = {50, 90, 99, 99.9, 100};
 
-/* Who performs the call. */
+/* The library that makes the call: weft or MPI. */
 struct engine {
     struct bench *b;
     const struct bench_call *call;

@@ -20,14 +20,14 @@
 #define MAX_CALLS 2000
 #define PROBE_CALLS 40
 #define UNSTEADY 1.5    /* between two probes */
-#define SLOW_US 2e3     /* calls that are dear enough to be left out */
+#define SLOW_US 2e3     /* calls that are slow enough to be left out */
 #define HOPELESS 6.0    /* times the best: one round is enough */
 #define TRAILS 2.5      /* two are */
 #define BEATEN 1.6      /* three are */
 #define ONE_TURN_US 3e4 /* calls so long that a second turn tells little, */
 #define LONG_US 3e5     /* windows that take part in every fourth round, */
 #define LONGER_US 1.5e6 /* and in every eighth */
-#define ONE_CALL_US 5e5 /* and that the very first one is as good as another */
+#define ONE_CALL_US 5e5 /* and that even the first one is not distorted by warm-up */
 
 /* ---- One call ---- */
 

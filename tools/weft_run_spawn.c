@@ -19,7 +19,7 @@
 
 #define PORT_TRIES 16
 
-/* Without SO_REUSEADDR, so that nobody else can bind the port while it does not listen. */
+/* Without SO_REUSEADDR, so that no other process can bind the port while it does not listen. */
 static int bind_store(const struct sockaddr_in *at)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -46,7 +46,7 @@ static int open_store(struct run_job *job)
         close(first);
         job->store_fd = bind_store(&at);
         job->store_port = ntohs(at.sin_port);
-        if (job->store_fd >= 0 || errno != EADDRINUSE) /* somebody took it meanwhile */
+        if (job->store_fd >= 0 || errno != EADDRINUSE) /* another process took it meanwhile */
             break;
     }
     return job->store_fd < 0 ? -1 : 0;

@@ -77,7 +77,7 @@ static void write_out(struct watch *w, int to, const char *text, size_t bytes)
         ssize_t n = write(to, text, bytes);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno == EAGAIN) { /* somebody made it non-blocking */
+        if (n < 0 && errno == EAGAIN) { /* another process made it non-blocking */
             struct pollfd p = {.fd = to, .events = POLLOUT};
             poll(&p, 1, -1);
             continue;

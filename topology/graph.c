@@ -292,7 +292,7 @@ struct wi_topo *wi_topo_get(struct wi_topo *topo)
 
 void wi_topo_put(struct wi_topo *topo)
 {
-    /* The last one must see what the others did with the graph before they let go of it. */
+    /* The last release must see what other threads did with the graph before they released it. */
     if (topo && __atomic_fetch_sub(&topo->refs, 1, __ATOMIC_ACQ_REL) == 1)
         destroy((struct wi_topo_sealed *)topo);
 }

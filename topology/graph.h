@@ -134,7 +134,7 @@ weft_status wi_topo_merge(struct wi_topo *const hosts[], int nhosts, struct wi_t
 /* The same host by another name. */
 weft_status wi_topo_rename_host(const struct wi_topo *topo, const char *name, struct wi_topo **renamed);
 
-/* What a host tells the others: compact, parsed with a bound. Ownership: free with wi_free. */
+/* The description of a host for other ranks: compact, parsed with bounds. Ownership: free with wi_free. */
 weft_status wi_topo_pack(const struct wi_topo *topo, void **data, size_t *bytes);
 weft_status wi_topo_unpack(const void *data, size_t bytes, struct wi_topo **topo);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The invariants of a graph. What was given is refused with the object or link named; nothing is mended. */
+/* The invariants of a graph. A violation is an error that names the object or link; nothing is repaired. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which rank goes where in a mesh. */
+/* The order of ranks in a mesh. */
 #include "topology/grid.h"
 
 #include <math.h>

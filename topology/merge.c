@@ -89,7 +89,7 @@ static void add_network(struct merging *m)
     }
 }
 
-/* Where the network's hosts and adapters are in the result. Hosts of which nobody told are not part of this job. */
+/* Where the network's hosts and adapters are in the result. Hosts that no rank reported are not part of this job. */
 static weft_status match_host(struct merging *m, int o, const struct named *host)
 {
     const struct wi_topo_object *x = &m->network->objects[o];
@@ -191,7 +191,7 @@ static int enters_by(const struct wi_topo *t, int host)
     return host;
 }
 
-/* A host that names no adapter has one all the same: its rank talks to us. */
+/* A host that names no adapter gets one, since its rank can communicate. */
 static void add_unknown_nic(struct merging *m, const struct named *host, int net)
 {
     const struct wi_topo *t = m->hosts[host->graph];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a job's ranks cost each other: the network that the planner and the simulator compute with.
+/* The cost model of a job's ranks: the network that the planner and the simulator compute with.
  *
  * A model has resources (one direction of a link, a memory, a core's copy engine), each with a rate that those who use it at
  * the same time share. A message from rank to rank takes

@@ -17,8 +17,8 @@ static void take_edge(const struct wi_topo_model *m, uint32_t edge, struct wi_mo
     take_resource(path, (int32_t)m->resource[edge]);
 }
 
-/* From the seat to an object of its host, or, reversed, from there to the seat. Links to the cache next to a core are never
- * what a network waits for. */
+/* From the seat to an object of its host, or, reversed, from there to the seat. Links to the cache next to a core never
+ * limit a network path. */
 static void take_inside(const struct wi_topo_model *m, const struct wi_seat *seat, int object, int reversed,
                         int network, struct wi_model_path *path)
 {

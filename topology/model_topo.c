@@ -155,7 +155,7 @@ static weft_status add_resources(struct wi_topo_model *m)
     return WEFT_SUCCESS;
 }
 
-/* ---- What makes all paths possible ---- */
+/* ---- Checks that all paths exist ---- */
 
 static int steps_to(const struct wi_topo_model *m, const struct wi_seat *seat, int object)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host tells the others about itself: little-endian, texts with their length before them. What arrives is a peer's word:
- * counts are held against the bytes that are there before anything is allocated. */
+/* The description of a host as it is sent to others: little-endian, texts with their length before them. What arrives is not
+ * trusted: counts are compared with the bytes that are there before anything is allocated. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Default places of ranks, and who leads. */
+/* Default places of ranks, and the leader of each adapter. */
 #include "topology/placement.h"
 
 #include <stdlib.h>

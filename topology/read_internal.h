@@ -48,7 +48,7 @@ weft_status wi_read_cores(struct wi_reading *r);
 /* The object that a device stands in, if hwloc puts it beside `local`, and the one that its traffic enters by. */
 int wi_read_container(const struct wi_reading *r, hwloc_obj_t local);
 int wi_read_entry(const struct wi_reading *r, hwloc_obj_t local);
-/* PCI devices: first found, then, when sysfs has said more, put into the graph. */
+/* PCI devices: first collected, then, completed by sysfs, put into the graph. */
 void wi_read_find_pci(struct wi_reading *r);
 void wi_read_add_devices(struct wi_reading *r);
 struct wi_read_device *wi_read_device_add(struct wi_reading *r, enum wi_topo_kind kind);

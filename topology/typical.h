@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What links do when nobody says: bytes per microsecond and microseconds, of servers of about 2022. Every link that uses one
- * of these has the origin "assumed". */
+/* Typical rates and latencies of links, where none is known: bytes per microsecond and microseconds, of servers of about 2022.
+ * Links that use one of these have the origin "assumed". */
 #ifndef WI_TOPOLOGY_TYPICAL_H
 #define WI_TOPOLOGY_TYPICAL_H
 

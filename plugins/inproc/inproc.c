@@ -148,7 +148,7 @@ static void hub_put(struct hub *hub)
         hub_free(hub);
 }
 
-/* Whoever else says that it is this rank of this communicator came first. */
+/* WEFT_EPROTO: another group that claims to be this rank of this communicator came first. */
 static weft_status put_into(struct hub *hub, const struct wi_shm_group *group, unsigned char *memory)
 {
     struct wi_shm_arena *arena = &hub->arenas[group->self];

@@ -131,7 +131,7 @@ int wi_shm_make_private(const struct wi_shm_segment *segment)
     struct stat st;
     int mapped;
 
-    /* Memory that was freed behind our back is somebody else's now. */
+    /* The application freed this memory meanwhile: it may belong to another allocation now. */
     mapped = fstat(segment->fd, &st) == 0 ? scan_maps(segment->start, segment->end, is_inode, (uint64_t)st.st_ino) : 0;
     if (mapped <= 0)
         return mapped == 0;

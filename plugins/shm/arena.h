@@ -27,7 +27,7 @@
 struct wi_shm_ctl {
     struct weft_board board WI_SHM_ALIGNED;      /* the owner */
     uint64_t mem_generation WI_SHM_ALIGNED;      /* the owner: bumped when one of its segments goes */
-    uint32_t bell WI_SHM_ALIGNED;                /* futex word; whoever wakes the owner */
+    uint32_t bell WI_SHM_ALIGNED;                /* futex word; stored to by every process that wakes the owner */
     uint32_t processor WI_SHM_ALIGNED;           /* the owner */
     uint32_t sleepers WI_SHM_ALIGNED;            /* only the first member's is used: all ranks */
     uint64_t asleep[WI_SHM_MAX_MEMBERS / 64] WI_SHM_ALIGNED; /* likewise; one bit per member */

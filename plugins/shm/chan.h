@@ -41,7 +41,7 @@ struct wi_shm_channel_in {
     uint32_t member;
     struct wi_shm_reader r;
     struct wi_shm_queue queue;
-    int watched;         /* somebody looked for a message in vain: tell when one comes */
+    int watched;         /* a probe found no message: report the next one as ready */
     int open;            /* inside a message */
     int drop;            /* whose receive has failed already */
     size_t total, got;   /* bytes of that message */

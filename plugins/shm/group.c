@@ -163,7 +163,7 @@ weft_status wi_shm_group_start(struct wi_shm_group *group, int membarrier)
 static void say_on_board(struct wi_shm_group *group, uint32_t state)
 {
     if (group->leaving)
-        pthread_mutex_lock(&group->leaving[group->self]); /* until nobody copies from this rank's buffers */
+        pthread_mutex_lock(&group->leaving[group->self]); /* until no peer copies from this rank's buffers */
     __atomic_store_n(&group->arenas[group->self].ctl->board.state, state, __ATOMIC_SEQ_CST);
     if (group->leaving)
         pthread_mutex_unlock(&group->leaving[group->self]);
@@ -189,7 +189,8 @@ void wi_shm_group_leave(struct wi_shm_group *group, int aborted)
     say_on_board(group, state);
 }
 
-/* Peers copy from this rank's buffers themselves. Who has copied looks at the board before it takes that for sound (fetch.c). */
+/* Peers copy from this rank's buffers by themselves. After a copy they check this rank's board before they use the data
+ * (fetch.c). */
 weft_status wi_shm_group_quiesce(void *arg, uint64_t deadline_ns)
 {
     struct wi_shm_group *group = arg;

@@ -131,7 +131,7 @@ static const char *piece_fault(const struct wi_shm_channel_in *ch, const struct 
     return NULL;
 }
 
-/* The sender's process may write anything at any time: decide on a copy that nobody changes. */
+/* The sender's process may write anything at any time: decide on a private copy. */
 static int take_piece(struct wi_shm_group *group, struct wi_shm_channel_in *ch, uint32_t kind)
 {
     const unsigned char *memory = (const unsigned char *)wi_shm_ring_cell(&ch->r.ring, ch->r.position);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The stream is a sequence of 64-byte cells, each followed by its piece of payload, padded to 64. A cell is published
- * by its `kind`, the last thing stored: whoever polls for a message gets header and short payload with one cache
+ * by its `kind`, the last thing stored: polling for a message fetches header and short payload with one cache
  * miss, and there is no tail to read. The cell after the newest one always has kind 0, so old payload is never taken
  * for a header. Positions count bytes for ever; head is what the receiver is done with.
  */

@@ -33,7 +33,7 @@ static weft_status gather(struct wi_shm_share *share, const void *mine, size_t b
     return share->config->all_gather(share->config->all_gather_arg, mine, bytes, all);
 }
 
-/* Of a member's object: nobody needs to be told, or could tell another. */
+/* The name of a member's object, which every member computes by itself. */
 static void object_name(const struct wi_shm_share *share, uint32_t member, char name[WI_SHM_NAME_MAX])
 {
     const struct wi_shm_peer *peer = &share->group->peers[member];

@@ -8,7 +8,7 @@
  * program between the sleeper's s2 and s4; a thread that does not run had one when it was switched out. If the point
  * lies after p1, the store is visible to s4 and the rank does not sleep. If it lies before p1, then p2 comes after
  * s2 and sees the sleeper. Either way publishers need no fence: the price is paid by those who have time.
- * Whoever takes a bit took it after s2, hence rings after s1: a sleeper between s1 and s5 does not block, and one that
+ * A process that takes a bit takes it after s2, hence rings after s1: a sleeper between s1 and s5 does not block, and one that
  * is blocked is woken. Publishers that find the bit taken rely on the taker, who is about to ring; one that dies
  * between p3 and p4 costs one nap: no sleep is longer than NAP_MAX_NS.
  */

@@ -21,7 +21,7 @@ struct wi_tcp_addr {
     unsigned char ip[16];
 };
 
-/* Who a process is and how to reach it: what the address blob says. */
+/* The identity of a process and its addresses: the contents of the address blob. */
 struct wi_tcp_identity {
     uint64_t node[2];  /* boot, network namespace and host name, hashed */
     uint64_t process;  /* random */
@@ -59,7 +59,7 @@ int wi_tcp_identity_decode(const void *buf, size_t bytes, struct wi_tcp_identity
 /* Symmetric: can these two processes connect, as far as addresses tell? */
 int wi_tcp_identity_reachable(const struct wi_tcp_identity *a, const struct wi_tcp_identity *b);
 /* Indices of the peer's addresses in the order to try them; `rail` rotates among equally good ones. Returns how many; *nrails, if
- * asked for: how many are as good as the best. */
+ * asked for: how many are equal to the best. */
 int wi_tcp_identity_order(const struct wi_tcp_identity *mine, const struct wi_tcp_identity *peer, int rail,
                           uint8_t order[WI_TCP_ADDRS_MAX], int *nrails);
 

@@ -299,7 +299,7 @@ int wi_tcp_conn_read(struct wi_tcp_conn *c)
         }
         c->can_read = 1;
         if (r > 0)
-            return events; /* stalled: whoever ends the stall looks here again */
+            return events; /* stalled: reading resumes when the stall ends */
     }
     c->peer->group->unread = 1;
     return events;

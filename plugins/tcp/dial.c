@@ -16,7 +16,7 @@
 #define ATTEMPT_NS 2000000000ull /* for one address while there are others */
 #define BACKOFF_NS 20000000ull   /* doubled each round */
 #define BACKOFF_MAX_NS 500000000ull
-#define REFUSED_ROUNDS 3        /* nobody listens there any more */
+#define REFUSED_ROUNDS 3        /* after so many, the peer no longer listens */
 #define REJECTED_ROUNDS 12      /* some connection closes are the other side's lack of room, so many are not */
 #define CROSSED_NS 100000000ull /* doubled each time */
 
@@ -280,7 +280,7 @@ static void authenticate(struct wi_tcp_conn *c)
         authenticated(c, &claim);
         return;
     }
-    /* Strangers are told nothing. Who has read what this side said and closes may lack memory, or have another key. */
+    /* Unauthenticated peers get no reason. One that has read this side's hello and closes may lack memory, or have another key. */
     if (st == WEFT_EPEER)
         rejected(c, st, "closed during the handshake",
                  c->dial->hs.ended ? " (no memory there, or another job key?)" : " (no memory there, or it ended?)");

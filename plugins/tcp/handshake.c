@@ -9,7 +9,7 @@
 /* All that a side needs to be convinced. A stranger is not read any further. */
 #define READ_MAX WEFT_AUTH_MESSAGE_MAX
 
-/* A hello that somebody overheard on its way to another rank of the job must not hold a place here. */
+/* A hello that was overheard on its way to another rank of the job and replayed must not occupy a place here. */
 static int meant_for_this_process(void *arg, const void *claim, size_t bytes)
 {
     const struct wi_tcp_handshake *h = arg;

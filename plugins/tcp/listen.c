@@ -81,9 +81,9 @@ static uint64_t source_of(const struct sockaddr_storage *sa)
     return source | (uint64_t)1 << 63;
 }
 
-/* The rule of src/net/half_open.h. Whoever has shown the key is kept. The others of one source have half of the table: beyond that
- * a newcomer takes the place of the oldest of its own source, so that a flood from one place only drives out itself. 0: there is
- * no room. */
+/* The rule of src/net/half_open.h. Connections that have proved the key are kept. The others of one source may have half of the
+ * table: beyond that a newcomer takes the place of the oldest of its own source, so that a flood from one place only drives out
+ * itself. 0: there is no room. */
 static int make_room(struct wi_tcp_endpoint *e, uint64_t source)
 {
     struct wi_tcp_arrival *oldest = NULL, *of_source = NULL;

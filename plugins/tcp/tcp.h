@@ -268,11 +268,11 @@ struct wi_tcp_peer {
     struct wi_tcp_peer *next_out, *next_hot;
     uint8_t in_outs, in_hot;
     uint64_t ended_ns;  /* since when its process is known to have ended; 0: it is not */
-    uint8_t peeked;     /* somebody looks for messages: read as if a receive were posted, once */
+    uint8_t peeked;     /* a probe looks for messages: read as if a receive were posted, once */
     char text[160];
 };
 
-/* Who connects a pair of ranks: decided once, under the endpoint's lock. */
+/* Which rank of a pair connects: decided once, under the endpoint's lock. */
 enum wi_tcp_link { WI_TCP_LINK_OPEN, WI_TCP_LINK_DIALS, WI_TCP_LINK_ACCEPTS };
 
 struct wi_tcp_group {
@@ -291,7 +291,7 @@ struct wi_tcp_group {
     weft_status *refused;         /* [nranks], 0: connections of that rank are taken */
     int *turn, *of_node;          /* [nranks]: which of its node's ranks, and how many these are */
     atomic_int ninbox;
-    struct wi_tcp_conn *conns, *dead; /* dead: freed when nobody looks at them any more */
+    struct wi_tcp_conn *conns, *dead; /* dead: freed once no list is being walked */
     struct wi_tcp_peer *outs;  /* have something to write */
     struct wi_tcp_peer *hot;   /* have transfers pending */
     struct weft_xfer *self_sends, **self_sends_end, *self_recvs, **self_recvs_end;
@@ -335,13 +335,13 @@ int wi_tcp_spread(const struct wi_tcp_peer *p);
 /* reserve.c: descriptors that are kept back. _use: give one up, 0: there was none. */
 weft_status wi_tcp_reserve_init(struct wi_tcp_group *g);
 int wi_tcp_reserve_use(struct wi_tcp_group *g);
-/* Close a socket and keep its descriptor, with no moment in between at which it could become somebody else's. 0: not done. */
+/* Close a socket and keep its descriptor, with no moment in between at which another thread could get its number. 0: not done. */
 int wi_tcp_reserve_return(struct wi_tcp_group *g, int fd);
 int wi_tcp_spare_use(struct wi_tcp_endpoint *e);
 void wi_tcp_spare_fill(struct wi_tcp_endpoint *e);
 weft_status wi_tcp_explain_descriptors(const struct wi_tcp_group *g, int err);
 unsigned long long wi_tcp_descriptor_limit(void);
-/* The peer has said that it aborted. */
+/* The peer has announced that it aborted. */
 void wi_tcp_peer_aborted(struct wi_tcp_peer *p);
 /* Remember what an ABORT gives as its reason. */
 void wi_tcp_peer_reason(struct wi_tcp_peer *p, const struct wi_tcp_frame *abort);

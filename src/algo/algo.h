@@ -117,8 +117,8 @@ struct wi_algo {
     void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);
     /* The same as a time, where which chain is the longest depends on the rates; NAN: no memory. NULL: what `path` says. */
     double (*time)(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates);
-    /* Who meets whom, where that is regular, for networks that are not uniform: in round k this rank sends `part` times the bytes
-     * to rank `to` (below 0: to nobody). Returns 0 past the last round. NULL: it is not regular. */
+    /* The partners, where they are regular, for networks that are not uniform: in round k this rank sends `part` times the bytes
+     * to rank `to` (below 0: it sends nothing). Returns 0 past the last round. NULL: they are not regular. */
     int (*round)(const struct wi_algo_args *args, int k, int *to, double *part);
 };
 

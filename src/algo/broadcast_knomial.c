@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* k-nomial tree broadcast: whoever has the vector sends it to the roots of ever smaller subtrees.
+/* k-nomial tree broadcast: each rank that has the vector sends it to the roots of ever smaller subtrees.
  *
  * Fewest steps; for small messages. Ranks are counted from the root. Sends to the children wait
  * for the receive only, not for each other.

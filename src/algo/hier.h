@@ -84,7 +84,7 @@ weft_status wi_hier_packed(const struct wi_algo_args *args, struct wi_hier_tree 
 weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
                           struct wi_sched_builder **b);
 
-/* hier_trees.c. The closed form where all is one tree; 0: it is none. */
+/* hier_trees.c. The closed form where all stages form one tree; 0: they do not. */
 int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec *spec, enum wi_coll coll, int radix,
                      double bytes, const struct wi_algo_rates *rates, double *us);
 

@@ -13,7 +13,7 @@
  *                         lane 1: wait 1 | DST[1] <- TMP@1[1] | wait 2 | DST[2] <- TMP@2[2] | wait 3 | …
  *
  * The second signal of rank i says that it has read block i of every SRC: the root may overwrite it in place, and
- * nobody returns before all have signalled.
+ * no rank returns before all have signalled.
  */
 #include "algo/util.h"
 

@@ -213,7 +213,7 @@ static int has_left(const struct actor *x, int k)
     return k < 0 || x->left >> k & 1;
 }
 
-/* What is sent to nobody that is followed has a link to itself at the other end. */
+/* A message to a rank that is not followed has a link of its own at the other end. */
 static void send_beside(struct net *n, int a, double us, int weight)
 {
     int m = n->nmessages++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that a user or a setting names. Regular files only: opening a pipe or a terminal would wait for somebody, and opening a
+/* Files that a user or a setting names. Regular files only: opening a pipe or a terminal would block, and opening a
  * device may do things. */
 #ifndef WI_BASE_FILE_H
 #define WI_BASE_FILE_H

@@ -48,7 +48,7 @@ extern const struct wi_isa wi_isa_avx512;
 extern const struct wi_isa wi_isa_neon;
 #endif
 
-/* The best set that this CPU has and nobody has forbidden. */
+/* The best instruction set that this CPU has and no setting forbids. */
 extern const struct wi_isa *wi_isa_current;
 
 /* Complex operators that are not two real ones; the same code for every instruction set. */

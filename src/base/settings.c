@@ -306,7 +306,7 @@ weft_status wi_settings_read(struct wi_settings *settings, const char *module, c
     return WEFT_SUCCESS;
 }
 
-/* WEFT_ISA acts on the process; only a value that somebody gave is looked at. */
+/* WEFT_ISA acts on the process; only a value that was given is looked at, not the default. */
 static weft_status settings_apply_base(struct wi_settings *settings)
 {
     struct base_values values;

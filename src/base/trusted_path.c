@@ -30,7 +30,7 @@ int wi_users_are_mapped(void)
            count == 4294967295ul;
 }
 
-/* Who installed this library may give it plugins too. 0 or -1. */
+/* The user who installed this library may install plugins too. 0 or -1. */
 static int library_owner(uid_t *owner)
 {
     static const char here;

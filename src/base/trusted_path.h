@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether code may be loaded from a path: whoever can change a file, or a folder above it, decides what this process runs. */
+/* May code be loaded from a path? Any user who can change the file, or a folder above it, decides what this process runs. */
 #ifndef WI_BASE_TRUSTED_PATH_H
 #define WI_BASE_TRUSTED_PATH_H
 
 #include <stddef.h>
 
 /* 1: the file or folder and every folder and symbolic link on the way to it belong to root, to the effective user or to the owner
- * of this library, and nobody else can write to them. A sticky folder (/tmp) may be writable, since others cannot replace its
+ * of this library, and no other user can write to them. A sticky folder (/tmp) may be writable, since others cannot replace its
  * entries. 0: `why` names what is wrong with which of them. */
 int wi_path_trusted(const char *path, char *why, size_t capacity);
 

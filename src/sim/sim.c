@@ -103,7 +103,7 @@ static weft_status make_resources(struct wi_sim *s)
     return s->status;
 }
 
-/* Is there a step that stores where a send may still read? Otherwise nobody has to look. */
+/* Is there a step that stores where a send may still read? If not, stores need no check. */
 static int overwrites(const struct wi_sched *sched)
 {
     unsigned sent = 0, stored = 0;
