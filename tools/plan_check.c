@@ -55,11 +55,11 @@ static void summary(const char *file, const struct wi_import *import)
     printf("  %s, at most %u lanes and %u steps per rank, %" PRIu64 " steps in all\n",
            s->mapped ? "mapped" : "two-sided", t.lanes, t.steps, t.all_steps);
     puts("  proved");
-    if (import->twin)
+    if (import->in_place_variant)
         puts("  proved for calls in place, too");
-    if (import->twin_refused[0])
+    if (import->variant_refused[0])
         printf("  not for calls %s: %s\n", import->in_place ? "that are not in place" : "in place",
-               import->twin_refused);
+               import->variant_refused);
 }
 
 static void print_text(const struct wi_import *import)
@@ -102,8 +102,8 @@ static void print_json(const char *file, const struct wi_import *import)
            ", \"blocks\": %u, \"scratch_blocks\": %u, "
            "\"schedules\": [\n",
            wi_import_format_name(import->format), import->name, wi_coll_name(import->coll),
-           import->in_place ? "true" : "false", import->twin ? "true" : "false", import->root, import->nranks, t.lanes,
-           t.all_steps, import->scheds[0]->nblocks, t.tmp);
+           import->in_place ? "true" : "false", import->in_place_variant ? "true" : "false", import->root,
+           import->nranks, t.lanes, t.all_steps, import->scheds[0]->nblocks, t.tmp);
     for (int r = 0; r < import->nranks; r++) {
         fputs(r ? ",\n" : "", stdout);
         wi_sched_json(import->scheds[r], stdout);

@@ -101,7 +101,7 @@ static weft_status take(struct wi_plans *plans, const char *path, struct wi_impo
 static weft_status read_one(struct wi_plans *plans, const char *path)
 {
     const char *paths[] = {path};
-    struct wi_import *import, *twin;
+    struct wi_import *import, *variant;
     weft_status st;
     char why[1024];
 
@@ -111,17 +111,17 @@ static weft_status read_one(struct wi_plans *plans, const char *path)
         snprintf(why, sizeof why, "%s", wi_fail_text());
         return wi_fail(WEFT_ECONFIG, "WEFT_PLANS: %s", why);
     }
-    twin = import->twin;
-    import->twin = NULL;
-    if (import->twin_refused[0])
+    variant = import->in_place_variant;
+    import->in_place_variant = NULL;
+    if (import->variant_refused[0])
         wi_log(WEFT_LOG_WARN, "plans.half", "for calls %s only: %s",
-               import->in_place ? "in place" : "that are not in place", import->twin_refused);
+               import->in_place ? "in place" : "that are not in place", import->variant_refused);
     st = take(plans, path, import);
-    if (!twin)
+    if (!variant)
         return st;
     if (st < 0)
-        wi_import_free(twin);
-    return st < 0 ? st : take(plans, path, twin);
+        wi_import_free(variant);
+    return st < 0 ? st : take(plans, path, variant);
 }
 
 weft_status wi_plans_read(const char *paths, struct wi_plans **out)

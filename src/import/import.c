@@ -26,7 +26,7 @@ void wi_import_free(struct wi_import *import)
 {
     if (!import)
         return;
-    wi_import_free(import->twin);
+    wi_import_free(import->in_place_variant);
     for (int r = 0; r < import->nranks; r++)
         wi_sched_put(import->scheds[r]);
     wi_free(import->scheds);

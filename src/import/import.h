@@ -22,10 +22,10 @@ struct wi_import {
     int nranks, root, in_place;
     uint64_t min_bytes, max_bytes; /* sizes that it is meant for, as the file says; 0 and UINT64_MAX */
     struct wi_sched **scheds;      /* [nranks] */
-    /* Of a file for calls in place as well as for others: here is the second program, in place, or why there is only one. NULL and
-     * "": the file is for one kind of calls, or has a root. */
-    struct wi_import *twin;
-    char twin_refused[512];
+    /* Of a file that serves calls in place and others: the second program, for calls in place, or why there is only one. NULL and
+     * "": the file serves one kind of calls, or has a root. */
+    struct wi_import *in_place_variant;
+    char variant_refused[512];
 };
 
 const char *wi_import_format_name(enum wi_import_format format);

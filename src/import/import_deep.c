@@ -160,21 +160,21 @@ static weft_status begin_run(struct run *r)
 
 /* ---- The second thread block ---- */
 
-struct twin {
+struct split {
     struct wi_imp_prog *prog;
     struct wi_imp_rank *rank;
-    struct wi_imp_lane fresh, taker; /* what becomes of the lane; and who takes its messages */
+    struct wi_imp_lane fresh, taker; /* what the lane becomes; the new lane that takes its messages */
     uint32_t taker_number, stage;    /* next free chunk of scratch */
     uint32_t *last;                  /* per old op: the last op that it has become */
 };
 
-static weft_status add(struct twin *t, struct wi_imp_lane *lane, struct wi_imp_op op, const struct wi_region *dst,
+static weft_status add(struct split *t, struct wi_imp_lane *lane, struct wi_imp_op op, const struct wi_region *dst,
                        const struct wi_region *src)
 {
     return wi_imp_op_add(t->prog, t->rank, lane, &op, dst, src);
 }
 
-static weft_status take_apart(struct twin *t, const struct wi_imp_op *op)
+static weft_status take_apart(struct split *t, const struct wi_imp_op *op)
 {
     const struct wi_region *own = &t->rank->regions[op->regions];
     struct wi_region dst = own[0], src[2] = {{0}}, stage = wi_at(WI_TMP, t->stage, own[0].count);
@@ -209,7 +209,7 @@ static weft_status take_apart(struct twin *t, const struct wi_imp_op *op)
     return wi_sched_is_send(op->kind) ? add(t, &t->fresh, sent, NULL, &dst) : WEFT_SUCCESS;
 }
 
-static weft_status keep(struct twin *t, const struct wi_imp_op *op)
+static weft_status keep(struct split *t, const struct wi_imp_op *op)
 {
     struct wi_region regions[3] = {{0}};
 
@@ -218,15 +218,15 @@ static weft_status keep(struct twin *t, const struct wi_imp_op *op)
     return add(t, &t->fresh, *op, regions, regions + op->ndst);
 }
 
-/* Who depended on an op of the lane depends on the last one that it has become. */
-static void redirect(const struct twin *t, struct wi_imp_lane *lane, uint32_t number)
+/* Steps that depended on an op of the lane depend on the last op that it has become. */
+static void redirect(const struct split *t, struct wi_imp_lane *lane, uint32_t number)
 {
     for (uint32_t k = 0; k < lane->nops; k++)
         if (lane->ops[k].dep_lane == (int32_t)number)
             lane->ops[k].dep_op = t->last[lane->ops[k].dep_op];
 }
 
-static weft_status split_ops(struct twin *t, uint32_t number)
+static weft_status split_ops(struct split *t, uint32_t number)
 {
     const struct wi_imp_lane *old = &t->rank->lanes[number];
 
@@ -241,7 +241,7 @@ static weft_status split_lane(struct wi_imp_prog *prog, int rank, uint32_t numbe
 {
     struct wi_imp_rank *r = &prog->ranks[rank];
     struct wi_imp_lane *taker, *old;
-    struct twin t = {.prog = prog, .rank = r, .taker_number = r->nlanes, .stage = r->chunks[WI_TMP]};
+    struct split t = {.prog = prog, .rank = r, .taker_number = r->nlanes, .stage = r->chunks[WI_TMP]};
     weft_status st;
 
     if (r->nlanes == WI_IMPORT_MAX_LANES)

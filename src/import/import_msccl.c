@@ -414,25 +414,25 @@ static weft_status read_one(const char *name, const char *text, size_t bytes, in
     return st;
 }
 
-/* Of a file for both kinds of calls: one program is enough, and why there is no second is told. */
+/* A file for both kinds of calls: one program is enough; the import then says why there is no second one. */
 static weft_status read_both(const char *name, const char *text, size_t bytes, weft_status first,
                              struct wi_import **import)
 {
-    char why[sizeof((*import)->twin_refused)];
-    struct wi_import *found = first < 0 ? NULL : *import, *twin = NULL;
+    char why[sizeof((*import)->variant_refused)];
+    struct wi_import *found = first < 0 ? NULL : *import, *variant = NULL;
     int both;
 
     snprintf(why, sizeof(why), "%s", first < 0 ? wi_fail_text() : "");
-    weft_status st = read_one(name, text, bytes, 1, &both, &twin);
+    weft_status st = read_one(name, text, bytes, 1, &both, &variant);
     if (st < 0 && !found)
         return wi_fail(first, "%s", why);
     if (!found) {
-        *import = twin;
-        memcpy(twin->twin_refused, why, sizeof(why));
-    } else if (twin) {
-        found->twin = twin;
+        *import = variant;
+        memcpy(variant->variant_refused, why, sizeof(why));
+    } else if (variant) {
+        found->in_place_variant = variant;
     } else {
-        snprintf(found->twin_refused, sizeof(found->twin_refused), "%s", wi_fail_text());
+        snprintf(found->variant_refused, sizeof(found->variant_refused), "%s", wi_fail_text());
     }
     wi_fail_clear();
     return WEFT_SUCCESS;

@@ -45,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     wi_fail_clear();
     if (wi_import_text("input", (const char *)data, bytes, &import) == WEFT_SUCCESS) {
         again(import);
-        if (import->twin)
-            again(import->twin);
+        if (import->in_place_variant)
+            again(import->in_place_variant);
     } else
         require(!import && wi_fail_text()[0], "a refusal without a reason");
     wi_import_free(import);

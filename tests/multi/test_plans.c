@@ -165,8 +165,8 @@ static int run_right(const char *file, int *number)
     if (wi_import_files(paths, 1, &import) < 0)
         return result(1, ++*number, file, weft_thread_error());
     failed = run_program(file, import, number);
-    if (import->twin)
-        failed += run_program(file, import->twin, number);
+    if (import->in_place_variant)
+        failed += run_program(file, import->in_place_variant, number);
     wi_import_free(import);
     return failed;
 }

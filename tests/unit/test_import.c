@@ -242,16 +242,18 @@ static void both_flags(void)
         struct wi_import *import = NULL;
         CU_ASSERT_EQUAL_FATAL(import_input(files[i].file, &import), WEFT_SUCCESS);
         CU_ASSERT_EQUAL(import->in_place, files[i].in_place);
-        CU_ASSERT_EQUAL(import->twin != NULL, !files[i].says);
-        if (!strstr(import->twin_refused, files[i].says ? files[i].says : ""))
-            printf("# %s: \"%s\"\n", files[i].file, import->twin_refused);
-        CU_ASSERT(strstr(import->twin_refused, files[i].says ? files[i].says : "") != NULL);
-        CU_ASSERT_EQUAL(import->twin_refused[0] != 0, files[i].says && *files[i].says);
-        if (import->twin) {
-            CU_ASSERT(import->twin->in_place && !import->twin->twin && import->twin->nranks == import->nranks);
-            CU_ASSERT_EQUAL(wi_sched_check((const struct wi_sched *const *)import->twin->scheds, import->nranks, 0),
-                            WEFT_SUCCESS);
-            read_again(import->twin);
+        CU_ASSERT_EQUAL(import->in_place_variant != NULL, !files[i].says);
+        if (!strstr(import->variant_refused, files[i].says ? files[i].says : ""))
+            printf("# %s: \"%s\"\n", files[i].file, import->variant_refused);
+        CU_ASSERT(strstr(import->variant_refused, files[i].says ? files[i].says : "") != NULL);
+        CU_ASSERT_EQUAL(import->variant_refused[0] != 0, files[i].says && *files[i].says);
+        if (import->in_place_variant) {
+            CU_ASSERT(import->in_place_variant->in_place && !import->in_place_variant->in_place_variant &&
+                      import->in_place_variant->nranks == import->nranks);
+            CU_ASSERT_EQUAL(
+                wi_sched_check((const struct wi_sched *const *)import->in_place_variant->scheds, import->nranks, 0),
+                WEFT_SUCCESS);
+            read_again(import->in_place_variant);
         }
         wi_import_free(import);
     }
