@@ -730,7 +730,7 @@ WEFT_API weft_status weft_gather(weft_comm *comm, const void *src, void *dst, si
 
 /* Put shares of different sizes of all ranks into place, on the root.
  *
- * Cost: each share goes straight to the root.
+ * Cost: each share goes directly to the root.
  * In place: on the root, src is its share within dst.
  * @param comm, dtype, root, req  as for every operation
  * @param src         send_count elements, on the root too
@@ -760,7 +760,7 @@ WEFT_API weft_status weft_scatter(weft_comm *comm, const void *src, void *dst, s
 
 /* Give each rank a share of a size of its own of the root's vector.
  *
- * Cost: each share comes straight from the root.
+ * Cost: each share comes directly from the root.
  * In place: on the root, dst is its share within src.
  * @param comm, dtype, root, req  as for every operation
  * @param src         on the root every share at its place; elsewhere ignored, may be NULL

@@ -37,9 +37,9 @@ static const struct weft_setting inproc_settings[] = {
     {"RING_BYTES", "64K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, ring_bytes), 4096, 16 << 20,
      "Buffer between two ranks for one channel of messages, in bytes."},
     {"RNDV_BYTES", "32K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, rndv_bytes), 0, 0,
-     "Messages at least this long are copied once, straight from the sender's memory, in bytes."},
+     "Messages at least this long are copied once, directly from the sender's memory, in bytes."},
     {"MAP", "y", WEFT_SETTING_BOOL, offsetof(struct wi_shm_settings, map), 0, 0,
-     "Copy long messages straight from the sender's memory, yes or no."},
+     "Copy long messages directly from the sender's memory, yes or no."},
     {NULL, NULL, WEFT_SETTING_BOOL, 0, 0, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* fetch.c: the receiving side of a rendezvous: one copy, straight from the sender's memory.
+/* fetch.c: the receiving side of a rendezvous: one copy, directly from the sender's memory.
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The sender's memory is mapped if it is shareable, else read by cross-memory attach. When neither is possible the

@@ -20,7 +20,7 @@ static const struct weft_setting shm_settings[] = {
     {"RING_BYTES", "64K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, ring_bytes), 4096, 16 << 20,
      "Buffer between two ranks for one channel of messages, in bytes."},
     {"RNDV_BYTES", "0", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, rndv_bytes), 0, 0,
-     "Messages at least this long are copied once, straight from the sender's memory where possible, in bytes; 0: 128K, and "
+     "Messages at least this long are copied once, directly from the sender's memory where possible, in bytes; 0: 128K, and "
      "private memory only between ranks that share a core."},
     {"MAP", "y", WEFT_SETTING_BOOL, offsetof(struct wi_shm_settings, map), 0, 0,
      "Map memory that peers have allocated or registered with weft, yes or no."},

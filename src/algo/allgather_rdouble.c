@@ -128,7 +128,7 @@ const struct wi_algo wi_allgather_rdouble = {
     .coll = WI_COLL_ALL_GATHER,
     .needs = 0,
     .traits = {.shape = WI_SHAPE_DOUBLING},
-    .summary = "recursive doubling, straight into place",
+    .summary = "recursive doubling, directly into place",
     .build = build,
     .cost = cost,
     .time = time_of,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linear all-to-all: every share goes straight to its owner, none waits for another.
+/* Linear all-to-all: every share goes directly to its owner, none waits for another.
  *
  * One step of latency; for a few ranks. Shares may differ in size.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linear gather: every share goes straight to the root.
+/* Linear gather: every share goes directly to the root.
  *
  * For large shares and few ranks: no byte moves twice. Shares may differ in size.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct reduce: each rank reduces its block straight from every SRC; the root collects the blocks.
+/* Direct reduce: each rank reduces its block directly from every SRC; the root collects the blocks.
  *
  * For large messages in memory that all ranks have mapped: no copy in. Results pass through slots, so that the root's
  * DST need not be mapped. A lane of its own collects, or waits, while the next slice is being reduced.
@@ -69,7 +69,7 @@ const struct wi_algo wi_reduce_direct = {
     .name = "direct",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_MAPPED | WI_ALGO_PEER_MEM,
-    .summary = "all ranks reduce a block each, straight from every source; the root collects",
+    .summary = "all ranks reduce a block each, directly from every source; the root collects",
     .build = build,
     .cost = cost,
     .path = path,

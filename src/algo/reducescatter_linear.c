@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linear reduce-scatter: every share goes straight to its owner, which takes them in outward from
+/* Linear reduce-scatter: every share goes directly to its owner, which takes them in outward from
  * its own rank.
  *
  * One hop; keeps rank order without scratch: rank-1, …, 0 come in as left operands, then rank+1,

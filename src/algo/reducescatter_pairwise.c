@@ -42,7 +42,7 @@ const struct wi_algo wi_reducescatter_pairwise = {
     .name = "pairwise",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_COMMUTATIVE,
-    .summary = "P-1 steps, one peer each: every share goes straight to its owner",
+    .summary = "P-1 steps, one peer each: every share goes directly to its owner",
     .build = build,
     .cost = cost,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linear scatter: every share goes straight from the root to its owner.
+/* Linear scatter: every share goes directly from the root to its owner.
  *
  * For large shares and few ranks: no byte moves twice. Shares may differ in size.
  *

@@ -34,7 +34,7 @@
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
-/* Shorter parts travel in packed messages (packed.c), others straight to where they belong. */
+/* Shorter parts travel in packed messages (packed.c), others directly to their destination. */
 #define WI_PACK_BELOW (16u << 10)
 
 /* The newest failure of a communicator. */

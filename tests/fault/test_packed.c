@@ -12,7 +12,7 @@
 
 #define RANKS 5
 #define ROOM 60000 /* ints of one part, at most */
-#define LONG 40000 /* these travel straight */
+#define LONG 40000 /* these travel directly */
 
 static int32_t src[RANKS * ROOM], dst[RANKS * ROOM];
 

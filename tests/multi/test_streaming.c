@@ -42,7 +42,7 @@ static void open_streaming(struct ft_rank *f, const char *transport, int rank, i
     WT_REQUIRE_OK(weft_comm_create_env(f->context, NULL, &f->comm));
 }
 
-/* Results stream where ranks reduce straight from each other's memory: what the library has allocated. Over messages there is
+/* Results stream where ranks reduce directly from each other's memory: what the library has allocated. Over messages there is
  * none. */
 static void *buffer(const struct ft_rank *f, size_t bytes)
 {
