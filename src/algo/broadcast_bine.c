@@ -39,7 +39,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     if (fold.member) {
         int parent = fold.partner;
         if (fold.member > 0) {
-            told = wi_swing_told(fold.member, steps);
+            told = wi_swing_recv_step(fold.member, steps);
             parent = wi_fold_rank(&fold, wi_swing_peer(fold.member, told, fold.pow2));
         }
         from = wi_sched_lane(b, WI_NO_PEER, wi_mod(parent + args->root, n), 0);

@@ -126,7 +126,7 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
     return WEFT_SUCCESS;
 }
 
-/* Chunks long enough that each keeps a link busy for a while, and enough of them that what does not overlap is little. */
+/* Chunks are long enough to use a link's bandwidth, and there are enough of them that most of the transfer overlaps. */
 static int depth_for(double bytes)
 {
     return bytes >= 4 << 20 ? 8 : bytes >= 512 << 10 ? 4 : 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What hierarchical algorithms cost, stage by stage: the closed forms of the algorithms that they are made of, for the data and
- * the ranks of each stage. */
+/* The cost of hierarchical algorithms, stage by stage: the closed forms of their parts, for the data and the ranks of each
+ * stage. */
 #include <math.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static double shares_held(const struct wi_hier_tree *t, int stage, uint32_t v0, 
     return sources * destinations;
 }
 
-/* What the part's algorithm is to be asked for: its vector, or one of its shares. */
+/* The bytes with which the part's algorithm is called: its vector, or one of its shares. */
 static double part_bytes(const struct price *p, int stage, enum wi_coll coll, uint32_t v0, uint32_t v1)
 {
     const struct wi_hier_tree *t = p->tree;
@@ -215,7 +215,7 @@ static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *
     return WEFT_SUCCESS;
 }
 
-/* The first rank of the largest and of the smallest innermost group: they do most, inside and across. */
+/* The first rank of the largest and of the smallest innermost group: they have the most to do, inside and across. */
 static void extremes(const struct wi_hier_tree *t, int rank[2])
 {
     int most = 0, least = t->nranks + 1;

@@ -36,7 +36,7 @@ struct share {
     uint32_t block;
 };
 
-struct bag {
+struct share_list {
     struct share *share;
     uint32_t n, capacity;
 };
@@ -45,8 +45,8 @@ struct post {
     const struct wi_algo_args *args;
     struct wi_hier_tree *tree;
     struct made *first, **tail;
-    struct bag held, next; /* before and after the stage that is being written, sorted by (s, d) */
-    int stage, second;     /* second: on the way down */
+    struct share_list held, next; /* before and after the stage that is being written, sorted by (s, d) */
+    int stage, second;            /* second: on the way down */
     uint32_t phase, tmp_blocks, most_items;
     enum wi_coll coll;
     const struct wi_algo *algo;
@@ -74,17 +74,17 @@ static int32_t receiver(const struct post *p, int s, int d)
     return answers(p->tree, p->stage - 1, s, s);
 }
 
-static weft_status put(struct bag *bag, int s, int d, uint32_t block)
+static weft_status put(struct share_list *list, int s, int d, uint32_t block)
 {
-    if (bag->n == bag->capacity) {
-        uint32_t more = bag->capacity ? 2 * bag->capacity : 64;
-        struct share *grown = wi_realloc(bag->share, more * sizeof *grown);
+    if (list->n == list->capacity) {
+        uint32_t more = list->capacity ? 2 * list->capacity : 64;
+        struct share *grown = wi_realloc(list->share, more * sizeof *grown);
         if (!grown)
             return wi_fail(WEFT_ENOMEM, "hierarchy: no memory for %u shares", more);
-        bag->share = grown;
-        bag->capacity = more;
+        list->share = grown;
+        list->capacity = more;
     }
-    bag->share[bag->n++] = (struct share){s, d, block};
+    list->share[list->n++] = (struct share){s, d, block};
     return WEFT_SUCCESS;
 }
 
@@ -129,12 +129,12 @@ static int in_segment(const struct wi_hier_tree *t, int stage, int s, uint32_t v
     return t->home[s] / t->width[stage] - v0 < v1 - v0;
 }
 
-/* Give those of the bag that go to (come from) `child` blocks from *at on. */
-static uint32_t place_shares(const struct post *p, struct bag *bag, int sending, int32_t peer, uint32_t v0, uint32_t v1,
-                             uint32_t at)
+/* Number the blocks, from *at on, of those shares of the list that go to (come from) `child`. */
+static uint32_t place_shares(const struct post *p, struct share_list *list, int sending, int32_t peer, uint32_t v0,
+                             uint32_t v1, uint32_t at)
 {
-    for (uint32_t i = 0; i < bag->n; i++) {
-        struct share *h = &bag->share[i];
+    for (uint32_t i = 0; i < list->n; i++) {
+        struct share *h = &list->share[i];
         int32_t other = sending ? receiver(p, h->s, h->d) : sender(p, h->s, h->d);
         if (other == peer && in_segment(p->tree, p->stage, h->s, v0, v1))
             h->block = at++;
@@ -143,7 +143,7 @@ static uint32_t place_shares(const struct post *p, struct bag *bag, int sending,
 }
 
 /* Copy from where shares lie to where they are wanted: a part of one rank. */
-static weft_status add_copies(struct post *p, struct made *m, const struct bag *from, enum wi_buf src,
+static weft_status add_copies(struct post *p, struct made *m, const struct share_list *from, enum wi_buf src,
                               const uint32_t *to, enum wi_buf dst)
 {
     struct wi_algo_args alone = {.nranks = 1};
@@ -264,7 +264,7 @@ static weft_status run_stage(struct post *p, int stage, int second, enum wi_coll
     struct made *pack = new_made(p);
     uint32_t v0, v1 = 0, out = p->tmp_blocks, in = out + p->held.n;
     uint32_t *to = wi_hier_pool(t, ((size_t)p->held.n + 1) * sizeof *to);
-    struct bag swap;
+    struct share_list swap;
 
     if (!pack || !to)
         return no_memory(p);

@@ -143,7 +143,7 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
     return a && !(a->needs & WI_ALGO_MAPPED) ? a : NULL;
 }
 
-/* Through slots: other ranks' own buffers would have to be told about inside each group. */
+/* Through slots: with other ranks' own buffers, their addresses would have to be exchanged inside each group. */
 static const struct wi_algo *through_slots(enum wi_coll coll, const char *name)
 {
     const struct wi_algo *a = wi_algo_find(coll, name);

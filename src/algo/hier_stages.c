@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Stages: hierarchical schedules whose innermost groups work through slots. Shares and places are those of a part of the
- * composition (sched/compose.h); only who carries them out differs, so that what one stage leaves is what the next one reads:
- * wi_algo_flatten puts messages in the place of the slots, and what comes out is proved like any other schedule. */
+ * composition (sched/compose.h); only slots take the place of messages. So one stage reads what the stage before it has left:
+ * wi_algo_flatten replaces the slots by messages, and the result is proved like any other schedule. */
 #include <string.h>
 
 #include "algo/hier.h"
@@ -59,7 +59,7 @@ struct flat {
     struct wi_part part;
 };
 
-/* Of a vector all items are one block: how the stage cuts it is its own affair. */
+/* All items of a vector are one block: the stage cuts it by itself. */
 static weft_status copy_shares(const struct wi_sched_stage *s, struct flat *f)
 {
     int vector = wi_coll_is_vector(s->sched->coll);

@@ -10,7 +10,7 @@
 struct trees {
     const struct wi_hier_tree *t;
     const struct wi_algo_rates *rates;
-    int radix[WI_HIER_STAGES]; /* 0: everybody is the root's child */
+    int radix[WI_HIER_STAGES]; /* 0: all ranks are the root's children */
     int nstages, up, failed;
     double bytes;
     double last;    /* down: when the last rank has it */
@@ -97,8 +97,8 @@ static int find_trees(struct trees *x, const struct wi_hier_spec *spec, int radi
 }
 
 /* ---- Broadcast without a leader ----
- * The root scatters to its group, sends its part to other groups and inside, all at once; so does everybody, but for the
- * scatter, who has got a part. All groups are alike, and of their ranks those behave alike that were scattered to. */
+ * The root scatters to its group, and sends its own part to other groups and inside, all at once. Each rank that has got a part
+ * does the same, without the scatter. All groups behave alike, and within a group all ranks that the root scattered to. */
 
 static int groups_are_even(const struct wi_hier_tree *t)
 {

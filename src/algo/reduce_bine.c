@@ -44,7 +44,7 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
         parent = fold.partner;
         told = 0;
     } else if (fold.member > 0) {
-        told = wi_swing_told(fold.member, steps);
+        told = wi_swing_recv_step(fold.member, steps);
         parent = wi_fold_rank(&fold, wi_swing_peer(fold.member, told, fold.pow2));
     }
     if (fold.member >= 0 && fold.partner >= 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closed forms of exchanges in rounds: when ranks that do not keep step are through, on a uniform network.
+/* Closed forms of exchanges in rounds: when ranks that are not in step finish, on a uniform network.
  *
  * In each round a rank sends a message, then waits for one, then works on it. Sends do not wait; messages that meet on a rank's
- * link, in or out, share it max-min fair, as in the simulator (sim/sim.h). That follows one event after the other, as no formula
- * knows who meets whom; but it needs neither schedules nor a model, and who behaves alike is followed once: an actor may stand
- * for many ranks, and then exchanges with itself what these exchange among themselves.
+ * link, in or out, share it max-min fair, as in the simulator (sim/sim.h). This is an event simulation, since no formula knows
+ * which messages meet; but it needs neither schedules nor a model, and ranks that behave alike are simulated once: an actor may
+ * stand for many ranks, and then exchanges with itself what these exchange among themselves.
  *
  * Messages · log(messages) in time. */
 #ifndef WI_ALGO_ROUNDS_H
@@ -29,8 +29,7 @@ struct wi_rounds {
     void (*round)(const void *context, int actor, int k, struct wi_round *round);
     const void *context;
 };
-/* When the last actor has ended its last round; below 0: there is no memory to find out. Actors that exchange a message do so in
- * the same round. */
+/* When the last actor has ended its last round; below 0: no memory. Actors that exchange a message do so in the same round. */
 double wi_rounds_us(const struct wi_rounds *rounds, const struct wi_algo_rates *rates);
 
 /* ---- Folding ---- */

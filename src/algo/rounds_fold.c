@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closed form of what folding algorithms do: in, exchanges of a power of two of members, out.
  *
- * Which members fold decides who waits for whom, rank by rank: 255 of 256 take twice the time of 256. So all are followed, but
- * where there are many. With descending distances the last messages are short, and members that differ in low bits of their number
+ * Which members fold decides which ranks wait for which: 255 ranks take twice the time of 256. So all ranks are simulated, unless
+ * there are many. With descending distances the last messages are short, and members that differ in low bits of their number
  * become one actor, which exchanges with itself what they exchange among themselves. With ascending distances a smaller network
  * stands for the large one: partners at short distances are the same. Halved vectors are short at large distances, so that those
  * rounds cost what they would in step; whole vectors cost what the last rounds followed do. */
@@ -91,7 +91,7 @@ static void round_of(const void *context, int actor, int k, struct wi_round *r)
     }
 }
 
-/* Nobody is late. */
+/* All ranks are in step. */
 static double in_step(const struct folding *f, const struct wi_algo_rates *r)
 {
     double us = 0;
@@ -131,7 +131,7 @@ double wi_rounds_fold(const struct wi_algo_args *args, double bytes, const struc
         us = followed(&f, rates, rem);
     if (rem << f.shift < f.fold.rem && us >= 0) /* one actor for some that fold, some that do not */
         us = fmax(us, followed(&f, rates, rem + 1));
-    return us >= 0 ? us : NAN; /* not a guess, which other ranks would not make */
+    return us >= 0 ? us : NAN; /* no estimate, for other ranks would have another price */
 }
 
 int wi_rounds_fewer(int nranks, int members, int row)

@@ -43,8 +43,8 @@ static inline int wi_swing_position(int member, int steps)
     return position;
 }
 
-/* The step of the tree from 0, in which far members hear first, that tells `member`, not 0. */
-static inline int wi_swing_told(int member, int steps)
+/* The step in which `member` (not 0) receives, in the tree from 0 whose first steps have the largest distances. */
+static inline int wi_swing_recv_step(int member, int steps)
 {
     int k = steps - 1;
 
@@ -53,7 +53,8 @@ static inline int wi_swing_told(int member, int steps)
     return k;
 }
 
-/* Whom an even member has come to meet after all steps, as a distance; an odd one the same before it. */
+/* Where the path from an even member through the partners of all steps ends, as a distance; from an odd member it is the
+ * negative. */
 static inline int wi_swing_last(int steps, int pow2)
 {
     int at = 0;
@@ -63,7 +64,7 @@ static inline int wi_swing_last(int steps, int pow2)
     return at;
 }
 
-/* The member of the tree from 0 that hears last: all steps lead to it, from the longest. */
+/* The member of the tree from 0 that receives last: its path uses all steps, from the longest. */
 static inline int wi_swing_deepest(int steps, int pow2)
 {
     int at = 0;
