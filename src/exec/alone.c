@@ -85,7 +85,7 @@ static weft_status run_slots(struct wi_exec *exec, struct wi_op *op)
 
     wi_op_begin_stores(exec, op);
     op->run.epoch = exec->next_epoch++;
-    while (!wi_exec_gate(exec, op->run.epoch, exec->map.depth, op))
+    while (!wi_exec_slot_free(exec, op->run.epoch, exec->map.depth, op))
         WI_TRY(wi_exec_pause(exec, op));
     for (const struct wi_prog_step *st = prog->steps; st < prog->steps + prog->nsteps; st++) {
         if (st->kind == WI_STEP_WAIT) {
@@ -137,10 +137,10 @@ static weft_status enter(struct wi_exec *exec, struct wi_op *op)
     uint32_t depth = exec->map.ll_depth;
     uint64_t until = op->run.epoch;
 
-    if (wi_exec_gate(exec, until, depth, op))
+    if (wi_exec_slot_free(exec, until, depth, op))
         return WEFT_SUCCESS;
     until += depth / 2 - 1;
-    while (!wi_exec_gate(exec, until, depth, op))
+    while (!wi_exec_slot_free(exec, until, depth, op))
         if (!wi_spin_seldom(exec, op))
             WI_TRY(wi_exec_pause(exec, op));
     return WEFT_SUCCESS;

@@ -266,8 +266,8 @@ static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
     return !op->run.slot_nt && !op->bind.nt && !op->bind.get && bytes >= WI_TWIN_MIN_BYTES;
 }
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
-/* 1: the epoch's slot, of a ring of `depth`, may be written */
-int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
+/* 1: the epoch's slot, in a ring of `depth` slots, is free: every rank has finished the epoch that used it before */
+int wi_exec_slot_free(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op);
 /* gate.c. Close a gate before op is issued, or when the last one has opened; `timeout_ns`: from now on, 0: the operation's. */
 void wi_gate_close(struct wi_exec *exec, struct wi_op *op, const struct wi_gate_ops *ops, void *arg, uint64_t timeout_ns);
 int wi_gate_poll(struct wi_exec *exec, struct wi_op *op); /* of a closed gate; moved? */

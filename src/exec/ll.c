@@ -49,7 +49,7 @@ int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *x
     if (!x->published) {
         if (op->run.epoch == 0)
             op->run.epoch = exec->next_epoch++;
-        if (!wi_exec_gate(exec, op->run.epoch, exec->map.ll_depth, op))
+        if (!wi_exec_slot_free(exec, op->run.epoch, exec->map.ll_depth, op))
             return 0;
         wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), record, x->record_bytes);
         memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, record, x->record_bytes);

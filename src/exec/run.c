@@ -184,7 +184,7 @@ static void retire(struct wi_exec *exec, struct wi_op *op)
     }
 }
 
-int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op)
+int wi_exec_slot_free(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi_op *op)
 {
     uint64_t seen = UINT64_MAX;
 
@@ -207,7 +207,7 @@ int wi_exec_gate(struct wi_exec *exec, uint64_t epoch, uint32_t depth, struct wi
 static int enter(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
 {
     f->entered =
-        !op->bind.mapped || wi_exec_gate(exec, f->epoch, op->bind.ll ? exec->map.ll_depth : exec->map.depth, op);
+        !op->bind.mapped || wi_exec_slot_free(exec, f->epoch, op->bind.ll ? exec->map.ll_depth : exec->map.depth, op);
     return f->entered;
 }
 
