@@ -61,18 +61,18 @@ enum wi_algo_slices {
 };
 struct wi_algo_traits {
     uint8_t shape, slices; /* enums above */
-    uint8_t halves;        /* a vector's halves go their own ways, slice by slice each */
-    /* To one and the same rank all the time: the next message is there when one is through, so that links never run empty. */
+    uint8_t halves;        /* the halves of a vector take different paths, each slice by slice */
+    /* All messages go to the same rank: the next one is ready when one is sent, so that links never idle. */
     uint8_t streams;
-    uint8_t relays; /* a message goes from rank to rank, each of which waits for it */
+    uint8_t relays; /* a message is forwarded from rank to rank, each of which waits for it */
     uint8_t returns; /* the second half of its rounds (wi_algo.round) is the first one backwards, from receiver to sender */
-    /* Of a fan: messages between a rank (the root) and each other one, 1: one way, 2: both, whose overheads its core bears:
-     * `peers_last`: after the data, because they arrive together and have an order; else meanwhile. */
+    /* Of a fan: messages between a rank (the root) and each other rank, 1: in one direction, 2: in both. Their overheads on its
+     * core come after the data (`peers_last`: they arrive together, and are processed in order), or overlap with it. */
     uint8_t peer_messages, peers_last;
-    /* Of mapped ones: ranks publish once, and the others read; else what was read is published again. */
+    /* Mapped: ranks publish once, and the others read; else what was read is published again. */
     uint8_t one_shot;
-    uint8_t staged; /* lanes that follow each other slice by slice, and have to be filled and drained */
-    uint8_t ll;     /* of its collective the one that runs over ll lines */
+    uint8_t pipelined; /* mapped: lanes form a pipeline of slices, which has to be filled and drained */
+    uint8_t ll;        /* of its collective, the one that runs over ll lines */
 };
 
 /* What keeps algorithms of these needs from a number of ranks; NULL: nothing. */

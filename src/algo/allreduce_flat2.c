@@ -72,7 +72,7 @@ const struct wi_algo wi_allreduce_flat2 = {
     .name = "flat2",
     .coll = WI_COLL_ALL_REDUCE,
     .needs = WI_ALGO_MAPPED,
-    .traits = {.staged = 1},
+    .traits = {.pipelined = 1},
     .summary = "two-shot through shared slots, pipelined: reduce-scatter, then all-gather",
     .build = build,
     .cost = cost,

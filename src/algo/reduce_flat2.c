@@ -62,7 +62,7 @@ const struct wi_algo wi_reduce_flat2 = {
     .name = "flat2",
     .coll = WI_COLL_REDUCE,
     .needs = WI_ALGO_MAPPED,
-    .traits = {.staged = 1},
+    .traits = {.pipelined = 1},
     .summary = "two-shot through shared slots: all reduce a block each, the root collects",
     .build = build,
     .cost = cost,

@@ -61,7 +61,7 @@ struct wi_engine_ops {
     int (*post)(struct wi_engine *engine, struct wi_work *work, int *moved);
     /* Likewise. */
     int (*poll)(struct wi_engine *engine, struct wi_work *work, int *moved);
-    /* Nobody wants it any more: 1: the engine touches none of its memory now; 0: it still may at that time. May be called
+    /* The work was given up. 1: the engine no longer touches any of its memory; 0: at `until_ns` it still may. May be called
      * again. */
     int (*drain)(struct wi_engine *engine, struct wi_work *work, uint64_t until_ns);
     /* No work is posted, or what could not be drained is left alone for good. */
@@ -71,7 +71,7 @@ struct wi_engine_ops {
 struct wi_engine {
     const struct wi_engine_ops *ops;
     size_t inline_bytes;  /* shorter work need not be posted: the executor does it at once */
-    uint8_t stages;       /* what is received for a reduction lands in memory, and is reduced by the engine, not by the transport */
+    uint8_t receives_in_memory; /* data to be reduced is received into memory, and reduced by the engine instead of the transport */
     struct wi_workers *workers; /* of the host's; NULL: none */
 };
 

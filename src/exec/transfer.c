@@ -179,7 +179,7 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
 static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
                                   struct wi_pend *p, size_t bytes)
 {
-    if (bytes && (wi_being_sent(f, p->dst, bytes) || (p->reduce && exec->engine->stages))) {
+    if (bytes && (wi_being_sent(f, p->dst, bytes) || (p->reduce && exec->engine->receives_in_memory))) {
         p->bounce = wi_malloc(bytes);
         if (!p->bounce)
             return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for %zu bytes in transit", bytes);

@@ -108,7 +108,7 @@ double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query 
         double own = a->needs & WI_ALGO_PEER_PUT && !q->in_place ? (double)q->bytes : 0; /* the root's */
         us += GET_SETUP_US + (GET_FACTOR - 1) * (c->copied + c->reduced - own) / p->params.mapped_rate;
     }
-    if (a->traits.staged && c->steps >= 2)
+    if (a->traits.pipelined && c->steps >= 2)
         us += PIPELINE_US;
     return us;
 }

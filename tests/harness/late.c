@@ -132,6 +132,6 @@ struct wi_engine *wt_late_engine(struct wi_workers *workers)
     e->engine.ops = &late_ops;
     e->rng = (wt_late.seed * 31 + number + 1) * 0x9e3779b97f4a7c15ull | 1;
     draw(e, 2);
-    e->engine.stages = draw(e, 2) != 0;
+    e->engine.receives_in_memory = draw(e, 2) != 0;
     return &e->engine;
 }

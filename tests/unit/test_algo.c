@@ -713,7 +713,7 @@ static void traits_are_true(void)
         holds &= !is->streams || streamed(&t, n) >= 0.5;
         holds &= !is->peer_messages || is->shape == WI_SHAPE_FAN;
         holds &= is->one_shot ? mapped && t.nlanes == 1 && t.nsignals == 1 : 1;
-        holds &= !is->staged || (mapped && t.nlanes > 1);
+        holds &= !is->pipelined || (mapped && t.nlanes > 1);
         holds &= !is->ll || t.ll;
         holds &= !is->halves || scheds[0]->nblocks == (is->slices == WI_SLICES_OF_SHARES ? 2 * (uint32_t)n : 2);
         if (!holds)
