@@ -2,10 +2,10 @@
 /* The progress thread of a context.
  *
  * It starts with the first operation that nobody waits for, sleeps while there is none, and leaves a communicator alone
- * whose owner is inside a weft call. What it does for one communicator it does under the lock of that one alone, and for a turn
- * (wi_exec_take_turn), so that none waits long for another's work. It begins with a short pause: most operations are waited for
- * at once. Where that is so again and again, it dozes, longer each time, instead of asking to be woken by the next operation:
- * waking it costs the issuer a system call, and a core that the ranks may need. */
+ * whose owner is inside a weft call. It progresses one communicator at a time, under the lock of that one alone and with a budget
+ * (wi_exec_progress_budgeted), so that none waits long for another's work. It begins with a short pause: most operations are waited
+ * for at once. Where that is so again and again, it sleeps with an exponential backoff instead of waiting to be woken by the next
+ * operation: a wake-up costs the issuer a system call, and a core that the ranks may need. */
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
@@ -64,7 +64,7 @@ static void look_at(struct round *rd, struct weft_comm *comm)
         return;
     }
     if (comm->exec->nops) {
-        wi_exec_take_turn(comm->exec, NULL, &moved);
+        wi_exec_progress_budgeted(comm->exec, NULL, &moved);
         op = moved ? NULL : wi_exec_oldest(comm->exec);
         if (op)
             wi_exec_check(comm->exec, op);

@@ -298,7 +298,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         } else {
             struct wi_op *op;
             if (n > 1) /* of other communicators, perhaps */
-                wi_exec_take_turn(comm->exec, unfinished(req), &moved);
+                wi_exec_progress_budgeted(comm->exec, unfinished(req), &moved);
             else
                 wi_exec_progress(comm->exec, unfinished(req), &moved);
             op = unfinished(req);

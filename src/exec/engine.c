@@ -118,7 +118,7 @@ static int do_at_once(struct wi_exec *exec, const struct wi_work *work)
 {
     weft_status st = wi_work_do(exec, work, 0, work->bytes);
 
-    exec->turn_done += work->bytes;
+    exec->budget_used += work->bytes;
     return st < 0 ? (int)work_failed(exec, work, st) : 1;
 }
 
@@ -254,7 +254,7 @@ static int next_chunk(struct wi_work *w, int *moved)
 
     WI_TRY(wi_work_do(w->exec, w, w->at, bytes));
     w->at += bytes;
-    w->exec->turn_done += bytes;
+    w->exec->budget_used += bytes;
     *moved = 1;
     return w->at == w->bytes;
 }

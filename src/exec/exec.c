@@ -405,14 +405,14 @@ uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *move
     return exec->nops;
 }
 
-uint32_t wi_exec_take_turn(struct wi_exec *exec, struct wi_op *awaited, int *moved)
+uint32_t wi_exec_progress_budgeted(struct wi_exec *exec, struct wi_op *awaited, int *moved)
 {
     uint32_t left;
 
-    exec->in_turn = 1;
-    exec->turn_done = 0;
+    exec->has_budget = 1;
+    exec->budget_used = 0;
     left = wi_exec_progress(exec, awaited, moved);
-    exec->in_turn = 0;
+    exec->has_budget = 0;
     return left;
 }
 

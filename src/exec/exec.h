@@ -100,8 +100,8 @@ struct wi_exec {
     struct wi_fragment *free_fragments;
     struct wi_engine *engine;           /* owned */
     struct wi_work *posted, *free_works; /* newest first */
-    size_t turn_done;                   /* bytes of local work in this turn: wi_exec_take_turn */
-    int in_turn;
+    size_t budget_used;                 /* bytes of local work in this call of wi_exec_progress_budgeted */
+    int has_budget;                     /* inside of it */
     _Atomic int worked;          /* since the last nap work has ended elsewhere */
     pthread_mutex_t stores_lock; /* innermost: of nstores, and this rank's word of it: put.c */
     uint32_t nstores;
@@ -173,8 +173,8 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op);
 /* Advance everything, of very many messages only some, but `awaited` (NULL: none) in any case. Returns the number of operations
  * that are still in flight; *moved (NULL: not asked for) tells whether anything did. */
 uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *moved);
-/* Likewise, but it comes back after about a chunk of local work (WI_ENGINE_CHUNK): other executors may wait for this thread. */
-uint32_t wi_exec_take_turn(struct wi_exec *exec, struct wi_op *awaited, int *moved);
+/* Likewise, with a budget of local work (WI_ENGINE_CHUNK), after which it returns: other executors may wait for this thread. */
+uint32_t wi_exec_progress_budgeted(struct wi_exec *exec, struct wi_op *awaited, int *moved);
 struct wi_op *wi_exec_oldest(const struct wi_exec *exec);                   /* NULL: none is in flight */
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
 /* Block until op is done; its status. */
@@ -245,10 +245,10 @@ static inline int wi_lane_dep_met(const struct wi_fragment *f, int32_t lane, uin
     other = &f->lane[lane];
     return other->done || other->step > step || (other->step == step && other->slice > slice);
 }
-/* Has enough been done in this turn? Something has, then. */
-static inline int wi_exec_turn_over(const struct wi_exec *exec)
+/* Is the budget of wi_exec_progress_budgeted spent? Then something has been done. */
+static inline int wi_exec_budget_spent(const struct wi_exec *exec)
 {
-    return exec->in_turn && exec->turn_done >= WI_ENGINE_CHUNK;
+    return exec->has_budget && exec->budget_used >= WI_ENGINE_CHUNK;
 }
 /* local.c: copy or reduce the slice of the unit that a lane is at. 1: done, 0: it must wait, for an engine or for a pending send
  * that still reads where it would go, < 0: failed. */

@@ -171,7 +171,7 @@ int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, 
     struct wi_lane_state *ls = &f->lane[lane];
     struct wi_work w;
 
-    if (wi_exec_turn_over(exec))
+    if (wi_exec_budget_spent(exec))
         return 0;
     if (ls->work)
         return wi_work_poll(exec, op, &ls->work, moved);

@@ -331,16 +331,18 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- All of them ---- */
 
-/* Has it all that others may not have before it: numbers of epochs and windows, which go by the order of operations? */
-static int has_taken_turns(const struct wi_op *op)
+/* Have all of its fragments been admitted, so that they have their epochs and windows? These are numbered in the order of
+ * operations. */
+static int all_admitted(const struct wi_op *op)
 {
     return !op->gate.ops && op->run.begun == op->bind.nfragments;
 }
 
-/* Collectives begin in order: each when the one before has taken its turns, a mapped one when no older mapped one is left. */
+/* Collectives begin in order: each when all fragments of the one ahead are admitted; a mapped one when no older mapped one is
+ * left. */
 static int run_collectives(struct wi_exec *exec)
 {
-    int moved = 0, mapped_ahead = 0, turns_taken = 1;
+    int moved = 0, mapped_ahead = 0, ahead_admitted = 1;
     struct wi_op *op, *next;
 
     for (op = exec->running.head; op && !exec->broken; op = next) {
@@ -351,9 +353,9 @@ static int run_collectives(struct wi_exec *exec)
         if (op->state == WI_OP_DONE)
             continue;
         mapped_ahead |= op->bind.mapped;
-        turns_taken = op->run.alone || has_taken_turns(op);
+        ahead_admitted = op->run.alone || all_admitted(op);
     }
-    while ((op = exec->waiting.head) && !exec->broken && turns_taken) {
+    while ((op = exec->waiting.head) && !exec->broken && ahead_admitted) {
         if ((op->bind.mapped && mapped_ahead) || !has_window(exec, op))
             break;
         wi_op_unlink(exec, op);
@@ -363,7 +365,7 @@ static int run_collectives(struct wi_exec *exec)
         if (op->state == WI_OP_DONE)
             continue;
         mapped_ahead |= op->bind.mapped;
-        turns_taken = has_taken_turns(op);
+        ahead_admitted = all_admitted(op);
     }
     return moved;
 }

@@ -15,7 +15,7 @@
 enum {
     WORDS = 2 << 20,
     ALLOWED = 3 << 20
-}; /* 16 MiB; bytes that may be reduced before the other communicator has its turn */
+}; /* 16 MiB; bytes that may be reduced before the other communicator is progressed */
 
 /* Of both ranks. */
 static struct shared {
@@ -286,4 +286,4 @@ static const struct wt_case cases[] = {
     {"a message is received while an engine holds a step of another communicator", held_step},
     {"a communicator that ends is passed over, and waits for who looks at it", leaving},
 };
-WT_UNIT_MAIN("turns", cases)
+WT_UNIT_MAIN("progress_budget", cases)
