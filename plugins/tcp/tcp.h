@@ -183,7 +183,7 @@ struct wi_tcp_conn {
     uint8_t can_read, can_write;  /* as far as known; epoll is edge-triggered */
     uint8_t bye, write_dead, stalled;
     uint8_t from_reserve;         /* its descriptor is one that was kept back */
-    uint32_t silent;              /* reads in vain since something came */
+    uint32_t silent;              /* reads without result since something came */
     int write_errno;
     struct wi_tcp_dial *dial;
     /* reading */

@@ -18,19 +18,19 @@
 
 #define MAX_POLLED 32
 #define FIRST_PAUSE_NS 20000
-#define NAP_MIN_NS 20000ull
-#define NAP_MAX_NS 2000000ull
-#define NAP_WATCHED_NS 160000ull /* when a call-back or a future depends on this thread's looking */
-#define MOST_VAIN 5              /* doublings of a doze */
+#define SLEEP_MIN_NS 20000ull
+#define SLEEP_MAX_NS 2000000ull
+#define SLEEP_WATCHED_NS 160000ull /* while a callback or a future depends on this thread */
+#define MAX_BACKOFF 5              /* doublings of SLEEP_MIN_NS while no operation is left to this thread */
 
-enum { AWAKE, ASLEEP, DOZING };
+enum { AWAKE, UNTIL_KICKED, UNTIL_WANTED }; /* ctx->progress.asleep */
 
 struct round {
     int moved, pending;
     int mine;    /* an operation is pending whose owner is elsewhere */
-    int posted;  /* an engine is at work, and tells when it is through */
-    int blind;   /* something that cannot wake us is pending */
-    int watched; /* somebody wants to be told */
+    int posted;  /* an engine is at work, and wakes this thread when it is done */
+    int blind;   /* something that cannot wake this thread is pending */
+    int watched; /* a callback or a future waits for an operation's end */
     struct pollfd fds[MAX_POLLED];
     nfds_t nfds;
 };
@@ -118,13 +118,13 @@ static void sleep_until(struct round *rd, uint64_t ns, int fd)
         (void)!read(fd, &kicks, sizeof kicks);
 }
 
-/* Announce first, look again, then sleep: a kick in between is seen by one of the two. */
+/* Announce first, poll again, then sleep: a kick in between is seen by one of the two sides. */
 static void sleep_till_kicked(struct weft_context *ctx, struct round *rd)
 {
     struct wi_progress *p = &ctx->progress;
     struct timespec first = {0, FIRST_PAUSE_NS};
 
-    atomic_store_explicit(&p->asleep, ASLEEP, memory_order_seq_cst);
+    atomic_store_explicit(&p->asleep, UNTIL_KICKED, memory_order_seq_cst);
     look_around(ctx, rd);
     if (!rd->pending && !rd->moved)
         sleep_until(rd, UINT64_MAX, p->event_fd);
@@ -132,19 +132,19 @@ static void sleep_till_kicked(struct weft_context *ctx, struct round *rd)
     nanosleep(&first, NULL);
 }
 
-/* Likewise, for one who wants to be told of an end. */
-static void doze(struct wi_progress *p, struct round *rd, uint64_t ns)
+/* Likewise, but woken only by wi_progress_want, and by time. */
+static void sleep_until_wanted(struct wi_progress *p, struct round *rd, uint64_t ns)
 {
-    atomic_store_explicit(&p->asleep, DOZING, memory_order_seq_cst);
+    atomic_store_explicit(&p->asleep, UNTIL_WANTED, memory_order_seq_cst);
     if (!atomic_exchange_explicit(&p->wanted, 0, memory_order_seq_cst))
         sleep_until(rd, ns, p->event_fd);
     atomic_store_explicit(&p->asleep, AWAKE, memory_order_relaxed);
 }
 
-static void nap_while_pending(struct wi_progress *p, struct round *rd, uint64_t ns)
+static void sleep_while_pending(struct wi_progress *p, struct round *rd, uint64_t ns)
 {
     if (rd->posted)
-        doze(p, rd, ns);
+        sleep_until_wanted(p, rd, ns);
     else
         sleep_until(rd, ns, p->event_fd);
 }
@@ -154,32 +154,32 @@ static void *progress_main(void *arg)
     struct weft_context *ctx = arg;
     struct wi_progress *p = &ctx->progress;
     struct round rd;
-    uint64_t nap = NAP_MIN_NS;
-    uint32_t seen = 0, kicks, vain = 0, alone = 0;
+    uint64_t sleep_ns = SLEEP_MIN_NS;
+    uint32_t seen = 0, kicks, backoff = 0, alone = 0;
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         kicks = atomic_load_explicit(&p->kicks, memory_order_relaxed);
         look_around(ctx, &rd);
         alone = rd.mine || rd.moved ? alone + 1 : 0;
         if (alone > 1) /* once may be between an issue and its wait */
-            vain = 0;
-        else if (!alone && kicks != seen && vain < MOST_VAIN)
-            vain++;
+            backoff = 0;
+        else if (!alone && kicks != seen && backoff < MAX_BACKOFF)
+            backoff++;
         if (rd.moved) {
-            nap = NAP_MIN_NS;
+            sleep_ns = SLEEP_MIN_NS;
         } else if (rd.pending) {
-            if (!rd.mine && nap < NAP_MIN_NS << vain)
-                nap = NAP_MIN_NS << vain;
-            nap_while_pending(p, &rd, rd.blind ? nap : NAP_MAX_NS);
-            nap = nap < NAP_MAX_NS ? 2 * nap : NAP_MAX_NS;
-            if (rd.watched && nap > NAP_WATCHED_NS)
-                nap = NAP_WATCHED_NS;
-        } else if (kicks != seen) { /* operations came, and went without this thread */
-            doze(p, &rd, NAP_MIN_NS << vain);
-            nap = NAP_MIN_NS;
+            if (!rd.mine && sleep_ns < SLEEP_MIN_NS << backoff)
+                sleep_ns = SLEEP_MIN_NS << backoff;
+            sleep_while_pending(p, &rd, rd.blind ? sleep_ns : SLEEP_MAX_NS);
+            sleep_ns = sleep_ns < SLEEP_MAX_NS ? 2 * sleep_ns : SLEEP_MAX_NS;
+            if (rd.watched && sleep_ns > SLEEP_WATCHED_NS)
+                sleep_ns = SLEEP_WATCHED_NS;
+        } else if (kicks != seen) { /* operations were issued, and completed without this thread */
+            sleep_until_wanted(p, &rd, SLEEP_MIN_NS << backoff);
+            sleep_ns = SLEEP_MIN_NS;
         } else {
             sleep_till_kicked(ctx, &rd);
-            nap = NAP_MIN_NS;
+            sleep_ns = SLEEP_MIN_NS;
         }
         seen = kicks;
     }
@@ -220,8 +220,8 @@ void wi_progress_stop(struct weft_context *ctx)
     p->event_fd = -1;
 }
 
-/* The lock holder has queued an operation that nobody is waiting for yet. Without a thread (none wanted, or none could be
- * made) it advances inside weft calls only. */
+/* The lock holder has queued an operation that no thread waits for yet. Without a progress thread (not wanted, or it could not be
+ * created) the operation advances only inside weft calls. */
 void wi_progress_kick(struct weft_context *ctx)
 {
     struct wi_progress *p = &ctx->progress;
@@ -237,19 +237,19 @@ void wi_progress_kick(struct weft_context *ctx)
     }
     /* Issuers of several communicators may lose counts, not changes. */
     atomic_store_explicit(&p->kicks, atomic_load_explicit(&p->kicks, memory_order_relaxed) + 1, memory_order_relaxed);
-    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == ASLEEP &&
+    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == UNTIL_KICKED &&
         atomic_exchange_explicit(&p->asleep, AWAKE, memory_order_seq_cst) != AWAKE)
         (void)!write(p->event_fd, &one, sizeof one);
 }
 
-/* Somebody wants to be told of the end of an operation: end the doze. */
+/* Work of an engine has ended, or a callback or a future waits for an operation: wake the thread, unless it waits to be kicked. */
 void wi_progress_want(struct weft_context *ctx)
 {
     struct wi_progress *p = &ctx->progress;
     uint64_t one = 1;
 
     atomic_store_explicit(&p->wanted, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == DOZING &&
+    if (atomic_load_explicit(&p->asleep, memory_order_seq_cst) == UNTIL_WANTED &&
         atomic_exchange_explicit(&p->asleep, AWAKE, memory_order_seq_cst) != AWAKE)
         (void)!write(p->event_fd, &one, sizeof one);
 }

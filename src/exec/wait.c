@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting: spin, then yield, then sleep; and the checks that make every wait end.
  *
- * Spinning pays when the peer runs on another core and is about to answer. It costs when the peer needs this core: then one
- * yield is what hands it over. So an executor spins briefly while yields show that others want its core, and only then. To
- * spin less after spinning in vain would be a trap: a yield takes longer than a small operation, so that one late rank
- * makes the others yield, late themselves, and all stay so for thousands of operations.
+ * Spinning pays when the peer runs on another core and is about to answer. It costs when the peer needs this core, which a yield
+ * gives to it. So an executor spins briefly only while yields show that others want its core. Spinning less after spinning without
+ * result would be wrong: a yield takes longer than a small operation, so one late rank would make the others yield and be late
+ * themselves, and all would stay so for thousands of operations.
  *
- * A sleep costs what waking up takes, hundreds of microseconds where the idle core has to be woken, too: with a core for each
- * rank as much is spent on yields before. */
+ * A sleep costs a wake-up: hundreds of microseconds where the idle core has to be woken too. With a core for each rank the executor
+ * yields for as long before it sleeps. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -29,7 +29,8 @@
 #define NUDGE_TRY_EVERY 4096 /* when there was no descriptor: connections need a freed one more than naps do */
 #define CONTENDED_YIELD_NS 1500
 #define CONTENDED_FOR 64
-#define STRANGER_NS 1000000 /* ranks give a core back sooner */
+#define OTHER_PROCESS_NS \
+    1000000 /* a yield that takes longer went to a process that is no rank: ranks give a core back sooner */
 
 struct nap {
     struct wi_exec *exec;
@@ -49,7 +50,7 @@ static int nap_over(void *arg)
            atomic_load_explicit(&nap->exec->nudged, memory_order_seq_cst) || poll_met(nap->op);
 }
 
-/* Sleep in the only group's own way. */
+/* Sleep by the function of the only group's transport. */
 static void nap_in_group(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 {
     struct wi_mesh_group *g = &exec->mesh->groups[0];
@@ -79,7 +80,7 @@ static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
     if (exec->nudge_fd >= 0)
         fds[n++] = (struct pollfd){exec->nudge_fd, POLLIN, 0};
     else if (ns > NAP_FIRST_NS)
-        ns = NAP_FIRST_NS; /* nobody can end it */
+        ns = NAP_FIRST_NS; /* no event can end it */
     ts = (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
     if (!atomic_load_explicit(&exec->nudged, memory_order_seq_cst))
         ppoll(fds, n, &ts, NULL);
@@ -87,7 +88,7 @@ static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
         (void)!read(exec->nudge_fd, &times, sizeof times);
 }
 
-/* Announce the nap, look whether it is wanted, sleep: a nudge in between is seen by one of the two. */
+/* Announce the sleep, check whether it is still needed, sleep: a nudge in between is seen by one of the two sides. */
 static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 {
     if (exec->nudge_fd < 0 && exec->nudge_tries++ % NUDGE_TRY_EVERY == 0)
@@ -208,11 +209,11 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
     if (round == 0 || round == exec->spin / 40)
         exec->waiting_since_ns = wi_now_ns();
     if (round < exec->yields || patient(exec, round)) {
-        op->wait.rounds -= round >= exec->yields; /* as long as it is */
+        op->wait.rounds -= round >= exec->yields; /* do not count rounds of patience */
         uint64_t took = yield(exec);
         if (poll_met(op))
             return exec->broken;
-        if (took > STRANGER_NS && round + 1 < exec->yields)
+        if (took > OTHER_PROCESS_NS && round + 1 < exec->yields)
             op->wait.rounds = exec->yields;
     } else {
         uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);

@@ -18,8 +18,8 @@ static void show(const struct campaign *c)
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
            N(fake.puts), N(fake.sleeps));
-    printf("# gates of their own: %llu; late engine: %llu works, %llu polls in vain, %llu parts\n", N(gates), N(posted),
-           N(late), N(parts));
+    printf("# gates of their own: %llu; late engine: %llu works, %llu polls without result, %llu parts\n", N(gates),
+           N(posted), N(late), N(parts));
 #undef N
 }
 

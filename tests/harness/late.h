@@ -17,7 +17,7 @@ struct wt_late {
     _Atomic int held;  /* nothing is done as long as it is set */
     int fails;         /* work fails when it is posted */
     int stuck;         /* that many times work cannot be drained */
-    _Atomic uint64_t posted, late, parts, made; /* seen: works; polls in vain; parts; engines */
+    _Atomic uint64_t posted, late, parts, made; /* seen: works; polls without result; parts; engines */
 };
 extern struct wt_late wt_late;
 
