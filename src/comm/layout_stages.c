@@ -4,7 +4,7 @@
  *
  * A fragment is the same slice of every item (block of the whole) in all stages, so that the stages of one fragment have nothing to
  * do with those of another. A mapped stage calls several items, which need not be neighbours, a block of its own: to it a block
- * has one extent for each. In a slot an item has a piece, as long as a slice; what stands in it belongs to both mapped stages,
+ * has one extent for each. In a slot an item has an extent, as long as a slice; the slot is shared by both mapped stages,
  * the scratch of the second behind that of the first, because ranks are in different stages of the same fragment. For the same
  * reason each has signals of its own: those of a lane only grow. */
 #include <stdio.h>
@@ -22,7 +22,7 @@ static size_t lines(size_t bytes)
 }
 
 /* Of an item, in a slot. */
-static size_t piece_bytes(const struct wi_op *op)
+static size_t slot_extent_bytes(const struct wi_op *op)
 {
     return lines(op->bind.fragment_bytes == SIZE_MAX ? op->bind.block_bytes : op->bind.fragment_bytes);
 }
@@ -101,15 +101,15 @@ static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op
 {
     const struct wi_sched_stage *st = after ? op->bind.sched->after : op->bind.sched->before;
     const struct wi_blocks *whole = &op->bind.layout.blocks[WI_DST];
-    size_t piece = piece_bytes(op);
+    size_t extent_bytes = slot_extent_bytes(op);
     struct wi_stage_layout stage = {.ranks = st->ranks,
                                     .slot_at = slot_at,
-                                    .slot_piece = piece,
+                                    .slot_extent_bytes = extent_bytes,
                                     .first_lane = (uint16_t)(after ? LANES_EACH : 0),
                                     .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
                                     .partial = !st->final};
     struct wi_layout l = {
-        .slot_stride = st->most * piece, .stage = &stage, .mapped = 1, .sliced = 1, .read_again = !after};
+        .slot_stride = st->most * extent_bytes, .stage = &stage, .mapped = 1, .sliced = 1, .read_again = !after};
     struct placed p[2] = {0};
     weft_status status;
 
@@ -180,7 +180,7 @@ static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op, str
             WI_TRY(lower_messages(comm, op, kept, &b->stage[b->nstages]));
         } else if (st) {
             WI_TRY(lower_mapped(comm, op, i == 2, slot_at, kept, &b->stage[b->nstages]));
-            slot_at += st->sched->buf_blocks[WI_TMP] * st->most * piece_bytes(op);
+            slot_at += st->sched->buf_blocks[WI_TMP] * st->most * slot_extent_bytes(op);
         } else {
             continue;
         }

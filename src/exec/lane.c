@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lane of a program: its steps in order, each slice by slice and piece by piece.
+/* One lane of a program: its steps in order, each slice by slice and unit by unit.
  *
- * The order is the same on every rank, so the n-th message of a channel is the same piece on both sides. Receives are posted
+ * The order is the same on every rank, so the n-th message of a channel is the same unit on both sides. Receives are posted
  * ahead, also those of later steps where nothing can tell the difference. signal.h says which orders matter between ranks of a
  * mapped group. */
 #include <string.h>
@@ -40,14 +40,14 @@ static int dep_met(const struct run *r, const struct wi_prog_step *st, uint32_t 
     return wi_lane_dep_met(r->f, st->dep_lane, st->dep_step, slice);
 }
 
-static struct message resolve(const struct run *r, const struct wi_prog_step *st, uint32_t slice, uint32_t piece)
+static struct message resolve(const struct run *r, const struct wi_prog_step *st, uint32_t slice, uint32_t unit)
 {
-    const struct wi_unit *unit = &r->f->prog->units[st->unit + piece];
-    const struct wi_operand *o = &r->f->prog->operands[unit->operand];
+    const struct wi_unit *u = &r->f->prog->units[st->unit + unit];
+    const struct wi_operand *o = &r->f->prog->operands[u->operand];
     struct message m = {NULL, NULL, 0};
     size_t skip;
 
-    m.bytes = wi_slice_bytes(r->op, r->f, unit, slice, &skip);
+    m.bytes = wi_slice_bytes(r->op, r->f, u, slice, &skip);
     if (st->ndst)
         m.dst = wi_address(r->exec, r->op, &o[0], r->f->epoch, skip);
     if (st->nsrc)
@@ -55,11 +55,11 @@ static struct message resolve(const struct run *r, const struct wi_prog_step *st
     return m;
 }
 
-static int next_unit(const struct run *r, const struct wi_prog_step *st, uint32_t *slice, uint32_t *piece)
+static int next_unit(const struct run *r, const struct wi_prog_step *st, uint32_t *slice, uint32_t *unit)
 {
-    if (++*piece < st->nunits)
+    if (++*unit < st->nunits)
         return 1;
-    *piece = 0;
+    *unit = 0;
     return ++*slice < r->op->bind.nslices;
 }
 
@@ -133,12 +133,12 @@ static weft_status post_ahead(const struct run *r, int *moved)
             if (!may_run_ahead(r, ls->post_step + 1))
                 break;
             ls->post_step++;
-            ls->post_slice = ls->post_piece = 0;
+            ls->post_slice = ls->post_unit = 0;
         }
         st = &r->steps[ls->post_step];
         if (!dep_met(r, st, ls->post_slice))
             break;
-        m = resolve(r, st, ls->post_slice, ls->post_piece);
+        m = resolve(r, st, ls->post_slice, ls->post_unit);
         if (ls->post_step > ls->step && m.bytes && wi_being_sent(r->f, m.dst, m.bytes))
             break; /* it can wait: no need for a bounce buffer */
         /* Empty units carry no message but keep their place in the order of the lane. */
@@ -146,7 +146,7 @@ static weft_status post_ahead(const struct run *r, int *moved)
             WI_TRY(wi_lane_recv(r->exec, r->op, r->f, r->number, st, m.dst, m.src, m.bytes));
             *moved = 1;
         }
-        next_unit(r, st, &ls->post_slice, &ls->post_piece);
+        next_unit(r, st, &ls->post_slice, &ls->post_unit);
     }
     return WEFT_SUCCESS;
 }
@@ -179,16 +179,16 @@ static int run_receiving(const struct run *r, const struct wi_prog_step *st, int
     for (;;) {
         struct message m;
         WI_TRY(post_ahead(r, moved));
-        if (ls->step == ls->post_step && ls->slice == ls->post_slice && ls->piece == ls->post_piece)
+        if (ls->step == ls->post_step && ls->slice == ls->post_slice && ls->unit == ls->post_unit)
             return ls->slice >= r->op->bind.nslices; /* nothing could be posted: a dependency */
-        m = resolve(r, st, ls->slice, ls->piece);
+        m = resolve(r, st, ls->slice, ls->unit);
         if (m.bytes || r->op->bind.send_empty) {
             int got = take_recv(r, moved);
             if (got <= 0)
                 return got;
         }
         *moved = 1;
-        if (!next_unit(r, st, &ls->slice, &ls->piece))
+        if (!next_unit(r, st, &ls->slice, &ls->unit))
             return 1;
     }
 }
@@ -199,7 +199,7 @@ static int run_unit(const struct run *r, const struct wi_prog_step *st, int *mov
 
     switch (st->kind) {
     case WI_STEP_SEND:
-        m = resolve(r, st, r->ls->slice, r->ls->piece);
+        m = resolve(r, st, r->ls->slice, r->ls->unit);
         WI_TRY(send(r, m.src, m.bytes));
         return 1;
     case WI_STEP_COPY:
@@ -234,7 +234,7 @@ static int run_other(const struct run *r, const struct wi_prog_step *st, int *mo
         if (done <= 0)
             return done;
         *moved = 1;
-    } while (next_unit(r, st, &ls->slice, &ls->piece));
+    } while (next_unit(r, st, &ls->slice, &ls->unit));
     return 1;
 }
 
@@ -248,10 +248,10 @@ static int run_packed(const struct run *r, const struct wi_prog_step *st)
 static void begin_step(struct wi_lane_state *ls)
 {
     ls->step++;
-    ls->slice = ls->piece = 0;
+    ls->slice = ls->unit = 0;
     if (ls->post_step < ls->step) {
         ls->post_step = ls->step;
-        ls->post_slice = ls->post_piece = 0;
+        ls->post_slice = ls->post_unit = 0;
     }
 }
 

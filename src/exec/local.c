@@ -109,14 +109,14 @@ static int may_store(const struct wi_fragment *f, const struct wi_work *w)
 
 /* A copy whose source is copied again after the signal that follows: both are made at once. 0: this is the second one, which has
  * been made. */
-static int joins(const struct wi_exec *exec, const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t piece,
+static int joins(const struct wi_exec *exec, const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t unit,
                  size_t skip, struct wi_work *w)
 {
     const struct wi_unit *second;
 
     if (!(st->flags & WI_STEP_TWIN))
         return 0;
-    second = &f->prog->units[st[2].unit + piece];
+    second = &f->prog->units[st[2].unit + unit];
     w->kind = WI_WORK_COPY_TWICE;
     w->dst[1] = wi_address(exec, w->op, &f->prog->operands[second->operand], f->epoch, skip);
     w->ndst = 2;
@@ -136,14 +136,14 @@ static enum wi_work_kind kind_of(const struct wi_op *op, const struct wi_prog_st
 
 /* 0: there is nothing to do. */
 static int resolve(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
-                   const struct wi_prog_step *st, uint32_t slice, uint32_t piece, struct wi_work *w)
+                   const struct wi_prog_step *st, uint32_t slice, uint32_t unit, struct wi_work *w)
 {
-    const struct wi_unit *unit = &f->prog->units[st->unit + piece];
-    const struct wi_operand *to = &f->prog->operands[unit->operand], *from = to + st->ndst;
+    const struct wi_unit *u = &f->prog->units[st->unit + unit];
+    const struct wi_operand *to = &f->prog->operands[u->operand], *from = to + st->ndst;
     size_t skip;
 
     w->op = op;
-    w->bytes = wi_slice_bytes(op, f, unit, slice, &skip);
+    w->bytes = wi_slice_bytes(op, f, u, slice, &skip);
     if (!w->bytes)
         return 0;
     w->to = to;
@@ -161,7 +161,7 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
         w->src[i] = wi_address(exec, op, &from[i], f->epoch, skip);
     if (w->kind == WI_WORK_COPY && !st->to_peer && st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) &&
         wi_op_joins_twins(op, w->bytes))
-        return joins(exec, f, st, piece, skip, w);
+        return joins(exec, f, st, unit, skip, w);
     return 1;
 }
 
@@ -175,7 +175,7 @@ int wi_local_run(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, 
         return 0;
     if (ls->work)
         return wi_work_poll(exec, op, &ls->work, moved);
-    if (!resolve(exec, op, f, st, ls->slice, ls->piece, &w))
+    if (!resolve(exec, op, f, st, ls->slice, ls->unit, &w))
         return 1;
     if (!may_store(f, &w))
         return 0;

@@ -76,7 +76,7 @@ static uint32_t extents_of(const struct lowering *l, const struct wi_region *r, 
     return start && !in_slots(l, r) ? start[r->first + i + 1] - start[r->first + i] : 1;
 }
 
-/* The region of a step that says how its pieces are cut: one that is no slot, which takes whatever comes. */
+/* The region of a step that says how it is cut into units: one that is no slot, which takes whatever comes. */
 static const struct wi_region *cut_by(const struct lowering *l, const struct wi_step *st)
 {
     const struct wi_region *all = &l->sched->regions[st->ndst ? st->dst : st->src];
@@ -89,7 +89,7 @@ static const struct wi_region *cut_by(const struct lowering *l, const struct wi_
     return all;
 }
 
-static uint32_t pieces_of(const struct lowering *l, const struct wi_step *st)
+static uint32_t units_of(const struct lowering *l, const struct wi_step *st)
 {
     const struct wi_region *r;
     uint32_t n = 0;
@@ -104,22 +104,22 @@ static uint32_t pieces_of(const struct lowering *l, const struct wi_step *st)
     return n;
 }
 
-/* A piece: the extent of a block, counted from the region's first. */
-struct piece {
+/* An extent of a block, the block counted from the region's first. */
+struct extent_at {
     uint32_t block, extent;
 };
 
-/* The first piece at p or behind it: blocks may have no extent. There is one. */
-static struct piece piece_from(const struct lowering *l, const struct wi_region *cut, struct piece p)
+/* The first extent at p or after it: blocks may have no extent. There is one. */
+static struct extent_at extent_from(const struct lowering *l, const struct wi_region *cut, struct extent_at p)
 {
     while (!l->whole && p.extent >= extents_of(l, cut, p.block))
-        p = (struct piece){p.block + 1, 0};
+        p = (struct extent_at){p.block + 1, 0};
     return p;
 }
 
 /* ---- Operands ---- */
 
-static size_t in_slot(const struct lowering *l, const struct wi_region *r, struct piece p, uint32_t count,
+static size_t in_slot(const struct lowering *l, const struct wi_region *r, struct extent_at p, uint32_t count,
                       struct wi_operand *o)
 {
     size_t stride = l->scaled ? 1 : l->layout->slot_stride;
@@ -130,11 +130,11 @@ static size_t in_slot(const struct lowering *l, const struct wi_region *r, struc
         o->mem = is_peer(l, r) ? WI_MEM_LL : WI_MEM_LL_OWN;
     o->at = (r->first + p.block) * stride;
     if (l->layout->stage)
-        o->at += l->layout->stage->slot_at + p.extent * l->layout->stage->slot_piece;
+        o->at += l->layout->stage->slot_at + p.extent * l->layout->stage->slot_extent_bytes;
     return l->layout->sliced ? SIZE_MAX : count * stride; /* a slot holds one slice, which the other operands end */
 }
 
-static size_t extent_bytes(const struct wi_blocks *blocks, const struct wi_region *r, struct piece p,
+static size_t extent_bytes(const struct wi_blocks *blocks, const struct wi_region *r, struct extent_at p,
                            struct wi_operand *o)
 {
     struct wi_extent e = blocks->start ? blocks->extent[blocks->start[r->first + p.block] + p.extent]
@@ -144,8 +144,9 @@ static size_t extent_bytes(const struct wi_blocks *blocks, const struct wi_regio
     return e.bytes;
 }
 
-/* Bytes of one piece of a region. */
-static size_t lower_region(const struct lowering *l, const struct wi_region *r, struct piece p, struct wi_operand *o)
+/* Bytes of one extent of a region. */
+static size_t lower_region(const struct lowering *l, const struct wi_region *r, struct extent_at p,
+                           struct wi_operand *o)
 {
     const struct wi_blocks *blocks = l->scaled ? &l->unit : &l->layout->blocks[r->buf];
     uint32_t count = l->whole ? r->count : 1;
@@ -164,7 +165,7 @@ static size_t lower_region(const struct lowering *l, const struct wi_region *r, 
     return bytes;
 }
 
-static void lower_piece(struct lowering *l, const struct wi_step *st, struct piece p, struct wi_prog_step *out)
+static void lower_unit(struct lowering *l, const struct wi_step *st, struct extent_at p, struct wi_prog_step *out)
 {
     const struct wi_region *dst = &l->sched->regions[st->dst], *src = &l->sched->regions[st->src];
     struct wi_unit *unit = &l->units[l->nunits++];
@@ -188,8 +189,8 @@ static void lower_piece(struct lowering *l, const struct wi_step *st, struct pie
 static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t lane, struct wi_prog_step *out)
 {
     const struct wi_stage_layout *stage = l->layout->stage;
-    uint32_t pieces = pieces_of(l, st);
-    struct piece p = {0, 0};
+    uint32_t nunits = units_of(l, st);
+    struct extent_at p = {0, 0};
 
     *out = (struct wi_prog_step){.kind = st->kind,
                                  .flags = st->flags,
@@ -201,14 +202,14 @@ static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t la
                                  .dep_lane = st->dep_lane,
                                  .dep_step = st->dep_step,
                                  .unit = l->nunits,
-                                 .nunits = pieces};
+                                 .nunits = nunits};
     if (stage) {
         out->lane = (uint16_t)(out->lane + stage->first_lane);
         out->flags &= (uint8_t) ~(stage->partial ? WI_STEP_FINAL : 0);
     }
-    for (uint32_t i = 0; i < pieces; i++, p.extent++) {
-        p = piece_from(l, cut_by(l, st), p);
-        lower_piece(l, st, p, out);
+    for (uint32_t i = 0; i < nunits; i++, p.extent++) {
+        p = extent_from(l, cut_by(l, st), p);
+        lower_unit(l, st, p, out);
     }
 }
 
@@ -282,10 +283,10 @@ static struct wi_prog *make_room(struct lowering *l)
     struct wi_prog *p;
 
     for (uint32_t i = 0; i < s->nsteps; i++) {
-        uint32_t pieces = pieces_of(l, &s->steps[i]);
+        uint32_t nunits = units_of(l, &s->steps[i]);
         int publishes = l->layout->ll && s->steps[i].kind == WI_STEP_SIGNAL;
-        units += pieces + (uint32_t)publishes;
-        operands += (size_t)pieces * (s->steps[i].ndst + s->steps[i].nsrc) + (size_t)publishes;
+        units += nunits + (uint32_t)publishes;
+        operands += (size_t)nunits * (s->steps[i].ndst + s->steps[i].nsrc) + (size_t)publishes;
     }
     p = wi_calloc(1, sizeof *p + s->nlanes * sizeof *l->lanes + s->nsteps * sizeof *l->steps +
                          units * sizeof *l->units + operands * sizeof *l->operands);
@@ -334,7 +335,7 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->total = layout->blocks[WI_DST].total;
     p->slot_stride = layout->slot_stride;
     p->stage = layout->stage != NULL;
-    p->slot_piece = layout->stage ? layout->stage->slot_piece : 0;
+    p->slot_extent_bytes = layout->stage ? layout->stage->slot_extent_bytes : 0;
     p->sliced = layout->sliced;
     p->ll = layout->ll;
     p->packed = layout->packed;
@@ -362,8 +363,8 @@ int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const 
     if (!p || p->packed || l->packed)
         return p && p->packed && l->packed;
     if (p->stage || l->stage)
-        return p->stage && l->stage && p->slot_piece == l->stage->slot_piece && p->stride == l->blocks[WI_DST].stride &&
-               p->total == l->blocks[WI_DST].total;
+        return p->stage && l->stage && p->slot_extent_bytes == l->stage->slot_extent_bytes &&
+               p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total;
     if (has_extents(l) || p->ll != l->ll)
         return 0;
     if (p->scaled)

@@ -35,7 +35,7 @@ struct wi_extent wi_block_extent(const struct wi_blocks *blocks, size_t block);
 struct wi_stage_layout {
     const int32_t *ranks; /* of the executor, by the schedule's */
     size_t slot_at;       /* where TMP begins in a slot */
-    size_t slot_piece;    /* of an extent of a block of it */
+    size_t slot_extent_bytes;    /* of an extent of a block, in a slot */
     uint16_t first_lane;  /* the signals that lane 0 of the schedule gives */
     uint8_t in[2];        /* SRC and DST of the schedule lie in these buffers (enum wi_buf) of the operation */
     uint8_t partial;      /* what its last reductions leave is no result: others follow */
@@ -70,7 +70,7 @@ struct wi_operand {
     size_t at;
 };
 
-/* The same piece of all operands of a step, as long as the shortest: destinations, then sources. */
+/* The same part of all operands of a step, as long as the shortest: destinations, then sources. */
 struct wi_unit {
     uint32_t operand;
     size_t bytes; /* of all slices */
@@ -102,7 +102,7 @@ struct wi_prog {
     uint8_t alone; /* mapped, one lane, at most one unit a step, no other rank's buffers: see alone.c */
     uint32_t nlanes, nsteps, nunits;
     /* What it was made for, besides its schedule. */
-    size_t stride, total, slot_stride, slot_piece;
+    size_t stride, total, slot_stride, slot_extent_bytes;
     uint8_t sliced, ll, packed, mapped, stage;
     uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */

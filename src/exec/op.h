@@ -30,8 +30,8 @@ struct wi_pend {
 };
 
 struct wi_lane_state {
-    uint32_t step, slice, piece;
-    uint32_t post_step, post_slice, post_piece; /* next unit to post; post_step may be ahead of `step` */
+    uint32_t step, slice, unit;
+    uint32_t post_step, post_slice, post_unit; /* next unit to post; post_step may be ahead of `step` */
     struct wi_pend *recvs, **recvs_tail;
     uint32_t nrecvs;
     struct wi_pend *sends;

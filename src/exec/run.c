@@ -212,34 +212,34 @@ static int enter(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
 }
 
 /* Signals of a lane only grow: a mapped stage's lane begins with a fragment when it is through with the one before. */
-static int may_run(const struct wi_fragment *f, uint32_t lane, const struct wi_fragment *before)
+static int may_run(const struct wi_fragment *f, uint32_t lane, const struct wi_fragment *ahead)
 {
     if (f->lane[lane].done)
         return 0;
-    return !before || !f->prog->mapped || before->stage > f->stage ||
-           (before->stage == f->stage && before->lane[lane].done);
+    return !ahead || !f->prog->mapped || ahead->stage > f->stage ||
+           (ahead->stage == f->stage && ahead->lane[lane].done);
 }
 
-static int run_stage(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
+static int run_stage(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *ahead)
 {
     int moved = 0;
 
     for (uint32_t l = 0; l < f->prog->nlanes && !exec->broken && op->status == WEFT_INPROGRESS; l++)
-        if (may_run(f, l, before))
+        if (may_run(f, l, ahead))
             moved |= wi_lane_run(exec, op, f, l);
     return moved;
 }
 
-static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *before)
+static int run_fragment(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *ahead)
 {
     int moved;
 
     if (!f->entered && !enter(exec, op, f))
         return 0;
-    moved = run_stage(exec, op, f, before);
+    moved = run_stage(exec, op, f, ahead);
     while (!f->nlanes_left && f->stage + 1 < op->bind.nstages && !exec->broken && op->status == WEFT_INPROGRESS) {
         begin_stage(op, f, f->stage + 1);
-        moved |= 1 | run_stage(exec, op, f, before);
+        moved |= 1 | run_stage(exec, op, f, ahead);
     }
     return moved;
 }
@@ -253,16 +253,16 @@ static int may_admit(const struct wi_exec *exec, const struct wi_op *op)
 
 static int run_fragments(struct wi_exec *exec, struct wi_op *op)
 {
-    const struct wi_fragment *before = NULL;
+    const struct wi_fragment *ahead = NULL;
     int moved = 0;
 
     while (!exec->broken && may_admit(exec, op))
         moved |= admit(exec, op);
     for (struct wi_fragment *f = op->run.first; f && !exec->broken; f = f->next) {
-        moved |= run_fragment(exec, op, f, before);
+        moved |= run_fragment(exec, op, f, ahead);
         if (!f->entered)
             break;
-        before = f;
+        ahead = f;
     }
     if (!exec->broken)
         retire(exec, op);
