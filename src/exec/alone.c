@@ -32,8 +32,8 @@ static void copy(const struct wi_exec *exec, const struct wi_op *op, const struc
     const struct wi_prog *prog = op->bind.stage[0];
     const struct wi_operand *to = &prog->operands[prog->units[st->unit].operand];
 
-    if (st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) && wi_op_joins_twins(op, bytes)) {
-        if (st->flags & WI_STEP_TWIN) { /* else it is the second one, which has been made */
+    if (st->flags & (WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND) && wi_op_fuses_copies(op, bytes)) {
+        if (st->flags & WI_STEP_FUSED_COPY) { /* else it is the second one, which has been made */
             const struct wi_operand *second = &prog->operands[prog->units[st[2].unit].operand];
             wi_copy_twice(dst[0], wi_address(exec, op, second, op->run.epoch, 0), src, bytes);
         }

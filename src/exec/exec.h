@@ -30,7 +30,7 @@
 #define WI_CHAN_ASK (WI_CHAN_P2P + 4)
 #define WI_CHAN_ASKED (WI_CHAN_P2P + 5)
 #define WI_RECV_AHEAD 8
-#define WI_TWIN_MIN_BYTES (16u << 10) /* below, the other ranks would rather have the signal sooner */
+#define WI_FUSED_COPY_MIN_BYTES (16u << 10) /* below, an earlier signal is worth more than one pass */
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
@@ -260,10 +260,10 @@ int wi_packed_step(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f
 void wi_packing_free(struct wi_op *op);
 void wi_op_begin_stores(struct wi_exec *exec, struct wi_op *op);
 void wi_op_end_stores(struct wi_exec *exec, struct wi_op *op);
-/* Of WI_STEP_TWIN: are both copies made at once? The answer is the same at both steps. */
-static inline int wi_op_joins_twins(const struct wi_op *op, size_t bytes)
+/* Are both copies of a fused copy (WI_STEP_FUSED_COPY) made in one pass? The answer is the same at both steps. */
+static inline int wi_op_fuses_copies(const struct wi_op *op, size_t bytes)
 {
-    return !op->run.slot_nt && !op->bind.nt && !op->bind.get && bytes >= WI_TWIN_MIN_BYTES;
+    return !op->run.slot_nt && !op->bind.nt && !op->bind.get && bytes >= WI_FUSED_COPY_MIN_BYTES;
 }
 void wi_claim_slot(const struct wi_exec *exec, uint64_t epoch, size_t bytes);
 /* 1: the epoch's slot, in a ring of `depth` slots, is free: every rank has finished the epoch that used it before */

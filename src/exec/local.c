@@ -107,14 +107,14 @@ static int may_store(const struct wi_fragment *f, const struct wi_work *w)
     return 1;
 }
 
-/* A copy whose source is copied again after the signal that follows: both are made at once. 0: this is the second one, which has
- * been made. */
-static int joins(const struct wi_exec *exec, const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t unit,
-                 size_t skip, struct wi_work *w)
+/* A copy whose source is copied again after the next signal: both copies are made in one pass, here. 0: this is the second one,
+ * which has been made. */
+static int fuse(const struct wi_exec *exec, const struct wi_fragment *f, const struct wi_prog_step *st, uint32_t unit,
+                size_t skip, struct wi_work *w)
 {
     const struct wi_unit *second;
 
-    if (!(st->flags & WI_STEP_TWIN))
+    if (!(st->flags & WI_STEP_FUSED_COPY))
         return 0;
     second = &f->prog->units[st[2].unit + unit];
     w->kind = WI_WORK_COPY_TWICE;
@@ -159,9 +159,9 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
         w->dst[i] = wi_address(exec, op, &to[i], f->epoch, skip);
     for (uint32_t i = 0; i < st->nsrc; i++)
         w->src[i] = wi_address(exec, op, &from[i], f->epoch, skip);
-    if (w->kind == WI_WORK_COPY && !st->to_peer && st->flags & (WI_STEP_TWIN | WI_STEP_SECOND_TWIN) &&
-        wi_op_joins_twins(op, w->bytes))
-        return joins(exec, f, st, unit, skip, w);
+    if (w->kind == WI_WORK_COPY && !st->to_peer && st->flags & (WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND) &&
+        wi_op_fuses_copies(op, w->bytes))
+        return fuse(exec, f, st, unit, skip, w);
     return 1;
 }
 

@@ -108,10 +108,10 @@ enum wi_step_kind {
 enum wi_step_flags {
     WI_STEP_FINAL = 1,     /* the stored elements hold every contribution: avg divides here, and only here */
     WI_STEP_RECV_LEFT = 2, /* the received operand is the left one */
-    /* Found when a schedule is sealed: a copy, a signal, and a copy of the same source in this order. The second copy may be
-     * made along with the first one. */
-    WI_STEP_TWIN = 4,
-    WI_STEP_SECOND_TWIN = 8,
+    /* Found when a schedule is sealed: a copy, a signal, and a copy of the same source, in this order. The executor may fuse both
+     * copies, reading the source once. */
+    WI_STEP_FUSED_COPY = 4,
+    WI_STEP_FUSED_COPY_SECOND = 8,
 };
 
 #define WI_NO_DEP (-1)

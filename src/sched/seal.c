@@ -185,7 +185,7 @@ static int same_region(const struct wi_region *a, const struct wi_region *b)
 }
 
 /* A rank's own share goes into its slot and into its result: read once when it is long. */
-static void mark_twins(const struct wi_sched *sched, struct wi_step *steps)
+static void mark_fused_copies(const struct wi_sched *sched, struct wi_step *steps)
 {
     for (uint32_t l = 0; l < sched->nlanes; l++) {
         const struct wi_lane *lane = &sched->lanes[l];
@@ -196,8 +196,8 @@ static void mark_twins(const struct wi_sched *sched, struct wi_step *steps)
                 sched->regions[s[0].src].buf != WI_SRC ||
                 !same_region(&sched->regions[s[0].src], &sched->regions[s[2].src]))
                 continue;
-            s[0].flags |= WI_STEP_TWIN;
-            s[2].flags |= WI_STEP_SECOND_TWIN;
+            s[0].flags |= WI_STEP_FUSED_COPY;
+            s[2].flags |= WI_STEP_FUSED_COPY_SECOND;
         }
     }
 }
@@ -218,7 +218,7 @@ static weft_status freeze(struct wi_sched_builder *b, struct wi_sched **out, str
     derive(sched);
     weft_status st = wi_sched_form(sched, place);
     if (st == WEFT_SUCCESS) {
-        mark_twins(sched, at.steps);
+        mark_fused_copies(sched, at.steps);
         sched->ll = !b->no_ll && qualifies_for_ll(sched);
         st = wi_sched_measure(sched, &sealed->stats);
     }

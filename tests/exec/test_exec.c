@@ -11,9 +11,9 @@ static void show(const struct campaign *c)
 
 #define N(of) (unsigned long long)s->of
     printf("# %lu forms, %llu runs, %llu calls; cut into slices %llu, fragments %llu, ll %llu, alone %llu, gated %llu, "
-           "nt %llu, slots streamed %llu, kept %llu, scaled %llu, twins %llu, packed %llu, v %llu, peers %llu\n",
+           "nt %llu, slots streamed %llu, kept %llu, scaled %llu, fused %llu, packed %llu, v %llu, peers %llu\n",
            c->forms, N(runs), N(calls), N(sliced), N(fragmented), N(ll), N(alone), N(gated), N(nt), N(streamed),
-           N(kept), N(scaled), N(twins), N(packed), N(v), N(peers));
+           N(kept), N(scaled), N(fused), N(packed), N(v), N(peers));
     printf("# %llu messages, in sinks %llu, pieces %llu, late %llu, shorter than their room %llu, received early %llu, "
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
@@ -153,7 +153,7 @@ static void mapped(void)
 
     all_of(&c, 1);
     CU_ASSERT(c.seen.fragmented > 100 && c.seen.ll > 100 && c.seen.alone > 100 && c.seen.gated > 100);
-    CU_ASSERT(c.seen.nt > 100 && c.seen.streamed > 100 && c.seen.twins > 10 && c.seen.v > 100 && c.seen.kept > 100);
+    CU_ASSERT(c.seen.nt > 100 && c.seen.streamed > 100 && c.seen.fused > 10 && c.seen.v > 100 && c.seen.kept > 100);
     CU_ASSERT(c.seen.peers > 100 && c.seen.fake.gets > 100 && c.seen.fake.puts > 10 && c.seen.fake.sleeps > 100);
 }
 
@@ -329,7 +329,7 @@ static void cut_shares(void)
             campaign_form(&c, &f);
         }
     finish(&c);
-    CU_ASSERT(c.seen.twins > 10);
+    CU_ASSERT(c.seen.fused > 10);
 }
 
 static const struct wt_case cases[] = {

@@ -210,9 +210,9 @@ static void note(struct world *w, const struct wi_op *op)
     s->kept += op->bind.stage[0]->refs > 2;
     s->peers += op->bind.sched->peer_src || op->bind.sched->peer_dst;
     for (uint32_t i = 0; i < op->bind.stage[0]->nsteps; i++)
-        s->twins +=
-            op->bind.stage[0]->steps[i].flags & WI_STEP_TWIN &&
-            op->bind.stage[0]->units[op->bind.stage[0]->steps[i].unit].bytes * op->bind.scale >= WI_TWIN_MIN_BYTES;
+        s->fused += op->bind.stage[0]->steps[i].flags & WI_STEP_FUSED_COPY &&
+                    op->bind.stage[0]->units[op->bind.stage[0]->steps[i].unit].bytes * op->bind.scale >=
+                        WI_FUSED_COPY_MIN_BYTES;
 }
 
 static weft_status lay_out(struct world *w, struct call *c, int r, struct wi_op *op)

@@ -37,7 +37,7 @@ struct world_knobs {
 
 /* What occurred, summed up over runs. */
 struct world_seen {
-    uint64_t runs, calls, staged, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, twins, packed, v, peers;
+    uint64_t runs, calls, staged, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, fused, packed, v, peers;
     uint64_t gates;               /* of gate_first */
     uint64_t posted, late, parts; /* of the late engine */
     struct fake_seen fake;

@@ -102,7 +102,7 @@ struct interp {
     uint64_t total; /* elements of a vector */
     uint8_t strict; /* channels of one message */
     uint8_t early;  /* of 4: how readily transports take a message */
-    uint8_t twins, ll, ll_in_place, split;
+    uint8_t fused, ll, ll_in_place, split;
     uint8_t wake; /* who may go on after this action: WAKE_* */
     char wrong[256];
     /* Actors: lanes, then ranks; by priority. */

@@ -89,7 +89,7 @@ static int local_step(struct interp *m, struct lane *l, const struct wi_step *st
 {
     const struct wi_region *r = regions_of(m, l);
     uint32_t n = interp_least(m, l, st);
-    int first = m->twins && st->flags & WI_STEP_TWIN, second = m->twins && st->flags & WI_STEP_SECOND_TWIN;
+    int first = m->fused && st->flags & WI_STEP_FUSED_COPY, second = m->fused && st->flags & WI_STEP_FUSED_COPY_SECOND;
 
     do {
         if (!l->phase) {

@@ -155,7 +155,7 @@ static void draw_geometry(struct interp *m)
     m->strict = !m->mapped && m->nslices == 1 && interp_random(m, 3) == 0;
     m->early = (uint8_t)(interp_random(m, 2) ? interp_random(m, 5) : 4 * interp_random(m, 2));
     m->ahead = m->strict ? 1 : 1u << interp_random(m, 4);
-    m->twins = interp_random(m, 2) != 0;
+    m->fused = interp_random(m, 2) != 0;
     m->split = interp_random(m, 2) != 0;
     m->ll = m->can_ll && interp_random(m, 2);
     m->ll_in_place = interp_random(m, 2) != 0;

@@ -75,7 +75,7 @@ static void take_apart(struct edit *e, const struct wi_sched *s)
         for (uint32_t k = 0; k < l->nsteps; k++) {
             const struct wi_step *st = &s->steps[s->lanes[i].first_step + k];
             l->steps[k].step = *st;
-            l->steps[k].step.flags &= (uint8_t) ~(WI_STEP_TWIN | WI_STEP_SECOND_TWIN);
+            l->steps[k].step.flags &= (uint8_t) ~(WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND);
             l->steps[k].regions = room((size_t)st->ndst + st->nsrc, sizeof(struct wi_region));
             for (unsigned j = 0; j < st->ndst; j++)
                 l->steps[k].regions[j] = s->regions[st->dst + j];
