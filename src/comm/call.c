@@ -45,14 +45,14 @@ static weft_status enter_after(struct weft_comm *comm, int held)
     }
 }
 
-/* Whoever is inside may be asleep in there, with the lock. What held it before this thread was counted says nothing any more:
- * destroying may have begun since, which does not wait for threads that are not counted, and has taken the executor away. */
+/* The lock's holder may be asleep. The lock's value from before this thread was counted must not be used: destroying may have begun
+ * since, which does not wait for threads that are not counted, and may have freed the executor. */
 static weft_status enter_slowly(struct weft_comm *comm)
 {
     weft_status st;
     int held;
 
-    if (wi_in_operator) /* this thread may be who holds it */
+    if (wi_in_operator) /* this thread may be the holder */
         return wi_comm_in_operator();
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
     held = atomic_load_explicit(&comm->lock, memory_order_seq_cst);

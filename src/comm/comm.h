@@ -47,7 +47,7 @@ struct wi_progress {
     _Atomic int running; /* set when the thread and event_fd are there; read without comms_lock */
     int event_fd;        /* kicks the thread */
     _Atomic int asleep, wanted, stop;
-    _Atomic uint32_t kicks; /* operations that it was told of */
+    _Atomic uint32_t kicks; /* operations queued for it */
     struct weft_comm *at, *next; /* that it looks at now, and after that; comms_lock */
 };
 
@@ -66,7 +66,7 @@ struct wi_pool {
     pthread_mutex_t lock; /* of all below */
     struct wi_pool_block *blocks;
     size_t nblocks, capacity;
-    size_t reserved, kept; /* bytes of all blocks, and of those that nobody has */
+    size_t reserved, kept; /* bytes of all blocks, and of those not in use */
 };
 
 void wi_pool_init(struct wi_pool *pool);
@@ -153,7 +153,7 @@ enum wi_phase { WI_PHASE_GATE, WI_PHASE_EXCHANGE, WI_PHASE_PLAN, WI_PHASE_LAY_OU
 
 struct wi_planning {
     uint8_t phase;
-    uint8_t exchanged; /* the ranks tell each other about buffers: exchange.c */
+    uint8_t exchanged; /* the ranks exchange where their buffers are: exchange.c */
     uint8_t agreed;    /* it was behind a gate that all ranks have */
     uint8_t copy_path; /* enum wi_plan_copy_path: voted for */
     size_t share;      /* the largest share that is known of */
@@ -259,7 +259,7 @@ struct weft_comm {
     int32_t *node_group, *level_memory;
     struct wi_model *model;            /* of the topology file; NULL: none */
     const struct wi_model *discovered_model; /* of the graph that the ranks have discovered; NULL: none */
-    struct wi_comm_topology *topology; /* NULL: nobody has asked */
+    struct wi_comm_topology *topology; /* NULL: it was not asked for */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_cached_sched cache[WI_SCHED_CACHE];
@@ -270,7 +270,7 @@ struct weft_comm {
     _Atomic int entering;     /* threads that want to issue and find another one inside; see lock_for_destroy */
     _Atomic uint32_t waiters; /* threads inside weft_wait and friends: they progress, the thread need not */
     _Atomic int guests;       /* threads inside calls that come and go without the lock: wi_comm_guest_in */
-    _Atomic uint32_t watched; /* operations whose end somebody wants to be told of */
+    _Atomic uint32_t watched; /* operations with a callback or a future that waits for their end */
     _Atomic int abort_called;
     int dumped;
     char abort_reason[128];
@@ -316,7 +316,7 @@ static inline int wi_comm_wanted(const struct weft_comm *comm)
 {
     return atomic_load_explicit(&comm->entering, memory_order_relaxed) != 0;
 }
-/* Enter to progress only. 0: somebody else is inside. */
+/* Enter to progress only. 0: another thread is inside. */
 int wi_comm_try_progress(struct weft_comm *comm);
 void wi_comm_leave(struct weft_comm *comm);
 

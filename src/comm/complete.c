@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Call-backs at completion, and the threads that make them.
  *
- * Whoever sees the end of an operation holds its communicator, so it only queues the call. Threads of the context's own make
- * it, none of which progress depends on: a call-back may issue operations and wait for them, also for what another
- * call-back does. While one runs, the next thread is made for the next call. */
+ * The thread that ends an operation holds its communicator, so it only queues the callback. Threads of the context run it, on
+ * none of which progress depends: a callback may issue operations and wait for them, and for what another callback does. While
+ * one runs, another thread is created for the next one. */
 #include <errno.h>
 #include <time.h>
 

@@ -128,7 +128,8 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
 
     if (!comm)
         return wi_fail(WEFT_ENOMEM, "communicator");
-    if (ctx->lib.measure_rates && bs->nranks > 1 && wi_rates_here(&rates) >= 0) /* without: nobody uses any */
+    if (ctx->lib.measure_rates && bs->nranks > 1 &&
+        wi_rates_here(&rates) >= 0) /* on failure no rank uses measured rates */
         mc.rates = &rates;
     comm->magic = WI_COMM_MAGIC;
     comm->ctx = ctx;
@@ -280,7 +281,7 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
 
 /* ---- The end ---- */
 
-/* Whoever is inside sees the request; if nobody is, break it here so that peers hear of it now. */
+/* A thread inside sees the request; if there is none, break the executor here, so that peers are notified now. */
 static void abort_here(struct weft_comm *comm)
 {
     uint64_t until = wi_deadline_ns(DESTROY_WAIT_NS);
@@ -311,17 +312,17 @@ weft_status weft_comm_abort(weft_comm *comm, const char *reason)
 
 /* How a communicator ends while other threads use it.
  *
- * Destroying takes `lock` for good, and releases it again only when it gives up waiting. Whoever finds it WI_DESTROYING goes away
- * with WEFT_EABORTED. Threads inside that do not hold it are counted: in `entering` while they want it, in `guests` while they wait
- * for requests, or abort. A thread writes its counter, then reads `lock`; destroying writes `lock`, then
- * reads the counters. All of these are sequentially consistent, so that one of the two sees the other: a thread that was not
- * seen finds WI_DESTROYING and touches nothing but its counter; one that was seen is waited for. Counting down comes last and
- * releases what the thread did.
+ * Destroying takes `lock` for good, and releases it again only when it gives up waiting. A thread that finds it WI_DESTROYING
+ * returns WEFT_EABORTED. Threads inside that do not hold it are counted: in `entering` while they want it, in `guests` while they
+ * wait for requests, or abort. A thread writes its counter, then reads `lock`; destroying writes `lock`, then reads the counters.
+ * All of these are sequentially consistent, so that one of the two sees the other: a thread that was not seen finds WI_DESTROYING
+ * and touches nothing but its counter; one that was seen is waited for. Counting down comes last and releases what the thread
+ * did.
  *
  * A thread that has not counted itself when the memory goes is, from here, one that has not called yet. No order helps against
  * that: a program must not begin calls on a communicator that it destroys. */
 
-/* Take the lock for good: its holder is told to give up, and whoever wants it is refused. WEFT_EBUSY: not within the time. */
+/* Take the lock for good: its holder is asked to give up, and other threads are refused. WEFT_EBUSY: not within the time. */
 static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
 {
     int held = WI_FREE;

@@ -16,8 +16,8 @@ const char *weft_kind_name(weft_kind kind)
     return (unsigned)kind - 1 < WEFT_NUM_KINDS ? wi_coll_name((enum wi_coll)(kind - 1)) : "unknown";
 }
 
-/* Which fields of a weft_call an operation has. What it does not have is not looked at, but for tags, which are refused: whoever
- * sets one believes that it tells operations apart. */
+/* Which fields of a weft_call an operation has. Other fields are ignored, except tags, which are refused: a caller that sets one
+ * expects it to distinguish operations. */
 enum {
     OP = 1 << 0,
     ROOT = 1 << 1,

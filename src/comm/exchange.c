@@ -264,7 +264,7 @@ static size_t region_end(const struct wi_op *op, const struct wi_region *r)
     return end;
 }
 
-/* Nobody's memory is touched beyond what it has offered for this operation: behind the end of a mapping there is memory of
+/* No rank's memory is accessed beyond what it has offered for this operation: behind the end of a mapping there is memory of
  * this rank. */
 static weft_status check_offers(const struct weft_comm *comm, const struct wi_op *op, const unsigned char *records,
                                 size_t stride)
@@ -295,7 +295,7 @@ static weft_status check_share(const struct wi_call *c, int rank, size_t share, 
     return wi_fail(WEFT_EPROTO, "rank %d says that its share has %zu bytes; this rank's has %zu", rank, share, own);
 }
 
-/* What the ranks have told each other: the largest share, the memory, the copy path voted for. */
+/* What the ranks have exchanged: the largest share, the memory, the copy path voted for. */
 static weft_status read_records(struct weft_request *req, const unsigned char *records, size_t stride)
 {
     struct wi_planning *p = &req->planning;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* After fork, a child has its parent's handles: sockets and shared memory behind them are the parent's, and a call of the child's
- * would speak for it. Every call refuses them, which costs no call anything: the handler of the fork changes their marks. */
+/* After fork, a child has its parent's handles: the sockets and shared memory behind them are the parent's, and a call in the child
+ * would act in its name. Every call refuses such handles, at no cost: the fork handler changes their magic numbers. */
 #include <pthread.h>
 
 #include "comm/comm.h"

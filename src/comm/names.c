@@ -70,7 +70,7 @@ static int find_spec(const char *level, const char *outer, uint32_t named, char 
 
 const char *wi_call_algorithm(int kind, uint32_t named)
 {
-    static __thread char specs[2][WI_ALGO_SPEC_BYTES]; /* two ranks' names are told at once */
+    static __thread char specs[2][WI_ALGO_SPEC_BYTES]; /* one message names two ranks' algorithms */
     static __thread unsigned turn;
     enum wi_coll family = wi_algo_family((enum wi_coll)kind);
     const char *level;

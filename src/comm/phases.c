@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The phases of a collective before it runs: it waits at the gate that it was given, tells the other ranks about its buffers, is
+/* The phases of a collective before it runs: it waits at the gate that it was given, exchanges its buffers with the other ranks, is
  * planned, is laid out. Without gates all of that is done when it is issued; at a gate the executor keeps it, numbered, and comes
  * back when it is open. */
 #include "base/status.h"

@@ -2,8 +2,8 @@
 /* The machine that a communicator's ranks are on, and meshes placed on it.
  *
  * On each node one rank reads the node; the readers exchange what they found, each passes it on to the others of its node, and
- * all merge it in the order of the nodes, and compare hashes of the result. A topology file replaces all of this. Whatever a
- * rank may fail at is told to the others before they go on: either all have a topology or all have a failure that names the
+ * all merge it in the order of the nodes, and compare hashes of the result. A topology file replaces all of this. After each
+ * step that may fail the ranks exchange their status: either all have a topology, or all have a failure that names the
  * rank.
  *
  * A communicator over several nodes does this when it is made, and gives the model to the planner (locality.c); others do it when
@@ -51,7 +51,7 @@ void wi_comm_topology_free(struct weft_comm *comm)
 
 /* ---- Agreeing ---- */
 
-/* What each rank tells about a step that may fail. */
+/* A rank's status after a step that may fail. */
 struct report {
     int32_t status, place;
     uint64_t value; /* bytes of its node's description; hash of a mesh */
@@ -254,7 +254,7 @@ static weft_status compare(const struct weft_comm *comm, const struct report *re
     return WEFT_SUCCESS;
 }
 
-/* A rank that could not merge, or find itself in the result, tells the others. */
+/* Exchange whether a rank could not merge the graphs, or find itself in the result. */
 static weft_status find_model(struct weft_comm *comm, struct wi_comm_topology *t, weft_status merged,
                               struct report *reports, uint64_t deadline_ns)
 {

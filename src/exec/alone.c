@@ -105,9 +105,10 @@ static weft_status run_slots(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- Over ll lines ---- */
 
-/* Another rank may be in the next operation already: its line comes while this rank leaves the call and enters the next. If
- * it is not, the line is still here from when the slot was used last, and nothing is fetched. A rank that waits for nobody runs
- * ahead: the lines that it will store to soon are taken back from their readers, which are not near them yet. */
+/* Another rank may be in the next operation already: its line arrives while this rank leaves the call and enters the next one. If
+ * it is not, the line is still cached here from the last use of the slot, and nothing is fetched. A rank that does not wait for
+ * others runs ahead: it claims the lines that it will store to soon from the caches of their readers, which do not read them
+ * yet. */
 #if defined(__x86_64__)
 __attribute__((target("prfchw")))
 #endif

@@ -157,7 +157,7 @@ int wi_work_poll(struct wi_exec *exec, struct wi_op *op, struct wi_work **holder
     return settle(exec, op, *holder, engine->ops->poll(engine, *holder, moved));
 }
 
-/* A failure may have been found with the lane's step in the middle: nobody polls what is left. */
+/* A failure may have been found in the middle of the lane's step: the rest is never polled. */
 int wi_engine_drain(struct wi_exec *exec, const struct wi_engine *by, const struct wi_op *op, uint64_t until_ns)
 {
     int all = 1;

@@ -2,8 +2,8 @@
 /* Engines do the local work of the executor's lanes: copies and reductions. Work is posted, and polled until it is done; a lane
  * does nothing else meanwhile, and no other step touches what the work reads or writes.
  *
- * The host's engine does short work when it is posted. Longer work is done a chunk at a time, each time it is polled, so that
- * whoever holds the executor comes back soon; or by the threads of a pool (workers.c).
+ * The host's engine does short work when it is posted. Longer work is done a chunk at a time, each time it is polled, so that the
+ * thread that holds the executor returns soon; or by the threads of a pool (workers.c).
  *
  * Threads: an engine's functions are called with the executor held. What an engine does elsewhere must need no lock of a
  * communicator: it may be done while the communicator is destroyed, which waits for it (wi_engine_drain). */
@@ -44,7 +44,7 @@ struct wi_work {
     struct wi_work *queued;
     size_t at;        /* bytes that are done, or being done */
     int running;      /* threads that are at it */
-    _Atomic int over; /* done or failed, and nobody is at it */
+    _Atomic int over; /* done or failed, and no worker is at it */
     int late;         /* of the host's: a worker has it */
     uint64_t print;   /* tests' */
     weft_status status;
@@ -101,7 +101,7 @@ void wi_engine_destroy(struct wi_exec *exec);
 
 /* Do [at, at + bytes) of it, from any thread. A failure is not recorded, and has a text only in the calling thread. */
 weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *work, size_t at, size_t bytes);
-/* From any thread: work of this executor is over; whoever waits for it polls. */
+/* From any thread: work of this executor is over; wake a thread that waits, so that it polls. */
 void wi_engine_tell(struct wi_exec *exec);
 
 /* ---- Workers ---- */
@@ -109,11 +109,11 @@ void wi_engine_tell(struct wi_exec *exec);
 /* A pool of threads, made when there is first work for them; of a context. They take no signals, and hold no lock while they work.
  * A forked child has none of them, and never uses the pool: its handles are refused (comm/fork.c). */
 struct wi_workers *wi_workers_create(int nthreads, size_t least_bytes); /* NULL: no memory */
-size_t wi_workers_least(const struct wi_workers *workers); /* shorter work is none for them */
+size_t wi_workers_least(const struct wi_workers *workers); /* shorter work is not given to them */
 /* 0: there is no thread, and none can be made. */
 int wi_workers_give(struct wi_workers *workers, struct wi_work *work);
 int wi_workers_drain(struct wi_workers *workers, struct wi_work *work, uint64_t until_ns);
-/* No worker tells this executor of anything any more. Its work is over. */
+/* Wait until no worker notifies this executor any more. Its work is over. */
 void wi_workers_settle(struct wi_workers *workers);
 void wi_workers_destroy(struct wi_workers *workers); /* joins them. NULL: nothing */
 

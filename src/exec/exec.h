@@ -52,7 +52,7 @@ struct wi_notice {
     int32_t status, culprit;
     struct weft_op_info info;
     char text[184];
-    uint32_t relayed; /* the text is what the sender was told itself: it names the rank that gave up first */
+    uint32_t relayed; /* the text is what the sender received itself: it names the rank that gave up first */
     uint32_t reserved;
 };
 
@@ -83,7 +83,7 @@ struct wi_exec {
     uint32_t spin;                                  /* polls before the first yield; 0 when oversubscribed */
     uint32_t spin_elsewhere;                        /* when oversubscribed: polls while only other cores are awaited */
     uint32_t yields;                                /* before the first sleep */
-    uint64_t patience_ns;                           /* time that passes before it all the same */
+    uint64_t patience_ns;                           /* least time before it, however many yields that takes */
     uint64_t waiting_since_ns;                      /* of the newest wait */
     /* Operations in flight, each list oldest first: collectives that have begun and those that have not, messages. */
     struct wi_op_list running, waiting, messages;
@@ -150,12 +150,12 @@ struct wi_exec_config {
     const char *(*algorithm_named)(int kind,
                                    uint32_t named); /* the name of a hash, NULL: none that is known. May be NULL */
     /* While an operation that runs alone waits: how many threads want the executor, and how to let them have it. If it comes back
-     * with a failure the executor may be used only as far as that call says. NULL: nobody shares the executor. */
+     * with a failure the executor may be used only as far as that call says. NULL: the executor is not shared. */
     const _Atomic int *wanted;
     weft_status (*let_in)(void *arg, struct wi_op *op);
     void *let_in_arg;
     struct wi_engine *engine; /* owned by the executor, also when creating that fails; NULL: there was no memory */
-    /* From any thread: work has ended elsewhere; whoever sleeps until the executor moves looks again. NULL: nobody does. */
+    /* From any thread: work has ended elsewhere; wake threads that sleep until the executor moves. NULL: there are none. */
     void (*tell)(void *arg);
     void *tell_arg;
 };
@@ -198,7 +198,7 @@ void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op);
 /* A mapped operation with nothing else in flight, start to end; op is not queued. */
 weft_status wi_exec_run_alone(struct wi_exec *exec, struct wi_op *op);
 
-/* From any thread, no lock: whoever sleeps with the lock returns from its pause. */
+/* From any thread, no lock: a thread that sleeps with the lock returns from its pause. */
 void wi_exec_nudge(struct wi_exec *exec);
 
 /* From any thread, no lock: the next look at the flag breaks the executor. */
@@ -207,7 +207,7 @@ void wi_exec_abort(struct wi_exec *exec, const char *reason); /* the reason outl
 /* The newest failure: read it from any thread; replace it with the communicator's lock held. */
 void wi_exec_error(struct wi_exec *exec, struct wi_error *copy);
 void wi_exec_error_set(struct wi_exec *exec, const struct wi_error *error);
-/* Record a failure and, when it concerns the communicator, break it: all operations end, peers are told. */
+/* Record a failure and, when it concerns the communicator, break it: all operations end, peers are notified. */
 weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -289,7 +289,7 @@ void wi_exec_differs(struct wi_exec *exec, const struct wi_op *op, int rank);
 /* A peer's deadline passed while it waited for this rank: say whom this one waits for. */
 void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation);
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info);
-/* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until nobody does so here. */
+/* put.c: store into a peer's private memory; once this rank's board says that it gave up, wait until no peer stores here. */
 weft_status wi_exec_put(struct wi_exec *exec, int rank, void *remote, const void *src, size_t bytes);
 void wi_exec_await_puts(struct wi_exec *exec);
 /* A broken executor, before buffers go back: until no transport touches them any more, or the error says that one may. */
@@ -321,7 +321,7 @@ void wi_exec_transport_failed(struct wi_exec *exec, int status, const struct wef
 size_t wi_exec_waiting_for(const struct wi_op *op, int *ranks, size_t capacity);
 
 /* Give a collective its number. Its hash also covers every earlier collective: an operation in which some ranks wait for
- * nobody (a broadcast's root) cannot notice that ranks disagreed about it, but the next one that exchanges anything does. */
+ * no other (a broadcast's root) cannot notice that ranks disagreed about it, but the next one that exchanges anything does. */
 static inline void wi_exec_number(struct wi_exec *exec, struct weft_op_info *info)
 {
     uint64_t w[3];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Failures: what is recorded, who is told, and how ranks that disagree find out.
+/* Failures: what is recorded, which peers are notified, and how ranks that disagree find out.
  *
  * Over a mapped group every rank reads the others' boards. Elsewhere a failing rank sends a notice to every peer that it has
- * exchanged data with, so that nobody sits out a deadline for a reason that is known. */
+ * exchanged data with, so that no rank waits for its deadline when the cause is known. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,7 +127,7 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     return fail_for(exec, status, peer, info, 0, cause);
 }
 
-/* What another rank has said of it is passed on as it is by those who hear it from here: the first one counts. */
+/* A failure that another rank has reported. Peers that receive it from here relay the text unchanged: it names the first cause. */
 __attribute__((format(printf, 5, 6))) static void fail_relayed(struct wi_exec *exec, weft_status status, int peer,
                                                                const struct weft_op_info *info, const char *format, ...)
 {

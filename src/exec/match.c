@@ -78,7 +78,7 @@ static struct wi_pend *post(struct wi_exec *exec, struct wi_op *op, int sending,
     return NULL;
 }
 
-/* An empty message of this protocol: nobody waits for it. */
+/* An empty message of this protocol: no operation waits for it. */
 static void post_control(struct wi_exec *exec, int sending, int peer, uint32_t chan, const struct weft_op_info *info)
 {
     struct wi_pend *p = post(exec, NULL, sending, peer, chan, NULL, 0, info);
@@ -515,7 +515,7 @@ static int look_around(struct wi_exec *exec)
         if (any || known)
             continue;
         if (few == (int)(sizeof peers / sizeof *peers))
-            any = 1; /* as good as any */
+            any = 1; /* counts as any source */
         else
             peers[few++] = w->match.peer;
     }

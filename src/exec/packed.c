@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Packed messages: what a lane sends and receives when a message says itself how long what it holds is.
+/* Packed messages: sends and receives of a lane whose messages carry the lengths of their blocks.
  *
- * Where ranks pass on what is not theirs (all_to_all_v by level) they cannot know how long it is. So a message begins with the
- * length of each block of its region, 8 bytes each, and then holds those blocks that are shorter than `below`: both ends know
- * how many lengths there are, so a receive is posted with room for the longest message there can be. Longer blocks go from
- * their source to their destination as an operation of their own; their lengths are told here all the same, so that a
- * destination which expects another length finds out whoever carried it.
+ * Ranks that forward other ranks' data (all_to_all_v by level) cannot know its length. So a message begins with the length of each
+ * block of its region, 8 bytes each, followed by those blocks that are shorter than `below`. Both ends know how many lengths there
+ * are, so a receive is posted with room for the longest possible message. Longer blocks go from their source to their destination
+ * in an operation of their own; their lengths are in the packed messages too, so that a destination that expects another length
+ * detects it, whichever operation carries the block.
  *
- * Blocks of scratch are not memory but say where a block lies: in SRC, or in a message that came in, which is kept until the
- * operation ends. A block is stored twice on its way: into the messages that it travels in, and into DST. Nothing is cut
- * into slices, and the program's lengths are numbers of blocks. */
+ * Blocks of scratch are not memory but references to where a block lies: in SRC, or in a received message, which is kept until the
+ * operation ends. A block is copied twice: into the messages that it travels in, and into DST. Nothing is cut into slices, and the
+ * program's lengths are numbers of blocks. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -129,8 +129,8 @@ static int spin(const struct wi_op *op, uint32_t polls)
     return 0;
 }
 
-/* A yield that takes long let somebody else run: then the peer may well need this core, though no rank of this host is known
- * to share it (ranks in other containers do), and spinning is left out for a while. */
+/* A yield that takes long let another process run: the peer may need this core, even if no rank of this host is known to share it
+ * (ranks in other containers may), so spinning is skipped for a while. */
 static uint64_t yield(struct wi_exec *exec)
 {
     uint64_t before = wi_now_ns(), took;
@@ -179,8 +179,8 @@ static int core_is_needed(struct wi_exec *exec, const struct wi_op *op)
     return 0;
 }
 
-/* An operation that runs alone waits: whoever wants the executor gets it, and what they have queued is advanced here, as they may
- * have left again. */
+/* While an operation that runs alone waits, a thread that wants the executor gets it; the operations that it has queued are
+ * advanced here, for it may have left again. */
 static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
 {
     if (exec->wanted && atomic_load_explicit(exec->wanted, memory_order_relaxed))

@@ -2,8 +2,8 @@
 /* A pool of threads that do long work of the host's engine, chunk by chunk.
  *
  * `lock` is the innermost: a worker holds it to take a chunk and to give one back, never while it copies or reduces, and no other
- * lock is taken under it. Who posts and who drains may hold a communicator. Work is over when all of its chunks are done; then
- * its executor is told, still under the lock, so that wi_workers_settle can wait for it. */
+ * lock is taken under it. Threads that post or drain may hold a communicator. Work is over when all of its chunks are done; then
+ * its executor is notified, still under the lock, so that wi_workers_settle can wait for that. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -51,7 +51,7 @@ static void end_if_over(struct wi_workers *p, struct wi_work *w)
     wi_engine_tell(exec);
 }
 
-/* With the lock held, which is let go meanwhile. */
+/* With the lock held, which is released meanwhile. */
 static void do_chunk(struct wi_workers *p, struct wi_work *w)
 {
     size_t at = w->at, left = w->bytes - at, bytes = left < p->chunk_bytes ? left : p->chunk_bytes;

@@ -132,7 +132,7 @@ weft_status wi_check_load(struct wi_check *c, uint32_t lane, uint32_t time, cons
     if (c->values[*index].nranks == 0)
         return wi_check_fail(c, lane, (time - 1) / 2, "reads block %u of %s, which nothing has written", r->first + i,
                              wi_sched_region_text(r, text));
-    /* What nobody may write needs no memory of its readers. */
+    /* The readers of blocks that no lane may write need not be recorded. */
     if (wi_sched_writable(c->scheds[owner], owner, at) && remember_read(c, cell, lane, time))
         return wi_check_nomem(c);
     return WEFT_SUCCESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vector clocks. Sparse, because a flat exchange has ranks squared lanes of which each hears of a few; shared, because
+/* Vector clocks. Sparse, because a flat exchange has ranks squared lanes of which each is ordered after a few; shared, because
  * most events learn nothing new. */
 #include "sched/check_internal.h"
 

@@ -128,7 +128,7 @@ struct wi_check {
 
     uint32_t *foreign;         /* [owner][lane]: newest access to another's SRC or DST; NULL: there is none */
     uint32_t *in_transit;      /* per rank: messages of its lanes that have not been received */
-    struct wi_clock **ends;    /* per rank: what it knows when it returns; NULL: nobody asks */
+    struct wi_clock **ends;    /* per rank: what it knows when it returns; NULL: not needed */
     uint32_t ready, ready_tail;
 };
 

@@ -16,7 +16,7 @@ struct where {
 
 struct sent;
 
-/* A lane of the whole. Lanes without peers are told apart by phase and number. */
+/* A lane of the whole. Lanes without peers are identified by phase and number. */
 struct lane_key {
     int32_t send, recv;
     uint32_t chan, phase, number;
@@ -115,7 +115,7 @@ static uint32_t whole_chan(const struct wi_part *p, const struct wi_lane *l)
     return (p->chan + l->chan) % WI_SCHED_MAX_CHANS;
 }
 
-/* Note that somebody goes with `peer`; 1 if it goes with another one already. */
+/* Note that `other` goes with `peer`; 1 if another one goes with it already. */
 static int meets_another(int32_t *with, int32_t peer, int32_t other)
 {
     if (peer == WI_NO_PEER)
@@ -397,7 +397,7 @@ static weft_status put_pieces(struct wi_compose *c, struct lane_state *ls, const
 {
     uint32_t lane = ls->send_lane;
 
-    if (!c->pieces.n) { /* others may wait for it all the same */
+    if (!c->pieces.n) { /* other steps may still wait for it */
         ls->strict = 1;
         return put(c, ls, lane, add_nop(c, lane), dep);
     }

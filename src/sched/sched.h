@@ -228,7 +228,7 @@ weft_status wi_sched_seal(struct wi_sched_builder *b, struct wi_sched **sched);
 void wi_sched_abandon(struct wi_sched_builder *b);
 struct wi_sched *wi_sched_get(struct wi_sched *sched);
 void wi_sched_put(struct wi_sched *sched);
-/* Stages go to a schedule that nobody else has yet, and with it. NULL: none. */
+/* The schedule takes the stages; no other reference to it may exist yet. NULL: none. */
 void wi_sched_surround(struct wi_sched *sched, struct wi_sched_stage *before, struct wi_sched_stage *after, uint32_t slot_items);
 void wi_sched_stage_free(struct wi_sched_stage *stage);
 /* The share that a block of SRC or DST of the stage stands for. */
