@@ -9,7 +9,7 @@
  * under the last two macs keep old ones out (replay). The hello's mac lets a server close strangers without a reply; a listener
  * that remembers nonces does not reply to a hello that is played back either.
  * Job and purpose are bound through the key, see wi_auth_derive. Keys of the session come from the same key by HKDF, with both
- * nonces as salt and hello and reply, claims included, as context: nobody else has them, and no other connection has the
+ * nonces as salt and hello and reply, claims included, as context: no other process has them, and no other connection has the
  * same. */
 #include <string.h>
 #include <openssl/crypto.h>

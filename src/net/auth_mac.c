@@ -14,7 +14,7 @@
 #define INFO_MAX 1024 /* OpenSSL 3.0 takes no more */
 
 /* An own library context: no configuration file is read and the host program's OpenSSL set-up is not disturbed. Made once
- * and kept: whoever loses the race frees his. */
+ * and kept: the thread that loses the race frees its own. */
 static OSSL_LIB_CTX *mac_library(void)
 {
     static _Atomic(OSSL_LIB_CTX *) library;

@@ -36,7 +36,7 @@ void wi_auth_stream_end(struct wi_auth_stream *stream); /* also of one that is a
 /* Both count: every message is sealed, and opened, once and in order. Without memory nothing is counted. 0, or -1: OpenSSL has no
  * memory. */
 int wi_auth_seal(struct wi_auth_stream *stream, const void *data, size_t bytes, unsigned char tag[WI_AUTH_TAG_BYTES]);
-/* WEFT_EAUTH: it is not what the other side sealed; WEFT_ENOMEM: that cannot be told. */
+/* WEFT_EAUTH: it is not what the other side sealed; WEFT_ENOMEM: it could not be checked. */
 weft_status wi_auth_open(struct wi_auth_stream *stream, const void *data, size_t bytes,
                          const unsigned char tag[WI_AUTH_TAG_BYTES]);
 

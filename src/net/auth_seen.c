@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hellos that were answered already. Only who has the key can have one remembered, so nobody else can make a listener forget. */
+/* Hellos that were answered already. Only processes with the key can add one, so no other process can make a listener forget
+ * one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 struct wi_auth_seen {
     pthread_mutex_t lock;
     pid_t process;                 /* that made it: another's lock may have been held at the fork */
-    struct wi_auth_seen *parents;  /* of the process that this one was forked from: kept, as somebody may hold it */
+    struct wi_auth_seen *parents;  /* of the process that this one was forked from: kept, as a thread may hold it */
     unsigned char next[SEEN_SETS]; /* the way that is written next: the oldest */
     unsigned char nonces[SEEN_SETS][SEEN_WAYS][SEEN_BYTES];
 };

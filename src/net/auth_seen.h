@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The newest hellos that a listener has answered: a second one with the same nonce is played back by somebody who overheard the
+/* The newest hellos that a listener has answered: a second one with the same nonce is a replay by a process that overheard the
  * first, and gets no answer. */
 #ifndef WI_NET_AUTH_SEEN_H
 #define WI_NET_AUTH_SEEN_H

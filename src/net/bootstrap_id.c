@@ -24,7 +24,7 @@
 #define ID_ADDRESS_BYTES 20
 #define ID_SUM 124
 #define KEY_NS 10000000000ull        /* for whoever writes it into a pipe */
-#define ID_UNUSED_NS 300000000000ull /* an id nobody completes is served for five minutes */
+#define ID_UNUSED_NS 300000000000ull /* an id that is never completed is served for five minutes */
 
 static uint32_t id_sum(const unsigned char *bytes)
 {

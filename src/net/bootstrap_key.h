@@ -20,7 +20,7 @@ weft_status wi_job_key_read(const struct wi_bootstrap_settings *s, enum wi_job_k
                             struct wi_job_key *key);
 /* `secret`: what the ranks share anyway. A configured key is mixed in, so that who joins needs both. */
 weft_status wi_job_key_mix(const struct wi_job_key *configured, unsigned char secret[WI_JOB_KEY_BYTES]);
-/* Made from the job's name and the user: keeps jobs apart and keeps nobody out. */
+/* Made from the job's name and the user: separates jobs, but keeps no process out. */
 weft_status wi_job_key_derive(const char *job, unsigned char key[WI_JOB_KEY_BYTES]);
 
 #endif

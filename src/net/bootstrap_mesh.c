@@ -24,7 +24,7 @@
 #define HEAD_BYTES 16
 #define HEAD_SEALED (HEAD_BYTES + WI_AUTH_TAG_BYTES)
 #define HEAD_MAGIC 0x4b4c4657u
-#define REPORT_NS 200000000ull  /* who waits that long tells the store */
+#define REPORT_NS 200000000ull  /* a rank that waits that long reports it to the store */
 #define VERDICT_NS 500000000ull /* a broken link: time for the store to say who is really gone */
 
 weft_status wi_boot_fail(struct wi_boot *mesh, weft_status status, int culprit, const char *format, ...)
@@ -290,7 +290,7 @@ static weft_status gather_rounds(struct gather *g, unsigned char *blocks)
     return WEFT_SUCCESS;
 }
 
-/* A failure of this process alone: what the others will be told. */
+/* A failure of this process alone: the text that the others get. */
 static void mesh_blame_self(struct wi_boot *mesh, weft_status status)
 {
     if (mesh->failed)
@@ -338,7 +338,7 @@ void wi_boot_destroy(struct wi_bootstrap *b)
     struct wi_boot *mesh = (struct wi_boot *)b;
     if (!mesh)
         return;
-    /* Tell the store why before the links break, so that the others hear the cause and not its effect. */
+    /* Report the cause to the store before the links break, so that the others get the cause and not its effect. */
     wi_store_client_leave(&mesh->store, mesh->failed ? &mesh->verdict : NULL);
     for (int k = 0; k < mesh->nrounds; k++) {
         wi_boot_link_close(&mesh->out[k]);
@@ -376,7 +376,7 @@ static void mesh_init(struct wi_boot *mesh, const struct wi_boot_config *config)
     }
 }
 
-/* Who did not join may have tried with another key: rank 0 knows. */
+/* Ranks that did not join may have tried with another key: rank 0 knows. */
 static void blame_keys(struct wi_boot *mesh, const struct wi_store_server *server)
 {
     size_t used = strlen(mesh->verdict.text);

@@ -83,7 +83,8 @@ static inline uint64_t wi_boot_ask_ns(uint64_t begin_ns, uint64_t deadline_ns)
     return deadline_ns - (left / 8 < 500000000ull ? left / 8 : 500000000ull);
 }
 
-/* The deadline of one who asks now: a process that was stopped past its time to ask still hears who is missing. */
+/* The deadline of a question that is asked now: a process that was stopped past its time to ask still learns which ranks are
+ * missing. */
 static inline uint64_t wi_boot_answer_ns(uint64_t now, uint64_t ask_ns, uint64_t deadline_ns)
 {
     uint64_t answered = now + (deadline_ns - ask_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How ranks meet whose launcher speaks PMI. */
+/* Bootstrap under launchers with PMI. */
 #ifndef WI_NET_BOOTSTRAP_PMI_H
 #define WI_NET_BOOTSTRAP_PMI_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who am I, says the launcher. Reading only: nothing here opens a socket. */
+/* This process's rank and job, as the launcher's environment says. Reading only: nothing here opens a socket. */
 #ifndef WI_NET_ENV_H
 #define WI_NET_ENV_H
 

@@ -2,11 +2,11 @@
 /* Connections that have not proven the job's key yet, and which of them gives way when there are too many.
  *
  * One whose hello was made with the key is evicted last: when no other is there, after it has had 200 ms for its next message, the
- * oldest first, or that of a source with half of the table. (Its hello may have been overheard and be played back by somebody who
+ * oldest first, or that of a source with half of the table. (Its hello may be a replay by a process that
  * cannot go on.) One source (an IPv4 address, an IPv6 network of
  * 64 bits, a user of this host) holds at most half of a table: beyond that its newcomers take the place of its own oldest. The tcp
- * transport, which as a plugin cannot include this, has the same rule in its listen.c, where whoever has shown the key stays: its
- * hellos name the process that they are for. */
+ * transport, which as a plugin cannot include this, has the same rule in its listen.c, where connections that have proved the key
+ * stay: its hellos name the process that they are for. */
 #ifndef WI_NET_HALF_OPEN_H
 #define WI_NET_HALF_OPEN_H
 
@@ -29,7 +29,7 @@ struct wi_half_open_table {
     void *verified, *verified_of_source; /* the oldest with one */
 };
 void wi_half_open_look(struct wi_half_open_table *t, const struct wi_half_open *h, void *connection);
-/* 0: there is room, or there is once *give_way (NULL: nobody) is closed. -1: no room; all hellos are verified, and none is old. */
+/* 0: there is room, or there is once *give_way (NULL: none) is closed. -1: no room; all hellos are verified, and none is old. */
 int wi_half_open_decide(const struct wi_half_open_table *t, void **give_way);
 
 /* Connections that may be accepted in one go: what is accepted last must not drive out, unread, what was accepted first. */

@@ -2,7 +2,7 @@
 /* Making a mesh in four agreements: introductions, choice of transports, groups, verdict.
  *
  * A rank whose group could not be made goes on taking part in the exchanges until all others have finished, saying that it
- * failed: nobody is left waiting in an exchange that a failed rank will never enter. */
+ * failed: so no rank is left waiting in an exchange that a failed rank never enters. */
 #include "net/mesh.h"
 
 #include <sched.h>
@@ -230,7 +230,7 @@ static void number_nodes(struct build *b)
     }
 }
 
-/* The slowest core's; what one rank does not know, nobody does. */
+/* The slowest core's. A rate that one rank does not know is unknown to all. */
 static void agree_on_rates(struct build *b)
 {
     uint8_t least[WI_RATES_CODED];
@@ -395,7 +395,7 @@ static weft_status group_all_gather(void *arg, const void *mine, size_t mine_byt
     return WEFT_SUCCESS;
 }
 
-/* After this rank is through (or failed) stay in the exchanges until everybody is. */
+/* After this rank has finished (or failed) stay in the exchanges until all ranks have. */
 static weft_status drain(struct rounds *rs, weft_status st)
 {
     const struct build *b = rs->build;
@@ -585,7 +585,7 @@ static struct map_claim claim(struct wi_mesh *m, const uint64_t *where)
                           .slot_bytes = UINT64_MAX};
 
     if (m->nmapped == 1)
-        return c; /* it stands in nobody's way */
+        return c; /* it does not block another rank */
     c.slots = m->mapped.depth;
     c.slot_bytes = m->mapped.slot_bytes;
     c.can_map = m->can_map;
@@ -706,7 +706,7 @@ static weft_status build_mesh(struct build *b)
     st = wi_transports_add_key(b->transports, m->comm_id, b->bootstrap->job_key, sizeof b->bootstrap->job_key,
                                b->bootstrap->job);
     if (st < 0)
-        goto out; /* the others hear of it when this rank does not come to the next exchange */
+        goto out; /* the others notice when this rank does not enter the next exchange */
     number_nodes(b);
     agree_on_rates(b);
     if (m->nranks > 1) {

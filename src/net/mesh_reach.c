@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who reaches whom: each rank says which of its transports reach which rank; all decide alike from what all said. */
+/* Reachability: each rank announces which of its transports reach which rank; all ranks choose alike from all announcements. */
 #include "net/mesh_reach.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who reaches whom, over which transports: one matrix that all ranks have, so that both sides of a pair choose the same. */
+/* Reachability of ranks over transports: one matrix that all ranks have, so that both sides of a pair choose the same. */
 #ifndef WI_NET_MESH_REACH_H
 #define WI_NET_MESH_REACH_H
 
@@ -13,7 +13,7 @@ struct wi_reach {
     char names[WI_REACH_NAMES][16];
     int priority[WI_REACH_NAMES];
     uint32_t caps[WI_REACH_NAMES]; /* on all ranks that have it */
-    unsigned char named[WI_REACH_NAMES]; /* some rank has said its capabilities */
+    unsigned char named[WI_REACH_NAMES]; /* some rank has announced its capabilities */
     unsigned char *mine; /* [nranks] bit i: this rank's transport i reaches that rank */
     unsigned char *pair; /* [nranks * nranks]: the transport of each pair, or WI_REACH_NONE; NULL: it is the same for all */
     unsigned char every; /* that one */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PMI-1 client. The process manager is trusted to run the job but its lines are bounded all the same. */
+/* PMI-1 client. The process manager is trusted to run the job but its lines are still bounded. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static struct {
     int fd;
     dev_t device;
     ino_t inode;
-    pid_t process; /* a forked child must not speak for its parent */
+    pid_t process; /* a forked child must not use its parent's descriptor */
 } pmi_joined;
 
 __attribute__((destructor)) static void pmi_leave(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PMI-1 as MPICH's hydra speaks it: lines of "key=value" over an inherited descriptor. Used once per process, to publish
+/* PMI-1 as MPICH's hydra uses it: lines of "key=value" over an inherited descriptor. Used once per process, to publish
  * where rank 0 listens. */
 #ifndef WI_NET_PMI_H
 #define WI_NET_PMI_H

@@ -101,7 +101,7 @@ weft_status wi_rendezvous_list(const struct wi_rendezvous *r, struct wi_sockaddr
     return WEFT_SUCCESS;
 }
 
-/* Whoever started this process has bound the socket, so that nobody can take the port; it listens while ranks join. */
+/* The parent process has bound the socket, so that no other process can take the port; it listens while ranks join. */
 static weft_status listen_inherited(int given_fd, uint64_t deadline_ns, int *fd)
 {
     struct wi_sockaddr at = {.bytes = sizeof(at.ss)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Local sockets for the store of a job on one host. Abstract names come first: they need no directory and leave nothing
- * behind, but any user may take a name before rank 0 does. Then there are directories in which nobody else can. */
+ * behind, but any user may take a name before rank 0 does. Hence directories of this user, in which no other user can. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static int dir_path(int index, char *path, size_t capacity, int *own)
     return bytes > 0 && (size_t)bytes < capacity ? 0 : -1;
 }
 
-/* A directory of this user that nobody else can write to or look into; not what a link leads to. */
+/* A directory of this user that no other user can write to or read; not the target of a link. */
 static int dir_is_private(const char *path)
 {
     struct stat st;
@@ -97,7 +97,7 @@ static const char *file_of(const struct wi_sockaddr *at)
     return un->sun_family == AF_UNIX && un->sun_path[0] == '/' ? un->sun_path : NULL;
 }
 
-/* A killed rank 0 leaves its file behind: nobody listens there. */
+/* A killed rank 0 leaves its file behind, on which no process listens. */
 static int file_is_stale(const struct wi_sockaddr *at)
 {
     int pending, fd = wi_socket_connect(at, &pending);

@@ -158,9 +158,9 @@ static void set_reuse(int fd, int on)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
-/* Keep the port, listening or not. Nobody can bind it without SO_REUSEADDR at both ends; SO_REUSEPORT admits sockets of the same
- * user that have it, too: what is left of this one's connections, when it listens again. It is never set before bind(2), so two
- * jobs of one user do not get the same port. */
+/* Keep the port, listening or not. No other process can bind it without SO_REUSEADDR at both ends; SO_REUSEPORT admits sockets of
+ * the same user that have it, too: what is left of this one's connections, when it listens again. It is never set before bind(2),
+ * so two jobs of one user do not get the same port. */
 static void hold_port(int fd)
 {
     int one = 1;
@@ -203,7 +203,7 @@ static int socket_bind_chosen(const struct wi_sockaddr *address)
     wi_socket_close(fd);
     errno = err;
     if (kept >= 0)
-        set_reuse(kept, 0); /* listen fails if somebody else has bound it meanwhile */
+        set_reuse(kept, 0); /* listen fails if another process has bound it meanwhile */
     return kept;
 }
 

@@ -30,10 +30,10 @@ void wi_store_destroy(struct wi_store *store);
  * queue and set `refused`. WEFT_ENOMEM. */
 weft_status wi_store_session_open(struct wi_store *store, int rank, int nranks, const char *host, int pid,
                                   struct wi_store_session **session);
-/* The same, and what the session is told is sealed by `seal`, which must outlive it. */
+/* The same, and what is sent to the session is sealed by `seal`, which must outlive it. */
 weft_status wi_store_session_open_sealed(struct wi_store *store, int rank, int nranks, const char *host, int pid,
                                          struct wi_auth_stream *seal, struct wi_store_session **session);
-/* The session ended. Without a BYE before, everybody else is told that this rank is gone. */
+/* The session ended. Without a BYE before, all other ranks are notified that this rank is gone. */
 void wi_store_session_close(struct wi_store *store, struct wi_store_session *session);
 /* Handle one frame. 0, or -1: break the session off. */
 int wi_store_session_frame(struct wi_store *store, struct wi_store_session *session,

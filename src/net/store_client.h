@@ -29,7 +29,7 @@ struct wi_store_client {
 
 /* Find the store and authenticate: walk the candidates again and again until the deadline. `refresh` (may be NULL) is
  * called before each walk and may change the rendezvous and the job key; it returns 0, or non-zero to wait.
- * WEFT_ETIMEDOUT: nobody answers. WEFT_EAUTH: somebody answers but does not know the key. */
+ * WEFT_ETIMEDOUT: there is no answer. WEFT_EAUTH: there is one, by a process that does not know the key. */
 struct wi_store_search {
     struct wi_rendezvous rendezvous;
     unsigned char job_key[32];

@@ -226,7 +226,7 @@ static int conn_admit(struct wi_store_server *server, struct conn *conn, const u
     return 0;
 }
 
-/* Only the first is told: anybody on the network can cause as many as he likes. */
+/* Only the first is logged: any process on the network can cause any number of them. */
 static void count_refused(struct wi_store_server *server, int fd)
 {
     struct wi_sockaddr from = {.bytes = sizeof(from.ss)};
@@ -260,7 +260,7 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     return st == WEFT_SUCCESS ? conn_admit(server, conn, claim, claim_bytes) : 0;
 }
 
-/* Somebody between that rank and this one, or this rank has no memory to look. Nobody can start without what was said. */
+/* A message was changed on the network, or this rank has no memory to check it. No rank can start without what it contained. */
 static void judge_unopened(struct wi_store_server *server, const struct conn *conn, int changed)
 {
     struct wi_store_verdict verdict = {.status = changed ? WEFT_EAUTH : WEFT_EPEER,
@@ -270,7 +270,7 @@ static void judge_unopened(struct wi_store_server *server, const struct conn *co
                      : "rank 0 has no memory to check what %s sent to the start-up store",
              conn->session->name);
     wi_store_judge(server->store, &verdict);
-    conn->session->refused = 1; /* it is told, and not listened to any more */
+    conn->session->refused = 1; /* it gets the verdict; nothing more is read from it */
 }
 
 static int conn_frames(struct wi_store_server *server, struct conn *conn)
@@ -382,7 +382,7 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
     }
 }
 
-/* A peer that takes no more may have said good-bye: a local socket tells of its end before that has been read. */
+/* A peer that takes no more may have sent BYE: a local socket reports its end before that has been read. */
 static void conn_drain(struct wi_store_server *server, struct conn *conn)
 {
     size_t held;
@@ -441,7 +441,7 @@ static void server_expire(struct wi_store_server *server)
             conn_kill(server, c);
 }
 
-/* Nobody is expected and nobody is left. A store that is waited for by its owner goes on until told to stop. */
+/* No rank is expected and none is left. A store that its owner waits for goes on until it is stopped. */
 static int server_is_done(const struct wi_store_server *server)
 {
     if (server->give_up_ns == UINT64_MAX)
@@ -462,7 +462,7 @@ static int server_round(struct wi_store_server *server, int timeout_ms)
     }
     server_expire(server);
     accept_resume(server);
-    /* Before the answer that completes the job goes out: whoever starts the next one must not find this store. */
+    /* Before the answer that completes the job goes out: the next job must not find this store. */
     if (server->listening && (wi_store_complete(server->store) || wi_store_verdict_of(server->store)))
         server_deafen(server);
     server_flush(server);

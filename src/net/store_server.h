@@ -35,7 +35,7 @@ weft_status wi_store_server_create(const struct wi_store_server_config *config, 
 void wi_store_server_destroy(struct wi_store_server *server);
 /* Connections whose hello was not made with the key. */
 long wi_store_server_refused(const struct wi_store_server *server);
-/* The thread has ended by itself: nobody uses the store any more. */
+/* The thread has ended by itself: the store is not used any more. */
 int wi_store_server_finished(const struct wi_store_server *server);
 
 #endif

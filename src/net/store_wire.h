@@ -20,7 +20,7 @@ enum wi_store_frame_type {
     WI_STORE_GET,      /* client: key; answered by VALUE when there is one */
     WI_STORE_ENTER,    /* client: u64 step it waits in (0: it has joined) */
     WI_STORE_WHO,      /* client: u64 step; answered by MISSING */
-    WI_STORE_FAIL,     /* client: verdict; told to everybody */
+    WI_STORE_FAIL,     /* client: verdict; forwarded to all ranks */
     WI_STORE_BYE,      /* client: leaves in good order */
     WI_STORE_VALUE,    /* server: key, value */
     WI_STORE_MISSING,  /* server: u64 step, u32 total, then u32 ranks that have not entered it */
@@ -46,10 +46,10 @@ struct wi_store_opener {
     struct wi_auth_stream stream;
     int head_opened; /* of the frame that is being received */
 };
-/* As wi_store_frame_parse; -2: it is not as the other side sent it; -3: no memory to tell. */
+/* As wi_store_frame_parse; -2: it is not as the other side sent it; -3: no memory to check. */
 long wi_store_frame_open(struct wi_store_opener *opener, const void *data, size_t bytes, struct wi_store_frame *frame);
 
-/* A verdict: status, the rank to blame (-1 nobody in particular) and one line of text. */
+/* A verdict: status, the rank to blame (-1: none) and one line of text. */
 struct wi_store_verdict {
     weft_status status;
     int culprit;

@@ -446,7 +446,7 @@ static void free_refused(struct wi_refused_plugin *refused)
     }
 }
 
-/* Plugins are code: whoever could have changed one runs it in this process. */
+/* Plugins are code: any user who could have changed one runs it in this process. */
 static weft_status check_trusted(struct wi_transports *t, const char *path, int *trusted)
 {
     char why[4096 + 512];

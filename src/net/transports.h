@@ -42,7 +42,7 @@ struct wi_transports {
     struct weft_host host;
     pthread_mutex_t keys_lock;
     struct wi_comm_key *keys;
-    /* Of the communicators that were destroyed last: a late connection can still be authenticated, and is told that its
+    /* Of the communicators that were destroyed last: a late connection can still be authenticated, and gets the answer that its
      * communicator is gone. */
     struct wi_comm_key *gone[WI_GONE_KEYS];
     unsigned gone_next;
@@ -56,7 +56,7 @@ struct wi_transports {
 
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in
  * `wanted` (comma list; "" or "all": every one). A transport that cannot work here is left out with an info line; a name
- * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. A plugin that somebody else could have put
+ * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. A plugin that another user could have put
  * there (base/trusted_path.h) is not loaded; it is logged and stands in `refused`. `interfaces`: WEFT_STORE_INTERFACES, at which
  * the side channel listens, too; NULL or "": none. */
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
