@@ -18,7 +18,7 @@ void cc_case_types(int rank, int nranks, void *job);
 void cc_case_algorithms(int rank, int nranks, void *job);
 void cc_case_operators(int rank, int nranks, void *job);
 void cc_case_memory(int rank, int nranks, void *job);
-void cc_case_ways(int rank, int nranks, void *job);
+void cc_case_copy_paths(int rank, int nranks, void *job);
 void cc_case_bits(int rank, int nranks, void *job);
 void cc_case_levels(int rank, int nranks, void *job);
 

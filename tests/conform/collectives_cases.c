@@ -272,7 +272,7 @@ void cc_case_memory(int rank, int nranks, void *arg)
     finish(&w, job, "memory");
 }
 
-/* ---- Two ways, one learnt ---- */
+/* ---- Two copy paths, of which one is learnt ---- */
 
 /* Lines of this rank's flight recorder that name an algorithm. */
 static int ran(struct cc_world *w, const char *algorithm)
@@ -281,7 +281,7 @@ static int ran(struct cc_world *w, const char *algorithm)
     int seen = 0;
     FILE *in;
 
-    snprintf(path, sizeof path, "ways-%d-%d.json", (int)getpid(), w->rank);
+    snprintf(path, sizeof path, "copy-paths-%d-%d.json", (int)getpid(), w->rank);
     snprintf(want, sizeof want, "\"%s\"", algorithm);
     WT_REQUIRE_OK(weft_comm_dump(w->comm, path));
     in = fopen(path, "r");
@@ -295,7 +295,7 @@ static int ran(struct cc_world *w, const char *algorithm)
 
 /* Large copies between ordinary buffers go by slots or by attach, as one rank measures; others follow it, whatever form of the call
  * they use. In the first 32 calls of a size both have their trials. */
-void cc_case_ways(int rank, int nranks, void *arg)
+void cc_case_copy_paths(int rank, int nranks, void *arg)
 {
     static const struct {
         enum cc_kind kind;
@@ -322,5 +322,5 @@ void cc_case_ways(int rank, int nranks, void *arg)
         WT_CHECK(ran(&w, "flat") >= 3);
         WT_CHECK(kinds[k].attach ? ran(&w, kinds[k].attach) >= 3 : ran(&w, "direct") + ran(&w, "split") >= 3);
     }
-    finish(&w, job, "ways");
+    finish(&w, job, "copy_paths");
 }

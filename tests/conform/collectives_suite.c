@@ -95,7 +95,7 @@ static const struct part parts[] = {
     {"algorithms", cc_case_algorithms, "tcp between threads", P(3)},
     {"operators", cc_case_operators, NULL, P(3) | P(4)},
     {"memory", cc_case_memory, "shm", P(2) | P(3)},
-    {"ways", cc_case_ways, "shm", P(2) | P(3)},
+    {"copy paths", cc_case_copy_paths, "shm", P(2) | P(3)},
     {"bits", cc_case_bits, NULL, P(3)},
     {"bits", cc_case_bits, "inproc", P(8)},
     {"levels", cc_case_levels, "shm and tcp", P(3) | P(5) | P(8)},
@@ -113,7 +113,7 @@ static int taken(const struct part *part, const struct cc_fixture *fixture, int 
                (plain || part->fn == cc_case_forms || part->fn == cc_case_levels) &&
                (part->fn != cc_case_memory || fixture->shareable) &&
                (part->fn != cc_case_levels || strcmp(fixture->name, part->fixture) == 0) &&
-               (part->fn != cc_case_ways || strcmp(fixture->name, part->fixture) == 0);
+               (part->fn != cc_case_copy_paths || strcmp(fixture->name, part->fixture) == 0);
     return part->fixture ? strcmp(part->fixture, fixture->name) == 0 : plain;
 }
 
@@ -121,7 +121,7 @@ static unsigned numbers_of_ranks(const struct part *part, const struct cc_fixtur
 {
     if (!full)
         return part->ranks;
-    if (part->fn == cc_case_ways) /* alone there is nothing to learn */
+    if (part->fn == cc_case_copy_paths) /* alone there is nothing to learn */
         return P(2) | P(3) | P(4) | P(5) | P(8);
     return P(2) | P(3) | P(4) | (fixture - fixtures < PLAIN_FIXTURES ? P(1) | P(5) | P(8) : 0);
 }

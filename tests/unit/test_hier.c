@@ -386,7 +386,7 @@ static void wrong_specs_are_named(void)
         {WI_COLL_ALL_REDUCE, "node:ring/flat+brock", "no algorithm \"brock\""},
         {WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
         {WI_COLL_ALL_REDUCE, "rack:ring/node:flat/flat", "no algorithm \"flat\""},
-        {WI_COLL_ALL_REDUCE, "node:ring@chief", "\"@chief\""},
+        {WI_COLL_ALL_REDUCE, "node:ring@first", "\"@first\""},
         {WI_COLL_ALL_REDUCE, "node:ring*0", "number of chunks"},
         {WI_COLL_ALL_REDUCE, "node:ring*65", "number of chunks"},
         {WI_COLL_ALL_REDUCE, "node:ring*99999999999999999999", "number of chunks"},
