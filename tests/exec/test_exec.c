@@ -223,6 +223,58 @@ static void stages_that_do_not_fit(void)
     free(comm);
 }
 
+/* Among two ranks, with signals on each of its lanes. */
+static struct wi_sched *signalling(int rank, uint32_t nlanes)
+{
+    struct wi_sched_spec spec = {
+        .coll = WI_COLL_BARRIER, .algo = "signalling", .rank = rank, .nranks = 2, .nblocks = 1, .no_ll = 1};
+    struct wi_sched_builder *b;
+    struct wi_sched *sched = NULL;
+
+    CU_ASSERT_EQUAL_FATAL(wi_sched_begin(&spec, &b), WEFT_SUCCESS);
+    for (uint32_t l = 0; l < nlanes; l++) {
+        wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0);
+        wi_sched_signal(b, l);
+        wi_sched_wait(b, l, 1 - rank, l, 0);
+    }
+    CU_ASSERT_EQUAL_FATAL(wi_sched_seal(b, &sched), WEFT_SUCCESS);
+    return sched;
+}
+
+/* What an algorithm asks for that this communicator has not. */
+static void stages_that_are_refused(void)
+{
+    static const int32_t apart[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct weft_comm *comm = calloc(1, sizeof *comm);
+    struct wi_mesh mesh = {.slot_bytes = 1 << 20};
+    struct wi_sched *sched;
+    struct form f;
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(comm);
+    comm->mesh = &mesh;
+    CU_ASSERT_EQUAL_FATAL(form_build_spec(&f, "node:ring/flat", WI_COLL_ALL_REDUCE, &shapes[0], 0, 0), 1);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f.sched[0]->before);
+    mesh.map_of = (int32_t *)(uintptr_t)apart;
+    sched = wi_sched_get(f.sched[0]);
+    CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), WEFT_ENOTSUP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "needs ranks 0 and 1 in one shared-memory group"));
+    mesh.map_of = f.group;
+    for (uint32_t nlanes = WI_SCHED_MAX_MAPPED_LANES / 2; nlanes <= WI_SCHED_MAX_MAPPED_LANES; nlanes++) {
+        int fits = nlanes == WI_SCHED_MAX_MAPPED_LANES / 2;
+        struct wi_sched *own = f.sched[0]->before->sched;
+        f.sched[0]->before->sched = signalling(0, nlanes);
+        sched = wi_sched_get(f.sched[0]);
+        CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), fits ? WEFT_SUCCESS : WEFT_ENOTSUP);
+        CU_ASSERT(fits || strstr(wi_fail_text(), "algorithm signalling signals on more than 2 lanes") != NULL);
+        if (fits)
+            wi_sched_put(sched);
+        wi_sched_put(f.sched[0]->before->sched);
+        f.sched[0]->before->sched = own;
+    }
+    form_put(&f);
+    free(comm);
+}
+
 static void hierarchical(void)
 {
     static const struct {
@@ -340,6 +392,7 @@ static const struct wt_case cases[] = {
     {"stages", stages},
     {"slices of stages", slices_of_stages},
     {"stages that do not fit", stages_that_do_not_fit},
+    {"stages that are refused", stages_that_are_refused},
     {"hierarchical algorithms", hierarchical},
     {"long stores and puts to other ranks", long_parts},
     {"shares that a schedule cuts", cut_shares},
