@@ -158,12 +158,13 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
     int alone = p->facts.nnodes == p->facts.nranks;
     weft_status st;
 
+    if (p->facts.levels)
+        WI_TRY(measure_groups(p)); /* also where none is considered, a caller may name one */
     if (!p->node_of || p->facts.nnodes < 2 || (alone && !outer))
         return WEFT_SUCCESS;
     p->hier = wi_calloc(WI_PLAN_MAX_HIER, sizeof *p->hier);
     if (!p->hier)
         return wi_fail(WEFT_ENOMEM, "hierarchical candidates");
-    WI_TRY(measure_groups(p));
     for (size_t i = 0; i < NFORMS; i++) {
         char spec[WI_ALGO_SPEC_BYTES];
         snprintf(spec, sizeof spec, "node:%s", hier_forms[i].among);

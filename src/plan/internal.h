@@ -86,7 +86,7 @@ struct wi_planner {
     int nrules, nhier, measured; /* measured: the link parameters are */
     struct wi_plan_rule rules[WI_PLAN_MAX_RULES];
     struct wi_plan_hier *hier;      /* [nhier] */
-    int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the level's largest group, where the level has candidates */
+    int group_ranks[WI_ALGO_MAX_LEVELS]; /* of the level's largest group */
     struct wi_plan_corrections corrections;
     struct wi_plan_patterns *patterns; /* NULL: one rank a node */
     struct wi_plan_forms *forms;    /* NULL: prices are computed each time */

@@ -381,6 +381,39 @@ static void pipelines_are_offered_where_they_run(void)
     }
 }
 
+/* Also where none is considered: on one node, and with one rank on each. */
+static void named_ones_have_a_price(void)
+{
+    static const int32_t one_node[8] = {0}, alone[8] = {0, 1, 2, 3, 4, 5, 6, 7},
+                         two_nodes[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    static const struct {
+        const int32_t *node;
+        int nnodes;
+    } jobs[] = {{one_node, 1}, {alone, 8}, {two_nodes, 2}};
+    static const struct {
+        enum wi_coll coll;
+        const char *spec;
+    } named[] = {{WI_COLL_ALL_REDUCE, "node:ring/flat"},     {WI_COLL_ALL_REDUCE, "node:rdouble@leader/flat2"},
+                 {WI_COLL_REDUCE, "node:rsgather/flat"},     {WI_COLL_REDUCE, "node:knomial@leader/flat2"},
+                 {WI_COLL_BROADCAST, "node:knomial/flat"},   {WI_COLL_ALL_GATHER, "node:ring/flat"},
+                 {WI_COLL_REDUCE_SCATTER, "node:ring/flat"}, {WI_COLL_BARRIER, "node:dissem/flat"}};
+    uint32_t offered = 0;
+
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        offered |= 1u << named[i].coll;
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+        struct wi_algo_levels levels;
+        struct wi_planner *p = hosts(&levels, jobs[j].node, jobs[j].nnodes, offered, 4);
+        for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+            struct wi_plan_query q = {.coll = named[i].coll, .bytes = 64 << 10};
+            struct wi_plan plan;
+            CU_ASSERT_EQUAL(wi_plan(p, &q, named[i].spec, &plan), WEFT_SUCCESS);
+            CU_ASSERT(isfinite(plan.predicted_us) && plan.predicted_us >= 0 && plan.spec.mapped);
+        }
+        wi_planner_destroy(p);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"the formula is the run", formula_is_the_run},
     {"overlap is what resources allow", overlap_is_what_resources_allow},
@@ -391,5 +424,6 @@ static const struct wt_case cases[] = {
     {"mapped stages are priced by their group", mapped_stages_are_priced_by_their_group},
     {"prices are those of runs", prices_are_those_of_runs},
     {"pipelines are offered where they run", pipelines_are_offered_where_they_run},
+    {"a pipeline that is named has a price", named_ones_have_a_price},
 };
 WT_UNIT_MAIN("pipeline", cases)
