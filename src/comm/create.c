@@ -12,7 +12,7 @@
 #include "base/struct_prefix.h"
 #include "comm/comm.h"
 
-#define DESTROY_WAIT_NS 1000000000ull /* for other threads to leave, and for an abort to get in */
+#define DESTROY_WAIT_NS 1000000000ull /* for other threads to leave, and for an abort to take effect */
 
 static void free_comm(struct weft_comm *comm, int aborted)
 {
@@ -42,7 +42,7 @@ static void tell_progress(void *ctx)
     (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(ALL_GATHER_V) | BIT(REDUCE_SCATTER) | \
      BIT(REDUCE_SCATTER_V) | BIT(BARRIER))
 
-/* Of which levels does every group lie in one mapped group? All ranks know these groups, and say the same. */
+/* The levels each of whose groups lies in one mapped group. All ranks know these groups, and find the same levels. */
 static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_facts *facts)
 {
     int32_t *map = wi_calloc((size_t)comm->nranks, sizeof *map); /* by group, + 1 */
@@ -159,7 +159,7 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     return WEFT_SUCCESS;
 }
 
-/* ---- The ways in ---- */
+/* ---- Creation ---- */
 
 weft_status wi_comm_config_read(const char *call, const weft_comm_config *given, weft_comm_config *own)
 {
@@ -192,7 +192,7 @@ static weft_status build_and_close(weft_context *ctx, struct wi_bootstrap *bs, c
     return st;
 }
 
-/* Ranks that do not find each other without a key may have been given one, under another name. */
+/* Ranks that do not find each other without a key may have a key under a misspelt setting. */
 static weft_status started(const weft_context *ctx, weft_status st)
 {
     const struct wi_bootstrap_settings *s = &ctx->bootstrap;
@@ -279,7 +279,7 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
     return build_and_close(ctx, bs, &own, deadline_ns, comm);
 }
 
-/* ---- The end ---- */
+/* ---- Destruction ---- */
 
 /* A thread inside sees the request; if there is none, break the executor here, so that peers are notified now. */
 static void abort_here(struct weft_comm *comm)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the data of a call is cut, once its schedule is known: blocks, slices, fragments, scratch; and the program for it. */
+/* The layout of a call's data, once its schedule is known: blocks, slices, fragments, scratch; and the program for it. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -54,7 +54,7 @@ static weft_status cut_share(struct wi_op *op, size_t share, size_t es)
 
 /* ---- v-forms ---- */
 
-/* Places and lengths of a v-form's blocks, owned by the operation. */
+/* Displacements and lengths of a v-form's blocks, owned by the operation. */
 static weft_status map_blocks(struct wi_op *op, int buf, const size_t *counts, const size_t *displs, int n, size_t es)
 {
     struct wi_extent *map = wi_malloc((size_t)n * sizeof *map);
@@ -242,7 +242,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
         return lower(comm, op, programs);
     }
     op->bind.ll = ll_fits(comm, op, c) != 0; /* these are never cut */
-    /* A reduction over slots reads what it has just written: there the caches paid at every size measured. */
+    /* A reduction over slots reads what it has just written: caching was faster at every size measured. */
     op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes &&
                   (!op->bind.sched->buf_blocks[WI_TMP] || !wi_coll_is_reduction(c->coll));
     op->bind.slot_work = slot_work(op);

@@ -107,7 +107,7 @@ weft_status wi_request_check(const struct weft_request *req)
 
 /* ---- Persistent operations ---- */
 
-/* The arrays of a v-form are the caller's again when the call returns. */
+/* Copy the arrays of a v-form: the caller may reuse them when the call returns. */
 static weft_status keep_counts(struct weft_request *req)
 {
     struct wi_call *c = &req->call;
@@ -199,7 +199,7 @@ static weft_status collect(struct weft_request *req)
     return req->status;
 }
 
-/* Another thread is inside the communicator and progresses it. */
+/* Wait a little: another thread is inside the communicator and progresses it. */
 static void stand_by(int round)
 {
     struct timespec ts = {0, 50000};
@@ -313,7 +313,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
             wi_comm_leave(comm);
             standing = 0;
             for (int i = 0; i < 100 && atomic_load_explicit(&comm->entering, memory_order_relaxed); i++)
-                sched_yield(); /* who wants to issue is first */
+                sched_yield(); /* a thread that wants to issue comes first */
         }
         if (once) {
             for (size_t i = 0; i < n; i++)
@@ -441,7 +441,7 @@ weft_status weft_request_free(weft_request *req)
     if (req->queued || !finished(req))
         return wi_fail(WEFT_EBUSY, "the operation has not finished; wait for it or abort the communicator");
     wi_comm_guest_in(comm);
-    /* As one that progresses, who is waited for: one that issues makes others fail. */
+    /* Enter as a thread that progresses, for which others wait; entering to issue would make their calls fail. */
     if (wi_comm_try_progress(comm)) {
         wi_request_put(req);
         wi_comm_leave(comm);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the operands of a program are, in one fragment of one operation. */
+/* Addresses of a program's operands, in one fragment of one operation. */
 #ifndef WI_EXEC_ADDRESS_H
 #define WI_EXEC_ADDRESS_H
 

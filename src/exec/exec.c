@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The executor's life: creation, issue, progress, end of operations. */
+/* The executor: creation, issue, progress, end of operations. */
 #include "exec/exec.h"
 
 #include <string.h>
@@ -95,7 +95,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     exec->spin_elsewhere = config->spin < 0 && mesh->oversubscribed ? SPIN_ELSEWHERE : 0;
     exec->yields = config->yields >= 0 ? (uint32_t)config->yields : mesh->oversubscribed ? 200 : 100;
     exec->patience_ns = config->yields < 0 && !mesh->oversubscribed ? PATIENCE_NS : 0;
-    exec->next_epoch = 1; /* 0 is what untouched arenas hold */
+    exec->next_epoch = 1; /* untouched arenas hold 0 */
     exec->done_seen = 0;
     strncpy(exec->name, config->name, sizeof exec->name - 1);
     exec->peers = wi_calloc((size_t)exec->nranks, sizeof *exec->peers);
@@ -258,7 +258,7 @@ static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *r
     wi_op_finish(exec, recv, st);
 }
 
-/* Take the oldest that op meets off the other side's list. */
+/* Take the oldest match of op off the other side's list. */
 static struct wi_op *take_self(struct wi_exec *exec, const struct wi_op *op)
 {
     for (struct wi_op **at = op->match.sending ? &exec->self_recvs : &exec->self_sends; *at; at = &(*at)->next) {
@@ -435,7 +435,7 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     }
     if (!op->timeout_ns)
         op->timeout_ns = exec->timeout_ns;
-    /* Behind a receive that may take the same message it must not be posted where it would be first. */
+    /* A receive issued after one that may match the same message must not be posted where it would match first. */
     if (op->match.point_to_point && !op->match.sending && !op->match.by_tag && !to_self && !op->match.internal &&
         exec->wanting && wi_match_wanted(exec, op->match.peer))
         op->match.by_tag = 1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Work that a rank does by itself: copies and reductions, between its own buffers, slots and what it can reach of other ranks'
- * memory. */
+/* Local work: copies and reductions between the rank's own buffers, slots, and other ranks' memory where it can be accessed. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,7 +7,7 @@
 #include "exec/address.h"
 #include "exec/transfer.h"
 
-/* ---- Where stores go ---- */
+/* ---- Kinds of stores ---- */
 
 /* Results stream past the caches when the operation is too large to stay in them; slots as autotune.h says. */
 static unsigned streams(const struct wi_work *w, uint32_t dst)

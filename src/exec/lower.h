@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lowering: a sealed schedule and a layout of the data become a program, in which the place and the length of every operand
- * are worked out.
+/* Lowering compiles a sealed schedule and a layout of the data into a program, in which the place and the length of every operand
+ * are computed.
  *
- * A schedule speaks of blocks. Which bytes they are depends on the call: equal blocks of a vector, one share of each rank,
- * shares that differ and lie apart (v-forms), scratch. All of that is decided here, once, in one table of operands; whoever
- * runs a program only adds a base address and the offset of a slice.
+ * A schedule names blocks. Which bytes they are depends on the call: equal blocks of a vector, one share of each rank, shares of
+ * different lengths and places (v-forms), scratch. All of that is decided here, once, in one table of operands; to run a program
+ * takes only a base address and the offset of a slice.
  *
  * A program's lengths may be in blocks instead of bytes (`scaled`): where all blocks are equally long and nothing is cut, one
  * program serves calls of every size. The caller then gives the bytes of a block (wi_binding.scale). */

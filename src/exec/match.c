@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that meet by tag: what is sent, what is looked for, what is put aside. The protocol is in match.h. */
+/* Tag matching: sends, receives, and the unexpected messages. The protocol is in match.h. */
 #include "exec/match.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "exec/exec.h"
 
-#define EARLY_COST 128 /* bytes that a message put aside takes besides its payload */
+#define EARLY_COST 128 /* bytes of an unexpected message besides its payload */
 
-/* A message that no receive wanted yet. */
+/* An unexpected message: no receive matches it yet. */
 struct early {
     struct early *next;
     struct weft_op_info info;
@@ -179,7 +179,7 @@ static int look_asked(struct wi_exec *exec, int peer)
     return moved;
 }
 
-/* ---- Meeting ---- */
+/* ---- Matching ---- */
 
 static struct wi_op *find_wanting(const struct wi_exec *exec, int source, int64_t tag)
 {
@@ -216,7 +216,7 @@ struct wi_op *wi_match_self(struct wi_exec *exec, int64_t tag, uint64_t before)
     return op;
 }
 
-/* Every byte that came is the sender's word. */
+/* What arrived is not trusted. */
 static int sound(struct wi_exec *exec, int peer, const struct weft_op_info *info, size_t bytes)
 {
     int offer = info->flags & WI_INFO_OFFER;
@@ -228,7 +228,7 @@ static int sound(struct wi_exec *exec, int peer, const struct weft_op_info *info
     return 0;
 }
 
-/* op gets that message: do both sides mean the same? */
+/* op gets that message: do both sides agree on type and length? */
 static int agreed(struct wi_exec *exec, struct wi_op *op, int peer, const struct weft_op_info *info)
 {
     struct weft_op_info ours = op->info;
@@ -269,7 +269,7 @@ static void take_early(struct wi_exec *exec, struct wi_op *op, int peer, struct 
     wi_op_finish(exec, op, WEFT_SUCCESS);
 }
 
-/* The link to the oldest message put aside that a receive would take; of any source, the one that came first. */
+/* The link to the oldest unexpected message that a receive matches; of any source, the one that arrived first. */
 static struct early **find_early(const struct wi_exec *exec, int source, int64_t tag, int *peer)
 {
     struct early **found = NULL;
@@ -306,9 +306,9 @@ static void append_early(struct wi_match_peer *m, struct early *e)
     m->early_end = &e->next;
 }
 
-/* ---- Looking at channels ---- */
+/* ---- Reading channels ---- */
 
-/* Receive the message that was looked at in place. */
+/* Receive the probed message in place. */
 static void land(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan, const struct weft_op_info *info)
 {
     unlink_wanting(exec, op);
@@ -323,7 +323,7 @@ static void land(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan
         ask(exec, op, peer);
 }
 
-/* Put the message that was looked at aside. 0: there is no room. */
+/* Put the probed message aside. 0: there is no room. */
 static int put_aside(struct wi_exec *exec, int peer, const struct weft_op_info *info)
 {
     struct wi_match_peer *m = exec->peers[peer].match;
@@ -348,7 +348,7 @@ static int put_aside(struct wi_exec *exec, int peer, const struct weft_op_info *
     return 1;
 }
 
-/* A message that is being put aside: has it come? A receive may have been issued meanwhile. */
+/* A message that is being put aside: has it arrived? A matching receive may have been issued meanwhile. */
 static int end_taking(struct wi_exec *exec, int peer)
 {
     struct wi_match_peer *m = exec->peers[peer].match;
@@ -379,7 +379,7 @@ static int end_taking(struct wi_exec *exec, int peer)
     return 1;
 }
 
-/* All that has come with a tag. 1: something moved; 0; or why nothing will come any more. */
+/* Read all messages with a tag that have arrived. 1: something moved; 0: nothing; < 0: why nothing will arrive any more. */
 static int look_tagged(struct wi_exec *exec, int peer)
 {
     struct wi_exec_peer *ep = &exec->peers[peer];
@@ -435,7 +435,7 @@ static int look_untagged(struct wi_exec *exec, int peer, int connect)
     return 1;
 }
 
-/* ---- Receives that nothing can come for ---- */
+/* ---- Receives that nothing can match any more ---- */
 
 struct looked {
     int tagged, untagged; /* what the looks at one rank said */

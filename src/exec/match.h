@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that meet by tag, and receives from any rank.
+/* Tag matching, and receives from any source.
  *
  * Messages without a tag (tag 0) have a channel of their own: their receives are posted to the transport, which matches them in
- * order, unless a receive that may take from several channels was issued before. All other messages share a second channel,
- * on which the executor looks at the oldest one (weft_transport_ops.peek): if a receive wants it, its payload is received
- * in place; if none does it is put aside. Messages longer than `eager_bytes` are only offered on that channel, and sent, on
- * a third one, when the receiver asks for them, so that no payload stands in the way of another message.
+ * order, unless a receive that may take from several channels was issued before. All other messages share a second channel, of
+ * which the executor probes the oldest message (weft_transport_ops.peek). If a receive matches, the payload is received in place;
+ * if none does, the message is put aside (an unexpected message). Messages up to `eager_bytes` are sent eagerly. Longer ones are
+ * sent by rendezvous: an offer on that channel, and the payload on a third one once the receiver has asked for it, so that no
+ * long payload blocks another message.
  *
  *   sender                              receiver
  *   message (n, tag, payload)     -->   received in place, or put aside               WI_CHAN_TAG
@@ -13,8 +14,8 @@
  *                                 <--   asks for n, with a receive posted             WI_CHAN_ASK
  *   payload of n                  -->   received in place                             WI_CHAN_ASKED
  *
- * What is put aside takes at most `early_bytes` per sender; after that the channel is left alone until a receive takes
- * something. Only receives that wait make a rank look at a channel at all. */
+ * Unexpected messages take at most `early_bytes` per sender; beyond that the channel is not read until a receive takes one of them.
+ * Channels are only read while receives wait. */
 #ifndef WI_EXEC_MATCH_H
 #define WI_EXEC_MATCH_H
 
@@ -40,7 +41,7 @@ static inline int64_t wi_info_tag(const struct weft_op_info *info)
     return info->flags & WI_INFO_TAG ? (int64_t)((uint64_t)info->hash << 32 | info->root) : 0;
 }
 
-/* Would a receive with this source and tag, which may be any, take a message of that source and tag? */
+/* Does a receive with this source and tag (or any) match a message of that source and tag? */
 static inline int wi_match_takes(int want_source, int64_t want_tag, int source, int64_t tag)
 {
     return (want_source == WEFT_ANY_SOURCE || want_source == source) && (want_tag == WEFT_ANY_TAG || want_tag == tag);
@@ -55,13 +56,13 @@ struct wi_match_found {
 
 /* Begin op (op->match.by_tag), which is in the list of operations already. */
 void wi_match_issue(struct wi_exec *exec, struct wi_op *op);
-/* Does a receive that waits here want messages without a tag from that rank? Then later ones have to queue behind it. */
+/* May a receive that waits here match messages without a tag from that rank? Then later receives have to queue behind it. */
 int wi_match_wanted(const struct wi_exec *exec, int source);
-/* The oldest receive that waits here and would take a message of this rank to itself; it is waiting no more. */
+/* Take the oldest waiting receive that matches a message of this rank to itself off the list. */
 struct wi_op *wi_match_self(struct wi_exec *exec, int64_t tag, uint64_t before);
 int wi_match_progress(struct wi_exec *exec);              /* moved? */
 int wi_match_run(struct wi_exec *exec, struct wi_op *op); /* moved? */
-/* Is there a message that a receive with this source and tag would take? 1, 0, or a failure. */
+/* Probe: is there a message that a receive with this source and tag would match? 1, 0, or a failure. */
 int wi_match_probe(struct wi_exec *exec, int source, int64_t tag, struct wi_match_found *found);
 /* Why op waits: "a message from rank 3 with tag 5; …". */
 void wi_match_text(const struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity);

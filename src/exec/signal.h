@@ -28,7 +28,7 @@ static inline void wi_wake_sleepers(struct wi_exec *exec)
         exec->map_ops->wake(exec->map_group);
 }
 
-/* A short print of what is being done; both sides of a signal compare it. */
+/* A short hash of the operation; both sides of a signal compare it. */
 static inline uint64_t wi_fingerprint(const struct weft_op_info *info)
 {
     uint64_t w[3];
@@ -46,7 +46,7 @@ static inline void wi_block_on(struct wi_op *op, const uint64_t *word, uint64_t 
     op->wait.peer = peer;
 }
 
-/* Everything of the epochs before `epoch` was read here. */
+/* This rank has read everything of the epochs before `epoch`. */
 static inline void wi_epochs_done(struct wi_exec *exec, uint64_t epoch)
 {
     wi_store(&exec->map.ranks[exec->rank].done->value, epoch);
@@ -75,8 +75,8 @@ static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int ran
         wi_block_on(op, &s->value, want, rank);
         return 0;
     }
-    /* The print beside the signal belongs to this epoch as long as the signal does: the print of the next epoch goes to the
-     * other place, and that of the one after it is stored only after the next epoch's signal. */
+    /* The hash beside the signal belongs to this epoch as long as the signal does: the hash of the next epoch goes to the other
+     * place, and that of the one after it is stored only after the next epoch's signal. */
     if (__builtin_expect((value - 1) / 8 == epoch &&
                              __atomic_load_n(&s->pad[epoch & 1], __ATOMIC_ACQUIRE) != wi_fingerprint(&op->info) &&
                              wi_load(&s->value) == value,
@@ -87,7 +87,7 @@ static inline int wi_signal_seen(struct wi_exec *exec, struct wi_op *op, int ran
     return 1;
 }
 
-/* The awaited word, with eyes on it and nothing else. */
+/* Poll the awaited word, and nothing else. */
 static inline int wi_spin_on_poll(const struct wi_exec *exec, const struct wi_op *op)
 {
     for (uint32_t i = wi_exec_spins(exec); i > 0; i--) {

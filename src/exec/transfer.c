@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transfers of a lane: posted, completed, and what arrives put where it belongs.
+/* Transfers of a lane: they are posted and completed, and what arrives is stored or reduced into its destination.
  *
- * Sends never hold the lane up. What would overwrite bytes that a pending send of this operation still reads is received into a
- * bounce buffer and applied once the send is through: both partners of an exchange can be in that position at once, and each one's
- * send may need the other's receive. */
+ * Sends never block the lane. Data whose destination a pending send of this operation still reads is received into a bounce buffer,
+ * and applied once the send has completed: both partners of an exchange can be in that position at once, and each one's send may
+ * need the other's receive. */
 #include "exec/transfer.h"
 
 #include <string.h>
@@ -144,7 +144,7 @@ static void sink(struct weft_xfer *x, size_t offset, const void *data, size_t by
     apply(p->op, p, offset, data, bytes);
 }
 
-/* From the bounce buffer to where it belongs. 1: done; 0: an engine is at it; < 0: failed. */
+/* From the bounce buffer to its destination. 1: done; 0: an engine is at it; < 0: failed. */
 static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, uint32_t lane, uint32_t step,
                         int *moved)
 {
@@ -175,7 +175,7 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
     return wi_work_begin(exec, op, &w, &p->work, moved);
 }
 
-/* Where it is received: in place, through the sink, or, if a pending send reads there, in a bounce buffer. */
+/* Choose where it is received: in place, through the sink, or, if a pending send reads there, in a bounce buffer. */
 static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
                                   struct wi_pend *p, size_t bytes)
 {
