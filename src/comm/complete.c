@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Call-backs at completion, and the threads that make them.
+/* Callbacks at completion, and the threads that run them.
  *
  * The thread that ends an operation holds its communicator, so it only queues the callback. Threads of the context run it, on
  * none of which progress depends: a callback may issue operations and wait for them, and for what another callback does. While
@@ -24,7 +24,7 @@ struct wi_completion {
     weft_status status;
 };
 
-/* In req->completion once the operation has ended: too late to be noticed by who ends it. */
+/* In req->completion once the operation has ended: a callback that is set later is not seen by the thread that ended it. */
 static struct wi_completion ended;
 
 /* ---- Threads ---- */
@@ -82,7 +82,7 @@ static int add_thread(struct weft_context *ctx)
     return err;
 }
 
-/* The first thread is there: a failure to make more only delays. */
+/* The first thread exists: a failure to create more only delays. */
 static void queue_call(struct wi_completion *call, weft_status status)
 {
     struct wi_callers *c = &call->ctx->callers;
@@ -197,7 +197,7 @@ weft_status weft_request_on_complete(weft_request *req, weft_complete_fn fn, voi
         return WEFT_SUCCESS;
     }
     if (before == &ended) {
-        while (atomic_load(&req->left)) /* whoever ends it is one store away */
+        while (atomic_load(&req->left)) /* the thread that ends it is one store away */
             wi_cpu_relax();
         wi_completion_queue(req->comm, call, req->status);
         return WEFT_SUCCESS;

@@ -45,7 +45,7 @@ static weft_status swap(struct weft_comm *comm, int to, const void *out, size_t 
     return st;
 }
 
-/* Dissemination: after round k everybody holds the records of 2^(k+1) ranks, its own first. */
+/* Dissemination: after round k every rank holds the records of 2^(k+1) ranks, its own first. */
 static weft_status all_gather(struct wi_bootstrap *base, const void *mine, size_t bytes, void *all,
                               uint64_t deadline_ns)
 {
@@ -98,9 +98,9 @@ static weft_status bootstrap_over(struct weft_comm *parent, int *members, int ra
     return WEFT_SUCCESS;
 }
 
-/* ---- For those who have entered the communicator ---- */
+/* ---- With the communicator entered ---- */
 
-/* Where this rank stands among the members (NULL: all ranks), and who is at a place. */
+/* This rank's place among the members (NULL: all ranks), and the rank at a place. */
 static int place_of(const struct weft_comm *comm, const int *members, int n)
 {
     int place = comm->rank;
@@ -127,7 +127,7 @@ weft_status wi_comm_all_gather(struct weft_comm *comm, const int *members, int n
     return st;
 }
 
-/* A binomial tree: who has it sends it on, to the farthest first. */
+/* A binomial tree: each rank that has the data forwards it, to the most distant rank first. */
 weft_status wi_comm_broadcast(struct weft_comm *comm, const int *members, int n, void *data, size_t bytes,
                               uint64_t deadline_ns)
 {

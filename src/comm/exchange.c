@@ -53,7 +53,8 @@ static int is_keyed(const struct weft_comm *comm)
 
 /* ---- Memory ---- */
 
-/* Whose SRC and DST other ranks read, and whose DST those algorithms write that put. `a`: an algorithm from a file, or NULL. */
+/* Which ranks' SRC and DST are read by others; put_to: which ranks' DST is written by algorithms that put. `a`: an algorithm from a
+ * file, or NULL. */
 static int touched(const struct weft_comm *comm, const struct wi_call *c, const struct wi_algo *a, int rank, int buf)
 {
     int rooted = c->coll == WI_COLL_BROADCAST || c->coll == WI_COLL_SCATTER || c->coll == WI_COLL_SCATTER_V;
@@ -117,8 +118,8 @@ static int names(const struct wi_sched *sched, int rank, int buf)
     return 0;
 }
 
-/* Of a file's algorithm, and of one that puts, only what this rank uses: the others may have returned, and freed their memory,
- * without this one. */
+/* Of a file's algorithm, and of one that puts, only buffers that this rank uses: other ranks need not wait for this one, and may
+ * have returned and freed theirs. */
 static int wanted(const struct weft_comm *comm, const struct wi_op *op, const struct wi_call *c,
                   const struct wi_algo *a, int rank, int buf)
 {
@@ -181,7 +182,7 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, str
 
 /* ---- The vote ---- */
 
-/* Only copies: the order of a reduction must not depend on what was faster. */
+/* Only copies: the order of a reduction must not depend on measurements. */
 static struct wi_autotune *tuning_of(struct weft_comm *comm, enum wi_coll coll)
 {
     return coll == WI_COLL_ALL_GATHER   ? &comm->copy_path_tuning[0]
@@ -190,7 +191,7 @@ static struct wi_autotune *tuning_of(struct weft_comm *comm, enum wi_coll coll)
                                         : NULL;
 }
 
-/* A root is done before those are that read from it. */
+/* A root finishes before the ranks that read from it. */
 static int voter(const struct weft_comm *comm, const struct wi_call *c)
 {
     return c->coll == WI_COLL_BROADCAST ? (c->root + 1) % comm->nranks : 0;
@@ -329,7 +330,7 @@ static int poll_exchange(struct wi_exec *exec, struct wi_op *op, int *moved)
 
     if (got <= 0)
         return got;
-    WI_TRY(read_records(req, exec->ll_landing, exec->ll_bytes));
+    WI_TRY(read_records(req, exec->ll_received, exec->ll_bytes));
     return 1;
 }
 
@@ -343,12 +344,12 @@ weft_status wi_exchange_map(struct weft_request *req, struct wi_op *op)
     if (!op->bind.sched->peer_src && !op->bind.sched->peer_dst &&
         !(p->plan.algo->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET)))
         return WEFT_SUCCESS;
-    return map_peers(req->comm, req->exchanged, op, &req->now, p->file, exec->ll_landing, exec->ll_bytes, &p->query);
+    return map_peers(req->comm, req->exchanged, op, &req->now, p->file, exec->ll_received, exec->ll_bytes, &p->query);
 }
 
 weft_status wi_exchange_check(const struct weft_request *req, const struct wi_op *op)
 {
-    return check_offers(req->comm, op, req->comm->exec->ll_landing, req->comm->exec->ll_bytes);
+    return check_offers(req->comm, op, req->comm->exec->ll_received, req->comm->exec->ll_bytes);
 }
 
 /* ---- Keys ---- */

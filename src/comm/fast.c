@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The fast path: a blocking call of a mapped communicator with nothing else in flight needs no request, no queue and no
- * plan, if a call like it was made before. What it puts on the wire is exactly what the general path would: other ranks
- * may be on that. */
+ * plan, if a call like it was made before. Its accesses to shared memory are exactly those of the general path, which other ranks
+ * may use for the same operation. */
 #include <sched.h>
 #include <string.h>
 
@@ -181,7 +181,7 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
     int held;
 
     if (!op->link) {
-        op->bind.named = 0; /* nobody looked at it so far */
+        op->bind.named = 0; /* it was not computed so far */
         wi_exec_queue_alone(comm->exec, op);
     }
     op->finished = ended_by_another;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that other ranks can reach. */
+/* Memory that other ranks can access. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 /* Transports to which the program's registrations go: they need them for transfers, or make keys of them. */
 #define REGISTERING (WEFT_CAP_REGISTER | WEFT_CAP_GET | WEFT_CAP_PUT)
 
-/* What each of these transports gave for a stretch of memory; in the context's list if any did. */
+/* The handles of each of these transports for a range of memory; in the context's list if any did. */
 struct wi_mem_handles {
     struct wi_mem_handles *next, **link;
     const unsigned char *from;
@@ -40,7 +40,7 @@ struct wi_mem_block {
 
 /* ---- All transports of the context ---- */
 
-/* A limit that one transport meets is no reason to fail: it stages, or registers for one message. */
+/* A transport that hits a limit does not fail the registration: it stages, or registers for one message. */
 static void register_everywhere(weft_context *ctx, void *ptr, size_t bytes, struct wi_mem_handles *h)
 {
     uint32_t kind = wi_memory_kind(&ctx->transports->devices, ptr);
@@ -102,7 +102,7 @@ static void deregister_everywhere(weft_context *ctx, struct wi_mem_handles *h)
     h->count = 0;
 }
 
-/* The transport whose memory peers of this node map. One that reaches all memory as it is has no need of any. */
+/* The transport whose memory peers of this node map. A transport that can access all memory needs none. */
 static struct wi_transport *allocator(weft_context *ctx)
 {
     for (int i = 0; i < ctx->transports->count; i++) {

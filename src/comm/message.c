@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is known of messages: those that have come, and those that were received. */
+/* Probing for messages, and the status of received ones. */
 #include <sched.h>
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@ static void fill(weft_message *out, int source, int64_t tag, const struct weft_o
     wi_struct_write(&message_rule, &found, out);
 }
 
-/* Others first. A failure: the communicator is being destroyed, and not held any more. */
+/* Let other threads in first. On failure the communicator is being destroyed, and no longer held. */
 static weft_status give_way(struct weft_comm *comm)
 {
     wi_comm_guest_in(comm);
@@ -27,7 +27,7 @@ static weft_status give_way(struct weft_comm *comm)
     return st;
 }
 
-/* Waiting without an operation: one that never runs stands for it, for its rounds. */
+/* Waiting without an operation: an operation that never runs counts the rounds. */
 static weft_status look_until(struct weft_comm *comm, int peer, int64_t tag, uint64_t until_ns,
                               struct wi_match_found *found, int *held)
 {

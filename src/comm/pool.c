@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shareable memory that is kept when it is freed: new shared memory costs a page fault per page. */
+/* A pool of freed shareable memory: new shared memory costs a page fault per page. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -131,8 +131,8 @@ look_ahead(const struct wi_exec *exec, const struct wi_op *op)
         __builtin_prefetch(own++, 1, 3);
 }
 
-/* A rank that ran ahead until all slots were used waits until half of them are free, and looks seldom: each look takes the line
- * of the reader that stores to it in every operation. */
+/* A rank that ran ahead until all slots were used waits until half of them are free, and polls seldom: each poll takes the line
+ * away from the reader, which stores to it in every operation. */
 static weft_status enter(struct wi_exec *exec, struct wi_op *op)
 {
     uint32_t depth = exec->map.ll_depth;
@@ -202,7 +202,7 @@ static weft_status advance_to_end(struct wi_exec *exec, struct wi_op *op)
     return WEFT_SUCCESS;
 }
 
-/* After a failure the executor, and its pool of fragments, may be another thread's. */
+/* After a failure the executor, and its pool of fragments, may belong to another thread. */
 static weft_status run_fragments(struct wi_exec *exec, struct wi_op *op)
 {
     struct wi_fragment *f;

@@ -241,7 +241,8 @@ void wi_engine_destroy(struct wi_exec *exec)
 
 /* ---- The host's engine ---- */
 
-/* A function of the user's is never called by two threads at once for one communicator; transports want the executor's holder. */
+/* A user's function is never called by two threads at once for one communicator; transports must be called by the executor's
+ * holder. */
 static int may_be_given(const struct wi_workers *workers, const struct wi_work *w)
 {
     return w->bytes >= wi_workers_least(workers) && (w->kind == WI_WORK_COPY || w->kind == WI_WORK_COPY_TWICE ||

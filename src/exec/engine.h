@@ -87,8 +87,8 @@ int wi_work_begin(struct wi_exec *exec, struct wi_op *op, const struct wi_work *
                   int *moved);
 /* Of what *holder keeps: likewise; unless it is 0, *holder is NULL then. */
 int wi_work_poll(struct wi_exec *exec, struct wi_op *op, struct wi_work **holder, int *moved);
-/* Everything that is posted, of one engine or NULL, and of one operation or NULL: it is not wanted any more. 0: some of it still
- * touches memory. */
+/* Give up everything that is posted, of one engine (NULL: all) and of one operation (NULL: all). 0: some of it still touches
+ * memory. */
 int wi_engine_drain(struct wi_exec *exec, const struct wi_engine *by, const struct wi_op *op, uint64_t until_ns);
 /* "engine host: reduction of 4194304 bytes, step 3 of lane 0 of ring"; what has been posted for longest. 0: nothing is. *rank: of
  * a get or put, with whom; else -1. */

@@ -57,9 +57,9 @@ static weft_status init_mapped(struct wi_exec *exec)
                        WEFT_SLOT_MIN_BYTES(exec->nmapped));
     if (!knows_processors(exec))
         exec->spin_elsewhere = 0;
-    exec->ll_landing = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);
-    exec->ll_own = exec->ll_landing + (size_t)exec->nranks * exec->ll_bytes;
-    return exec->ll_landing ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "landing area");
+    exec->ll_received = wi_aligned_alloc(64, (size_t)(exec->nranks + 1) * exec->ll_bytes);
+    exec->ll_own = exec->ll_received + (size_t)exec->nranks * exec->ll_bytes;
+    return exec->ll_received ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "area for received ll lines");
 }
 
 weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *config, struct wi_exec **out)
@@ -154,7 +154,7 @@ void wi_exec_destroy(struct wi_exec *exec)
         wi_free(name);
     }
     wi_free(exec->peers);
-    wi_free(exec->ll_landing);
+    wi_free(exec->ll_received);
     wi_free(exec);
 }
 

@@ -76,7 +76,7 @@ struct wi_exec {
     const struct weft_transport_ops *map_ops;
     void *map_group;
     uint64_t next_epoch, done_seen;                 /* every rank's done is at least done_seen */
-    unsigned char *ll_landing;                      /* [nranks * ll_bytes] */
+    unsigned char *ll_received;                      /* [nranks * ll_bytes] */
     unsigned char *ll_own;                          /* [ll_bytes] */
     const unsigned char *ll_tmp[WI_REDUCE_MAX_SRC]; /* by rank: what was fetched in this operation */
     size_t ll_bytes;                                /* payload of one rank's ll slot */

@@ -76,7 +76,7 @@ void wi_exec_error_set(struct wi_exec *exec, const struct wi_error *error)
     pthread_mutex_unlock(&exec->error_lock);
 }
 
-/* This rank lacks something. The peer that it was wanted for is not to blame, and must not be named to the others. */
+/* This rank lacks a resource. The peer that it was needed for is not to blame, and must not be named to the others. */
 static int lacks(weft_status status)
 {
     return status == WEFT_ENOFILES || status == WEFT_ENOMEM || status == WEFT_ENOSPC;
@@ -211,7 +211,7 @@ static const char *plan_text(const struct wi_exec *exec, const struct weft_op_in
     return name ? name : unknown;
 }
 
-/* The same call, planned otherwise behind a gate. */
+/* The same call, but another plan behind a gate. */
 static int planned_otherwise(struct wi_exec *exec, int peer, const struct weft_op_info *ours,
                              const struct weft_op_info *theirs, const char *text)
 {
@@ -283,7 +283,7 @@ void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
     exec->map_ops->wake(exec->map_group);
 }
 
-/* 0: the board was being written all the time. */
+/* 0: the board was being written throughout. */
 static int read_board(const struct weft_board *b, struct weft_op_info *info)
 {
     uint64_t words[3];
@@ -301,7 +301,7 @@ static int read_board(const struct weft_board *b, struct weft_op_info *info)
     return 0;
 }
 
-/* What rank r's giving up is here: of what concerns all ranks alike the status, else that a peer is gone. */
+/* The status here of rank r's failure: its own status if the cause concerns all ranks alike, else that a peer is gone. */
 static weft_status passed_on(weft_status status)
 {
     return status == WEFT_ETIMEDOUT || status == WEFT_EMISMATCH ? status : WEFT_EPEER;
@@ -437,7 +437,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
             exec->mesh->groups[g].transport->ops.progress(exec->mesh->groups[g].group, &ignored);
 }
 
-/* A peer's text ends where its field does, and nothing in it moves a terminal's cursor. */
+/* A peer's text is bounded by its field, and its control characters are replaced. */
 static void make_plain(struct wi_notice *n)
 {
     n->text[sizeof n->text - 1] = '\0';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gates: where an operation waits before it is planned. op.h says what they are. */
+/* Gates, at which operations wait before they are planned: op.h. */
 #include "base/clock.h"
 #include "base/status.h"
 #include "exec/exec.h"
@@ -22,8 +22,8 @@ static weft_status open_gate(struct wi_exec *exec, struct wi_op *op)
     return op->gate.opened(exec, op);
 }
 
-/* Behind a gate that only this rank has (`alone`) the others do not fail, and would wait: what would end one operation ends the
- * communicator. */
+/* Behind a gate that only this rank has (`alone`) the other ranks do not fail, and would wait: so a failure that otherwise ends one
+ * operation ends the communicator. */
 static weft_status for_all(weft_status st, int alone)
 {
     return alone && st > WEFT_EPEER ? WEFT_ESYS : st;

@@ -33,7 +33,7 @@ int wi_ll_fetch_step(struct wi_exec *exec, struct wi_op *op, const struct wi_pro
 
 static int record_arrived(struct wi_exec *exec, struct wi_op *op, const struct wi_exchange *x, int rank, uint64_t seq)
 {
-    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
+    unsigned char *out = exec->ll_received + (size_t)rank * exec->ll_bytes;
     const unsigned char *from = wi_ll_fetch(exec, op, rank, seq, x->record_bytes);
 
     if (from && from != out)
@@ -52,7 +52,7 @@ int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *x
         if (!wi_exec_slot_free(exec, op->run.epoch, exec->map.ll_depth, op))
             return 0;
         wi_ll_publish(exec, op->run.epoch, wi_ll_seq(op->run.epoch, &op->info), record, x->record_bytes);
-        memcpy(exec->ll_landing + (size_t)exec->rank * exec->ll_bytes, record, x->record_bytes);
+        memcpy(exec->ll_received + (size_t)exec->rank * exec->ll_bytes, record, x->record_bytes);
         x->published = 1;
         x->rank = 0;
         *moved = 1;

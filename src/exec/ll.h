@@ -46,7 +46,7 @@ static inline const unsigned char *wi_ll_fetch(struct wi_exec *exec, struct wi_o
                                                size_t bytes)
 {
     struct weft_ll_line *line = wi_ll_slot(exec, rank, op->run.epoch);
-    unsigned char *out = exec->ll_landing + (size_t)rank * exec->ll_bytes;
+    unsigned char *out = exec->ll_received + (size_t)rank * exec->ll_bytes;
     size_t at = 0;
 
     do {
@@ -67,7 +67,7 @@ static inline const unsigned char *wi_ll_fetch(struct wi_exec *exec, struct wi_o
     return out;
 }
 
-/* The operation is the oldest mapped one: its epochs begin now. 1: the records of all ranks are in exec->ll_landing, in rank order
+/* The operation is the oldest mapped one: its epochs begin now. 1: the records of all ranks are in exec->ll_received, in rank order
  * at exec->ll_bytes, until the next exchange; 0: not yet; < 0: the executor is broken. */
 int wi_ll_exchange(struct wi_exec *exec, struct wi_op *op, struct wi_exchange *exchange, int *moved);
 /* Steps of a program; fetch: 1: done, 0: must wait, < 0: failed. */

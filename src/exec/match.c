@@ -441,7 +441,7 @@ struct looked {
     int tagged, untagged; /* what the looks at one rank said */
 };
 
-static int hopeless(const struct wi_op *op, struct looked l)
+static int cannot_match(const struct wi_op *op, struct looked l)
 {
     if (op->match.tag == 0)
         return l.untagged < 0 ? l.untagged : 0;
@@ -454,7 +454,7 @@ static int hopeless(const struct wi_op *op, struct looked l)
 static int give_up(struct wi_exec *exec, int peer, struct looked l)
 {
     for (struct wi_op *op = exec->wanting; op; op = op->match.next) {
-        int why = op->match.peer == peer || op->match.peer == WEFT_ANY_SOURCE ? hopeless(op, l) : 0;
+        int why = op->match.peer == peer || op->match.peer == WEFT_ANY_SOURCE ? cannot_match(op, l) : 0;
         if (why == WEFT_ENOTSUP) {
             unlink_wanting(exec, op);
             wi_exec_fail(exec, WEFT_ENOTSUP, peer, &op->info,
@@ -599,7 +599,7 @@ static int probe_channels(struct wi_exec *exec, int peer, int64_t tag, int conne
     if (l.tagged <= 0 && (tag == 0 || tag == WEFT_ANY_TAG) && !wi_match_wanted(exec, peer))
         l.untagged = ep->ops->peek(ep->group, peer, WI_CHAN_P2P, connect, &found->info, &bytes);
     found->tag = wi_info_tag(&found->info);
-    return l.tagged > 0 || l.untagged > 0 ? 1 : hopeless(&as, l);
+    return l.tagged > 0 || l.untagged > 0 ? 1 : cannot_match(&as, l);
 }
 
 int wi_match_probe(struct wi_exec *exec, int source, int64_t tag, struct wi_match_found *found)

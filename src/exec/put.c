@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Storing into another rank's buffers, and not after that rank has given the operation up: its caller may have freed
- * the memory by then.
+/* Stores into another rank's buffers must not happen after that rank has given the operation up, for its caller may have freed the
+ * memory by then.
  *
- * The writer says on its board whom it writes to, and then looks whether that rank is still there; the rank that gives up
- * says so on its own board, and then waits until nobody writes to it. Each stores before it loads, all in one order
- * (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
- * for a while, no longer: a call must end. Puts that the transport completes later are not spoken of here: its quiesce ends them on
- * both sides. */
+ * The writer announces on its board which rank it writes to, and then checks whether that rank is still alive. The rank that
+ * gives up announces that on its own board, and then waits until no rank writes to it. Each stores before it loads, all in one
+ * order (sequential consistency), so one of the two sees the other (Dekker). A writer that was stopped between the two is waited
+ * for only for a while, because a call must end. Puts that the transport completes later are ended on both sides by its
+ * quiesce. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,19 +17,19 @@
 #include "base/status.h"
 #include "exec/exec.h"
 
-#define PIECE_BYTES ((size_t)256 << 10) /* so that who gives up waits for tens of microseconds */
+#define PIECE_BYTES ((size_t)256 << 10) /* so that a rank that gives up waits for tens of microseconds */
 #define WAIT_NS 200000000u
 #define QUIESCE_NS 1000000000u
 
 #define EVERYBODY UINT64_MAX
 
-/* Rank + 1, or EVERYBODY; 0: nobody. */
+/* Rank + 1, or EVERYBODY; 0: no rank. */
 static uint64_t *writes_to(struct weft_board *board)
 {
     return &board->pad[1];
 }
 
-/* Threads of an engine store, too: the word is everybody's as long as any of them does. */
+/* Threads of an engine store too: the word is EVERYBODY as long as several stores are in flight. */
 static void say(struct wi_exec *exec, uint64_t who)
 {
     pthread_mutex_lock(&exec->stores_lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets and puts that the mapped group's transport completes later. Whoever polls one advances the transport: an operation that runs
- * alone does so nowhere else but in its slow checks. */
+/* Gets and puts that the mapped group's transport completes later. Polling one advances the transport: an operation that runs alone
+ * does so nowhere else except in its slow checks. */
 #include "exec/rma.h"
 
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies from and to other ranks' private memory: one interface to transports that copy at once (mem_get, mem_put) and to those
- * that take posted transfers and complete them later (get, put). The former are done by any engine like other work; the latter by
- * the one that is here. */
+ * that take posted transfers and complete them later (get, put). The former are done by any engine like other work, the latter by
+ * the engine in rma.c. */
 #ifndef WI_EXEC_RMA_H
 #define WI_EXEC_RMA_H
 

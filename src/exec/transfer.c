@@ -176,8 +176,8 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
 }
 
 /* Choose where it is received: in place, through the sink, or, if a pending send reads there, in a bounce buffer. */
-static weft_status choose_landing(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
-                                  struct wi_pend *p, size_t bytes)
+static weft_status choose_destination(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f,
+                                      struct wi_pend *p, size_t bytes)
 {
     if (bytes && (wi_being_sent(f, p->dst, bytes) || (p->reduce && exec->engine->receives_in_memory))) {
         p->bounce = wi_malloc(bytes);
@@ -205,7 +205,7 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
     p->reduce = step->kind == WI_STEP_RECV_REDUCE || step->kind == WI_STEP_RECV_REDUCE_SEND;
     p->forward = step->kind == WI_STEP_RECV_SEND || step->kind == WI_STEP_RECV_REDUCE_SEND;
     p->flags = step->flags;
-    st = choose_landing(exec, op, f, p, bytes);
+    st = choose_destination(exec, op, f, p, bytes);
     if (st >= 0)
         st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, p->bounce ? p->bounce : dst, bytes);
     if (p->x.sink)

@@ -145,7 +145,7 @@ static uint64_t yield(struct wi_exec *exec)
 }
 
 /* The yields are used up: is it too early to sleep? */
-static int patient(const struct wi_exec *exec, uint32_t round)
+static int keeps_yielding(const struct wi_exec *exec, uint32_t round)
 {
     return exec->patience_ns && round >= exec->yields && wi_now_ns() - exec->waiting_since_ns < exec->patience_ns;
 }
@@ -208,7 +208,7 @@ weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
     }
     if (round == 0 || round == exec->spin / 40)
         exec->waiting_since_ns = wi_now_ns();
-    if (round < exec->yields || patient(exec, round)) {
+    if (round < exec->yields || keeps_yielding(exec, round)) {
         op->wait.rounds -= round >= exec->yields; /* do not count rounds of patience */
         uint64_t took = yield(exec);
         if (poll_met(op))

@@ -276,7 +276,7 @@ static int poll_exchange(struct wi_exec *exec, struct wi_op *op, int *moved)
 
     for (int r = 0; got > 0 && r < w->form->nranks; r++)
         for (size_t i = 0; i < x->record_bytes; i++)
-            if (exec->ll_landing[(size_t)r * exec->ll_bytes + i] != record_byte(c, r, i))
+            if (exec->ll_received[(size_t)r * exec->ll_bytes + i] != record_byte(c, r, i))
                 complain("call %d: rank %d got byte %zu of the record of rank %d wrong", c->number, exec->rank, i, r);
     w->seen->gated += got > 0;
     return got;
