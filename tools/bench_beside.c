@@ -4,15 +4,21 @@
 #include "weft_bench.h"
 #include "bench_rule.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <time.h>
 
 #define SAMPLES 2000
 #define WARMUP 100
+#define DEADLINE_S 60       /* of a call-back, without -T */
+#define SAY_AGAIN_NS 3000e6 /* how long rank 0 is silent at most between two samples */
 
 struct small {
+    struct bench *b;
     weft_comm *comm;
     sem_t told;
     double told_ns;
@@ -59,6 +65,29 @@ static weft_status issue_large(struct large *l)
     return status == WEFT_SUCCESS ? weft_request_on_complete(l->req, large_told, l) : status;
 }
 
+/* Nobody waits in weft here, so the deadline of the operation does not end this wait: without the progress thread it does not
+ * expire. */
+static weft_status wait_told(struct small *s, weft_request *req)
+{
+    uint64_t limit_ns = s->b->o.timeout_ns ? s->b->o.timeout_ns : DEADLINE_S * (uint64_t)1000000000;
+    struct timespec until;
+    int err;
+
+    clock_gettime(CLOCK_REALTIME, &until); /* as sem_timedwait reads it */
+    limit_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(limit_ns / 1000000000);
+    until.tv_nsec = (long)(limit_ns % 1000000000);
+    do
+        err = sem_timedwait(&s->told, &until) ? errno : 0;
+    while (err == EINTR);
+    if (!err)
+        return s->status;
+    fprintf(stderr, "weft-bench: rank %d: no call-back of a request of 8 bytes before its deadline (-T)\n", s->b->rank);
+    weft_comm_abort(s->comm, "no call-back came");
+    weft_wait(req);
+    return WEFT_ETIMEDOUT;
+}
+
 static weft_status sample(struct small *s, double *ns)
 {
     int64_t in = 1, out = 0;
@@ -70,11 +99,10 @@ static weft_status sample(struct small *s, double *ns)
         status = weft_request_on_complete(req, small_told, s);
     if (status != WEFT_SUCCESS)
         return status;
-    while (sem_wait(&s->told) != 0)
-        ;
+    status = wait_told(s, req);
     *ns = s->told_ns - start;
     weft_request_free(req);
-    return s->status;
+    return status;
 }
 
 static int by_value(const void *a, const void *b)
@@ -99,18 +127,44 @@ static weft_status end_large(struct small *s, struct large *l)
     return status;
 }
 
+/* After a failure: the long one still uses the buffers. */
+static void stop_large(struct large *l)
+{
+    if (!l->req)
+        return;
+    weft_comm_abort(l->b->comm, "weft-bench --beside failed");
+    weft_wait(l->req);
+    weft_request_free(l->req);
+    l->req = NULL;
+}
+
+/* Rank 0, so that a long measurement does not look like one that hangs. */
+static void say_where(const struct small *s, const struct large *l, int i, double *said_ns)
+{
+    double now = bench_now_ns();
+
+    if (s->b->rank != 0 || now - *said_ns < SAY_AGAIN_NS)
+        return;
+    *said_ns = now;
+    printf("# beside: %d of %d requests of 8 bytes%s\n", i < 0 ? 0 : i, SAMPLES,
+           l->call ? " while another communicator reduces" : " alone");
+    fflush(stdout);
+}
+
 static weft_status take_samples(struct small *s, struct large *l, double times[SAMPLES], double out[2])
 {
     weft_status status = l->call ? issue_large(l) : WEFT_SUCCESS;
-    double ignored;
+    double ignored, said_ns = 0;
 
     for (int i = -WARMUP; i < SAMPLES && status == WEFT_SUCCESS; i++) {
+        say_where(s, l, i, &said_ns);
         status = sample(s, i < 0 ? &ignored : &times[i]);
         if (status == WEFT_SUCCESS && l->call && atomic_load(&l->through))
             status = issue_large(l);
     }
     if (status == WEFT_SUCCESS && l->call)
         status = end_large(s, l);
+    stop_large(l);
     qsort(times, SAMPLES, sizeof times[0], by_value);
     out[0] = times[SAMPLES / 2];
     out[1] = times[SAMPLES / 100 * 99];
@@ -120,7 +174,7 @@ static weft_status take_samples(struct small *s, struct large *l, double times[S
 static weft_status measure(struct bench *b, struct bench_call *call, double out[4])
 {
     double *times = calloc(SAMPLES, sizeof *times);
-    struct small s = {.comm = NULL};
+    struct small s = {.b = b};
     struct large none = {.b = b}, l = {.b = b, .call = call};
     weft_status status = times ? weft_comm_dup(b->comm, NULL, &s.comm) : WEFT_ENOMEM;
 
@@ -135,12 +189,40 @@ static weft_status measure(struct bench *b, struct bench_call *call, double out[
     return status == WEFT_SUCCESS ? bench_share(b, out, 4, WEFT_MAX) : status;
 }
 
+static void find_progress_thread(void *arg, const char *name, const char *value, const char *default_value,
+                                 const char *origin, const char *help)
+{
+    double *lacks = arg;
+
+    (void)default_value, (void)origin, (void)help;
+    if (strcmp(name, "WEFT_PROGRESS_THREAD") == 0 && value)
+        *lacks = strchr("nN0fF", value[0]) || strcasecmp(value, "off") == 0;
+}
+
+/* On any rank: all of them are told, and none waits for another. */
+static weft_status lacks_thread(struct bench *b, double *lacks)
+{
+    weft_status status = weft_context_settings(b->context, find_progress_thread, lacks);
+
+    return status == WEFT_SUCCESS ? bench_share(b, lacks, 1, WEFT_MAX) : status;
+}
+
 int bench_run_beside(struct bench *b)
 {
     static const char *const names[] = {"bytes", "idle_p50_us", "idle_p99_us", "beside_p50_us", "beside_p99_us"};
     size_t bytes = b->o.max_bytes;
-    double t[4] = {0}, values[5] = {(double)bytes}, wrong;
+    double t[4] = {0}, values[5] = {(double)bytes}, wrong, lacks = 0;
+    weft_status status = lacks_thread(b, &lacks);
 
+    if (status != WEFT_SUCCESS)
+        return b->failed = 1, bench_fail(b, "beside", status), 1;
+    if (lacks > 0) {
+        if (b->rank == 0)
+            fputs(
+                "weft-bench: --beside needs the progress thread, for no rank waits in a call; leave out WEFT_PROGRESS_THREAD=n\n",
+                stderr);
+        return 2;
+    }
     if (bench_one_all_reduce(b, "beside", measure, t, &wrong))
         return 1;
     if (b->rank == 0)

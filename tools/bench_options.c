@@ -360,6 +360,27 @@ static int set_long(struct bench_options *o, int option, const char *arg)
     }
 }
 
+static const char *long_name(int option)
+{
+    int i = 0;
+
+    while (long_options[i].name && long_options[i].val != option)
+        i++;
+    return long_options[i].name;
+}
+
+static int set_mode(struct bench_options *o, int option)
+{
+    enum bench_mode mode = option == OPT_LIST ? BENCH_MODE_LIST : BENCH_MODE_OVERLAP + (unsigned)(option - OPT_OVERLAP);
+
+    if (o->mode != BENCH_MODE_COLLS && o->mode != mode)
+        return bad(o, "--%s and --%s are separate measurements; leave one of them out", long_name(o->mode_option),
+                   long_name(option));
+    o->mode = mode;
+    o->mode_option = option;
+    return 0;
+}
+
 static int set_plain(struct bench_options *o, int option, char *arg)
 {
     switch (option) {
@@ -369,20 +390,11 @@ static int set_plain(struct bench_options *o, int option, char *arg)
         o->form = (enum bench_form)(option - OPT_BLOCKING);
         return 0;
     case OPT_OVERLAP:
-        o->mode = BENCH_MODE_OVERLAP;
-        return 0;
     case OPT_BESIDE:
-        o->mode = BENCH_MODE_BESIDE;
-        return 0;
     case OPT_IDLE:
-        o->mode = BENCH_MODE_IDLE;
-        return 0;
     case OPT_STARTUP:
-        o->mode = BENCH_MODE_STARTUP;
-        return 0;
     case OPT_LIST:
-        o->mode = BENCH_MODE_LIST;
-        return 0;
+        return set_mode(o, option);
     case OPT_PERCENTILES:
         o->percentiles = 1;
         return 0;
@@ -417,6 +429,26 @@ static int combine_check(struct bench_options *o)
     return 0;
 }
 
+/* --overlap and --beside time one all_reduce of floats, of -e bytes. */
+static int mode_check(const struct bench_options *o, const int given[], int ngiven, const char *operand)
+{
+    static const int used[] = {'e', 'T', 'J', OPT_JSON, OPT_MEMORY, OPT_OFFSET, OPT_ALGO, OPT_OVERLAP, OPT_BESIDE};
+
+    if (o->mode != BENCH_MODE_OVERLAP && o->mode != BENCH_MODE_BESIDE)
+        return 0;
+    if (operand)
+        return bad(o, "--%s measures all_reduce only; leave out '%s'", long_name(o->mode_option), operand);
+    for (int i = 0; i < ngiven; i++) {
+        size_t k = 0;
+        while (k < sizeof used / sizeof used[0] && used[k] != given[i])
+            k++;
+        if (k == sizeof used / sizeof used[0])
+            return bad(o, "--%s does not use --%s: it takes -e, -T, --memory, --offset, --algo and --json",
+                       long_name(o->mode_option), long_name(given[i]));
+    }
+    return 0;
+}
+
 /* Collectives may be named without -C. */
 static int parse_operands(struct bench_options *o, int argc, char **argv)
 {
@@ -434,7 +466,7 @@ static int parse_operands(struct bench_options *o, int argc, char **argv)
 
 int bench_options_parse(int argc, char **argv, struct bench_options *o)
 {
-    int c, quiet = o->quiet;
+    int c, quiet = o->quiet, given[64], ngiven = 0;
 
     *o = (struct bench_options){
         .colls = 1u << BENCH_ALL_REDUCE,
@@ -473,6 +505,9 @@ int bench_options_parse(int argc, char **argv, struct bench_options *o)
         status = status < 0 ? set_plain(o, c, optarg) : status;
         if (status)
             return status;
+        if (ngiven < (int)(sizeof given / sizeof given[0]))
+            given[ngiven++] = c;
     }
-    return parse_operands(o, argc, argv);
+    c = mode_check(o, given, ngiven, optind < argc ? argv[optind] : NULL);
+    return c ? c : parse_operands(o, argc, argv);
 }

@@ -160,8 +160,10 @@ int bench_run_overlap(struct bench *b)
     if (b->rank == 0)
         printf(
             "# overlap, all_reduce of %zu bytes, %d ranks: communication %.1f us, computation %.1f us, both %.1f us: "
-            "%.0f %% of the shorter hidden; %.0f wrong\n",
-            bytes, b->nranks, t[0] / 1e3, t[1] / 1e3, t[2] / 1e3, t[3] * 100, wrong);
+            "%.0f %% of the shorter hidden%s; %.0f wrong\n",
+            bytes, b->nranks, t[0] / 1e3, t[1] / 1e3, t[2] / 1e3, t[3] * 100,
+            t[3] < 0 || t[3] > 1 ? " (not a share: the cores were busy with other work meanwhile; measure again)" : "",
+            wrong);
     values[0] = (double)bytes;
     values[4] = t[3];
     for (int i = 0; i < 3; i++)

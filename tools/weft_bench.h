@@ -62,7 +62,7 @@ struct bench_call {
 enum bench_memory { BENCH_MALLOC, BENCH_ALLOC, BENCH_REGISTER };
 enum bench_form { BENCH_BLOCKING, BENCH_REQUEST, BENCH_PERSISTENT };
 enum bench_dirty { BENCH_DIRTY_NONE, BENCH_DIRTY_BATCH, BENCH_DIRTY_EACH };
-enum bench_mode {
+enum bench_mode { /* in the order of the options */
     BENCH_MODE_COLLS,
     BENCH_MODE_OVERLAP,
     BENCH_MODE_BESIDE,
@@ -84,6 +84,7 @@ struct bench_options {
     enum bench_form form;
     enum bench_dirty dirty;
     enum bench_mode mode;
+    int mode_option; /* which asked for it */
     enum bench_average average;
     int out_of_place, in_place;
     int percentiles, cpu_time, against_mpi, quiet;

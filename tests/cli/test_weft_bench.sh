@@ -75,7 +75,32 @@ tap "--json, --csv and --plot" files
 tap "--startup" bench 4 --startup
 tap "--idle-memory" bench 4 --idle-memory
 tap "--overlap" bench 2 --overlap -e 1M
-tap "--beside" bench 2 --beside -e 8M
+beside() {
+    local out
+    out=$(bench 2 --beside -e 8M)
+    local status=$?
+    echo "$out"
+    [ $status -eq 0 ] && grep -q '^# beside: 0 of 2000 requests of 8 bytes alone' <<<"$out" &&
+        grep -q '^# beside: 0 of 2000 requests of 8 bytes while another' <<<"$out" && grep -q '^# all_reduce of 8 bytes.* 0 wrong' <<<"$out"
+}
+tap "--beside, and where it is" beside
+without_thread() { # RANK without it
+    local out status
+    out=$(timeout 60 ./weft-run --no-prefix -n 2 sh -c "[ \$WEFT_RANK = $1 ] && export WEFT_PROGRESS_THREAD=no
+        exec ./weft-bench --beside -e 1M" 2>&1)
+    status=$?
+    echo "status $status: $out"
+    [ $status -eq 2 ] && grep -q -- '--beside needs the progress thread' <<<"$out"
+}
+tap "--beside without the progress thread is refused" without_thread 0
+tap "... though another rank has it" without_thread 1
+for extra in "-n 3" "-d int32" "--percentiles" "--csv -" "-b 4" "-C all_reduce"; do
+    for mode in --beside --overlap; do
+        tap "$mode does not take $extra" refused "$mode does not use --" $mode $extra
+    done
+done
+tap "--beside of another collective" refused "--beside measures all_reduce only; leave out 'broadcast'" --beside broadcast
+tap "--overlap and --beside at once" refused "--overlap and --beside are separate measurements" --overlap --beside
 tap "--help" ./weft-bench --help
 
 tap "-b above -e" refused "-b 8192 is above" -b 8K -e 4K
