@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "exec/engine.h"
 
 #define CHUNK_MAX ((size_t)256 << 10)
@@ -104,12 +105,14 @@ static void add_threads(struct wi_workers *p)
 
 int wi_workers_give(struct wi_workers *p, struct wi_work *w)
 {
-    int given;
+    int given, before, after;
 
     pthread_mutex_lock(&p->lock);
+    before = p->nthreads;
     if (p->nthreads < p->wanted)
         add_threads(p);
-    given = p->nthreads > 0;
+    after = p->nthreads;
+    given = after > 0;
     if (given) {
         w->queued = NULL;
         *p->tail = w;
@@ -117,6 +120,10 @@ int wi_workers_give(struct wi_workers *p, struct wi_work *w)
         pthread_cond_broadcast(&p->more);
     }
     pthread_mutex_unlock(&p->lock);
+    if (after > before)
+        wi_log(WEFT_LOG_INFO, "workers.started",
+               "%d of %d worker threads, for copies and reductions of %zu bytes or more", after, p->wanted,
+               p->least_bytes);
     return given;
 }
 

@@ -130,5 +130,13 @@ for mpi in openmpi mpich; do
         echo "ok $tap_number - --against mpi under $mpi # SKIP no module, no mpirun, or a sanitizer"
     fi
 done
+workers_start() { # MEMORY ALGORITHM: what the log says of them
+    WEFT_LOG=info WEFT_WORKERS=2 bench 2 --memory "$1" -b 4M -e 4M -n 1 --algo "$2" 2>&1 | grep workers.started
+}
+workers_say() {
+    workers_start alloc direct | grep -q '2 of 2 worker threads, for copies and reductions of 262144 bytes or more' &&
+        ! workers_start malloc flat2
+}
+tap "worker threads say that they start; none do for pieces of malloc's memory" workers_say
 tap "a full disk" output_lost ./weft-bench -b 8 -e 8 -n 1
 tap_end
