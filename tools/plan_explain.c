@@ -21,7 +21,8 @@ const char plan_explain_help[] =
     "      --topo FILE         on the machine that weft-topo exported\n"
     "      --synthetic TEXT    on a machine in one line, \"nodes:2 pack:1 core:4 nic:1@10Gb\"\n"
     "      --tuning FILE       with the measurements of weft-tune\n"
-    "      --rules TEXT        as WEFT_ALGO\n"
+    "      --rules TEXT        as WEFT_ALGO (the environment's)\n"
+    "      --slot-bytes SIZE   as WEFT_SHM_STAGE_SLOT_BYTES (the environment's, else 512K)\n"
     "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
     "      --op OP             sum, max, ...; user: a function, that is not commutative\n"
     "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
@@ -64,12 +65,40 @@ static int parse_dtype(const char *text, struct explain *x)
     return dtype < 0 ? -1 : 0;
 }
 
+/* Between the limits of the setting. */
+static int parse_slot(const char *name, const char *text, struct explain *x)
+{
+    if (wi_parse_bytes(text, &x->slot_bytes) == 0 && x->slot_bytes >= 4096 && x->slot_bytes <= 64u << 20)
+        return 0;
+    fprintf(stderr, "weft-plan explain: %s: a size from 4K to 64M, not \"%s\"\n", name, text);
+    return 2;
+}
+
+/* What a communicator would read; options go before. */
+static int read_environment(struct explain *x)
+{
+    const char *rules = getenv("WEFT_ALGO"), *slot = getenv("WEFT_SHM_STAGE_SLOT_BYTES");
+
+    if (!x->rules)
+        x->rules = rules;
+    if (!x->slot_bytes && slot && *slot)
+        return parse_slot("WEFT_SHM_STAGE_SLOT_BYTES", slot, x);
+    if (!x->slot_bytes)
+        x->slot_bytes = 512u << 10;
+    return 0;
+}
+
 static const struct option longs[] = {
-    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},  {"nodes", 1, NULL, 'N'},   {"topo", 1, NULL, 't'},
-    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'}, {"rules", 1, NULL, 'R'},   {"memory", 1, NULL, 'm'},
-    {"op", 1, NULL, 'o'},        {"dtype", 1, NULL, 'd'},  {"measure", 0, NULL, 'M'}, {"root", 1, NULL, 'r'},
-    {"in-place", 0, NULL, 'i'},  {"json", 0, NULL, 'j'},   {"help", 0, NULL, 'h'},    {"no-schedules", 0, NULL, 'f'},
-    {"no-stages", 0, NULL, 'c'}, {NULL, 0, NULL, 0},
+    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},
+    {"nodes", 1, NULL, 'N'},     {"topo", 1, NULL, 't'},
+    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'},
+    {"rules", 1, NULL, 'R'},     {"memory", 1, NULL, 'm'},
+    {"op", 1, NULL, 'o'},        {"dtype", 1, NULL, 'd'},
+    {"measure", 0, NULL, 'M'},   {"root", 1, NULL, 'r'},
+    {"in-place", 0, NULL, 'i'},  {"json", 0, NULL, 'j'},
+    {"help", 0, NULL, 'h'},      {"no-schedules", 0, NULL, 'f'},
+    {"no-stages", 0, NULL, 'c'}, {"slot-bytes", 1, NULL, 'S'},
+    {NULL, 0, NULL, 0},
 };
 
 static int take(int c, struct explain *x, int *has_bytes)
@@ -106,6 +135,8 @@ static int take(int c, struct explain *x, int *has_bytes)
     case 'R':
         x->rules = optarg;
         return 0;
+    case 'S':
+        return parse_slot("--slot-bytes", optarg, x);
     case 'i':
         x->query.in_place = 1;
         return 0;
@@ -151,7 +182,9 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
     if (x->topo_file && x->synthetic)
         return bad("either --topo or --synthetic, not", "both");
     if (x->nnodes > x->nranks)
-        return bad("--nodes: more nodes than ranks", "");
+        return fprintf(stderr, "weft-plan explain: --nodes %d: there are only %d ranks (-P); see weft-plan --help\n",
+                       x->nnodes, x->nranks),
+               2;
     return 0;
 }
 
@@ -210,6 +243,8 @@ int plan_explain(int argc, char **argv)
             return status < 0 ? 0 : status;
     }
     status = settle(&x, argc, argv, has_bytes);
+    if (!status)
+        status = read_environment(&x);
     if (status)
         return status;
     st = explain(&x);

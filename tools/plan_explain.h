@@ -19,6 +19,7 @@ struct explain {
     unsigned dtype, op;
     int reduces, measure; /* measure: this machine's cores */
     int mapped_memory, nranks, nnodes, json, simulate, pipelines;
+    size_t slot_bytes; /* WEFT_SHM_STAGE_SLOT_BYTES */
     /* found */
     struct wi_topo *topo;
     struct wi_model *model;

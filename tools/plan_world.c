@@ -49,7 +49,7 @@ static int oversubscribed(const struct explain *x)
     return 0;
 }
 
-/* As communicators have them whose ranks share memory inside nodes (comm/create.c), with the usual slots. */
+/* As communicators have them whose ranks share memory inside nodes (comm/create.c), with slots as asked for. */
 static void assume_pipelines(struct explain *x)
 {
     static const enum wi_coll pipelined[] = {WI_COLL_ALL_REDUCE,       WI_COLL_REDUCE,       WI_COLL_BROADCAST,
@@ -58,7 +58,7 @@ static void assume_pipelines(struct explain *x)
     const struct wi_algo_level *node = wi_algo_level_find(&x->levels, "node");
     struct wi_plan_transport *inside = &x->facts.inside[node - x->levels.level];
 
-    *inside = (struct wi_plan_transport){.name = "shm", .mapped = 1, .depth = 4, .slot_bytes = 512u << 10};
+    *inside = (struct wi_plan_transport){.name = "shm", .mapped = 1, .depth = 4, .slot_bytes = x->slot_bytes};
     for (size_t i = 0; i < sizeof pipelined / sizeof *pipelined; i++)
         inside->pipelined |= 1u << pipelined[i];
 }

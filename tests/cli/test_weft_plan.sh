@@ -75,6 +75,22 @@ tap "memory and operator decide who can" explained 'd["chosen"] == "direct" and 
     all_reduce -n 4M -P 4 --memory mapped --op user
 tap "a rule decides" explained 'd["chosen"] == "rdouble" and d["rule"] == "rdouble"' all_reduce -n 1M -P 4 --rules all_reduce:rdouble
 tap "measurements decide" from_table
+by_environment() {
+    WEFT_ALGO=all_reduce:rdouble explained 'd["chosen"] == "rdouble"' all_reduce -n 1M -P 4 &&
+        WEFT_ALGO=all_reduce:rdouble explained 'd["chosen"] == "ring"' all_reduce -n 1M -P 4 --rules all_reduce:ring &&
+        WEFT_ALGO=all_reduce:rdouble explained '"rule" not in d' all_reduce -n 1M -P 4 --rules ''
+}
+tap "WEFT_ALGO decides as --rules does" by_environment
+slots_cut() {
+    explained 'd["fragments"]["bytes"] <= 4 << 13' all_reduce -n 16M -P 8 --nodes 2 --slot-bytes 8K --rules all_reduce:node:ring/flat &&
+        cp "$tap_dir/x.json" "$tap_dir/by_option.json" &&
+        WEFT_SHM_STAGE_SLOT_BYTES=8K explained 'd["fragments"]["bytes"] <= 4 << 13' all_reduce -n 16M -P 8 --nodes 2 \
+            --rules all_reduce:node:ring/flat && cmp "$tap_dir/x.json" "$tap_dir/by_option.json" &&
+        WEFT_SHM_STAGE_SLOT_BYTES=1 status_is 2 'WEFT_SHM_STAGE_SLOT_BYTES: a size from 4K to 64M, not "1"' explain all_reduce -n 1M -P 8
+}
+tap "slots limit fragments, by option or environment" slots_cut
+tap "a slot that is none" status_is 2 '--slot-bytes: a size from 4K to 64M, not "12"' explain all_reduce -n 1M -P 8 --slot-bytes 12
+tap "more nodes than ranks" status_is 2 '--nodes 9: there are only 8 ranks' explain all_reduce -n 1M -P 8 --nodes 9
 chain_explained() {
     explained 'd["chosen"].startswith("node:") and d["chosen"].endswith("/flat")
         and [s["by"] for s in d["stages"]] == ["mapped memory", "messages", "mapped memory"]
