@@ -179,7 +179,12 @@ static weft_status unknown(enum wi_coll coll, const char *name)
         return wi_fail(WEFT_ENOTSUP,
                        "%s %s uses other ranks' buffers and cannot be part of a hierarchy; there is \"flat\"",
                        wi_coll_name(coll), name);
-
+    if (a && a->needs & WI_ALGO_MAPPED)
+        return wi_fail(
+            WEFT_ENOTFOUND,
+            "%s %s goes through shared slots, but here the data goes by messages; it can be named at the innermost "
+            "level only, and there for both directions: \"node:ring/flat\"",
+            wi_coll_name(coll), name);
     return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for %s over messages%s", name, wi_coll_name(coll),
                    wi_algo_suggest(coll, name, text, sizeof text));
 }
