@@ -175,6 +175,8 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
     x->query.work = x->reduces ? wi_plan_work(x->dtype, x->op) : 0;
     if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
         return bad("how many bytes? -n", "");
+    if (x->query.coll == WI_COLL_BARRIER)
+        x->query.bytes = 0;
     if (!x->nranks)
         return bad("how many ranks? -P", "");
     if (x->query.root >= x->nranks)

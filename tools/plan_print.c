@@ -70,8 +70,9 @@ static void print_row(const struct explain *x, const struct wi_plan_candidate *c
         snprintf(on, sizeof on, "%.2f", x->sim[i].us);
     if (name)
         snprintf(neck, sizeof neck, "%.60s %.0f %%", name, share > 1 ? 100 : 100 * share);
-    printf("%c %-24s %12.2f %-9s %12s %6.0f %10s  %s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice, algo),
-           c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes), neck);
+    printf("%c %-28s %12.2f %-9s %12s %6.0f %10s%s%s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice, algo),
+           c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes),
+           name ? "  " : "", neck);
 }
 
 /* What the formulas count, of the busiest rank. */
@@ -84,6 +85,15 @@ static void print_difference(const struct wi_plan_candidate *best, const struct 
            by_bytes(best->cost.reduced, reduced[0]), by_bytes(next->cost.reduced, reduced[1]));
 }
 
+static void print_passed_over(const struct explain *x)
+{
+    struct wi_plan plan;
+    int failed = wi_plan(x->planner, &x->query, x->rule, &plan) < 0;
+
+    printf("the rule %s cannot do it and is passed over: %s\n", x->rule, failed ? wi_fail_text() : "");
+    wi_fail_clear();
+}
+
 static void print_why(const struct explain *x, const struct wi_plan_candidate *const *order, int n)
 {
     char text[WI_ALGO_SPEC_BYTES], other[WI_ALGO_SPEC_BYTES];
@@ -93,13 +103,15 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
         printf("\nchosen: %s, because a rule says so (%s)\n", name, x->rule);
     else if (n == 1)
         printf("\nchosen: %s, the only one that can do it\n", name);
+    else if (n > 1 && order[0]->predicted_us > 0 && order[1]->predicted_us / order[0]->predicted_us < 1.005)
+        printf("\nchosen: %s, predicted to be about as fast as %s\n", name, name_of(&order[1]->choice, other));
     else if (n > 1 && order[0]->predicted_us > 0)
         printf("\nchosen: %s, predicted to be %.2f times as fast as %s\n", name,
                order[1]->predicted_us / order[0]->predicted_us, name_of(&order[1]->choice, other));
     else
         printf("\nchosen: %s\n", name);
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
-        printf("the rule %s cannot do it and is passed over\n", x->rule);
+        print_passed_over(x);
     if (n > 1)
         print_difference(order[0], order[1]);
     explain_print_stages(x);
@@ -142,7 +154,7 @@ void explain_print(const struct explain *x)
         if (!x->list[i].why_not)
             order[n++] = &x->list[i];
     qsort(order, (size_t)n, sizeof *order, by_price);
-    printf("  %-24s %12s %-9s %12s %6s %10s  %s\n", "algorithm", "predicted us", "by", "schedule us", "steps", "sent",
+    printf("  %-28s %12s %-9s %12s %6s %10s  %s\n", "algorithm", "predicted us", "by", "schedule us", "steps", "sent",
            "bottleneck, in use");
     for (int i = 0; i < n; i++)
         print_row(x, order[i]);
@@ -151,7 +163,7 @@ void explain_print(const struct explain *x)
         if (!x->list[i].why_not)
             continue;
         char name[WI_ALGO_SPEC_BYTES];
-        printf("%s  %-24s %s\n", first ? "\nnot possible:\n" : "", name_of(&x->list[i].choice, name),
+        printf("%s  %-28s %s\n", first ? "\nnot possible:\n" : "", name_of(&x->list[i].choice, name),
                x->list[i].why_not);
         first = 0;
     }

@@ -8,12 +8,19 @@
 #include "base/status.h"
 #include "plan/internal.h"
 
-/* Does mapped memory serve the ranks of each innermost group, and does the library use it for this collective? */
-static int has_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
+/* Does mapped memory serve the ranks of each innermost group, and does the library use it for this collective? NULL: yes. */
+static const char *why_no_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
 {
     uint8_t level = s->at[s->nlevels - 1].level;
 
-    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped && p->facts.inside[level].pipelined >> coll & 1;
+    if (level >= WI_ALGO_MAX_LEVELS || !p->facts.inside[level].mapped)
+        return "it needs a shared-memory group inside each group";
+    return p->facts.inside[level].pipelined >> coll & 1 ? NULL : "this collective does not run in stages here";
+}
+
+static int has_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
+{
+    return !why_no_pipeline(p, s, coll);
 }
 
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
@@ -42,7 +49,7 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
         return "it needs all ranks in one shared-memory group";
     if (needs & WI_ALGO_GROUP_MAPPED && !has_pipeline(p, &c->spec, q->coll))
-        return "it needs a shared-memory group inside each group, and a pipeline of stages for this collective";
+        return why_no_pipeline(p, &c->spec, q->coll);
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
     if (needs & WI_ALGO_PEER_GET &&

@@ -93,6 +93,13 @@ static void answer(const struct wi_planner *p, const struct wi_plan_query *q, co
                              .pipeline = wi_plan_pipeline_of(p, q, c)};
 }
 
+static weft_status passed_over(const struct wi_plan_query *q, const char *name, const char *reason)
+{
+    wi_log(WEFT_LOG_INFO, "plan.rule", "%s of %zu bytes: the rule \"%s\" is passed over: %s", wi_coll_name(q->coll),
+           q->bytes, name, reason);
+    return WEFT_INPROGRESS;
+}
+
 /* A rule or a name for this call. WEFT_INPROGRESS: the rule cannot do this one, the planner chooses. */
 static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_query *q, const char *name, int forced,
                               struct wi_plan *plan)
@@ -102,8 +109,10 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
     const char *reason;
     weft_status st = wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c);
 
+    if (st < 0 && (forced || st == WEFT_ENOMEM))
+        return st;
     if (st < 0)
-        return forced || st == WEFT_ENOMEM ? st : WEFT_INPROGRESS;
+        return passed_over(q, name, wi_fail_text());
     reason = wi_plan_why_not(p, q, &c);
     if (!reason) {
         double us = wi_plan_price(p, q, &c, &cost);
@@ -113,7 +122,7 @@ static weft_status plan_named(const struct wi_planner *p, const struct wi_plan_q
         return WEFT_SUCCESS;
     }
     return forced ? wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), reason)
-                  : WEFT_INPROGRESS;
+                  : passed_over(q, name, reason);
 }
 
 /* A file's algorithm that is named, by a rule or for a call, is never replaced by another one. */

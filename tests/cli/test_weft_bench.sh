@@ -138,5 +138,10 @@ workers_say() {
         ! workers_start malloc flat2
 }
 tap "worker threads say that they start; none do for pieces of malloc's memory" workers_say
+rule_said() {
+    WEFT_LOG=info WEFT_TRANSPORTS=tcp WEFT_ALGO=all_reduce:flat2 bench 2 -b 4K -e 4K -n 1 2>&1 |
+        grep -q 'plan.rule: all_reduce of 4096 bytes: the rule "flat2" is passed over: it needs all ranks in one shared-memory group'
+}
+tap "a rule that is passed over is in the log" rule_said
 tap "a full disk" output_lost ./weft-bench -b 8 -e 8 -n 1
 tap_end

@@ -80,6 +80,11 @@ by_environment() {
         WEFT_ALGO=all_reduce:rdouble explained 'd["chosen"] == "ring"' all_reduce -n 1M -P 4 --rules all_reduce:ring &&
         WEFT_ALGO=all_reduce:rdouble explained '"rule" not in d' all_reduce -n 1M -P 4 --rules ''
 }
+tap "a rule that is passed over, and why" status_is 0 'the rule node:ring/flat .* passed over: .*it needs a shared-memory group inside each group$' \
+    explain all_reduce -n 1M -P 8 --nodes 2 --no-stages --rules all_reduce:node:ring/flat
+tap "a barrier has no bytes" explained 'd["bytes"] == 0' barrier -P 8 --nodes 2 -n 256K
+no_trailing_blanks() { plan explain all_reduce -n 16M -P 8 --nodes 2 >"$tap_dir/x.txt" && ! grep -n ' $' "$tap_dir/x.txt"; }
+tap "lines end without blanks" no_trailing_blanks
 tap "WEFT_ALGO decides as --rules does" by_environment
 slots_cut() {
     explained 'd["fragments"]["bytes"] <= 4 << 13' all_reduce -n 16M -P 8 --nodes 2 --slot-bytes 8K --rules all_reduce:node:ring/flat &&
