@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -527,8 +528,13 @@ static weft_status load_directory(struct wi_transports *t, struct wi_settings *s
     weft_status st = WEFT_SUCCESS;
     int trusted = 0, n = scandir(dir, &names, is_plugin_file, alphasort);
 
-    if (n < 0)
-        return WEFT_SUCCESS; /* no such directory: nothing to load */
+    if (n < 0) { /* nothing to load: usual of the installed directory, where no plugin is installed */
+        int err = errno;
+        if (strcmp(dir, WEFT_PLUGIN_DIR) != 0)
+            wi_log(WEFT_LOG_WARN, "plugin.path", "WEFT_PLUGIN_PATH: %s: %s; no plugin is loaded from there", dir,
+                   strerror(err));
+        return WEFT_SUCCESS;
+    }
     if (n > 0)
         st = check_trusted(t, dir, &trusted);
     for (int i = 0; i < n; i++) {

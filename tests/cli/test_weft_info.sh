@@ -11,6 +11,11 @@ says() { # TEXT ARGUMENTS...
     out=$(timeout 20 ./weft-info "$@" 2>&1) || { echo "$out"; return 1; }
     grep -qE -- "$text" <<<"$out" || { echo "$out"; return 1; }
 }
+folder_missing() { # PATH WORD
+    WEFT_LOG=warn WEFT_PLUGIN_PATH=$1 says "plugin.path: WEFT_PLUGIN_PATH: $1: $2.*; no plugin is loaded from there"
+}
+tap "a folder of plugins that does not exist" folder_missing /nonexistent/plugins 'No such file'
+tap "a folder of plugins that is a file" folder_missing /dev/null 'Not a directory'
 version=$(sed -n 's/^PACKAGE_VERSION = //p' Makefile)
 json() {
     WEFT_COMM_TIMEOUT=42s timeout 20 ./weft-info --json >"$tap_dir/info.json" && python3 - "$tap_dir/info.json" "$version" <<'END'
