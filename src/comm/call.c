@@ -283,7 +283,9 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
     weft_status st;
     int held = 1;
 
-    WI_TRY(wi_comm_check(comm));
+    st = wi_comm_check(comm);
+    if (st < 0)
+        return wi_group_depth ? wi_group_refused(st) : st;
     if (wi_group_depth)
         return wi_group_add(comm, c, options, req);
     st = wi_call_check(comm, c);

@@ -149,8 +149,9 @@ weft_status weft_issue(weft_comm *comm, const weft_call *given, weft_request **r
     struct reading r;
     weft_status st;
 
-    WI_TRY(wi_comm_check(comm));
-    st = read_call("issue", given, &r);
+    st = wi_comm_check(comm);
+    if (st >= 0)
+        st = read_call("issue", given, &r);
     if (st < 0)
         return wi_group_depth ? wi_group_refused(st) : st;
     return r.options ? wi_call_with(comm, &r.call, r.options, req) : wi_call(comm, &r.call, req);

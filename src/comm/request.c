@@ -156,15 +156,22 @@ weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *cal
     return st;
 }
 
-weft_status weft_start(weft_request *req)
+static weft_status check_start(const struct weft_request *req)
 {
-    weft_status st;
-
     WI_TRY(wi_request_check(req));
     if (!req->persistent)
         return wi_fail(WEFT_EINVAL, "only persistent requests are started");
     if (req->active || req->queued)
         return wi_fail(WEFT_EBUSY, "this request was started and has not been waited for");
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_start(weft_request *req)
+{
+    weft_status st = check_start(req);
+
+    if (st < 0)
+        return wi_group_depth ? wi_group_refused(st) : st;
     if (wi_group_depth)
         return wi_group_add_request(req);
     WI_TRY(wi_comm_enter(req->comm));

@@ -200,6 +200,28 @@ static void grouped(int rank, int nranks, void *arg)
     SAYS(weft_group_end(), WEFT_EINVAL, "kind of the call is 0");
     WT_CHECK_INT((int)sum, 0);
     WT_CHECK_STATUS(weft_wait(kept), WEFT_EINVAL);
+    /* So is a start of what was started, or cannot be, and a call of no communicator. */
+    WT_CHECK_OK(weft_group_start());
+    WT_CHECK_OK(weft_start(kept));
+    WT_CHECK_STATUS(weft_start(kept), WEFT_EBUSY);
+    SAYS(weft_group_end(), WEFT_EBUSY, "has not been waited for");
+    WT_CHECK_INT((int)sum, 0);
+    WT_CHECK_STATUS(weft_wait(kept), WEFT_EBUSY);
+    WT_CHECK_OK(weft_group_start());
+    WT_CHECK_OK(weft_start(kept));
+    WT_CHECK_STATUS(weft_start(NULL), WEFT_EINVAL);
+    SAYS(weft_group_end(), WEFT_EINVAL, "not a request");
+    WT_CHECK_STATUS(weft_wait(kept), WEFT_EINVAL);
+    for (int described = 0; described < 2; described++) {
+        WT_CHECK_OK(weft_group_start());
+        WT_CHECK_OK(weft_start(kept));
+        WT_CHECK_STATUS(described ? weft_issue(NULL, &swap, NULL) : weft_barrier(NULL, NULL), WEFT_EINVAL);
+        SAYS(weft_group_end(), WEFT_EINVAL, "not a communicator");
+        WT_CHECK_STATUS(weft_wait(kept), WEFT_EINVAL);
+    }
+    WT_CHECK_INT((int)sum, 0);
+    WT_CHECK_OK(weft_start(kept));
+    WT_CHECK_OK(weft_wait(kept));
     WT_CHECK_OK(weft_request_free(kept));
     WT_CHECK_OK(weft_barrier(f.comm, NULL));
     ft_close(&f);
