@@ -85,22 +85,30 @@ static weft_kind kind_of(enum bench_coll coll)
     return kind;
 }
 
+static int has_root(enum bench_coll coll)
+{
+    return coll == BENCH_REDUCE || coll == BENCH_BROADCAST || coll == BENCH_GATHER || coll == BENCH_GATHER_V ||
+           coll == BENCH_SCATTER || coll == BENCH_SCATTER_V;
+}
+
+/* Numbers that an operation does not have stay 0. */
 static weft_call describe(const struct bench_call *c)
 {
     weft_call call = WEFT_CALL_INIT;
-    int n = c->nranks, me = c->rank, v_form = 0;
+    int n = c->nranks, me = c->rank, v_form = 0, message = c->coll == BENCH_SENDRECV;
 
     call.kind = kind_of(c->coll);
     call.dtype = c->dtype;
     call.op = c->op;
-    call.root = c->root;
-    call.peer = (me + 1) % n;
-    call.recv_peer = (me + n - 1) % n;
+    call.root = has_root(c->coll) ? c->root : 0;
+    call.peer = message ? (me + 1) % n : 0;
+    call.recv_peer = message ? (me + n - 1) % n : 0;
     call.src = c->src;
     call.dst = c->dst;
     v_form = c->coll == BENCH_ALL_GATHER_V || c->coll == BENCH_REDUCE_SCATTER_V || c->coll == BENCH_ALL_TO_ALL_V ||
              c->coll == BENCH_GATHER_V || c->coll == BENCH_SCATTER_V;
-    call.count = call.recv_count = v_form ? c->counts[me] : c->count;
+    call.count = v_form ? c->counts[me] : c->count;
+    call.recv_count = message || c->coll == BENCH_SCATTER_V ? call.count : 0;
     call.send_counts = call.recv_counts = c->counts;
     call.send_displs = call.recv_displs = c->displs;
     return call;

@@ -489,7 +489,8 @@ WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL    not a communicator, or algorithm is NULL
- *         WEFT_ENOTFOUND  no collective was called yet, or messages have pushed it out of the recorder */
+ *         WEFT_ENOTFOUND  no collective was called yet that other ranks have a part in (on one rank, and of no elements,
+ *                         no algorithm runs), or messages have pushed it out of the recorder */
 WEFT_API weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm);
 
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
@@ -934,8 +935,8 @@ WEFT_API const char *weft_kind_name(weft_kind kind);
  *     operation's until it completes, as those of every operation.
  * Threads, Blocks: as every operation.
  * @return as every operation, and
- *         WEFT_EINVAL     call is NULL, its bytes or those of its options are wrong, its kind does not exist, or it
- *                         has a tag and is no message
+ *         WEFT_EINVAL     call is NULL, its bytes or those of its options are wrong, its kind does not exist, it sets
+ *                         a root, peer, tag or recv_count that its kind does not have, or its algorithm is ""
  *         WEFT_ENOTSUP    call or its options set a field that this version of the library does not know; or
  *                         they name an algorithm and the call is a message
  *         WEFT_ENOTFOUND  there is no such algorithm */
@@ -943,7 +944,8 @@ WEFT_API weft_status weft_issue(weft_comm *comm, const weft_call *call, weft_req
 
 /* Prepare an operation that is to be started many times with the same arguments.
  *
- * For the operation of a training step: arguments are checked once, then weft_start and weft_wait in turn.
+ * For the operation of a training step: arguments and the algorithm's name are checked once, then weft_start and
+ * weft_wait in turn.
  * Buffers may change between completion and the next start. Local; but the starts must be alike on all
  * ranks. An operation started here meets ordinary calls of the same operation on other ranks. Allowed between
  * weft_group_start and weft_group_end, where it does what it does elsewhere; weft_start is what joins a group.
@@ -959,7 +961,7 @@ WEFT_API weft_status weft_issue(weft_comm *comm, const weft_call *call, weft_req
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL    as weft_issue, or req is NULL
  *         WEFT_ENOTSUP   as weft_issue, or op is undefined for dtype
- *         WEFT_ENOTFOUND  the name of the algorithm is longer than any
+ *         WEFT_ENOTFOUND  there is no such algorithm; of one rank, the levels of a hierarchical one are not checked
  *         WEFT_ENOMEM    out of memory */
 WEFT_API weft_status weft_persistent(weft_comm *comm, const weft_call *call, weft_request **req);
 
@@ -972,6 +974,8 @@ WEFT_API weft_status weft_persistent(weft_comm *comm, const weft_call *call, wef
  * @return WEFT_SUCCESS  queued; the outcome comes from weft_wait
  *         WEFT_EINVAL   not a request, or not a persistent one; its operator was destroyed
  *         WEFT_EBUSY    it was started and not waited for since
+ *         WEFT_ENOTSUP  the algorithm it names cannot do the call here: memory that is not mapped, an operator that is
+ *                       not commutative, and the like; or no algorithm can
  *         WEFT_ENOMEM   out of memory; the request is idle
  *         a failure of its communicator before  the communicator is broken */
 WEFT_API weft_status weft_start(weft_request *req);

@@ -222,7 +222,8 @@ typedef struct weft_call_options {
 } weft_call_options;
 #define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL }
 
-/* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL. */
+/* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL; a root, peer,
+ * tag or recv_count that it does not have is refused. */
 typedef struct weft_call {
     size_t bytes;       /* sizeof, by WEFT_CALL_INIT */
     weft_kind kind;

@@ -187,11 +187,14 @@ weft_status wi_request_issue(struct weft_request *req)
     req->status = WEFT_INPROGRESS;
     wi_completion_begin(req);
     if (without_peers(comm, &req->call)) {
-        copy_alone(comm, &req->call);
+        st = req->persistent ? WEFT_SUCCESS : wi_call_algorithm_check(comm, &req->call, &req->options);
+        if (st >= 0)
+            copy_alone(comm, &req->call);
         req->nops = 0;
-        req->status = WEFT_SUCCESS;
+        req->active = st >= 0;
+        req->status = st;
         wi_completion_tell(req);
-        return WEFT_SUCCESS;
+        return st;
     }
     if (comm->exec->broken)
         st = wi_fail(comm->exec->broken, "%s", comm->exec->error.message);

@@ -416,6 +416,10 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* names.c: a hash of the options that all ranks must name alike; 0: none was given. */
 uint32_t wi_call_named(const weft_call_options *options);
+/* Does the algorithm that options name, if any, exist for the call? WEFT_ENOTFOUND, or as wi_algo_choose; the planner may still
+ * find that it cannot do a call (WEFT_ENOTSUP). */
+weft_status wi_call_algorithm_check(const struct weft_comm *comm, const struct wi_call *call,
+                                    const weft_call_options *options);
 /* A hash of what was planned: of the algorithm in the low 24 bits, of the length of its slices in the others. */
 uint32_t wi_plan_named(const char *algorithm, size_t slice_bytes);
 /* The collective's algorithm whose name has this hash (wi_binding.named, .planned) in the low 24 bits; NULL: none that is known.

@@ -16,8 +16,8 @@ const char *weft_kind_name(weft_kind kind)
     return (unsigned)kind - 1 < WEFT_NUM_KINDS ? wi_coll_name((enum wi_coll)(kind - 1)) : "unknown";
 }
 
-/* Which fields of a weft_call an operation has. Other fields are ignored, except tags, which are refused: a caller that sets one
- * expects it to distinguish operations. */
+/* Which fields of a weft_call an operation has. Numbers that it has not must be 0 (struct stray), for a caller that sets one
+ * expects it to matter; pointers, op and count are ignored. */
 enum {
     OP = 1 << 0,
     ROOT = 1 << 1,
@@ -87,15 +87,43 @@ static weft_status read_options(const char *function, const weft_call *call, wef
 
     *own = (weft_call_options)WEFT_CALL_OPTIONS_INIT;
     WI_TRY(wi_struct_read(&rule, function, call->options, own));
-    if (own->algorithm && !*own->algorithm)
-        own->algorithm = NULL;
     if (!own->algorithm)
         return WEFT_SUCCESS;
+    if (!*own->algorithm)
+        return wi_fail(WEFT_EINVAL, "%s: the algorithm's name is \"\"; NULL is the planner's choice", function);
     if (fields[call->kind - 1] & MESSAGE)
         return wi_fail(WEFT_ENOTSUP, "%s: %s has no algorithms, and \"%.40s\" is named", function,
                        weft_kind_name(call->kind), own->algorithm);
     if (strlen(own->algorithm) >= WI_ALGO_SPEC_BYTES)
         return wi_fail(WEFT_ENOTFOUND, "%s: no algorithm \"%.40s...\"", function, own->algorithm);
+    return WEFT_SUCCESS;
+}
+
+/* A number that not every operation has, and what says the same of some that have it not. */
+struct stray {
+    unsigned field;
+    const char *name;
+    int is_set;
+    const char *only, *instead;
+};
+
+static weft_status check_stray(const char *function, const weft_call *call, unsigned has)
+{
+    int message = has & MESSAGE;
+    const struct stray numbers[] = {
+        {ROOT, "root", call->root != 0, "", message ? "; here it is `peer`" : ""},
+        {MESSAGE, "peer", call->peer != 0, ": only messages do", has & ROOT ? "; here it is `root`" : ""},
+        {MESSAGE, "tag", call->tag != 0, ": only messages do", ""},
+        {EXCHANGE, "recv_peer", call->recv_peer != 0, ": only send_recv does", message ? "; here it is `peer`" : ""},
+        {EXCHANGE, "recv_tag", call->recv_tag != 0, ": only send_recv does", message ? "; here it is `tag`" : ""},
+        {RECV_COUNT, "recv_count", call->recv_count != 0, ": only scatter_v and send_recv do",
+         has & COUNT ? "; here it is `count`" : ""},
+    };
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (numbers[i].is_set && !(has & numbers[i].field))
+            return wi_fail(WEFT_EINVAL, "%s: %s has no %s%s%s", function, weft_kind_name(call->kind), numbers[i].name,
+                           numbers[i].only, numbers[i].instead);
     return WEFT_SUCCESS;
 }
 
@@ -108,11 +136,9 @@ static weft_status check_call(const char *function, const weft_call *call)
                        "%s: kind of the call is %d, %s: WEFT_KIND_ALL_REDUCE (1) to WEFT_KIND_SEND_RECV (%d)", function,
                        (int)call->kind, call->kind ? "which is none" : "not set", WEFT_NUM_KINDS);
     has = fields[call->kind - 1];
-    if (call->tag && !(has & MESSAGE))
-        return wi_fail(WEFT_EINVAL, "%s: %s has no tag: only messages do", function, weft_kind_name(call->kind));
-    if (call->recv_tag && !(has & EXCHANGE))
-        return wi_fail(WEFT_EINVAL, "%s: %s has no recv_tag: only send_recv does%s", function,
-                       weft_kind_name(call->kind), has & MESSAGE ? "; here it is `tag`" : "");
+    if ((call->root && !(has & ROOT)) || ((call->peer || call->tag) && !(has & MESSAGE)) ||
+        ((call->recv_peer || call->recv_tag) && !(has & EXCHANGE)) || (call->recv_count && !(has & RECV_COUNT)))
+        return check_stray(function, call, has);
     return WEFT_SUCCESS;
 }
 

@@ -133,7 +133,10 @@ weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm)
         snprintf(name, sizeof name, "%s", e->algo ? e->algo : "");
     wi_comm_leave(comm);
     if (!e)
-        return wi_fail(WEFT_ENOTFOUND, "comm_newest_algorithm: no collective is in the recorder");
+        return wi_fail(
+            WEFT_ENOTFOUND,
+            "comm_newest_algorithm: no collective that other ranks have a part in is in the recorder (on one rank, and of no "
+            "elements, no algorithm runs)");
     *algorithm = name;
     return WEFT_SUCCESS;
 }

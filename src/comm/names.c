@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "comm/comm.h"
+#include "comm/plans.h"
 
 /* An option on which ranks must agree gets a row. What the library has chosen itself is compared only behind a gate that all ranks
  * have (wi_plan_named): before ranks have exchanged what they know they may plan an operation differently. */
@@ -83,4 +84,21 @@ const char *wi_call_algorithm(int kind, uint32_t named)
             if ((*a)->coll == family && find_spec(level, (*a)->name, named, specs[turn % 2]))
                 return specs[turn++ % 2];
     return NULL;
+}
+
+/* ---- Does the name that a call gives exist? ---- */
+
+weft_status wi_call_algorithm_check(const struct weft_comm *comm, const struct wi_call *call,
+                                    const weft_call_options *options)
+{
+    const char *name = options->algorithm;
+    enum wi_coll coll = (enum wi_coll)call->coll;
+    struct wi_algo_choice ignored;
+
+    if (!name)
+        return WEFT_SUCCESS;
+    if (strncmp(name, "file:", 5) == 0)
+        return wi_plans_exists(comm->ctx->plans, coll, name);
+    /* One rank has no levels: of a hierarchical one only the words between them are known. */
+    return wi_algo_choose(coll, name, comm->nranks > 1 ? &comm->levels : NULL, comm->nranks, &ignored);
 }

@@ -166,16 +166,16 @@ uint64_t wi_plans_hash(const struct wi_plans *plans)
 
 /* ---- Finding ---- */
 
-static weft_status none_of(const struct wi_plans *plans, const struct wi_plan_query *q, const char *name)
+static weft_status none_of(const struct wi_plans *plans, enum wi_coll coll, const char *name)
 {
     char there[256] = "";
     size_t at = 0;
 
     for (int i = 0; i < plans->count && at < sizeof there; i++)
-        if (plans->list[i].algo.coll == q->coll)
+        if (plans->list[i].algo.coll == coll)
             at += (size_t)snprintf(there + at, sizeof there - at, "%s%s", at ? ", " : "", plans->list[i].name);
-    return wi_fail(WEFT_ENOTFOUND, "no program \"%s\" for %s in WEFT_PLANS (there are: %s)", name,
-                   wi_coll_name(q->coll), at ? there : "none");
+    return wi_fail(WEFT_ENOTFOUND, "no program \"%s\" for %s in WEFT_PLANS (there are: %s)", name, wi_coll_name(coll),
+                   at ? there : "none");
 }
 
 /* Ranks other than the root do not know whether the root's call is in place. */
@@ -211,7 +211,17 @@ weft_status wi_plans_find(const void *arg, const struct wi_plan_query *q, int nr
     }
     if (text[0])
         return wi_fail(WEFT_ENOTSUP, "algorithm \"%s\" cannot do this %s: %s", name, wi_coll_name(q->coll), text);
-    return none_of(plans, q, name);
+    return none_of(plans, q->coll, name);
+}
+
+weft_status wi_plans_exists(const struct wi_plans *plans, enum wi_coll coll, const char *name)
+{
+    if (!plans)
+        return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\": WEFT_PLANS names no files", name);
+    for (int i = 0; i < plans->count; i++)
+        if (plans->list[i].algo.coll == coll && strcmp(plans->list[i].name, name) == 0)
+            return WEFT_SUCCESS;
+    return none_of(plans, coll, name);
 }
 
 static const struct program *program_of(const struct wi_plans *plans, const struct wi_algo *algo)

@@ -16,6 +16,9 @@ uint64_t wi_plans_hash(const struct wi_plans *plans);
 /* As struct wi_plan_facts wants it; `plans` is the struct wi_plans. */
 weft_status wi_plans_find(const void *plans, const struct wi_plan_query *query, int nranks, const char *name,
                           const struct wi_algo **algo);
+/* Is a program of that name there, for whatever ranks and calls of the collective? WEFT_ENOTFOUND: no. `plans`: NULL without
+ * files. */
+weft_status wi_plans_exists(const struct wi_plans *plans, enum wi_coll coll, const char *name);
 /* Borrowed; NULL: the algorithm is not from a file. */
 struct wi_sched *wi_plans_schedule(const struct wi_plans *plans, const struct wi_algo *algo, int rank);
 /* Does a rank that runs it use SRC (DST) of `rank`? */

@@ -139,6 +139,8 @@ weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *cal
     if (!out)
         return wi_fail(WEFT_EINVAL, "persistent %s: req is NULL", wi_coll_name(call->coll));
     WI_TRY(wi_call_check(comm, call));
+    if (options)
+        WI_TRY(wi_call_algorithm_check(comm, call, options));
     WI_TRY(wi_comm_enter(comm));
     req = wi_request_get(comm);
     st = req ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "request");

@@ -308,9 +308,8 @@ static weft_call described(const struct cc_call *c, const struct args *a)
     if (c->kind == CC_gather_v)
         call.count = a->own;
     call.op = a->op;
-    call.root = c->root;
-    call.peer = call.recv_peer = -5;
-    call.recv_count = a->own;
+    call.root = cc_rooted(c->kind) ? c->root : 0;
+    call.recv_count = c->kind == CC_scatter_v ? a->own : 0;
     call.send_counts = a->sc;
     call.send_displs = c->kind == CC_reduce_scatter_v ? NULL : a->sd;
     call.recv_counts = a->rc;

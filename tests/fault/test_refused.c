@@ -44,7 +44,7 @@ static weft_status call(struct ft_rank *f, const struct job *job, char *src, cha
     weft_request *req = NULL, **wanted = job->with_request ? &req : NULL;
     weft_status st;
 
-    what.root = REFUSING;
+    what.root = job->broadcast ? REFUSING : 0;
     st = wt_issue(f->comm, what, job->algorithm, wanted);
     return st >= 0 && req ? weft_wait(req) : st;
 }

@@ -47,6 +47,12 @@ static void wrong_calls(struct ft_rank *f)
     SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "recv has no recv_tag: only send_recv does; here it is `tag`");
     call.recv_tag = 0;
     call.options = &options;
+    options.algorithm = "";
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL,
+         "issue: the algorithm's name is \"\"; NULL is the planner's choice");
+    SAYS(weft_persistent(f->comm, &call, &req), WEFT_EINVAL, "persistent: the algorithm's name is \"\"");
+    call.kind = WEFT_KIND_RECV;
     options.algorithm = "ring";
     SAYS(weft_issue(f->comm, &call, &req), WEFT_ENOTSUP, "recv has no algorithms, and \"ring\" is named");
     call.kind = WEFT_KIND_ALL_REDUCE;
@@ -58,6 +64,42 @@ static void wrong_calls(struct ft_rank *f)
     options.algorithm = name;
     SAYS(weft_issue(f->comm, &call, &req), WEFT_ENOTFOUND, "no algorithm \"xxx");
     SAYS(weft_persistent(f->comm, &call, &req), WEFT_ENOTFOUND, "no algorithm \"xxx");
+    WT_CHECK(req == NULL && sum == 0);
+}
+
+/* What an operation does not have is 0: a caller that sets it expects it to matter. */
+static void stray_fields(struct ft_rank *f)
+{
+    int64_t word = 1, sum = 0;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64);
+    weft_request *req = NULL;
+
+    call.root = 1;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "issue: all_reduce has no root");
+    SAYS(weft_persistent(f->comm, &call, &req), WEFT_EINVAL, "persistent: all_reduce has no root");
+    call.kind = WEFT_KIND_SEND;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "send has no root; here it is `peer`");
+    call.root = 0;
+    call.peer = 99;
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "all_reduce has no peer: only messages do");
+    call.kind = WEFT_KIND_BROADCAST;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "broadcast has no peer: only messages do; here it is `root`");
+    call.peer = 0;
+    call.recv_peer = WEFT_ANY_SOURCE;
+    call.kind = WEFT_KIND_BARRIER;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "barrier has no recv_peer: only send_recv does");
+    call.kind = WEFT_KIND_RECV;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL,
+         "recv has no recv_peer: only send_recv does; here it is `peer`");
+    call.recv_peer = 0;
+    call.recv_count = 99;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL,
+         "recv has no recv_count: only scatter_v and send_recv do; here it is `count`");
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "all_reduce has no recv_count");
+    call.kind = WEFT_KIND_BARRIER;
+    SAYS(weft_issue(f->comm, &call, &req), WEFT_EINVAL, "barrier has no recv_count");
     WT_CHECK(req == NULL && sum == 0);
 }
 
@@ -106,6 +148,7 @@ static void refused(int rank, int nranks, void *arg)
 
     ft_open(&f, arg, 10000, rank, nranks);
     wrong_calls(&f);
+    stray_fields(&f);
     other_versions(&f);
     for (int k = 1; k <= WEFT_NUM_KINDS; k++)
         WT_CHECK(strcmp(weft_kind_name((weft_kind)k), "unknown") != 0);
@@ -227,6 +270,41 @@ static void grouped(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- Names of algorithms, before anything runs; also where nothing would ---- */
+
+static void named_at_once(int rank, int nranks, void *arg)
+{
+    int64_t word = 1, sum = 0;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64), empty = call;
+    weft_request *req = NULL;
+    const char *ran = NULL;
+    weft_comm *own;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 10000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_split(f.comm, rank, 0, NULL, &own));
+    empty.count = 0;
+    for (int alone = 0; alone < 2; alone++) {
+        weft_comm *comm = alone ? own : f.comm;
+        SAYS(wt_persistent(comm, call, "rng", &req), WEFT_ENOTFOUND,
+             "no algorithm \"rng\" for all_reduce; did you mean");
+        SAYS(wt_persistent(comm, call, "node:rng", &req), WEFT_ENOTFOUND, "rng");
+        SAYS(wt_persistent(comm, call, "node:ring/", &req), WEFT_EINVAL, "hierarchy: ");
+        SAYS(wt_persistent(comm, call, "file:nothing", &req), WEFT_ENOTFOUND, "file:nothing");
+        SAYS(wt_issue(comm, call, "rng", NULL), WEFT_ENOTFOUND, "no algorithm \"rng\"");
+        SAYS(wt_issue(comm, empty, "rng", NULL), WEFT_ENOTFOUND, "no algorithm \"rng\"");
+        WT_CHECK(req == NULL && sum == 0);
+    }
+    /* One rank runs none, and it is known by its name nevertheless. */
+    WT_CHECK_OK(wt_issue(own, call, "ring", NULL));
+    WT_CHECK_INT((int)sum, 1);
+    WT_CHECK_OK(wt_issue(own, call, "node:ring", NULL));
+    SAYS(weft_comm_newest_algorithm(own, &ran), WEFT_ENOTFOUND, "no collective that other ranks have a part in");
+    WT_CHECK_OK(weft_comm_destroy(own));
+    WT_CHECK_OK(weft_barrier(f.comm, NULL));
+    ft_close(&f);
+}
+
 /* ---- Persistent calls keep what they were given, but the buffers ---- */
 
 static void keeps(int rank, int nranks, void *arg)
@@ -320,6 +398,11 @@ static void in_groups(void)
     everywhere(3, grouped, "grouped");
 }
 
+static void names(void)
+{
+    everywhere(2, named_at_once, "named at once");
+}
+
 static void persistent(void)
 {
     everywhere(3, keeps, "keeps");
@@ -334,6 +417,7 @@ static const struct wt_case cases[] = {
     {"wrong calls are named, other versions' are read", bad_input},
     {"a described call meets the functions", meeting},
     {"described calls in groups", in_groups},
+    {"names of algorithms are checked at once", names},
     {"persistent calls keep their arguments", persistent},
     {"a deadline of one operation", own_deadline},
 };
