@@ -303,15 +303,13 @@ static void look_at_peer(struct wi_shm_group *group, struct wi_shm_peer *peer, u
     char text[sizeof(peer->text)];
 
     if (board == WEFT_BOARD_ABORTED) {
-        snprintf(text, sizeof(text), "rank %d (process %u on host %s) aborted the communicator", peer->rank,
-                 peer->identity.pid, peer->identity.host);
+        snprintf(text, sizeof(text), "rank %d (process %u) aborted the communicator", peer->rank, peer->identity.pid);
         wi_shm_peer_fail(group, peer, WEFT_EABORTED, text);
     } else if (board == WEFT_BOARD_LEFT) {
         peer->state = WI_SHM_PEER_LEFT;
         if (!wi_shm_chan_pending(group, peer))
             return;
-        snprintf(text, sizeof(text), "rank %d (process %u on host %s) left the communicator", peer->rank,
-                 peer->identity.pid, peer->identity.host);
+        snprintf(text, sizeof(text), "rank %d (process %u) left the communicator", peer->rank, peer->identity.pid);
         wi_shm_peer_fail(group, peer, WEFT_EPEER, text);
     } else if (peer->watch && __atomic_load_n(&peer->watch->dead, __ATOMIC_RELAXED)) {
         wi_shm_watch_text(peer->watch, text, sizeof(text));

@@ -186,7 +186,7 @@ size_t wi_shm_watch_text(const struct wi_shm_watch *watch, char *text, size_t ca
         snprintf(what, sizeof(what), "%s", doing(state));
     else
         snprintf(what, sizeof(what), "is gone");
-    length = snprintf(text, capacity, "process %u on host %s %s", who->pid, who->host, what);
+    length = snprintf(text, capacity, "process %u %s", who->pid, what);
     if (length < 0)
         return 0;
     return (size_t)length < capacity ? (size_t)length : capacity - 1;

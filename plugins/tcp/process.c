@@ -29,7 +29,7 @@ size_t wi_tcp_process_text(const struct weft_host *host, const struct wi_tcp_ide
                            size_t capacity)
 {
     int state = wi_tcp_process_state(host, peer);
-    int n = snprintf(text, capacity, "process %d on host %s%s", (int)peer->pid, peer->host[0] ? peer->host : "?",
+    int n = snprintf(text, capacity, "process %d%s", (int)peer->pid,
                      state == 0     ? " has ended"
                      : state == 'T' ? " is stopped"
                      : state == 't' ? " is stopped by a debugger"

@@ -15,6 +15,11 @@
 
 #define NOTICE_KIND 255
 
+static int is_message(const struct weft_op_info *info)
+{
+    return info->kind == WI_COLL_SEND || info->kind == WI_COLL_RECV;
+}
+
 void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacity)
 {
     const char *op = info->op == 255           ? "user's operator"
@@ -25,9 +30,9 @@ void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacit
     const char *coll = wi_coll_name((enum wi_coll)info->kind);
     char root[40] = "";
 
-    if (info->kind == WI_COLL_SEND && info->flags & WI_INFO_TAG)
+    if (is_message(info) && info->flags & WI_INFO_TAG)
         snprintf(root, sizeof root, wi_info_tag(info) < 0 ? ", any tag" : ", tag %lld", (long long)wi_info_tag(info));
-    else if (info->root != UINT32_MAX && info->kind != WI_COLL_SEND)
+    else if (info->root != UINT32_MAX && !is_message(info))
         snprintf(root, sizeof root, ", root %u", info->root);
     if (info->kind == WI_COLL_BARRIER)
         snprintf(text, capacity, "%s #%u", coll, info->seq);
@@ -82,26 +87,49 @@ static int lacks(weft_status status)
     return status == WEFT_ENOFILES || status == WEFT_ENOMEM || status == WEFT_ENOSPC;
 }
 
+static int among(const struct wi_op *op, const struct weft_op_info *info)
+{
+    while (op && &op->info != info)
+        op = op->next;
+    return op && op->match.point_to_point && !op->match.sending;
+}
+
+/* A receive is compared with what is sent, so that its info says it is a send. What people and other ranks read says what it is. */
+static struct weft_op_info as_called(const struct wi_exec *exec, const struct weft_op_info *info)
+{
+    struct weft_op_info called = *info;
+
+    if (info->kind == WI_COLL_SEND && (among(exec->messages.head, info) || among(exec->self_recvs, info)))
+        called.kind = WI_COLL_RECV;
+    return called;
+}
+
 static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
                             int relayed, const char *cause)
 {
+    struct weft_op_info called;
     struct wi_error made = {.status = status}, *e = &made;
-    char what[160] = "";
+    char what[160] = "", other[40] = "";
 
     if (exec->broken)
         return exec->broken;
     if (lacks(status))
         peer = -1;
     e->peer = peer;
-    if (info)
+    if (info) {
+        called = as_called(exec, info);
+        info = &called;
         wi_op_info_text(info, what, sizeof what);
+    }
     e->seq = info ? info->seq : 0;
     e->operation = info ? wi_coll_name((enum wi_coll)info->kind) : "";
     snprintf(e->host, sizeof e->host, "%s", wi_mesh_host(exec->mesh, peer >= 0 ? peer : exec->rank));
+    if (peer >= 0 && peer != exec->rank)
+        snprintf(other, sizeof other, ", peer rank %d on host ", peer);
     snprintf(e->message, sizeof e->message, "%s%s%s on rank %d of %d (host %s)%s%s: %s: %s", what, what[0] ? " " : "",
              exec->name[0] ? exec->name : "communicator", exec->rank, exec->nranks,
-             wi_mesh_host(exec->mesh, exec->rank), peer >= 0 && peer != exec->rank ? ", peer on host " : "",
-             peer >= 0 && peer != exec->rank ? wi_mesh_host(exec->mesh, peer) : "", weft_status_text(status), cause);
+             wi_mesh_host(exec->mesh, exec->rank), other, other[0] ? wi_mesh_host(exec->mesh, peer) : "",
+             weft_status_text(status), cause);
     snprintf(e->advice, sizeof e->advice, "%s", advice_for(status));
     wi_exec_error_set(exec, &made);
     wi_fail(status, "%s", e->message);
@@ -165,9 +193,9 @@ static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ou
 
     if (!exec->algorithm_named || ours->hash == theirs->hash)
         return 0;
-    *here = named ? exec->algorithm_named(ours->kind, named) : "none";
+    *here = named ? exec->algorithm_named(ours->kind, named) : "no algorithm";
     named ^= ours->hash ^ theirs->hash;
-    *there = named ? exec->algorithm_named(ours->kind, named) : "none";
+    *there = named ? exec->algorithm_named(ours->kind, named) : "no algorithm";
     return *here && *there;
 }
 
@@ -241,8 +269,8 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
         return;
     if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
         algorithms_differ(exec, ours, theirs, &here, &there))
-        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
-                     "rank %d called %s here too, but algorithm %s is named there, %s here", peer, text, there, here);
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here too, but there it names %s, and here %s",
+                     peer, text, there, here);
     else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
                      "rank %d called %s here too, but with other per-rank counts, another algorithm named, or after an "
@@ -452,9 +480,9 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
     weft_status status = passed_on((weft_status)n.status);
     const struct wi_op *oldest = wi_exec_oldest(exec);
     const struct weft_op_info *own = oldest ? &oldest->info : NULL;
-    int is_message = n.info.kind == WI_COLL_SEND || n.info.kind == WI_COLL_RECV;
     int names_another = n.culprit >= 0 && n.culprit < exec->nranks && n.culprit != exec->rank;
-    const struct wi_op *op = is_message ? NULL : wi_exec_collective(exec, n.info.seq); /* messages are numbered apart */
+    const struct wi_op *op =
+        is_message(&n.info) ? NULL : wi_exec_collective(exec, n.info.seq); /* messages are numbered apart */
     char text[160];
 
     make_plain(&n);

@@ -180,7 +180,11 @@ static void survive_kill(int rank, int nranks, void *arg)
     WT_CHECK_STATUS(st, WEFT_EPEER);
     await_survivors();
     weft_error e = ft_error(&f);
+    char victim[16];
     WT_CHECK_INT(e.peer, sh->victim);
+    snprintf(victim, sizeof victim, "rank %d", sh->victim);
+    if (!strstr(e.message, victim)) /* also where its end was seen */
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", victim, e.message);
     WT_CHECK(sh->heard_ms[rank] - sh->struck_ms <= wt_slow_ms(1000));
     fprintf(stderr, "after %llu ms, %d operations: %s\n", (unsigned long long)(sh->heard_ms[rank] - sh->struck_ms),
             sh->warm[rank], e.message);

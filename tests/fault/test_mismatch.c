@@ -14,8 +14,8 @@ static const char *const what_names[] = {
     "kind", "count", "count of long vectors", "dtype", "op", "order", "algorithm", "named", "levels", "root"};
 /* What the message must name: the operation here and there. */
 static const char *const usual_texts[] = {
-    "all_reduce #2", "4 int32", "60000 int32",       "int32", "sum", "all_reduce #2",
-    "knomial",       "none",    "node:rdouble/ring", "root 0"};
+    "all_reduce #2", "4 int32",      "60000 int32",       "int32", "sum", "all_reduce #2",
+    "knomial",       "no algorithm", "node:rdouble/ring", "root 0"};
 static const char *const odd_texts[] = {
     "all_gather #2", "5 int32", "60001 int32",         "float", "max", "all_gather #2",
     "rdouble",       "rdouble", "node:knomial@leader", "root 1"};

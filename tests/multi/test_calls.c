@@ -378,6 +378,41 @@ static void deadlines(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* With a tag and without. */
+static void late_receive(weft_comm *comm, int64_t tag, const char *text)
+{
+    int64_t word = 0;
+    weft_call call = wt_call(WEFT_KIND_RECV, NULL, &word, 1, WEFT_INT64);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_error error = WEFT_ERROR_INIT;
+
+    options.timeout_ns = 100 * FT_MS;
+    call.options = &options;
+    call.peer = 1;
+    call.tag = tag;
+    WT_CHECK_STATUS(weft_issue(comm, &call, NULL), WEFT_ETIMEDOUT);
+    WT_REQUIRE_OK(weft_last_error(comm, &error));
+    WT_CHECK_STR(error.operation, "recv");
+    if (!strstr(error.message, text))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, error.message);
+}
+
+static void late_receives(int rank, int nranks, void *arg)
+{
+    weft_comm *other;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &other));
+    if (rank == 0) {
+        late_receive(f.comm, 0, "recv #1 (1 int64) ");
+        late_receive(other, 99, "recv #0 (1 int64, tag 99) ");
+    }
+    wt_sync();
+    WT_CHECK_OK(weft_comm_destroy(other));
+    ft_close(&f);
+}
+
 static void everywhere(int nranks, wt_rank_fn fn, const char *what)
 {
     CU_ASSERT_EQUAL(ft_run_everywhere(nranks, fn, what, 30000), 0);
@@ -413,6 +448,11 @@ static void own_deadline(void)
     everywhere(2, deadlines, "deadlines");
 }
 
+static void receives(void)
+{
+    everywhere(2, late_receives, "late receives");
+}
+
 static const struct wt_case cases[] = {
     {"wrong calls are named, other versions' are read", bad_input},
     {"a described call meets the functions", meeting},
@@ -420,5 +460,6 @@ static const struct wt_case cases[] = {
     {"names of algorithms are checked at once", names},
     {"persistent calls keep their arguments", persistent},
     {"a deadline of one operation", own_deadline},
+    {"a receive calls itself one", receives},
 };
 WT_UNIT_MAIN("calls", cases)

@@ -121,7 +121,8 @@ static void waiters_are_told(int rank, int nranks, void *arg)
             WT_CHECK_STATUS(callers[i].status, WEFT_EABORTED);
         WT_CHECK(callers[i].text[0]);
         if (callers[i].status == WEFT_EABORTED) /* by this rank's destroying, or by the other's */
-            WT_CHECK(strstr(callers[i].text, "destroy") || (rank == 1 && strstr(callers[i].text, "peer on host")));
+            WT_CHECK(strstr(callers[i].text, "destroy") ||
+                     (rank == 1 && strstr(callers[i].text, "peer rank 0 on host")));
     }
     if (rank == 0)
         wt_sync();
