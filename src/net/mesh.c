@@ -124,8 +124,10 @@ static weft_status check_intro(const struct build *b, int r, const struct intro 
     if (in->settings_hash != mine->settings_hash)
         return wi_fail(
             WEFT_EMISMATCH,
-            "rank %d on host %s has other WEFT_* settings than rank %d, or other files in WEFT_PLANS (what chooses "
-            "algorithms must be equal on all ranks; compare weft-info -c)",
+            "rank %d on host %s has other WEFT_* settings than rank %d, or other files in WEFT_PLANS (equal on all ranks "
+            "must be: WEFT_ALGO, WEFT_COMM_SLICE_BYTES, WEFT_MEASURE_RATES, WEFT_SHM_DEPTH, WEFT_SHM_SLOT_BYTES, "
+            "WEFT_SHM_STAGE_SLOT_BYTES, WEFT_TOPO_DISCOVER, and what WEFT_PLANS, WEFT_TOPO_FILE and WEFT_TUNING_FILE hold; "
+            "compare weft-info -c)",
             r, in->node.name, b->bootstrap->rank);
     return WEFT_SUCCESS;
 }

@@ -345,6 +345,8 @@ static void other_files(int rank, int nranks, void *arg)
         in(text, rank == 2 ? "right/all_reduce_rhd.xml" : "right/all_reduce_ring.xml", NULL, NULL), "", &context));
     SAYS(weft_comm_create_env(context, NULL, &comm), WEFT_EMISMATCH, rank == 2 ? "rank 0" : "rank 2");
     SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "WEFT_PLANS");
+    SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "WEFT_SHM_STAGE_SLOT_BYTES");
+    SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "compare weft-info -c");
     WT_CHECK(comm == NULL);
     WT_CHECK_OK(weft_context_destroy(context));
 }
