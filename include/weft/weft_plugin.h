@@ -63,7 +63,7 @@ struct weft_auth; /* one side of one handshake */
 
 /* Which process: fixed bytes, to be part of an address. */
 struct weft_process {
-    uint64_t space;   /* of boot and pid namespace, where `pid` means something; 0: comparable with nobody's */
+    uint64_t space;   /* of boot and pid namespace, where `pid` means something; 0: not comparable */
     uint64_t started; /* in clock ticks since boot: tells processes with the same number apart */
     int32_t pid;
     uint32_t reserved;

@@ -157,7 +157,7 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
  * outermost serves every collective that it exists for there; for the others, and without a name, there are defaults.
  *
  * Innermost, names may be those of algorithms through slots of mapped memory, then for both directions: "node:ring/flat". That is
- * a chain of stages (mapped, messages, mapped), which fragments of the data pass one behind the other. */
+ * a pipeline of stages (mapped, messages, mapped), which fragments of the data pass one behind the other. */
 #define WI_ALGO_SPEC_BYTES 64
 #define WI_HIER_NO_LEVEL UINT8_MAX
 /* A spec that has been read, for one collective. Stage 0 is among the groups of the outermost level, stage i inside a group of
@@ -206,7 +206,7 @@ int wi_algo_is_spec(const char *text);
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
-/* Can its data be cut into chunks, "*8"? A chain of stages has fragments instead, and a number says how many. */
+/* Can its data be cut into chunks, "*8"? A pipeline of stages has fragments instead, and a number says how many. */
 int wi_algo_has_depth(const struct wi_algo_choice *choice);
 /* The algorithm's name, or the spec without its number of chunks. */
 const char *wi_algo_choice_name(const struct wi_algo_choice *choice);

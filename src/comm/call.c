@@ -163,7 +163,7 @@ static void op_finished(struct wi_op *op, void *arg)
         req->status = WEFT_SUCCESS;
     if (req->exchanged)
         wi_exchange_end(req);
-    /* With the last one the request is whoever's waits for it. */
+    /* After this the thread that waits for the request may free it. */
     comm = req->comm;
     status = req->status;
     call = wi_completion_take(req);

@@ -346,7 +346,7 @@ static int plan_packed(struct weft_comm *comm, const struct weft_request *req, s
         return plan->spec.nlevels != 0;
     if (st == WEFT_ENOMEM || (forced && wi_algo_is_spec(forced)))
         return st;
-    wi_fail_clear(); /* what is asked for is not by level: whoever plans it next says what is wrong */
+    wi_fail_clear(); /* what is asked for is not by level: the next plan reports the error */
     return 0;
 }
 

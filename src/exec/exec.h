@@ -7,8 +7,8 @@
  * An operation runs in fragments, each a slice of every block from the first step to the last, through one program or a pipeline of
  * them (op.h). Steps with messages are cut into slices that stream; sends are posted without waiting, and what would overwrite
  * what a pending send still reads lands in a bounce buffer first. Several operations may be in flight: each fragment that sends
- * messages has a window of channels, of WI_OP_WINDOW the next in turn. A fragment of a mapped program is one epoch
- * (weft_plugin.h); mapped operations run one at a time, in order.
+ * messages has a window of channels, of WI_OP_WINDOW the next in turn. A fragment of an operation with mapped
+ * programs is one epoch (weft_plugin.h); mapped operations run one at a time, in order.
  */
 #ifndef WI_EXEC_EXEC_H
 #define WI_EXEC_EXEC_H
