@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -57,8 +58,9 @@ static void take_requests(struct wi_side *side)
     side->requested = NULL;
     pthread_mutex_unlock(&side->lock);
     for (; x; x = next) {
-        struct wi_side_conn *c = wi_side_conn_request(side, x);
-        next = x->next;
+        struct wi_side_conn *c;
+        next = x->next; /* x may be gone after the first attempt */
+        c = wi_side_conn_request(side, x);
         if (c)
             add(side, c);
         else
@@ -79,15 +81,21 @@ static void look_at_exchanges(struct wi_side *side)
 
 /* ---- The listener ---- */
 
-/* Twice the ranks that may connect at once, for one source has half; and some for strangers. */
+/* Twice the ranks that may connect at once, for one source has half; and some for strangers. But no more than a quarter of the
+ * process's descriptors, which are the program's. */
 static int capacity_of(struct wi_side *side)
 {
-    size_t nranks;
+    size_t nranks, most = INT_MAX / 2, capacity;
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 4 < most)
+        most = files.rlim_cur / 4 > 2 ? files.rlim_cur / 4 : 2;
 
     pthread_mutex_lock(&side->lock);
     nranks = side->nranks;
     pthread_mutex_unlock(&side->lock);
-    return nranks < INT_MAX / 4 ? (int)(2 * nranks) + HALF_OPEN_SPARE : INT_MAX / 2;
+    capacity = nranks < INT_MAX / 8 ? 2 * nranks + HALF_OPEN_SPARE : most;
+    return (int)(capacity < most ? capacity : most);
 }
 
 /* Room for one more that has not proven the key, among `capacity` (-1: one fewer than there are). */

@@ -308,6 +308,7 @@ static weft_status seal(struct wi_parser *p, struct wi_sched **sched)
     wi_free(nsteps);
     if (st == WEFT_SUCCESS && (*sched)->ll != p->ll) {
         wi_sched_put(*sched);
+        *sched = NULL;
         return wi_fail(WEFT_EINVAL, "schedule text: ll is 1, but the schedule is not fit for ll lines");
     }
     return st;

@@ -44,7 +44,7 @@ static weft_status numbers(struct wi_parser *p, const char *what, uint32_t max, 
 /* ---- A stage ---- */
 
 /* src or dst of the stage: the buffer of the whole, and what is added to an item. */
-static weft_status place(struct wi_parser *p, unsigned buf, struct wi_sched_stage *s)
+static weft_status place(struct wi_parser *p, const struct wi_sched *whole, unsigned buf, struct wi_sched_stage *s)
 {
     const char *digits;
     uint32_t value;
@@ -56,6 +56,8 @@ static weft_status place(struct wi_parser *p, unsigned buf, struct wi_sched_stag
         in++;
     if (in == WI_NUM_BUFS)
         return wi_parse_bad(p, "src, dst or tmp expected, found %s", wi_parse_shown(p));
+    if (buf == WI_DST && in == WI_SRC && !whole->in_place)
+        return wi_parse_bad(p, "a stage that stores to src, which is the caller's");
     WI_TRY(wi_parse_next_word(p));
     digits = p->word + (p->word[0] == '-');
     if (wi_parse_digits(&digits, WI_SCHED_MAX_BLOCKS, &value) || *digits || (p->word[0] == '-' && !value))
@@ -121,13 +123,16 @@ static weft_status parse_shares(struct wi_parser *p, struct wi_sched_stage *s)
 static weft_status check_place(const struct wi_parser *p, const struct wi_sched *whole, const struct wi_sched_stage *s,
                                unsigned buf)
 {
-    uint32_t there = whole->buf_blocks[s->at[buf].buf];
+    uint32_t there = whole->buf_blocks[s->at[buf].buf], checked = UINT32_MAX;
 
     for (uint32_t b = 0; b < s->sched->buf_blocks[buf]; b++) {
         uint32_t share = wi_sched_stage_share(s, buf, b);
         if (share >= s->nshares)
             return wi_parse_bad(p, "%s block %u of the stage is share %u, and there are %u", wi_sched_buf_names[buf], b,
                                 share, s->nshares);
+        if (share == checked) /* all blocks may be one rank's share */
+            continue;
+        checked = share;
         for (uint32_t i = s->start[share]; i < s->start[share + 1]; i++) {
             int64_t at = (int64_t)s->item[i] + s->at[buf].offset;
             if (at < 0 || at >= there)
@@ -163,8 +168,8 @@ static weft_status parse_stage(struct wi_parser *p, const struct wi_sched *whole
 
     if (!s)
         return wi_fail(WEFT_ENOMEM, "schedule text line %u: no memory", p->line);
-    WI_TRY(place(p, WI_SRC, s));
-    WI_TRY(place(p, WI_DST, s));
+    WI_TRY(place(p, whole, WI_SRC, s));
+    WI_TRY(place(p, whole, WI_DST, s));
     WI_TRY(wi_parse_named_number(p, "final", 1, &final));
     WI_TRY(wi_parse_line_end(p));
     s->final = (uint8_t) final;
