@@ -149,7 +149,7 @@ static void messages(void)
 
 static void mapped(void)
 {
-    struct campaign c = {.runs = 6, .seed = 1};
+    struct campaign c = {.runs = 4, .seed = 1};
 
     all_of(&c, 1);
     CU_ASSERT(c.seen.fragmented > 100 && c.seen.ll > 100 && c.seen.alone > 100 && c.seen.gated > 100);

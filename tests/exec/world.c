@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "world.h"
 
 #include <pthread.h>
@@ -509,11 +510,17 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* One rank runs at a time: on one core a turn is passed on without waking another. */
 static void drive_alone(struct world *w)
 {
     struct worker workers[MAX_RANKS];
-    int n = 0;
+    cpu_set_t before, one;
+    int n = 0, cpu = sched_getcpu(), bound = cpu >= 0 && sched_getaffinity(0, sizeof before, &before) == 0;
 
+    CPU_ZERO(&one);
+    if (bound)
+        CPU_SET((unsigned)cpu, &one);
+    bound = bound && sched_setaffinity(0, sizeof one, &one) == 0; /* threads have their maker's */
     pthread_mutex_init(&w->lock, NULL);
     fake_on_sleep(w->fake, sleep_in_turn, w);
     w->left = w->form->nranks;
@@ -537,6 +544,8 @@ static void drive_alone(struct world *w)
     for (int r = 0; r < n; r++)
         pthread_cond_destroy(&w->turn[r]);
     pthread_mutex_destroy(&w->lock);
+    if (bound)
+        sched_setaffinity(0, sizeof before, &before);
 }
 
 /* ---- A run ---- */
