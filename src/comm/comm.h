@@ -377,6 +377,12 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
 /* layout.c. The schedule is known: cut the data and lower it. `share` is the largest share of any rank, for v-forms. */
 weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call, size_t share,
                           size_t slice_bytes, struct wi_prog **programs);
+/* The program that was kept for calls like this one, if it serves: 1. */
+int wi_op_kept_program(const struct wi_op *op, struct wi_prog **kept, const struct wi_sched *sched,
+                       const struct wi_layout *layout, struct wi_prog **prog);
+/* Make it, and keep it if calls of the same size can use it. `kept`: NULL: nothing is kept. */
+weft_status wi_op_lower(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched *sched,
+                        const struct wi_layout *layout, struct wi_prog **kept, struct wi_prog **prog);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes, struct wi_prog **programs);
 /* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. */

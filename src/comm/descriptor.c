@@ -136,10 +136,7 @@ static weft_status check_call(const char *function, const weft_call *call)
                        "%s: kind of the call is %d, %s: WEFT_KIND_ALL_REDUCE (1) to WEFT_KIND_SEND_RECV (%d)", function,
                        (int)call->kind, call->kind ? "which is none" : "not set", WEFT_NUM_KINDS);
     has = fields[call->kind - 1];
-    if ((call->root && !(has & ROOT)) || ((call->peer || call->tag) && !(has & MESSAGE)) ||
-        ((call->recv_peer || call->recv_tag) && !(has & EXCHANGE)) || (call->recv_count && !(has & RECV_COUNT)))
-        return check_stray(function, call, has);
-    return WEFT_SUCCESS;
+    return check_stray(function, call, has);
 }
 
 /* What a call and its options say, by the prefix rule. options: NULL if there are none, or none that says anything. */

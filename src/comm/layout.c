@@ -179,6 +179,36 @@ static size_t slot_work(const struct wi_op *op)
 
 /* ---- The program ---- */
 
+/* Programs of blocks with lengths of their own serve one call, unless their lengths are numbers of blocks. */
+static int may_keep(const struct wi_op *op, struct wi_prog **kept, const struct wi_layout *l)
+{
+    const struct wi_blocks *blocks = op->bind.layout.blocks;
+
+    return kept && (l->packed || (!blocks[WI_SRC].extent && !blocks[WI_DST].extent));
+}
+
+int wi_op_kept_program(const struct wi_op *op, struct wi_prog **kept, const struct wi_sched *sched,
+                       const struct wi_layout *l, struct wi_prog **prog)
+{
+    if (!may_keep(op, kept, l) || !wi_prog_serves(*kept, sched, l))
+        return 0;
+    *prog = wi_prog_get(*kept);
+    return 1;
+}
+
+weft_status wi_op_lower(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched *sched,
+                        const struct wi_layout *l, struct wi_prog **kept, struct wi_prog **prog)
+{
+    *prog = wi_lower(sched, comm->rank, l);
+    if (!*prog)
+        return wi_fail(WEFT_ENOMEM, "a program of %u steps", sched->nsteps);
+    if (may_keep(op, kept, l)) {
+        wi_prog_put(*kept);
+        *kept = wi_prog_get(*prog);
+    }
+    return WEFT_SUCCESS;
+}
+
 static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_prog **programs)
 {
     struct wi_layout *l = &op->bind.layout;
@@ -188,17 +218,8 @@ static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_pro
     l->mapped = op->bind.mapped && !op->bind.messages;
     l->ll = op->bind.ll;
     l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
-    if (kept && wi_prog_serves(*kept, op->bind.sched, l)) {
-        *prog = wi_prog_get(*kept);
-    } else {
-        *prog = wi_lower(op->bind.sched, comm->rank, l);
-        if (!*prog)
-            return wi_fail(WEFT_ENOMEM, "a program of %u steps", op->bind.sched->nsteps);
-        if (kept && (l->packed || !(*prog)->has_extents)) {
-            wi_prog_put(*kept);
-            *kept = wi_prog_get(*prog);
-        }
-    }
+    if (!wi_op_kept_program(op, kept, op->bind.sched, l, prog))
+        WI_TRY(wi_op_lower(comm, op, op->bind.sched, l, kept, prog));
     op->bind.nstages = 1;
     op->bind.scale = (*prog)->scaled && !l->packed ? op->bind.block_bytes : 1;
     return WEFT_SUCCESS;

@@ -64,38 +64,6 @@ static void placed_free(struct placed p[2])
 
 /* ---- Programs ---- */
 
-/* Of schedules whose own blocks have no extents: what was made for a call of the same size serves again. */
-static int is_kept(const struct wi_op *op, struct wi_prog **kept, const struct wi_sched *sched,
-                   const struct wi_layout *l, struct wi_prog **prog)
-{
-    const struct wi_blocks *blocks = op->bind.layout.blocks;
-
-    if (!kept || blocks[WI_SRC].extent || blocks[WI_DST].extent || !wi_prog_serves(*kept, sched, l))
-        return 0;
-    *prog = wi_prog_get(*kept);
-    return 1;
-}
-
-static void keep(const struct wi_op *op, struct wi_prog **kept, struct wi_prog *prog)
-{
-    const struct wi_blocks *blocks = op->bind.layout.blocks;
-
-    if (!kept || blocks[WI_SRC].extent || blocks[WI_DST].extent)
-        return;
-    wi_prog_put(*kept);
-    *kept = wi_prog_get(prog);
-}
-
-static weft_status lower(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched *sched,
-                         const struct wi_layout *l, struct wi_prog **kept, struct wi_prog **prog)
-{
-    *prog = wi_lower(sched, comm->rank, l);
-    if (!*prog)
-        return wi_fail(WEFT_ENOMEM, "a program of %u steps", sched->nsteps);
-    keep(op, kept, *prog);
-    return WEFT_SUCCESS;
-}
-
 static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op *op, int after, size_t slot_at,
                                 struct wi_prog **kept, struct wi_prog **prog)
 {
@@ -114,7 +82,7 @@ static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op
     weft_status status;
 
     l.blocks[WI_DST] = *whole;
-    if (is_kept(op, kept, st->sched, &l, prog))
+    if (wi_op_kept_program(op, kept, st->sched, &l, prog))
         return WEFT_SUCCESS;
     status = place(op, st, WI_SRC, &p[WI_SRC]);
     if (status >= 0)
@@ -124,7 +92,7 @@ static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op
         l.blocks[b].start = p[b].start;
     }
     if (status >= 0)
-        status = lower(comm, op, st->sched, &l, kept, prog);
+        status = wi_op_lower(comm, op, st->sched, &l, kept, prog);
     placed_free(p);
     return status;
 }
@@ -136,7 +104,8 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 
     l->read_again = 1;
     l->sliced = 1; /* programs of stages are of one fragment, which is a slice of each block */
-    return is_kept(op, kept, op->bind.sched, l, prog) ? WEFT_SUCCESS : lower(comm, op, op->bind.sched, l, kept, prog);
+    return wi_op_kept_program(op, kept, op->bind.sched, l, prog) ? WEFT_SUCCESS
+                                                                 : wi_op_lower(comm, op, op->bind.sched, l, kept, prog);
 }
 
 /* ---- Fragments ---- */
