@@ -11,6 +11,8 @@ tier_long = $(long_tests) $(long_scripts)
 # Of both: ranks that die, disagree or run out of memory.
 # What CI runs under sanitizers.
 tier_fault = $(filter tests/fault/%,$(multi_tests))
+# Those of the second that make communicators, with two threads in each rank for all copies and reductions but the shortest.
+tier_workers = $(filter-out tests/fault/%,$(multi_tests))
 
 TEST_EXTENSIONS = .sh .py
 SH_LOG_COMPILER = $(BASH)
@@ -29,7 +31,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
-	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1:allocator_may_return_null=1}"; export TSAN_OPTIONS; \
+	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1:allocator_may_return_null=1:suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp}"; export TSAN_OPTIONS; \
 	if test '$(enable_sanitizer)' != no; then WEFT_TEST_SLOW=$${WEFT_TEST_SLOW-5}; export WEFT_TEST_SLOW; fi;
 
 check-programs: all
@@ -40,6 +42,9 @@ check-long: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-900} $(MAKE) check-am TESTS="$(tier_long)" TEST_SUITE_LOG=check-long.log
 check-fault: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-900} $(MAKE) check-am TESTS="$(tier_fault)" TEST_SUITE_LOG=check-fault.log
+check-workers: all
+	@WEFT_WORKERS=2 WEFT_WORKER_BYTES=1000 WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} \
+		$(MAKE) check-am TESTS="$(tier_workers)" TEST_SUITE_LOG=check-workers.log
 
 # make tally tiers="check multi": sum what the newest runs of these tiers left.
 tiers = check
@@ -53,10 +58,10 @@ print-unit-tests:
 check-asan check-ubsan check-tsan check-asan-ubsan:
 	@kind=$@; $(top_srcdir)/bootstrap $${kind#check-}
 
-.PHONY: check-programs check-multi check-long check-fault check-asan check-ubsan check-tsan check-asan-ubsan tally print-unit-tests
+.PHONY: check-programs check-multi check-long check-fault check-workers check-asan check-ubsan check-tsan check-asan-ubsan tally print-unit-tests
 
 noinst_HEADERS += tests/unit/unit.h
-EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally
+EXTRA_DIST += $(check_scripts) $(multi_scripts) $(long_scripts) tests/harness/driver tests/harness/tally tests/harness/tsan.supp
 
 multi_scripts += tests/cli/test_bootstrap.sh tests/cli/test_ci_run.sh
 EXTRA_DIST += .ci/run

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-bench: how long requests of 8 bytes take, completed by callback while no thread waits in weft, alone and while another
  * communicator of the context reduces a long vector. */
+#include "tool.h"
 #include "weft_bench.h"
 #include "bench_rule.h"
 
@@ -65,7 +66,7 @@ static weft_status issue_large(struct large *l)
     return status == WEFT_SUCCESS ? weft_request_on_complete(l->req, large_told, l) : status;
 }
 
-/* Nobody waits in weft here, so the deadline of the operation does not end this wait: without the progress thread it does not
+/* No thread waits in weft here, so the deadline of the operation does not end this wait: without the progress thread it does not
  * expire. */
 static weft_status wait_told(struct small *s, weft_request *req)
 {
@@ -217,11 +218,11 @@ int bench_run_beside(struct bench *b)
     if (status != WEFT_SUCCESS)
         return b->failed = 1, bench_fail(b, "beside", status), 1;
     if (lacks > 0) {
-        if (b->rank == 0)
-            fputs(
-                "weft-bench: --beside needs the progress thread, for no rank waits in a call; leave out WEFT_PROGRESS_THREAD=n\n",
-                stderr);
-        return 2;
+        tool_after_rank_0(b->rank);
+        fputs(
+            "weft-bench: --beside needs the progress thread, for no rank waits in a call; leave out WEFT_PROGRESS_THREAD=n\n",
+            stderr);
+        return b->failed = 1, 2;
     }
     if (bench_one_all_reduce(b, "beside", measure, t, &wrong))
         return 1;

@@ -2,6 +2,7 @@
 /* weft-bench: start-up time and memory of an idle communicator. */
 #include "weft_bench.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -52,7 +53,7 @@ int bench_write_pairs(const struct bench *b, const char *const names[], const do
         return 0;
     f = strcmp(b->o.json, "-") == 0 ? stdout : fopen(b->o.json, "w");
     if (!f) {
-        fprintf(stderr, "weft-bench: %s: cannot be written\n", b->o.json);
+        fprintf(stderr, "weft-bench: %s: %s\n", b->o.json, strerror(errno));
         return 1;
     }
     fprintf(f, "{\"program\": \"weft-bench\", \"version\": \"%s\", \"ranks\": %d", weft_version(), b->nranks);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static FILE *open_out(const char *path)
 {
@@ -12,6 +13,26 @@ static FILE *open_out(const char *path)
     if (!f)
         fprintf(stderr, "weft-bench: %s: %s\n", path, strerror(errno));
     return f;
+}
+
+/* A pipe is not opened and closed for a look: its reader would be told of an end. */
+int bench_check_files(const struct bench_options *o)
+{
+    const char *const paths[] = {o->json, o->csv, o->plot};
+
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        struct stat st;
+        FILE *f;
+        if (!paths[i] || strcmp(paths[i], "-") == 0)
+            continue;
+        if (stat(paths[i], &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+            continue;
+        f = fopen(paths[i], "a");
+        if (!f)
+            return fprintf(stderr, "weft-bench: %s: %s\n", paths[i], strerror(errno)), -1;
+        fclose(f);
+    }
+    return 0;
 }
 
 static int close_out(FILE *f, const char *path)

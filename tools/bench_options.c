@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-bench: the command line. Letters are those of nccl-tests where both programs have the option. */
+#include "tool.h"
 #include "weft_bench.h"
 
 #include <getopt.h>
@@ -8,6 +9,10 @@
 #include <string.h>
 
 #define ALL_COLLS ((1u << BENCH_NUM_COLLS) - 1)
+#define MIN_BYTES 8
+#define MAX_BYTES (16u << 20)
+#define NOT_GIVEN SIZE_MAX
+#define DTYPE_NAMES_BYTES 256
 
 enum long_option {
     OPT_DIRTY = 256,
@@ -87,8 +92,7 @@ static int bad(const struct bench_options *o, const char *format, ...)
 {
     va_list args;
 
-    if (o->quiet)
-        return 2;
+    tool_after_rank_0(o->rank);
     va_start(args, format);
     fputs("weft-bench: ", stderr);
     vfprintf(stderr, format, args);
@@ -163,12 +167,24 @@ static int parse_colls(struct bench_options *o, const char *text)
     return 0;
 }
 
+static const char *dtype_names(char names[DTYPE_NAMES_BYTES])
+{
+    size_t used = 0;
+
+    for (int d = 0; d < WEFT_NUM_DTYPES && used < DTYPE_NAMES_BYTES; d++)
+        used += (size_t)snprintf(names + used, DTYPE_NAMES_BYTES - used, "%s%s", d ? ", " : "",
+                                 weft_dtype_name((weft_dtype)d));
+    return names;
+}
+
 static int parse_dtypes(struct bench_options *o, const char *text)
 {
     static const char *const aliases[][2] = {{"float16", "half"},    {"float32", "float"},  {"f32", "float"},
                                              {"fp32", "float"},      {"f16", "half"},       {"fp16", "half"},
                                              {"f64", "double"},      {"float64", "double"}, {"bf16", "bfloat16"},
                                              {"fp8_e4m3", "f8e4m3"}, {"fp8_e5m2", "f8e5m2"}};
+
+    char names[DTYPE_NAMES_BYTES];
 
     if (strcmp(text, "all") == 0) {
         o->dtypes = (1u << WEFT_NUM_DTYPES) - 1;
@@ -183,7 +199,7 @@ static int parse_dtypes(struct bench_options *o, const char *text)
             return 0;
         }
     }
-    return bad(o, "no data type is called '%s'", text);
+    return bad(o, "no data type is called '%s'; there are %s", text, dtype_names(names));
 }
 
 static int parse_ops(struct bench_options *o, const char *text)
@@ -416,8 +432,32 @@ static int set_plain(struct bench_options *o, int option, char *arg)
     }
 }
 
+/* A collective that would measure nothing, since the operator is undefined for all of the types. */
+static int ops_check(const struct bench_options *o)
+{
+    for (int d = 0; d < WEFT_NUM_DTYPES; d++)
+        for (weft_op op = 0; op < WEFT_NUM_OPS; op++)
+            if (o->dtypes & 1u << d && o->ops & 1u << op && bench_op_fits((weft_dtype)d, op))
+                return 0;
+    for (int c = 0; c < BENCH_NUM_COLLS; c++)
+        if (o->colls & 1u << c && bench_coll_reduces((enum bench_coll)c))
+            return bad(o, "-o: undefined for this type (-d), so that %s measures nothing",
+                       bench_coll_name((enum bench_coll)c));
+    return 0;
+}
+
+/* One that was not given gives way to the other. */
+static void settle_sizes(struct bench_options *o)
+{
+    if (o->min_bytes == NOT_GIVEN)
+        o->min_bytes = o->max_bytes < MIN_BYTES ? o->max_bytes : MIN_BYTES;
+    if (o->max_bytes == NOT_GIVEN)
+        o->max_bytes = o->min_bytes > MAX_BYTES ? o->min_bytes : MAX_BYTES;
+}
+
 static int combine_check(struct bench_options *o)
 {
+    settle_sizes(o);
     if (o->min_bytes > o->max_bytes)
         return bad(o, "-b %zu is above -e %zu", o->min_bytes, o->max_bytes);
     if (o->step_factor == 0 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
@@ -426,7 +466,7 @@ static int combine_check(struct bench_options *o)
         return bad(o, "-m groups calls, which persistent operations cannot be; leave one of them out");
     if (o->agg > 1 && o->percentiles)
         return bad(o, "--percentiles times single calls, -m groups of them; leave one of them out");
-    return 0;
+    return ops_check(o);
 }
 
 /* --overlap and --beside time one all_reduce of floats, of -e bytes. */
@@ -466,12 +506,12 @@ static int parse_operands(struct bench_options *o, int argc, char **argv)
 
 int bench_options_parse(int argc, char **argv, struct bench_options *o)
 {
-    int c, quiet = o->quiet, given[64], ngiven = 0;
+    int c, rank = o->rank, given[64], ngiven = 0;
 
     *o = (struct bench_options){
         .colls = 1u << BENCH_ALL_REDUCE,
-        .min_bytes = 8,
-        .max_bytes = 16u << 20,
+        .min_bytes = NOT_GIVEN,
+        .max_bytes = NOT_GIVEN,
         .step_bytes = 1u << 20,
         .step_factor = 2,
         .agg = 1,
@@ -483,15 +523,15 @@ int bench_options_parse(int argc, char **argv, struct bench_options *o)
         .average = BENCH_AVG_MEAN,
         .out_of_place = 1,
         .in_place = 1,
-        .quiet = quiet,
+        .rank = rank,
     };
     opterr = 0;
     optind = 1;
     while ((c = getopt_long(argc, argv, ":C:b:e:i:f:n:w:m:N:c:o:d:r:z:p:G:t:g:a:y:J:T:h", long_options, NULL)) != -1) {
         if (c == 'h' || c == OPT_VERSION) {
-            if (!quiet && c == 'h')
+            if (!rank && c == 'h')
                 bench_help(stdout);
-            else if (!quiet)
+            else if (!rank)
                 printf("weft-bench %s\n", weft_version());
             return 1;
         }

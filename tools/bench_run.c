@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Operators that are defined for the type. */
-static int op_fits(weft_dtype dtype, weft_op op)
+int bench_op_fits(weft_dtype dtype, weft_op op)
 {
     int complex = dtype == WEFT_COMPLEX64 || dtype == WEFT_COMPLEX128;
     int floating = complex || (dtype >= WEFT_FLOAT16 && dtype <= WEFT_FLOAT8E5M2);
@@ -104,7 +103,7 @@ static weft_status run_types(struct bench *b, struct bench_buffers *buf, struct 
             continue;
         call->dtype = (weft_dtype)d;
         for (weft_op op = 0; op < WEFT_NUM_OPS && status == WEFT_SUCCESS; op++) {
-            if (reduces ? !(o->ops & 1u << op) || !op_fits(call->dtype, op) : op != WEFT_SUM)
+            if (reduces ? !(o->ops & 1u << op) || !bench_op_fits(call->dtype, op) : op != WEFT_SUM)
                 continue;
             call->op = op;
             for (int root = rooted ? first : 0; root < (rooted ? end : 1) && status == WEFT_SUCCESS; root++) {

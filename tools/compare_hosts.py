@@ -27,10 +27,11 @@ class Hosts:
 
     interface = "eth0"
 
-    def __init__(self, count: int, shaped: bool, work: Path, ranks_per_host: int = 1) -> None:
+    def __init__(self, count: int, shaped: bool, work: Path, ranks_per_host: int = 1, rate_bits: int = RATE_BITS) -> None:
         self.count = count
         self.ranks_per_host = ranks_per_host
         self.shaped = shaped
+        self.rate_bits = rate_bits
         self.work = work
         self.tag = f"weftcmp{os.getpid()}"
 
@@ -95,11 +96,10 @@ class Hosts:
                 self.shape(switch, port)
         self.write_agent()
 
-    @staticmethod
-    def shape(namespace: str, device: str) -> None:
+    def shape(self, namespace: str, device: str) -> None:
         """Limit what leaves a device."""
         subprocess.run(["tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", "rate",
-                        f"{RATE_BITS // 1_000_000}mbit", "burst", "128kb", "latency", "50ms"],
+                        f"{self.rate_bits // 1000}kbit", "burst", "128kb", "latency", "50ms"],
                        check=True, capture_output=True, text=True)
 
     def remove(self) -> None:

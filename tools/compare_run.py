@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 from compare_hosts import Hosts
 
 TOOLS = Path(__file__).resolve().parent
+PLACEMENT_FACTOR = 1.6
 Times = dict[int, float]  # message bytes -> microseconds per call
 
 
@@ -24,11 +27,40 @@ class RunError(Exception):
     """A peer could not be measured; the text says why."""
 
 
+def size_name(size: int) -> str:
+    """Return 8, 4K, 16M."""
+    for unit, name in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)
+
+
 def free_port() -> int:
     """Return a TCP port that was free a moment ago."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
+
+
+def check_output(path: str) -> None:
+    """Raise OSError if a file cannot be written, without making it."""
+    folder = Path(path).resolve().parent
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def write_json(path: str, data: dict) -> bool:
+    """Write a file; return whether that was possible, and say why not."""
+    try:
+        Path(path).write_text(json.dumps(data, indent=1, default=str) + "\n")
+    except OSError as e:
+        print(f"weft-compare: {path}: {e.strerror}", file=sys.stderr)
+        return False
+    return True
 
 
 def tail(text: str) -> str:
@@ -40,22 +72,26 @@ def tail(text: str) -> str:
 class Bench:
     """Programs, compiled helpers and limits of one comparison."""
 
-    def __init__(self, weft_bench: Path | None, python: str, timeout_s: float) -> None:
+    def __init__(self, weft_bench: Path | None, python: str, timeout_s: float, peers: bool = True) -> None:
         self.weft_bench = weft_bench
         self.python = python
         self.timeout_s = timeout_s
         self.work = Path(tempfile.mkdtemp(prefix="weft-compare."))
         self.cpus = sorted(os.sched_getaffinity(0))
         self.missing: dict[str, str] = {}
-        self.build()
+        self.placements: list[float] = []  # round trips in nanoseconds
+        if len(self.cpus) > 1:
+            self.compile("cc", "placement", "placement")
+        if peers:
+            self.build()
 
     def close(self) -> None:
         """Remove what was built."""
         shutil.rmtree(self.work, ignore_errors=True)
 
     def build(self) -> None:
-        """Compile the C helpers; note which peers cannot be measured and why."""
-        for name in ("triad", "pingpong", "placement"):
+        """Compile the helpers of the rows; note which peers cannot be measured and why."""
+        for name in ("triad", "pingpong"):
             self.compile("cc", name, name)
         for mpi in ("openmpi", "mpich"):
             if not shutil.which(f"mpicc.{mpi}") or not shutil.which(f"mpirun.{mpi}"):
@@ -168,20 +204,22 @@ class Bench:
         return {row["bytes"]: row[f"{place}_{'of_' if place == 'out' else ''}place"]["time_us"] for row in data["rows"]}
 
     def weft_json(self, nranks: int, options: list[str], hosts: Hosts | None = None,
-                  extra: dict[str, str] | None = None) -> dict:
-        """Run weft-bench and return its JSON."""
-        if self.weft_bench is None:
+                  extra: dict[str, str] | None = None, weft_bench: Path | None = None) -> dict:
+        """Run weft-bench, or the one of another build, and return its JSON."""
+        weft_bench = weft_bench or self.weft_bench
+        if weft_bench is None:
             raise RunError("weft-bench was not found: build first, or name it with --weft-bench")
         path = self.work / "weft.json"
         path.unlink(missing_ok=True)
-        program, env = self.unwrapped(self.weft_bench)
+        program, env = self.unwrapped(weft_bench)
         self.ranks([str(program), *options, "--json", str(path)], nranks, hosts, {**env, **(extra or {})}, True)
         return json.loads(path.read_text())
 
     @staticmethod
     def unwrapped(program: Path) -> tuple[Path, dict[str, str]]:
-        """Return the program behind libtool's wrapper script, which would count as start-up, and what it needs."""
-        inner = program.parent / ".libs" / program.name
+        """Return the program behind libtool's wrapper script, which would count as start-up, and what it needs to find the
+        library of its own build."""
+        inner = program if program.parent.name == ".libs" else program.parent / ".libs" / program.name
         if not inner.is_file():
             return program, {}
         found = os.environ.get("LD_LIBRARY_PATH")
@@ -246,6 +284,17 @@ class Bench:
             return None
         program = str(self.work / "placement")
         return float(self.together([[program, *map(str, self.cpus[:2])]], [{}], False, 60))
+
+    def place(self) -> int | None:
+        """Return which of the placements seen so far the cores are in. Round trips differ by a few per cent within one."""
+        ns = self.placement_ns()
+        if ns is None:
+            return None
+        for i, seen in enumerate(self.placements):
+            if seen / PLACEMENT_FACTOR < ns < seen * PLACEMENT_FACTOR:
+                return i
+        self.placements.append(ns)
+        return len(self.placements) - 1
 
     def tcp_half_round_us(self, hosts: Hosts) -> float:
         """Half of a raw TCP round trip of 8 bytes between two hosts."""

@@ -27,7 +27,7 @@ endif
 # The comparison runs from the source tree: it compiles its peers' programs itself.
 EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py tools/compare_gloo.py \
 	tools/compare_mpi.c tools/compare_pingpong.c tools/compare_triad.c \
-	tools/compare_placement.c
+	tools/compare_placement.c tools/compare_versions.py
 
 bin_PROGRAMS += weft-info
 weft_info_SOURCES = tools/tool.h tools/weft_info.c
@@ -40,13 +40,13 @@ weft_plan_SOURCES = tools/tool.h tools/weft_plan.c tools/weft_plan.h tools/plan_
 weft_plan_LDADD = libweftcore.la $(JANSSON_LIBS)
 
 check_scripts += tests/cli/test_weft_info.sh tests/cli/test_weft_plan.sh
-multi_scripts += tests/cli/test_weft_bench.sh
+multi_scripts += tests/cli/test_weft_bench.sh tests/cli/test_weft_compare.py
 
 dist_man_MANS += doc/man/weft-bench.1 doc/man/weft-info.1 doc/man/weft-compare.1 doc/man/weft-run.1 doc/man/weft-plan.1
 
 # One machine only: public headers, hwloc and libc.
 bin_PROGRAMS += weft-run
-weft_run_SOURCES = tools/weft_run.c tools/weft_run.h tools/weft_run_bind.c tools/weft_run_key.c tools/weft_run_spawn.c \
+weft_run_SOURCES = tools/tool.h tools/weft_run.c tools/weft_run.h tools/weft_run_bind.c tools/weft_run_key.c tools/weft_run_spawn.c \
 	tools/weft_run_watch.c
 weft_run_LDADD = $(HWLOC_LIBS)
 
@@ -72,7 +72,7 @@ dist_man_MANS += doc/man/weft-sim.1
 
 # Measures by the public interface, predicts by src/plan.
 bin_PROGRAMS += weft-tune
-weft_tune_SOURCES = tools/weft_tune.c tools/weft_tune.h tools/tune_colls.c tools/tune_links.c tools/tune_nodes.c \
+weft_tune_SOURCES = tools/tool.h tools/weft_tune.c tools/weft_tune.h tools/tune_colls.c tools/tune_links.c tools/tune_nodes.c \
 	tools/tune_check.c tools/tune_options.c tools/tune_plot.c tools/tune_points.c tools/tune_rates.c tools/tune_report.c \
 	tools/tune_subjects.c tools/tune_summary.c
 weft_tune_LDADD = libweftcore.la -lm

@@ -12,13 +12,13 @@
 #include "tool.h"
 #include "weft_plan.h"
 
-const char plan_check_help[] =
-    "  check [--print | --json | --dot] FILE...\n"
-    "      Prove the algorithms in MSCCL XML, MSCCL++ plan JSON, or weft's own schedule texts\n"
-    "      (those of all ranks in one file, or one rank per file), or say why they are refused.\n"
-    "      --print   the schedules of all ranks as text\n"
-    "      --json    verdicts and schedules as a JSON array\n"
-    "      --dot     the schedules as a graph for graphviz\n";
+const char plan_check_help[] = "  check [--print | --json | --dot] FILE...\n"
+                               "      Prove the algorithms in MSCCL XML, MSCCL++ plan JSON, or weft's own\n"
+                               "      schedule texts (those of all ranks in one file, or one rank per file), or\n"
+                               "      say why they are refused.\n"
+                               "      --print   the schedules of all ranks as text\n"
+                               "      --json    verdicts and schedules as a JSON array\n"
+                               "      --dot     the schedules as a graph for graphviz\n";
 
 enum output { SUMMARY, PRINT, JSON, DOT };
 
@@ -111,12 +111,22 @@ static void print_json(const char *file, const struct wi_import *import)
     fputs("]}", stdout);
 }
 
+static void refused(const char *file)
+{
+    const char *why = wi_fail_text();
+
+    if (strncmp(why, file, strlen(file)) == 0)
+        printf("%s\n", why);
+    else /* no verdict: the file could not be read */
+        fprintf(stderr, "weft-plan check: %s\n", why);
+}
+
 static void show(enum output output, const char *file, const struct wi_import *import)
 {
     if (output == JSON)
         print_json(file, import);
     else if (!import)
-        printf("%s\n", wi_fail_text());
+        refused(file);
     else if (output == PRINT)
         print_text(import);
     else if (output == DOT)
@@ -192,7 +202,7 @@ int plan_check(int argc, char **argv)
         else if (!strcmp(argv[at], "--dot"))
             output = DOT;
         else if (!strcmp(argv[at], "--help"))
-            return printf("usage: weft-plan\n%s", plan_check_help) < 0;
+            return printf("usage: weft-plan\n%s", plan_check_help), tool_output_lost("weft-plan check");
         else {
             fprintf(stderr, "weft-plan check: there is no option %s\n", argv[at]);
             return 2;

@@ -13,28 +13,82 @@
 #include "tool.h"
 #include "weft_plan.h"
 
-const char plan_explain_help[] =
-    "  explain COLLECTIVE -n BYTES -P RANKS [OPTION]...\n"
-    "      Which algorithm is chosen, what each candidate would take, and why others cannot do it.\n"
-    "      BYTES is the vector's size or, where every rank has its own, one rank's share.\n"
-    "      --nodes N           the ranks are spread evenly over so many nodes (1)\n"
-    "      --topo FILE         on the machine that weft-topo exported\n"
-    "      --synthetic TEXT    on a machine in one line, \"nodes:2 pack:1 core:4 nic:1@10Gb\"\n"
-    "      --tuning FILE       with the measurements of weft-tune\n"
-    "      --rules TEXT        as WEFT_ALGO (the environment's)\n"
-    "      --slot-bytes SIZE   as WEFT_SHM_STAGE_SLOT_BYTES (the environment's, else 512K)\n"
-    "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
-    "      --op OP             sum, max, ...; user: a function, that is not commutative\n"
-    "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
-    "      --measure           by how fast this machine's cores copy and reduce now, as with WEFT_MEASURE_RATES=y\n"
-    "      --root R, --in-place\n"
-    "      --no-stages         as if mapped memory served no node of several: by messages inside nodes, too\n"
-    "      --no-schedules      formulas only\n"
-    "      --json              one JSON object\n";
+const char plan_explain_help[] = "  explain COLLECTIVE -n BYTES -P RANKS [OPTION]...\n"
+                                 "      Which algorithm is chosen, what each candidate would take, and why others\n"
+                                 "      cannot do it.\n"
+                                 "      BYTES is the vector's size or, where every rank has its own, one rank's\n"
+                                 "      share.\n"
+                                 "      --nodes N           the ranks are spread evenly over so many nodes (1)\n"
+                                 "      --topo FILE         on the machine that weft-topo exported\n"
+                                 "      --synthetic TEXT    on a machine in one line, \"nodes:2 core:4 nic:1@10Gb\"\n"
+                                 "      --tuning FILE       with the measurements of weft-tune, as\n"
+                                 "                          WEFT_TUNING_FILE (the environment's)\n"
+                                 "      --rules TEXT        as WEFT_ALGO (the environment's)\n"
+                                 "      --slot-bytes SIZE   as WEFT_SHM_STAGE_SLOT_BYTES (environment's or 512K)\n"
+                                 "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
+                                 "      --op OP             sum, max, ...; user: one that is not commutative\n"
+                                 "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
+                                 "      --measure           by how fast this machine's cores copy and reduce now,\n"
+                                 "                          as with WEFT_MEASURE_RATES=y\n"
+                                 "      --root R, --in-place\n"
+                                 "      --no-stages         as if mapped memory served no node of several: by\n"
+                                 "                          messages inside nodes, too\n"
+                                 "      --no-schedules      formulas only\n"
+                                 "      --json              one JSON object\n";
 
 static int bad(const char *what, const char *value)
 {
-    fprintf(stderr, "weft-plan explain: %s \"%s\"; see weft-plan --help\n", what, value);
+    fprintf(stderr, "weft-plan explain: %s \"%s\"; see weft-plan explain --help\n", what, value);
+    return 2;
+}
+
+#define NAMES_BYTES 400
+
+static void add_name(char names[NAMES_BYTES], const char *name)
+{
+    size_t used = strlen(names);
+
+    snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "", name);
+}
+
+/* Of what there is in place of a name. */
+static int unknown(const char *what, const char *value, const char *names)
+{
+    fprintf(stderr, "weft-plan explain: %s \"%s\"; there are %s\n", what, value, names);
+    return 2;
+}
+
+static int no_collective(const char *value)
+{
+    char names[NAMES_BYTES] = "";
+
+    for (int c = 0; c < WI_NUM_COLLS; c++)
+        if (wi_algo_find(wi_algo_family((enum wi_coll)c), "flat"))
+            add_name(names, wi_coll_name((enum wi_coll)c));
+    return unknown("no collective", value, names);
+}
+
+static int no_op(const char *value)
+{
+    char names[NAMES_BYTES] = "";
+
+    for (unsigned op = 0; op < WI_RATE_OPS; op++)
+        add_name(names, wi_rate_op_name(op));
+    return unknown("--op: no operator", value, names);
+}
+
+static int no_dtype(const char *value)
+{
+    char names[NAMES_BYTES] = "";
+
+    for (int d = 0; d < WEFT_NUM_DTYPES; d++)
+        add_name(names, weft_dtype_name((weft_dtype)d));
+    return unknown("--dtype: no data type", value, names);
+}
+
+static int missing(const char *what)
+{
+    fprintf(stderr, "weft-plan explain: %s; see weft-plan explain --help\n", what);
     return 2;
 }
 
@@ -77,10 +131,14 @@ static int parse_slot(const char *name, const char *text, struct explain *x)
 /* What a communicator would read; options go before. */
 static int read_environment(struct explain *x)
 {
-    const char *rules = getenv("WEFT_ALGO"), *slot = getenv("WEFT_SHM_STAGE_SLOT_BYTES");
+    const char *slot = getenv("WEFT_SHM_STAGE_SLOT_BYTES");
 
     if (!x->rules)
-        x->rules = rules;
+        x->rules = getenv("WEFT_ALGO");
+    x->tuning_is_setting = !x->tuning;
+    if (!x->tuning)
+        x->tuning = getenv("WEFT_TUNING_FILE");
+    x->plans = getenv("WEFT_PLANS");
     if (!x->slot_bytes && slot && *slot)
         return parse_slot("WEFT_SHM_STAGE_SLOT_BYTES", slot, x);
     if (!x->slot_bytes)
@@ -108,18 +166,18 @@ static int take(int c, struct explain *x, int *has_bytes)
         *has_bytes = 1;
         return wi_parse_bytes(optarg, &x->query.bytes) ? bad("-n: not a size such as 1M:", optarg) : 0;
     case 'P':
-        return parse_int(optarg, 1, 1 << 20, &x->nranks) ? bad("-P: not a number of ranks:", optarg) : 0;
+        return parse_int(optarg, 1, 1 << 20, &x->nranks) ? bad("-P: not a number from 1 to 1048576:", optarg) : 0;
     case 'N':
-        return parse_int(optarg, 1, 1 << 20, &x->nnodes) ? bad("--nodes: not a number of nodes:", optarg) : 0;
+        return parse_int(optarg, 1, 1 << 20, &x->nnodes) ? bad("--nodes: not a number from 1 to 1048576:", optarg) : 0;
     case 'r':
         return parse_int(optarg, 0, 1 << 20, &x->query.root) ? bad("--root: not a rank:", optarg) : 0;
     case 'm':
         x->mapped_memory = strcmp(optarg, "mapped") == 0;
         return x->mapped_memory || !strcmp(optarg, "private") ? 0 : bad("--memory: not private or mapped:", optarg);
     case 'o':
-        return parse_op(optarg, x) ? bad("--op: no operator", optarg) : 0;
+        return parse_op(optarg, x) ? no_op(optarg) : 0;
     case 'd':
-        return parse_dtype(optarg, x) ? bad("--dtype: no data type", optarg) : 0;
+        return parse_dtype(optarg, x) ? no_dtype(optarg) : 0;
     case 'M':
         x->measure = 1;
         return 0;
@@ -159,35 +217,56 @@ static int take(int c, struct explain *x, int *has_bytes)
 
 static int settle(struct explain *x, int argc, char **argv, int has_bytes)
 {
-    if (optind != argc - 1)
-        return bad(optind == argc ? "no collective is named" : "unexpected argument",
-                   optind == argc ? "" : argv[optind + 1]);
+    if (optind == argc)
+        return missing("which collective? explain COLLECTIVE");
+    if (optind < argc - 1)
+        return bad("unexpected argument", argv[optind + 1]);
     if (wi_coll_parse(argv[optind], &x->query.coll) || !wi_algo_find(wi_algo_family(x->query.coll), "flat"))
-        return bad("no collective", argv[optind]);
+        return no_collective(argv[optind]);
     x->query.v_form = wi_algo_family(x->query.coll) != x->query.coll;
     x->query.packed = x->query.coll == WI_COLL_ALL_TO_ALL_V;
     if (!wi_rate_defined(x->dtype, x->op))
         return bad("--op: undefined for this data type:", wi_rate_op_name(x->op));
-    x->reduces = x->query.coll == WI_COLL_ALL_REDUCE || x->query.coll == WI_COLL_REDUCE ||
-                 wi_algo_family(x->query.coll) == WI_COLL_REDUCE_SCATTER || x->query.coll == WI_COLL_SCAN ||
-                 x->query.coll == WI_COLL_EXSCAN;
+    x->reduces = wi_coll_is_reduction(x->query.coll);
     x->query.rounds = x->reduces && (x->op == WI_RATE_USER || wi_dtype_rounds((weft_dtype)x->dtype));
     x->query.work = x->reduces ? wi_plan_work(x->dtype, x->op) : 0;
     if (!has_bytes && x->query.coll != WI_COLL_BARRIER)
-        return bad("how many bytes? -n", "");
+        return missing("how many bytes? -n BYTES");
     if (x->query.coll == WI_COLL_BARRIER)
         x->query.bytes = 0;
     if (!x->nranks)
-        return bad("how many ranks? -P", "");
+        return missing("how many ranks? -P RANKS");
     if (x->query.root >= x->nranks)
-        return bad("--root: there are fewer ranks than for rank", "that");
+        return fprintf(stderr, "weft-plan explain: --root %d: there are ranks 0 to %d\n", x->query.root, x->nranks - 1),
+               2;
     if (x->topo_file && x->synthetic)
-        return bad("either --topo or --synthetic, not", "both");
+        return missing("--topo and --synthetic describe the same: leave one of them out");
     if (x->nnodes > x->nranks)
-        return fprintf(stderr, "weft-plan explain: --nodes %d: there are only %d ranks (-P); see weft-plan --help\n",
-                       x->nnodes, x->nranks),
+        return fprintf(stderr, "weft-plan explain: --nodes %d: there are only %d ranks (-P)\n", x->nnodes, x->nranks),
                2;
     return 0;
+}
+
+/* Rules may name programs of WEFT_PLANS, which are not read here: explain() refuses the calls that such a rule decides. */
+static weft_status any_file(const void *files, const struct wi_plan_query *query, int nranks, const char *name,
+                            const struct wi_algo **algo)
+{
+    static const struct wi_algo unread = {.name = "file"};
+
+    (void)files, (void)query, (void)nranks, (void)name;
+    *algo = &unread;
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_rule(const struct explain *x)
+{
+    if (!x->rule || strncmp(x->rule, "file:", 5) != 0)
+        return WEFT_SUCCESS;
+    return wi_fail(
+        WEFT_ENOTSUP,
+        "a rule names %s for this call: a program of WEFT_PLANS, which explain does not read. It runs wherever "
+        "it serves the ranks; weft-plan check proves its file, and --rules '' asks what runs without it",
+        x->rule);
 }
 
 static weft_status make_planner(struct explain *x)
@@ -201,6 +280,7 @@ static weft_status make_planner(struct explain *x)
                                     .table = x->table,
                                     .graph = x->model};
 
+    x->facts.find_file = any_file;
     if (x->measure)
         WI_TRY(wi_rates_here(&rates));
     wi_plan_default_link_params(&x->facts, &params);
@@ -209,15 +289,26 @@ static weft_status make_planner(struct explain *x)
     return wi_planner_create(&config, &x->planner);
 }
 
+static weft_status load_table(struct explain *x)
+{
+    char why[512];
+    weft_status status = x->tuning && *x->tuning ? wi_plan_table_load(x->tuning, &x->table) : WEFT_SUCCESS;
+
+    if (status >= 0)
+        return status;
+    snprintf(why, sizeof why, "%s", wi_fail_text());
+    return wi_fail(status, "%s: %s", x->tuning_is_setting ? "WEFT_TUNING_FILE" : "--tuning", why);
+}
+
 static weft_status explain(struct explain *x)
 {
-    if (x->tuning)
-        WI_TRY(wi_plan_table_load(x->tuning, &x->table));
+    WI_TRY(load_table(x));
     WI_TRY(explain_world(x));
     WI_TRY(make_planner(x));
+    x->rule = wi_plan_rule(x->planner, &x->query);
+    WI_TRY(check_rule(x));
     if (wi_plan_needs_exchange(x->planner, &x->query, NULL))
         x->query.memory = x->mapped_memory ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
-    x->rule = wi_plan_rule(x->planner, &x->query);
     WI_TRY(wi_plan(x->planner, &x->query, NULL, &x->plan));
     WI_TRY(wi_plan_candidates(x->planner, &x->query, &x->list, &x->n));
     x->sim = wi_calloc((size_t)x->n + 1, sizeof *x->sim);
@@ -239,10 +330,13 @@ int plan_explain(int argc, char **argv)
     weft_status st;
 
     optind = 0;
-    while ((c = getopt_long(argc, argv, "n:P:h", longs, NULL)) != -1) {
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":n:P:h", longs, NULL)) != -1) {
+        if (c == '?' || c == ':')
+            return tool_bad_option("weft-plan explain", c, argv);
         status = take(c, &x, &has_bytes);
         if (status)
-            return status < 0 ? 0 : status;
+            return status < 0 ? tool_output_lost("weft-plan explain") : status;
     }
     status = settle(&x, argc, argv, has_bytes);
     if (!status)

@@ -14,11 +14,12 @@
 
 struct explain {
     /* asked */
-    const char *topo_file, *synthetic, *tuning, *rules;
+    const char *topo_file, *synthetic, *tuning, *rules, *plans;
     struct wi_plan_query query;
     unsigned dtype, op;
     int reduces, measure; /* measure: this machine's cores */
     int mapped_memory, nranks, nnodes, json, simulate, pipelines;
+    int tuning_is_setting; /* WEFT_TUNING_FILE, not an option */
     size_t slot_bytes; /* WEFT_SHM_STAGE_SLOT_BYTES */
     /* found */
     struct wi_topo *topo;

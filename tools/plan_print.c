@@ -143,12 +143,19 @@ void explain_print(const struct explain *x)
     char bytes[24];
     int n = 0;
 
-    printf("%s of %s, %d ranks on %d node%s, %s%s%s\n", wi_coll_name(x->query.coll),
-           by_bytes((double)x->query.bytes, bytes), x->nranks, x->facts.nnodes, x->facts.nnodes == 1 ? "" : "s",
-           x->mapped_memory ? "mapped memory" : "private memory", x->query.in_place ? ", in place" : "",
-           x->query.ordered ? ", in rank order" : "");
+    printf("%s", wi_coll_name(x->query.coll));
+    if (x->query.coll != WI_COLL_BARRIER)
+        printf(" of %s", by_bytes((double)x->query.bytes, bytes));
+    printf(", %d rank%s on %d node%s, %s%s%s\n", x->nranks, x->nranks == 1 ? "" : "s", x->facts.nnodes,
+           x->facts.nnodes == 1 ? "" : "s", x->mapped_memory ? "mapped memory" : "private memory",
+           x->query.in_place ? ", in place" : "", x->query.ordered ? ", in rank order" : "");
     printf("machine: %s\n", x->machine);
+    if (x->table)
+        printf("tuning: %s%s\n", x->tuning, x->tuning_is_setting ? " (WEFT_TUNING_FILE)" : "");
     print_rates(x);
+    if (x->plans && *x->plans)
+        printf(
+            "plans: the programs of WEFT_PLANS are no candidates; they run where WEFT_ALGO or a call names them (file:NAME)\n");
     putchar('\n');
     for (int i = 0; i < x->n && n < 128; i++)
         if (!x->list[i].why_not)
@@ -221,6 +228,8 @@ weft_status explain_print_json(const struct explain *x)
                   "slice_bytes", (json_int_t)x->plan.slice_bytes, "candidates", list);
     if (!top)
         return wi_fail(WEFT_ENOMEM, "JSON");
+    if (x->table)
+        json_object_set_new(top, "tuning", json_string(x->tuning));
     if (x->rule)
         json_object_set_new(top, "rule", json_string(x->rule));
     json_object_set_new(top, "stages", explain_stages_json(x));

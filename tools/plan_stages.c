@@ -64,8 +64,8 @@ void explain_print_stages(const struct explain *x)
     if (x->plan.pipeline.fragment_bytes)
         printf("fragments: %.0f of %zu bytes, at most %u under way; what takes the time: %s\n", nfragments(x),
                x->plan.pipeline.fragment_bytes, x->plan.pipeline.window, bound_of(x));
-    else if (x->plan.spec.depth)
-        printf("chunks: %d, one behind the other through the stages\n", x->plan.spec.depth);
+    else if (x->plan.spec.nchunks)
+        printf("chunks: %d, one behind the other through the stages\n", x->plan.spec.nchunks);
 }
 
 json_t *explain_stages_json(const struct explain *x)

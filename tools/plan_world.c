@@ -49,18 +49,14 @@ static int oversubscribed(const struct explain *x)
     return 0;
 }
 
-/* As communicators have them whose ranks share memory inside nodes (comm/create.c), with slots as asked for. */
+/* As communicators have them whose ranks share memory inside nodes (comm/create.c). Slots are as long as asked for, and there are
+ * as many as a window needs. */
 static void assume_pipelines(struct explain *x)
 {
-    static const enum wi_coll pipelined[] = {WI_COLL_ALL_REDUCE,       WI_COLL_REDUCE,       WI_COLL_BROADCAST,
-                                             WI_COLL_ALL_GATHER,       WI_COLL_ALL_GATHER_V, WI_COLL_REDUCE_SCATTER,
-                                             WI_COLL_REDUCE_SCATTER_V, WI_COLL_BARRIER};
     const struct wi_algo_level *node = wi_algo_level_find(&x->levels, "node");
-    struct wi_plan_transport *inside = &x->facts.inside[node - x->levels.level];
 
-    *inside = (struct wi_plan_transport){.name = "shm", .mapped = 1, .depth = 4, .slot_bytes = x->slot_bytes};
-    for (size_t i = 0; i < sizeof pipelined / sizeof *pipelined; i++)
-        inside->pipelined |= 1u << pipelined[i];
+    x->facts.inside[node - x->levels.level] =
+        (struct wi_plan_transport){.name = "shm", .mapped = 1, .window = WI_OP_WINDOW, .slot_bytes = x->slot_bytes};
 }
 
 weft_status explain_world(struct explain *x)

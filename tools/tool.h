@@ -6,7 +6,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define TOOL_RANK_0_SECONDS 3
 
 /* At the end of a tool: 1, and said, when not all of standard output could be written. */
 static inline int tool_output_lost(const char *tool)
@@ -16,6 +20,30 @@ static inline int tool_output_lost(const char *tool)
         return 0;
     fprintf(stderr, "%s: the output could not be written: %s\n", tool, errno ? strerror(errno) : "a part was lost before");
     return 1;
+}
+
+/* Launchers' variables: which rank this is before there is a communicator. */
+static inline int tool_launcher_rank(void)
+{
+    static const char *const names[] = {"WEFT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return atoi(value);
+    }
+    return 0;
+}
+
+/* Before a complaint that rank 0 has too: a launcher ends the other ranks as soon as one fails, so that one that does not wait here
+ * may have rank 0 ended before it has spoken. Whoever is not ended meanwhile, perhaps since only its own arguments are wrong, says
+ * it too. */
+static inline void tool_after_rank_0(int rank)
+{
+    unsigned left = rank ? TOOL_RANK_0_SECONDS : 0;
+
+    while (left)
+        left = sleep(left);
 }
 
 /* getopt's '?' and ':', in the words of all tools, with opterr 0; returns the exit status. A long option is an argument of its own,

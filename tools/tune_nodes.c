@@ -1,37 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* weft-tune: which ranks share a node, and what the planner is to know of them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/process.h"
 #include "weft_tune.h"
 
 /* As the library tells nodes apart: same boot, host name, network and process-id namespace. */
 static uint64_t node_key(void)
 {
     struct {
-        char boot[64], host[65];
+        char boot[WI_BOOT_ID_BYTES], host[65];
         uint64_t net, pid;
     } seen;
     const char *given = getenv("WEFT_NODE_ID");
-    struct stat st;
-    FILE *f;
 
     if (given && *given)
         return wi_hash64(given, strlen(given), 1);
     memset(&seen, 0, sizeof seen);
     gethostname(seen.host, sizeof seen.host - 1);
-    f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (f) {
-        if (!fgets(seen.boot, sizeof seen.boot, f))
-            seen.boot[0] = '\0';
-        fclose(f);
-    }
-    seen.net = stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
-    seen.pid = stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+    wi_process_boot_id(seen.boot);
+    seen.net = wi_process_namespace("net");
+    seen.pid = wi_process_namespace("pid");
     return wi_hash64(&seen, sizeof seen, 1);
 }
 

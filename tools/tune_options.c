@@ -6,40 +6,45 @@
 #include <string.h>
 
 #include "base/settings.h"
+#include "tool.h"
 #include "weft_tune.h"
 
 #define MAX_ROUNDS 1000
 
-static const char help[] =
-    "usage: LAUNCHER weft-tune -o FILE [OPTION]...\n"
-    "       weft-tune --check FILE [--table FILE] [--plot FILE]\n\n"
-    "Measure links and algorithms among the ranks that a launcher starts (weft-run -n 4 weft-tune -o FILE),\n"
-    "and write a table for WEFT_TUNING_FILE. What FILE holds already is kept and not measured again.\n\n"
-    "  -o, --output FILE     the table\n"
-    "  -s, --sizes MIN-MAX   bytes of the vector, or of all ranks' shares together (8-64M)\n"
-    "  -f, --factor N        from one size to the next (4)\n"
-    "  -c, --colls LIST      collectives, by commas (all_reduce,reduce,broadcast,all_gather,reduce_scatter,\n"
-    "                        all_to_all,gather,scatter,barrier), or all\n"
-    "  -m, --memory KIND     private (malloc), mapped (weft_mem_alloc) or both (both)\n"
-    "  -p, --point MS        for each algorithm at each size, all rounds together (20)\n"
-    "  -r, --rounds N        through all points, one after the other (9)\n"
-    "  -t, --time SECONDS    begin nothing new after that; a second run goes on\n"
-    "      --no-links        do not measure pairs of ranks\n"
-    "      --no-rates        do not measure how fast cores copy and reduce\n"
-    "  -q, --quiet           no progress, no report\n"
-    "      --check FILE      judge choices and predictions by the measurements in FILE; touches no network\n"
-    "      --table FILE      the table that chooses and predicts (that of --check); with -o: measure what it\n"
-    "                        chooses, too\n"
-    "      --all             with --check: print every choice, not only the bad ones\n"
-    "      --plot FILE       with --check: an SVG of predictions and regret\n"
-    "  -h, --help, -V, --version\n";
+static const char help[] = "usage: LAUNCHER weft-tune -o FILE [OPTION]...\n"
+                           "       weft-tune --check FILE [--table FILE] [--plot FILE]\n\n"
+                           "Measure links and algorithms among the ranks that a launcher starts\n"
+                           "(weft-run -n 4 weft-tune -o FILE), and write a table for WEFT_TUNING_FILE. What\n"
+                           "FILE holds already is kept and not measured again.\n"
+                           "\n"
+                           "  -o, --output FILE     the table\n"
+                           "  -s, --sizes MIN-MAX   bytes of the vector, or of all ranks' shares together\n"
+                           "                        (8-64M)\n"
+                           "  -f, --factor N        from one size to the next (4)\n"
+                           "  -c, --colls LIST      collectives, by commas\n"
+                           "                        (all_reduce,reduce,broadcast,all_gather,reduce_scatter,\n"
+                           "                        all_to_all,gather,scatter,barrier), or all\n"
+                           "  -m, --memory KIND     private (malloc), mapped (weft_mem_alloc) or both (both)\n"
+                           "  -p, --point MS        for each algorithm at each size, all rounds together\n"
+                           "                        (20)\n"
+                           "  -r, --rounds N        through all points, one after the other (9)\n"
+                           "  -t, --time SECONDS    begin nothing new after that; a second run goes on\n"
+                           "      --no-links        do not measure pairs of ranks\n"
+                           "      --no-rates        do not measure how fast cores copy and reduce\n"
+                           "  -q, --quiet           no progress, no report\n"
+                           "      --check FILE      judge choices and predictions by the measurements in\n"
+                           "                        FILE; touches no network\n"
+                           "      --table FILE      the table that chooses and predicts (that of --check);\n"
+                           "                        with -o: measure what it chooses, too\n"
+                           "      --all             with --check: print every choice, not only the bad ones\n"
+                           "      --plot FILE       with --check: an SVG of predictions and regret\n"
+                           "  -h, --help, -V, --version\n";
 
-static int bad(int speak, const char *what, const char *value)
+static int bad(int rank, const char *what, const char *value)
 {
-    if (speak)
-        fprintf(stderr,
-                value ? "weft-tune: %s \"%s\"; see weft-tune --help\n" : "weft-tune: %s; see weft-tune --help\n", what,
-                value);
+    tool_after_rank_0(rank);
+    fprintf(stderr, value ? "weft-tune: %s \"%s\"; see weft-tune --help\n" : "weft-tune: %s; see weft-tune --help\n",
+            what, value);
     return 2;
 }
 
@@ -137,7 +142,7 @@ static int take_check(int c, struct tune_options *o)
     }
 }
 
-static int take(int c, struct tune_options *o, struct words *w, int speak)
+static int take(int c, struct tune_options *o, struct words *w, int rank)
 {
     double rounds;
 
@@ -151,7 +156,7 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
         w->sizes = optarg;
         return 0;
     case 'f':
-        return parse_number(optarg, 1.01, 1e6, &w->factor) ? bad(speak, "--factor: not a number above 1:", optarg) : 0;
+        return parse_number(optarg, 1.01, 1e6, &w->factor) ? bad(rank, "--factor: not a number above 1:", optarg) : 0;
     case 'c':
         w->colls = optarg;
         return 0;
@@ -159,9 +164,9 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
         w->memory = optarg;
         return 0;
     case 'p':
-        return parse_number(optarg, 0.1, 1e5, &o->point_ms) ? bad(speak, "--point: not milliseconds:", optarg) : 0;
+        return parse_number(optarg, 0.1, 1e5, &o->point_ms) ? bad(rank, "--point: not milliseconds:", optarg) : 0;
     case 't':
-        return parse_number(optarg, 0.1, 1e6, &o->total_s) ? bad(speak, "--time: not seconds:", optarg) : 0;
+        return parse_number(optarg, 0.1, 1e6, &o->total_s) ? bad(rank, "--time: not seconds:", optarg) : 0;
     case 'L':
         o->links = 0;
         return 0;
@@ -173,59 +178,63 @@ static int take(int c, struct tune_options *o, struct words *w, int speak)
         return 0;
     case 'r':
         if (parse_number(optarg, 1, MAX_ROUNDS, &rounds) || rounds != (int)rounds)
-            return bad(speak, "--rounds: not a whole number from 1 to 1000:", optarg);
+            return bad(rank, "--rounds: not a whole number from 1 to 1000:", optarg);
         o->rounds = (int)rounds;
         return 0;
     case 'h':
-        if (speak)
+        if (!rank)
             fputs(help, stdout);
         return 1;
     case 'V':
-        if (speak)
+        if (!rank)
             printf("weft-tune %s\n", weft_version());
         return 1;
     default:
-        return bad(speak, "no such option, or it needs a value", NULL);
+        return 2;
     }
 }
 
-static int settle(struct tune_options *o, const struct words *w, int speak)
+static int settle(struct tune_options *o, const struct words *w, int rank)
 {
     static const char *const kinds[] = {"private", "mapped", "both"};
     int kind;
 
     if (parse_sizes(w->sizes, w->factor, o))
-        return bad(speak, "--sizes: not a range such as 8-64M:", w->sizes);
+        return bad(rank, "--sizes: not a range such as 8-64M:", w->sizes);
     if (parse_colls(w->colls, o))
-        return bad(speak, "--colls: not names of collectives:", w->colls);
+        return bad(rank, "--colls: not names of collectives:", w->colls);
     for (kind = 0; kind < 3 && strcmp(kinds[kind], w->memory); kind++)
         ;
     if (kind == 3)
-        return bad(speak, "--memory: not private, mapped or both:", w->memory);
+        return bad(rank, "--memory: not private, mapped or both:", w->memory);
     o->memory = (enum tune_memory)kind;
     if (o->check && o->output)
-        return bad(speak, "--check measures nothing for -o:", o->output);
+        return bad(rank, "--check measures nothing for -o:", o->output);
     if (!o->check && !o->output)
-        return bad(speak, "no table is named: -o FILE", NULL);
+        return bad(rank, "no table is named: -o FILE", NULL);
     if (!o->check && (o->plot || o->all))
-        return bad(speak, "needs --check FILE:", o->plot ? "--plot" : "--all");
+        return bad(rank, "needs --check FILE:", o->plot ? "--plot" : "--all");
     return 0;
 }
 
-int tune_options_parse(int argc, char **argv, int speak, struct tune_options *o)
+int tune_options_parse(int argc, char **argv, int rank, struct tune_options *o)
 {
     struct words w = {
         "8-64M", "all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,barrier", "both", 4};
     int c;
 
     *o = (struct tune_options){.point_ms = 20, .links = 1, .rates = 1, .rounds = 9};
-    opterr = speak;
-    while ((c = getopt_long(argc, argv, "o:s:f:c:m:p:r:t:qhV", longs, NULL)) != -1) {
-        int status = take(c, o, &w, speak);
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":o:s:f:c:m:p:r:t:qhV", longs, NULL)) != -1) {
+        if (c == '?' || c == ':') {
+            tool_after_rank_0(rank);
+            return tool_bad_option("weft-tune", c, argv);
+        }
+        int status = take(c, o, &w, rank);
         if (status)
             return status;
     }
     if (optind < argc)
-        return bad(speak, "unexpected argument", argv[optind]);
-    return settle(o, &w, speak);
+        return bad(rank, "unexpected argument", argv[optind]);
+    return settle(o, &w, rank);
 }

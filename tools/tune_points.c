@@ -139,7 +139,7 @@ static struct tune_cell *picked(const struct tune *t, struct tune_point *p, int 
         q.memory = shared ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
     if (wi_plan(t->chooser, &q, NULL, &plan) < 0)
         return NULL;
-    plan.spec.depth = 0; /* the number of chunks is not part of what was measured */
+    plan.spec.nchunks = 0; /* the number of chunks is not part of what was measured */
     wi_algo_text(plan.algo, &plan.spec, name);
     for (int i = 0; i < p->ncells; i++) {
         struct tune_cell *c = &p->cells[i];

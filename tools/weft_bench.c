@@ -7,19 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launchers' variables, to speak only once about bad arguments. */
-static int launcher_rank(void)
-{
-    static const char *const names[] = {"WEFT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
-            return atoi(value);
-    }
-    return 0;
-}
-
 static void print_algorithm(void *arg, const char *collective, const char *algorithm, const char *summary)
 {
     const char **last = arg;
@@ -33,13 +20,13 @@ static void print_algorithm(void *arg, const char *collective, const char *algor
 static int list_algorithms(void)
 {
     const char *last = NULL;
-    weft_status status = launcher_rank() == 0 ? weft_algorithm_list(print_algorithm, &last) : WEFT_SUCCESS;
+    weft_status status = tool_launcher_rank() == 0 ? weft_algorithm_list(print_algorithm, &last) : WEFT_SUCCESS;
 
     if (status == WEFT_SUCCESS) {
-        if (launcher_rank() == 0)
+        if (tool_launcher_rank() == 0)
             printf(
                 "by level, any among the nodes and others inside: node:OUTER[@leader][*CHUNKS][/INNER], see weft(7)\n");
-        return 0;
+        return tool_output_lost("weft-bench");
     }
     fprintf(stderr, "weft-bench: %s\n", weft_status_text(status));
     return 1;
@@ -69,8 +56,8 @@ static int algorithm_known(const struct bench_options *o)
         return 1;
     if (weft_algorithm_list(find_algorithm, &f) != WEFT_SUCCESS || f.colls)
         return 1;
-    if (launcher_rank() == 0)
-        fprintf(stderr, "weft-bench: no algorithm is called '%s' (--list prints all)\n", o->algorithm);
+    tool_after_rank_0(o->rank);
+    fprintf(stderr, "weft-bench: no algorithm is called '%s' (--list prints all)\n", o->algorithm);
     return 0;
 }
 
@@ -98,11 +85,14 @@ static int setup(struct bench *b)
 {
     int local_rank;
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
-    weft_status status = weft_context_create(&config, &b->context);
+    weft_status status;
 
+    b->rank = b->o.rank;
+    if (b->rank == 0 && bench_check_files(&b->o))
+        return 2;
+    status = weft_context_create(&config, &b->context);
     if (status != WEFT_SUCCESS)
         return bench_fail(b, "weft_context_create", status), 1;
-    b->rank = launcher_rank();
     if (b->o.mode == BENCH_MODE_IDLE)
         return 0; /* makes its own communicators */
     status = comm_create(b);
@@ -114,8 +104,8 @@ static int setup(struct bench *b)
     weft_comm_host(b->comm, b->rank, &b->host);
     if (b->o.root < b->nranks)
         return 0;
-    if (b->rank == 0)
-        fprintf(stderr, "weft-bench: -r %d: there are only ranks 0 to %d\n", b->o.root, b->nranks - 1);
+    tool_after_rank_0(b->rank);
+    fprintf(stderr, "weft-bench: -r %d: there are only ranks 0 to %d\n", b->o.root, b->nranks - 1);
     return 2;
 }
 
@@ -151,17 +141,17 @@ int main(int argc, char **argv)
     const char *why = NULL;
     double start_s = bench_process_start();
 
-    b.o.quiet = launcher_rank() != 0;
+    b.o.rank = tool_launcher_rank();
     int status = bench_options_parse(argc, argv, &b.o);
     if (status)
-        return status == 1 ? 0 : status;
+        return status == 1 ? tool_output_lost("weft-bench") : status;
     if (b.o.mode == BENCH_MODE_LIST)
         return list_algorithms();
     if (!algorithm_known(&b.o))
         return 2;
     if (b.o.against_mpi && !(b.mpi = bench_mpi_open(&why))) {
-        if (launcher_rank() == 0)
-            fprintf(stderr, "weft-bench: --against mpi: %s\n", why);
+        tool_after_rank_0(b.o.rank);
+        fprintf(stderr, "weft-bench: --against mpi: %s\n", why);
         return 2;
     }
     status = setup(&b);

@@ -87,13 +87,14 @@ struct bench_options {
     int mode_option; /* which asked for it */
     enum bench_average average;
     int out_of_place, in_place;
-    int percentiles, cpu_time, against_mpi, quiet;
+    int percentiles, cpu_time, against_mpi;
+    int rank; /* as the launcher has it: set before parsing */
     uint64_t timeout_ns;
     size_t offset; /* bytes by which buffers miss alignment */
     const char *algorithm, *json, *csv, *plot;
 };
 
-/* 0: go on; 1: done (help was printed); 2: bad arguments, one line on stderr unless quiet. */
+/* 0: go on; 1: done (rank 0 has printed help); 2: bad arguments, one line on stderr (tool_after_rank_0). */
 int bench_options_parse(int argc, char **argv, struct bench_options *o);
 void bench_help(FILE *out);
 /* bench_parse.c: 0, or -1. A size may end in K, M, G or T (powers of 1024) and B or iB. */
@@ -202,6 +203,7 @@ int bench_run_all(struct bench *b);      /* exit status */
 int bench_one_all_reduce(struct bench *b, const char *what,
                          weft_status (*measure)(struct bench *b, struct bench_call *call, double t[4]), double t[4],
                          double *wrong);
+int bench_op_fits(weft_dtype dtype, weft_op op); /* whether the operator is defined for the type */
 int bench_run_overlap(struct bench *b);
 int bench_run_beside(struct bench *b);
 int bench_run_idle(struct bench *b);
@@ -218,6 +220,7 @@ void bench_report_foot(const struct bench *b);
 void bench_report_progress(const struct bench *b, enum bench_coll coll, size_t bytes); /* terminals only */
 
 /* bench_files.c, bench_plot.c: 0, or -1 with a message on stderr */
+int bench_check_files(const struct bench_options *o); /* before anything is measured: files that cannot be written */
 int bench_write_json(const struct bench *b);
 int bench_write_csv(const struct bench *b);
 int bench_write_plot(const struct bench *b);

@@ -10,8 +10,10 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "algo/algo.h"
 #include "base/rates.h"
 #include "base/reduce.h"
+#include "base/settings_given.h"
 #include "tool.h"
 
 #define REFUSED_SHOWN 8 /* files that others may have put there */
@@ -20,17 +22,18 @@ struct options {
     int settings, algorithms, json;
 };
 
-static const char usage[] =
-    "Usage: weft-info [option]...\n"
-    "Print weft's version, transports and machine.\n"
-    "  -c, --config       also every setting: value, default, where the value came from, what it does\n"
-    "  -a, --algorithms   also every algorithm of every collective\n"
-    "  -A, --all          both\n"
-    "  -j, --json         everything as JSON\n"
-    "  -h, --help  -V, --version\n"
-    "Settings are read from the environment (WEFT_...) and from the file named by WEFT_CONFIG_FILE, as a program "
-    "would.\n"
-    "Exit status: 0; 1 a setting is malformed or the machine cannot be read; 2 bad arguments.\n";
+static const char usage[] = "Usage: weft-info [option]...\n"
+                            "Print weft's version, transports and machine.\n"
+                            "  -c, --config       also every setting: value, default, where the value came\n"
+                            "                     from, what it does\n"
+                            "  -a, --algorithms   also every algorithm of every collective\n"
+                            "  -A, --all          both\n"
+                            "  -j, --json         everything as JSON\n"
+                            "  -h, --help  -V, --version\n"
+                            "Settings are read from the environment (WEFT_...) and from the file named by\n"
+                            "WEFT_CONFIG_FILE, as a program would.\n"
+                            "Exit status: 0; 1 a setting is malformed or the machine cannot be read; 2 bad\n"
+                            "arguments.\n";
 
 /* ---- The machine ---- */
 
@@ -119,21 +122,28 @@ static json_t *machine_json(void)
     return machine;
 }
 
+static const char *value_of(const json_t *settings, const char *name)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(settings, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "name")), name) == 0)
+            return json_string_value(json_object_get(row, "value"));
+    }
+    return NULL;
+}
+
 /* What this process would tell the others with WEFT_MEASURE_RATES=y. */
 static json_t *rates_json(const json_t *settings)
 {
-    json_t *all = json_object(), *sums = json_object(), *row;
+    json_t *all = json_object(), *sums = json_object();
     struct wi_rates rates;
-    const char *used = "n";
-    size_t i;
+    const char *used = value_of(settings, "WEFT_MEASURE_RATES");
 
     if (wi_rates_here(&rates) < 0)
         return all;
-    json_array_foreach(settings, i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "name")), "WEFT_MEASURE_RATES") == 0)
-            used = json_string_value(json_object_get(row, "value"));
-    }
     for (unsigned t = 0; t < WEFT_NUM_DTYPES; t++)
         json_object_set_new(sums, weft_dtype_name((weft_dtype)t),
                             json_real((double)rates.reduce[t][WEFT_SUM][WI_RATE_CACHE]));
@@ -217,6 +227,52 @@ static const char *const key_states[] = {
     [WEFT_KEY_UNREAD] = "pipe", [WEFT_KEY_REFUSED] = "refused",
 };
 
+static const char *nearest_setting(const json_t *settings, const char *name)
+{
+    const char *nearest = NULL;
+    size_t best = strlen(name) / 3 + 1, i;
+    json_t *row;
+
+    json_array_foreach(settings, i, row)
+    {
+        const char *known = json_string_value(json_object_get(row, "name"));
+        size_t distance = known ? wi_algo_distance(name, known) : best;
+
+        if (distance == 0)
+            return known;
+        if (distance < best) {
+            best = distance;
+            nearest = known;
+        }
+    }
+    return nearest;
+}
+
+/* Names in the environment and in the file that are no settings: the library says so in its log only. */
+static weft_status add_unknown(json_t *all, const json_t *settings, const char *file)
+{
+    static const char *const origins[] = {[WI_ORIGIN_FILE] = "file", [WI_ORIGIN_ENVIRONMENT] = "environment"};
+    struct wi_given_list list = {NULL};
+    json_t *unknown = json_array();
+    weft_status status = file && *file ? wi_given_read_file(&list, file) : WEFT_SUCCESS;
+
+    if (status >= 0)
+        status = wi_given_read_environment(&list);
+    for (const struct wi_given *g = list.first; status >= 0 && g; g = g->next) {
+        const char *nearest = nearest_setting(settings, g->name);
+
+        if (nearest && strcmp(nearest, g->name) == 0)
+            continue;
+        json_t *row = json_pack("{s:s}", "origin", origins[g->origin]);
+        json_object_set_new(row, "name", string_or_null(g->name));
+        json_object_set_new(row, "nearest", string_or_null(nearest));
+        json_array_append_new(unknown, row);
+    }
+    wi_given_free(&list);
+    json_object_set_new(all, "unknown", unknown);
+    return status;
+}
+
 static weft_status add_security(weft_context *context, json_t *all)
 {
     weft_security security = WEFT_SECURITY_INIT;
@@ -252,6 +308,8 @@ static int collect(weft_context *context, json_t *all)
     if (status == WEFT_SUCCESS)
         status = weft_algorithm_list(add_algorithm, algorithms);
     json_object_set_new(all, "rates", rates_json(settings));
+    if (status == WEFT_SUCCESS)
+        status = add_unknown(all, settings, value_of(settings, "WEFT_CONFIG_FILE"));
     if (status == WEFT_SUCCESS)
         status = add_security(context, all);
     return status == WEFT_SUCCESS ? 0 : complain("library", status);
@@ -353,6 +411,45 @@ static void print_security(const json_t *all)
         printf("          %s\n", text_of(all, "misspelt"));
 }
 
+/* But a name that resembles a key's, which stands with the keys. */
+static void print_unknown(const json_t *all)
+{
+    const char *misspelt = text_of(all, "misspelt");
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(all, "unknown"), i, row)
+    {
+        const char *name = text_of(row, "name"), *nearest = text_of(row, "nearest");
+        size_t len = strlen(name);
+
+        if (strncmp(misspelt, name, len) == 0 && misspelt[len] == ' ')
+            continue;
+        printf("unknown   ");
+        print_plain(name);
+        printf(" (%s) is not a setting%s%s%s\n", text_of(row, "origin"), *nearest ? "; did you mean " : "", nearest,
+               *nearest ? "?" : "");
+    }
+}
+
+/* Broken at blanks, for a terminal of 80 columns. */
+static void print_indented(const char *text)
+{
+    static const char indent[] = "    ";
+    int column = printf("%s", indent);
+
+    for (const char *word = text; *word;) {
+        int len = (int)strcspn(word, " ");
+        if (column > 4 && column + 1 + len > 79)
+            column = printf("\n%s", indent) - 1;
+        if (column > 4)
+            column += printf(" ");
+        column += printf("%.*s", len, word);
+        word += len + (int)strspn(word + len, " ");
+    }
+    printf("\n");
+}
+
 static void print_settings(const json_t *settings)
 {
     const json_t *row;
@@ -360,7 +457,8 @@ static void print_settings(const json_t *settings)
 
     json_array_foreach(settings, i, row)
     {
-        printf("\n%s=%s\n    %s\n", text_of(row, "name"), text_of(row, "value"), text_of(row, "help"));
+        printf("\n%s=%s\n", text_of(row, "name"), text_of(row, "value"));
+        print_indented(text_of(row, "help"));
         printf("    default: %s, origin: %s\n", text_of(row, "default"), text_of(row, "origin"));
     }
 }
@@ -391,6 +489,7 @@ static int print(const json_t *all, const struct options *o)
         print_machine(json_object_get(all, "machine"));
         print_rates(json_object_get(all, "rates"));
         print_security(all);
+        print_unknown(all);
         if (o->settings)
             print_settings(json_object_get(all, "settings"));
         if (o->algorithms)
@@ -449,7 +548,7 @@ int main(int argc, char **argv)
     int done = parse(argc, argv, &o);
 
     if (done >= 0)
-        return done;
+        return done ? done : tool_output_lost("weft-info");
     config.flags = WEFT_CONTEXT_NO_PROGRESS_THREAD;
     weft_status status = weft_context_create(&config, &context);
     if (status != WEFT_SUCCESS)

@@ -7,6 +7,8 @@
 
 #include <weft/weft.h>
 
+#include "tool.h"
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -23,7 +25,7 @@ static int usage(FILE *out)
     for (size_t i = 0; i < NCOMMANDS; i++)
         fprintf(out, "%s\n", commands[i].help);
     fputs("  --help     this text\n  --version  the version\n", out);
-    return out == stderr ? 2 : 0;
+    return out == stderr ? 2 : tool_output_lost("weft-plan");
 }
 
 int main(int argc, char **argv)
@@ -34,7 +36,7 @@ int main(int argc, char **argv)
         return usage(stdout);
     if (!strcmp(argv[1], "--version")) {
         printf("weft-plan %d.%d.%d\n", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
-        return 0;
+        return tool_output_lost("weft-plan");
     }
     for (size_t i = 0; i < NCOMMANDS; i++) {
         if (!strcmp(argv[1], commands[i].name))

@@ -9,27 +9,31 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
+#include "tool.h"
 #include "weft_run.h"
 
-static const char help[] =
-    "usage: weft-run [options] [--] program [arguments...]\n"
-    "       weft-run --make-key FILE\n"
-    "Start N ranks of a program on this machine and wait for them, or make a key for a job on several machines.\n"
-    "\n"
-    "  -n N                  number of ranks (default: one per core)\n"
-    "  --bind core|numa|none bind each rank to its share of the cores, or to a NUMA node, in turn;\n"
-    "                        with more ranks than cores, cores are given out round robin (default: core)\n"
-    "  --timeout T           end the job after T: 90, 90s, 5min, 2h (exit code 124)\n"
-    "  --no-prefix           do not begin each line of output with \"[rank] \"\n"
-    "  --env NAME=VALUE      set a variable for the ranks; may be repeated\n"
-    "  --make-key FILE       write a new job key, for WEFT_JOB_KEY_FILE, to a new file of mode 600; to standard\n"
-    "                        output if FILE is -, as in WEFT_JOB_KEY=$(weft-run --make-key -) srun program\n"
-    "  --help, --version\n"
-    "\n"
-    "The exit code is that of the first rank that fails (128 + signal when a signal ends it); the other ranks are\n"
-    "then ended: SIGTERM, and SIGKILL five seconds later. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed\n"
-    "on to all ranks. Rank 0 reads standard input unless that is a terminal; the others read nothing.\n"
-    "On several machines use torchrun, mpirun or srun: weft programs run under them as they are, with a job key.\n";
+static const char help[] = "usage: weft-run [options] [--] program [arguments...]\n"
+                           "       weft-run --make-key FILE\n"
+                           "Start N ranks of a program on this machine and wait for them, or make a key for\n"
+                           "a job on several machines.\n"
+                           "\n"
+                           "  -n N                  number of ranks (default: one per core)\n"
+                           "  --bind core|numa|none bind each rank to its share of the cores, or to a NUMA\n"
+                           "                        node, in turn; with more ranks than cores, cores are\n"
+                           "                        given out round robin (default: core)\n"
+                           "  --timeout T           end the job after T: 90, 90s, 5min, 2h (exit code 124)\n"
+                           "  --no-prefix           do not begin each line of output with \"[rank] \"\n"
+                           "  --env NAME=VALUE      set a variable for the ranks; may be repeated\n"
+                           "  --make-key FILE       write a new job key, for WEFT_JOB_KEY_FILE, to a new\n"
+                           "                        file of mode 600; to standard output if FILE is -, as in\n"
+                           "                        WEFT_JOB_KEY=$(weft-run --make-key -) srun program\n"
+                           "  --help, --version\n\n"
+                           "The exit code is that of the first rank that fails (128 + signal when a signal\n"
+                           "ends it); the other ranks are then ended: SIGTERM, and SIGKILL five seconds\n"
+                           "later. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks.\n"
+                           "Rank 0 reads standard input unless that is a terminal; the others read nothing.\n"
+                           "On several machines use torchrun, mpirun or srun: weft programs run under them\n"
+                           "as they are, with a job key.\n";
 
 void run_complain(const char *format, ...)
 {
@@ -185,7 +189,7 @@ int main(int argc, char **argv)
     int parsed = options.env ? parse_options(argc, argv, &options) : -1;
     if (parsed) {
         free(options.env);
-        return parsed > 0 ? 0 : RUN_EXIT_USAGE;
+        return parsed > 0 ? tool_output_lost("weft-run") : RUN_EXIT_USAGE;
     }
     if (options.make_key) {
         free(options.env);

@@ -56,7 +56,7 @@ static void kill_ranks(struct watch *w)
     signal_ranks(w->job, SIGKILL);
 }
 
-/* Nobody reads our output any more: the job ends as a program in a pipe would. A full disk does not end it. */
+/* The reader of our output has gone: the job ends as a program in a pipe would. A full disk does not end it. */
 static void output_failed(struct watch *w, int to)
 {
     if (errno == EPIPE && !w->ending) {

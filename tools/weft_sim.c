@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     int status = sim_options_parse(argc, argv, &o);
 
     if (status >= 0)
-        return status;
+        return status ? status : tool_output_lost("weft-sim");
     if (run(&o) < 0) {
         fprintf(stderr, "weft-sim: %s\n", wi_fail_text());
         return 1;

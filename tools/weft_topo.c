@@ -10,19 +10,21 @@
 #include "tools/tool.h"
 #include "tools/topo_tool.h"
 
-static const char usage[] =
-    "Usage: weft-topo [option]...\n"
-    "Print what weft knows of this machine, or of a described one: its objects, and what the links between them do.\n"
-    "  -s, --synthetic TEXT   a machine in one line: \"nodes:4 pack:2 core:8 gpu:4 nvlink:450 nic:2@400Gb\"\n"
-    "  -f, --file FILE        a machine from a file (XML, JSON, or such lines); several are merged\n"
-    "      --hwloc FILE       a machine from lstopo's XML\n"
-    "      --network FILE     the network between the machines that are merged\n"
-    "      --export FORMAT    print it as xml, json or dot instead of a tree\n"
-    "      --svg FILE         draw it, too (-: to standard output, instead of the tree)\n"
-    "  -n, --ranks N          place N ranks: where, by which NIC, which levels\n"
-    "  -r, --rings            the rings over those ranks (one rank for each GPU, or each core, without --ranks)\n"
-    "  -h, --help  -V, --version\n"
-    "Exit status: 0; 1 the machine or the file cannot be read; 2 bad arguments.\n";
+static const char usage[] = "Usage: weft-topo [option]...\n"
+                            "Print what weft knows of this machine, or of a described one: its objects, and\n"
+                            "what the links between them do.\n"
+                            "  -s, --synthetic TEXT   a machine in one line: \"nodes:4 core:8 nic:2@400Gb\"\n"
+                            "  -f, --file FILE        a machine from a file (XML, JSON, or such lines);\n"
+                            "                         several are merged\n"
+                            "      --hwloc FILE       a machine from lstopo's XML\n"
+                            "      --network FILE     the network between the machines that are merged\n"
+                            "      --export FORMAT    print it as xml, json or dot instead of a tree\n"
+                            "      --svg FILE         draw it, too (-: to standard output, without the tree)\n"
+                            "  -n, --ranks N          place N ranks: where, by which NIC, which levels\n"
+                            "  -r, --rings            the rings over those ranks (one rank for each GPU, or\n"
+                            "                         each core, without --ranks)\n"
+                            "  -h, --help  -V, --version\n"
+                            "Exit status: 0; 1 the machine or the file cannot be read; 2 bad arguments.\n";
 
 enum { OPTION_HWLOC = 256, OPTION_NETWORK, OPTION_EXPORT, OPTION_SVG };
 
@@ -164,7 +166,7 @@ int main(int argc, char **argv)
         if (option == '?' || option == ':')
             return tool_bad_option("weft-topo", option, argv);
         if ((status = parse_option(&o, option, optarg)) >= 0)
-            return status;
+            return status ? status : tool_output_lost("weft-topo");
     }
     if (optind < argc)
         return bad("no argument is wanted", argv[optind]);
@@ -176,5 +178,5 @@ int main(int argc, char **argv)
     }
     status = show(topo, &o);
     wi_topo_put(topo);
-    return status;
+    return status ? status : tool_output_lost("weft-topo");
 }

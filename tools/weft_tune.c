@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "tool.h"
 
 double tune_now_us(void)
 {
@@ -86,12 +87,12 @@ static weft_status share_file(struct tune *t)
             snprintf(message, sizeof message, "%s", wi_fail_text());
         head[0] = bytes;
         head[1] = st < 0 || !text;
+        if (head[1]) /* before the others know, whose end may end this rank */
+            fprintf(stderr, "weft-tune: %s\n", message[0] ? message : "no memory for the table");
     }
     WI_TRY(tune_tell(t, head, sizeof head));
     if (head[1]) {
         free(text);
-        if (t->rank == 0)
-            fprintf(stderr, "weft-tune: %s\n", message[0] ? message : "no memory for the table");
         return WEFT_ECONFIG;
     }
     if (t->rank)
@@ -180,8 +181,11 @@ static weft_status measure(struct tune *t)
 static int run(struct tune *t)
 {
     weft_context_config cc = WEFT_CONTEXT_CONFIG_INIT;
-    weft_status st = weft_context_create(&cc, &t->ctx);
+    weft_status st;
 
+    unsetenv("WEFT_ALGO"); /* what is measured is named here */
+    unsetenv("WEFT_TUNING_FILE");
+    st = weft_context_create(&cc, &t->ctx);
     if (st >= 0)
         st = weft_comm_create_env(t->ctx, NULL, &t->comm);
     if (st < 0) {
@@ -210,29 +214,13 @@ static int run(struct tune *t)
     return st < 0;
 }
 
-/* Launchers' variables, to speak only once about bad arguments. */
-static int launcher_rank(void)
-{
-    static const char *const names[] = {"WEFT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
-            return atoi(value);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct tune t = {0};
-    int parsed = tune_options_parse(argc, argv, launcher_rank() == 0, &t.o);
+    int parsed = tune_options_parse(argc, argv, tool_launcher_rank(), &t.o);
 
     if (parsed)
-        return parsed == 1 ? 0 : parsed;
-    if (t.o.check)
-        return tune_check(&t.o);
-    unsetenv("WEFT_ALGO"); /* what is measured is named here */
-    unsetenv("WEFT_TUNING_FILE");
-    return run(&t);
+        return parsed == 1 ? tool_output_lost("weft-tune") : parsed;
+    int failed = t.o.check ? tune_check(&t.o) : run(&t);
+    return failed ? failed : tool_output_lost("weft-tune");
 }

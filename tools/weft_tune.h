@@ -27,8 +27,8 @@ struct tune_options {
     int quiet, links, rates, all; /* all: --check prints every question */
 };
 
-/* 0: go on; 1: done (help was printed); 2: bad arguments, one line on stderr if `speak`. */
-int tune_options_parse(int argc, char **argv, int speak, struct tune_options *o);
+/* 0: go on; 1: done (rank 0 has printed help); 2: bad arguments, one line on stderr (tool_after_rank_0). */
+int tune_options_parse(int argc, char **argv, int rank, struct tune_options *o);
 
 /* A communicator, and the algorithm that it takes for each collective: the same one measures all collectives. */
 struct tune_slot {

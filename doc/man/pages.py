@@ -16,6 +16,7 @@ import textwrap
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h")]
 DATE = "2026-11-21"
+WIDTH = 71  # of a line that man indents
 
 # Pages with more than one function; each other function has a page of its own.
 GROUPS = [
@@ -101,6 +102,18 @@ class Doc:
 
     def tag(self, name):
         return next((text for tag, text in self.tags if tag == name), None)
+
+
+def prototype(declaration):
+    """The declaration in lines for a terminal of 80 columns, its parameters below each other."""
+    text = " ".join(declaration.split())
+    head = re.match(r"typedef void \(\*\w+\)\(|[^(]*\(", text).group(0)
+    lines = [head]
+    for part in re.findall(r"[^,]+(?:, |$)", text[len(head):]):
+        if len((lines[-1] + part).rstrip()) > WIDTH and lines[-1].strip():
+            lines.append(" " * len(head))
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def read_header(text):
@@ -239,8 +252,8 @@ class Page:
             for callback, (_, text) in self.callbacks.items():
                 if callback in declaration and i == min(
                         k for k, n in enumerate(self.names) if callback in self.functions[n][1]):
-                    self.add("\\fB" + verbatim(text).replace("\n", "\\fR\n\\fB") + "\\fR", ".PP")
-            self.add("\\fB" + verbatim(declaration).replace("\n", "\\fR\n\\fB") + "\\fR")
+                    self.add("\\fB" + verbatim(prototype(text)).replace("\n", "\\fR\n\\fB") + "\\fR", ".PP")
+            self.add("\\fB" + verbatim(prototype(declaration)).replace("\n", "\\fR\n\\fB") + "\\fR")
             if i + 1 < len(self.names):
                 self.add(".PP")
         self.add(".fi")

@@ -117,7 +117,8 @@ WEFT_API const char *weft_op_name(weft_op op);
  *         WEFT_ENOTSUP  config sets a field that this version does not know
  *         WEFT_ECONFIG  a setting or the configuration file is malformed, or WEFT_TRANSPORTS names a
  *                       transport that does not exist or cannot work here
- *         WEFT_EPLUGIN  a plugin was built for another ABI or lacks a required entry
+ *         WEFT_EPLUGIN  WEFT_TRANSPORTS names a plugin that was built for another ABI, lacks a required entry or
+ *                       is none; one that is not named is left out, with a warning in the log
  *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOFILES  the system refused memory, a call or a descriptor */
 WEFT_API weft_status weft_context_create(const weft_context_config *config, weft_context **context);
 
@@ -854,6 +855,7 @@ WEFT_API weft_status weft_send(weft_comm *comm, const void *src, size_t count, w
  * Ownership, Threads, Blocks: as every operation.
  * @return as every operation, and
  *         WEFT_EMISMATCH  the message has another count or dtype; comm is broken
+ *         WEFT_ETRUNC     a message of this rank to itself is longer than the buffer; comm stays usable
  *         WEFT_EPEER      also: peer, or with WEFT_ANY_SOURCE every other rank, has left */
 WEFT_API weft_status weft_recv(weft_comm *comm, void *dst, size_t count, weft_dtype dtype, int peer,
                                int64_t tag, weft_request **req);

@@ -45,13 +45,19 @@ enum weft_setting_type {
     WEFT_SETTING_FD,     /* a descriptor of this process, -1 for none -> int64_t */
 };
 
+/* Joined to a type (WEFT_SETTING_BYTES | WEFT_SETTING_EQUAL): all ranks of a communicator must have the same value; of a
+ * transport's setting those that have the transport. It is checked when the communicator is made. */
+#define WEFT_SETTING_EQUAL 0x100u
+/* Joined to WEFT_SETTING_INT or WEFT_SETTING_BYTES: only powers of two. */
+#define WEFT_SETTING_POWER_OF_TWO 0x200u
+
 /* One row; a table ends with a row whose name is NULL. The full name is WEFT_<MODULE>_<NAME>. Values are
  * parsed into a struct of the module's own, at `offset`. A program with more rights than its caller (set-uid, file
  * capabilities) does not take STRING and FD from the environment. */
 struct weft_setting {
     const char *name;          /* upper case, without the prefix */
     const char *default_value;
-    enum weft_setting_type type;
+    unsigned type;             /* enum weft_setting_type, perhaps with the flags above */
     size_t offset;
     int64_t min, max;          /* inclusive range for INT, FD, BYTES and TIME when min < max */
     const char *help;          /* one sentence with the unit */
@@ -233,7 +239,7 @@ struct weft_board {
     uint32_t version;
     uint32_t state;           /* enum weft_board_state */
     struct weft_op_info info;
-    uint64_t pad[11];         /* the library's: why it failed; into whose memory it writes just now */
+    uint64_t pad[28];         /* the library's: why it failed, and in which operation; into whose memory it writes just now */
 };
 enum weft_board_state { WEFT_BOARD_ALIVE = 0, WEFT_BOARD_LEFT = 1, WEFT_BOARD_ABORTED = 2 };
 
@@ -459,11 +465,13 @@ struct weft_device_ops {
     uint32_t (*kind_of)(void *device, const void *ptr);
 };
 
+#define WEFT_TRANSPORT_NAME_MAX 15 /* letters of a transport's name */
+
 struct weft_plugin {
     uint32_t abi;                 /* WEFT_PLUGIN_ABI */
     uint32_t bytes;               /* sizeof(struct weft_plugin) */
     enum weft_plugin_kind kind;
-    const char *name;             /* "tcp" */
+    const char *name;             /* "tcp"; of a transport at most WEFT_TRANSPORT_NAME_MAX letters */
     const char *summary;
     const struct weft_setting *settings; /* NULL or a table */
     size_t settings_bytes;

@@ -43,7 +43,7 @@ extern "C" {
     X(WEFT_ENOMEM, -40, "out of memory")                                                           \
     X(WEFT_ESYS, -41, "system call failed")                                                        \
     X(WEFT_ENOFILES, -42, "out of file descriptors")                                               \
-    X(WEFT_ENOSPC, -43, "no space left for shared memory")                                         \
+    X(WEFT_ENOSPC, -43, "no space left for a file or shared memory")                               \
     X(WEFT_EINTERNAL, -44, "internal error")
 
 /* What a call returns. Test for failure with `< 0`: WEFT_INPROGRESS is none. */

@@ -41,12 +41,25 @@ free_made:
     return WEFT_ENOMEM;
 }
 
-void wi_shm_endpoint_free(struct wi_shm_endpoint *endpoint)
+void wi_shm_endpoint_close(void *arg)
 {
+    struct wi_shm_endpoint *endpoint = arg;
+
     pthread_mutex_destroy(&endpoint->lock);
     wi_shm_segments_fini(&endpoint->segments);
     wi_shm_watches_fini(&endpoint->watches);
     free(endpoint);
+}
+
+weft_status wi_shm_endpoint_address(void *arg, void *buf, size_t capacity, size_t *bytes)
+{
+    const struct wi_shm_endpoint *endpoint = arg;
+
+    if (capacity < sizeof(endpoint->identity))
+        return WEFT_EINVAL;
+    memcpy(buf, &endpoint->identity, sizeof(endpoint->identity));
+    *bytes = sizeof(endpoint->identity);
+    return WEFT_SUCCESS;
 }
 
 static weft_status add_members(struct wi_shm_group *group, const struct weft_group_config *config)
@@ -303,7 +316,8 @@ static void look_at_peer(struct wi_shm_group *group, struct wi_shm_peer *peer, u
     char text[sizeof(peer->text)];
 
     if (board == WEFT_BOARD_ABORTED) {
-        snprintf(text, sizeof(text), "rank %d (process %u) aborted the communicator", peer->rank, peer->identity.pid);
+        snprintf(text, sizeof(text), "rank %d (process %u) aborted the communicator, or left it after a failure",
+                 peer->rank, peer->identity.pid);
         wi_shm_peer_fail(group, peer, WEFT_EABORTED, text);
     } else if (board == WEFT_BOARD_LEFT) {
         peer->state = WI_SHM_PEER_LEFT;

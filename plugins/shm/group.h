@@ -112,7 +112,8 @@ int wi_shm_group_progress(void *group, struct weft_peer_failure *failure);
 void wi_shm_peer_fail(struct wi_shm_group *group, struct wi_shm_peer *peer, weft_status status, const char *text);
 weft_status wi_shm_endpoint_new(const struct weft_host *host, const void *settings, int one_process,
                                 struct wi_shm_endpoint **endpoint);
-void wi_shm_endpoint_free(struct wi_shm_endpoint *endpoint);
+void wi_shm_endpoint_close(void *endpoint);
+weft_status wi_shm_endpoint_address(void *endpoint, void *buf, size_t capacity, size_t *bytes);
 
 /* share.c: memfd arenas and how members find each other's */
 weft_status wi_shm_share(struct wi_shm_group *group, const struct weft_group_config *config, int *membarrier);

@@ -11,11 +11,13 @@
 #include "group.h"
 
 static const struct weft_setting shm_settings[] = {
-    {"DEPTH", "8", WEFT_SETTING_INT, offsetof(struct wi_shm_settings, depth), 2, 64,
-     "Epochs of mapped operations that may be in flight at once, a number."},
-    {"SLOT_BYTES", "128K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, slot_bytes), 4096, 64 << 20,
-     "Scratch memory of one rank for one epoch, in bytes; more where 64 for each rank do not fit."},
-    {"STAGE_SLOT_BYTES", "512K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, stage_slot_bytes), 4096, 64 << 20,
+    {"DEPTH", "8", WEFT_SETTING_INT | WEFT_SETTING_EQUAL | WEFT_SETTING_POWER_OF_TWO,
+     offsetof(struct wi_shm_settings, depth), 2, 64,
+     "Epochs of mapped operations that may be in flight at once, a power of two."},
+    {"SLOT_BYTES", "128K", WEFT_SETTING_BYTES | WEFT_SETTING_EQUAL, offsetof(struct wi_shm_settings, slot_bytes), 4096,
+     64 << 20, "Scratch memory of one rank for one epoch, in bytes; more where 64 for each rank do not fit."},
+    {"STAGE_SLOT_BYTES", "512K", WEFT_SETTING_BYTES | WEFT_SETTING_EQUAL,
+     offsetof(struct wi_shm_settings, stage_slot_bytes), 4096, 64 << 20,
      "The same in communicators with ranks on other nodes, where a slot holds what goes through stages at once, in bytes."},
     {"RING_BYTES", "64K", WEFT_SETTING_BYTES, offsetof(struct wi_shm_settings, ring_bytes), 4096, 16 << 20,
      "Buffer between two ranks for one channel of messages, in bytes."},
@@ -47,22 +49,6 @@ static weft_status shm_open_endpoint(const struct weft_host *host, const void *s
     if (status == WEFT_SUCCESS)
         *endpoint = made;
     return status;
-}
-
-static void shm_close(void *endpoint)
-{
-    wi_shm_endpoint_free(endpoint);
-}
-
-static weft_status shm_address(void *arg, void *buf, size_t capacity, size_t *bytes)
-{
-    struct wi_shm_endpoint *endpoint = arg;
-
-    if (capacity < sizeof(endpoint->identity))
-        return WEFT_EINVAL;
-    memcpy(buf, &endpoint->identity, sizeof(endpoint->identity));
-    *bytes = sizeof(endpoint->identity);
-    return WEFT_SUCCESS;
 }
 
 static int shm_reachable(void *arg, const void *address, size_t bytes)
@@ -116,8 +102,8 @@ static size_t shm_describe_peer(void *arg, int rank, char *text, size_t capacity
 static const struct weft_transport_ops shm_ops = {
     .bytes = sizeof(shm_ops),
     .open = shm_open_endpoint,
-    .close = shm_close,
-    .address = shm_address,
+    .close = wi_shm_endpoint_close,
+    .address = wi_shm_endpoint_address,
     .reachable = shm_reachable,
     .group_create = shm_group_create,
     .group_destroy = shm_group_destroy,

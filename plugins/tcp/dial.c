@@ -478,11 +478,11 @@ static void stop_dialing(struct wi_tcp_peer *p)
     p->nconns = 0;
 }
 
-static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
+/* Its rank counts on a connection that has been accepted: one that cannot be taken fails, and is not merely dropped. */
+static void adopt_one(struct wi_tcp_peer *p, struct wi_tcp_arrival *a)
 {
     const struct wi_tcp_claim *claim = &a->claim;
-    struct wi_tcp_peer *p;
-    if (wi_tcp_peer_get(g, (int)claim->from, &p) || p->state == WI_TCP_LEFT || p->state == WI_TCP_FAILED)
+    if (p->state == WI_TCP_LEFT || p->state == WI_TCP_FAILED)
         return;
     if (p->state == WI_TCP_IDLE)
         p->state = WI_TCP_LINKING;
@@ -491,8 +491,10 @@ static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
     if (p->conns[claim->index] || claim->count < p->nconns)
         return; /* it may become more: see wi_tcp_dial_more */
     struct wi_tcp_conn *c = wi_tcp_conn_new(p, claim->index);
-    if (!c)
+    if (!c) {
+        wi_tcp_peer_fail(p, WEFT_ENOMEM, "tcp: no memory for the connection of rank %d", p->rank);
         return;
+    }
     p->conns[claim->index] = c;
     p->striped = p->nconns ? p->striped : claim->count > 1;
     p->nconns = claim->count;
@@ -505,8 +507,19 @@ static void adopt_one(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
     a->fd = -1;
 }
 
+/* For the next time. */
+static void put_back(struct wi_tcp_group *g, struct wi_tcp_arrival *a)
+{
+    pthread_mutex_lock(&g->endpoint->lock);
+    a->next = g->inbox;
+    g->inbox = a;
+    atomic_fetch_add_explicit(&g->ninbox, 1, memory_order_release);
+    pthread_mutex_unlock(&g->endpoint->lock);
+}
+
 int wi_tcp_adopt(struct wi_tcp_group *g)
 {
+    struct wi_tcp_peer *p;
     int events = 0;
     if (atomic_load_explicit(&g->ninbox, memory_order_acquire) == 0)
         return 0;
@@ -518,7 +531,13 @@ int wi_tcp_adopt(struct wi_tcp_group *g)
     while (list) {
         struct wi_tcp_arrival *a = list;
         list = a->next;
-        adopt_one(g, a);
+        weft_status st = wi_tcp_peer_get(g, (int)a->claim.from, &p);
+        if (st == WEFT_ENOMEM) {
+            put_back(g, a);
+            continue;
+        }
+        if (st >= 0)
+            adopt_one(p, a);
         wi_tcp_arrival_free(a);
         events++;
     }

@@ -16,6 +16,7 @@
 
 #define ACCEPT_BURST 64
 #define ACCEPT_PAUSE_NS 100000000ull
+#define ACCEPT_CALM_NS 10000000000ull
 #define SILENT_NS 500000000ull   /* after which its descriptor is given to others */
 #define ROOM_PAUSE_NS 1000000ull /* all that are half open have shown the key: they will be done soon */
 #define PARKED_MAX 4096
@@ -276,19 +277,25 @@ static int burst_of(const struct wi_tcp_endpoint *e)
     return burst < 1 ? 1 : burst < ACCEPT_BURST ? (int)burst : ACCEPT_BURST;
 }
 
-/* Said once, however often it is tried again, and once when it is over. */
-static void wanting(struct wi_tcp_endpoint *e, int err)
+/* Logged once, however often it is tried again, and once when it is over. As in src/net/accept_pause.c: strangers who connect
+ * without an end take each descriptor that is given back, so it is over only after a while without a failure. */
+static void note_shortage(struct wi_tcp_endpoint *e, int err)
 {
     uint64_t now = e->host->now_ns();
-    if (err && !e->wanting_ns) {
-        e->wanting_ns = now;
+    if (e->short_ns && now - e->accept_failed_ns >= ACCEPT_CALM_NS) {
+        e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept",
+                     "accepting connections again; the last failure was %.1f s after the first",
+                     (double)(e->accept_failed_ns - e->short_ns) / 1e9);
+        e->short_ns = 0;
+    }
+    if (!err)
+        return;
+    if (!e->short_ns) {
+        e->short_ns = now;
         e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept",
                      "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)", strerror(err));
-    } else if (!err && e->wanting_ns) {
-        e->host->log(e->host->impl, WEFT_LOG_WARN, "tcp.accept", "accepting connections again, after %.1f s",
-                     (double)(now - e->wanting_ns) / 1e9);
-        e->wanting_ns = 0;
     }
+    e->accept_failed_ns = now;
 }
 
 static void accept_some(struct wi_tcp_endpoint *e)
@@ -310,10 +317,10 @@ static void accept_some(struct wi_tcp_endpoint *e)
                 continue;
             }
             if (errno == EAGAIN) /* all are accepted: the kernel looks for a descriptor first */
-                wanting(e, 0);
+                note_shortage(e, 0);
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
                 break;
-            wanting(e, errno);
+            note_shortage(e, errno);
             give_descriptor_back(e);
             pause_listening(e, ACCEPT_PAUSE_NS);
             return;

@@ -148,7 +148,7 @@ void wi_tcp_peer_aborted(struct wi_tcp_peer *p)
         wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d gave up its connection to this one: %s", p->rank,
                          weft_status_text(p->reason));
     else
-        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator", p->rank);
+        wi_tcp_peer_fail(p, WEFT_EABORTED, "rank %d aborted the communicator, or left it after a failure", p->rank);
 }
 
 void wi_tcp_peer_leave(struct wi_tcp_peer *p)

@@ -103,7 +103,8 @@ struct wi_tcp_endpoint {
     int serving, stop;        /* the thread runs; is to end */
     int listening;            /* listeners are in the epoll set */
     uint64_t listen_again_ns; /* after running out of descriptors */
-    uint64_t wanting_ns;      /* since when there has been nothing to accept with; 0: there is */
+    uint64_t short_ns;        /* since when descriptors or memory have been short; 0: they are not */
+    uint64_t accept_failed_ns; /* when accept last failed for want of them */
     struct wi_tcp_arrival *half_open, *parked; /* oldest first */
     int nhalf_open, nparked;
     struct wi_tcp_linger *lingering;

@@ -143,7 +143,7 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
 /* ---- Hierarchical algorithms ----
  * Any algorithm among the groups of a level, any inside them, as one schedule (doc/guide/algorithms.md):
  *
- *     spec  := level ":" outer ["@leader"] ["*" depth] "/" inner, or without "/" inner
+ *     spec  := level ":" outer ["@leader"] ["*" nchunks] "/" inner, or without "/" inner
  *     inner := another spec, whose level is inside this one, or an algorithm's name
  *     outer, inner names: NAME, or, but for the outermost, UP "+" DOWN
  *
@@ -164,7 +164,7 @@ const struct wi_algo_level *wi_algo_level_find(const struct wi_algo_levels *leve
  * level at[i - 1], among its groups of level at[i]; the last, nlevels, among the ranks of an innermost group. */
 struct wi_hier_spec {
     uint8_t nlevels; /* 0: not hierarchical */
-    uint8_t depth;   /* chunks that follow each other; 0: left open, or it has none */
+    uint8_t nchunks; /* chunks that follow each other; 0: left open, or it has none */
     uint8_t mapped;  /* the last stage is through mapped memory */
     struct {
         uint8_t level;  /* index into wi_algo_levels; WI_HIER_NO_LEVEL: it was read without */
@@ -183,7 +183,7 @@ int wi_hier_same(const struct wi_hier_spec *a, const struct wi_hier_spec *b);
 /* The text of a spec with its number of chunks, or, of none, the algorithm's name; returns `text`. */
 const char *wi_algo_text(const struct wi_algo *algo, const struct wi_hier_spec *spec, char text[WI_ALGO_SPEC_BYTES]);
 /* Set the number of chunks, but for a text that has no room for it. */
-void wi_hier_cut(struct wi_hier_spec *spec, int depth);
+void wi_hier_cut(struct wi_hier_spec *spec, int nchunks);
 
 struct wi_algo_choice {
     const struct wi_algo *algo; /* name, summary, build and cost; of a hierarchical one needs and traits are below */
@@ -204,15 +204,17 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
 int wi_algo_is_spec(const char *text);
 /* The hierarchical algorithm of a collective, whose build takes a spec; NULL if it has none. */
 const struct wi_algo *wi_algo_hier(enum wi_coll coll);
+/* Has it hierarchical algorithms that may work through slots inside the innermost groups ("node:ring/flat")? */
+int wi_algo_has_stages(enum wi_coll coll);
 /* A spec that leaves the number of chunks open is given the number that suits a vector of `bytes`. */
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes);
 /* Can its data be cut into chunks, "*8"? A pipeline of stages has fragments instead, and a number says how many. */
-int wi_algo_has_depth(const struct wi_algo_choice *choice);
+int wi_algo_has_chunks(const struct wi_algo_choice *choice);
 /* The algorithm's name, or the spec without its number of chunks. */
 const char *wi_algo_choice_name(const struct wi_algo_choice *choice);
 /* The largest rank's work at each stage, for pricing with the link of that level; the worst rank of each stage. */
 struct wi_algo_level_cost {
-    int depth; /* chunks that follow each other through the stages */
+    int nchunks; /* chunks that follow each other through the stages */
     int nstages;
     struct {
         int level; /* among whose groups: index into args.levels; WI_ALGO_MAX_LEVELS: among the ranks of an innermost one */

@@ -73,16 +73,9 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
-    int n = args->nranks, radix = wi_algo_radix(args), most = 0, copied = !args->in_place, inner = 0;
-    struct wi_knomial tree = wi_knomial_of(0, n, radix);
-    for (int i = 0; i < tree.nchildren; i++) {
-        int child = wi_knomial_child(&tree, i), size = wi_knomial_size(child, n, radix);
-        most = size > most ? size : most;
-        inner |= size > 1;
-        if (child + args->root < n && child + args->root + size > n)
-            copied += size;
-    }
-    *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), most * bytes, 0, (copied > inner ? copied : inner) * bytes};
+    struct wi_knomial_shares shares = wi_knomial_shares_of(args);
+    *c = (struct wi_algo_cost){wi_knomial_depth(args->nranks, wi_algo_radix(args)), shares.largest * bytes, 0,
+                               shares.copied * bytes};
 }
 
 static double time_of(const struct wi_algo_args *args, double bytes, const struct wi_algo_rates *rates)

@@ -85,7 +85,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
     c.needs = needs_of_spec(&c.spec, family, levels, nranks) | (c.spec.mapped ? WI_ALGO_GROUP_MAPPED : 0);
     if (levels)
         WI_TRY(check_numbers(&c.spec, levels, nranks));
-    if (c.spec.mapped && family == WI_COLL_ALL_TO_ALL)
+    if (c.spec.mapped && !wi_algo_has_stages(coll))
         return wi_fail(WEFT_ENOTSUP, "hierarchy: \"%s\": %s by levels is over messages only", c.spec.text,
                        wi_coll_name(family));
     if (coll == WI_COLL_ALL_TO_ALL)
@@ -94,7 +94,7 @@ static weft_status choose_hier(enum wi_coll coll, const char *text, const struct
         c.needs |= WI_ALGO_PACKED;
     if (family == WI_COLL_ALL_TO_ALL)
         c.needs |= WI_ALGO_NO_IN_PLACE;
-    if (family != WI_COLL_ALL_REDUCE && family != WI_COLL_REDUCE && family != WI_COLL_REDUCE_SCATTER)
+    if (!wi_coll_is_reduction(family))
         c.needs &= ~(unsigned)(WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
     for (int i = 0; i < c.spec.nlevels; i++) {
         const struct wi_algo *up = c.spec.up[i], *down = c.spec.down[i];
@@ -127,17 +127,14 @@ weft_status wi_algo_choose(enum wi_coll coll, const char *text, const struct wi_
 }
 
 /* Chunks are long enough to use a link's bandwidth, and there are enough of them that most of the transfer overlaps. */
-static int depth_for(double bytes)
+static int nchunks_for(double bytes)
 {
     return bytes >= 4 << 20 ? 8 : bytes >= 512 << 10 ? 4 : 1;
 }
 
-int wi_algo_has_depth(const struct wi_algo_choice *choice)
+int wi_algo_has_chunks(const struct wi_algo_choice *choice)
 {
-    enum wi_coll coll = choice->algo->coll;
-
-    return choice->spec.nlevels && !choice->spec.mapped &&
-           (coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE || coll == WI_COLL_BROADCAST);
+    return choice->spec.nlevels && !choice->spec.mapped && wi_coll_is_vector(choice->algo->coll);
 }
 
 const char *wi_algo_choice_name(const struct wi_algo_choice *choice)
@@ -147,6 +144,6 @@ const char *wi_algo_choice_name(const struct wi_algo_choice *choice)
 
 void wi_algo_choice_for(struct wi_algo_choice *choice, double bytes)
 {
-    if (wi_algo_has_depth(choice) && !choice->spec.depth)
-        wi_hier_cut(&choice->spec, depth_for(bytes));
+    if (wi_algo_has_chunks(choice) && !choice->spec.nchunks)
+        wi_hier_cut(&choice->spec, nchunks_for(bytes));
 }

@@ -292,7 +292,8 @@ static weft_status cut(struct hier *h)
         WI_TRY(fit_blocks(h, i, h->tree.has_leader[i] ? s->up_leader : WI_HIER_NONE, 0));
         WI_TRY(fit_blocks(h, i, h->tree.has_leader[i] ? s->down_leader : WI_HIER_NONE, 1));
     }
-    h->chunks = h->spec->depth && !h->spec->mapped ? (uint32_t)h->spec->depth : 1; /* stages have fragments instead */
+    h->chunks =
+        h->spec->nchunks && !h->spec->mapped ? (uint32_t)h->spec->nchunks : 1; /* stages have fragments instead */
     items = (uint64_t)h->tree.width[h->tree.k] * h->per_shard;
     if (items * h->chunks > WI_SCHED_MAX_BLOCKS)
         return wi_fail(WEFT_ENOTSUP, "%s %s: the vector would be cut into more than %u blocks", wi_coll_name(s->coll),

@@ -262,12 +262,12 @@ static weft_status find_beside(struct price *p)
 
 /* One chunk through all stages, each as fast as the slower of two ranks, for the others wait for it; and the other chunks behind
  * it, as fast as the slowest stage lets them, or the link and the core that all stages have in common. */
-static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages, int depth, double *us)
+static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages, int nchunks, double *us)
 {
     double slowest = 0, first = 0, link_sent;
     struct counts counts;
 
-    p->bytes /= depth;
+    p->bytes /= nchunks;
     for (int i = 0; i < nstages; i++) {
         double stage_us = 0;
         for (int k = 0; k < 2; k++) {
@@ -287,7 +287,7 @@ static weft_status time_of_ranks(struct price *p, const int rank[2], int nstages
         slowest = fmax(slowest, wi_algo_over(p->all[k].reduced, p->rates->reduce_rate) +
                                     wi_algo_over(p->all[k].copied, p->rates->copy_rate));
     }
-    *us = first + (depth - 1) * slowest;
+    *us = first + (nchunks - 1) * slowest;
     return WEFT_SUCCESS;
 }
 
@@ -310,7 +310,7 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
         return WEFT_SUCCESS;
     }
     extremes(&tree, rank);
-    st = time_of_ranks(&p, rank, spec->nlevels + 1, spec->depth ? spec->depth : 1, &one);
+    st = time_of_ranks(&p, rank, spec->nlevels + 1, spec->nchunks ? spec->nchunks : 1, &one);
     wi_hier_tree_fini(&tree);
     if (st >= 0)
         *us = one;
@@ -330,7 +330,7 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
     if (!p.shape || !spec || !spec->nlevels)
         return wi_fail(WEFT_EINVAL, "%s: no hierarchical algorithm is named", wi_coll_name(coll));
     WI_TRY(wi_hier_tree_init(&tree, spec, args));
-    *cost = (struct wi_algo_level_cost){.depth = spec->depth ? spec->depth : 1, .nstages = spec->nlevels + 1};
+    *cost = (struct wi_algo_level_cost){.nchunks = spec->nchunks ? spec->nchunks : 1, .nstages = spec->nlevels + 1};
     extremes(&tree, rank);
     for (int i = 0; i < cost->nstages && st >= 0; i++) {
         cost->stage[i].level = i < spec->nlevels ? spec->at[i].level : WI_ALGO_MAX_LEVELS;

@@ -9,12 +9,12 @@
 #include "base/status.h"
 
 #define NONE WI_HIER_NONE
-#define MAX_DEPTH 64
+#define MAX_CHUNKS 64
 #define WORD 24
 
 /* What the text says. */
 struct words {
-    int nlevels, depth;
+    int nlevels, nchunks;
     struct {
         char level[WORD];
         char outer[2 * WORD]; /* among the groups of this level, inside the level before */
@@ -40,6 +40,14 @@ const struct wi_hier_shape *wi_hier_shape_of(enum wi_coll coll)
             return &shapes[i];
     }
     return NULL;
+}
+
+/* Those of all_to_all go by level over messages only. */
+int wi_algo_has_stages(enum wi_coll coll)
+{
+    enum wi_coll family = wi_algo_family(coll);
+
+    return wi_hier_shape_of(family) && family != WI_COLL_ALL_TO_ALL;
 }
 
 /* ---- Words ---- */
@@ -79,11 +87,11 @@ static weft_status take_suffixes(const char **at, struct words *s, int i)
     }
     if (**at != '*')
         return WEFT_SUCCESS;
-    unsigned long depth = (*at)[1] >= '0' && (*at)[1] <= '9' ? strtoul(*at + 1, &end, 10) : 0;
-    if (i > 0 || depth < 1 || depth > MAX_DEPTH)
+    unsigned long nchunks = (*at)[1] >= '0' && (*at)[1] <= '9' ? strtoul(*at + 1, &end, 10) : 0;
+    if (i > 0 || nchunks < 1 || nchunks > MAX_CHUNKS)
         return wi_fail(WEFT_EINVAL, "hierarchy: \"%.40s\": after the outermost level, a number of chunks from 1 to %d",
-                       *at, MAX_DEPTH);
-    s->depth = (int)depth;
+                       *at, MAX_CHUNKS);
+    s->nchunks = (int)nchunks;
     *at = end;
     return WEFT_SUCCESS;
 }
@@ -236,6 +244,56 @@ static weft_status find_outermost(const struct words *w, enum wi_coll coll, stru
     return s->up[0] ? WEFT_SUCCESS : unknown(coll, w->at[0].outer);
 }
 
+/* What may be named there, for each of the two directions. */
+static const char *usable(const enum wi_coll colls[2], int innermost, char *text, size_t capacity)
+{
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int k = 0; k < 2; k++) {
+        if (colls[k] == NONE)
+            continue;
+        at += (size_t)snprintf(text + at, capacity - at, "%sfor %s there are", at ? "; " : "", wi_coll_name(colls[k]));
+        for (size_t i = 0, n = 0; wi_algos[i] && at + 32 < capacity; i++) {
+            const char *name = wi_algos[i]->name;
+            if (wi_algos[i]->coll != colls[k] ||
+                !(two_sided(colls[k], name) || (innermost && through_slots(colls[k], name))))
+                continue;
+            at += (size_t)snprintf(text + at, capacity - at, "%s %s", n++ ? "," : "", name);
+        }
+    }
+    return text;
+}
+
+/* `name` is none of them. Perhaps it would be with (without) a leader. */
+static weft_status not_inside(const struct words *w, int i, const struct wi_hier_shape *shape, const char *name,
+                              const enum wi_coll colls[2])
+{
+    int innermost = i == w->nlevels, has_leader = w->at[i - 1].has_leader;
+    const enum wi_coll others[2] = {has_leader ? shape->up : shape->up_leader,
+                                    has_leader ? shape->down : shape->down_leader};
+    const char *similar = NULL;
+    char list[400], hint[160] = "";
+    size_t best = 4;
+
+    for (size_t n = 0; wi_algos[n]; n++)
+        if ((wi_algos[n]->coll == colls[0] || wi_algos[n]->coll == colls[1]) &&
+            two_sided(wi_algos[n]->coll, wi_algos[n]->name) && wi_algo_distance(name, wi_algos[n]->name) < best) {
+            similar = wi_algos[n]->name;
+            best = wi_algo_distance(name, similar);
+        }
+    if (similar)
+        snprintf(hint, sizeof hint, "; did you mean \"%s\"?", similar);
+    for (int k = 0; k < 2; k++)
+        if (others[k] != NONE && (two_sided(others[k], name) || (innermost && through_slots(others[k], name))))
+            snprintf(hint, sizeof hint, "; %s @leader what runs inside is %s, which has it: \"%s:%s%s/%s\"",
+                     has_leader ? "without" : "after", wi_coll_name(others[k]), w->at[i - 1].level, w->at[i - 1].outer,
+                     has_leader ? "" : "@leader", name);
+    return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for what runs inside \"%s:%s%s\": %s%s", name,
+                   w->at[i - 1].level, w->at[i - 1].outer, has_leader ? "@leader" : "",
+                   usable(colls, innermost, list, sizeof list), hint);
+}
+
 static weft_status find_stage(const struct words *w, int i, const struct wi_hier_shape *shape, struct wi_hier_spec *s)
 {
     int has_leader = w->at[i - 1].has_leader;
@@ -253,12 +311,8 @@ static weft_status find_stage(const struct words *w, int i, const struct wi_hier
     }
     if (known)
         return WEFT_SUCCESS;
-    char text[256];
     enum wi_coll coll = colls[0] != NONE ? colls[0] : colls[1] != NONE ? colls[1] : shape->coll;
-    if (wi_algo_find(coll, name))
-        return unknown(coll, name);
-    return wi_fail(WEFT_ENOTFOUND, "no algorithm \"%s\" for what is to be done inside, %s%s", name, wi_coll_name(coll),
-                   wi_algo_suggest(coll, name, text, sizeof text));
+    return wi_algo_find(coll, name) ? unknown(coll, name) : not_inside(w, i, shape, name, colls);
 }
 
 /* ---- Levels ---- */
@@ -302,7 +356,7 @@ weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_a
                        text);
     WI_TRY(take_words(text, &w));
     s.nlevels = (uint8_t)w.nlevels;
-    s.depth = (uint8_t)w.depth;
+    s.nchunks = (uint8_t)w.nchunks;
     for (int i = 0; i < w.nlevels; i++) {
         s.at[i].level = WI_HIER_NO_LEVEL;
         s.at[i].has_leader = w.at[i].has_leader;
@@ -314,7 +368,7 @@ weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_a
         WI_TRY(find_stage(&w, i, shape, &s));
     memcpy(s.text, text, head);
     text += head + (text[head] == '*');
-    text += w.depth ? strspn(text, "0123456789") : 0;
+    text += w.nchunks ? strspn(text, "0123456789") : 0;
     memcpy(s.text + head, text, strlen(text));
     *spec = s;
     return WEFT_SUCCESS;
@@ -322,7 +376,7 @@ weft_status wi_hier_parse(enum wi_coll coll, const char *text, const struct wi_a
 
 int wi_hier_same(const struct wi_hier_spec *a, const struct wi_hier_spec *b)
 {
-    return a->nlevels == b->nlevels && a->depth == b->depth && strcmp(a->text, b->text) == 0;
+    return a->nlevels == b->nlevels && a->nchunks == b->nchunks && strcmp(a->text, b->text) == 0;
 }
 
 const char *wi_algo_text(const struct wi_algo *algo, const struct wi_hier_spec *s, char text[WI_ALGO_SPEC_BYTES])
@@ -331,15 +385,15 @@ const char *wi_algo_text(const struct wi_algo *algo, const struct wi_hier_spec *
 
     if (!s->nlevels)
         snprintf(text, WI_ALGO_SPEC_BYTES, "%s", algo->name);
-    else if (!s->depth)
+    else if (!s->nchunks)
         memcpy(text, s->text, sizeof s->text);
     else
-        snprintf(text, WI_ALGO_SPEC_BYTES, "%.*s*%d%s", (int)head, s->text, s->depth, s->text + head);
+        snprintf(text, WI_ALGO_SPEC_BYTES, "%.*s*%d%s", (int)head, s->text, s->nchunks, s->text + head);
     return text;
 }
 
-void wi_hier_cut(struct wi_hier_spec *s, int depth)
+void wi_hier_cut(struct wi_hier_spec *s, int nchunks)
 {
-    if (strlen(s->text) + (depth < 10 ? 2 : 3) < sizeof s->text)
-        s->depth = (uint8_t)depth;
+    if (strlen(s->text) + (nchunks < 10 ? 2 : 3) < sizeof s->text)
+        s->nchunks = (uint8_t)nchunks;
 }

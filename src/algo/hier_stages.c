@@ -30,7 +30,7 @@ static weft_status fill(struct wi_sched_stage *s, const struct wi_part *part)
         for (uint32_t r = shares->start[i]; r < shares->start[i + 1]; r++)
             for (uint32_t k = 0; k < shares->run[r].count; k++)
                 s->item[at++] = shares->run[r].first + k;
-        s->most = at - s->start[i] > s->most ? at - s->start[i] : s->most;
+        s->max_items = at - s->start[i] > s->max_items ? at - s->start[i] : s->max_items;
     }
     s->start[shares->n] = at;
     return WEFT_SUCCESS;

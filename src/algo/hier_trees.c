@@ -140,8 +140,8 @@ static int parts_us(struct trees *x, const struct wi_hier_spec *spec, int radix)
 int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec *spec, enum wi_coll coll, int radix,
                      double bytes, const struct wi_algo_rates *rates, double *us)
 {
-    int depth = spec->depth ? spec->depth : 1;
-    struct trees x = {.t = tree, .rates = rates, .nstages = tree->k + 1, .bytes = bytes / depth};
+    int nchunks = spec->nchunks ? spec->nchunks : 1;
+    struct trees x = {.t = tree, .rates = rates, .nstages = tree->k + 1, .bytes = bytes / nchunks};
 
     x.up = coll == WI_COLL_REDUCE;
     if (!x.up && coll != WI_COLL_BROADCAST)
@@ -154,6 +154,6 @@ int wi_hier_trees_us(const struct wi_hier_tree *tree, const struct wi_hier_spec 
     } else {
         go_down(&x, 0, tree->root, 0);
     }
-    *us = x.last + (depth - 1) * x.busiest;
+    *us = x.last + (nchunks - 1) * x.busiest;
     return !x.failed;
 }

@@ -71,16 +71,9 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
 
 static void cost(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)
 {
-    int n = args->nranks, radix = wi_algo_radix(args), copied = !args->in_place, inner = 0;
-    struct wi_knomial tree = wi_knomial_of(0, n, radix);
-    for (int i = 0; i < tree.nchildren; i++) {
-        int child = wi_knomial_child(&tree, i), size = wi_knomial_size(child, n, radix);
-        inner |= size > 1;
-        if (child + args->root < n && child + args->root + size > n)
-            copied += size;
-    }
-    *c = (struct wi_algo_cost){wi_knomial_depth(n, radix), (n - 1) * bytes, 0,
-                               (copied > inner ? copied : inner) * bytes};
+    int n = args->nranks;
+    *c = (struct wi_algo_cost){wi_knomial_depth(n, wi_algo_radix(args)), (n - 1) * bytes, 0,
+                               wi_knomial_shares_of(args).copied * bytes};
 }
 
 static void path(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *c)

@@ -159,6 +159,23 @@ int wi_knomial_depth(int nranks, int radix)
     return depth;
 }
 
+struct wi_knomial_shares wi_knomial_shares_of(const struct wi_algo_args *args)
+{
+    int n = args->nranks, radix = wi_algo_radix(args), inner = 0;
+    struct wi_knomial tree = wi_knomial_of(0, n, radix);
+    struct wi_knomial_shares s = {.copied = !args->in_place};
+
+    for (int i = 0; i < tree.nchildren; i++) {
+        int child = wi_knomial_child(&tree, i), size = wi_knomial_size(child, n, radix);
+        s.largest = size > s.largest ? size : s.largest;
+        inner |= size > 1;
+        if (child + args->root < n && child + args->root + size > n)
+            s.copied += size;
+    }
+    s.copied = s.copied > inner ? s.copied : inner;
+    return s;
+}
+
 void wi_algo_ring_all_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane, int dir,
                              uint32_t base)
 {

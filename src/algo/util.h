@@ -153,6 +153,12 @@ int wi_knomial_child(const struct wi_knomial *tree, int index);
 int wi_knomial_size(int vrank, int nranks, int radix);
 /* Messages from the deepest leaf to the root. */
 int wi_knomial_depth(int nranks, int radix);
+/* Of the trees that gather and scatter use, in shares: what the rank that copies most copies (its own share; the root also the
+ * subtree of a child that wraps past the last rank), and the largest subtree of the root's children. */
+struct wi_knomial_shares {
+    int copied, largest;
+};
+struct wi_knomial_shares wi_knomial_shares_of(const struct wi_algo_args *args);
 /* args->radix, or what suits most networks: flatter than binary, as a send costs less than a hop. */
 static inline int wi_algo_radix(const struct wi_algo_args *args)
 {

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Turning counter ticks into nanoseconds. */
+/* Turning counter ticks into nanoseconds; waiting for other threads. */
 #include "base/clock.h"
+
+#include <sched.h>
+
+void wi_stand_by(uint32_t round)
+{
+    const struct timespec nap = {0, 50000};
+
+    if (round < 50)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
 
 #if defined(__x86_64__)
 

@@ -43,4 +43,8 @@ static inline void wi_cpu_relax(void)
 #endif
 }
 
+/* One round of a wait for another thread, rounds counted from 0. The first ones yield; later ones sleep for 50 us, so that a thread
+ * of lower priority gets this core, too. */
+void wi_stand_by(uint32_t round);
+
 #endif

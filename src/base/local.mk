@@ -30,4 +30,6 @@ libweft_sources += \
 	src/base/settings_parse.c \
 	src/base/status.c src/base/status.h \
 	src/base/struct_prefix.c src/base/struct_prefix.h \
+	src/base/text.c src/base/text.h \
+	src/base/thread.c src/base/thread.h \
 	src/base/trusted_path.c src/base/trusted_path.h

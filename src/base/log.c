@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 #define LOG_LINE_BYTES 2048
 #define LOG_PATH_BYTES 4096
@@ -133,17 +134,6 @@ static size_t log_prefix(char *line, size_t capacity, int level, const char *eve
     return length < 0 ? 0 : (size_t)length < capacity ? (size_t)length : capacity - 1;
 }
 
-/* Text may quote a peer: control characters must not forge a second line. */
-static void log_clean(char *text, size_t length)
-{
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (c < 0x20 || c == 0x7f)
-            text[i] = ' ';
-    }
-}
-
 void wi_log_vwrite(enum weft_log_level level, const char *event, const char *format, va_list ap)
 {
     char line[LOG_LINE_BYTES];
@@ -161,7 +151,7 @@ void wi_log_vwrite(enum weft_log_level level, const char *event, const char *for
         length += (size_t)written < room ? (size_t)written : room - 1;
     if (written > 0 && (size_t)written >= room)
         memcpy(line + length - 3, "...", 3);
-    log_clean(line, length);
+    wi_text_sanitize(line, sizeof(line)); /* it may quote a peer */
     line[length++] = '\n';
     /* A log that cannot be written must not fail the operation it tells about. */
     lost = write(atomic_load_explicit(&log_fd, memory_order_relaxed), line, length);

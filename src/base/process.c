@@ -54,35 +54,61 @@ int wi_process_stat(int32_t pid, char *state, uint64_t *started)
     return 1;
 }
 
-/* Boot and namespace, in which a number means one process. 0: that cannot be told. */
-static uint64_t read_space(void)
+void wi_process_boot_id(char id[WI_BOOT_ID_BYTES])
 {
-    char text[64];
-    uint64_t space;
-    struct stat st;
-    ssize_t n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof text);
-
-    if (n <= 0 || stat("/proc/self/ns/pid", &st))
-        return 0;
-    space = wi_hash64(&st.st_ino, sizeof st.st_ino, wi_hash64(text, (size_t)n, 0));
-    return space ? space : 1;
+    if (read_text("/proc/sys/kernel/random/boot_id", id, WI_BOOT_ID_BYTES) <= 0)
+        id[0] = '\0';
+    id[strcspn(id, "\n")] = '\0';
 }
 
-/* Read once, to be known also when no descriptors are left; again in a forked child, which may live in another namespace. */
-static uint64_t own_space(void)
+uint64_t wi_process_namespace(const char *kind)
+{
+    char path[32];
+    struct stat st;
+
+    snprintf(path, sizeof path, "/proc/self/ns/%s", kind);
+    return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* Of the boot, the same for all processes: read once, to be known also when no descriptors are left. 0: it cannot be read. */
+static uint64_t boot_hash(void)
 {
     static _Atomic uint64_t known;
-    static _Atomic int32_t of;
-    uint64_t space;
+    uint64_t hash = atomic_load_explicit(&known, memory_order_relaxed); /* whoever reads it, it is the same */
+    char boot[WI_BOOT_ID_BYTES];
 
-    if (atomic_load_explicit(&of, memory_order_acquire) == (int32_t)getpid())
-        return atomic_load_explicit(&known, memory_order_relaxed);
-    space = read_space();
-    if (space) {
-        atomic_store_explicit(&known, space, memory_order_relaxed);
-        atomic_store_explicit(&of, (int32_t)getpid(), memory_order_release);
-    }
-    return space;
+    if (hash)
+        return hash;
+    wi_process_boot_id(boot);
+    if (!boot[0])
+        return 0;
+    hash = wi_hash64(boot, strlen(boot), 0);
+    hash = hash ? hash : 1;
+    atomic_store_explicit(&known, hash, memory_order_relaxed);
+    return hash;
+}
+
+/* This process's number in /proc; 0: that cannot be told. Where a namespace was made and /proc not mounted again, /proc has the
+ * numbers of the outer one, among which a process of the inner one has another, usually larger number. */
+static int32_t number_in_proc(void)
+{
+    char number[32];
+    ssize_t n = readlink("/proc/self", number, sizeof number - 1);
+
+    number[n > 0 ? n : 0] = '\0';
+    return (int32_t)strtol(number, NULL, 10);
+}
+
+/* Boot and namespace, in which a number means one process. 0: that cannot be told. The namespace is asked for each time, without a
+ * descriptor: a forked child may be in another one, and have the same number there as its parent. */
+static uint64_t own_space(void)
+{
+    uint64_t boot = boot_hash(), pids = wi_process_namespace("pid"), space;
+
+    if (!boot || !pids)
+        return 0;
+    space = wi_hash64(&pids, sizeof pids, boot);
+    return space ? space : 1;
 }
 
 void wi_process_self(struct weft_process *process)
@@ -90,7 +116,7 @@ void wi_process_self(struct weft_process *process)
     char state;
 
     *process = (struct weft_process){.space = own_space(), .pid = (int32_t)getpid()};
-    if (!wi_process_stat(process->pid, &state, &process->started))
+    if (!wi_process_stat(number_in_proc(), &state, &process->started))
         process->space = 0; /* comparable with nobody's */
 }
 
@@ -101,7 +127,7 @@ int wi_process_state(const struct weft_process *process)
 
     if (!process->space || process->pid <= 0 || process->space != own_space())
         return '?';
-    if (!wi_process_stat(process->pid, &state, &started))
+    if (number_in_proc() != (int32_t)getpid() || !wi_process_stat(process->pid, &state, &started))
         return kill(process->pid, 0) && errno == ESRCH ? 0 : '?';
     if (started != process->started)
         return 0;

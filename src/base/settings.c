@@ -33,6 +33,8 @@ struct setting_known {
     const char *default_value; /* text, copied */
     const char *help;          /* copied */
     enum weft_setting_type type;
+    int must_equal;        /* WEFT_SETTING_EQUAL */
+    const char *transport; /* the module, of a transport's; NULL: all ranks have it */
     enum wi_origin origin;
     union setting_value parsed;
     char name[]; /* complete; default_value and help follow */
@@ -61,6 +63,11 @@ static const struct weft_setting base_table[] = {
     {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
 };
 
+static enum weft_setting_type row_type(const struct weft_setting *row)
+{
+    return (enum weft_setting_type)(row->type & ~(WEFT_SETTING_EQUAL | WEFT_SETTING_POWER_OF_TWO));
+}
+
 static int type_is_text(enum weft_setting_type type)
 {
     return type == WEFT_SETTING_STRING || type == WEFT_SETTING_WORD;
@@ -70,11 +77,12 @@ static int type_is_text(enum weft_setting_type type)
  * file only, as the loader ignores LD_PRELOAD there. */
 static int row_may_come_from(const struct weft_setting *row, enum wi_origin origin)
 {
-    if (origin != WI_ORIGIN_ENVIRONMENT || (row->type != WEFT_SETTING_STRING && row->type != WEFT_SETTING_FD))
+    if (origin != WI_ORIGIN_ENVIRONMENT || (row_type(row) != WEFT_SETTING_STRING && row_type(row) != WEFT_SETTING_FD))
         return 1;
     return getauxval(AT_SECURE) == 0;
 }
 
+/* 0: no such type. */
 static size_t type_bytes(enum weft_setting_type type)
 {
     switch (type) {
@@ -94,17 +102,27 @@ static size_t type_bytes(enum weft_setting_type type)
     return 0;
 }
 
+static int row_is_power_of_two(const struct weft_setting *row, const union setting_value *value)
+{
+    uint64_t n = row_type(row) == WEFT_SETTING_BYTES ? value->bytes : (uint64_t)value->integer;
+
+    return n && !(n & (n - 1));
+}
+
 static int row_in_range(const struct weft_setting *row, const union setting_value *value)
 {
+    enum weft_setting_type type = row_type(row);
     uint64_t magnitude;
 
+    if (row->type & WEFT_SETTING_POWER_OF_TWO && !row_is_power_of_two(row, value))
+        return 0;
     if (row->min >= row->max)
         return 1;
-    if (row->type == WEFT_SETTING_INT || row->type == WEFT_SETTING_FD)
+    if (type == WEFT_SETTING_INT || type == WEFT_SETTING_FD)
         return value->integer >= row->min && value->integer <= row->max;
-    if (row->type != WEFT_SETTING_BYTES && row->type != WEFT_SETTING_TIME)
+    if (type != WEFT_SETTING_BYTES && type != WEFT_SETTING_TIME)
         return 1;
-    magnitude = row->type == WEFT_SETTING_BYTES ? value->bytes : value->ns;
+    magnitude = type == WEFT_SETTING_BYTES ? value->bytes : value->ns;
     if (magnitude > INT64_MAX)
         return row->max == INT64_MAX;
     return (int64_t)magnitude >= row->min && (int64_t)magnitude <= row->max;
@@ -113,13 +131,13 @@ static int row_in_range(const struct weft_setting *row, const union setting_valu
 static int row_parse(const struct weft_setting *row, const char *text, union setting_value *value)
 {
     memset(value, 0, sizeof(*value));
-    if (type_is_text(row->type)) {
+    if (type_is_text(row_type(row))) {
         value->string = text;
         return 0;
     }
     if (!text)
         return -1;
-    switch (row->type) {
+    switch (row_type(row)) {
     case WEFT_SETTING_BOOL:
         return wi_parse_bool(text, &value->boolean);
     case WEFT_SETTING_INT:
@@ -132,6 +150,16 @@ static int row_parse(const struct weft_setting *row, const char *text, union set
     default:
         return -1;
     }
+}
+
+/* As users write them: 64K. */
+static void bytes_print(char *out, size_t capacity, int64_t bytes)
+{
+    int unit = 0;
+
+    for (; bytes >= 1024 && bytes % 1024 == 0 && unit < 4; unit++)
+        bytes /= 1024;
+    snprintf(out, capacity, "%" PRId64 "%.1s", bytes, &"\0KMGT"[unit]);
 }
 
 static void time_print(char *out, size_t capacity, int64_t ns)
@@ -160,13 +188,17 @@ static void row_expected(const struct weft_setting *row, char *out, size_t capac
                                         "text",
                                         "the number of an open descriptor"};
     char low[32], high[32];
-    int length = snprintf(out, capacity, "%s", kinds[row->type]);
+    int length = snprintf(out, capacity, "%s%s", kinds[row_type(row)],
+                          row->type & WEFT_SETTING_POWER_OF_TWO ? ", a power of two" : "");
 
-    if (row->min >= row->max || row->type == WEFT_SETTING_BOOL || type_is_text(row->type))
+    if (row->min >= row->max || row_type(row) == WEFT_SETTING_BOOL || type_is_text(row_type(row)))
         return;
-    if (row->type == WEFT_SETTING_TIME) {
+    if (row_type(row) == WEFT_SETTING_TIME) {
         time_print(low, sizeof(low), row->min);
         time_print(high, sizeof(high), row->max);
+    } else if (row_type(row) == WEFT_SETTING_BYTES) {
+        bytes_print(low, sizeof(low), row->min);
+        bytes_print(high, sizeof(high), row->max);
     } else {
         snprintf(low, sizeof(low), "%" PRId64, row->min);
         snprintf(high, sizeof(high), "%" PRId64, row->max);
@@ -236,9 +268,10 @@ static char *append_text(char **room, const char *text)
 
 /* Called with the lock held. Everything is copied: a table may belong to a plugin that is unloaded later. */
 static struct setting_known *known_add(struct wi_settings *settings, const struct weft_setting *row, const char *name,
-                                       const char *text, enum wi_origin origin, const union setting_value *parsed)
+                                       const char *transport, const char *text, enum wi_origin origin,
+                                       const union setting_value *parsed)
 {
-    size_t bytes = sizeof(struct setting_known) + strlen(name) + 1;
+    size_t bytes = sizeof(struct setting_known) + strlen(name) + 1 + (transport ? strlen(transport) + 1 : 0);
     struct setting_known *known;
     char *room;
 
@@ -249,13 +282,15 @@ static struct setting_known *known_add(struct wi_settings *settings, const struc
         return NULL;
     room = known->name;
     append_text(&room, name);
+    known->transport = append_text(&room, transport);
     known->default_value = append_text(&room, row->default_value);
     known->help = append_text(&room, row->help);
-    known->type = row->type;
+    known->type = row_type(row);
+    known->must_equal = (row->type & WEFT_SETTING_EQUAL) != 0;
     known->origin = origin;
     known->value = origin == WI_ORIGIN_DEFAULT ? known->default_value : text;
     known->parsed = *parsed;
-    if (type_is_text(row->type))
+    if (type_is_text(row_type(row)))
         known->parsed.string = known->value;
     atomic_init(&known->next, NULL);
     if (settings->last)
@@ -266,8 +301,8 @@ static struct setting_known *known_add(struct wi_settings *settings, const struc
     return known;
 }
 
-static weft_status row_read(struct wi_settings *settings, const char *module, const struct weft_setting *row,
-                            union setting_value *value)
+static weft_status row_read(struct wi_settings *settings, const char *module, int of_transport,
+                            const struct weft_setting *row, union setting_value *value)
 {
     const struct setting_known *known;
     enum wi_origin origin;
@@ -276,34 +311,50 @@ static weft_status row_read(struct wi_settings *settings, const char *module, co
     int line;
 
     name_build(name, module, row->name);
+    if (!type_bytes(row_type(row)))
+        return wi_fail(WEFT_EPLUGIN,
+                       "setting %s is of a type that this library does not know (%#x): use a newer libweft", name,
+                       row->type);
     text = row_text(settings, row, name, &origin, &line);
     if (row_parse(row, text, value) || !row_in_range(row, value))
         return row_refuse(settings, row, name, text, origin, line);
     pthread_mutex_lock(&settings->lock);
     known = known_find(settings, name);
     if (!known)
-        known = known_add(settings, row, name, text, origin, value);
+        known = known_add(settings, row, name, of_transport ? module : NULL, text, origin, value);
     pthread_mutex_unlock(&settings->lock);
     if (!known)
         return wi_fail(WEFT_ENOMEM, "settings: out of memory");
-    if (type_is_text(row->type) && type_is_text(known->type))
+    if (type_is_text(row_type(row)) && type_is_text(known->type))
         value->string = known->value;
+    return WEFT_SUCCESS;
+}
+
+static weft_status table_read(struct wi_settings *settings, const char *module, int of_transport,
+                              const struct weft_setting *table, void *values)
+{
+    union setting_value value;
+
+    for (const struct weft_setting *row = table; row->name; row++)
+        WI_TRY(row_read(settings, module, of_transport, row, &value));
+    /* Nothing is stored before every row is known to be good. */
+    for (const struct weft_setting *row = table; row->name; row++) {
+        WI_TRY(row_read(settings, module, of_transport, row, &value));
+        memcpy((char *)values + row->offset, &value, type_bytes(row_type(row)));
+    }
     return WEFT_SUCCESS;
 }
 
 weft_status wi_settings_read(struct wi_settings *settings, const char *module, const struct weft_setting *table,
                              void *values)
 {
-    union setting_value value;
+    return table_read(settings, module, 0, table, values);
+}
 
-    for (const struct weft_setting *row = table; row->name; row++)
-        WI_TRY(row_read(settings, module, row, &value));
-    /* Nothing is stored before every row is known to be good. */
-    for (const struct weft_setting *row = table; row->name; row++) {
-        WI_TRY(row_read(settings, module, row, &value));
-        memcpy((char *)values + row->offset, &value, type_bytes(row->type));
-    }
-    return WEFT_SUCCESS;
+weft_status wi_settings_read_transport(struct wi_settings *settings, const char *module,
+                                       const struct weft_setting *table, void *values)
+{
+    return table_read(settings, module, 1, table, values);
 }
 
 /* WEFT_ISA acts on the process; only a value that was given is looked at, not the default. */
@@ -475,15 +526,6 @@ int wi_settings_key_misspelt(const struct wi_settings *settings, char *text, siz
     return 0;
 }
 
-static int name_listed(const char *name, const char *const *names)
-{
-    for (; names && *names; names++) {
-        if (strcmp(name, *names) == 0 || strcmp(name + 5, *names) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 static uint64_t known_hash(const struct setting_known *known)
 {
     uint64_t seed = wi_hash64(known->name, strlen(known->name), 0);
@@ -493,15 +535,34 @@ static uint64_t known_hash(const struct setting_known *known)
     return known->value ? wi_hash64(known->value, strlen(known->value), seed) : seed;
 }
 
+static int is_compared(const struct setting_known *known, const char *transport)
+{
+    if (!known->must_equal || !known->transport != !transport)
+        return 0;
+    return !transport || strcmp(known->transport, transport) == 0;
+}
+
 /* A sum, so that the order in which modules read does not matter; of parsed values, so that 64K equals 65536. */
-uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const *names)
+uint64_t wi_settings_hash(const struct wi_settings *settings, const char *transport)
 {
     struct setting_known *known = atomic_load_explicit(&settings->first, memory_order_acquire);
     uint64_t sum = 0;
 
     for (; known; known = atomic_load_explicit(&known->next, memory_order_acquire)) {
-        if (name_listed(known->name, names))
+        if (is_compared(known, transport))
             sum += known_hash(known);
     }
     return sum;
+}
+
+void wi_settings_equal_names(const struct wi_settings *settings, const char *transport, char *text, size_t capacity)
+{
+    struct setting_known *known = atomic_load_explicit(&settings->first, memory_order_acquire);
+    size_t bytes = 0;
+
+    text[0] = '\0';
+    for (; known && bytes < capacity; known = atomic_load_explicit(&known->next, memory_order_acquire)) {
+        if (is_compared(known, transport))
+            bytes += (size_t)snprintf(text + bytes, capacity - bytes, "%s%s", bytes ? ", " : "", known->name);
+    }
 }

@@ -17,6 +17,9 @@ void wi_settings_destroy(struct wi_settings *settings);
  * ("TCP"); "" gives names without a module part (WEFT_LOG). */
 weft_status wi_settings_read(struct wi_settings *settings, const char *module, const struct weft_setting *table,
                              void *values);
+/* A transport's: ranks that have not got it do not have its settings either. */
+weft_status wi_settings_read_transport(struct wi_settings *settings, const char *module,
+                                       const struct weft_setting *table, void *values);
 /* After all modules have read: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
  * with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
@@ -26,8 +29,10 @@ int wi_settings_check_unknown(struct wi_settings *settings);
 const char *wi_settings_key_near(const char *name);
 int wi_settings_key_misspelt(const struct wi_settings *settings, char *text, size_t capacity);
 void wi_settings_visit(struct wi_settings *settings, weft_setting_fn fn, void *arg);
-/* 64-bit hash of the named settings' values (full names, ended by NULL): communicators compare it. */
-uint64_t wi_settings_hash(const struct wi_settings *settings, const char *const *names);
+/* Of the settings with WEFT_SETTING_EQUAL that have been read: a hash of the values, 64 bits, which communicators compare, and the
+ * names, "WEFT_ALGO, WEFT_MEASURE_RATES". `transport`: its module's; NULL: those that all ranks have. */
+uint64_t wi_settings_hash(const struct wi_settings *settings, const char *transport);
+void wi_settings_equal_names(const struct wi_settings *settings, const char *transport, char *text, size_t capacity);
 
 /* Parsers, also used by tools. Return 0 or -1. */
 int wi_parse_bytes(const char *text, size_t *bytes);

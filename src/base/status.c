@@ -15,6 +15,7 @@
 #define FAIL_TEXT_BYTES 1024
 
 static _Thread_local char fail_text[FAIL_TEXT_BYTES];
+static _Thread_local unsigned fail_count;
 
 /* The arguments may point into fail_text itself, hence the second buffer. */
 static void fail_record(const char *format, va_list ap, const char *suffix)
@@ -22,6 +23,7 @@ static void fail_record(const char *format, va_list ap, const char *suffix)
     char text[FAIL_TEXT_BYTES];
     int written = vsnprintf(text, sizeof(text), format, ap);
 
+    fail_count++;
     if (written < 0)
         text[0] = '\0';
     snprintf(fail_text, sizeof(fail_text), "%s%s%s", text, *suffix ? ": " : "", suffix);
@@ -46,6 +48,16 @@ const char *wi_fail_text(void)
 void wi_fail_clear(void)
 {
     fail_text[0] = '\0';
+}
+
+unsigned wi_fail_count(void)
+{
+    return fail_count;
+}
+
+const char *wi_fail_text_since(unsigned count, weft_status status)
+{
+    return fail_count != count && *fail_text ? fail_text : weft_status_text(status);
 }
 
 static weft_status status_of_errno(int err)

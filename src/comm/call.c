@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Issuing a call: the fast path, and the general one through a request. */
-#include <sched.h>
+#define _GNU_SOURCE
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -27,16 +31,31 @@ weft_status wi_comm_in_operator(void)
     return wi_fail(WEFT_EBUSY, "a function of an operator may not call weft: its thread is inside a call");
 }
 
+#define ENTER_SPINS 200
+#define ENTER_SLEEP_NS 50000
+
+/* The lock's holder may share this core, as the progress thread often does. A yield would give it the core for a whole time slice
+ * of the scheduler; after a sleep this thread runs as soon as it is woken. The time-out is for holders that leave just before this
+ * thread is counted as asleep. */
+static void sleep_till_left(struct weft_comm *comm)
+{
+    const struct timespec timeout = {0, ENTER_SLEEP_NS};
+
+    atomic_fetch_add_explicit(&comm->asleep, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &comm->lock, FUTEX_WAIT_PRIVATE, WI_HELD, &timeout, NULL, 0);
+    atomic_fetch_sub_explicit(&comm->asleep, 1, memory_order_relaxed);
+}
+
 static weft_status enter_after(struct weft_comm *comm, int held)
 {
     for (int spins = 0;; spins++) {
         if (held == WI_DESTROYING)
             return wi_comm_ended();
-        if (spins < 200)
+        if (spins < ENTER_SPINS)
             wi_cpu_relax();
         else
-            sched_yield();
-        if (spins % 16 == 15)
+            sleep_till_left(comm);
+        if (spins % 16 == 15 || spins > ENTER_SPINS)
             wi_exec_nudge(comm->exec);
         held = WI_FREE;
         if (atomic_compare_exchange_weak_explicit(&comm->lock, &held, WI_HELD, memory_order_acquire,
@@ -84,9 +103,21 @@ int wi_comm_try_progress(struct weft_comm *comm)
                                                    memory_order_relaxed);
 }
 
+/* Once the lock is free another thread may destroy the communicator, so the number of sleepers is read before. A wake-up at an
+ * address that is gone does no harm: futexes may wake without a reason. */
 void wi_comm_leave(struct weft_comm *comm)
 {
+    int asleep = atomic_load_explicit(&comm->asleep, memory_order_relaxed);
+
     atomic_store_explicit(&comm->lock, WI_FREE, memory_order_release);
+    if (__builtin_expect(asleep, 0))
+        syscall(SYS_futex, &comm->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void wi_comm_give_way(struct weft_comm *comm, int counted)
+{
+    for (uint32_t i = 0; i < 50 && atomic_load_explicit(&comm->entering, memory_order_relaxed) > counted; i++)
+        wi_stand_by(i);
 }
 
 /* A failure broke the communicator: keep a copy that can be read without the lock's holder moving it. */
@@ -96,6 +127,16 @@ void wi_comm_failed(struct weft_comm *comm)
         comm->dumped = 1;
         wi_comm_dump_to(comm, comm->ctx->comm.dump_path);
     }
+}
+
+weft_status wi_comm_outcome(struct weft_comm *comm, weft_status st)
+{
+    struct wi_error error;
+
+    if (st >= 0)
+        return st;
+    wi_exec_error(comm->exec, &error);
+    return error.status == st ? wi_fail(st, "%s", error.message) : st;
 }
 
 /* ---- Nothing to communicate ---- */
@@ -166,7 +207,7 @@ static void op_finished(struct wi_op *op, void *arg)
     /* After this the thread that waits for the request may free it. */
     comm = req->comm;
     status = req->status;
-    call = wi_completion_take(req);
+    call = req->blocking ? NULL : wi_completion_take(req); /* the program has no handle of a blocking call */
     atomic_store_explicit(&req->left, 0, memory_order_release);
     if (call)
         wi_completion_queue(comm, call, status);
@@ -214,8 +255,6 @@ weft_status wi_request_issue(struct weft_request *req)
         req->op[i].finished = op_finished;
         req->op[i].finished_arg = req;
     }
-    if (req->blocking && req->nops == 1 && !req->options.algorithm)
-        wi_fast_learn(comm, &req->call, &req->op[0]);
     for (int i = 0; i < req->nops; i++)
         wi_exec_issue(comm->exec, &req->op[i]);
     return WEFT_SUCCESS;
@@ -273,7 +312,7 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
             return st;
     }
     wi_exchange_learn(req);
-    st = req->status;
+    st = wi_comm_outcome(comm, req->status);
     wi_request_put(req);
     return st;
 }

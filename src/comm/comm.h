@@ -48,6 +48,7 @@ struct wi_progress {
     int event_fd;        /* kicks the thread */
     _Atomic int asleep, wanted, stop;
     _Atomic uint32_t kicks; /* operations queued for it */
+    _Atomic uint32_t callbacks; /* queued, by any thread */
     struct weft_comm *at, *next; /* that it looks at now, and after that; comms_lock */
 };
 
@@ -227,15 +228,16 @@ struct wi_cached_sched {
 };
 #define WI_SCHED_CACHE 64
 
-/* How a call like an earlier one runs without planning it again: the schedule and how it was laid out. */
+/* How a call like an earlier one runs without planning it again: the schedule and how it was laid out, as in struct wi_binding. */
 struct wi_fast_call {
     struct wi_sched *sched; /* borrowed from the cache; NULL: empty */
     struct wi_prog *prog;   /* counted */
     size_t count;
     int root;
     uint8_t in_place, dtype, op, nt;
-    uint32_t nfragments;
-    size_t scale, fragment_bytes, slot_bytes, slot_work;
+    uint8_t mapped, send_empty, has_scratch;
+    uint32_t nfragments, nslices;
+    size_t scale, fragment_bytes, slice_bytes, block_bytes, slot_bytes, slot_work;
 };
 #define WI_FAST_CALLS 8
 
@@ -250,7 +252,8 @@ struct wi_fast {
 
 struct weft_comm {
     uint32_t magic;
-    _Atomic int lock; /* enum wi_lock */
+    _Atomic int lock;   /* enum wi_lock; a futex */
+    _Atomic int asleep; /* threads that sleep until it is free */
     struct weft_context *ctx;
     struct wi_mesh *mesh;
     struct wi_exec *exec;
@@ -262,6 +265,9 @@ struct weft_comm {
     struct wi_comm_topology *topology; /* NULL: it was not asked for */
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
+    struct wi_op fast_op; /* of the blocking call that fast.c runs, if there is one */
+    int fast_counted;     /* it has references of its own to its schedule and program, others having been let in */
+    int runs_alone;       /* such calls may be run so */
     struct wi_cached_sched cache[WI_SCHED_CACHE];
     struct wi_autotune copy_path_tuning[3]; /* slots or attach: exchange.c */
     size_t nt_bytes;
@@ -319,6 +325,9 @@ static inline int wi_comm_wanted(const struct weft_comm *comm)
 /* Enter to progress only. 0: another thread is inside. */
 int wi_comm_try_progress(struct weft_comm *comm);
 void wi_comm_leave(struct weft_comm *comm);
+/* After leaving: let threads that want to enter do so first, for a while. `counted`: 1 if this thread is counted as
+ * entering, too, else 0. */
+void wi_comm_give_way(struct weft_comm *comm, int counted);
 
 /* A call that uses the communicator, or its requests, without holding the lock all the time: destroying waits until it has gone
  * out. Going out comes last: the memory may be gone after it. */
@@ -344,6 +353,9 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstr
 /* The caller's, or, if that is NULL, the defaults. */
 weft_status wi_comm_config_read(const char *call, const weft_comm_config *given, weft_comm_config *own);
 void wi_comm_failed(struct weft_comm *comm);
+/* The status with which an operation ended. Of a failure the calling thread is told the text again: transports that went on after
+ * it, or another thread that found it, have left this thread with none. */
+weft_status wi_comm_outcome(struct weft_comm *comm, weft_status st);
 weft_status wi_comm_dump_to(struct weft_comm *comm, const char *path);
 
 /* ---- Issue ---- */
@@ -358,7 +370,7 @@ weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *ca
 /* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
 void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
 size_t wi_v_span(const size_t *counts, const size_t *displs, int n);
-/* fast.c: blocking calls of a mapped communicator with nothing else in flight. */
+/* fast.c: blocking calls of a mapped communicator with nothing else in flight; and calls that are laid out again. */
 enum wi_fast_result {
     WI_FAST_NOT, /* it does not apply */
     WI_FAST_RAN,
@@ -368,8 +380,10 @@ weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
 enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
 /* As wi_exec.let_in: others want to enter, while `op` of wi_fast_run, which only this thread can advance, waits. */
 weft_status wi_fast_let_in(void *comm, struct wi_op *op);
-/* Of an operation that is laid out and not issued yet: use it from the next call on. */
+/* Of an operation without a named algorithm that is laid out and not issued yet: lay calls like it out alike from now on. */
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
+/* Lay `op`, which wi_fast_learn has seen the like of, out again: 1; 0: it has not; < 0: no memory, with text. */
+int wi_fast_recall(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op,
@@ -383,6 +397,8 @@ int wi_op_kept_program(const struct wi_op *op, struct wi_prog **kept, const stru
 /* Make it, and keep it if calls of the same size can use it. `kept`: NULL: nothing is kept. */
 weft_status wi_op_lower(const struct weft_comm *comm, const struct wi_op *op, const struct wi_sched *sched,
                         const struct wi_layout *layout, struct wi_prog **kept, struct wi_prog **prog);
+/* Into fragments, each with at most `slice` bytes of every block. */
+void wi_op_cut(struct wi_op *op, size_t slice);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes, struct wi_prog **programs);
 /* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. */
@@ -394,6 +410,8 @@ weft_status wi_op_scratch(struct wi_op *op);
 /* Likewise, of a v-form whose messages are packed. */
 weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const struct wi_call *call,
                                  struct wi_prog **programs);
+/* Are the blocks of this v-form those that a program was made for? */
+int wi_v_form_is_of(const struct weft_comm *comm, const struct wi_call *call, const struct wi_prog *prog);
 /* phases.c: from a call to an operation that can run. Before issue: as far as the first gate. */
 void wi_phases_begin(struct weft_request *req, size_t share);
 weft_status wi_phases_run(struct weft_request *req, struct wi_op *op);

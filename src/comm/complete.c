@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "comm/comm.h"
 
 #define MAX_THREADS 64
@@ -49,6 +50,7 @@ static void *callers_main(void *arg)
     struct weft_context *ctx = arg;
     struct wi_callers *c = &ctx->callers;
 
+    wi_thread_prompt(); /* the progress thread may share its core */
     pthread_mutex_lock(&c->lock);
     while (await_call(c)) {
         struct wi_completion *call = c->head;
@@ -140,6 +142,8 @@ void wi_completion_begin(struct weft_request *req)
 {
     struct wi_completion *expected = &ended;
 
+    if (atomic_load_explicit(&req->completion, memory_order_relaxed) != expected) /* it is a new one */
+        return;
     atomic_compare_exchange_strong(&req->completion, &expected, NULL);
 }
 
@@ -154,6 +158,7 @@ void wi_completion_queue(struct weft_comm *comm, struct wi_completion *call, wef
 {
     atomic_fetch_sub_explicit(&comm->watched, 1, memory_order_relaxed);
     queue_call(call, status);
+    atomic_fetch_add_explicit(&comm->ctx->progress.callbacks, 1, memory_order_relaxed);
 }
 
 void wi_completion_tell(struct weft_request *req)
@@ -197,8 +202,8 @@ weft_status weft_request_on_complete(weft_request *req, weft_complete_fn fn, voi
         return WEFT_SUCCESS;
     }
     if (before == &ended) {
-        while (atomic_load(&req->left)) /* the thread that ends it is one store away */
-            wi_cpu_relax();
+        for (uint32_t round = 0; atomic_load(&req->left); round++) /* the thread that ends it is one store away */
+            wi_stand_by(round);
         wi_completion_queue(req->comm, call, req->status);
         return WEFT_SUCCESS;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Contexts: settings, transports, the list of communicators. */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
@@ -23,7 +23,7 @@ static const struct weft_setting library_rows[] = {
     {"TRANSPORTS", "all", WEFT_SETTING_WORD, LIB(transports), 0, 0, "comma list of the transports that may be used"},
     {"PLUGIN_PATH", WEFT_PLUGIN_DIR, WEFT_SETTING_STRING, LIB(plugin_path), 0, 0,
      "directories, separated by colons, from which plugins are loaded"},
-    {"ALGO", "", WEFT_SETTING_WORD, LIB(algo), 0, 0,
+    {"ALGO", "", WEFT_SETTING_WORD | WEFT_SETTING_EQUAL, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
     {"PLANS", "", WEFT_SETTING_STRING, LIB(plans), 0, 0,
      "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
@@ -40,10 +40,10 @@ static const struct weft_setting library_rows[] = {
      "table of weft-tune by which algorithms are chosen; its contents must be the same on all ranks"},
     {"TOPO_FILE", "", WEFT_SETTING_STRING, LIB(topo_file), 0, 0,
      "description of the hosts and their links, as weft-topo exports it; its contents must be the same on all ranks"},
-    {"TOPO_DISCOVER", "auto", WEFT_SETTING_WORD, LIB(topo_discover), 0, 0,
+    {"TOPO_DISCOVER", "auto", WEFT_SETTING_WORD | WEFT_SETTING_EQUAL, LIB(topo_discover), 0, 0,
      "whether ranks read their nodes when a communicator is made, where WEFT_TOPO_FILE does not describe them: auto (of several "
      "nodes, or if WEFT_ALGO names a level inside them), always or never"},
-    {"MEASURE_RATES", "n", WEFT_SETTING_BOOL, LIB(measure_rates), 0, 0,
+    {"MEASURE_RATES", "n", WEFT_SETTING_BOOL | WEFT_SETTING_EQUAL, LIB(measure_rates), 0, 0,
      "whether ranks time their cores' copying and reducing when a communicator is made, and choose algorithms by the slowest of "
      "them; sums of floats may then differ in their last bits from run to run, for another algorithm may be chosen"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
@@ -56,7 +56,7 @@ static const struct weft_setting comm_rows[] = {
      "polls of a flag before the first yield; -1 chooses by the number of ranks per core"},
     {"YIELDS", "-1", WEFT_SETTING_INT, COMM(yields), -1, 1000000000,
      "yields of the processor before the first sleep; -1 chooses by the number of ranks per core"},
-    {"SLICE_BYTES", "0", WEFT_SETTING_BYTES, COMM(slice_bytes), 0, 1 << 30,
+    {"SLICE_BYTES", "0", WEFT_SETTING_BYTES | WEFT_SETTING_EQUAL, COMM(slice_bytes), 0, 1 << 30,
      "largest piece of a block that is handled at once, in bytes; 0 chooses by the algorithm"},
     {"NT_BYTES", "12M", WEFT_SETTING_BYTES, COMM(nt_bytes), 0, 0,
      "results of direct algorithms of at least this many bytes bypass the caches (non-temporal stores)"},
@@ -69,12 +69,6 @@ static const struct weft_setting comm_rows[] = {
     {"DUMP_PATH", "weft-dump-%r.json", WEFT_SETTING_STRING, COMM(dump_path), 0, 0,
      "file of the flight recorder; %r is the rank, %p the process"},
     {NULL, NULL, 0, 0, 0, 0, NULL},
-};
-
-/* Settings that make ranks choose differently when they differ. */
-static const char *const agreed_settings[] = {
-    "WEFT_ALGO",      "WEFT_COMM_SLICE_BYTES", "WEFT_SHM_SLOT_BYTES", "WEFT_SHM_STAGE_SLOT_BYTES",
-    "WEFT_SHM_DEPTH", "WEFT_TOPO_DISCOVER",    "WEFT_MEASURE_RATES",  NULL,
 };
 
 static weft_status check_discover(const char *word)
@@ -112,7 +106,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     if (ctx->lib.workers && !(ctx->workers = wi_workers_create((int)ctx->lib.workers, ctx->lib.worker_bytes)))
         return wi_fail(WEFT_ENOMEM, "%d workers", (int)ctx->lib.workers);
     WI_TRY(wi_plans_read(ctx->lib.plans, &ctx->plans));
-    ctx->settings_hash = wi_settings_hash(ctx->settings, agreed_settings) + wi_plans_hash(ctx->plans);
+    ctx->settings_hash = wi_settings_hash(ctx->settings, NULL) + wi_plans_hash(ctx->plans);
     return wi_locality_files(ctx);
 }
 
@@ -232,9 +226,9 @@ void wi_context_link(struct weft_context *ctx, struct weft_comm *comm)
 /* The progress thread may look at it just now. It finds the lock taken for good, so that its look is short. */
 static void await_look(struct weft_context *ctx, const struct weft_comm *comm)
 {
-    while (ctx->progress.at == comm) {
+    for (uint32_t round = 0; ctx->progress.at == comm; round++) {
         pthread_mutex_unlock(&ctx->comms_lock);
-        sched_yield();
+        wi_stand_by(round);
         pthread_mutex_lock(&ctx->comms_lock);
     }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making and ending communicators. */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,12 +35,6 @@ static void tell_progress(void *ctx)
     wi_progress_want(ctx);
 }
 
-/* Collectives that run as pipelines of stages: layout_stages.c. */
-#define BIT(coll) (UINT32_C(1) << WI_COLL_##coll)
-#define PIPELINED                                                                                                 \
-    (BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) | BIT(ALL_GATHER_V) | BIT(REDUCE_SCATTER) | \
-     BIT(REDUCE_SCATTER_V) | BIT(BARRIER))
-
 /* The levels each of whose groups lies in one mapped group. All ranks know these groups, and find the same levels. */
 static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_facts *facts)
 {
@@ -61,9 +54,8 @@ static weft_status find_inside(const struct weft_comm *comm, struct wi_plan_fact
         if (!inside)
             continue;
         facts->inside[l].mapped = 1;
-        facts->inside[l].pipelined = PIPELINED;
         facts->inside[l].slot_bytes = comm->mesh->slot_bytes;
-        facts->inside[l].depth = comm->mesh->slots < WI_OP_WINDOW ? comm->mesh->slots : WI_OP_WINDOW;
+        facts->inside[l].window = comm->mesh->slots < WI_OP_WINDOW ? comm->mesh->slots : WI_OP_WINDOW;
     }
     wi_free(map);
     return WEFT_SUCCESS;
@@ -119,6 +111,7 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     struct weft_comm *comm = wi_calloc(1, sizeof *comm);
     struct wi_mesh_config mc = {
         .node = &ctx->node,
+        .settings = ctx->settings,
         .settings_hash = ctx->settings_hash,
         .deadline_ns = deadline_ns,
         .timeout_ns = config->timeout_ns ? config->timeout_ns : ctx->comm.timeout_ns,
@@ -285,6 +278,7 @@ weft_status weft_comm_create_oob(weft_context *ctx, const weft_oob *oob, const w
 static void abort_here(struct weft_comm *comm)
 {
     uint64_t until = wi_deadline_ns(DESTROY_WAIT_NS);
+    uint32_t round = 0;
 
     do {
         if (wi_comm_try_progress(comm)) {
@@ -293,7 +287,7 @@ static void abort_here(struct weft_comm *comm)
             wi_comm_leave(comm);
             return;
         }
-        sched_yield();
+        wi_stand_by(round++);
     } while (!wi_comm_ending(comm) && wi_now_ns() < until);
 }
 
@@ -327,7 +321,7 @@ static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
 {
     int held = WI_FREE;
 
-    while (!atomic_compare_exchange_strong(&comm->lock, &held, WI_DESTROYING)) {
+    for (uint32_t round = 0; !atomic_compare_exchange_strong(&comm->lock, &held, WI_DESTROYING); round++) {
         if (held == WI_DESTROYING)
             return wi_fail(WEFT_EBUSY, "comm_destroy: another thread destroys this communicator");
         held = WI_FREE;
@@ -335,7 +329,7 @@ static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
         wi_exec_nudge(comm->exec);
         if (wi_now_ns() >= until_ns)
             return wi_fail(WEFT_EBUSY, "comm_destroy: another thread is inside a call on this communicator");
-        sched_yield();
+        wi_stand_by(round);
     }
     return WEFT_SUCCESS;
 }
@@ -343,15 +337,15 @@ static weft_status lock_for_destroy(struct weft_comm *comm, uint64_t until_ns)
 /* Threads that wait without the lock see that their operations have ended, or that the communicator does. */
 static weft_status wait_for_callers(struct weft_comm *comm, uint64_t until_ns)
 {
-    int ended = 0;
+    uint32_t round = 0;
 
     while (atomic_load_explicit(&comm->guests, memory_order_seq_cst) ||
            atomic_load_explicit(&comm->entering, memory_order_seq_cst)) {
-        if (!ended++)
+        if (!round)
             wi_exec_cancel(comm->exec, "the communicator is being destroyed");
         if (wi_now_ns() >= until_ns)
             return wi_fail(WEFT_EBUSY, "comm_destroy: another thread waits in a call on this communicator");
-        sched_yield();
+        wi_stand_by(round++);
     }
     return WEFT_SUCCESS;
 }

@@ -40,7 +40,7 @@ static weft_status swap(struct weft_comm *comm, int to, const void *out, size_t 
     st = wi_request_issue(req);
     for (int i = 0; st >= 0 && i < req->nops; i++)
         wi_exec_wait(comm->exec, &req->op[i]);
-    st = st < 0 ? st : req->status;
+    st = st < 0 ? st : wi_comm_outcome(comm, req->status);
     wi_request_put(req);
     return st;
 }

@@ -144,6 +144,15 @@ static weft_status import_key(struct weft_comm *comm, struct wi_exchanged *x, in
                                            &x->remote[buf][rank]);
 }
 
+/* Memory that a rank offers begins at an address and does not wrap around. */
+static weft_status check_address(int rank, const struct weft_mem_desc *d)
+{
+    if (!d->bytes || (d->address && d->bytes <= UINTPTR_MAX - d->address))
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_EPROTO, "rank %d offers %llu bytes of memory at address %#llx", rank,
+                   (unsigned long long)d->bytes, (unsigned long long)d->address);
+}
+
 static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, struct wi_op *op, const struct wi_call *c,
                              const struct wi_algo *a, const unsigned char *records, size_t stride,
                              const struct wi_plan_query *q)
@@ -170,6 +179,7 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, str
             if (!wanted(comm, op, c, a, (int)r, buf))
                 continue;
             p = (void *)(uintptr_t)d->address;
+            WI_TRY(check_address((int)r, d));
             if (!(put_to(c, a, (int)r, buf) ? op->bind.put : op->bind.get))
                 WI_TRY(ops->mem_map(comm->exec->map_group, (int)r, d, &p));
             else if (x)
@@ -425,7 +435,7 @@ weft_status wi_exchange_begin(struct weft_request *req, struct wi_op *op)
     struct weft_comm *comm = req->comm;
     struct wi_transport *tp = comm->mesh->mapped_group->transport;
     size_t share = req->planning.share, src, dst, es = weft_dtype_bytes(c->dtype);
-    struct record m = {.share = share, .vote = vote(req, c, share), .in_place = wi_call_in_place(comm, c) != 0};
+    struct record m = {.share = share, .vote = vote(req, c, share), .in_place = req->planning.query.own_in_place != 0};
     struct wi_exchange *x = &req->planning.exchange;
 
     wi_call_spans(comm, c, &src, &dst);

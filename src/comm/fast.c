@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fast path: a blocking call of a mapped communicator with nothing else in flight needs no request, no queue and no
- * plan, if a call like it was made before. Its accesses to shared memory are exactly those of the general path, which other ranks
- * may use for the same operation. */
-#include <sched.h>
+/* Calls like one that was made before are not planned and laid out again: what a plan depends on, besides the arguments, does not
+ * change while a communicator lives. What an exchange decided holds for one operation, and is not kept.
+ *
+ * The fast path: such a call of a mapped communicator that blocks, with nothing else in flight, needs no request and no queue
+ * either. Its accesses to shared memory are exactly those of the general path, which other ranks may use for the same operation. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -25,11 +26,22 @@ static int root_of(const struct wi_call *c)
     return c->root < 0 ? 0 : c->root;
 }
 
+/* What no call changes is set once. */
+static void init_op(struct wi_op *op)
+{
+    op->bind.mapped = 1;
+    op->bind.nstages = 1;
+    op->bind.nslices = 1;
+    op->run.alone = 1;
+}
+
 /* Sizes at which every rank takes the flat schedule over ll lines, unless a rule says otherwise. */
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
 {
     struct wi_sched *sched;
 
+    init_op(&comm->fast_op);
+    comm->runs_alone = comm->exec->all_mapped && comm->exec->engine->inline_bytes; /* 0: nothing is done at once */
     for (int coll = 0; coll < WI_NUM_COLLS && comm->exec->all_mapped && comm->nranks <= WI_REDUCE_MAX_SRC; coll++) {
         const struct wi_algo *algo = wi_algo_find((enum wi_coll)coll, "flat");
         if (!algo || (int)algo->coll != coll)
@@ -41,8 +53,27 @@ weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts)
     return WEFT_SUCCESS;
 }
 
+/* Calls of others that are let in may have other programs kept, and schedules dropped from the cache. */
+static void count(struct weft_comm *comm)
+{
+    wi_sched_get(comm->fast_op.bind.sched);
+    wi_prog_get(comm->fast_op.bind.stage[0]);
+    comm->fast_counted = 1;
+}
+
+static void uncount(struct weft_comm *comm)
+{
+    struct wi_binding *b = &comm->fast_op.bind;
+
+    comm->fast_counted = 0;
+    wi_sched_put(b->sched);
+    wi_prog_put(b->stage[0]);
+}
+
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
 {
+    if (!sched && comm->fast_counted) /* its thread left when the communicator was destroyed */
+        uncount(comm);
     for (int c = 0; c < WI_NUM_COLLS; c++) {
         struct wi_fast *f = &comm->fast[c];
         if (!sched || f->ll == sched) {
@@ -62,72 +93,148 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
 {
     struct wi_fast *f = &comm->fast[c->coll];
     struct wi_fast_call *k = slot_of(f, c->count, c->op);
+    const struct wi_binding *b = &op->bind;
 
-    if (!comm->exec->engine->inline_bytes) /* nothing is done at once here */
+    if (!b->sched || b->nstages != 1 || b->packing || op->gate.ops ||
+        (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
         return;
-    /* What an exchange decided holds for that one operation. */
-    if (!op->bind.mapped || op->bind.messages || !op->bind.sched || op->gate.ops || op->bind.stage[0]->has_extents ||
-        op->bind.base[WI_SRC] != c->src || (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) ||
-        comm->exec->broken)
-        return;
-    if (op->bind.ll) {
+    if (b->ll) {
         wi_prog_put(f->ll_prog);
-        f->ll = op->bind.sched;
-        f->ll_prog = wi_prog_get(op->bind.stage[0]);
+        f->ll = b->sched;
+        f->ll_prog = wi_prog_get(b->stage[0]);
         f->ll_root = root_of(c);
-        f->ll_in_place = op->bind.sched->in_place;
+        f->ll_in_place = wi_call_in_place(comm, c);
         return;
     }
     wi_prog_put(k->prog);
     *k = (struct wi_fast_call){
-        .sched = op->bind.sched,
-        .prog = wi_prog_get(op->bind.stage[0]),
+        .sched = b->sched,
+        .prog = wi_prog_get(b->stage[0]),
         .count = c->count,
         .root = root_of(c),
-        .in_place = op->bind.sched->in_place,
+        .in_place = wi_call_in_place(comm, c) != 0,
         .dtype = (uint8_t)c->dtype,
         .op = (uint8_t)c->op,
-        .nt = op->bind.nt,
-        .nfragments = op->bind.nfragments,
-        .scale = op->bind.scale,
-        .fragment_bytes = op->bind.fragment_bytes,
-        .slot_bytes = op->bind.slot_bytes,
-        .slot_work = op->bind.slot_work,
+        .nt = b->nt,
+        .mapped = b->mapped,
+        .send_empty = b->send_empty,
+        .has_scratch = op->owned[0] != NULL,
+        .nfragments = b->nfragments,
+        .nslices = b->nslices,
+        .scale = b->scale,
+        .fragment_bytes = b->fragment_bytes,
+        .slice_bytes = b->slice_bytes,
+        .block_bytes = b->block_bytes,
+        .slot_bytes = b->slot_bytes,
+        .slot_work = b->slot_work,
     };
 }
 
+static void bind_ll(const struct wi_fast *f, size_t bytes, struct wi_binding *b)
+{
+    b->sched = f->ll;
+    b->stage[0] = f->ll_prog;
+    b->scale = bytes;
+    b->slot_bytes = f->ll->buf_blocks[WI_TMP] * bytes;
+    b->nfragments = 1;
+    b->ll = 1;
+    b->nt = 0;
+}
+
+static void bind(const struct wi_fast_call *k, struct wi_binding *b)
+{
+    b->sched = k->sched;
+    b->stage[0] = k->prog;
+    b->scale = k->scale;
+    b->slot_bytes = k->slot_bytes;
+    b->slot_work = k->slot_work;
+    b->nfragments = k->nfragments;
+    b->fragment_bytes = k->fragment_bytes;
+    b->ll = 0;
+    b->nt = k->nt;
+}
+
+static int is_ll(const struct wi_fast *f, size_t bytes)
+{
+    return f->ll_max_bytes && bytes <= f->ll_max_bytes;
+}
+
+static int ll_serves(const struct wi_fast *f, const struct wi_call *c, int in_place)
+{
+    return f->ll && f->ll_root == root_of(c) && f->ll_in_place == in_place;
+}
+
+static int serves(struct weft_comm *comm, const struct wi_fast_call *k, const struct wi_call *c, int in_place)
+{
+    return k->sched && k->count == c->count && k->root == root_of(c) && k->in_place == in_place &&
+           k->dtype == c->dtype && k->op == c->op && (!k->prog->has_extents || wi_v_form_is_of(comm, c, k->prog));
+}
+
+/* In place it works on a copy of its source, which the fast path does not make. */
+static int copies(const struct wi_call *c)
+{
+    return c->src == c->dst && (c->coll == WI_COLL_ALL_TO_ALL || c->coll == WI_COLL_ALL_TO_ALL_V);
+}
+
+/* For the fast path, which owns no references unless others are let in. */
 static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
 {
-    struct wi_fast *f = &comm->fast[c->coll];
+    const struct wi_fast *f = &comm->fast[c->coll];
     int in_place = wi_call_in_place(comm, c);
     size_t bytes = share_bytes(c);
     const struct wi_fast_call *k;
 
-    if (bytes <= f->ll_max_bytes) {
-        if (!f->ll || f->ll_root != root_of(c) || f->ll_in_place != in_place)
+    if (is_ll(f, bytes)) {
+        if (!ll_serves(f, c, in_place))
             return 0;
-        op->bind.sched = f->ll;
-        op->bind.stage[0] = f->ll_prog;
-        op->bind.scale = bytes;
-        op->bind.slot_bytes = f->ll->buf_blocks[WI_TMP] * bytes;
-        op->bind.nfragments = 1;
-        op->bind.ll = 1;
-        op->bind.nt = 0;
+        bind_ll(f, bytes, &op->bind);
         return 1;
     }
-    k = slot_of(f, c->count, c->op);
-    if (!k->sched || k->count != c->count || k->root != root_of(c) || k->in_place != in_place || k->dtype != c->dtype ||
-        k->op != c->op)
+    k = slot_of(&comm->fast[c->coll], c->count, c->op);
+    if (!serves(comm, k, c, in_place) || !k->mapped)
         return 0;
-    op->bind.sched = k->sched;
-    op->bind.stage[0] = k->prog;
-    op->bind.scale = k->scale;
-    op->bind.slot_bytes = k->slot_bytes;
-    op->bind.slot_work = k->slot_work;
-    op->bind.nfragments = k->nfragments;
-    op->bind.fragment_bytes = k->fragment_bytes;
-    op->bind.ll = 0;
-    op->bind.nt = k->nt;
+    bind(k, &op->bind);
+    return 1;
+}
+
+/* What the fast path's operation says once for all that run there. */
+static void bind_rest(const struct wi_fast_call *k, struct wi_binding *b)
+{
+    b->mapped = k->mapped;
+    b->messages = !k->mapped;
+    b->send_empty = k->send_empty;
+    b->nslices = k->nslices;
+    b->slice_bytes = k->slice_bytes;
+    b->block_bytes = k->block_bytes;
+}
+
+static void bind_rest_ll(struct wi_binding *b)
+{
+    b->mapped = b->nslices = 1;
+    b->fragment_bytes = b->slice_bytes = SIZE_MAX;
+}
+
+int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+{
+    struct wi_fast *f = &comm->fast[c->coll];
+    int in_place = wi_call_in_place(comm, c), ll = is_ll(f, share_bytes(c));
+    const struct wi_fast_call *k = slot_of(f, c->count, c->op);
+
+    if ((wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) ||
+        !(ll ? ll_serves(f, c, in_place) : serves(comm, k, c, in_place)))
+        return 0;
+    if (ll) {
+        bind_ll(f, share_bytes(c), &op->bind);
+        bind_rest_ll(&op->bind);
+    } else {
+        bind(k, &op->bind);
+        bind_rest(k, &op->bind);
+    }
+    wi_sched_get(op->bind.sched);
+    wi_prog_get(op->bind.stage[0]);
+    op->bind.nstages = 1;
+    if (!ll && k->has_scratch)
+        WI_TRY(wi_op_scratch(op));
     return 1;
 }
 
@@ -138,18 +245,9 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
 
     op->bind.base[WI_SRC] = (unsigned char *)(uintptr_t)c->src;
     op->bind.base[WI_DST] = c->dst;
-    op->bind.mapped = 1;
-    op->bind.messages = 0;
-    op->bind.nstages = 1;
-    op->run.first = NULL;
-    op->bind.nslices = 1;
-    op->bind.packing = NULL;
-    op->bind.get = op->bind.put = op->match.point_to_point = op->bind.send_empty = op->match.by_tag = 0;
     op->timeout_ns = op->deadline_ns = 0;
     op->wait.rounds = 0;
     op->wait.word = NULL;
-    op->link = NULL;
-    op->run.alone = 1;
     op->state = WI_OP_RUNNING;
     op->status = WEFT_INPROGRESS;
     wi_call_info(comm, c, &op->info);
@@ -157,11 +255,13 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;
+    e->receives = 0;
     e->algo = op->bind.sched->algo;
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
     op->record = e;
+    op->record_serial = e->serial;
 }
 
 /* ---- Other threads' calls, while it waits ---- */
@@ -178,10 +278,11 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
 {
     struct weft_comm *comm = arg;
     _Atomic int ended = 0;
+    uint32_t round = 0;
     int held;
 
     if (!op->link) {
-        op->bind.named = 0; /* it was not computed so far */
+        count(comm);
         wi_exec_queue_alone(comm->exec, op);
     }
     op->finished = ended_by_another;
@@ -189,7 +290,8 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
     atomic_fetch_add_explicit(&comm->entering, 1, memory_order_seq_cst);
     wi_comm_leave(comm);
     do {
-        sched_yield();
+        wi_stand_by(round++);
+        wi_comm_give_way(comm, 1);
         held = WI_FREE;
         if (atomic_compare_exchange_strong(&comm->lock, &held, WI_HELD)) {
             atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release);
@@ -205,23 +307,30 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
 enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
 {
     struct wi_exec *exec = comm->exec;
-    struct wi_op op;
+    struct wi_op *op = &comm->fast_op;
 
     /* Nothing to exchange takes no number, on any rank. */
-    if (!c->count && c->coll != WI_COLL_BARRIER)
+    if (!c->count && c->coll != WI_COLL_BARRIER && wi_algo_family(c->coll) == c->coll)
         return WI_FAST_NOT;
-    if (!exec->all_mapped || exec->nops || exec->broken || c->send_counts || c->recv_counts ||
-        (c->op >= WEFT_NUM_OPS && wi_coll_is_reduction(c->coll)) || !find(comm, c, &op))
+    if (!comm->runs_alone || exec->nops || exec->broken || (c->op >= WEFT_NUM_OPS && wi_coll_is_reduction(c->coll)) ||
+        copies(c) || !find(comm, c, op))
         return WI_FAST_NOT;
-    fill(comm, c, &op);
-    *st = wi_exec_run_alone(exec, &op);
-    if (__builtin_expect(!op.run.alone, 0)) {
+    fill(comm, c, op);
+    *st = wi_exec_run_alone(exec, op);
+    if (__builtin_expect(!op->run.alone, 0)) {
         *st = wi_comm_ended();
         atomic_fetch_sub_explicit(&comm->entering, 1, memory_order_release); /* destroying waits for it */
         return WI_FAST_LOST;
     }
-    if (__builtin_expect(op.link != NULL, 0))
-        wi_op_unlink(exec, &op);
-    op.record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
+    if (__builtin_expect(op->link != NULL, 0))
+        wi_op_unlink(exec, op);
+    if (op->record->serial == op->record_serial) /* others may have filled the recorder since */
+        op->record->state = *st < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
+    if (__builtin_expect(comm->fast_counted, 0)) {
+        wi_exec_keep_name(exec, op->bind.sched); /* it may have been dropped from the cache */
+        uncount(comm);
+    }
+    if (__builtin_expect(*st < 0, 0))
+        wi_comm_outcome(comm, *st);
     return WI_FAST_RAN;
 }

@@ -173,19 +173,26 @@ static const char *state_name(int state)
     return state == WI_RECORD_DONE ? "completed" : state == WI_RECORD_FAILED ? "failed" : "started";
 }
 
+/* The keys are those of PyTorch's flight recorder, where it has them. */
 static void dump_entry(FILE *f, const struct wi_record *e)
 {
+    int message = e->info.kind == WI_COLL_SEND;
+    unsigned seq = e->info.seq;
+
     fprintf(f,
-            "    {\"record_id\": %u, \"collective_seq_id\": %u, \"profiling_name\": \"weft:%s\", \"state\": \"%s\", "
-            "\"algorithm\": ",
-            e->serial, e->info.seq, wi_coll_name((enum wi_coll)e->info.kind), state_name(e->state));
+            "    {\"record_id\": %u, \"is_p2p\": %s, \"collective_seq_id\": %u, \"p2p_seq_id\": %u, "
+            "\"profiling_name\": \"weft:%s\", \"state\": \"%s\", \"algorithm\": ",
+            e->serial, message ? "true" : "false", message ? 0 : seq, message ? seq : 0,
+            wi_coll_name(e->receives ? WI_COLL_RECV : (enum wi_coll)e->info.kind), state_name(e->state));
     put_text(f, e->algo ? e->algo : "");
-    fprintf(f,
-            ", \"count\": %llu, \"dtype\": \"%s\", \"op\": \"%s\", \"root\": %d, \"time_created_ns\": %llu, "
-            "\"time_completed_ns\": %llu}",
-            (unsigned long long)e->info.count,
+    fprintf(f, ", \"count\": %llu, \"dtype\": \"%s\", \"op\": \"%s\", ", (unsigned long long)e->info.count,
             e->info.dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)e->info.dtype) : "?",
-            e->info.flags & 1 && e->info.op < WEFT_NUM_OPS ? weft_op_name(e->info.op) : "", (int)e->info.root,
+            e->info.flags & 1 && e->info.op < WEFT_NUM_OPS ? weft_op_name(e->info.op) : "");
+    if (message)
+        fprintf(f, "\"peer\": %d, \"tag\": %lld, ", e->peer, (long long)wi_info_tag(&e->info));
+    else
+        fprintf(f, "\"root\": %d, ", (int)e->info.root);
+    fprintf(f, "\"time_created_ns\": %llu, \"time_completed_ns\": %llu}",
             (unsigned long long)wi_ticks_to_ns(e->ticks_issued),
             (unsigned long long)(e->ticks_done ? wi_ticks_to_ns(e->ticks_done) : 0));
 }

@@ -268,53 +268,16 @@ static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct 
     return WEFT_SUCCESS;
 }
 
-/* One message; args->root is the peer. */
-static weft_status build_message(const struct wi_algo_args *args, enum wi_coll coll, struct wi_sched **sched)
+/* A message needs no schedule: it is one transfer. */
+static void point_to_point(const struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
 {
-    struct wi_sched_spec spec = {.coll = coll, .algo = "p2p", .rank = args->rank, .nranks = args->nranks, .nblocks = 1};
-    int sending = coll == WI_COLL_SEND;
-    struct wi_sched_builder *b;
-
-    WI_TRY(wi_sched_begin(&spec, &b));
-    wi_sched_lane(b, sending ? args->root : WI_NO_PEER, sending ? WI_NO_PEER : args->root, 0);
-    if (sending)
-        wi_sched_send(b, 0, wi_at(WI_SRC, 0, 1));
-    else
-        wi_sched_recv(b, 0, wi_at(WI_DST, 0, 1));
-    return wi_sched_seal(b, sched);
-}
-
-static weft_status build_send(const struct wi_algo_args *args, struct wi_sched **sched)
-{
-    return build_message(args, WI_COLL_SEND, sched);
-}
-
-static weft_status build_recv(const struct wi_algo_args *args, struct wi_sched **sched)
-{
-    return build_message(args, WI_COLL_RECV, sched);
-}
-
-static const struct wi_algo message_send = {.name = "p2p", .coll = WI_COLL_SEND, .build = build_send};
-static const struct wi_algo message_recv = {.name = "p2p", .coll = WI_COLL_RECV, .build = build_recv};
-
-static weft_status point_to_point(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, int internal)
-{
-    size_t bytes = c->count * weft_dtype_bytes(c->dtype);
-    struct wi_prog **programs;
-
     op->match.point_to_point = 1;
     op->match.sending = c->coll == WI_COLL_SEND;
     op->match.internal = internal != 0;
     op->match.peer = op->match.got_source = c->root;
     op->match.tag = c->tag;
-    op->bind.total_bytes = op->bind.block_bytes = bytes;
-    if (c->root == comm->rank) /* the executor matches these itself */
-        return WEFT_SUCCESS;
-    op->match.by_tag = c->tag != 0 || c->root == WEFT_ANY_SOURCE;
-    if (op->match.by_tag)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_op_bind(comm, op, op->match.sending ? &message_send : &message_recv, NULL, c->root, 0, &programs));
-    return wi_op_lay_out(comm, op, c, bytes, SIZE_MAX, programs);
+    op->match.by_tag = c->root != comm->rank && (c->tag != 0 || c->root == WEFT_ANY_SOURCE);
+    op->bind.total_bytes = op->bind.block_bytes = c->count * weft_dtype_bytes(c->dtype);
 }
 
 static weft_status begin_op(struct weft_comm *comm, const struct weft_request *req, struct wi_op *op,
@@ -363,6 +326,7 @@ static weft_status prepare_packed(struct weft_comm *comm, struct weft_request *r
 
     WI_TRY(wi_op_bind(comm, op, plan->algo, &plan->spec, 0, 0, &programs));
     WI_TRY(wi_op_lay_out_packed(comm, op, c, programs));
+    memset(long_parts, 0, sizeof *long_parts);
     req->nops = 2;
     WI_TRY(begin_op(comm, req, long_parts, &again));
     WI_TRY(copy_source(comm, long_parts, &again)); /* either operation may end first, and frees its copy */
@@ -374,21 +338,14 @@ static weft_status prepare_packed(struct weft_comm *comm, struct weft_request *r
     return wi_op_lay_out(comm, long_parts, &again, share, flat.slice_bytes, programs);
 }
 
-static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
+static weft_status prepare_planned(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
+                                   struct wi_call *c)
 {
-    size_t es = weft_dtype_bytes(c->dtype), share;
-    struct wi_plan_query q;
+    size_t share = known_share(comm, c, weft_dtype_bytes(c->dtype));
     struct wi_plan plan;
 
-    WI_TRY(begin_op(comm, req, op, c));
-    if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV)
-        return point_to_point(comm, op, c, req->internal);
-    WI_TRY(copy_source(comm, op, c));
-    share = known_share(comm, c, es);
     if (c->coll == WI_COLL_ALL_TO_ALL_V) {
-        int packed;
-        q = wi_op_query(comm, c, op, share);
-        packed = plan_packed(comm, req, q, &plan);
+        int packed = plan_packed(comm, req, wi_op_query(comm, c, op, share), &plan);
         if (packed > 0 && req->given.ops)
             return wi_fail(WEFT_ENOTSUP, "all_to_all_v by level is two operations, which cannot wait at a gate");
         if (packed)
@@ -398,27 +355,52 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     return wi_phases_run(req, op);
 }
 
-weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
+static weft_status prepare_collective(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
+                                      struct wi_call *c)
 {
-    struct wi_call *c = &req->now, send, recv;
-    weft_status st;
+    int may_keep = !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, op) : 0;
 
-    *c = req->call;
-    send = recv = *c;
-    for (int i = 0; i < 2; i++)
-        memset(&req->op[i], 0, sizeof req->op[i]);
-    req->nops = 1;
-    if (c->coll != WI_COLL_SEND_RECV)
-        return prepare_one(comm, req, &req->op[0], c);
+    if (kept)
+        return kept < 0 ? (weft_status)kept : WEFT_SUCCESS;
+    WI_TRY(prepare_planned(comm, req, op, c));
+    if (may_keep && req->nops == 1)
+        wi_fast_learn(comm, c, op);
+    return WEFT_SUCCESS;
+}
+
+static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
+{
+    WI_TRY(begin_op(comm, req, op, c));
+    if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV) {
+        point_to_point(comm, op, c, req->internal);
+        return WEFT_SUCCESS;
+    }
+    WI_TRY(copy_source(comm, op, c));
+    return prepare_collective(comm, req, op, c);
+}
+
+static weft_status prepare_both_ways(struct weft_comm *comm, struct weft_request *req)
+{
+    struct wi_call send = req->now, recv = send;
+
+    memset(&req->op[1], 0, sizeof req->op[1]);
     req->nops = 2;
     send.coll = WI_COLL_SEND;
     recv.coll = WI_COLL_RECV;
-    recv.root = c->recv_peer;
-    recv.tag = c->recv_tag;
-    recv.count = c->recv_count;
+    recv.root = send.recv_peer;
+    recv.tag = send.recv_tag;
+    recv.count = send.recv_count;
     recv.src = send.dst = NULL;
-    st = prepare_one(comm, req, &req->op[0], &send);
-    if (st >= 0)
-        st = prepare_one(comm, req, &req->op[1], &recv);
-    return st;
+    WI_TRY(prepare_one(comm, req, &req->op[0], &send));
+    return prepare_one(comm, req, &req->op[1], &recv);
+}
+
+weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
+{
+    req->now = req->call;
+    memset(&req->op[0], 0, sizeof req->op[0]);
+    req->nops = 1;
+    if (req->now.coll == WI_COLL_SEND_RECV)
+        return prepare_both_ways(comm, req);
+    return prepare_one(comm, req, &req->op[0], &req->now);
 }

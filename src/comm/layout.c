@@ -48,7 +48,6 @@ static weft_status cut_share(struct wi_op *op, size_t share, size_t es)
                        "algorithm %s cuts every rank's share into %zu parts, and %zu elements are no multiple",
                        op->bind.sched->algo, cut, share / es);
     op->bind.block_bytes = share / cut;
-    op->bind.total_bytes = op->match.point_to_point ? share : 0;
     return WEFT_SUCCESS;
 }
 
@@ -73,40 +72,106 @@ static weft_status map_blocks(struct wi_op *op, int buf, const size_t *counts, c
     return WEFT_SUCCESS;
 }
 
-static weft_status map_one(struct wi_op *op, int buf, size_t bytes)
-{
-    size_t one = bytes, zero = 0;
+/* Lengths and displacements of a v-form's blocks in one buffer. */
+struct v_blocks {
+    size_t one; /* where it is one block */
+    const size_t *counts, *displs;
+    int n;
+};
 
-    return map_blocks(op, buf, &one, &zero, 1, 1);
+/* 0: this rank uses no such buffer. */
+static int v_blocks_of(const struct weft_comm *comm, const struct wi_call *c, int buf, struct v_blocks *v)
+{
+    int src = buf == WI_SRC, root = comm->rank == c->root;
+
+    *v = (struct v_blocks){.n = comm->nranks};
+    switch (c->coll) {
+    case WI_COLL_ALL_GATHER_V:
+        v->one = c->recv_counts[comm->rank];
+        v->counts = src ? NULL : c->recv_counts;
+        v->displs = c->recv_displs;
+        break;
+    case WI_COLL_REDUCE_SCATTER_V:
+        v->one = c->send_counts[comm->rank];
+        v->counts = src ? c->send_counts : NULL;
+        break;
+    case WI_COLL_ALL_TO_ALL_V:
+        v->counts = src ? c->send_counts : c->recv_counts;
+        v->displs = src ? c->send_displs : c->recv_displs;
+        break;
+    case WI_COLL_GATHER_V:
+        v->one = c->count;
+        v->counts = src ? NULL : c->recv_counts;
+        v->displs = c->recv_displs;
+        return src || root;
+    case WI_COLL_SCATTER_V:
+        v->one = c->recv_count;
+        v->counts = src ? c->send_counts : NULL;
+        v->displs = c->send_displs;
+        return !src || root;
+    default:
+        return 0;
+    }
+    return 1;
 }
 
 static weft_status map_v_form(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c)
 {
-    int n = comm->nranks, root = comm->rank == c->root;
-    size_t es = weft_dtype_bytes(c->dtype);
+    size_t es = weft_dtype_bytes(c->dtype), zero = 0;
+    struct v_blocks v;
 
-    switch (c->coll) {
-    case WI_COLL_ALL_GATHER_V:
-        WI_TRY(map_one(op, WI_SRC, c->recv_counts[comm->rank] * es));
-        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
-    case WI_COLL_REDUCE_SCATTER_V:
-        WI_TRY(map_one(op, WI_DST, c->send_counts[comm->rank] * es));
-        return map_blocks(op, WI_SRC, c->send_counts, NULL, n, es);
-    case WI_COLL_ALL_TO_ALL_V:
-        WI_TRY(map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es));
-        return map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es);
-    case WI_COLL_GATHER_V:
-        WI_TRY(map_one(op, WI_SRC, c->count * es));
-        return root ? map_blocks(op, WI_DST, c->recv_counts, c->recv_displs, n, es) : WEFT_SUCCESS;
-    case WI_COLL_SCATTER_V:
-        WI_TRY(map_one(op, WI_DST, c->recv_count * es));
-        return root ? map_blocks(op, WI_SRC, c->send_counts, c->send_displs, n, es) : WEFT_SUCCESS;
-    default:
-        return WEFT_SUCCESS;
+    for (int buf = WI_SRC; buf <= WI_DST; buf++) {
+        if (!v_blocks_of(comm, c, buf, &v))
+            continue;
+        if (v.counts)
+            WI_TRY(map_blocks(op, buf, v.counts, v.displs, v.n, es));
+        else
+            WI_TRY(map_blocks(op, buf, &v.one, &zero, 1, es));
     }
+    return WEFT_SUCCESS;
+}
+
+static int are_extents(const struct wi_extent *e, const size_t *counts, const size_t *displs, int n, size_t es)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (e[i].at != (displs ? displs[i] : at) * es || e[i].bytes != counts[i] * es)
+            return 0;
+        at += counts[i];
+    }
+    return 1;
+}
+
+int wi_v_form_is_of(const struct weft_comm *comm, const struct wi_call *c, const struct wi_prog *prog)
+{
+    size_t es = weft_dtype_bytes(c->dtype), zero = 0;
+    struct v_blocks v;
+
+    for (int buf = WI_SRC; buf <= WI_DST; buf++) {
+        const struct wi_extent *e = prog->extent[buf];
+        if (!v_blocks_of(comm, c, buf, &v)) {
+            if (e)
+                return 0;
+            continue;
+        }
+        if (!e || !(v.counts ? are_extents(e, v.counts, v.displs, v.n, es) : are_extents(e, &v.one, &zero, 1, es)))
+            return 0;
+    }
+    return 1;
 }
 
 /* ---- Slices ---- */
+
+void wi_op_cut(struct wi_op *op, size_t slice)
+{
+    size_t block = op->bind.block_bytes;
+
+    op->bind.nfragments = block > slice ? (uint32_t)((block + slice - 1) / slice) : 1;
+    op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;
+    op->bind.nslices = 1;
+    op->bind.slice_bytes = SIZE_MAX;
+}
 
 /* A fragment of a mapped schedule must fit its scratch into a slot; all ranks cut alike. Blocks that fit as they are may be shorter
  * than a line; slices are whole lines. The built-in algorithms have at most WEFT_SLOT_MIN_BYTES of scratch in lines, files may hold
@@ -126,10 +191,7 @@ static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t
                 "make them larger (WEFT_SHM_SLOT_BYTES)",
                 op->bind.sched->algo, tmp * WEFT_LINE_BYTES, comm->exec->map.slot_bytes);
     }
-    op->bind.nfragments = slice ? (uint32_t)((op->bind.block_bytes + slice - 1) / slice) : 1;
-    op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;
-    op->bind.nslices = 1;
-    op->bind.slice_bytes = SIZE_MAX;
+    wi_op_cut(op, slice);
     op->bind.layout.slot_stride = op->bind.nfragments > 1 ? slice : op->bind.block_bytes;
     op->bind.slot_bytes = tmp * op->bind.layout.slot_stride;
     return WEFT_SUCCESS;
@@ -149,7 +211,7 @@ weft_status wi_op_scratch(struct wi_op *op)
 static weft_status slice_messages(struct wi_op *op, size_t want)
 {
     size_t block = op->bind.block_bytes;
-    int cut = block > want && !op->match.point_to_point;
+    int cut = block > want;
 
     op->bind.nfragments = 1;
     op->bind.fragment_bytes = SIZE_MAX;
@@ -179,12 +241,12 @@ static size_t slot_work(const struct wi_op *op)
 
 /* ---- The program ---- */
 
-/* Programs of blocks with lengths of their own serve one call, unless their lengths are numbers of blocks. */
+/* Programs of stages serve one call where the blocks of the whole have lengths of their own. */
 static int may_keep(const struct wi_op *op, struct wi_prog **kept, const struct wi_layout *l)
 {
     const struct wi_blocks *blocks = op->bind.layout.blocks;
 
-    return kept && (l->packed || (!blocks[WI_SRC].extent && !blocks[WI_DST].extent));
+    return kept && (!l->stage || (!blocks[WI_SRC].extent && !blocks[WI_DST].extent));
 }
 
 int wi_op_kept_program(const struct wi_op *op, struct wi_prog **kept, const struct wi_sched *sched,
@@ -244,7 +306,7 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;
     op->bind.ll = 0;
-    op->bind.send_empty = c->coll == WI_COLL_BARRIER || op->match.point_to_point;
+    op->bind.send_empty = c->coll == WI_COLL_BARRIER;
     op->bind.block_bytes = op->bind.total_bytes = 0;
     if (wi_coll_is_vector(c->coll))
         cut_vector(op, c->count, es);

@@ -41,7 +41,7 @@ static weft_status place(const struct wi_op *op, const struct wi_sched_stage *st
     uint32_t nblocks = st->sched->buf_blocks[buf], n = 0;
 
     p->start = wi_malloc(((size_t)nblocks + 1) * sizeof *p->start);
-    p->extent = wi_malloc(((size_t)nblocks * st->most + 1) * sizeof *p->extent);
+    p->extent = wi_malloc(((size_t)nblocks * st->max_items + 1) * sizeof *p->extent);
     if (!p->start || !p->extent)
         return wi_fail(WEFT_ENOMEM, "the places of %u blocks of a stage", nblocks);
     for (uint32_t b = 0; b < nblocks; b++) {
@@ -77,7 +77,7 @@ static weft_status lower_mapped(const struct weft_comm *comm, const struct wi_op
                                     .in = {st->at[WI_SRC].buf, st->at[WI_DST].buf},
                                     .partial = !st->final};
     struct wi_layout l = {
-        .slot_stride = st->most * extent_bytes, .stage = &stage, .mapped = 1, .sliced = 1, .read_again = !after};
+        .slot_stride = st->max_items * extent_bytes, .stage = &stage, .mapped = 1, .sliced = 1, .read_again = !after};
     struct placed p[2] = {0};
     weft_status status;
 
@@ -110,23 +110,14 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 
 /* ---- Fragments ---- */
 
-/* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. */
-static weft_status cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
+/* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line of each item, or
+ * there would be no stages (wi_fit_stages). */
+static void cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
 {
-    size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes;
+    size_t items = op->bind.sched->slot_items;
     size_t room = items ? comm->mesh->slot_bytes / items & ~(size_t)(WEFT_LINE_BYTES - 1) : SIZE_MAX;
-    size_t slice = want < room ? want : room;
 
-    if (!slice)
-        return wi_fail(WEFT_ENOTSUP,
-                       "algorithm %s keeps %zu blocks of at least %d bytes in a slot, and slots have %zu bytes: "
-                       "make them larger (WEFT_SHM_STAGE_SLOT_BYTES)",
-                       op->bind.sched->algo, items, WEFT_LINE_BYTES, comm->mesh->slot_bytes);
-    op->bind.nfragments = block > slice ? (uint32_t)((block + slice - 1) / slice) : 1;
-    op->bind.fragment_bytes = op->bind.nfragments > 1 ? slice : SIZE_MAX;
-    op->bind.nslices = 1;
-    op->bind.slice_bytes = SIZE_MAX;
-    return WEFT_SUCCESS;
+    wi_op_cut(op, want < room ? want : room);
 }
 
 static struct wi_prog **kept_of(struct wi_prog **programs, uint32_t stage)
@@ -149,7 +140,7 @@ static weft_status lower_all(const struct weft_comm *comm, struct wi_op *op, str
             WI_TRY(lower_messages(comm, op, kept, &b->stage[b->nstages]));
         } else if (st) {
             WI_TRY(lower_mapped(comm, op, i == 2, slot_at, kept, &b->stage[b->nstages]));
-            slot_at += st->sched->buf_blocks[WI_TMP] * st->most * slot_extent_bytes(op);
+            slot_at += st->sched->buf_blocks[WI_TMP] * st->max_items * slot_extent_bytes(op);
         } else {
             continue;
         }
@@ -170,16 +161,33 @@ size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan)
     return slice < plan->slice_bytes ? slice : plan->slice_bytes;
 }
 
+/* For each program that is made, and not for each operation that uses it. */
+static void log_fragments(const struct weft_comm *comm, const struct wi_op *op)
+{
+    const struct wi_sched *s = op->bind.sched;
+    size_t blocks = s->nblocks ? s->nblocks : 1, all = blocks * op->bind.block_bytes;
+    uint32_t n = op->bind.nfragments;
+
+    wi_log(WEFT_LOG_INFO, "plan.fragments", "%s: %s %s%s: %zu bytes in %u fragment%s of %zu", comm->name,
+           wi_coll_name((enum wi_coll)s->coll), s->algo, s->in_place ? ", in place" : "", all, n, n == 1 ? "" : "s",
+           n == 1 ? all : blocks * op->bind.fragment_bytes);
+}
+
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes,
                                  struct wi_prog **programs)
 {
+    const struct wi_prog *kept = programs ? programs[0] : NULL;
+
     op->bind.mapped = comm->exec->nmapped > 1; /* its epochs count, whether or not it has a part in a stage */
     op->bind.messages = 1;
     op->bind.scale = 1;
     op->bind.nt = op->bind.block_bytes * op->bind.sched->buf_blocks[WI_DST] >= comm->nt_bytes;
-    WI_TRY(cut(comm, op, slice_bytes));
+    cut(comm, op, slice_bytes);
     WI_TRY(wi_op_scratch(op));
-    return lower_all(comm, op, programs);
+    WI_TRY(lower_all(comm, op, programs));
+    if (programs && programs[0] != kept)
+        log_fragments(comm, op);
+    return WEFT_SUCCESS;
 }
 
 /* ---- The log ---- */
@@ -197,9 +205,9 @@ static void log_stages(const struct weft_comm *comm, const struct wi_sched *sche
 {
     char before[96], after[96];
 
-    wi_log(WEFT_LOG_INFO, "plan.stages", "%s: %s %s in stages: before, %s; messages; after, %s", comm->name,
-           wi_coll_name((enum wi_coll)sched->coll), sched->algo, stage_text(sched->before, before, sizeof before),
-           stage_text(sched->after, after, sizeof after));
+    wi_log(WEFT_LOG_INFO, "plan.stages", "%s: %s %s in stages%s: before, %s; messages; after, %s", comm->name,
+           wi_coll_name((enum wi_coll)sched->coll), sched->algo, sched->in_place ? ", in place" : "",
+           stage_text(sched->before, before, sizeof before), stage_text(sched->after, after, sizeof after));
 }
 
 /* ---- A new schedule: do its stages fit? ---- */
@@ -243,10 +251,10 @@ weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
         return WEFT_SUCCESS;
     }
     wi_log(WEFT_LOG_INFO, "plan.stages",
-           "%s: %s %s by messages alone: it would keep %u blocks in a slot, and slots have %zu bytes "
+           "%s: %s %s%s by messages alone: it would keep %u blocks in a slot, and slots have %zu bytes "
            "(WEFT_SHM_STAGE_SLOT_BYTES)",
-           comm->name, wi_coll_name((enum wi_coll)staged->coll), staged->algo, staged->slot_items,
-           comm->mesh->slot_bytes);
+           comm->name, wi_coll_name((enum wi_coll)staged->coll), staged->algo, staged->in_place ? ", in place," : "",
+           staged->slot_items, comm->mesh->slot_bytes);
     st = wi_algo_flatten(staged, &flat);
     wi_sched_put(staged);
     *sched = st < 0 ? NULL : flat;

@@ -51,7 +51,7 @@ static weft_status plan(struct weft_request *req, struct wi_op *op)
         WI_TRY(wi_exchange_plan(req, &p->query, &p->plan));
     else
         WI_TRY(wi_plan(comm->planner, &p->query, req->options.algorithm, &p->plan));
-    return wi_op_bind(comm, op, p->plan.algo, &p->plan.spec, c->root < 0 ? 0 : c->root, wi_call_in_place(comm, c),
+    return wi_op_bind(comm, op, p->plan.algo, &p->plan.spec, c->root < 0 ? 0 : c->root, p->query.own_in_place,
                       &p->programs);
 }
 

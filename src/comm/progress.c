@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "comm/comm.h"
 
 #define MAX_POLLED 32
@@ -21,6 +22,7 @@
 #define SLEEP_MIN_NS 20000ull
 #define SLEEP_MAX_NS 2000000ull
 #define SLEEP_WATCHED_NS 160000ull /* while a callback or a future depends on this thread */
+#define CALLBACK_PAUSE_NS 20000    /* after a callback was queued */
 #define MAX_BACKOFF 5              /* doublings of SLEEP_MIN_NS while no operation is left to this thread */
 
 enum { AWAKE, UNTIL_KICKED, UNTIL_WANTED }; /* ctx->progress.asleep */
@@ -49,11 +51,15 @@ static void collect_fds(struct round *rd, struct weft_comm *comm)
     }
 }
 
-static void look_at(struct round *rd, struct weft_comm *comm)
+/* A communicator without operations is not entered, for its owner may be about to. Before this thread sleeps (`to_sleep`) it is: an
+ * operation that is issued meanwhile is found by one of the two sides. */
+static void look_at(struct round *rd, struct weft_comm *comm, int to_sleep)
 {
     struct wi_op *op;
     int moved = 0;
 
+    if (!to_sleep && wi_exec_is_idle(comm->exec))
+        return;
     if (atomic_load_explicit(&comm->waiters, memory_order_relaxed)) {
         rd->blind |= 1; /* its waiter may leave: look again */
         rd->pending |= 1;
@@ -96,7 +102,7 @@ static struct weft_comm *next_comm(struct weft_context *ctx)
     return p->at;
 }
 
-static void look_around(struct weft_context *ctx, struct round *rd)
+static void look_around(struct weft_context *ctx, struct round *rd, int to_sleep)
 {
     struct weft_comm *comm;
 
@@ -106,7 +112,7 @@ static void look_around(struct weft_context *ctx, struct round *rd)
     ctx->progress.next = ctx->comms;
     pthread_mutex_unlock(&ctx->comms_lock);
     while ((comm = next_comm(ctx)) != NULL)
-        look_at(rd, comm);
+        look_at(rd, comm, to_sleep);
 }
 
 static void sleep_until(struct round *rd, uint64_t ns, int fd)
@@ -125,7 +131,7 @@ static void sleep_till_kicked(struct weft_context *ctx, struct round *rd)
     struct timespec first = {0, FIRST_PAUSE_NS};
 
     atomic_store_explicit(&p->asleep, UNTIL_KICKED, memory_order_seq_cst);
-    look_around(ctx, rd);
+    look_around(ctx, rd, 1);
     if (!rd->pending && !rd->moved)
         sleep_until(rd, UINT64_MAX, p->event_fd);
     atomic_store_explicit(&p->asleep, AWAKE, memory_order_relaxed);
@@ -149,23 +155,36 @@ static void sleep_while_pending(struct wi_progress *p, struct round *rd, uint64_
         sleep_until(rd, ns, p->event_fd);
 }
 
+/* A round that has moved something is followed by the next one at once, unless callbacks were queued in it. Threads of the program
+ * are then about to run, perhaps on this core, where they would wait until this thread's slice has ended. */
+static void after_moving(struct wi_progress *p, uint32_t callbacks)
+{
+    const struct timespec pause = {0, CALLBACK_PAUSE_NS};
+
+    if (atomic_load_explicit(&p->callbacks, memory_order_relaxed) != callbacks)
+        nanosleep(&pause, NULL);
+}
+
 static void *progress_main(void *arg)
 {
     struct weft_context *ctx = arg;
     struct wi_progress *p = &ctx->progress;
     struct round rd;
     uint64_t sleep_ns = SLEEP_MIN_NS;
-    uint32_t seen = 0, kicks, backoff = 0, alone = 0;
+    uint32_t seen = 0, kicks, callbacks, backoff = 0, alone = 0;
 
+    wi_thread_prompt();
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         kicks = atomic_load_explicit(&p->kicks, memory_order_relaxed);
-        look_around(ctx, &rd);
+        callbacks = atomic_load_explicit(&p->callbacks, memory_order_relaxed);
+        look_around(ctx, &rd, 0);
         alone = rd.mine || rd.moved ? alone + 1 : 0;
         if (alone > 1) /* once may be between an issue and its wait */
             backoff = 0;
         else if (!alone && kicks != seen && backoff < MAX_BACKOFF)
             backoff++;
         if (rd.moved) {
+            after_moving(p, callbacks);
             sleep_ns = SLEEP_MIN_NS;
         } else if (rd.pending) {
             if (!rd.mine && sleep_ns < SLEEP_MIN_NS << backoff)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: their pool, persistent operations, completion. */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -197,26 +196,8 @@ static int finished(const struct weft_request *req)
 /* The outcome of a finished request; a persistent one may be started again. */
 static weft_status collect(struct weft_request *req)
 {
-    struct wi_error error;
-
     req->active = 0;
-    if (req->status >= 0)
-        return req->status;
-    wi_exec_error(req->comm->exec, &error);
-    if (error.status == req->status)
-        wi_fail(req->status, "%s", error.message);
-    return req->status;
-}
-
-/* Wait a little: another thread is inside the communicator and progresses it. */
-static void stand_by(int round)
-{
-    struct timespec ts = {0, 50000};
-
-    if (round < 50)
-        sched_yield();
-    else
-        nanosleep(&ts, NULL);
+    return wi_comm_outcome(req->comm, req->status);
 }
 
 static struct wi_op *unfinished(struct weft_request *req)
@@ -285,7 +266,7 @@ static int first_given(weft_request *const reqs[], size_t n)
 static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
 {
     size_t turn = 0;
-    int standing = 0;
+    uint32_t standing = 0;
 
     for (;;) {
         struct weft_request *req;
@@ -303,7 +284,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         if (!wi_comm_try_progress(comm)) {
             if (once)
                 return -1;
-            stand_by(standing++);
+            wi_stand_by(standing++); /* another thread is inside and progresses it */
         } else {
             struct wi_op *op;
             if (n > 1) /* of other communicators, perhaps */
@@ -321,8 +302,7 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
                 wi_comm_failed(comm);
             wi_comm_leave(comm);
             standing = 0;
-            for (int i = 0; i < 100 && atomic_load_explicit(&comm->entering, memory_order_relaxed); i++)
-                sched_yield(); /* a thread that wants to issue comes first */
+            wi_comm_give_way(comm, 0);
         }
         if (once) {
             for (size_t i = 0; i < n; i++)

@@ -9,14 +9,14 @@ static const char *transport_of(const struct wi_mesh *m, const struct wi_algo_le
 {
     const char *name = NULL;
 
-    if (!m->reach.pair)
-        return wi_reach_pair(&m->reach, 0, 1);
+    if (!m->routes.pair)
+        return wi_routes_pair(&m->routes, 0, 1);
     for (int a = 0; a < m->nranks; a++)
         for (int b = 0; b < a; b++) {
             const char *one;
             if (level && level->group[a] != level->group[b])
                 continue;
-            one = wi_reach_pair(&m->reach, a, b);
+            one = wi_routes_pair(&m->routes, a, b);
             if (!one || (name && name != one)) /* of one table: the same name is in one place */
                 return NULL;
             name = one;
@@ -40,7 +40,7 @@ static weft_status look_at(const struct wi_algo_level *level, int nranks, int *s
 static void serve(const struct wi_mesh *m, const char *name, struct wi_plan_transport *t)
 {
     t->name = name;
-    t->caps = name ? wi_reach_caps(&m->reach, name) : 0;
+    t->caps = name ? wi_routes_caps(&m->routes, name) : 0;
     t->can_map = t->mapped && m->can_map;
     t->can_get = t->mapped && m->can_get;
     t->can_put = t->mapped && m->can_put;

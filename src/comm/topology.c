@@ -277,8 +277,10 @@ static weft_status find_model(struct weft_comm *comm, struct wi_comm_topology *t
     for (int r = 0; r < comm->nranks && st >= 0; r++)
         places[r] = reports[r].place;
     wi_comm_model_link_params(comm, &params);
-    if (st >= 0 && comm->nranks > 1)
+    if (st >= 0 && comm->nranks > 1) {
         st = wi_model_of_topo(t->topo, places, comm->nranks, &params, &t->own_model);
+        t->agreed = st >= 0; /* the others may have one, by which they choose */
+    }
     t->model = t->own_model;
     wi_free(places);
     return st;

@@ -14,55 +14,87 @@
 
 /* ---- Local work ---- */
 
-static inline void reduce(const struct wi_op *op, const struct wi_prog_step *st, void *const dst[],
-                          const void *const src[], size_t bytes, unsigned nt)
+/* As wi_address, without the case of other ranks' buffers: no operand of a program that runs alone lies there. slot_at: where this
+ * epoch's slot begins. */
+static inline unsigned char *address(const struct wi_exec *exec, const struct wi_op *op, const struct wi_operand *o,
+                                     size_t slot_at)
 {
-    size_t elems = bytes / op->bind.redop.elem_bytes;
-    unsigned flags = (st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0) | (st->ndst == 1 ? nt : 0);
+    size_t at = o->at * op->bind.scale;
 
-    if (st->nsrc == 2 && st->ndst == 1)
-        wi_reduce2(&op->bind.redop, dst[0], src[0], src[1], elems, flags);
-    else
-        wi_reduce(&op->bind.redop, dst, st->ndst, src, st->nsrc, elems, flags);
+    if (o->mem <= WI_MEM_TMP)
+        return op->bind.base[o->mem] + at;
+    if (o->mem == WI_MEM_SLOT)
+        return exec->map.ranks[o->rank].slots + slot_at + at;
+    if (o->mem == WI_MEM_LL)
+        return (unsigned char *)(uintptr_t)exec->ll_tmp[o->rank] + at;
+    return exec->ll_own + at;
 }
 
-static void copy(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st, void *const dst[],
-                 const void *src, size_t bytes, unsigned nt)
+static inline unsigned final(const struct wi_prog_step *st)
+{
+    return st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+}
+
+/* The second one of fused copies has been made by the first. */
+static void copy_fused(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st,
+                       const struct wi_operand *o, size_t bytes, size_t slot_at)
 {
     const struct wi_prog *prog = op->bind.stage[0];
-    const struct wi_operand *to = &prog->operands[prog->units[st->unit].operand];
 
-    if (st->flags & (WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND) && wi_op_fuses_copies(op, bytes)) {
-        if (st->flags & WI_STEP_FUSED_COPY) { /* else it is the second one, which has been made */
-            const struct wi_operand *second = &prog->operands[prog->units[st[2].unit].operand];
-            wi_copy_twice(dst[0], wi_address(exec, op, second, op->run.epoch, 0), src, bytes);
-        }
+    if (st->flags & WI_STEP_FUSED_COPY)
+        wi_copy_twice(address(exec, op, &o[0], slot_at),
+                      address(exec, op, &prog->operands[prog->units[st[2].unit].operand], slot_at),
+                      address(exec, op, &o[1], slot_at), bytes);
+}
+
+/* Any number of operands. */
+static void run_many(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st,
+                     const struct wi_operand *o, size_t bytes, size_t slot_at, unsigned nt)
+{
+    void *dst[WI_REDUCE_MAX_SRC];
+    const void *src[WI_REDUCE_MAX_SRC];
+
+    for (uint32_t i = 0; i < st->ndst; i++)
+        dst[i] = address(exec, op, &o[i], slot_at);
+    for (uint32_t i = 0; i < st->nsrc; i++)
+        src[i] = address(exec, op, &o[st->ndst + i], slot_at);
+    if (st->kind == WI_STEP_REDUCE) {
+        wi_reduce(&op->bind.redop, dst, st->ndst, src, st->nsrc, bytes / op->bind.redop.elem_bytes,
+                  final(st) | (st->ndst == 1 ? nt : 0));
         return;
     }
     for (uint32_t i = 0; i < st->ndst; i++)
-        if (dst[i] != src)
-            wi_copy(dst[i], src, bytes, st->ndst == 1 || to[i].mem == WI_MEM_SLOT ? nt : 0);
+        if (dst[i] != src[0])
+            wi_copy(dst[i], src[0], bytes, o[i].mem == WI_MEM_SLOT ? nt : 0);
 }
 
-static inline void run_local(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st, int ll)
+/* Most steps have one destination, and one source or, of reductions, two: they need no tables. */
+static inline void run_local(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st,
+                             size_t slot_at, int ll)
 {
     const struct wi_unit *unit = &op->bind.stage[0]->units[st->unit];
     const struct wi_operand *o = &op->bind.stage[0]->operands[unit->operand];
     size_t bytes = unit->bytes * op->bind.scale;
     unsigned nt = !ll && st->to_slot && op->run.slot_nt ? WI_REDUCE_NT : 0;
-    void *dst[WI_REDUCE_MAX_SRC];
-    const void *src[WI_REDUCE_MAX_SRC];
+    unsigned char *dst, *src;
 
-    for (uint32_t i = 0; i < st->ndst; i++)
-        dst[i] = wi_address(exec, op, o++, op->run.epoch, 0);
-    for (uint32_t i = 0; i < st->nsrc; i++)
-        src[i] = wi_address(exec, op, o++, op->run.epoch, 0);
-    if (st->kind == WI_STEP_REDUCE)
-        reduce(op, st, dst, src, bytes, nt);
-    else if (!ll)
-        copy(exec, op, st, dst, src[0], bytes, nt);
-    else if (dst[0] != src[0])
-        memcpy(dst[0], src[0], bytes);
+    if (!ll && st->flags & (WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND) && wi_op_fuses_copies(op, bytes)) {
+        copy_fused(exec, op, st, o, bytes, slot_at);
+        return;
+    }
+    if (st->ndst != 1 || st->nsrc != 1u + (st->kind == WI_STEP_REDUCE)) {
+        run_many(exec, op, st, o, bytes, slot_at, nt);
+        return;
+    }
+    dst = address(exec, op, &o[0], slot_at);
+    src = address(exec, op, &o[1], slot_at);
+    if (st->nsrc == 2)
+        wi_reduce2(&op->bind.redop, dst, src, address(exec, op, &o[2], slot_at), bytes / op->bind.redop.elem_bytes,
+                   final(st) | nt);
+    else if (dst != src && ll)
+        memcpy(dst, src, bytes);
+    else if (dst != src)
+        wi_copy(dst, src, bytes, nt);
 }
 
 /* ---- Through slots ---- */
@@ -82,9 +114,11 @@ static weft_status await(struct wi_exec *exec, struct wi_op *op, const struct wi
 static weft_status run_slots(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_prog *prog = op->bind.stage[0];
+    size_t slot_at;
 
     wi_op_begin_stores(exec, op);
     op->run.epoch = exec->next_epoch++;
+    slot_at = (op->run.epoch & (exec->map.depth - 1)) * exec->map.slot_bytes;
     while (!wi_exec_slot_free(exec, op->run.epoch, exec->map.depth, op))
         WI_TRY(wi_exec_pause(exec, op));
     for (const struct wi_prog_step *st = prog->steps; st < prog->steps + prog->nsteps; st++) {
@@ -95,7 +129,7 @@ static weft_status run_slots(struct wi_exec *exec, struct wi_op *op)
             if (op->run.claim)
                 wi_claim_slot(exec, op->run.epoch + 1, op->bind.slot_bytes);
         } else {
-            run_local(exec, op, st, 0);
+            run_local(exec, op, st, slot_at, 0);
         }
     }
     wi_epochs_done(exec, op->run.epoch + 1);
@@ -176,9 +210,9 @@ static weft_status run_lines(struct wi_exec *exec, struct wi_op *op)
             WI_TRY(fetch(exec, op, st->peer, seq));
         } else if (st->kind == WI_PROG_PUBLISH) {
             const struct wi_operand *o = &prog->operands[prog->units[st->unit].operand];
-            wi_ll_publish(exec, op->run.epoch, seq, wi_address(exec, op, o, op->run.epoch, 0), op->bind.slot_bytes);
+            wi_ll_publish(exec, op->run.epoch, seq, address(exec, op, o, 0), op->bind.slot_bytes);
         } else {
-            run_local(exec, op, st, 1);
+            run_local(exec, op, st, 0, 1);
         }
     }
     wi_epochs_done(exec, op->run.epoch + 1);

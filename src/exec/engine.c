@@ -251,7 +251,8 @@ static int may_be_given(const struct wi_workers *workers, const struct wi_work *
 
 static int next_chunk(struct wi_work *w, int *moved)
 {
-    size_t left = w->bytes - w->at, bytes = left < WI_ENGINE_CHUNK ? left : WI_ENGINE_CHUNK;
+    size_t most = w->kind == WI_WORK_REDUCE || w->exec->has_budget ? WI_ENGINE_CHUNK : WI_ENGINE_COPY_CHUNK;
+    size_t left = w->bytes - w->at, bytes = left < most ? left : most;
 
     WI_TRY(wi_work_do(w->exec, w, w->at, bytes));
     w->at += bytes;

@@ -67,8 +67,11 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     struct wi_exec *exec = wi_calloc(1, sizeof *exec);
     weft_status st;
 
-    if (!exec)
+    if (!exec) {
+        if (config->engine)
+            config->engine->ops->destroy(config->engine);
         return wi_fail(WEFT_ENOMEM, "executor");
+    }
     exec->mesh = mesh;
     exec->engine = config->engine;
     exec->rma.ops = &wi_rma_ops;
@@ -245,13 +248,15 @@ static void finish_all(struct wi_exec *exec)
 
 static void match_self(struct wi_exec *exec, struct wi_op *send, struct wi_op *recv)
 {
+    struct weft_op_info called = recv->info;
     weft_status st = WEFT_SUCCESS;
 
+    called.kind = WI_COLL_RECV;
     recv->match.got_source = exec->rank;
     recv->match.got_tag = send->match.tag;
     if (send->bind.total_bytes > recv->bind.total_bytes)
-        st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &recv->info,
-                          "the message is longer (%zu bytes) than the buffer", send->bind.total_bytes);
+        st = wi_exec_fail(exec, WEFT_ETRUNC, exec->rank, &called, "the message is longer (%zu bytes) than the buffer",
+                          send->bind.total_bytes);
     else
         memmove(recv->bind.base[WI_DST], send->bind.base[WI_SRC], send->bind.total_bytes);
     wi_op_finish(exec, send, WEFT_SUCCESS);
@@ -306,7 +311,9 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
     struct wi_record *e = wi_recorder_add(&exec->recorder);
 
     e->info = op->info;
-    e->algo = op->bind.sched ? op->bind.sched->algo : "";
+    e->peer = op->match.point_to_point ? op->match.peer : -1;
+    e->receives = op->match.point_to_point && !op->match.sending;
+    e->algo = op->bind.sched ? op->bind.sched->algo : op->match.point_to_point ? "p2p" : "";
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
@@ -392,7 +399,7 @@ uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *move
         any |= progress_groups(exec);
         if (!exec->broken)
             wi_exec_read_notices(exec);
-        if (!exec->broken && (exec->wanting || exec->noffered || exec->control))
+        if (!exec->broken && (exec->wanting || exec->nawaiting_cts || exec->control))
             any |= wi_match_progress(exec);
         any |= wi_exec_run(exec, awaited);
     }
@@ -445,9 +452,9 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
         issue_self(exec, op);
         return WEFT_SUCCESS;
     }
-    op->state = op->match.by_tag ? WI_OP_RUNNING : WI_OP_QUEUED;
+    op->state = op->match.point_to_point ? WI_OP_RUNNING : WI_OP_QUEUED;
     wi_op_link(exec, op->match.point_to_point ? &exec->messages : &exec->waiting, op);
-    if (op->match.by_tag)
+    if (op->match.point_to_point)
         wi_match_issue(exec, op);
     wi_exec_begin_new(exec, op);
     return WEFT_SUCCESS;

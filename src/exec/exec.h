@@ -22,15 +22,17 @@
 #include "exec/autotune.h"
 #include "net/mesh.h"
 
-#define WI_OP_WINDOW 4
 #define WI_CHAN_P2P (WI_OP_WINDOW * WI_SCHED_MAX_CHANS)
 #define WI_CHAN_INTERNAL (WI_CHAN_P2P + 1) /* derived communicators exchange here */
 #define WI_CHAN_NOTICE (WI_CHAN_P2P + 2)   /* failures are announced here */
 #define WI_CHAN_TAG (WI_CHAN_P2P + 3)      /* messages with tags; see match.h */
-#define WI_CHAN_ASK (WI_CHAN_P2P + 4)
-#define WI_CHAN_ASKED (WI_CHAN_P2P + 5)
+#define WI_CHAN_CTS (WI_CHAN_P2P + 4)
+#define WI_CHAN_RNDV (WI_CHAN_P2P + 5)
 #define WI_RECV_AHEAD 8
 #define WI_FUSED_COPY_MIN_BYTES (16u << 10) /* below, an earlier signal is worth more than one pass */
+
+/* The words of a board's pad: how its rank failed; the rank that it stores to (put.c); then the beginning of the cause. */
+enum { WI_BOARD_FAILURE, WI_BOARD_STORES_TO, WI_BOARD_FAILED_IN, WI_BOARD_CAUSE = WI_BOARD_FAILED_IN + 3 };
 
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
@@ -88,7 +90,7 @@ struct wi_exec {
     /* Operations in flight, each list oldest first: collectives that have begun and those that have not, messages. */
     struct wi_op_list running, waiting, messages;
     struct wi_op *upcoming[2]; /* messages that two walks over the list come to next: run.c */
-    uint32_t nops;
+    uint32_t nops; /* stored to with the executor held; others may look: wi_exec_is_idle */
     uint32_t next_window; /* of channels, to be taken */
     uint64_t nissued;
     uint32_t nunpolled;         /* issued since all were polled */
@@ -109,10 +111,10 @@ struct wi_exec {
     void *tell_arg;
     struct wi_op *self_sends, *self_recvs; /* to this rank itself, oldest first */
     struct wi_pend *notices_out;
-    /* Messages with tags (match.c): receives that wait for theirs, in order of issue; sends that were not asked for; empty
+    /* Messages with tags (match.c): receives that wait for theirs, in order of issue; sends that wait for a CTS; empty
      * messages under way; what was counted. */
     struct wi_op *wanting, **wanting_end;
-    uint32_t noffered;
+    uint32_t nawaiting_cts;
     struct wi_pend *control;
     uint64_t arrivals, orders;
     size_t eager_bytes, early_bytes;
@@ -132,7 +134,7 @@ struct wi_exec {
     int touched;                        /* one of them could not */
     struct wi_error error; /* the comm's lock and this one are held to write it: either will do to read it */
     pthread_mutex_t error_lock;
-    uint64_t last_check_ns;
+    uint64_t last_check_ns, last_check_queued_ns;
     uint32_t contended; /* others wanted this core lately: yields until that is forgotten */
     char name[64];
     const _Atomic int *wanted; /* these three: of the configuration */
@@ -244,6 +246,11 @@ static inline int wi_lane_dep_met(const struct wi_fragment *f, int32_t lane, uin
         return 1;
     other = &f->lane[lane];
     return other->done || other->step > step || (other->step == step && other->slice > slice);
+}
+/* For threads that do not hold the executor: it has, or had a moment ago, no operation. */
+static inline int wi_exec_is_idle(const struct wi_exec *exec)
+{
+    return __atomic_load_n(&exec->nops, __ATOMIC_RELAXED) == 0;
 }
 /* Is the budget of wi_exec_progress_budgeted spent? Then something has been done. */
 static inline int wi_exec_budget_spent(const struct wi_exec *exec)

@@ -11,9 +11,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "exec/exec.h"
 
 #define NOTICE_KIND 255
+#define CAUSE_WORDS (sizeof(((struct weft_board *)0)->pad) / sizeof(uint64_t) - WI_BOARD_CAUSE)
+#define CAUSE_BYTES (CAUSE_WORDS * sizeof(uint64_t))
 
 static int is_message(const struct weft_op_info *info)
 {
@@ -28,8 +31,10 @@ void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacit
                                                : "";
     const char *dtype = info->dtype < WEFT_NUM_DTYPES ? weft_dtype_name((weft_dtype)info->dtype) : "?";
     const char *coll = wi_coll_name((enum wi_coll)info->kind);
-    char root[40] = "";
+    char root[40] = "", number[16] = "";
 
+    if (info->seq || !is_message(info)) /* a receive has none before it has a message */
+        snprintf(number, sizeof number, " #%u", info->seq);
     if (is_message(info) && info->flags & WI_INFO_TAG)
         snprintf(root, sizeof root, wi_info_tag(info) < 0 ? ", any tag" : ", tag %lld", (long long)wi_info_tag(info));
     else if (info->root != UINT32_MAX && !is_message(info))
@@ -37,7 +42,7 @@ void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacit
     if (info->kind == WI_COLL_BARRIER)
         snprintf(text, capacity, "%s #%u", coll, info->seq);
     else
-        snprintf(text, capacity, "%s #%u (%s%s%llu %s%s)", coll, info->seq, info->flags & 1 ? op : "",
+        snprintf(text, capacity, "%s%s (%s%s%llu %s%s)", coll, number, info->flags & 1 ? op : "",
                  info->flags & 1 ? " of " : "", (unsigned long long)info->count, dtype, root);
 }
 
@@ -104,8 +109,33 @@ static struct weft_op_info as_called(const struct wi_exec *exec, const struct we
     return called;
 }
 
+static void write_words(struct wi_exec *exec, unsigned at, const uint64_t *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        __atomic_store_n(&exec->map.ranks[exec->rank].board->pad[at + i], words[i], __ATOMIC_RELAXED);
+}
+
+#define NO_KIND 254 /* of an operation that failed: none did */
+
+/* Before the failure is on the board. The operation need not be the newest collective, which is on the board anyway. */
+static void write_cause(struct wi_exec *exec, const struct weft_op_info *info, const char *cause)
+{
+    const struct weft_op_info none = {.kind = NO_KIND};
+    uint64_t words[CAUSE_WORDS] = {0}, failed[3];
+    char *text = (char *)words;
+
+    if (!exec->map_group)
+        return;
+    memcpy(failed, info ? info : &none, sizeof failed);
+    write_words(exec, WI_BOARD_FAILED_IN, failed, 3);
+    if ((size_t)snprintf(text, CAUSE_BYTES, "%s", cause) >= CAUSE_BYTES)
+        memcpy(text + CAUSE_BYTES - 4, "...", 4);
+    write_words(exec, WI_BOARD_CAUSE, words, CAUSE_WORDS);
+}
+
+/* `origin`: the cause as the rank said that found it, of a failure that another rank has reported; else NULL. */
 static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, const struct weft_op_info *info,
-                            int relayed, const char *cause)
+                            const char *origin, const char *cause)
 {
     struct weft_op_info called;
     struct wi_error made = {.status = status}, *e = &made;
@@ -136,8 +166,9 @@ static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, 
     if (status > WEFT_EPEER)
         return status; /* an argument's or a request's failure: the communicator stays usable */
     wi_log(WEFT_LOG_ERROR, "comm.failed", "%s", e->message);
-    wi_exec_announce(exec, status, peer, info, relayed, cause);
+    wi_exec_announce(exec, status, peer, info, origin != NULL, cause);
     exec->broken = status;
+    write_cause(exec, info, origin ? origin : cause);
     wi_exec_board_failed(exec, status, peer);
     wi_exec_await_puts(exec);
     return status;
@@ -152,12 +183,13 @@ weft_status wi_exec_fail(struct wi_exec *exec, weft_status status, int peer, con
     va_start(ap, format);
     vsnprintf(cause, sizeof cause, format, ap);
     va_end(ap);
-    return fail_for(exec, status, peer, info, 0, cause);
+    return fail_for(exec, status, peer, info, NULL, cause);
 }
 
 /* A failure that another rank has reported. Peers that receive it from here relay the text unchanged: it names the first cause. */
-__attribute__((format(printf, 5, 6))) static void fail_relayed(struct wi_exec *exec, weft_status status, int peer,
-                                                               const struct weft_op_info *info, const char *format, ...)
+__attribute__((format(printf, 6, 7))) static void fail_relayed(struct wi_exec *exec, weft_status status, int peer,
+                                                               const struct weft_op_info *info, const char *origin,
+                                                               const char *format, ...)
 {
     char cause[512];
     va_list ap;
@@ -165,7 +197,7 @@ __attribute__((format(printf, 5, 6))) static void fail_relayed(struct wi_exec *e
     va_start(ap, format);
     vsnprintf(cause, sizeof cause, format, ap);
     va_end(ap);
-    fail_for(exec, status, peer, info, 1, cause);
+    fail_for(exec, status, peer, info, origin, cause);
 }
 
 void wi_exec_cancel(struct wi_exec *exec, const char *reason)
@@ -299,6 +331,21 @@ void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info)
     __atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELEASE);
 }
 
+static void read_words(const struct weft_board *b, unsigned at, void *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t word = __atomic_load_n(&b->pad[at + i], __ATOMIC_RELAXED);
+        memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
+}
+
+static void read_cause(const struct weft_board *b, struct weft_op_info *info, char text[CAUSE_BYTES])
+{
+    read_words(b, WI_BOARD_FAILED_IN, info, 3);
+    read_words(b, WI_BOARD_CAUSE, text, CAUSE_WORDS);
+    wi_text_sanitize(text, CAUSE_BYTES);
+}
+
 void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
 {
     struct weft_board *b;
@@ -306,7 +353,7 @@ void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
     if (!exec->map_group)
         return;
     b = exec->map.ranks[exec->rank].board;
-    __atomic_store_n(&b->pad[0], (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
+    __atomic_store_n(&b->pad[WI_BOARD_FAILURE], (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
     __atomic_store_n(&b->state, WEFT_BOARD_ABORTED, __ATOMIC_SEQ_CST);
     exec->map_ops->wake(exec->map_group);
 }
@@ -337,24 +384,29 @@ static weft_status passed_on(weft_status status)
 
 static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b, const struct weft_op_info *info)
 {
-    uint64_t word = __atomic_load_n(&b->pad[0], __ATOMIC_RELAXED);
+    uint64_t word = __atomic_load_n(&b->pad[WI_BOARD_FAILURE], __ATOMIC_RELAXED);
     weft_status status = (weft_status)(int32_t)(word >> 32);
     const char *why = status < 0 ? weft_status_text(status) : "its communicator was destroyed in the middle";
     int culprit = (int32_t)word;
     struct weft_op_info theirs;
-    char text[160] = "an operation";
+    char text[160] = "an operation", cause[CAUSE_BYTES];
+    const char *colon;
 
-    if (read_board(b, &theirs))
+    read_cause(b, &theirs, cause);
+    colon = *cause ? ": " : "";
+    if (theirs.kind < WI_NUM_COLLS)
         wi_op_info_text(&theirs, text, sizeof text);
-    if (culprit == exec->rank && status == WEFT_EMISMATCH)
+    if (culprit == exec->rank && status == WEFT_EMISMATCH && !is_message(&theirs))
         wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
+    else if (culprit == exec->rank && status == WEFT_EMISMATCH)
+        fail_relayed(exec, status, r, info, cause, "rank %d gave up in %s: %s", r, text, cause);
     else if (culprit == exec->rank && status == WEFT_ETIMEDOUT)
         wi_exec_blamed(exec, r, text);
     else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
-        fail_relayed(exec, WEFT_EPEER, r, info, "rank %d gave up in %s: %s", r, text, why);
+        fail_relayed(exec, WEFT_EPEER, r, info, cause, "rank %d gave up in %s: %s%s%s", r, text, why, colon, cause);
     else
-        fail_relayed(exec, passed_on(status), culprit, info, "rank %d gave up in %s because of rank %d: %s", r, text,
-                     culprit, weft_status_text(status));
+        fail_relayed(exec, passed_on(status), culprit, info, cause, "rank %d gave up in %s because of rank %d: %s%s%s",
+                     r, text, culprit, weft_status_text(status), colon, cause);
 }
 
 weft_status wi_exec_compare_boards(struct wi_exec *exec, const struct weft_op_info *info)
@@ -465,15 +517,6 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
             exec->mesh->groups[g].transport->ops.progress(exec->mesh->groups[g].group, &ignored);
 }
 
-/* A peer's text is bounded by its field, and its control characters are replaced. */
-static void make_plain(struct wi_notice *n)
-{
-    n->text[sizeof n->text - 1] = '\0';
-    for (char *c = n->text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-}
-
 static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice)
 {
     struct wi_notice n = *notice;
@@ -485,19 +528,19 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
         is_message(&n.info) ? NULL : wi_exec_collective(exec, n.info.seq); /* messages are numbered apart */
     char text[160];
 
-    make_plain(&n);
+    wi_text_sanitize(n.text, sizeof n.text);
     wi_op_info_text(&n.info, text, sizeof text);
     if (n.status == WEFT_EMISMATCH && op && differ(exec, &op->info, &n.info))
         wi_exec_disagree(exec, peer, &op->info, &n.info);
     else if (n.status == WEFT_ETIMEDOUT && n.culprit == exec->rank)
         wi_exec_blamed(exec, peer, text);
     else if (names_another && status == WEFT_EPEER && n.relayed)
-        fail_relayed(exec, status, n.culprit, own, "%s", n.text);
+        fail_relayed(exec, status, n.culprit, own, n.text, "%s", n.text);
     else if (names_another)
-        fail_relayed(exec, status, n.culprit, own, "rank %d gave up in %s because of rank %d: %s", peer, text,
+        fail_relayed(exec, status, n.culprit, own, n.text, "rank %d gave up in %s because of rank %d: %s", peer, text,
                      n.culprit, n.text);
     else
-        fail_relayed(exec, n.status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer, own,
+        fail_relayed(exec, n.status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer, own, n.text,
                      "rank %d gave up in %s: %s", peer, text, n.text);
 }
 

@@ -2,6 +2,8 @@
 /* From schedules to programs. lower.h says what they are. */
 #include "exec/lower.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 
 struct wi_extent wi_block_extent(const struct wi_blocks *b, size_t block)
@@ -276,10 +278,44 @@ static int32_t peer_of(const struct lowering *l, int32_t peer)
     return peer == WI_NO_PEER ? WI_NO_PEER : rank_of(l, peer);
 }
 
+/* A program whose blocks have lengths of their own serves calls with the same ones. Those of stages are not kept. */
+static size_t kept_extents(const struct lowering *l)
+{
+    size_t n = 0;
+
+    for (int b = WI_SRC; b <= WI_DST; b++)
+        n += l->layout->blocks[b].extent && !l->layout->stage ? l->sched->buf_blocks[b] : 0;
+    return n;
+}
+
+/* Returns what lies behind them. */
+static struct wi_extent *keep_extents(const struct lowering *l, struct wi_prog *p, struct wi_extent *at)
+{
+    for (int b = WI_SRC; b <= WI_DST; b++) {
+        if (!l->layout->blocks[b].extent || l->layout->stage)
+            continue;
+        memcpy(at, l->layout->blocks[b].extent, l->sched->buf_blocks[b] * sizeof *at);
+        p->extent[b] = at;
+        at += l->sched->buf_blocks[b];
+    }
+    return at;
+}
+
+static int same_extents(const struct wi_prog *p, const struct wi_sched *sched, const struct wi_layout *l)
+{
+    for (int b = WI_SRC; b <= WI_DST; b++) {
+        const struct wi_extent *e = l->blocks[b].extent;
+        if (!e != !p->extent[b] || (e && memcmp(e, p->extent[b], sched->buf_blocks[b] * sizeof *e) != 0))
+            return 0;
+    }
+    return 1;
+}
+
 static struct wi_prog *make_room(struct lowering *l)
 {
     const struct wi_sched *s = l->sched;
     size_t units = 0, operands = 0;
+    struct wi_extent *extents;
     struct wi_prog *p;
 
     for (uint32_t i = 0; i < s->nsteps; i++) {
@@ -288,11 +324,12 @@ static struct wi_prog *make_room(struct lowering *l)
         units += nunits + (uint32_t)publishes;
         operands += (size_t)nunits * (s->steps[i].ndst + s->steps[i].nsrc) + (size_t)publishes;
     }
-    p = wi_calloc(1, sizeof *p + s->nlanes * sizeof *l->lanes + s->nsteps * sizeof *l->steps +
-                         units * sizeof *l->units + operands * sizeof *l->operands);
+    p = wi_calloc(1, sizeof *p + kept_extents(l) * sizeof *extents + s->nlanes * sizeof *l->lanes +
+                         s->nsteps * sizeof *l->steps + units * sizeof *l->units + operands * sizeof *l->operands);
     if (!p)
         return NULL;
-    l->units = (struct wi_unit *)(void *)(p + 1);
+    extents = (struct wi_extent *)(void *)(p + 1);
+    l->units = (struct wi_unit *)(void *)keep_extents(l, p, extents);
     l->operands = (struct wi_operand *)(void *)(l->units + units);
     l->steps = (struct wi_prog_step *)(void *)(l->operands + operands);
     l->lanes = (struct wi_prog_lane *)(void *)(l->steps + s->nsteps);
@@ -315,6 +352,14 @@ static void lower_lane(struct lowering *l, uint32_t lane)
         else if (l->layout->ll && st->kind == WI_STEP_WAIT)
             l->steps[i].kind = WI_PROG_FETCH;
     }
+}
+
+static void count_signalled(struct lowering *l)
+{
+    for (uint32_t lane = 0; lane < l->prog->nlanes; lane++)
+        for (uint32_t i = 0; i < l->lanes[lane].nsteps; i++)
+            if (l->steps[l->lanes[lane].first + i].kind == WI_STEP_SIGNAL)
+                l->lanes[lane].signalled = i + 1;
 }
 
 struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout)
@@ -346,8 +391,8 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->nsteps = sched->nsteps;
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         const struct wi_lane *lane = &sched->lanes[i];
-        l.lanes[i] = (struct wi_prog_lane){peer_of(&l, lane->send_peer), peer_of(&l, lane->recv_peer), lane->chan,
-                                           lane->first_step, lane->nsteps};
+        l.lanes[i] = (struct wi_prog_lane){
+            peer_of(&l, lane->send_peer), peer_of(&l, lane->recv_peer), lane->chan, lane->first_step, lane->nsteps, 0};
     }
     for (uint32_t lane = 0; lane < sched->nlanes; lane++)
         lower_lane(&l, lane);
@@ -355,6 +400,7 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->alone = runs_alone(p, layout) != 0;
     if (p->alone)
         leave_out(&l);
+    count_signalled(&l);
     return p;
 }
 
@@ -365,22 +411,22 @@ int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const 
     if (p->stage || l->stage)
         return p->stage && l->stage && p->slot_extent_bytes == l->stage->slot_extent_bytes &&
                p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total;
-    if (has_extents(l) || p->ll != l->ll)
+    if (p->ll != l->ll)
         return 0;
     if (p->scaled)
         return can_scale(sched, l);
-    return p->sliced == l->sliced && p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total &&
-           p->slot_stride == l->slot_stride;
+    return same_extents(p, sched, l) && p->sliced == l->sliced && p->stride == l->blocks[WI_DST].stride &&
+           p->total == l->blocks[WI_DST].total && p->slot_stride == l->slot_stride;
 }
 
 struct wi_prog *wi_prog_get(struct wi_prog *p)
 {
-    __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+    p->refs++;
     return p;
 }
 
 void wi_prog_put(struct wi_prog *p)
 {
-    if (p && __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
+    if (p && --p->refs == 0)
         wi_free(p);
 }

@@ -94,10 +94,11 @@ struct wi_prog_step {
 struct wi_prog_lane {
     int32_t send_peer, recv_peer;
     uint32_t chan, first, nsteps;
+    uint32_t signalled; /* steps up to the last one that signals, itself included */
 };
 
 struct wi_prog {
-    uint32_t refs; /* atomic */
+    uint32_t refs; /* counted with the executor held */
     uint8_t scaled;
     uint8_t alone; /* mapped, one lane, at most one unit a step, no other rank's buffers: see alone.c */
     uint32_t nlanes, nsteps, nunits;
@@ -106,6 +107,7 @@ struct wi_prog {
     uint8_t sliced, ll, packed, mapped, stage;
     uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */
+    const struct wi_extent *extent[2]; /* of SRC and DST, unless of a stage; NULL: those blocks had none */
     const struct wi_prog_lane *lanes;
     const struct wi_prog_step *steps;
     const struct wi_unit *units;
@@ -114,8 +116,8 @@ struct wi_prog {
 
 /* NULL: no memory. `rank` is this rank's. */
 struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi_layout *layout);
-/* Would wi_lower make this program again? prog NULL: no. Of a layout with extents only for the same stage of operations whose
- * own blocks have none: its extents follow from their stride and total. */
+/* Would wi_lower make this program again? prog NULL: no. Of a stage's layout only for the same stage of operations whose own
+ * blocks have no extents: the stage's follow from their stride and total. */
 int wi_prog_serves(const struct wi_prog *prog, const struct wi_sched *sched, const struct wi_layout *layout);
 struct wi_prog *wi_prog_get(struct wi_prog *prog);
 void wi_prog_put(struct wi_prog *prog);

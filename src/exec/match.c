@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "exec/transfer.h"
 
 #define EARLY_COST 128 /* bytes of an unexpected message besides its payload */
 
@@ -16,7 +17,7 @@ struct early {
     struct early *next;
     struct weft_op_info info;
     uint64_t arrival;
-    unsigned char data[]; /* none of an offer's */
+    unsigned char data[]; /* none of an RTS */
 };
 
 struct wi_match_peer {
@@ -25,7 +26,7 @@ struct wi_match_peer {
     size_t early_bytes;
     struct early *taking; /* the newest, while it comes; its receive: */
     struct wi_pend *taking_from;
-    struct wi_op *offered, **offered_end; /* sends that were not asked for yet */
+    struct wi_op *awaiting_cts, **awaiting_cts_end; /* sends, oldest first */
 };
 
 static struct wi_match_peer *match_peer(struct wi_exec *exec, int peer)
@@ -37,7 +38,7 @@ static struct wi_match_peer *match_peer(struct wi_exec *exec, int peer)
     *m = wi_calloc(1, sizeof **m);
     if (*m) {
         (*m)->early_end = &(*m)->early;
-        (*m)->offered_end = &(*m)->offered;
+        (*m)->awaiting_cts_end = &(*m)->awaiting_cts;
     }
     return *m;
 }
@@ -52,12 +53,10 @@ static size_t payload_bytes(const struct weft_op_info *info)
 static struct wi_pend *post(struct wi_exec *exec, struct wi_op *op, int sending, int peer, uint32_t chan, void *buf,
                             size_t bytes, const struct weft_op_info *info)
 {
-    struct wi_exec_peer *ep = &exec->peers[peer];
     struct wi_pend *p = wi_pend_get(exec);
-    weft_status st;
 
     if (!p) {
-        wi_exec_fail(exec, WEFT_ENOMEM, -1, info, "out of memory for a transfer");
+        wi_exec_fail(exec, WEFT_ENOMEM, -1, op ? &op->info : info, "out of memory for a transfer");
         return NULL;
     }
     p->op = op;
@@ -69,13 +68,24 @@ static struct wi_pend *post(struct wi_exec *exec, struct wi_op *op, int sending,
     p->x.granule = 1;
     p->x.state = WEFT_XFER_PENDING;
     wi_exec_use_peer(exec, peer);
-    st = sending ? ep->ops->send(ep->group, &p->x) : ep->ops->recv(ep->group, &p->x);
-    if (st >= 0)
+    if (wi_pend_post(exec, p, sending) >= 0)
         return p;
-    wi_exec_fail(exec, st, peer, info, "%s rank %d: %s", sending ? "sending to" : "receiving from", peer,
-                 wi_fail_text());
     wi_pend_put(exec, p);
     return NULL;
+}
+
+/* The payload of `op`, whose head is `info`. 0: it could not be posted, and op has ended. */
+static int post_payload(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan,
+                        const struct weft_op_info *info)
+{
+    void *buf = op->bind.base[op->match.sending ? WI_SRC : WI_DST];
+
+    op->match.message = post(exec, op, op->match.sending, peer, chan, buf, op->bind.block_bytes, info);
+    if (op->match.message)
+        return 1;
+    if (!exec->broken)
+        wi_op_finish(exec, op, exec->error.status);
+    return 0;
 }
 
 /* An empty message of this protocol: no operation waits for it. */
@@ -109,6 +119,14 @@ static int reap_control(struct wi_exec *exec)
     return moved;
 }
 
+/* ---- Messages without a tag ---- */
+
+/* Their receives are matched by the transport, in order. */
+static void post_untagged(struct wi_exec *exec, struct wi_op *op)
+{
+    post_payload(exec, op, op->match.peer, op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P, &op->info);
+}
+
 /* ---- Sending ---- */
 
 static void send_message(struct wi_exec *exec, struct wi_op *op)
@@ -121,58 +139,58 @@ static void send_message(struct wi_exec *exec, struct wi_op *op)
     }
     op->info.seq = ++m->sent;
     if (op->bind.block_bytes <= exec->eager_bytes) {
-        op->match.message =
-            post(exec, op, 1, op->match.peer, WI_CHAN_TAG, op->bind.base[WI_SRC], op->bind.block_bytes, &op->info);
+        post_payload(exec, op, op->match.peer, WI_CHAN_TAG, &op->info);
         return;
     }
-    op->info.flags |= WI_INFO_OFFER;
+    op->info.flags |= WI_INFO_RTS;
     post_control(exec, 1, op->match.peer, WI_CHAN_TAG, &op->info);
     op->match.next = NULL;
-    *m->offered_end = op;
-    m->offered_end = &op->match.next;
-    exec->noffered++;
+    *m->awaiting_cts_end = op;
+    m->awaiting_cts_end = &op->match.next;
+    exec->nawaiting_cts++;
 }
 
-static struct wi_op *take_offered(struct wi_match_peer *m, uint32_t seq)
+static struct wi_op *take_awaiting_cts(struct wi_match_peer *m, uint32_t seq)
 {
-    for (struct wi_op **at = &m->offered; *at; at = &(*at)->match.next) {
+    for (struct wi_op **at = &m->awaiting_cts; *at; at = &(*at)->match.next) {
         struct wi_op *op = *at;
         if (op->info.seq != seq)
             continue;
         *at = op->match.next;
-        if (m->offered_end == &op->match.next)
-            m->offered_end = at;
+        if (m->awaiting_cts_end == &op->match.next)
+            m->awaiting_cts_end = at;
         return op;
     }
     return NULL;
 }
 
-/* What does a receiver ask for? */
-static int look_asked(struct wi_exec *exec, int peer)
+/* Which messages has the receiver cleared to send? */
+static int look_cts(struct wi_exec *exec, int peer)
 {
     struct wi_exec_peer *ep = &exec->peers[peer];
     struct weft_op_info info;
     size_t bytes;
     int r, moved = 0;
 
-    while (!exec->broken && ep->match->offered && (r = ep->ops->peek(ep->group, peer, WI_CHAN_ASK, 1, &info, &bytes))) {
-        struct wi_op *op = r > 0 && info.flags == WI_INFO_ASK && !bytes ? take_offered(ep->match, info.seq) : NULL;
+    while (!exec->broken && ep->match->awaiting_cts &&
+           (r = ep->ops->peek(ep->group, peer, WI_CHAN_CTS, 1, &info, &bytes))) {
+        struct wi_op *op = r > 0 && info.flags == WI_INFO_CTS && !bytes ? take_awaiting_cts(ep->match, info.seq) : NULL;
         if (r < 0) {
-            op = take_offered(ep->match, ep->match->offered->info.seq);
-            exec->noffered--;
+            op = take_awaiting_cts(ep->match, ep->match->awaiting_cts->info.seq);
+            exec->nawaiting_cts--;
             wi_exec_fail(exec, (weft_status)r, peer, &op->info, "sending to rank %d: %s", peer,
                          r == WEFT_ENOTSUP ? "its transport cannot say what it wants" : wi_fail_text());
             if (!exec->broken)
                 wi_op_finish(exec, op, (weft_status)r);
         } else if (!op) {
-            wi_exec_fail(exec, WEFT_EPROTO, peer, NULL, "rank %d asks for a message that was not offered", peer);
+            wi_exec_fail(exec, WEFT_EPROTO, peer, NULL, "rank %d clears a message to send that was not announced",
+                         peer);
         } else {
-            exec->noffered--;
-            post_control(exec, 0, peer, WI_CHAN_ASK, &info);
-            op->info.flags &= (uint8_t)~WI_INFO_OFFER;
+            exec->nawaiting_cts--;
+            post_control(exec, 0, peer, WI_CHAN_CTS, &info);
+            op->info.flags &= (uint8_t)~WI_INFO_RTS;
             if (!exec->broken)
-                op->match.message =
-                    post(exec, op, 1, peer, WI_CHAN_ASKED, op->bind.base[WI_SRC], op->bind.block_bytes, &op->info);
+                post_payload(exec, op, peer, WI_CHAN_RNDV, &op->info);
         }
         moved = 1;
     }
@@ -219,10 +237,10 @@ struct wi_op *wi_match_self(struct wi_exec *exec, int64_t tag, uint64_t before)
 /* What arrived is not trusted. */
 static int sound(struct wi_exec *exec, int peer, const struct weft_op_info *info, size_t bytes)
 {
-    int offer = info->flags & WI_INFO_OFFER;
+    int rts = info->flags & WI_INFO_RTS;
 
     if (info->kind == WI_COLL_SEND && info->dtype < WEFT_NUM_DTYPES && info->count <= SIZE_MAX / 16 &&
-        bytes == (offer ? 0 : payload_bytes(info)) && (!(info->flags & WI_INFO_TAG) || wi_info_tag(info) > 0))
+        bytes == (rts ? 0 : payload_bytes(info)) && (!(info->flags & WI_INFO_TAG) || wi_info_tag(info) > 0))
         return 1;
     wi_exec_fail(exec, WEFT_EPROTO, peer, NULL, "rank %d sent a message whose head is malformed", peer);
     return 0;
@@ -233,36 +251,38 @@ static int agreed(struct wi_exec *exec, struct wi_op *op, int peer, const struct
 {
     struct weft_op_info ours = op->info;
 
+    wi_exec_use_peer(exec, peer); /* what follows may be a failure that it must hear of */
     op->info.seq = info->seq;
     op->info.root = info->root;
     op->info.hash = info->hash;
-    op->info.flags = info->flags & (uint8_t)~WI_INFO_OFFER;
+    op->info.flags = info->flags & (uint8_t)~WI_INFO_RTS;
     op->match.got_source = peer;
     op->match.got_tag = wi_info_tag(info);
-    if (op->record && op->record->serial == op->record_serial)
+    if (op->record && op->record->serial == op->record_serial) {
         op->record->info = op->info;
+        op->record->peer = peer;
+    }
     if (info->dtype == ours.dtype && info->count == ours.count)
         return 1;
     wi_exec_disagree(exec, peer, &op->info, info);
     return 0;
 }
 
-/* The payload of an offer: receive first, then ask for it. */
-static void ask(struct wi_exec *exec, struct wi_op *op, int peer)
+/* The payload of a message that was announced: receive first, then clear it to send. */
+static void clear_to_send(struct wi_exec *exec, struct wi_op *op, int peer)
 {
-    struct weft_op_info go = {.seq = op->info.seq, .kind = WI_COLL_SEND, .flags = WI_INFO_ASK};
+    struct weft_op_info cts = {.seq = op->info.seq, .kind = WI_COLL_SEND, .flags = WI_INFO_CTS};
 
-    op->match.message = post(exec, op, 0, peer, WI_CHAN_ASKED, op->bind.base[WI_DST], op->bind.block_bytes, &op->info);
-    if (op->match.message)
-        post_control(exec, 1, peer, WI_CHAN_ASK, &go);
+    if (post_payload(exec, op, peer, WI_CHAN_RNDV, &op->info))
+        post_control(exec, 1, peer, WI_CHAN_CTS, &cts);
 }
 
 static void take_early(struct wi_exec *exec, struct wi_op *op, int peer, struct early *e)
 {
     if (!agreed(exec, op, peer, &e->info))
         return;
-    if (e->info.flags & WI_INFO_OFFER) {
-        ask(exec, op, peer);
+    if (e->info.flags & WI_INFO_RTS) {
+        clear_to_send(exec, op, peer);
         return;
     }
     memcpy(op->bind.base[WI_DST], e->data, op->bind.block_bytes);
@@ -295,7 +315,7 @@ static void drop_early(struct wi_match_peer *m, struct early **at)
     *at = e->next;
     if (m->early_end == &e->next)
         m->early_end = at;
-    m->early_bytes -= EARLY_COST + (e->info.flags & WI_INFO_OFFER ? 0 : payload_bytes(&e->info));
+    m->early_bytes -= EARLY_COST + (e->info.flags & WI_INFO_RTS ? 0 : payload_bytes(&e->info));
     wi_free(e);
 }
 
@@ -314,20 +334,20 @@ static void land(struct wi_exec *exec, struct wi_op *op, int peer, uint32_t chan
     unlink_wanting(exec, op);
     if (!agreed(exec, op, peer, info))
         return;
-    if (!(info->flags & WI_INFO_OFFER)) {
-        op->match.message = post(exec, op, 0, peer, chan, op->bind.base[WI_DST], op->bind.block_bytes, info);
+    if (!(info->flags & WI_INFO_RTS)) {
+        post_payload(exec, op, peer, chan, info);
         return;
     }
     post_control(exec, 0, peer, chan, info);
     if (!exec->broken)
-        ask(exec, op, peer);
+        clear_to_send(exec, op, peer);
 }
 
 /* Put the probed message aside. 0: there is no room. */
 static int put_aside(struct wi_exec *exec, int peer, const struct weft_op_info *info)
 {
     struct wi_match_peer *m = exec->peers[peer].match;
-    size_t bytes = info->flags & WI_INFO_OFFER ? 0 : payload_bytes(info);
+    size_t bytes = info->flags & WI_INFO_RTS ? 0 : payload_bytes(info);
     struct early *e;
 
     if (m->early_bytes + EARLY_COST + bytes > exec->early_bytes)
@@ -533,9 +553,9 @@ int wi_match_progress(struct wi_exec *exec)
 {
     int moved = exec->control ? reap_control(exec) : 0;
 
-    for (int r = 0; exec->noffered && r < exec->nranks && !exec->broken; r++)
-        if (exec->peers[r].match && exec->peers[r].match->offered)
-            moved |= look_asked(exec, r);
+    for (int r = 0; exec->nawaiting_cts && r < exec->nranks && !exec->broken; r++)
+        if (exec->peers[r].match && exec->peers[r].match->awaiting_cts)
+            moved |= look_cts(exec, r);
     if (exec->wanting && !exec->broken)
         moved |= look_around(exec);
     return moved;
@@ -546,6 +566,10 @@ void wi_match_issue(struct wi_exec *exec, struct wi_op *op)
     struct early **at;
     int peer;
 
+    if (!op->match.by_tag) {
+        post_untagged(exec, op);
+        return;
+    }
     if (op->match.sending) {
         send_message(exec, op);
         return;
@@ -559,6 +583,8 @@ void wi_match_issue(struct wi_exec *exec, struct wi_op *op)
     }
     if (op->match.peer == WEFT_ANY_SOURCE && wi_exec_take_self(exec, op))
         return;
+    if (op->match.peer != WEFT_ANY_SOURCE)
+        wi_exec_use_peer(exec, op->match.peer);
     op->match.next = NULL;
     *exec->wanting_end = op;
     exec->wanting_end = &op->match.next;
@@ -570,13 +596,16 @@ int wi_match_run(struct wi_exec *exec, struct wi_op *op)
 
     if (!p || p->x.state == WEFT_XFER_PENDING)
         return 0;
-    if (p->x.state == WEFT_EMISMATCH)
-        wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
-    else if (p->x.state < 0)
-        wi_exec_fail(exec, p->x.state, p->x.peer, &op->info, "%s rank %d: %s",
-                     op->match.sending ? "sending to" : "receiving from", p->x.peer, wi_fail_text());
-    else
+    if (p->x.state >= 0) {
         wi_op_finish(exec, op, WEFT_SUCCESS);
+        return 1;
+    }
+    if (op->match.sending)
+        wi_exec_fail(exec, p->x.state, p->x.peer, &op->info, "sending to rank %d: %s", p->x.peer, wi_fail_text());
+    else
+        wi_recv_failed(exec, op, p);
+    if (!exec->broken) /* it may live on: a message that is too long ends its own receive */
+        wi_op_finish(exec, op, p->x.state);
     return 1;
 }
 
@@ -628,7 +657,7 @@ int wi_match_probe(struct wi_exec *exec, int source, int64_t tag, struct wi_matc
                       ? probe_channels(exec, r, tag, source != WEFT_ANY_SOURCE, found)
                       : 0;
         if (got > 0)
-            return sound(exec, r, &found->info, found->info.flags & WI_INFO_OFFER ? 0 : payload_bytes(&found->info))
+            return sound(exec, r, &found->info, found->info.flags & WI_INFO_RTS ? 0 : payload_bytes(&found->info))
                        ? 1
                        : exec->broken;
         failure = got < 0 ? got : failure;

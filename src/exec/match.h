@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tag matching, and receives from any source.
+/* Point-to-point messages: tag matching, and receives from any source. Such a message needs no schedule, as it is one transfer.
  *
  * Messages without a tag (tag 0) have a channel of their own: their receives are posted to the transport, which matches them in
  * order, unless a receive that may take from several channels was issued before. All other messages share a second channel, of
  * which the executor probes the oldest message (weft_transport_ops.peek). If a receive matches, the payload is received in place;
  * if none does, the message is put aside (an unexpected message). Messages up to `eager_bytes` are sent eagerly. Longer ones are
- * sent by rendezvous: an offer on that channel, and the payload on a third one once the receiver has asked for it, so that no
- * long payload blocks another message.
+ * sent by rendezvous: a request to send (RTS) on that channel, and the payload on a third one once the receiver has cleared it to
+ * send (CTS), so that no long payload blocks another message.
  *
  *   sender                              receiver
  *   message (n, tag, payload)     -->   received in place, or put aside               WI_CHAN_TAG
- *   offer (n, tag, count)         -->   noted                                         WI_CHAN_TAG
- *                                 <--   asks for n, with a receive posted             WI_CHAN_ASK
- *   payload of n                  -->   received in place                             WI_CHAN_ASKED
+ *   RTS (n, tag, count)           -->   noted                                         WI_CHAN_TAG
+ *                                 <--   CTS of n, with a receive posted               WI_CHAN_CTS
+ *   payload of n                  -->   received in place                             WI_CHAN_RNDV
  *
  * Unexpected messages take at most `early_bytes` per sender; beyond that the channel is not read until a receive takes one of them.
  * Channels are only read while receives wait. */
@@ -30,8 +30,8 @@ struct wi_match_peer;
 /* weft_op_info of a message with a tag: root and hash are the tag's halves, seq numbers the sender's messages to this rank.
  * flags, besides those of collectives: */
 #define WI_INFO_TAG 2u
-#define WI_INFO_OFFER 4u
-#define WI_INFO_ASK 8u
+#define WI_INFO_RTS 4u
+#define WI_INFO_CTS 8u
 #define WI_INFO_PLANNED 16u /* of a collective: what was planned behind a gate is in its hash */
 /* Likewise: what is planned behind a gate begins with an exchange of buffers, also as long as it is not planned. */
 #define WI_INFO_EXCHANGES 32u
@@ -54,7 +54,7 @@ struct wi_match_found {
     struct weft_op_info info;
 };
 
-/* Begin op (op->match.by_tag), which is in the list of operations already. */
+/* Begin a point-to-point message that is in the list of operations already. */
 void wi_match_issue(struct wi_exec *exec, struct wi_op *op);
 /* May a receive that waits here match messages without a tag from that rank? Then later receives have to queue behind it. */
 int wi_match_wanted(const struct wi_exec *exec, int source);

@@ -5,7 +5,7 @@
  * of the last one. Fragments of a mapped operation are an epoch each; several are in flight, in order, at most as many as there are
  * slots. An operation of messages alone has one fragment, whose steps are cut into slices that stream. An operation in stages
  * (mapped programs before and after one of messages) has fragments that pass through all its programs; its messages are not cut any
- * further. */
+ * further. A point-to-point message has neither a program nor fragments: it is one transfer (match.h). */
 #ifndef WI_EXEC_OP_H
 #define WI_EXEC_OP_H
 
@@ -94,13 +94,13 @@ struct wi_op_run {
 struct wi_op_match {
     uint8_t point_to_point, sending;
     uint8_t internal; /* the library's own message */
-    uint8_t by_tag;   /* run by match.c: it has no schedule */
+    uint8_t by_tag;   /* a receive may have to be found for it: match.c reads its channel */
     int peer;         /* may be WEFT_ANY_SOURCE */
     int64_t tag;      /* may be WEFT_ANY_TAG */
     int got_source;   /* of the message that was received */
     int64_t got_tag;
     uint64_t order;          /* of receives */
-    struct wi_pend *message; /* by_tag: the transfer of the payload */
+    struct wi_pend *message; /* the transfer of the payload; NULL: not posted yet */
     struct wi_op *next;      /* of those that wait to be found */
     int gone;                /* ranks that can send nothing any more */
 };

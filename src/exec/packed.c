@@ -176,7 +176,7 @@ static weft_status post(struct wi_exec *exec, struct wi_op *op, struct wi_fragme
     st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, room->data, most);
     p->x.up_to = 1;
     if (st >= 0)
-        st = wi_lane_post(exec, op, p, 0);
+        st = wi_pend_post(exec, p, 0);
     if (st < 0) {
         wi_pend_put(exec, p);
         return st;
@@ -212,7 +212,7 @@ static weft_status unpack(struct wi_exec *exec, struct wi_op *op, int peer, cons
 static weft_status failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, const struct blocks *b)
 {
     if (p->x.state != WEFT_ETRUNC)
-        return wi_lane_recv_failed(exec, op, p);
+        return wi_recv_failed(exec, op, p);
     return wi_exec_fail(exec, WEFT_EPROTO, p->x.peer, &op->info,
                         "a packed message from rank %d is longer than %zu parts can be, each shorter than %zu bytes",
                         p->x.peer, b->count, op->bind.packing->below);

@@ -26,7 +26,7 @@
 /* Rank + 1, or EVERYBODY; 0: no rank. */
 static uint64_t *writes_to(struct weft_board *board)
 {
-    return &board->pad[1];
+    return &board->pad[WI_BOARD_STORES_TO];
 }
 
 /* Threads of an engine store too: the word is EVERYBODY as long as several stores are in flight. */

@@ -16,7 +16,8 @@ struct wi_record {
     uint64_t ticks_issued;
     uint64_t ticks_done; /* 0 for operations that never left the fast path: they ended before the next began */
     uint32_t serial;
-    uint8_t state;
+    int peer; /* of a message; may be WEFT_ANY_SOURCE */
+    uint8_t state, receives;
 };
 
 struct wi_recorder {

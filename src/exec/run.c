@@ -22,7 +22,7 @@ void wi_op_link(struct wi_exec *exec, struct wi_op_list *list, struct wi_op *op)
     op->link = list->tail;
     *list->tail = op;
     list->tail = &op->next;
-    exec->nops++;
+    __atomic_store_n(&exec->nops, exec->nops + 1, __ATOMIC_RELAXED);
 }
 
 void wi_op_unlink(struct wi_exec *exec, struct wi_op *op)
@@ -38,7 +38,7 @@ void wi_op_unlink(struct wi_exec *exec, struct wi_op *op)
     else
         op->list->tail = op->link;
     op->link = NULL;
-    exec->nops--;
+    __atomic_store_n(&exec->nops, exec->nops - 1, __ATOMIC_RELAXED);
 }
 
 struct wi_op *wi_exec_oldest(const struct wi_exec *exec)
@@ -114,7 +114,7 @@ static void begin_stage(const struct wi_op *op, struct wi_fragment *f, uint32_t 
  * take them in the same order: of operations, and of their fragments. */
 static int has_window(const struct wi_exec *exec, const struct wi_op *op)
 {
-    if (op->match.point_to_point || !op->bind.messages)
+    if (!op->bind.messages)
         return 1;
     for (const struct wi_op *older = exec->running.head; older; older = older->next)
         if (older->bind.messages && older->run.first)
@@ -124,9 +124,7 @@ static int has_window(const struct wi_exec *exec, const struct wi_op *op)
 
 static void take_window(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
 {
-    if (op->match.point_to_point) {
-        f->chan_base = op->match.internal ? WI_CHAN_INTERNAL : WI_CHAN_P2P;
-    } else if (op->bind.messages) {
+    if (op->bind.messages) {
         f->window = exec->next_window++;
         f->chan_base = f->window % WI_OP_WINDOW * WI_SCHED_MAX_CHANS;
     }
@@ -211,13 +209,14 @@ static int enter(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f)
     return f->entered;
 }
 
-/* Signals of a lane only grow: a mapped stage's lane begins with a fragment when it is through with the one before. */
+/* Signals of a lane only grow: a mapped stage's lane begins with a fragment when it has given all signals of the one before. What
+ * is left of that one waits for other ranks and reads what they have signalled. */
 static int may_run(const struct wi_fragment *f, uint32_t lane, const struct wi_fragment *ahead)
 {
     if (f->lane[lane].done)
         return 0;
     return !ahead || !f->prog->mapped || ahead->stage > f->stage ||
-           (ahead->stage == f->stage && ahead->lane[lane].done);
+           (ahead->stage == f->stage && ahead->lane[lane].step >= f->prog->lanes[lane].signalled);
 }
 
 static int run_stage(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, const struct wi_fragment *ahead)
@@ -254,16 +253,21 @@ static int may_admit(const struct wi_exec *exec, const struct wi_op *op)
 static int run_fragments(struct wi_exec *exec, struct wi_op *op)
 {
     const struct wi_fragment *ahead = NULL;
+    struct wi_op_wait oldest;
     int moved = 0;
 
     while (!exec->broken && may_admit(exec, op))
         moved |= admit(exec, op);
     for (struct wi_fragment *f = op->run.first; f && !exec->broken; f = f->next) {
         moved |= run_fragment(exec, op, f, ahead);
+        if (!ahead)
+            oldest = op->wait;
         if (!f->entered)
             break;
         ahead = f;
     }
+    if (ahead && !moved) /* what the oldest one waits for comes first */
+        op->wait = oldest;
     if (!exec->broken)
         retire(exec, op);
     return moved;
@@ -296,7 +300,7 @@ static int run_op(struct wi_exec *exec, struct wi_op *op)
 {
     int moved = 0;
 
-    if (op->match.by_tag)
+    if (op->match.point_to_point)
         return wi_match_run(exec, op);
     if (op->gate.ops) {
         moved = wi_gate_poll(exec, op);
@@ -424,12 +428,8 @@ void wi_exec_begin_new(struct wi_exec *exec, struct wi_op *op)
         wi_exec_progress(exec, op, NULL);
         return;
     }
-    if (!op->match.point_to_point) {
+    if (!op->match.point_to_point)
         run_collectives(exec);
-    } else if (!op->match.by_tag) {
-        exec->op_polls++;
-        run_op(exec, op);
-    }
     if (exec->broken)
         wi_exec_progress(exec, NULL, NULL);
 }

@@ -86,15 +86,15 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
     return WEFT_SUCCESS;
 }
 
-weft_status wi_lane_post(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int sending)
+weft_status wi_pend_post(struct wi_exec *exec, struct wi_pend *p, int sending)
 {
     int peer = p->x.peer;
     struct wi_exec_peer *ep = &exec->peers[peer];
     weft_status st = sending ? ep->ops->send(ep->group, &p->x) : ep->ops->recv(ep->group, &p->x);
 
     if (st < 0)
-        wi_exec_fail(exec, st, peer, &op->info, "%s rank %d: %s", sending ? "sending to" : "receiving from", peer,
-                     wi_fail_text());
+        wi_exec_fail(exec, st, peer, p->op ? &p->op->info : &p->x.info, "%s rank %d: %s",
+                     sending ? "sending to" : "receiving from", peer, wi_fail_text());
     return st;
 }
 
@@ -114,7 +114,7 @@ weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
     weft_status st = wi_lane_fill_xfer(exec, op, f, p, ln->send_peer, ln->chan, buf, bytes);
 
     if (st >= 0)
-        st = wi_lane_post(exec, op, p, 1);
+        st = wi_pend_post(exec, p, 1);
     if (st < 0)
         wi_pend_put(exec, p);
     else
@@ -211,7 +211,7 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
     if (p->x.sink)
         p->x.buf = NULL;
     if (st >= 0)
-        st = wi_lane_post(exec, op, p, 0);
+        st = wi_pend_post(exec, p, 0);
     if (st < 0) {
         wi_pend_put(exec, p);
         return st;
@@ -222,7 +222,7 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
     return WEFT_SUCCESS;
 }
 
-weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
+weft_status wi_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
 {
     if (p->x.state == WEFT_EMISMATCH) {
         wi_exec_disagree(exec, p->x.peer, &op->info, &p->x.peer_info);
@@ -245,7 +245,7 @@ int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment
     if (p->x.state == WEFT_XFER_PENDING)
         return 0;
     if (p->x.state < 0)
-        return wi_lane_recv_failed(exec, op, p);
+        return wi_recv_failed(exec, op, p);
     if (p->bounce) {
         if (!p->work && p->x.bytes && wi_being_sent(f, p->dst, p->x.bytes))
             return 0;

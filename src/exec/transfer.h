@@ -9,7 +9,7 @@
 weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *fragment,
                               struct wi_pend *p, int peer, uint32_t chan, void *buf, size_t bytes);
 /* Give it to the transport. It stays the caller's on failure. */
-weft_status wi_lane_post(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p, int sending);
+weft_status wi_pend_post(struct wi_exec *exec, struct wi_pend *p, int sending);
 /* Fill in, post, and keep until it is reaped. */
 weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
                          struct wi_pend *p, void *buf, size_t bytes);
@@ -19,7 +19,7 @@ int wi_being_sent(const struct wi_fragment *fragment, const unsigned char *dst, 
 /* Receive one unit of a step. */
 weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
                          const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes);
-weft_status wi_lane_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
+weft_status wi_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
 /* 1: the oldest receive has come and is where it belongs: it is *p, the caller's; 0: it has to wait; < 0: failed. */
 int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
                       struct wi_pend **p, int *moved);

@@ -179,53 +179,6 @@ static int core_is_needed(struct wi_exec *exec, const struct wi_op *op)
     return 0;
 }
 
-/* While an operation that runs alone waits, a thread that wants the executor gets it; the operations that it has queued are
- * advanced here, for it may have left again. */
-static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
-{
-    if (exec->wanted && atomic_load_explicit(exec->wanted, memory_order_relaxed))
-        WI_TRY(exec->let_in(exec->let_in_arg, op));
-    if (op->link)
-        wi_exec_progress(exec, NULL, NULL);
-    return exec->broken;
-}
-
-weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
-{
-    uint32_t round = op->wait.rounds++;
-
-    if (op->bind.messages)
-        op->wait.word = NULL; /* messages may be what comes next */
-    if (exec->spin_elsewhere && op->wait.word && op->bind.mapped && exec->map_group && !core_is_needed(exec, op) &&
-        spin(op, exec->spin_elsewhere))
-        return exec->broken;
-
-    if (round == 0 && op->wait.word && spin(op, wi_exec_spins(exec)))
-        return exec->broken;
-    if (!op->wait.word && !exec->contended && round < exec->spin / 40) {
-        wi_cpu_relax();
-        return exec->broken;
-    }
-    if (round == 0 || round == exec->spin / 40)
-        exec->waiting_since_ns = wi_now_ns();
-    if (round < exec->yields || keeps_yielding(exec, round)) {
-        op->wait.rounds -= round >= exec->yields; /* do not count rounds of patience */
-        uint64_t took = yield(exec);
-        if (poll_met(op))
-            return exec->broken;
-        if (took > OTHER_PROCESS_NS && round + 1 < exec->yields)
-            op->wait.rounds = exec->yields;
-    } else {
-        uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
-        nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
-    }
-    if (op->run.alone)
-        WI_TRY(serve_others(exec, op));
-    if (round % 16 == 15 || round >= exec->yields)
-        return wi_exec_check(exec, op);
-    return exec->broken;
-}
-
 /* ---- The slow checks ---- */
 
 static size_t waited_by_fragment(const struct wi_fragment *f, unsigned char *seen, int *ranks, size_t n,
@@ -377,5 +330,69 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
         deadline_passed(exec, op, op->timeout_ns);
     else if (!exec->broken && wi_op_is_gated(op) && now >= op->gate.deadline_ns)
         deadline_passed(exec, op, op->gate.timeout_ns);
+    return exec->broken;
+}
+
+/* ---- Waiting, and others that wait ---- */
+
+/* Their threads come and go without being counted, and may find the executor held each time. */
+static void check_queued(struct wi_exec *exec)
+{
+    struct wi_op *const heads[] = {exec->running.head, exec->waiting.head, exec->messages.head};
+    uint64_t now = wi_now_ns();
+
+    if (now - exec->last_check_queued_ns < CHECK_EVERY_NS)
+        return;
+    exec->last_check_queued_ns = now;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        for (struct wi_op *op = heads[i]; op && !exec->broken; op = op->next)
+            wi_exec_check(exec, op);
+}
+
+/* A thread that wants the executor gets it; the operations that it has queued are advanced here, for it may have left again. */
+static weft_status serve_others(struct wi_exec *exec, struct wi_op *op)
+{
+    if (exec->wanted && atomic_load_explicit(exec->wanted, memory_order_relaxed))
+        WI_TRY(exec->let_in(exec->let_in_arg, op));
+    if (op->link) {
+        wi_exec_progress(exec, NULL, NULL);
+        check_queued(exec);
+    }
+    return exec->broken;
+}
+
+weft_status wi_exec_pause(struct wi_exec *exec, struct wi_op *op)
+{
+    uint32_t round = op->wait.rounds++;
+
+    if (op->bind.messages)
+        op->wait.word = NULL; /* messages may be what comes next */
+    if (exec->spin_elsewhere && op->wait.word && op->bind.mapped && exec->map_group && !core_is_needed(exec, op) &&
+        spin(op, exec->spin_elsewhere))
+        return exec->broken;
+
+    if (round == 0 && op->wait.word && spin(op, wi_exec_spins(exec)))
+        return exec->broken;
+    if (!op->wait.word && !exec->contended && round < exec->spin / 40) {
+        wi_cpu_relax();
+        return exec->broken;
+    }
+    if (round == 0 || round == exec->spin / 40)
+        exec->waiting_since_ns = wi_now_ns();
+    if (round < exec->yields || keeps_yielding(exec, round)) {
+        op->wait.rounds -= round >= exec->yields; /* do not count rounds of patience */
+        uint64_t took = yield(exec);
+        if (poll_met(op))
+            return exec->broken;
+        if (took > OTHER_PROCESS_NS && round + 1 < exec->yields)
+            op->wait.rounds = exec->yields;
+    } else {
+        uint64_t ns = NAP_FIRST_NS << (round - exec->yields < 7 ? round - exec->yields : 7);
+        nap(exec, op, ns < NAP_MAX_NS ? ns : NAP_MAX_NS);
+    }
+    if (op->run.alone)
+        WI_TRY(serve_others(exec, op));
+    if (round % 16 == 15 || round >= exec->yields)
+        return wi_exec_check(exec, op);
     return exec->broken;
 }

@@ -12,22 +12,29 @@
 
 int wi_accept_result(struct wi_accept_pause *p, int err, const char *event)
 {
-    int wanting = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+    int is_short = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
     uint64_t now;
+    int calm;
 
-    if (!wanting && !(p->wanting_ns && (!err || err == EAGAIN)))
+    if (!is_short && !(p->short_ns && (!err || err == EAGAIN)))
         return 0;
     now = wi_now_ns();
-    if (!wanting) {
-        wi_log(WEFT_LOG_WARN, event, "accepting connections again, after %.1f s", (double)(now - p->wanting_ns) / 1e9);
-        p->wanting_ns = 0;
+    calm = p->short_ns && now - p->failed_ns >= WI_ACCEPT_CALM_NS;
+    if (!is_short && !calm)
         return 0;
+    if (calm) {
+        wi_log(WEFT_LOG_WARN, event, "accepting connections again; the last failure was %.1f s after the first",
+               (double)(p->failed_ns - p->short_ns) / 1e9);
+        p->short_ns = 0;
     }
-    if (!p->wanting_ns) {
-        p->wanting_ns = now;
+    if (!is_short)
+        return 0;
+    if (!p->short_ns) {
+        p->short_ns = now;
         wi_log(WEFT_LOG_WARN, event, "cannot accept connections: %s; trying again every 100 ms (see ulimit -n)",
                strerror(err));
     }
+    p->failed_ns = now;
     p->again_ns = now + PAUSE_NS;
     return 1;
 }

@@ -5,13 +5,18 @@
 
 #include <stdint.h>
 
+/* A connection that did not prove the key gives its descriptor back, and the next stranger takes it: that accept has worked once
+ * does not end a shortage. This long without a failure does. */
+#define WI_ACCEPT_CALM_NS 10000000000ull
+
 struct wi_accept_pause { /* zeros: accepting */
     uint64_t again_ns;   /* when to accept again; 0: now */
-    uint64_t wanting_ns; /* since when there has been nothing to accept with; 0: there is */
+    uint64_t short_ns;   /* since when descriptors or memory have been short; 0: they are not */
+    uint64_t failed_ns;  /* when accept last failed for that */
 };
 
 /* After accept: `err` is its errno, 0: it has worked. 1: there is nothing to accept with (a descriptor, memory), and a pause has
- * begun. That is logged as `event`, once, as is its end. */
+ * begun. The first of them is logged as `event`, and that there is enough again, but not what comes between. */
 int wi_accept_result(struct wi_accept_pause *pause, int err, const char *event);
 /* 1: a pause has ended by now, so that the listener is to be looked at again. */
 int wi_accept_resumes(struct wi_accept_pause *pause);

@@ -155,6 +155,12 @@ static int auth_head_valid(const unsigned char *message, size_t bytes, enum auth
     return want[6] <= (kind == AUTH_PROOF ? 0 : WEFT_AUTH_CLAIM_MAX);
 }
 
+int wi_auth_is_hello(const void *bytes, size_t n)
+{
+    const unsigned char *head = bytes;
+    return n >= AUTH_HEAD_BYTES && !memcmp(head, auth_magic, sizeof(auth_magic)) && head[5] == AUTH_HELLO;
+}
+
 static int auth_fill(struct weft_auth *auth, unsigned char *message, enum auth_kind kind)
 {
     auth_head(message, kind, auth->claim_bytes);

@@ -24,6 +24,8 @@ struct weft_auth *wi_auth_create(const struct wi_auth_key *key, int is_server, c
 void wi_auth_expect(struct weft_auth *server, int (*wanted)(void *arg, const void *claim, size_t claim_bytes), void *arg);
 /* A server whose listener remembers hellos: one that was here before is refused without a reply. `seen` must outlive it. */
 void wi_auth_remember(struct weft_auth *server, struct wi_auth_seen *seen);
+/* Do these bytes begin as a hello does, of whatever version and key? */
+int wi_auth_is_hello(const void *bytes, size_t n);
 weft_status wi_auth_step(struct weft_auth *auth, const void *in, size_t in_bytes, size_t *consumed, void *out,
                          size_t out_capacity, size_t *out_bytes, void *peer_claim, size_t *peer_claim_bytes);
 /* After SUCCESS: key material that only the two ends of this handshake have, fresh to it, another for each label. */

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/hash.h"
 #include "base/secret.h"
 #include "base/status.h"
@@ -23,7 +24,7 @@
 #define ID_ADDRESSES 64
 #define ID_ADDRESS_BYTES 20
 #define ID_SUM 124
-#define KEY_NS 10000000000ull        /* for whoever writes it into a pipe */
+#define KEY_NS 10000000000ull        /* for the writer of a pipe */
 #define ID_UNUSED_NS 300000000000ull /* an id that is never completed is served for five minutes */
 
 static uint32_t id_sum(const unsigned char *bytes)
@@ -166,7 +167,7 @@ weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, 
     listen_fds[1] = -1;
     weft_status st = local_only ? WEFT_SUCCESS : id_listen_tcp(s, id, &listen_fds[1]);
     if (st < 0)
-        wi_socket_close(listen_fds[0]);
+        wi_fd_close(listen_fds[0]);
     return st;
 }
 
@@ -184,7 +185,7 @@ weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_j
     if (st < 0) {
         for (int i = 0; i < 2; i++)
             if (config.listen_fds[i] >= 0)
-                wi_socket_close(config.listen_fds[i]);
+                wi_fd_close(config.listen_fds[i]);
         return st;
     }
     st = wi_store_server_create(&config, server);

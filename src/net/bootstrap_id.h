@@ -21,8 +21,8 @@ void wi_id_rendezvous(const struct wi_id *id, struct wi_rendezvous *r);
 /* Make an id and serve it. nranks 0: the first to come says. */
 weft_status wi_id_serve(const struct wi_bootstrap_settings *s, const struct wi_job_key *configured, const char *job,
                         int nranks, uint64_t give_up_ns, struct wi_id *id, struct wi_store_server **server);
-/* Listen where `id` says (its nonce and node are set), fill in the rest. `local_only`: whoever will come is on this host, and no
- * port is opened. */
+/* Listen where `id` says (its nonce and node are set), fill in the rest. `local_only`: all ranks are on this host, and no port
+ * is opened. */
 weft_status wi_id_listen(const struct wi_bootstrap_settings *s, int local_only, struct wi_id *id, int listen_fds[2]);
 /* After a store has ended, whose descriptors were duplicates of these. */
 weft_status wi_id_listen_again(const int listen_fds[2], uint64_t deadline_ns);

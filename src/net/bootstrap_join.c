@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Joining: publish an address, learn the neighbours', connect to them and be connected to, until everybody is there. One
+/* Joining: publish an address, learn the neighbours', connect to them and be connected to, until all ranks have joined. One
  * poll loop; strangers on the listening sockets are dropped after two seconds or at the first wrong byte. */
 #include <errno.h>
 #include <poll.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -26,7 +27,7 @@ enum record_flags { RECORD_TCP = 1, RECORD_AT_STORE = 2 /* the address is the st
 static void link_reset(struct wi_boot_link *link)
 {
     if (link->fd >= 0)
-        wi_socket_close(link->fd);
+        wi_fd_close(link->fd);
     wi_auth_destroy(link->auth);
     wi_auth_stream_end(&link->stream);
     wi_store_buf_fini(&link->out);
@@ -280,18 +281,31 @@ static struct wi_boot_link *stranger_slot(struct wi_boot *mesh, uint64_t source)
     return slot;
 }
 
+/* For want of a descriptor: the oldest connection that has not shown the key gives its own back. 0: there is none. */
+static int stranger_gives_way(struct wi_boot *mesh)
+{
+    struct wi_half_open_table table = {.now_ns = wi_now_ns()};
+    for (int i = 0; i < WI_BOOT_HALF_OPEN; i++)
+        if (mesh->strangers[i].fd >= 0)
+            wi_half_open_look(&table, &mesh->strangers[i].half_open, &mesh->strangers[i]);
+    if (table.oldest)
+        wi_boot_link_close(table.oldest);
+    return table.oldest != NULL;
+}
+
 static weft_status mesh_accept(struct wi_boot *mesh, int listen_fd)
 {
     for (int i = 0; i < wi_half_open_burst(WI_BOOT_HALF_OPEN); i++) {
         struct wi_half_open half_open;
-        int fd = wi_socket_accept(listen_fd);
-        if (fd < 0)
-            return errno == EMFILE || errno == ENFILE ? wi_fail_errno(errno, "accept a rank's connection")
-                                                      : WEFT_SUCCESS;
+        int fd = wi_socket_accept(listen_fd), err = fd < 0 ? errno : 0;
+        if ((err == EMFILE || err == ENFILE) && !stranger_gives_way(mesh))
+            return wi_fail_errno(err, "accept a rank's connection");
+        if (wi_accept_result(&mesh->pause, err, "bootstrap.accept") || fd < 0)
+            return WEFT_SUCCESS;
         wi_half_open_begin(&half_open, fd, wi_now_ns());
         struct wi_boot_link *stranger = stranger_slot(mesh, half_open.source);
         if (!stranger) {
-            wi_socket_close(fd);
+            wi_fd_close(fd);
             continue;
         }
         stranger->fd = fd;
@@ -310,8 +324,13 @@ static weft_status mesh_accept(struct wi_boot *mesh, int listen_fd)
 static void on_value(void *arg, const struct wi_store_frame *frame)
 {
     struct wi_boot *mesh = arg;
-    if (!strcmp(frame->key, "all")) {
+    if (!strcmp(frame->key, WI_STORE_KEY_ALL)) {
         mesh->everybody = 1;
+        return;
+    }
+    if (!strcmp(frame->key, WI_STORE_KEY_REFUSAL)) {
+        if (wi_store_verdict_read(frame->value, frame->value_bytes, &mesh->refusal))
+            wi_boot_fail(mesh, WEFT_EPROTO, 0, "rank 0's start-up store sent a malformed verdict");
         return;
     }
     if (strncmp(frame->key, "addr/", 5))
@@ -344,7 +363,7 @@ static weft_status mesh_announce(struct wi_boot *mesh, const unsigned char *reco
         snprintf(key, sizeof(key), "addr/%d", mesh->out[k].peer);
         bad |= wi_store_frame_append(out, WI_STORE_GET, key, NULL, 0);
     }
-    bad |= wi_store_frame_append(out, WI_STORE_GET, "all", NULL, 0);
+    bad |= wi_store_frame_append(out, WI_STORE_GET, WI_STORE_KEY_ALL, NULL, 0);
     /* Last: once all have entered, the store has heard every question and may close after answering. */
     wi_boot_say_step(mesh, WI_STORE_ENTER, 0);
     return bad ? wi_fail(WEFT_ENOMEM, "no memory for start-up messages") : WEFT_SUCCESS;
@@ -397,6 +416,10 @@ static weft_status poll_prepare(struct wi_boot *mesh, struct join_poll *poll, ui
         poll_add(poll, stranger->fd, stranger, 0);
     }
     poll_add(poll, mesh->store.closed ? -1 : mesh->store.fd, NULL, wi_store_buf_bytes(&mesh->store.out) > 0);
+    if (mesh->pause.again_ns && !wi_accept_resumes(&mesh->pause)) {
+        poll_until(poll, mesh->pause.again_ns);
+        return WEFT_SUCCESS;
+    }
     poll_add(poll, mesh->listen_fds[0], NULL, 0);
     poll_add(poll, mesh->listen_fds[1], NULL, 0);
     return WEFT_SUCCESS;
@@ -418,11 +441,12 @@ static weft_status join_events(struct wi_boot *mesh, struct join_poll *poll)
 
 static weft_status join_timed_out(struct wi_boot *mesh, double seconds)
 {
+    const char *refusal = mesh->refusal.text;
     char text[160];
     wi_boot_missing_text(mesh, text, sizeof(text));
     if (text[0])
-        return wi_boot_fail(mesh, WEFT_ETIMEDOUT, (int)mesh->store.missing[0], "%s did not join within %.3g s", text,
-                            seconds);
+        return wi_boot_fail(mesh, WEFT_ETIMEDOUT, (int)mesh->store.missing[0], "%s did not join within %.3g s%s%s",
+                            text, seconds, *refusal ? "; " : "", refusal);
     for (int k = 0; k < mesh->nrounds; k++) {
         int peer = (int)(((int64_t)mesh->base.rank + (1 << k)) % mesh->base.nranks);
         if (!mesh->out[k].ready)
@@ -445,6 +469,7 @@ static weft_status join_loop(struct wi_boot *mesh, uint64_t deadline_ns)
     while (!mesh_joined(mesh)) {
         uint64_t now = wi_now_ns();
         if (now >= ask && !asked++) {
+            wi_store_frame_append(&mesh->store.out, WI_STORE_GET, WI_STORE_KEY_REFUSAL, NULL, 0);
             wi_boot_say_step(mesh, WI_STORE_WHO, 0);
             deadline_ns = wi_boot_answer_ns(now, ask, deadline_ns);
         }
@@ -480,7 +505,7 @@ weft_status wi_boot_join(struct wi_boot *mesh, uint64_t deadline_ns)
     mesh->seen = NULL;
     for (int i = 0; i < 2; i++) {
         if (mesh->listen_fds[i] >= 0)
-            wi_socket_close(mesh->listen_fds[i]);
+            wi_fd_close(mesh->listen_fds[i]);
         mesh->listen_fds[i] = -1;
     }
     return st;

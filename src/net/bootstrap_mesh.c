@@ -25,7 +25,7 @@
 #define HEAD_SEALED (HEAD_BYTES + WI_AUTH_TAG_BYTES)
 #define HEAD_MAGIC 0x4b4c4657u
 #define REPORT_NS 200000000ull  /* a rank that waits that long reports it to the store */
-#define VERDICT_NS 500000000ull /* a broken link: time for the store to say who is really gone */
+#define VERDICT_NS 500000000ull /* a broken link: time for the store to say which rank is really gone */
 
 weft_status wi_boot_fail(struct wi_boot *mesh, weft_status status, int culprit, const char *format, ...)
 {
@@ -226,7 +226,7 @@ static weft_status gather_timed_out(struct gather *g)
                         mesh->seq, mesh->base.nranks, seconds);
 }
 
-/* Long waits are reported, so that whoever asks at the deadline learns who has not come. */
+/* A rank that waits long reports it to the store, which tells ranks that ask at the deadline which ones have not come. */
 static uint64_t gather_watch(struct gather *g, uint64_t now)
 {
     if (now >= g->report_ns && !g->reported++)
@@ -376,7 +376,7 @@ static void mesh_init(struct wi_boot *mesh, const struct wi_boot_config *config)
     }
 }
 
-/* Ranks that did not join may have tried with another key: rank 0 knows. */
+/* Ranks that did not join may have tried with another key, or none: rank 0 knows. */
 static void blame_keys(struct wi_boot *mesh, const struct wi_store_server *server)
 {
     size_t used = strlen(mesh->verdict.text);
@@ -384,7 +384,8 @@ static void blame_keys(struct wi_boot *mesh, const struct wi_store_server *serve
     if (!refused || mesh->failed != WEFT_ETIMEDOUT)
         return;
     snprintf(mesh->verdict.text + used, sizeof(mesh->verdict.text) - used,
-             "; %ld connection%s came with another job key, or from another job", refused, refused > 1 ? "s" : "");
+             "; %ld connection%s came with another job key, with none, or from another job", refused,
+             refused > 1 ? "s" : "");
     wi_fail(mesh->failed, "%s", mesh->verdict.text);
 }
 

@@ -4,6 +4,7 @@
 #ifndef WI_NET_BOOTSTRAP_MESH_H
 #define WI_NET_BOOTSTRAP_MESH_H
 
+#include "net/accept_pause.h"
 #include "net/bootstrap.h"
 #include "net/half_open.h"
 #include "net/store_client.h"
@@ -33,11 +34,13 @@ struct wi_boot {
     struct wi_auth_key link_key;
     struct wi_auth_seen *seen;          /* while joining */
     int listen_fds[2];                  /* local, tcp; only while joining */
+    struct wi_accept_pause pause;       /* of these */
     int nrounds, everybody, local_only;
     const char *interfaces;             /* borrowed while joining */
     struct wi_node_id node;
     struct wi_boot_link out[WI_BOOT_ROUNDS], in[WI_BOOT_ROUNDS], strangers[WI_BOOT_HALF_OPEN];
     uint32_t seq;
+    struct wi_store_verdict refusal;    /* on a rank that may not join; no text: none is known */
     weft_status failed;
     struct wi_store_verdict verdict;    /* once failed */
 };
@@ -57,7 +60,7 @@ struct wi_boot_config {
 };
 /* A rank alone: nothing is connected. */
 weft_status wi_boot_single(const struct wi_boot_config *config, struct wi_bootstrap **b);
-/* Find the store, publish this rank's address, connect the links, wait for everybody. */
+/* Find the store, publish this rank's address, connect the links, wait for all ranks. */
 weft_status wi_boot_create(const struct wi_boot_config *config, uint64_t deadline_ns, struct wi_bootstrap **b);
 weft_status wi_boot_all_gather(struct wi_bootstrap *b, const void *mine, size_t mine_bytes, void *all,
                                uint64_t deadline_ns);
@@ -76,7 +79,7 @@ weft_status wi_boot_store_pump(struct wi_boot *mesh,
 void wi_boot_missing_text(const struct wi_boot *mesh, char *text, size_t capacity);
 void wi_boot_say_step(struct wi_boot *mesh, enum wi_store_frame_type type, uint64_t step);
 
-/* Part of the time that is kept for asking who is missing before a deadline. */
+/* Part of the time that is kept for asking which ranks are missing before a deadline. */
 static inline uint64_t wi_boot_ask_ns(uint64_t begin_ns, uint64_t deadline_ns)
 {
     uint64_t left = deadline_ns > begin_ns ? deadline_ns - begin_ns : 0;

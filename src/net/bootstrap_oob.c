@@ -2,7 +2,7 @@
 /* The caller's all-gather as a bootstrap.
  *
  * The first exchange is of hellos: head, rank, nranks, a fresh nonce, and a MAC under the configured key. Without a configured
- * key the job's key follows from all nonces: whoever can read the exchange has it too.
+ * key the job's key follows from all nonces: a process that can read the exchange has it, too.
  *
  * With one, hellos are checked, and a key is made from it and all hellos. Since every rank's nonce is in that key, what was
  * recorded in another job, or of another group of the same job, does not verify under it. Every later exchange carries a MAC
@@ -57,7 +57,7 @@ static weft_status oob_exchange(struct oob *oob, const void *mine, size_t mine_b
                : WEFT_SUCCESS;
 }
 
-/* ---- Who is not believed ---- */
+/* ---- Ranks whose contribution is refused ---- */
 
 struct suspects {
     int count, first;
@@ -139,7 +139,7 @@ static weft_status gather_macs(struct oob *oob, const char *purpose, const unsig
     return st;
 }
 
-/* Everybody says whether it believes what it was shown in the exchange before: 0, or 1 and a rank. */
+/* Each rank says whether the exchange before verified: 0, or 1 and the rank whose part did not. */
 static weft_status verdicts(struct oob *oob, struct suspects *suspects, uint64_t deadline_ns)
 {
     unsigned char mine[8];
@@ -248,7 +248,7 @@ static weft_status places_check(struct oob *oob, const unsigned char *all)
     return WEFT_SUCCESS;
 }
 
-/* The job's key, and that of the later exchanges, from everybody's nonce. */
+/* The job's key, and that of the later exchanges, from all ranks' nonces. */
 static weft_status keys_derive(struct oob *oob, const unsigned char *configured, const unsigned char *all)
 {
     struct wi_auth_part hellos = {all, (size_t)oob->base.nranks * HELLO_BYTES}, none = {NULL, 0}, label = {"weft", 4};

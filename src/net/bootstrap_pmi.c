@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/fds.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
@@ -70,12 +71,12 @@ static weft_status listeners_dup(int listen_fds[2])
     for (int i = 0; i < 2; i++) {
         if (pmi_meeting.listen_fds[i] < 0)
             continue;
-        listen_fds[i] = wi_socket_keep(fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3));
+        listen_fds[i] = wi_fd_keep(fcntl(pmi_meeting.listen_fds[i], F_DUPFD_CLOEXEC, 3));
         if (listen_fds[i] >= 0)
             continue;
         weft_status st = wi_fail_errno(errno, "duplicate the store's listening socket");
         if (i > 0 && listen_fds[0] >= 0)
-            wi_socket_close(listen_fds[0]);
+            wi_fd_close(listen_fds[0]);
         listen_fds[0] = listen_fds[1] = -1;
         return st;
     }

@@ -49,7 +49,7 @@ static void close_endpoint(void *endpoint)
 
     e->raw->close(e->endpoint);
     pthread_mutex_destroy(&e->lock);
-    wi_free(e->regs);
+    wi_channel_registrations_fini(e);
     wi_free(e);
 }
 

@@ -29,17 +29,18 @@ struct wi_channel_head {
 struct wi_channel_group;
 struct wi_channel_peer;
 
-/* Registered memory of the library's. */
-struct wi_stage {
-    struct wi_stage *next;
+/* A staging buffer: memory of the library that is registered, for bytes of a program's memory that is not. */
+struct wi_staging {
+    struct wi_staging *next;
     unsigned char *at;
     void *mem;
 };
 
-/* A stretch of the program's memory that is registered for one message only. */
+/* What a transfer needs of a registration: one that was made for it alone, or one that others made, and that is kept as long. */
 struct wi_lease {
     struct wi_lease *next, **link;
     void *mem;
+    struct wi_registration *borrowed; /* others'; NULL: `mem` is its own */
 };
 
 /* One raw transfer. */
@@ -47,7 +48,7 @@ struct wi_piece {
     struct weft_xfer raw;
     struct wi_piece *next;
     struct weft_xfer *user; /* send: whose bytes they are */
-    struct wi_stage *stage; /* NULL: from or to the program's memory */
+    struct wi_staging *staging; /* NULL: from or to the program's memory */
     size_t offset;
 };
 
@@ -68,7 +69,7 @@ struct wi_early {
 };
 
 /* Where the bytes of a message lie, or go to. */
-struct wi_place {
+struct wi_channel_place {
     unsigned char *at; /* NULL: they are staged */
     void *mem;
     struct wi_lease *lease;
@@ -80,7 +81,7 @@ struct wi_channel {
     uint8_t chan, ready, busy, credit_due;
     /* sending */
     struct wi_user_queue sends;   /* not wholly posted */
-    struct wi_place from;         /* of the first of them, once its header is posted */
+    struct wi_channel_place from; /* of the first of them, once its header is posted */
     size_t posted;
     int headed;
     uint32_t sent, consumed;      /* headers; of these, as the peer said */
@@ -93,7 +94,7 @@ struct wi_channel {
     uint32_t taken, told;         /* headers consumed; as the peer was told */
     int taking;                   /* a message in chunks: */
     struct weft_xfer *to;         /* its receive; NULL: it has failed, the rest is dropped */
-    struct wi_place place;
+    struct wi_channel_place place;
     size_t total, asked, got;
     struct wi_piece_queue chunks_in;
     uint32_t chunks_taken;
@@ -117,10 +118,19 @@ struct wi_channel_peer {
     uint64_t rmas_full;
 };
 
+/* Registered by the program, or by an operation for as long as it runs. It ends with the last lease on it, if it was deregistered
+ * before. */
 struct wi_registration {
-    unsigned char *from, *to;
-    unsigned char *reach; /* the greatest `to` up to here */
     void *mem;
+    unsigned leases;
+    int deregistered;
+};
+
+/* The addresses of one that was not deregistered. */
+struct wi_registered_range {
+    unsigned char *from, *to;
+    unsigned char *max_to; /* of the ranges up to here */
+    struct wi_registration *registration;
 };
 
 struct wi_channel_endpoint {
@@ -129,9 +139,9 @@ struct wi_channel_endpoint {
     const struct weft_transport_ops *raw;
     void *endpoint;
     uint32_t imm_mask;
-    pthread_mutex_t lock; /* of what the program has registered, by address: */
-    struct wi_registration *regs;
-    size_t nregs, regs_capacity;
+    pthread_mutex_t lock; /* of registrations: */
+    struct wi_registered_range *ranges; /* by address */
+    size_t nranges, ranges_capacity;
 };
 
 struct wi_channel_group {
@@ -142,7 +152,7 @@ struct wi_channel_group {
     struct wi_channel_peer *peers; /* [nranks] */
     struct wi_channel *busy;       /* have raw transfers of chunks posted, or a message to take */
     struct wi_piece *free_pieces;
-    struct wi_stage *free_frames, *free_chunks;
+    struct wi_staging *free_frames, *free_chunks;
     struct wi_slab *slabs;
     struct wi_lease *leases;
     struct wi_channel_rma *rmas, **rmas_last;
@@ -155,14 +165,15 @@ struct wi_channel_group {
 /* channel_memory.c */
 weft_status wi_channel_register(void *endpoint, void *ptr, size_t bytes, uint32_t memory, void **mem);
 void wi_channel_deregister(void *endpoint, void *mem);
+void wi_channel_registrations_fini(struct wi_channel_endpoint *e); /* the raw endpoint is closed */
 /* Where to send x from, or to receive it to. Registers for this message what is worth it. */
-struct wi_place wi_channel_place(struct wi_channel_group *g, const struct weft_xfer *x, size_t bytes);
+struct wi_channel_place wi_channel_place(struct wi_channel_group *g, const struct weft_xfer *x, size_t bytes);
 struct wi_lease *wi_channel_lease(struct wi_channel_group *g, void *ptr, size_t bytes, uint32_t memory);
+/* On what is registered that holds [from, from + bytes). NULL: nothing is, or there is no memory. */
+struct wi_lease *wi_channel_borrow(struct wi_channel_group *g, const unsigned char *from, size_t bytes);
 void wi_channel_lease_end(struct wi_channel_group *g, struct wi_lease *l); /* NULL: nothing */
-/* What the program has registered that holds [from, from + bytes); NULL: nothing. */
-void *wi_channel_registered(struct wi_channel_endpoint *e, const unsigned char *from, size_t bytes);
-struct wi_stage *wi_channel_frame_get(struct wi_channel_group *g); /* NULL: explained */
-struct wi_stage *wi_channel_chunk_get(struct wi_channel_group *g);
+struct wi_staging *wi_channel_frame_get(struct wi_channel_group *g); /* NULL: explained */
+struct wi_staging *wi_channel_chunk_get(struct wi_channel_group *g);
 struct wi_piece *wi_channel_piece_get(struct wi_channel_group *g);
 void wi_channel_piece_put(struct wi_channel_group *g, struct wi_piece *p);
 void wi_channel_memory_fini(struct wi_channel_group *g); /* after the raw group is destroyed */

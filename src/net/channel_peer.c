@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers of the channel layer: their channels, who has something to say, and how everything with one of them ends. */
+/* Peers of the channel layer: their channels, which of these have something to send, and the end of everything that is posted
+ * with a peer. */
 #include "net/channel_group.h"
 
 #include <stdarg.h>

@@ -34,27 +34,27 @@ static void post_chunks(struct wi_channel *ch)
 
     while (ch->asked < ch->total && ch->chunks_in.count < WI_CHANNEL_CHUNKS) {
         size_t n = ch->total - ch->asked < WI_CHANNEL_CHUNK ? ch->total - ch->asked : WI_CHANNEL_CHUNK;
+        unsigned failures = wi_fail_count();
         struct wi_piece *piece = wi_channel_piece_get(g);
         weft_status st = piece ? WEFT_SUCCESS : WEFT_ENOMEM;
-        if (piece && !ch->place.at && !(piece->stage = wi_channel_chunk_get(g)))
+        if (piece && !ch->place.at && !(piece->staging = wi_channel_chunk_get(g)))
             st = WEFT_ENOMEM;
         if (st >= 0) {
             piece->offset = ch->asked;
-            piece->raw = (struct weft_xfer){.buf = piece->stage ? piece->stage->at : ch->place.at + ch->asked,
+            piece->raw = (struct weft_xfer){.buf = piece->staging ? piece->staging->at : ch->place.at + ch->asked,
                                             .bytes = n,
                                             .peer = p->rank,
                                             .chan = ch->chan,
                                             .granule = 1,
-                                            .memory = piece->stage ? WEFT_MEMORY_HOST : ch->to->memory,
-                                            .mem = piece->stage ? piece->stage->mem : ch->place.mem};
-            wi_fail_clear();
+                                            .memory = piece->staging ? WEFT_MEMORY_HOST : ch->to->memory,
+                                            .mem = piece->staging ? piece->staging->mem : ch->place.mem};
             st = g->raw->recv(g->group, &piece->raw);
         }
         if (st < 0) {
             if (piece)
                 wi_channel_piece_put(g, piece);
             if (st != WEFT_EBUSY)
-                wi_channel_peer_fail(p, st, 1, "%s", *wi_fail_text() ? wi_fail_text() : weft_status_text(st));
+                wi_channel_peer_fail(p, st, 1, "%s", wi_fail_text_since(failures, st));
             return;
         }
         ch->asked += n;
@@ -76,15 +76,15 @@ static void take_chunk(struct wi_channel *ch, struct wi_piece *piece)
     }
     if (!wi_channel_order(p, piece, ch->chunks_taken++))
         return;
-    if (piece->stage && ch->to)
-        hand_over(ch->to, piece->offset, piece->stage->at, piece->raw.bytes);
+    if (piece->staging && ch->to)
+        hand_over(ch->to, piece->offset, piece->staging->at, piece->raw.bytes);
     ch->got += piece->raw.bytes;
 }
 
 static void end_message(struct wi_channel *ch)
 {
     wi_channel_lease_end(ch->peer->group, ch->place.lease);
-    ch->place = (struct wi_place){NULL, NULL, NULL};
+    ch->place = (struct wi_channel_place){NULL, NULL, NULL};
     ch->taking = 0;
     if (ch->to)
         wi_channel_recv_end(ch, ch->to, WEFT_SUCCESS);
@@ -209,7 +209,7 @@ static void put_aside(struct wi_channel *ch, const struct wi_channel_head *head,
 
 static void take_head(struct wi_channel_peer *p, const struct wi_piece *piece)
 {
-    const unsigned char *data = piece->stage->at + sizeof(struct wi_channel_head);
+    const unsigned char *data = piece->staging->at + sizeof(struct wi_channel_head);
     size_t came = piece->raw.actual;
     struct wi_channel_head head;
     struct wi_channel *ch;
@@ -218,7 +218,7 @@ static void take_head(struct wi_channel_peer *p, const struct wi_piece *piece)
         malformed(p, "its length");
         return;
     }
-    memcpy(&head, piece->stage->at, sizeof head);
+    memcpy(&head, piece->staging->at, sizeof head);
     if (head.magic != WI_CHANNEL_MAGIC || head.chan >= WEFT_CHAN_MAX || head.bytes > MESSAGE_MAX ||
         (head.kind != WI_CHANNEL_MESSAGE && head.kind != WI_CHANNEL_RETURN)) {
         malformed(p, "its kind or channel");
@@ -270,10 +270,10 @@ weft_status wi_channel_heads_post(struct wi_channel_peer *p)
         weft_status st = WEFT_ENOMEM;
         if (!piece)
             return st;
-        piece->stage = wi_channel_frame_get(g);
+        piece->staging = wi_channel_frame_get(g);
         piece->raw.chan = WI_CHANNEL_HEADS;
-        if (piece->stage) {
-            piece->raw = (struct weft_xfer){.buf = piece->stage->at,
+        if (piece->staging) {
+            piece->raw = (struct weft_xfer){.buf = piece->staging->at,
                                             .bytes = WI_CHANNEL_FRAME,
                                             .peer = p->rank,
                                             .chan = WI_CHANNEL_HEADS,
@@ -281,7 +281,7 @@ weft_status wi_channel_heads_post(struct wi_channel_peer *p)
                                             .background = 1,
                                             .up_to = 1,
                                             .memory = WEFT_MEMORY_HOST,
-                                            .mem = piece->stage->mem};
+                                            .mem = piece->staging->mem};
             st = g->raw->recv(g->group, &piece->raw);
         }
         if (st < 0) {

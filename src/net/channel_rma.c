@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gets and puts: what the transport has no room for waits, in order, behind others with that peer only; memory that the program has
- * not registered is registered until they have ended; and they end with their peer. */
+/* Gets and puts: what the transport has no room for waits, in order, behind others with that peer only; memory that is not
+ * registered is until they have ended; and they end with their peer. */
 #include "net/channel_group.h"
 
 #include <string.h>
@@ -31,16 +31,15 @@ static weft_status post(struct wi_channel_group *g, struct wi_channel_rma *made)
 static weft_status take_memory(struct wi_channel_group *g, struct wi_channel_rma *made)
 {
     struct weft_rma *raw = &made->raw;
+    unsigned failures = wi_fail_count();
 
     if (!(g->endpoint->plugin->caps & WEFT_CAP_REGISTER) || raw->mem || !raw->bytes)
         return WEFT_SUCCESS;
-    raw->mem = wi_channel_registered(g->endpoint, raw->local, raw->bytes);
-    if (raw->mem)
-        return WEFT_SUCCESS;
-    wi_fail_clear();
-    made->lease = wi_channel_lease(g, raw->local, raw->bytes, raw->memory);
+    made->lease = wi_channel_borrow(g, raw->local, raw->bytes);
     if (!made->lease)
-        return *wi_fail_text() ? WEFT_ENOMEM : wi_fail(WEFT_ENOMEM, "registering %zu bytes", raw->bytes);
+        made->lease = wi_channel_lease(g, raw->local, raw->bytes, raw->memory);
+    if (!made->lease)
+        return wi_fail_count() != failures ? WEFT_ENOMEM : wi_fail(WEFT_ENOMEM, "registering %zu bytes", raw->bytes);
     raw->mem = made->lease->mem;
     return WEFT_SUCCESS;
 }

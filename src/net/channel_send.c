@@ -26,13 +26,14 @@ static void send_end(struct wi_channel_group *g, struct weft_xfer *x, int state)
 
 enum posted { POSTED, POST_LATER, POST_FAILED };
 
-static enum posted posting_failed(struct wi_channel_peer *p, struct wi_piece *piece, weft_status st)
+/* failures: the count before what has failed. */
+static enum posted posting_failed(struct wi_channel_peer *p, struct wi_piece *piece, weft_status st, unsigned failures)
 {
     if (piece)
         wi_channel_piece_put(p->group, piece);
     if (st == WEFT_EBUSY)
         return POST_LATER;
-    wi_channel_peer_fail(p, st, 1, "%s", *wi_fail_text() ? wi_fail_text() : weft_status_text(st));
+    wi_channel_peer_fail(p, st, 1, "%s", wi_fail_text_since(failures, st));
     return POST_FAILED;
 }
 
@@ -42,30 +43,30 @@ static enum posted post_head(struct wi_channel *ch, const struct wi_channel_head
     struct wi_channel_peer *p = ch->peer;
     struct wi_channel_group *g = p->group;
     size_t bytes = head->kind == WI_CHANNEL_MESSAGE && head->bytes <= WI_CHANNEL_SHORT ? head->bytes : 0;
+    unsigned failures = wi_fail_count();
     struct wi_piece *piece = wi_channel_piece_get(g);
     weft_status st = WEFT_ENOMEM;
 
     if (!piece)
-        return posting_failed(p, NULL, st);
+        return posting_failed(p, NULL, st, failures);
     piece->raw.chan = WI_CHANNEL_HEADS;
-    piece->stage = wi_channel_frame_get(g);
-    if (!piece->stage)
-        return posting_failed(p, piece, st);
-    memcpy(piece->stage->at, head, sizeof *head);
+    piece->staging = wi_channel_frame_get(g);
+    if (!piece->staging)
+        return posting_failed(p, piece, st, failures);
+    memcpy(piece->staging->at, head, sizeof *head);
     if (bytes)
-        memcpy(piece->stage->at + sizeof *head, data, bytes);
-    raw_send(piece, p->rank, WI_CHANNEL_HEADS, piece->stage->at, sizeof *head + bytes, piece->stage->mem);
+        memcpy(piece->staging->at + sizeof *head, data, bytes);
+    raw_send(piece, p->rank, WI_CHANNEL_HEADS, piece->staging->at, sizeof *head + bytes, piece->staging->mem);
     piece->raw.imm = p->heads_sent & g->endpoint->imm_mask;
-    piece->raw.background = head->kind == WI_CHANNEL_RETURN; /* who has left needs no credit */
+    piece->raw.background = head->kind == WI_CHANNEL_RETURN; /* a peer that has left needs no credit */
     piece->user = user;
-    wi_fail_clear();
     st = g->raw->send(g->group, &piece->raw);
     if (st == WEFT_EPEER && piece->raw.background) {
         wi_channel_piece_put(g, piece);
         return POSTED;
     }
     if (st < 0)
-        return posting_failed(p, piece, st);
+        return posting_failed(p, piece, st, failures);
     p->heads_sent++;
     wi_piece_queue_add(&p->heads_out, piece);
     return POSTED;
@@ -95,25 +96,25 @@ static int post_chunks(struct wi_channel *ch)
 
     while (ch->posted < x->bytes && ch->chunks_out.count < WI_CHANNEL_CHUNKS) {
         size_t n = x->bytes - ch->posted < WI_CHANNEL_CHUNK ? x->bytes - ch->posted : WI_CHANNEL_CHUNK;
+        unsigned failures = wi_fail_count();
         struct wi_piece *piece = wi_channel_piece_get(g);
         weft_status st = WEFT_ENOMEM;
         if (!piece)
-            return posting_failed(p, NULL, st) == POSTED;
+            return posting_failed(p, NULL, st, failures) == POSTED;
         if (!ch->from.at)
-            piece->stage = wi_channel_chunk_get(g);
-        if (!ch->from.at && !piece->stage)
-            return posting_failed(p, piece, st) == POSTED;
-        if (piece->stage)
-            memcpy(piece->stage->at, (unsigned char *)x->buf + ch->posted, n);
-        raw_send(piece, p->rank, ch->chan, piece->stage ? piece->stage->at : ch->from.at + ch->posted, n,
-                 piece->stage ? piece->stage->mem : ch->from.mem);
-        piece->raw.memory = piece->stage ? WEFT_MEMORY_HOST : x->memory;
+            piece->staging = wi_channel_chunk_get(g);
+        if (!ch->from.at && !piece->staging)
+            return posting_failed(p, piece, st, failures) == POSTED;
+        if (piece->staging)
+            memcpy(piece->staging->at, (unsigned char *)x->buf + ch->posted, n);
+        raw_send(piece, p->rank, ch->chan, piece->staging ? piece->staging->at : ch->from.at + ch->posted, n,
+                 piece->staging ? piece->staging->mem : ch->from.mem);
+        piece->raw.memory = piece->staging ? WEFT_MEMORY_HOST : x->memory;
         piece->raw.imm = ch->chunks_sent & g->endpoint->imm_mask;
         piece->user = x;
-        wi_fail_clear();
         st = g->raw->send(g->group, &piece->raw);
         if (st < 0) {
-            posting_failed(p, piece, st);
+            posting_failed(p, piece, st, failures);
             return 0;
         }
         ch->chunks_sent++;

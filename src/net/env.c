@@ -119,8 +119,8 @@ static weft_status env_weft(const struct wi_bootstrap_settings *s, struct wi_env
     return WEFT_SUCCESS;
 }
 
-/* MASTER_PORT is where torchrun's own store listens, so weft's is beside it; without torchrun the port is free for
- * whoever comes first. */
+/* MASTER_PORT is where torchrun's own store listens, so weft's is beside it; without torchrun the port is free
+ * for the first process that binds it. */
 static weft_status env_torch(const struct wi_bootstrap_settings *s, struct wi_env *env)
 {
     const char *addr = wi_env_get("MASTER_ADDR"), *run = wi_env_get("TORCHELASTIC_RUN_ID");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Half-open connections: their source, and who gives way. */
+/* Half-open connections: their source, and which one is closed when there are too many. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>

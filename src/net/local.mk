@@ -38,11 +38,13 @@ libweft_sources += \
 	src/net/channel_send.c \
 	src/net/devices.c src/net/devices.h \
 	src/net/mesh.c src/net/mesh.h \
-	src/net/mesh_reach.c src/net/mesh_reach.h \
+	src/net/mesh_intro.c src/net/mesh_intro.h \
+	src/net/mesh_routes.c src/net/mesh_routes.h \
 	src/net/mesh_side.c src/net/mesh_side.h \
 	src/net/side.c src/net/side.h \
 	src/net/side_address.c \
 	src/net/side_conn.c src/net/side_conn.h \
 	src/net/side_exchange.c src/net/side_exchange.h \
 	src/net/side_group.c \
+	src/net/transport_stubs.c \
 	src/net/transports.c src/net/transports.h

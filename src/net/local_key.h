@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs on one host need no configured key: rank 0 makes one and gives it to those of its user who ask over a local socket.
- * The kernel says whose process is at the other end, to both sides.
+/* Jobs on one host need no configured key: rank 0 makes one and gives it to processes of its user that ask over a local
+ * socket. The kernel tells both sides which user the other process belongs to.
  *
  *   client -> server   "WFTK" 1 0 0 0
  *   server -> client   "WFTK" 1 0 0 0, key

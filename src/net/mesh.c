@@ -5,43 +5,24 @@
  * failed: so no rank is left waiting in an exchange that a failed rank never enters. */
 #include "net/mesh.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
+#include "net/mesh_intro.h"
 #include "net/mesh_side.h"
-
-#define MAX_CPUS 1024
-#define INTRO_MAGIC 0x77656674u /* "weft" */
-#define INTRO_VERSION 7u
-
-struct intro {
-    uint32_t magic, version;
-    uint64_t settings_hash, library_hash;
-    uint64_t comm_id[2]; /* rank 0's is taken */
-    struct wi_node_id node;
-    uint64_t cpus[MAX_CPUS / 64];                  /* that the process may run on */
-    uint8_t rates[WI_RATES_CODED];                 /* of its core; 0: not measured */
-    uint8_t side_bytes, side[WI_SIDE_ADDRESS_MAX]; /* where its side channel is; 0 bytes: it has none */
-    uint32_t ntransports;
-    struct {
-        char name[16];
-        uint32_t address_bytes, caps;
-    } transports[WI_MAX_TRANSPORTS];
-};
 
 struct build {
     struct wi_mesh *mesh;
     struct wi_transports *transports;
     struct wi_bootstrap *bootstrap;
     const struct wi_mesh_config *config;
-    struct intro *intros;     /* [nranks] */
+    struct wi_intro *intros;  /* [nranks] */
     unsigned char *addresses; /* [nranks * address_stride] */
     size_t address_stride;
     const void **address_of;  /* [nranks] for one transport */
@@ -49,94 +30,13 @@ struct build {
     unsigned char *members;   /* [nranks] for one transport */
 };
 
-static int transport_index(const struct intro *in, const char *name)
-{
-    for (uint32_t i = 0; i < in->ntransports; i++)
-        if (strncmp(in->transports[i].name, name, sizeof in->transports[i].name) == 0)
-            return (int)i;
-    return -1;
-}
-
 /* ---- 1. Introductions ---- */
-
-static void my_cpus(uint64_t *mask)
-{
-    cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
-    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
-
-    if (!set)
-        return;
-    CPU_ZERO_S(bytes, set);
-    if (sched_getaffinity(0, bytes, set) == 0)
-        for (int i = 0; i < MAX_CPUS; i++)
-            if (CPU_ISSET_S(i, bytes, set))
-                mask[i / 64] |= 1ull << i % 64;
-    CPU_FREE(set);
-}
-
-static weft_status fill_intro(struct build *b, struct intro *in, unsigned char *mine)
-{
-    struct wi_transports *t = b->transports;
-    size_t used;
-
-    memset(in, 0, sizeof *in);
-    in->magic = INTRO_MAGIC;
-    in->version = INTRO_VERSION;
-    in->settings_hash = b->config->settings_hash;
-    in->library_hash = wi_hash64(weft_version(), strlen(weft_version()), 0);
-    if (wi_random(in->comm_id, sizeof in->comm_id))
-        return wi_fail_errno(5, "random bytes for the communicator's id");
-    in->node = *b->config->node;
-    my_cpus(in->cpus);
-    if (b->config->rates)
-        wi_rates_encode(b->config->rates, in->rates);
-    if (t->side)
-        in->side_bytes = (uint8_t)wi_side_address(t->side, in->side);
-    in->ntransports = (uint32_t)t->count;
-    for (int i = 0; i < t->count; i++) {
-        struct wi_transport *tp = &t->list[i];
-        used = 0;
-        WI_TRY(tp->ops.address(tp->endpoint, mine + (size_t)i * WEFT_ADDRESS_MAX, WEFT_ADDRESS_MAX, &used));
-        snprintf(in->transports[i].name, sizeof in->transports[i].name, "%s", tp->plugin->name);
-        in->transports[i].address_bytes = (uint32_t)used;
-        in->transports[i].caps = tp->plugin->caps;
-    }
-    return WEFT_SUCCESS;
-}
-
-static weft_status check_intro(const struct build *b, int r, const struct intro *mine)
-{
-    const struct intro *in = &b->intros[r];
-
-    if (in->magic != INTRO_MAGIC || in->version != INTRO_VERSION || in->ntransports > WI_MAX_TRANSPORTS)
-        return wi_fail(WEFT_EPROTO, "rank %d does not speak this version of weft's start-up", r);
-    if (!wi_side_address_valid(in->side, in->side_bytes))
-        return wi_fail(WEFT_EPROTO, "rank %d sent what is no address of a side channel", r);
-    for (uint32_t i = 0; i < in->ntransports; i++)
-        if (in->transports[i].address_bytes > WEFT_ADDRESS_MAX ||
-            memchr(in->transports[i].name, 0, sizeof in->transports[i].name) == NULL)
-            return wi_fail(WEFT_EPROTO, "rank %d sent a malformed introduction", r);
-    if (memchr(in->node.name, 0, sizeof in->node.name) == NULL)
-        return wi_fail(WEFT_EPROTO, "rank %d sent a malformed host name", r);
-    if (in->library_hash != mine->library_hash)
-        return wi_fail(WEFT_EMISMATCH, "rank %d on host %s runs another version of libweft than rank %d", r,
-                       in->node.name, b->bootstrap->rank);
-    if (in->settings_hash != mine->settings_hash)
-        return wi_fail(
-            WEFT_EMISMATCH,
-            "rank %d on host %s has other WEFT_* settings than rank %d, or other files in WEFT_PLANS (equal on all ranks "
-            "must be: WEFT_ALGO, WEFT_COMM_SLICE_BYTES, WEFT_MEASURE_RATES, WEFT_SHM_DEPTH, WEFT_SHM_SLOT_BYTES, "
-            "WEFT_SHM_STAGE_SLOT_BYTES, WEFT_TOPO_DISCOVER, and what WEFT_PLANS, WEFT_TOPO_FILE and WEFT_TUNING_FILE hold; "
-            "compare weft-info -c)",
-            r, in->node.name, b->bootstrap->rank);
-    return WEFT_SUCCESS;
-}
 
 static weft_status introduce(struct build *b)
 {
     struct wi_bootstrap *bs = b->bootstrap;
     size_t n = (size_t)bs->nranks;
-    struct intro mine;
+    struct wi_intro mine;
     unsigned char *addresses;
     weft_status st;
 
@@ -144,11 +44,11 @@ static weft_status introduce(struct build *b)
     addresses = wi_calloc(1, b->address_stride);
     if (!addresses)
         return wi_fail(WEFT_ENOMEM, "addresses");
-    st = fill_intro(b, &mine, addresses);
+    st = wi_intro_fill(&mine, b->config, b->transports, addresses);
     if (st >= 0)
         st = bs->all_gather(bs, &mine, sizeof mine, b->intros, b->config->deadline_ns);
     for (int r = 0; st >= 0 && r < bs->nranks; r++)
-        st = check_intro(b, r, &mine);
+        st = wi_intro_check(&b->intros[r], r, &mine, bs->rank, b->config, b->transports);
     if (st < 0)
         goto out;
 
@@ -179,7 +79,7 @@ out:
 
 static const void *address_of(const struct build *b, int r, int index, size_t *bytes)
 {
-    const struct intro *in = &b->intros[r];
+    const struct wi_intro *in = &b->intros[r];
     size_t at = 0;
 
     for (int i = 0; i < index; i++)
@@ -191,13 +91,13 @@ static const void *address_of(const struct build *b, int r, int index, size_t *b
 /* Cores that the ranks of a node may use together; launchers bind each rank to its own. */
 static int cores_of_node(const struct build *b, int node)
 {
-    uint64_t all[MAX_CPUS / 64] = {0};
+    uint64_t all[WI_INTRO_MAX_CPUS / 64] = {0};
     int cores = 0;
 
     for (int r = 0; r < b->mesh->nranks; r++)
-        for (int i = 0; b->mesh->ranks[r].node_index == node && i < MAX_CPUS / 64; i++)
+        for (int i = 0; b->mesh->ranks[r].node_index == node && i < WI_INTRO_MAX_CPUS / 64; i++)
             all[i] |= b->intros[r].cpus[i];
-    for (int i = 0; i < MAX_CPUS / 64; i++)
+    for (int i = 0; i < WI_INTRO_MAX_CPUS / 64; i++)
         cores += __builtin_popcountll(all[i]);
     return cores;
 }
@@ -248,40 +148,40 @@ static void agree_on_rates(struct build *b)
 /* ---- 2. Choice ---- */
 
 /* Names first: all ranks number the transports of all ranks alike. */
-static void say_reach(struct build *b)
+static void fill_routes(struct build *b)
 {
     struct wi_transports *t = b->transports;
-    struct wi_reach *reach = &b->mesh->reach;
+    struct wi_routes *routes = &b->mesh->routes;
 
-    for (int r = 0; r < reach->nranks; r++)
+    for (int r = 0; r < routes->nranks; r++)
         for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
-            wi_reach_name(reach, b->intros[r].transports[i].name);
-    for (int r = 0; r < reach->nranks; r++)
+            wi_routes_add_transport(routes, b->intros[r].transports[i].name);
+    for (int r = 0; r < routes->nranks; r++)
         for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
-            wi_reach_can(reach, b->intros[r].transports[i].name, b->intros[r].transports[i].caps);
-    for (int r = 0; r < reach->nranks; r++)
+            wi_routes_add_caps(routes, b->intros[r].transports[i].name, b->intros[r].transports[i].caps);
+    for (int r = 0; r < routes->nranks; r++)
         for (int i = 0; i < t->count; i++) {
             struct wi_transport *tp = &t->list[i];
-            int theirs = r == reach->rank ? -1 : transport_index(&b->intros[r], tp->plugin->name);
+            int theirs = r == routes->rank ? -1 : wi_intro_transport(&b->intros[r], tp->plugin->name);
             size_t bytes;
             const void *address = theirs < 0 ? NULL : address_of(b, r, theirs, &bytes);
             if (address && tp->ops.reachable(tp->endpoint, address, bytes))
-                wi_reach_say(reach, tp->plugin->name, tp->plugin->priority, r);
+                wi_routes_add_peer(routes, tp->plugin->name, tp->plugin->priority, r);
         }
 }
 
 /* What this rank uses to each peer: an index of b->transports. */
 static weft_status choose_for(struct build *b, int peer, int *chosen)
 {
-    const struct wi_reach *reach = &b->mesh->reach;
-    const char *name = wi_reach_pair(reach, reach->rank, peer), *host = b->intros[peer].node.name;
+    const struct wi_routes *routes = &b->mesh->routes;
+    const char *name = wi_routes_pair(routes, routes->rank, peer), *host = b->intros[peer].node.name;
     struct wi_transport *tp = name ? wi_transports_find(b->transports, name) : NULL;
     char one_way[200];
 
     *chosen = tp ? (int)(tp - b->transports->list) : -1;
-    wi_reach_one_way(reach, peer, one_way, sizeof one_way);
+    wi_routes_one_way(routes, peer, one_way, sizeof one_way);
     if (tp && *one_way)
-        wi_log(WEFT_LOG_INFO, "net.reach", "rank %d on host %s: %s; %s is used", peer, host, one_way, name);
+        wi_log(WEFT_LOG_INFO, "net.routes", "rank %d on host %s: %s; %s is used", peer, host, one_way, name);
     return tp ? WEFT_SUCCESS
               : wi_fail(WEFT_ENOTSUP, "no transport reaches rank %d on host %s both ways%s%s%s", peer, host,
                         *one_way ? " (" : "", one_way, *one_way ? ")" : "");
@@ -293,8 +193,8 @@ static weft_status choose(struct build *b, int *chosen, weft_status *local)
     struct wi_mesh *m = b->mesh;
 
     *local = WEFT_SUCCESS;
-    say_reach(b);
-    WI_TRY(wi_reach_agree(&m->reach, b->bootstrap, b->config->deadline_ns));
+    fill_routes(b);
+    WI_TRY(wi_routes_agree(&m->routes, b->bootstrap, b->config->deadline_ns));
     for (int r = 0; r < m->nranks; r++) {
         weft_status st;
         chosen[r] = -1;
@@ -327,7 +227,7 @@ struct rounds {
 
 #define ROUND_PAYLOAD 2048
 
-/* One exchange; everybody sends a fixed-size record, so that ranks in different states stay in step. */
+/* One exchange. Each rank sends a record of the same length, so that ranks in different states stay in step. */
 static weft_status exchange(struct rounds *rs, const void *payload, size_t bytes, unsigned char **all, int *all_done)
 {
     struct wi_bootstrap *bs = rs->build->bootstrap;
@@ -354,7 +254,7 @@ static weft_status exchange(struct rounds *rs, const void *payload, size_t bytes
     for (int r = 0; r < bs->nranks; r++) {
         struct round_head h;
         memcpy(&h, buf + (size_t)r * record, sizeof h);
-        h.text[sizeof h.text - 1] = '\0';
+        wi_text_sanitize(h.text, sizeof h.text);
         *all_done &= h.state != ROUND_RUNNING;
         if (h.state == ROUND_FAILED && rs->failed_rank < 0) {
             rs->failed_rank = r;
@@ -453,7 +353,7 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
     int index = tp ? (int)(tp - b->transports->list) : -2;
 
     for (int r = 0; r < m->nranks; r++) {
-        int theirs = transport_index(&b->intros[r], name);
+        int theirs = wi_intro_transport(&b->intros[r], name);
         b->members[r] = r == m->rank || chosen[r] == index;
         b->address_bytes_of[r] = 0;
         b->address_of[r] = theirs < 0 ? NULL : address_of(b, r, theirs, &b->address_bytes_of[r]);
@@ -480,7 +380,7 @@ static weft_status create_group(struct build *b, const char *name, const int *ch
 
 /* ---- 4. Mapping, verdict ---- */
 
-/* The transport that maps this rank's neighbours, and which ranks it serves; -1: none does. */
+/* The transport that maps this rank's neighbours, and the ranks that it maps; -1: there is none. */
 static int mapping_transport(struct build *b, const int *chosen)
 {
     struct wi_mesh *m = b->mesh;
@@ -526,7 +426,7 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     WI_TRY(explained(st, g->transport->plugin->name));
     m->mapped_group = g;
     m->can_map = (g->transport->plugin->caps & WEFT_CAP_MEM_MAP) != 0;
-    caps = wi_reach_caps(&m->reach, g->transport->plugin->name);
+    caps = wi_routes_caps(&m->routes, g->transport->plugin->name);
     m->posts = caps & WEFT_CAP_GET && m->mapped.ll_lines * WI_MESH_LINE_BYTES >= WI_MESH_KEYS_BYTES;
     m->can_get = m->posts || caps & WEFT_CAP_MEM_GET;
     m->can_put = m->posts ? (caps & WEFT_CAP_PUT) != 0 : m->can_get && caps & WEFT_CAP_MEM_PUT;
@@ -568,7 +468,7 @@ static int probe_put(struct wi_mesh *m)
     return 1;
 }
 
-/* What a rank says of the group that maps it. */
+/* What a rank announces of the group that maps it. */
 struct map_claim {
     int32_t lowest, count; /* its lowest rank, and how many there are */
     int32_t can_map, can_get, can_put;
@@ -696,7 +596,7 @@ static weft_status build_mesh(struct build *b)
         st = wi_fail(WEFT_ENOMEM, "mesh of %d ranks", m->nranks);
         goto out;
     }
-    st = wi_reach_init(&m->reach, m->rank, m->nranks);
+    st = wi_routes_init(&m->routes, m->rank, m->nranks);
     if (st >= 0)
         st = introduce(b);
     if (st < 0)
@@ -715,9 +615,9 @@ static weft_status build_mesh(struct build *b)
         st = choose(b, chosen, &local);
         if (st < 0)
             goto out;
-        for (int i = 0; i < m->reach.nnames; i++)
-            if (m->reach.used >> i & 1)
-                local = create_group(b, m->reach.names[i], chosen, local);
+        for (int i = 0; i < m->routes.nnames; i++)
+            if (m->routes.used >> i & 1)
+                local = create_group(b, m->routes.names[i], chosen, local);
         st = agree(b, local, chosen);
     }
 out:
@@ -760,7 +660,7 @@ void wi_mesh_destroy(struct wi_mesh *m, int aborted)
     }
     if (m->transports)
         wi_transports_drop_key(m->transports, m->comm_id);
-    wi_reach_fini(&m->reach);
+    wi_routes_fini(&m->routes);
     wi_free(m->ranks);
     wi_free(m->links);
     wi_free(m->map_of);

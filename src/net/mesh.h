@@ -7,7 +7,7 @@
 
 #include "base/rates.h"
 #include "net/bootstrap.h"
-#include "net/mesh_reach.h"
+#include "net/mesh_routes.h"
 #include "net/transports.h"
 
 struct wi_mesh_group {
@@ -37,7 +37,7 @@ struct wi_mesh {
     struct wi_rates rates;            /* of the slowest of all ranks' cores; 0 where a rank has not measured */
     struct wi_mesh_rank *ranks;       /* [nranks] */
     struct wi_link *links;            /* [nranks] */
-    struct wi_reach reach;            /* which transport serves which pair of ranks: wi_reach_pair */
+    struct wi_routes routes;           /* which transport serves which pair of ranks: wi_routes_pair */
     struct wi_transports *transports; /* where the communicator's key is kept */
     int ngroups;
     struct wi_mesh_group groups[WI_MAX_TRANSPORTS];
@@ -59,9 +59,11 @@ struct wi_mesh {
 #define WI_MESH_LINE_BYTES sizeof(((struct weft_ll_line *)0)->payload)
 #define WI_MESH_KEYS_BYTES (2 * WEFT_MEM_KEY_MAX + 256)
 
+struct wi_settings;
 struct wi_mesh_config {
     const struct wi_node_id *node;
-    uint64_t settings_hash; /* of what must be equal on all ranks */
+    const struct wi_settings *settings;
+    uint64_t settings_hash; /* of those that must be equal on all ranks, and of the contents of files that must */
     uint64_t deadline_ns;
     uint64_t timeout_ns; /* of operations; 0: not known */
     const struct wi_rates *rates; /* of this rank's core; NULL: not measured */

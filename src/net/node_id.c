@@ -4,31 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "net/bootstrap.h"
-
-static size_t read_text(const char *path, char *text, size_t capacity)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? 0 : read(fd, text, capacity - 1);
-    if (fd >= 0)
-        close(fd);
-    bytes = bytes < 0 ? 0 : bytes;
-    text[bytes] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    return strlen(text);
-}
-
-static uint64_t namespace_number(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
-}
 
 static void node_hash(struct wi_node_id *node, const void *data, size_t bytes)
 {
@@ -39,7 +20,7 @@ static void node_hash(struct wi_node_id *node, const void *data, size_t bytes)
 weft_status wi_node_id(const char *override, struct wi_node_id *node)
 {
     struct {
-        char boot[64], host[65];
+        char boot[WI_BOOT_ID_BYTES], host[65];
         uint64_t net, pid;
     } seen;
     memset(&seen, 0, sizeof(seen));
@@ -54,9 +35,9 @@ weft_status wi_node_id(const char *override, struct wi_node_id *node)
     }
     if (gethostname(seen.host, sizeof(seen.host) - 1))
         return wi_fail(WEFT_ESYS, "the host has no name (gethostname); set WEFT_NODE_ID");
-    read_text("/proc/sys/kernel/random/boot_id", seen.boot, sizeof(seen.boot));
-    seen.net = namespace_number("/proc/self/ns/net");
-    seen.pid = namespace_number("/proc/self/ns/pid");
+    wi_process_boot_id(seen.boot);
+    seen.net = wi_process_namespace("net");
+    seen.pid = wi_process_namespace("pid");
     snprintf(node->name, sizeof(node->name), "%.63s", seen.host);
     node_hash(node, &seen, sizeof(seen));
     return WEFT_SUCCESS;

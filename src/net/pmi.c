@@ -38,7 +38,7 @@ static weft_status pmi_write(struct wi_pmi *pmi, const char *format, ...)
     return WEFT_SUCCESS;
 }
 
-/* One line, without its end. Byte by byte: nothing behind it may be taken from whoever uses the descriptor next. */
+/* One line, without its end. Byte by byte: what follows belongs to the next user of the descriptor. */
 static weft_status pmi_read(struct wi_pmi *pmi)
 {
     for (pmi->line_bytes = 0; pmi->line_bytes + 1 < sizeof(pmi->line);) {

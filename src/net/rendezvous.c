@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/fds.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -125,7 +126,7 @@ static weft_status listen_inherited(int given_fd, uint64_t deadline_ns, int *fd)
             given_fd);
     if (wi_socket_listen_again(given_fd, deadline_ns))
         return wi_fail_errno(errno, "WEFT_STORE_FD: listen at descriptor %d", given_fd);
-    *fd = wi_socket_keep(fcntl(given_fd, F_DUPFD_CLOEXEC, 3));
+    *fd = wi_fd_keep(fcntl(given_fd, F_DUPFD_CLOEXEC, 3));
     if (*fd < 0)
         return wi_fail_errno(errno, "duplicate the store's listening socket");
     fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK);

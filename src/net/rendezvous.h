@@ -57,21 +57,21 @@ void wi_rendezvous_text(const struct wi_rendezvous *r, char *text, size_t capaci
  * up and not a loopback. */
 weft_status wi_interface_address(const char *interfaces, struct wi_sockaddr *address);
 void wi_sockaddr_text(const struct wi_sockaddr *address, char *text, size_t capacity);
+/* Who is at the other end of a connection: an address, or the process that connected to a local socket. */
+void wi_socket_peer_text(int fd, char *text, size_t capacity);
 void wi_sockaddr_set_port(struct wi_sockaddr *address, uint16_t port);
 uint16_t wi_sockaddr_port(const struct wi_sockaddr *address);
 int wi_sockaddr_loopback(const struct wi_sockaddr *address); /* or a local socket */
 void wi_sockaddr_local(struct wi_sockaddr *address, const char *name, int number);
 
-/* socket_fork.c: note a descriptor, which a forked child closes; returns it. The functions below note those that they make. */
-int wi_socket_keep(int fd);
-void wi_socket_close(int fd);
-/* The same for a descriptor that this process was given, once: only if it is still the same socket then. */
+/* socket_fork.c: a forked child closes this descriptor, which the process was given, if it is still the same socket then. One at
+ * most. */
 void wi_socket_keep_given(int fd);
 /* Of start-up: a thread may hold it for long, and a child that was forked meanwhile has it held for ever. WEFT_ETIMEDOUT: `what`
  * could not be done for that. */
 weft_status wi_start_lock(pthread_mutex_t *lock, const char *what, uint64_t deadline_ns);
 
-/* Non-blocking, close-on-exec. Returns a descriptor or -1 (errno). */
+/* Non-blocking, close-on-exec, closed in forked children (base/fds.h). Returns a descriptor or -1 (errno). */
 int wi_socket_listen(const struct wi_sockaddr *address, const char *what); /* `what` listens: logged with the address */
 /* Stop listening without giving the name or port away, and listen again. A local socket cannot stop: one connection at most waits
  * there for the next time. */

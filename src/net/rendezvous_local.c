@@ -12,7 +12,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/hash.h"
+#include "base/process.h"
 #include "net/rendezvous.h"
 
 void wi_rendezvous_derive_local(struct wi_rendezvous *r, const char *text)
@@ -63,11 +65,8 @@ static int dir_is_private(const char *path)
 /* The same in all processes that share the network's namespace, as abstract names are. */
 static int file_name(const struct wi_rendezvous *r, const char *dir, struct sockaddr_un *un)
 {
-    struct stat net = {.st_ino = 0};
-    if (stat("/proc/self/ns/net", &net))
-        net.st_ino = 0;
-    int bytes =
-        snprintf(un->sun_path, sizeof(un->sun_path), "%s/%s.%llx", dir, r->local, (unsigned long long)net.st_ino);
+    int bytes = snprintf(un->sun_path, sizeof(un->sun_path), "%s/%s.%llx", dir, r->local,
+                         (unsigned long long)wi_process_namespace("net"));
     return bytes > 0 && (size_t)bytes < sizeof(un->sun_path) ? 0 : -1;
 }
 
@@ -102,7 +101,7 @@ static int file_is_stale(const struct wi_sockaddr *at)
 {
     int pending, fd = wi_socket_connect(at, &pending);
     if (fd >= 0)
-        wi_socket_close(fd);
+        wi_fd_close(fd);
     return fd < 0 && errno == ECONNREFUSED;
 }
 
@@ -135,5 +134,5 @@ void wi_rendezvous_close(int listen_fd)
         !strncmp(strrchr(path, '/'), "/weft-", 6))
         unlink(path);
     wi_socket_listen_no_more(listen_fd); /* a launcher or this process may hold another descriptor of it */
-    wi_socket_close(listen_fd);
+    wi_fd_close(listen_fd);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "net/rendezvous.h"
@@ -171,7 +172,7 @@ static void hold_port(int fd)
 static int close_failed(int fd)
 {
     int err = errno;
-    wi_socket_close(fd);
+    wi_fd_close(fd);
     errno = err;
     return -1;
 }
@@ -179,7 +180,7 @@ static int close_failed(int fd)
 static int socket_bind(const struct wi_sockaddr *address)
 {
     int zero = 0, family = address->ss.ss_family;
-    int fd = wi_socket_keep(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd = wi_fd_keep(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     if (family != AF_UNIX)
@@ -200,7 +201,7 @@ static int socket_bind_chosen(const struct wi_sockaddr *address)
     if (getsockname(fd, (struct sockaddr *)&bound.ss, &bound.bytes))
         return close_failed(fd);
     int kept = socket_bind(&bound), err = errno;
-    wi_socket_close(fd);
+    wi_fd_close(fd);
     errno = err;
     if (kept >= 0)
         set_reuse(kept, 0); /* listen fails if another process has bound it meanwhile */
@@ -238,6 +239,24 @@ int wi_socket_listen(const struct wi_sockaddr *address, const char *what)
     return fd;
 }
 
+/* The socket of one that connects to a local socket has no name: its process tells more. */
+void wi_socket_peer_text(int fd, char *text, size_t capacity)
+{
+    struct wi_sockaddr from = {.bytes = sizeof(from.ss)};
+    struct ucred who;
+    socklen_t who_bytes = sizeof(who);
+
+    snprintf(text, capacity, "somewhere");
+    if (getpeername(fd, (struct sockaddr *)&from.ss, &from.bytes))
+        return;
+    if (from.ss.ss_family != AF_UNIX)
+        wi_sockaddr_text(&from, text, capacity);
+    else if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_bytes) && who.pid > 0)
+        snprintf(text, capacity, "process %d of user %u on this host", (int)who.pid, (unsigned)who.uid);
+    else
+        snprintf(text, capacity, "a process on this host");
+}
+
 static int is_local(int fd)
 {
     int domain = 0;
@@ -245,7 +264,7 @@ static int is_local(int fd)
     return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) && domain == AF_UNIX;
 }
 
-/* Connections of the time before may still be ending, some without an owner whom the kernel could compare. */
+/* Connections of an earlier listener may still be closing, and some have no owner any more that the kernel could compare. */
 static int listen_held(int fd)
 {
     hold_port(fd);
@@ -286,7 +305,7 @@ void wi_socket_listen_no_more(int fd)
 
 int wi_socket_connect(const struct wi_sockaddr *address, int *pending)
 {
-    int fd = wi_socket_keep(socket(address->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int fd = wi_fd_keep(socket(address->ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -1;
     set_nodelay(fd, address->ss.ss_family);
@@ -303,7 +322,7 @@ int wi_socket_accept(int listen_fd)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof(peer);
-    int fd = wi_socket_keep(accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    int fd = wi_fd_keep(accept4(listen_fd, (struct sockaddr *)&peer, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0)
         set_nodelay(fd, peer.ss_family);
     if (fd >= 0 && peer.ss_family != AF_UNIX)

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/status.h"
 #include "net/side_conn.h"
 
@@ -206,7 +207,7 @@ static int stopped(struct wi_side *side)
     return stop;
 }
 
-/* At the end it looks once more at what transports did: their responses, and who has left, are said. */
+/* Before it ends, the thread looks once more at what transports did, so that their responses and their leaving are sent. */
 static void *run(void *arg)
 {
     struct wi_side *side = arg;
@@ -235,7 +236,7 @@ static weft_status open_listener(struct wi_side *side)
 {
     struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-    side->wake_fd = wi_socket_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    side->wake_fd = wi_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (side->wake_fd < 0)
         return wi_fail_errno(errno, "a descriptor of the side channel");
     if (wi_interface_address(side->config.interfaces, &side->at) < 0) {
@@ -312,7 +313,7 @@ void wi_side_destroy(struct wi_side *side)
     if (side->listen_fd >= 0)
         wi_rendezvous_close(side->listen_fd);
     if (side->wake_fd >= 0)
-        wi_socket_close(side->wake_fd);
+        wi_fd_close(side->wake_fd);
     pthread_mutex_destroy(&side->lock);
     wi_free(side->fds);
     wi_free(side);

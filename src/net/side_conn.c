@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 
 #define PROVE_NS 2000000000ull
 #define ROOM (2u * WEFT_SIDE_MAX)
@@ -21,7 +22,7 @@
 static void hang_up(struct wi_side_conn *c)
 {
     if (c->fd >= 0)
-        wi_socket_close(c->fd);
+        wi_fd_close(c->fd);
     c->fd = -1;
     wi_auth_destroy(c->auth);
     c->auth = NULL;
@@ -168,7 +169,7 @@ struct wi_side_conn *wi_side_conn_accept(struct wi_side *side, int fd)
     struct wi_side_conn *c = conn_new(side, 0);
 
     if (!c) {
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         return NULL;
     }
     c->fd = fd;
@@ -387,7 +388,7 @@ void wi_side_conn_ready(struct wi_side_conn *c, short revents)
 
 void wi_side_conn_tick(struct wi_side_conn *c, uint64_t now)
 {
-    if (c->dropped) /* requester: nobody wants the response */
+    if (c->dropped) /* requester: the response is not wanted any more */
         c->dead = 1;
     else if (c->ended && c->x && !c->dead)
         last_words(c);

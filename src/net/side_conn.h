@@ -30,7 +30,7 @@ enum wi_side_exchange_state {
  * then to the group; a responder's to its connection. */
 struct wi_side_exchange {
     struct wi_side_exchange *next; /* requester: to be taken up by the thread. Responder: of its group, oldest first */
-    struct wi_side_group *group;   /* NULL: nobody here waits for it */
+    struct wi_side_group *group;   /* NULL: no group here waits for it */
     int requests, peer;            /* constant, as is what the thread needs to request: */
     struct wi_sockaddr at;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
@@ -47,7 +47,7 @@ struct wi_side_group {
     struct wi_side_group *next;
     struct wi_side *side;
     struct wi_side_group_config config;
-    char transport[16];
+    char transport[WEFT_TRANSPORT_NAME_MAX + 1];
     int event_fd;
     struct wi_side_exchange **outgoing; /* [nranks], without the lock: the transport's calls do not overlap */
     struct wi_side_exchange *incoming;  /* one of each peer at most */
@@ -78,13 +78,13 @@ struct wi_side {
 
 /* ---- side_exchange.c: groups and exchanges, taking the lock ---- */
 
-/* The claim of a connection: who requests of whom, for which transport. */
+/* The claim of a connection: which rank requests of which, for which transport. */
 size_t wi_side_claim(const struct wi_side_group *group, int to, unsigned char claim[WEFT_AUTH_CLAIM_MAX]);
 /* Whether a claim is for a rank of this process, of a communicator that is or was here: others get no answer. */
 int wi_side_is_for_us(struct wi_side *side, const void *claim, size_t bytes);
 /* The exchange of a connection that has proven that claim; an earlier one of the same peer ends. NULL: why it is not wanted. */
 struct wi_side_exchange *wi_side_admit(struct wi_side *side, const void *claim, size_t bytes, const char **why);
-/* Responder: the request has come. 0, or -1: nobody waits for it. */
+/* Responder: the request has come. 0, or -1: no group waits for it. */
 int wi_side_deliver(struct wi_side *side, struct wi_side_exchange *x, const void *data, size_t bytes);
 /* Requester: the response has come (status 0, data), or it failed (why). */
 void wi_side_end(struct wi_side *side, struct wi_side_exchange *x, weft_status status, const char *why,
@@ -108,7 +108,7 @@ struct wi_side_conn {
     struct wi_side *side;
     struct wi_side_exchange *x; /* NULL: of a stranger, or over */
     int fd, requests, dead, attempts, delivered;
-    int dropped, ended; /* seen under the lock: nobody waits for x; its response is there */
+    int dropped, ended; /* seen under the lock: no caller waits for x; its response is there */
     enum wi_side_state state;
     struct weft_auth *auth;
     struct wi_auth_stream seal;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Exchanges of the side channel as its thread sees them: which claim is for whom, who is admitted, what has come and what ended. */
+/* Exchanges of the side channel as its thread sees them: which group a claim is for, which claims are admitted, what has arrived
+ * and what has ended. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #define CLAIM_MAGIC 0x65646973u /* "side": no other handshake of this key has it there */
 #define CLAIM_BYTES 44
+_Static_assert(CLAIM_BYTES == 28 + sizeof(((struct wi_side_group *)0)->transport), "the name is the claim's end");
 
 /* ---- Claims ---- */
 

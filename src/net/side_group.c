@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/status.h"
 #include "net/side_exchange.h"
 
@@ -22,7 +23,7 @@ weft_status wi_side_open(struct wi_side *side, const struct wi_side_group_config
     g->config = *config;
     strncpy(g->transport, config->transport, sizeof g->transport - 1);
     g->outgoing = wi_calloc((size_t)config->nranks, sizeof *g->outgoing);
-    g->event_fd = g->outgoing ? wi_socket_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) : -1;
+    g->event_fd = g->outgoing ? wi_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) : -1;
     if (g->event_fd < 0) {
         weft_status st = g->outgoing ? wi_fail_errno(errno, "a descriptor of the side channel")
                                      : wi_fail(WEFT_ENOMEM, "the side channel of %d ranks", config->nranks);
@@ -39,7 +40,7 @@ weft_status wi_side_open(struct wi_side *side, const struct wi_side_group_config
     return WEFT_SUCCESS;
 }
 
-/* Who connects later is told that this rank has left. */
+/* A rank that connects later is told that this one has left. */
 static void note_gone(struct wi_side *side, const struct wi_side_group *g)
 {
     unsigned i = side->ngone % WI_SIDE_GONE;
@@ -80,7 +81,7 @@ void wi_side_close(struct wi_side_group *g)
     }
     pthread_mutex_unlock(&side->lock);
     wi_side_wake(side);
-    wi_socket_close(g->event_fd);
+    wi_fd_close(g->event_fd);
     wi_free(g->outgoing);
     wi_free(g);
 }

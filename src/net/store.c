@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "net/store.h"
 
 #define STORE_BUCKETS 1024
@@ -109,12 +110,76 @@ void wi_store_farewell(struct wi_store *store)
         wi_store_frame_append(&s->out, WI_STORE_CLOSING, NULL, NULL, 0);
 }
 
-static void session_refuse(struct wi_store_session *session, const char *text)
+static struct wi_store_entry *entry_find(struct wi_store *store, const struct wi_store_frame *frame)
+{
+    size_t bucket = wi_hash64(frame->key, frame->key_bytes, 0) % STORE_BUCKETS;
+    for (struct wi_store_entry *e = store->buckets[bucket]; e; e = e->next)
+        if (!strcmp(e->key, frame->key))
+            return e;
+    if (store->memory_bytes + sizeof(struct wi_store_entry) > WI_STORE_MEMORY_MAX)
+        return NULL;
+    struct wi_store_entry *entry = wi_calloc(1, sizeof(*entry));
+    if (!entry)
+        return NULL;
+    memcpy(entry->key, frame->key, frame->key_bytes + 1);
+    entry->next = store->buckets[bucket];
+    store->buckets[bucket] = entry;
+    store->memory_bytes += sizeof(*entry);
+    return entry;
+}
+
+static int answer(struct wi_store_session *session, const struct wi_store_entry *entry)
+{
+    return wi_store_frame_append(&session->out, WI_STORE_VALUE, entry->key, entry->value, entry->value_bytes);
+}
+
+static void session_answered(struct wi_store_session *session, const struct wi_store_entry *entry)
+{
+    for (int i = 0; i < session->ngets; i++) {
+        if (session->gets[i] != entry)
+            continue;
+        session->gets[i] = session->gets[--session->ngets];
+        return;
+    }
+}
+
+static int store_put(struct wi_store *store, const struct wi_store_frame *frame)
+{
+    struct wi_store_entry *entry = entry_find(store, frame);
+    if (!entry || store->memory_bytes + frame->value_bytes > WI_STORE_MEMORY_MAX)
+        return -1;
+    unsigned char *value = wi_malloc(frame->value_bytes + 1);
+    if (!value)
+        return -1;
+    if (frame->value_bytes)
+        memcpy(value, frame->value, frame->value_bytes);
+    store->memory_bytes += frame->value_bytes - entry->value_bytes;
+    wi_free(entry->value);
+    entry->value = value;
+    entry->value_bytes = frame->value_bytes;
+
+    /* A waiter whose queue is full is not reading: the server closes it when it next writes. */
+    for (int i = 0; i < entry->nwaiting; i++) {
+        answer(entry->waiting[i], entry);
+        session_answered(entry->waiting[i], entry);
+    }
+    entry->nwaiting = 0;
+    return 0;
+}
+
+/* It is told at once; the others, which wait for such a rank, find in the store why it does not join. */
+static void session_refuse(struct wi_store *store, struct wi_store_session *session, const char *text)
 {
     struct wi_store_verdict verdict = {.status = WEFT_EINVAL, .culprit = session->rank};
+    unsigned char bytes[WI_STORE_VERDICT_MAX];
+    struct wi_store_frame refusal = {
+        .key = WI_STORE_KEY_REFUSAL, .key_bytes = sizeof(WI_STORE_KEY_REFUSAL) - 1, .value = bytes};
     snprintf(verdict.text, sizeof(verdict.text), "%s", text);
     session->refused = 1;
     session_tell(session, &verdict);
+    refusal.value_bytes = wi_store_verdict_write(&verdict, bytes);
+    store_put(store, &refusal);
+    wi_log(WEFT_LOG_WARN, "store.refused", "%s", text);
 }
 
 /* Claims that contradict what is known get a reason and are shown out; the job itself goes on. */
@@ -124,14 +189,14 @@ static void session_admit(struct wi_store *store, struct wi_store_session *sessi
     if (nranks != store->nranks) {
         snprintf(text, sizeof(text), "%s says the job has %d ranks, rank 0 says %d", session->name, nranks,
                  store->nranks);
-        session_refuse(session, text);
+        session_refuse(store, session, text);
         return;
     }
     for (struct wi_store_session *s = store->sessions; s; s = s->next) {
         if (s == session || s->rank != session->rank || s->refused)
             continue;
         snprintf(text, sizeof(text), "two processes say they are the same rank: %s and %s", s->name, session->name);
-        session_refuse(session, text);
+        session_refuse(store, session, text);
         return;
     }
     if (store->judged)
@@ -207,63 +272,6 @@ void wi_store_session_close(struct wi_store *store, struct wi_store_session *ses
     session_free(session);
 }
 
-static struct wi_store_entry *entry_find(struct wi_store *store, const struct wi_store_frame *frame)
-{
-    size_t bucket = wi_hash64(frame->key, frame->key_bytes, 0) % STORE_BUCKETS;
-    for (struct wi_store_entry *e = store->buckets[bucket]; e; e = e->next)
-        if (!strcmp(e->key, frame->key))
-            return e;
-    if (store->memory_bytes + sizeof(struct wi_store_entry) > WI_STORE_MEMORY_MAX)
-        return NULL;
-    struct wi_store_entry *entry = wi_calloc(1, sizeof(*entry));
-    if (!entry)
-        return NULL;
-    memcpy(entry->key, frame->key, frame->key_bytes + 1);
-    entry->next = store->buckets[bucket];
-    store->buckets[bucket] = entry;
-    store->memory_bytes += sizeof(*entry);
-    return entry;
-}
-
-static int answer(struct wi_store_session *session, const struct wi_store_entry *entry)
-{
-    return wi_store_frame_append(&session->out, WI_STORE_VALUE, entry->key, entry->value, entry->value_bytes);
-}
-
-static void session_answered(struct wi_store_session *session, const struct wi_store_entry *entry)
-{
-    for (int i = 0; i < session->ngets; i++) {
-        if (session->gets[i] != entry)
-            continue;
-        session->gets[i] = session->gets[--session->ngets];
-        return;
-    }
-}
-
-static int store_put(struct wi_store *store, const struct wi_store_frame *frame)
-{
-    struct wi_store_entry *entry = entry_find(store, frame);
-    if (!entry || store->memory_bytes + frame->value_bytes > WI_STORE_MEMORY_MAX)
-        return -1;
-    unsigned char *value = wi_malloc(frame->value_bytes + 1);
-    if (!value)
-        return -1;
-    if (frame->value_bytes)
-        memcpy(value, frame->value, frame->value_bytes);
-    store->memory_bytes += frame->value_bytes - entry->value_bytes;
-    wi_free(entry->value);
-    entry->value = value;
-    entry->value_bytes = frame->value_bytes;
-
-    /* A waiter whose queue is full is not reading: the server closes it when it next writes. */
-    for (int i = 0; i < entry->nwaiting; i++) {
-        answer(entry->waiting[i], entry);
-        session_answered(entry->waiting[i], entry);
-    }
-    entry->nwaiting = 0;
-    return 0;
-}
-
 static int store_get(struct wi_store *store, struct wi_store_session *session, const struct wi_store_frame *frame)
 {
     struct wi_store_entry *entry = entry_find(store, frame);
@@ -296,7 +304,7 @@ static int store_enter(struct wi_store *store, struct wi_store_session *session,
         store->njoined++;
         *entered = 0;
         if (wi_store_complete(store)) {
-            struct wi_store_frame all = {.key = "all", .key_bytes = 3};
+            struct wi_store_frame all = {.key = WI_STORE_KEY_ALL, .key_bytes = sizeof(WI_STORE_KEY_ALL) - 1};
             return store_put(store, &all);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The start-up store's state: keys, who waits for them, who has come how far, and the verdict when the job cannot start.
- * No I/O: sessions are fed frames and leave answers in their `out` queue. One thread at a time. */
+/* The start-up store's state: keys, the ranks that wait for them, how far each rank has come, and the verdict when the job cannot
+ * start. No I/O: sessions are fed frames and leave answers in their `out` queue. One thread at a time. */
 #ifndef WI_NET_STORE_H
 #define WI_NET_STORE_H
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "net/local_key.h"
@@ -42,7 +43,7 @@ static void attempt_note(struct attempt *attempt, weft_status status, const stru
     if (status == WEFT_EAUTH && attempt->status != WEFT_EAUTH)
         wi_log(WEFT_LOG_WARN, "store.refused", "%s %s; trying on until the deadline", address, what);
     attempt->status = status;
-    snprintf(attempt->text, sizeof(attempt->text), "%s%s%.100s", address, at ? ": " : "", what);
+    snprintf(attempt->text, sizeof(attempt->text), "%s%s%.*s", address, at ? ": " : "", at ? 100 : 199, what);
 }
 
 static int handshake_send(int fd, const unsigned char *out, size_t bytes, uint64_t deadline_ns)
@@ -129,11 +130,11 @@ static int try_connect(const struct wi_sockaddr *at, uint64_t connected_ns, stru
     if (!err)
         return fd;
     attempt_note(attempt, WEFT_ETIMEDOUT, at, strerror(err));
-    wi_socket_close(fd);
+    wi_fd_close(fd);
     return -1;
 }
 
-/* The kernel says who listens at a local socket. */
+/* The kernel tells whose process listens at a local socket. */
 static int is_own_user(int fd, const struct wi_sockaddr *at, struct attempt *attempt)
 {
     char text[80];
@@ -170,7 +171,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     if (fd < 0)
         return -1;
     if (search->own_user && !is_own_user(fd, at, attempt)) {
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         return -1;
     }
     weft_status st = search->ask_key ? wi_local_key_ask(fd, search->job_key, deadline_ns) : WEFT_SUCCESS;
@@ -179,7 +180,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
     if (st < 0) {
         if (!attempt_cut_short(attempt, st))
             attempt_note(attempt, st, at, wi_fail_text());
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         return -1;
     }
     wi_store_claim_self(&mine, search->rank, search->nranks);
@@ -190,7 +191,7 @@ static int try_candidate(struct wi_store_client *client, struct wi_store_search 
         client->remote = *at;
         return fd;
     }
-    wi_socket_close(fd);
+    wi_fd_close(fd);
     st = st == WEFT_SUCCESS ? WEFT_EAUTH : st;
     if (!attempt_cut_short(attempt, st))
         attempt_note(attempt, st, at, handshake_text(st));
@@ -233,13 +234,17 @@ static void pause_ns(uint64_t ns)
 static weft_status search_failed(const struct wi_store_search *search, const struct attempt *attempt, uint64_t began_ns)
 {
     double seconds = (double)(wi_now_ns() - began_ns) / 1e9;
+    const char *text = attempt->text[0] ? attempt->text : "nothing tried";
     char where[200];
     wi_rendezvous_text(&search->rendezvous, where, sizeof(where));
     if (attempt->status == WEFT_EAUTH)
         return wi_fail(WEFT_EAUTH, "rank 0 (of %d) was not found within %.3g s; %s", search->nranks, seconds,
                        attempt->text);
-    return wi_fail(WEFT_ETIMEDOUT, "rank 0 (of %d) did not join within %.3g s: no store at %s (%s)", search->nranks,
-                   seconds, where, attempt->text[0] ? attempt->text : "nothing tried");
+    if (!where[0]) /* nothing has said where it is */
+        return wi_fail(WEFT_ETIMEDOUT, "rank 0 (of %d) did not join within %.3g s, or gave up before: %s",
+                       search->nranks, seconds, text);
+    return wi_fail(WEFT_ETIMEDOUT, "rank 0 (of %d) did not join within %.3g s, or gave up before: no store at %s (%s)",
+                   search->nranks, seconds, where, text);
 }
 
 weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_store_search *search,
@@ -286,7 +291,7 @@ void wi_store_client_leave(struct wi_store_client *client, const struct wi_store
     }
     if (client->fd >= 0) {
         shutdown(client->fd, SHUT_WR);
-        wi_socket_close(client->fd);
+        wi_fd_close(client->fd);
     }
     client->fd = -1;
     wi_store_buf_fini(&client->in);

@@ -42,7 +42,7 @@ struct wi_store_search {
 };
 weft_status wi_store_client_connect(struct wi_store_client *client, struct wi_store_search *search,
                                     uint64_t deadline_ns);
-/* Leave: in good order, or (verdict not NULL) telling everybody why the job cannot start. Bounded, short. */
+/* Leave: in good order, or (verdict not NULL) telling all ranks why the job cannot start. Bounded, short. */
 void wi_store_client_leave(struct wi_store_client *client, const struct wi_store_verdict *verdict);
 
 /* Move bytes without blocking; `value` is called for each VALUE. WEFT_EPROTO, WEFT_EAUTH (changed on the way), or WEFT_SUCCESS

@@ -2,7 +2,7 @@
 /* The store's sockets: accept, authenticate, feed frames to the state machine, send what it answers.
  * Strangers get nothing: a connection that has not proven the key within two seconds, or says anything out of
  * order, is closed without a word; of one that has not, 256 bytes are read at most; when too many are half open,
- * half_open.h says who goes. */
+ * half_open.h says which one is closed. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -28,8 +29,8 @@
 #define HANDSHAKE_NS 2000000000ull
 #define FAREWELL_NS 1000000000ull
 #define FAREWELL_ROUNDS 100
+#define JUDGED_NS 5000000000ull
 #define HALF_OPEN_SPARE 64
-#define HELLO_LEAST 64         /* bytes after which what comes is meant as a hello */
 #define NEVER_SIZED_CONNS 1024 /* while nranks is unknown */
 #define EVENTS 64
 #define IN_MAX (WI_STORE_HEAD_BYTES + WI_STORE_KEY_MAX + WI_STORE_VALUE_MAX + 8192)
@@ -40,6 +41,7 @@ struct conn {
     enum conn_kind kind;
     int fd, dead, polls_out;
     struct wi_half_open half_open;
+    int of_weft;                      /* it began as a rank does: with a hello, or asking for the key */
     int given;                        /* it has asked for the key and has it */
     size_t heard;                     /* bytes read before it was authenticated */
     struct weft_auth *auth;           /* until authenticated */
@@ -55,11 +57,11 @@ struct wi_store_server {
     pthread_t thread;
     int epoll_fd, wake_fd;
     atomic_int stop, finished;
-    atomic_long refused; /* connections whose hello was not made with the key */
+    atomic_long refused; /* connections of weft that have not the key */
     struct wi_auth_key key;
     unsigned char job_key[WI_JOB_KEY_BYTES];
     int gives_key, own_user; /* as the configuration says */
-    int stranger_seen;
+    int stranger_seen, judged;
     unsigned char session_id[WI_STORE_SESSION_ID_BYTES];
     uint64_t give_up_ns;
     struct wi_accept_pause pause;
@@ -133,7 +135,7 @@ static void conn_kill(struct wi_store_server *server, struct conn *conn)
     if (conn->dead)
         return;
     conn->dead = 1;
-    wi_socket_close(conn->fd);
+    wi_fd_close(conn->fd);
     if (conn->session)
         wi_store_session_close(server->store, conn->session);
     else
@@ -208,7 +210,7 @@ static struct conn *conn_create(struct wi_store_server *server, int fd, const st
     return conn;
 }
 
-/* The handshake is over: the client's claim says who it is. */
+/* The handshake is over: the client's claim says which rank it is. */
 static int conn_admit(struct wi_store_server *server, struct conn *conn, const unsigned char *bytes, size_t n)
 {
     struct wi_store_claim claim;
@@ -226,20 +228,21 @@ static int conn_admit(struct wi_store_server *server, struct conn *conn, const u
     return 0;
 }
 
-/* Only the first is logged: any process on the network can cause any number of them. */
-static void count_refused(struct wi_store_server *server, int fd)
+/* One that spoke as a rank does: with another key, with none, or with one where the store would have given it. Only the first is
+ * logged: any process on the network can cause any number of them. */
+static void count_refused(struct wi_store_server *server, const struct conn *conn)
 {
-    struct wi_sockaddr from = {.bytes = sizeof(from.ss)};
-    char text[80] = "";
+    char text[80];
+    if (!conn->of_weft || conn->half_open.hello_verified)
+        return;
     if (atomic_fetch_add_explicit(&server->refused, 1, memory_order_relaxed) > 0)
         return;
-    if (getpeername(fd, (struct sockaddr *)&from.ss, &from.bytes) == 0)
-        wi_sockaddr_text(&from, text, sizeof(text));
+    wi_socket_peer_text(conn->fd, text, sizeof(text));
     wi_log(
         WEFT_LOG_WARN, "store.refused",
-        "a connection from %s has another job key, or belongs to another job: a rank of this job that has another key cannot "
-        "join; further ones are only counted",
-        *text ? text : "somewhere");
+        "a connection from %s has another job key, or none, or belongs to another job: a rank of this job that has not rank 0's "
+        "key cannot join; further ones are only counted",
+        text);
 }
 
 static int conn_handshake(struct wi_store_server *server, struct conn *conn)
@@ -249,8 +252,7 @@ static int conn_handshake(struct wi_store_server *server, struct conn *conn)
     weft_status st = wi_auth_step(conn->auth, conn->in.data + conn->in.begin, wi_store_buf_bytes(&conn->in), &consumed,
                                   out, sizeof(out), &out_bytes, claim, &claim_bytes);
     if (st < 0) {
-        if (consumed >= HELLO_LEAST)
-            count_refused(server, conn->fd);
+        count_refused(server, conn);
         return -1;
     }
     wi_store_buf_consume(&conn->in, consumed);
@@ -302,10 +304,23 @@ static int conn_key(struct wi_store_server *server, struct conn *conn)
         return 1;
     if (wi_store_buf_bytes(&conn->in) < WI_LOCAL_KEY_ASK_BYTES)
         return 0;
-    if (!wi_local_key_asked(conn->in.data + conn->in.begin) || wi_local_key_give(conn->fd, server->job_key))
+    if (!wi_local_key_asked(conn->in.data + conn->in.begin)) {
+        count_refused(server, conn);
+        return -1;
+    }
+    if (wi_local_key_give(conn->fd, server->job_key))
         return -1;
     wi_store_buf_consume(&conn->in, WI_LOCAL_KEY_ASK_BYTES);
     return conn->given = 1;
+}
+
+static void conn_hear(struct conn *conn, size_t bytes)
+{
+    if (!conn->heard && bytes >= WI_LOCAL_KEY_ASK_BYTES) {
+        const unsigned char *first = conn->in.data + conn->in.begin;
+        conn->of_weft = wi_auth_is_hello(first, bytes) || wi_local_key_asked(first);
+    }
+    conn->heard += bytes;
 }
 
 static void conn_event(struct wi_store_server *server, struct conn *conn)
@@ -313,7 +328,7 @@ static void conn_event(struct wi_store_server *server, struct conn *conn)
     size_t before = wi_store_buf_bytes(&conn->in);
     int alive = wi_store_buf_recv(&conn->in, conn->fd, conn->session ? SIZE_MAX : WEFT_AUTH_MESSAGE_MAX - conn->heard);
     if (!conn->session)
-        conn->heard += wi_store_buf_bytes(&conn->in) - before;
+        conn_hear(conn, wi_store_buf_bytes(&conn->in) - before);
     int keyed = alive > 0 && !conn->session ? conn_key(server, conn) : 0;
     if (keyed < 0 || (keyed > 0 && conn_handshake(server, conn)))
         alive = -1;
@@ -364,13 +379,13 @@ static void server_accept(struct wi_store_server *server, struct conn *listener)
         if (fd < 0)
             return;
         if (!accept_is_own(server, fd)) {
-            wi_socket_close(fd);
+            wi_fd_close(fd);
             continue;
         }
         wi_half_open_begin(&half_open, fd, wi_now_ns());
         struct conn *conn = make_room(server, half_open.source, capacity) ? NULL : conn_create(server, fd, &half_open);
         if (!conn) {
-            wi_socket_close(fd);
+            wi_fd_close(fd);
             return;
         }
         conn->next = server->clients;
@@ -449,6 +464,17 @@ static int server_is_done(const struct wi_store_server *server)
     return server->listening ? wi_now_ns() >= server->give_up_ns : !server->nclients;
 }
 
+/* It goes on listening, so that ranks that come later are told. Rank 0, which is told too, ends a store of its own; one that nobody
+ * waits for, that of a unique id made elsewhere, ends after a while. */
+static void server_judged(struct wi_store_server *server)
+{
+    uint64_t until = wi_deadline_ns(JUDGED_NS);
+
+    if (!server->judged && server->give_up_ns != UINT64_MAX && until < server->give_up_ns)
+        server->give_up_ns = until;
+    server->judged = 1;
+}
+
 static int server_round(struct wi_store_server *server, int timeout_ms)
 {
     struct epoll_event events[EVENTS];
@@ -462,8 +488,10 @@ static int server_round(struct wi_store_server *server, int timeout_ms)
     }
     server_expire(server);
     accept_resume(server);
+    if (server->listening && wi_store_verdict_of(server->store))
+        server_judged(server);
     /* Before the answer that completes the job goes out: the next job must not find this store. */
-    if (server->listening && (wi_store_complete(server->store) || wi_store_verdict_of(server->store)))
+    if (server->listening && wi_store_complete(server->store))
         server_deafen(server);
     server_flush(server);
     server_sweep(server);
@@ -493,7 +521,7 @@ static void *server_main(void *arg)
     server_farewell(server);
     for (struct conn *c = server->clients; c; c = c->next) {
         if (!c->dead)
-            wi_socket_close(c->fd);
+            wi_fd_close(c->fd);
         c->dead = 1;
     }
     server_sweep(server);

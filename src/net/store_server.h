@@ -33,7 +33,8 @@ struct wi_store_server;
 weft_status wi_store_server_create(const struct wi_store_server_config *config, struct wi_store_server **server);
 /* Say good-bye to the clients and end the thread; bounded by a second. */
 void wi_store_server_destroy(struct wi_store_server *server);
-/* Connections whose hello was not made with the key. */
+/* Connections that spoke as a rank does, but without the key: a hello that was not made with it, a hello where the store gives the
+ * key to those that ask, a question for the key where it gives none. */
 long wi_store_server_refused(const struct wi_store_server *server);
 /* The thread has ended by itself: the store is not used any more. */
 int wi_store_server_finished(const struct wi_store_server *server);

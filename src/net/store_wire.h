@@ -14,6 +14,8 @@
 #define WI_STORE_KEY_MAX 64
 #define WI_STORE_VALUE_MAX 65536
 #define WI_STORE_HEAD_BYTES 8
+#define WI_STORE_KEY_ALL "all"         /* the store has this key once every rank has joined */
+#define WI_STORE_KEY_REFUSAL "refusal" /* and this one once a rank was refused: the newest verdict on such a rank */
 
 enum wi_store_frame_type {
     WI_STORE_PUT = 1,  /* client: key, value */

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,176 +28,6 @@ extern const struct weft_plugin weft_plugin_tcp;
 extern const struct weft_plugin weft_plugin_inproc;
 
 static const struct weft_plugin *const built_in[] = {&weft_plugin_shm, &weft_plugin_tcp, &weft_plugin_inproc};
-
-/* ---- Stubs for entries that a plugin leaves out ---- */
-
-static weft_status stub_xfer(void *group, struct weft_xfer *x)
-{
-    (void)group, (void)x;
-    return WEFT_ENOTSUP;
-}
-
-static int stub_progress(void *group, struct weft_peer_failure *failure)
-{
-    (void)group, (void)failure;
-    return 0;
-}
-
-static int stub_poll_fd(void *group)
-{
-    (void)group;
-    return -1;
-}
-
-static int stub_poll_arm(void *group)
-{
-    (void)group;
-    return 0;
-}
-
-static weft_status stub_mapped(void *group, struct weft_mapped *mapped)
-{
-    (void)group, (void)mapped;
-    return WEFT_ENOTSUP;
-}
-
-static void stub_wake(void *group)
-{
-    (void)group;
-}
-
-static weft_status stub_mem_alloc(void *endpoint, size_t bytes, void **ptr)
-{
-    (void)endpoint, (void)bytes, (void)ptr;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_ptr(void *endpoint, void *ptr)
-{
-    (void)endpoint, (void)ptr;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_adopt(void *endpoint, void *ptr, size_t bytes, void **adopted, size_t *adopted_bytes)
-{
-    (void)endpoint, (void)ptr, (void)bytes, (void)adopted, (void)adopted_bytes;
-    return WEFT_ENOTSUP;
-}
-
-static void stub_mem_describe(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
-{
-    (void)endpoint;
-    *desc = (struct weft_mem_desc){0, 0, (uint64_t)(uintptr_t)ptr, bytes};
-}
-
-static weft_status stub_mem_map(void *group, int peer, const struct weft_mem_desc *desc, void **ptr)
-{
-    (void)group, (void)peer, (void)desc, (void)ptr;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_get(void *group, int peer, uint64_t remote, void *local, size_t bytes)
-{
-    (void)group, (void)peer, (void)remote, (void)local, (void)bytes;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_put(void *group, int peer, uint64_t remote, const void *local, size_t bytes)
-{
-    (void)group, (void)peer, (void)remote, (void)local, (void)bytes;
-    return WEFT_ENOTSUP;
-}
-
-static size_t stub_describe_peer(void *group, int peer, char *text, size_t capacity)
-{
-    (void)group, (void)peer, (void)text, (void)capacity;
-    return 0;
-}
-
-static int stub_peek(void *group, int peer, uint32_t chan, int connect, struct weft_op_info *info, size_t *bytes)
-{
-    (void)group, (void)peer, (void)chan, (void)connect, (void)info, (void)bytes;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_register(void *endpoint, void *ptr, size_t bytes, uint32_t memory, void **mem)
-{
-    (void)endpoint, (void)ptr, (void)bytes, (void)memory, (void)mem;
-    return WEFT_ENOTSUP;
-}
-
-static void stub_mem_ended(void *where, void *mem)
-{
-    (void)where, (void)mem;
-}
-
-static weft_status stub_mem_key(void *endpoint, void *mem, void *key, size_t capacity, size_t *bytes)
-{
-    (void)endpoint, (void)mem, (void)key, (void)capacity, (void)bytes;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_mem_import(void *group, int peer, const void *key, size_t bytes, void **remote)
-{
-    (void)group, (void)peer, (void)key, (void)bytes, (void)remote;
-    return WEFT_ENOTSUP;
-}
-
-static weft_status stub_rma(void *group, struct weft_rma *r)
-{
-    (void)group, (void)r;
-    return WEFT_ENOTSUP;
-}
-
-/* Memory that is touched inside of calls only is quiet between them. */
-static weft_status stub_quiesce(void *group, uint64_t deadline_ns)
-{
-    (void)group, (void)deadline_ns;
-    return WEFT_SUCCESS;
-}
-
-weft_status wi_transport_complete(const struct weft_plugin *plugin, struct weft_transport_ops *out)
-{
-    const struct weft_transport_ops *theirs = plugin->ops;
-    size_t known = theirs->bytes < sizeof *out ? theirs->bytes : sizeof *out;
-
-    memset(out, 0, sizeof *out);
-    memcpy(out, theirs, known);
-    out->bytes = sizeof *out;
-    if (!out->open || !out->close || !out->address || !out->reachable || !out->group_create || !out->group_destroy)
-        return wi_fail(WEFT_EPLUGIN,
-                       "transport %s lacks a required entry (open, close, address, reachable, "
-                       "group_create, group_destroy)",
-                       plugin->name);
-#define FILL(entry, stub) out->entry = out->entry ? out->entry : (stub)
-    FILL(send, stub_xfer);
-    FILL(recv, stub_xfer);
-    FILL(progress, stub_progress);
-    FILL(poll_fd, stub_poll_fd);
-    FILL(poll_arm, stub_poll_arm);
-    FILL(mapped, stub_mapped);
-    FILL(wake, stub_wake);
-    FILL(mem_alloc, stub_mem_alloc);
-    FILL(mem_free, stub_mem_ptr);
-    FILL(mem_adopt, stub_mem_adopt);
-    FILL(mem_release, stub_mem_ptr);
-    FILL(mem_describe, stub_mem_describe);
-    FILL(mem_map, stub_mem_map);
-    FILL(mem_get, stub_mem_get);
-    FILL(mem_put, stub_mem_put);
-    FILL(describe_peer, stub_describe_peer);
-    FILL(peek, stub_peek);
-    FILL(mem_register, stub_mem_register);
-    FILL(mem_deregister, stub_mem_ended);
-    FILL(mem_key, stub_mem_key);
-    FILL(mem_import, stub_mem_import);
-    FILL(mem_forget, stub_mem_ended);
-    FILL(get, stub_rma);
-    FILL(put, stub_rma);
-    FILL(quiesce, stub_quiesce);
-#undef FILL
-    return WEFT_SUCCESS;
-}
 
 /* ---- Host services ---- */
 
@@ -314,24 +145,56 @@ static int name_in_list(const char *name, const char *list)
     return 0;
 }
 
-static weft_status check_plugin(const struct weft_plugin *p, const char *path)
+/* WEFT_EPLUGIN: it is none that this library could use. */
+static weft_status check_plugin(const struct weft_plugin *p)
 {
     if (p->abi == 1)
         return wi_fail(WEFT_EPLUGIN,
-                       "plugin %s was built for plugin ABI 1, this library has %u: build it again with this "
-                       "weft_plugin.h, whose end says what a transport must change",
-                       path, WEFT_PLUGIN_ABI);
+                       "it was built for plugin ABI 1, this library has %u: build it again with this weft_plugin.h, "
+                       "whose end says what a transport must change",
+                       WEFT_PLUGIN_ABI);
     if (p->abi != WEFT_PLUGIN_ABI)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s was built for plugin ABI %u, this library has %u: %s", path, p->abi,
-                       WEFT_PLUGIN_ABI,
+        return wi_fail(WEFT_EPLUGIN, "it was built for plugin ABI %u, this library has %u: %s", p->abi, WEFT_PLUGIN_ABI,
                        p->abi > WEFT_PLUGIN_ABI ? "use a newer libweft" : "build it again with this weft_plugin.h");
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s: its description is too short (%u bytes) or lacks a name or ops", path,
-                       p->bytes);
+        return wi_fail(WEFT_EPLUGIN, "its description is too short (%u bytes) or lacks a name or ops", p->bytes);
     if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s (%s): kind %d is not known to this library", path, p->name,
-                       (int)p->kind);
+        return wi_fail(WEFT_EPLUGIN, "its kind, %d, is not known to this library", (int)p->kind);
+    if (p->kind == WEFT_PLUGIN_TRANSPORT && strlen(p->name) > WEFT_TRANSPORT_NAME_MAX)
+        return wi_fail(WEFT_EPLUGIN, "its name, %s, has more than %d letters, and ranks could not exchange it", p->name,
+                       WEFT_TRANSPORT_NAME_MAX);
     return WEFT_SUCCESS;
+}
+
+/* The first of a name counts. */
+static weft_status check_name(const struct wi_transports *t, const struct weft_plugin *p)
+{
+    int device = p->kind == WEFT_PLUGIN_DEVICE;
+
+    for (size_t i = 0; !device && i < sizeof built_in / sizeof *built_in; i++)
+        if (strcasecmp(built_in[i]->name, p->name) == 0)
+            return wi_fail(WEFT_EPLUGIN, "transport %s is built in, and the built-in one counts", p->name);
+    for (int i = 0; !device && i < t->count; i++)
+        if (strcasecmp(t->list[i].plugin->name, p->name) == 0)
+            return wi_fail(WEFT_EPLUGIN, "transport %s was loaded from %s, and the first of a name counts", p->name,
+                           t->list[i].path);
+    for (int i = 0; device && i < t->devices.count; i++)
+        if (strcasecmp(t->devices.list[i].plugin->name, p->name) == 0)
+            return wi_fail(WEFT_EPLUGIN, "device %s was loaded from another file, and the first of a name counts",
+                           p->name);
+    return WEFT_SUCCESS;
+}
+
+/* A folder may be searched twice. */
+static int is_loaded(const struct wi_transports *t, const struct weft_plugin *p)
+{
+    int loaded = 0;
+
+    for (int i = 0; i < t->count; i++)
+        loaded |= t->list[i].plugin == p;
+    for (int i = 0; i < t->devices.count; i++)
+        loaded |= t->devices.list[i].plugin == p;
+    return loaded;
 }
 
 static void upper(char *out, size_t capacity, const char *name)
@@ -361,7 +224,6 @@ static weft_status add(struct wi_transports *t, struct wi_settings *settings, co
                        char *path, void *handle)
 {
     struct wi_transport *slot = &t->list[t->count];
-    char module[32];
     weft_status st;
 
     if (t->count == WI_MAX_TRANSPORTS)
@@ -373,10 +235,11 @@ static weft_status add(struct wi_transports *t, struct wi_settings *settings, co
         slot->settings = wi_calloc(1, plugin->settings_bytes);
         if (!slot->settings)
             return wi_fail(WEFT_ENOMEM, "settings of transport %s", plugin->name);
-        upper(module, sizeof module, plugin->name);
-        st = wi_settings_read(settings, module, plugin->settings, slot->settings);
+        upper(slot->module, sizeof slot->module, plugin->name);
+        st = wi_settings_read_transport(settings, slot->module, plugin->settings, slot->settings);
         if (st < 0)
             goto free_settings;
+        slot->settings_hash = wi_settings_hash(settings, slot->module);
     }
     wi_fail_clear();
     st = slot->ops.open(&t->host, slot->settings, &slot->endpoint);
@@ -398,6 +261,20 @@ free_settings:
     wi_free(slot->settings);
     slot->settings = NULL;
     return st;
+}
+
+/* So that its settings are not taken for misspelt names. What they hold does not matter. */
+static void read_left_out(struct wi_settings *settings, const struct weft_plugin *plugin)
+{
+    char module[sizeof((struct wi_transport *)0)->module];
+    void *values = plugin->settings ? wi_calloc(1, plugin->settings_bytes) : NULL;
+
+    if (!values)
+        return;
+    upper(module, sizeof module, plugin->name);
+    wi_settings_read_transport(settings, module, plugin->settings, values);
+    wi_free(values);
+    wi_fail_clear();
 }
 
 static weft_status add_device(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
@@ -441,65 +318,106 @@ static void free_refused(struct wi_refused_plugin *refused)
     while (refused) {
         struct wi_refused_plugin *next = refused->next;
         wi_free(refused->path);
+        wi_free(refused->name);
         wi_free(refused->why);
         wi_free(refused);
         refused = next;
     }
 }
 
+/* For weft_context_plugins and messages. `name`: the plugin's; NULL: not known. */
+static weft_status keep_refusal(struct wi_transports *t, const char *path, const char *name, weft_status status,
+                                const char *why)
+{
+    struct wi_refused_plugin *refused = wi_calloc(1, sizeof *refused), **end = &t->refused;
+
+    if (!refused)
+        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
+    refused->status = status;
+    refused->path = wi_strdup(path);
+    refused->why = wi_strdup(why);
+    refused->name = name ? wi_strdup(name) : NULL;
+    if (!refused->path || !refused->why || (name && !refused->name)) {
+        free_refused(refused);
+        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
+    }
+    while (*end)
+        end = &(*end)->next;
+    *end = refused;
+    return WEFT_SUCCESS;
+}
+
+static weft_status refuse(struct wi_transports *t, const char *path, const char *name, weft_status status,
+                          const char *why)
+{
+    wi_log(WEFT_LOG_WARN, "net.plugin", "%s is not loaded: %s", path, why);
+    return keep_refusal(t, path, name, status, why);
+}
+
 /* Plugins are code: any user who could have changed one runs it in this process. */
 static weft_status check_trusted(struct wi_transports *t, const char *path, int *trusted)
 {
     char why[4096 + 512];
-    struct wi_refused_plugin *refused;
 
     *trusted = wi_path_trusted(path, why, sizeof why);
-    if (*trusted)
-        return WEFT_SUCCESS;
-    wi_log(WEFT_LOG_WARN, "net.plugin", "%s is not loaded: %s", path, why);
-    refused = wi_calloc(1, sizeof *refused);
-    if (!refused)
-        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
-    refused->path = wi_strdup(path);
-    refused->why = wi_strdup(why);
-    if (!refused->path || !refused->why) {
-        free_refused(refused);
-        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
-    }
-    refused->next = t->refused;
-    t->refused = refused;
-    return WEFT_SUCCESS;
+    return *trusted ? WEFT_SUCCESS : refuse(t, path, NULL, WEFT_ECONFIG, why);
 }
 
+/* Its name, where the description can be read: that of ABI 1 begins as this one. */
+static const char *name_of(const struct weft_plugin *p)
+{
+    int known = p && (p->abi == 1 || p->abi == WEFT_PLUGIN_ABI);
+
+    return known && p->bytes >= offsetof(struct weft_plugin, name) + sizeof p->name ? p->name : NULL;
+}
+
+static weft_status open_plugin(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
+                               const struct weft_plugin *plugin, const char *path, void *handle, int *added)
+{
+    char *copy = NULL;
+    weft_status st;
+
+    WI_TRY(check_plugin(plugin));
+    if (!name_in_list(plugin->name, wanted) || is_loaded(t, plugin))
+        return WEFT_SUCCESS;
+    WI_TRY(check_name(t, plugin));
+    copy = wi_strdup(path);
+    if (!copy)
+        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
+    st = add_if_works(t, settings, plugin, copy, handle, added);
+    if (!*added || plugin->kind == WEFT_PLUGIN_DEVICE)
+        wi_free(copy);
+    return st;
+}
+
+/* The loader mostly begins with the path, which is said before. */
+static const char *without_path(const char *why, const char *path)
+{
+    size_t len = strlen(path);
+
+    return strncmp(why, path, len) == 0 && strncmp(why + len, ": ", 2) == 0 ? why + len + 2 : why;
+}
+
+/* What is no plugin of this library's is left out, so that it does not stop programs that have no use for it. */
 static weft_status load_file(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
                              const char *path)
 {
-    const struct weft_plugin *plugin;
-    char *copy = NULL;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct weft_plugin *plugin = handle ? dlsym(handle, WEFT_PLUGIN_SYMBOL) : NULL;
     weft_status st;
     int added = 0;
 
     if (!handle)
-        return wi_fail(WEFT_EPLUGIN, "plugin %s: %s", path, dlerror());
-    plugin = dlsym(handle, WEFT_PLUGIN_SYMBOL);
-    if (!plugin) {
-        st = wi_fail(WEFT_EPLUGIN, "plugin %s: no symbol %s", path, WEFT_PLUGIN_SYMBOL);
-        goto out;
+        st = wi_fail(WEFT_EPLUGIN, "%s", without_path(dlerror(), path));
+    else if (!plugin)
+        st = wi_fail(WEFT_EPLUGIN, "it is no plugin: it has no symbol %s", WEFT_PLUGIN_SYMBOL);
+    else
+        st = open_plugin(t, settings, wanted, plugin, path, handle, &added);
+    if (st == WEFT_EPLUGIN) {
+        st = refuse(t, path, name_of(plugin), st, wi_fail_text());
+        wi_fail_clear();
     }
-    st = check_plugin(plugin, path);
-    if (st < 0 || !name_in_list(plugin->name, wanted))
-        goto out;
-    copy = wi_strdup(path);
-    if (!copy) {
-        st = wi_fail(WEFT_ENOMEM, "plugin %s", path);
-        goto out;
-    }
-    st = add_if_works(t, settings, plugin, copy, handle, &added);
-out:
-    if (!added || plugin->kind == WEFT_PLUGIN_DEVICE)
-        wi_free(copy);
-    if (!added)
+    if (handle && !added)
         dlclose(handle);
     return st;
 }
@@ -529,11 +447,11 @@ static weft_status load_directory(struct wi_transports *t, struct wi_settings *s
     int trusted = 0, n = scandir(dir, &names, is_plugin_file, alphasort);
 
     if (n < 0) { /* nothing to load: usual of the installed directory, where no plugin is installed */
-        int err = errno;
-        if (strcmp(dir, WEFT_PLUGIN_DIR) != 0)
-            wi_log(WEFT_LOG_WARN, "plugin.path", "WEFT_PLUGIN_PATH: %s: %s; no plugin is loaded from there", dir,
-                   strerror(err));
-        return WEFT_SUCCESS;
+        const char *why = strerror(errno);
+        if (strcmp(dir, WEFT_PLUGIN_DIR) == 0)
+            return WEFT_SUCCESS;
+        wi_log(WEFT_LOG_WARN, "plugin.path", "WEFT_PLUGIN_PATH: %s: %s; no plugin is loaded from there", dir, why);
+        return keep_refusal(t, dir, NULL, WEFT_ECONFIG, why);
     }
     if (n > 0)
         st = check_trusted(t, dir, &trusted);
@@ -564,6 +482,45 @@ static weft_status load_path(struct wi_transports *t, struct wi_settings *settin
     return WEFT_SUCCESS;
 }
 
+static int is_name(const char *name, const char *word, size_t len)
+{
+    return name && strncasecmp(name, word, len) == 0 && !name[len];
+}
+
+/* The transport of that name was refused, or the file PATH/NAME.so. */
+static int is_refusal_of(const struct wi_refused_plugin *r, const char *word, size_t len)
+{
+    const char *slash = strrchr(r->path, '/'), *file = slash ? slash + 1 : r->path;
+
+    return is_name(r->name, word, len) ||
+           (strncasecmp(file, word, len) == 0 && strcmp(file + len, ".so") == 0); /* equal up to there, it is as long */
+}
+
+/* Why no transport has that name. */
+static weft_status not_found(const struct wi_transports *t, const char *word, size_t len)
+{
+    const struct wi_refused_plugin *r = t->refused;
+    char names[128] = "";
+
+    while (r && !is_refusal_of(r, word, len))
+        r = r->next;
+    if (r)
+        return wi_fail(r->status, "WEFT_TRANSPORTS names \"%.*s\", but %s is not loaded: %s", (int)len, word, r->path,
+                       r->why);
+    r = t->refused;
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++) {
+        size_t used = strlen(names);
+        if (is_name(built_in[i]->name, word, len))
+            return wi_fail(WEFT_ECONFIG,
+                           "WEFT_TRANSPORTS names \"%s\", which cannot work here (WEFT_LOG=info says why)",
+                           built_in[i]->name);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", built_in[i]->name);
+    }
+    return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist (built in are %s)%s%s%s%s",
+                   (int)len, word, names, r ? "; " : "", r ? r->path : "", r ? " was not loaded: " : "",
+                   r ? r->why : "");
+}
+
 static weft_status check_wanted(const struct wi_transports *t, const char *wanted)
 {
     if (!wanted || !*wanted || strcasecmp(wanted, "all") == 0)
@@ -571,14 +528,10 @@ static weft_status check_wanted(const struct wi_transports *t, const char *wante
     for (const char *p = wanted; *p;) {
         size_t len = strcspn(p, ",");
         int found = 0;
-        for (int i = 0; i < t->count && !found; i++) {
-            const char *name = t->list[i].plugin->name;
-            found = strlen(name) == len && strncasecmp(name, p, len) == 0;
-        }
+        for (int i = 0; i < t->count && !found; i++)
+            found = is_name(t->list[i].plugin->name, p, len);
         if (!found)
-            return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist or cannot work here%s%s",
-                           (int)len, p, t->refused ? "; a plugin was not loaded: " : "",
-                           t->refused ? t->refused->why : "");
+            return not_found(t, p, len);
         p += len + (p[len] == ',');
     }
     return WEFT_SUCCESS;
@@ -613,6 +566,8 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
     for (size_t i = 0; st >= 0 && i < sizeof built_in / sizeof *built_in; i++)
         if (name_in_list(built_in[i]->name, wanted))
             st = add_if_works(t, settings, built_in[i], NULL, NULL, &added);
+        else
+            read_left_out(settings, built_in[i]);
     if (st >= 0)
         st = load_path(t, settings, wanted, plugin_path);
     if (st >= 0)

@@ -19,6 +19,8 @@ struct wi_transport {
     struct weft_transport_ops raw; /* the plugin's own, when `ops` is the channel layer above it (channel.h) */
     void *endpoint;
     void *settings;
+    char module[WEFT_TRANSPORT_NAME_MAX + 1]; /* of its settings: the name in capitals */
+    uint64_t settings_hash;        /* of those that must be equal on all ranks that have it */
     char *path;                    /* NULL: built in */
     void *handle;                  /* dlopen */
 };
@@ -30,10 +32,12 @@ struct wi_comm_key {
     struct wi_comm_key *next;
 };
 
-/* A plugin, or a folder of plugins, that others could have changed. */
+/* A plugin, or a folder of plugins, that others could have changed (status WEFT_ECONFIG); a file that is no plugin of this
+ * library's, or has the name of an earlier one (WEFT_EPLUGIN). */
 struct wi_refused_plugin {
     struct wi_refused_plugin *next;
-    char *path, *why;
+    weft_status status;
+    char *path, *why, *name; /* name: the plugin's; NULL: not known */
 };
 
 #define WI_GONE_KEYS 64
@@ -51,14 +55,15 @@ struct wi_transports {
     struct wi_transport list[WI_MAX_TRANSPORTS];
     struct wi_devices devices;
     struct wi_side *side; /* NULL: no transport uses it */
-    struct wi_refused_plugin *refused;
+    struct wi_refused_plugin *refused; /* in the order of loading */
 };
 
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in
  * `wanted` (comma list; "" or "all": every one). A transport that cannot work here is left out with an info line; a name
- * in `wanted` that does not exist, or a plugin that cannot be loaded, is an error. A plugin that another user could have put
- * there (base/trusted_path.h) is not loaded; it is logged and stands in `refused`. `interfaces`: WEFT_STORE_INTERFACES, at which
- * the side channel listens, too; NULL or "": none. */
+ * in `wanted` that does not exist is an error. A plugin that another user could have put there (base/trusted_path.h), a file
+ * that is none or of another ABI, and the second of a name are not loaded: they are logged as warnings and stand in `refused`;
+ * whoever names one gets the reason as the error. `interfaces`: WEFT_STORE_INTERFACES, at which the side channel listens, too;
+ * NULL or "": none. */
 weft_status wi_transports_open(struct wi_settings *settings, const char *wanted, const char *plugin_path,
                                const char *interfaces, struct wi_transports **transports);
 void wi_transports_close(struct wi_transports *transports);

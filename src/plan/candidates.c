@@ -8,19 +8,12 @@
 #include "base/status.h"
 #include "plan/internal.h"
 
-/* Does mapped memory serve the ranks of each innermost group, and does the library use it for this collective? NULL: yes. */
-static const char *why_no_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
+/* Does mapped memory serve the ranks of each innermost group? */
+static int inside_is_mapped(const struct wi_planner *p, const struct wi_hier_spec *s)
 {
     uint8_t level = s->at[s->nlevels - 1].level;
 
-    if (level >= WI_ALGO_MAX_LEVELS || !p->facts.inside[level].mapped)
-        return "it needs a shared-memory group inside each group";
-    return p->facts.inside[level].pipelined >> coll & 1 ? NULL : "this collective does not run in stages here";
-}
-
-static int has_pipeline(const struct wi_planner *p, const struct wi_hier_spec *s, enum wi_coll coll)
-{
-    return !why_no_pipeline(p, s, coll);
+    return level < WI_ALGO_MAX_LEVELS && p->facts.inside[level].mapped;
 }
 
 const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
@@ -48,8 +41,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !p->facts.mapped)
         return "it needs all ranks in one shared-memory group";
-    if (needs & WI_ALGO_GROUP_MAPPED && !has_pipeline(p, &c->spec, q->coll))
-        return why_no_pipeline(p, &c->spec, q->coll);
+    if (needs & WI_ALGO_GROUP_MAPPED && !inside_is_mapped(p, &c->spec))
+        return "it needs a shared-memory group inside each group";
     if (needs & WI_ALGO_PEER_MEM && q->memory != WI_MEMORY_MAPPED)
         return "it needs buffers from weft_mem_alloc or weft_mem_register on all ranks";
     if (needs & WI_ALGO_PEER_GET &&
@@ -119,14 +112,16 @@ static weft_status add_hier(struct wi_planner *p, enum wi_coll coll, const char 
     WI_TRY(wi_algo_level_cost(&args, coll, 0, &h->none));
     WI_TRY(wi_algo_level_cost(&args, coll, WI_PLAN_SAMPLE, &h->one));
     p->nhier++;
-    return !h->choice.spec.mapped && has_pipeline(p, &h->choice.spec, coll) ? add_pipelines(p, h) : WEFT_SUCCESS;
+    if (h->choice.spec.mapped || !wi_algo_has_stages(coll) || !inside_is_mapped(p, &h->choice.spec))
+        return WEFT_SUCCESS;
+    return add_pipelines(p, h);
 }
 
 int wi_plan_hier_index(const struct wi_planner *p, const struct wi_algo_choice *c)
 {
     struct wi_hier_spec open = c->spec;
 
-    open.depth = 0;
+    open.nchunks = 0;
     for (int i = 0; i < p->nhier; i++)
         if (p->hier[i].choice.algo == c->algo && wi_hier_same(&p->hier[i].choice.spec, &open))
             return i;

@@ -168,7 +168,7 @@ static double quotient(const struct wi_planner *p, const struct wi_plan_query *q
     double us;
 
     there.bytes = (size_t)point->bytes;
-    choice.spec.depth = 0;
+    choice.spec.nchunks = 0;
     wi_algo_choice_for(&choice, (double)point->bytes);
     us = wi_plan_choice_us(p, &there, &choice, &cost);
     return us > 0 || isnan(us) ? log((double)point->measured_us / us) : 0;

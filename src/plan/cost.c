@@ -139,8 +139,7 @@ static double crowded_us(const struct wi_planner *p, const struct wi_algo *a, do
  * the node, except where they send to each other; down and up a tree ranks of a node send one after the other. */
 static double sharing(const struct wi_planner *p, const struct wi_algo *a, double vectors, double slices)
 {
-    int rooted = a->coll == WI_COLL_BROADCAST || a->coll == WI_COLL_REDUCE || a->coll == WI_COLL_GATHER ||
-                 a->coll == WI_COLL_SCATTER;
+    int rooted = wi_coll_has_root(a->coll);
 
     if (a->traits.shape ==
         WI_SHAPE_ROW) { /* so many hops at a time; exchanges cross at both ends, in every other round */
@@ -226,7 +225,7 @@ static double at_bytes(double none, double one, double bytes)
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
  * and the others for one chunk. */
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                       int depth, struct wi_algo_cost *cost)
+                       int nchunks, struct wi_algo_cost *cost)
 {
     const struct wi_plan_link_params *f = &p->params;
     double reduce_rate = wi_plan_reduce_rate(p, q), copy_rate = wi_plan_copy_rate(p, q), bytes = (double)q->bytes;
@@ -248,23 +247,23 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
             us = own / f->local_rate;
         }
         double chain = h->one.stage[i].chain, more = fmax(0, h->one.stage[i].messages - chain);
-        us += depth * more *
+        us += nchunks * more *
               (network ? f->message_us : WI_PLAN_LOCAL_CORE * f->local_us); /* the core's part of a message */
-        us += depth * chain * (network ? f->network_us + f->message_us : f->local_us) + reduced / reduce_rate +
+        us += nchunks * chain * (network ? f->network_us + f->message_us : f->local_us) + reduced / reduce_rate +
               copied / copy_rate;
-        total += us / depth;
+        total += us / nchunks;
         most = us > most ? us : most;
         cost->steps += a->steps;
         cost->sent += own;
         cost->reduced += reduced;
         cost->copied += copied;
     }
-    return levels > 2 ? total * depth : total + most * (depth - 1) / depth;
+    return levels > 2 ? total * nchunks : total + most * (nchunks - 1) / nchunks;
 }
 
-int wi_plan_depth(const struct wi_algo_choice *c)
+int wi_plan_nchunks(const struct wi_algo_choice *c)
 {
-    return c->spec.depth ? c->spec.depth : 1;
+    return c->spec.nchunks ? c->spec.nchunks : 1;
 }
 
 /* The planner's candidate for this choice, or one made in *own; NULL: there is no memory. */
@@ -295,7 +294,7 @@ struct wi_plan_pipeline wi_plan_pipeline_of(const struct wi_planner *p, const st
     struct wi_plan_hier own;
 
     if (c->spec.mapped && (h = find_hier(p, q, c, &own)) != NULL)
-        wi_plan_pipeline_us(p, q, h, c->spec.depth, &pipeline);
+        wi_plan_pipeline_us(p, q, h, c->spec.nchunks, &pipeline);
     return pipeline;
 }
 
@@ -313,8 +312,8 @@ static double formula_us(const struct wi_planner *p, const struct wi_plan_query 
     h = find_hier(p, q, c, &own);
     if (!h)
         return NAN;
-    us = wi_plan_hier_us(p, q, h, wi_plan_depth(c), cost);
-    return c->spec.mapped ? wi_plan_pipeline_us(p, q, h, c->spec.depth, &pipeline) : us;
+    us = wi_plan_hier_us(p, q, h, wi_plan_nchunks(c), cost);
+    return c->spec.mapped ? wi_plan_pipeline_us(p, q, h, c->spec.nchunks, &pipeline) : us;
 }
 
 double wi_plan_price(const struct wi_planner *p, const struct wi_plan_query *q, struct wi_algo_choice *c,

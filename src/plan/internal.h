@@ -129,11 +129,11 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
 /* Slices that follow each other. */
 double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes);
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
-                       int depth, struct wi_algo_cost *cost);
+                       int nchunks, struct wi_algo_cost *cost);
 /* Of any choice, a rule's or a call's. */
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);
-int wi_plan_depth(const struct wi_algo_choice *c);
+int wi_plan_nchunks(const struct wi_algo_choice *c);
 /* The time of a cost through mapped memory. */
 double wi_plan_mapped_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                          const struct wi_algo_cost *cost);

@@ -95,8 +95,8 @@ static size_t fragment_of(size_t bytes, double nfragments, size_t unit)
 size_t wi_pipeline_best_fragment(const struct wi_pipeline *c, size_t bytes, const struct wi_pipeline_limits *l,
                                  double *us)
 {
-    size_t unit = l->unit ? l->unit : 1, least = round_up(l->least ? l->least : 1, unit), fragment = bytes;
-    size_t most = l->most > unit ? l->most - l->most % unit : l->most ? unit : bytes;
+    size_t unit = l->unit ? l->unit : 1, least = round_up(l->min_bytes ? l->min_bytes : 1, unit), fragment = bytes;
+    size_t most = l->max_bytes > unit ? l->max_bytes - l->max_bytes % unit : l->max_bytes ? unit : bytes;
 
     if (bytes > least || (bytes && bytes > most)) {
         double low = ceil((double)bytes / (double)most), high = fmax(low, floor((double)bytes / (double)least));

@@ -49,9 +49,9 @@ enum wi_pipeline_bound wi_pipeline_bound(const struct wi_pipeline *pipeline, dou
 
 /* Limits on the length of fragments (the last one may be shorter), in bytes. */
 struct wi_pipeline_limits {
-    size_t unit;  /* they are multiples of it, at least 1 */
-    size_t least; /* unless the operation itself is shorter */
-    size_t most;  /* as of a slot; 0: no limit */
+    size_t unit;      /* they are multiples of it, at least 1 */
+    size_t min_bytes; /* unless the operation itself is shorter */
+    size_t max_bytes; /* as of a slot; 0: no limit */
 };
 /* The length of fragment with the shortest time, and that time (or NULL): `bytes` (also 0) if one fragment is best. */
 size_t wi_pipeline_best_fragment(const struct wi_pipeline *pipeline, size_t bytes, const struct wi_pipeline_limits *limits,

@@ -81,13 +81,13 @@ double wi_plan_pipeline_us(const struct wi_planner *p, const struct wi_plan_quer
                            int nfragments, struct wi_plan_pipeline *pipeline)
 {
     const struct wi_plan_transport *inside = &p->facts.inside[h->choice.spec.at[h->choice.spec.nlevels - 1].level];
-    struct wi_pipeline_limits limits = {.unit = UNIT, .least = LEAST, .most = inside->slot_bytes};
+    struct wi_pipeline_limits limits = {.unit = UNIT, .min_bytes = LEAST, .max_bytes = inside->slot_bytes};
     struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
-    struct wi_pipeline c = {.stage = stages, .window = inside->depth ? (int)inside->depth : 1};
+    struct wi_pipeline c = {.stage = stages, .window = inside->window ? (int)inside->window : 1};
     double bytes = (double)q->bytes, n, us;
 
     if (!wi_coll_is_vector(q->coll))
-        limits.most /= (size_t)p->facts.nranks;
+        limits.max_bytes /= (size_t)p->facts.nranks;
     c.nstages = wi_plan_pipeline_stages(p, q, h, stages);
     pipeline->window = (uint32_t)c.window;
     pipeline->fragment_bytes = wi_pipeline_best_fragment(&c, q->bytes, &limits, &us);

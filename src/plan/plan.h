@@ -20,11 +20,10 @@ struct wi_plan_transport {
     uint32_t caps;    /* WEFT_CAP_* of it on all ranks that have it: they distinguish tcp from an RDMA adapter */
     uint8_t mapped;   /* each group of the level lies within one mapped group */
     uint8_t can_map, can_get, can_put;
-    /* Where `mapped`: collectives (bits, by enum wi_coll) whose operations the library runs as pipelines of stages, those inside
-     * the groups through their memory (algo.h: "node:ring/flat"). At most `depth` fragments of one are in flight (as slots and
+    /* Where `mapped`: operations of collectives that have stages (wi_algo_has_stages) may run as pipelines of them, those inside
+     * the groups through their memory (algo.h: "node:ring/flat"). At most `window` fragments of one are in flight (as slots and
      * windows of channels allow, at least 1), each with at most `slot_bytes` of a vector, 0: any. */
-    uint32_t pipelined;
-    uint32_t depth;
+    uint32_t window;
     size_t slot_bytes;
 };
 struct wi_plan_facts {
@@ -34,7 +33,6 @@ struct wi_plan_facts {
     int oversubscribed;
     size_t slot_bytes;
     size_t ll_max[WI_NUM_COLLS]; /* up to these bytes "flat" runs over ll lines: nothing is faster */
-    uint32_t depth;
     const struct wi_algo_levels *levels; /* borrowed; NULL: nothing is known */
     struct wi_plan_transport inside[WI_ALGO_MAX_LEVELS]; /* of each of the levels */
     struct wi_plan_transport all;                        /* of all ranks together */

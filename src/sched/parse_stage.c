@@ -114,8 +114,8 @@ static weft_status parse_shares(struct wi_parser *p, struct wi_sched_stage *s)
     if (st == WEFT_SUCCESS && !s->item)
         st = wi_fail(WEFT_ENOMEM, "schedule text line %u: no memory", p->line);
     for (uint32_t i = 0; st == WEFT_SUCCESS && i < s->nshares; i++)
-        if (s->start[i + 1] - s->start[i] > s->most)
-            s->most = s->start[i + 1] - s->start[i];
+        if (s->start[i + 1] - s->start[i] > s->max_items)
+            s->max_items = s->start[i + 1] - s->start[i];
     return st;
 }
 
@@ -208,7 +208,7 @@ weft_status wi_parse_stages(struct wi_parser *p, struct wi_sched *sched)
     WI_TRY(wi_parse_line_end(p));
     weft_status st = parse_all(p, sched, stage);
     for (int i = 0; i < 2 && st == WEFT_SUCCESS; i++)
-        items += stage[i] ? (uint64_t)stage[i]->most * stage[i]->sched->buf_blocks[WI_TMP] : 0;
+        items += stage[i] ? (uint64_t)stage[i]->max_items * stage[i]->sched->buf_blocks[WI_TMP] : 0;
     if (st == WEFT_SUCCESS && items > slots)
         st = wi_parse_bad(p, "slots of %u items, and the stages need %llu", slots, (unsigned long long)items);
     wi_sched_surround(sched, stage[0], stage[1], slots); /* which frees them with it */

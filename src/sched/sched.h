@@ -136,6 +136,7 @@ struct wi_lane {
 #define WI_SCHED_MAX_CHANS 8
 #define WI_SCHED_MAX_MAPPED_LANES 4
 #define WI_SCHED_MAX_SIGNALS 7 /* per lane and slice */
+#define WI_OP_WINDOW 4         /* fragments of an operation that may send messages at the same time */
 
 /* What a mapped schedule does before the first step of one of messages, or after its last: among some of its ranks, which are one
  * mapped group. The data of the whole is a row of items: the blocks of its vector, or one rank's share each. A share, which is
@@ -143,7 +144,7 @@ struct wi_lane {
 struct wi_sched_stage {
     struct wi_sched *sched; /* counted */
     int32_t *ranks;         /* [sched->nranks]: its rank -> rank of the whole */
-    uint32_t nshares, most; /* most: items of the largest share */
+    uint32_t nshares, max_items; /* max_items: of the largest share */
     uint32_t *start, *item; /* share i is item[start[i]] to item[start[i + 1] - 1] */
     struct {
         uint8_t buf;

@@ -416,8 +416,8 @@ weft_status wi_sim_run(const struct wi_sched *const scheds[], int nranks, size_t
         return wi_fail(WEFT_EINVAL, "simulation: %d ranks with a model of %d", nranks, model ? model->nranks : 0);
     if (options)
         s.options = *options;
-    if (!s.options.depth)
-        s.options.depth = WI_SIM_DEPTH;
+    if (!s.options.nslots)
+        s.options.nslots = WI_SIM_NSLOTS;
     st = set_up(&s, bytes);
     if (st >= 0)
         st = run(&s);

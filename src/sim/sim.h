@@ -29,14 +29,14 @@
 #define WI_SIM_MAX_UNITS 400000000ull
 #define WI_SIM_MAX_SPANS (1u << 26)
 #define WI_SIM_SLOT_BYTES (128u << 10)
-#define WI_SIM_DEPTH 8u
+#define WI_SIM_NSLOTS 8u
 #define WI_SIM_NONE UINT32_MAX
 
 struct wi_sim_options {
     size_t slice_bytes;        /* blocks are cut like this; 0: not at all */
     size_t elem_bytes;         /* blocks are whole elements; 0: 4 where that divides the bytes, else 1 */
     size_t slot_bytes;         /* room of a mapped group's slot, which holds a slice's scratch; 0: WI_SIM_SLOT_BYTES */
-    uint32_t depth;            /* slots of a mapped group: slices that may be in flight; 0: WI_SIM_DEPTH */
+    uint32_t nslots;           /* of a mapped group: slices that may be in flight; 0: WI_SIM_NSLOTS */
     const double *start_us;    /* [nranks] when each rank begins; NULL: at 0 */
     const double *core_factor; /* [nranks] 2: this rank's core takes twice as long; NULL: 1 */
     const double *link_factor; /* [nresources] 0.5: half of the rate, 0: failed; NULL: 1 */

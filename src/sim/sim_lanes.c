@@ -330,7 +330,7 @@ static void move_mapped(struct wi_sim *s, uint32_t lane)
 
     if (l->slice >= s->nslices) {
         lane_ended(s, lane);
-    } else if (l->step == 0 && l->phase == WI_SIM_ENTER && l->slice >= s->slices_over + s->options.depth) {
+    } else if (l->step == 0 && l->phase == WI_SIM_ENTER && l->slice >= s->slices_over + s->options.nslots) {
         wait_on(s, lane, &s->gate_waiters, WI_SIM_ON_GATE);
     } else if (!st) {
         l->step = 0;

@@ -58,7 +58,7 @@ static int refuses(const struct sockaddr_storage *at, socklen_t at_bytes)
     return refused;
 }
 
-/* Sockets of this process to which somebody could connect, now that all ranks have joined. */
+/* Sockets of this process to which another process could connect, now that all ranks have joined. */
 static int listens(int rank)
 {
     int bad = 0;

@@ -40,16 +40,16 @@ with() { # NAME WHAT COMMAND...
     return $status
 }
 parts() {
-    ci 0 "30 passed, 0 failed, 3 skipped" && [ "$(grep -c '^ran ' "$tap_dir/said")" -eq 4 ] &&
-        [ "$(grep -c '^ran .*CONFIGURE_FLAGS=--enable-werror' "$tap_dir/said")" -eq 3 ] && grep -q '^ran asan-ubsan TIERS=check fault ' "$tap_dir/said"
+    ci 0 "40 passed, 0 failed, 4 skipped" && [ "$(grep -c '^ran ' "$tap_dir/said")" -eq 5 ] &&
+        [ "$(grep -c '^ran .*CONFIGURE_FLAGS=--enable-werror' "$tap_dir/said")" -eq 4 ] && grep -q '^ran check TIERS=workers ' "$tap_dir/said" && grep -q '^ran asan-ubsan TIERS=check fault ' "$tap_dir/said"
 }
 tap "all parts" parts
 tap "one part" ci 0 "10 passed, 0 failed, 1 skipped" multi
-tap "failed tests" with multi failed ci 1 "28 passed, 2 failed, 3 skipped"
-tap "a part without results" with multi silent ci 1 "20 passed, 1 failed, 2 skipped"
-tap "a part that fails without a failed test" with multi status ci 1 "30 passed, 1 failed, 3 skipped"
-tap "a build that fails" with tests broken ci 1 "30 passed, 1 failed, 3 skipped"
-tap "the sanitizers' build fails" with asan-ubsan broken ci 1 "20 passed, 1 failed, 2 skipped"
+tap "failed tests" with multi failed ci 1 "38 passed, 2 failed, 4 skipped"
+tap "a part without results" with multi silent ci 1 "30 passed, 1 failed, 3 skipped"
+tap "a part that fails without a failed test" with multi status ci 1 "40 passed, 1 failed, 4 skipped"
+tap "a build that fails" with tests broken ci 1 "40 passed, 1 failed, 4 skipped"
+tap "the sanitizers' build fails" with asan-ubsan broken ci 1 "30 passed, 1 failed, 3 skipped"
 unknown() { "$tap_dir/tree/.ci/run" long >"$tap_dir/said" 2>&1; local status=$?; cat "$tap_dir/said"; [ $status -eq 2 ]; }
 tap "an unknown part" unknown
 tap_end

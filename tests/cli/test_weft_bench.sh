@@ -107,9 +107,42 @@ tap "-b above -e" refused "-b 8192 is above" -b 8K -e 4K
 tap "a size that is none" refused "'12q'" -b 12q
 tap "a negative count" refused "-n wants" -n -3
 tap "an unknown collective" refused "'all_reduse'" all_reduse
-tap "an unknown type" refused "'float7'" -d float7
+tap "an unknown type" refused "'float7'; there are int8, uint8, int16," -d float7
+tap "an operator that the type lacks" refused "-o: undefined for this type (-d), so that all_reduce measures nothing" -o band
+tap "... in one of several collectives" refused "scan measures nothing" -C broadcast,scan -d bool -o avg
+tap "... of some of the types" right 3 1 -d all -o band -b 64 -e 64 -n 1
+tap "-e below the default of -b" right 1 1 -e 4 -n 1
+tap "-b above the default of -e" right 1 1 -b 17M -n 1
+tap "--overlap -e below the default of -b" bench 2 --overlap -e 4
+unwritable() { # OPTION...: said before anything is measured
+    local option file
+    for option in --json --csv --plot "--overlap --json"; do
+        for file in /nonexistent/file "$tap_dir"; do
+            refused "$file: " $option "$file" && [ -z "$(timeout 20 ./weft-bench $option "$file" 2>/dev/null)" ] || return 1
+        done
+    done
+    ./weft-bench -e 8 -n 1 --json /dev/full >/dev/null 2>&1
+    [ $? -eq 1 ]
+}
+tap "files that cannot be written" unwritable
+whose() { WEFT_RANK=1 WEFT_TRANSPORTS=nonsense ./weft-bench -e 8 2>&1 | grep '^weft-bench: rank 1: '; }
+tap "a rank without a context says which it is" whose
 tap "an unknown operator" refused "'plus'" -o plus
 tap "an unknown option" refused "--frobnicate" --frobnicate
+# Rank 0 says it, though another one could fail first and have it ended; and where rank 0 does not, another one does.
+told() { # RANKS_THAT_SAY_IT LAG_OF_RANK_0 PROGRAM ARGUMENTS...
+    local said=$1 lag=$2 out
+    shift 2
+    out=$(timeout 60 ./weft-run -n 2 sh -c '[ $WEFT_RANK = 0 ] && sleep '"$lag"'; exec "$@"' sh "$@" 2>&1 >/dev/null)
+    echo "$out"
+    [ "$(grep -oE '^\[[01]\] weft-(bench|tune): ' <<<"$out")" = "[$said] ${1#./}: " ]
+}
+tap "an unknown option is said by rank 0, once" told 0 0.5 ./weft-bench --frobnicate
+tap "... and by another rank where rank 0 does not" told 1 30 ./weft-bench --frobnicate
+tap "an algorithm that there is not is said by rank 0, once" told 0 0.5 ./weft-bench --algo nonsense
+tap "a root that is no rank is said by rank 0, once" told 0 0 ./weft-bench -r 7 -C broadcast
+tap "weft-tune's unknown options too" told 0 0.5 ./weft-tune --frobnicate
+tap "weft-tune's wrong values too" told 0 0.5 ./weft-tune -o "$tap_dir/table" --rounds 0
 tap "a missing value" refused "wants a value" -e
 tap "a root that is no rank" refused "-r 7" -r 7 -C broadcast
 tap "an option for GPUs" refused "CUDA" -G 1
@@ -144,4 +177,6 @@ rule_said() {
 }
 tap "a rule that is passed over is in the log" rule_said
 tap "a full disk" output_lost ./weft-bench -b 8 -e 8 -n 1
+tap "--list to a full disk" output_lost ./weft-bench --list
+tap "--help to a full disk" output_lost ./weft-bench --help
 tap_end

@@ -12,7 +12,8 @@ says() { # TEXT ARGUMENTS...
     grep -qE -- "$text" <<<"$out" || { echo "$out"; return 1; }
 }
 folder_missing() { # PATH WORD
-    WEFT_LOG=warn WEFT_PLUGIN_PATH=$1 says "plugin.path: WEFT_PLUGIN_PATH: $1: $2.*; no plugin is loaded from there"
+    WEFT_LOG=warn WEFT_PLUGIN_PATH=$1 says "plugin.path: WEFT_PLUGIN_PATH: $1: $2.*; no plugin is loaded from there" &&
+        WEFT_PLUGIN_PATH=$1 says "^plugin +$1 is not loaded: $2"
 }
 tap "a folder of plugins that does not exist" folder_missing /nonexistent/plugins 'No such file'
 tap "a folder of plugins that is a file" folder_missing /dev/null 'Not a directory'
@@ -50,6 +51,31 @@ refused() {
 
 tap "the version" says "^weft +$version"
 tap "transports that are built in" says "plugin.* shm .built in"
+no_transport() { # VALUE TEXT
+    local out
+    out=$(WEFT_TRANSPORTS=$1 timeout 20 ./weft-info 2>&1)
+    [ $? -eq 1 ] && grep -qF -- "$2" <<<"$out" && return
+    echo "$out"
+    return 1
+}
+tap "a transport that does not exist" no_transport shm,tpc 'WEFT_TRANSPORTS names "tpc", which does not exist (built in are shm, tcp, inproc)'
+tap "a list with blanks" no_transport "shm tcp" 'names "shm tcp", which does not exist'
+unknown_names() {
+    local text="^unknown +WEFT_WORKER \(environment\) is not a setting; did you mean WEFT_WORKERS\?"
+    echo 'COMM_TIMOUT = 3s' >"$tap_dir/names.conf"
+    WEFT_WORKER=3 says "$text" && WEFT_WORKER=3 says "$text" -c && WEFT_CONFIG_FILE=$tap_dir/names.conf \
+        says "^unknown +WEFT_COMM_TIMOUT \(file\) is not a setting; did you mean WEFT_COMM_TIMEOUT\?" &&
+        WEFT_QWERTZUIOP=1 says "^unknown +WEFT_QWERTZUIOP \(environment\) is not a setting$" &&
+        WEFT_WORKER=3 timeout 20 ./weft-info -j | python3 -c "import json, sys
+assert {'name': 'WEFT_WORKER', 'origin': 'environment', 'nearest': 'WEFT_WORKERS'} in json.load(sys.stdin)['unknown']" &&
+        ! WEFT_WORKERS=3 WEFT_RANK=0 WEFT_NRANKS=1 timeout 20 ./weft-run -n 1 ./weft-info | grep 'unknown.*\(WORKERS\|RANK\|STORE\|KEY\)'
+}
+tap "names that are no settings" unknown_names
+left_out() { # settings of a transport that is left out are settings
+    ! WEFT_LOG=warn WEFT_TRANSPORTS=shm WEFT_TCP_EAGER=64K timeout 20 ./weft-info 2>&1 | grep TCP_EAGER &&
+        WEFT_TRANSPORTS=shm WEFT_TCP_EAGER=nonsense says "^weft " && WEFT_TRANSPORTS=shm WEFT_TCP_EAGER=64K says "^WEFT_TCP_EAGER=64K" -c
+}
+tap "settings of a transport that is left out" left_out
 tap "the machine" says "[1-9][0-9]* cores"
 tap "how fast this core is, and whether it counts" says "WEFT_MEASURE_RATES=n: communicators choose by constants"
 tap "the rates are numbers" says "copy [0-9.]+; sum of float [0-9.]+, double"
@@ -74,6 +100,7 @@ misspelt() { # NAME MEANT: said with the key's state, in words and as JSON
 WEFT_JOBKEY=secret tap "a misspelt key" misspelt WEFT_JOBKEY WEFT_JOB_KEY
 WEFT_REQUIREKEY=1 tap "a misspelt demand for one" misspelt WEFT_REQUIREKEY WEFT_REQUIRE_KEY
 tap "a full disk" output_lost ./weft-info
+tap "--help to a full disk" output_lost ./weft-info --help
 tap "settings with -c" says "^WEFT_COMM_TIMEOUT=" -c
 tap "their origin" says "origin: default" --config
 tap "algorithms with -a" says "^all_reduce$" -a
@@ -108,6 +135,20 @@ assert len(row) == 1 and row[0]['path'] == '$tap_dir/plugins' and row[0]['name']
     WEFT_PLUGIN_PATH=$tap_dir/plugins timeout 20 ./weft-info | grep -q "^plugin *transport self .$tap_dir/plugins/self.so"
 }
 tap "a plugin that somebody else could have put there" refused_plugin
+no_plugin() { # a file that is none, and two of one name, stop nobody
+    local folder=$tap_dir/strange
+    mkdir "$folder" && chmod 755 "$folder" && echo text >"$folder/foreign.so" && cp .libs/self.so "$folder/self.so" &&
+        cp .libs/self.so "$folder/zelf.so" && chmod 644 "$folder"/*.so || return 1
+    WEFT_PLUGIN_PATH=$folder WEFT_LOG=warn timeout 20 ./weft-info >"$tap_dir/out" 2>"$tap_dir/log" || { cat "$tap_dir/out" "$tap_dir/log"; return 1; }
+    cat "$tap_dir/out" "$tap_dir/log"
+    grep -q "^plugin *transport self .$folder/self.so" "$tap_dir/out" && grep -q "^plugin *$folder/foreign.so is not loaded: ." "$tap_dir/out" &&
+        grep -q "^plugin *$folder/zelf.so is not loaded: transport self was loaded from $folder/self.so" "$tap_dir/out" &&
+        grep -q "WARN net.plugin: $folder/foreign.so is not loaded: ." "$tap_dir/log" && grep -q "WARN net.plugin: $folder/zelf.so" "$tap_dir/log" || return 1
+    ! grep "foreign.so is not loaded: $folder" "$tap_dir/out" || return 1 # the path is said once
+    ! WEFT_TRANSPORTS=shm,foreign WEFT_PLUGIN_PATH=$folder timeout 20 ./weft-info >"$tap_dir/out" 2>&1 &&
+        grep "WEFT_TRANSPORTS names \"foreign\", but $folder/foreign.so is not loaded: ." "$tap_dir/out"
+}
+tap "files that are no plugins, and two plugins of one name" no_plugin
 installers_plugin() { # who installed the library may give it plugins
     local owner folder=$tap_dir/installed
     mkdir -m 755 "$folder" "$folder/plugins" && cp .libs/self.so "$folder/plugins/" && cp weft-info "$folder/" && chmod 755 "$folder/plugins/self.so" || return 1
@@ -158,4 +199,13 @@ fi
 tap "an unknown option" refused --what
 tap "an argument" refused something
 tap "--help" says "Usage: weft-info" --help
+narrow() { # every tool's --help, and what weft-info says of settings, in a terminal of 80 columns
+    local tool
+    for tool in bench info plan run sim topo tune; do
+        "./weft-$tool" --help || return 1
+    done >"$tap_dir/narrow.txt"
+    timeout 20 ./weft-info -c | sed -n '/^WEFT_ISA=/,$p' >>"$tap_dir/narrow.txt"
+    [ "$(wc -l <"$tap_dir/narrow.txt")" -gt 300 ] && ! grep -nE '^.{81}' "$tap_dir/narrow.txt"
+}
+tap "what fits a terminal of 80 columns" narrow
 tap_end

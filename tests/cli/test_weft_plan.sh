@@ -42,7 +42,12 @@ tap "one wrong file is enough" status_is 1 'proved' check "$in/right/all_to_all.
 tap "what is printed is read again" printed_again
 tap "JSON" json
 tap "DOT" dot
-tap "no such file" status_is 1 'No such file' check /nonexistent.xml
+unreadable() { # what is no verdict is not among those, and says who says it
+    status_is 1 '^weft-plan check: algorithm file "/nonexistent.xml": No such file' check /nonexistent.xml &&
+        status_is 1 '^weft-plan check: algorithm file "'"$in"'": a directory' check "$in" &&
+        [ -z "$(plan check /nonexistent.xml 2>/dev/null)" ]
+}
+tap "no such file" unreadable
 tap "no files" status_is 2 'no files' check
 tap "no such command" status_is 2 'no command "chek"' chek
 tap "no such option" status_is 2 'no option --frob' check --frob x
@@ -86,6 +91,17 @@ tap "a barrier has no bytes" explained 'd["bytes"] == 0' barrier -P 8 --nodes 2 
 no_trailing_blanks() { plan explain all_reduce -n 16M -P 8 --nodes 2 >"$tap_dir/x.txt" && ! grep -n ' $' "$tap_dir/x.txt"; }
 tap "lines end without blanks" no_trailing_blanks
 tap "WEFT_ALGO decides as --rules does" by_environment
+files_of_environment() { # WEFT_PLANS: no candidates, and not to be passed over in silence; WEFT_TUNING_FILE: as --tuning
+    local file=$in/right/all_to_all.xml
+    WEFT_PLANS=$file status_is 0 'plans: the programs of WEFT_PLANS are no candidates' explain all_reduce -n 1M -P 4 &&
+        WEFT_PLANS=$file WEFT_ALGO=all_to_all:file:x status_is 1 'names file:x for this call: .*WEFT_PLANS' explain all_to_all -n 1M -P 4 &&
+        WEFT_PLANS=$file WEFT_ALGO=all_to_all:file:x status_is 0 '' explain all_reduce -n 1M -P 4 &&
+        WEFT_TUNING_FILE=/nonexistent.tune status_is 1 'explain: WEFT_TUNING_FILE: tuning table "/nonexistent.tune"' \
+            explain all_reduce -n 1M -P 4 &&
+        status_is 1 'explain: --tuning: tuning table "/nonexistent.tune"' explain all_reduce -n 1M -P 4 --tuning /nonexistent.tune &&
+        WEFT_TUNING_FILE=/nonexistent.tune status_is 0 '' explain all_reduce -n 1M -P 4 --tuning ''
+}
+tap "WEFT_PLANS and WEFT_TUNING_FILE" files_of_environment
 slots_cut() {
     explained 'd["fragments"]["bytes"] <= 4 << 13' all_reduce -n 16M -P 8 --nodes 2 --slot-bytes 8K --rules all_reduce:node:ring/flat &&
         cp "$tap_dir/x.json" "$tap_dir/by_option.json" &&
@@ -127,16 +143,34 @@ rates_say() {
         ! plan explain all_gather -n 1M -P 4 | grep -q '^reducing'
 }
 tap "how fast cores reduce, and who says so" rates_say
-tap "no such type" status_is 2 '--dtype: no data type "flaot"' explain all_reduce -n 1M -P 4 --dtype flaot
+table_named() { # a table that the environment names changes the answer: the answer says which it was
+    local table="$tap_dir/rates.tune"
+    status_is 0 "^tuning: $table$" explain all_reduce -n 1M -P 4 --tuning "$table" &&
+        WEFT_TUNING_FILE=$table status_is 0 "^tuning: $table \(WEFT_TUNING_FILE\)$" explain all_reduce -n 1M -P 4 &&
+        WEFT_TUNING_FILE=$table explained "d['tuning'] == '$table'" all_reduce -n 1M -P 4 &&
+        explained "'tuning' not in d" all_reduce -n 1M -P 4
+}
+tap "which table chooses" table_named
+tap "no such type" status_is 2 '--dtype: no data type "flaot"; there are int8, .*, complex128' explain all_reduce -n 1M -P 4 --dtype flaot
 tap "an operator that the type has not" status_is 2 'undefined for this data type: "band"' explain all_reduce -n 1M -P 4 --op band
 tap "a wrong rule is named" status_is 1 'did you mean "ring"' explain all_reduce -n 1M -P 4 --rules all_reduce:rnig
 tap "a wrong machine is named" status_is 1 'frob' explain all_reduce -n 1M -P 4 --synthetic "nodes:2 frob:3"
 tap "nodes against the machine" status_is 1 'has 3 hosts' explain all_reduce -n 1M -P 6 --nodes 2 --synthetic "$three"
-tap "no such collective" status_is 2 'no collective "all_redce"' explain all_redce -n 1 -P 2
+tap "no such operator" status_is 2 '--op: no operator "summ"; there are sum, .*, user' explain all_reduce -n 1M -P 4 --op summ
+tap "no such collective" status_is 2 'no collective "all_redce"; there are all_reduce, .*, barrier' explain all_redce -n 1 -P 2
+tap "no collective" status_is 2 'explain: which collective\?' explain -n 1 -P 2
+tap "a root that is no rank" status_is 2 '--root 9: there are ranks 0 to 7' explain broadcast -n 1 -P 8 --root 9
+tap "too many ranks" status_is 2 '-P: not a number from 1 to 1048576: "99999999"' explain broadcast -n 1 -P 99999999
+tap "one rank" status_is 0 '^barrier, 1 rank on 1 node' explain barrier -P 1
 tap "no bytes" status_is 2 'how many bytes' explain all_reduce -P 2
 tap "no ranks" status_is 2 'how many ranks' explain all_reduce -n 1K
 tap "a bad size" status_is 2 'not a size such as 1M: "1Q"' explain all_reduce -n 1Q -P 2
-tap "no such option of explain" status_is 2 'frob' explain all_reduce --frob
+tap "no such option of explain" status_is 2 "^weft-plan explain: '--frob' is not an option; see weft-plan explain --help" explain \
+    all_reduce --frob
+tap "an option without its value" status_is 2 "^weft-plan explain: '-n' wants a value" explain all_reduce -n
 tap "help" status_is 0 'usage: weft-plan' --help
 tap "a full disk" output_lost ./weft-plan explain all_reduce -n 1M -P 4
+for help in --help --version "check --help" "explain --help"; do
+    tap "$help to a full disk" output_lost ./weft-plan $help
+done
 tap_end

@@ -116,6 +116,7 @@ else
 fi
 
 tap "--help" ends 0 'usage: weft-run' --help
+tap "--help to a full disk" output_lost ./weft-run --help
 tap "--version" ends 0 '^weft-run [0-9]+\.[0-9]+\.[0-9]+$' --version
 tap "a bad count" refused "-n '0'" -n 0 true
 tap "a count that is no number" refused "-n 'two'" -n two true

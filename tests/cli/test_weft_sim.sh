@@ -105,4 +105,5 @@ tap "steps: no repeat" bad_step 'line 2: "end": has no repeat' 'compute 1ms\nend
 tap "steps: too many" bad_step 'more than 10000000 instructions' 'repeat 10000000\nrepeat 10000000\ncompute 1us\nend\nend\n'
 tap "--help" says "Usage: weft-sim" --help
 tap "a full disk" output_lost ./weft-sim -P 4 --uniform 100Gb,2us all_reduce -n 1M
+tap "--help to a full disk" output_lost ./weft-sim --help
 tap_end

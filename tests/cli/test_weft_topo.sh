@@ -147,4 +147,5 @@ tap "no such option" refused 2 "'--frob' is not an option" --frob
 tap "no such letter" refused 2 "'-q' is not an option" -rq
 tap "an option without its value" refused 2 "'--ranks' wants a value" --ranks
 tap "--help" says "Usage: weft-topo" --help
+tap "--help to a full disk" output_lost ./weft-topo --help
 tap_end

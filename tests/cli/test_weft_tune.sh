@@ -178,5 +178,25 @@ tap "a picture of nothing" status_is 2 'needs --check FILE: "--plot"' ./weft-tun
 tap "a check measures nothing" status_is 2 'measures nothing for -o: "x"' ./weft-tune -o x --check "$table"
 tap "bad memory" status_is 2 'memory: .*"ram"' ./weft-tune -o x -m ram
 tap "check of a file that is not there" status_is 1 'nothere' ./weft-tune --check nothere
+no_option() { # one line, without the path by which it was called
+    status_is 2 "^weft-tune: '--chek' is not an option; see weft-tune --help$" "$PWD/weft-tune" --chek x &&
+        status_is 2 "^weft-tune: '-o' wants a value; see weft-tune --help$" ./weft-tune -o && [ "$(./weft-tune --chek 2>&1 | wc -l)" -eq 1 ]
+}
+tap "no such option, no value" no_option
+full_disk() { # in a mount namespace of its own; what is full is not called shared memory
+    local out
+    mkdir "$tap_dir/full" && out=$(unshare -m sh -c "mount -t tmpfs -o size=8k tmpfs '$tap_dir/full' &&
+        head -c 8192 /dev/zero >'$tap_dir/full/x' && timeout 60 ./weft-tune -o '$tap_dir/full/t' -c barrier" 2>&1)
+    [ $? -eq 1 ] && grep -q 'writing a tuning table: No space left' <<<"$out" && ! grep -q 'for shared memory:' <<<"$out" && return
+    echo "$out"
+    return 1
+}
+if unshare -m sh -c "mount -t tmpfs tmpfs '$tap_dir'" 2>/dev/null; then
+    tap "a table that does not fit" full_disk
+else
+    tap_number=$((tap_number + 1))
+    echo "ok $tap_number - a table that does not fit # SKIP nothing can be mounted here"
+fi
 tap "help" status_is 0 'usage: LAUNCHER weft-tune' ./weft-tune --help
+tap "--help to a full disk" output_lost ./weft-tune --help
 tap_end

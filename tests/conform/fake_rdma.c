@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What it does, and what it refuses:
- *   - bytes move when a send and a receive of one channel are both posted, at a time of the card's own, by whoever makes progress:
- *     also into memory of a rank that makes none
+ *   - bytes move when a send and a receive of one channel are both posted, at a time of the card's own, in the progress of any
+ *     rank: also into memory of a rank that makes none
  *   - completions come late, only in the owner's progress, in order within a channel and in no order between channels
  *   - memory must be registered; the handle is checked when a transfer is posted and again when its bytes move
  *   - no sink, no peek; 32 bits travel beside a message
  *   - few transfers of one channel may be posted (FAKERDMA_POSTS), then WEFT_EBUSY
- *   - who reaches whom need not be symmetric (FAKERDMA_REACH)
+ *   - reachability need not be symmetric (FAKERDMA_REACH)
  *   - two ranks connect when one first has something for the other, with data that goes over the library's side channel; nothing
  *     moves between them before (FAKERDMA_SIDE: how it misbehaves there)
  *   - gets and puts need a key of the peer's, which is checked when the bytes move; they complete late and in no order, few of

@@ -18,7 +18,7 @@ struct arena {
     unsigned char slots[DEPTH * SLOT_BYTES] __attribute__((aligned(64)));
 };
 
-/* With the lock held. Arenas are made by whoever comes first. */
+/* With the lock held. The first rank that comes makes the arenas. */
 int fake_arena_join(struct group *g)
 {
     struct hub *h = g->hub;
@@ -61,7 +61,8 @@ weft_status fake_mapped(void *group, struct weft_mapped *mapped)
     return WEFT_SUCCESS;
 }
 
-/* Short naps: nobody need wake it. Who has gets or puts under way must not sleep here: it would not be woken when they end. */
+/* Short naps, so that it need not be woken. A rank with gets or puts under way must not sleep here: it would not wake when they
+ * end. */
 void fake_sleep(void *group, int (*ready)(void *arg), void *arg, uint64_t timeout_ns)
 {
     struct timespec ts = {0, timeout_ns < 50000 ? (long)timeout_ns : 50000};

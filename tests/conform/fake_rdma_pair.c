@@ -18,7 +18,7 @@ static struct pair pair_of(const struct group *g)
     return (struct pair){PAIR_MAGIC, (uint32_t)g->rank, g->endpoint->id};
 }
 
-/* With the lock held. Who responds badly does not request. */
+/* With the lock held. A rank that is to respond badly does not request. */
 void fake_want_connection(struct group *g, int peer)
 {
     struct pair mine = pair_of(g);

@@ -179,7 +179,7 @@ static void disagreements(void)
     free(b);
 }
 
-/* One turn of the others until somebody fails or nothing is left to see. */
+/* One turn of the others until a rank fails or nothing is left to see. */
 static void wait_failure(struct world *w, int rank)
 {
     uint64_t until = wt_tcp_now() + DEADLINE_NS;
@@ -255,7 +255,7 @@ static void late_to_a_group_that_is_gone(void)
     world_open(&w, 1);
     WT_TCP->group_destroy(w.group[1], 0);
     w.group[1] = NULL;
-    CU_ASSERT_EQUAL(group_make(&w, 1, 99), 0); /* somebody must still serve the listener */
+    CU_ASSERT_EQUAL(group_make(&w, 1, 99), 0); /* the listener must still be served */
     struct weft_xfer s = xfer(b, 8, 1, 0, 0), r = xfer(b, 8, 1, 0, 0);
     CU_ASSERT_EQUAL(WT_TCP->send(w.group[0], &s), 0);
     CU_ASSERT_EQUAL(WT_TCP->recv(w.group[0], &r), 0);
@@ -474,7 +474,7 @@ static void meant_for_another(void)
     uint64_t until = wt_tcp_now() + DEADLINE_NS;
     world_defaults(&w, 3);
     for (int i = 0; i < 3; i++)
-        w.settings[i].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+        w.settings[i].auth_timeout = WI_TCP_NEVER / 4; /* none is closed for being late */
     world_open(&w, 1);
     for (int to = 0; to < 3; to += 2) {
         hello_for(&w, to, hello);
@@ -491,8 +491,8 @@ static void meant_for_another(void)
     world_close(&w);
 }
 
-/* Who has shown the key is kept, whoever comes after it and from wherever; who has not yet is kept while others come from
- * elsewhere. */
+/* A connection that has shown the key is kept, however many come after it and from wherever; one that has not yet is kept while
+ * others come from elsewhere. */
 static void floods(void)
 {
     struct world w;
@@ -502,7 +502,7 @@ static void floods(void)
     world_defaults(&w, 2);
     w.settings[0].half_open = 16;
     w.settings[0].family = "4";
-    w.settings[0].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+    w.settings[0].auth_timeout = WI_TCP_NEVER / 4; /* none is closed for being late */
     world_open(&w, 1);
     hello_for(&w, 0, hello);
     verified = dial_raw(&w, 0);
@@ -538,10 +538,9 @@ static void strangers(void)
     }
     world_open(&w, 1);
     exchange(&w, mixed_sizes, 7, 1, 2);
-    for (int i = 0; i < 1000; i++)
-        turn(&w);
-    uint64_t until = wt_tcp_now() + DEADLINE_NS;
-    while (number_of(&w, 0, HALF_OPEN) + number_of(&w, 1, HALF_OPEN) > 0 && wt_tcp_now() < until)
+    /* Of connections that have crossed only one stays; the others go when the time to show the key is over, at the latest. */
+    uint64_t until = wt_tcp_now() + 3 * w.settings[0].auth_timeout / 2;
+    while (wt_tcp_now() < until)
         turn(&w);
     before = count_fds();
     uint32_t seed = 1;
@@ -619,7 +618,11 @@ static void out_of_descriptors(void)
     CU_ASSERT_EQUAL(WT_TCP->recv(w.group[1], &x[1]), 0);
     CU_ASSERT_TRUE(drive(&w, x, 2));
     CU_ASSERT_STRING_EQUAL(b, "later");
-    CU_ASSERT_EQUAL(__atomic_load_n(&wt_tcp_logs, __ATOMIC_RELAXED), 2); /* it is over */
+    CU_ASSERT_EQUAL(__atomic_load_n(&wt_tcp_logs, __ATOMIC_RELAXED), 1); /* over, but perhaps for a moment only */
+    wt_tcp_skip(10000000000ull);
+    int stranger = dial_raw(&w, 1);
+    CU_ASSERT(logs_become(&w, 2)); /* there have been enough for long */
+    close(stranger);
     world_close(&w);
 }
 
@@ -631,7 +634,7 @@ static void strangers_hold_descriptors(void)
     struct rlimit old, low = {.rlim_cur = 256};
     int fd[4], filled[256], n = 0;
     world_defaults(&w, 2);
-    w.settings[1].auth_timeout = WI_TCP_NEVER / 4; /* nobody goes for being late */
+    w.settings[1].auth_timeout = WI_TCP_NEVER / 4; /* none is closed for being late */
     world_open(&w, 1);
     uint64_t until = wt_tcp_now() + DEADLINE_NS;
     for (int i = 0; i < 4; i++)

@@ -1,4 +1,4 @@
-/* tcp_refused.c: what a rank is told whose connections over tcp nobody takes.
+/* tcp_refused.c: what a rank is told whose connections over tcp are not accepted.
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef _GNU_SOURCE
@@ -24,8 +24,8 @@ static weft_status prove_wrongly(struct weft_auth *a, const void *in, size_t in_
     return st;
 }
 
-/* A listener that never takes the connection, each for another reason. Who closes without a word may lack memory or have another
- * key; it has failed to authenticate only if what it says is wrong, and has the key if it closes later. */
+/* A listener that never takes the connection, each for another reason. One that closes without a word may lack memory or have
+ * another key; it has failed to authenticate only if what it says is wrong, and has the key if it closes later. */
 static void never_taken(void)
 {
     static const struct {
@@ -94,7 +94,7 @@ static void given_up_before(void)
     world_close(&w);
 }
 
-/* A listener whose connections nobody takes. */
+/* A listener whose connections are not accepted. */
 static int listener(struct wi_tcp_addr *at)
 {
     struct sockaddr_storage sa;

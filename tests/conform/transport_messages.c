@@ -82,7 +82,7 @@ void tc_case_create_destroy(struct tc_rank *r)
             files = settled_files(-1);
         else if (round > 1)
             WT_CHECK_INT(settled_files(files), files);
-        wt_sync(); /* whoever is in the next round may connect already */
+        wt_sync(); /* a rank in the next round may connect already */
     }
 }
 

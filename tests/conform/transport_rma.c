@@ -312,7 +312,7 @@ void tc_case_rma_refused(struct tc_rank *r)
     free(local);
 }
 
-/* ---- Keys that nobody gave ---- */
+/* ---- Keys that no rank gave ---- */
 
 /* Stretches of the peer's memory, from the window's beginning: the first lies inside of it. */
 static const struct {

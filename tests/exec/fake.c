@@ -466,7 +466,7 @@ static void fake_sleep(void *group, int (*ready)(void *arg), void *arg, uint64_t
     k->fake->seen.sleeps++;
     if (!k->fake->sleep)
         complain(k->fake, "rank %d sleeps", k->rank);
-    else /* also if it need not: whoever waits for what never comes must not keep the others waiting */
+    else /* also if it need not: a rank that waits for what never comes must not keep the others waiting */
         k->fake->sleep(k->fake->sleep_arg, k->rank);
 }
 

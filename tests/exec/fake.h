@@ -29,7 +29,7 @@ struct fake *fake_create(int nranks, const struct fake_knobs *knobs);
 void fake_destroy(struct fake *f);
 void *fake_group(struct fake *f, int rank);
 extern const struct weft_transport_ops fake_ops;
-/* Called where a rank sleeps; `arg`: as given, and which rank. NULL: nobody may sleep. */
+/* Called where a rank sleeps; `arg`: as given, and which rank. NULL: no rank may sleep. */
 void fake_on_sleep(struct fake *f, void (*sleep)(void *arg, int rank), void *arg);
 /* At the end: NULL, or what went wrong. `ended`: all operations have, so nothing may be left. */
 const char *fake_judge(struct fake *f, int ended);

@@ -476,7 +476,7 @@ static void run_stages(const struct plain *p, int after)
         }
         for (int i = 0; i < own->sched->nranks; i++)
             stage[i] = stage_of(p, own->ranks[i], after);
-        for (uint32_t turn = 0; turn < (own->most ? own->most : 1); turn++)
+        for (uint32_t turn = 0; turn < (own->max_items ? own->max_items : 1); turn++)
             run_turn(p, stage, own->sched->nranks, turn);
     }
 }

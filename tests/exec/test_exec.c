@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executor: what every registered algorithm leaves in memory, lowered and run over a fake transport, against a plain
  * interpreter of its schedule. A sample; exec_long.c runs all forms. */
+#include "base/alloc.h"
 #include "base/status.h"
 #include "cases.h"
 #include "tests/unit/unit.h"
@@ -170,6 +171,8 @@ static void stages(void)
             CU_ASSERT(c.forms > before);
         }
     CU_ASSERT(c.seen.staged > 100 && c.seen.fragmented > 100 && c.seen.nt > 100 && c.seen.v > 100 && c.seen.kept > 100);
+    printf("# fragments in different stages after %llu rounds\n", (unsigned long long)c.seen.overlapped);
+    CU_ASSERT(c.seen.overlapped > 1000);
     finish(&c);
 }
 
@@ -191,6 +194,98 @@ static void slices_of_stages(void)
     plan.pipeline.fragment_bytes = 0; /* not priced: as other operations are cut */
     CU_ASSERT_EQUAL(wi_op_slice(&op, &plan), 64 << 10);
     form_put(&f);
+}
+
+/* ---- Programs of stages that are kept ---- */
+
+struct laid_out {
+    struct weft_comm *comm;
+    struct wi_exec *exec;
+    struct wi_mesh mesh;
+    struct form f;
+    struct wi_prog *programs[WI_CACHED_PROGRAMS];
+    struct wi_op op[2]; /* the newest two */
+};
+
+static void release(struct wi_op *op)
+{
+    for (uint32_t i = 0; i < op->bind.nstages; i++)
+        wi_prog_put(op->bind.stage[i]);
+    for (size_t i = 0; i < sizeof op->owned / sizeof op->owned[0]; i++)
+        wi_free(op->owned[i]);
+    memset(op, 0, sizeof *op);
+}
+
+/* Rank 0's call of so many elements; that before it stays bound. Bit i: stage i runs the program that it ran there. */
+static unsigned lay_out(struct laid_out *l, size_t count, size_t slice_bytes)
+{
+    size_t counts[MAX_RANKS];
+    struct wi_call call = {.coll = (uint8_t)l->f.coll, .dtype = WEFT_FLOAT32, .count = count, .recv_counts = counts};
+    struct wi_binding *now = &l->op[0].bind, *before = &l->op[1].bind;
+    unsigned same = 0;
+
+    for (int r = 0; r < MAX_RANKS; r++)
+        counts[r] = count;
+    release(&l->op[1]);
+    l->op[1] = l->op[0];
+    memset(&l->op[0], 0, sizeof l->op[0]);
+    now->sched = l->f.sched[0];
+    CU_ASSERT_EQUAL_FATAL(wi_op_lay_out(l->comm, &l->op[0], &call, count * 4, slice_bytes, l->programs), WEFT_SUCCESS);
+    for (uint32_t i = 0; i < now->nstages; i++)
+        same |= (unsigned)(now->stage[i] == before->stage[i]) << i;
+    return same;
+}
+
+static void begin_laying_out(struct laid_out *l, const char *spec, enum wi_coll coll)
+{
+    memset(l, 0, sizeof *l);
+    l->comm = calloc(1, sizeof *l->comm);
+    l->exec = calloc(1, sizeof *l->exec);
+    CU_ASSERT_FATAL(l->comm && l->exec);
+    CU_ASSERT_EQUAL_FATAL(form_build_spec(&l->f, spec, coll, &shapes[0], 0, 0), 1);
+    l->comm->mesh = &l->mesh;
+    l->comm->exec = l->exec;
+    l->comm->nranks = l->f.nranks;
+    l->comm->nt_bytes = SIZE_MAX;
+    l->exec->nmapped = 2;
+    l->mesh.slot_bytes = 1 << 20;
+}
+
+static void end_laying_out(struct laid_out *l)
+{
+    release(&l->op[0]);
+    release(&l->op[1]);
+    for (size_t i = 0; i < WI_CACHED_PROGRAMS; i++)
+        wi_prog_put(l->programs[i]);
+    form_put(&l->f);
+    free(l->exec);
+    free(l->comm);
+}
+
+/* Every stage's program serves calls that are cut alike, and no others. */
+static void stages_are_kept(void)
+{
+    struct laid_out l;
+
+    begin_laying_out(&l, "node:ring/flat", WI_COLL_ALL_REDUCE);
+    CU_ASSERT_EQUAL(lay_out(&l, 1000, 256), 0);
+    CU_ASSERT_EQUAL(l.op[0].bind.nstages, 3);
+    CU_ASSERT_EQUAL(lay_out(&l, 1000, 256), 7);
+    CU_ASSERT_EQUAL(lay_out(&l, 1000, 256), 7);
+    CU_ASSERT_EQUAL(lay_out(&l, 999, 256), 0); /* the last block is shorter */
+    CU_ASSERT_EQUAL(lay_out(&l, 999, 512), 2); /* other fragments, of which the program of the messages says nothing */
+    CU_ASSERT_EQUAL(lay_out(&l, 999, 512), 7);
+    CU_ASSERT_EQUAL(lay_out(&l, 1200, 512), 0);
+    end_laying_out(&l);
+
+    begin_laying_out(&l, "node:ring/flat", WI_COLL_ALL_GATHER);
+    CU_ASSERT_EQUAL(lay_out(&l, 100, 256), 0);
+    CU_ASSERT_EQUAL(lay_out(&l, 100, 256), (1u << l.op[0].bind.nstages) - 1);
+    l.f.coll = WI_COLL_ALL_GATHER_V; /* of as many elements: the lengths and places are the call's own */
+    CU_ASSERT_EQUAL(lay_out(&l, 100, 256), 0);
+    CU_ASSERT_EQUAL(lay_out(&l, 100, 256), 1); /* the messages'; stages are made for each call */
+    CU_ASSERT_EQUAL(lay_out(&l, 101, 256), 0);
+    end_laying_out(&l);
 }
 
 /* Slots that are too short, on whatever rank: then all ranks have the same in messages, which is proved. */
@@ -241,35 +336,44 @@ static struct wi_sched *signalling(int rank, uint32_t nlanes)
     return sched;
 }
 
-/* What an algorithm asks for that this communicator has not. */
+static void is_refused(const struct weft_comm *comm, const struct wi_sched *whole, const char *why)
+{
+    struct wi_sched *sched = wi_sched_get((struct wi_sched *)(uintptr_t)whole);
+
+    CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), why ? WEFT_ENOTSUP : WEFT_SUCCESS);
+    CU_ASSERT(!why || strstr(wi_fail_text(), why) != NULL);
+    if (!why)
+        wi_sched_put(sched);
+}
+
+/* What an algorithm asks for that this communicator has not, in either stage. */
 static void stages_that_are_refused(void)
 {
     static const int32_t apart[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct weft_comm *comm = calloc(1, sizeof *comm);
     struct wi_mesh mesh = {.slot_bytes = 1 << 20};
-    struct wi_sched *sched;
     struct form f;
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(comm);
     comm->mesh = &mesh;
     CU_ASSERT_EQUAL_FATAL(form_build_spec(&f, "node:ring/flat", WI_COLL_ALL_REDUCE, &shapes[0], 0, 0), 1);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(f.sched[0]->before);
-    mesh.map_of = (int32_t *)(uintptr_t)apart;
-    sched = wi_sched_get(f.sched[0]);
-    CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), WEFT_ENOTSUP);
-    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "needs ranks 0 and 1 in one shared-memory group"));
-    mesh.map_of = f.group;
-    for (uint32_t nlanes = WI_SCHED_MAX_MAPPED_LANES / 2; nlanes <= WI_SCHED_MAX_MAPPED_LANES; nlanes++) {
-        int fits = nlanes == WI_SCHED_MAX_MAPPED_LANES / 2;
-        struct wi_sched *own = f.sched[0]->before->sched;
-        f.sched[0]->before->sched = signalling(0, nlanes);
-        sched = wi_sched_get(f.sched[0]);
-        CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), fits ? WEFT_SUCCESS : WEFT_ENOTSUP);
-        CU_ASSERT(fits || strstr(wi_fail_text(), "algorithm signalling signals on more than 2 lanes") != NULL);
-        if (fits)
-            wi_sched_put(sched);
-        wi_sched_put(f.sched[0]->before->sched);
-        f.sched[0]->before->sched = own;
+    CU_ASSERT_FATAL(f.sched[0]->before && f.sched[0]->after);
+    for (int after = 0; after < 2; after++) {
+        struct wi_sched_stage **none = after ? &f.sched[0]->before : &f.sched[0]->after, *other = *none;
+        struct wi_sched_stage *stage = after ? f.sched[0]->after : f.sched[0]->before;
+        *none = NULL;
+        mesh.map_of = (int32_t *)(uintptr_t)apart;
+        is_refused(comm, f.sched[0], "needs ranks 0 and 1 in one shared-memory group");
+        mesh.map_of = f.group;
+        for (uint32_t nlanes = WI_SCHED_MAX_MAPPED_LANES / 2; nlanes <= WI_SCHED_MAX_MAPPED_LANES; nlanes++) {
+            int fits = nlanes == WI_SCHED_MAX_MAPPED_LANES / 2;
+            struct wi_sched *own = stage->sched;
+            stage->sched = signalling(0, nlanes);
+            is_refused(comm, f.sched[0], fits ? NULL : "algorithm signalling signals on more than 2 lanes");
+            wi_sched_put(stage->sched);
+            stage->sched = own;
+        }
+        *none = other;
     }
     form_put(&f);
     free(comm);
@@ -391,6 +495,7 @@ static const struct wt_case cases[] = {
     {"mapped algorithms", mapped},
     {"stages", stages},
     {"slices of stages", slices_of_stages},
+    {"programs of stages are kept", stages_are_kept},
     {"stages that do not fit", stages_that_do_not_fit},
     {"stages that are refused", stages_that_are_refused},
     {"hierarchical algorithms", hierarchical},

@@ -389,6 +389,22 @@ static int awaits_workers(const struct world *w)
     return 0;
 }
 
+/* The fragment ahead has left the stage, and this one has moved in it since. Of several lanes some may have before. */
+static int overlaps(const struct wi_fragment *ahead, const struct wi_fragment *f)
+{
+    return ahead->stage > f->stage && f->prog->mapped && f->prog->nlanes == 1 && f->lane[0].step;
+}
+
+static void note_overlap(struct world *w, int r)
+{
+    int seen = 0;
+
+    for (const struct wi_op *op = w->exec[r]->running.head; op; op = op->next)
+        for (const struct wi_fragment *f = op->run.first; f && f->next; f = f->next)
+            seen |= overlaps(f, f->next);
+    w->seen->overlapped += (uint64_t)seen;
+}
+
 static void drive(struct world *w)
 {
     int left_calls[MAX_RANKS] = {0}, left = w->form->nranks, r = 0;
@@ -403,6 +419,7 @@ static void drive(struct world *w)
         } else {
             wi_exec_progress(w->exec[r], NULL, &moved);
             judge(w, r, WEFT_SUCCESS);
+            note_overlap(w, r);
         }
         while (left_calls[r] < w->entered[r] && is_done(w, r, left_calls[r])) {
             judge_left(w, r, left_calls[r]);

@@ -39,6 +39,7 @@ struct world_knobs {
 struct world_seen {
     uint64_t runs, calls, staged, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, fused, packed, v, peers;
     uint64_t gates;               /* of gate_first */
+    uint64_t overlapped;          /* rounds after which a fragment had moved in a stage that the one ahead of it had left */
     uint64_t posted, late, parts; /* of the late engine */
     struct fake_seen fake;
 };

@@ -21,14 +21,14 @@ struct ft_rank {
 /* "PLUGIN_PATH=…" once the fake network card is used: tests/conform/fake_rdma.c. */
 __attribute__((unused)) static char ft_fake_path[600];
 
-__attribute__((unused)) static void ft_open(struct ft_rank *f, const char *transport, uint64_t timeout_ms, int rank,
-                                            int nranks)
+/* A communicator of which nothing has been called yet. */
+__attribute__((unused)) static void ft_create(struct ft_rank *f, const char *transport, uint64_t timeout_ms, int rank,
+                                              int nranks)
 {
     char setting[64];
     const char *settings[] = {setting, ft_fake_path[0] ? ft_fake_path : NULL, NULL};
     weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
     weft_oob oob = {sizeof oob, rank, nranks, wt_exchange, NULL};
-    int one = 1, sum = 0;
 
     snprintf(setting, sizeof setting, "TRANSPORTS=%s", transport);
     config.settings = settings;
@@ -38,6 +38,14 @@ __attribute__((unused)) static void ft_open(struct ft_rank *f, const char *trans
     WT_REQUIRE_OK(wt_is_thread() ? weft_comm_create_oob(f->context, &oob, NULL, &f->comm)
                                  : weft_comm_create_env(f->context, NULL, &f->comm));
     WT_REQUIRE_OK(weft_comm_set_timeout(f->comm, timeout_ms * FT_MS));
+}
+
+__attribute__((unused)) static void ft_open(struct ft_rank *f, const char *transport, uint64_t timeout_ms, int rank,
+                                            int nranks)
+{
+    int one = 1, sum = 0;
+
+    ft_create(f, transport, timeout_ms, rank, nranks);
     WT_REQUIRE_OK(weft_all_reduce(f->comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL)); /* operation #1 */
     WT_CHECK_INT(sum, nranks);
 }

@@ -11,13 +11,17 @@ tests_fault_test_flood_SOURCES = tests/fault/test_flood.c tests/fault/fault.h
 tests_fault_test_flood_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 # Failing allocations: a sample, and all of them.
 alloc_sources = tests/fault/test_alloc.c tests/fault/alloc_calls.c tests/fault/alloc_calls.h tests/fault/exhaust.h tests/fault/fault.h
-alloc_ldflags = $(AM_LDFLAGS) $(foreach f,malloc calloc realloc aligned_alloc mmap fopen open_memstream opendir getifaddrs \
+alloc_ldflags = $(AM_LDFLAGS) $(foreach f,malloc calloc realloc aligned_alloc free mmap fopen open_memstream opendir getifaddrs \
 	pthread_create OSSL_LIB_CTX_new EVP_KDF_fetch EVP_MAC_fetch,-Wl,--wrap=$(f))
 multi_tests += tests/fault/test_alloc
 tests_fault_test_alloc_SOURCES = $(alloc_sources)
 tests_fault_test_alloc_CPPFLAGS = $(AM_CPPFLAGS) -DSTRIDE=7
 tests_fault_test_alloc_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(CRYPTO_LIBS)
 tests_fault_test_alloc_LDFLAGS = $(alloc_ldflags)
+multi_tests += tests/fault/test_alloc_each
+tests_fault_test_alloc_each_SOURCES = tests/fault/test_alloc_each.c tests/fault/exhaust.h tests/fault/fault.h
+tests_fault_test_alloc_each_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(CRYPTO_LIBS) -lpthread
+tests_fault_test_alloc_each_LDFLAGS = $(alloc_ldflags)
 long_tests += tests/fault/test_alloc_all
 tests_fault_test_alloc_all_SOURCES = $(alloc_sources)
 tests_fault_test_alloc_all_CPPFLAGS = $(AM_CPPFLAGS)

@@ -12,7 +12,8 @@
 #include "tests/fault/alloc_calls.h"
 #include "tests/fault/exhaust.h"
 
-/* test_alloc tries a sample, of each call another allocation first; test_alloc_all (the long tier) tries all. */
+/* test_alloc tries a sample, of each call another allocation first; test_alloc_all (the long tier) tries all; test_alloc_each those
+ * of the heap when ranks are threads. */
 #ifndef STRIDE
 #define STRIDE 1
 #endif

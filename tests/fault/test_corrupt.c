@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What is protected: the handshake (by its codes) and what frame headers say (by checks, fingerprints and the order of
- * messages): never a wrong result that nobody is told of. What is not: the payload of data frames, which only TCP's checksum
+ * messages): never a wrong result that is not reported. What is not: the payload of data frames, which only TCP's checksum
  * guards. Both are checked here, exactly. */
 #include "tests/fault/fault.h"
 
@@ -31,7 +31,7 @@ struct plan {
     size_t elems;          /* of the messages */
     unsigned deadline_ms;  /* of the operation */
     _Atomic int flipped;   /* it happened */
-    _Atomic int told[2];   /* the status of a rank's operation, or 1: right, 2: wrong and nobody said so */
+    _Atomic int told[2];   /* the status of a rank's operation, or 1: right, 2: wrong and not reported */
     _Atomic long wrong[2]; /* bytes */
 };
 static struct plan *plan;
@@ -269,7 +269,7 @@ struct tally {
     int named, late, harmless;
 };
 
-/* Whatever is flipped: no result is wrong and nobody told. */
+/* Whatever is flipped: a wrong result is reported. */
 static void header_bit(int place, long at, int bit, struct tally *t)
 {
     int from = (int)(at + place) % 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A job that starts and runs while somebody else connects to every port it listens at, some thousand times a second, from the
+/* A job that starts and runs while another process connects to every port it listens at, some thousand times a second, from the
  * ranks' own address. The test asks that every rank reaches every other, not how long that takes. */
 #include "tests/unit/unit.h"
 

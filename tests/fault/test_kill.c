@@ -155,7 +155,7 @@ static uint64_t slowest(void)
 
 /* ---- Killed ---- */
 
-/* Nobody ends before all have heard: a survivor that has ended is gone, too, and may be the one that is named. */
+/* No survivor ends before all have heard: a survivor that has ended is gone, too, and may be the one that is named. */
 static void await_survivors(void)
 {
     uint64_t until = wt_now_ms() + wt_slow_ms(5000);
@@ -287,7 +287,7 @@ static void stopped(void)
         printf("# SIGSTOP over %s: the last survivor knew after %llu ms, %d of 3 name it, %d say that it is stopped\n",
                transports[t], (unsigned long long)slowest(), named, said);
         CU_ASSERT(named > 0);
-        if (t == 0) /* over tcp a peer's process may be on any host: nobody knows its state */
+        if (t == 0) /* over tcp a peer's process may be on any host: its state is not known */
             CU_ASSERT(said > 0);
     }
 }

@@ -147,7 +147,7 @@ static void over_tcp(void)
     matrix("tcp");
 }
 
-/* ---- Roots: a root needs nobody, and the others may only hear of it from a later operation ---- */
+/* ---- Roots: a root waits for no rank, and the others may only hear of it from a later operation ---- */
 
 static void roots(int rank, int nranks, void *arg)
 {
@@ -228,10 +228,144 @@ static void missing_call(void)
     }
 }
 
+/* ---- Settings ---- */
+
+/* Each that changes what the ranks choose, or where their memory lies: no communicator is made, and it is among those named. */
+static void other_setting(int rank, int nranks, void *arg)
+{
+    const char *odd = arg, *settings[] = {"TRANSPORTS=shm", rank == ODD ? odd : NULL, NULL};
+    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_context *context = NULL;
+    weft_comm *comm = NULL;
+    char name[64];
+
+    config.settings = settings;
+    WT_REQUIRE_OK(weft_context_create(&config, &context));
+    WT_CHECK_STATUS(weft_comm_create_env(context, NULL, &comm), WEFT_EMISMATCH);
+    snprintf(name, sizeof name, "WEFT_%.*s", (int)strcspn(odd, "="), odd);
+    if (!strstr(weft_thread_error(), name) || !strstr(weft_thread_error(), "has other "))
+        wt_fail(__FILE__, __LINE__, "%s of %d: %s", name, nranks, weft_thread_error());
+    WT_CHECK(comm == NULL);
+    WT_CHECK_OK(weft_context_destroy(context));
+}
+
+static void disagreeing_settings(void)
+{
+    static const char *const odd[] = {"ALGO=all_reduce:ring",     "COMM_SLICE_BYTES=1M", "TOPO_DISCOVER=never",
+                                      "MEASURE_RATES=y",          "SHM_DEPTH=16",        "SHM_SLOT_BYTES=64K",
+                                      "SHM_STAGE_SLOT_BYTES=256K"};
+
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        CU_ASSERT_EQUAL(wt_run(2, other_setting, (void *)(uintptr_t)odd[i], 20000), 0);
+}
+
+/* ---- Messages: what the sender hears, which has nothing left to compare, and the flight recorder ---- */
+
+struct told {
+    const char *transport;
+    int64_t tag;
+    int source; /* that the receiver names */
+};
+
+static void check_dump(weft_comm *comm, const char *part)
+{
+    char path[600], text[8192];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/dump.json", wt_temp_dir());
+    WT_REQUIRE_OK(weft_comm_dump(comm, path));
+    f = fopen(path, "r");
+    WT_REQUIRE(f != NULL);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    if (!strstr(text, part))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", part, text);
+}
+
+static void check_says(weft_comm *comm, const char *operation, const char *part, const char *not_part)
+{
+    weft_error e = WEFT_ERROR_INIT;
+
+    WT_REQUIRE_OK(weft_last_error(comm, &e));
+    WT_CHECK_STR(e.operation, operation);
+    if (!strstr(e.message, part) || strstr(e.message, not_part))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in, or \"%s\" is: %s", part, not_part, e.message);
+}
+
+/* On a communicator on which nothing was exchanged before. */
+static void short_receive(int rank, int nranks, void *arg)
+{
+    const struct told *c = arg;
+    int64_t words[4] = {1, 2, 3, 4};
+    struct ft_rank f;
+    weft_comm *fresh;
+    char part[64];
+
+    ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &fresh));
+    if (rank == 0) {
+        WT_CHECK(weft_send(fresh, words, 4, WEFT_INT64, 1, c->tag, NULL) != WEFT_EINVAL);
+        WT_CHECK_STATUS(weft_recv(fresh, words, 1, WEFT_INT64, 1, c->tag, NULL), WEFT_EMISMATCH);
+        check_says(fresh, "recv", "rank 1 gave up in recv #1 (3 int64", "aborted");
+        check_says(fresh, "recv", "rank 0 called send #1 (4 int64", "all_reduce");
+    } else {
+        WT_CHECK_STATUS(weft_recv(fresh, words, 3, WEFT_INT64, c->source, c->tag, NULL), WEFT_EMISMATCH);
+        check_says(fresh, "recv", "rank 0 called send #1 (4 int64", "gave up");
+        check_dump(fresh,
+                   "\"is_p2p\": true, \"collective_seq_id\": 0, \"p2p_seq_id\": 1, \"profiling_name\": \"weft:recv\", "
+                   "\"state\": \"failed\", \"algorithm\": \"p2p\"");
+        snprintf(part, sizeof part, "\"peer\": 0, \"tag\": %d, ", (int)c->tag);
+        check_dump(fresh, part);
+    }
+    wt_sync();
+    WT_CHECK_OK(weft_comm_destroy(fresh));
+    ft_close(&f);
+}
+
+static void never_sent(int rank, int nranks, void *arg)
+{
+    const struct told *c = arg;
+    int64_t word;
+    struct ft_rank f;
+    weft_comm *fresh;
+
+    ft_open(&f, c->transport, DEADLINE_MS, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &fresh));
+    if (rank == 1) {
+        WT_REQUIRE_OK(weft_comm_set_timeout(fresh, 300 * FT_MS));
+        WT_CHECK_STATUS(weft_recv(fresh, &word, 1, WEFT_INT64, 0, c->tag, NULL), WEFT_ETIMEDOUT);
+        check_says(fresh, "recv", c->tag ? "recv (1 int64, tag" : "recv #1 (1 int64", "#0");
+    } else {
+        WT_CHECK_STATUS(weft_recv(fresh, &word, 1, WEFT_INT64, 1, c->tag, NULL), WEFT_ETIMEDOUT);
+        check_says(fresh, "recv", c->tag ? "rank 1 gave up in recv (1 int64, tag" : "rank 1 gave up in recv #1 (1",
+                   "aborted");
+    }
+    wt_sync();
+    WT_CHECK_OK(weft_comm_destroy(fresh));
+    ft_close(&f);
+}
+
+static void messages(void)
+{
+    static const struct told cells[] = {
+        {"shm", 0, 0}, {"shm", 7, 0}, {"tcp", 0, 0}, {"tcp", 7, 0}, {"tcp", 7, WEFT_ANY_SOURCE},
+    };
+
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        int a = wt_run(2, short_receive, (void *)(uintptr_t)&cells[i], 30000);
+        int b = cells[i].source ? 0 : wt_run(2, never_sent, (void *)(uintptr_t)&cells[i], 30000);
+        if (a || b)
+            printf("# over %s, tag %d: %d, %d ranks failed\n", cells[i].transport, (int)cells[i].tag, a, b);
+        CU_ASSERT_EQUAL(a + b, 0);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"ranks that disagree, over shm", over_shm},
     {"ranks that disagree, over tcp", over_tcp},
     {"a rank that does not call", missing_call},
     {"ranks that disagree about the root", disagreeing_roots},
+    {"what is said of messages that differ or never come", messages},
+    {"ranks with different settings", disagreeing_settings},
 };
 WT_UNIT_MAIN("mismatch", cases)

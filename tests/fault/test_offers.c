@@ -48,6 +48,19 @@ static void one_short(void *endpoint, const void *ptr, size_t bytes, struct weft
     desc->bytes = bytes - sizeof(float);
 }
 
+/* Memory that no process has there. */
+static void at_zero(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
+{
+    truth(endpoint, ptr, bytes, desc);
+    desc->address = 0;
+}
+
+static void past_the_end(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
+{
+    truth(endpoint, ptr, bytes, desc);
+    desc->address = UINTPTR_MAX - bytes / 2;
+}
+
 /* The share stands behind the two descriptions of a record (src/comm/exchange.c). Twice what it is: ranks that believe it read
  * and write twice as much of their own buffers. */
 static void other_share(void *endpoint, const void *ptr, size_t bytes, struct weft_mem_desc *desc)
@@ -198,6 +211,18 @@ static void attached_gather(void)
     run(&lie);
 }
 
+static void nowhere(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_GATHER, 0, 1, at_zero, "bytes of memory at address 0", 0};
+    run(&lie);
+}
+
+static void beyond(void)
+{
+    static const struct lie lie = {WI_COLL_ALL_GATHER, 0, 1, past_the_end, "bytes of memory at address 0xffff", 0};
+    run(&lie);
+}
+
 static void other_shares(void)
 {
     static const struct lie lie = {
@@ -238,6 +263,8 @@ static const struct wt_case cases[] = {
     {"less mapped memory than an all_reduce touches", mapped_reduce},
     {"less mapped memory than an all_gather touches", mapped_gather},
     {"less private memory than an all_gather touches", attached_gather},
+    {"memory at address 0", nowhere},
+    {"memory that ends behind the address space", beyond},
     {"another share than the call has", other_shares},
     {"one element less than an all_gather touches", short_of_one},
     {"one element less than a reduce_scatter_v touches", v_short_of_one},

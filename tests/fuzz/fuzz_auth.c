@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handshake: arbitrary bytes in arbitrary pieces. Whoever does not know the key must never get further than the first
- * message, and a server must never say a word to him. The first byte chooses the side, the second the size of pieces. */
+/* Handshake: arbitrary bytes in arbitrary pieces. A peer without the key must never get further than the first
+ * message, and a server must never answer it. The first byte chooses the side, the second the size of pieces. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

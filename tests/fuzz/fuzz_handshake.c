@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A peer that knows the key: both sides of a handshake run with it, each with a claim out of the input, and what they send to
  * each other is cut into pieces and, where the input says so, changed. An unchanged talk must succeed on both sides and deliver
- * both claims; after a change no side that reads it may succeed. The claims go on to whoever reads claims.
+ * both claims; after a change no side that reads it may succeed. The claims go on to what reads claims.
  *
  * Bytes: size of pieces, length and bytes of the client's claim, of the server's; then pairs (where, xor) of changes, the
  * place counted over both directions. */
@@ -70,7 +70,7 @@ static int step(struct talk *t, struct side *from, struct side *to)
     memmove(from->in, from->in + consumed, from->in_bytes - consumed);
     from->in_bytes -= consumed;
     if (from->status < 0) {
-        require(out_bytes == 0); /* not a word to whoever failed */
+        require(out_bytes == 0); /* not a word to a side that failed */
         return 1;
     }
     carry(t, to, out, out_bytes);

@@ -19,7 +19,7 @@ static const struct wi_algo_levels levels = {2, {{"rack", 2, racks}, {"node", 3,
 
 static void judge(enum wi_coll coll, const struct wi_hier_spec *s)
 {
-    require(s->nlevels >= 1 && s->nlevels <= WI_ALGO_MAX_LEVELS && s->depth <= 64);
+    require(s->nlevels >= 1 && s->nlevels <= WI_ALGO_MAX_LEVELS && s->nchunks <= 64);
     require(memchr(s->text, 0, sizeof s->text) != NULL && s->up[0] != NULL);
     for (int i = 0; i < s->nlevels; i++)
         require(s->at[i].has_leader <= 1);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "net/mesh.h"
 #include "net/rendezvous.h"
@@ -115,6 +116,15 @@ static const struct weft_plugin far_plugin = {
 
 /* ---- What must hold ---- */
 
+/* It is printed and logged: what a rank says must not move a terminal's cursor. */
+static int is_plain(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return 0;
+    return 1;
+}
+
 static void judge(const struct wi_mesh *m)
 {
     require(m->nranks == NRANKS && m->nnodes >= 1 && m->nnodes <= NRANKS);
@@ -129,6 +139,7 @@ static void judge(const struct wi_mesh *m)
         }
         require(m->ranks[r].node_index >= 0 && m->ranks[r].node_index < m->nnodes);
         require(memchr(wi_mesh_host(m, r), 0, sizeof m->ranks[r].node.name) != NULL);
+        require(is_plain(wi_mesh_host(m, r)));
         require(r == m->rank || (m->links[r].group && m->links[r].index >= 0 && m->links[r].index < m->ngroups));
     }
 }
@@ -139,16 +150,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static struct wi_rates rates;
     static int some_endpoint;
     static struct wi_side *side;
+    static struct wi_settings *settings;
     struct wi_transports transports = {.count = 2};
     struct fake f = {.data = data, .bytes = bytes};
-    struct wi_mesh_config config = {.node = &node, .settings_hash = 4711, .deadline_ns = UINT64_MAX, .rates = &rates};
     struct wi_mesh *mesh = NULL;
 
     if (!node.name[0]) {
         struct wi_side_config here = {.interfaces = "lo", .seen = wi_auth_seen_of_process()};
         require(wi_node_id("a host", &node) == WEFT_SUCCESS);
         require(wi_side_create(&here, &side) == WEFT_SUCCESS);
+        require(wi_settings_create(NULL, NULL, &settings) == WEFT_SUCCESS);
     }
+    struct wi_mesh_config config = {
+        .node = &node, .settings = settings, .settings_hash = 4711, .deadline_ns = UINT64_MAX, .rates = &rates};
     transports.side = side;
     pthread_mutex_init(&transports.keys_lock, NULL);
     transports.list[0] = (struct wi_transport){.plugin = &near_plugin, .ops = fake_ops, .endpoint = &some_endpoint};
@@ -163,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (st >= 0)
         judge(mesh);
     else
-        require(wi_fail_text()[0] != 0);
+        require(wi_fail_text()[0] != 0 && is_plain(wi_fail_text()));
     wi_mesh_destroy(mesh, 0);
     require(transports.keys == NULL);
     pthread_mutex_destroy(&transports.keys_lock);

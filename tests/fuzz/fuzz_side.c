@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/status.h"
 #include "net/side_conn.h"
 #include "tests/fuzz/require.h"
@@ -79,7 +80,7 @@ static void round_of(struct world *w, short revents)
     require(wi_store_buf_bytes(&c->in) <= 2 * WEFT_SIDE_MAX);
     if (!c->dead)
         return;
-    require(!c->requests || !c->x || !c->x->group); /* whoever waits has been told */
+    require(!c->requests || !c->x || !c->x->group); /* the request that waits has been told */
     wi_side_conn_free(c);
     w->conn = NULL;
 }
@@ -94,6 +95,7 @@ static void look_at_group(struct world *w)
     for (const struct wi_side_exchange *x = w->group->incoming; x; x = x->next, incoming++)
         require(x->group == w->group && x->peer >= 0 && x->peer < NRANKS && x->bytes <= WEFT_SIDE_MAX);
     require(incoming <= 1 && atomic_load(&w->group->news) >= 0);
+    require(!w->group->outgoing[2] || w->group->outgoing[2]->bytes <= WEFT_SIDE_MAX);
     fd.fd = wi_side_fd(w->group);
     require(poll(&fd, 1, 0) == (atomic_load(&w->group->news) > 0));
 }
@@ -225,7 +227,7 @@ static void library_responds(struct world *w, int right, const uint8_t *change)
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
     w->fd = fds[1];
     w->auth = wi_auth_create(&key, 0, claim, n);
-    w->conn = wi_side_conn_accept(&w->side, wi_socket_keep(fds[0]));
+    w->conn = wi_side_conn_accept(&w->side, wi_fd_keep(fds[0]));
     require(w->auth && w->conn);
 }
 

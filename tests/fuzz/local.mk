@@ -18,6 +18,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_oob.c \
 	tests/fuzz/fuzz_packed.c \
 	tests/fuzz/fuzz_pmi.c \
+	tests/fuzz/fuzz_record.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_shm_descriptor.c \
@@ -46,6 +47,7 @@ unit_tests += \
 	tests/fuzz/replay_oob \
 	tests/fuzz/replay_packed \
 	tests/fuzz/replay_pmi \
+	tests/fuzz/replay_record \
 	tests/fuzz/replay_sched \
 	tests/fuzz/replay_settings \
 	tests/fuzz/replay_shm_descriptor \
@@ -84,6 +86,8 @@ tests_fuzz_replay_packed_SOURCES = tests/fuzz/fuzz_packed.c tests/fuzz/replay.c
 tests_fuzz_replay_packed_LDADD = $(replay_ldadd)
 tests_fuzz_replay_pmi_SOURCES = tests/fuzz/fuzz_pmi.c tests/fuzz/replay.c
 tests_fuzz_replay_pmi_LDADD = $(replay_ldadd)
+tests_fuzz_replay_record_SOURCES = tests/fuzz/fuzz_record.c tests/fuzz/replay.c
+tests_fuzz_replay_record_LDADD = $(replay_ldadd)
 tests_fuzz_replay_sched_SOURCES = tests/fuzz/fuzz_sched.c tests/fuzz/replay.c
 tests_fuzz_replay_sched_LDADD = $(replay_ldadd)
 tests_fuzz_replay_settings_SOURCES = tests/fuzz/fuzz_settings.c tests/fuzz/replay.c

@@ -229,7 +229,7 @@ struct wt_job *wt_job_start(int nranks, wt_rank_fn fn, void *arg)
             wt_job_wait(job, 0);
             return NULL;
         }
-        setpgid(pid, pid); /* as the child does: whoever comes first */
+        setpgid(pid, pid); /* as the child does: the first of both counts */
         job->procs[r].pid = pid;
         job->procs[r].pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         job->started++;

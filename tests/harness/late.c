@@ -36,7 +36,7 @@ static int overlaps_a_source(const struct wi_work *w, const unsigned char *dst)
     return 0;
 }
 
-/* Whoever reads it now reads too soon. */
+/* A read that sees this comes too soon. */
 static void spoil(const struct wi_work *w)
 {
     for (uint32_t i = 0; i < w->ndst && w->kind != WI_WORK_PUT && !w->to_peer; i++)

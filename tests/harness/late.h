@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An engine that completes late and out of order, as a device might, by what it draws from a seed: how often work is polled
  * before it begins, and in how many parts it is done. When work is posted its destinations are overwritten; a source that
- * changes before the work begins makes it fail. So whoever reads results too soon, or reuses memory too soon, is found out. For
+ * changes before the work begins makes it fail. So reading results too soon, or reusing memory too soon, is found out. For
  * programs that are linked with libweftcore. */
 #ifndef WT_LATE_H
 #define WT_LATE_H

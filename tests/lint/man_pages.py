@@ -15,6 +15,7 @@ BUILD = os.environ.get("WEFT_BUILDDIR", os.path.join(ROOT, "build"))
 MAN = os.path.join(ROOT, "doc", "man")
 NEEDED = {"3": ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "EXAMPLE", "SEE ALSO"],
           "7": ["NAME", "SYNOPSIS", "DESCRIPTION", "ENVIRONMENT", "ALGORITHMS", "EXAMPLE", "SEE ALSO"]}
+TERMINAL, INDENT = 80, 8
 CASES = []
 
 
@@ -62,6 +63,9 @@ def check_sections(names):
         for title in NEEDED[name[-1]]:
             if not section(text, title).strip():
                 yield f"doc/man/{name}: {title} is missing or empty"
+        for line in section(text, "SYNOPSIS").splitlines() if name[-1] == "3" else []:
+            if len(plain(line)) > TERMINAL - INDENT:
+                yield f"doc/man/{name}: a line of SYNOPSIS does not fit a terminal of {TERMINAL} columns: {plain(line)}"
         for other in re.findall(r"^\.BR (weft[\w\\-]*) \(([137])\)", text, flags=re.M):
             if not os.path.isfile(os.path.join(MAN, f"{plain(other[0])}.{other[1]}")):
                 yield f"doc/man/{name} refers to {plain(other[0])}({other[1]}), which is not there"

@@ -98,6 +98,7 @@ static void messages(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_send_recv(f.comm, src, 3, rank, 0, small, 4, rank, 0, WEFT_INT64, NULL)); /* a longer buffer */
     WT_CHECK(small[2] == src[2] && small[3] == 0);
     WT_CHECK_STATUS(weft_send_recv(f.comm, src, 4, rank, 0, small, 2, rank, 0, WEFT_INT64, NULL), WEFT_ETRUNC);
+    WT_CHECK(strstr(weft_thread_error(), "recv #") != NULL);
     WT_CHECK_STATUS(weft_comm_status(f.comm), WEFT_SUCCESS);
     call = wt_call(WEFT_KIND_SEND_RECV, src, ping, 8, WEFT_INT64);
     call.recv_count = 8;

@@ -48,7 +48,7 @@ static weft_status once(weft_comm *comm, const char *algorithm, int form, weft_r
     return st < 0 ? st : end;
 }
 
-/* The late one writes last of all. Whoever passes before reads a round that has not begun. */
+/* The late one writes last of all. A rank that passes before reads a round that has not begun. */
 static void body(int rank, int nranks, void *arg)
 {
     const struct cell *c = arg;

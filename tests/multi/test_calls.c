@@ -406,7 +406,7 @@ static void late_receives(int rank, int nranks, void *arg)
     WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &other));
     if (rank == 0) {
         late_receive(f.comm, 0, "recv #1 (1 int64) ");
-        late_receive(other, 99, "recv #0 (1 int64, tag 99) ");
+        late_receive(other, 99, "recv (1 int64, tag 99) ");
     }
     wt_sync();
     WT_CHECK_OK(weft_comm_destroy(other));

@@ -1,4 +1,4 @@
-/* The library over a transport that is as strict as a network card: who reaches whom, whose memory is whose, registrations.
+/* The library over a transport that is as strict as a network card: which rank reaches which, whose memory is whose, registrations.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 
@@ -35,7 +35,7 @@ static weft_status create(struct ft_rank *f)
     return weft_comm_create_oob(f->context, &oob, NULL, &f->comm);
 }
 
-/* ---- Who reaches whom ---- */
+/* ---- Routes ---- */
 
 static const char *const upwards[] = {"FAKERDMA_REACH=up", NULL};
 static const char *const everybody[] = {"FAKERDMA_REACH=all", NULL};
@@ -44,7 +44,8 @@ static const char *const nobody[] = {"FAKERDMA_REACH=none", NULL};
 static void uses(struct ft_rank *f, int peer, const char *transport)
 {
     const struct wi_mesh *mesh = f->comm->mesh;
-    const char *told = wi_reach_pair(&mesh->reach, f->rank, peer), *back = wi_reach_pair(&mesh->reach, peer, f->rank);
+    const char *told = wi_routes_pair(&mesh->routes, f->rank, peer),
+               *back = wi_routes_pair(&mesh->routes, peer, f->rank);
 
     WT_REQUIRE(told && back);
     WT_CHECK(strcmp(told, transport) == 0 && strcmp(back, transport) == 0);
@@ -167,6 +168,16 @@ static void given_up(int rank, int nranks, void *arg)
 
 /* ---- Registrations ---- */
 
+static int is_registered(const struct ft_rank *f, const void *from, size_t bytes)
+{
+    const struct wi_mesh *mesh = f->comm->mesh;
+    struct wi_channel_group *g = mesh->groups[mesh->links[1 - f->rank].index].group;
+    struct wi_lease *l = wi_channel_borrow(g, from, bytes);
+
+    wi_channel_lease_end(g, l);
+    return l != NULL;
+}
+
 /* What the program registers, and what weft allocates, is known to the card: nothing may be registered for a message. */
 static void registered(int rank, int nranks, void *arg)
 {
@@ -186,11 +197,10 @@ static void registered(int rank, int nranks, void *arg)
         WT_REQUIRE_OK(weft_mem_alloc(f.context, WORDS * 4, &theirs));
         for (int turn = 0; turn < 2; turn++) {
             int32_t *words = turn ? theirs : ours;
-            const struct wi_transport *t = wi_transports_find(f.context->transports, "fakerdma");
             for (size_t i = 0; i < WORDS; i++)
                 words[i] = rank ? 0 : 40 + turn;
-            WT_CHECK(wi_channel_registered(t->endpoint, (unsigned char *)(words + 5), 100) != NULL);
-            WT_CHECK(wi_channel_registered(t->endpoint, (unsigned char *)words, WORDS * 4 + 1) == NULL);
+            WT_CHECK(is_registered(&f, words + 5, 100));
+            WT_CHECK(!is_registered(&f, words, WORDS * 4 + 1));
             WT_CHECK_OK(rank ? weft_recv(f.comm, words, WORDS, WEFT_INT32, 0, 0, NULL)
                              : weft_send(f.comm, words, WORDS, WEFT_INT32, 1, 0, NULL));
             WT_CHECK(all_are(words, 40 + turn));
@@ -205,7 +215,7 @@ static void registered(int rank, int nranks, void *arg)
 
 /* ---- Connections that come later ---- */
 
-/* The last rank responds to nobody who wants to connect, or says something wrong: the first that needs it is told who and how. */
+/* The last rank does not respond to connecting ranks, or says something wrong: the first that needs it is told which and why. */
 static void responds_badly(int rank, int nranks, const char *how, const char *timeout, weft_status status,
                            const char *text)
 {
@@ -244,13 +254,14 @@ static void connecting(int rank, int nranks, void *arg)
 
 #define PART ((size_t)1 << 18)
 
-static weft_status gather(struct ft_rank *f, const int32_t *src, int32_t *dst, const char *algorithm,
-                          weft_request **req)
+/* PART words of each rank, or of rank 0. */
+static weft_status issue(struct ft_rank *f, weft_kind kind, const int32_t *src, int32_t *dst, const char *algorithm,
+                         weft_request **req)
 {
     weft_call call = WEFT_CALL_INIT;
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
 
-    call.kind = WEFT_KIND_ALL_GATHER;
+    call.kind = kind;
     call.src = src;
     call.dst = dst;
     call.count = PART;
@@ -258,6 +269,12 @@ static weft_status gather(struct ft_rank *f, const int32_t *src, int32_t *dst, c
     options.algorithm = algorithm;
     call.options = &options;
     return weft_issue(f->comm, &call, req);
+}
+
+static weft_status gather(struct ft_rank *f, const int32_t *src, int32_t *dst, const char *algorithm,
+                          weft_request **req)
+{
+    return issue(f, WEFT_KIND_ALL_GATHER, src, dst, algorithm, req);
 }
 
 static void fill_words(int32_t *words, size_t n, int32_t value)
@@ -328,7 +345,7 @@ static void gets_given_up(int rank, int nranks, void *arg)
         gets_given_up_one(rank, nranks, rounds);
 }
 
-/* One rank cannot register as much: all know, and nobody gets. Who asks for gets is told. */
+/* One rank cannot register as much: all know, and none gets. A caller that asks for gets is told. */
 static void without_keys(int rank, int nranks, void *arg)
 {
     static const char *const little[] = {"FAKECARD_LARGEST=256K", NULL};
@@ -347,6 +364,79 @@ static void without_keys(int rank, int nranks, void *arg)
     weft_comm_destroy(f.comm);
     WT_CHECK_OK(weft_context_destroy(f.context));
     free(src);
+    free(dst);
+}
+
+static weft_status split(struct ft_rank *f, const int32_t *src, int32_t *dst, const char *algorithm, weft_request **req)
+{
+    return issue(f, WEFT_KIND_BROADCAST, src, dst, algorithm, req);
+}
+
+/* Likewise where what cannot be registered would be put to. */
+static void without_keys_to_put_to(int rank, int nranks, void *arg)
+{
+    static const char *const little[] = {"FAKECARD_LARGEST=256K", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4);
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        open_context(&f, rank, nranks, "TRANSPORTS=fakecard", rank == 1 && lacks ? little : NULL);
+        WT_REQUIRE_OK(create(&f));
+        fill_words(src, PART, rank + 1);
+        fill_words(dst, PART, 0);
+        WT_CHECK_OK(split(&f, src, dst, NULL, NULL));
+        WT_CHECK(words_are(dst, PART, 1));
+        fill_words(dst, PART, 0);
+        if (lacks) {
+            WT_CHECK(split(&f, src, dst, "split", NULL) < 0);
+            WT_CHECK(strstr(ft_error(&f).message, "split") != NULL);
+            WT_CHECK(words_are(dst, PART, 0));
+        } else {
+            WT_CHECK_OK(split(&f, src, dst, "split", NULL));
+            WT_CHECK(words_are(dst, PART, 1));
+        }
+        wt_sync();
+        weft_comm_destroy(f.comm);
+        WT_CHECK_OK(weft_context_destroy(f.context));
+    }
+    free(src);
+    free(dst);
+}
+
+/* Below the channels. */
+static const struct group *card_of(const struct ft_rank *f)
+{
+    return ((const struct wi_channel_group *)f->comm->exec->map_group)->group;
+}
+
+/* A registration that holds a part of a buffer is no registration of it. */
+static void registered_in_part(int rank, int nranks, void *arg)
+{
+    int32_t *block = malloc(2 * PART * 4), *dst = malloc(PART * 4 * (size_t)nranks), *src = block + PART / 2;
+    weft_mem *mem[4];
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(block && dst);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", NULL);
+    WT_REQUIRE_OK(create(&f));
+    WT_REQUIRE_OK(weft_mem_register(f.context, src, PART * 4 - 64, &mem[0]));
+    WT_REQUIRE_OK(weft_mem_register(f.context, src + 16, PART * 4 - 64, &mem[1]));
+    WT_REQUIRE_OK(weft_mem_register(f.context, dst + PART / 2, PART * 4, &mem[2]));
+    WT_REQUIRE_OK(weft_mem_register(f.context, block, PART * 4, &mem[3])); /* as long as src, and begins before it */
+    fill_words(src, PART, rank + 1);
+    for (int i = 0; i < 2; i++) {
+        fill_words(dst, PART * (size_t)nranks, 0);
+        WT_CHECK_OK(gather(&f, src, dst, "direct", NULL));
+        WT_CHECK(gathered(dst, nranks));
+        wt_sync();
+    }
+    for (int i = 0; i < 4; i++)
+        WT_CHECK_OK(weft_mem_deregister(mem[i]));
+    ft_close(&f);
+    free(block);
     free(dst);
 }
 
@@ -375,6 +465,7 @@ static void registered_keys(int rank, int nranks, void *arg)
         fill_words(dst, PART * (size_t)nranks, 0);
         WT_CHECK_OK(gather(&f, src, dst, "direct", NULL));
         WT_CHECK(gathered(dst, nranks));
+        WT_CHECK(card_of(&f)->imports == NULL); /* nothing is left of the others' keys */
         wt_sync();
     }
     WT_CHECK_OK(weft_mem_deregister(mem[0]));
@@ -386,12 +477,45 @@ static void registered_keys(int rank, int nranks, void *arg)
     free(dst);
 }
 
-/* A get that never ends: the deadline says with whom. */
+/* A message is sent from memory that an operation has registered for itself, and goes on when that has ended. */
+static void sent_from_what_is_registered(int rank, int nranks, void *arg)
+{
+    static const char *const late[] = {"FAKECARD_LATE=6", NULL};
+    int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks), *got = malloc(PART * 4);
+    weft_request *all = NULL, *sent = NULL;
+    struct ft_rank f;
+
+    (void)arg;
+    WT_REQUIRE(src && dst && got);
+    open_context(&f, rank, nranks, "TRANSPORTS=fakecard", late);
+    WT_REQUIRE_OK(create(&f));
+    fill_words(src, PART, rank + 1);
+    WT_REQUIRE_OK(gather(&f, src, dst, "direct", &all));
+    if (rank == 0)
+        WT_REQUIRE_OK(weft_send(f.comm, src, PART, WEFT_INT32, 1, 0, &sent));
+    WT_CHECK_OK(weft_wait(all));
+    WT_CHECK(gathered(dst, nranks));
+    wt_sync();
+    if (rank == 0)
+        WT_CHECK_OK(weft_wait(sent));
+    else
+        WT_CHECK_OK(weft_recv(f.comm, got, PART, WEFT_INT32, 0, 0, NULL));
+    WT_CHECK(rank == 0 || words_are(got, PART, 1));
+    WT_CHECK_OK(weft_request_free(all));
+    if (sent)
+        WT_CHECK_OK(weft_request_free(sent));
+    ft_close(&f);
+    free(src);
+    free(dst);
+    free(got);
+}
+
+/* A get that never ends: the text at the deadline names the peer. */
 static void get_never_ends(int rank, int nranks, void *arg)
 {
     static const char *const silent[] = {"COMM_TIMEOUT=20s", "FAKECARD_SIDE=silent", NULL};
     int32_t *src = malloc(PART * 4), *dst = malloc(PART * 4 * (size_t)nranks);
-    const char *good[] = {"COMM_TIMEOUT=400ms", NULL};
+    const char *good[] = {"COMM_TIMEOUT=2s", NULL};
     struct ft_rank f;
     weft_status st;
 
@@ -441,7 +565,7 @@ static void destroyed_with_gets(int rank, int nranks, void *arg)
     free(dst);
 }
 
-/* Whoever waits for a get alone advances the transport, and not only now and then. */
+/* A thread that waits for a get alone advances the transport, and not only now and then. */
 static const struct weft_transport_ops *card_ops[2];
 static _Atomic int advanced[2];
 
@@ -492,21 +616,6 @@ static void waits_for_gets(int rank, int nranks, void *arg)
  * buffer back at once, since the transport ends the put. */
 static _Atomic int under_way;
 
-static weft_status split(struct ft_rank *f, const int32_t *src, int32_t *dst, weft_request **req)
-{
-    weft_call call = WEFT_CALL_INIT;
-    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-
-    call.kind = WEFT_KIND_BROADCAST;
-    call.src = src;
-    call.dst = dst;
-    call.count = PART;
-    call.dtype = WEFT_INT32;
-    options.algorithm = "split";
-    call.options = &options;
-    return weft_issue(f->comm, &call, req);
-}
-
 static void give_up(struct ft_rank *f, weft_request *req, int32_t *dst)
 {
     WT_CHECK_OK(weft_comm_abort(f->comm, "enough"));
@@ -530,7 +639,7 @@ static void puts_given_up(int rank, int nranks, void *arg)
     open_context(&f, rank, 2, "TRANSPORTS=fakecard", late);
     WT_REQUIRE_OK(create(&f));
     fill_words(src, PART, 1);
-    WT_REQUIRE_OK(split(&f, src, dst, &req));
+    WT_REQUIRE_OK(split(&f, src, dst, "split", &req));
     for (int i = 0; i < 1000 && !under_way; i++) {
         weft_test(req);
         wt_sync();
@@ -577,7 +686,10 @@ CASE(registered, 2)
 CASE(connecting, 2)
 CASE_OVER(gets_given_up, 2, "fakecard")
 CASE_OVER(without_keys, 3, "fakecard")
+CASE_OVER(without_keys_to_put_to, 3, "fakecard")
 CASE_OVER(registered_keys, 2, "fakecard")
+CASE_OVER(registered_in_part, 2, "fakecard")
+CASE_OVER(sent_from_what_is_registered, 2, "fakecard")
 CASE_OVER(get_never_ends, 2, "fakecard")
 CASE_OVER(destroyed_with_gets, 2, "fakecard")
 CASE_OVER(waits_for_gets, 2, "fakecard")
@@ -591,7 +703,10 @@ static const struct wt_case cases[] = {
     {"who does not connect is named", run_connecting},
     {"gets that were given up", run_gets_given_up},
     {"memory that cannot be registered is not got from", run_without_keys},
+    {"memory that cannot be registered is not put to", run_without_keys_to_put_to},
     {"keys are made of what the program has registered", run_registered_keys},
+    {"what is registered in part is registered for the operation", run_registered_in_part},
+    {"a message from memory that an operation has registered", run_sent_from_what_is_registered},
     {"a get that never ends is named at the deadline", run_get_never_ends},
     {"a communicator goes with a get that never ends", run_destroyed_with_gets},
     {"who waits for a get advances it", run_waits_for_gets},

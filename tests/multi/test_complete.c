@@ -45,7 +45,7 @@ static int await_calls(struct seen *s, int calls)
     return calls;
 }
 
-/* Nobody waits for the operations: the call-backs come all the same, once. */
+/* No thread waits for the operations: the call-backs come all the same, once. */
 static void told(int rank, int nranks, void *arg)
 {
     enum { N = 50 };
@@ -87,6 +87,40 @@ static void told(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_request_free(r[0]));
     WT_CHECK_INT(all.calls, N);
     ft_close(&f);
+}
+
+/* Also of a request that is started again: asking for a call-back does not wait for the operation, whose last end was not told. */
+static void told_again(int rank, int nranks, void *arg)
+{
+    int64_t in = rank, out = 0;
+    struct seen s = SEEN_INIT;
+    weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_CHECK_OK(wt_persistent(f.comm, wt_call(WEFT_KIND_ALL_REDUCE, &in, &out, 1, WEFT_INT64), NULL, &req));
+    WT_CHECK_OK(weft_start(req));
+    WT_CHECK_OK(weft_wait(req));
+    for (int round = 1; round <= 3; round++) {
+        if (rank > 0)
+            wt_sync(); /* rank 0 has asked */
+        WT_CHECK_OK(weft_start(req));
+        WT_CHECK_OK(weft_request_on_complete(req, note, &s));
+        if (rank == 0) {
+            WT_CHECK_INT(s.calls, round - 1);
+            wt_sync();
+        }
+        WT_CHECK_INT(await_calls(&s, round), round);
+        WT_CHECK_OK(weft_wait(req));
+        WT_CHECK_INT(out, nranks * (nranks - 1) / 2);
+    }
+    WT_CHECK_OK(weft_request_free(req));
+    ft_close(&f);
+}
+
+static void run_told_again(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, told_again, "call-backs of requests that are started again", 30000), 0);
 }
 
 /* A call-back that issues the next operation and waits until *its* call-back has run. */
@@ -243,6 +277,7 @@ CASE(unattended)
 
 static const struct wt_case cases[] = {
     {"every end is told once", run_told},
+    {"ends of a request that is started again are told", run_told_again},
     {"call-backs that wait for call-backs", run_nested},
     {"failures are told", run_in_vain},
     {"a waiting thread lets others issue", run_together},

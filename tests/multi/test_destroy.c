@@ -85,7 +85,7 @@ static void await(const _Atomic int *word, int least)
     WT_REQUIRE(atomic_load(word) >= least);
 }
 
-/* A receive that nobody sends to. */
+/* A receive whose message is never sent. */
 static weft_request *hopeless(weft_comm *comm, int64_t *word, int peer)
 {
     weft_request *req = NULL;
@@ -204,7 +204,7 @@ static void who_wants_in(int rank, int nranks, void *arg)
     }
 }
 
-/* Who does not leave in time: the communicator is still there, aborted, and can be destroyed again. */
+/* A rank that does not leave in time: the communicator is still there, aborted, and can be destroyed again. */
 static void too_slow(int rank, int nranks, void *arg)
 {
     int64_t in = 1, sum;

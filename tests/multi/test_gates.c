@@ -130,9 +130,9 @@ static void never_opens(int rank, int nranks, void *arg)
     SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
     if (rank != 1)
         SAYS(e.message, "rank 1");
-    else if (fails)
-        SAYS(e.message, "the door of this rank: it does not open");
-    else
+    if (fails)
+        SAYS(e.message, "the door of this rank: it does not open"); /* on all ranks */
+    else if (rank == 1)
         SAYS(e.message, "waited 0.5 s at the door of this rank");
     ft_close(&f);
 }
@@ -143,6 +143,34 @@ static void naming(void)
 
     for (int i = 0; i < 4; i++)
         CU_ASSERT_EQUAL(wt_run(2, never_opens, (void *)(uintptr_t)how[i], 30000), 0);
+}
+
+/* Rank 2 fails, rank 1 hears of it, and rank 0 calls later and looks at rank 1 first: it is told the first cause, too. */
+static void comes_late(int rank, int nranks, void *arg)
+{
+    int64_t src[WORDS] = {0}, dst[WORDS];
+    struct door d = {.open = rank != 2, .fails = rank == 2 ? WEFT_ENOTSUP : WEFT_SUCCESS};
+    weft_error e;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 100000, rank, nranks);
+    wt_sync(); /* as above */
+    if (rank > 0)
+        WT_CHECK(weft_wait(issue(&f, &own_door, &d, 500 * FT_MS, src, dst)) < 0);
+    wt_sync();
+    if (rank == 0)
+        WT_CHECK(weft_wait(issue(&f, &own_door, &d, 500 * FT_MS, src, dst)) < 0);
+    e = ft_error(&f);
+    if (rank < 2)
+        SAYS(e.message, "rank 2");
+    SAYS(e.message, "the door of this rank: it does not open");
+    ft_close(&f);
+}
+
+static void late_comers(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, comes_late, (void *)(uintptr_t) "shm", 30000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, comes_late, (void *)(uintptr_t) "tcp", 30000), 0);
 }
 
 /* ---- Ranks that plan differently ---- */
@@ -292,6 +320,7 @@ static void boards(void)
 static const struct wt_case cases[] = {
     {"an operation waits at a gate, and later ones behind it", waiting},
     {"a gate that does not open, or fails, is named", naming},
+    {"a rank that comes late is told the first cause", late_comers},
     {"ranks that planned differently behind a gate are told, with both algorithms", plans_differ},
     {"what all ranks planned behind a gate runs", plans_agree},
     {"a rank that has planned is compared by its call with one that has not", planned_and_not},

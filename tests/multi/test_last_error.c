@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../unit/unit.h"
 
@@ -98,8 +99,63 @@ static void copies(void)
     CU_ASSERT_EQUAL(wt_run(1, own_copies, "shm", 30000), 0);
 }
 
+/* ---- The thread's own ---- */
+
+enum { MANY = 50000 };
+
+/* Another thread of rank 0 receives a message of another length, which has come already. */
+static void *find_failure(void *arg)
+{
+    struct ft_rank *f = arg;
+    int32_t word;
+
+    usleep(20000); /* that the other call be the first */
+    WT_CHECK_STATUS(weft_recv(f->comm, &word, 1, WEFT_INT32, 1, 1, NULL), WEFT_EMISMATCH);
+    return NULL;
+}
+
+/* A blocking call that fails says why to its thread, too, whatever the transport does between the failure and its return, and
+ * whichever thread finds the failure. Rank 1 does not come: on rank 0 the call fails by its deadline, or because of what another
+ * thread finds meanwhile; on the fast path and on the general one. */
+static void fail_in_call(int rank, int nranks, void *arg)
+{
+    static int32_t from[MANY], to[MANY];
+    struct ft_rank f;
+    pthread_t finder;
+    weft_error e;
+
+    for (int i = 0; i < 4; i++) {
+        size_t n = i & 1 ? MANY : 1;
+        int own = i < 2;
+        weft_status why = own ? WEFT_ETIMEDOUT : WEFT_EMISMATCH;
+        ft_open(&f, arg, 20000, rank, nranks);
+        if (rank == 1 && !own)
+            WT_CHECK_OK(weft_send(f.comm, from, 2, WEFT_INT32, 0, 1, NULL));
+        wt_sync();
+        if (rank == 0) {
+            WT_CHECK_OK(weft_comm_set_timeout(f.comm, (own ? 200 : 20000) * FT_MS));
+            WT_REQUIRE(own || pthread_create(&finder, NULL, find_failure, &f) == 0);
+            WT_CHECK_STATUS(weft_all_reduce(f.comm, from, to, n, WEFT_INT32, WEFT_SUM, NULL), why);
+            e = ft_error(&f);
+            WT_CHECK_STATUS(e.status, why);
+            WT_CHECK_STR(e.operation, own ? "all_reduce" : "recv");
+            WT_CHECK_STR(weft_thread_error(), e.message);
+            if (!own)
+                pthread_join(finder, NULL);
+        }
+        wt_sync();
+        ft_close(&f);
+    }
+}
+
+static void blocking_calls(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, fail_in_call, "a blocking call that fails", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"read while others are written", readers_and_failures},
     {"each thread has a copy of its own", copies},
+    {"a blocking call tells its thread", blocking_calls},
 };
 WT_UNIT_MAIN("last_error", cases)

@@ -1,5 +1,5 @@
 /* Which ranks load and store each other's arenas: those of a node, also where a communicator spans several. All ranks agree on it,
- * also when one of them cannot be mapped.
+ * also when one of them cannot be mapped, has no shared memory, or other settings of it.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 
@@ -38,7 +38,7 @@ static void open_rank(struct ft_rank *f, const struct world *w, int rank, int nr
     WT_REQUIRE_OK(weft_comm_create_env(f->context, NULL, &f->comm));
 }
 
-/* The members see what each other has stored, and nobody else's arena is there. */
+/* The members see what each other has stored, and no other arena is there. */
 static void check_memory(const struct ft_rank *f)
 {
     const struct weft_mapped *map = &f->comm->exec->map;
@@ -139,10 +139,58 @@ static void without_one_that_cannot(void)
     CU_ASSERT_EQUAL(wt_run(5, run, &w, LIMIT_MS), 0);
 }
 
+/* ---- Ranks with other transports, or with other settings of them ---- */
+
+/* Rank 1 has no shared memory, and none of its settings: what the others have set there does not concern it. */
+static void run_without_one(int rank, int nranks, void *arg)
+{
+    struct ft_rank f = {.rank = rank, .nranks = nranks};
+    float one = 1, sum = 0;
+
+    (void)arg;
+    setenv(rank == 1 ? "WEFT_TRANSPORTS" : "WEFT_SHM_SLOT_BYTES", rank == 1 ? "tcp" : "64K", 1);
+    WT_REQUIRE_OK(weft_context_create(NULL, &f.context));
+    WT_REQUIRE_OK(weft_comm_create_env(f.context, NULL, &f.comm));
+    WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_FLOAT32, WEFT_SUM, NULL));
+    WT_CHECK(sum == (float)nranks);
+    WT_CHECK(strcmp(wi_routes_pair(&f.comm->mesh->routes, 0, 2), "shm") == 0);
+    WT_CHECK(strcmp(wi_routes_pair(&f.comm->mesh->routes, 0, 1), "tcp") == 0);
+    WT_REQUIRE_OK(weft_comm_destroy(f.comm));
+    WT_REQUIRE_OK(weft_context_destroy(f.context));
+}
+
+static void other_transports(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, run_without_one, NULL, LIMIT_MS), 0);
+}
+
+/* Rank 1 has other slots: it cannot share memory with those that it has the transport in common with. */
+static void run_set_otherwise(int rank, int nranks, void *arg)
+{
+    struct ft_rank f = {.rank = rank, .nranks = nranks};
+
+    (void)arg;
+    if (rank == 1)
+        setenv("WEFT_SHM_SLOT_BYTES", "64K", 1);
+    WT_REQUIRE_OK(weft_context_create(NULL, &f.context));
+    WT_CHECK_STATUS(weft_comm_create_env(f.context, NULL, &f.comm), WEFT_EMISMATCH);
+    WT_CHECK(strstr(weft_thread_error(), "other settings of transport shm") != NULL);
+    WT_CHECK(strstr(weft_thread_error(), "WEFT_SHM_SLOT_BYTES") != NULL);
+    WT_CHECK(strstr(weft_thread_error(), "WEFT_ALGO") == NULL);
+    WT_REQUIRE_OK(weft_context_destroy(f.context));
+}
+
+static void other_settings(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, run_set_otherwise, NULL, LIMIT_MS), 0);
+}
+
 static const struct wt_case cases[] = {
     {"the ranks of one node", of_one_node},
     {"the ranks of each of several nodes", of_several_nodes},
     {"nobody on nodes of one rank", of_nodes_of_one_rank},
     {"nobody on a node with a rank that cannot", without_one_that_cannot},
+    {"a rank without shared memory among ranks that have it", other_transports},
+    {"a rank with other settings of it", other_settings},
 };
 WT_UNIT_MAIN("maps", cases)

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../unit/unit.h"
 
@@ -387,31 +388,156 @@ static void forms(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* A request that is used again knows nothing of the message before: it had a tag, this one has none. */
+static void used_again(int rank, int nranks, void *arg)
+{
+    static const int64_t tags[] = {30, 0, 31, 0};
+    weft_message m = WEFT_MESSAGE_INIT;
+    int64_t out = rank, in = -1;
+    weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        WT_CHECK_OK(weft_send_recv(f.comm, &out, 1, 1 - rank, tags[i], &in, 1, 1 - rank, tags[i], WEFT_INT64, &req));
+        WT_CHECK_OK(weft_wait(req));
+        WT_CHECK_OK(weft_request_message(req, &m));
+        WT_CHECK(m.source == 1 - rank && m.count == 1 && m.dtype == WEFT_INT64);
+        WT_CHECK_INT(m.tag, tags[i]);
+        WT_CHECK_OK(weft_request_free(req));
+    }
+    ft_close(&f);
+}
+
+/* Messages by which the library derives a communicator do not meet the program's receives. */
+static void derived(int rank, int nranks, void *arg)
+{
+    int64_t in = -1, out = 40 + rank;
+    weft_comm *dup = NULL;
+    weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    req = recv_tagged(&f, &in, 1, 1 - rank, 0);
+    WT_CHECK_OK(weft_comm_dup(f.comm, NULL, &dup));
+    WT_CHECK_OK(weft_send(f.comm, &out, 1, WEFT_INT64, 1 - rank, 0, NULL));
+    done(req);
+    WT_CHECK_INT(in, 41 - rank);
+    WT_CHECK_OK(weft_comm_destroy(dup));
+    ft_close(&f);
+}
+
+/* What a dump says of the messages is that no algorithm was chosen for them. */
+static void recorded(int rank, int nranks, void *arg)
+{
+    char path[64], line[4096];
+    int64_t out = rank, got = -1;
+    int messages = 0;
+    struct ft_rank f;
+    FILE *in;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int64_t tag = 0; tag < 2; tag++)
+        WT_CHECK_OK(weft_send_recv(f.comm, &out, 1, 1 - rank, tag, &got, 1, 1 - rank, tag, WEFT_INT64, NULL));
+    snprintf(path, sizeof path, "/tmp/weft-messages-%d-%d.json", (int)getpid(), rank);
+    WT_REQUIRE_OK(weft_comm_dump(f.comm, path));
+    in = fopen(path, "r");
+    WT_REQUIRE(in != NULL);
+    while (fgets(line, sizeof line, in))
+        messages += strstr(line, "\"algorithm\": \"p2p\"") && strstr(line, "\"state\": \"completed\"") &&
+                    strstr(line, "\"count\": 1, \"dtype\": \"int64\"");
+    fclose(in);
+    unlink(path);
+    WT_CHECK_INT(messages, 4);
+    ft_close(&f);
+}
+
 /* ---- Disagreement, misuse, the dead ---- */
 
 static void disagree(int rank, int nranks, void *arg)
+{
+    int64_t *words = calloc(LONG + 1, 8);
+    const char *said;
+    char sent[64];
+    struct ft_rank f;
+    weft_error e;
+
+    WT_REQUIRE(words != NULL);
+    for (int i = 0; i < 8; i++) {
+        size_t count = i & 1 ? LONG : 4, wanted = i & 2 ? count + 1 : count - 1;
+        int64_t tag = i & 4 ? 5 : 0;
+        ft_open(&f, arg, 20000, rank, nranks);
+        if (rank == 0) {
+            weft_status st = weft_send(f.comm, words, count, WEFT_INT64, 1, tag, NULL);
+            WT_CHECK(st >= 0 ? !tag || count != LONG : st <= WEFT_EPEER);
+        } else {
+            WT_CHECK_STATUS(weft_recv(f.comm, words, wanted, WEFT_INT64, 0, tag, NULL), WEFT_EMISMATCH);
+            e = ft_error(&f);
+            WT_CHECK_INT(e.peer, 0);
+            WT_CHECK_STR(e.operation, "recv");
+            said = strstr(e.message, "rank 0 called send");
+            snprintf(sent, sizeof sent, "(%zu int64%s", count, tag ? ", tag 5" : ")");
+            if (!said || !strstr(said, sent))
+                wt_fail(__FILE__, __LINE__, "no \"%s\": %s", sent, e.message);
+        }
+        wt_sync();
+        ft_close(&f);
+    }
+    free(words);
+}
+
+/* A message whose time is up names the other rank, which does nothing: short or long, with a tag or without. */
+static void unanswered(int rank, int nranks, void *arg)
 {
     int64_t *words = calloc(LONG, 8);
     struct ft_rank f;
     weft_error e;
 
     WT_REQUIRE(words != NULL);
-    for (int longer = 0; longer < 2; longer++) {
-        size_t count = longer ? LONG : 4;
+    for (int i = 0; i < 4; i++) {
+        int64_t tag = i & 1;
+        int sending = i & 2;
         ft_open(&f, arg, 20000, rank, nranks);
+        wt_sync();
         if (rank == 0) {
-            weft_status st = weft_send(f.comm, words, count, WEFT_INT64, 1, 5, NULL);
-            WT_CHECK(st >= 0 ? !longer : st <= WEFT_EPEER);
-        } else {
-            WT_CHECK_STATUS(weft_recv(f.comm, words, count - 1, WEFT_INT64, 0, 5, NULL), WEFT_EMISMATCH);
+            WT_CHECK_OK(weft_comm_set_timeout(f.comm, 200 * FT_MS));
+            WT_CHECK_STATUS(sending ? weft_send(f.comm, words, LONG, WEFT_INT64, 2, tag, NULL)
+                                    : weft_recv(f.comm, words, 1, WEFT_INT64, 2, tag, NULL),
+                            WEFT_ETIMEDOUT);
             e = ft_error(&f);
-            WT_CHECK_INT(e.peer, 0);
-            WT_CHECK(strstr(e.message, "tag 5") != NULL);
+            WT_CHECK_INT(e.peer, 2);
+            WT_CHECK_STR(e.operation, sending ? "send" : "recv");
+            WT_CHECK(strstr(e.message, "rank 2 on host") != NULL);
         }
         wt_sync();
         ft_close(&f);
     }
     free(words);
+}
+
+/* Ranks that have only exchanged messages tell each other of failures: rank 0 gives up because of rank 2, rank 1 waits for rank 0
+ * and hears of it at once. */
+static void told(int rank, int nranks, void *arg)
+{
+    weft_request *req;
+    struct ft_rank f;
+    uint64_t began;
+    int64_t word;
+
+    ft_create(&f, arg, rank ? 20000 : 300, rank, nranks);
+    wt_sync();
+    if (rank == 0) {
+        req = recv_tagged(&f, &word, 1, 1, 0);
+        WT_CHECK_STATUS(weft_recv(f.comm, &word, 1, WEFT_INT64, 2, 0, NULL), WEFT_ETIMEDOUT);
+        WT_CHECK_STATUS(weft_wait(req), WEFT_ETIMEDOUT);
+    } else if (rank == 1) {
+        began = wt_now_ms();
+        WT_CHECK(weft_recv(f.comm, &word, 1, WEFT_INT64, 0, 0, NULL) < 0);
+        WT_CHECK(wt_now_ms() - began < wt_slow_ms(5000));
+        WT_CHECK(strstr(ft_error(&f).message, "gave up") != NULL);
+    }
+    wt_sync();
+    ft_close(&f);
 }
 
 #define BAD(call, text)                                      \
@@ -491,7 +617,7 @@ static void orphans(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-/* All others leave in good order: nobody is left who could send. */
+/* All others leave in good order: no rank is left that could send. */
 static void deserted(int rank, int nranks, void *arg)
 {
     int64_t word = 1;
@@ -534,7 +660,12 @@ CASE(anybody, 4)
 CASE(in_order, 2)
 CASE(probes, 2)
 CASE(forms, 2)
+CASE(used_again, 2)
+CASE(derived, 2)
+CASE(recorded, 2)
 CASE(disagree, 2)
+CASE(unanswered, 3)
+CASE(told, 3)
 CASE(misuse, 2)
 CASE(deserted, 3)
 
@@ -575,7 +706,12 @@ static const struct wt_case cases[] = {
     {"a receive behind full memory says so", run_memory_is_full},
     {"probes", run_probes},
     {"persistent, exchanged, to oneself", run_forms},
+    {"a request that is used again", run_used_again},
+    {"a receive while a communicator is derived", run_derived},
+    {"messages in the flight recorder", run_recorded},
     {"counts that differ", run_disagree},
+    {"the rank that does not answer is named", run_unanswered},
+    {"ranks that only exchange messages hear of failures", run_told},
     {"wrong use", run_misuse},
     {"the sender of early messages dies", run_orphans},
     {"everybody else has left", run_deserted},

@@ -1,5 +1,5 @@
 /* Algorithms from files, run: every right file that tests/import/generate.py writes, over the transports, with the results that
- * the operation defines; and what is said to whoever names a file or an algorithm wrongly.
+ * the operation defines; and the errors for wrong names of files and algorithms.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include <dirent.h>
 #include <limits.h>
@@ -345,7 +345,7 @@ static void other_files(int rank, int nranks, void *arg)
         in(text, rank == 2 ? "right/all_reduce_rhd.xml" : "right/all_reduce_ring.xml", NULL, NULL), "", &context));
     SAYS(weft_comm_create_env(context, NULL, &comm), WEFT_EMISMATCH, rank == 2 ? "rank 0" : "rank 2");
     SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "WEFT_PLANS");
-    SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "WEFT_SHM_STAGE_SLOT_BYTES");
+    SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "WEFT_COMM_SLICE_BYTES");
     SAYS(WEFT_EMISMATCH, WEFT_EMISMATCH, "compare weft-info -c");
     WT_CHECK(comm == NULL);
     WT_CHECK_OK(weft_context_destroy(context));

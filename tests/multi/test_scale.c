@@ -59,8 +59,8 @@ static void many_requests(int rank, int nranks, void *arg)
     before = f.comm->exec->op_polls;
     for (int i = 0; i < REQUESTS; i++)
         WT_REQUIRE_OK(weft_recv(f.comm, &words[i], 1, WEFT_INT64, 1 - rank, 0, &reqs[i]));
-    WT_CHECK(f.comm->exec->op_polls - before >= REQUESTS);
-    WT_CHECK(f.comm->exec->op_polls - before <= 8ull * REQUESTS);
+    WT_CHECK(f.comm->exec->op_polls > before); /* they are counted at all */
+    WT_CHECK(f.comm->exec->op_polls - before <= REQUESTS);
     for (int i = 0; i < 100; i++) /* collectives among them */
         WT_REQUIRE_OK(weft_all_reduce(f.comm, &one, &sums[i], 1, WEFT_INT64, WEFT_SUM, &reqs[REQUESTS + i]));
     tested_in_vain(&f, reqs, REQUESTS);

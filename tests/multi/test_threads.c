@@ -314,6 +314,216 @@ static void destroyed(int rank, int nranks, void *arg)
     WT_CHECK_OK(weft_context_destroy(f.context));
 }
 
+/* ---- While another thread holds the communicator ---- */
+
+enum { HELD_US = 200000 };
+
+struct holder {
+    struct blocked b;
+    weft_op op;
+    _Atomic int inside, wanted;
+};
+
+/* A function of an operator runs with the communicator held, from before the other thread wants it for so long. */
+static void slow_sum(const void *left, const void *right, void *out, size_t count, weft_dtype dtype, void *arg)
+{
+    struct holder *h = arg;
+    const int64_t *a = left, *b = right;
+    int64_t *to = out;
+
+    (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        to[i] = a[i] + b[i];
+    if (h->b.f->rank == 0 && !atomic_exchange(&h->inside, 1)) {
+        while (!atomic_load(&h->wanted))
+            usleep(100);
+        usleep(HELD_US);
+    }
+}
+
+static void *hold(void *arg)
+{
+    struct holder *h = arg;
+
+    h->b.st = weft_all_reduce(h->b.f->comm, h->b.src, h->b.dst, 1, WEFT_INT64, h->op, NULL);
+    return NULL;
+}
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* A thread that wants the communicator meanwhile gets it in the end, and sleeps until then: it leaves its core to others. */
+static void held(int rank, int nranks, void *arg)
+{
+    int64_t src = pattern(rank, 0, 0), dst = -1;
+    struct ft_rank f;
+    struct holder h = {.b = {.f = &f, .n = 1, .src = &src, .dst = &dst}};
+    pthread_t thread;
+
+    ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+    WT_REQUIRE_OK(weft_op_create(slow_sum, &h, 1, &h.op));
+    if (rank == 0) {
+        double wall, cpu;
+        WT_REQUIRE(pthread_create(&thread, NULL, hold, &h) == 0);
+        while (!atomic_load(&h.inside))
+            usleep(100);
+        wall = seconds_of(CLOCK_MONOTONIC);
+        cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+        atomic_store(&h.wanted, 1);
+        send_number(&f, 4711, 0);
+        cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        wall = seconds_of(CLOCK_MONOTONIC) - wall;
+        WT_CHECK(cpu < wall / 2);
+        pthread_join(thread, NULL);
+    } else {
+        int64_t number = -1;
+        hold(&h);
+        WT_CHECK_OK(weft_recv(f.comm, &number, 1, WEFT_INT64, 0, 0, NULL));
+        WT_CHECK_INT(number, 4711);
+    }
+    WT_CHECK_OK(h.b.st);
+    check_sum(&h.b);
+    WT_CHECK_OK(weft_op_destroy(h.op));
+    ft_close(&f);
+}
+
+/* ---- Programs that are kept ---- */
+
+/* A v-form whose lengths are in units of one element. */
+struct v_call {
+    struct ft_rank *f;
+    int64_t src[64], dst[128];
+    size_t counts[2];
+    _Atomic int begun;
+    weft_status st;
+};
+
+static void *v_gather(void *arg)
+{
+    struct v_call *v = arg;
+
+    atomic_store(&v->begun, 1);
+    v->st = weft_all_gather_v(v->f->comm, v->src, v->dst, v->counts, NULL, WEFT_INT64, NULL);
+    return NULL;
+}
+
+static void v_fill(struct v_call *v, struct ft_rank *f, int round, size_t count0, size_t count1)
+{
+    v->f = f;
+    v->begun = 0;
+    v->counts[0] = count0;
+    v->counts[1] = count1;
+    for (size_t i = 0; i < 64; i++)
+        v->src[i] = pattern(f->rank, round, i);
+    for (size_t i = 0; i < 128; i++)
+        v->dst[i] = -1;
+}
+
+static void v_check(const struct v_call *v, int round)
+{
+    size_t first = v->counts[0];
+
+    WT_CHECK_OK(v->st);
+    for (size_t i = 0; i < first + v->counts[1] && !wt_failures(); i++)
+        WT_CHECK_INT(v->dst[i], pattern(i >= first, round, i >= first ? i - first : i));
+}
+
+/* A call waits that is run as an earlier one was, while another thread's has other lengths, so that its program is kept in the
+ * place of the first one's. */
+static void kept(int rank, int nranks, void *arg)
+{
+    struct v_call *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+    struct ft_rank f;
+
+    WT_REQUIRE(a && b);
+    ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+    for (int round = 0; round < 6; round++) {
+        pthread_t thread;
+        for (int turn = 0; turn < 2; turn++) {
+            v_fill(a, &f, round, 3, 5);
+            v_gather(a);
+            v_check(a, round);
+        }
+        v_fill(a, &f, round, 3, 5);
+        v_fill(b, &f, round, 7, (size_t)(2 + round));
+        if (rank == 0) {
+            WT_REQUIRE(pthread_create(&thread, NULL, v_gather, a) == 0);
+            while (!atomic_load(&a->begun))
+                usleep(100);
+            usleep(20000);
+            v_gather(b);
+            pthread_join(thread, NULL);
+        } else {
+            usleep(100000); /* rank 0's first one waits */
+            v_gather(a);
+            v_gather(b);
+        }
+        v_check(a, round);
+        v_check(b, round);
+    }
+    ft_close(&f);
+    free(a);
+    free(b);
+}
+
+/* Rank 0's other thread waits for a message that never comes, 300 ms, while its collective, kept, waits longer. */
+static void *find_late(void *arg)
+{
+    struct ft_rank *f = arg;
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    int64_t word;
+    weft_call call = wt_call(WEFT_KIND_RECV, NULL, &word, 1, WEFT_INT64);
+    uint64_t began;
+
+    usleep(20000);
+    options.timeout_ns = 300 * FT_MS;
+    call.peer = 1;
+    call.tag = 1;
+    call.options = &options;
+    began = wt_now_ms();
+    WT_CHECK_STATUS(weft_issue(f->comm, &call, NULL), WEFT_ETIMEDOUT);
+    WT_CHECK(wt_now_ms() - began < wt_slow_ms(DEADLINE_MS / 2));
+    return NULL;
+}
+
+static void late_message(int rank, int nranks, void *arg)
+{
+    int64_t in = rank, out = -1;
+    struct ft_rank f;
+    pthread_t thread;
+
+    ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+    WT_CHECK_OK(weft_all_reduce(f.comm, &in, &out, 1, WEFT_INT64, WEFT_SUM, NULL));
+    wt_sync();
+    if (rank == 0) {
+        WT_REQUIRE(pthread_create(&thread, NULL, find_late, &f) == 0);
+        WT_CHECK_STATUS(weft_all_reduce(f.comm, &in, &out, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_ETIMEDOUT);
+        pthread_join(thread, NULL);
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void run_late_message(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, late_message, "a late message beside a collective", 60000), 0);
+}
+
+static void run_kept(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, kept, "a call behind one that is kept", 60000), 0);
+}
+
+static void run_held(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, held, "a call while an operator runs", 60000), 0);
+}
+
 static void run_behind(void)
 {
     CU_ASSERT_EQUAL(ft_run_everywhere(2, behind, "messages behind a collective", 60000), 0);
@@ -344,7 +554,10 @@ static const struct wt_case cases[] = {
     {"a message that a blocked collective waits for", run_behind},
     {"a collective behind a blocked one", run_queued},
     {"messages of threads beside collectives", run_together},
+    {"a call waits while another's program is kept in its place", run_kept},
+    {"a message's time-out is kept beside a collective", run_late_message},
     {"options belong to the thread that gave them", run_options},
+    {"a call sleeps while another thread is inside", run_held},
     {"destroyed while one thread blocks and another comes", run_destroyed},
 };
 WT_UNIT_MAIN("threads", cases)

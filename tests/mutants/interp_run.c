@@ -177,7 +177,7 @@ static void reset_lanes(struct interp *m)
     }
 }
 
-/* Who comes first: everybody drawn at random, or whole ranks one after the other. */
+/* The order of steps: each drawn at random of all ranks, or whole ranks one after the other. */
 static void draw_priorities(struct interp *m, int by_rank)
 {
     uint32_t n = 0, order[INTERP_MAX_RANKS];

@@ -138,7 +138,7 @@ static int list_runs(const struct oracle_world *w, const struct wi_plan_query *q
     }
     for (int i = 0; i < n; i++) {
         struct wi_algo_choice c = list[i].choice;
-        int cut = wi_algo_has_depth(&c);
+        int cut = wi_algo_has_chunks(&c);
         for (int depth = 1; !list[i].why_not && depth <= (cut ? 16 : 1); depth *= 2) {
             if (cut && !depth_is_sensible(depth, q->bytes))
                 continue;

@@ -244,10 +244,10 @@ def main():
     for title, part in chosen:
         start = time.monotonic()
         try:
-            print(f"ok {title}: {part()} ({time.monotonic() - start:.0f} s)", flush=True)
+            print(f"ok - {title}: {part()} ({time.monotonic() - start:.0f} s)", flush=True)
         except (AssertionError, RanksFailed, subprocess.TimeoutExpired) as error:
             failed += 1
-            print(f"not ok {title}: {error} ({time.monotonic() - start:.0f} s)", flush=True)
+            print(f"not ok - {title}: {error} ({time.monotonic() - start:.0f} s)", flush=True)
     return 1 if failed else 0
 
 

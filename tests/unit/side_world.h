@@ -21,6 +21,7 @@
 
 #define RANKS 2 /* that have a side channel; 0 and 1 */
 #define LONG_NS 20000000000ull
+#define COMM 6 /* of the communicator that both are in */
 
 struct world {
     struct wi_side *side[RANKS];
@@ -28,8 +29,9 @@ struct world {
     struct wi_auth_seen *seen[RANKS];
     unsigned char address[RANKS][WI_SIDE_ADDRESS_MAX];
     size_t address_bytes[RANKS];
-    int nranks;    /* of groups; at least RANKS */
-    int other_key; /* that rank has another one; -1 */
+    int nranks;        /* of groups; at least RANKS */
+    int other_key;     /* that rank has another one; -1 */
+    atomic_int no_key; /* rank 1 finds none */
 };
 
 static struct world *world_of_rank[RANKS];
@@ -58,7 +60,7 @@ static int find_key(void *arg, const void *claim, size_t bytes, struct wi_auth_k
     if (rank == 1)
         wait_in_handshake();
     memset(key, world_of_rank[rank]->other_key == rank ? 8 : 7, sizeof *key);
-    return 1;
+    return rank != 1 || !atomic_load(&world_of_rank[rank]->no_key);
 }
 
 static size_t address_of(void *arg, int rank, unsigned char address[WI_SIDE_ADDRESS_MAX])
@@ -75,10 +77,10 @@ static const char *host_of(void *arg, int rank)
     return rank ? "node-b" : "node-a";
 }
 
-static void open_group(struct world *w, int rank, const char *transport, uint64_t timeout_ns)
+static void open_in(struct world *w, int rank, uint64_t comm, const char *transport, uint64_t timeout_ns)
 {
     struct wi_side_group_config config = {.transport = transport,
-                                          .comm_id = {5, 6},
+                                          .comm_id = {5, comm},
                                           .rank = rank,
                                           .nranks = w->nranks,
                                           .timeout_ns = timeout_ns,
@@ -87,6 +89,11 @@ static void open_group(struct world *w, int rank, const char *transport, uint64_
                                           .arg = w};
 
     CU_ASSERT_EQUAL_FATAL(wi_side_open(w->side[rank], &config, &w->group[rank]), WEFT_SUCCESS);
+}
+
+static void open_group(struct world *w, int rank, const char *transport, uint64_t timeout_ns)
+{
+    open_in(w, rank, COMM, transport, timeout_ns);
 }
 
 static void world_of(struct world *w, int nranks, int other_key, uint64_t timeout_ns)

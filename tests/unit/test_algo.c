@@ -727,7 +727,7 @@ static void traits_are_true(void)
     CU_ASSERT(ll > 8);
 }
 
-/* Rounds send to whom the schedules send to, and about as much to each. */
+/* Rounds send to the same ranks as the schedules, and about as much to each. */
 static void compare_rounds(const struct wi_algo *a, int n)
 {
     struct wi_algo_args args = {.nranks = n};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Status texts, names, allocation failures, clock, hash, log. */
+/* Status texts, names, allocation failures, clock, hash, text of others, log. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "unit.h"
 
 static void names(void)
@@ -224,12 +225,24 @@ static void log_bad_specs(void)
     }
 }
 
+/* Letters of any language stay; what controls a terminal goes, however it is spelt. */
+static void text_of_others(void)
+{
+    char text[32] = "a\n\x1b[2J\x7f \xc2\x9b 2J \xc3\x9b \xc2\xa0", full[4] = {'a', 'b', 'c', 'd'};
+
+    wi_text_sanitize(text, sizeof text);
+    CU_ASSERT_STRING_EQUAL(text, "a  [2J     2J \xc3\x9b \xc2\xa0");
+    wi_text_sanitize(full, sizeof full);
+    CU_ASSERT_STRING_EQUAL(full, "abc");
+}
+
 static const struct wt_case cases[] = {
     {"names", names},
     {"failure text", failure_text},
     {"allocation and its failures", allocation},
     {"clock", clock_agrees},
     {"hash and random", hash_and_random},
+    {"text of others", text_of_others},
     {"log lines", log_lines},
     {"malformed log settings", log_bad_specs},
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "tests/harness/harness.h"
 #include "net/auth_mac.h"
@@ -154,7 +155,7 @@ static void other_keys(void)
 static void tampered_body(int rank, int nranks, void *arg)
 {
     struct tamper *t = arg;
-    for (t->at = 0, t->bytes = 1; t->at < t->bytes;) {
+    while (t->at < t->bytes) {
         struct caller c = {.tamper = t};
         struct wi_bootstrap *b = NULL;
         unsigned char mine[PAYLOAD] = {0}, all[NRANKS * PAYLOAD];
@@ -183,10 +184,11 @@ static void tampered_body(int rank, int nranks, void *arg)
 static void tampered(void)
 {
     for (int exchange = 0; exchange < EXCHANGES; exchange++) {
-        struct tamper t = {.exchange = exchange, .peer = 1, .seen_by = -1};
+        struct tamper t = {.exchange = exchange, .peer = 1, .seen_by = -1, .bytes = 1};
         CU_ASSERT_EQUAL_FATAL(wt_threads(NRANKS, tampered_body, &t, 120000), 0);
         CU_ASSERT(t.bytes >= 40);
         t.seen_by = 2; /* verdicts that one rank alone cannot believe stop that rank alone: see the next exchange */
+        t.at = 0;
         if (exchange % 2 == 0)
             CU_ASSERT_EQUAL_FATAL(wt_threads(NRANKS, tampered_body, &t, 120000), 0);
     }
@@ -295,6 +297,36 @@ static void mixed(void)
     munmap(m, sizeof(*m));
 }
 
+/* ---- A launcher's variables, all ranks on one host ---- */
+
+/* Rank 0's time is over first: rank 2 hears what it says. */
+static void one_host_body(int rank, int nranks, void *arg)
+{
+    const int *fills = arg;
+    struct wi_bootstrap_settings s = keyed(fills[rank == 1]);
+    struct wi_bootstrap *b;
+    char spec[512], line[512] = "";
+    FILE *log;
+    (void)nranks;
+    s.store_addr = "127.0.0.1";
+    s.job = getenv("WEFT_JOB");
+    snprintf(spec, sizeof(spec), "warn,file:%s/%d-%d", wt_temp_dir(), fills[0], rank);
+    WT_REQUIRE_OK(wi_log_init(spec));
+    WT_CHECK_STATUS(wi_bootstrap_env(&s, in_ms(rank ? 4000 : 1500), &b), rank == 1 ? WEFT_EAUTH : WEFT_ETIMEDOUT);
+    says(rank == 1 ? "rank 0 " : "rank 1 ");
+    says(rank != 1 ? "came with another job key, with none," : fills[1] ? "another job key" : "this rank was not");
+    WT_CHECK_OK(wi_log_init(NULL));
+    log = rank == 0 ? fopen(strchr(spec, '/'), "r") : NULL;
+    WT_CHECK(rank || (log && fgets(line, sizeof(line), log) && strstr(line, "WARN store.refused: a connection from ")));
+}
+
+static void one_host(void)
+{
+    static const int fills[][2] = {{7, 8}, {7, 0}, {0, 7}};
+    for (size_t i = 0; i < sizeof(fills) / sizeof(fills[0]); i++)
+        CU_ASSERT_EQUAL(wt_run(NRANKS, one_host_body, (void *)fills[i], 60000), 0);
+}
+
 /* ---- Where a key is required ---- */
 
 static int never_called(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
@@ -353,6 +385,7 @@ static const struct wt_case cases[] = {
     {"out of band: each changed byte of each exchange is noticed and its rank named", tampered},
     {"out of band: what was recorded in another job is refused", replayed},
     {"unique ids and files: a configured key is needed as well", mixed},
+    {"ranks of one host of which some have another key, or none", one_host},
     {"a required key that is not configured", required},
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Somebody on the network at start-up: what is changed between two ranks, or between a rank and the store, is noticed and named;
- * strangers are read no further than they must be, hear nothing, and do not drive out ranks. */
+/* Strangers at start-up: they are read no further than they must be, hear nothing, and do not drive out ranks. */
 #include "unit.h"
 
 #include <arpa/inet.h>
@@ -10,260 +9,20 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/fds.h"
 #include "base/status.h"
 #include "tests/harness/harness.h"
 #include "net/bootstrap_id.h"
 #include "net/bootstrap_mesh.h"
 
 #define MS 1000000ull
-#define PAYLOAD 24
-#define HEAD_WIRE 32 /* of a gather: head and tag */
-#define ROUND_WIRE (HEAD_WIRE + PAYLOAD + 16)
 #define HELLO_WIRE 136
-#define PROOF_WIRE 40
-
-static uint64_t in_ms(unsigned ms)
-{
-    return wi_deadline_ns(wt_slow_ms(ms) * MS);
-}
-
-static void says(const char *part)
-{
-    if (!strstr(wi_fail_text(), part))
-        wt_fail(__FILE__, __LINE__, "\"%s\" does not say \"%s\"", wi_fail_text(), part);
-}
-
-/* ---- The man in the middle ---- */
-
-/* Passes bytes on, one of them changed; or `again` bytes of the beginning once more in the place of those that follow. */
-struct relay {
-    int from, to;
-    size_t at, again, seen;
-    unsigned char kept[ROUND_WIRE];
-    pthread_t thread;
-};
-
-static int send_all(int fd, const unsigned char *data, size_t bytes)
-{
-    for (size_t sent = 0; sent < bytes;) {
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        ssize_t n = send(fd, data + sent, bytes - sent, MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
-            return -1;
-        if (n < 0)
-            poll(&p, 1, 1000);
-        sent += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-static void *relay_main(void *arg)
-{
-    struct relay *r = arg;
-    unsigned char data[4096];
-    for (;;) {
-        struct pollfd p = {.fd = r->from, .events = POLLIN};
-        ssize_t n = recv(r->from, data, sizeof(data), 0);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            break;
-        if (n < 0) {
-            poll(&p, 1, 1000);
-            continue;
-        }
-        for (ssize_t i = 0; i < n; i++, r->seen++) {
-            if (r->again && r->seen < r->again)
-                r->kept[r->seen] = data[i];
-            if (r->again && r->seen >= r->again && r->seen < 2 * r->again)
-                data[i] = r->kept[r->seen - r->again];
-            if (!r->again && r->seen == r->at)
-                data[i] ^= 0x10;
-        }
-        if (send_all(r->to, data, (size_t)n))
-            break;
-    }
-    shutdown(r->to, SHUT_WR);
-    return NULL;
-}
-
-/* Between a link's descriptor and who reads it. */
-static void intercept(struct relay *r, int *fd)
-{
-    int pair[2];
-    WT_REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-    r->from = *fd;
-    r->to = pair[0];
-    *fd = pair[1];
-    WT_REQUIRE(pthread_create(&r->thread, NULL, relay_main, r) == 0);
-}
-
-static struct wi_bootstrap *begin(void)
-{
-    struct wi_bootstrap_settings s = {.job_key_fd = -1,
-                                      .store_addr = getenv("WEFT_STORE_ADDR"),
-                                      .store_port = atoi(getenv("WEFT_STORE_PORT")),
-                                      .job = getenv("WEFT_JOB")};
-    struct wi_bootstrap *b;
-    WT_REQUIRE_OK(wi_bootstrap_env(&s, in_ms(20000), &b));
-    return b;
-}
-
-static void gather_once(int rank, size_t at, size_t again)
-{
-    struct wi_bootstrap *b = begin();
-    struct relay r = {.at = at, .again = again, .from = -1};
-    unsigned char mine[PAYLOAD] = {1}, all[2 * PAYLOAD];
-    int good = (int)((again ? again : at) / ROUND_WIRE);
-    if (rank == 1)
-        intercept(&r, &((struct wi_boot *)b)->in[0].fd);
-    for (int i = 0; i < good; i++)
-        WT_CHECK_OK(b->all_gather(b, mine, sizeof(mine), all, in_ms(20000)));
-    weft_status st = b->all_gather(b, mine, sizeof(mine), all, in_ms(20000));
-    if (rank == 1) {
-        WT_CHECK_STATUS(st, WEFT_EAUTH);
-        says("what rank 0 sent to rank 1 in start-up exchange");
-        b->destroy(b);
-        pthread_join(r.thread, NULL);
-        close(r.from);
-        close(r.to);
-    } else {
-        /* It may have what it needs of this exchange; of the next one it hears why there is none. */
-        if (st == WEFT_SUCCESS)
-            st = b->all_gather(b, mine, sizeof(mine), all, in_ms(20000));
-        WT_CHECK_STATUS(st, WEFT_EAUTH);
-        says("changed on its way");
-        b->destroy(b);
-    }
-    if (wt_failures())
-        wt_fail(__FILE__, __LINE__, "byte %zu, again %zu", at, again);
-    wt_sync();
-}
-
-static void gather_body(int rank, int nranks, void *arg)
-{
-    (void)nranks, (void)arg;
-    for (size_t at = 0; at < ROUND_WIRE; at += at < HEAD_WIRE ? 3 : 7)
-        gather_once(rank, at, 0);
-    for (size_t at = ROUND_WIRE; at < 2 * ROUND_WIRE; at += 19)
-        gather_once(rank, at, 0);
-    gather_once(rank, 0, ROUND_WIRE);
-}
-
-static void gathers(void)
-{
-    CU_ASSERT_EQUAL(wt_run(2, gather_body, NULL, 120000), 0);
-}
-
-/* ---- Between a rank and the store ---- */
-
-struct proxy {
-    int listen_fd;
-    struct sockaddr_in real;
-    struct relay up, down;
-    pthread_t thread;
-};
-
-static void *proxy_main(void *arg)
-{
-    struct proxy *p = arg;
-    int client = accept(p->listen_fd, NULL, NULL), server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (client >= 0 && server >= 0 && connect(server, (struct sockaddr *)&p->real, sizeof(p->real)) == 0) {
-        p->up.from = p->down.to = client;
-        p->up.to = p->down.from = server;
-        pthread_create(&p->down.thread, NULL, relay_main, &p->down);
-        relay_main(&p->up);
-        pthread_join(p->down.thread, NULL);
-    }
-    close(client);
-    close(server);
-    return NULL;
-}
-
-/* The id of another host at the proxy's port, so that this rank uses the network. */
-static void proxy_begin(struct proxy *p, weft_unique_id *id)
-{
-    struct wi_id known;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof(at);
-    WT_REQUIRE_OK(wi_id_decode(id, &known));
-    WT_REQUIRE(known.nat == 1 && known.at[0].ss.ss_family == AF_INET);
-    memcpy(&p->real, &known.at[0].ss, sizeof(p->real));
-    p->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    WT_REQUIRE(p->listen_fd >= 0 && bind(p->listen_fd, (struct sockaddr *)&at, n) == 0 && listen(p->listen_fd, 4) == 0);
-    WT_REQUIRE(getsockname(p->listen_fd, (struct sockaddr *)&at, &n) == 0);
-    memcpy(&known.at[0].ss, &at, sizeof(at));
-    known.node.id[0] ^= 1;
-    wi_id_encode(&known, id);
-    WT_REQUIRE(pthread_create(&p->thread, NULL, proxy_main, p) == 0);
-}
-
-static void proxied_once(int rank, weft_unique_id *shared, size_t up_at, size_t down_at)
-{
-    static const struct wi_bootstrap_settings s = {.job_key_fd = -1, .interfaces = "lo"};
-    struct proxy p = {.up = {.at = up_at}, .down = {.at = down_at}};
-    struct wi_bootstrap *b = NULL;
-    if (rank == 0)
-        WT_REQUIRE_OK(wi_unique_id_create(&s, shared));
-    wt_sync();
-    weft_unique_id id = *shared;
-    if (rank == 1)
-        proxy_begin(&p, &id);
-    weft_status st = wi_bootstrap_id(&s, &id, rank, 2, in_ms(20000), &b);
-    if (up_at == SIZE_MAX && down_at == SIZE_MAX) {
-        WT_CHECK_OK(st);
-        if (b)
-            b->destroy(b);
-    } else {
-        WT_CHECK_STATUS(st, WEFT_EAUTH);
-        says("changed on its way");
-        says(up_at != SIZE_MAX ? "what rank 1 (" : "what rank 0's start-up store sent");
-    }
-    if (rank == 1) {
-        pthread_join(p.thread, NULL);
-        close(p.listen_fd);
-        if (up_at == SIZE_MAX && down_at == SIZE_MAX) { /* how much there is to change */
-            memcpy(shared->bytes, &p.up.seen, sizeof(size_t));
-            memcpy(shared->bytes + sizeof(size_t), &p.down.seen, sizeof(size_t));
-        }
-    }
-    if (wt_failures())
-        wt_fail(__FILE__, __LINE__, "byte %zu up, %zu down", up_at, down_at);
-    wt_sync();
-}
-
-static void store_body(int rank, int nranks, void *arg)
-{
-    size_t up, down;
-    (void)nranks;
-    proxied_once(rank, arg, SIZE_MAX, SIZE_MAX);
-    memcpy(&up, ((weft_unique_id *)arg)->bytes, sizeof(up));
-    memcpy(&down, ((weft_unique_id *)arg)->bytes + sizeof(up), sizeof(down));
-    wt_sync();
-    up -= 8 + 16; /* BYE and its tag: then it has started */
-    down = HELLO_WIRE + 110 + 43 < down ? HELLO_WIRE + 110 + 43 : down;
-    WT_REQUIRE(up > HELLO_WIRE + PROOF_WIRE + 200 && down > HELLO_WIRE + 100);
-    for (size_t at = HELLO_WIRE + PROOF_WIRE; at < up; at += 23)
-        proxied_once(rank, arg, at, SIZE_MAX);
-    for (size_t at = HELLO_WIRE; at < down; at += 23)
-        proxied_once(rank, arg, SIZE_MAX, at);
-}
-
-static void store_frames(void)
-{
-    weft_unique_id *id = mmap(NULL, sizeof(*id), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CU_ASSERT_FATAL(id != MAP_FAILED);
-    CU_ASSERT_EQUAL(wt_run(2, store_body, id, 120000), 0);
-    munmap(id, sizeof(*id));
-}
-
-/* ---- Strangers ---- */
 
 static struct wi_auth_key store_key;
 
@@ -349,6 +108,39 @@ static void read_no_further(void)
     wi_store_server_destroy(server);
 }
 
+/* A rank that has another key or none; not who says anything else, or nothing, or does not go on. */
+static void ranks_are_counted(void)
+{
+    struct sockaddr_in at;
+    struct wi_store_server *server = serve(2, &at);
+    unsigned char hello[HELLO_WIRE], question[8] = {'W', 'F', 'T', 'K', 1}, rubbish[HELLO_WIRE], got[64];
+    struct weft_auth *auth = client_of(1, 2, hello);
+    const struct {
+        const unsigned char *said;
+        size_t bytes;
+        long counted; /* with those before */
+    } table[] = {{rubbish, sizeof(rubbish), 0},
+                 {rubbish, 8, 0},
+                 {hello, 0, 0},
+                 {hello, 100, 0},
+                 {question, 7, 0},
+                 {question, 8, 1},
+                 {hello, HELLO_WIRE, 2},
+                 {rubbish, sizeof(rubbish), 2}};
+    hello[HELLO_WIRE - 1] ^= 1;
+    memset(rubbish, 'G', sizeof(rubbish));
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        int fd = dial_from(&at, INADDR_LOOPBACK);
+        CU_ASSERT_EQUAL(send(fd, table[i].said, table[i].bytes, MSG_NOSIGNAL), (ssize_t)table[i].bytes);
+        shutdown(fd, SHUT_WR);
+        CU_ASSERT_EQUAL(recv(fd, got, sizeof(got), 0), 0);
+        CU_ASSERT_EQUAL(wi_store_server_refused(server), table[i].counted);
+        close(fd);
+    }
+    wi_auth_destroy(auth);
+    wi_store_server_destroy(server);
+}
+
 /* No descriptor for one more connection: tried again every 100 ms, not as fast as the processor can; then served. */
 static void out_of_descriptors(void)
 {
@@ -368,7 +160,7 @@ static void out_of_descriptors(void)
     wi_store_server_destroy(server);
 }
 
-/* Who has said nothing gives its descriptor back before the next one is looked for; who has shown the key keeps his. */
+/* A connection that has said nothing gives its descriptor back before one is missed; one that has shown the key keeps its own. */
 static void silent_give_way(void)
 {
     struct sockaddr_in at;
@@ -404,13 +196,16 @@ static void local_address(struct wi_sockaddr *at, const char *which)
     wi_sockaddr_local(at, name, 0);
 }
 
+static const unsigned char local_job_key[WI_JOB_KEY_BYTES] = "key";
+
 static struct wi_store_server *serve_own_user(struct wi_sockaddr *at)
 {
     struct wi_store_server_config config = {
         .listen_fds = {-1, -1}, .nranks = 2, .own_user = 1, .give_up_ns = wi_deadline_ns(600000 * MS)};
     struct wi_store_server *server = NULL;
     local_address(at, "own");
-    CU_ASSERT_EQUAL(wi_auth_derive((const unsigned char *)"key", 3, "job", WI_STORE_PURPOSE, &store_key), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_auth_derive(local_job_key, sizeof(local_job_key), "job", WI_STORE_PURPOSE, &store_key),
+                    WEFT_SUCCESS);
     config.key = store_key;
     config.listen_fds[0] = wi_socket_listen(at, "test");
     CU_ASSERT_FATAL(config.listen_fds[0] >= 0);
@@ -488,6 +283,40 @@ static void other_user_listens(void)
     close(ready[1]);
 }
 
+static struct wi_store_server *serve_locally(struct wi_rendezvous *r, struct wi_sockaddr *at)
+{
+    struct wi_store_server *server = serve_own_user(at);
+
+    wi_rendezvous_init(r);
+    r->fixed[r->nfixed++] = *at;
+    return server;
+}
+
+/* No rank of this process is to be waited for: some seconds after the verdict it ends, though the one that was told stays. */
+static void ends_after_verdict(void)
+{
+    const struct wi_store_verdict verdict = {.status = WEFT_EPEER, .culprit = 1, .text = "rank 1 had enough"};
+    struct wi_store_search search = {.job = "job", .rank = 1, .nranks = 2, .own_user = 1};
+    struct wi_store_client one, late;
+    struct wi_sockaddr at;
+    struct wi_store_server *server = serve_locally(&search.rendezvous, &at);
+    uint64_t began = wi_now_ns();
+
+    memcpy(search.job_key, local_job_key, sizeof(local_job_key));
+    CU_ASSERT_EQUAL_FATAL(wi_store_client_connect(&one, &search, wi_deadline_ns(wt_slow_ms(10000) * MS)), WEFT_SUCCESS);
+    wi_store_client_leave(&one, &verdict);
+    search.rank = 0;
+    CU_ASSERT_EQUAL_FATAL(wi_store_client_connect(&late, &search, wi_deadline_ns(wt_slow_ms(10000) * MS)),
+                          WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_store_server_finished(server), 0);
+    while (!wi_store_server_finished(server) && wi_now_ns() - began < wt_slow_ms(30000) * MS)
+        usleep(50000);
+    CU_ASSERT_EQUAL(wi_store_server_finished(server), 1);
+    CU_ASSERT(wi_now_ns() - began > 3000 * MS);
+    wi_store_client_leave(&late, NULL);
+    wi_store_server_destroy(server);
+}
+
 /* The other ranks look for a port. */
 static void given_a_local_socket(void)
 {
@@ -502,7 +331,7 @@ static void given_a_local_socket(void)
     CU_ASSERT_EQUAL(wi_rendezvous_listen(&r, wi_deadline_ns(1000 * MS), &listening, &bound), WEFT_ECONFIG);
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "is no TCP socket"));
     CU_ASSERT_EQUAL(listening, -1);
-    wi_socket_close(r.listen_fd);
+    wi_fd_close(r.listen_fd);
 }
 
 /* Serve one connection after the other at `fd`: each is closed, after it was read or without. */
@@ -538,7 +367,7 @@ static void closed_without_a_word(void)
         pid_t child = fork();
         if (child == 0)
             close_all_at(childs, refuses);
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         close(childs);
         CU_ASSERT_EQUAL(wi_store_client_connect(&client, &search, wi_deadline_ns(wt_slow_ms(300) * MS)),
                         refuses ? WEFT_EAUTH : WEFT_ETIMEDOUT);
@@ -564,7 +393,7 @@ static void forked_child(void)
     fds[3] = wi_socket_connect(&at, &pending);
     for (int i = 0; i < 4; i++)
         CU_ASSERT_FATAL(fds[i] >= 0);
-    wi_socket_close(fds[3]);
+    wi_fd_close(fds[3]);
     CU_ASSERT_EQUAL(dup2(0, fds[3]), fds[3]);
     fflush(stdout);
     pid_t child = fork();
@@ -577,7 +406,7 @@ static void forked_child(void)
     CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
     for (int i = 0; i < 3; i++) {
         CU_ASSERT(fcntl(fds[i], F_GETFD) >= 0); /* the parent's are its own */
-        wi_socket_close(fds[i]);
+        wi_fd_close(fds[i]);
     }
     close(fds[3]);
 }
@@ -698,7 +527,7 @@ static void floods(void)
     wi_store_server_destroy(server);
 }
 
-/* ---- Who gives way ---- */
+/* ---- Which connection gives way ---- */
 
 static void give_way(void)
 {
@@ -746,6 +575,7 @@ static void give_way(void)
 static const struct wt_case cases[] = {
     {"who gives way when too many are half open", give_way},
     {"a stranger is read no further than 256 bytes", read_no_further},
+    {"ranks without the key are counted, other strangers are not", ranks_are_counted},
     {"a hello that is played back gets no answer", hello_again},
     {"nor from the next store of the process", hello_to_next_store},
     {"a flood from one address drives out nobody else", floods},
@@ -755,9 +585,8 @@ static const struct wt_case cases[] = {
     {"another user asks at this user's local socket", other_user_asks},
     {"another user listens at this user's local name", other_user_listens},
     {"a local socket in place of the store's is refused", given_a_local_socket},
+    {"a store ends some seconds after its verdict", ends_after_verdict},
     {"a store that closes is not one that refuses", closed_without_a_word},
-    {"each changed byte between two ranks is noticed, and the rank named", gathers},
-    {"changed bytes between a rank and the store are noticed, and the rank named", store_frames},
 };
 
 WT_UNIT_MAIN("bootstrap_links", cases)

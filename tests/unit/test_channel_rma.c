@@ -73,6 +73,7 @@ static void end(void)
     wi_channel_rma_free(&group);
     wi_channel_memory_fini(&group);
     CU_ASSERT_EQUAL(raw.registered, raw.deregistered);
+    wi_channel_registrations_fini(&endpoint);
     pthread_mutex_destroy(&endpoint.lock);
 }
 
@@ -141,6 +142,25 @@ static void refused_is_not_owned(void)
     end();
 }
 
+/* With a rank that the transport does not serve, or that has failed, which says why. */
+static void not_with_everybody(void)
+{
+    begin();
+    raw.room[1] = raw.room[2] = 1;
+    peers[1].state = WI_CHANNEL_NONE;
+    peers[2].state = WI_CHANNEL_FAILED;
+    peers[2].status = WEFT_EPROTO;
+    snprintf(peers[2].text, sizeof peers[2].text, "it spoke another language");
+    CU_ASSERT_EQUAL(post(0, 1), WEFT_EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "does not serve rank 1"));
+    CU_ASSERT_EQUAL(post(1, 2), WEFT_EPROTO);
+    CU_ASSERT_STRING_EQUAL(wi_fail_text(), "it spoke another language");
+    CU_ASSERT(x[0].state == 99 && x[1].state == 99);
+    CU_ASSERT(raw.ngiven == 0 && raw.registered == 0);
+    CU_ASSERT_PTR_NULL(group.rmas);
+    end();
+}
+
 /* Also of one that is posted when there would be room again: from a sink, before those that wait have been looked at. */
 static void no_overtaking(void)
 {
@@ -191,7 +211,7 @@ static void no_overtaking_within_a_step(void)
     end();
 }
 
-/* A peer for which there is no room holds up nobody else's, neither when they are posted nor later. */
+/* A peer for which there is no room holds up no other peer's, neither when they are posted nor later. */
 static void each_peer_for_itself(void)
 {
     begin();
@@ -210,7 +230,7 @@ static void each_peer_for_itself(void)
     end();
 }
 
-/* Its owner has it back: it must not reach the transport any more. It does not wait for room to go, and holds up nobody. */
+/* Its owner has it back: it must not reach the transport any more. It does not wait for room to go, and holds up no other. */
 static void given_up_while_waiting(void)
 {
     begin();
@@ -233,7 +253,7 @@ static void given_up_while_waiting(void)
     end();
 }
 
-/* What the transport has stays registered until it is done with it; how that ended is nobody's business any more. */
+/* What the transport has stays registered until it is done with it; how that ended does not matter any more. */
 static void given_up_while_posted(void)
 {
     begin();
@@ -294,14 +314,47 @@ static void refused_later(void)
     end();
 }
 
+/* Registered by others: it is used as it is, and kept as long as it is used, whenever they deregister it. */
+static void uses_what_is_registered(void)
+{
+    void *mem = NULL, *other = NULL;
+
+    begin();
+    raw.room[1] = 4;
+    CU_ASSERT_EQUAL(wi_channel_register(&endpoint, bytes, sizeof bytes, WEFT_MEMORY_HOST, &mem), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(post(2, 1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(post(3, 1), WEFT_SUCCESS);
+    CU_ASSERT_FATAL(GIVEN(2, 3));
+    CU_ASSERT(raw.given[0]->mem == mem && raw.given[1]->mem == mem && raw.registered == 1);
+    CU_ASSERT_EQUAL(wi_channel_register(&endpoint, bytes + 8, 1, WEFT_MEMORY_HOST, &other), WEFT_SUCCESS);
+    wi_channel_deregister(&endpoint, other); /* which is not used */
+    CU_ASSERT_EQUAL(raw.deregistered, 1);
+    wi_channel_deregister(&endpoint, mem);
+    CU_ASSERT_EQUAL(raw.deregistered, 1);
+    CU_ASSERT_EQUAL(post(4, 1), WEFT_SUCCESS);
+    CU_ASSERT(raw.registered == 3 && raw.given[2]->mem == &bytes[4]); /* for itself: there is none any more */
+    completes(2, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_channel_rma_step(&group), 1);
+    CU_ASSERT_EQUAL(raw.deregistered, 1);
+    completes(3, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_channel_rma_step(&group), 1);
+    CU_ASSERT_EQUAL(raw.deregistered, 2);
+    completes(4, WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_channel_rma_step(&group), 1);
+    CU_ASSERT_EQUAL(raw.deregistered, 3);
+    end();
+}
+
 static const struct wt_case cases[] = {
     {"what there is room for goes through", goes_through},
     {"what is refused is not owned", refused_is_not_owned},
+    {"with ranks that are not served, or failed, there are none", not_with_everybody},
     {"nothing overtakes what waits", no_overtaking},
     {"nor within one step", no_overtaking_within_a_step},
     {"a peer without room holds up no other", each_peer_for_itself},
     {"what waits and is given up is never posted", given_up_while_waiting},
     {"what is posted and given up stays registered until it has ended", given_up_while_posted},
+    {"what others have registered is used, and kept meanwhile", uses_what_is_registered},
     {"gets and puts end with their own peer", ends_with_its_peer_only},
     {"one that is refused later ends so", refused_later},
 };

@@ -1,5 +1,5 @@
 /* Files that settings and users name: read when they are regular files of a sensible length; else the failure says what is there
- * instead. A pipe that nobody writes to must not hold anybody up.
+ * instead. A pipe without a writer must not hold the caller up.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "base/file.h"
 

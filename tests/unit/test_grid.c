@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks in meshes of several axes: who is put near whom, and why. */
+/* Ranks in meshes of several axes: which ranks are placed near each other, and why. */
 #include "topology/grid.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names and ports that a process keeps while it does not listen there: nobody else gets them. */
+/* Names and ports that a process keeps while it does not listen there: no other process gets them. */
 #include "unit.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/status.h"
 #include "net/bootstrap_id.h"
 #include "net/rendezvous.h"
@@ -119,7 +120,7 @@ static void serve_once(int fd, const struct sockaddr_in *at)
     CU_ASSERT(wi_socket_poll(fd, POLLIN, in_ms(10000)) != 0);
     served = wi_socket_accept(fd);
     CU_ASSERT_FATAL(served >= 0);
-    wi_socket_close(served);
+    wi_fd_close(served);
     CU_ASSERT_EQUAL(recv(client, &c, 1, 0), 0);
     close(client);
 }
@@ -142,7 +143,7 @@ static void other_users(void)
     }
     coveted = NULL;
     CU_ASSERT_EQUAL(captured, 0);
-    wi_socket_close(fd);
+    wi_fd_close(fd);
 }
 
 static void same_user(void)
@@ -156,7 +157,7 @@ static void same_user(void)
     wi_socket_listen_no_more(fd);
     CU_ASSERT_EQUAL(serve_at(&at), -1);
     CU_ASSERT_EQUAL(errno, EADDRINUSE);
-    wi_socket_close(fd);
+    wi_fd_close(fd);
     /* two jobs that look for the same ports */
     wi_rendezvous_init(&r);
     snprintf(r.host, sizeof(r.host), "127.0.0.1");
@@ -168,7 +169,7 @@ static void same_user(void)
     CU_ASSERT_NOT_EQUAL(wi_sockaddr_port(&bound[0]), wi_sockaddr_port(&bound[1]));
     for (int i = 0; i < 2; i++) {
         CU_ASSERT_EQUAL(wi_socket_listen_again(fds[i], in_ms(1000)), 0);
-        wi_socket_close(fds[i]);
+        wi_fd_close(fds[i]);
     }
 }
 
@@ -179,11 +180,11 @@ static void just_used(void)
     int fd = serve(&at);
     for (int job = 0; job < 3; job++) {
         serve_once(fd, &at);
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         fd = serve_at(&at);
         CU_ASSERT_FATAL(fd >= 0);
     }
-    wi_socket_close(fd);
+    wi_fd_close(fd);
 }
 
 static void in_use_for_a_while(void)
@@ -200,7 +201,7 @@ static void in_use_for_a_while(void)
     CU_ASSERT_EQUAL(wi_socket_listen_again(fd, wi_deadline_ns(30 * MS)), -1);
     CU_ASSERT_EQUAL(errno, EADDRINUSE);
     listens_to_fail = 0;
-    wi_socket_close(fd);
+    wi_fd_close(fd);
 }
 
 /* What weft-run hands to rank 0. A child has it no more, unless its number is another file's by now. */
@@ -211,7 +212,7 @@ static void given_socket(void)
         struct wi_sockaddr bound;
         struct sockaddr_in at;
         int fd, given, status = -1;
-        wi_socket_close(serve(&at));
+        wi_fd_close(serve(&at));
         given = bind_as(&at, 0);
         CU_ASSERT_FATAL(given >= 0);
         wi_rendezvous_init(&r);
@@ -224,7 +225,7 @@ static void given_socket(void)
         if (child == 0)
             _exit((fcntl(given, F_GETFD) >= 0) != reused || fcntl(fd, F_GETFD) >= 0);
         CU_ASSERT(waitpid(child, &status, 0) == child && status == 0);
-        wi_socket_close(fd);
+        wi_fd_close(fd);
         close(given);
     }
 }
@@ -242,7 +243,7 @@ static void local_name(void)
     wi_id_rendezvous(&id, &r);
     CU_ASSERT_EQUAL_FATAL(r.nfixed, 1);
     CU_ASSERT_EQUAL(fstat(fds[0], &before), 0);
-    wi_rendezvous_close(wi_socket_keep(dup(fds[0]))); /* as a store ends */
+    wi_rendezvous_close(wi_fd_keep(dup(fds[0]))); /* as a store ends */
     CU_ASSERT_EQUAL(wi_socket_listen(&r.fixed[0], "test"), -1);
     CU_ASSERT_EQUAL(errno, EADDRINUSE);
     early = wi_socket_connect(&r.fixed[0], &pending); /* waits */
@@ -257,11 +258,11 @@ static void local_name(void)
     for (int i = 0; i < 2; i++) {
         int served = wi_socket_accept(fds[0]);
         CU_ASSERT(served >= 0);
-        wi_socket_close(served);
+        wi_fd_close(served);
     }
-    wi_socket_close(early);
-    wi_socket_close(late);
-    wi_socket_close(fds[0]);
+    wi_fd_close(early);
+    wi_fd_close(late);
+    wi_fd_close(fds[0]);
 }
 
 static const struct wt_case cases[] = {

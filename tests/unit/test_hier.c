@@ -187,9 +187,9 @@ static int check_slot(const struct wi_sched *s, const struct wi_sched *first)
     uint64_t items = 0;
 
     if (s->before)
-        items += (uint64_t)s->before->most * s->before->sched->buf_blocks[WI_TMP];
+        items += (uint64_t)s->before->max_items * s->before->sched->buf_blocks[WI_TMP];
     if (s->after)
-        items += (uint64_t)s->after->most * s->after->sched->buf_blocks[WI_TMP];
+        items += (uint64_t)s->after->max_items * s->after->sched->buf_blocks[WI_TMP];
     if (items <= s->slot_items && s->slot_items == first->slot_items && s->staged == first->staged)
         return 1;
     wi_fail(WEFT_EINVAL, "rank %d: slots hold %u items, and stages need %u", s->rank, s->slot_items, (unsigned)items);
@@ -329,7 +329,7 @@ static const struct {
     {WI_COLL_ALL_REDUCE, "flat_send", "linear"}, {WI_COLL_ALL_TO_ALL_V, "pairwise", "linear"},
 };
 
-static void every_root_and_depth(void)
+static void every_root_and_chunks(void)
 {
     char spec[128];
 
@@ -421,7 +421,7 @@ static void specs_are_read_once(void)
     CU_ASSERT_EQUAL_FATAL(
         wi_hier_parse(WI_COLL_ALL_REDUCE, "rack:rdouble@leader*4/node:rsgather/ring+rdouble", &maps[9].levels, &s),
         WEFT_SUCCESS);
-    CU_ASSERT(s.nlevels == 2 && s.depth == 4);
+    CU_ASSERT(s.nlevels == 2 && s.nchunks == 4);
     CU_ASSERT(s.at[0].has_leader && !s.at[1].has_leader);
     CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[0].level].name, "rack");
     CU_ASSERT_STRING_EQUAL(maps[9].levels.level[s.at[1].level].name, "node");
@@ -441,9 +441,9 @@ static void specs_are_read_once(void)
     memset(other.text, 'x', 61);
     other.text[61] = '\0';
     wi_hier_cut(&other, 8);
-    CU_ASSERT_EQUAL(other.depth, 8);
+    CU_ASSERT_EQUAL(other.nchunks, 8);
     wi_hier_cut(&other, 16);
-    CU_ASSERT_EQUAL(other.depth, 8); /* the text has no room for it */
+    CU_ASSERT_EQUAL(other.nchunks, 8); /* the text has no room for it */
 }
 
 /* Read with some levels, built with others. */
@@ -535,9 +535,14 @@ static void stages_that_cannot_be_are_named(void)
     static const struct {
         enum wi_coll coll;
         const char *spec, *said;
-    } rows[] = {{WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
-                {WI_COLL_ALL_TO_ALL, "node:pairwise/flat", "over messages only"},
-                {WI_COLL_ALL_REDUCE, "node:ring/flat/flat", "nothing may follow"}};
+    } rows[] = {
+        {WI_COLL_ALL_REDUCE, "node:ring/direct", "cannot be part of a hierarchy"},
+        {WI_COLL_ALL_TO_ALL, "node:pairwise/flat", "over messages only"},
+        {WI_COLL_ALL_REDUCE, "node:ring/flat2", "for reduce_scatter there are flat, ring, "},
+        {WI_COLL_ALL_REDUCE, "node:ring/flat2", "is reduce, which has it: \"node:ring@leader/flat2\""},
+        {WI_COLL_ALL_REDUCE, "node:ring@leader/neighbor", "is all_gather, which has it: \"node:ring/neighbor\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/rnig", "did you mean \"ring\"?"},
+        {WI_COLL_ALL_REDUCE, "node:ring/flat/flat", "nothing may follow"}};
     struct wi_algo_choice c;
 
     make_maps();
@@ -735,7 +740,7 @@ static const struct wt_case cases[] = {
     {"combinations of all_to_all", combinations_of_all_to_all},
     {"combinations of all_to_all_v", combinations_of_all_to_all_v},
     {"combinations of barrier", combinations_of_barrier},
-    {"every root, and chunks", every_root_and_depth},
+    {"every root, and chunks", every_root_and_chunks},
     {"two levels", two_levels},
     {"empty messages keep their order", empty_messages_keep_their_order},
     {"specs are read once", specs_are_read_once},

@@ -99,7 +99,7 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-/* One byte, and when somebody has read it the next, so that readers that do not keep out of each other's way each get some. */
+/* One byte, and when a reader has taken it the next, so that readers that do not keep out of each other's way each get some. */
 static void write_slowly(int fd, const char *text)
 {
     uint64_t until = wi_deadline_ns(wt_slow_ms(10000) * 1000000ull);

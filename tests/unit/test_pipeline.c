@@ -166,7 +166,7 @@ static void links_are_shared_by_name(void)
 static void best_is_the_best_of_all(void)
 {
     static const size_t bytes[] = {4096, 100000, 1 << 20, 3000000, 16 << 20};
-    struct wi_pipeline_limits limits = {.unit = 64, .least = 4096, .most = 1 << 20};
+    struct wi_pipeline_limits limits = {.unit = 64, .min_bytes = 4096, .max_bytes = 1 << 20};
 
     for (int k = 0; k < NCHAINS; k++)
         for (int window = 1; window <= 8; window *= 2)
@@ -175,8 +175,8 @@ static void best_is_the_best_of_all(void)
                 double us, best = INFINITY;
                 size_t fragment = wi_pipeline_best_fragment(&c, bytes[i], &limits, &us);
                 CU_ASSERT(fragment % limits.unit == 0 || fragment == bytes[i]);
-                CU_ASSERT(fragment >= limits.least && fragment <= limits.most);
-                for (size_t f = limits.least; f <= limits.most; f += limits.unit)
+                CU_ASSERT(fragment >= limits.min_bytes && fragment <= limits.max_bytes);
+                for (size_t f = limits.min_bytes; f <= limits.max_bytes; f += limits.unit)
                     best = fmin(best, wi_pipeline_us(&c, (double)bytes[i], ceil((double)bytes[i] / (double)f)));
                 if (us > 1.005 * best)
                     printf("# pipeline %d, window %d, %zu bytes: fragments of %zu take %.2f us, the best %.2f\n", k,
@@ -211,8 +211,7 @@ static struct wi_planner *two_hosts(const struct wi_algo_levels *levels, int map
     struct wi_planner *p = NULL;
 
     if (mapped)
-        facts.inside[0] = (struct wi_plan_transport){
-            .name = "shm", .mapped = 1, .pipelined = 1u << WI_COLL_ALL_REDUCE, .depth = 4, .slot_bytes = 1 << 20};
+        facts.inside[0] = (struct wi_plan_transport){.name = "shm", .mapped = 1, .window = 4, .slot_bytes = 1 << 20};
     CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
     return p;
 }
@@ -226,23 +225,37 @@ static const struct wi_plan_hier *candidate(const struct wi_planner *p, const ch
     return &p->hier[wi_plan_hier_index(p, &c)];
 }
 
-/* Where messages serve the inside, the pipeline is the candidate as it is; in one fragment it takes what its formula says. */
+/* Where messages serve the inside, the pipeline is the candidate as it is; in one fragment it takes what its formula says. Of some
+ * only a part of the messages depend on each other. */
 static void pipeline_of_messages_is_the_candidate(void)
 {
     struct wi_algo_levels levels = {1, {{"node", 2, node_of}}};
     struct wi_planner *p = two_hosts(&levels, 0);
-    const struct wi_plan_hier *h = candidate(p, "node:ring");
     struct wi_pipeline_stage stages[WI_PLAN_PIPELINE_STAGES];
+    int seen = 0, parallel = 0;
 
-    for (size_t bytes = 64; bytes <= 16 << 20; bytes *= 16) {
-        struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
-        struct wi_algo_cost cost;
-        int n = wi_plan_pipeline_stages(p, &q, h, stages);
-        struct wi_pipeline c = {n, stages, 1};
-        double us = wi_plan_hier_us(p, &q, h, 1, &cost);
-        CU_ASSERT_EQUAL(n, 2);
-        CU_ASSERT_DOUBLE_EQUAL(wi_pipeline_us(&c, (double)bytes, 1), us, 0.01 * us);
+    for (int i = 0; i < p->nhier; i++) {
+        const struct wi_plan_hier *h = &p->hier[i];
+        const struct wi_hier_spec *spec = &h->choice.spec;
+        if (spec->nlevels != 1 || spec->mapped)
+            continue;
+        seen++;
+        parallel += h->one.stage[0].messages > h->one.stage[0].chain;
+        for (size_t bytes = 64; bytes <= 16 << 20; bytes *= 16) {
+            struct wi_plan_query q = {.coll = (enum wi_coll)h->choice.algo->coll, .bytes = bytes};
+            struct wi_algo_cost cost;
+            int n = wi_plan_pipeline_stages(p, &q, h, stages);
+            struct wi_pipeline c = {n, stages, 1};
+            double us = wi_plan_hier_us(p, &q, h, 1, &cost), is = wi_pipeline_us(&c, (double)bytes, 1);
+            CU_ASSERT_EQUAL(n, 2);
+            if (fabs(is - us) > 0.01 * us)
+                printf("# %s %s, %zu bytes: %.2f us, the pipeline %.2f\n", wi_coll_name(q.coll),
+                       wi_algo_choice_name(&h->choice), bytes, us, is);
+            CU_ASSERT_DOUBLE_EQUAL(is, us, 0.01 * us);
+        }
     }
+    printf("# %d candidates, %d with messages that do not wait for others\n", seen, parallel);
+    CU_ASSERT(seen > 10 && parallel > 0);
     wi_planner_destroy(p);
 }
 
@@ -278,8 +291,8 @@ static void mapped_stages_are_priced_by_their_group(void)
 
 /* ---- Pipelines among the candidates, with facts that are made up ---- */
 
-static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *node, int nnodes, uint32_t offered,
-                                uint32_t depth)
+/* depth 0: nothing is mapped. */
+static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *node, int nnodes, uint32_t window)
 {
     static struct wi_plan_facts facts;
     struct wi_plan_config config = {.facts = &facts};
@@ -287,8 +300,7 @@ static struct wi_planner *hosts(struct wi_algo_levels *levels, const int32_t *no
 
     *levels = (struct wi_algo_levels){1, {{"node", nnodes, node}}};
     facts = (struct wi_plan_facts){.nranks = 8, .nnodes = nnodes, .levels = levels};
-    facts.inside[0] = (struct wi_plan_transport){
-        .mapped = offered != 0, .pipelined = offered, .depth = depth, .slot_bytes = 256 << 10};
+    facts.inside[0] = (struct wi_plan_transport){.mapped = window != 0, .window = window, .slot_bytes = 256 << 10};
     CU_ASSERT_FATAL(wi_planner_create(&config, &p) >= 0);
     return p;
 }
@@ -308,10 +320,8 @@ static void prices_are_those_of_runs(void)
         for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
             for (uint32_t depth = 1; depth <= 8; depth *= 2) {
                 struct wi_algo_levels levels;
-                struct wi_planner *p =
-                    hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, depth);
-                struct wi_planner *more =
-                    hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, 2 * depth);
+                struct wi_planner *p = hosts(&levels, worlds[w].node, worlds[w].nnodes, depth);
+                struct wi_planner *more = hosts(&levels, worlds[w].node, worlds[w].nnodes, 2 * depth);
                 double before = 0;
                 for (size_t bytes = 64; bytes <= 64 << 20; bytes *= 2) {
                     struct wi_plan_query q = {.coll = WI_COLL_ALL_REDUCE, .bytes = bytes};
@@ -337,13 +347,34 @@ static void prices_are_those_of_runs(void)
             }
 }
 
+/* A slot holds a fragment of every rank's share. */
+static void shares_fit_a_slot(void)
+{
+    static const enum wi_coll colls[] = {WI_COLL_ALL_GATHER, WI_COLL_REDUCE_SCATTER, WI_COLL_ALL_REDUCE};
+
+    for (size_t i = 0; i < sizeof colls / sizeof *colls; i++)
+        for (size_t bytes = 1024; bytes <= 16 << 20; bytes *= 4) {
+            struct wi_algo_levels levels;
+            struct wi_planner *p = hosts(&levels, node_of, 2, 4);
+            struct wi_plan_query q = {.coll = colls[i], .bytes = bytes};
+            size_t blocks = wi_coll_is_vector(colls[i]) ? 1 : 8;
+            struct wi_plan plan;
+            CU_ASSERT_FATAL(wi_plan(p, &q, "node:ring/flat", &plan) >= 0);
+            CU_ASSERT(plan.pipeline.fragment_bytes > 0);
+            CU_ASSERT(plan.pipeline.fragment_bytes * blocks <= 256 << 10);
+            if (bytes * blocks <= 256 << 10)
+                CU_ASSERT_EQUAL(plan.pipeline.fragment_bytes, bytes);
+            wi_planner_destroy(p);
+        }
+}
+
 /* As the facts say; without them the list is what it was. */
 static void pipelines_are_offered_where_they_run(void)
 {
     for (size_t w = 0; w < 2; w++) {
         struct wi_algo_levels levels, other_levels;
-        struct wi_planner *p = hosts(&levels, worlds[w].node, worlds[w].nnodes, 1u << WI_COLL_ALL_REDUCE, 4);
-        struct wi_planner *none = hosts(&other_levels, worlds[w].node, worlds[w].nnodes, 0, 0);
+        struct wi_planner *p = hosts(&levels, worlds[w].node, worlds[w].nnodes, 4);
+        struct wi_planner *none = hosts(&other_levels, worlds[w].node, worlds[w].nnodes, 0);
         for (int coll = 0; coll < WI_NUM_COLLS; coll++) {
             struct wi_plan_query q = {.coll = (enum wi_coll)coll, .bytes = 4 << 20};
             struct wi_plan_candidate *with, *without;
@@ -364,7 +395,7 @@ static void pipelines_are_offered_where_they_run(void)
                 CU_ASSERT(with[i].predicted_us == without[k].predicted_us && !with[i].pipeline.fragment_bytes);
                 k++;
             }
-            CU_ASSERT(k == m && (npipelines > 0) == (coll == WI_COLL_ALL_REDUCE));
+            CU_ASSERT(k == m && (npipelines > 0) == wi_algo_has_stages((enum wi_coll)coll));
             wi_free(with);
             wi_free(without);
             if (coll != WI_COLL_ALL_REDUCE)
@@ -397,13 +428,10 @@ static void named_ones_have_a_price(void)
                  {WI_COLL_REDUCE, "node:rsgather/flat"},     {WI_COLL_REDUCE, "node:knomial@leader/flat2"},
                  {WI_COLL_BROADCAST, "node:knomial/flat"},   {WI_COLL_ALL_GATHER, "node:ring/flat"},
                  {WI_COLL_REDUCE_SCATTER, "node:ring/flat"}, {WI_COLL_BARRIER, "node:dissem/flat"}};
-    uint32_t offered = 0;
 
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        offered |= 1u << named[i].coll;
     for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
         struct wi_algo_levels levels;
-        struct wi_planner *p = hosts(&levels, jobs[j].node, jobs[j].nnodes, offered, 4);
+        struct wi_planner *p = hosts(&levels, jobs[j].node, jobs[j].nnodes, 4);
         for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
             struct wi_plan_query q = {.coll = named[i].coll, .bytes = 64 << 10};
             struct wi_plan plan;
@@ -423,6 +451,7 @@ static const struct wt_case cases[] = {
     {"a pipeline of messages is the candidate", pipeline_of_messages_is_the_candidate},
     {"mapped stages are priced by their group", mapped_stages_are_priced_by_their_group},
     {"prices are those of runs", prices_are_those_of_runs},
+    {"a slot holds a fragment of each share", shares_fit_a_slot},
     {"pipelines are offered where they run", pipelines_are_offered_where_they_run},
     {"a pipeline that is named has a price", named_ones_have_a_price},
 };

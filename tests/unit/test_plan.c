@@ -15,7 +15,7 @@
 #define CHECK CU_ASSERT
 #define REQUIRE CU_ASSERT_FATAL
 
-/* ---- Communicators that nobody has ---- */
+/* ---- Made-up communicators ---- */
 
 struct world {
     struct wi_plan_facts facts;

@@ -117,7 +117,7 @@ static void scalar_f8_costs_more(void)
         CU_ASSERT(price(p, WI_COLL_ALL_REDUCE, bytes, half, "ring") >= base);
         CU_ASSERT(price(constants, WI_COLL_ALL_REDUCE, bytes, f8, "ring") >
                   price(constants, WI_COLL_ALL_REDUCE, bytes, 0, "ring"));
-        /* Who reduces nothing does not care. */
+        /* Rates of reductions do not matter where nothing is reduced. */
         CU_ASSERT(price(p, WI_COLL_ALL_GATHER, bytes, 0, "ring") > 0);
     }
     wi_planner_destroy(constants);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pool of shareable memory: blocks come back, the limit holds, nobody gets what another has. */
+/* The pool of shareable memory: blocks come back, the limit holds, no block is given out twice. */
 #include <pthread.h>
 #include <string.h>
 #include <weft/weft.h>

@@ -1,6 +1,10 @@
-/* Where rank 0's store is looked for, in words: what nobody typed is said to be derived.
+/* Where rank 0's store is looked for, in words: what no user typed is said to be derived.
  * SPDX-License-Identifier: BSD-3-Clause */
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "net/bootstrap.h"
 #include "net/env.h"
@@ -36,7 +40,31 @@ static void ports(void)
     }
 }
 
+/* Whoever connected to a local socket has no address to be known by. */
+static void peers(void)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int pair[2], listens = socket(AF_INET, SOCK_STREAM, 0), connected = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t bytes = sizeof(any);
+    char text[80], want[80];
+
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    wi_socket_peer_text(pair[0], text, sizeof(text));
+    snprintf(want, sizeof(want), "process %d of user %u on this host", (int)getpid(), (unsigned)geteuid());
+    CU_ASSERT_STRING_EQUAL(text, want);
+    CU_ASSERT_FATAL(!bind(listens, (struct sockaddr *)&any, bytes) && !listen(listens, 1) &&
+                    !getsockname(listens, (struct sockaddr *)&any, &bytes));
+    CU_ASSERT_EQUAL_FATAL(connect(connected, (struct sockaddr *)&any, bytes), 0);
+    wi_socket_peer_text(connected, text, sizeof(text));
+    snprintf(want, sizeof(want), "127.0.0.1:%d", ntohs(any.sin_port));
+    CU_ASSERT_STRING_EQUAL(text, want);
+    wi_socket_peer_text(listens, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "somewhere");
+    close(pair[0]), close(pair[1]), close(listens), close(connected);
+}
+
 static const struct wt_case cases[] = {
     {"where ports come from", ports},
+    {"who is at the other end", peers},
 };
 WT_UNIT_MAIN("rendezvous", cases)

@@ -52,7 +52,7 @@ static int same_stage(const struct wi_sched_stage *a, const struct wi_sched_stag
 {
     if (!a || !b)
         return a == b;
-    return a->nshares == b->nshares && a->most == b->most && a->final == b->final &&
+    return a->nshares == b->nshares && a->max_items == b->max_items && a->final == b->final &&
            memcmp(a->at, b->at, sizeof a->at) == 0 &&
            memcmp(a->ranks, b->ranks, (size_t)a->sched->nranks * sizeof *a->ranks) == 0 &&
            memcmp(a->start, b->start, (a->nshares + (size_t)1) * sizeof *a->start) == 0 &&
@@ -122,20 +122,33 @@ static void text_says_groups_and_shares(void)
 }
 
 /* The text with the first `from` after `after` changed into `to`. */
-static void refused(const char *text, const char *after, const char *from, const char *to, const char *why)
+static char *changed(const char *text, const char *after, const char *from, const char *to)
 {
     const char *at = strstr(strstr(text, after), from);
-    struct wi_sched *s = NULL;
-    char *changed = NULL;
+    char *now = NULL;
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(at);
-    CU_ASSERT_FATAL(asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
-    CU_ASSERT_EQUAL(wi_sched_parse(changed, strlen(changed), &s), WEFT_EINVAL);
+    CU_ASSERT_FATAL(asprintf(&now, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    return now;
+}
+
+static void text_refused(const char *text, const char *why)
+{
+    struct wi_sched *s = NULL;
+
+    CU_ASSERT_EQUAL(wi_sched_parse(text, strlen(text), &s), WEFT_EINVAL);
     CU_ASSERT_PTR_NULL(s);
     if (!strstr(wi_fail_text(), why))
         printf("# wanted \"%s\", found \"%s\"\n", why, wi_fail_text());
     CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), why));
-    free(changed);
+}
+
+static void refused(const char *text, const char *after, const char *from, const char *to, const char *why)
+{
+    char *now = changed(text, after, from, to);
+
+    text_refused(now, why);
+    free(now);
 }
 
 static void parse_names_what_is_wrong(void)
@@ -171,14 +184,45 @@ static void parse_names_what_is_wrong(void)
     free(text);
 }
 
+/* What is sound text, and no stage: the executor would store where it must not. */
+static void stages_are_what_the_executor_trusts(void)
+{
+    struct wi_sched *s = built(WI_COLL_ALL_REDUCE, "node:ring/flat", 6, 0);
+    char *text = written(s, wi_sched_print), *before = strstr(text, "stage before"),
+         *after = strstr(text, "stage after");
+    char *ll, *other = NULL, *tmp = strstr(before, " tmp ");
+
+    refused(text, "stage before", " dst dst ", " dst src ", "stores to src, which is the caller's");
+    ll = changed(text, "stage before", " ll 1", " ll 0");
+    refused(ll, "stage before", " tmp@0[", " src@0[", "names another rank's src or dst");
+    CU_ASSERT_FATAL(before < tmp && tmp < after);
+    CU_ASSERT_FATAL(asprintf(&other, "%.*s tmp 0 ll 0\nlane 0 send 1 recv - chan 0\n  0 send src[0:1]\nend_stage\n%s",
+                             (int)(tmp - text), text, after) > 0);
+    text_refused(other, "lane 0 of the stage sends or receives");
+    free(other);
+    CU_ASSERT_FATAL(asprintf(&other, "%.*s tmp 0 ll 0\nlane 0 send - recv 3 chan 0\n  0 recv dst[0:1]\nend_stage\n%s",
+                             (int)(tmp - text), text, after) > 0);
+    text_refused(other, "lane 0 of the stage sends or receives");
+    free(other);
+    CU_ASSERT_FATAL(asprintf(&other, "%.*s%.*s%.*send\n", (int)(before - text), text, (int)strlen(after) - 4, after,
+                             (int)(after - before), before) > 0);
+    text_refused(other, "\"before\", then \"after\" expected");
+    free(other);
+    free(ll);
+    free(text);
+    wi_sched_put(s);
+}
+
 static void slots_hold_what_stages_need(void)
 {
     struct wi_sched *s = built(WI_COLL_ALL_REDUCE, "node:ring/flat", 6, 0);
-    char slots[32], *text = written(s, wi_sched_print);
+    char slots[32], fewer[32], *text = written(s, wi_sched_print);
 
     CU_ASSERT_FATAL(s->slot_items > 0);
     snprintf(slots, sizeof slots, "\nslots %u\n", s->slot_items);
     refused(text, "weft", slots, "\nslots 0\n", "slots of 0 items, and the stages need");
+    snprintf(fewer, sizeof fewer, "\nslots %u\n", s->slot_items - 1);
+    refused(text, "weft", slots, fewer, "items, and the stages need"); /* both together */
     wi_sched_put(s);
     free(text);
 }
@@ -205,6 +249,31 @@ static void parse_may_run_out_of_memory(void)
 }
 
 /* ---- JSON and DOT ---- */
+
+static void json_has_the_place(const json_t *stage, const char *name, const struct wi_sched_stage *s, unsigned buf)
+{
+    static const char *const names[] = {"src", "dst", "tmp"};
+    json_t *place = json_object_get(stage, name);
+
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(place, "buf")), names[s->at[buf].buf]);
+    CU_ASSERT(json_is_integer(json_object_get(place, "offset")));
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(place, "offset")), s->at[buf].offset);
+}
+
+static void json_has_the_items(const json_t *stage, const struct wi_sched_stage *s)
+{
+    json_t *shares = json_object_get(stage, "shares"), *ranks = json_object_get(stage, "ranks");
+
+    for (int r = 0; r < s->sched->nranks; r++)
+        CU_ASSERT_EQUAL(json_integer_value(json_array_get(ranks, (size_t)r)), s->ranks[r]);
+    CU_ASSERT_EQUAL(json_array_size(shares), s->nshares);
+    for (uint32_t i = 0; i < s->nshares; i++) {
+        json_t *share = json_array_get(shares, i);
+        CU_ASSERT_EQUAL_FATAL(json_array_size(share), s->start[i + 1] - s->start[i]);
+        for (uint32_t k = s->start[i]; k < s->start[i + 1]; k++)
+            CU_ASSERT_EQUAL(json_integer_value(json_array_get(share, k - s->start[i])), s->item[k]);
+    }
+}
 
 static void json_has_the_stages(void)
 {
@@ -235,6 +304,41 @@ static void json_has_the_stages(void)
     wi_sched_put(s);
 }
 
+static void json_says_where_blocks_are(void)
+{
+    static const enum wi_coll colls[] = {WI_COLL_ALL_REDUCE, WI_COLL_ALL_GATHER, WI_COLL_REDUCE_SCATTER};
+    int stages = 0;
+
+    for (size_t i = 0; i < sizeof colls / sizeof *colls; i++)
+        for (int rank = 0; rank < NRANKS; rank++) {
+            struct wi_sched *s = built(colls[i], "node:ring/flat", rank, 0);
+            char *text;
+            json_t *root;
+            if (s->before) /* others than they are, and different ones */
+                s->before->at[WI_SRC].offset = -rank;
+            if (s->after)
+                s->after->at[WI_DST].offset = 3;
+            text = written(s, wi_sched_json);
+            root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+            for (int after = 0; after < 2; after++) {
+                const struct wi_sched_stage *stage = after ? s->after : s->before;
+                json_t *j = json_object_get(root, after ? "after" : "before");
+                CU_ASSERT_EQUAL(json_is_null(j), !stage);
+                if (!stage)
+                    continue;
+                json_has_the_place(j, "src", stage, WI_SRC);
+                json_has_the_place(j, "dst", stage, WI_DST);
+                json_has_the_items(j, stage);
+                stages++;
+            }
+            json_decref(root);
+            free(text);
+            wi_sched_put(s);
+        }
+    CU_ASSERT_EQUAL(stages, 4 * NRANKS); /* all_gather has none before, reduce_scatter none after */
+}
+
 static void dot_has_the_stages(void)
 {
     struct wi_sched *s[NRANKS];
@@ -249,6 +353,14 @@ static void dot_has_the_stages(void)
     CU_ASSERT_EQUAL(count_text(text, "before: reduce_scatter/flat, ranks 0 1 2 3"), 4);
     CU_ASSERT_EQUAL(count_text(text, "after: all_gather/flat, ranks 4 5 6 7"), 4);
     CU_ASSERT_EQUAL(count_text(text, "{"), count_text(text, "}"));
+    for (int r = 0; r < NRANKS; r++) { /* before the first steps of messages, after the last */
+        char edge[64];
+        CU_ASSERT_EQUAL_FATAL(s[r]->nlanes, 1);
+        snprintf(edge, sizeof edge, "    r%d_before -> r%d_0_0;\n", r, r);
+        CU_ASSERT_EQUAL(count_text(text, edge), 1);
+        snprintf(edge, sizeof edge, "    r%d_0_%u -> r%d_after;\n", r, s[r]->lanes[0].nsteps - 1, r);
+        CU_ASSERT_EQUAL(count_text(text, edge), 1);
+    }
     free(text);
     for (int r = 0; r < NRANKS; r++)
         wi_sched_put(s[r]);
@@ -258,9 +370,11 @@ static const struct wt_case cases[] = {
     {"stages survive the round trip", stages_survive_the_round_trip},
     {"text says groups and shares", text_says_groups_and_shares},
     {"parse names what is wrong", parse_names_what_is_wrong},
+    {"stages are what the executor trusts", stages_are_what_the_executor_trusts},
     {"slots hold what stages need", slots_hold_what_stages_need},
     {"parse may run out of memory", parse_may_run_out_of_memory},
     {"json has the stages", json_has_the_stages},
+    {"json says where the blocks of stages are", json_says_where_blocks_are},
     {"dot has the stages", dot_has_the_stages},
 };
 WT_UNIT_MAIN("sched_stages", cases)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings: parsers, precedence, files, unknown names. */
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -21,9 +22,9 @@ struct values {
 static const struct weft_setting table[] = {
     {"ON", "y", WEFT_SETTING_BOOL, offsetof(struct values, on), 0, 0, "Whether."},
     {"COUNT", "4", WEFT_SETTING_INT, offsetof(struct values, count), 1, 64, "How many."},
-    {"CHUNK", "64K", WEFT_SETTING_BYTES, offsetof(struct values, chunk), 1024, 1 << 30, "Bytes."},
+    {"CHUNK", "64K", WEFT_SETTING_BYTES | WEFT_SETTING_EQUAL, offsetof(struct values, chunk), 1024, 1 << 30, "Bytes."},
     {"WAIT", "2s", WEFT_SETTING_TIME, offsetof(struct values, wait), 1000, 60000000000, "Time."},
-    {"LABEL", "none", WEFT_SETTING_STRING, offsetof(struct values, label), 0, 0, "Text."},
+    {"LABEL", "none", WEFT_SETTING_STRING | WEFT_SETTING_EQUAL, offsetof(struct values, label), 0, 0, "Text."},
     {"NOTHING", NULL, WEFT_SETTING_STRING, offsetof(struct values, nothing), 0, 0, "Text."},
     {NULL, NULL, WEFT_SETTING_INT, 0, 0, 0, NULL},
 };
@@ -206,7 +207,7 @@ static void bad_values(void)
     } cases[] = {
         {"T_COUNT=0", "WEFT_T_COUNT=\"0\" (call): expected an integer, from 1 to 64"},
         {"T_COUNT=many", "WEFT_T_COUNT=\"many\""},
-        {"T_CHUNK=1", "from 1024 to 1073741824"},
+        {"T_CHUNK=1", "expected a size such as 64K, from 1K to 1G"},
         {"T_WAIT=inf", "from 1us to 1min"},
         {"T_ON=perhaps", "expected yes or no"},
     };
@@ -321,14 +322,19 @@ static void misspelt_keys(void)
     }
 }
 
-static uint64_t hash_of(const char *const *calls, const char *const *names)
+static uint64_t hash_of(const char *const *calls)
 {
     struct wi_settings *settings = create(NULL, calls);
     struct values v;
+    char names[64], few[20];
     uint64_t hash;
 
     CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
-    hash = wi_settings_hash(settings, names);
+    hash = wi_settings_hash(settings, NULL);
+    wi_settings_equal_names(settings, NULL, names, sizeof(names));
+    CU_ASSERT_STRING_EQUAL(names, "WEFT_T_CHUNK, WEFT_T_LABEL");
+    wi_settings_equal_names(settings, NULL, few, sizeof(few));
+    CU_ASSERT_STRING_EQUAL(few, "WEFT_T_CHUNK, WEFT_");
     wi_settings_destroy(settings);
     return hash;
 }
@@ -336,15 +342,85 @@ static uint64_t hash_of(const char *const *calls, const char *const *names)
 static void hashes(void)
 {
     static const char *const same[] = {"T_CHUNK=65536", NULL}, *const other[] = {"T_CHUNK=32K", NULL};
-    static const char *const label[] = {"T_LABEL=x", "ISA=scalar", NULL};
-    static const char *const chunk[] = {"WEFT_T_CHUNK", NULL}, *const both[] = {"WEFT_T_CHUNK", "WEFT_T_LABEL", NULL};
+    static const char *const label[] = {"T_LABEL=x", NULL}, *const count[] = {"T_COUNT=5", "ISA=scalar", NULL};
     static const char *const automatic[] = {"ISA=auto", NULL};
 
-    CU_ASSERT_EQUAL(hash_of(NULL, both), hash_of(same, both));
-    CU_ASSERT_NOT_EQUAL(hash_of(NULL, both), hash_of(other, both));
-    CU_ASSERT_NOT_EQUAL(hash_of(NULL, both), hash_of(label, both));
-    CU_ASSERT_EQUAL(hash_of(NULL, chunk), hash_of(label, chunk));
-    hash_of(automatic, chunk);
+    CU_ASSERT_EQUAL(hash_of(NULL), hash_of(same));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL), hash_of(other));
+    CU_ASSERT_NOT_EQUAL(hash_of(NULL), hash_of(label));
+    CU_ASSERT_EQUAL(hash_of(NULL), hash_of(count)); /* these need not be equal */
+    hash_of(automatic);
+}
+
+/* A transport's are compared apart from those that all ranks have. */
+static void hashes_of_transports(void)
+{
+    static const char *const chunk[] = {"T_CHUNK=32K", NULL};
+    struct wi_settings *settings[2] = {create(NULL, NULL), create(NULL, chunk)};
+    struct values v;
+    char names[64];
+
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(wi_settings_read_transport(settings[i], "T", table, &v), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_settings_hash(settings[i], NULL), 0);
+        CU_ASSERT_EQUAL(wi_settings_hash(settings[i], "OTHER"), 0);
+        wi_settings_equal_names(settings[i], NULL, names, sizeof(names));
+        CU_ASSERT_STRING_EQUAL(names, "");
+        wi_settings_equal_names(settings[i], "T", names, sizeof(names));
+        CU_ASSERT_STRING_EQUAL(names, "WEFT_T_CHUNK, WEFT_T_LABEL");
+    }
+    CU_ASSERT_NOT_EQUAL(wi_settings_hash(settings[0], "T"), wi_settings_hash(settings[1], "T"));
+    for (int i = 0; i < 2; i++)
+        wi_settings_destroy(settings[i]);
+}
+
+/* Numbers and sizes that must be powers of two; the setting and the rule are named. */
+static void powers_of_two(void)
+{
+    static const struct weft_setting rows[] = {
+        {"DEPTH", "8", WEFT_SETTING_INT | WEFT_SETTING_EQUAL | WEFT_SETTING_POWER_OF_TWO, 0, 2, 64, "How deep."},
+        {"SLOT", "64K", WEFT_SETTING_BYTES | WEFT_SETTING_POWER_OF_TWO, 8, 0, 0, "How long."},
+        {NULL, NULL, WEFT_SETTING_INT, 0, 0, 0, NULL}};
+    static const struct {
+        const char *call, *refused;
+    } cases[] = {{"T_DEPTH=16", NULL},
+                 {"T_DEPTH=2", NULL},
+                 {"T_DEPTH=7", "WEFT_T_DEPTH=\"7\" (call): expected an integer, a power of two, from 2 to 64"},
+                 {"T_DEPTH=128", "WEFT_T_DEPTH=\"128\" (call): expected an integer, a power of two, from 2 to 64"},
+                 {"T_SLOT=1M", NULL},
+                 {"T_SLOT=1", NULL},
+                 {"T_SLOT=48K", "WEFT_T_SLOT=\"48K\" (call): expected a size such as 64K, a power of two"},
+                 {"T_SLOT=0", "WEFT_T_SLOT=\"0\" (call): expected a size such as 64K, a power of two"}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *calls[] = {cases[i].call, NULL};
+        struct wi_settings *settings = create(NULL, calls);
+        int64_t values[2];
+        weft_status st = wi_settings_read(settings, "T", rows, values);
+        CU_ASSERT_EQUAL(st, cases[i].refused ? WEFT_ECONFIG : WEFT_SUCCESS);
+        CU_ASSERT(!cases[i].refused || strcmp(wi_fail_text(), cases[i].refused) == 0);
+        wi_settings_destroy(settings);
+    }
+    wi_fail_clear();
+}
+
+/* A row of a plugin that was made for a later library: what it asks for is not guessed. */
+static void later_types(void)
+{
+    static const unsigned types[] = {WEFT_SETTING_FD + 1, WEFT_SETTING_STRING | WEFT_SETTING_POWER_OF_TWO << 1,
+                                     UINT_MAX};
+    struct weft_setting rows[2] = {{.name = "NEW", .default_value = "1", .help = "Something."}};
+    struct wi_settings *settings = create(NULL, NULL);
+    int64_t value = 4711;
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        rows[0].type = types[i];
+        CU_ASSERT_EQUAL(wi_settings_read(settings, "T", rows, &value), WEFT_EPLUGIN);
+        CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "WEFT_T_NEW"));
+        CU_ASSERT_EQUAL(value, 4711);
+    }
+    wi_settings_destroy(settings);
+    wi_fail_clear();
 }
 
 static void out_of_memory(void)
@@ -379,6 +455,9 @@ static const struct wt_case cases[] = {
     {"unknown names", unknown_names},
     {"unknown names that resemble keys", misspelt_keys},
     {"hash", hashes},
+    {"hash of transports", hashes_of_transports},
+    {"powers of two", powers_of_two},
+    {"types of a later library", later_types},
     {"out of memory", out_of_memory},
 };
 WT_UNIT_MAIN("settings", cases)

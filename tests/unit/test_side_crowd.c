@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/syscall.h>
 
+#include "base/log.h"
 #include "tests/unit/side_world.h"
 
 /* Where rank `rank` listens; IPv4 in these tests. */
@@ -37,13 +38,14 @@ struct relay {
     int listen_fd, close_first; /* so many connections are closed at once */
     int to_server;              /* which direction of the next one is changed */
     size_t at;                  /* at which byte; SIZE_MAX: at none */
+    size_t cut_at;              /* the next one is closed when so many bytes have come back; 0: none is */
     struct sockaddr_in target;
 };
 
 /* One connection, both directions, a byte at a time, until either side closes. */
 static void relay_one(struct relay *r, int client)
 {
-    size_t seen[2] = {0, 0};
+    size_t seen[2] = {0, 0}, back = 0;
     struct pollfd fds[2] = {{.fd = client, .events = POLLIN},
                             {.fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN}};
     int open = r->close_first-- <= 0 && connect(fds[1].fd, (struct sockaddr *)&r->target, sizeof r->target) == 0;
@@ -59,6 +61,10 @@ static void relay_one(struct relay *r, int client)
                 r->at = SIZE_MAX;
             }
             open = open && send(fds[1 - i].fd, &byte, 1, MSG_NOSIGNAL) == 1;
+            if (i && ++back == r->cut_at) {
+                open = 0;
+                r->cut_at = 0;
+            }
         }
     close(fds[0].fd);
     close(fds[1].fd);
@@ -161,6 +167,18 @@ static void relay_changes_bytes(void)
     CU_ASSERT(told >= 11);
 }
 
+/* Wherever the response breaks off, it is requested again and read from its beginning. */
+static void cut_off_in_the_response(void)
+{
+    struct relay r;
+
+    for (size_t at = 1; at < 260; at += 11) {
+        r = (struct relay){.at = SIZE_MAX, .cut_at = at};
+        comes_through(&r);
+        CU_ASSERT(r.cut_at == 0 || at > 150); /* the first 150 are always sent */
+    }
+}
+
 static void cut_off_at_first(void)
 {
     struct relay r = {.close_first = 3, .at = SIZE_MAX};
@@ -191,6 +209,32 @@ static void strangers(void)
     for (int i = 0; i < 100; i++)
         close(fds[i]);
     world_close(&w);
+}
+
+/* Is the connection closed by the other side, without a word? Before `patience_ms`. */
+static int is_closed(int fd, uint64_t patience_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    unsigned char byte;
+
+    return poll(&p, 1, (int)patience_ms) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
+/* Connections that do not prove the key are not kept, however few they are. */
+static void silent_strangers_go(void)
+{
+    struct wi_side_config config = {.find_key = find_key, .prove_ns = 100000000};
+    struct world w = {0};
+    int fd;
+
+    config.seen = wi_auth_seen_create();
+    CU_ASSERT_EQUAL_FATAL(wi_side_create(&config, &w.side[1]), WEFT_SUCCESS);
+    w.address_bytes[1] = wi_side_address(w.side[1], w.address[1]);
+    fd = connect_to(&w, 1);
+    CU_ASSERT(is_closed(fd, wt_slow_ms(10000)));
+    close(fd);
+    wi_side_destroy(w.side[1]);
+    wi_auth_seen_destroy(config.seen);
 }
 
 /* ---- Many ranks ---- */
@@ -382,13 +426,93 @@ static void no_descriptor(void)
     world_close(&w);
 }
 
+static int times_logged(const char *path, const char *text)
+{
+    char line[1024];
+    FILE *f = fopen(path, "r");
+    int n = 0;
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, text) != NULL;
+    fclose(f);
+    return n;
+}
+
+static void later(struct wi_accept_pause *p, uint64_t ns)
+{
+    p->again_ns -= ns;
+    p->short_ns -= ns;
+    p->failed_ns -= ns;
+}
+
+/* Strangers who connect without an end take each descriptor that is given back: that is one lack, and not one each time. */
+static void one_lack_is_logged_once(void)
+{
+    char path[4096], spec[4200];
+    struct wi_accept_pause p = {0};
+
+    snprintf(path, sizeof path, "%s/log", wt_temp_dir());
+    snprintf(spec, sizeof spec, "warn,file:%s", path);
+    CU_ASSERT_EQUAL_FATAL(wi_log_init(spec), WEFT_SUCCESS);
+    for (int i = 0; i < 100; i++) {
+        CU_ASSERT_EQUAL(wi_accept_result(&p, EMFILE, "test.accept"), 1);
+        CU_ASSERT_EQUAL(wi_accept_resumes(&p), 0);
+        later(&p, 200000000);
+        CU_ASSERT_EQUAL(wi_accept_resumes(&p), 1);
+        CU_ASSERT_EQUAL(wi_accept_result(&p, i % 2 ? 0 : EAGAIN, "test.accept"), 0);
+    }
+    CU_ASSERT_EQUAL(times_logged(path, "test.accept: cannot accept connections: "), 1);
+    CU_ASSERT_EQUAL(times_logged(path, "again; "), 0);
+    later(&p, WI_ACCEPT_CALM_NS);
+    CU_ASSERT_EQUAL(wi_accept_result(&p, 0, "test.accept"), 0);
+    CU_ASSERT_EQUAL(wi_accept_result(&p, 0, "test.accept"), 0);
+    CU_ASSERT_EQUAL(times_logged(path, "accepting connections again; the last failure was 19."), 1);
+    CU_ASSERT_EQUAL(wi_accept_result(&p, ENFILE, "test.accept"), 1); /* another one; nobody connects after it */
+    later(&p, WI_ACCEPT_CALM_NS);
+    CU_ASSERT_EQUAL(wi_accept_result(&p, EMFILE, "test.accept"), 1);
+    CU_ASSERT_EQUAL(times_logged(path, "cannot accept"), 3);
+    CU_ASSERT_EQUAL(times_logged(path, "again; "), 2);
+    CU_ASSERT_EQUAL(wi_log_init(NULL), WEFT_SUCCESS);
+}
+
+/* A stranger gives its descriptor back for who comes next; who has proven the key keeps it. */
+static void strangers_give_way(void)
+{
+    struct player p;
+    struct world w;
+    int fds[2];
+
+    world_of(&w, 3, -1, LONG_NS);
+    fds[0] = connect_to(&w, 1);
+    say_hello(&w, 2, &p);
+    CU_ASSERT_EQUAL_FATAL(prove_key(&p), 1); /* and the stranger was accepted before */
+    send_request(&p, &(unsigned char){2}, 1);
+    CU_ASSERT_FATAL(news(&w, 1));
+    CU_ASSERT(!is_closed(fds[0], 0));
+    atomic_store(&refusals, 1);
+    fds[1] = connect_to(&w, 1);
+    CU_ASSERT(is_closed(fds[0], wt_slow_ms(10000)));
+    CU_ASSERT_EQUAL(atomic_load(&refusals), 0);
+    echo_ranks(&w, 1);
+    CU_ASSERT(!is_closed(p.fd, wt_slow_ms(10000))); /* its response */
+    player_end(&p);
+    close(fds[0]);
+    close(fds[1]);
+    world_close(&w);
+}
+
 static const struct wt_case cases[] = {
     {"a relay that changes a byte", relay_changes_bytes},
     {"a requester that is cut off tries again", cut_off_at_first},
+    {"also in the middle of the response", cut_off_in_the_response},
     {"strangers", strangers},
+    {"strangers that say nothing go", silent_strangers_go},
     {"as many as there are ranks prove the key at once", ranks_at_once},
     {"all ranks request at once", all_request},
     {"one open connection of each peer", one_of_each_peer},
     {"no descriptor to accept with", no_descriptor},
+    {"one lack of descriptors is logged once", one_lack_is_logged_once},
+    {"strangers give way to who comes next", strangers_give_way},
 };
 WT_UNIT_MAIN("side_crowd", cases)

@@ -316,7 +316,7 @@ static void turns_of_ranks(void)
     free(g.of_node);
 }
 
-/* Who has no descriptors left cannot look into /proc: that says nothing of the others. */
+/* A process without descriptors cannot look into /proc: that says nothing of the other processes. */
 static void state_of_a_process(void)
 {
     static const struct weft_host host = {
@@ -355,7 +355,7 @@ static void *ends_with_pipe(void *arg)
     char byte;
 
     (void)!read(*(int *)arg, &byte, 1);
-    return NULL;
+    _exit(0); /* with the threads that a sanitizer may have begun */
 }
 
 static char state_in_proc(pid_t pid)

@@ -168,8 +168,89 @@ static void drains_what_has_begun(void)
     end(j);
 }
 
+/* A chunk cannot be stored to a rank that has given up: the rest is left, the work is over and says why, and is told once. The
+ * pool goes on with other work. */
+static void ends_with_what_failed(void)
+{
+    static struct weft_board boards[2];
+    static struct weft_mapped_rank ranks[2] = {{.board = &boards[0]}, {.board = &boards[1]}};
+    static const struct wi_operand to = {.mem = WI_MEM_PEER_DST, .rank = 1};
+    struct job *j = give(1, -1);
+    struct wi_work w = {.kind = WI_WORK_COPY,
+                        .to_peer = 1,
+                        .op = &j->op,
+                        .to = &to,
+                        .ndst = 1,
+                        .nsrc = 1,
+                        .bytes = CHUNKS * CHUNK,
+                        .exec = &j->exec};
+
+    await(&t.told, 1); /* what came with the pool */
+    j->exec.map.ranks = ranks;
+    pthread_mutex_init(&j->exec.stores_lock, NULL);
+    w.dst[0] = t.b;
+    w.src[0] = t.a;
+    for (int alive = 0; alive < 2; alive++) {
+        t.a[0] = t.a[CHUNKS * ELEMS - 1] = 5;
+        t.b[0] = t.b[CHUNKS * ELEMS - 1] = 7;
+        t.told = 0;
+        w.at = 0;
+        w.status = WEFT_SUCCESS;
+        atomic_store(&w.over, 0);
+        boards[1].state = alive ? WEFT_BOARD_ALIVE : WEFT_BOARD_ABORTED;
+        CU_ASSERT_EQUAL(wi_workers_give(j->pool, &w), 1);
+        await(&t.told, 1);
+        wi_workers_settle(j->pool);
+        CU_ASSERT(atomic_load(&w.over) == 1 && t.told == 1);
+        CU_ASSERT_EQUAL(w.status, alive ? WEFT_SUCCESS : WEFT_EPEER);
+        CU_ASSERT(t.b[0] == (alive ? 5 : 7) && t.b[CHUNKS * ELEMS - 1] == (alive ? 5 : 7));
+        CU_ASSERT_EQUAL(boards[0].pad[1], 0); /* it stores to nobody any more */
+    }
+    pthread_mutex_destroy(&j->exec.stores_lock);
+    end(j);
+}
+
+/* What the host's engine does at once, or chunk by chunk, counts in the budget of the thread that progresses. */
+static void counts_in_the_budget(void)
+{
+    struct job *j = give(1, -1);
+    struct wi_work w = {.kind = WI_WORK_COPY, .op = &j->op, .ndst = 1, .nsrc = 1}, *holder = NULL;
+    struct wi_exec *exec = &j->exec;
+    unsigned char *bytes = calloc(2, 3 * WI_ENGINE_CHUNK);
+    int moved, polls = 0;
+
+    await(&t.told, 1);
+    CU_ASSERT_FATAL(bytes != NULL);
+    exec->engine = wi_engine_host(NULL);
+    CU_ASSERT_FATAL(exec->engine != NULL);
+    exec->has_budget = 1;
+    w.dst[0] = bytes;
+    w.src[0] = bytes + 3 * WI_ENGINE_CHUNK;
+    w.bytes = 1000;
+    for (size_t n = 1; n <= WI_ENGINE_CHUNK / 1000; n++) {
+        CU_ASSERT_EQUAL(wi_work_begin(exec, &j->op, &w, &holder, &moved), 1);
+        CU_ASSERT(exec->budget_used == n * 1000 && !wi_exec_budget_spent(exec));
+    }
+    CU_ASSERT_EQUAL(wi_work_begin(exec, &j->op, &w, &holder, &moved), 1);
+    CU_ASSERT(wi_exec_budget_spent(exec));
+    exec->budget_used = 0;
+    w.bytes = 3 * WI_ENGINE_CHUNK;
+    CU_ASSERT_EQUAL(wi_work_begin(exec, &j->op, &w, &holder, &moved), 0);
+    do {
+        CU_ASSERT(exec->budget_used == WI_ENGINE_CHUNK && wi_exec_budget_spent(exec));
+        exec->budget_used = 0;
+        polls++;
+    } while (wi_work_poll(exec, &j->op, &holder, &moved) == 0);
+    CU_ASSERT(polls == 2 && !holder && !exec->posted);
+    wi_engine_destroy(exec);
+    free(bytes);
+    end(j);
+}
+
 static const struct wt_case cases[] = {
     {"work is over when its last chunk is", ends_with_its_last_chunk},
     {"work that is given up is waited for, as far as it has begun", drains_what_has_begun},
+    {"work of which a chunk fails is over", ends_with_what_failed},
+    {"work counts in the budget", counts_in_the_budget},
 };
 WT_UNIT_MAIN("workers", cases)

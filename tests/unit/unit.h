@@ -81,7 +81,7 @@ static int wt_unit_main(const char *name, const struct wt_case *cases, size_t nc
     int ran = 0, failed = 0, chosen = 0;
     for (size_t i = 0; i < ncases; i++)
         chosen += wt_chosen(cases[i].name, argc, argv);
-    printf("1..%d\n", chosen); /* first: whoever ends early has not done what is planned */
+    printf("1..%d\n", chosen); /* first: a test that ends early has not done what is planned */
     fflush(stdout);
     for (size_t i = 0; suite && i < ncases; i++)
         if (wt_chosen(cases[i].name, argc, argv))

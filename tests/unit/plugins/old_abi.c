@@ -3,4 +3,4 @@
 #include <weft/weft_plugin.h>
 
 WEFT_API extern const struct weft_plugin weft_plugin;
-const struct weft_plugin weft_plugin = {.abi = 1, .bytes = sizeof weft_plugin};
+const struct weft_plugin weft_plugin = {.abi = 1, .bytes = sizeof weft_plugin, .name = "older"};

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reachability: each rank announces which of its transports reach which rank; all ranks choose alike from all announcements. */
-#include "net/mesh_reach.h"
+/* Routes: each rank announces which of its transports reach which rank; all ranks choose alike from all announcements. */
+#include "net/mesh_routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/status.h"
 
 /* What a rank says: its priorities, and a byte for each rank. */
-#define ROW_HEAD (WI_REACH_NAMES * sizeof(int16_t))
+#define ROW_HEAD (WI_ROUTES_MAX_TRANSPORTS * sizeof(int16_t))
 
-weft_status wi_reach_init(struct wi_reach *r, int rank, int nranks)
+weft_status wi_routes_init(struct wi_routes *r, int rank, int nranks)
 {
     memset(r, 0, sizeof *r);
     r->rank = rank;
     r->nranks = nranks;
     r->mine = wi_calloc(2, (size_t)nranks); /* and what others say of this rank */
-    return r->mine ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "who reaches whom of %d ranks", nranks);
+    return r->mine ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "routes among %d ranks", nranks);
 }
 
-void wi_reach_fini(struct wi_reach *r)
+void wi_routes_fini(struct wi_routes *r)
 {
     wi_free(r->mine);
     wi_free(r->pair);
     r->mine = r->pair = NULL;
 }
 
-static int index_of(const struct wi_reach *r, const char *name)
+static int index_of(const struct wi_routes *r, const char *name)
 {
     for (int i = 0; i < r->nnames; i++)
         if (strncmp(r->names[i], name, sizeof r->names[i]) == 0)
@@ -41,32 +42,40 @@ static int name_order(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-void wi_reach_name(struct wi_reach *r, const char *name)
+void wi_routes_add_transport(struct wi_routes *r, const char *name)
 {
-    if (r->nnames == WI_REACH_NAMES || index_of(r, name) >= 0)
+    if (index_of(r, name) >= 0)
         return;
+    if (r->nnames == WI_ROUTES_MAX_TRANSPORTS) {
+        if (!r->full_logged)
+            wi_log(WEFT_LOG_WARN, "net.routes",
+                   "transport %s is not used: the ranks have more than %d (WEFT_TRANSPORTS)", name,
+                   WI_ROUTES_MAX_TRANSPORTS);
+        r->full_logged = 1;
+        return;
+    }
     snprintf(r->names[r->nnames++], sizeof r->names[0], "%s", name);
     qsort(r->names, (size_t)r->nnames, sizeof r->names[0], name_order);
 }
 
-void wi_reach_can(struct wi_reach *r, const char *name, uint32_t caps)
+void wi_routes_add_caps(struct wi_routes *r, const char *name, uint32_t caps)
 {
     int i = index_of(r, name);
 
     if (i < 0)
         return;
-    r->caps[i] = r->named[i] ? r->caps[i] & caps : caps;
-    r->named[i] = 1;
+    r->caps[i] = r->caps_known[i] ? r->caps[i] & caps : caps;
+    r->caps_known[i] = 1;
 }
 
-uint32_t wi_reach_caps(const struct wi_reach *r, const char *name)
+uint32_t wi_routes_caps(const struct wi_routes *r, const char *name)
 {
     int i = index_of(r, name);
 
     return i < 0 ? 0 : r->caps[i];
 }
 
-void wi_reach_say(struct wi_reach *r, const char *name, int priority, int peer)
+void wi_routes_add_peer(struct wi_routes *r, const char *name, int priority, int peer)
 {
     int i = index_of(r, name);
 
@@ -84,14 +93,14 @@ static int priority_of(const unsigned char *row, int i)
     return priority;
 }
 
-static unsigned char best_of(const struct wi_reach *r, const unsigned char *a, const unsigned char *b, unsigned both)
+static unsigned char best_of(const struct wi_routes *r, const unsigned char *a, const unsigned char *b, unsigned both)
 {
-    unsigned char best = WI_REACH_NONE;
+    unsigned char best = WI_ROUTES_NONE;
     int best_priority = 0;
 
     for (int i = 0; i < r->nnames; i++) {
         int p = priority_of(a, i), q = priority_of(b, i), least = p < q ? p : q;
-        if (!(both >> i & 1) || (best != WI_REACH_NONE && least <= best_priority))
+        if (!(both >> i & 1) || (best != WI_ROUTES_NONE && least <= best_priority))
             continue;
         best = (unsigned char)i;
         best_priority = least;
@@ -100,20 +109,20 @@ static unsigned char best_of(const struct wi_reach *r, const unsigned char *a, c
 }
 
 /* Most jobs have one transport for all pairs: then the matrix is not kept. */
-static void keep_if_mixed(struct wi_reach *r)
+static void keep_if_mixed(struct wi_routes *r)
 {
     size_t n = (size_t)r->nranks;
 
-    r->every = n > 1 ? r->pair[1] : WI_REACH_NONE;
+    r->of_all_pairs = n > 1 ? r->pair[1] : WI_ROUTES_NONE;
     for (size_t a = 0; a < n; a++)
         for (size_t b = 0; b < n; b++)
-            if (a != b && r->pair[a * n + b] != r->every)
+            if (a != b && r->pair[a * n + b] != r->of_all_pairs)
                 return;
     wi_free(r->pair);
     r->pair = NULL;
 }
 
-static void decide(struct wi_reach *r, const unsigned char *rows, size_t row_bytes)
+static void decide(struct wi_routes *r, const unsigned char *rows, size_t row_bytes)
 {
     size_t n = (size_t)r->nranks;
 
@@ -121,9 +130,9 @@ static void decide(struct wi_reach *r, const unsigned char *rows, size_t row_byt
         for (size_t b = 0; b < n; b++) {
             const unsigned char *ra = rows + a * row_bytes, *rb = rows + b * row_bytes;
             unsigned both = ra[ROW_HEAD + b] & rb[ROW_HEAD + a];
-            unsigned char best = a == b ? WI_REACH_NONE : best_of(r, ra, rb, both);
+            unsigned char best = a == b ? WI_ROUTES_NONE : best_of(r, ra, rb, both);
             r->pair[a * n + b] = best;
-            if (best != WI_REACH_NONE)
+            if (best != WI_ROUTES_NONE)
                 r->used |= 1u << best;
         }
         r->mine[n + a] = rows[a * row_bytes + ROW_HEAD + (size_t)r->rank];
@@ -131,7 +140,7 @@ static void decide(struct wi_reach *r, const unsigned char *rows, size_t row_byt
     keep_if_mixed(r);
 }
 
-weft_status wi_reach_agree(struct wi_reach *r, struct wi_bootstrap *bootstrap, uint64_t deadline_ns)
+weft_status wi_routes_agree(struct wi_routes *r, struct wi_bootstrap *bootstrap, uint64_t deadline_ns)
 {
     size_t n = (size_t)r->nranks, row_bytes = ROW_HEAD + n;
     unsigned char *row = wi_calloc(1, row_bytes), *rows = wi_malloc(n * row_bytes);
@@ -139,7 +148,7 @@ weft_status wi_reach_agree(struct wi_reach *r, struct wi_bootstrap *bootstrap, u
 
     r->pair = wi_malloc(n * n);
     if (!row || !rows || !r->pair) {
-        st = wi_fail(WEFT_ENOMEM, "who reaches whom of %d ranks", r->nranks);
+        st = wi_fail(WEFT_ENOMEM, "routes among %d ranks", r->nranks);
         goto out;
     }
     for (int i = 0; i < r->nnames; i++) {
@@ -156,14 +165,16 @@ out:
     return st;
 }
 
-const char *wi_reach_pair(const struct wi_reach *r, int a, int b)
+const char *wi_routes_pair(const struct wi_routes *r, int a, int b)
 {
-    unsigned char i = a == b ? WI_REACH_NONE : r->pair ? r->pair[(size_t)a * (size_t)r->nranks + (size_t)b] : r->every;
+    unsigned char i = a == b    ? WI_ROUTES_NONE
+                      : r->pair ? r->pair[(size_t)a * (size_t)r->nranks + (size_t)b]
+                                : r->of_all_pairs;
 
-    return i == WI_REACH_NONE ? NULL : r->names[i];
+    return i == WI_ROUTES_NONE ? NULL : r->names[i];
 }
 
-void wi_reach_one_way(const struct wi_reach *r, int peer, char *text, size_t capacity)
+void wi_routes_one_way(const struct wi_routes *r, int peer, char *text, size_t capacity)
 {
     unsigned there = r->mine[peer], back = r->mine[r->nranks + peer];
     size_t at = 0;
