@@ -207,10 +207,10 @@ static void operate(int rank, int nranks, void *arg)
     (void)nranks;
     open_rank(&on, p, c, rank);
     ac_fill(rank);
-    wt_sync();
     set_timeout(&on, p->patient ? 20000 : 250);
-    if (rank == VICTIM)
+    if (rank == VICTIM) /* before the others connect to it */
         ft_exhaust(p->kind, p->nth);
+    wt_sync();
     st = c->call(&on, n);
     seen = ft_relieve();
     told(p, rank, seen);
@@ -358,7 +358,7 @@ OPERATIONS(shm, FT_HEAP, 25)
 OPERATIONS(tcp, FT_HEAP, 40)
 OPERATIONS(both, FT_HEAP, 15)
 OPERATIONS(shm, FT_SYSTEM, 4)
-OPERATIONS(tcp, FT_CRYPTO, 7)
+OPERATIONS(tcp, FT_CRYPTO, 15)
 
 static const struct wt_case cases[] = {
     {"creating over shm without memory", creation_shm_FT_HEAP},
