@@ -111,13 +111,15 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 /* ---- Fragments ---- */
 
 /* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line of each item, or
- * there would be no stages (wi_fit_stages). */
+ * there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as much as a long one. */
 static void cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
 {
-    size_t items = op->bind.sched->slot_items;
+    size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes;
     size_t room = items ? comm->mesh->slot_bytes / items & ~(size_t)(WEFT_LINE_BYTES - 1) : SIZE_MAX;
+    size_t most = want < room ? want : room, n = block > most ? (block + most - 1) / most : 1,
+           equal = lines((block + n - 1) / n);
 
-    wi_op_cut(op, want < room ? want : room);
+    wi_op_cut(op, n > 1 && equal < most ? equal : most);
 }
 
 static struct wi_prog **kept_of(struct wi_prog **programs, uint32_t stage)

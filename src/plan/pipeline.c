@@ -2,6 +2,8 @@
 /* Pipelines of fragments. */
 #include "plan/pipeline.h"
 
+#define ABOUT_AS_FAST 1.02
+
 #include <math.h>
 
 static double stage_us(const struct wi_pipeline_stage *s, double bytes)
@@ -78,6 +80,22 @@ static double best_number(const struct wi_pipeline *c, double bytes, double low,
     return low;
 }
 
+/* The least n of [low, best] that is about as fast as the best one. A fragment costs the core more than this model knows (ranks
+ * wait for each other and are woken), which a link that is the limit does not hide where ranks share cores. */
+static double fewest(const struct wi_pipeline *c, double bytes, double low, double best)
+{
+    double most_us = ABOUT_AS_FAST * wi_pipeline_us(c, bytes, best), high = best;
+
+    while (low < high) {
+        double middle = floor((low + high) / 2);
+        if (wi_pipeline_us(c, bytes, middle) > most_us)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static size_t round_up(size_t bytes, size_t unit)
 {
     size_t rest = bytes % unit;
@@ -100,7 +118,7 @@ size_t wi_pipeline_best_fragment(const struct wi_pipeline *c, size_t bytes, cons
 
     if (bytes > least || (bytes && bytes > most)) {
         double low = ceil((double)bytes / (double)most), high = fmax(low, floor((double)bytes / (double)least));
-        fragment = fragment_of(bytes, best_number(c, (double)bytes, low, high), unit);
+        fragment = fragment_of(bytes, fewest(c, (double)bytes, low, best_number(c, (double)bytes, low, high)), unit);
         fragment = fragment > most ? most : fragment;
     }
     if (us)
