@@ -235,17 +235,16 @@ struct wi_fast_call {
     size_t count;
     int root;
     uint8_t in_place, dtype, op, nt;
-    uint8_t mapped, send_empty, has_scratch;
+    uint8_t ll, mapped, send_empty, has_scratch;
     uint32_t nfragments, nslices;
-    size_t scale, fragment_bytes, slice_bytes, block_bytes, slot_bytes, slot_work;
+    size_t scale, slot_bytes; /* ll: for each byte of a share */
+    size_t fragment_bytes, slice_bytes, block_bytes, slot_work;
 };
 #define WI_FAST_CALLS 8
 
-/* Per collective. Over ll lines the size does not matter: one schedule serves all up to max_bytes. */
+/* Per collective. Over ll lines the size does not matter: one call serves all up to ll_max_bytes. */
 struct wi_fast {
-    struct wi_sched *ll;     /* borrowed from the cache; NULL: not yet */
-    struct wi_prog *ll_prog; /* counted */
-    int ll_root, ll_in_place;
+    struct wi_fast_call ll;
     size_t ll_max_bytes; /* 0: never */
     struct wi_fast_call calls[WI_FAST_CALLS];
 };
@@ -436,6 +435,11 @@ void wi_cached_free(struct wi_cached_sched *cached);
 weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi_algo *algo,
                        const struct wi_hier_spec *spec, int root, int in_place, struct wi_prog ***programs);
 int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *call);
+/* In place these work on a copy of what they send. */
+static inline int wi_call_copies_source(const struct wi_call *c)
+{
+    return c->src == c->dst && (c->coll == WI_COLL_ALL_TO_ALL || c->coll == WI_COLL_ALL_TO_ALL_V);
+}
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* names.c: a hash of the options that all ranks must name alike; 0: none was given. */

@@ -21,6 +21,12 @@ static struct wi_fast_call *slot_of(struct wi_fast *f, size_t count, weft_op op)
     return &f->calls[(count ^ count >> 3 ^ count >> 9 ^ count >> 15 ^ op) % WI_FAST_CALLS];
 }
 
+/* An operator of the program's: what it computes may change from call to call. */
+static int has_user_op(const struct wi_call *c)
+{
+    return wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS;
+}
+
 static int root_of(const struct wi_call *c)
 {
     return c->root < 0 ? 0 : c->root;
@@ -70,42 +76,34 @@ static void uncount(struct weft_comm *comm)
     wi_prog_put(b->stage[0]);
 }
 
+static void forget(struct wi_fast_call *k, const struct wi_sched *sched)
+{
+    if (sched && k->sched != sched)
+        return;
+    wi_prog_put(k->prog);
+    *k = (struct wi_fast_call){0};
+}
+
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
 {
     if (!sched && comm->fast_counted) /* its thread left when the communicator was destroyed */
         uncount(comm);
     for (int c = 0; c < WI_NUM_COLLS; c++) {
         struct wi_fast *f = &comm->fast[c];
-        if (!sched || f->ll == sched) {
-            f->ll = NULL;
-            wi_prog_put(f->ll_prog);
-            f->ll_prog = NULL;
-        }
+        forget(&f->ll, sched);
         for (int i = 0; i < WI_FAST_CALLS; i++)
-            if (!sched || f->calls[i].sched == sched) {
-                wi_prog_put(f->calls[i].prog);
-                f->calls[i] = (struct wi_fast_call){0};
-            }
+            forget(&f->calls[i], sched);
     }
 }
 
 void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
-    struct wi_fast_call *k = slot_of(f, c->count, c->op);
     const struct wi_binding *b = &op->bind;
+    struct wi_fast_call *k = b->ll ? &f->ll : slot_of(f, c->count, c->op);
 
-    if (!b->sched || b->nstages != 1 || b->packing || op->gate.ops ||
-        (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) || comm->exec->broken)
+    if (!b->sched || b->nstages != 1 || b->packing || op->gate.ops || has_user_op(c) || comm->exec->broken)
         return;
-    if (b->ll) {
-        wi_prog_put(f->ll_prog);
-        f->ll = b->sched;
-        f->ll_prog = wi_prog_get(b->stage[0]);
-        f->ll_root = root_of(c);
-        f->ll_in_place = wi_call_in_place(comm, c);
-        return;
-    }
     wi_prog_put(k->prog);
     *k = (struct wi_fast_call){
         .sched = b->sched,
@@ -116,90 +114,58 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         .dtype = (uint8_t)c->dtype,
         .op = (uint8_t)c->op,
         .nt = b->nt,
+        .ll = b->ll,
         .mapped = b->mapped,
         .send_empty = b->send_empty,
         .has_scratch = op->owned[0] != NULL,
         .nfragments = b->nfragments,
         .nslices = b->nslices,
-        .scale = b->scale,
+        .scale = b->ll ? 1 : b->scale,
         .fragment_bytes = b->fragment_bytes,
         .slice_bytes = b->slice_bytes,
         .block_bytes = b->block_bytes,
-        .slot_bytes = b->slot_bytes,
+        .slot_bytes = b->ll ? b->sched->buf_blocks[WI_TMP] : b->slot_bytes,
         .slot_work = b->slot_work,
     };
 }
 
-static void bind_ll(const struct wi_fast *f, size_t bytes, struct wi_binding *b)
+static int serves(struct weft_comm *comm, const struct wi_fast_call *k, const struct wi_call *c)
 {
-    b->sched = f->ll;
-    b->stage[0] = f->ll_prog;
-    b->scale = bytes;
-    b->slot_bytes = f->ll->buf_blocks[WI_TMP] * bytes;
-    b->nfragments = 1;
-    b->ll = 1;
-    b->nt = 0;
+    return k->count == c->count && k->dtype == c->dtype && k->op == c->op &&
+           (!k->prog->has_extents || wi_v_form_is_of(comm, c, k->prog));
 }
 
-static void bind(const struct wi_fast_call *k, struct wi_binding *b)
+/* NULL: there is none. Only lengths are compared where others will be, for all ranks take ll lines or none does. */
+static inline const struct wi_fast_call *find(struct weft_comm *comm, const struct wi_call *c, size_t bytes)
 {
+    struct wi_fast *f = &comm->fast[c->coll];
+    int ll = f->ll_max_bytes && bytes <= f->ll_max_bytes;
+    const struct wi_fast_call *k = ll ? &f->ll : slot_of(f, c->count, c->op);
+
+    if (!k->sched || k->root != root_of(c) || k->in_place != wi_call_in_place(comm, c) || has_user_op(c))
+        return NULL;
+    return ll || serves(comm, k, c) ? k : NULL;
+}
+
+static inline void bind(const struct wi_fast_call *k, size_t bytes, struct wi_binding *b)
+{
+    size_t unit = k->ll ? bytes : 1;
+
     b->sched = k->sched;
     b->stage[0] = k->prog;
-    b->scale = k->scale;
-    b->slot_bytes = k->slot_bytes;
+    b->scale = k->scale * unit;
+    b->slot_bytes = k->slot_bytes * unit;
     b->slot_work = k->slot_work;
     b->nfragments = k->nfragments;
     b->fragment_bytes = k->fragment_bytes;
-    b->ll = 0;
+    b->ll = k->ll;
     b->nt = k->nt;
-}
-
-static int is_ll(const struct wi_fast *f, size_t bytes)
-{
-    return f->ll_max_bytes && bytes <= f->ll_max_bytes;
-}
-
-static int ll_serves(const struct wi_fast *f, const struct wi_call *c, int in_place)
-{
-    return f->ll && f->ll_root == root_of(c) && f->ll_in_place == in_place;
-}
-
-static int serves(struct weft_comm *comm, const struct wi_fast_call *k, const struct wi_call *c, int in_place)
-{
-    return k->sched && k->count == c->count && k->root == root_of(c) && k->in_place == in_place &&
-           k->dtype == c->dtype && k->op == c->op && (!k->prog->has_extents || wi_v_form_is_of(comm, c, k->prog));
-}
-
-/* In place it works on a copy of its source, which the fast path does not make. */
-static int copies(const struct wi_call *c)
-{
-    return c->src == c->dst && (c->coll == WI_COLL_ALL_TO_ALL || c->coll == WI_COLL_ALL_TO_ALL_V);
-}
-
-/* For the fast path, which owns no references unless others are let in. */
-static int find(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
-{
-    const struct wi_fast *f = &comm->fast[c->coll];
-    int in_place = wi_call_in_place(comm, c);
-    size_t bytes = share_bytes(c);
-    const struct wi_fast_call *k;
-
-    if (is_ll(f, bytes)) {
-        if (!ll_serves(f, c, in_place))
-            return 0;
-        bind_ll(f, bytes, &op->bind);
-        return 1;
-    }
-    k = slot_of(&comm->fast[c->coll], c->count, c->op);
-    if (!serves(comm, k, c, in_place) || !k->mapped)
-        return 0;
-    bind(k, &op->bind);
-    return 1;
 }
 
 /* What the fast path's operation says once for all that run there. */
 static void bind_rest(const struct wi_fast_call *k, struct wi_binding *b)
 {
+    b->nstages = 1;
     b->mapped = k->mapped;
     b->messages = !k->mapped;
     b->send_empty = k->send_empty;
@@ -208,32 +174,18 @@ static void bind_rest(const struct wi_fast_call *k, struct wi_binding *b)
     b->block_bytes = k->block_bytes;
 }
 
-static void bind_rest_ll(struct wi_binding *b)
-{
-    b->mapped = b->nslices = 1;
-    b->fragment_bytes = b->slice_bytes = SIZE_MAX;
-}
-
 int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
 {
-    struct wi_fast *f = &comm->fast[c->coll];
-    int in_place = wi_call_in_place(comm, c), ll = is_ll(f, share_bytes(c));
-    const struct wi_fast_call *k = slot_of(f, c->count, c->op);
+    size_t bytes = share_bytes(c);
+    const struct wi_fast_call *k = find(comm, c, bytes);
 
-    if ((wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS) ||
-        !(ll ? ll_serves(f, c, in_place) : serves(comm, k, c, in_place)))
+    if (!k)
         return 0;
-    if (ll) {
-        bind_ll(f, share_bytes(c), &op->bind);
-        bind_rest_ll(&op->bind);
-    } else {
-        bind(k, &op->bind);
-        bind_rest(k, &op->bind);
-    }
+    bind(k, bytes, &op->bind);
+    bind_rest(k, &op->bind);
     wi_sched_get(op->bind.sched);
     wi_prog_get(op->bind.stage[0]);
-    op->bind.nstages = 1;
-    if (!ll && k->has_scratch)
+    if (k->has_scratch)
         WI_TRY(wi_op_scratch(op));
     return 1;
 }
@@ -308,13 +260,18 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
 {
     struct wi_exec *exec = comm->exec;
     struct wi_op *op = &comm->fast_op;
+    const struct wi_fast_call *k;
+    size_t bytes = share_bytes(c);
 
     /* Nothing to exchange takes no number, on any rank. */
     if (!c->count && c->coll != WI_COLL_BARRIER && wi_algo_family(c->coll) == c->coll)
         return WI_FAST_NOT;
-    if (!comm->runs_alone || exec->nops || exec->broken || (c->op >= WEFT_NUM_OPS && wi_coll_is_reduction(c->coll)) ||
-        copies(c) || !find(comm, c, op))
+    if (!comm->runs_alone || exec->nops || exec->broken || wi_call_copies_source(c))
         return WI_FAST_NOT;
+    k = find(comm, c, bytes);
+    if (!k || !k->mapped)
+        return WI_FAST_NOT;
+    bind(k, bytes, &op->bind); /* without references, which it takes when others are let in */
     fill(comm, c, op);
     *st = wi_exec_run_alone(exec, op);
     if (__builtin_expect(!op->run.alone, 0)) {

@@ -249,8 +249,7 @@ static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct 
     int premul = wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul;
     void *copy;
 
-    if (!premul && !(c->coll == WI_COLL_ALL_TO_ALL && c->src == c->dst) &&
-        !(c->coll == WI_COLL_ALL_TO_ALL_V && c->src == c->dst))
+    if (!premul && !wi_call_copies_source(c))
         return WEFT_SUCCESS;
     wi_call_spans(comm, c, &src, &dst);
     if (!src)
