@@ -106,7 +106,13 @@ EXTRA_DIST += \
 	doc/adr/0013-start-up-is-authenticated.md \
 	doc/adr/0014-forked-children.md \
 	doc/adr/0015-calls-as-data.md \
-	doc/adr/0016-lowering.md doc/adr/0018-engines-and-gates.md \
+	doc/adr/0016-lowering.md \
+	doc/adr/0017-channels-above-transports.md \
+	doc/adr/0018-engines-and-gates.md \
+	doc/adr/0019-stages.md \
+	doc/adr/0020-side-channel.md \
+	doc/adr/0021-prices-by-formula.md \
+	doc/adr/0022-codec-images.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

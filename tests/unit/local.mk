@@ -156,6 +156,9 @@ unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
 tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
 
+unit_tests += tests/unit/test_codec
+tests_unit_test_codec_SOURCES = tests/unit/test_codec.c
+tests_unit_test_codec_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_autotune
 tests_unit_test_autotune_SOURCES = tests/unit/test_autotune.c
 tests_unit_test_autotune_LDADD = libweftcore.la $(CUNIT_LIBS)

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Codecs' kernels for any CPU. */
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#else
+#pragma GCC push_options
+#pragma GCC optimize("O3", "fp-contract=off")
+#endif
+
+#define WI_CODEC_ISA wi_codec_kernels_any
+#define WI_CODEC_ISA_NAME "any"
+#include "compress/kernels_loops.h"
+
+#if defined(__clang__)
+#else
+#pragma GCC pop_options
+#endif

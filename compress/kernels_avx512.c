@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Codecs' kernels for AVX-512 (F, BW, DQ, VL). */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC optimize("O3", "fp-contract=off")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,prefer-vector-width=512")
+#endif
+
+#include <immintrin.h>
+
+#define GATHER_BITS(word, mask) _pext_u64(word, mask)
+#define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
+#define WI_CODEC_ISA wi_codec_kernels_avx512
+#define WI_CODEC_ISA_NAME "avx512"
+#include "compress/kernels_loops.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#else
+typedef int wi_codec_avx512_not_here;
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All kernels of one instruction set as plain loops over a block, which the compiler makes into vector instructions. Included once
+ * by each kernels_<isa>.c, which defines WI_CODEC_ISA, the name of the table, and WI_CODEC_ISA_NAME, its text.
+ *
+ * The same operations in the same order on every set are what makes results equal bit for bit: sums have LANES partial sums,
+ * nothing but the compiler's vectors is reassociated, and products are not fused with sums (fp-contract=off). */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "compress/kernels.h"
+
+#define LANES 16
+#define AHEAD 512 /* elements that are fetched early: the two passes over a block hide too little from the prefetcher */
+#define INLINE inline __attribute__((always_inline))
+#define TOO_LARGE_BITS 0x7f000000u /* 2^127: below, no scale or level becomes infinite */
+#define MEAN_IS_LARGE 0x79800000u  /* 2^116: one that is too large in a block of WI_CODEC_BLOCK_MAX */
+#define NAN_SCALE 0x7fc0u         /* bf16 */
+#define LEAST_SCALE 0x00800000u   /* the least normal number: its inverse is finite */
+#define ROUNDS 12582912.0f        /* 1.5 * 2^23: adding it rounds to the nearest integer, to even when half-way ... */
+#define ROUNDS_BITS 0x4b400000    /* ... which is how far the sum's bits are from these */
+
+/* What a kind is, known when its kernels are compiled. A level is code * step - offset. */
+struct shape {
+    int bits;
+    float step, offset;
+    float most; /* the largest level of scales by max|x|; 0: the scale is by mean|x| ... */
+    float mean; /* ... times this */
+};
+
+static INLINE float float_of(uint32_t bits)
+{
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static INLINE uint32_t bits_of(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static INLINE size_t code_bytes(const struct shape s, size_t block)
+{
+    return block * (size_t)s.bits / 8;
+}
+
+/* ---- Scales ---- */
+
+/* Magnitudes are ordered as their bits are, infinities and then NaNs above all others. */
+static INLINE uint32_t largest_bits(const float *c, size_t block)
+{
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < block; i++) {
+        uint32_t magnitude = bits_of(c[i]) & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+    }
+    return most;
+}
+
+static INLINE float sum_of_magnitudes(const float *c, size_t block, float by)
+{
+    float lane[LANES] = {0}, sum = 0;
+
+    for (size_t i = 0; i < block; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] += float_of(bits_of(c[i + (size_t)k]) & 0x7fffffffu) * by;
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
+/* The upper 16 bits of a float that is not below 0. */
+static INLINE uint32_t round_up(float v)
+{
+    return (bits_of(v) + 0xffffu) >> 16;
+}
+
+static INLINE uint32_t round_nearest(float v)
+{
+    uint32_t bits = bits_of(v);
+
+    return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+}
+
+static INLINE uint32_t scale_by_most(const struct shape s, const float *c, size_t block)
+{
+    uint32_t most = largest_bits(c, block), scale;
+
+    if (most >= TOO_LARGE_BITS)
+        return NAN_SCALE;
+    scale = round_up(float_of(most) / s.most);
+    return scale && scale < LEAST_SCALE >> 16 ? LEAST_SCALE >> 16 : scale;
+}
+
+/* n: of its elements that count. Where one may be too large, or the sum is, the parts of the mean are summed. */
+static INLINE uint32_t scale_by_mean(const struct shape s, const float *c, size_t block, size_t n)
+{
+    float mean = sum_of_magnitudes(c, block, 1) / (float)n;
+
+    if (bits_of(mean) >= MEAN_IS_LARGE) {
+        if (largest_bits(c, block) >= TOO_LARGE_BITS)
+            return NAN_SCALE;
+        mean = sum_of_magnitudes(c, block, 1.0f / (float)n);
+    }
+    return round_nearest(mean * s.mean);
+}
+
+/* ---- Codes ---- */
+
+static INLINE void codes_of(const struct shape s, const float *c, size_t block, float scale, uint8_t *codes)
+{
+    float inverse = scale > 0 ? 1.0f / scale : 0;
+    int32_t middle = (int32_t)s.offset;
+
+    if (s.most > 0) {
+        for (size_t i = 0; i < block; i++)
+            codes[i] = (uint8_t)((int32_t)bits_of(c[i] * inverse + ROUNDS) - ROUNDS_BITS + middle);
+    } else if (s.bits > 1) {
+        for (size_t i = 0; i < block; i++)
+            codes[i] = (uint8_t)((c[i] >= -scale) + (c[i] >= 0) + (c[i] >= scale));
+    } else {
+        for (size_t i = 0; i < block; i++)
+            codes[i] = (uint8_t)(~bits_of(c[i]) >> 31);
+    }
+}
+
+/* Eight codes, one in each byte, side by side; and apart again. Sets with instructions for it define GATHER_BITS and
+ * SCATTER_BITS. */
+static INLINE uint64_t pack_word(const struct shape s, uint64_t codes)
+{
+    uint64_t ones = 0x0101010101010101u, packed = 0;
+
+#ifdef GATHER_BITS
+    return GATHER_BITS(codes, ones * ((1u << s.bits) - 1));
+#endif
+    (void)ones;
+    for (int i = 0; i < 8; i++)
+        packed |= (codes >> 8 * i & 0xff) << s.bits * i;
+    return packed;
+}
+
+static INLINE uint64_t unpack_word(const struct shape s, uint64_t packed)
+{
+    uint64_t mask = (1u << s.bits) - 1, codes = 0;
+
+#ifdef SCATTER_BITS
+    return SCATTER_BITS(packed, 0x0101010101010101u * mask);
+#endif
+    for (int i = 0; i < 8; i++)
+        codes |= (packed >> s.bits * i & mask) << 8 * i;
+    return codes;
+}
+
+static INLINE void pack(const struct shape s, const uint8_t *codes, size_t block, uint8_t *image)
+{
+    for (size_t i = 0; i < block; i += 8, image += s.bits) {
+        uint64_t word = pack_word(s, wi_get64(codes + i));
+        for (int k = 0; k < s.bits; k++)
+            image[k] = (uint8_t)(word >> 8 * k);
+    }
+}
+
+static INLINE void unpack(const struct shape s, const uint8_t *image, size_t block, uint8_t *codes)
+{
+    for (size_t i = 0; i < block; i += 8, image += s.bits) {
+        uint64_t word = 0;
+        for (int k = 0; k < s.bits; k++)
+            word |= (uint64_t)image[k] << 8 * k;
+        wi_put64(codes + i, unpack_word(s, word));
+    }
+}
+
+static INLINE float level_of(const struct shape s, uint8_t code)
+{
+    return (float)(int32_t)code * s.step - s.offset;
+}
+
+static INLINE float scale_of(const uint8_t *image)
+{
+    return float_of((uint32_t)image[0] << 16 | (uint32_t)image[1] << 24);
+}
+
+/* ---- A block ---- */
+
+static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, float *residual, uint8_t *image)
+{
+    uint8_t unpacked[WI_CODEC_BLOCK_MAX];
+    const uint8_t *codes;
+    uint32_t bits = s.most > 0 ? scale_by_most(s, c, block) : scale_by_mean(s, c, block, n);
+    float scale = float_of(bits << 16);
+
+    image[0] = (uint8_t)bits;
+    image[1] = (uint8_t)(bits >> 8);
+    if (bits == NAN_SCALE) {
+        memset(image + WI_CODEC_SCALE_BYTES, 0, code_bytes(s, block));
+        return 1;
+    }
+    codes_of(s, c, block, scale, s.bits == 8 ? image + WI_CODEC_SCALE_BYTES : unpacked);
+    codes = s.bits == 8 ? image + WI_CODEC_SCALE_BYTES : unpacked;
+    if (s.bits < 8)
+        pack(s, codes, block, image + WI_CODEC_SCALE_BYTES);
+    for (size_t i = 0; residual && i < n; i++)
+        residual[i] = c[i] - level_of(s, codes[i]) * scale;
+    return 0;
+}
+
+static INLINE void decode_block(const struct shape s, size_t block, const uint8_t *image, float *dst, int adds)
+{
+    uint8_t unpacked[WI_CODEC_BLOCK_MAX];
+    const uint8_t *codes = image + WI_CODEC_SCALE_BYTES;
+    float scale = scale_of(image);
+
+    if (s.bits < 8) {
+        unpack(s, codes, block, unpacked);
+        codes = unpacked;
+    }
+    for (size_t i = 0; i < block; i++) {
+        float v = level_of(s, codes[i]) * scale;
+        dst[i] = adds ? dst[i] + v : v;
+    }
+}
+
+/* ---- Vectors ---- */
+
+static INLINE size_t encode(const struct shape s, size_t block, const float *src, float *residual, size_t elems, uint8_t *image)
+{
+    float sums[WI_CODEC_BLOCK_MAX];
+    size_t bad = 0;
+
+    for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
+        size_t n = elems - at < block ? elems - at : block;
+        const float *c = src + at;
+        for (size_t i = 0; i < block; i += LANES)
+            __builtin_prefetch(c + i + AHEAD);
+        if (residual || n < block) {
+            for (size_t i = 0; i < n; i++)
+                sums[i] = residual ? src[at + i] + residual[at + i] : src[at + i];
+            memset(sums + n, 0, (block - n) * sizeof *sums);
+            c = sums;
+        }
+        bad += (size_t)encode_block(s, block, c, n, residual ? residual + at : NULL, image);
+    }
+    return bad;
+}
+
+static INLINE void decode(const struct shape s, size_t block, const uint8_t *image, size_t elems, float *dst)
+{
+    float last[WI_CODEC_BLOCK_MAX];
+
+    for (; elems >= block; elems -= block, dst += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block))
+        decode_block(s, block, image, dst, 0);
+    if (elems) {
+        decode_block(s, block, image, last, 0);
+        memcpy(dst, last, elems * sizeof *dst);
+    }
+}
+
+static INLINE void sum(const struct shape s, size_t block, const uint8_t *const images[], const float *const plain[], int n,
+                       size_t elems, float *dst)
+{
+    float acc[WI_CODEC_BLOCK_MAX];
+    size_t image_at = 0;
+
+    for (size_t at = 0; at < elems; at += block, image_at += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
+        size_t count = elems - at < block ? elems - at : block;
+        for (int k = 0; k < n; k++) {
+            if (!plain[k])
+                decode_block(s, block, images[k] + image_at, acc, k > 0);
+            else if (k)
+                for (size_t i = 0; i < count; i++)
+                    acc[i] += plain[k][at + i];
+            else
+                memcpy(acc, plain[k] + at, count * sizeof *acc);
+        }
+        memcpy(dst + at, acc, count * sizeof *dst);
+    }
+}
+
+#define KERNELS(name, ...)                                                                                                        \
+    static size_t name##_encode(size_t block, const float *src, float *residual, size_t elems, uint8_t *image)                   \
+    {                                                                                                                             \
+        return encode((struct shape){__VA_ARGS__}, block, src, residual, elems, image);                                          \
+    }                                                                                                                             \
+    static void name##_decode(size_t block, const uint8_t *image, size_t elems, float *dst)                                      \
+    {                                                                                                                             \
+        decode((struct shape){__VA_ARGS__}, block, image, elems, dst);                                                           \
+    }                                                                                                                             \
+    static void name##_sum(size_t block, const uint8_t *const images[], const float *const plain[], int n, size_t elems,         \
+                           float *dst)                                                                                            \
+    {                                                                                                                             \
+        sum((struct shape){__VA_ARGS__}, block, images, plain, n, elems, dst);                                                   \
+    }
+KERNELS(int8, .bits = 8, .step = 1, .offset = 128, .most = 127)
+KERNELS(int4, .bits = 4, .step = 1, .offset = 8, .most = 7)
+KERNELS(int2, .bits = 2, .step = 1, .offset = 1.5f, .mean = 1.25f)
+KERNELS(sign, .bits = 1, .step = 2, .offset = 1, .mean = 1)
+
+const struct wi_codec_kernels WI_CODEC_ISA[WI_CODEC_KINDS] = {
+    [WI_CODEC_INT8] = {WI_CODEC_ISA_NAME, int8_encode, int8_decode, int8_sum},
+    [WI_CODEC_INT4] = {WI_CODEC_ISA_NAME, int4_encode, int4_decode, int4_sum},
+    [WI_CODEC_INT2] = {WI_CODEC_ISA_NAME, int2_encode, int2_decode, int2_sum},
+    [WI_CODEC_SIGN] = {WI_CODEC_ISA_NAME, sign_encode, sign_decode, sign_sum},
+};

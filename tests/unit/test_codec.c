@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Codecs of a fixed rate: against plain references in double, on every instruction set, with and without a residual. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/reduce.h"
+#include "compress/codec.h"
+#include "tests/unit/unit.h"
+
+enum { MOST = 3 * WI_CODEC_BLOCK_MAX + 17, MOST_BYTES = 4 * MOST + 64, GUARD = 0xa5, SUMMED = 5 };
+
+static const char *const isas[] = {"scalar", "avx2", "avx512", "neon"};
+static const uint32_t blocks[] = {32, 128, 512, 2048};
+static float src[MOST], decoded[MOST], residual[MOST];
+static uint8_t image[MOST_BYTES];
+
+/* ---- Data ---- */
+
+static uint64_t random_state = 88172645463325252ull;
+
+static uint32_t random_bits(void)
+{
+    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(random_state >> 32);
+}
+
+static double uniform(void)
+{
+    return (random_bits() + 0.5) / 4294967296.0;
+}
+
+static double gaussian(void)
+{
+    return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
+}
+
+static double student_3(void)
+{
+    double a = gaussian(), b = gaussian(), c = gaussian(), d = gaussian();
+
+    return a / sqrt((b * b + c * c + d * d) / 3);
+}
+
+enum family {
+    GAUSSIAN,
+    LAPLACE,
+    STUDENT,
+    SPARSE,
+    CONSTANT,
+    NEGATIVE,
+    DENORMAL,
+    TINY,
+    HUGE_ONES,
+    ZERO,
+    SPIKE,
+    FAMILIES
+};
+
+static float draw(enum family family, size_t i)
+{
+    switch (family) {
+    case GAUSSIAN:
+        return (float)gaussian();
+    case LAPLACE:
+        return (float)((uniform() < .5 ? -1 : 1) * log(uniform()));
+    case STUDENT:
+        return (float)student_3();
+    case SPARSE:
+        return random_bits() % 50 ? 0 : (float)gaussian();
+    case CONSTANT:
+        return 0.3f;
+    case NEGATIVE:
+        return -(float)uniform();
+    case DENORMAL:
+        return (float)(gaussian() * 1e-40);
+    case TINY:
+        return (float)(gaussian() * 1e-37);
+    case HUGE_ONES:
+        return (random_bits() & 1 ? -1 : 1) * 1.6e38f;
+    case SPIKE:
+        return i % 2048 == 7 ? 5 : 0;
+    default:
+        return 0;
+    }
+}
+
+static void fill(enum family family, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        src[i] = draw(family, i);
+}
+
+/* ---- What codecs say of themselves ---- */
+
+static void wrong_parameters_are_refused(void)
+{
+    static const uint32_t wrong[] = {0, 1, 16, 31, 33, 100, 4096, UINT32_MAX};
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++) {
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            CU_ASSERT(wi_codec_check(&(struct wi_codec){(enum wi_codec_kind)k, wrong[i]}) == WEFT_EINVAL);
+            CU_ASSERT(strstr(weft_thread_error(), wi_codec_name((enum wi_codec_kind)k)) != NULL);
+        }
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+            CU_ASSERT(wi_codec_check(&(struct wi_codec){(enum wi_codec_kind)k, blocks[i]}) == WEFT_SUCCESS);
+    }
+    CU_ASSERT(wi_codec_check(&(struct wi_codec){WI_CODEC_KINDS, 128}) == WEFT_EINVAL);
+    CU_ASSERT_STRING_EQUAL(wi_codec_name(WI_CODEC_KINDS), "unknown");
+}
+
+static void lengths_follow_the_formula(void)
+{
+    static const double bits[WI_CODEC_KINDS] = {8, 4, 2, 1};
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+            struct wi_codec c = {(enum wi_codec_kind)k, blocks[i]};
+            size_t b = blocks[i], whole = (size_t)(b * bits[k] / 8 + 2);
+            CU_ASSERT_EQUAL(wi_codec_block_bytes(&c), whole);
+            CU_ASSERT_EQUAL(wi_codec_bytes(&c, 0), 0);
+            CU_ASSERT_EQUAL(wi_codec_bytes(&c, 1), whole);
+            CU_ASSERT_EQUAL(wi_codec_bytes(&c, b), whole);
+            CU_ASSERT_EQUAL(wi_codec_bytes(&c, b + 1), 2 * whole);
+            CU_ASSERT_EQUAL(wi_codec_bytes(&c, 1000 * b), 1000 * whole);
+        }
+    CU_ASSERT(wi_codec_bytes(&(struct wi_codec){WI_CODEC_INT8, 32}, SIZE_MAX) == SIZE_MAX);
+}
+
+/* ---- Against references ---- */
+
+static double max_magnitude(const float *x, size_t n)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
+    return most;
+}
+
+static double mean_magnitude(const float *x, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += fabs((double)x[i]);
+    return sum / (double)n;
+}
+
+/* A level of the codec for x, which may be one of two where x is about half-way: how far decoded is from the nearest allowed one,
+ * as part of a step. */
+static double off_level(enum wi_codec_kind kind, double x, double got, double scale)
+{
+    static const double most[WI_CODEC_KINDS] = {127, 7, 1.5, 1};
+    double level;
+
+    if (scale == 0)
+        return fabs(got);
+    if (kind == WI_CODEC_SIGN)
+        return fabs(got / scale - (signbit(x) ? -1 : 1));
+    if (kind == WI_CODEC_INT2) {
+        level = x / scale < -1 ? -1.5 : x / scale < 0 ? -.5 : x / scale < 1 ? .5 : 1.5;
+        return fabs(got / scale - level);
+    }
+    level = fmax(-most[kind], fmin(most[kind], got / scale));
+    return fabs(got / scale - level) + fabs(level - nearbyint(level)) + fmax(0, fabs(x / scale - level) - .5);
+}
+
+/* The scale of the reference may be a unit in the last place of bf16 off: it is rounded. */
+static void check_block(const struct wi_codec *c, const float *x, size_t n, const uint8_t *block)
+{
+    double want = c->kind == WI_CODEC_INT8   ? max_magnitude(x, n) / 127
+                  : c->kind == WI_CODEC_INT4 ? max_magnitude(x, n) / 7
+                  : c->kind == WI_CODEC_INT2 ? 1.25 * mean_magnitude(x, n)
+                                             : mean_magnitude(x, n);
+    double scale = (double)wi_bf16_to_f32((uint16_t)(block[0] | block[1] << 8));
+    int bad = 0;
+
+    if (want > 1.2e-38) {
+        CU_ASSERT(scale <= want * (1 + 1.0 / 127) && scale >= want * (1 - 1.0 / 255));
+        if (c->kind <= WI_CODEC_INT4)
+            CU_ASSERT(scale >= want * (1 - 1e-6)); /* the largest is not clipped */
+    }
+    for (size_t i = 0; i < n; i++)
+        bad += !(off_level(c->kind, (double)x[i], (double)decoded[x - src + (long)i], scale) < 1e-4);
+    CU_ASSERT_EQUAL(bad, 0);
+}
+
+static void levels_are_the_nearest(void)
+{
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            for (int family = 0; family < FAMILIES; family++) {
+                struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+                size_t n = 3 * blocks[b] - 5;
+                fill((enum family)family, n);
+                CU_ASSERT_EQUAL(wi_codec_encode(&c, src, NULL, n, image), 0);
+                wi_codec_decode(&c, image, n, decoded);
+                for (size_t at = 0; at < n; at += blocks[b])
+                    check_block(&c, src + at, n - at < blocks[b] ? n - at : blocks[b],
+                                image + at / blocks[b] * wi_codec_block_bytes(&c));
+            }
+}
+
+/* ||x - D(C(x))||^2 / ||x||^2 */
+static double error_of(const struct wi_codec *c, enum family family, int rounds)
+{
+    double error = 0, norm = 0;
+
+    for (int r = 0; r < rounds; r++) {
+        fill(family, MOST);
+        wi_codec_encode(c, src, NULL, MOST, image);
+        wi_codec_decode(c, image, MOST, decoded);
+        for (size_t i = 0; i < MOST; i++) {
+            error += ((double)src[i] - (double)decoded[i]) * ((double)src[i] - (double)decoded[i]);
+            norm += (double)src[i] * (double)src[i];
+        }
+    }
+    return norm > 0 ? error / norm : error;
+}
+
+/* Derived for the scheme by numerical integration, with unrounded scales. */
+static void errors_are_the_published_ones(void)
+{
+    static const struct {
+        enum wi_codec_kind kind;
+        uint32_t block;
+        enum family family;
+        double error;
+    } rows[] = {
+        {WI_CODEC_INT8, 128, GAUSSIAN, 4.2e-5}, {WI_CODEC_INT8, 2048, GAUSSIAN, 6.9e-5},
+        {WI_CODEC_INT8, 128, LAPLACE, 8.0e-5},  {WI_CODEC_INT4, 32, GAUSSIAN, .009},
+        {WI_CODEC_INT4, 128, GAUSSIAN, .014},   {WI_CODEC_INT4, 2048, GAUSSIAN, .023},
+        {WI_CODEC_INT4, 128, LAPLACE, .026},    {WI_CODEC_SIGN, 2048, GAUSSIAN, .363},
+        {WI_CODEC_SIGN, 2048, LAPLACE, .50},    {WI_CODEC_INT2, 2048, GAUSSIAN, .119},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double got = error_of(&(struct wi_codec){rows[i].kind, rows[i].block}, rows[i].family, 30);
+        printf("# %s, blocks of %u: error %.3g of the square, expected %.3g\n", wi_codec_name(rows[i].kind),
+               rows[i].block, got, rows[i].error);
+        CU_ASSERT(got < 1.08 * rows[i].error && got > .92 * rows[i].error);
+    }
+}
+
+/* What error feedback stands on: the error is shorter than the vector, for all vectors. */
+static void errors_are_contractions(void)
+{
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            for (int family = 0; family < FAMILIES; family++) {
+                double error = error_of(&(struct wi_codec){(enum wi_codec_kind)k, blocks[b]}, (enum family)family, 1);
+                if (family == DENORMAL) /* integers have no scale below the least normal number */
+                    CU_ASSERT(error <= 1)
+                else if (family != ZERO)
+                    CU_ASSERT(error < 1 - .5 / blocks[b])
+                else
+                    CU_ASSERT(error == 0);
+            }
+}
+
+/* ---- Residuals ---- */
+
+static void nothing_is_lost(void)
+{
+    static double sent[MOST], given[MOST];
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+            struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+            size_t n = 2 * blocks[b] + 9;
+            double worst = 0, held = 0;
+            memset(residual, 0, sizeof residual);
+            memset(sent, 0, sizeof sent);
+            memset(given, 0, sizeof given);
+            for (int step = 0; step < 50; step++) {
+                fill(GAUSSIAN, n);
+                CU_ASSERT_EQUAL(wi_codec_encode(&c, src, residual, n, image), 0);
+                wi_codec_decode(&c, image, n, decoded);
+                for (size_t i = 0; i < n; i++) {
+                    given[i] += (double)src[i];
+                    sent[i] += (double)decoded[i];
+                }
+            }
+            for (size_t i = 0; i < n; i++) {
+                worst = fmax(worst, fabs(given[i] - sent[i] - (double)residual[i]));
+                held = fmax(held, fabs((double)residual[i]));
+            }
+            CU_ASSERT(worst < 1e-4);
+            CU_ASSERT(held > 0 && held < 60); /* it does not grow with the steps */
+            for (size_t i = n; i < MOST; i++)
+                CU_ASSERT(residual[i] == 0);
+        }
+}
+
+static void bad_blocks_leave_the_residual(void)
+{
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, 0x1p127f, -3.4e38f};
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t v = 0; v < sizeof bad / sizeof *bad; v++)
+            for (size_t at = 0; at < 128; at += 127) {
+                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                int wrong = 0;
+                fill(GAUSSIAN, 300);
+                src[128 + at] = bad[v];
+                for (size_t i = 0; i < 300; i++)
+                    residual[i] = .25f;
+                CU_ASSERT_EQUAL(wi_codec_encode(&c, src, residual, 300, image), 1);
+                wi_codec_decode(&c, image, 300, decoded);
+                for (size_t i = 0; i < 300; i++) {
+                    int in = i >= 128 && i < 256;
+                    wrong += in ? !isnan(decoded[i]) || residual[i] != .25f
+                                : !isfinite(decoded[i]) || fabsf(src[i] + .25f - decoded[i] - residual[i]) > 1e-5f;
+                }
+                CU_ASSERT_EQUAL(wrong, 0);
+            }
+    /* A finite vector and residual whose sum is not. */
+    for (size_t i = 0; i < 128; i++)
+        src[i] = residual[i] = 1.6e38f;
+    CU_ASSERT_EQUAL(wi_codec_encode(&(struct wi_codec){WI_CODEC_SIGN, 128}, src, residual, 128, image), 1);
+    CU_ASSERT(residual[5] == 1.6e38f);
+}
+
+/* ---- Sums ---- */
+
+static void sums_go_from_first_to_last(void)
+{
+    static uint8_t images[SUMMED][MOST_BYTES];
+    static float own[MOST], want[MOST], got[MOST];
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (int plain_at = -1; plain_at < SUMMED; plain_at++)
+            for (size_t n = 1; n < 3 * 128 + 2; n += 127) {
+                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                const void *from[SUMMED];
+                const float *plain[SUMMED] = {NULL};
+                for (int s = 0; s < SUMMED; s++) {
+                    fill(GAUSSIAN, n);
+                    wi_codec_encode(&c, src, NULL, n, images[s]);
+                    wi_codec_decode(&c, images[s], n, decoded);
+                    from[s] = images[s];
+                    if (s == plain_at) {
+                        memcpy(own, src, sizeof own);
+                        memcpy(decoded, src, sizeof decoded);
+                        plain[s] = own;
+                        from[s] = NULL;
+                    }
+                    for (size_t i = 0; i < n; i++)
+                        want[i] = s ? want[i] + decoded[i] : decoded[i];
+                }
+                got[n] = 77;
+                wi_codec_sum(&c, from, plain, SUMMED, n, got);
+                CU_ASSERT(!memcmp(got, want, n * sizeof *got) && got[n] == 77);
+                if (plain_at < 0)
+                    continue;
+                own[n] = 77;
+                wi_codec_sum(&c, from, plain, SUMMED, n, own); /* into its plain source */
+                CU_ASSERT(!memcmp(own, want, n * sizeof *own) && own[n] == 77);
+            }
+}
+
+/* ---- Every instruction set ---- */
+
+static const uint32_t odd_bits[] = {0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff, 0xff7fffff};
+
+static void fill_odd(size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = random_bits() % 3 ? random_bits() & 0xbfffffff : odd_bits[random_bits() % 8];
+        memcpy(&src[i], &bits, sizeof bits);
+        residual[i] = (float)gaussian();
+    }
+}
+
+/* All that kernels write, from odd addresses on. Returns its length. */
+static size_t run(const struct wi_codec *c, size_t n, uint8_t *out)
+{
+    static float into[MOST], with[MOST];
+    size_t bytes = wi_codec_bytes(c, n);
+    const void *images[2] = {out + 1, NULL};
+    const float *plain[2] = {NULL, src};
+
+    memset(out, GUARD, 2 * bytes + 12 * n + 64);
+    memcpy(with, residual, sizeof with);
+    out[0] = (uint8_t)wi_codec_encode(c, src, NULL, n, out + 1);
+    wi_codec_encode(c, src, with, n, out + 1 + bytes);
+    out += 1 + 2 * bytes;
+    memcpy(out, with, 4 * n);
+    wi_codec_decode(c, images[0], n, into);
+    memcpy(out + 4 * n, into, 4 * n);
+    wi_codec_sum(c, images, plain, 2, n, into);
+    memcpy(out + 8 * n, into, 4 * n);
+    for (size_t i = 12 * n; i < 12 * n + 63; i++)
+        CU_ASSERT(out[i] == GUARD);
+    return 1 + 2 * bytes + 12 * n;
+}
+
+static void instruction_sets_agree(void)
+{
+    static uint8_t first[20 * MOST + 999], other[20 * MOST + 999];
+    int tried = 0;
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+            struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+            const size_t sizes[] = {1, 31, blocks[b] - 1, blocks[b], blocks[b] + 1, 3 * blocks[b] + 17};
+            for (size_t s = 0; s < 6; s++)
+                for (int odd = 0; odd < 2; odd++) {
+                    fill(STUDENT, sizes[s]);
+                    if (odd)
+                        fill_odd(sizes[s]);
+                    CU_ASSERT_EQUAL(wi_isa_force("scalar"), 0);
+                    size_t bytes = run(&c, sizes[s], first);
+                    for (size_t i = 1; i < sizeof isas / sizeof *isas; i++) {
+                        if (wi_isa_force(isas[i]) < 0)
+                            continue;
+                        CU_ASSERT_EQUAL(run(&c, sizes[s], other), bytes);
+                        CU_ASSERT(!memcmp(first, other, bytes));
+                        tried++;
+                    }
+                }
+        }
+    wi_isa_force(NULL);
+    printf("# %d comparisons of one instruction set with the plain one, best here: %s\n", tried, wi_isa_name());
+    CU_ASSERT(tried > 0 || !strcmp(wi_isa_name(), "scalar"));
+}
+
+/* Cut at a block the image is the same. */
+static void cuts_do_not_matter(void)
+{
+    static uint8_t cut[MOST_BYTES];
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++) {
+        struct wi_codec c = {(enum wi_codec_kind)k, 128};
+        fill(LAPLACE, 1000);
+        wi_codec_encode(&c, src, NULL, 1000, image);
+        for (size_t at = 0; at < 1000; at += 256)
+            wi_codec_encode(&c, src + at, NULL, 1000 - at < 256 ? 1000 - at : 256, cut + wi_codec_bytes(&c, at));
+        CU_ASSERT(!memcmp(image, cut, wi_codec_bytes(&c, 1000)));
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"wrong parameters are refused", wrong_parameters_are_refused},
+    {"lengths follow the formula", lengths_follow_the_formula},
+    {"levels are the nearest", levels_are_the_nearest},
+    {"errors are the published ones", errors_are_the_published_ones},
+    {"errors are contractions", errors_are_contractions},
+    {"nothing is lost with a residual", nothing_is_lost},
+    {"blocks that are not finite leave the residual", bad_blocks_leave_the_residual},
+    {"sums go from the first to the last", sums_go_from_first_to_last},
+    {"instruction sets agree", instruction_sets_agree},
+    {"cuts at blocks do not matter", cuts_do_not_matter},
+};
+WT_UNIT_MAIN("codec", cases)
