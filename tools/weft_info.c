@@ -14,6 +14,7 @@
 #include "base/rates.h"
 #include "base/reduce.h"
 #include "base/settings_given.h"
+#include "base/text.h"
 #include "tool.h"
 
 #define REFUSED_SHOWN 8 /* files that others may have put there */
@@ -236,7 +237,7 @@ static const char *nearest_setting(const json_t *settings, const char *name)
     json_array_foreach(settings, i, row)
     {
         const char *known = json_string_value(json_object_get(row, "name"));
-        size_t distance = known ? wi_algo_distance(name, known) : best;
+        size_t distance = known ? wi_text_distance(name, known) : best;
 
         if (distance == 0)
             return known;

@@ -235,8 +235,6 @@ weft_status wi_algo_level_closed(const struct wi_algo_args *args, enum wi_coll c
  * an algorithm over messages for the same collective of the same shares in the same places. */
 weft_status wi_algo_flatten(const struct wi_sched *sched, struct wi_sched **flat);
 
-/* Single-character edits between two names; 99 for very long ones. */
-size_t wi_algo_distance(const char *a, const char *b);
 /* "; did you mean \"ring\"? (there are: ...)" into text; returns text. */
 const char *wi_algo_suggest(enum wi_coll coll, const char *name, char *text, size_t capacity);
 

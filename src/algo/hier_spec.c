@@ -7,6 +7,7 @@
 #include "algo/hier.h"
 #include "algo/list.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #define NONE WI_HIER_NONE
 #define MAX_CHUNKS 64
@@ -278,9 +279,9 @@ static weft_status not_inside(const struct words *w, int i, const struct wi_hier
 
     for (size_t n = 0; wi_algos[n]; n++)
         if ((wi_algos[n]->coll == colls[0] || wi_algos[n]->coll == colls[1]) &&
-            two_sided(wi_algos[n]->coll, wi_algos[n]->name) && wi_algo_distance(name, wi_algos[n]->name) < best) {
+            two_sided(wi_algos[n]->coll, wi_algos[n]->name) && wi_text_distance(name, wi_algos[n]->name) < best) {
             similar = wi_algos[n]->name;
-            best = wi_algo_distance(name, similar);
+            best = wi_text_distance(name, similar);
         }
     if (similar)
         snprintf(hint, sizeof hint, "; did you mean \"%s\"?", similar);
@@ -330,8 +331,8 @@ static weft_status find_level(const char *name, const struct wi_algo_levels *lev
         }
         if (at + 32 < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.24s", at ? ", " : "", l->name);
-        if (wi_algo_distance(name, l->name) < best) {
-            best = wi_algo_distance(name, l->name);
+        if (wi_text_distance(name, l->name) < best) {
+            best = wi_text_distance(name, l->name);
             snprintf(similar, sizeof similar, "%s", l->name);
         }
     }

@@ -9,4 +9,7 @@
  * or move a terminal's cursor. */
 void wi_text_sanitize(char *text, size_t capacity);
 
+/* Single-character edits between two names; 99 for very long ones. */
+size_t wi_text_distance(const char *a, const char *b);
+
 #endif

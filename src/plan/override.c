@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "plan/internal.h"
 
 static weft_status parse_range(const char *text, struct wi_plan_rule *r)
@@ -36,7 +37,7 @@ static weft_status no_collective(const char *name)
     size_t best = 4;
 
     for (int c = 0; c < WI_NUM_COLLS; c++) {
-        size_t d = wi_algo_distance(name, wi_coll_name((enum wi_coll)c));
+        size_t d = wi_text_distance(name, wi_coll_name((enum wi_coll)c));
         if (wi_algo_find((enum wi_coll)c, "flat") && d < best) {
             best = d;
             similar = wi_coll_name((enum wi_coll)c);
