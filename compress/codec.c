@@ -70,8 +70,13 @@ void wi_codec_decode(const struct wi_codec *codec, const void *image, size_t ele
     kernels_of(codec)->decode(codec->block, image, elems, dst);
 }
 
-void wi_codec_sum(const struct wi_codec *codec, const void *const images[], const float *const plain[], int n,
-                  size_t elems, float *dst)
+void wi_codec_sum(const struct wi_codec *codec, const struct wi_codec_operands *operands, size_t elems, float *dst)
 {
-    kernels_of(codec)->sum(codec->block, (const uint8_t *const *)images, plain, n, elems, dst);
+    kernels_of(codec)->sum(codec->block, operands, elems, dst);
+}
+
+size_t wi_codec_sum_encode(const struct wi_codec *codec, const struct wi_codec_operands *operands, float factor,
+                           float *residual, size_t elems, void *image, float *dst)
+{
+    return kernels_of(codec)->sum_encode(codec->block, operands, factor, residual, elems, image, dst);
 }

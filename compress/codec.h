@@ -26,6 +26,7 @@
  * Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019. */
 #define WI_CODEC_LIST(X)                                      \
     X(INT8, "int8", 8, "signed integers, scaled by max|x|")   \
+    X(INT6, "int6", 6, "signed integers, scaled by max|x|")   \
     X(INT4, "int4", 4, "signed integers, scaled by max|x|")   \
     X(INT2, "int2", 2, "four levels, scaled by mean|x|")      \
     X(SIGN, "sign", 1, "the sign, scaled by mean|x|")
@@ -45,6 +46,11 @@ struct wi_codec {
 };
 
 const char *wi_codec_name(enum wi_codec_kind kind);
+/* From "int8" or "int4:block=64"; a block has 128 elements if none is named. WEFT_EINVAL with text (the nearest name, the range),
+ * and *codec stays as it was. */
+weft_status wi_codec_parse(const char *spec, struct wi_codec *codec);
+/* Into text, which wi_codec_parse reads: the same for the same codec. Returns text. */
+const char *wi_codec_text(const struct wi_codec *codec, char *text, size_t capacity);
 /* WEFT_EINVAL with text: an unknown kind, a block that is not a power of two within the limits. */
 weft_status wi_codec_check(const struct wi_codec *codec);
 /* Of one block's image, and of that of `elems` elements. The latter is SIZE_MAX if there is no such length. */
@@ -56,9 +62,17 @@ size_t wi_codec_bytes(const struct wi_codec *codec, size_t elems);
  * how many blocks are not finite. */
 size_t wi_codec_encode(const struct wi_codec *codec, const float *src, float *residual, size_t elems, void *image);
 void wi_codec_decode(const struct wi_codec *codec, const void *image, size_t elems, float *dst);
-/* The sum of n vectors, from the first to the last one: images, but for plain[k] where it is not NULL. A destination may be a plain
- * source. Each is decoded into the sum, in fp32. */
-void wi_codec_sum(const struct wi_codec *codec, const void *const images[], const float *const plain[], int n,
-                  size_t elems, float *dst);
+/* What is summed, in fp32, from the first to the last: images, but for plain[k] where that is not NULL. */
+struct wi_codec_operands {
+    int n; /* at least 1 */
+    const void *const *images;
+    const float *const *plain;
+};
+/* `dst` may be a plain operand. */
+void wi_codec_sum(const struct wi_codec *codec, const struct wi_codec_operands *operands, size_t elems, float *dst);
+/* Encode the sum times `factor` as wi_codec_encode does, residual and returned number included. `dst`, NULL or as above, gets what
+ * the image holds: whoever sums for others has the same result as they. */
+size_t wi_codec_sum_encode(const struct wi_codec *codec, const struct wi_codec_operands *operands, float factor,
+                           float *residual, size_t elems, void *image, float *dst);
 
 #endif

@@ -260,25 +260,54 @@ static INLINE void decode(const struct shape s, size_t block, const uint8_t *ima
     }
 }
 
-static INLINE void sum(const struct shape s, size_t block, const uint8_t *const images[], const float *const plain[], int n,
-                       size_t elems, float *dst)
+/* Elements [at, at + count) of the sum; what is behind them in the block is undefined. */
+static INLINE void sum_block(const struct shape s, size_t block, const struct wi_codec_operands *o, size_t at, size_t count,
+                             float *acc)
+{
+    size_t image_at = at / block * (WI_CODEC_SCALE_BYTES + code_bytes(s, block));
+
+    for (int k = 0; k < o->n; k++) {
+        const float *plain = o->plain[k];
+        if (!plain)
+            decode_block(s, block, (const uint8_t *)o->images[k] + image_at, acc, k > 0);
+        else if (k)
+            for (size_t i = 0; i < count; i++)
+                acc[i] += plain[at + i];
+        else
+            memcpy(acc, plain + at, count * sizeof *acc);
+    }
+}
+
+static INLINE void sum(const struct shape s, size_t block, const struct wi_codec_operands *o, size_t elems, float *dst)
 {
     float acc[WI_CODEC_BLOCK_MAX];
-    size_t image_at = 0;
 
-    for (size_t at = 0; at < elems; at += block, image_at += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
+    for (size_t at = 0; at < elems; at += block) {
         size_t count = elems - at < block ? elems - at : block;
-        for (int k = 0; k < n; k++) {
-            if (!plain[k])
-                decode_block(s, block, images[k] + image_at, acc, k > 0);
-            else if (k)
-                for (size_t i = 0; i < count; i++)
-                    acc[i] += plain[k][at + i];
-            else
-                memcpy(acc, plain[k] + at, count * sizeof *acc);
-        }
+        sum_block(s, block, o, at, count, acc);
         memcpy(dst + at, acc, count * sizeof *dst);
     }
+}
+
+static INLINE size_t sum_encode(const struct shape s, size_t block, const struct wi_codec_operands *o, float factor,
+                                float *residual, size_t elems, uint8_t *image, float *dst)
+{
+    float acc[WI_CODEC_BLOCK_MAX];
+    size_t bad = 0;
+
+    for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
+        size_t count = elems - at < block ? elems - at : block;
+        sum_block(s, block, o, at, count, acc);
+        for (size_t i = 0; i < count; i++)
+            acc[i] = residual ? acc[i] * factor + residual[at + i] : acc[i] * factor;
+        memset(acc + count, 0, (block - count) * sizeof *acc);
+        bad += (size_t)encode_block(s, block, acc, count, residual ? residual + at : NULL, image);
+        if (!dst)
+            continue;
+        decode_block(s, block, image, acc, 0);
+        memcpy(dst + at, acc, count * sizeof *dst);
+    }
+    return bad;
 }
 
 #define KERNELS(name, ...)                                                                                                        \
@@ -290,19 +319,25 @@ static INLINE void sum(const struct shape s, size_t block, const uint8_t *const 
     {                                                                                                                             \
         decode((struct shape){__VA_ARGS__}, block, image, elems, dst);                                                           \
     }                                                                                                                             \
-    static void name##_sum(size_t block, const uint8_t *const images[], const float *const plain[], int n, size_t elems,         \
-                           float *dst)                                                                                            \
+    static void name##_sum(size_t block, const struct wi_codec_operands *o, size_t elems, float *dst)                            \
     {                                                                                                                             \
-        sum((struct shape){__VA_ARGS__}, block, images, plain, n, elems, dst);                                                   \
+        sum((struct shape){__VA_ARGS__}, block, o, elems, dst);                                                                  \
+    }                                                                                                                             \
+    static size_t name##_sum_encode(size_t block, const struct wi_codec_operands *o, float factor, float *residual, size_t elems, \
+                                    uint8_t *image, float *dst)                                                                   \
+    {                                                                                                                             \
+        return sum_encode((struct shape){__VA_ARGS__}, block, o, factor, residual, elems, image, dst);                           \
     }
 KERNELS(int8, .bits = 8, .step = 1, .offset = 128, .most = 127)
+KERNELS(int6, .bits = 6, .step = 1, .offset = 32, .most = 31)
 KERNELS(int4, .bits = 4, .step = 1, .offset = 8, .most = 7)
 KERNELS(int2, .bits = 2, .step = 1, .offset = 1.5f, .mean = 1.25f)
 KERNELS(sign, .bits = 1, .step = 2, .offset = 1, .mean = 1)
 
 const struct wi_codec_kernels WI_CODEC_ISA[WI_CODEC_KINDS] = {
-    [WI_CODEC_INT8] = {WI_CODEC_ISA_NAME, int8_encode, int8_decode, int8_sum},
-    [WI_CODEC_INT4] = {WI_CODEC_ISA_NAME, int4_encode, int4_decode, int4_sum},
-    [WI_CODEC_INT2] = {WI_CODEC_ISA_NAME, int2_encode, int2_decode, int2_sum},
-    [WI_CODEC_SIGN] = {WI_CODEC_ISA_NAME, sign_encode, sign_decode, sign_sum},
+    [WI_CODEC_INT8] = {WI_CODEC_ISA_NAME, int8_encode, int8_decode, int8_sum, int8_sum_encode},
+    [WI_CODEC_INT6] = {WI_CODEC_ISA_NAME, int6_encode, int6_decode, int6_sum, int6_sum_encode},
+    [WI_CODEC_INT4] = {WI_CODEC_ISA_NAME, int4_encode, int4_decode, int4_sum, int4_sum_encode},
+    [WI_CODEC_INT2] = {WI_CODEC_ISA_NAME, int2_encode, int2_decode, int2_sum, int2_sum_encode},
+    [WI_CODEC_SIGN] = {WI_CODEC_ISA_NAME, sign_encode, sign_decode, sign_sum, sign_sum_encode},
 };

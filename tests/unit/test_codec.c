@@ -110,7 +110,7 @@ static void wrong_parameters_are_refused(void)
 
 static void lengths_follow_the_formula(void)
 {
-    static const double bits[WI_CODEC_KINDS] = {8, 4, 2, 1};
+    static const double bits[WI_CODEC_KINDS] = {8, 6, 4, 2, 1};
 
     for (int k = 0; k < WI_CODEC_KINDS; k++)
         for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
@@ -124,6 +124,59 @@ static void lengths_follow_the_formula(void)
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, 1000 * b), 1000 * whole);
         }
     CU_ASSERT(wi_codec_bytes(&(struct wi_codec){WI_CODEC_INT8, 32}, SIZE_MAX) == SIZE_MAX);
+}
+
+static void specs_are_read(void)
+{
+    static const struct {
+        const char *spec;
+        enum wi_codec_kind kind;
+        uint32_t block;
+    } rows[] = {{"int8", WI_CODEC_INT8, 128},
+                {"int6:block=32", WI_CODEC_INT6, 32},
+                {"int4:block=2048", WI_CODEC_INT4, 2048},
+                {"int2:block=0x40", WI_CODEC_INT2, 64},
+                {"sign", WI_CODEC_SIGN, 128}};
+    char text[64];
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct wi_codec got = {WI_CODEC_KINDS, 0}, again = got;
+        CU_ASSERT_EQUAL(wi_codec_parse(rows[i].spec, &got), WEFT_SUCCESS);
+        CU_ASSERT(got.kind == rows[i].kind && got.block == rows[i].block);
+        CU_ASSERT_EQUAL(wi_codec_parse(wi_codec_text(&got, text, sizeof text), &again), WEFT_SUCCESS);
+        CU_ASSERT(again.kind == got.kind && again.block == got.block);
+    }
+    CU_ASSERT_STRING_EQUAL(wi_codec_text(&(struct wi_codec){WI_CODEC_SIGN, 64}, text, sizeof text), "sign:block=64");
+}
+
+static void wrong_specs_are_named(void)
+{
+    static const char *const rows[][2] = {
+        {"int9", "no codec \"int9\"; did you mean \"int8\"? (there are: int8, int6, int4, int2, sign)"},
+        {"", "no codec \"\" (there are"},
+        {"compressed-by-magic-and-quite-long", "(there are: int8"},
+        {"int8:blok=64", "no parameter \"blok\"; did you mean \"block\"?"},
+        {"int8:", "no parameter \"\""},
+        {"int8:block", "block has no value"},
+        {"int8:block=", "block is \"\", not a power of two from 32 to 2048"},
+        {"int8:block=100", "block is \"100\""},
+        {"int8:block=-128", "block is \"-128\""},
+        {"int8:block=4096", "block is \"4096\""},
+        {"int8:block=18446744073709551744", "block is"},
+        {"int8:block=64,block=64", "block is given twice"},
+        {"int8:block=64,", "no parameter \"\""},
+        {"int8\n:block=64", "no codec \"int8 \"; did you mean \"int8\"?"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct wi_codec codec = {WI_CODEC_SIGN, 64};
+        CU_ASSERT_EQUAL(wi_codec_parse(rows[i][0], &codec), WEFT_EINVAL);
+        CU_ASSERT(codec.kind == WI_CODEC_SIGN && codec.block == 64);
+        if (!strstr(weft_thread_error(), rows[i][1])) {
+            printf("# %s: %s\n", rows[i][0], weft_thread_error());
+            CU_FAIL("the text says something else");
+        }
+    }
 }
 
 /* ---- Against references ---- */
@@ -150,7 +203,7 @@ static double mean_magnitude(const float *x, size_t n)
  * as part of a step. */
 static double off_level(enum wi_codec_kind kind, double x, double got, double scale)
 {
-    static const double most[WI_CODEC_KINDS] = {127, 7, 1.5, 1};
+    static const double most[WI_CODEC_KINDS] = {127, 31, 7, 1.5, 1};
     double level;
 
     if (scale == 0)
@@ -169,6 +222,7 @@ static double off_level(enum wi_codec_kind kind, double x, double got, double sc
 static void check_block(const struct wi_codec *c, const float *x, size_t n, const uint8_t *block)
 {
     double want = c->kind == WI_CODEC_INT8   ? max_magnitude(x, n) / 127
+                  : c->kind == WI_CODEC_INT6 ? max_magnitude(x, n) / 31
                   : c->kind == WI_CODEC_INT4 ? max_magnitude(x, n) / 7
                   : c->kind == WI_CODEC_INT2 ? 1.25 * mean_magnitude(x, n)
                                              : mean_magnitude(x, n);
@@ -323,40 +377,86 @@ static void bad_blocks_leave_the_residual(void)
 
 /* ---- Sums ---- */
 
+struct parts {
+    uint8_t images[SUMMED][MOST_BYTES];
+    float own[MOST], sum[MOST];
+    const void *from[SUMMED];
+    const float *plain[SUMMED];
+    struct wi_codec_operands operands;
+};
+
+/* One of them plain (-1: none), and their sum in the order that is promised. */
+static void make_parts(struct parts *p, const struct wi_codec *c, int plain_at, size_t n)
+{
+    p->operands = (struct wi_codec_operands){SUMMED, p->from, p->plain};
+    for (int s = 0; s < SUMMED; s++) {
+        fill(GAUSSIAN, n);
+        wi_codec_encode(c, src, NULL, n, p->images[s]);
+        wi_codec_decode(c, p->images[s], n, decoded);
+        p->from[s] = s == plain_at ? NULL : p->images[s];
+        p->plain[s] = s == plain_at ? p->own : NULL;
+        if (s == plain_at) {
+            memcpy(p->own, src, sizeof src);
+            memcpy(decoded, src, sizeof src);
+        }
+        for (size_t i = 0; i < n; i++)
+            p->sum[i] = s ? p->sum[i] + decoded[i] : decoded[i];
+    }
+}
+
 static void sums_go_from_first_to_last(void)
 {
-    static uint8_t images[SUMMED][MOST_BYTES];
-    static float own[MOST], want[MOST], got[MOST];
+    static struct parts p;
+    static float got[MOST];
 
     for (int k = 0; k < WI_CODEC_KINDS; k++)
         for (int plain_at = -1; plain_at < SUMMED; plain_at++)
             for (size_t n = 1; n < 3 * 128 + 2; n += 127) {
                 struct wi_codec c = {(enum wi_codec_kind)k, 128};
-                const void *from[SUMMED];
-                const float *plain[SUMMED] = {NULL};
-                for (int s = 0; s < SUMMED; s++) {
-                    fill(GAUSSIAN, n);
-                    wi_codec_encode(&c, src, NULL, n, images[s]);
-                    wi_codec_decode(&c, images[s], n, decoded);
-                    from[s] = images[s];
-                    if (s == plain_at) {
-                        memcpy(own, src, sizeof own);
-                        memcpy(decoded, src, sizeof decoded);
-                        plain[s] = own;
-                        from[s] = NULL;
-                    }
-                    for (size_t i = 0; i < n; i++)
-                        want[i] = s ? want[i] + decoded[i] : decoded[i];
-                }
+                make_parts(&p, &c, plain_at, n);
                 got[n] = 77;
-                wi_codec_sum(&c, from, plain, SUMMED, n, got);
-                CU_ASSERT(!memcmp(got, want, n * sizeof *got) && got[n] == 77);
+                wi_codec_sum(&c, &p.operands, n, got);
+                CU_ASSERT(!memcmp(got, p.sum, n * sizeof *got) && got[n] == 77);
                 if (plain_at < 0)
                     continue;
-                own[n] = 77;
-                wi_codec_sum(&c, from, plain, SUMMED, n, own); /* into its plain source */
-                CU_ASSERT(!memcmp(own, want, n * sizeof *own) && own[n] == 77);
+                p.own[n] = 77;
+                wi_codec_sum(&c, &p.operands, n, p.own); /* into its plain operand */
+                CU_ASSERT(!memcmp(p.own, p.sum, n * sizeof *p.own) && p.own[n] == 77);
             }
+}
+
+/* In one pass: as when the sum is made, multiplied, encoded and decoded one after the other. */
+static void sums_are_encoded(void)
+{
+    static struct parts p;
+    static uint8_t want[MOST_BYTES];
+    static float left[MOST], got[MOST];
+
+    for (int k = 0; k < WI_CODEC_KINDS; k++)
+        for (int mode = 0; mode < 4; mode++)
+            for (size_t n = 1; n < 3 * 128 + 2; n += 127) {
+                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                size_t bytes = wi_codec_bytes(&c, n), bad;
+                make_parts(&p, &c, 2, n);
+                for (size_t i = 0; i < n; i++) {
+                    residual[i] = left[i] = (float)gaussian();
+                    p.sum[i] *= .2f;
+                }
+                wi_codec_encode(&c, p.sum, mode & 1 ? left : NULL, n, want);
+                wi_codec_decode(&c, want, n, decoded);
+                memset(image, GUARD, bytes + 1);
+                got[n] = 77;
+                bad = wi_codec_sum_encode(&c, &p.operands, .2f, mode & 1 ? residual : NULL, n, image,
+                                          mode & 2 ? got : NULL);
+                CU_ASSERT_EQUAL(bad, 0);
+                CU_ASSERT(!memcmp(image, want, bytes) && image[bytes] == GUARD);
+                CU_ASSERT(!memcmp(residual, left, n * sizeof *left));
+                CU_ASSERT(!(mode & 2) || (!memcmp(got, decoded, n * sizeof *got) && got[n] == 77));
+            }
+    p.own[0] = NAN; /* in the last vector's first block */
+    CU_ASSERT_EQUAL(
+        wi_codec_sum_encode(&(struct wi_codec){WI_CODEC_SIGN, 128}, &p.operands, 1, residual, 382, image, got), 1);
+    CU_ASSERT(isnan(got[0]) && isnan(got[127]) && isfinite(got[128]) && !memcmp(residual, left, 128 * sizeof *left));
 }
 
 /* ---- Every instruction set ---- */
@@ -377,8 +477,7 @@ static size_t run(const struct wi_codec *c, size_t n, uint8_t *out)
 {
     static float into[MOST], with[MOST];
     size_t bytes = wi_codec_bytes(c, n);
-    const void *images[2] = {out + 1, NULL};
-    const float *plain[2] = {NULL, src};
+    const struct wi_codec_operands both = {2, (const void *[]){out + 1, NULL}, (const float *[]){NULL, src}};
 
     memset(out, GUARD, 2 * bytes + 12 * n + 64);
     memcpy(with, residual, sizeof with);
@@ -386,9 +485,9 @@ static size_t run(const struct wi_codec *c, size_t n, uint8_t *out)
     wi_codec_encode(c, src, with, n, out + 1 + bytes);
     out += 1 + 2 * bytes;
     memcpy(out, with, 4 * n);
-    wi_codec_decode(c, images[0], n, into);
+    wi_codec_decode(c, both.images[0], n, into);
     memcpy(out + 4 * n, into, 4 * n);
-    wi_codec_sum(c, images, plain, 2, n, into);
+    wi_codec_sum(c, &both, n, into);
     memcpy(out + 8 * n, into, 4 * n);
     for (size_t i = 12 * n; i < 12 * n + 63; i++)
         CU_ASSERT(out[i] == GUARD);
@@ -443,12 +542,15 @@ static void cuts_do_not_matter(void)
 static const struct wt_case cases[] = {
     {"wrong parameters are refused", wrong_parameters_are_refused},
     {"lengths follow the formula", lengths_follow_the_formula},
+    {"specs are read", specs_are_read},
+    {"wrong specs are named", wrong_specs_are_named},
     {"levels are the nearest", levels_are_the_nearest},
     {"errors are the published ones", errors_are_the_published_ones},
     {"errors are contractions", errors_are_contractions},
     {"nothing is lost with a residual", nothing_is_lost},
     {"blocks that are not finite leave the residual", bad_blocks_leave_the_residual},
     {"sums go from the first to the last", sums_go_from_first_to_last},
+    {"sums are encoded in one pass", sums_are_encoded},
     {"instruction sets agree", instruction_sets_agree},
     {"cuts at blocks do not matter", cuts_do_not_matter},
 };
