@@ -346,6 +346,82 @@ static void even(void)
     CU_ASSERT_EQUAL(ft_run_everywhere(RANKS, forms_in_turn, "forms in turn", 60000), 0);
 }
 
+/* ---- Operators of the program's ---- */
+
+/* The lowest rank's. */
+static void first(const void *left, const void *right, void *out, size_t count, weft_dtype dtype, void *arg)
+{
+    (void)right, (void)dtype, (void)arg;
+    memmove(out, left, count * sizeof(int32_t));
+}
+
+/* What an all_reduce of rank + 1 on each rank makes. */
+static int32_t own_expected(int which)
+{
+    return which == 0 ? 1 + 2 + 3 : which == 1 ? 5 * (1 + 2 + 3) : 1;
+}
+
+/* Behind sums that are kept, and before them: a sum, one of what was multiplied first, one by a function. */
+static void operators_in_turn(int rank, int nranks, void *arg)
+{
+    int32_t in[MANY], out[MANY];
+    const int32_t five = 5;
+    weft_op ops[3] = {WEFT_SUM};
+    struct ft_rank f;
+
+    ft_open(&f, arg, 30000, rank, nranks);
+    WT_REQUIRE_OK(weft_op_create_premul_sum(&five, WEFT_INT32, &ops[1]));
+    WT_REQUIRE_OK(weft_op_create(first, NULL, 0, &ops[2]));
+    for (size_t n = 1; n <= MANY; n *= MANY)
+        for (int turn = 0; turn < 36 && !wt_failures(); turn++) {
+            int which = turn % 2 ? turn / 2 % 3 : turn / 6 % 3;
+            for (size_t i = 0; i < n; i++)
+                in[i] = rank + 1;
+            WT_CHECK_OK(weft_all_reduce(f.comm, in, out, n, WEFT_INT32, ops[which], NULL));
+            for (size_t i = 0; i < n && !wt_failures(); i++)
+                if (out[i] != own_expected(which) || in[i] != rank + 1)
+                    wt_fail(__FILE__, __LINE__, "turn %d, operator %d, element %zu of %zu is %d, not %d", turn, which,
+                            i, n, out[i], own_expected(which));
+        }
+    WT_CHECK_OK(weft_op_destroy(ops[1]));
+    WT_CHECK_OK(weft_op_destroy(ops[2]));
+    ft_close(&f);
+}
+
+static void own_operators(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(RANKS, operators_in_turn, "operators in turn", 60000), 0);
+}
+
+/* ---- By messages, where memory is mapped ---- */
+
+/* The fast path is for schedules of mapped memory. One of messages is kept, too. */
+static void by_messages(int rank, int nranks, void *arg)
+{
+    static int32_t in[MANY], out[MANY];
+    struct ft_rank f;
+
+    setenv("WEFT_ALGO", "all_reduce:1K-1G:ring", 1);
+    ft_open(&f, arg, 30000, rank, nranks);
+    for (int turn = 0; turn < 6; turn++) {
+        int wrong = 0;
+        for (size_t i = 0; i < MANY; i++)
+            in[i] = rooted_element(rank, turn, i);
+        WT_CHECK_OK(weft_all_reduce(f.comm, in, out, MANY, WEFT_INT32, WEFT_SUM, NULL));
+        for (size_t i = 0; i < MANY; i++)
+            wrong += out[i] != rooted_element(0, turn, i) + rooted_element(1, turn, i) + rooted_element(2, turn, i);
+        WT_CHECK_INT(wrong, 0);
+        WT_CHECK_OK(weft_all_reduce(f.comm, in, out, 5, WEFT_INT32, WEFT_MAX, NULL));
+        WT_CHECK_INT(out[4], rooted_element(RANKS - 1, turn, 4));
+    }
+    ft_close(&f);
+}
+
+static void messages_over_mapped(void)
+{
+    CU_ASSERT_EQUAL(wt_run(RANKS, by_messages, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
 /* ---- In place, step by step ---- */
 
 /* A schedule that reads its source again when it has written to its destination. */
@@ -467,6 +543,8 @@ static const struct wt_case cases[] = {
     {"calls that differ in one thing", alternating},
     {"calls that differ in their root", roots},
     {"calls that differ in their operator, data type, place or length", even},
+    {"operators of the program's", own_operators},
+    {"by messages where memory is mapped", messages_over_mapped},
     {"all_to_all in place behind one that is not", in_place_by_steps},
     {"calls without elements, in different forms", empty},
     {"calls that wait longer than one may, together", late},

@@ -82,4 +82,13 @@ stages_logged "plan.stages.*all_reduce node:ring/flat in stages: $parts"
 stages_logged "plan.stages.*all_reduce node:ring/flat in stages, in place: $parts"
 stages_logged "plan.fragments.*all_reduce node:ring/flat: [0-9]+ bytes in ([2-9]|[1-9][0-9]+) fragments of [0-9]+"
 stages_logged "plan.fragments.*all_reduce node:ring/flat, in place: [0-9]+ bytes in "
+
+# The last fragment is about as long as the others, whatever the slots hold.
+export WEFT_SHM_STAGE_SLOT_BYTES=128K
+levels_run "2 x 4, slots of 128K: " 8 "$(free_port)" all_reduce node:ring/flat
+levels_number=$((levels_number + 1))
+uneven=$(sed -nE 's/.*plan.fragments.* ([0-9]+) bytes in ([0-9]+) fragments of ([0-9]+)$/\1 \2 \3/p' "$levels_work/0" |
+    awk '{ n++; if ($2 * $3 - $1 >= 1024 * $2) print } END { if (!n) print "no line" }')
+echo "${uneven:+not }ok $levels_number - fragments are about equal"
+[ -z "$uneven" ] || { echo "# total, number, length: $uneven" && levels_failed=1; }
 levels_end
