@@ -239,7 +239,11 @@ struct weft_board {
     uint32_t version;
     uint32_t state;           /* enum weft_board_state */
     struct weft_op_info info;
-    uint64_t pad[28];         /* the library's: why it failed, and in which operation; into whose memory it writes just now */
+    /* The library's, as are the others; a transport only makes room, all zero. */
+    uint64_t failure;         /* of a rank that gave up: its status, and the rank that caused it in the low half */
+    uint64_t stores_to;       /* into whose memory it writes just now; 0: nobody's */
+    struct weft_op_info failed_in;
+    uint64_t cause[23];       /* the beginning of the text, with its 0 */
 };
 enum weft_board_state { WEFT_BOARD_ALIVE = 0, WEFT_BOARD_LEFT = 1, WEFT_BOARD_ABORTED = 2 };
 

@@ -31,9 +31,6 @@
 #define WI_RECV_AHEAD 8
 #define WI_FUSED_COPY_MIN_BYTES (16u << 10) /* below, an earlier signal is worth more than one pass */
 
-/* The words of a board's pad: how its rank failed; the rank that it stores to (put.c); then the beginning of the cause. */
-enum { WI_BOARD_FAILURE, WI_BOARD_STORES_TO, WI_BOARD_FAILED_IN, WI_BOARD_CAUSE = WI_BOARD_FAILED_IN + 3 };
-
 #define WI_LL_EPOCH_MASK 0xffffffffffull /* of weft_ll_line.seq: epoch + 1; above it, what is being done */
 
 /* Shorter parts travel in packed messages (packed.c), others directly to their destination. */

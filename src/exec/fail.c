@@ -15,8 +15,7 @@
 #include "exec/exec.h"
 
 #define NOTICE_KIND 255
-#define CAUSE_WORDS (sizeof(((struct weft_board *)0)->pad) / sizeof(uint64_t) - WI_BOARD_CAUSE)
-#define CAUSE_BYTES (CAUSE_WORDS * sizeof(uint64_t))
+#define CAUSE_BYTES sizeof(((struct weft_board *)0)->cause)
 
 static int is_message(const struct weft_op_info *info)
 {
@@ -109,10 +108,22 @@ static struct weft_op_info as_called(const struct wi_exec *exec, const struct we
     return called;
 }
 
-static void write_words(struct wi_exec *exec, unsigned at, const uint64_t *words, size_t n)
+/* Between a board and this rank's own memory. Others read the board while it is written, word by word. */
+static inline void store_words(void *board, const void *from, size_t bytes)
 {
-    for (size_t i = 0; i < n; i++)
-        __atomic_store_n(&exec->map.ranks[exec->rank].board->pad[at + i], words[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
+        uint64_t word;
+        memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        __atomic_store_n((uint64_t *)board + i, word, __ATOMIC_RELAXED);
+    }
+}
+
+static inline void load_words(const void *board, void *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
+        uint64_t word = __atomic_load_n((const uint64_t *)board + i, __ATOMIC_RELAXED);
+        memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
 }
 
 #define NO_KIND 254 /* of an operation that failed: none did */
@@ -121,16 +132,16 @@ static void write_words(struct wi_exec *exec, unsigned at, const uint64_t *words
 static void write_cause(struct wi_exec *exec, const struct weft_op_info *info, const char *cause)
 {
     const struct weft_op_info none = {.kind = NO_KIND};
-    uint64_t words[CAUSE_WORDS] = {0}, failed[3];
-    char *text = (char *)words;
+    char text[CAUSE_BYTES] = "";
+    struct weft_board *b;
 
     if (!exec->map_group)
         return;
-    memcpy(failed, info ? info : &none, sizeof failed);
-    write_words(exec, WI_BOARD_FAILED_IN, failed, 3);
+    b = exec->map.ranks[exec->rank].board;
+    store_words(&b->failed_in, info ? info : &none, sizeof none);
     if ((size_t)snprintf(text, CAUSE_BYTES, "%s", cause) >= CAUSE_BYTES)
         memcpy(text + CAUSE_BYTES - 4, "...", 4);
-    write_words(exec, WI_BOARD_CAUSE, words, CAUSE_WORDS);
+    store_words(b->cause, text, sizeof text);
 }
 
 /* `origin`: the cause as the rank said that found it, of a failure that another rank has reported; else NULL. */
@@ -317,32 +328,20 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
 void wi_exec_board(struct wi_exec *exec, const struct weft_op_info *info)
 {
     struct weft_board *b;
-    const uint64_t *from = (const void *)info;
-    uint64_t words[3];
 
     if (!exec->map_group)
         return;
     b = exec->map.ranks[exec->rank].board;
-    memcpy(words, from, sizeof words);
     __atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    for (int i = 0; i < 3; i++)
-        __atomic_store_n((uint64_t *)(void *)&b->info + i, words[i], __ATOMIC_RELAXED);
+    store_words(&b->info, info, sizeof *info);
     __atomic_store_n(&b->version, b->version + 1, __ATOMIC_RELEASE);
-}
-
-static void read_words(const struct weft_board *b, unsigned at, void *to, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint64_t word = __atomic_load_n(&b->pad[at + i], __ATOMIC_RELAXED);
-        memcpy((char *)to + i * sizeof word, &word, sizeof word);
-    }
 }
 
 static void read_cause(const struct weft_board *b, struct weft_op_info *info, char text[CAUSE_BYTES])
 {
-    read_words(b, WI_BOARD_FAILED_IN, info, 3);
-    read_words(b, WI_BOARD_CAUSE, text, CAUSE_WORDS);
+    load_words(&b->failed_in, info, sizeof *info);
+    load_words(b->cause, text, CAUSE_BYTES);
     wi_text_sanitize(text, CAUSE_BYTES);
 }
 
@@ -353,7 +352,7 @@ void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
     if (!exec->map_group)
         return;
     b = exec->map.ranks[exec->rank].board;
-    __atomic_store_n(&b->pad[WI_BOARD_FAILURE], (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
+    __atomic_store_n(&b->failure, (uint64_t)(uint32_t)status << 32 | (uint32_t)culprit, __ATOMIC_RELAXED);
     __atomic_store_n(&b->state, WEFT_BOARD_ABORTED, __ATOMIC_SEQ_CST);
     exec->map_ops->wake(exec->map_group);
 }
@@ -361,15 +360,14 @@ void wi_exec_board_failed(struct wi_exec *exec, weft_status status, int culprit)
 /* 0: the board was being written throughout. */
 static int read_board(const struct weft_board *b, struct weft_op_info *info)
 {
-    uint64_t words[3];
+    struct weft_op_info read;
 
     for (int tries = 0; tries < 100; tries++) {
         uint32_t v = __atomic_load_n(&b->version, __ATOMIC_ACQUIRE);
-        for (int i = 0; i < 3; i++)
-            words[i] = __atomic_load_n((const uint64_t *)(const void *)&b->info + i, __ATOMIC_RELAXED);
+        load_words(&b->info, &read, sizeof read);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (!(v & 1) && v == __atomic_load_n(&b->version, __ATOMIC_RELAXED)) {
-            memcpy(info, words, sizeof *info);
+            *info = read;
             return 1;
         }
     }
@@ -384,7 +382,7 @@ static weft_status passed_on(weft_status status)
 
 static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b, const struct weft_op_info *info)
 {
-    uint64_t word = __atomic_load_n(&b->pad[WI_BOARD_FAILURE], __ATOMIC_RELAXED);
+    uint64_t word = __atomic_load_n(&b->failure, __ATOMIC_RELAXED);
     weft_status status = (weft_status)(int32_t)(word >> 32);
     const char *why = status < 0 ? weft_status_text(status) : "its communicator was destroyed in the middle";
     int culprit = (int32_t)word;

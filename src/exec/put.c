@@ -21,19 +21,14 @@
 #define WAIT_NS 200000000u
 #define QUIESCE_NS 1000000000u
 
-#define EVERYBODY UINT64_MAX
-
-/* Rank + 1, or EVERYBODY; 0: no rank. */
-static uint64_t *writes_to(struct weft_board *board)
-{
-    return &board->pad[WI_BOARD_STORES_TO];
-}
+#define EVERYBODY UINT64_MAX /* weft_board.stores_to is this, a rank + 1, or 0: no rank */
 
 /* Threads of an engine store too: the word is EVERYBODY as long as several stores are in flight. */
 static void say(struct wi_exec *exec, uint64_t who)
 {
     pthread_mutex_lock(&exec->stores_lock);
-    __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), exec->nstores++ ? EVERYBODY : who, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&exec->map.ranks[exec->rank].board->stores_to, exec->nstores++ ? EVERYBODY : who,
+                     __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&exec->stores_lock);
 }
 
@@ -41,7 +36,7 @@ void wi_exec_end_stores(struct wi_exec *exec)
 {
     pthread_mutex_lock(&exec->stores_lock);
     if (--exec->nstores == 0)
-        __atomic_store_n(writes_to(exec->map.ranks[exec->rank].board), 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&exec->map.ranks[exec->rank].board->stores_to, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&exec->stores_lock);
 }
 
@@ -91,7 +86,7 @@ weft_status wi_exec_put(struct wi_exec *exec, int rank, void *remote, const void
 
 static int stores_here(const struct wi_exec *exec, int rank)
 {
-    uint64_t word = __atomic_load_n(writes_to(exec->map.ranks[rank].board), __ATOMIC_SEQ_CST);
+    uint64_t word = __atomic_load_n(&exec->map.ranks[rank].board->stores_to, __ATOMIC_SEQ_CST);
 
     return word == (uint64_t)exec->rank + 1 || word == EVERYBODY;
 }

@@ -204,7 +204,7 @@ static void ends_with_what_failed(void)
         CU_ASSERT(atomic_load(&w.over) == 1 && t.told == 1);
         CU_ASSERT_EQUAL(w.status, alive ? WEFT_SUCCESS : WEFT_EPEER);
         CU_ASSERT(t.b[0] == (alive ? 5 : 7) && t.b[CHUNKS * ELEMS - 1] == (alive ? 5 : 7));
-        CU_ASSERT_EQUAL(boards[0].pad[1], 0); /* it stores to nobody any more */
+        CU_ASSERT_EQUAL(boards[0].stores_to, 0); /* it stores to nobody any more */
     }
     pthread_mutex_destroy(&j->exec.stores_lock);
     end(j);
