@@ -53,7 +53,7 @@ struct wi_pipeline_limits {
     size_t min_bytes; /* unless the operation itself is shorter */
     size_t max_bytes; /* as of a slot; 0: no limit */
 };
-/* The longest fragments whose time is within 2 % of the shortest one, and that time (or NULL): `bytes` (also 0) if one fragment is
+/* The longest fragments whose time is within 1 % of the shortest one, and that time (or NULL): `bytes` (also 0) if one fragment is
  * best. */
 size_t wi_pipeline_best_fragment(const struct wi_pipeline *pipeline, size_t bytes, const struct wi_pipeline_limits *limits,
                                  double *us);
