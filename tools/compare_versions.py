@@ -378,11 +378,11 @@ def as_data(versions: dict[str, Version], args: argparse.Namespace, result: Resu
 # ---- the command line ----
 
 def names_of(text: str) -> list[str]:
-    """Read all_reduce,barrier."""
+    """Read all_reduce,barrier; what is there twice counts once."""
     names = text.split(",")
     if not all(re.fullmatch(r"[\w-]+", name) for name in names):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of names with commas between them")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def sizes_of(text: str) -> list[int]:
@@ -402,7 +402,7 @@ def hosts_of(text: str) -> list[tuple[int, int]]:
     found = [re.fullmatch(r"([1-9]\d?)x([1-9]\d?)", word) for word in text.split(",")]
     if not all(found):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of hosts times ranks such as 2x4,4x2")
-    return [(int(m[1]), int(m[2])) for m in found if m]
+    return list(dict.fromkeys((int(m[1]), int(m[2])) for m in found if m))
 
 
 def rate_of(text: str) -> int:

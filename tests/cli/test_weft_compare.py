@@ -141,6 +141,8 @@ class Turns(unittest.TestCase):
         self.assertEqual([(case.coll, len(case.sizes), case.factor()) for case in cases],
                          [("all_reduce", 5, 2), ("all_reduce", 2, 16), ("barrier", 5, 2)])
         self.assertEqual(cv.Case(SHM, "scan", (8,)).factor(), 2)
+        self.assertEqual(cv.names_of("scan,barrier,scan"), ["scan", "barrier"])  # or scan would count twice in the means
+        self.assertEqual(cv.hosts_of("2x4,4x2,2x4"), [(2, 4), (4, 2)])
         hosts = cv.cases_of(cv.Setting(8, "", 2), ["all_reduce"], cv.sizes_of(cv.HOST_SIZES))
         self.assertEqual([(len(case.sizes), case.factor()) for case in hosts], [(5, 4)])
 
