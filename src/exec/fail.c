@@ -128,17 +128,31 @@ static inline void load_words(const void *board, void *to, size_t bytes)
 
 #define NO_KIND 254 /* of an operation that failed: none did */
 
+/* What a rank says it failed in, as it goes to others. */
+static struct weft_op_info info_or_none(const struct weft_op_info *info)
+{
+    return info ? *info : (struct weft_op_info){.kind = NO_KIND};
+}
+
+static void failed_in_text(const struct weft_op_info *info, char *text, size_t capacity)
+{
+    if (info->kind < WI_NUM_COLLS)
+        wi_op_info_text(info, text, capacity);
+    else
+        snprintf(text, capacity, "an operation");
+}
+
 /* Before the failure is on the board. The operation need not be the newest collective, which is on the board anyway. */
 static void write_cause(struct wi_exec *exec, const struct weft_op_info *info, const char *cause)
 {
-    const struct weft_op_info none = {.kind = NO_KIND};
+    const struct weft_op_info failed_in = info_or_none(info);
     char text[CAUSE_BYTES] = "";
     struct weft_board *b;
 
     if (!exec->map_group)
         return;
     b = exec->map.ranks[exec->rank].board;
-    store_words(&b->failed_in, info ? info : &none, sizeof none);
+    store_words(&b->failed_in, &failed_in, sizeof failed_in);
     if ((size_t)snprintf(text, CAUSE_BYTES, "%s", cause) >= CAUSE_BYTES)
         memcpy(text + CAUSE_BYTES - 4, "...", 4);
     store_words(b->cause, text, sizeof text);
@@ -387,22 +401,22 @@ static void peer_gave_up(struct wi_exec *exec, int r, const struct weft_board *b
     const char *why = status < 0 ? weft_status_text(status) : "its communicator was destroyed in the middle";
     int culprit = (int32_t)word;
     struct weft_op_info theirs;
-    char text[160] = "an operation", cause[CAUSE_BYTES];
+    char text[160], cause[CAUSE_BYTES], first[CAUSE_BYTES + 64];
     const char *colon;
 
     read_cause(b, &theirs, cause);
     colon = *cause ? ": " : "";
-    if (theirs.kind < WI_NUM_COLLS)
-        wi_op_info_text(&theirs, text, sizeof text);
+    failed_in_text(&theirs, text, sizeof text);
     if (culprit == exec->rank && status == WEFT_EMISMATCH && !is_message(&theirs))
         wi_exec_fail(exec, WEFT_EMISMATCH, r, info, "rank %d called %s here", r, text);
     else if (culprit == exec->rank && status == WEFT_EMISMATCH)
         fail_relayed(exec, status, r, info, cause, "rank %d gave up in %s: %s", r, text, cause);
     else if (culprit == exec->rank && status == WEFT_ETIMEDOUT)
         wi_exec_blamed(exec, r, text);
-    else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank)
-        fail_relayed(exec, WEFT_EPEER, r, info, cause, "rank %d gave up in %s: %s%s%s", r, text, why, colon, cause);
-    else
+    else if (culprit < 0 || culprit >= exec->nranks || culprit == exec->rank) {
+        snprintf(first, sizeof first, "%s%s%s", why, colon, cause); /* its status is told to nobody further on */
+        fail_relayed(exec, WEFT_EPEER, r, info, first, "rank %d gave up in %s: %s", r, text, first);
+    } else
         fail_relayed(exec, passed_on(status), culprit, info, cause, "rank %d gave up in %s because of rank %d: %s%s%s",
                      r, text, culprit, weft_status_text(status), colon, cause);
 }
@@ -491,7 +505,7 @@ void wi_exec_announce(struct wi_exec *exec, weft_status status, int culprit, con
         }
         n->status = status;
         n->culprit = culprit;
-        n->info = info ? *info : (struct weft_op_info){0};
+        n->info = info_or_none(info);
         n->relayed = relayed != 0;
         snprintf(n->text, sizeof n->text, "%s", cause);
         p->bounce = (unsigned char *)n;
@@ -524,10 +538,10 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
     int names_another = n.culprit >= 0 && n.culprit < exec->nranks && n.culprit != exec->rank;
     const struct wi_op *op =
         is_message(&n.info) ? NULL : wi_exec_collective(exec, n.info.seq); /* messages are numbered apart */
-    char text[160];
+    char text[160], first[sizeof n.text + 64];
 
     wi_text_sanitize(n.text, sizeof n.text);
-    wi_op_info_text(&n.info, text, sizeof text);
+    failed_in_text(&n.info, text, sizeof text);
     if (n.status == WEFT_EMISMATCH && op && differ(exec, &op->info, &n.info))
         wi_exec_disagree(exec, peer, &op->info, &n.info);
     else if (n.status == WEFT_ETIMEDOUT && n.culprit == exec->rank)
@@ -537,7 +551,10 @@ static void heard(struct wi_exec *exec, int peer, const struct wi_notice *notice
     else if (names_another)
         fail_relayed(exec, status, n.culprit, own, n.text, "rank %d gave up in %s because of rank %d: %s", peer, text,
                      n.culprit, n.text);
-    else
+    else if (n.status == WEFT_EABORTED) {
+        snprintf(first, sizeof first, "%s: %s", weft_status_text(WEFT_EABORTED), n.text);
+        fail_relayed(exec, WEFT_EPEER, peer, own, first, "rank %d gave up in %s: %s", peer, text, first);
+    } else
         fail_relayed(exec, n.status == WEFT_EMISMATCH ? WEFT_EMISMATCH : WEFT_EPEER, peer, own, n.text,
                      "rank %d gave up in %s: %s", peer, text, n.text);
 }

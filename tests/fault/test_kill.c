@@ -380,6 +380,43 @@ static void aborted(void)
     }
 }
 
+/* The last rank aborts between operations, the one before hears of it, and then the first one: from either. */
+static void abort_between(int rank, int nranks, void *arg)
+{
+    int64_t one = 1, sum;
+    struct ft_rank f;
+    weft_error e;
+
+    (void)arg;
+    ft_open(&f, sh->transport, 20000, rank, nranks);
+    WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL));
+    wt_sync();
+    if (rank == 2)
+        WT_CHECK_OK(weft_comm_abort(f.comm, "enough"));
+    wt_sync();
+    if (rank == 1)
+        WT_CHECK_STATUS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_EPEER);
+    wt_sync();
+    if (rank == 0)
+        WT_CHECK_STATUS(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT64, WEFT_SUM, NULL), WEFT_EPEER);
+    if (rank < 2) {
+        e = ft_error(&f);
+        WT_CHECK(e.peer == 2);
+        if (!strstr(e.message, "communicator aborted: enough") || strstr(e.message, "#0"))
+            wt_fail(__FILE__, __LINE__, "not the abort, or an operation that nobody called: %s", e.message);
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void aborted_between(void)
+{
+    for (int t = 0; t < 2; t++) {
+        share(transports[t], 8);
+        CU_ASSERT_EQUAL(wt_run(3, abort_between, NULL, 15000), 0);
+    }
+}
+
 /* ---- Destroyed with operations in flight ---- */
 
 static void leave_behind(int rank, int nranks, void *arg)
@@ -470,6 +507,7 @@ static const struct wt_case cases[] = {
     {"a stopped rank is named at the deadline", stopped},
     {"who is waited for says whom it waits for", waited_in_turn},
     {"an abort ends a blocked operation", aborted},
+    {"an abort between operations is told as one", aborted_between},
     {"destroying does not wait for what is in flight", left_behind},
     {"nobody writes to memory that was given up", taken_back},
 };
