@@ -60,6 +60,13 @@ static const struct wi_codec_kernels *kernels_of(const struct wi_codec *codec)
     return &wi_codec_kernels_any[codec->kind];
 }
 
+int wi_codec_is_finite(const struct wi_codec *codec, const void *image, size_t block)
+{
+    const uint8_t *scale = (const uint8_t *)image + block * wi_codec_block_bytes(codec);
+
+    return (scale[1] & 0x7f) != 0x7f || !(scale[0] & 0x80); /* all bits of a bf16's exponent */
+}
+
 size_t wi_codec_encode(const struct wi_codec *codec, const float *src, float *residual, size_t elems, void *image)
 {
     return kernels_of(codec)->encode(codec->block, src, residual, elems, image);

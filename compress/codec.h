@@ -49,6 +49,16 @@ const char *wi_codec_name(enum wi_codec_kind kind);
 /* From "int8" or "int4:block=64"; a block has 128 elements if none is named. WEFT_EINVAL with text (the nearest name, the range),
  * and *codec stays as it was. */
 weft_status wi_codec_parse(const char *spec, struct wi_codec *codec);
+/* How a call uses a codec. */
+struct wi_codec_use {
+    struct wi_codec codec;
+    uint8_t on;         /* 0: not at all */
+    uint8_t feedback;   /* it keeps what is lost, and adds it the next time */
+    uint8_t may_bypass; /* plain data is sent where that is faster */
+    size_t min_bytes;   /* shorter vectors are sent as they are */
+};
+/* The same with ef=0|1 (0), bypass=auto|never (auto), min=BYTES (0; with K, M, G) among the parameters. "", "none": not at all. */
+weft_status wi_codec_parse_use(const char *spec, struct wi_codec_use *use);
 /* Into text, which wi_codec_parse reads: the same for the same codec. Returns text. */
 const char *wi_codec_text(const struct wi_codec *codec, char *text, size_t capacity);
 /* WEFT_EINVAL with text: an unknown kind, a block that is not a power of two within the limits. */
@@ -56,6 +66,14 @@ weft_status wi_codec_check(const struct wi_codec *codec);
 /* Of one block's image, and of that of `elems` elements. The latter is SIZE_MAX if there is no such length. */
 size_t wi_codec_block_bytes(const struct wi_codec *codec);
 size_t wi_codec_bytes(const struct wi_codec *codec, size_t elems);
+
+/* Is it finite, block `block` of an image? */
+int wi_codec_is_finite(const struct wi_codec *codec, const void *image, size_t block);
+
+/* Vectors that are not of fp32 are converted: of fp16 and bf16, rounded to nearest even. */
+int wi_codec_takes(weft_dtype dtype);
+void wi_codec_widen(weft_dtype dtype, const void *src, float *dst, size_t elems);
+void wi_codec_narrow(weft_dtype dtype, const float *src, void *dst, size_t elems);
 
 /* Encode `elems` elements into wi_codec_bytes of `image`. With a residual (of as many elements, or NULL) it is added first, and
  * becomes what the image does not hold, src + residual - decoded; that of a block which is not finite stays as it was. Returns

@@ -8,6 +8,9 @@ dist_man_MANS += \
 	doc/man/weft_all_to_all_v.3 \
 	doc/man/weft_barrier.3 \
 	doc/man/weft_broadcast.3 \
+	doc/man/weft_codec_bytes.3 \
+	doc/man/weft_codec_decode.3 \
+	doc/man/weft_codec_encode.3 \
 	doc/man/weft_comm_abort.3 \
 	doc/man/weft_comm_create_env.3 \
 	doc/man/weft_comm_create_file.3 \
@@ -22,6 +25,8 @@ dist_man_MANS += \
 	doc/man/weft_comm_name.3 \
 	doc/man/weft_comm_newest_algorithm.3 \
 	doc/man/weft_comm_rank.3 \
+	doc/man/weft_comm_residual_bytes.3 \
+	doc/man/weft_comm_residual_clear.3 \
 	doc/man/weft_comm_set_timeout.3 \
 	doc/man/weft_comm_size.3 \
 	doc/man/weft_comm_split.3 \
@@ -113,6 +118,7 @@ EXTRA_DIST += \
 	doc/adr/0020-side-channel.md \
 	doc/adr/0021-prices-by-formula.md \
 	doc/adr/0022-codec-images.md \
+	doc/adr/0023-images-in-schedules.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

@@ -1,3 +1,3 @@
 weftincludedir = $(includedir)/weft
-weftinclude_HEADERS = include/weft/weft.h include/weft/weft_types.h include/weft/weft_plugin.h
+weftinclude_HEADERS = include/weft/weft.h include/weft/weft_types.h include/weft/weft_plugin.h include/weft/weft_compress.h
 EXTRA_DIST += include/weft.map

@@ -29,6 +29,8 @@ const char *sim_unsuited(const struct sim_options *o, const struct sim_world *w,
         return "it cannot work in place";
     if (needs & (WI_ALGO_MAPPED | WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET) && !one_host(w))
         return "it needs all ranks on one host";
+    if (needs & WI_ALGO_CODED)
+        return "it sends coded data, and how long that is the simulator does not know";
     return NULL;
 }
 

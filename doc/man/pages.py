@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h")]
+HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h", "weft_compress.h")]
 DATE = "2026-11-21"
 WIDTH = 71  # of a line that man indents
 
@@ -37,12 +37,15 @@ GROUPS = [
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
     (["group_start", "group_end"], "issue operations together"),
     (["op_create", "op_create_premul_sum", "op_destroy"], "make reduction operators"),
+    (["codec_bytes", "codec_encode", "codec_decode"], "encode and decode vectors as compressed collectives do"),
+    (["comm_residual_bytes", "comm_residual_clear"], "see to what error feedback keeps"),
     (["mem_alloc", "mem_free"], "allocate memory that other ranks can reach"),
     (["mem_pool_alloc", "mem_pool_free", "mem_pool_reserved"], "allocate memory that other ranks can reach from a pool"),
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
          "weft_error", "weft_kind", "weft_security", "weft_key_state", "weft_plugin_info")
+COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_)")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 
@@ -246,7 +249,8 @@ class Page:
         return [row for row in rows if row[0] not in ("WEFT_SUCCESS", "WEFT_INPROGRESS")]
 
     def synopsis(self):
-        self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/weft.h>", ".PP")
+        own = "weft_compress.h" if COMPRESS.match(self.names[0]) else "weft.h"
+        self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/%s>" % own, ".PP")
         for i, name in enumerate(self.names):
             declaration = self.functions[name][1]
             for callback, (_, text) in self.callbacks.items():
@@ -393,6 +397,8 @@ SEE = {
     "weft_mem_pool_alloc": ["weft_mem_alloc", "weft_mem_register"],
     "weft_mem_register": ["weft_mem_alloc"],
     "weft_algorithm_list": ["weft_issue"],
+    "weft_codec_bytes": ["weft_issue"],
+    "weft_comm_residual_bytes": ["weft_issue", "weft_codec_bytes"],
 }
 
 

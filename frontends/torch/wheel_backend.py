@@ -84,7 +84,7 @@ def _compile(folder):
     members = {target.name: target.read_bytes(), "_C.tag": f"{tag}\n".encode()}
     if BUNDLE:
         members["lib/libweft.so.1"] = (Path(lib) / "libweft.so.1").read_bytes()
-        for header in ("weft.h", "weft_types.h"):
+        for header in ("weft.h", "weft_types.h", "weft_compress.h"):
             members[f"include/weft/{header}"] = (Path(include) / "weft" / header).read_bytes()
     return members
 

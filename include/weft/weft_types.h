@@ -219,8 +219,11 @@ typedef struct weft_call_options {
     size_t bytes;         /* sizeof, by WEFT_CALL_OPTIONS_INIT */
     uint64_t timeout_ns;  /* WEFT_TIMEOUT_DEFAULT: the communicator's */
     const char *algorithm; /* NULL: the planner's choice; a name from weft_algorithm_list, the same on all ranks */
+    const char *codec;    /* NULL: the communicator's (WEFT_COMPRESS); "none", or what is sent is coded: "int4:block=64,ef=1",
+                             see weft_compress.h. The same on all ranks */
+    uint64_t tensor;      /* with error feedback (ef=1): whose residual, the same on all ranks; 0: no tensor's */
 } weft_call_options;
-#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL }
+#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, NULL, 0 }
 
 /* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL; a root, peer,
  * tag or recv_count that it does not have is refused. */

@@ -42,6 +42,7 @@ enum wi_algo_needs {
     WI_ALGO_PEER_PUT = 256,   /* DST of others is only copied to: cross-memory attach is enough */
     WI_ALGO_EXACT = 512,      /* ranks group operands differently: where operators round, their results would differ */
     WI_ALGO_PACKED = 1024,    /* forwards other ranks' data: in a v-form its messages are packed, with the length of each part */
+    WI_ALGO_CODED = 4096,     /* what it sends are images: for calls with a codec, and only for these */
     WI_ALGO_GROUP_MAPPED = 2048, /* hierarchical: each innermost group needs a mapped group, in a pipeline of stages */
 };
 
@@ -94,6 +95,11 @@ struct wi_algo_cost {
     double copied;  /* bytes copied locally */
 };
 
+/* Of a coded algorithm, besides: bytes that become images, and that images become. All of `sent` is images, counted before that. */
+struct wi_algo_coding {
+    double encoded, decoded;
+};
+
 /* The constants of a uniform network, for formulas: microseconds, bytes per microsecond. INFINITY: no time. */
 struct wi_algo_rates {
     double alpha; /* of a step: latency and overheads, or a signal and its wait */
@@ -112,6 +118,7 @@ struct wi_algo {
     const char *summary; /* one line for lists */
     weft_status (*build)(const struct wi_algo_args *args, struct wi_sched **sched);
     void (*cost)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *cost);
+    struct wi_algo_coding (*coding)(const struct wi_algo_args *args, double bytes); /* WI_ALGO_CODED */
     /* What one slice takes from its first message to its last, on a uniform network: the longest chain from rank to rank,
      * with what shares a link on the way. NULL: what `cost` says. */
     void (*path)(const struct wi_algo_args *args, double bytes, struct wi_algo_cost *path);

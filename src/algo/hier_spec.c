@@ -149,7 +149,7 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
 {
     const struct wi_algo *a = wi_algo_find(coll, name);
 
-    return a && !(a->needs & WI_ALGO_MAPPED) ? a : NULL;
+    return a && !(a->needs & (WI_ALGO_MAPPED | WI_ALGO_CODED)) ? a : NULL;
 }
 
 /* Through slots: with other ranks' own buffers, their addresses would have to be exchanged inside each group. */

@@ -19,6 +19,8 @@
     X(allreduce_knomial)      \
     X(allreduce_dbtree)       \
     X(allreduce_flat_send)    \
+    X(allreduce_coded)        \
+    X(allreduce_coded2)       \
     X(reduce_flat)            \
     X(reduce_flat2)           \
     X(reduce_direct)          \
@@ -43,6 +45,7 @@
     X(allgather_pat)          \
     X(allgather_neighbor)     \
     X(allgather_linear)       \
+    X(allgather_coded)        \
     X(reducescatter_flat)     \
     X(reducescatter_direct)   \
     X(reducescatter_pull)     \
@@ -52,11 +55,13 @@
     X(reducescatter_pat)      \
     X(reducescatter_pairwise) \
     X(reducescatter_linear)   \
+    X(reducescatter_coded)    \
     X(alltoall_flat)          \
     X(alltoall_direct)        \
     X(alltoall_pairwise)      \
     X(alltoall_bruck)         \
     X(alltoall_linear)        \
+    X(alltoall_coded)         \
     X(gather_flat)            \
     X(gather_direct)          \
     X(gather_knomial)         \

@@ -3,6 +3,7 @@ libweft_sources += \
 	src/algo/algo.h \
 	src/algo/allgather_bine.c \
 	src/algo/allgather_bruck.c \
+	src/algo/allgather_coded.c \
 	src/algo/allgather_direct.c \
 	src/algo/allgather_flat.c \
 	src/algo/allgather_linear.c \
@@ -10,6 +11,8 @@ libweft_sources += \
 	src/algo/allgather_pat.c \
 	src/algo/allgather_rdouble.c \
 	src/algo/allgather_ring.c \
+	src/algo/allreduce_coded.c \
+	src/algo/allreduce_coded2.c \
 	src/algo/allreduce_dbtree.c \
 	src/algo/allreduce_direct.c \
 	src/algo/allreduce_flat.c \
@@ -24,6 +27,7 @@ libweft_sources += \
 	src/algo/allreduce_swing.c \
 	src/algo/allreduce_swing_short.c \
 	src/algo/alltoall_bruck.c \
+	src/algo/alltoall_coded.c \
 	src/algo/alltoall_direct.c \
 	src/algo/alltoall_flat.c \
 	src/algo/alltoall_linear.c \
@@ -38,6 +42,7 @@ libweft_sources += \
 	src/algo/broadcast_knomial.c \
 	src/algo/broadcast_scatter_ring.c \
 	src/algo/closed.c \
+	src/algo/coded.c \
 	src/algo/exscan_flat.c \
 	src/algo/exscan_linear.c \
 	src/algo/exscan_rdouble.c \
@@ -66,6 +71,7 @@ libweft_sources += \
 	src/algo/reduce_linear.c \
 	src/algo/reduce_rsgather.c \
 	src/algo/reducescatter_bine.c \
+	src/algo/reducescatter_coded.c \
 	src/algo/reducescatter_direct.c \
 	src/algo/reducescatter_flat.c \
 	src/algo/reducescatter_linear.c \

@@ -7,6 +7,12 @@
 weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
                           uint32_t tmp_blocks, struct wi_sched_builder **b)
 {
+    return wi_algo_begin_coded(args, algo, nblocks, tmp_blocks, 0, 0, b);
+}
+
+weft_status wi_algo_begin_coded(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
+                                uint32_t tmp_blocks, uint32_t images, uint32_t lossy, struct wi_sched_builder **b)
+{
     if (args->nranks < 1 || args->rank < 0 || args->rank >= args->nranks)
         return wi_fail(WEFT_EINVAL, "%s %s: rank %d of %d ranks", wi_coll_name(algo->coll), algo->name, args->rank,
                        args->nranks);
@@ -31,6 +37,8 @@ weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo 
         .in_place = args->in_place,
         .nblocks = nblocks,
         .tmp_blocks = tmp_blocks,
+        .pack_blocks = images,
+        .lossy = lossy,
         /* Past that, partial results go to TMP on some ranks and not on others. */
         .no_ll = args->nranks > WI_REDUCE_MAX_SRC,
     };

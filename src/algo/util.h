@@ -34,6 +34,9 @@ static inline struct wi_region wi_region_of(const struct wi_algo_args *args, enu
 
 weft_status wi_algo_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks,
                           uint32_t tmp_blocks, struct wi_sched_builder **b);
+/* Of a coded schedule. */
+weft_status wi_algo_begin_coded(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks, uint32_t tmp_blocks,
+                                uint32_t images, uint32_t lossy, struct wi_sched_builder **b);
 /* The whole schedule of a communicator of one rank: SRC to DST unless they are the same. */
 weft_status wi_algo_alone(const struct wi_algo_args *args, const struct wi_algo *algo, struct wi_sched **sched);
 
@@ -62,6 +65,31 @@ struct wi_operands {
 uint32_t wi_algo_reduce(const struct wi_algo_args *args, struct wi_sched_builder *b, uint32_t lane,
                         const struct wi_region *dst, uint32_t ndst, const struct wi_operands *src,
                         struct wi_region acc);
+
+/* ---- Coded algorithms ----
+ * Images for other ranks are made, and theirs decoded, by a few lanes of their own, apart from those of messages: a slice is sent
+ * when it is encoded, while the next one is. */
+struct wi_coded {
+    struct wi_sched_builder *b;
+    int rank, nranks;
+    uint32_t own;                       /* the lane of what this rank does for itself */
+    uint32_t *message, *work; /* by peer: lanes */
+    uint32_t *encoded, *received; /* likewise: the step that has made what is sent to it; for the algorithm's use */
+};
+/* `images`: blocks of PACK. NULL in *c->message: no memory; the builder is abandoned. */
+weft_status wi_coded_begin(const struct wi_algo_args *args, const struct wi_algo *algo, uint32_t nblocks, uint32_t tmp_blocks,
+                           uint32_t images, uint32_t lossy, struct wi_coded *c);
+weft_status wi_coded_seal(struct wi_coded *c, struct wi_sched **sched);
+/* Make an image for `peer`; send it the image `image`, which a lane's step has made; receive one, and decode it. The latter two
+ * return the step. */
+void wi_coded_encode(struct wi_coded *c, int peer, uint32_t image, struct wi_region src);
+void wi_coded_send(struct wi_coded *c, int peer, uint32_t image, uint32_t after_lane, uint32_t after_step);
+uint32_t wi_coded_recv(struct wi_coded *c, int peer, uint32_t image);
+uint32_t wi_coded_decode(struct wi_coded *c, int peer, struct wi_region dst, uint32_t image, uint32_t received);
+/* REDUCE of images first + r of all ranks in rank order, but for this rank's, which is `own`; after everything was received.
+ * Returns the last step, of lane c->own. */
+uint32_t wi_coded_sum(struct wi_coded *c, const struct wi_region *dst, uint32_t ndst, uint32_t first, struct wi_region own,
+                      const uint32_t *received, struct wi_region acc);
 
 /* ---- Sequences: each step follows the one before, though lanes change with the peers ---- */
 struct wi_seq {

@@ -204,6 +204,8 @@ static void op_finished(struct wi_op *op, void *arg)
         req->status = WEFT_SUCCESS;
     if (req->exchanged)
         wi_exchange_end(req);
+    if (req->residual)
+        wi_compress_end(req);
     /* After this the thread that waits for the request may free it. */
     comm = req->comm;
     status = req->status;
@@ -242,6 +244,8 @@ weft_status wi_request_issue(struct weft_request *req)
     else
         st = wi_op_prepare(comm, req);
     if (st < 0) {
+        if (req->residual)
+            wi_compress_end(req);
         if (!comm->exec->broken && req->nops)
             release_ops(req);
         req->nops = 0;
@@ -294,8 +298,9 @@ static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c
     req->call = *c;
     req->blocking = !out;
     req->alone = !out && !comm->exec->nops;
-    wi_request_options(req, options);
-    st = wi_request_issue(req);
+    st = wi_request_options(req, options);
+    if (st >= 0)
+        st = wi_request_issue(req);
     if (st < 0) {
         wi_request_put(req);
         return st;
@@ -334,7 +339,7 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));
-    if (!req && !options)
+    if (!req && !options && !comm->ctx->codec.on)
         fast = wi_fast_run(comm, c, &st);
     if (fast == WI_FAST_LOST)
         return st;

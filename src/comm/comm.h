@@ -25,7 +25,7 @@
 
 struct wi_library_settings { /* WEFT_<NAME> */
     const char *log, *transports, *plugin_path, *algo, *plans, *tuning_file, *topo_file;
-    const char *topo_discover;
+    const char *topo_discover, *compress;
     int progress_thread, measure_rates;
     int64_t workers;
     size_t mem_pool_bytes, worker_bytes;
@@ -92,6 +92,7 @@ struct weft_context {
     struct wi_library_settings lib;
     struct wi_comm_settings comm;
     struct wi_bootstrap_settings bootstrap;
+    struct wi_codec_use codec; /* of calls that name none; lib.compress */
     char key_misspelt[200]; /* what resembles a setting about keys and is none; "": nothing */
     struct wi_transports *transports;
     struct wi_node_id node;
@@ -172,6 +173,8 @@ struct wi_given_gate {
     uint64_t timeout_ns; /* 0: the operation's */
 };
 
+struct wi_residual;
+
 struct weft_request {
     uint32_t magic;
     uint8_t persistent, active, queued, nops; /* queued: in an open group */
@@ -188,6 +191,8 @@ struct weft_request {
     struct wi_planning planning;        /* of op[0] */
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
+    struct wi_codec_use codec;    /* what options.codec says, or the communicator's */
+    struct wi_residual *residual; /* of the running operation; NULL: none */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */
@@ -200,7 +205,7 @@ struct weft_request {
 };
 
 struct weft_request *wi_request_get(struct weft_comm *comm);                         /* without options */
-void wi_request_options(struct weft_request *req, const weft_call_options *options); /* copied; NULL: none */
+weft_status wi_request_options(struct weft_request *req, const weft_call_options *options); /* copied; NULL: none */
 void wi_request_put(struct weft_request *req);
 void wi_request_free_all(struct weft_comm *comm);
 /* WEFT_EINVAL: NULL, freed, or of the process that this one was forked from. */
@@ -278,6 +283,7 @@ struct weft_comm {
     _Atomic uint32_t watched; /* operations with a callback or a future that waits for their end */
     _Atomic int abort_called;
     int dumped;
+    struct wi_residual **residuals; /* by tensor; NULL: none yet */
     char abort_reason[128];
     char name[64];
     uint64_t init_timeout_ns;
@@ -442,6 +448,15 @@ static inline int wi_call_copies_source(const struct wi_call *c)
 }
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
+/* compress.c: whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or
+ * plain data after all. When the operation has ended, if req->residual: wi_compress_end. */
+weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *call);
+void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);
+weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
+void wi_compress_end(struct weft_request *req);
+/* What is sent plain after all has its residual added, where the program's buffer may not change. */
+int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_request *req, const struct wi_call *call);
+void wi_residuals_free(struct weft_comm *comm);
 /* names.c: a hash of the options that all ranks must name alike; 0: none was given. */
 uint32_t wi_call_named(const weft_call_options *options);
 /* Does the algorithm that options name, if any, exist for the call? WEFT_ENOTFOUND, or as wi_algo_choose; the planner may still

@@ -25,6 +25,9 @@ static const struct weft_setting library_rows[] = {
      "directories, separated by colons, from which plugins are loaded"},
     {"ALGO", "", WEFT_SETTING_WORD | WEFT_SETTING_EQUAL, LIB(algo), 0, 0,
      "algorithms by hand: COLLECTIVE:[LOW-HIGH:]ALGORITHM, comma separated, sizes in bytes; the last that fits wins"},
+    {"COMPRESS", "", WEFT_SETTING_WORD | WEFT_SETTING_EQUAL, LIB(compress), 0, 0,
+     "codec of sums of floats by all_reduce and reduce_scatter for which the call names none, such as int8:min=64K; see "
+     "weft_compress.h"},
     {"PLANS", "", WEFT_SETTING_STRING, LIB(plans), 0, 0,
      "files with algorithms (MSCCL XML, MSCCL++ JSON, weft's own), comma separated; WEFT_ALGO and calls name them file:NAME"},
     {"PROGRESS_THREAD", "y", WEFT_SETTING_BOOL, LIB(progress_thread), 0, 0,
@@ -78,6 +81,21 @@ static weft_status check_discover(const char *word)
     return wi_fail(WEFT_ECONFIG, "WEFT_TOPO_DISCOVER=%.40s: must be auto, always or never", word);
 }
 
+/* No call of an unchanged program names a tensor. */
+static weft_status read_codec(const char *spec, struct wi_codec_use *use)
+{
+    char why[256];
+
+    if (wi_codec_parse_use(spec, use) < 0) {
+        snprintf(why, sizeof why, "%s", wi_fail_text());
+        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: %s", spec, why);
+    }
+    if (use->feedback)
+        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: ef=1 needs a tensor's number, which only calls can name",
+                       spec);
+    return WEFT_SUCCESS;
+}
+
 static weft_status read_settings(struct weft_context *ctx, const weft_context_config *config)
 {
     const char *file = config->config_file ? config->config_file : secure_getenv("WEFT_CONFIG_FILE");
@@ -86,6 +104,7 @@ static weft_status read_settings(struct weft_context *ctx, const weft_context_co
     WI_TRY(wi_settings_read(ctx->settings, "", library_rows, &ctx->lib));
     WI_TRY(wi_log_init(ctx->lib.log));
     WI_TRY(check_discover(ctx->lib.topo_discover));
+    WI_TRY(read_codec(ctx->lib.compress, &ctx->codec));
     WI_TRY(wi_settings_read(ctx->settings, "COMM", comm_rows, &ctx->comm));
     WI_TRY(wi_settings_read(ctx->settings, "", wi_bootstrap_setting_rows, &ctx->bootstrap));
     if (config->flags & ~WEFT_CONTEXT_NO_PROGRESS_THREAD)

@@ -20,6 +20,7 @@ static void free_comm(struct weft_comm *comm, int aborted)
         wi_request_free_all(comm);
     wi_exec_destroy(comm->exec);
     wi_fast_forget(comm, NULL);
+    wi_residuals_free(comm);
     for (int i = 0; i < WI_SCHED_CACHE; i++)
         wi_cached_free(&comm->cache[i]);
     wi_planner_destroy(comm->planner);

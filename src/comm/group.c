@@ -48,13 +48,18 @@ weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, con
     req = wi_request_get(comm);
     if (req) {
         req->call = *call;
-        wi_request_options(req, options);
+        st = wi_request_options(req, options);
         req->owned_by_group = out == NULL;
-        append(req);
     }
+    if (req && st >= 0)
+        append(req);
+    else if (req)
+        wi_request_put(req);
+    else
+        st = wi_fail(WEFT_ENOMEM, "request");
     wi_comm_leave(comm);
-    if (!req)
-        return wi_group_refused(wi_fail(WEFT_ENOMEM, "request"));
+    if (st < 0)
+        return wi_group_refused(st);
     if (out)
         *out = req;
     return WEFT_SUCCESS;

@@ -242,14 +242,15 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
 }
 
 /* Pre-multiplied sums work on a scaled copy; all_to_all in place on a copy. */
-static weft_status copy_source(struct weft_comm *comm, struct wi_op *op, struct wi_call *c)
+static weft_status copy_source(struct weft_comm *comm, const struct weft_request *req, struct wi_op *op,
+                               struct wi_call *c)
 {
     size_t es = weft_dtype_bytes(c->dtype), src, dst;
     struct wi_user_op user;
     int premul = wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul;
     void *copy;
 
-    if (!premul && !wi_call_copies_source(c))
+    if (!premul && !wi_call_copies_source(c) && !wi_compress_copies_source(comm, req, c))
         return WEFT_SUCCESS;
     wi_call_spans(comm, c, &src, &dst);
     if (!src)
@@ -328,7 +329,7 @@ static weft_status prepare_packed(struct weft_comm *comm, struct weft_request *r
     memset(long_parts, 0, sizeof *long_parts);
     req->nops = 2;
     WI_TRY(begin_op(comm, req, long_parts, &again));
-    WI_TRY(copy_source(comm, long_parts, &again)); /* either operation may end first, and frees its copy */
+    WI_TRY(copy_source(comm, req, long_parts, &again)); /* either operation may end first, and frees its copy */
     q = wi_op_query(comm, &again, long_parts, share);
     q.copy_path = WI_COPY_PATH_MESSAGES;
     WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
@@ -357,7 +358,8 @@ static weft_status prepare_planned(struct weft_comm *comm, struct weft_request *
 static weft_status prepare_collective(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                                       struct wi_call *c)
 {
-    int may_keep = !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, op) : 0;
+    int may_keep = !req->options.algorithm && !req->given.ops && !op->bind.coding.image_bytes,
+        kept = may_keep ? wi_fast_recall(comm, c, op) : 0;
 
     if (kept)
         return kept < 0 ? (weft_status)kept : WEFT_SUCCESS;
@@ -374,7 +376,8 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         point_to_point(comm, op, c, req->internal);
         return WEFT_SUCCESS;
     }
-    WI_TRY(copy_source(comm, op, c));
+    WI_TRY(wi_compress_begin(comm, req, op, c));
+    WI_TRY(copy_source(comm, req, op, c));
     return prepare_collective(comm, req, op, c);
 }
 

@@ -19,7 +19,9 @@ static void cut_vector(struct wi_op *op, size_t count, size_t es)
 {
     size_t nblocks = op->bind.sched->nblocks, block = (count + nblocks - 1) / nblocks;
 
-    if (nblocks > 1 && block * es >= BLOCK_ALIGN_MIN)
+    if (nblocks > 1 && op->bind.sched->lossy)
+        block = round_up(block, op->bind.coding.codec.block);
+    else if (nblocks > 1 && block * es >= BLOCK_ALIGN_MIN)
         block = round_up(block, 64 / (es < 64 ? es : 64));
     op->bind.block_bytes = block * es;
     op->bind.total_bytes = count * es;
@@ -33,6 +35,9 @@ static void lay_out_blocks(struct wi_op *op)
 
     blocks[WI_SRC] = blocks[WI_DST] = (struct wi_blocks){.stride = block, .total = total};
     blocks[WI_TMP] = (struct wi_blocks){.stride = block};
+    if (op->bind.sched->lossy)
+        blocks[WI_PACK] = (struct wi_blocks){
+            .stride = round_up(block, wi_coding_block(&op->bind.coding)), .pack = op->bind.sched->packs, .all = blocks};
     if (total) {
         blocks[WI_TMP].like = &blocks[WI_DST];
         blocks[WI_TMP].modulo = op->bind.sched->nblocks;
@@ -199,13 +204,17 @@ static weft_status slice_mapped(struct weft_comm *comm, struct wi_op *op, size_t
 
 weft_status wi_op_scratch(struct wi_op *op)
 {
-    size_t bytes = op->bind.sched->buf_blocks[WI_TMP] * op->bind.block_bytes;
+    const uint32_t *blocks = op->bind.sched->buf_blocks;
+    size_t tmp = round_up(blocks[WI_TMP] * op->bind.block_bytes, 64), images = 0;
 
+    if (blocks[WI_PACK])
+        images = wi_coding_bytes(&op->bind.coding, blocks[WI_PACK] * op->bind.layout.blocks[WI_PACK].stride);
     op->owned[0] = NULL;
-    if (!bytes)
+    if (!tmp && !images)
         return WEFT_SUCCESS;
-    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, bytes);
-    return op->owned[0] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", bytes);
+    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, tmp + images);
+    op->bind.base[WI_PACK] = op->bind.base[WI_TMP] + tmp;
+    return op->owned[0] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp + images);
 }
 
 static weft_status slice_messages(struct wi_op *op, size_t want)
@@ -277,6 +286,7 @@ static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_pro
     struct wi_prog **kept = programs ? &programs[op->bind.ll] : NULL, **prog = &op->bind.stage[0];
 
     l->packed = op->bind.packing != NULL;
+    l->coded = op->bind.sched->lossy != 0;
     l->mapped = op->bind.mapped && !op->bind.messages;
     l->ll = op->bind.ll;
     l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
@@ -297,12 +307,21 @@ weft_status wi_op_lay_out_packed(struct weft_comm *comm, struct wi_op *op, const
     return lower(comm, op, programs);
 }
 
+/* Whole elements, or blocks of the codec: both are powers of two. */
+static size_t whole_slices(const struct wi_op *op, size_t bytes)
+{
+    size_t whole = op->bind.sched->lossy ? wi_coding_block(&op->bind.coding) : 64;
+
+    whole = whole < 64 ? 64 : whole;
+    return bytes < whole ? whole : bytes & ~(whole - 1);
+}
+
 weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct wi_call *c, size_t share,
                           size_t slice_bytes, struct wi_prog **programs)
 {
     size_t es = weft_dtype_bytes(c->dtype);
 
-    slice_bytes = slice_bytes < 64 ? 64 : slice_bytes & ~(size_t)63; /* whole elements */
+    slice_bytes = whole_slices(op, slice_bytes);
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;
     op->bind.ll = 0;

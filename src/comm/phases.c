@@ -32,6 +32,7 @@ static weft_status exchange(struct weft_request *req, struct wi_op *op)
     struct wi_planning *p = &req->planning;
 
     p->query = wi_op_query(req->comm, &req->now, op, p->share);
+    wi_compress_query(req, op, &p->query);
     p->exchanged = wi_plan_needs_exchange(req->comm->planner, &p->query, req->options.algorithm) != 0;
     if (!p->exchanged)
         return WEFT_SUCCESS;
@@ -51,8 +52,9 @@ static weft_status plan(struct weft_request *req, struct wi_op *op)
         WI_TRY(wi_exchange_plan(req, &p->query, &p->plan));
     else
         WI_TRY(wi_plan(comm->planner, &p->query, req->options.algorithm, &p->plan));
-    return wi_op_bind(comm, op, p->plan.algo, &p->plan.spec, c->root < 0 ? 0 : c->root, p->query.own_in_place,
-                      &p->programs);
+    WI_TRY(wi_op_bind(comm, op, p->plan.algo, &p->plan.spec, c->root < 0 ? 0 : c->root, p->query.own_in_place,
+                      &p->programs));
+    return wi_compress_settle(req, op);
 }
 
 static weft_status lay_out(struct weft_request *req, struct wi_op *op)

@@ -43,6 +43,8 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
     req->blocking = req->alone = req->trial = 0;
     req->options = (weft_call_options){0};
+    req->codec = (struct wi_codec_use){0};
+    req->residual = NULL;
     req->given.ops = NULL;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
@@ -52,15 +54,16 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     return req;
 }
 
-void wi_request_options(struct weft_request *req, const weft_call_options *options)
+weft_status wi_request_options(struct weft_request *req, const weft_call_options *options)
 {
     if (!options)
-        return;
+        return WEFT_SUCCESS;
     req->options = *options;
     if (options->algorithm) {
         snprintf(req->algorithm, sizeof req->algorithm, "%s", options->algorithm);
         req->options.algorithm = req->algorithm;
     }
+    return options->codec ? wi_codec_parse_use(options->codec, &req->codec) : WEFT_SUCCESS;
 }
 
 void wi_request_put(struct weft_request *req)
@@ -146,8 +149,9 @@ weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *cal
     if (st >= 0) {
         req->call = *call;
         req->persistent = 1;
-        wi_request_options(req, options);
-        st = keep_counts(req);
+        st = wi_request_options(req, options);
+        if (st >= 0)
+            st = keep_counts(req);
         if (st >= 0)
             *out = req;
         else

@@ -18,6 +18,8 @@ static inline unsigned char *wi_address(const struct wi_exec *exec, const struct
 
     if (o->mem <= WI_MEM_TMP)
         return op->bind.base[o->mem] + at + skip;
+    if (o->mem == WI_MEM_PACK)
+        return op->bind.base[WI_PACK] + wi_coding_bytes(&op->bind.coding, at + skip);
     if (o->mem == WI_MEM_SLOT)
         return wi_slot(exec, o->rank, epoch) + at;
     if (o->mem == WI_MEM_LL)
@@ -25,6 +27,20 @@ static inline unsigned char *wi_address(const struct wi_exec *exec, const struct
     if (o->mem == WI_MEM_LL_OWN)
         return exec->ll_own + at;
     return op->bind.peer_base[o->mem - WI_MEM_PEER_SRC][o->rank] + at + skip;
+}
+
+/* Where a slice's part of a residual is; NULL: the operation keeps none. */
+static inline float *wi_residual(const struct wi_op *op, const struct wi_operand *o, size_t skip)
+{
+    float *all = op->bind.coding.residual[o->rank];
+
+    return all ? all + (o->at + skip) / op->bind.redop.elem_bytes : NULL;
+}
+
+/* What `bytes` of the operand's block take where they lie. */
+static inline size_t wi_stored_bytes(const struct wi_op *op, const struct wi_operand *o, size_t bytes)
+{
+    return o->mem == WI_MEM_PACK ? wi_coding_bytes(&op->bind.coding, bytes) : bytes;
 }
 
 /* Bytes of a unit that lie in a slice of a fragment, which begins *skip bytes into every block. */

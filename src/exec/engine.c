@@ -74,6 +74,7 @@ static const char *kind_text(const struct wi_work *w)
     return w->kind == WI_WORK_REDUCE ? "reduction"
            : w->kind == WI_WORK_GET  ? "get"
            : w->kind == WI_WORK_PUT  ? "put"
+           : w->kind == WI_WORK_CODE ? "coding"
                                      : "copy";
 }
 
@@ -245,13 +246,15 @@ void wi_engine_destroy(struct wi_exec *exec)
  * holder. */
 static int may_be_given(const struct wi_workers *workers, const struct wi_work *w)
 {
-    return w->bytes >= wi_workers_least(workers) && (w->kind == WI_WORK_COPY || w->kind == WI_WORK_COPY_TWICE ||
-                                                     (w->kind == WI_WORK_REDUCE && !w->op->bind.redop.user));
+    return w->bytes >= wi_workers_least(workers) &&
+           (w->kind == WI_WORK_COPY || w->kind == WI_WORK_COPY_TWICE || w->kind == WI_WORK_CODE ||
+            (w->kind == WI_WORK_REDUCE && !w->op->bind.redop.user));
 }
 
 static int next_chunk(struct wi_work *w, int *moved)
 {
-    size_t most = w->kind == WI_WORK_REDUCE || w->exec->has_budget ? WI_ENGINE_CHUNK : WI_ENGINE_COPY_CHUNK;
+    size_t most = w->kind == WI_WORK_REDUCE || w->kind == WI_WORK_CODE || w->exec->has_budget ? WI_ENGINE_CHUNK
+                                                                                              : WI_ENGINE_COPY_CHUNK;
     size_t left = w->bytes - w->at, bytes = left < most ? left : most;
 
     WI_TRY(wi_work_do(w->exec, w, w->at, bytes));

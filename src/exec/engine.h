@@ -23,7 +23,7 @@ struct wi_workers;
 /* Copies, where no other executor waits for the thread: whole, up to here, those of 1 to 4 MiB are some 5 % faster. */
 #define WI_ENGINE_COPY_CHUNK ((size_t)16 << 20)
 
-enum wi_work_kind { WI_WORK_COPY, WI_WORK_COPY_TWICE, WI_WORK_REDUCE, WI_WORK_GET, WI_WORK_PUT };
+enum wi_work_kind { WI_WORK_COPY, WI_WORK_COPY_TWICE, WI_WORK_REDUCE, WI_WORK_GET, WI_WORK_PUT, WI_WORK_CODE };
 
 struct wi_work {
     /* What is to be done. */
@@ -38,6 +38,10 @@ struct wi_work {
     uint8_t peer_buf;            /* of SRC or DST */
     size_t bytes;
     uint32_t lane, step; /* for messages */
+    /* CODE: `bytes` are of the vector; which operands are images `to` says. What is behind its operands in the program: */
+    float *residual;        /* NULL: none is kept */
+    const void *undo_image; /* NULL: nothing to take back */
+    const void *undo_of;
     /* The executor's: where it is posted; NULL: it is not. */
     struct wi_work *next, **link;
     struct wi_work **holder; /* who polls it */
@@ -104,6 +108,9 @@ void wi_engine_destroy(struct wi_exec *exec);
 
 /* Do [at, at + bytes) of it, from any thread. A failure is not recorded, and has a text only in the calling thread. */
 weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *work, size_t at, size_t bytes);
+/* Of a destination, or a source behind those: where it lies. And what work may not be cut inside of. */
+size_t wi_work_operand_bytes(const struct wi_work *work, uint32_t operand);
+size_t wi_work_grain(const struct wi_work *work);
 /* From any thread: work of this executor is over; wake a thread that waits, so that it polls. */
 void wi_engine_tell(struct wi_exec *exec);
 

@@ -48,6 +48,8 @@ static struct message resolve(const struct run *r, const struct wi_prog_step *st
     size_t skip;
 
     m.bytes = wi_slice_bytes(r->op, r->f, u, slice, &skip);
+    if (r->f->prog->coded)
+        m.bytes = wi_stored_bytes(r->op, &o[0], m.bytes); /* of a message every operand is an image, or none is */
     if (st->ndst)
         m.dst = wi_address(r->exec, r->op, &o[0], r->f->epoch, skip);
     if (st->nsrc)
@@ -84,11 +86,12 @@ static void extent(const struct run *r, const struct wi_prog_step *st, uint32_t 
 {
     const struct wi_prog *p = r->f->prog;
     const struct wi_unit *first = &p->units[st->unit], *last = first + st->nunits - 1;
-    size_t scale = r->op->bind.scale;
+    const struct wi_operand *from_of = &p->operands[first->operand + which],
+                            *to_of = &p->operands[last->operand + which];
 
-    *from = (uintptr_t)wi_address(r->exec, r->op, &p->operands[first->operand + which], r->f->epoch, 0);
-    *to = (uintptr_t)wi_address(r->exec, r->op, &p->operands[last->operand + which], r->f->epoch, 0) +
-          last->bytes * scale;
+    *from = (uintptr_t)wi_address(r->exec, r->op, from_of, r->f->epoch, 0);
+    *to = (uintptr_t)wi_address(r->exec, r->op, to_of, r->f->epoch, 0) +
+          wi_stored_bytes(r->op, to_of, last->bytes * r->op->bind.scale);
 }
 
 static int overlap(const struct run *r, const struct wi_prog_step *a, uint32_t which_a, const struct wi_prog_step *b,

@@ -74,11 +74,27 @@ static weft_status store_to_peers(struct wi_exec *exec, const struct wi_work *w,
     return st;
 }
 
+size_t wi_work_operand_bytes(const struct wi_work *w, uint32_t operand)
+{
+    return w->kind == WI_WORK_CODE ? wi_stored_bytes(w->op, &w->to[operand], w->bytes) : w->bytes;
+}
+
+size_t wi_work_grain(const struct wi_work *w)
+{
+    return w->kind == WI_WORK_CODE     ? wi_coding_block(&w->op->bind.coding)
+           : w->kind == WI_WORK_REDUCE ? w->op->bind.redop.elem_bytes
+                                       : 1;
+}
+
 weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *w, size_t at, size_t bytes)
 {
     void *dst[WI_REDUCE_MAX_SRC];
     const void *src[WI_REDUCE_MAX_SRC];
 
+    if (w->kind == WI_WORK_CODE) {
+        wi_coded_do(w, at, bytes);
+        return WEFT_SUCCESS;
+    }
     offset(w, at, dst, src);
     if (w->kind == WI_WORK_GET)
         return exec->map_ops->mem_get(exec->map_group, w->rank, (uint64_t)(uintptr_t)src[0], dst[0], bytes);
@@ -101,7 +117,8 @@ static int is_peers(const struct wi_operand *o)
 static int may_store(const struct wi_fragment *f, const struct wi_work *w)
 {
     for (uint32_t i = 0; !f->prog->mapped && i < w->ndst; i++)
-        if (wi_being_sent(f, w->dst[i], w->bytes))
+        if (wi_being_sent(f, w->dst[i],
+                          w->kind == WI_WORK_CODE ? wi_stored_bytes(w->op, &w->to[i], w->bytes) : w->bytes))
             return 0;
     return 1;
 }
@@ -124,6 +141,8 @@ static int fuse(const struct wi_exec *exec, const struct wi_fragment *f, const s
 
 static enum wi_work_kind kind_of(const struct wi_op *op, const struct wi_prog_step *st, const struct wi_operand *from)
 {
+    if (st->coded)
+        return WI_WORK_CODE;
     if (st->kind == WI_STEP_REDUCE)
         return WI_WORK_REDUCE;
     if (st->to_peer && op->bind.put)
@@ -131,6 +150,25 @@ static enum wi_work_kind kind_of(const struct wi_op *op, const struct wi_prog_st
     if (!st->to_peer && op->bind.get && is_peers(from))
         return WI_WORK_GET;
     return WI_WORK_COPY;
+}
+
+/* Images are moved as bytes, or there is more behind the operands. */
+static void resolve_coded(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
+                          const struct wi_prog_step *st, size_t skip, struct wi_work *w)
+{
+    const struct wi_operand *extra = w->to + st->ndst + st->nsrc;
+
+    if (st->kind == WI_STEP_COPY && w->to->mem == WI_MEM_PACK && w->to[st->ndst].mem == WI_MEM_PACK) {
+        w->kind = WI_WORK_COPY;
+        w->bytes = wi_stored_bytes(op, w->to, w->bytes);
+        return;
+    }
+    w->residual = st->extra ? wi_residual(op, &extra[st->extra == WI_EXTRA_UNDO ? 2 : 0], skip) : NULL;
+    w->undo_image = w->undo_of = NULL;
+    if (st->extra == WI_EXTRA_UNDO && w->residual) {
+        w->undo_image = wi_address(exec, op, &extra[0], f->epoch, skip);
+        w->undo_of = wi_address(exec, op, &extra[1], f->epoch, skip);
+    }
 }
 
 /* 0: there is nothing to do. */
@@ -158,6 +196,8 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
         w->dst[i] = wi_address(exec, op, &to[i], f->epoch, skip);
     for (uint32_t i = 0; i < st->nsrc; i++)
         w->src[i] = wi_address(exec, op, &from[i], f->epoch, skip);
+    if (w->kind == WI_WORK_CODE)
+        resolve_coded(exec, op, f, st, skip, w);
     if (w->kind == WI_WORK_COPY && !st->to_peer && st->flags & (WI_STEP_FUSED_COPY | WI_STEP_FUSED_COPY_SECOND) &&
         wi_op_fuses_copies(op, w->bytes))
         return fuse(exec, f, st, unit, skip, w);

@@ -12,6 +12,10 @@ struct wi_extent wi_block_extent(const struct wi_blocks *b, size_t block)
 
     if (b->extent)
         return b->extent[block];
+    if (b->pack) {
+        const struct wi_pack *p = &b->pack[block];
+        return (struct wi_extent){at, wi_block_extent(&b->all[p->buf], p->block).bytes};
+    }
     if (b->like)
         return (struct wi_extent){at, wi_block_extent(b->like, block % b->modulo).bytes};
     if (!b->total)
@@ -46,8 +50,9 @@ static int can_scale(const struct wi_sched *sched, const struct wi_layout *l)
 {
     size_t stride = l->blocks[WI_DST].stride, total = l->blocks[WI_DST].total;
 
-    return l->packed || (!l->sliced && !has_extents(l) && (!total || (sched->nblocks == 1 && total == stride)) &&
-                         (!l->mapped || l->slot_stride == stride));
+    return l->packed ||
+           (!l->sliced && !l->coded && !has_extents(l) && (!total || (sched->nblocks == 1 && total == stride)) &&
+            (!l->mapped || l->slot_stride == stride));
 }
 
 /* The executor's number of the rank that a region, or a step, names. */
@@ -167,6 +172,68 @@ static size_t lower_region(const struct lowering *l, const struct wi_region *r, 
     return bytes;
 }
 
+/* ---- Images ---- */
+
+/* The image of this block that this rank makes of one operand, with a residual: the step; NULL: none. */
+static const struct wi_step *own_image(const struct lowering *l, unsigned buf, uint32_t block)
+{
+    const struct wi_sched *s = l->sched;
+
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct wi_step *st = &s->steps[i];
+        const struct wi_region *dst = &s->regions[st->dst];
+        const struct wi_pack *p = &s->packs[dst->first];
+        if (st->kind != WI_STEP_COPY || dst->buf != WI_PACK || s->regions[st->src].buf == WI_PACK || dst->count > 1)
+            continue;
+        if (p->residual != WI_NO_RESIDUAL && p->block == block && (p->buf == buf || wi_coll_is_vector(s->coll)))
+            return st;
+    }
+    return NULL;
+}
+
+static enum wi_prog_extra extra_of(const struct lowering *l, const struct wi_step *st)
+{
+    const struct wi_region *dst = &l->sched->regions[st->dst];
+
+    if (!wi_sched_is_coded(l->sched, st) ||
+        (st->kind == WI_STEP_COPY && dst->buf == WI_PACK && l->sched->regions[st->src].buf == WI_PACK))
+        return WI_EXTRA_NONE;
+    for (uint32_t i = 0; i < st->ndst; i++)
+        if (dst[i].buf == WI_PACK)
+            return l->sched->packs[dst[i].first].residual == WI_NO_RESIDUAL ? WI_EXTRA_NONE : WI_EXTRA_RESIDUAL;
+    if (dst->buf != WI_DST || !wi_coll_is_vector(l->sched->coll) || dst->count > 1 || !own_image(l, WI_DST, dst->first))
+        return WI_EXTRA_NONE;
+    return WI_EXTRA_UNDO;
+}
+
+static void add_operand(struct lowering *l, uint32_t mem, int32_t rank, size_t at)
+{
+    l->operands[l->noperands++] = (struct wi_operand){mem, rank, at};
+}
+
+/* A residual lies where its block does. */
+static void lower_extra(struct lowering *l, const struct wi_step *st, uint32_t block, enum wi_prog_extra extra)
+{
+    const struct wi_region *dst = &l->sched->regions[st->dst], *of;
+    const struct wi_blocks *blocks = l->layout->blocks;
+    const struct wi_step *made;
+    const struct wi_pack *p;
+
+    if (extra == WI_EXTRA_NONE)
+        return;
+    if (extra == WI_EXTRA_UNDO) {
+        made = own_image(l, WI_DST, dst->first);
+        dst = &l->sched->regions[made->dst];
+        of = &l->sched->regions[made->src];
+        add_operand(l, WI_MEM_PACK, l->rank, wi_block_extent(&blocks[WI_PACK], dst->first).at);
+        add_operand(l, of->buf, l->rank, wi_block_extent(&blocks[of->buf], of->first).at);
+    }
+    while (dst->buf != WI_PACK)
+        dst++;
+    p = &l->sched->packs[dst->first + block];
+    add_operand(l, WI_MEM_RESIDUAL, p->residual, wi_block_extent(&blocks[p->buf], p->block).at);
+}
+
 static void lower_unit(struct lowering *l, const struct wi_step *st, struct extent_at p, struct wi_prog_step *out)
 {
     const struct wi_region *dst = &l->sched->regions[st->dst], *src = &l->sched->regions[st->src];
@@ -186,6 +253,7 @@ static void lower_unit(struct lowering *l, const struct wi_step *st, struct exte
         }
     }
     unit->bytes = bytes;
+    lower_extra(l, st, p.block, (enum wi_prog_extra)out->extra);
 }
 
 static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t lane, struct wi_prog_step *out)
@@ -203,6 +271,8 @@ static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t la
                                  .peer = st->kind == WI_STEP_WAIT ? rank_of(l, st->peer) : st->peer,
                                  .dep_lane = st->dep_lane,
                                  .dep_step = st->dep_step,
+                                 .coded = wi_sched_is_coded(l->sched, st) != 0,
+                                 .extra = (uint8_t)extra_of(l, st),
                                  .unit = l->nunits,
                                  .nunits = nunits};
     if (stage) {
@@ -322,7 +392,9 @@ static struct wi_prog *make_room(struct lowering *l)
         uint32_t nunits = units_of(l, &s->steps[i]);
         int publishes = l->layout->ll && s->steps[i].kind == WI_STEP_SIGNAL;
         units += nunits + (uint32_t)publishes;
-        operands += (size_t)nunits * (s->steps[i].ndst + s->steps[i].nsrc) + (size_t)publishes;
+        operands +=
+            (size_t)nunits * (s->steps[i].ndst + s->steps[i].nsrc + WI_EXTRA_OPERANDS(extra_of(l, &s->steps[i]))) +
+            (size_t)publishes;
     }
     p = wi_calloc(1, sizeof *p + kept_extents(l) * sizeof *extents + s->nlanes * sizeof *l->lanes +
                          s->nsteps * sizeof *l->steps + units * sizeof *l->units + operands * sizeof *l->operands);
@@ -368,7 +440,7 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
                          .rank = rank,
                          .layout = layout,
                          .scaled = can_scale(sched, layout),
-                         .whole = layout->packed || (!layout->sliced && !has_extents(layout)),
+                         .whole = layout->packed || (!layout->sliced && !layout->coded && !has_extents(layout)),
                          .unit = {.stride = 1}};
     struct wi_prog *p = l.prog = make_room(&l);
 
@@ -382,6 +454,8 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->stage = layout->stage != NULL;
     p->slot_extent_bytes = layout->stage ? layout->stage->slot_extent_bytes : 0;
     p->sliced = layout->sliced;
+    p->coded = layout->coded;
+    p->pack_stride = layout->blocks[WI_PACK].stride;
     p->ll = layout->ll;
     p->packed = layout->packed;
     p->mapped = layout->mapped;
@@ -411,7 +485,7 @@ int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const 
     if (p->stage || l->stage)
         return p->stage && l->stage && p->slot_extent_bytes == l->stage->slot_extent_bytes &&
                p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total;
-    if (p->ll != l->ll)
+    if (p->ll != l->ll || p->coded != l->coded || p->pack_stride != l->blocks[WI_PACK].stride)
         return 0;
     if (p->scaled)
         return can_scale(sched, l);

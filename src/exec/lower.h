@@ -19,13 +19,16 @@ struct wi_extent {
 
 /* Where the blocks of a buffer are: block b begins at b * stride and has `stride` bytes, or what is left of `total` (0: no
  * end). `extent`: each block's own place and length; with `start` a block is several extents, extent[start[b]] to
- * extent[start[b + 1] - 1]. `like`: block b begins at b * stride and is as long as block b % modulo of that buffer. */
+ * extent[start[b + 1] - 1]. `like`: block b begins at b * stride and is as long as block b % modulo of that buffer. `pack`: as
+ * long as the block of those of the layout that it is an image of. */
 struct wi_blocks {
     size_t stride, total;
     const struct wi_extent *extent;
     const uint32_t *start;
     const struct wi_blocks *like;
     uint32_t modulo;
+    const struct wi_pack *pack; /* of a coded schedule, for PACK */
+    const struct wi_blocks *all; /* likewise: the layout's */
 };
 /* Of a block that is one extent. */
 struct wi_extent wi_block_extent(const struct wi_blocks *blocks, size_t block);
@@ -43,20 +46,23 @@ struct wi_stage_layout {
 
 /* How the data of one operation is cut. */
 struct wi_layout {
-    struct wi_blocks blocks[WI_NUM_BUFS]; /* TMP: of messages */
+    struct wi_blocks blocks[WI_NUM_BUFS]; /* TMP: of messages. PACK: in bytes of what the images are of */
     size_t slot_stride;                   /* mapped: of a block of TMP */
     const struct wi_stage_layout *stage;  /* NULL: the schedule is the whole operation's, or its messages */
     uint8_t mapped, ll;
     uint8_t read_again; /* what it leaves is read again soon: it stays in the caches */
     uint8_t packed;     /* lengths are numbers of blocks: packed.c */
     uint8_t sliced;     /* every block is cut into slices or fragments: regions are handled block by block */
+    uint8_t coded;      /* so they are, too: images are whole blocks of the codec, each block's of the schedule for itself */
 };
 
 /* What memory an operand is in. */
 enum wi_mem {
-    WI_MEM_SRC, /* these three as enum wi_buf: this rank's own */
+    WI_MEM_SRC, /* these four as enum wi_buf: this rank's own */
     WI_MEM_DST,
     WI_MEM_TMP,
+    WI_MEM_PACK,     /* `at` is of what the image is of, as all places and lengths: coded.h */
+    WI_MEM_RESIDUAL, /* likewise; number `rank` */
     WI_MEM_SLOT,     /* the slot of `rank`, which may be this one: the same for every slice */
     WI_MEM_PEER_SRC, /* the buffer of `rank` */
     WI_MEM_PEER_DST,
@@ -69,6 +75,16 @@ struct wi_operand {
     int32_t rank;
     size_t at;
 };
+
+/* What a step with images has besides its destinations and sources, as more operands behind them. */
+enum wi_prog_extra {
+    WI_EXTRA_NONE,
+    WI_EXTRA_RESIDUAL, /* of what is encoded */
+    /* Who decodes a result that is not finite takes back what its own residual got for that: the image that it made, of what, and
+     * the residual. */
+    WI_EXTRA_UNDO,
+};
+#define WI_EXTRA_OPERANDS(extra) ((extra) == WI_EXTRA_UNDO ? 3u : (uint32_t)(extra))
 
 /* The same part of all operands of a step, as long as the shortest: destinations, then sources. */
 struct wi_unit {
@@ -83,6 +99,7 @@ struct wi_prog_step {
     uint8_t kind, flags;        /* enum wi_step_flags */
     uint8_t to_slot;            /* a destination is in a slot */
     uint8_t to_peer, from_peer; /* a destination, a source is another rank's buffer */
+    uint8_t coded, extra;       /* a copy or a reduction with images; enum wi_prog_extra */
     uint16_t ndst, nsrc;
     uint16_t lane, ordinal; /* SIGNAL: whose signals are given; WAIT: of `peer`, awaited */
     int32_t peer;
@@ -104,7 +121,8 @@ struct wi_prog {
     uint32_t nlanes, nsteps, nunits;
     /* What it was made for, besides its schedule. */
     size_t stride, total, slot_stride, slot_extent_bytes;
-    uint8_t sliced, ll, packed, mapped, stage;
+    uint8_t sliced, ll, packed, mapped, stage, coded;
+    size_t pack_stride;
     uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */
     const struct wi_extent *extent[2]; /* of SRC and DST, unless of a stage; NULL: those blocks had none */

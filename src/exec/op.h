@@ -10,6 +10,7 @@
 #define WI_EXEC_OP_H
 
 #include "base/reduce.h"
+#include "exec/coded.h"
 #include "exec/lower.h"
 #include "exec/recorder.h"
 
@@ -69,6 +70,7 @@ struct wi_binding {
     uint32_t nslices, nfragments;       /* slices: of a fragment */
     size_t slot_bytes;                  /* mapped: of a slot that a fragment uses */
     size_t slot_work;                   /* bytes that go over slots: the size class in autotune.h */
+    struct wi_coding coding;
     size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
     struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
     uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */

@@ -80,7 +80,8 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
     p->x.peer = peer;
     p->x.chan = f->chan_base + chan;
     p->x.info = op->info;
-    p->x.granule = op->bind.packing || !op->bind.redop.elem_bytes ? 1 : op->bind.redop.elem_bytes;
+    p->x.granule =
+        op->bind.packing || op->bind.coding.image_bytes || !op->bind.redop.elem_bytes ? 1 : op->bind.redop.elem_bytes;
     p->x.state = WEFT_XFER_PENDING;
     wi_exec_use_peer(exec, peer);
     return WEFT_SUCCESS;

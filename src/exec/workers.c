@@ -55,7 +55,8 @@ static void end_if_over(struct wi_workers *p, struct wi_work *w)
 /* With the lock held, which is released meanwhile. */
 static void do_chunk(struct wi_workers *p, struct wi_work *w)
 {
-    size_t at = w->at, left = w->bytes - at, bytes = left < p->chunk_bytes ? left : p->chunk_bytes;
+    size_t grain = wi_work_grain(w), most = (p->chunk_bytes + grain - 1) / grain * grain;
+    size_t at = w->at, left = w->bytes - at, bytes = left < most ? left : most;
     weft_status st;
 
     w->at += bytes;

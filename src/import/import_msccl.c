@@ -129,7 +129,7 @@ static weft_status begin_algo(struct reader *r, const char **atts)
 
 static weft_status begin_gpu(struct reader *r, const char **atts)
 {
-    static const char *const names[WI_NUM_BUFS] = {"i_chunks", "o_chunks", "s_chunks"};
+    static const char *const names[WI_PACK] = {"i_chunks", "o_chunks", "s_chunks"};
     long id, chunks;
 
     WI_TRY(number_of(r, "gpu", atts, "id", 0, r->prog.nranks - 1, &id));
@@ -137,7 +137,7 @@ static weft_status begin_gpu(struct reader *r, const char **atts)
         return BAD(r, "gpu %ld stands in line %u already", id, r->prog.ranks[id].seen);
     r->prog.ranks[id].seen = line_of(r);
     r->gpu = (int)id;
-    for (unsigned buf = 0; buf < WI_NUM_BUFS; buf++) {
+    for (unsigned buf = 0; buf < WI_PACK; buf++) {
         WI_TRY(number_of(r, "gpu", atts, names[buf], 0, WI_IMPORT_MAX_CHUNKS, &chunks));
         r->prog.ranks[id].chunks[buf] = (uint32_t)chunks;
     }

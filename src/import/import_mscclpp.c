@@ -182,7 +182,7 @@ static weft_status read_semaphores(struct wi_plan_reader *r, const json_t *gpu)
 
 static weft_status read_gpu(struct wi_plan_reader *r, const json_t *gpu)
 {
-    static const char *const names[WI_NUM_BUFS] = {"input_chunks", "output_chunks", "scratch_chunks"};
+    static const char *const names[WI_PACK] = {"input_chunks", "output_chunks", "scratch_chunks"};
     long long id, chunks;
 
     WI_TRY(wi_plan_number(r, gpu, "id", 0, r->prog.nranks - 1, &id));
@@ -191,7 +191,7 @@ static weft_status read_gpu(struct wi_plan_reader *r, const json_t *gpu)
         return wi_plan_bad(r, "gpu %lld is gpus[%u] already", id, rank->seen - 1);
     rank->seen = r->gpu_at + 1;
     r->rank = (int)id;
-    for (unsigned buf = 0; buf < WI_NUM_BUFS; buf++) {
+    for (unsigned buf = 0; buf < WI_PACK; buf++) {
         WI_TRY(wi_plan_number(r, gpu, names[buf], 0, WI_IMPORT_MAX_CHUNKS, &chunks));
         rank->chunks[buf] = (uint32_t)chunks;
     }

@@ -23,6 +23,10 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
 
     if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
+    if (needs & WI_ALGO_CODED && !q->codec.id)
+        return "it sends images: for calls with a codec";
+    if (q->codec.id && !q->codec.may_bypass && !(needs & WI_ALGO_CODED))
+        return "it sends plain data, and the call's codec may not be bypassed";
     if (c->spec.nlevels && !p->facts.levels)
         return "no levels of the ranks are known";
     if (needs & WI_ALGO_UNIFORM && q->v_form)

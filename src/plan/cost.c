@@ -198,6 +198,25 @@ static double pattern_us(const struct wi_planner *p, const struct wi_plan_query 
            (1 - share) * fmax(link, core);
 }
 
+/* Of a coded algorithm: its messages all leave at once, while others are encoded and decoded. What overlaps is all but the first
+ * slice. */
+static double coded_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
+                       const struct wi_algo_args *args, const struct wi_algo_cost *c)
+{
+    const struct wi_plan_link_params *f = &p->params;
+    struct wi_algo_coding coding = a->coding(args, (double)q->bytes);
+    int network = p->facts.nnodes > 1;
+    double slices = wi_plan_slices(p, a, (double)q->bytes),
+           alpha = network ? f->network_us + f->message_us : f->local_us;
+    double rate = network ? f->network_rate / (WI_PLAN_REFILL * sharing(p, a, 1, slices)) : f->local_rate;
+    double link = c->sent * q->codec.ratio / rate,
+           messages = c->steps * (p->facts.nranks - 2) * (network ? f->message_us : 0);
+    double core = q->codec.work * (coding.encoded / q->codec.encode_rate + coding.decoded / q->codec.decode_rate) +
+                  c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
+
+    return c->steps * alpha + messages + fmax(link, core) + fmin(link, core) / slices;
+}
+
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        struct wi_algo_cost *cost)
 {
@@ -209,6 +228,8 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
     a->cost(&args, (double)q->bytes, cost);
     if (a->needs & WI_ALGO_MAPPED)
         return wi_plan_mapped_us(p, q, a, cost);
+    if (a->coding)
+        return coded_us(p, q, a, &args, cost);
     if (p->facts.nnodes == 1)
         return local_us(p, q, cost);
     pattern = wi_plan_pattern_of(p, a);

@@ -144,7 +144,8 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
 {
     struct wi_plan_candidate list[WI_PLAN_MAX_LIST];
     const struct wi_plan_candidate *best;
-    int small = !q->v_form && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
+    int small =
+        !q->v_form && (!q->codec.id || q->codec.may_bypass) && p->ll_max[q->coll] && q->bytes <= p->ll_max[q->coll];
     const struct wi_algo *ll = small ? wi_algo_ll(q->coll) : NULL;
     int n;
 
@@ -173,7 +174,8 @@ static struct wi_plan_slot *slot_of(struct wi_planner *p, const struct wi_plan_q
     h ^= (uint64_t)(q->v_form | q->ordered << 1 | q->in_place << 2 | (int)q->memory << 3 | (int)q->copy_path << 5 |
                     q->rounds << 7)
              << 56 ^
-         (uint64_t)((int)q->memory_dst | q->packed << 4) << 48 ^ (uint64_t)q->work << 32;
+         (uint64_t)((int)q->memory_dst | q->packed << 4 | q->codec.may_bypass << 5) << 48 ^ (uint64_t)q->work << 32 ^
+         (uint64_t)q->codec.id * 0xff51afd7ed558ccdu;
     h *= 0x9e3779b97f4a7c15u;
     return &p->cache[h >> 58 & (WI_PLAN_CACHE - 1)];
 }
@@ -183,7 +185,7 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
     return a->coll == b->coll && a->bytes == b->bytes && a->v_form == b->v_form && a->ordered == b->ordered &&
            a->rounds == b->rounds && a->in_place == b->in_place && a->root == b->root && a->memory == b->memory &&
            a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->packed == b->packed &&
-           a->work == b->work;
+           a->work == b->work && a->codec.id == b->codec.id && a->codec.may_bypass == b->codec.may_bypass;
 }
 
 /* Naming an algorithm for one call is often done for every call of a loop. */
@@ -244,7 +246,7 @@ int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_quer
         a = wi_plan_file(p, q, forced);
     else if (name && wi_algo_is_spec(name)) /* over messages, whose shares are even or their own */
         a = wi_algo_hier(q->coll);
-    if (!p->facts.mapped || q->coll == WI_COLL_BARRIER)
+    if (!p->facts.mapped || q->coll == WI_COLL_BARRIER || (q->codec.id && !q->codec.may_bypass))
         return 0;
     /* Ranks know only their own counts, but must cut alike. */
     if (q->coll == WI_COLL_ALL_TO_ALL_V || q->coll == WI_COLL_GATHER_V || q->coll == WI_COLL_SCATTER_V)

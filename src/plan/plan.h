@@ -58,6 +58,17 @@ enum wi_plan_copy_path { WI_COPY_PATH_ANY, WI_COPY_PATH_SLOTS, WI_COPY_PATH_ATTA
  * every part had this length; it is also compared with the size ranges of rules. */
 #define WI_PLAN_PACKED_PART_BYTES 1024
 
+/* What a call's codec does to what is sent. Its rates are constants of the library, so that all ranks have the same: bytes of fp32
+ * per microsecond and core. */
+struct wi_plan_codec {
+    uint32_t id;         /* of kind and parameters; 0: the call has no codec */
+    uint8_t may_bypass;  /* plain algorithms are candidates, too */
+    uint8_t feedback;    /* encoding adds a residual, and writes it */
+    float ratio;         /* bytes of images for each byte of the vector */
+    float encode_rate, decode_rate;
+    float work;          /* bytes of fp32 for each byte of the vector */
+};
+
 struct wi_plan_query {
     enum wi_coll coll;
     size_t bytes;            /* the vector, or one rank's (largest) share */
@@ -70,6 +81,7 @@ struct wi_plan_query {
     enum wi_plan_copy_path copy_path; /* only algorithms that use this path */
     int packed;           /* all_to_all_v: `bytes` is WI_PLAN_PACKED_PART_BYTES, and algorithms by level are candidates */
     uint8_t work;         /* what is reduced: wi_plan_work; 0 where nothing is */
+    struct wi_plan_codec codec;
     int own_in_place, is_root; /* of this rank's call, which other ranks do not know: for algorithms from files only */
 };
 

@@ -59,6 +59,9 @@ static weft_status check_spec(const struct wi_sched_spec *spec)
         return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks per share of %d ranks, there must be at most %u in all",
                        wi_coll_name(spec->coll), spec->algo, spec->share_blocks, spec->nranks,
                        spec->coll >= WI_COLL_BARRIER ? 1 : WI_SCHED_MAX_BLOCKS);
+    if (spec->pack_blocks > WI_SCHED_MAX_BLOCKS)
+        return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks of pack, must be at most %u", wi_coll_name(spec->coll),
+                       spec->algo, spec->pack_blocks, WI_SCHED_MAX_BLOCKS);
     if (spec->tmp_blocks > WI_SCHED_MAX_BLOCKS)
         return wi_fail(WEFT_EINVAL, "schedule %s/%s: %u blocks of tmp, must be at most %u", wi_coll_name(spec->coll),
                        spec->algo, spec->tmp_blocks, WI_SCHED_MAX_BLOCKS);
@@ -69,8 +72,12 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
 {
     WI_TRY(check_spec(spec));
     struct wi_sched_builder *b = wi_calloc(1, sizeof(*b));
-    if (!b)
+    struct wi_pack *packs = spec->pack_blocks ? wi_calloc(spec->pack_blocks, sizeof *packs) : NULL;
+    if (!b || (spec->pack_blocks && !packs)) {
+        wi_free(b);
+        wi_free(packs);
         return wi_fail(WEFT_ENOMEM, "schedule %s/%s: no memory for a builder", wi_coll_name(spec->coll), spec->algo);
+    }
 
     struct wi_sched *head = &b->head;
     head->refs = 1;
@@ -82,12 +89,30 @@ weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_bui
     memcpy(head->algo, spec->algo, strlen(spec->algo));
     head->nblocks = wi_coll_is_vector(spec->coll) ? spec->nblocks : spec->share_blocks > 1 ? spec->share_blocks : 1;
     head->buf_blocks[WI_TMP] = spec->tmp_blocks;
+    head->buf_blocks[WI_PACK] = spec->pack_blocks;
+    head->lossy = spec->lossy;
+    head->packs = b->packs = packs;
+    for (uint32_t i = 0; i < spec->pack_blocks; i++)
+        packs[i].residual = WI_NO_RESIDUAL;
     for (unsigned buf = WI_SRC; buf <= WI_DST; buf++)
         head->buf_blocks[buf] = wi_sched_blocks(head, spec->rank, buf);
     head->tmp_like_src = spec->tmp_like_src != 0;
     b->no_ll = spec->no_ll != 0;
     *builder = b;
     return WEFT_SUCCESS;
+}
+
+void wi_sched_image(struct wi_sched_builder *b, uint32_t index, enum wi_buf buf, uint32_t block, unsigned residual)
+{
+    if (b->status < 0)
+        return;
+    if (index >= b->head.buf_blocks[WI_PACK]) {
+        latch(b, WEFT_EINVAL, "image %u, and pack has %u blocks", index, b->head.buf_blocks[WI_PACK]);
+        return;
+    }
+    b->packs[index].buf = (uint8_t)buf;
+    b->packs[index].residual = (uint8_t)residual;
+    b->packs[index].block = block;
 }
 
 /* Room for one more in an array that doubles. */
@@ -228,6 +253,12 @@ uint32_t wi_sched_copy(struct wi_sched_builder *b, uint32_t lane, struct wi_regi
     return add(b, lane, WI_STEP_COPY, 0, &dst, 1, &src, 1);
 }
 
+uint32_t wi_sched_copy_to(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
+                          struct wi_region src)
+{
+    return add(b, lane, WI_STEP_COPY, 0, dst, ndst, &src, 1);
+}
+
 uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
                          const struct wi_region *src, uint32_t nsrc, unsigned flags)
 {
@@ -298,6 +329,7 @@ void wi_sched_abandon(struct wi_sched_builder *b)
         wi_free(b->lanes[i].steps);
         wi_free(b->lanes[i].position);
     }
+    wi_free(b->packs);
     wi_free(b->lanes);
     wi_free(b->regions);
     wi_free(b);

@@ -45,12 +45,12 @@ static uint32_t user_blocks(const struct wi_sched *s, int owner, int is_dst)
 uint32_t wi_sched_blocks(const struct wi_sched *sched, int owner, unsigned buf)
 {
     /* Mapped ranks must agree on the size of TMP, so that ours says how large a peer's is. */
-    return buf == WI_TMP ? sched->buf_blocks[WI_TMP] : user_blocks(sched, owner, buf == WI_DST);
+    return buf >= WI_TMP ? sched->buf_blocks[buf] : user_blocks(sched, owner, buf == WI_DST);
 }
 
 struct wi_region wi_sched_canonical(const struct wi_sched *s, int owner, struct wi_region region)
 {
-    if (!s->in_place || region.buf == WI_TMP)
+    if (!s->in_place || region.buf >= WI_TMP)
         return region;
     switch (s->coll) {
     case WI_COLL_REDUCE:

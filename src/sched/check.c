@@ -121,6 +121,7 @@ static void demolish(struct wi_check *c)
     for (uint32_t i = 0; c->ends && i < c->nranks; i++)
         wi_clock_put(c->ends[i]);
     wi_free(c->ends);
+    wi_free(c->residuals);
     wi_free(c->foreign);
     wi_free(c->reads);
     wi_free(c->bits);

@@ -44,11 +44,14 @@ weft_status wi_check_access_init(struct wi_check *c)
     c->cells = wi_malloc((c->ncells + 1) * sizeof(*c->cells));
     c->values = wi_calloc(c->ncells + 1, sizeof(*c->values));
     c->bits = wi_calloc((c->ncells + 1) * c->words, sizeof(*c->bits));
+    if (c->scheds[0]->lossy)
+        c->residuals = wi_calloc((c->ncells + 1) * WI_SCHED_RESIDUALS, sizeof *c->residuals);
     if (peers)
         c->foreign = wi_calloc((size_t)c->nranks * c->nlanes + 1, sizeof(*c->foreign));
     if (peers || !c->data)
         c->ends = wi_calloc(c->nranks, sizeof(struct wi_clock *));
-    if (!c->cells || !c->values || !c->bits || (peers && !c->foreign) || ((peers || !c->data) && !c->ends))
+    if (!c->cells || !c->values || !c->bits || (c->scheds[0]->lossy && !c->residuals) || (peers && !c->foreign) ||
+        ((peers || !c->data) && !c->ends))
         return wi_check_nomem(c);
     for (uint64_t i = 0; i < c->ncells; i++)
         c->cells[i] = (struct wi_cell){WI_NONE, 0, WI_NONE};
@@ -80,7 +83,7 @@ static weft_status enter(struct wi_check *c, uint32_t lane, uint32_t time, int o
     char text[WI_REGION_TEXT_BYTES];
     const struct wi_check_lane *l = &c->lanes[lane];
 
-    if ((uint32_t)owner == l->rank || r->buf == WI_TMP)
+    if ((uint32_t)owner == l->rank || r->buf >= WI_TMP)
         return WEFT_SUCCESS;
     uint32_t first = c->rank_lanes[owner];
     if (!wi_clock_knows(l->clock, first, c->rank_lanes[owner + 1] - first))
@@ -155,13 +158,18 @@ static weft_status check_reads(struct wi_check *c, uint32_t lane, uint32_t time,
 
 /* Blocks of a vector differ in length: a value lies in the block that it is of, or in scratch cut like the vector.
  * Scratch of mapped ranks has room for any block. */
-static int fits(const struct wi_check *c, struct wi_region at)
+static uint32_t length_of(const struct wi_sched *s, struct wi_region at)
 {
-    const struct wi_sched *s = c->scheds[0];
+    return at.buf == WI_PACK ? s->packs[at.first].block : at.first % s->nblocks;
+}
+
+static int fits(const struct wi_check *c, int owner, struct wi_region at)
+{
+    const struct wi_sched *s = c->scheds[owner];
 
     if (!wi_coll_is_vector(s->coll) || (at.buf == WI_TMP && (c->mapped || c->notes)))
         return 1;
-    return at.first % s->nblocks == c->scratch.block;
+    return length_of(s, at) == c->scratch.block;
 }
 
 weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, const struct wi_region *r, uint32_t i)
@@ -174,11 +182,11 @@ weft_status wi_check_store(struct wi_check *c, uint32_t lane, uint32_t time, con
     WI_TRY(enter(c, lane, time, owner, r));
     at.first += i;
     at.count = 1;
-    if (!fits(c, at)) {
+    if (!fits(c, owner, at)) {
         char text[WI_REGION_TEXT_BYTES];
         return wi_check_fail(c, lane, (time - 1) / 2,
                              "stores block %u of the vector in %s, which is as long as block %u", c->scratch.block,
-                             wi_sched_region_text(&at, text), at.first % c->scheds[0]->nblocks);
+                             wi_sched_region_text(&at, text), length_of(c->scheds[owner], at));
     }
     uint64_t index = wi_check_cell(c, owner, at);
     struct wi_cell *cell = &c->cells[index];

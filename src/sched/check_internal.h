@@ -40,6 +40,8 @@ struct wi_value {
     uint32_t lane, step; /* that completed it */
     uint8_t final;
     uint8_t partial;     /* a step is combining it: not rounded yet */
+    uint8_t coded;       /* it is an image */
+    uint32_t losses;     /* encodings since a contribution was the caller's, at most */
     uint64_t grouping;   /* hash of the tree of sums that it is */
 };
 
@@ -130,6 +132,8 @@ struct wi_check {
     uint32_t *in_transit;      /* per rank: messages of its lanes that have not been received */
     struct wi_clock **ends;    /* per rank: what it knows when it returns; NULL: not needed */
     uint32_t ready, ready_tail;
+    uint8_t *residuals;        /* [cell][residual]: used; NULL: nothing is coded */
+    uint32_t lossy;            /* losses of results so far, at most */
 };
 
 weft_status wi_check_fail(const struct wi_check *c, uint32_t lane, uint32_t step, const char *format, ...)
@@ -147,6 +151,8 @@ weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, c
                              const uint64_t *bits, int left);
 /* Settle FINAL for the result of a reducing step. */
 weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, unsigned flags);
+/* The step's result becomes an image, of block `i` of the region; what stays plain is what that holds. */
+weft_status wi_check_encode(struct wi_check *c, uint32_t lane, uint32_t step, const struct wi_region *r, uint32_t i);
 /* Every result as the collective defines it. */
 weft_status wi_check_results(struct wi_check *c);
 

@@ -27,6 +27,8 @@ static weft_status agree(const struct wi_sched *s, const struct wi_sched *first)
         return differ(s, "in_place", s->in_place, first->in_place);
     if (s->nblocks != first->nblocks)
         return differ(s, "the number of blocks", s->nblocks, first->nblocks);
+    if (s->lossy != first->lossy)
+        return differ(s, "how often it encodes", s->lossy, first->lossy);
     return WEFT_SUCCESS;
 }
 

@@ -71,12 +71,25 @@ static weft_status learn(struct wi_check *c, uint32_t lane, uint32_t other, uint
 
 /* ---- Local work ---- */
 
+/* Images are moved from PACK to PACK as they are; what else goes there is encoded, once, whatever has it then. */
 static weft_status store_all(struct wi_check *c, uint32_t lane, const struct wi_step *step, uint32_t i)
 {
     const struct wi_check_lane *l = &c->lanes[lane];
+    const struct wi_region *dst = &regions_of(c, l)[step->dst];
+    int moves = c->scratch.coded;
 
-    for (unsigned k = 0; k < step->ndst; k++)
-        WI_TRY(wi_check_store(c, lane, 2 * l->pos + 1, &regions_of(c, l)[step->dst + k], i));
+    for (unsigned k = 0; k < step->ndst && !moves; k++)
+        if (dst[k].buf == WI_PACK) {
+            WI_TRY(wi_check_encode(c, lane, l->pos, &dst[k], i));
+            break;
+        }
+    for (unsigned k = 0; k < step->ndst; k++) {
+        c->scratch.coded = dst[k].buf == WI_PACK;
+        if (c->scratch.coded != moves && wi_sched_is_recv(step->kind))
+            return wi_check_fail(c, lane, l->pos,
+                                 moves ? "receives an image as plain data" : "receives plain data as an image");
+        WI_TRY(wi_check_store(c, lane, 2 * l->pos + 1, &dst[k], i));
+    }
     if (c->notes)
         c->notes->blocks[c->notes->block_at[l->first + l->pos] + i] = c->scratch.block;
     return WEFT_SUCCESS;
@@ -94,6 +107,8 @@ static weft_status work_block(struct wi_check *c, uint32_t lane, const struct wi
         else
             WI_TRY(wi_check_combine(c, lane, l->pos, &c->values[cell], &c->bits[cell * c->words], 0));
     }
+    if (step->kind == WI_STEP_REDUCE)
+        c->scratch.coded = 0;
     WI_TRY(wi_check_finish(c, lane, l->pos, step->flags));
     return store_all(c, lane, step, i);
 }
@@ -119,6 +134,8 @@ static weft_status receive_block(struct wi_check *c, uint32_t lane, const struct
         wi_check_take(c, &m->values[i], &m->bits[(size_t)i * c->words]);
         return store_all(c, lane, step, i);
     }
+    if (m->values[i].coded)
+        return wi_check_fail(c, lane, l->pos, "receives an image as plain data");
     WI_TRY(wi_check_load(c, lane, 2 * l->pos + 1, &regions_of(c, l)[step->src], i, &cell));
     wi_check_take(c, &c->values[cell], &c->bits[cell * c->words]);
     WI_TRY(wi_check_combine(c, lane, l->pos, &m->values[i], &m->bits[(size_t)i * c->words],

@@ -73,6 +73,7 @@ weft_status wi_check_combine(struct wi_check *c, uint32_t lane, uint32_t step, c
     to->nranks += v->nranks;
     to->final = 0;
     to->partial = 1;
+    to->losses = to->losses > v->losses ? to->losses : v->losses;
     to->grouping = to->grouping < v->grouping ? mix(to->grouping, v->grouping) : mix(v->grouping, to->grouping);
     if (to->nranks == c->nranks) {
         to->lane = lane;
@@ -98,6 +99,33 @@ weft_status wi_check_finish(struct wi_check *c, uint32_t lane, uint32_t step, un
     if (c->scratch.final)
         return wi_check_fail(c, lane, step, "final, but block %u is final already", c->scratch.block);
     c->scratch.final = 1;
+    return WEFT_SUCCESS;
+}
+
+/* A residual lies where its block does, in the vector or in SRC or DST. */
+static uint64_t residual_of(const struct wi_check *c, uint32_t rank, const struct wi_pack *p)
+{
+    const struct wi_sched *s = c->scheds[rank];
+    uint32_t at = p->block + (wi_coll_is_vector(s->coll) || p->buf == WI_SRC ? 0 : s->buf_blocks[WI_SRC]);
+
+    return (c->rank_cells[rank] + at) * WI_SCHED_RESIDUALS + p->residual;
+}
+
+/* What is encoded depends on who does it: a residual is added, and rounding may be random. */
+weft_status wi_check_encode(struct wi_check *c, uint32_t lane, uint32_t step, const struct wi_region *r, uint32_t i)
+{
+    uint32_t rank = c->lanes[lane].rank;
+    const struct wi_pack *p = &c->scheds[rank]->packs[r->first + i];
+
+    if (p->residual != WI_NO_RESIDUAL) {
+        uint8_t *used = &c->residuals[residual_of(c, rank, p)];
+        if (*used)
+            return wi_check_fail(c, lane, step, "residual %u of block %u is used for a second time", p->residual,
+                                 p->block);
+        *used = 1;
+    }
+    c->scratch.losses++;
+    c->scratch.grouping = mix(c->scratch.grouping, ((uint64_t)rank + 1) << 8 | (p->residual != WI_NO_RESIDUAL));
     return WEFT_SUCCESS;
 }
 
@@ -200,8 +228,24 @@ static weft_status check_grouping(struct wi_check *c, uint32_t rank, uint32_t b)
         b, rank, wi_check_step_text(c, v[0]->lane, v[0]->step, step));
 }
 
+static weft_status check_losses(struct wi_check *c, uint32_t rank, uint32_t b)
+{
+    const struct wi_sched *s = c->scheds[rank];
+    const struct wi_value *v =
+        &c->values[wi_check_cell(c, (int)rank, wi_sched_canonical(s, (int)rank, wi_at(WI_DST, b, 1)))];
+    char where[WI_PLACE_TEXT_BYTES];
+
+    c->lossy = v->losses > c->lossy ? v->losses : c->lossy;
+    if (v->losses <= s->lossy)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_EINVAL, "%s: result dst[%u] has been encoded %u times, where the schedule says %u",
+                   wi_sched_place_text(s, WI_NOWHERE, WI_NOWHERE, where), b, v->losses, s->lossy);
+}
+
 weft_status wi_check_results(struct wi_check *c)
 {
+    char where[WI_PLACE_TEXT_BYTES];
+
     for (uint32_t rank = 0; c->data && rank < c->nranks; rank++) {
         const struct wi_sched *s = c->scheds[rank];
         if (s->coll == WI_COLL_EXSCAN && rank == 0)
@@ -211,7 +255,11 @@ weft_status wi_check_results(struct wi_check *c)
             WI_TRY(compare(c, rank, b, &want));
             WI_TRY(check_final(c, rank, b));
             WI_TRY(check_grouping(c, rank, b));
+            WI_TRY(check_losses(c, rank, b));
         }
     }
+    if (c->lossy != c->scheds[0]->lossy)
+        return wi_fail(WEFT_EINVAL, "%s: its results have been encoded %u times at most, where it says %u",
+                       wi_sched_place_text(c->scheds[0], WI_NOWHERE, WI_NOWHERE, where), c->lossy, c->scheds[0]->lossy);
     return WEFT_SUCCESS;
 }

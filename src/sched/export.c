@@ -71,6 +71,24 @@ static const char *json_bool(int value)
     return value ? "true" : "false";
 }
 
+static void json_packs(const struct wi_sched *sched, const struct wi_sched_stats *stats, FILE *out)
+{
+    fprintf(out, "  \"lossy\": %u, \"images_sent\": %llu, \"blocks_encoded\": %llu, \"blocks_decoded\": %llu,\n",
+            sched->lossy, (unsigned long long)stats->images_sent, (unsigned long long)stats->blocks_encoded,
+            (unsigned long long)stats->blocks_decoded);
+    fputs("  \"images\": [", out);
+    for (uint32_t i = 0; i < sched->buf_blocks[WI_PACK]; i++) {
+        const struct wi_pack *p = &sched->packs[i];
+        fprintf(out, "%s{\"buf\": \"%s\", \"block\": %u, \"residual\": ", i ? ", " : "", wi_sched_buf_names[p->buf],
+                p->block);
+        if (p->residual == WI_NO_RESIDUAL)
+            fputs("null}", out);
+        else
+            fprintf(out, "%u}", p->residual);
+    }
+    fputs("],\n", out);
+}
+
 /* All but what stands around it: "coll" to the lanes. */
 static void json_body(const struct wi_sched *sched, FILE *out)
 {
@@ -89,6 +107,8 @@ static void json_body(const struct wi_sched *sched, FILE *out)
             "\"blocks_reduced\": %llu, \"blocks_copied\": %llu},\n",
             stats.steps_critical, (unsigned long long)stats.blocks_sent, (unsigned long long)stats.blocks_received,
             (unsigned long long)stats.blocks_reduced, (unsigned long long)stats.blocks_copied);
+    if (sched->lossy)
+        json_packs(sched, &stats, out);
     fputs("  \"lanes\": [", out);
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         fputs(i ? ",\n" : "\n", out);

@@ -63,6 +63,10 @@ static weft_status check_region(const struct form *f, const struct wi_step *step
         return bad(f, "%s: no such buffer", text);
     if (r->rank != WI_SELF && step->kind != WI_STEP_COPY && step->kind != WI_STEP_REDUCE)
         return bad(f, "%s: only copy and reduce may name another rank's memory", text);
+    if (r->buf == WI_PACK && (r->rank != WI_SELF || s->mapped))
+        return bad(f, "%s: no image in a mapped schedule, or of another rank", text);
+    if (r->buf == WI_PACK && (step->kind == WI_STEP_RECV_REDUCE || step->kind == WI_STEP_RECV_REDUCE_SEND))
+        return bad(f, "%s: what is received into a sum is no image", text);
     if (r->rank != WI_SELF && (r->rank < 0 || r->rank >= s->nranks || r->rank == s->rank))
         return bad(f, "%s: is not another one of %d ranks", text, s->nranks);
     uint32_t limit = wi_sched_blocks(s, wi_sched_owner(s, r), r->buf);
@@ -95,6 +99,15 @@ static struct wi_region canonical(const struct wi_sched *s, uint32_t index)
     return wi_sched_canonical(s, wi_sched_owner(s, r), *r);
 }
 
+/* Then what else it stores is what the image holds, which may take the place of what was encoded. */
+static int encodes(const struct wi_sched *s, const struct wi_step *step)
+{
+    for (unsigned i = 0; i < step->ndst; i++)
+        if (s->regions[step->dst + i].buf == WI_PACK)
+            return 1;
+    return 0;
+}
+
 /* A destination is SRC nowhere, meets no other destination, and a source not at all or exactly. */
 static weft_status check_destination(const struct form *f, const struct wi_step *step, unsigned i)
 {
@@ -116,11 +129,26 @@ static weft_status check_destination(const struct form *f, const struct wi_step 
         if (!overlap(&dst, &src))
             continue;
         wi_sched_region_text(&s->regions[step->src + k], b);
-        if (step->kind == WI_STEP_COPY)
+        if (step->kind == WI_STEP_COPY && !encodes(s, step))
             return bad(f, "%s is copied onto itself (%s)", b, a);
         if (!same(&dst, &src))
             return bad(f, "%s and %s overlap in part", a, b);
     }
+    return WEFT_SUCCESS;
+}
+
+/* A step encodes once: what it makes is one image, or images are moved. */
+static weft_status check_images(const struct form *f, const struct wi_step *step)
+{
+    const struct wi_sched *s = f->sched;
+    unsigned into = 0;
+
+    for (unsigned i = 0; i < step->ndst; i++)
+        into += s->regions[step->dst + i].buf == WI_PACK;
+    if (into > 1)
+        return bad(f, "%u destinations are images, one step makes one", into);
+    if (into && step->kind == WI_STEP_COPY && s->regions[step->src].buf == WI_PACK && step->ndst > 1)
+        return bad(f, "an image is moved and decoded in one step");
     return WEFT_SUCCESS;
 }
 
@@ -139,7 +167,7 @@ static weft_status check_regions(const struct form *f, const struct wi_step *ste
         WI_TRY(check_region(f, step, &s->regions[step->src + i], blocks));
     for (unsigned i = 0; i < step->ndst; i++)
         WI_TRY(check_destination(f, step, i));
-    return WEFT_SUCCESS;
+    return check_images(f, step);
 }
 
 static weft_status check_signal(struct form *f, const struct wi_step *step)
@@ -265,12 +293,30 @@ static weft_status check_cycles(struct form *f)
     return bad(f, "the dependencies of %u steps go round in a circle", s->nsteps - (uint32_t)n);
 }
 
+static weft_status check_packs(const struct form *f)
+{
+    const struct wi_sched *s = f->sched;
+
+    if (s->buf_blocks[WI_PACK] && !s->lossy)
+        return bad(f, "it has images, and says that it loses nothing");
+    for (uint32_t i = 0; i < s->buf_blocks[WI_PACK]; i++) {
+        const struct wi_pack *p = &s->packs[i];
+        if (p->buf > WI_DST || p->block >= s->buf_blocks[p->buf])
+            return bad(f, "pack[%u:1] is of %s[%u:1], which is out of bounds", i,
+                       p->buf < WI_NUM_BUFS ? wi_sched_buf_names[p->buf] : "?", p->block);
+        if (p->residual != WI_NO_RESIDUAL && p->residual >= WI_SCHED_RESIDUALS)
+            return bad(f, "pack[%u:1] has residual %u, there are %d", i, p->residual, WI_SCHED_RESIDUALS);
+    }
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_sched_form(const struct wi_sched *s, struct wi_sched_place *place)
 {
     struct form f = {.sched = s, .place = place, .lane = WI_NOWHERE, .step = WI_NOWHERE};
 
     if (s->mapped && s->nlanes > WI_SCHED_MAX_MAPPED_LANES && !s->draft)
         return bad(&f, "%u lanes, at most %d with mapped steps", s->nlanes, WI_SCHED_MAX_MAPPED_LANES);
+    WI_TRY(check_packs(&f));
     for (f.lane = 0; f.lane < s->nlanes; f.lane++) {
         f.step = WI_NOWHERE;
         WI_TRY(check_lane(&f));

@@ -74,6 +74,7 @@ struct wi_build_lane {
 
 struct wi_sched_builder {
     struct wi_sched head;    /* all but the arrays */
+    struct wi_pack *packs;
     int no_ll;
     weft_status status;      /* latched */
     char error[256];

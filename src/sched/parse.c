@@ -11,11 +11,30 @@
 
 /* ---- Head ---- */
 
+/* What not every schedule has. */
+static weft_status parse_head_tail(struct wi_parser *p, struct wi_sched_spec *spec)
+{
+    uint32_t like;
+
+    WI_TRY(wi_parse_next_word(p));
+    if (!strcmp(p->word, "tmp_like_src")) {
+        WI_TRY(wi_parse_number(p, "tmp_like_src", 1, &like));
+        spec->tmp_like_src = (int)like;
+        WI_TRY(wi_parse_next_word(p));
+    }
+    if (!strcmp(p->word, "pack")) {
+        WI_TRY(wi_parse_number(p, "pack", WI_SCHED_MAX_BLOCKS, &spec->pack_blocks));
+        WI_TRY(wi_parse_named_number(p, "lossy", WI_SCHED_MAX_RANKS, &spec->lossy));
+        WI_TRY(wi_parse_next_word(p));
+    }
+    return p->word[0] ? wi_parse_bad(p, "%s is too much", p->word) : WEFT_SUCCESS;
+}
+
 static weft_status parse_head(struct wi_parser *p)
 {
     struct wi_sched_spec spec = {0};
     char algo[sizeof(((struct wi_sched *)0)->algo)];
-    uint32_t rank, nranks, root, in_place, ll, like = 0;
+    uint32_t rank, nranks, root, in_place, ll;
 
     if (!wi_parse_next_line(p))
         return wi_parse_bad(p, "\"coll\" expected, found the end of the text");
@@ -34,13 +53,7 @@ static weft_status parse_head(struct wi_parser *p)
     WI_TRY(wi_parse_named_number(p, "blocks", WI_SCHED_MAX_BLOCKS, &spec.nblocks));
     WI_TRY(wi_parse_named_number(p, "tmp", WI_SCHED_MAX_BLOCKS, &spec.tmp_blocks));
     WI_TRY(wi_parse_named_number(p, "ll", 1, &ll));
-    WI_TRY(wi_parse_next_word(p));
-    if (p->word[0]) {
-        if (strcmp(p->word, "tmp_like_src"))
-            return wi_parse_bad(p, "%s is too much", p->word);
-        WI_TRY(wi_parse_number(p, "tmp_like_src", 1, &like));
-        WI_TRY(wi_parse_line_end(p));
-    }
+    WI_TRY(parse_head_tail(p, &spec));
     if (!wi_coll_is_vector(spec.coll) && (spec.nblocks < 1 || (spec.nblocks > 1 && spec.coll >= WI_COLL_BARRIER)))
         return wi_parse_bad(p, "blocks must be 1 for %s, found %u", wi_coll_name(spec.coll), spec.nblocks);
     spec.share_blocks = spec.nblocks;
@@ -49,7 +62,6 @@ static weft_status parse_head(struct wi_parser *p)
     spec.nranks = (int)nranks;
     spec.root = (int)root;
     spec.in_place = (int)in_place;
-    spec.tmp_like_src = (int)like;
     spec.no_ll = !ll;
     p->ll = (int)ll;
     weft_status st = wi_sched_begin(&spec, &p->builder);
@@ -119,6 +131,33 @@ static weft_status parse_lane(struct wi_parser *p)
     return builder_status(p);
 }
 
+/* "image" has been read: INDEX of BUF BLOCK [residual N]. */
+static weft_status parse_image(struct wi_parser *p)
+{
+    uint32_t index, block, residual = WI_NO_RESIDUAL, npacks = p->builder->head.buf_blocks[WI_PACK];
+    unsigned buf = WI_SRC;
+
+    if (!npacks || p->nlanes)
+        return wi_parse_bad(p, npacks ? "an image after the first lane" : "an image, and the head names no pack");
+    WI_TRY(wi_parse_number(p, "image", npacks - 1, &index));
+    WI_TRY(wi_parse_expect(p, "of"));
+    WI_TRY(wi_parse_next_word(p));
+    while (buf <= WI_DST && strcmp(p->word, wi_sched_buf_names[buf]))
+        buf++;
+    if (buf > WI_DST)
+        return wi_parse_bad(p, "src or dst expected, found %s", wi_parse_shown(p));
+    WI_TRY(wi_parse_number(p, "block", WI_SCHED_MAX_BLOCKS, &block));
+    WI_TRY(wi_parse_next_word(p));
+    if (!strcmp(p->word, "residual")) {
+        WI_TRY(wi_parse_number(p, "residual", WI_SCHED_RESIDUALS - 1, &residual));
+        WI_TRY(wi_parse_next_word(p));
+    }
+    if (p->word[0])
+        return wi_parse_bad(p, "%s is not understood here", p->word);
+    wi_sched_image(p->builder, index, (enum wi_buf)buf, block, residual);
+    return builder_status(p);
+}
+
 /* buf[first:count] or buf@rank[first:count] */
 static weft_status parse_region(const struct wi_parser *p, struct wi_region *r)
 {
@@ -126,11 +165,11 @@ static weft_status parse_region(const struct wi_parser *p, struct wi_region *r)
     uint32_t rank;
 
     *r = (struct wi_region){.rank = WI_SELF};
-    while (r->buf < WI_NUM_BUFS && strncmp(s, wi_sched_buf_names[r->buf], 3))
+    while (r->buf < WI_NUM_BUFS && strncmp(s, wi_sched_buf_names[r->buf], strlen(wi_sched_buf_names[r->buf])))
         r->buf++;
     if (r->buf == WI_NUM_BUFS)
-        return wi_parse_bad(p, "a region of src, dst or tmp expected, found %s", wi_parse_shown(p));
-    s += 3;
+        return wi_parse_bad(p, "a region of src, dst, tmp or pack expected, found %s", wi_parse_shown(p));
+    s += strlen(wi_sched_buf_names[r->buf]);
     if (*s == '@') {
         s++;
         if (wi_parse_digits(&s, WI_SCHED_MAX_PARSE_RANKS - 1, &rank))
@@ -259,6 +298,8 @@ static weft_status parse_body(struct wi_parser *p, const char *end)
         WI_TRY(wi_parse_next_word(p));
         if (!strcmp(p->word, "lane"))
             WI_TRY(parse_lane(p));
+        else if (!strcmp(p->word, "image"))
+            WI_TRY(parse_image(p));
         else if (!strcmp(p->word, end))
             return WEFT_SUCCESS;
         else if (isdigit((unsigned char)p->word[0]))

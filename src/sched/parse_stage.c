@@ -52,9 +52,9 @@ static weft_status place(struct wi_parser *p, const struct wi_sched *whole, unsi
 
     WI_TRY(wi_parse_expect(p, wi_sched_buf_names[buf]));
     WI_TRY(wi_parse_next_word(p));
-    while (in < WI_NUM_BUFS && strcmp(p->word, wi_sched_buf_names[in]))
+    while (in < WI_PACK && strcmp(p->word, wi_sched_buf_names[in]))
         in++;
-    if (in == WI_NUM_BUFS)
+    if (in == WI_PACK)
         return wi_parse_bad(p, "src, dst or tmp expected, found %s", wi_parse_shown(p));
     if (buf == WI_DST && in == WI_SRC && !whole->in_place)
         return wi_parse_bad(p, "a stage that stores to src, which is the caller's");

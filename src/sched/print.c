@@ -42,12 +42,27 @@ static void print_peer(const char *what, int peer, FILE *out)
         fprintf(out, " %s %d", what, peer);
 }
 
+static void print_packs(const struct wi_sched *sched, FILE *out)
+{
+    for (uint32_t i = 0; i < sched->buf_blocks[WI_PACK]; i++) {
+        const struct wi_pack *p = &sched->packs[i];
+        fprintf(out, "image %u of %s %u", i, wi_sched_buf_names[p->buf], p->block);
+        if (p->residual != WI_NO_RESIDUAL)
+            fprintf(out, " residual %u", p->residual);
+        fputc('\n', out);
+    }
+}
+
 static void print_lanes(const struct wi_sched *sched, FILE *out)
 {
-    fprintf(out, "coll %s algo %s rank %d nranks %d root %d in_place %d blocks %u tmp %u ll %d%s\n",
+    fprintf(out, "coll %s algo %s rank %d nranks %d root %d in_place %d blocks %u tmp %u ll %d%s",
             wi_coll_name((enum wi_coll)sched->coll), sched->algo, sched->rank, sched->nranks, sched->root,
             sched->in_place, sched->nblocks, sched->buf_blocks[WI_TMP], sched->ll,
             sched->tmp_like_src ? " tmp_like_src 1" : "");
+    if (sched->lossy)
+        fprintf(out, " pack %u lossy %u", sched->buf_blocks[WI_PACK], sched->lossy);
+    fputc('\n', out);
+    print_packs(sched, out);
     for (uint32_t i = 0; i < sched->nlanes; i++) {
         const struct wi_lane *lane = &sched->lanes[i];
         fprintf(out, "lane %u", i);

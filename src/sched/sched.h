@@ -13,6 +13,12 @@
  *   TMP has tmp_blocks blocks, each with room for the largest block of the vector or share. In a two-sided schedule of
  *     a vector collective, TMP block t is exactly as long as vector block t mod nblocks, so what it holds must be such
  *     a block, and no region of TMP goes past a multiple of nblocks.
+ * Coded data. PACK has pack_blocks blocks, each the coded image of one block of this rank's SRC or DST (wi_pack), and is scratch
+ *   like TMP otherwise. A COPY or REDUCE whose destinations lie in PACK encodes what it makes, one that only reads PACK decodes;
+ *   destinations of an encoding step that lie elsewhere get what the image holds. A COPY from PACK to PACK, SEND, RECV and
+ *   RECV_SEND move images as they are; the other steps with messages, mapped schedules and other ranks know no images. Which
+ *   codec it is, the schedule does not know. What is encoded has lost something each time: `lossy` is how often, at most, from a
+ *   contribution to a result that holds it.
  * Slices. The executor may cut every block into slices and repeat the whole program for slice 0, 1, …; the schedule
  *   does not know. Regions of several blocks are then handled block by block.
  * Lanes run concurrently; steps of a lane in order. Two-sided matching is first in, first out per (peer, chan): the
@@ -81,7 +87,17 @@ static inline int wi_coll_has_root(unsigned c)
            c == WI_COLL_SCATTER || c == WI_COLL_SCATTER_V;
 }
 
-enum wi_buf { WI_SRC, WI_DST, WI_TMP, WI_NUM_BUFS };
+enum wi_buf { WI_SRC, WI_DST, WI_TMP, WI_PACK, WI_NUM_BUFS };
+
+/* What a block of PACK is an image of: it holds as many elements as that block of SRC or DST. Whoever encodes it may keep what the
+ * image lost, in the residual of this number, where that block lies in the vector; it is added the next time. */
+#define WI_NO_RESIDUAL 255
+#define WI_SCHED_RESIDUALS 2 /* of this rank's own data, and of sums that it makes for others */
+struct wi_pack {
+    uint8_t buf; /* WI_SRC, WI_DST */
+    uint8_t residual;
+    uint32_t block;
+};
 
 #define WI_SELF (-1)
 struct wi_region {
@@ -168,11 +184,13 @@ struct wi_sched {
     uint8_t tmp_like_src; /* of a v-form scratch is cut like SRC, not into parts as long as the longest */
     uint8_t draft;        /* being studied by an importer: limits of the executor do not apply yet; never run */
     uint32_t nblocks;     /* vector collectives: blocks of the vector; else blocks per share, 1 if not said otherwise */
-    uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP */
+    uint32_t buf_blocks[WI_NUM_BUFS]; /* SRC, DST, TMP, PACK */
+    uint32_t lossy;       /* encodings from a contribution to a result, at most; the same on all ranks. 0: no rank codes anything */
     uint32_t nlanes, nsteps, nregions, nchans;
     const struct wi_lane *lanes;
     const struct wi_step *steps;
     const struct wi_region *regions;
+    const struct wi_pack *packs; /* of each block of PACK */
     /* What is done before the first step and after the last, by mapped schedules inside groups of ranks; NULL: nothing. */
     struct wi_sched_stage *before, *after;
     uint8_t staged;      /* on some rank there is such a stage */
@@ -189,12 +207,16 @@ struct wi_sched_spec {
     uint32_t share_blocks; /* per-rank collectives, 0: 1; ignored otherwise */
     uint32_t tmp_blocks;
     int tmp_like_src;
+    uint32_t pack_blocks, lossy; /* of coded schedules; wi_sched_image says what the blocks are */
     int no_ll; /* never set `ll`: for mapped algorithms of which only some ranks would qualify; all must agree */
 };
 weft_status wi_sched_begin(const struct wi_sched_spec *spec, struct wi_sched_builder **builder);
 /* Returns the lane's index. Peers WI_NO_PEER for purely local or mapped lanes. Errors are latched and come out of seal,
  * so that algorithms need no error paths. */
 uint32_t wi_sched_lane(struct wi_sched_builder *b, int send_peer, int recv_peer, uint32_t chan);
+
+/* Block `index` of PACK is an image of that block of SRC or DST; `residual`: which takes what it loses, or WI_NO_RESIDUAL. */
+void wi_sched_image(struct wi_sched_builder *b, uint32_t index, enum wi_buf buf, uint32_t block, unsigned residual);
 
 static inline struct wi_region wi_at(enum wi_buf buf, uint32_t first, uint32_t count)
 {
@@ -214,6 +236,8 @@ uint32_t wi_sched_recv_send(struct wi_sched_builder *b, uint32_t lane, struct wi
 uint32_t wi_sched_recv_reduce_send(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst,
                                    struct wi_region src, unsigned flags);
 uint32_t wi_sched_copy(struct wi_sched_builder *b, uint32_t lane, struct wi_region dst, struct wi_region src);
+uint32_t wi_sched_copy_to(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
+                          struct wi_region src);
 uint32_t wi_sched_reduce(struct wi_sched_builder *b, uint32_t lane, const struct wi_region *dst, uint32_t ndst,
                          const struct wi_region *src, uint32_t nsrc, unsigned flags);
 uint32_t wi_sched_signal(struct wi_sched_builder *b, uint32_t lane); /* ordinals count up by themselves */
@@ -242,10 +266,15 @@ weft_status wi_sched_parse(const char *text, size_t bytes, struct wi_sched **sch
 weft_status wi_sched_json(const struct wi_sched *sched, FILE *out);
 weft_status wi_sched_dot(const struct wi_sched *const scheds[], int nranks, FILE *out);
 
+/* Is it a copy or a reduction with a region of PACK? */
+int wi_sched_is_coded(const struct wi_sched *sched, const struct wi_step *step);
+
 /* ---- Facts for the cost model, in blocks ---- */
 struct wi_sched_stats {
     uint32_t steps_critical;  /* longest chain of messages or waits through this rank's lanes */
     uint64_t blocks_sent, blocks_received, blocks_reduced, blocks_copied;
+    uint64_t images_sent; /* of blocks_sent */
+    uint64_t blocks_encoded, blocks_decoded; /* into PACK, and from there, also into sums */
 };
 void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats);
 
@@ -262,7 +291,8 @@ enum wi_sched_promise {
  * contribution it must, once, and as `promised`; FINAL marks exactly the steps that complete an element
  * that is part of the result; no value lies in a block of another length; no read of unwritten scratch or of
  * another rank's memory before a signal says so; no two lanes or ranks race; no rank returns while its memory is in
- * use; scratch within bounds; SRC is never written (unless in place, and then only where it is DST).
+ * use; scratch within bounds; SRC is never written (unless in place, and then only where it is DST); images and plain data are
+ * never taken for each other; each residual is used once; nothing loses more often than `lossy` says, and something so often.
  * WEFT_EINVAL with a text that names rank, lane, step and rule. */
 weft_status wi_sched_check(const struct wi_sched *const scheds[], int nranks, int promised);
 

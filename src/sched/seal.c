@@ -2,6 +2,8 @@
 /* Seal: lay the collected lanes out in one allocation, check their form, derive what the executor asks. */
 #include "sched/internal.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/status.h"
 
@@ -9,6 +11,7 @@ struct layout {
     struct wi_lane *lanes;
     struct wi_step *steps;
     struct wi_region *regions;
+    struct wi_pack *packs;
 };
 
 static struct wi_sched_sealed *allocate(const struct wi_sched_builder *b, struct layout *at)
@@ -16,13 +19,18 @@ static struct wi_sched_sealed *allocate(const struct wi_sched_builder *b, struct
     size_t lanes = sizeof(struct wi_sched_sealed);
     size_t steps = lanes + b->nlanes * sizeof(struct wi_lane);
     size_t regions = steps + b->nsteps * sizeof(struct wi_step);
-    char *p = wi_calloc(1, regions + b->nregions * sizeof(struct wi_region)); /* padding too: equal bytes if equal */
+    size_t packs = regions + b->nregions * sizeof(struct wi_region);
+    size_t npacks = b->head.buf_blocks[WI_PACK];
+    char *p = wi_calloc(1, packs + npacks * sizeof(struct wi_pack)); /* padding too: equal bytes if equal */
 
     if (!p)
         return NULL;
     at->lanes = (struct wi_lane *)(p + lanes);
     at->steps = (struct wi_step *)(p + steps);
     at->regions = (struct wi_region *)(p + regions);
+    at->packs = (struct wi_pack *)(p + packs);
+    if (npacks)
+        memcpy(at->packs, b->packs, npacks * sizeof *at->packs);
     return (struct wi_sched_sealed *)p;
 }
 
@@ -67,6 +75,7 @@ static void copy_lanes(const struct wi_sched_builder *b, struct wi_sched *sched,
     sched->lanes = at->lanes;
     sched->steps = at->steps;
     sched->regions = at->regions;
+    sched->packs = at->packs;
     for (uint32_t i = 0; i < b->nlanes; i++) {
         const struct wi_build_lane *l = &b->lanes[i];
         at->lanes[i] = (struct wi_lane){.send_peer = l->send_peer,

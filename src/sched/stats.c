@@ -66,14 +66,38 @@ int64_t wi_sched_order(const struct wi_sched *sched, uint32_t *order)
     return n;
 }
 
+/* A copy or a reduction that encodes or decodes: that takes the time. */
+static void count_coded(const struct wi_sched *sched, const struct wi_step *step, uint64_t blocks,
+                        struct wi_sched_stats *stats)
+{
+    uint32_t into = 0, from = 0;
+
+    for (unsigned i = 0; i < step->ndst; i++)
+        into += sched->regions[step->dst + i].buf == WI_PACK;
+    for (unsigned i = 0; i < step->nsrc; i++)
+        from += sched->regions[step->src + i].buf == WI_PACK;
+    if (step->kind == WI_STEP_COPY && into && from) {
+        stats->blocks_copied += blocks * step->ndst;
+        return;
+    }
+    stats->blocks_encoded += into ? blocks : 0;
+    stats->blocks_decoded += blocks * from;
+    stats->blocks_reduced += blocks * (step->nsrc - from - (from ? 0u : 1u));
+}
+
 static void count_blocks(const struct wi_sched *sched, const struct wi_step *step, struct wi_sched_stats *stats)
 {
     if (step->ndst + step->nsrc == 0)
         return;
     uint64_t blocks = sched->regions[step->ndst ? step->dst : step->src].count;
 
-    if (wi_sched_is_send(step->kind))
+    if (wi_sched_is_send(step->kind)) {
         stats->blocks_sent += blocks;
+        stats->images_sent += sched->regions[step->ndst ? step->dst : step->src].buf == WI_PACK ? blocks : 0;
+    } else if (wi_sched_is_coded(sched, step)) {
+        count_coded(sched, step, blocks, stats);
+        return;
+    }
     if (wi_sched_is_recv(step->kind))
         stats->blocks_received += blocks;
     if (step->kind == WI_STEP_REDUCE)

@@ -25,7 +25,7 @@ const char *const wi_sched_step_names[WI_NUM_STEP_KINDS] = {
     [WI_STEP_WAIT] = "wait",
 };
 
-const char *const wi_sched_buf_names[WI_NUM_BUFS] = {"src", "dst", "tmp"};
+const char *const wi_sched_buf_names[WI_NUM_BUFS] = {"src", "dst", "tmp", "pack"};
 
 const char *wi_coll_name(enum wi_coll coll)
 {
@@ -56,6 +56,16 @@ int wi_sched_is_recv(unsigned kind)
 int wi_sched_is_reducing(unsigned kind)
 {
     return kind == WI_STEP_RECV_REDUCE || kind == WI_STEP_RECV_REDUCE_SEND || kind == WI_STEP_REDUCE;
+}
+
+int wi_sched_is_coded(const struct wi_sched *sched, const struct wi_step *step)
+{
+    if (step->kind != WI_STEP_COPY && step->kind != WI_STEP_REDUCE)
+        return 0;
+    for (unsigned i = 0; i < (unsigned)step->ndst + step->nsrc; i++)
+        if (sched->regions[i < step->ndst ? step->dst + i : step->src + i - step->ndst].buf == WI_PACK)
+            return 1;
+    return 0;
 }
 
 int wi_sched_is_mapped(const struct wi_sched *sched, const struct wi_step *step)

@@ -90,7 +90,7 @@ static uint64_t region_bytes(const struct wi_sim *s, const struct wi_sched *sche
         return whole(s) ? r->count * s->block_bytes : s->slice_bytes;
     if (!s->total_bytes)
         return whole(s) ? want : clamp(skip, want, s->block_bytes);
-    v = r->buf == WI_TMP ? block % sched->nblocks : block;
+    v = r->buf == WI_TMP ? block % sched->nblocks : r->buf == WI_PACK ? sched->packs[block].block : block;
     end = whole(s) ? s->total_bytes : (v + 1) * s->block_bytes;
     return clamp(v * s->block_bytes + skip, want, least(end, s->total_bytes));
 }

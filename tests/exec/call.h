@@ -51,6 +51,7 @@ struct call_rank {
     int in[2];                                         /* which memory SRC, DST are in, and where */
     size_t at[2];
     struct plain_place *place[2];
+    float *residual[2][2]; /* coded, with feedback: of the executor, of the plain interpreter; NULL: none */
     struct wi_op op[2]; /* the second one if it is packed */
 };
 
@@ -59,6 +60,8 @@ struct call {
     weft_dtype dtype;
     size_t elem_bytes, count; /* of the vector or of every share; v-forms: of the largest */
     enum plain_op op;
+    struct wi_codec codec; /* of forms whose messages are coded; block 0: none */
+    int feedback;
     int number;
     struct call_rank rank[MAX_RANKS];
 };

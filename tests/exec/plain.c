@@ -11,6 +11,7 @@
 struct value {
     unsigned char *data; /* NULL: none */
     size_t bytes;
+    size_t image_of; /* bytes of what it is the image of; 0: it is none, or of nothing */
 };
 
 struct message {
@@ -32,7 +33,8 @@ struct plain {
     int nranks;
     enum plain_op op;
     weft_dtype dtype;
-    struct value **tmp; /* [rank][block] */
+    const struct wi_codec *codec; /* NULL: none */
+    struct value **tmp, **pack;   /* [rank][block] */
     struct lane **lanes;
     struct message *queue, **end;
 };
@@ -145,7 +147,7 @@ void plain_combine(enum plain_op op, weft_dtype dtype, const void *left, const v
 
 static struct value copy_of(const unsigned char *data, size_t bytes)
 {
-    struct value v = {malloc(bytes + 1), bytes};
+    struct value v = {malloc(bytes + 1), bytes, 0};
 
     if (!v.data)
         complain("no memory for %zu bytes", bytes);
@@ -192,11 +194,13 @@ static struct value load(const struct plain *p, int rank, const struct wi_region
     uint32_t block = r->first + piece;
     const struct plain_place *at;
 
-    if (r->buf == WI_TMP) {
-        struct value *v = &p->tmp[of][block];
+    if (r->buf >= WI_TMP) {
+        struct value *v = r->buf == WI_TMP ? &p->tmp[of][block] : &p->pack[of][block], copy;
         if (!v->data)
             complain("rank %d reads block %u of the scratch of rank %d, where nothing was stored", rank, block, of);
-        return copy_of(v->data, v->data ? v->bytes : 0);
+        copy = copy_of(v->data, v->data ? v->bytes : 0);
+        copy.image_of = v->image_of;
+        return copy;
     }
     if (p->whole)
         return in_whole(p, of, r, piece, &whole) ? load(p->whole, p->stage[of]->ranks[of], &whole, 0)
@@ -214,9 +218,11 @@ static void store(const struct plain *p, int rank, const struct wi_region *r, ui
 
     if (wrong[0])
         return;
-    if (r->buf == WI_TMP) {
-        free(p->tmp[to][block].data);
-        p->tmp[to][block] = copy_of(v.data, v.bytes);
+    if (r->buf >= WI_TMP) {
+        struct value *at_block = r->buf == WI_TMP ? &p->tmp[to][block] : &p->pack[to][block];
+        free(at_block->data);
+        *at_block = copy_of(v.data, v.bytes);
+        at_block->image_of = v.image_of;
         return;
     }
     if (p->whole) {
@@ -271,6 +277,65 @@ static struct value pop(struct plain *p, int to, const struct wi_lane *lane)
     return v;
 }
 
+/* ---- Images ---- */
+
+static int is_coded(const struct wi_region *r, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (r[i].buf == WI_PACK)
+            return 1;
+    return 0;
+}
+
+static struct value decoded(const struct plain *p, struct value image)
+{
+    struct value v = {calloc(1, image.image_of + 1), image.image_of, 0};
+
+    if (v.data && image.image_of)
+        wi_codec_decode(p->codec, image.data, image.image_of / sizeof(float), (float *)(void *)v.data);
+    free(image.data);
+    return v;
+}
+
+/* With the residual of the block that the image is of. */
+static struct value encoded(const struct plain *p, int rank, uint32_t image, const struct value *v)
+{
+    const struct plain_rank *k = &p->ranks[rank];
+    const struct wi_pack *of = &k->sched->packs[image];
+    size_t elems = v->bytes / sizeof(float), bytes = wi_codec_bytes(p->codec, elems);
+    struct value out = {calloc(1, bytes + 1), bytes, v->bytes};
+    float *residual = of->residual == WI_NO_RESIDUAL ? NULL : k->residual[of->residual];
+
+    if (k->place[of->buf][of->block].bytes != v->bytes)
+        complain("rank %d makes an image of %zu bytes, of a block of %zu", rank, v->bytes,
+                 k->place[of->buf][of->block].bytes);
+    else if (out.data)
+        wi_codec_encode(p->codec, (const float *)(const void *)v->data,
+                        residual ? residual + k->place[of->buf][of->block].at / sizeof(float) : NULL, elems, out.data);
+    return out;
+}
+
+/* What a copy or reduction has made goes to its destinations: as an image, and where there is one, as what that holds. */
+static void store_coded(const struct plain *p, int rank, const struct wi_step *st, uint32_t piece, struct value v)
+{
+    const struct wi_region *dst = &p->ranks[rank].sched->regions[st->dst];
+    struct value image = {0};
+
+    for (uint32_t i = 0; i < st->ndst && !image.data; i++)
+        if (dst[i].buf == WI_PACK) {
+            image = encoded(p, rank, dst[i].first + piece, &v);
+            store(p, rank, &dst[i], piece, image);
+        }
+    if (image.data) {
+        free(v.data);
+        v = decoded(p, image);
+    }
+    for (uint32_t i = 0; i < st->ndst; i++)
+        if (dst[i].buf != WI_PACK)
+            store(p, rank, &dst[i], piece, v);
+    free(v.data);
+}
+
 /* ---- Steps ---- */
 
 static struct value reduced(const struct plain *p, struct value left, struct value right)
@@ -283,20 +348,39 @@ static struct value reduced(const struct plain *p, struct value left, struct val
     return left;
 }
 
+/* Averages of coded steps are products with the inverse. */
+static void finish_coded(const struct plain *p, const struct wi_step *st, struct value v)
+{
+    float *sum = (float *)(void *)v.data;
+
+    for (size_t i = 0; st->flags & WI_STEP_FINAL && p->op == PLAIN_AVG && i < v.bytes / sizeof *sum; i++)
+        sum[i] *= 1.0f / (float)p->nranks;
+}
+
 static void finish(const struct plain *p, const struct wi_step *st, struct value v)
 {
     if (st->flags & WI_STEP_FINAL && p->op == PLAIN_AVG && (!p->whole || p->stage[0]->final))
         plain_divide(p->dtype, v.data, v.bytes, p->whole ? p->whole->nranks : p->nranks);
 }
 
+static struct value load_plain(const struct plain *p, int rank, const struct wi_region *r, uint32_t piece)
+{
+    struct value v = load(p, rank, r, piece);
+
+    return r->buf == WI_PACK ? decoded(p, v) : v;
+}
+
 static struct value reduce_all(const struct plain *p, int rank, const struct wi_step *st, uint32_t piece)
 {
-    const struct wi_region *src = &p->ranks[rank].sched->regions[st->src];
-    struct value v = load(p, rank, &src[0], piece);
+    const struct wi_region *src = &p->ranks[rank].sched->regions[st->src], *dst = src - st->ndst;
+    struct value v = load_plain(p, rank, &src[0], piece);
 
     for (uint32_t i = 1; i < st->nsrc && !wrong[0]; i++)
-        v = reduced(p, v, load(p, rank, &src[i], piece));
-    finish(p, st, v);
+        v = reduced(p, v, load_plain(p, rank, &src[i], piece));
+    if (is_coded(src, st->nsrc) || is_coded(dst, st->ndst))
+        finish_coded(p, st, v);
+    else
+        finish(p, st, v);
     return v;
 }
 
@@ -339,6 +423,12 @@ static void run_piece(struct plain *p, int rank, const struct wi_lane *lane, con
 
     if (st->kind == WI_STEP_SEND) {
         push(p, rank, lane, load(p, rank, &regions[st->src], piece));
+        return;
+    }
+    if (!is_receive(st) && (is_coded(&regions[st->dst], st->ndst) || is_coded(&regions[st->src], st->nsrc)) &&
+        !(st->kind == WI_STEP_COPY && regions[st->dst].buf == WI_PACK && regions[st->src].buf == WI_PACK)) {
+        v = st->kind == WI_STEP_REDUCE ? reduce_all(p, rank, st, piece) : load_plain(p, rank, &regions[st->src], piece);
+        store_coded(p, rank, st, piece, v);
         return;
     }
     v = is_receive(st)               ? received(p, rank, lane, st, piece)
@@ -408,25 +498,31 @@ static int create(struct plain *p)
 {
     p->end = &p->queue;
     p->tmp = calloc((size_t)p->nranks, sizeof *p->tmp);
+    p->pack = calloc((size_t)p->nranks, sizeof *p->pack);
     p->lanes = calloc((size_t)p->nranks, sizeof *p->lanes);
-    for (int r = 0; p->tmp && p->lanes && r < p->nranks; r++) {
+    for (int r = 0; p->tmp && p->pack && p->lanes && r < p->nranks; r++) {
         p->tmp[r] = calloc(p->ranks[r].sched->buf_blocks[WI_TMP] + 1, sizeof *p->tmp[r]);
+        p->pack[r] = calloc(p->ranks[r].sched->buf_blocks[WI_PACK] + 1, sizeof *p->pack[r]);
         p->lanes[r] = calloc(p->ranks[r].sched->nlanes + 1, sizeof *p->lanes[r]);
-        if (!p->tmp[r] || !p->lanes[r])
+        if (!p->tmp[r] || !p->pack[r] || !p->lanes[r])
             return 0;
     }
-    return p->tmp && p->lanes;
+    return p->tmp && p->pack && p->lanes;
 }
 
 static void destroy(struct plain *p)
 {
-    for (int r = 0; p->tmp && p->lanes && r < p->nranks; r++) {
+    for (int r = 0; p->tmp && p->pack && p->lanes && r < p->nranks; r++) {
         for (uint32_t b = 0; p->tmp[r] && b < p->ranks[r].sched->buf_blocks[WI_TMP]; b++)
             free(p->tmp[r][b].data);
+        for (uint32_t b = 0; p->pack[r] && b < p->ranks[r].sched->buf_blocks[WI_PACK]; b++)
+            free(p->pack[r][b].data);
         free(p->tmp[r]);
+        free(p->pack[r]);
         free(p->lanes[r]);
     }
     free(p->tmp);
+    free(p->pack);
     free(p->lanes);
     while (p->queue) {
         struct message *m = p->queue;
@@ -481,9 +577,10 @@ static void run_stages(const struct plain *p, int after)
     }
 }
 
-const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype)
+const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype,
+                      const struct wi_codec *codec)
 {
-    struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype};
+    struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype, .codec = codec};
 
     wrong[0] = '\0';
     if (create(&p)) {

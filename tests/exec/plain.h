@@ -13,6 +13,7 @@
 #ifndef TESTS_EXEC_PLAIN_H
 #define TESTS_EXEC_PLAIN_H
 
+#include "compress/codec.h"
 #include "sched/sched.h"
 
 struct plain_place {
@@ -23,6 +24,7 @@ struct plain_rank {
     const struct wi_sched *sched;       /* borrowed, sealed */
     unsigned char *base[2];             /* SRC, DST; they may overlap as the in-place forms do */
     const struct plain_place *place[2]; /* of each block of SRC, DST */
+    float *residual[2];                 /* coded: for each element of the vector */
 };
 
 /* PLAIN_MIX is no operator of the library: neither commutative nor associative, so that every change of order shows. */
@@ -36,8 +38,11 @@ void plain_divide(weft_dtype dtype, void *data, size_t bytes, int n);
 
 /* Run it, with its stages. NULL: done; else what is wrong with the schedules or the places, valid until the next call.
  *
+ * codec: of coded schedules, for vectors of fp32; NULL: nothing is coded. A block is encoded as a whole, by the codec itself, which
+ * has tests of its own.
+ *
  * Stages come one after the other, each for all groups. Blocks of a stage are several items of the whole: it is run once for the
  * first item of every block, once for the second, and so on, as nothing that a schedule says makes a difference between them. */
-const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype);
+const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype, const struct wi_codec *codec);
 
 #endif

@@ -207,6 +207,7 @@ static void note(struct world *w, const struct wi_op *op)
     s->nt += op->bind.nt && op->bind.mapped;
     s->scaled += op->bind.stage[0]->scaled;
     s->packed += op->bind.packing != NULL;
+    s->coded += op->bind.coding.image_bytes != 0;
     s->v += op->bind.layout.blocks[WI_SRC].extent || op->bind.layout.blocks[WI_DST].extent;
     s->kept += op->bind.stage[0]->refs > 2;
     s->peers += op->bind.sched->peer_src || op->bind.sched->peer_dst;
@@ -244,6 +245,10 @@ static void begin(struct call *c, int r, struct wi_op *op, struct world *w)
     op->bind.base[WI_SRC] = call_base(k, WI_SRC, 0);
     op->bind.base[WI_DST] = call_base(k, WI_DST, 0);
     wi_call_info(w->comm[r], &k->args, &op->info);
+    if (c->codec.block)
+        wi_coding_init(&op->bind.coding, &c->codec, c->dtype);
+    for (int i = 0; i < 2; i++)
+        op->bind.coding.residual[i] = k->residual[i][0];
     op->bind.redop = (struct wi_redop){.dtype = (uint8_t)c->dtype,
                                        .op = c->op == PLAIN_AVG ? WEFT_AVG : WEFT_SUM,
                                        .user = c->op == PLAIN_MIX,

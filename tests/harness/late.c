@@ -26,11 +26,11 @@ static uint32_t draw(struct late_engine *e, uint32_t below)
 
 /* ---- What is seen of memory ---- */
 
-static int overlaps_a_source(const struct wi_work *w, const unsigned char *dst)
+static int overlaps_a_source(const struct wi_work *w, const unsigned char *dst, size_t bytes)
 {
     for (uint32_t i = 0; i < w->nsrc; i++) {
         const unsigned char *src = w->src[i];
-        if (src < dst + w->bytes && dst < src + w->bytes)
+        if (src < dst + bytes && dst < src + wi_work_operand_bytes(w, w->ndst + i))
             return 1;
     }
     return 0;
@@ -39,9 +39,13 @@ static int overlaps_a_source(const struct wi_work *w, const unsigned char *dst)
 /* A read that sees this comes too soon. */
 static void spoil(const struct wi_work *w)
 {
-    for (uint32_t i = 0; i < w->ndst && w->kind != WI_WORK_PUT && !w->to_peer; i++)
-        if (w->kind == WI_WORK_GET || !overlaps_a_source(w, w->dst[i]))
-            memset(w->dst[i], 0x5c, w->bytes);
+    const unsigned char *undo = w->kind == WI_WORK_CODE ? w->undo_of : NULL; /* read before it is written, in place */
+
+    for (uint32_t i = 0; i < w->ndst && w->kind != WI_WORK_PUT && !w->to_peer; i++) {
+        size_t bytes = wi_work_operand_bytes(w, i);
+        if ((w->kind == WI_WORK_GET || !overlaps_a_source(w, w->dst[i], bytes)) && w->dst[i] != undo)
+            memset(w->dst[i], 0x5c, bytes);
+    }
 }
 
 static uint64_t print(const struct wi_work *w)
@@ -51,12 +55,12 @@ static uint64_t print(const struct wi_work *w)
     for (uint32_t i = 0; i < w->nsrc && w->kind != WI_WORK_GET; i++) {
         const unsigned char *src = w->src[i];
         uint64_t word;
-        size_t at = 0;
-        for (; at + sizeof word <= w->bytes; at += sizeof word) {
+        size_t at = 0, bytes = wi_work_operand_bytes(w, w->ndst + i);
+        for (; at + sizeof word <= bytes; at += sizeof word) {
             memcpy(&word, src + at, sizeof word);
             sum = (sum ^ word) * 0xff51afd7ed558ccdull;
         }
-        for (; at < w->bytes; at++)
+        for (; at < bytes; at++)
             sum = (sum ^ src[at]) * 0xff51afd7ed558ccdull;
     }
     return sum;
@@ -66,15 +70,15 @@ static uint64_t print(const struct wi_work *w)
 
 static int part(struct late_engine *e, struct wi_work *w, int *moved)
 {
-    size_t elem = w->kind == WI_WORK_REDUCE ? w->op->bind.redop.elem_bytes : 1;
-    size_t left = (w->bytes - w->at) / elem, n = left;
+    size_t grain = wi_work_grain(w), left = (w->bytes - w->at + grain - 1) / grain, n = left, bytes;
 
     if (!w->at && print(w) != w->print)
         return wi_fail(WEFT_EINTERNAL, "a source changed before it was read");
     if (left > 1 && draw(e, 3) == 0)
         n = 1 + draw(e, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
-    WI_TRY(wi_work_do(w->exec, w, w->at, n * elem));
-    w->at += n * elem;
+    bytes = n == left ? w->bytes - w->at : n * grain;
+    WI_TRY(wi_work_do(w->exec, w, w->at, bytes));
+    w->at += bytes;
     *moved = 1;
     atomic_fetch_add_explicit(&wt_late.parts, 1, memory_order_relaxed);
     return w->at == w->bytes;

@@ -40,6 +40,9 @@ multi_tests += tests/multi/test_many_ranks
 tests_multi_test_many_ranks_SOURCES = tests/multi/test_many_ranks.c tests/conform/collect.h \
 	tests/conform/collect_data.c tests/conform/collect_call.c tests/conform/collect_world.c
 tests_multi_test_many_ranks_LDADD = libharness.la libweftcore.la -lm
+multi_tests += tests/multi/test_compress
+tests_multi_test_compress_SOURCES = tests/multi/test_compress.c tests/fault/fault.h
+tests_multi_test_compress_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lm
 multi_tests += tests/multi/test_kept
 tests_multi_test_kept_SOURCES = tests/multi/test_kept.c tests/fault/fault.h
 tests_multi_test_kept_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

@@ -58,7 +58,7 @@ struct span interp_span(struct interp *m, int rank, const struct wi_region *r, u
     int owner = r->rank == WI_SELF ? rank : r->rank, whole = m->nslices == 1;
     uint64_t block = r->first + (uint64_t)piece, len = m->block, skip = (uint64_t)slice * m->slice;
     uint64_t want = whole ? r->count * len : m->slice;
-    struct span s = {.owner = owner, .epoch = -1, .foreign = owner != rank && r->buf != WI_TMP};
+    struct span s = {.owner = owner, .epoch = -1, .foreign = owner != rank && r->buf < WI_TMP};
 
     if (m->mapped && r->buf == WI_TMP) {
         uint64_t stride = whole ? len : m->slice;
@@ -73,7 +73,9 @@ struct span interp_span(struct interp *m, int rank, const struct wi_region *r, u
         return s;
     }
     /* Scratch is cut like the vector, over and over. */
-    uint64_t in_vector = r->buf == WI_TMP ? block % m->cut : block;
+    uint64_t in_vector = r->buf == WI_TMP    ? block % m->cut
+                         : r->buf == WI_PACK ? m->ranks[owner].sched->packs[block].block
+                                             : block;
     uint64_t end = whole ? m->total : (in_vector + 1) * len;
     s.n = clamp(in_vector * len + skip, want, end < m->total ? end : m->total);
     return s;
@@ -163,7 +165,7 @@ int interp_memory_create(struct interp *m)
     for (int r = 0; r < m->nranks; r++) {
         struct rank *k = &m->ranks[r];
         for (unsigned buf = 0; buf < WI_NUM_BUFS; buf++) {
-            uint64_t blocks = buf != WI_TMP ? user_blocks(m, r, buf) : k->sched->buf_blocks[WI_TMP];
+            uint64_t blocks = buf < WI_TMP ? user_blocks(m, r, buf) : k->sched->buf_blocks[buf];
             k->room[buf] = blocks * MAX_BLOCK * (buf == WI_TMP && m->mapped ? MAX_DEPTH : 1);
             k->store[buf] = calloc(k->room[buf] + 1, sizeof(struct elem));
             if (!k->store[buf])

@@ -284,7 +284,7 @@ static void run_actors(struct interp *m)
 {
     int by_priority = interp_random(m, 2) == 0;
     uint32_t change = by_priority ? 16 + interp_random(m, 64) : 0, burst = interp_random(m, 2) ? 1 : 12, place;
-    uint64_t bound = 1000000;
+    uint64_t bound = 1000000 + 20000 * (uint64_t)m->nactors;
 
     draw_priorities(m, interp_random(m, 3) == 0);
     while (!m->wrong[0] && (place = next_place(m, by_priority ? 0 : interp_random(m, m->nactors))) != UINT32_MAX) {

@@ -66,6 +66,8 @@ static void take_apart(struct edit *e, const struct wi_sched *s)
                                      .nblocks = s->nblocks,
                                      .share_blocks = s->nblocks,
                                      .tmp_blocks = s->buf_blocks[WI_TMP],
+                                     .pack_blocks = s->buf_blocks[WI_PACK],
+                                     .lossy = s->lossy,
                                      .no_ll = s->mapped && !s->ll};
     for (uint32_t i = 0; i < s->nlanes; i++) {
         struct edit_lane *l = &e->lanes[i];
@@ -102,6 +104,10 @@ static struct wi_sched *put_together(const struct edit *e)
 
     if (wi_sched_begin(&e->spec, &b) < 0)
         return NULL;
+    for (uint32_t i = 0; i < e->spec.pack_blocks; i++) {
+        const struct wi_pack *p = &e->from->packs[i];
+        wi_sched_image(b, i, (enum wi_buf)p->buf, p->block, p->residual);
+    }
     for (uint32_t i = 0; i < e->nlanes; i++) {
         const struct edit_lane *l = &e->lanes[i];
         uint32_t lane = wi_sched_lane(b, l->lane.send_peer, l->lane.recv_peer, l->lane.chan);

@@ -8,7 +8,7 @@ tests_unit_test_reduce_calls_SOURCES = tests/unit/test_reduce_calls.c tests/unit
 tests_unit_test_reduce_calls_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 
 unit_tests += tests/unit/test_sched tests/unit/test_sched_text tests/unit/test_sched_check \
-	tests/unit/test_sched_rules tests/unit/test_sched_races tests/unit/test_sched_stages
+	tests/unit/test_sched_rules tests/unit/test_sched_races tests/unit/test_sched_stages tests/unit/test_sched_coded
 tests_unit_test_sched_SOURCES = tests/unit/test_sched.c tests/unit/sched_samples.c tests/unit/sched_samples.h
 tests_unit_test_sched_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_sched_text_SOURCES = tests/unit/test_sched_text.c tests/unit/sched_samples.c
@@ -17,6 +17,8 @@ tests_unit_test_sched_stages_SOURCES = tests/unit/test_sched_stages.c
 tests_unit_test_sched_stages_LDADD = libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
 tests_unit_test_sched_check_SOURCES = tests/unit/test_sched_check.c tests/unit/sched_samples.c
 tests_unit_test_sched_check_LDADD = libweftcore.la $(CUNIT_LIBS)
+tests_unit_test_sched_coded_SOURCES = tests/unit/test_sched_coded.c tests/unit/sched_programs.h tests/unit/sched_samples.c
+tests_unit_test_sched_coded_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_sched_rules_SOURCES = tests/unit/test_sched_rules.c tests/unit/sched_programs.h tests/unit/sched_samples.c
 tests_unit_test_sched_rules_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_sched_races_SOURCES = tests/unit/test_sched_races.c tests/unit/sched_programs.h tests/unit/sched_samples.c

@@ -258,6 +258,7 @@ static void compare_cost(const struct wi_algo *algo, const struct wi_algo_args *
 {
     struct wi_sched *scheds[MAX_RANKS];
     struct wi_sched_stats most = {0}, one;
+    struct wi_algo_coding coding = {0};
     struct wi_algo_cost c;
 
     if (!suits(algo, args) || build_all(algo, *args, scheds))
@@ -268,6 +269,9 @@ static void compare_cost(const struct wi_algo *algo, const struct wi_algo_args *
         most.blocks_sent = larger(most.blocks_sent, one.blocks_sent);
         most.blocks_reduced = larger(most.blocks_reduced, one.blocks_reduced);
         most.blocks_copied = larger(most.blocks_copied, one.blocks_copied);
+        most.images_sent = larger(most.images_sent, one.images_sent);
+        most.blocks_encoded = larger(most.blocks_encoded, one.blocks_encoded);
+        most.blocks_decoded = larger(most.blocks_decoded, one.blocks_decoded);
     }
     double bytes = 720720, block = algo->coll == WI_COLL_BARRIER ? 0 : bytes / scheds[0]->nblocks;
     algo->cost(args, bytes, &c);
@@ -275,6 +279,11 @@ static void compare_cost(const struct wi_algo *algo, const struct wi_algo_args *
     expect_near(algo, args, "sent", c.sent, most.blocks_sent * block);
     expect_near(algo, args, "reduced", c.reduced, most.blocks_reduced * block);
     expect_near(algo, args, "copied", c.copied, most.blocks_copied * block);
+    expect_near(algo, args, "sent in images", algo->coding ? c.sent : 0, most.images_sent * block);
+    if (algo->coding)
+        coding = algo->coding(args, bytes);
+    expect_near(algo, args, "encoded", coding.encoded, most.blocks_encoded * block);
+    expect_near(algo, args, "decoded", coding.decoded, most.blocks_decoded * block);
     put_all(scheds, args->nranks);
 }
 

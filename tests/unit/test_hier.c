@@ -255,7 +255,7 @@ static void check_spec(enum wi_coll coll, const char *spec, const struct map *m,
 
 static int is_two_sided(const struct wi_algo *a, enum wi_coll coll)
 {
-    return a->coll == wi_algo_family(coll) && !(a->needs & WI_ALGO_MAPPED);
+    return a->coll == wi_algo_family(coll) && !(a->needs & (WI_ALGO_MAPPED | WI_ALGO_CODED));
 }
 
 /* Every algorithm of coll, and what is done inside by every pair that exists. */

@@ -267,7 +267,7 @@ static void seal_refuses_bad_regions(void)
         {{WI_DST, WI_SELF, UINT32_MAX, 2}, {WI_SRC, WI_SELF, 0, 2}, "out of bounds"},
         {{WI_DST, WI_SELF, 0, 0}, {WI_SRC, WI_SELF, 0, 0}, "out of bounds"},
         {{WI_TMP, WI_SELF, 2, 1}, {WI_SRC, WI_SELF, 0, 1}, "tmp[2:1]: out of bounds"},
-        {{3, WI_SELF, 0, 1}, {WI_SRC, WI_SELF, 0, 1}, "no such buffer"},
+        {{WI_NUM_BUFS, WI_SELF, 0, 1}, {WI_SRC, WI_SELF, 0, 1}, "no such buffer"},
         {{WI_DST, 4, 0, 1}, {WI_SRC, WI_SELF, 0, 1}, "not another one of 4"},
         {{WI_DST, -2, 0, 1}, {WI_SRC, WI_SELF, 0, 1}, "not another one of 4"},
         {{WI_DST, WI_SELF, 0, 2}, {WI_SRC, WI_SELF, 0, 1}, "src[0:1]: 1 blocks, the step's first region has 2"},
@@ -520,10 +520,10 @@ static void facts_count_blocks_and_chains(void)
         int rank;
         struct wi_sched_stats want;
     } cases[] = {
-        {"ring", 2, {6, 6, 6, 3, 0}},           {"chain_reduce", 1, {1, 6, 6, 3, 0}},
-        {"tree_broadcast", 0, {1, 6, 0, 0, 3}}, {"flat_reduce_scatter", 1, {1, 3, 3, 3, 0}},
-        {"barrier", 0, {2, 2, 2, 0, 0}},        {"one_shot", 0, {1, 0, 0, 9, 3}},
-        {"direct", 3, {2, 0, 0, 3, 0}},
+        {"ring", 2, {6, 6, 6, 3, 0, 0, 0, 0}},           {"chain_reduce", 1, {1, 6, 6, 3, 0, 0, 0, 0}},
+        {"tree_broadcast", 0, {1, 6, 0, 0, 3, 0, 0, 0}}, {"flat_reduce_scatter", 1, {1, 3, 3, 3, 0, 0, 0, 0}},
+        {"barrier", 0, {2, 2, 2, 0, 0, 0, 0, 0}},        {"one_shot", 0, {1, 0, 0, 9, 3, 0, 0, 0}},
+        {"direct", 3, {2, 0, 0, 3, 0, 0, 0, 0}},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

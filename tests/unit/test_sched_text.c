@@ -201,7 +201,7 @@ static void parse_names_line_and_cause(void)
         {"src[0:1]", "src[0:1]x", "line 4: malformed region"},
         {"src[0:1]", "src[:1]", "line 4: malformed region"},
         {"src[0:1]", "src[0:4294967296]", "line 4: malformed region"},
-        {"src[0:1]", "buf[0:1]", "line 4: a region of src, dst or tmp expected"},
+        {"src[0:1]", "buf[0:1]", "line 4: a region of src, dst, tmp or pack expected"},
         {"src[0:1]", "src@0[0:1]", "line 4: region src@0[0:1] names its own rank"},
         {"src[0:1]", "src@x[0:1]", "line 4: malformed rank"},
         {"src[0:1]", "src@2[0:1]", "line 3: schedule all_reduce/ring of rank 0/4: lane 0: a lane with peers"},

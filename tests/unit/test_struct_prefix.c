@@ -14,7 +14,7 @@
 _Static_assert(ENDS_AT(weft_context_config, settings), "padding at the end");
 _Static_assert(ENDS_AT(weft_comm_config, init_timeout_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_mesh_axis, traffic), "padding at the end");
-_Static_assert(ENDS_AT(weft_call_options, algorithm), "padding at the end");
+_Static_assert(ENDS_AT(weft_call_options, tensor), "padding at the end");
 _Static_assert(ENDS_AT(weft_call, options), "padding at the end");
 _Static_assert(ENDS_AT(weft_message, count), "padding at the end");
 _Static_assert(ENDS_AT(weft_oob, arg), "padding at the end");

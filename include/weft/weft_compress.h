@@ -1,0 +1,108 @@
+/* Gradient compression: codecs, and collectives whose messages are coded.
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A collective is compressed when its call names a codec (weft_call_options.codec), or, for all_reduce and reduce_scatter of
+ * floats by sum or avg, when WEFT_COMPRESS does. What each rank sends is then a coded image; sums are made in fp32, in rank order,
+ * and every rank gets the same bits. all_reduce, reduce_scatter, all_gather and all_to_all of float32, float16 and bfloat16 can be
+ * compressed.
+ *
+ * A codec is text, NAME[:PARAMETER=VALUE[,PARAMETER=VALUE]...], the same on all ranks; "none" is no codec:
+ *
+ *   int8, int6, int4   signed integers, scaled by the largest magnitude of each block: 8.1, 6.1, 4.1 bits an element
+ *   int2               four levels, scaled by the mean magnitude: 2.1 bits
+ *   sign               the sign, scaled by the mean magnitude: 1.1 bits (Karimireddy et al., Error Feedback Fixes SignSGD, ICML
+ *                      2019)
+ *
+ *   block=128          elements that share a scale, a power of two from 32 to 2048
+ *   ef=0               1: error feedback. What an image loses of a tensor stays on this rank, and is added the next time
+ *                      (Seide et al., 1-bit SGD, Interspeech 2014). weft_call_options.tensor names the tensor
+ *   min=0              bytes; shorter vectors are sent as they are
+ *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
+ *
+ * Below 8 bits use error feedback: without it training stalls. A block with a NaN or an infinity is NaN on all ranks, where loss
+ * scalers see it; residuals are not changed by it, but to rounding. */
+#ifndef WEFT_COMPRESS_H
+#define WEFT_COMPRESS_H
+
+#include <weft/weft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How long the image of a vector is.
+ *
+ * @param codec  such as "int4:block=64"; ef, min and bypass are of calls
+ * @param count  elements
+ * @param bytes  receives the length
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  codec or bytes is NULL, no such codec or parameter, or there is no such length */
+WEFT_API weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes);
+
+/* Encode a vector, as a compressed collective does.
+ *
+ * To look at what a codec does to data, and for programs that move images themselves. Results are the same bits on every CPU.
+ * Cost: one pass over src, and over residual if there is one.
+ * @param codec     such as "int4:block=64"
+ * @param dtype     of src: WEFT_FLOAT32, WEFT_FLOAT16 or WEFT_BFLOAT16
+ * @param src       count elements
+ * @param residual  NULL, or count floats that are added before, and become what the image does not hold; of blocks that are not
+ *                  finite they stay
+ * @param image     receives weft_codec_bytes bytes
+ * @param capacity  bytes of image
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   an argument is NULL, no such codec or parameter
+ *         WEFT_ENOTSUP  another dtype
+ *         WEFT_ETRUNC   the image is longer than capacity */
+WEFT_API weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *src, float *residual, size_t count,
+                                       void *image, size_t capacity);
+
+/* Decode an image.
+ *
+ * Any bytes can be decoded.
+ * @param codec  as it was encoded
+ * @param image  from weft_codec_encode
+ * @param bytes  of image
+ * @param dtype  of dst: WEFT_FLOAT32, WEFT_FLOAT16 or WEFT_BFLOAT16, rounded to nearest even
+ * @param dst    receives count elements
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   an argument is NULL, no such codec or parameter, or the image of count elements has another length
+ *         WEFT_ENOTSUP  another dtype */
+WEFT_API weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes, weft_dtype dtype, void *dst,
+                                       size_t count);
+
+/* How much memory the residuals of a communicator take.
+ *
+ * @param comm   a communicator
+ * @param bytes  receives the sum over all tensors, 0 if no call had error feedback
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   comm is no communicator, or bytes is NULL
+ *         WEFT_EABORTED another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_bytes(weft_comm *comm, size_t *bytes);
+
+/* Forget what was lost of a tensor, or of all.
+ *
+ * When a tensor begins anew, with another size or another optimizer.
+ * @param comm    a communicator
+ * @param tensor  as in weft_call_options; 0: all of them
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    comm is no communicator
+ *         WEFT_ENOTFOUND tensor has no residual
+ *         WEFT_EBUSY     an operation that uses it is in flight; nothing was forgotten
+ *         WEFT_EABORTED  another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_clear(weft_comm *comm, uint64_t tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEFT_COMPRESS_H */

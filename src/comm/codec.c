@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Codecs for the program: weft_codec_*. */
+#include <weft/weft_compress.h>
+
+#include "base/status.h"
+#include "compress/codec.h"
+
+#define PART WI_CODEC_BLOCK_MAX /* elements of other types that are converted at once: whole blocks of every codec */
+
+static weft_status find(const char *function, const char *codec, size_t count, struct wi_codec *found, size_t *bytes)
+{
+    if (!codec)
+        return wi_fail(WEFT_EINVAL, "%s: codec is NULL", function);
+    WI_TRY(wi_codec_parse(codec, found));
+    *bytes = wi_codec_bytes(found, count);
+    if (*bytes == SIZE_MAX)
+        return wi_fail(WEFT_EINVAL, "%s: %zu elements are too many", function, count);
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_dtype(const char *function, weft_dtype dtype)
+{
+    return wi_codec_takes(dtype) ? WEFT_SUCCESS
+                                 : wi_fail(WEFT_ENOTSUP, "%s: codecs take float32, float16 and bfloat16, not %s",
+                                           function, weft_dtype_name(dtype));
+}
+
+weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes)
+{
+    struct wi_codec found;
+    size_t n;
+
+    if (!bytes)
+        return wi_fail(WEFT_EINVAL, "codec_bytes: bytes is NULL");
+    WI_TRY(find("codec_bytes", codec, count, &found, &n));
+    *bytes = n;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *src, float *residual, size_t count,
+                              void *image, size_t capacity)
+{
+    const unsigned char *from = src;
+    unsigned char *to = image;
+    struct wi_codec c;
+    float part[PART];
+    size_t bytes;
+
+    WI_TRY(find("codec_encode", codec, count, &c, &bytes));
+    WI_TRY(check_dtype("codec_encode", dtype));
+    if (count && (!src || !image))
+        return wi_fail(WEFT_EINVAL, "codec_encode: %s is NULL", src ? "image" : "src");
+    if (bytes > capacity)
+        return wi_fail(WEFT_ETRUNC, "codec_encode: the image has %zu bytes, there is room for %zu", bytes, capacity);
+    for (size_t at = 0; at < count; at += PART) {
+        size_t n = count - at < PART ? count - at : PART;
+        wi_codec_widen(dtype, from + at * weft_dtype_bytes(dtype), part, n);
+        wi_codec_encode(&c, part, residual ? residual + at : NULL, n, to + wi_codec_bytes(&c, at));
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes, weft_dtype dtype, void *dst,
+                              size_t count)
+{
+    const unsigned char *from = image;
+    unsigned char *to = dst;
+    struct wi_codec c;
+    float part[PART];
+    size_t wanted;
+
+    WI_TRY(find("codec_decode", codec, count, &c, &wanted));
+    WI_TRY(check_dtype("codec_decode", dtype));
+    if (count && (!image || !dst))
+        return wi_fail(WEFT_EINVAL, "codec_decode: %s is NULL", image ? "dst" : "image");
+    if (bytes != wanted)
+        return wi_fail(WEFT_EINVAL, "codec_decode: the image of %zu elements has %zu bytes, not %zu", count, wanted,
+                       bytes);
+    for (size_t at = 0; at < count; at += PART) {
+        size_t n = count - at < PART ? count - at : PART;
+        wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part);
+        wi_codec_narrow(dtype, part, to + at * weft_dtype_bytes(dtype), n);
+    }
+    return WEFT_SUCCESS;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Work with images: they are made from, and summed into, vectors of fp32; other types are converted a part at a time. */
+#include "exec/coded.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "exec/engine.h"
+
+#define PART WI_CODEC_BLOCK_MAX /* elements that are converted at once: whole blocks of every codec */
+#define CONVERTED 2             /* operands of a sum that are converted before what there is is summed */
+
+weft_status wi_coding_init(struct wi_coding *c, const struct wi_codec *codec, weft_dtype dtype)
+{
+    if (!wi_codec_takes(dtype))
+        return wi_fail(WEFT_ENOTSUP, "codec %s takes float32, float16 and bfloat16, not %s", wi_codec_name(codec->kind),
+                       weft_dtype_name(dtype));
+    *c = (struct wi_coding){.codec = *codec,
+                            .shift = (uint32_t)__builtin_ctzll(codec->block * weft_dtype_bytes(dtype)),
+                            .image_bytes = wi_codec_block_bytes(codec)};
+    return WEFT_SUCCESS;
+}
+
+/* ---- A part of the work: so many elements from an element on ---- */
+
+struct part {
+    const struct wi_work *w;
+    const struct wi_coding *c;
+    weft_dtype dtype;
+    size_t from, elems;
+};
+
+static int is_image(const struct wi_work *w, uint32_t operand)
+{
+    return w->to[operand].mem == WI_MEM_PACK;
+}
+
+static const unsigned char *source(const struct part *p, uint32_t i)
+{
+    size_t at = p->from * p->w->op->bind.redop.elem_bytes;
+
+    return (const unsigned char *)p->w->src[i] + (is_image(p->w, p->w->ndst + i) ? wi_coding_bytes(p->c, at) : at);
+}
+
+static unsigned char *destination(const struct part *p, uint32_t i)
+{
+    size_t at = p->from * p->w->op->bind.redop.elem_bytes;
+
+    return (unsigned char *)p->w->dst[i] + (is_image(p->w, i) ? wi_coding_bytes(p->c, at) : at);
+}
+
+/* What avg divides by, at the step that completes a result. */
+static float factor_of(const struct wi_work *w)
+{
+    const struct wi_redop *r = &w->op->bind.redop;
+
+    return w->flags & WI_REDUCE_FINAL && r->op == WEFT_AVG ? 1.0f / (float)r->divisor : 1.0f;
+}
+
+/* ---- Sums ---- */
+
+struct sum {
+    const void *images[WI_REDUCE_MAX_SRC];
+    const float *plain[WI_REDUCE_MAX_SRC];
+    int n, converted;
+    float *acc;                  /* [PART] partial sums */
+    float (*converted_to)[PART]; /* [CONVERTED] */
+};
+
+static struct wi_codec_operands operands_of(const struct sum *s)
+{
+    return (struct wi_codec_operands){s->n, s->images, s->plain};
+}
+
+/* Sum what there is, which makes room. From left to right, so that it makes no difference. */
+static void sum_so_far(const struct part *p, struct sum *s)
+{
+    struct wi_codec_operands o = operands_of(s);
+
+    wi_codec_sum(&p->c->codec, &o, p->elems, s->acc);
+    s->plain[0] = s->acc;
+    s->n = 1;
+    s->converted = 0;
+}
+
+static const float *as_floats(const struct part *p, struct sum *s, const void *plain)
+{
+    float *to;
+
+    if (p->dtype == WEFT_FLOAT32)
+        return plain;
+    if (s->converted == CONVERTED)
+        sum_so_far(p, s);
+    to = s->converted_to[s->converted++];
+    wi_codec_widen(p->dtype, plain, to, p->elems);
+    return to;
+}
+
+static void gather(const struct part *p, struct sum *s)
+{
+    for (uint32_t i = 0; i < p->w->nsrc; i++) {
+        int image = is_image(p->w, p->w->ndst + i);
+        const float *plain = image ? NULL : as_floats(p, s, source(p, i));
+        s->images[s->n] = image ? source(p, i) : NULL;
+        s->plain[s->n++] = plain;
+    }
+}
+
+/* ---- What is not finite ---- */
+
+/* This rank's own image was sent, and its residual says what that lost; but the result is NaN, and nobody takes it. What the
+ * residual was before comes back, to rounding, unless it was not written either. */
+static void undo_block(const struct part *p, size_t block, size_t elems)
+{
+    const struct wi_codec *codec = &p->c->codec;
+    size_t first = p->from + block * codec->block, es = p->w->op->bind.redop.elem_bytes;
+    const unsigned char *image = (const unsigned char *)p->w->undo_image + wi_coding_bytes(p->c, first * es);
+    float sent[WI_CODEC_BLOCK_MAX], of[WI_CODEC_BLOCK_MAX], *residual = p->w->residual + first;
+
+    if (!wi_codec_is_finite(codec, image, 0))
+        return;
+    wi_codec_decode(codec, image, elems, sent);
+    wi_codec_widen(p->dtype, (const unsigned char *)p->w->undo_of + first * es, of, elems);
+    for (size_t i = 0; i < elems; i++)
+        residual[i] = residual[i] + sent[i] - of[i];
+}
+
+static void undo(const struct part *p)
+{
+    size_t each = p->c->codec.block;
+
+    for (size_t block = 0; block * each < p->elems; block++) {
+        size_t left = p->elems - block * each;
+        int finite = 1;
+        for (uint32_t i = 0; i < p->w->nsrc && finite; i++)
+            finite = !is_image(p->w, p->w->ndst + i) || wi_codec_is_finite(&p->c->codec, source(p, i), block);
+        if (!finite)
+            undo_block(p, block, left < each ? left : each);
+    }
+}
+
+/* ---- One part ---- */
+
+static void store(const struct part *p, const float *result, uint32_t skip)
+{
+    for (uint32_t i = 0; i < p->w->ndst; i++) {
+        if (i == skip || is_image(p->w, i))
+            continue;
+        if (p->dtype != WEFT_FLOAT32)
+            wi_codec_narrow(p->dtype, result, destination(p, i), p->elems);
+        else if ((const unsigned char *)result != destination(p, i))
+            memcpy(destination(p, i), result, p->elems * sizeof *result);
+    }
+}
+
+/* The destination that results of fp32 are written to at once; ndst: there is none. */
+static uint32_t plain_destination(const struct part *p)
+{
+    uint32_t i = 0;
+
+    while (i < p->w->ndst && is_image(p->w, i))
+        i++;
+    return i;
+}
+
+static void encode(const struct part *p, const struct sum *s, uint32_t image, float *result)
+{
+    float *residual = p->w->residual ? p->w->residual + p->from : NULL;
+    struct wi_codec_operands o = operands_of(s);
+
+    if (p->w->nsrc == 1 && !result && s->plain[0] && factor_of(p->w) == 1)
+        wi_codec_encode(&p->c->codec, s->plain[0], residual, p->elems, destination(p, image));
+    else
+        wi_codec_sum_encode(&p->c->codec, &o, factor_of(p->w), residual, p->elems, destination(p, image), result);
+}
+
+static void decode(const struct part *p, const struct sum *s, float *result)
+{
+    struct wi_codec_operands o = operands_of(s);
+    float factor = factor_of(p->w);
+
+    if (s->n == 1 && s->images[0])
+        wi_codec_decode(&p->c->codec, s->images[0], p->elems, result);
+    else
+        wi_codec_sum(&p->c->codec, &o, p->elems, result);
+    for (size_t i = 0; factor != 1 && i < p->elems; i++)
+        result[i] *= factor;
+}
+
+static void do_part(const struct part *p)
+{
+    float acc[PART], converted[CONVERTED][PART], out[PART], *result;
+    struct sum s = {.acc = acc, .converted_to = converted};
+    uint32_t plain = plain_destination(p), image = 0;
+
+    if (p->w->undo_image)
+        undo(p);
+    gather(p, &s);
+    while (image < p->w->ndst && !is_image(p->w, image))
+        image++;
+    result = plain == p->w->ndst ? NULL : p->dtype == WEFT_FLOAT32 ? (float *)(void *)destination(p, plain) : out;
+    if (image < p->w->ndst)
+        encode(p, &s, image, result);
+    else
+        decode(p, &s, result);
+    if (result)
+        store(p, result, p->dtype == WEFT_FLOAT32 ? plain : p->w->ndst);
+}
+
+/* Of fp32 all at once where nothing is done in a second pass over what was made. */
+static size_t part_elems(const struct wi_work *w, weft_dtype dtype)
+{
+    return dtype == WEFT_FLOAT32 && factor_of(w) == 1 && !w->undo_image ? SIZE_MAX : PART;
+}
+
+void wi_coded_do(const struct wi_work *w, size_t at, size_t bytes)
+{
+    const struct wi_binding *b = &w->op->bind;
+    weft_dtype dtype = (weft_dtype)b->redop.dtype;
+    size_t es = b->redop.elem_bytes, from = at / es, end = (at + bytes) / es, most = part_elems(w, dtype);
+
+    while (from < end) {
+        struct part p = {w, &b->coding, dtype, from, end - from < most ? end - from : most};
+        do_part(&p);
+        from += p.elems;
+    }
+}

@@ -1,0 +1,630 @@
+/* Compressed collectives: what every rank gets, bit for bit, against a reference that follows the definitions of each algorithm
+ * with whole vectors and no schedule; residuals from call to call, values that are not finite, and what is refused.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "../unit/unit.h"
+#include <weft/weft_compress.h>
+
+#include "compress/codec.h"
+
+enum { MAX_RANKS = 7, MOST = 40000 };
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+/* ---- The reference ---- */
+
+struct reference {
+    struct wi_codec codec;
+    int nranks, feedback, avg;
+    size_t count;
+    weft_dtype dtype;
+    float *given[MAX_RANKS];    /* contributions, as fp32 */
+    float *residual[MAX_RANKS]; /* of what a rank gives */
+    float *owed;                /* of sums, by whoever makes them */
+    float *result;
+};
+
+static float *floats(size_t n)
+{
+    float *p = calloc(n + 1, sizeof *p);
+
+    WT_REQUIRE(p != NULL);
+    return p;
+}
+
+static void reference_open(struct reference *r, const char *codec, int nranks, size_t count, weft_dtype dtype)
+{
+    *r = (struct reference){.nranks = nranks, .count = count, .dtype = dtype};
+    WT_REQUIRE_OK(wi_codec_parse(codec, &r->codec));
+    for (int i = 0; i < nranks; i++) {
+        r->given[i] = floats(count);
+        r->residual[i] = floats(count);
+    }
+    r->owed = floats(count);
+    r->result = floats(count);
+}
+
+static void reference_close(struct reference *r)
+{
+    for (int i = 0; i < r->nranks; i++) {
+        free(r->given[i]);
+        free(r->residual[i]);
+    }
+    free(r->owed);
+    free(r->result);
+}
+
+/* What an image of [at, at + n) of `of` holds, with the residual added and renewed. */
+static void pass(const struct reference *r, const float *of, float *residual, size_t n, float *held)
+{
+    size_t bytes = wi_codec_bytes(&r->codec, n);
+    void *image = malloc(bytes + 1);
+
+    WT_REQUIRE(image != NULL);
+    wi_codec_encode(&r->codec, of, r->feedback ? residual : NULL, n, image);
+    wi_codec_decode(&r->codec, image, n, held);
+    free(image);
+}
+
+/* Where the result is NaN, ranks whose image was not have their residual as it was, to rounding. */
+static void take_back(const struct reference *r, int rank, size_t at, size_t n, const float *held)
+{
+    for (size_t i = 0; i < n && r->feedback; i++)
+        if (isnan(r->result[at + i]) && !isnan(held[i]))
+            r->residual[rank][at + i] = r->residual[rank][at + i] + held[i] - r->given[rank][at + i];
+}
+
+static void scale(const struct reference *r, float *v, size_t n)
+{
+    for (size_t i = 0; r->avg && i < n; i++)
+        v[i] *= 1.0f / (float)r->nranks;
+}
+
+/* Elements [at, at + n): all sum the images of all, but the owner (-1: there is none) its own contribution as it is, whose sum
+ * passes once more. */
+static void sum_range(struct reference *r, size_t at, size_t n, int owner)
+{
+    float *held[MAX_RANKS], *sum = floats(n);
+
+    for (int k = 0; k < r->nranks; k++) {
+        held[k] = floats(n);
+        if (k == owner)
+            memcpy(held[k], r->given[k] + at, n * sizeof *sum);
+        else
+            pass(r, r->given[k] + at, r->residual[k] + at, n, held[k]);
+        for (size_t i = 0; i < n; i++)
+            sum[i] = k ? sum[i] + held[k][i] : held[k][i];
+    }
+    scale(r, sum, n);
+    if (owner >= 0)
+        pass(r, sum, r->owed + at, n, r->result + at);
+    else
+        memcpy(r->result + at, sum, n * sizeof *sum);
+    for (int k = 0; k < r->nranks; k++) {
+        if (k != owner)
+            take_back(r, k, at, n, held[k]);
+        free(held[k]);
+    }
+    free(sum);
+}
+
+static void all_reduce(struct reference *r, int shots)
+{
+    size_t block = (r->count + (size_t)r->nranks - 1) / (size_t)r->nranks, each = r->codec.block;
+
+    if (shots == 1) {
+        sum_range(r, 0, r->count, -1);
+        return;
+    }
+    block = (block + each - 1) / each * each;
+    for (int k = 0; k < r->nranks && (size_t)k * block < r->count; k++) {
+        size_t at = (size_t)k * block;
+        sum_range(r, at, r->count - at < block ? r->count - at : block, k);
+    }
+}
+
+/* ---- Data ---- */
+
+static float value(int rank, int step, size_t i)
+{
+    uint64_t h = ((uint64_t)rank * 1000003 + (uint64_t)step * 7919 + i + 1) * 0x9e3779b97f4a7c15u;
+    float a = (float)(h >> 40) / 16777216.0f - 0.5f, b = (float)(h >> 16 & 0xffffff) / 16777216.0f - 0.5f;
+
+    return a * b * (i % 5 ? 1 : 30) * (i / 200 % 3 ? 1 : 1e-6f);
+}
+
+static void fill(struct reference *r, int step)
+{
+    for (int k = 0; k < r->nranks; k++)
+        for (size_t i = 0; i < r->count; i++) {
+            uint16_t narrow;
+            r->given[k][i] = value(k, step, i);
+            if (r->dtype != WEFT_FLOAT32) {
+                wi_codec_narrow(r->dtype, &r->given[k][i], &narrow, 1);
+                wi_codec_widen(r->dtype, &narrow, &r->given[k][i], 1);
+            }
+        }
+}
+
+static void *narrowed(const struct reference *r, const float *v, size_t n)
+{
+    void *p = malloc(n * sizeof *v + 1);
+
+    WT_REQUIRE(p != NULL);
+    wi_codec_narrow(r->dtype, v, p, n);
+    return p;
+}
+
+/* ---- Calls ---- */
+
+/* One all_reduce of what `r` has for this rank, compared with the reference. */
+static void compare(struct ft_rank *f, struct reference *r, const weft_call_options *options, int in_place, int shots)
+{
+    size_t bytes = r->count * weft_dtype_bytes(r->dtype);
+    void *src = narrowed(r, r->given[f->rank], r->count), *dst = in_place ? src : calloc(bytes + 1, 1), *want;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, r->count, r->dtype);
+
+    call.op = r->avg ? WEFT_AVG : WEFT_SUM;
+    call.options = options;
+    WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+    all_reduce(r, shots);
+    want = narrowed(r, r->result, r->count);
+    for (size_t i = 0; i < r->count; i++) {
+        size_t es = weft_dtype_bytes(r->dtype);
+        if (memcmp((char *)dst + i * es, (char *)want + i * es, es) != 0) {
+            float got;
+            wi_codec_widen(r->dtype, (char *)dst + i * es, &got, 1);
+            wt_fail(__FILE__, __LINE__, "%s, %d shots, %zu elements of %s%s: element %zu is %g instead of %g",
+                    options->codec, shots, r->count, weft_dtype_name(r->dtype), in_place ? " in place" : "", i,
+                    (double)got, (double)r->result[i]);
+            break;
+        }
+    }
+    free(want);
+    if (!in_place)
+        free(dst);
+    free(src);
+}
+
+static const char *const codecs[] = {"int8", "int6:block=32", "int4:block=64", "int2", "sign:block=2048"};
+static const size_t counts[] = {1, 2, 31, 127, 128, 129, 5000, MOST};
+
+static void one_form(struct ft_rank *f, size_t codec, size_t count, weft_dtype dtype, int shots)
+{
+    char spec[64];
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct reference r;
+
+    snprintf(spec, sizeof spec, "%s%sbypass=never", codecs[codec], strchr(codecs[codec], ':') ? "," : ":");
+    options.codec = spec;
+    options.algorithm = shots == 1 ? "coded" : "coded2";
+    reference_open(&r, codecs[codec], f->nranks, count, dtype);
+    for (int avg = 0; avg < 2; avg++) {
+        r.avg = avg;
+        fill(&r, avg);
+        compare(f, &r, &options, avg, shots);
+    }
+    reference_close(&r);
+}
+
+static void forms(int rank, int nranks, void *arg)
+{
+    static const weft_dtype dtypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
+        for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
+            for (int shots = 1; shots <= 2; shots++)
+                one_form(&f, c, counts[n], dtypes[(c + n) % 3], shots);
+    ft_close(&f);
+}
+
+static void all_reduces(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, forms, "compressed all_reduce of 2", 60000), 0);
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, forms, "compressed all_reduce of 3", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(MAX_RANKS, forms, (void *)(uintptr_t) "tcp", 120000), 0);
+}
+
+/* ---- Error feedback ---- */
+
+static void feedback_steps(int rank, int nranks, void *arg)
+{
+    enum { COUNT = 3000, STEPS = 12 };
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+    struct reference r[2];
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = "int4:block=32,ef=1,bypass=never";
+    for (int t = 0; t < 2; t++) {
+        reference_open(&r[t], "int4:block=32", nranks, COUNT + (size_t)t, t ? WEFT_BFLOAT16 : WEFT_FLOAT32);
+        r[t].feedback = 1;
+        r[t].avg = t;
+    }
+    for (int step = 0; step < STEPS; step++)
+        for (int t = 0; t < 2; t++) {
+            options.tensor = 77 + (uint64_t)t;
+            options.algorithm = t ? "coded" : "coded2";
+            fill(&r[t], step);
+            if (step == 3) /* one rank's block is not finite; the others take theirs back */
+                r[t].given[nranks - 1][70] = step % 2 ? INFINITY : NAN;
+            compare(&f, &r[t], &options, step % 2, t ? 1 : 2);
+        }
+    for (int t = 0; t < 2; t++)
+        reference_close(&r[t]);
+    ft_close(&f);
+}
+
+static void feedback(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, feedback_steps, "residuals", 60000), 0);
+}
+
+/* ---- Others ---- */
+
+static void expect_near_bits(const struct ft_rank *f, const char *what, const float *got, const float *want, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0) {
+            wt_fail(__FILE__, __LINE__, "%s of %d: element %zu is %g instead of %g", what, f->nranks, i, (double)got[i],
+                    (double)want[i]);
+            return;
+        }
+}
+
+/* Two steps with residuals: the owner's contribution is exact, and its sum is not coded again. */
+static void reduce_scatters(struct ft_rank *f, size_t share, int in_place)
+{
+    size_t all = share * (size_t)f->nranks, own = share * (size_t)f->rank;
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct reference r;
+
+    options.codec = "int4:ef=1,bypass=never";
+    options.tensor = share * 2 + (size_t)in_place + 1;
+    reference_open(&r, "int4", f->nranks, all, WEFT_FLOAT32);
+    r.feedback = 1;
+    for (int step = 0; step < 2; step++) {
+        float *src = floats(all), *dst = in_place ? src + own : floats(share), *want = floats(all);
+        weft_call call = wt_call(WEFT_KIND_REDUCE_SCATTER, src, dst, share, WEFT_FLOAT32);
+        call.options = &options;
+        fill(&r, step);
+        memcpy(src, r.given[f->rank], all * sizeof *src);
+        for (int owner = 0; owner < f->nranks; owner++)
+            for (int k = 0; k < f->nranks; k++) {
+                size_t at = share * (size_t)owner;
+                float *held = floats(share);
+                if (k == owner)
+                    memcpy(held, r.given[k] + at, share * sizeof *held);
+                else
+                    pass(&r, r.given[k] + at, r.residual[k] + at, share, held);
+                for (size_t i = 0; i < share; i++)
+                    want[at + i] = k ? want[at + i] + held[i] : held[i];
+                free(held);
+            }
+        WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+        expect_near_bits(f, "reduce_scatter", dst, want + own, share);
+        for (size_t i = 0; in_place && i < all; i++)
+            WT_CHECK((i >= own && i < own + share) || src[i] == r.given[f->rank][i]);
+        free(want);
+        if (!in_place)
+            free(dst);
+        free(src);
+    }
+    reference_close(&r);
+}
+
+/* All have what the image of a share holds, its maker too; all_to_all keeps what a rank gives itself. */
+static void moves(struct ft_rank *f, weft_kind kind, size_t share)
+{
+    size_t all = share * (size_t)f->nranks;
+    float *src = floats(all), *dst = floats(all), *want = floats(all);
+    weft_call call = wt_call(kind, src, dst, share, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct reference r;
+
+    options.codec = "int8:block=64,bypass=never";
+    call.options = &options;
+    reference_open(&r, "int8:block=64", f->nranks, all, WEFT_FLOAT32);
+    fill(&r, 1);
+    memcpy(src, r.given[f->rank], (kind == WEFT_KIND_ALL_TO_ALL ? all : share) * sizeof *src);
+    for (int k = 0; k < f->nranks; k++) {
+        float *from = r.given[k] + (kind == WEFT_KIND_ALL_TO_ALL ? share * (size_t)f->rank : 0),
+              *to = want + share * (size_t)k;
+        if (f->nranks == 1 || (kind == WEFT_KIND_ALL_TO_ALL && k == f->rank))
+            memcpy(to, from, share * sizeof *to);
+        else
+            pass(&r, from, NULL, share, to);
+    }
+    WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+    expect_near_bits(f, kind == WEFT_KIND_ALL_TO_ALL ? "all_to_all" : "all_gather", dst, want, all);
+    reference_close(&r);
+    free(src);
+    free(dst);
+    free(want);
+}
+
+static void other_forms(int rank, int nranks, void *arg)
+{
+    static const size_t shares[] = {1, 63, 64, 1000, 5001};
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        reduce_scatters(&f, shares[i], 0);
+        reduce_scatters(&f, shares[i], 1);
+        moves(&f, WEFT_KIND_ALL_GATHER, shares[i]);
+        moves(&f, WEFT_KIND_ALL_TO_ALL, shares[i]);
+    }
+    ft_close(&f);
+}
+
+static void others(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, other_forms, "other compressed collectives", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(1, other_forms, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+/* ---- What is refused ---- */
+
+static void refused_calls(int rank, int nranks, void *arg)
+{
+    static float data[256], out[256];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 64, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_request *req = NULL;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    call.options = &options;
+    options.codec = "int9";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "did you mean \"int8\"?");
+    SAYS(weft_persistent(f.comm, &call, &req), WEFT_EINVAL, "there is no codec \"int9\"");
+    options.codec = "int8:block=100";
+    SAYS(weft_issue(f.comm, &call, &req), WEFT_EINVAL, "block is \"100\", not a power of two from 32 to 2048");
+    options.codec = "int8:efs=1";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "there is no parameter \"efs\"; did you mean \"ef\"?");
+    options.codec = "int8:ef=2";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "ef is \"2\", neither 0 nor 1");
+    options.codec = "int8:ef=1";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "keeps a residual for each tensor, and the call names none");
+    options.codec = "int8";
+    call.dtype = WEFT_INT32;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "codec int8 takes float32, float16 and bfloat16, not int32");
+    call.dtype = WEFT_FLOAT32;
+    call.op = WEFT_MAX;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "is for the operators sum and avg, not max");
+    call.op = WEFT_SUM;
+    call.kind = WEFT_KIND_BROADCAST;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "codec int8 is for all_reduce, reduce_scatter, all_gather");
+    call.kind = WEFT_KIND_SEND;
+    call.peer = !rank;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "send is not coded, and codec \"int8\" is named");
+    call.peer = 0;
+    call.kind = WEFT_KIND_ALL_GATHER;
+    options.codec = "int8:ef=1";
+    options.tensor = 5;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "ef=1 is for sums");
+    call.kind = WEFT_KIND_ALL_REDUCE;
+    options.codec = NULL;
+    options.algorithm = "coded2";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "it sends images: for calls with a codec");
+    options.codec = "int8:bypass=never";
+    options.algorithm = "ring";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP,
+         "it sends plain data, and the call's codec may not be bypassed");
+    ft_close(&f);
+}
+
+/* A tensor's residual is for one operation at a time, and for one size. */
+static void busy_tensors(int rank, int nranks, void *arg)
+{
+    enum { COUNT = 200000 };
+    float *data = floats(COUNT), *out = floats(COUNT);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, COUNT, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_request *req = NULL, *other = NULL;
+    size_t bytes = 1;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    call.options = &options;
+    options.codec = "int8:ef=1,bypass=never";
+    options.tensor = 9;
+    wt_sync();
+    if (rank)
+        wt_sync();
+    WT_CHECK_OK(weft_issue(f.comm, &call, &req));
+    if (!rank) {
+        SAYS(weft_comm_residual_clear(f.comm, 9), WEFT_EBUSY, "an operation uses the residual of tensor 9");
+        SAYS(weft_issue(f.comm, &call, &other), WEFT_EBUSY,
+             "tensor 9: an operation that uses its residual is in flight");
+        wt_sync();
+    }
+    WT_CHECK_OK(weft_wait(req));
+    WT_CHECK_OK(weft_request_free(req));
+    WT_CHECK_OK(weft_comm_residual_bytes(f.comm, &bytes));
+    WT_CHECK_INT(bytes, 2 * COUNT * sizeof(float));
+    call.count--;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL,
+         "tensor 9 has a residual of 200000 elements, and the call has 199999");
+    call.count++;
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    SAYS(weft_comm_residual_clear(f.comm, 8), WEFT_ENOTFOUND, "tensor 8 has no residual");
+    WT_CHECK_OK(weft_comm_residual_clear(f.comm, 9));
+    WT_CHECK_OK(weft_comm_residual_bytes(f.comm, &bytes));
+    WT_CHECK_INT(bytes, 0);
+    call.count--;
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    WT_CHECK_OK(weft_comm_residual_clear(f.comm, 0));
+    WT_CHECK_OK(weft_comm_residual_clear(f.comm, 0));
+    SAYS(weft_comm_residual_bytes(f.comm, NULL), WEFT_EINVAL, "bytes is NULL");
+    SAYS(weft_comm_residual_clear(NULL, 0), WEFT_EINVAL, "not a communicator");
+    ft_close(&f);
+    free(data);
+    free(out);
+}
+
+/* What ranks name differently is a disagreement, not wrong numbers. */
+static void different_codecs(int rank, int nranks, void *arg)
+{
+    static float data[4096], out[4096];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 4096, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = rank ? "int8:bypass=never" : "int4:bypass=never";
+    call.options = &options;
+    WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH);
+    ft_close(&f);
+}
+
+static void refusals(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, refused_calls, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, busy_tensors, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, different_codecs, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, different_codecs, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+/* ---- Bypass, and the codec of calls that name none ---- */
+
+/* What is sent plain takes what was lost before along: afterwards nothing is owed. */
+static void bypassed_steps(int rank, int nranks, void *arg)
+{
+    enum { COUNT = 3000 };
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    double sent = 0, given = 0;
+    struct reference r;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    reference_open(&r, "int2", nranks, COUNT, WEFT_FLOAT32);
+    options.tensor = 3;
+    for (int step = 0; step < 6; step++) {
+        float *src = floats(COUNT), *dst = step % 2 ? src : floats(COUNT);
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, COUNT, WEFT_FLOAT32);
+        call.options = &options;
+        call.op = WEFT_AVG;
+        options.codec = step % 3 == 2 ? "int2:ef=1" : "int2:ef=1,bypass=never";
+        options.algorithm = step % 3 == 2 ? "ring" : "coded2";
+        fill(&r, step);
+        memcpy(src, r.given[rank], COUNT * sizeof *src);
+        WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            sent += (double)dst[i] * (double)((i & 7) + 1);
+            for (int k = 0; k < nranks; k++)
+                given += (double)r.given[k][i] / nranks * (double)((i & 7) + 1);
+        }
+        if (step % 3 == 2 && fabs(sent - given) > 1e-3)
+            wt_fail(__FILE__, __LINE__, "after step %d %g was sent of %g", step, sent, given);
+        if (step % 3 == 1)
+            WT_CHECK(fabs(sent - given) > 1e-2);
+        if (dst != src)
+            free(dst);
+        free(src);
+    }
+    reference_close(&r);
+    ft_close(&f);
+}
+
+/* WEFT_COMPRESS is for sums of floats. */
+static void unchanged_program(int rank, int nranks, void *arg)
+{
+    enum { COUNT = 5000 };
+    struct reference r;
+    struct ft_rank f;
+    float *dst = floats(COUNT * 3), *src = floats(COUNT);
+    int32_t word = rank, sum;
+
+    setenv("WEFT_COMPRESS", "sign:block=64,bypass=never,min=1K", 1);
+    setenv("WEFT_ALGO", "all_reduce:coded2", 1);
+    ft_create(&f, arg, 20000, rank, nranks);
+    reference_open(&r, "sign:block=64", nranks, COUNT, WEFT_FLOAT32);
+    fill(&r, 1);
+    memcpy(src, r.given[rank], COUNT * sizeof *src);
+    for (int i = 0; i < 3; i++) {
+        WT_CHECK_OK(weft_all_reduce(f.comm, src, dst, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL));
+        all_reduce(&r, 2);
+        expect_near_bits(&f, "all_reduce", dst, r.result, COUNT);
+        WT_CHECK_OK(weft_all_reduce(f.comm, &word, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
+        WT_CHECK_INT(sum, nranks * (nranks - 1) / 2);
+        WT_CHECK_OK(weft_all_gather(f.comm, src, dst, COUNT, WEFT_FLOAT32, NULL));
+        expect_near_bits(&f, "all_gather", dst + COUNT * (rank ? 0 : 1), r.given[rank ? 0 : 1], COUNT);
+        WT_CHECK_OK(weft_all_reduce(f.comm, src, dst, 100, WEFT_FLOAT32, WEFT_MAX, NULL));
+        for (size_t k = 0; k < 100; k++)
+            WT_CHECK(dst[k] >= src[k]);
+    }
+    reference_close(&r);
+    ft_close(&f);
+    free(dst);
+    free(src);
+}
+
+static void bypass(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, bypassed_steps, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, bypassed_steps, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, unchanged_program, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, unchanged_program, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+/* ---- Codecs by themselves ---- */
+
+static void public_codecs(void)
+{
+    enum { COUNT = 5001 };
+    float *v = floats(COUNT), *held = floats(COUNT), *want = floats(COUNT), *owed = floats(COUNT);
+    uint16_t *narrow = calloc(COUNT, sizeof *narrow);
+    size_t bytes = 0;
+    void *image;
+
+    for (size_t i = 0; i < COUNT; i++)
+        v[i] = value(1, 2, i);
+    CU_ASSERT_EQUAL(weft_codec_bytes("int4:block=64", COUNT, &bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(bytes, (COUNT + 63) / 64 * 34);
+    image = malloc(bytes);
+    CU_ASSERT_FATAL(image && narrow);
+    CU_ASSERT_EQUAL(weft_codec_encode("int4:block=64", WEFT_FLOAT32, v, owed, COUNT, image, bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes, WEFT_FLOAT32, held, COUNT), WEFT_SUCCESS);
+    wi_codec_decode(&(struct wi_codec){WI_CODEC_INT4, 64}, image, COUNT, want);
+    for (size_t i = 0; i < COUNT; i++)
+        CU_ASSERT(memcmp(&held[i], &want[i], sizeof *held) == 0 && owed[i] == v[i] - held[i]);
+    CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes, WEFT_BFLOAT16, narrow, COUNT), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_codec_encode("int4:block=64", WEFT_BFLOAT16, narrow, NULL, COUNT, image, bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_codec_encode("int4:block=64", WEFT_FLOAT32, v, NULL, COUNT, image, bytes - 1), WEFT_ETRUNC);
+    CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes + 1, WEFT_FLOAT32, held, COUNT), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes, WEFT_INT8, held, COUNT), WEFT_ENOTSUP);
+    CU_ASSERT_EQUAL(weft_codec_encode("int4:ef=1", WEFT_FLOAT32, v, NULL, COUNT, image, bytes), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_codec_encode(NULL, WEFT_FLOAT32, v, NULL, COUNT, image, bytes), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_codec_encode("int4:block=64", WEFT_FLOAT32, NULL, NULL, COUNT, image, bytes), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_codec_bytes("int8", SIZE_MAX, &bytes), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_codec_bytes("int8", 1, NULL), WEFT_EINVAL);
+    free(v);
+    free(held);
+    free(want);
+    free(owed);
+    free(narrow);
+    free(image);
+}
+
+static const struct wt_case cases[] = {
+    {"codecs by themselves", public_codecs},
+    {"all_reduce in one shot and two, by every codec", all_reduces},
+    {"residuals from call to call, of two tensors", feedback},
+    {"reduce_scatter, all_gather, all_to_all", others},
+    {"what is refused", refusals},
+    {"plain after all, and a codec that no call names", bypass},
+};
+WT_UNIT_MAIN("compress", cases)
