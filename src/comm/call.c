@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -120,12 +121,18 @@ void wi_comm_give_way(struct weft_comm *comm, int counted)
         wi_stand_by(i);
 }
 
-/* A failure broke the communicator: keep a copy that can be read without the lock's holder moving it. */
+/* A failure broke the communicator: write the flight recorder if that is wanted. The thread's text stays that of the failure. */
 void wi_comm_failed(struct weft_comm *comm)
 {
-    if (comm->exec->broken && comm->ctx->comm.dump_on_error && !comm->dumped) {
-        comm->dumped = 1;
-        wi_comm_dump_to(comm, comm->ctx->comm.dump_path);
+    struct wi_error error;
+
+    if (!comm->exec->broken || !comm->ctx->comm.dump_on_error || comm->dumped)
+        return;
+    comm->dumped = 1;
+    if (wi_comm_dump_to(comm, comm->ctx->comm.dump_path) < 0) {
+        wi_log(WEFT_LOG_WARN, "comm.dump", "the flight recorder was not written: %s", wi_fail_text());
+        wi_exec_error(comm->exec, &error);
+        wi_fail(error.status, "%s", error.message);
     }
 }
 

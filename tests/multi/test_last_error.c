@@ -153,9 +153,23 @@ static void blocking_calls(void)
     CU_ASSERT_EQUAL(ft_run_everywhere(2, fail_in_call, "a blocking call that fails", 60000), 0);
 }
 
+/* The text of the failure is not that of the file that could not be written about it. */
+static void fail_undumped(int rank, int nranks, void *arg)
+{
+    setenv("WEFT_COMM_DUMP_ON_ERROR", "y", 1);
+    setenv("WEFT_COMM_DUMP_PATH", "/nonexistent/%r.json", 1);
+    fail_in_call(rank, nranks, arg);
+}
+
+static void undumped(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, fail_undumped, "a dump that cannot be written", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"read while others are written", readers_and_failures},
     {"each thread has a copy of its own", copies},
     {"a blocking call tells its thread", blocking_calls},
+    {"a dump that fails hides no failure", undumped},
 };
 WT_UNIT_MAIN("last_error", cases)
