@@ -39,8 +39,8 @@ static const char usage[] = "Usage: weft-sim [option]... COLLECTIVE\n"
                             "Output:\n"
                             "  -l, --links  -c, --critical  --timeline text|perfetto=FILE  -j, --json\n"
                             "  -h, --help  -V, --version\n"
-                            "Exit status: 0; 1 the simulation failed, for instance by a failed link;\n"
-                            "2 bad arguments.\n";
+                            "Exit status: 0; 1 it cannot be simulated: a machine, rank, link, algorithm or\n"
+                            "file that there is not, a failed link; 2 bad options.\n";
 
 enum { PLACE = 256, SLICE, ROOT, IN_PLACE, RADIX, STEP, METHOD, SLOW, STRAGGLER, TIMELINE };
 
