@@ -134,7 +134,7 @@ static void note_name(void *arg, const char *collective, const char *algorithm, 
     struct names *names = arg;
 
     WT_CHECK(summary && *summary);
-    if (names->n == COUNT_OF(names->list))
+    if (names->n == COUNT_OF(names->list) || strncmp(algorithm, "coded", 5) == 0) /* multi/test_compress.c */
         return;
     snprintf(names->list[names->n].collective, sizeof names->list->collective, "%s", collective);
     snprintf(names->list[names->n++].algorithm, sizeof names->list->algorithm, "%s", algorithm);
