@@ -117,6 +117,10 @@ int bench_write_json(const struct bench *b)
         put_string(f, b->o.algorithm);
     else
         fputs("null", f);
+    if (b->o.codec) {
+        fputs(",\n  \"codec\": ", f);
+        put_string(f, b->o.codec);
+    }
     if (b->mpi) {
         char version[256] = "";
         bench_mpi_ops(b->mpi)->version(version, sizeof(version));

@@ -289,8 +289,8 @@ weft_status bench_measure(struct bench *b, struct bench_buffers *buf, struct ben
 
     memset(t, 0, sizeof(*t));
     bench_buffers_aim(buf, call, in_place);
-    t->checked =
-        b->o.check > 0 && bench_data_exact(call->dtype, call->op, bench_coll_reduces(call->coll), call->nranks);
+    t->checked = b->o.check > 0 && !b->o.codec &&
+                 bench_data_exact(call->dtype, call->op, bench_coll_reduces(call->coll), call->nranks);
     if (b->mpi && bench_mpi_ops(b->mpi)->supports(call)) {
         engines[1].mpi = bench_mpi_ops(b->mpi);
         nengines = 2;

@@ -21,6 +21,7 @@ enum long_option {
     OPT_PLOT,
     OPT_PERCENTILES,
     OPT_ALGO,
+    OPT_CODEC,
     OPT_LIST,
     OPT_MEMORY,
     OPT_BLOCKING,
@@ -70,6 +71,7 @@ static const struct option long_options[] = {
     {"plot", required_argument, NULL, OPT_PLOT},
     {"percentiles", no_argument, NULL, OPT_PERCENTILES},
     {"algo", required_argument, NULL, OPT_ALGO},
+    {"codec", required_argument, NULL, OPT_CODEC},
     {"list", no_argument, NULL, OPT_LIST},
     {"memory", required_argument, NULL, OPT_MEMORY},
     {"blocking", no_argument, NULL, OPT_BLOCKING},
@@ -416,6 +418,9 @@ static int set_plain(struct bench_options *o, int option, char *arg)
         return 0;
     case OPT_ALGO:
         o->algorithm = arg;
+        return 0;
+    case OPT_CODEC:
+        o->codec = arg;
         return 0;
     case 'J':
     case OPT_JSON:

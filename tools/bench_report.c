@@ -27,8 +27,9 @@ void bench_report_head(const struct bench *b)
     else
         printf(" iters: by size");
     printf(" agg iters: %llu validation: %llu\n", (unsigned long long)o->agg, (unsigned long long)o->check);
-    printf("# form: %s memory: %s dirty: %s algorithm: %s\n", bench_form_name(o->form), bench_memory_name(o->memory),
-           bench_dirty_name(o->dirty), o->algorithm ? o->algorithm : "chosen");
+    printf("# form: %s memory: %s dirty: %s algorithm: %s%s%s\n", bench_form_name(o->form),
+           bench_memory_name(o->memory), bench_dirty_name(o->dirty), o->algorithm ? o->algorithm : "chosen",
+           o->codec ? " codec: " : "", o->codec ? o->codec : "");
     if (b->mpi) {
         char version[256] = "";
         bench_mpi_ops(b->mpi)->version(version, sizeof(version));

@@ -121,13 +121,15 @@ static weft_status issue_described(struct bench *b, const struct bench_call *c, 
 
     options.timeout_ns = b->o.timeout_ns;
     options.algorithm = c->coll == BENCH_SENDRECV ? NULL : b->o.algorithm; /* messages have none */
+    options.codec = b->o.codec;
+    options.tensor = c->count; /* a tensor for each size */
     call.options = &options;
     return persistent ? weft_persistent(b->comm, &call, req) : weft_issue(b->comm, &call, req);
 }
 
 weft_status bench_weft_post(struct bench *b, const struct bench_call *c, weft_request **req)
 {
-    if (b->o.algorithm || b->o.timeout_ns)
+    if (b->o.algorithm || b->o.codec || b->o.timeout_ns)
         return issue_described(b, c, 0, req);
     return issue(b, c, req);
 }

@@ -91,7 +91,7 @@ struct bench_options {
     int rank; /* as the launcher has it: set before parsing */
     uint64_t timeout_ns;
     size_t offset; /* bytes by which buffers miss alignment */
-    const char *algorithm, *json, *csv, *plot;
+    const char *algorithm, *codec, *json, *csv, *plot;
 };
 
 /* 0: go on; 1: done (rank 0 has printed help); 2: bad arguments, one line on stderr (tool_after_rank_0). */

@@ -45,11 +45,21 @@ done
 some_algorithms() {
     local name
     for name in $(./weft-bench --list | sed -n '/^all_reduce$/,/^[a-z]/p' | awk '/^ / { print $1 }' ); do
+        case $name in coded*) continue ;; esac # they need a codec: below
         right 1 2 --algo "$name" -d int32 --memory alloc -b 4K -e 4K -n 2 || return 1
     done
     [ -n "$name" ]
 }
 tap "--list names algorithms that --algo forces" some_algorithms
+# Bytes that nobody checks: neither wrong nor right.
+coded() {
+    local out
+    out=$(bench 2 --codec "$1" --algo coded2 -b 64K -e 64K -n 3) || { echo "$out"; return 1; }
+    grep -q "codec: $1\$" <<<"$out" && [ "$(grep -c ' 65536 .* N/A .* N/A' <<<"$out")" = 1 ] || { echo "$out"; return 1; }
+}
+unknown_codec() { ! bench 2 --codec int9 -b 64K -e 64K -n 1 2>"$tap_dir/codec" >/dev/null && grep 'there is no codec "int9"; did you mean "int8"' "$tap_dir/codec"; }
+tap "--codec compresses" coded int4:block=64,ef=1,bypass=never
+tap "an unknown codec is named" unknown_codec
 tap "an unknown algorithm is refused" refused "no algorithm is called 'nonsense'" --algo nonsense
 
 files() {
