@@ -27,6 +27,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it sends images: for calls with a codec";
     if (q->codec.id && !q->codec.may_bypass && !(needs & WI_ALGO_CODED))
         return "it sends plain data, and the call's codec may not be bypassed";
+    if (q->codec.feedback && needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
+        return "other ranks read the buffer, and what was lost before is added to a copy of it";
     if (c->spec.nlevels && !p->facts.levels)
         return "no levels of the ranks are known";
     if (needs & WI_ALGO_UNIFORM && q->v_form)

@@ -246,7 +246,7 @@ int wi_plan_needs_exchange(const struct wi_planner *p, const struct wi_plan_quer
         a = wi_plan_file(p, q, forced);
     else if (name && wi_algo_is_spec(name)) /* over messages, whose shares are even or their own */
         a = wi_algo_hier(q->coll);
-    if (!p->facts.mapped || q->coll == WI_COLL_BARRIER || (q->codec.id && !q->codec.may_bypass))
+    if (!p->facts.mapped || q->coll == WI_COLL_BARRIER || (q->codec.id && (!q->codec.may_bypass || q->codec.feedback)))
         return 0;
     /* Ranks know only their own counts, but must cut alike. */
     if (q->coll == WI_COLL_ALL_TO_ALL_V || q->coll == WI_COLL_GATHER_V || q->coll == WI_COLL_SCATTER_V)

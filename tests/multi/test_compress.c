@@ -419,6 +419,10 @@ static void refused_calls(int rank, int nranks, void *arg)
     options.codec = NULL;
     options.algorithm = "coded2";
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "it sends images: for calls with a codec");
+    options.codec = "int8:ef=1";
+    options.tensor = 5;
+    options.algorithm = "pull";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "what was lost before is added to a copy of it");
     options.codec = "int8:bypass=never";
     options.algorithm = "ring";
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP,
