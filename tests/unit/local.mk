@@ -158,6 +158,10 @@ unit_tests += tests/unit/test_devices
 tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
 tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
 
+unit_tests += tests/unit/test_coded
+tests_unit_test_coded_SOURCES = tests/unit/test_coded.c
+tests_unit_test_coded_LDADD = libweftcore.la $(CUNIT_LIBS)
+
 unit_tests += tests/unit/test_codec
 tests_unit_test_codec_SOURCES = tests/unit/test_codec.c
 tests_unit_test_codec_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
