@@ -8,8 +8,6 @@
 #include "base/status.h"
 #include "comm/comm.h"
 
-#define INFO_CODED 2u /* in weft_op_info.flags */
-
 /* ---- What a codec costs ----
  * Constants, so that all ranks choose alike: bytes of fp32 per microsecond of one core with AVX-512, vectors in memory; encoding
  * with a residual is slower by FEEDBACK. tests/bench has what they were measured with. */
@@ -100,7 +98,7 @@ static void mark(const struct weft_request *req, struct wi_op *op)
 
     wi_codec_text(&req->codec.codec, text, sizeof text);
     h = wi_hash64(text, strlen(text), h);
-    op->info.flags |= INFO_CODED;
+    op->info.flags |= WI_INFO_CODED;
     op->info.hash ^= (uint32_t)(h >> 32);
 }
 

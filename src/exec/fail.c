@@ -41,8 +41,9 @@ void wi_op_info_text(const struct weft_op_info *info, char *text, size_t capacit
     if (info->kind == WI_COLL_BARRIER)
         snprintf(text, capacity, "%s #%u", coll, info->seq);
     else
-        snprintf(text, capacity, "%s%s (%s%s%llu %s%s)", coll, number, info->flags & 1 ? op : "",
-                 info->flags & 1 ? " of " : "", (unsigned long long)info->count, dtype, root);
+        snprintf(text, capacity, "%s%s (%s%s%llu %s%s%s)", coll, number, info->flags & 1 ? op : "",
+                 info->flags & 1 ? " of " : "", (unsigned long long)info->count, dtype, root,
+                 info->flags & WI_INFO_CODED ? ", compressed" : "");
 }
 
 static const char *advice_for(weft_status status)
@@ -329,10 +330,11 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here too, but there it names %s, and here %s",
                      peer, text, there, here);
     else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
-        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
-                     "rank %d called %s here too, but with other per-rank counts, another algorithm named, or after an "
-                     "earlier operation that differed (kind, count, type, operator, root or algorithm)",
-                     peer, text);
+        wi_exec_fail(
+            exec, WEFT_EMISMATCH, peer, ours,
+            "rank %d called %s here too, but with other per-rank counts, another algorithm, codec or tensor named, or "
+            "after an earlier operation that differed (kind, count, type, operator, root or algorithm)",
+            peer, text);
     else
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here", peer, text);
 }

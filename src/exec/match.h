@@ -35,6 +35,7 @@ struct wi_match_peer;
 #define WI_INFO_PLANNED 16u /* of a collective: what was planned behind a gate is in its hash */
 /* Likewise: what is planned behind a gate begins with an exchange of buffers, also as long as it is not planned. */
 #define WI_INFO_EXCHANGES 32u
+#define WI_INFO_CODED 64u /* of a collective: the call has a codec, which is in its hash, with the tensor */
 
 static inline int64_t wi_info_tag(const struct weft_op_info *info)
 {

@@ -490,12 +490,31 @@ static void different_codecs(int rank, int nranks, void *arg)
     ft_open(&f, arg, 20000, rank, nranks);
     options.codec = rank ? "int8:bypass=never" : "int4:bypass=never";
     call.options = &options;
-    WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH);
+    SAYS(
+        weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH,
+        "called all_reduce #2 (sum of 4096 float, compressed) here too, but with other per-rank counts, another algorithm, codec");
+    ft_close(&f);
+}
+
+static void one_is_not_compressed(int rank, int nranks, void *arg)
+{
+    static float data[4096], out[4096];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 4096, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = rank ? "int8:bypass=never" : NULL;
+    call.options = &options;
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH,
+         rank ? "(sum of 4096 float) here" : "(sum of 4096 float, compressed) here");
     ft_close(&f);
 }
 
 static void refusals(void)
 {
+    CU_ASSERT_EQUAL(wt_run(2, one_is_not_compressed, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, one_is_not_compressed, (void *)(uintptr_t) "shm", 60000), 0);
     CU_ASSERT_EQUAL(wt_run(2, refused_calls, (void *)(uintptr_t) "shm", 60000), 0);
     CU_ASSERT_EQUAL(wt_run(3, busy_tensors, (void *)(uintptr_t) "tcp", 60000), 0);
     CU_ASSERT_EQUAL(wt_run(2, different_codecs, (void *)(uintptr_t) "tcp", 60000), 0);
