@@ -13,6 +13,7 @@
 #include "algo/algo.h"
 #include "base/rates.h"
 #include "base/reduce.h"
+#include "base/settings.h"
 #include "base/settings_given.h"
 #include "base/text.h"
 #include "tool.h"
@@ -230,8 +231,9 @@ static const char *const key_states[] = {
 
 static const char *nearest_setting(const json_t *settings, const char *name)
 {
-    const char *nearest = NULL;
+    const char *nearest = NULL, *longer = NULL;
     size_t best = strlen(name) / 3 + 1, i;
+    int nlonger = 0;
     json_t *row;
 
     json_array_foreach(settings, i, row)
@@ -241,12 +243,16 @@ static const char *nearest_setting(const json_t *settings, const char *name)
 
         if (distance == 0)
             return known;
+        if (known && wi_setting_lacks_word(name, known)) {
+            longer = known;
+            nlonger++;
+        }
         if (distance < best) {
             best = distance;
             nearest = known;
         }
     }
-    return nearest;
+    return nlonger == 1 ? longer : nearest;
 }
 
 /* Names in the environment and in the file that are no settings: the library says so in its log only. */

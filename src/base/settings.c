@@ -453,22 +453,34 @@ static unsigned edit_distance(const char *a, const char *b)
     return row[columns];
 }
 
-/* A suggestion farther away than a third of the name would only mislead. */
+int wi_setting_lacks_word(const char *name, const char *known)
+{
+    const char *behind = strncmp(known, "WEFT_", 5) == 0 ? strchr(known + 5, '_') : NULL;
+
+    return behind && strncmp(name, "WEFT_", 5) == 0 && strcmp(name + 5, behind + 1) == 0;
+}
+
+/* A suggestion farther away than a third of the name would only mislead, and so would one of several that lack a word. */
 static const char *name_nearest(const struct wi_settings *settings, const char *name)
 {
     struct setting_known *known = atomic_load_explicit(&settings->first, memory_order_acquire);
     unsigned best = (unsigned)(strlen(name) - 5) / 3 + 2;
-    const char *nearest = NULL;
+    const char *nearest = NULL, *longer = NULL;
+    int nlonger = 0;
 
     for (; known; known = atomic_load_explicit(&known->next, memory_order_acquire)) {
         unsigned distance = edit_distance(name, known->name);
 
+        if (wi_setting_lacks_word(name, known->name)) {
+            longer = known->name;
+            nlonger++;
+        }
         if (distance < best) {
             best = distance;
             nearest = known->name;
         }
     }
-    return nearest;
+    return nlonger == 1 ? longer : nearest;
 }
 
 int wi_settings_check_unknown(struct wi_settings *settings)

@@ -23,6 +23,9 @@ weft_status wi_settings_read_transport(struct wi_settings *settings, const char 
 /* After all modules have read: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
  * with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
+/* Is `name` the setting `known` without its first word: WEFT_TIMEOUT, WEFT_COMM_TIMEOUT? They differ in more letters than what is
+ * misspelt. */
+int wi_setting_lacks_word(const char *name, const char *known);
 /* Unknown names that resemble a setting about job keys: what the user meant to protect is not. The setting that `name` resembles,
  * or NULL; for a registry, after all modules have read: "WEFT_JOBKEY (environment) is not a setting; did you mean WEFT_JOB_KEY?"
  * into text and 1, or 0. */

@@ -65,6 +65,7 @@ unknown_names() {
     echo 'COMM_TIMOUT = 3s' >"$tap_dir/names.conf"
     WEFT_WORKER=3 says "$text" && WEFT_WORKER=3 says "$text" -c && WEFT_CONFIG_FILE=$tap_dir/names.conf \
         says "^unknown +WEFT_COMM_TIMOUT \(file\) is not a setting; did you mean WEFT_COMM_TIMEOUT\?" &&
+        WEFT_TIMEOUT=3s says "^unknown +WEFT_TIMEOUT \(environment\) is not a setting; did you mean WEFT_COMM_TIMEOUT\?" &&
         WEFT_QWERTZUIOP=1 says "^unknown +WEFT_QWERTZUIOP \(environment\) is not a setting$" &&
         WEFT_WORKER=3 timeout 20 ./weft-info -j | python3 -c "import json, sys
 assert {'name': 'WEFT_WORKER', 'origin': 'environment', 'nearest': 'WEFT_WORKERS'} in json.load(sys.stdin)['unknown']" &&

@@ -268,11 +268,23 @@ static void bad_calls(void)
     CU_ASSERT_PTR_NULL(settings);
 }
 
-static void unknown_names(void)
+/* A first word that is left out is more letters than a misspelling. */
+static void lacking_words(void)
 {
-    static const char *const calls[] = {"T_COUNTS=3", "XYZZY_PLUGH=1", "T_ON=y", NULL};
-    char spec[] = "warn,file:/tmp/weft-test-log-XXXXXX", text[2048];
-    int fd = mkstemp(strchr(spec, '/'));
+    CU_ASSERT(wi_setting_lacks_word("WEFT_TIMEOUT", "WEFT_COMM_TIMEOUT"));
+    CU_ASSERT(wi_setting_lacks_word("WEFT_INIT_TIMEOUT", "WEFT_COMM_INIT_TIMEOUT"));
+    CU_ASSERT(!wi_setting_lacks_word("WEFT_TIMEOUT", "WEFT_COMM_INIT_TIMEOUT"));
+    CU_ASSERT(!wi_setting_lacks_word("WEFT_TIMEOUT", "WEFT_TIMEOUT"));
+    CU_ASSERT(!wi_setting_lacks_word("WEFT_OUT", "WEFT_COMM_TIMEOUT"));
+    CU_ASSERT(!wi_setting_lacks_word("WEFT_", "WEFT_LOG"));
+    CU_ASSERT(!wi_setting_lacks_word("", ""));
+}
+
+/* What the log says of the names in `calls` that are no settings of `module`, and how many they are. */
+static int log_unknown(const char *module, const char *const *calls, char *text, size_t capacity)
+{
+    char spec[] = "warn,file:/tmp/weft-test-log-XXXXXX";
+    int fd = mkstemp(strchr(spec, '/')), unknown;
     struct wi_settings *settings;
     struct values v;
     ssize_t got;
@@ -280,16 +292,28 @@ static void unknown_names(void)
     CU_ASSERT_FATAL(fd >= 0);
     CU_ASSERT_EQUAL(wi_log_init(spec), WEFT_SUCCESS);
     settings = create(NULL, calls);
-    CU_ASSERT_EQUAL(wi_settings_read(settings, "T", table, &v), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL(wi_settings_check_unknown(settings), 2);
-    got = read(fd, text, sizeof(text) - 1);
+    CU_ASSERT_EQUAL(wi_settings_read(settings, module, table, &v), WEFT_SUCCESS);
+    unknown = wi_settings_check_unknown(settings);
+    got = read(fd, text, capacity - 1);
     text[got < 0 ? 0 : got] = '\0';
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_T_COUNTS (call) is not a setting; did you mean WEFT_T_COUNT?"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_XYZZY_PLUGH (call) is not a setting\n"));
     wi_settings_destroy(settings);
     wi_log_init(NULL);
     close(fd);
     unlink(strchr(spec, '/'));
+    return unknown;
+}
+
+static void unknown_names(void)
+{
+    static const char *const calls[] = {"T_COUNTS=3", "XYZZY_PLUGH=1", "T_ON=y", NULL};
+    static const char *const lacks[] = {"COUNT=3", NULL};
+    char text[2048];
+
+    CU_ASSERT_EQUAL(log_unknown("T", calls, text, sizeof(text)), 2);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_T_COUNTS (call) is not a setting; did you mean WEFT_T_COUNT?"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_XYZZY_PLUGH (call) is not a setting\n"));
+    CU_ASSERT_EQUAL(log_unknown("MODULE", lacks, text, sizeof(text)), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "WEFT_COUNT (call) is not a setting; did you mean WEFT_MODULE_COUNT?"));
 }
 
 /* Names that resemble a setting about keys are found among what no module has read. */
@@ -452,6 +476,7 @@ static const struct wt_case cases[] = {
     {"bad values are named", bad_values},
     {"malformed files", bad_files},
     {"malformed calls", bad_calls},
+    {"names that lack a word", lacking_words},
     {"unknown names", unknown_names},
     {"unknown names that resemble keys", misspelt_keys},
     {"hash", hashes},
