@@ -148,6 +148,23 @@ const char *bench_dirty_name(enum bench_dirty dirty)
     return dirty_names[dirty];
 }
 
+/* `what`: "collective". */
+static int bad_name(const struct bench_options *o, const char *what, const struct tool_similar *s)
+{
+    if (s->near)
+        return bad(o, "no %s is called '%s'; did you mean '%s'?", what, s->name, s->near);
+    return bad(o, "no %s is called '%s'", what, s->name);
+}
+
+static int bad_coll(const struct bench_options *o, const char *name)
+{
+    struct tool_similar similar = {.name = name};
+
+    for (int c = 0; c < BENCH_NUM_COLLS; c++)
+        tool_try(&similar, bench_coll_name((enum bench_coll)c));
+    return bad_name(o, "collective", &similar);
+}
+
 static int parse_colls(struct bench_options *o, const char *text)
 {
     char copy[512];
@@ -161,7 +178,7 @@ static int parse_colls(struct bench_options *o, const char *text)
         else if (bench_coll_parse(name, &coll) == 0)
             colls |= 1u << coll;
         else
-            return bad(o, "no collective is called '%s'", name);
+            return bad_coll(o, name);
     }
     if (!colls)
         return bad(o, "-C wants the name of a collective");
@@ -206,6 +223,8 @@ static int parse_dtypes(struct bench_options *o, const char *text)
 
 static int parse_ops(struct bench_options *o, const char *text)
 {
+    struct tool_similar similar = {.name = text};
+
     if (strcmp(text, "all") == 0) {
         o->ops = (1u << WEFT_NUM_OPS) - 1;
         return 0;
@@ -215,8 +234,9 @@ static int parse_ops(struct bench_options *o, const char *text)
             o->ops = 1u << op;
             return 0;
         }
+        tool_try(&similar, weft_op_name(op));
     }
-    return bad(o, "no operator is called '%s'", text);
+    return bad_name(o, "operator", &similar);
 }
 
 static int parse_root(struct bench_options *o, const char *text)

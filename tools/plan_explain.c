@@ -42,48 +42,58 @@ static int bad(const char *what, const char *value)
     return 2;
 }
 
-#define NAMES_BYTES 400
+/* Those that there are in place of a name that there is not. */
+struct names {
+    struct tool_similar similar;
+    char list[400];
+};
 
-static void add_name(char names[NAMES_BYTES], const char *name)
+static void add_name(struct names *names, const char *name)
 {
-    size_t used = strlen(names);
+    size_t used = strlen(names->list);
 
-    snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "", name);
+    tool_try(&names->similar, name);
+    snprintf(names->list + used, sizeof names->list - used, "%s%s", used ? ", " : "", name);
 }
 
-/* Of what there is in place of a name. */
-static int unknown(const char *what, const char *value, const char *names)
+static int unknown(const char *what, const struct names *names)
 {
-    fprintf(stderr, "weft-plan explain: %s \"%s\"; there are %s\n", what, value, names);
+    const char *near = names->similar.near;
+
+    if (near)
+        fprintf(stderr, "weft-plan explain: %s \"%s\"; did you mean \"%s\"? (there are: %s)\n", what,
+                names->similar.name, near, names->list);
+    else
+        fprintf(stderr, "weft-plan explain: %s \"%s\"; there are %s\n", what, names->similar.name, names->list);
     return 2;
 }
 
 static int no_collective(const char *value)
 {
-    char names[NAMES_BYTES] = "";
+    struct names names = {.similar = {.name = value}};
 
     for (int c = 0; c < WI_NUM_COLLS; c++)
         if (wi_algo_find(wi_algo_family((enum wi_coll)c), "flat"))
-            add_name(names, wi_coll_name((enum wi_coll)c));
-    return unknown("no collective", value, names);
+            add_name(&names, wi_coll_name((enum wi_coll)c));
+    return unknown("no collective", &names);
 }
 
 static int no_op(const char *value)
 {
-    char names[NAMES_BYTES] = "";
+    struct names names = {.similar = {.name = value}};
 
     for (unsigned op = 0; op < WI_RATE_OPS; op++)
-        add_name(names, wi_rate_op_name(op));
-    return unknown("--op: no operator", value, names);
+        add_name(&names, wi_rate_op_name(op));
+    return unknown("--op: no operator", &names);
 }
 
 static int no_dtype(const char *value)
 {
-    char names[NAMES_BYTES] = "";
+    struct names names = {.similar = {.name = value}};
 
     for (int d = 0; d < WEFT_NUM_DTYPES; d++)
-        add_name(names, weft_dtype_name((weft_dtype)d));
-    return unknown("--dtype: no data type", value, names);
+        add_name(&names, weft_dtype_name((weft_dtype)d));
+    return unknown("--dtype: no data type", &names);
 }
 
 static int missing(const char *what)

@@ -46,6 +46,44 @@ static inline void tool_after_rank_0(int rank)
         left = sleep(left);
 }
 
+/* Single-character edits between two names; 99 where one is too long to be compared. */
+static inline size_t tool_distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b);
+
+    for (size_t j = 0; j < 32; j++)
+        row[j] = j;
+    if (n >= 32)
+        return 99;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t up = row[j], least = diagonal + (a[i - 1] != b[j - 1]);
+            least = up + 1 < least ? up + 1 : least;
+            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            diagonal = up;
+        }
+    }
+    return row[n];
+}
+
+/* What may have been meant by a name that there is not: `near` is the nearest of those tried, NULL while all are other words. */
+struct tool_similar {
+    const char *name, *near;
+    size_t distance;
+};
+
+static inline void tool_try(struct tool_similar *s, const char *known)
+{
+    size_t distance = tool_distance(s->name, known);
+
+    if (distance > (strlen(s->name) + 1) / 3 || (s->near && distance >= s->distance))
+        return;
+    s->near = known;
+    s->distance = distance;
+}
+
 /* getopt's '?' and ':', in the words of all tools, with opterr 0; returns the exit status. A long option is an argument of its own,
  * a letter may stand among others. */
 static inline int tool_bad_option(const char *tool, int option, char *const *argv)

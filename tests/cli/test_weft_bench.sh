@@ -137,7 +137,11 @@ unwritable() { # OPTION...: said before anything is measured
 tap "files that cannot be written" unwritable
 whose() { WEFT_RANK=1 WEFT_TRANSPORTS=nonsense ./weft-bench -e 8 2>&1 | grep '^weft-bench: rank 1: '; }
 tap "a rank without a context says which it is" whose
-tap "an unknown operator" refused "'plus'" -o plus
+tap "an unknown operator" refused "'plus' (--help" -o plus
+tap "a misspelt operator" refused "no operator is called 'summ'; did you mean 'sum'?" -o summ
+tap "nothing like a collective" refused "no collective is called 'frobnicate' (--help" -C all_reduce,frobnicate
+tap "a misspelt collective" refused "no collective is called 'all_reduc'; did you mean 'all_reduce'?" all_reduc
+tap "a collective too long to be one" refused "_v_v_v_v_v_v' (--help" "$(printf 'all_to_all_v%.0s_v' {1..20})_v_v_v_v_v"
 tap "an unknown option" refused "--frobnicate" --frobnicate
 # Rank 0 says it, though another one could fail first and have it ended; and where rank 0 does not, another one does.
 told() { # RANKS_THAT_SAY_IT LAG_OF_RANK_0 PROGRAM ARGUMENTS...

@@ -151,13 +151,14 @@ table_named() { # a table that the environment names changes the answer: the ans
         explained "'tuning' not in d" all_reduce -n 1M -P 4
 }
 tap "which table chooses" table_named
-tap "no such type" status_is 2 '--dtype: no data type "flaot"; there are int8, .*, complex128' explain all_reduce -n 1M -P 4 --dtype flaot
+tap "no such type" status_is 2 '--dtype: no data type "flaot"; did you mean "float"\? \(there are: int8, .*, complex128' explain all_reduce -n 1M -P 4 --dtype flaot
 tap "an operator that the type has not" status_is 2 'undefined for this data type: "band"' explain all_reduce -n 1M -P 4 --op band
 tap "a wrong rule is named" status_is 1 'did you mean "ring"' explain all_reduce -n 1M -P 4 --rules all_reduce:rnig
 tap "a wrong machine is named" status_is 1 'frob' explain all_reduce -n 1M -P 4 --synthetic "nodes:2 frob:3"
 tap "nodes against the machine" status_is 1 'has 3 hosts' explain all_reduce -n 1M -P 6 --nodes 2 --synthetic "$three"
-tap "no such operator" status_is 2 '--op: no operator "summ"; there are sum, .*, user' explain all_reduce -n 1M -P 4 --op summ
-tap "no such collective" status_is 2 'no collective "all_redce"; there are all_reduce, .*, barrier' explain all_redce -n 1 -P 2
+tap "no such operator" status_is 2 '--op: no operator "summ"; did you mean "sum"\? \(there are: sum, .*, user' explain all_reduce -n 1M -P 4 --op summ
+tap "no such collective" status_is 2 'no collective "all_redce"; did you mean "all_reduce"\? \(there are: all_reduce, .*, barrier' explain all_redce -n 1 -P 2
+tap "nothing like a collective" status_is 2 'no collective "frob"; there are all_reduce, .*, barrier' explain frob -n 1 -P 2
 tap "no collective" status_is 2 'explain: which collective\?' explain -n 1 -P 2
 tap "a root that is no rank" status_is 2 '--root 9: there are ranks 0 to 7' explain broadcast -n 1 -P 8 --root 9
 tap "too many ranks" status_is 2 '-P: not a number from 1 to 1048576: "99999999"' explain broadcast -n 1 -P 99999999
