@@ -37,6 +37,19 @@ static void set_writable(struct wi_tcp_conn *c, int on)
     c->can_write = (uint8_t)on;
 }
 
+static void note_ends(struct wi_tcp_conn *c)
+{
+    struct sockaddr_storage sa;
+    char local[WI_TCP_ADDR_TEXT] = "?", remote[WI_TCP_ADDR_TEXT] = "?";
+    socklen_t n = sizeof sa;
+    if (getsockname(c->fd, (struct sockaddr *)&sa, &n) == 0)
+        wi_tcp_sockaddr_text(&sa, local);
+    n = sizeof sa;
+    if (getpeername(c->fd, (struct sockaddr *)&sa, &n) == 0)
+        wi_tcp_sockaddr_text(&sa, remote);
+    snprintf(c->ends, sizeof c->ends, "%s -> %s", local, remote);
+}
+
 weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size_t bytes)
 {
     struct wi_tcp_peer *p = c->peer;
@@ -47,6 +60,7 @@ weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size
     if (c->fd != fd && epoll_ctl(p->group->epoll, EPOLL_CTL_ADD, fd, &ev))
         return errno == ENOMEM || errno == ENOSPC ? WEFT_ENOMEM : WEFT_ESYS;
     c->fd = fd;
+    note_ends(c);
     c->state = WI_TCP_UP;
     c->can_read = c->can_write = 1;
     c->stage_at = c->stage_end = WI_TCP_STAGE_FRONT;
@@ -97,26 +111,11 @@ void wi_tcp_conn_bury(struct wi_tcp_group *g)
     }
 }
 
-void wi_tcp_conn_text(const struct wi_tcp_conn *c, char *text, size_t capacity)
-{
-    struct sockaddr_storage sa;
-    char local[WI_TCP_ADDR_TEXT] = "?", remote[WI_TCP_ADDR_TEXT] = "?";
-    socklen_t n = sizeof sa;
-    if (c->fd >= 0 && getsockname(c->fd, (struct sockaddr *)&sa, &n) == 0)
-        wi_tcp_sockaddr_text(&sa, local);
-    n = sizeof sa;
-    if (c->fd >= 0 && getpeername(c->fd, (struct sockaddr *)&sa, &n) == 0)
-        wi_tcp_sockaddr_text(&sa, remote);
-    snprintf(text, capacity, "%s -> %s", local, remote);
-}
-
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
 static int protocol_error(struct wi_tcp_conn *c, const char *what)
 {
-    char text[2 * WI_TCP_ADDR_TEXT + 8];
-    wi_tcp_conn_text(c, text, sizeof text);
-    wi_tcp_peer_fail(c->peer, WEFT_EPROTO, "tcp %s: %s", text, what);
+    wi_tcp_peer_fail(c->peer, WEFT_EPROTO, "tcp %s: %s", c->ends, what);
     return -1;
 }
 
@@ -230,7 +229,6 @@ static int read_vector(struct wi_tcp_conn *c, struct iovec iov[2], size_t *direc
 
 static int read_failed(struct wi_tcp_conn *c, ssize_t n)
 {
-    char text[2 * WI_TCP_ADDR_TEXT + 8];
     int err = n == 0 ? 0 : errno;
     if (err == EAGAIN || err == EWOULDBLOCK) {
         c->can_read = 0;
@@ -246,8 +244,7 @@ static int read_failed(struct wi_tcp_conn *c, ssize_t n)
     }
     if (err == 0 && c->write_dead)
         err = c->write_errno;
-    wi_tcp_conn_text(c, text, sizeof text);
-    wi_tcp_peer_fail(c->peer, WEFT_EPEER, "tcp %s: %s", text,
+    wi_tcp_peer_fail(c->peer, WEFT_EPEER, "tcp %s: %s", c->ends,
                      err == 0           ? "closed by the peer without a word (did its process end?)"
                      : err == ETIMEDOUT ? "no acknowledgement in time: host down or network cut"
                                         : strerror(err));

@@ -335,9 +335,7 @@ const struct wi_tcp_frame *wi_tcp_in_peek(const struct wi_tcp_peer *p, uint32_t 
 
 static int refuse(struct wi_tcp_conn *c, const char *what)
 {
-    char text[2 * WI_TCP_ADDR_TEXT + 8];
-    wi_tcp_conn_text(c, text, sizeof text);
-    wi_tcp_peer_fail(c->peer, WEFT_EPROTO, "tcp %s: %s", text, what);
+    wi_tcp_peer_fail(c->peer, WEFT_EPROTO, "tcp %s: %s", c->ends, what);
     return -1;
 }
 

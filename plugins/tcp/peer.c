@@ -182,7 +182,7 @@ void wi_tcp_peer_free(struct wi_tcp_peer *p)
 size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity)
 {
     struct wi_tcp_group *g = group;
-    char link[2 * WI_TCP_ADDR_TEXT + 8] = "";
+    const char *link = "";
     if (rank < 0 || rank >= g->nranks || !g->member[rank] || !capacity)
         return 0;
     const struct wi_tcp_peer *p = g->peers[rank];
@@ -198,7 +198,7 @@ size_t wi_tcp_peer_describe(void *group, int rank, char *text, size_t capacity)
     } else {
         for (int i = 0; i < p->nconns; i++)
             if (p->conns[i] && p->conns[i]->state == WI_TCP_UP && !link[0])
-                wi_tcp_conn_text(p->conns[i], link, sizeof link);
+                link = p->conns[i]->ends;
         n = snprintf(text, capacity, "%s; tcp %s, %d sockets, %u sends and %u receives pending", who,
                      link[0]                   ? link
                      : p->state == WI_TCP_LEFT ? "left"

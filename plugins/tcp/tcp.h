@@ -186,6 +186,7 @@ struct wi_tcp_conn {
     uint8_t from_reserve;         /* its descriptor is one that was kept back */
     uint32_t silent;              /* reads without result since something came */
     int write_errno;
+    char ends[2 * WI_TCP_ADDR_TEXT + 8]; /* since it is up: of a socket that was reset the system no longer says the peer's */
     struct wi_tcp_dial *dial;
     /* reading */
     unsigned char *stage;
@@ -381,7 +382,6 @@ int wi_tcp_conn_write(struct wi_tcp_peer *p); /* all sockets of a peer; returns 
 int wi_tcp_conn_has_room(const struct wi_tcp_peer *p);
 /* Send BYE or ABORT if that is possible now, then close without losing it. */
 void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type);
-void wi_tcp_conn_text(const struct wi_tcp_conn *c, char *text, size_t capacity);
 
 /* chan.c: sending side */
 weft_status wi_tcp_out_post(struct wi_tcp_peer *p, struct weft_xfer *x);
