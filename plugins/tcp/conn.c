@@ -88,8 +88,10 @@ void wi_tcp_conn_close(struct wi_tcp_conn *c)
         c->peer->nup--;
     }
     wi_tcp_dial_free(c);
-    if (c->fd >= 0)
+    if (c->fd >= 0) {
+        epoll_ctl(g->epoll, EPOLL_CTL_DEL, c->fd, NULL); /* a child that has not come to its exec may have it, too */
         wi_tcp_fd_close(c->fd);
+    }
     c->fd = -1;
     c->state = WI_TCP_CLOSED;
     if (c->peer->conns[c->index] == c)

@@ -63,6 +63,7 @@ static void drop_half_open(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, 
     if (getpeername(a->fd, (struct sockaddr *)&sa, &n) == 0)
         wi_tcp_sockaddr_text(&sa, text);
     e->host->log(e->host->impl, WEFT_LOG_INFO, "tcp.refuse", "closed connection from %s: %s", text, why);
+    epoll_ctl(e->epoll, EPOLL_CTL_DEL, a->fd, NULL); /* a child that has not come to its exec may have it, too */
     take_out(&e->half_open, a);
     e->nhalf_open--;
     wi_tcp_arrival_free(a);
@@ -243,6 +244,7 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
     wi_tcp_socket_options(e->settings, fd);
     a->deadline_ns = e->host->now_ns() + e->settings->auth_timeout;
     if (!make_room(e, source)) {
+        epoll_ctl(e->epoll, EPOLL_CTL_DEL, fd, NULL);
         wi_tcp_arrival_free(a);
         return WEFT_EBUSY;
     }

@@ -135,6 +135,8 @@ static void conn_kill(struct wi_store_server *server, struct conn *conn)
     if (conn->dead)
         return;
     conn->dead = 1;
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, conn->fd,
+              NULL); /* a child that has not come to its exec may have it, too */
     wi_fd_close(conn->fd);
     if (conn->session)
         wi_store_session_close(server->store, conn->session);
@@ -410,7 +412,7 @@ static void conn_drain(struct wi_store_server *server, struct conn *conn)
 }
 
 /* Send what the state machine has to say. Returns how many bytes are still queued. */
-static size_t server_flush(struct wi_store_server *server)
+static size_t flush_once(struct wi_store_server *server)
 {
     size_t queued = 0;
     for (struct conn *c = server->clients; c; c = c->next) {
@@ -435,6 +437,14 @@ static size_t server_flush(struct wi_store_server *server)
         queued += wi_store_buf_bytes(out);
     }
     return queued;
+}
+
+/* One that is found gone may leave a verdict to those that have been looked at already. */
+static size_t server_flush(struct wi_store_server *server)
+{
+    const struct wi_store_verdict *before = wi_store_verdict_of(server->store);
+    size_t queued = flush_once(server);
+    return wi_store_verdict_of(server->store) != before ? flush_once(server) : queued;
 }
 
 static uint64_t server_deadline(const struct wi_store_server *server)
