@@ -5,12 +5,14 @@
  * failed: so no rank is left waiting in an exchange that a failed rank never enters. */
 #include "net/mesh.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -433,17 +435,42 @@ static weft_status find_mapped(struct build *b, const int *chosen)
     return WEFT_SUCCESS;
 }
 
+/* A word of this process that its peers read to find out whether they can. It belongs to the library, so that a rank that
+ * failed and left does not take it away from a peer, another thread perhaps, that is reading. It is random, so that a
+ * process that a wrong number names (a namespace's, or one used again) is not taken for a rank. */
+struct probe {
+    uint64_t at, value;
+};
+
+static uint64_t probe_word;
+static int probe_word_stands;
+static pthread_once_t probe_word_once = PTHREAD_ONCE_INIT;
+
+static void draw_probe_word(void)
+{
+    probe_word_stands = wi_random(&probe_word, sizeof probe_word) == 0;
+}
+
+static weft_status own_probe(struct probe *p)
+{
+    pthread_once(&probe_word_once, draw_probe_word);
+    if (!probe_word_stands)
+        return wi_fail(WEFT_ESYS, "the kernel gives no random bytes");
+    *p = (struct probe){.at = (uint64_t)(uintptr_t)&probe_word, .value = probe_word};
+    return WEFT_SUCCESS;
+}
+
 /* Cross-memory attach may be forbidden between these processes: read a word that each peer offers, and ask whether writing
  * is permitted, too. Nothing is written: only an operation that a peer takes part in says where. */
-static int probe_get(struct wi_mesh *m, const uint64_t *at)
+static int probe_get(struct wi_mesh *m, const struct probe *of)
 {
     const struct wi_mesh_group *g = m->mapped_group;
 
     for (int i = 0; i < m->nmapped && !m->posts; i++) {
         uint64_t value = 0;
         int r = m->map_ranks[i];
-        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, at[r], &value, sizeof value) < 0 ||
-                             value != (at[r] ^ m->comm_id[0]))) {
+        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, of[r].at, &value, sizeof value) < 0 ||
+                             value != of[r].value)) {
             wi_log(WEFT_LOG_INFO, "net.mem_get", "memory of rank %d cannot be read: %s", r, wi_fail_text());
             wi_fail_clear();
             return 0;
@@ -476,7 +503,7 @@ struct map_claim {
     uint64_t slot_bytes;
 };
 
-static struct map_claim claim(struct wi_mesh *m, const uint64_t *where)
+static struct map_claim claim(struct wi_mesh *m, const struct probe *probes)
 {
     struct map_claim c = {.lowest = m->map_ranks[0],
                           .count = m->nmapped,
@@ -491,7 +518,7 @@ static struct map_claim claim(struct wi_mesh *m, const uint64_t *where)
     c.slots = m->mapped.depth;
     c.slot_bytes = m->mapped.slot_bytes;
     c.can_map = m->can_map;
-    c.can_get = m->can_get && probe_get(m, where);
+    c.can_get = m->can_get && probe_get(m, probes);
     c.can_put = c.can_get && m->can_put && probe_put(m);
     return c;
 }
@@ -548,27 +575,25 @@ static weft_status agree(struct build *b, weft_status local, const int *chosen)
 {
     struct wi_mesh *m = b->mesh;
     struct rounds rs = {.build = b, .failed_rank = -1};
-    uint64_t *where = wi_calloc((size_t)m->nranks, sizeof *where);
+    struct probe probe, *probes = wi_calloc((size_t)m->nranks, sizeof probe);
     struct map_claim mine, *all = wi_calloc((size_t)m->nranks, sizeof mine);
-    volatile uint64_t probe;
     weft_status st = local;
 
     memset(b->members, 1, (size_t)m->nranks);
     if (st >= 0)
-        st = where && all ? find_mapped(b, chosen) : wi_fail(WEFT_ENOMEM, "agreement");
-    probe = (uint64_t)(uintptr_t)&probe ^ m->comm_id[0];
+        st = probes && all ? find_mapped(b, chosen) : wi_fail(WEFT_ENOMEM, "agreement");
+    if (st >= 0)
+        st = own_probe(&probe);
+    if (st >= 0)
+        st = group_all_gather(&rs, &probe, sizeof probe, probes);
     if (st >= 0) {
-        uint64_t at = (uint64_t)(uintptr_t)&probe;
-        st = group_all_gather(&rs, &at, sizeof at, where);
-    }
-    if (st >= 0) {
-        mine = claim(m, where);
+        mine = claim(m, probes);
         st = group_all_gather(&rs, &mine, sizeof mine, all);
     }
     if (st >= 0)
         settle_maps(m, all);
     st = drain(&rs, st);
-    wi_free(where);
+    wi_free(probes);
     wi_free(all);
     return st;
 }
