@@ -469,8 +469,8 @@ static int probe_get(struct wi_mesh *m, const struct probe *of)
     for (int i = 0; i < m->nmapped && !m->posts; i++) {
         uint64_t value = 0;
         int r = m->map_ranks[i];
-        if (r != m->rank && (g->transport->ops.mem_get(g->group, r, of[r].at, &value, sizeof value) < 0 ||
-                             value != of[r].value)) {
+        if (r != m->rank &&
+            (g->transport->ops.mem_get(g->group, r, of[r].at, &value, sizeof value) < 0 || value != of[r].value)) {
             wi_log(WEFT_LOG_INFO, "net.mem_get", "memory of rank %d cannot be read: %s", r, wi_fail_text());
             wi_fail_clear();
             return 0;
