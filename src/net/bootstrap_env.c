@@ -3,10 +3,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/trusted_path.h"
 #include "net/bootstrap_key.h"
 #include "net/bootstrap_mesh.h"
 #include "net/bootstrap_pmi.h"
@@ -93,6 +95,13 @@ static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env 
     return wi_job_key_derive(config->job, config->job_key);
 }
 
+/* At a local socket the kernel tells whose process the other end is, and the ranks are of one user. Not where users cannot be told
+ * apart: a container's user that has no number outside looks like every other of its kind. */
+static int env_is_own_user(const struct wi_env *env)
+{
+    return env->rendezvous.local[0] && (geteuid() != WI_OVERFLOW_UID || wi_users_are_mapped());
+}
+
 weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_bootstrap **b)
 {
     struct wi_env env;
@@ -106,6 +115,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
     snprintf(config.job, sizeof(config.job), "%s", env.job);
     weft_status st = env_key(s, &env, &key, &config, deadline_ns);
     config.rendezvous = env.rendezvous;
+    config.own_user = env_is_own_user(&env);
     wi_log(WEFT_LOG_INFO, "bootstrap.env", "job %s: rank %d of %d", env.job, env.rank, env.nranks);
     if (st < 0) {
         ; /* nothing to end */

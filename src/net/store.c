@@ -24,7 +24,8 @@ struct wi_store_entry {
 
 struct wi_store {
     int nranks, njoined;
-    int64_t *entered; /* [nranks] newest step; -1 not joined */
+    char sized_by[80]; /* who said how many ranks there are */
+    int64_t *entered;  /* [nranks] newest step; -1 not joined */
     struct wi_store_session *sessions;
     struct wi_store_entry *buckets[STORE_BUCKETS];
     size_t memory_bytes;
@@ -38,6 +39,7 @@ struct wi_store *wi_store_create(int nranks)
     if (!store)
         return NULL;
     store->nranks = nranks;
+    snprintf(store->sized_by, sizeof(store->sized_by), "rank 0");
     return store;
 }
 
@@ -106,6 +108,13 @@ void wi_store_judge(struct wi_store *store, const struct wi_store_verdict *verdi
 
 void wi_store_farewell(struct wi_store *store)
 {
+    if (!wi_store_complete(store)) {
+        struct wi_store_verdict verdict = {.status = WEFT_EPEER, .culprit = 0};
+        snprintf(verdict.text, sizeof(verdict.text),
+                 "rank 0's start-up store ended when %d of %d ranks had joined: rank 0 gave up or was refused",
+                 store->njoined, store->nranks);
+        wi_store_judge(store, &verdict); /* those that still join wait for nobody */
+    }
     for (struct wi_store_session *s = store->sessions; s; s = s->next)
         wi_store_frame_append(&s->out, WI_STORE_CLOSING, NULL, NULL, 0);
 }
@@ -185,9 +194,9 @@ static void session_refuse(struct wi_store *store, struct wi_store_session *sess
 /* Claims that contradict what is known get a reason and are shown out; the job itself goes on. */
 static void session_admit(struct wi_store *store, struct wi_store_session *session, int nranks)
 {
-    char text[240];
+    char text[320];
     if (nranks != store->nranks) {
-        snprintf(text, sizeof(text), "%s says the job has %d ranks, rank 0 says %d", session->name, nranks,
+        snprintf(text, sizeof(text), "%s says the job has %d ranks, %s says %d", session->name, nranks, store->sized_by,
                  store->nranks);
         session_refuse(store, session, text);
         return;
@@ -203,12 +212,14 @@ static void session_admit(struct wi_store *store, struct wi_store_session *sessi
         session_tell(session, &store->verdict);
 }
 
-static weft_status store_size(struct wi_store *store, int nranks)
+static weft_status store_size(struct wi_store *store, int nranks, const char *name)
 {
     if (store->entered)
         return WEFT_SUCCESS;
-    if (!store->nranks)
+    if (!store->nranks) {
         store->nranks = nranks;
+        snprintf(store->sized_by, sizeof(store->sized_by), "%s", name);
+    }
     store->entered = wi_malloc((size_t)store->nranks * sizeof(*store->entered));
     if (!store->entered)
         return WEFT_ENOMEM;
@@ -228,15 +239,17 @@ weft_status wi_store_session_open_sealed(struct wi_store *store, int rank, int n
 {
     if (nranks < 1 || nranks > STORE_NRANKS_MAX || rank < 0 || rank >= nranks)
         return WEFT_EPROTO;
-    if (store_size(store, nranks) < 0)
-        return WEFT_ENOMEM;
     struct wi_store_session *s = wi_calloc(1, sizeof(*s));
     if (!s)
         return WEFT_ENOMEM;
+    snprintf(s->name, sizeof(s->name), "rank %d (%s, pid %d)", rank, host, pid);
+    if (store_size(store, nranks, s->name) < 0) {
+        wi_free(s);
+        return WEFT_ENOMEM;
+    }
     wi_store_buf_init(&s->out, STORE_OUT_MAX);
     s->out.seal = seal;
     s->rank = rank;
-    snprintf(s->name, sizeof(s->name), "rank %d (%s, pid %d)", rank, host, pid);
     s->next = store->sessions;
     store->sessions = s;
     session_admit(store, s, nranks);

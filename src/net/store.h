@@ -45,7 +45,7 @@ const struct wi_store_verdict *wi_store_verdict_of(const struct wi_store *store)
 int wi_store_complete(const struct wi_store *store); /* every rank has joined */
 int wi_store_nranks(const struct wi_store *store);
 struct wi_store_session *wi_store_sessions(struct wi_store *store);
-/* Say good-bye to all sessions. */
+/* Say good-bye to all sessions; while ranks are missing, with a verdict before it: no start can come of them. */
 void wi_store_farewell(struct wi_store *store);
 
 #endif

@@ -27,6 +27,7 @@
 #include "net/store_server.h"
 
 #define HANDSHAKE_NS 2000000000ull
+#define REFUSED_NS 2000000000ull /* for the client to close */
 #define FAREWELL_NS 1000000000ull
 #define FAREWELL_ROUNDS 100
 #define JUDGED_NS 5000000000ull
@@ -49,7 +50,8 @@ struct conn {
     struct wi_auth_stream seal;
     struct wi_store_opener opener;
     struct wi_store_buf in, out; /* out: of the handshake */
-    uint64_t deadline_ns;        /* of the handshake */
+    int told;                    /* refused, and all that it is told is sent: it is to close */
+    uint64_t deadline_ns;        /* of the handshake, or of its closing when told */
     struct conn *next;
 };
 
@@ -68,7 +70,7 @@ struct wi_store_server {
     struct wi_auth_seen *seen; /* borrowed */
     struct wi_store *store;
     struct conn *clients; /* oldest last */
-    int nclients, nhalf_open, listening;
+    int nclients, nhalf_open, ntold, listening;
     struct conn listeners[2], wake;
 };
 
@@ -143,6 +145,7 @@ static void conn_kill(struct wi_store_server *server, struct conn *conn)
     else
         server->nhalf_open--;
     conn->session = NULL;
+    server->ntold -= conn->told;
     server->nclients--;
 }
 
@@ -411,6 +414,18 @@ static void conn_drain(struct wi_store_server *server, struct conn *conn)
     conn_frames(server, conn);
 }
 
+/* Closing now, with its words unread, could destroy the reason on its way: the client closes. One that does not is closed when its
+ * time is over, or such connections would fill the server's table. */
+static void conn_told(struct wi_store_server *server, struct conn *conn)
+{
+    if (conn->told)
+        return;
+    conn->told = 1;
+    server->ntold++;
+    conn->deadline_ns = wi_deadline_ns(REFUSED_NS);
+    shutdown(conn->fd, SHUT_WR);
+}
+
 /* Send what the state machine has to say. Returns how many bytes are still queued. */
 static size_t flush_once(struct wi_store_server *server)
 {
@@ -427,9 +442,8 @@ static size_t flush_once(struct wi_store_server *server)
             conn_kill(server, c);
             continue;
         }
-        /* Closing now, with its words unread, could destroy the reason on its way: the client closes. */
         if (refused && !wi_store_buf_bytes(out))
-            shutdown(c->fd, SHUT_WR);
+            conn_told(server, c);
         int polls_out = wi_store_buf_bytes(out) > 0;
         if (polls_out != c->polls_out)
             conn_poll(server, c, EPOLL_CTL_MOD, EPOLLIN | (polls_out ? EPOLLOUT : 0));
@@ -447,11 +461,17 @@ static size_t server_flush(struct wi_store_server *server)
     return wi_store_verdict_of(server->store) != before ? flush_once(server) : queued;
 }
 
+/* A rank that joins has all the time of its own deadlines. */
+static int conn_is_timed(const struct conn *conn)
+{
+    return !conn->dead && (!conn->session || conn->told);
+}
+
 static uint64_t server_deadline(const struct wi_store_server *server)
 {
     uint64_t deadline = server->listening ? server->give_up_ns : UINT64_MAX;
-    for (const struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
-        if (!c->session && !c->dead && c->deadline_ns < deadline)
+    for (const struct conn *c = server->clients; c && server->nhalf_open + server->ntold; c = c->next)
+        if (conn_is_timed(c) && c->deadline_ns < deadline)
             deadline = c->deadline_ns;
     if (server->pause.again_ns && server->pause.again_ns < deadline)
         deadline = server->pause.again_ns;
@@ -461,8 +481,8 @@ static uint64_t server_deadline(const struct wi_store_server *server)
 static void server_expire(struct wi_store_server *server)
 {
     uint64_t now = wi_now_ns();
-    for (struct conn *c = server->clients; c && server->nhalf_open; c = c->next)
-        if (!c->session && !c->dead && c->deadline_ns <= now)
+    for (struct conn *c = server->clients; c && server->nhalf_open + server->ntold; c = c->next)
+        if (conn_is_timed(c) && c->deadline_ns <= now)
             conn_kill(server, c);
 }
 

@@ -234,6 +234,23 @@ static void text_of_others(void)
     CU_ASSERT_STRING_EQUAL(text, "a  [2J     2J \xc3\x9b \xc2\xa0");
     wi_text_sanitize(full, sizeof full);
     CU_ASSERT_STRING_EQUAL(full, "abc");
+
+    /* Not UTF-8: alone, cut, overlong, a surrogate, beyond U+10FFFF. */
+    static const struct {
+        const char *text, *shown;
+    } table[] = {{"a\x9b"
+                  "2J",
+                  "a 2J"},
+                 {"\xe2\x82\xac\xf0\x9f\xa7\xb5", "\xe2\x82\xac\xf0\x9f\xa7\xb5"},
+                 {"x\xe2\x82", "x  "},
+                 {"\xc3(", " ("},
+                 {"\xc0\xaf\xe0\x80\xaf", "     "},
+                 {"\xed\xa0\x80\xf4\x90\x80\x80\xff", "        "}};
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        snprintf(text, sizeof(text), "%s", table[i].text);
+        wi_text_sanitize(text, sizeof(text));
+        CU_ASSERT_STRING_EQUAL(text, table[i].shown);
+    }
 }
 
 static const struct wt_case cases[] = {

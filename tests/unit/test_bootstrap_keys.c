@@ -3,15 +3,21 @@
  * tampered with, byte by byte, or that plays back another job. */
 #include "unit.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "tests/harness/harness.h"
 #include "net/auth_mac.h"
 #include "net/bootstrap.h"
+#include "net/rendezvous.h"
 
 #define MS 1000000ull
 #define PAYLOAD 24
@@ -327,6 +333,72 @@ static void one_host(void)
         CU_ASSERT_EQUAL(wt_run(NRANKS, one_host_body, (void *)fills[i], 60000), 0);
 }
 
+/* Another user's process has the first of the local names, listens there: the ranks say nothing to it and meet at the next. */
+#define NOBODY 65534
+
+static pid_t squat(const char *name)
+{
+    int ready[2];
+    char c = 0;
+    if (pipe(ready))
+        return -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct wi_sockaddr at;
+        wi_sockaddr_local(&at, name, 0);
+        int fd = setresuid(NOBODY, NOBODY, NOBODY) ? -1 : wi_socket_listen(&at, "test");
+        if (fd < 0 || write(ready[1], &c, 1) != 1)
+            _exit(1);
+        for (;;) {
+            struct pollfd p = {.fd = fd, .events = POLLIN};
+            poll(&p, 1, -1);
+            p.fd = wi_socket_accept(fd);
+            if (p.fd >= 0 && recv(p.fd, &c, 1, 0) > 0)
+                _exit(2);
+            wi_fd_close(p.fd);
+        }
+    }
+    close(ready[1]);
+    if (read(ready[0], &c, 1) != 1)
+        wt_fail(__FILE__, __LINE__, "cannot listen at %s", name);
+    close(ready[0]);
+    return child;
+}
+
+static void squatted_body(int rank, int nranks, void *arg)
+{
+    struct wi_bootstrap_settings s = keyed(7);
+    struct wi_bootstrap *b;
+    (void)nranks;
+    s.store_addr = "127.0.0.1";
+    s.job = arg;
+    WT_REQUIRE_OK(wi_bootstrap_env(&s, in_ms(20000), &b));
+    WT_CHECK_INT(b->rank, rank);
+    check_gather(b, 8);
+    b->destroy(b);
+}
+
+static void squatted(void)
+{
+    struct wi_rendezvous r;
+    char job[40], seed[64];
+    int status;
+    if (geteuid() != 0) {
+        wt_skip("only root can become another user");
+        return;
+    }
+    snprintf(job, sizeof(job), "squatted-%d", (int)getpid());
+    snprintf(seed, sizeof(seed), "%s port 0", job);
+    wi_rendezvous_init(&r);
+    wi_rendezvous_derive_local(&r, seed);
+    pid_t child = squat(r.local);
+    CU_ASSERT_EQUAL(wt_run(NRANKS, squatted_body, job, 60000), 0);
+    kill(child, SIGKILL);
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT(WIFSIGNALED(status)); /* 2: it was told something */
+}
+
 /* ---- Where a key is required ---- */
 
 static int never_called(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
@@ -386,6 +458,7 @@ static const struct wt_case cases[] = {
     {"out of band: what was recorded in another job is refused", replayed},
     {"unique ids and files: a configured key is needed as well", mixed},
     {"ranks of one host of which some have another key, or none", one_host},
+    {"another user at the local name of ranks with a key", squatted},
     {"a required key that is not configured", required},
 };
 

@@ -317,6 +317,28 @@ static void ends_after_verdict(void)
     wi_store_server_destroy(server);
 }
 
+/* A rank that is refused and then neither reads nor closes: the store closes after a while, and goes on for the others. */
+static void refused_and_silent(void)
+{
+    struct wi_store_search search = {.job = "job", .rank = 1, .nranks = 3, .own_user = 1};
+    struct wi_store_client refused, joins;
+    struct wi_sockaddr at;
+    struct wi_store_server *server = serve_locally(&search.rendezvous, &at);
+
+    memcpy(search.job_key, local_job_key, sizeof(local_job_key));
+    CU_ASSERT_EQUAL_FATAL(wi_store_client_connect(&refused, &search, wi_deadline_ns(wt_slow_ms(10000) * MS)),
+                          WEFT_SUCCESS);
+    struct pollfd p = {.fd = refused.fd, .events = 0};
+    CU_ASSERT_EQUAL(poll(&p, 1, (int)wt_slow_ms(20000)), 1);
+    CU_ASSERT(p.revents & POLLHUP); /* both directions: a shutdown of one does not say so */
+    search.nranks = 2;
+    CU_ASSERT_EQUAL(wi_store_client_connect(&joins, &search, wi_deadline_ns(wt_slow_ms(10000) * MS)), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_store_server_finished(server), 0);
+    wi_store_client_leave(&joins, NULL);
+    wi_store_client_leave(&refused, NULL);
+    wi_store_server_destroy(server);
+}
+
 /* The other ranks look for a port. */
 static void given_a_local_socket(void)
 {
@@ -586,6 +608,7 @@ static const struct wt_case cases[] = {
     {"another user listens at this user's local name", other_user_listens},
     {"a local socket in place of the store's is refused", given_a_local_socket},
     {"a store ends some seconds after its verdict", ends_after_verdict},
+    {"a refused rank that does not close is closed", refused_and_silent},
     {"a store that closes is not one that refuses", closed_without_a_word},
 };
 

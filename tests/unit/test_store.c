@@ -89,6 +89,49 @@ static void store_refusals(void)
     wi_store_destroy(store);
 }
 
+/* A store that learns how many ranks there are says from whom. */
+static void store_sized(void)
+{
+    struct wi_store *store = wi_store_create(0);
+    struct wi_store_session *a, *b;
+    struct wi_store_verdict told;
+    struct wi_store_frame frame;
+    CU_ASSERT_EQUAL(wi_store_session_open(store, 3, 8, "h", 1, &a), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_store_session_open(store, 0, 4, "h", 2, &b), WEFT_SUCCESS);
+    CU_ASSERT(!a->refused && b->refused);
+    CU_ASSERT_FATAL(heard(b, &frame) && !wi_store_verdict_read(frame.value, frame.value_bytes, &told));
+    CU_ASSERT_STRING_EQUAL(told.text, "rank 0 (h, pid 2) says the job has 4 ranks, rank 3 (h, pid 1) says 8");
+    CU_ASSERT_EQUAL(told.culprit, 0);
+    wi_store_destroy(store);
+}
+
+/* Those that have joined do not wait for their deadline and blame a rank that never came; a complete job's end is no failure. */
+static void store_farewell(void)
+{
+    unsigned char zero[8] = {0};
+    for (int complete = 0; complete < 2; complete++) {
+        struct wi_store *store = wi_store_create(2);
+        struct wi_store_session *a, *b;
+        struct wi_store_verdict told;
+        struct wi_store_frame frame;
+        CU_ASSERT_EQUAL(wi_store_session_open(store, 0, 2, "h", 1, &a), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_store_session_open(store, 1, 2, "h", 2, &b), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(tell(store, b, WI_STORE_ENTER, "", zero, 8), 0);
+        if (complete)
+            CU_ASSERT_EQUAL(tell(store, a, WI_STORE_ENTER, "", zero, 8), 0);
+        wi_store_farewell(store);
+        if (!complete) {
+            CU_ASSERT_FATAL(heard(b, &frame) && frame.type == WI_STORE_VERDICT);
+            CU_ASSERT_FATAL(!wi_store_verdict_read(frame.value, frame.value_bytes, &told));
+            CU_ASSERT(told.status == WEFT_EPEER && told.culprit == 0);
+            CU_ASSERT_PTR_NOT_NULL(strstr(told.text, "ended when 1 of 2 ranks had joined"));
+        }
+        CU_ASSERT(heard(b, &frame) && frame.type == WI_STORE_CLOSING);
+        CU_ASSERT(!heard(b, &frame));
+        wi_store_destroy(store);
+    }
+}
+
 static void store_memory(void)
 {
     static unsigned char value[WI_STORE_VALUE_MAX];
@@ -128,6 +171,8 @@ static const struct wt_case cases[] = {
     {"frames are bounded", frames},
     {"the store answers, waits and judges", store_rules},
     {"the store keeps why a rank was refused", store_refusals},
+    {"a store says who told it how many ranks there are", store_sized},
+    {"a store that ends early says so to who has joined", store_farewell},
     {"the store's memory is bounded", store_memory},
 };
 
