@@ -8,10 +8,13 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -339,6 +342,79 @@ static void refused_and_silent(void)
     wi_store_server_destroy(server);
 }
 
+/* A child of this process that waits before its exec, in a thread of its own: it has copies of all sockets. */
+struct spawned {
+    char marker[256], fifo[256];
+    pid_t child;
+    int failed;
+};
+
+static void *spawn_blocked(void *arg)
+{
+    struct spawned *s = arg;
+    char *argv[] = {"true", NULL}, *envp[] = {NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, s->marker, O_RDONLY | O_CREAT, 0600);
+    posix_spawn_file_actions_addopen(&actions, 0, s->fifo, O_RDONLY, 0);
+    s->failed = posix_spawn(&s->child, "/bin/true", &actions, NULL, argv, envp);
+    posix_spawn_file_actions_destroy(&actions);
+    return NULL;
+}
+
+static uint64_t process_cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Says eight bytes that no rank says, and waits until it is closed. */
+static void refused_at(const struct sockaddr_in *at)
+{
+    char got[8];
+    int fd = dial_from(at, INADDR_LOOPBACK);
+    CU_ASSERT_EQUAL(send(fd, "rubbish!", 8, MSG_NOSIGNAL), 8);
+    CU_ASSERT(recv(fd, got, sizeof(got), 0) <= 0);
+    close(fd);
+}
+
+/* What the server closes stays open there, and what arrives for it must not wake the server with a connection that is freed. */
+static void closed_but_copied(void)
+{
+    struct spawned s = {.failed = -1};
+    struct sockaddr_in at;
+    struct wi_store_server *server = serve(2, &at);
+    uint64_t until = wi_deadline_ns(wt_slow_ms(20000) * MS);
+    pthread_t thread;
+    int status = -1;
+    snprintf(s.marker, sizeof(s.marker), "%s/marker", wt_temp_dir());
+    snprintf(s.fifo, sizeof(s.fifo), "%s/fifo", wt_temp_dir());
+    CU_ASSERT_EQUAL_FATAL(mkfifo(s.fifo, 0600), 0);
+    int fd = dial_from(&at, INADDR_LOOPBACK);
+    refused_at(&at); /* the server has accepted both */
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, spawn_blocked, &s), 0);
+    while (access(s.marker, F_OK) && wi_now_ns() < until)
+        usleep(1000);
+    CU_ASSERT_EQUAL(send(fd, "rubbish!", 8, MSG_NOSIGNAL), 8);
+    refused_at(&at);
+    for (int i = 0; i < 10; i++) {
+        CU_ASSERT_EQUAL(send(fd, "more", 4, MSG_NOSIGNAL), 4); /* the copy takes it */
+        refused_at(&at);
+    }
+    uint64_t before = process_cpu_ns();
+    usleep(400000);
+    CU_ASSERT(process_cpu_ns() - before < 200 * MS); /* nothing that it cannot read wakes it again and again */
+    int release = open(s.fifo, O_WRONLY | O_CLOEXEC);
+    CU_ASSERT(release >= 0);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(s.failed, 0);
+    CU_ASSERT(waitpid(s.child, &status, 0) == s.child && status == 0);
+    close(release);
+    close(fd);
+    wi_store_server_destroy(server);
+}
+
 /* The other ranks look for a port. */
 static void given_a_local_socket(void)
 {
@@ -609,6 +685,7 @@ static const struct wt_case cases[] = {
     {"a local socket in place of the store's is refused", given_a_local_socket},
     {"a store ends some seconds after its verdict", ends_after_verdict},
     {"a refused rank that does not close is closed", refused_and_silent},
+    {"a closed connection of which a child has a copy", closed_but_copied},
     {"a store that closes is not one that refuses", closed_without_a_word},
 };
 
