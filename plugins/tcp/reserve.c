@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -89,7 +90,10 @@ static int became_spare(struct wi_tcp_endpoint *e, int fd)
 /* To accept with, first: the peer that this rank dials no more connects from the other side. */
 int wi_tcp_reserve_return(struct wi_tcp_group *g, int fd)
 {
-    if (g->nreserve == (int)(sizeof g->reserve / sizeof g->reserve[0]) || dup3(g->epoll, fd, O_CLOEXEC) != fd)
+    if (g->nreserve == (int)(sizeof g->reserve / sizeof g->reserve[0]))
+        return 0;
+    epoll_ctl(g->epoll, EPOLL_CTL_DEL, fd, NULL); /* a child that has not come to its exec may have it, too */
+    if (dup3(g->epoll, fd, O_CLOEXEC) != fd)
         return 0;
     if (!became_spare(g->endpoint, fd))
         g->reserve[g->nreserve++] = fd;

@@ -186,18 +186,28 @@ static weft_status hello_write(const struct oob *oob, const unsigned char *hello
     return WEFT_SUCCESS;
 }
 
-/* A version that differs without a key to tell it from tampering; or a key on some ranks and none on others. */
+static weft_status versions_check(struct oob *oob, const unsigned char *all)
+{
+    char text[160];
+    for (int r = 0; r < oob->base.nranks; r++) {
+        const unsigned char *hello = all + (size_t)r * HELLO_BYTES;
+        if (wi_get32(hello) == OOB_MAGIC && hello[4] == OOB_VERSION)
+            continue;
+        snprintf(text, sizeof(text), "rank %d runs another version of weft, or the caller's all-gather is wrong", r);
+        return oob_fail(oob, WEFT_EMISMATCH, text);
+    }
+    return WEFT_SUCCESS;
+}
+
+/* A key on some ranks and none on others; or another version. With a key a version is believed once all hellos are verified. */
 static weft_status hellos_check(struct oob *oob, const unsigned char *all)
 {
     char text[200];
+    if (!oob->keyed)
+        WI_TRY(versions_check(oob, all));
     for (int r = 0; r < oob->base.nranks; r++) {
         const unsigned char *hello = all + (size_t)r * HELLO_BYTES;
         int keyed = hello[5] != 0, rank = oob->base.rank;
-        if (!oob->keyed && (wi_get32(hello) != OOB_MAGIC || hello[4] != OOB_VERSION)) {
-            snprintf(text, sizeof(text), "rank %d runs another version of weft, or the caller's all-gather is wrong",
-                     r);
-            return oob_fail(oob, WEFT_EMISMATCH, text);
-        }
         if (keyed == oob->keyed)
             continue;
         snprintf(
@@ -272,7 +282,8 @@ static weft_status oob_greet(struct oob *oob, const unsigned char *configured, c
     if (!oob->keyed)
         return places_check(oob, all);
     hellos_verify(oob, hello_key->key, mine, all, &suspects);
-    return verdicts(oob, &suspects, deadline_ns);
+    WI_TRY(verdicts(oob, &suspects, deadline_ns));
+    return versions_check(oob, all);
 }
 
 static weft_status oob_begin(struct oob *oob, const unsigned char *configured, unsigned char *all, uint64_t deadline_ns)

@@ -137,7 +137,7 @@ weft_status wi_transport_complete(const struct weft_plugin *plugin, struct weft_
     size_t known = theirs->bytes < sizeof *out ? theirs->bytes : sizeof *out;
 
     memset(out, 0, sizeof *out);
-    memcpy(out, theirs, known);
+    memcpy(out, theirs, known - known % sizeof(void *)); /* an entry that `bytes` cuts in two is none */
     out->bytes = sizeof *out;
     if (!out->open || !out->close || !out->address || !out->reachable || !out->group_create || !out->group_destroy)
         return wi_fail(WEFT_EPLUGIN,

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "tests/harness/harness.h"
+#include "net/auth.h"
 #include "net/auth_mac.h"
 #include "net/bootstrap.h"
 #include "net/rendezvous.h"
@@ -135,6 +136,41 @@ static void agreed(void)
 {
     CU_ASSERT_EQUAL(wt_threads(NRANKS, agreed_body, NULL, 60000), 0);
     CU_ASSERT_EQUAL(wt_threads(1, agreed_body, NULL, 60000), 0);
+}
+
+/* Rank 1 says, with the right key, that it speaks another version. */
+static int newer_version(void *arg, const void *mine, size_t bytes, void *all, uint64_t timeout_ns)
+{
+    struct caller *c = arg;
+    unsigned char hello[256], secret[32];
+    struct wi_auth_key key;
+    if (c->rank != 1 || c->exchanges++ > 0 || bytes > sizeof(hello))
+        return wt_exchange(NULL, mine, bytes, all, timeout_ns);
+    struct wi_auth_part part = {mine, bytes - WI_AUTH_MAC_BYTES};
+    memset(secret, 7, sizeof(secret));
+    ((unsigned char *)(uintptr_t)mine)[4]++; /* what is compared with its own place in `all`, too */
+    if (wi_auth_derive(secret, sizeof(secret), "oob", "weft out-of-band hello", &key) ||
+        wi_auth_mac(key.key, "weft out-of-band hello", &part, 1,
+                    (unsigned char *)(uintptr_t)mine + bytes - WI_AUTH_MAC_BYTES))
+        return 1;
+    return wt_exchange(NULL, mine, bytes, all, timeout_ns);
+}
+
+static void newer_body(int rank, int nranks, void *arg)
+{
+    struct caller c = {.rank = rank};
+    weft_oob oob = {sizeof(oob), rank, nranks, newer_version, &c};
+    struct wi_bootstrap_settings s = keyed(7);
+    struct wi_bootstrap *b;
+    (void)arg;
+    WT_CHECK_STATUS(wi_bootstrap_oob(&s, &oob, in_ms(20000), &b), WEFT_EMISMATCH);
+    says("rank 1 runs another version of weft");
+    close(s.job_key_fd);
+}
+
+static void newer(void)
+{
+    CU_ASSERT_EQUAL(wt_threads(NRANKS, newer_body, NULL, 60000), 0);
 }
 
 static void other_key_body(int rank, int nranks, void *arg)
@@ -454,6 +490,7 @@ static void required(void)
 static const struct wt_case cases[] = {
     {"out of band: ranks with one key, and without, share fresh keys", agreed},
     {"out of band: another key, or none, is refused on all ranks by name", other_keys},
+    {"out of band: another version with the right key", newer},
     {"out of band: each changed byte of each exchange is noticed and its rank named", tampered},
     {"out of band: what was recorded in another job is refused", replayed},
     {"unique ids and files: a configured key is needed as well", mixed},
