@@ -346,7 +346,7 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));
-    if (!req && !options && !comm->ctx->codec.on)
+    if (!req && !options)
         fast = wi_fast_run(comm, c, &st);
     if (fast == WI_FAST_LOST)
         return st;

@@ -93,6 +93,7 @@ struct weft_context {
     struct wi_comm_settings comm;
     struct wi_bootstrap_settings bootstrap;
     struct wi_codec_use codec; /* of calls that name none; lib.compress */
+    uint32_t codec_mark;       /* of these: wi_compress_mark */
     char key_misspelt[200]; /* what resembles a setting about keys and is none; "": nothing */
     struct wi_transports *transports;
     struct wi_node_id node;
@@ -239,6 +240,7 @@ struct wi_fast_call {
     struct wi_prog *prog;   /* counted */
     size_t count;
     int root;
+    uint32_t codec; /* wi_compress_id; 0: the call has none. Of ll: of no importance */
     uint8_t in_place, dtype, op, nt;
     uint8_t ll, mapped, send_empty, has_scratch;
     uint32_t nfragments, nslices;
@@ -386,9 +388,9 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *ca
 /* As wi_exec.let_in: others want to enter, while `op` of wi_fast_run, which only this thread can advance, waits. */
 weft_status wi_fast_let_in(void *comm, struct wi_op *op);
 /* Of an operation without a named algorithm that is laid out and not issued yet: lay calls like it out alike from now on. */
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op);
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *call, const struct wi_codec_use *codec, const struct wi_op *op);
 /* Lay `op`, which wi_fast_learn has seen the like of, out again: 1; 0: it has not; < 0: no memory, with text. */
-int wi_fast_recall(struct weft_comm *comm, const struct wi_call *call, struct wi_op *op);
+int wi_fast_recall(struct weft_comm *comm, const struct wi_call *call, const struct wi_codec_use *codec, struct wi_op *op);
 void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched); /* NULL: all */
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req);
 struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_call *call, const struct wi_op *op,
@@ -448,7 +450,13 @@ static inline int wi_call_copies_source(const struct wi_call *c)
 }
 weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *call, struct wi_redop *redop);
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
-/* compress.c: whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or
+/* compress.c: the codec that the call has by WEFT_COMPRESS; NULL: none. */
+const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *call);
+uint32_t wi_compress_id(const struct wi_codec_use *codec); /* of kind, parameters and feedback; never 0 */
+/* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
+uint32_t wi_compress_mark_of(const struct wi_codec_use *codec, uint64_t tensor);
+void wi_compress_mark(struct weft_op_info *info, uint32_t mark);
+/* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or
  * plain data after all. When the operation has ended, if req->residual: wi_compress_end. */
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *call);
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);

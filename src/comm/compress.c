@@ -19,13 +19,18 @@ static const struct {
     [WI_CODEC_INT2] = {4500, 6000}, [WI_CODEC_SIGN] = {6500, 6500},
 };
 
+uint32_t wi_compress_id(const struct wi_codec_use *use)
+{
+    return (uint32_t)use->codec.kind << 16 | (uint32_t)use->feedback << 31 | use->codec.block;
+}
+
 static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype)
 {
     const struct wi_codec *c = &use->codec;
     float elem = (float)weft_dtype_bytes(dtype);
 
     return (struct wi_plan_codec){
-        .id = (uint32_t)c->kind << 16 | (uint32_t)use->feedback << 31 | c->block,
+        .id = wi_compress_id(use),
         .may_bypass = use->may_bypass,
         .feedback = use->feedback,
         .ratio = (float)wi_codec_block_bytes(c) / ((float)c->block * elem),
@@ -49,13 +54,6 @@ static int sums(const struct wi_call *c)
 
     return c->op == WEFT_SUM || c->op == WEFT_AVG ||
            (c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul);
-}
-
-/* What every communicator does by WEFT_COMPRESS: sums of floats, for what others only copy (initial weights) must stay as it is. */
-static int is_for_default(const struct weft_comm *comm, const struct wi_call *c)
-{
-    return comm->ctx->codec.on && (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) &&
-           wi_codec_takes(c->dtype) && sums(c);
 }
 
 static int can_code(enum wi_coll coll)
@@ -91,30 +89,43 @@ static size_t coded_bytes(const struct weft_comm *comm, const struct wi_call *c)
     return (src > dst ? src : dst) * weft_dtype_bytes(c->dtype);
 }
 
-static void mark(const struct weft_request *req, struct wi_op *op)
+/* What every communicator does by WEFT_COMPRESS: sums of floats, for what others only copy (initial weights) must stay as it is. */
+const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *c)
+{
+    const struct wi_codec_use *use = &comm->ctx->codec;
+    int is = use->on && (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) &&
+             wi_codec_takes(c->dtype) && sums(c) && coded_bytes(comm, c) >= use->min_bytes;
+
+    return is ? use : NULL;
+}
+
+uint32_t wi_compress_mark_of(const struct wi_codec_use *use, uint64_t tensor)
 {
     char text[64];
-    uint64_t h = wi_hash64(&req->options.tensor, sizeof req->options.tensor, req->codec.feedback);
+    uint64_t h = wi_hash64(&tensor, sizeof tensor, use->feedback);
 
-    wi_codec_text(&req->codec.codec, text, sizeof text);
-    h = wi_hash64(text, strlen(text), h);
-    op->info.flags |= WI_INFO_CODED;
-    op->info.hash ^= (uint32_t)(h >> 32);
+    wi_codec_text(&use->codec, text, sizeof text);
+    return (uint32_t)(wi_hash64(text, strlen(text), h) >> 32);
+}
+
+void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
+{
+    info->flags |= WI_INFO_CODED;
+    info->hash ^= mark;
 }
 
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                               const struct wi_call *c)
 {
-    if (!req->options.codec) {
-        if (!is_for_default(comm, c))
-            return WEFT_SUCCESS;
-        req->codec = comm->ctx->codec;
-    }
+    const struct wi_codec_use *use = req->options.codec ? NULL : wi_compress_default(comm, c);
+
+    if (use)
+        req->codec = *use;
     if (!req->codec.on || coded_bytes(comm, c) < req->codec.min_bytes)
         return WEFT_SUCCESS;
     WI_TRY(check_named(req, c));
     WI_TRY(wi_coding_init(&op->bind.coding, &req->codec.codec, c->dtype));
-    mark(req, op);
+    wi_compress_mark(&op->info, use ? comm->ctx->codec_mark : wi_compress_mark_of(&req->codec, req->options.tensor));
     return WEFT_SUCCESS;
 }
 

@@ -105,6 +105,7 @@ static weft_status read_settings(struct weft_context *ctx, const weft_context_co
     WI_TRY(wi_log_init(ctx->lib.log));
     WI_TRY(check_discover(ctx->lib.topo_discover));
     WI_TRY(read_codec(ctx->lib.compress, &ctx->codec));
+    ctx->codec_mark = wi_compress_mark_of(&ctx->codec, 0);
     WI_TRY(wi_settings_read(ctx->settings, "COMM", comm_rows, &ctx->comm));
     WI_TRY(wi_settings_read(ctx->settings, "", wi_bootstrap_setting_rows, &ctx->bootstrap));
     if (config->flags & ~WEFT_CONTEXT_NO_PROGRESS_THREAD)

@@ -3,7 +3,9 @@
  * change while a communicator lives. What an exchange decided holds for one operation, and is not kept.
  *
  * The fast path: such a call of a mapped communicator that blocks, with nothing else in flight, needs no request and no queue
- * either. Its accesses to shared memory are exactly those of the general path, which other ranks may use for the same operation. */
+ * either. Its accesses to shared memory are exactly those of the general path, which other ranks may use for the same operation.
+ *
+ * Calls with a codec are kept likewise, each codec's for itself: what is sent in images, and what is sent plain after all. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -30,6 +32,11 @@ static int has_user_op(const struct wi_call *c)
 static int root_of(const struct wi_call *c)
 {
     return c->root < 0 ? 0 : c->root;
+}
+
+static uint32_t key_of(const struct wi_codec_use *codec)
+{
+    return codec ? wi_compress_id(codec) : 0;
 }
 
 /* What no call changes is set once. */
@@ -96,7 +103,7 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
     }
 }
 
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_op *op)
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     const struct wi_binding *b = &op->bind;
@@ -113,6 +120,7 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         .in_place = wi_call_in_place(comm, c) != 0,
         .dtype = (uint8_t)c->dtype,
         .op = (uint8_t)c->op,
+        .codec = b->ll ? 0 : key_of(codec),
         .nt = b->nt,
         .ll = b->ll,
         .mapped = b->mapped,
@@ -129,22 +137,24 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
     };
 }
 
-static int serves(struct weft_comm *comm, const struct wi_fast_call *k, const struct wi_call *c)
+static int serves(struct weft_comm *comm, const struct wi_fast_call *k, const struct wi_call *c, uint32_t codec)
 {
-    return k->count == c->count && k->dtype == c->dtype && k->op == c->op &&
+    return k->count == c->count && k->dtype == c->dtype && k->op == c->op && k->codec == codec &&
            (!k->prog->has_extents || wi_v_form_is_of(comm, c, k->prog));
 }
 
-/* NULL: there is none. Only lengths are compared where others will be, for all ranks take ll lines or none does. */
-static inline const struct wi_fast_call *find(struct weft_comm *comm, const struct wi_call *c, size_t bytes)
+/* NULL: there is none. Only lengths are compared where others will be, for all ranks take ll lines or none does: with a codec as
+ * without, unless it may not be bypassed. */
+static inline const struct wi_fast_call *find(struct weft_comm *comm, const struct wi_call *c,
+                                              const struct wi_codec_use *codec, size_t bytes)
 {
     struct wi_fast *f = &comm->fast[c->coll];
-    int ll = f->ll_max_bytes && bytes <= f->ll_max_bytes;
+    int ll = f->ll_max_bytes && bytes <= f->ll_max_bytes && !(codec && !codec->may_bypass);
     const struct wi_fast_call *k = ll ? &f->ll : slot_of(f, c->count, c->op);
 
     if (!k->sched || k->root != root_of(c) || k->in_place != wi_call_in_place(comm, c) || has_user_op(c))
         return NULL;
-    return ll || serves(comm, k, c) ? k : NULL;
+    return ll || serves(comm, k, c, key_of(codec)) ? k : NULL;
 }
 
 static inline void bind(const struct wi_fast_call *k, size_t bytes, struct wi_binding *b)
@@ -172,12 +182,13 @@ static void bind_rest(const struct wi_fast_call *k, struct wi_binding *b)
     b->nslices = k->nslices;
     b->slice_bytes = k->slice_bytes;
     b->block_bytes = k->block_bytes;
+    b->layout.blocks[WI_PACK].stride = k->prog->pack_stride;
 }
 
-int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, struct wi_op *op)
 {
     size_t bytes = share_bytes(c);
-    const struct wi_fast_call *k = find(comm, c, bytes);
+    const struct wi_fast_call *k = find(comm, c, codec, bytes);
 
     if (!k)
         return 0;
@@ -190,7 +201,7 @@ int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, struct wi_op
     return 1;
 }
 
-static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *op)
+static void fill(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, struct wi_op *op)
 {
     struct wi_exec *exec = comm->exec;
     struct wi_record *e = wi_recorder_add(&exec->recorder);
@@ -204,6 +215,8 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, struct wi_op *
     op->status = WEFT_INPROGRESS;
     wi_call_info(comm, c, &op->info);
     wi_call_redop(comm, c, &op->bind.redop);
+    if (codec)
+        wi_compress_mark(&op->info, comm->ctx->codec_mark);
     wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;
@@ -261,6 +274,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
     struct wi_exec *exec = comm->exec;
     struct wi_op *op = &comm->fast_op;
     const struct wi_fast_call *k;
+    const struct wi_codec_use *codec = comm->ctx->codec.on ? wi_compress_default(comm, c) : NULL;
     size_t bytes = share_bytes(c);
 
     /* Nothing to exchange takes no number, on any rank. */
@@ -268,11 +282,11 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
         return WI_FAST_NOT;
     if (!comm->runs_alone || exec->nops || exec->broken || wi_call_copies_source(c))
         return WI_FAST_NOT;
-    k = find(comm, c, bytes);
+    k = find(comm, c, codec, bytes);
     if (!k || !k->mapped)
         return WI_FAST_NOT;
     bind(k, bytes, &op->bind); /* without references, which it takes when others are let in */
-    fill(comm, c, op);
+    fill(comm, c, codec, op);
     *st = wi_exec_run_alone(exec, op);
     if (__builtin_expect(!op->run.alone, 0)) {
         *st = wi_comm_ended();

@@ -358,14 +358,14 @@ static weft_status prepare_planned(struct weft_comm *comm, struct weft_request *
 static weft_status prepare_collective(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                                       struct wi_call *c)
 {
-    int may_keep = !req->options.algorithm && !req->given.ops && !op->bind.coding.image_bytes,
-        kept = may_keep ? wi_fast_recall(comm, c, op) : 0;
+    const struct wi_codec_use *codec = op->bind.coding.image_bytes ? &req->codec : NULL;
+    int may_keep = !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
 
     if (kept)
-        return kept < 0 ? (weft_status)kept : WEFT_SUCCESS;
+        return kept < 0 ? (weft_status)kept : wi_compress_settle(req, op);
     WI_TRY(prepare_planned(comm, req, op, c));
     if (may_keep && req->nops == 1)
-        wi_fast_learn(comm, c, op);
+        wi_fast_learn(comm, c, codec, op);
     return WEFT_SUCCESS;
 }
 

@@ -595,6 +595,113 @@ static void unchanged_program(int rank, int nranks, void *arg)
     free(src);
 }
 
+/* ---- Calls that are like earlier ones ---- */
+
+/* By the algorithm that the planner chose; 0: plain. */
+static int newest_shots(struct ft_rank *f)
+{
+    const char *name;
+
+    WT_REQUIRE_OK(weft_comm_newest_algorithm(f->comm, &name));
+    return !strcmp(name, "coded") ? 1 : !strcmp(name, "coded2") ? 2 : 0;
+}
+
+/* What the library keeps of a call serves calls of the same codec: several codecs, two tensors and none, in turn, of one length. */
+static void codecs_in_turn(int rank, int nranks, void *arg)
+{
+    static const struct {
+        const char *codec, *parsed;
+        uint64_t tensor;
+    } turns[] = {{"int8:bypass=never", "int8", 0},
+                 {"int4:block=64,bypass=never", "int4:block=64", 0},
+                 {"int8", "int8", 0}, /* which shared memory need not be spared */
+                 {"int4:block=64,ef=1,bypass=never", "int4:block=64", 7},
+                 {"none", "int8", 0},
+                 {"int4:block=64,ef=1,bypass=never", "int4:block=64", 8}};
+    enum { COUNT = 20000, TURNS = sizeof turns / sizeof *turns, STEPS = 4 };
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct reference r[TURNS];
+    struct ft_rank f;
+    float *src = floats(COUNT), *dst = floats(COUNT), *plain = floats(COUNT);
+    int coded = 0;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int t = 0; t < TURNS; t++) {
+        reference_open(&r[t], turns[t].parsed, nranks, COUNT, WEFT_FLOAT32);
+        r[t].feedback = turns[t].tensor != 0;
+    }
+    for (int step = 0; step < STEPS * TURNS; step++) {
+        int t = step % TURNS, shots;
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, COUNT, WEFT_FLOAT32);
+        weft_request *req;
+        fill(&r[t], step);
+        memcpy(src, r[t].given[rank], COUNT * sizeof *src);
+        WT_CHECK_OK(weft_all_reduce(f.comm, src, plain, COUNT, WEFT_FLOAT32, WEFT_SUM, NULL));
+        options.codec = turns[t].codec;
+        options.tensor = turns[t].tensor;
+        call.options = &options;
+        if ((step / TURNS + rank) % 2) { /* some ranks wait in the call, others afterwards */
+            WT_REQUIRE_OK(weft_issue(f.comm, &call, &req));
+            WT_CHECK_OK(weft_wait(req));
+        } else {
+            WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+        }
+        shots = newest_shots(&f);
+        WT_CHECK(shots || strstr(turns[t].codec, "never") == NULL);
+        coded += shots != 0;
+        if (shots)
+            all_reduce(&r[t], shots);
+        expect_near_bits(&f, turns[t].codec, dst, shots ? r[t].result : plain, COUNT);
+    }
+    WT_CHECK(coded >= 4 * STEPS);
+    for (int t = 0; t < TURNS; t++)
+        reference_close(&r[t]);
+    ft_close(&f);
+    free(src);
+    free(dst);
+    free(plain);
+}
+
+/* With WEFT_COMPRESS, where plain data is faster: ranks that take the fast path and ranks that do not. */
+static void bypassed_program(int rank, int nranks, void *arg)
+{
+    static const size_t lengths[] = {1, 2, 100, 1000, 3000, 20000};
+    enum { MOST_HERE = 20000, ROUNDS = 30 };
+    float *src = floats(MOST_HERE), *dst = floats(MOST_HERE);
+    struct ft_rank f;
+
+    setenv("WEFT_COMPRESS", "int8:min=100", 1);
+    ft_create(&f, arg, 20000, rank, nranks);
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t n = lengths[i % 6];
+        weft_request *req;
+        for (size_t k = 0; k < n; k++)
+            src[k] = (float)(rank + i) + (float)(k % 100);
+        if ((i / 6 + rank) % 3) {
+            WT_CHECK_OK(weft_all_reduce(f.comm, src, dst, n, WEFT_FLOAT32, WEFT_SUM, NULL));
+        } else {
+            WT_REQUIRE_OK(weft_all_reduce(f.comm, src, dst, n, WEFT_FLOAT32, WEFT_SUM, &req));
+            WT_CHECK_OK(weft_wait(req));
+        }
+        if (newest_shots(&f)) /* this machine's links need it */
+            continue;
+        for (size_t k = 0; k < n; k++)
+            if (dst[k] != (float)(nranks * i + nranks * (nranks - 1) / 2) + (float)nranks * (float)(k % 100)) {
+                wt_fail(__FILE__, __LINE__, "round %d, %zu elements: element %zu is %g", i, n, k, (double)dst[k]);
+                break;
+            }
+    }
+    ft_close(&f);
+    free(src);
+    free(dst);
+}
+
+static void kept_calls(void)
+{
+    CU_ASSERT_EQUAL(ft_run_everywhere(3, codecs_in_turn, "codecs in turn", 60000), 0);
+    CU_ASSERT_EQUAL(ft_run_everywhere(2, bypassed_program, "bypassed", 60000), 0);
+}
+
 static void bypass(void)
 {
     CU_ASSERT_EQUAL(wt_run(3, bypassed_steps, (void *)(uintptr_t) "tcp", 60000), 0);
@@ -649,5 +756,6 @@ static const struct wt_case cases[] = {
     {"reduce_scatter, all_gather, all_to_all", others},
     {"what is refused", refusals},
     {"plain after all, and a codec that no call names", bypass},
+    {"calls that differ in their codec, or in their form", kept_calls},
 };
 WT_UNIT_MAIN("compress", cases)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""weft-compare: rows of compressed collectives, against weft's own uncompressed ones.
+
+A codec is judged by two ratios: the time of the plain ring over its own, and the least time that it can take over its own. The least
+time is that of its bytes on the link, by the length of its images, all the time busy in both directions. A token bucket lets a burst
+through that one operation of a strong codec fits into: times are of ten or more back to back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from compare_hosts import PAYLOAD_SHARE, Hosts
+from compare_run import Bench, Times, size_name
+
+MIB = 1 << 20
+HOSTS = 4
+ELEM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A codec, and what it should reach against the plain ring: floor and goal."""
+
+    codec: str
+    bits: float  # of an element's image
+    floor: float
+    goal: float
+
+
+# Blocks of 128 elements have a scale of 16 bits; topk sends an index of 16 bits and a value of 16 for one element in a hundred.
+FAST = (Case("int8", 8 + 16 / 128, 3.6, 3.85), Case("int4:ef=1", 4 + 16 / 128, 6, 7.4), Case("sign:ef=1", 1 + 16 / 128, 12, 24),
+        Case("topk:ratio=0.01,ef=1", 0.32, 12, 30))
+SLOW = (Case("int4:ef=1", 4 + 16 / 128, 7, 7.6), Case("sign:ef=1", 1 + 16 / 128, 22, 30),
+        Case("topk:ratio=0.01,ef=1", 0.32, 30, 45))
+
+
+def timed(bench: Bench, size: int, hosts: Hosts, *options: str) -> Times:
+    """Time an all-reduce of fp32 in place, ten to a batch."""
+    return bench.weft("all_reduce", HOSTS, [size], hosts, ("-n", "10", *options))
+
+
+def line_us(case: Case, size: int, rate_bits: int) -> float:
+    """The microseconds that the codec's bytes take on a link, two shots: (P - 1) / P of the vector out and in, twice."""
+    sent = 2 * (HOSTS - 1) / HOSTS * size / ELEM_BYTES * case.bits / 8
+    return sent / (rate_bits / 8 * PAYLOAD_SHARE) * 1e6
+
+
+def shaped(comparison: object, row: object, line: type, size: int, rate_bits: int, cases: tuple[Case, ...]) -> None:
+    """Fill a row: all-reduce of `size` bytes by 4 hosts with links of that rate, each codec and the plain ring in turn."""
+    with Hosts(HOSTS, True, comparison.bench.work, rate_bits=rate_bits) as hosts:
+        runs = {"ring": lambda: timed(comparison.bench, size, hosts, "--algo", "ring")}
+        for case in cases:
+            runs[case.codec] = lambda case=case: timed(comparison.bench, size, hosts, "--codec", f"{case.codec},bypass=never"
+                                                       if ":" in case.codec else f"{case.codec}:bypass=never")
+        times, notes = comparison.alternate(f"codecs at {rate_bits // 1_000_000} Mbit/s", runs)
+    row.notes += notes
+    for case in cases:
+        if case.codec not in times or "ring" not in times:
+            row.lines.append(line(f"{case.codec} {size_name(size)}", {}, None))
+            continue
+        ring, took = times["ring"][size], times[case.codec][size]
+        row.lines.append(line(f"{case.codec} {size_name(size)}", {"weft": took, "ring": ring}, ring / took / case.floor, "ring"))
+        row.notes.append(f"{case.codec}: {ring / took:.2f} times as fast as the plain ring (floor {case.floor}, goal {case.goal}); "
+                         f"{took / line_us(case, size, rate_bits):.2f} times what its bytes take on the link")
+
+
+def bypassed(comparison: object, row: object, line: type, sizes: tuple[int, ...], codec: str = "int8") -> None:
+    """Fill a row: a call with a codec where links are fast must not be slower than one without."""
+    for label, nranks, made in (("shm", 2, None), ("tcp, 4 hosts", HOSTS, Hosts(HOSTS, False, comparison.bench.work))):
+        with made or contextlib.nullcontext() as hosts:
+            runs = {"weft": lambda: comparison.bench.weft("all_reduce", nranks, list(sizes), hosts, ("--codec", codec)),
+                    "plain": lambda: comparison.bench.weft("all_reduce", nranks, list(sizes), hosts)}
+            times, notes = comparison.alternate(f"bypass, {label}", runs)
+        row.notes += notes
+        for size in sizes:
+            values = {p: t[size] for p, t in times.items() if size in t}
+            ratio = values["plain"] / values["weft"] if len(values) == 2 else None
+            row.lines.append(line(f"{label} {size_name(size)}", values, ratio, "plain"))
