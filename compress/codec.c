@@ -1,89 +1,200 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What codecs are called, how long their images are, and which kernels do the work. */
+/* How the library calls codecs: with scratch, and with what a codec leaves out made of what it has. */
 #include "compress/codec.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "base/reduce.h"
 #include "base/status.h"
-#include "compress/kernels.h"
+#include "compress/scratch.h"
 
-static const struct {
-    const char *name;
-    uint32_t bits;
-} kinds[] = {
-#define ROW(name, text, bits, levels) {text, bits},
-    WI_CODEC_LIST(ROW)
-#undef ROW
-};
+/* ---- What configure said ---- */
 
-const char *wi_codec_name(enum wi_codec_kind kind)
+static weft_status check(const struct weft_codec *c)
 {
-    return (unsigned)kind < WI_CODEC_KINDS ? kinds[kind].name : "unknown";
-}
+    uint32_t b = c->block;
+    const char *name = wi_codec_name(c);
 
-weft_status wi_codec_check(const struct wi_codec *codec)
-{
-    uint32_t b = codec->block;
-
-    if ((unsigned)codec->kind >= WI_CODEC_KINDS)
-        return wi_fail(WEFT_EINVAL, "codec: %d is not a kind of codec", (int)codec->kind);
-    if (b < WI_CODEC_BLOCK_MIN || b > WI_CODEC_BLOCK_MAX || (b & (b - 1)))
-        return wi_fail(WEFT_EINVAL, "codec %s: a block has %u elements, which is not a power of two from %d to %d",
-                       kinds[codec->kind].name, b, WI_CODEC_BLOCK_MIN, WI_CODEC_BLOCK_MAX);
+    if (b < WEFT_CODEC_BLOCK_MIN || b > WEFT_CODEC_BLOCK_MAX || (b & (b - 1)))
+        return wi_fail(WEFT_EINVAL, "codec %s: a block has %u elements, which is not a power of two from %u to %u",
+                       name, b, WEFT_CODEC_BLOCK_MIN, WEFT_CODEC_BLOCK_MAX);
+    if (!c->block_bytes || c->block_bytes > 2 * sizeof(float) * b)
+        return wi_fail(WEFT_EINVAL, "codec %s: the image of a block of %u elements has %zu bytes, not 1 to %zu", name,
+                       b, c->block_bytes, 2 * sizeof(float) * b);
+    if (c->scratch_bytes > WEFT_CODEC_SCRATCH_MAX)
+        return wi_fail(WEFT_EINVAL, "codec %s: it needs %zu bytes of scratch, and there are %zu", name,
+                       c->scratch_bytes, WEFT_CODEC_SCRATCH_MAX);
+    if (c->traits & ~(uint32_t)(WEFT_CODEC_CONTRACTIVE | WEFT_CODEC_UNBIASED))
+        return wi_fail(WEFT_ENOTSUP, "codec %s: this library does not know its traits, %#x", name, c->traits);
+    if (!(c->encode_rate > 0 && c->decode_rate > 0 && c->limit > 0 && isfinite(c->encode_rate) &&
+          isfinite(c->decode_rate)))
+        return wi_fail(WEFT_EINVAL, "codec %s: it says no rates or no limit", name);
     return WEFT_SUCCESS;
 }
 
-size_t wi_codec_block_bytes(const struct wi_codec *codec)
+#define ON_STACK 2048 /* elements of a block whose scratch is on the stack */
+
+weft_status wi_codec_configure(struct weft_codec *codec)
 {
-    return WI_CODEC_SCALE_BYTES + (size_t)codec->block * kinds[codec->kind].bits / 8;
+    struct weft_codec made = {.plugin = codec->plugin, .ops = codec->ops, .hash = codec->hash};
+    char why[160] = "its parameters do not go together";
+    weft_status st;
+
+    memcpy(made.value, codec->value, sizeof made.value);
+    st = made.ops->configure(&made, why, sizeof why);
+    why[sizeof why - 1] = '\0';
+    if (st < 0)
+        return wi_fail(st, "codec %s: %s", wi_codec_name(&made), why);
+    WI_TRY(check(&made));
+    if (made.block > ON_STACK || made.scratch_bytes)
+        WI_TRY(wi_scratch_reserve());
+    *codec = made;
+    return WEFT_SUCCESS;
 }
 
-size_t wi_codec_bytes(const struct wi_codec *codec, size_t elems)
+size_t wi_codec_bytes(const struct weft_codec *codec, size_t elems)
 {
     size_t blocks = elems / codec->block + (elems % codec->block != 0), bytes;
 
-    return __builtin_mul_overflow(blocks, wi_codec_block_bytes(codec), &bytes) ? SIZE_MAX : bytes;
+    return __builtin_mul_overflow(blocks, codec->block_bytes, &bytes) ? SIZE_MAX : bytes;
 }
 
-/* The instruction set that reductions use, so that one setting (WEFT_ISA) is about both. */
-static const struct wi_codec_kernels *kernels_of(const struct wi_codec *codec)
+int wi_codec_is_finite(const struct weft_codec *codec, const void *image, size_t block)
 {
-#if defined(__x86_64__)
-    const char *isa = wi_isa_name();
-
-    if (!strcmp(isa, wi_codec_kernels_avx512[0].isa))
-        return &wi_codec_kernels_avx512[codec->kind];
-    if (!strcmp(isa, wi_codec_kernels_avx2[0].isa))
-        return &wi_codec_kernels_avx2[codec->kind];
-#endif
-    return &wi_codec_kernels_any[codec->kind];
+    return codec->ops->is_finite(codec, (const unsigned char *)image + block * codec->block_bytes);
 }
 
-int wi_codec_is_finite(const struct wi_codec *codec, const void *image, size_t block)
-{
-    const uint8_t *scale = (const uint8_t *)image + block * wi_codec_block_bytes(codec);
+/* ---- Scratch ---- */
 
-    return (scale[1] & 0x7f) != 0x7f || !(scale[0] & 0x80); /* all bits of a bf16's exponent */
+static void *begin(const struct weft_codec *codec)
+{
+    return codec->scratch_bytes ? wi_scratch_take(WI_SCRATCH_CODEC) : NULL;
 }
 
-size_t wi_codec_encode(const struct wi_codec *codec, const float *src, float *residual, size_t elems, void *image)
+static void end(void *scratch)
 {
-    return kernels_of(codec)->encode(codec->block, src, residual, elems, image);
+    if (scratch)
+        wi_scratch_give(WI_SCRATCH_CODEC, scratch);
 }
 
-void wi_codec_decode(const struct wi_codec *codec, const void *image, size_t elems, float *dst)
+static const struct weft_codec_site nowhere;
+
+size_t wi_codec_encode_at(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
+                          float *residual, size_t elems, void *image)
 {
-    kernels_of(codec)->decode(codec->block, image, elems, dst);
+    void *scratch = begin(codec);
+    size_t bad = codec->ops->encode(codec, site ? site : &nowhere, src, residual, elems, image, scratch);
+
+    end(scratch);
+    return bad;
 }
 
-void wi_codec_sum(const struct wi_codec *codec, const struct wi_codec_operands *operands, size_t elems, float *dst)
+void wi_codec_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst)
 {
-    kernels_of(codec)->sum(codec->block, operands, elems, dst);
+    void *scratch = begin(codec);
+
+    codec->ops->decode(codec, image, elems, dst, scratch);
+    end(scratch);
 }
 
-size_t wi_codec_sum_encode(const struct wi_codec *codec, const struct wi_codec_operands *operands, float factor,
-                           float *residual, size_t elems, void *image, float *dst)
+/* ---- Sums of codecs that have none of their own, block by block ---- */
+
+struct sums {
+    const struct weft_codec *codec;
+    float *acc, *decoded; /* of a block */
+    void *scratch;        /* the codec's */
+};
+
+/* `small`: of ON_STACK elements, twice. *held: what is to be given back, or NULL. */
+static struct sums sums_begin(const struct weft_codec *codec, float *small, void **held)
 {
-    return kernels_of(codec)->sum_encode(codec->block, operands, factor, residual, elems, image, dst);
+    int stays = codec->block <= ON_STACK && !codec->scratch_bytes;
+    unsigned char *memory = stays ? NULL : wi_scratch_take(WI_SCRATCH_CODEC);
+    float *acc = stays ? small : (float *)(void *)(memory + WEFT_CODEC_SCRATCH_MAX);
+
+    *held = memory;
+    return (struct sums){codec, acc, acc + codec->block, memory};
+}
+
+static void sum_block(const struct sums *s, const struct weft_codec_operands *o, size_t at, size_t count)
+{
+    size_t image_at = at / s->codec->block * s->codec->block_bytes;
+
+    for (int k = 0; k < o->n; k++) {
+        const float *from = o->plain[k] ? o->plain[k] + at : k ? s->decoded : s->acc;
+        if (!o->plain[k])
+            s->codec->ops->decode(s->codec, (const unsigned char *)o->images[k] + image_at, count,
+                                  k ? s->decoded : s->acc, s->scratch);
+        if (k)
+            for (size_t i = 0; i < count; i++)
+                s->acc[i] += from[i];
+        else if (from != s->acc)
+            memcpy(s->acc, from, count * sizeof *from);
+    }
+}
+
+static void sum_by_blocks(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems,
+                          float *dst)
+{
+    float small[2 * ON_STACK];
+    void *held;
+    struct sums s = sums_begin(codec, small, &held);
+
+    for (size_t at = 0; at < elems; at += codec->block) {
+        size_t count = elems - at < codec->block ? elems - at : codec->block;
+        sum_block(&s, operands, at, count);
+        memcpy(dst + at, s.acc, count * sizeof *dst);
+    }
+    end(held);
+}
+
+static size_t sum_encode_by_blocks(const struct weft_codec *codec, struct weft_codec_site site,
+                                   const struct weft_codec_operands *operands, float factor, float *residual,
+                                   size_t elems, unsigned char *image, float *dst)
+{
+    float small[2 * ON_STACK];
+    void *held;
+    struct sums s = sums_begin(codec, small, &held);
+    size_t bad = 0;
+
+    for (size_t at = 0; at < elems; at += codec->block, site.first += codec->block, image += codec->block_bytes) {
+        size_t count = elems - at < codec->block ? elems - at : codec->block;
+        sum_block(&s, operands, at, count);
+        for (size_t i = 0; i < count; i++)
+            s.acc[i] *= factor;
+        bad += codec->ops->encode(codec, &site, s.acc, residual ? residual + at : NULL, count, image, s.scratch);
+        if (dst)
+            codec->ops->decode(codec, image, count, dst + at, s.scratch);
+    }
+    end(held);
+    return bad;
+}
+
+void wi_codec_sum(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems, float *dst)
+{
+    void *scratch;
+
+    if (!codec->ops->sum) {
+        sum_by_blocks(codec, operands, elems, dst);
+        return;
+    }
+    scratch = begin(codec);
+    codec->ops->sum(codec, operands, elems, dst, scratch);
+    end(scratch);
+}
+
+size_t wi_codec_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,
+                           const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
+                           void *image, float *dst)
+{
+    void *scratch;
+    size_t bad;
+
+    site = site ? site : &nowhere;
+    if (!codec->ops->sum_encode)
+        return sum_encode_by_blocks(codec, *site, operands, factor, residual, elems, image, dst);
+    scratch = begin(codec);
+    bad = codec->ops->sum_encode(codec, site, operands, factor, residual, elems, image, dst, scratch);
+    end(scratch);
+    return bad;
 }

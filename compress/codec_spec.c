@@ -3,18 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "compress/codec.h"
+#include "compress/codec_value.h"
 
-enum { WORD_CAPACITY = 32, LIST_CAPACITY = 160, DEFAULT_BLOCK = 128 };
+enum { WORD_CAPACITY = 32, LIST_CAPACITY = 320, MOST_NAMES = 128 };
 
-/* Those of a codec come first, then those of its use. */
-enum { BLOCK, EF, BYPASS, MIN };
-static const char *const parameters[] = {"block", "ef", "bypass", "min"};
-#define NPARAMETERS (sizeof parameters / sizeof *parameters)
-#define NCODEC_PARAMETERS 1
+/* Parameters of the use of a codec, behind those of the codec. */
+enum { EF, BYPASS, MIN, NUSE };
+static const char *const of_use[NUSE] = {"ef", "bypass", "min"};
+#define MOST_PARAMETERS (WEFT_CODEC_PARAMETERS_MAX + NUSE)
 
 /* The text up to one of `ends`, and what is behind that; NULL: the end. Longer words are none that anything is called. */
 static const char *cut_word(const char *text, const char *ends, char word[WORD_CAPACITY])
@@ -39,37 +40,51 @@ static const char *suggest(const char *word, const char *const names[], size_t c
         }
     at = (size_t)snprintf(text, LIST_CAPACITY, "%s%s%s (there are: ", similar ? "; did you mean \"" : "",
                           similar ? similar : "", similar ? "\"?" : "");
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && at + WORD_CAPACITY < LIST_CAPACITY; i++)
         at += (size_t)snprintf(text + at, LIST_CAPACITY - at, "%s%s", i ? ", " : "", names[i]);
     snprintf(text + at, LIST_CAPACITY - at, ")");
     return text;
 }
 
-static weft_status find_kind(const char *spec, const char *word, enum wi_codec_kind *kind)
+static weft_status find_codec(const char *spec, const char *word, struct weft_codec *codec)
 {
-    const char *names[WI_CODEC_KINDS];
+    const char *names[MOST_NAMES];
     char list[LIST_CAPACITY];
+    const struct weft_plugin *p;
+    size_t n = 0;
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++) {
-        names[k] = wi_codec_name((enum wi_codec_kind)k);
-        if (!strcmp(word, names[k])) {
-            *kind = (enum wi_codec_kind)k;
-            return WEFT_SUCCESS;
-        }
+    codec->plugin = wi_codec_find(word);
+    if (codec->plugin) {
+        codec->ops = wi_codec_ops(codec->plugin);
+        return WEFT_SUCCESS;
     }
+    while (n < MOST_NAMES && (p = wi_codec_at(n)) != NULL)
+        names[n++] = p->name;
     return wi_fail(WEFT_EINVAL, "codec \"%.64s\": there is no codec \"%s\"%s", spec, word,
-                   suggest(word, names, WI_CODEC_KINDS, list));
+                   suggest(word, names, n, list));
 }
 
-static weft_status set_block(const char *spec, const char *value, uint32_t *block)
-{
-    int64_t n;
+/* ---- Parameters ---- */
 
-    if (wi_parse_int(value, &n) || n < WI_CODEC_BLOCK_MIN || n > WI_CODEC_BLOCK_MAX || (n & (n - 1)))
-        return wi_fail(WEFT_EINVAL, "codec \"%.64s\": block is \"%s\", not a power of two from %d to %d (elements)",
-                       spec, value, WI_CODEC_BLOCK_MIN, WI_CODEC_BLOCK_MAX);
-    *block = (uint32_t)n;
-    return WEFT_SUCCESS;
+struct parameters {
+    const struct weft_codec_parameter *rows;
+    const char *names[MOST_PARAMETERS];
+    size_t own, count; /* of the codec; and of the use, if it is one */
+    unsigned seen;
+};
+
+static struct parameters parameters_of(const struct weft_codec *codec, int with_use)
+{
+    struct parameters p = {.rows = codec->ops->parameters};
+
+    while (p.rows && p.rows[p.own].name) {
+        p.names[p.own] = p.rows[p.own].name;
+        p.own++;
+    }
+    p.count = p.own;
+    for (int i = 0; with_use && i < NUSE; i++)
+        p.names[p.count++] = of_use[i];
+    return p;
 }
 
 static weft_status choose(const char *spec, const char *key, const char *value, const char *no, const char *yes,
@@ -81,11 +96,12 @@ static weft_status choose(const char *spec, const char *key, const char *value, 
     return WEFT_SUCCESS;
 }
 
-static weft_status set_value(const char *spec, size_t which, const char *value, struct wi_codec_use *use)
+static weft_status set_value(const char *spec, const struct parameters *p, size_t which, const char *value,
+                             struct wi_codec_use *use)
 {
-    switch (which) {
-    case BLOCK:
-        return set_block(spec, value, &use->codec.block);
+    if (which < p->own)
+        return wi_codec_value_parse(spec, &p->rows[which], value, &use->codec.value[which]);
+    switch (which - p->own) {
     case EF:
         return choose(spec, "ef", value, "0", "1", &use->feedback);
     case BYPASS:
@@ -98,50 +114,72 @@ static weft_status set_value(const char *spec, size_t which, const char *value, 
     }
 }
 
-static weft_status set_parameter(const char *spec, const char *pair, size_t count, struct wi_codec_use *use,
-                                 unsigned *seen)
+static weft_status set_parameter(const char *spec, const char *pair, struct parameters *p, struct wi_codec_use *use)
 {
     char key[WORD_CAPACITY], value[WORD_CAPACITY] = "", list[LIST_CAPACITY];
     const char *behind = cut_word(pair, "=", key);
     size_t which = 0;
 
-    while (which < count && strcmp(key, parameters[which]) != 0)
+    while (which < p->count && strcmp(key, p->names[which]) != 0)
         which++;
-    if (which == count)
+    if (which == p->count)
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": there is no parameter \"%s\"%s", spec, key,
-                       suggest(key, parameters, count, list));
+                       suggest(key, p->names, p->count, list));
     if (!behind)
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": %s has no value (%s=VALUE)", spec, key, key);
-    if (*seen & 1u << which)
+    if (p->seen & 1u << which)
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": %s is given twice", spec, key);
-    *seen |= 1u << which;
+    p->seen |= 1u << which;
     cut_word(behind, "", value);
-    return set_value(spec, which, value, use);
+    return set_value(spec, p, which, value, use);
 }
 
-static weft_status parse(const char *spec, size_t count, struct wi_codec_use *use)
+static weft_status set_defaults(const char *spec, const struct parameters *p, struct weft_codec *codec)
 {
-    struct wi_codec_use made = {.codec.block = DEFAULT_BLOCK, .on = 1, .may_bypass = 1};
-    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY];
-    const char *rest = cut_word(spec, ":", name);
-    unsigned seen = 0;
+    for (size_t i = 0; i < p->own; i++)
+        WI_TRY(wi_codec_value_parse(spec, &p->rows[i], p->rows[i].default_value, &codec->value[i]));
+    return WEFT_SUCCESS;
+}
 
-    WI_TRY(find_kind(spec, name, &made.codec.kind));
+static weft_status check_use(const char *spec, const struct wi_codec_use *use)
+{
+    if (use->feedback && !(use->codec.traits & WEFT_CODEC_CONTRACTIVE))
+        return wi_fail(
+            WEFT_EINVAL,
+            "codec \"%.64s\": ef=1 is for codecs whose error is shorter than the vector, and that of %s is not", spec,
+            wi_codec_name(&use->codec));
+    return WEFT_SUCCESS;
+}
+
+static weft_status parse(const char *spec, int with_use, struct wi_codec_use *use)
+{
+    struct wi_codec_use made = {.on = 1, .may_bypass = 1};
+    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY], text[WI_CODEC_TEXT_MAX];
+    const char *rest = cut_word(spec, ":", name);
+    struct parameters p;
+
+    WI_TRY(find_codec(spec, name, &made.codec));
+    p = parameters_of(&made.codec, with_use);
+    WI_TRY(set_defaults(spec, &p, &made.codec));
     while (rest) {
         size_t n = strcspn(rest, ",");
         snprintf(pair, sizeof pair, "%.*s", (int)(n < sizeof pair ? n : sizeof pair - 1), rest);
-        WI_TRY(set_parameter(spec, pair, count, &made, &seen));
+        WI_TRY(set_parameter(spec, pair, &p, &made));
         rest = rest[n] ? rest + n + 1 : NULL;
     }
+    wi_codec_text(&made.codec, text, sizeof text);
+    made.codec.hash = wi_hash64(text, strlen(text), 0);
+    WI_TRY(wi_codec_configure(&made.codec));
+    WI_TRY(check_use(spec, &made));
     *use = made;
     return WEFT_SUCCESS;
 }
 
-weft_status wi_codec_parse(const char *spec, struct wi_codec *codec)
+weft_status wi_codec_parse(const char *spec, struct weft_codec *codec)
 {
     struct wi_codec_use use;
 
-    WI_TRY(parse(spec, NCODEC_PARAMETERS, &use));
+    WI_TRY(parse(spec, 0, &use));
     *codec = use.codec;
     return WEFT_SUCCESS;
 }
@@ -152,11 +190,24 @@ weft_status wi_codec_parse_use(const char *spec, struct wi_codec_use *use)
         *use = (struct wi_codec_use){0};
         return WEFT_SUCCESS;
     }
-    return parse(spec, NPARAMETERS, use);
+    return parse(spec, 1, use);
 }
 
-const char *wi_codec_text(const struct wi_codec *codec, char *text, size_t capacity)
+const char *wi_codec_text(const struct weft_codec *codec, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "%s:block=%u", wi_codec_name(codec->kind), codec->block);
+    const struct weft_codec_parameter *rows = codec->ops->parameters;
+    size_t at = (size_t)snprintf(text, capacity, "%s", wi_codec_name(codec));
+    char value[WORD_CAPACITY], usual[WORD_CAPACITY], sep = ':';
+    union weft_codec_value by_default;
+
+    for (size_t i = 0; rows && rows[i].name && at < capacity; i++) {
+        wi_codec_value_print(&rows[i], codec->value[i], value, sizeof value);
+        wi_codec_value_parse(rows[i].name, &rows[i], rows[i].default_value, &by_default);
+        wi_codec_value_print(&rows[i], by_default, usual, sizeof usual);
+        if (!strcmp(value, usual))
+            continue;
+        at += (size_t)snprintf(text + at, capacity - at, "%c%s=%s", sep, rows[i].name, value);
+        sep = ',';
+    }
     return text;
 }

@@ -1,21 +1,83 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernels behind codec.h, one table for each instruction set. */
+/* The kernels of the built-in codecs, one table for each instruction set, and the ops that lead to them. */
 #ifndef WI_COMPRESS_KERNELS_H
 #define WI_COMPRESS_KERNELS_H
 
+#include <string.h>
+
 #include "compress/codec.h"
 
-#define WI_CODEC_SCALE_BYTES 2u
+/* ---- What a codec has in weft_codec.priv ---- */
+
+enum wi_kernels_id { WI_KERNELS_INT8, WI_KERNELS_INT6, WI_KERNELS_INT4, WI_KERNELS_INT2, WI_KERNELS_SIGN, WI_KERNELS };
+
+struct wi_kernel_args {
+    uint32_t kernels; /* enum wi_kernels_id */
+};
+
+static inline struct wi_kernel_args wi_kernel_args(const struct weft_codec *codec)
+{
+    struct wi_kernel_args args;
+
+    memcpy(&args, codec->priv, sizeof args);
+    return args;
+}
+
+static inline void wi_kernel_args_set(struct weft_codec *codec, struct wi_kernel_args args)
+{
+    _Static_assert(sizeof args <= sizeof codec->priv, "what kernels need to know fits");
+    memcpy(codec->priv, &args, sizeof args);
+}
+
+/* ---- Kernels ---- */
+
+#define WI_CODEC_SCALE_BYTES 2u   /* bf16 */
+#define WI_KERNELS_BLOCK_MAX 2048 /* so that a block's elements and codes are on the stack */
 
 struct wi_codec_kernels {
-    const char *isa; /* as wi_isa_name */
-    size_t (*encode)(size_t block, const float *src, float *residual, size_t elems, uint8_t *image);
-    void (*decode)(size_t block, const uint8_t *image, size_t elems, float *dst);
-    void (*sum)(size_t block, const struct wi_codec_operands *operands, size_t elems, float *dst);
-    size_t (*sum_encode)(size_t block, const struct wi_codec_operands *operands, float factor, float *residual, size_t elems,
+    size_t (*encode)(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
+                     float *residual, size_t elems, uint8_t *image);
+    void (*decode)(const struct weft_codec *codec, const uint8_t *image, size_t elems, float *dst);
+    void (*sum)(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems, float *dst);
+    size_t (*sum_encode)(const struct weft_codec *codec, const struct weft_codec_site *site,
+                         const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
                          uint8_t *image, float *dst);
 };
-/* [WI_CODEC_KINDS] */
+/* [WI_KERNELS], and what wi_isa_name calls the instruction set. */
 extern const struct wi_codec_kernels wi_codec_kernels_any[], wi_codec_kernels_avx2[], wi_codec_kernels_avx512[];
+extern const char wi_codec_isa_avx2[], wi_codec_isa_avx512[];
+
+/* ---- Ops of codecs with kernels ---- */
+
+size_t wi_kernels_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
+                         float *residual, size_t elems, void *image, void *scratch);
+void wi_kernels_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst, void *scratch);
+void wi_kernels_sum(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems,
+                    float *dst, void *scratch);
+size_t wi_kernels_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,
+                             const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
+                             void *image, float *dst, void *scratch);
+/* Of images that begin with a bf16, which is NaN if the block is not finite. */
+int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image);
+
+#define WI_KERNELS_OPS                                                                                \
+    .bytes = sizeof(struct weft_codec_ops), .encode = wi_kernels_encode, .decode = wi_kernels_decode, \
+    .sum = wi_kernels_sum, .sum_encode = wi_kernels_sum_encode
+
+/* ---- Rows that several families have ---- */
+
+#define WI_BLOCK_ROW                                                                                           \
+    {                                                                                                          \
+        "block", "128", WEFT_CODEC_POWER_OF_TWO, 32, WI_KERNELS_BLOCK_MAX, NULL, "elements that share a scale" \
+    }
+#define WI_LAST_ROW                                           \
+    {                                                         \
+        NULL, NULL, WEFT_CODEC_POWER_OF_TWO, 0, 0, NULL, NULL \
+    }
+#define WI_CODEC_PLUGIN(name_, summary_, ops_)                                                                 \
+    {                                                                                                          \
+        .abi = WEFT_PLUGIN_ABI, .bytes = sizeof(struct weft_plugin), .kind = WEFT_PLUGIN_CODEC, .name = name_, \
+        .summary = summary_, .ops = ops_                                                                       \
+    }
 
 #endif

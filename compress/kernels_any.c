@@ -8,7 +8,6 @@
 #endif
 
 #define WI_CODEC_ISA wi_codec_kernels_any
-#define WI_CODEC_ISA_NAME "any"
 #include "compress/kernels_loops.h"
 
 #if defined(__clang__)

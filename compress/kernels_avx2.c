@@ -15,8 +15,9 @@
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
 #define WI_CODEC_ISA wi_codec_kernels_avx2
-#define WI_CODEC_ISA_NAME "avx2"
 #include "compress/kernels_loops.h"
+
+const char wi_codec_isa_avx2[] = "avx2";
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All kernels of one instruction set as plain loops over a block, which the compiler makes into vector instructions. Included once
- * by each kernels_<isa>.c, which defines WI_CODEC_ISA, the name of the table, and WI_CODEC_ISA_NAME, its text.
+ * by each kernels_<isa>.c, which defines WI_CODEC_ISA, the name of the table.
  *
  * The same operations in the same order on every set are what makes results equal bit for bit: sums have LANES partial sums,
  * nothing but the compiler's vectors is reassociated, and products are not fused with sums (fp-contract=off). */
@@ -13,11 +13,11 @@
 #define AHEAD 512 /* elements that are fetched early: the two passes over a block hide too little from the prefetcher */
 #define INLINE inline __attribute__((always_inline))
 #define TOO_LARGE_BITS 0x7f000000u /* 2^127: below, no scale or level becomes infinite */
-#define MEAN_IS_LARGE 0x79800000u  /* 2^116: one that is too large in a block of WI_CODEC_BLOCK_MAX */
-#define NAN_SCALE 0x7fc0u         /* bf16 */
-#define LEAST_SCALE 0x00800000u   /* the least normal number: its inverse is finite */
-#define ROUNDS 12582912.0f        /* 1.5 * 2^23: adding it rounds to the nearest integer, to even when half-way ... */
-#define ROUNDS_BITS 0x4b400000    /* ... which is how far the sum's bits are from these */
+#define MEAN_IS_LARGE 0x79800000u  /* 2^116: one that is too large in a block of WI_KERNELS_BLOCK_MAX */
+#define NAN_SCALE 0x7fc0u          /* bf16 */
+#define LEAST_SCALE 0x00800000u    /* the least normal number: its inverse is finite */
+#define ROUNDS 12582912.0f         /* 1.5 * 2^23: adding it rounds to the nearest integer, to even when half-way ... */
+#define ROUNDS_BITS 0x4b400000     /* ... which is how far the sum's bits are from these */
 
 /* What a kind is, known when its kernels are compiled. A level is code * step - offset. */
 struct shape {
@@ -187,9 +187,10 @@ static INLINE float scale_of(const uint8_t *image)
 
 /* ---- A block ---- */
 
-static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, float *residual, uint8_t *image)
+static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, float *residual,
+                               uint8_t *image)
 {
-    uint8_t unpacked[WI_CODEC_BLOCK_MAX];
+    uint8_t unpacked[WI_KERNELS_BLOCK_MAX];
     const uint8_t *codes;
     uint32_t bits = s.most > 0 ? scale_by_most(s, c, block) : scale_by_mean(s, c, block, n);
     float scale = float_of(bits << 16);
@@ -211,7 +212,7 @@ static INLINE int encode_block(const struct shape s, size_t block, const float *
 
 static INLINE void decode_block(const struct shape s, size_t block, const uint8_t *image, float *dst, int adds)
 {
-    uint8_t unpacked[WI_CODEC_BLOCK_MAX];
+    uint8_t unpacked[WI_KERNELS_BLOCK_MAX];
     const uint8_t *codes = image + WI_CODEC_SCALE_BYTES;
     float scale = scale_of(image);
 
@@ -227,9 +228,10 @@ static INLINE void decode_block(const struct shape s, size_t block, const uint8_
 
 /* ---- Vectors ---- */
 
-static INLINE size_t encode(const struct shape s, size_t block, const float *src, float *residual, size_t elems, uint8_t *image)
+static INLINE size_t encode(const struct shape s, size_t block, const float *src, float *residual, size_t elems,
+                            uint8_t *image)
 {
-    float sums[WI_CODEC_BLOCK_MAX];
+    float sums[WI_KERNELS_BLOCK_MAX];
     size_t bad = 0;
 
     for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
@@ -250,7 +252,7 @@ static INLINE size_t encode(const struct shape s, size_t block, const float *src
 
 static INLINE void decode(const struct shape s, size_t block, const uint8_t *image, size_t elems, float *dst)
 {
-    float last[WI_CODEC_BLOCK_MAX];
+    float last[WI_KERNELS_BLOCK_MAX];
 
     for (; elems >= block; elems -= block, dst += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block))
         decode_block(s, block, image, dst, 0);
@@ -261,8 +263,8 @@ static INLINE void decode(const struct shape s, size_t block, const uint8_t *ima
 }
 
 /* Elements [at, at + count) of the sum; what is behind them in the block is undefined. */
-static INLINE void sum_block(const struct shape s, size_t block, const struct wi_codec_operands *o, size_t at, size_t count,
-                             float *acc)
+static INLINE void sum_block(const struct shape s, size_t block, const struct weft_codec_operands *o, size_t at,
+                             size_t count, float *acc)
 {
     size_t image_at = at / block * (WI_CODEC_SCALE_BYTES + code_bytes(s, block));
 
@@ -278,9 +280,10 @@ static INLINE void sum_block(const struct shape s, size_t block, const struct wi
     }
 }
 
-static INLINE void sum(const struct shape s, size_t block, const struct wi_codec_operands *o, size_t elems, float *dst)
+static INLINE void sum(const struct shape s, size_t block, const struct weft_codec_operands *o, size_t elems,
+                       float *dst)
 {
-    float acc[WI_CODEC_BLOCK_MAX];
+    float acc[WI_KERNELS_BLOCK_MAX];
 
     for (size_t at = 0; at < elems; at += block) {
         size_t count = elems - at < block ? elems - at : block;
@@ -289,10 +292,10 @@ static INLINE void sum(const struct shape s, size_t block, const struct wi_codec
     }
 }
 
-static INLINE size_t sum_encode(const struct shape s, size_t block, const struct wi_codec_operands *o, float factor,
+static INLINE size_t sum_encode(const struct shape s, size_t block, const struct weft_codec_operands *o, float factor,
                                 float *residual, size_t elems, uint8_t *image, float *dst)
 {
-    float acc[WI_CODEC_BLOCK_MAX];
+    float acc[WI_KERNELS_BLOCK_MAX];
     size_t bad = 0;
 
     for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
@@ -310,23 +313,28 @@ static INLINE size_t sum_encode(const struct shape s, size_t block, const struct
     return bad;
 }
 
-#define KERNELS(name, ...)                                                                                                        \
-    static size_t name##_encode(size_t block, const float *src, float *residual, size_t elems, uint8_t *image)                   \
-    {                                                                                                                             \
-        return encode((struct shape){__VA_ARGS__}, block, src, residual, elems, image);                                          \
-    }                                                                                                                             \
-    static void name##_decode(size_t block, const uint8_t *image, size_t elems, float *dst)                                      \
-    {                                                                                                                             \
-        decode((struct shape){__VA_ARGS__}, block, image, elems, dst);                                                           \
-    }                                                                                                                             \
-    static void name##_sum(size_t block, const struct wi_codec_operands *o, size_t elems, float *dst)                            \
-    {                                                                                                                             \
-        sum((struct shape){__VA_ARGS__}, block, o, elems, dst);                                                                  \
-    }                                                                                                                             \
-    static size_t name##_sum_encode(size_t block, const struct wi_codec_operands *o, float factor, float *residual, size_t elems, \
-                                    uint8_t *image, float *dst)                                                                   \
-    {                                                                                                                             \
-        return sum_encode((struct shape){__VA_ARGS__}, block, o, factor, residual, elems, image, dst);                           \
+#define KERNELS(name, ...)                                                                                            \
+    static size_t name##_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src, \
+                                float *residual, size_t elems, uint8_t *image)                                        \
+    {                                                                                                                 \
+        (void)site;                                                                                                   \
+        return encode((struct shape){__VA_ARGS__}, codec->block, src, residual, elems, image);                        \
+    }                                                                                                                 \
+    static void name##_decode(const struct weft_codec *codec, const uint8_t *image, size_t elems, float *dst)         \
+    {                                                                                                                 \
+        decode((struct shape){__VA_ARGS__}, codec->block, image, elems, dst);                                         \
+    }                                                                                                                 \
+    static void name##_sum(const struct weft_codec *codec, const struct weft_codec_operands *o, size_t elems,         \
+                           float *dst)                                                                                \
+    {                                                                                                                 \
+        sum((struct shape){__VA_ARGS__}, codec->block, o, elems, dst);                                                \
+    }                                                                                                                 \
+    static size_t name##_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,               \
+                                    const struct weft_codec_operands *o, float factor, float *residual, size_t elems, \
+                                    uint8_t *image, float *dst)                                                       \
+    {                                                                                                                 \
+        (void)site;                                                                                                   \
+        return sum_encode((struct shape){__VA_ARGS__}, codec->block, o, factor, residual, elems, image, dst);         \
     }
 KERNELS(int8, .bits = 8, .step = 1, .offset = 128, .most = 127)
 KERNELS(int6, .bits = 6, .step = 1, .offset = 32, .most = 31)
@@ -334,10 +342,11 @@ KERNELS(int4, .bits = 4, .step = 1, .offset = 8, .most = 7)
 KERNELS(int2, .bits = 2, .step = 1, .offset = 1.5f, .mean = 1.25f)
 KERNELS(sign, .bits = 1, .step = 2, .offset = 1, .mean = 1)
 
-const struct wi_codec_kernels WI_CODEC_ISA[WI_CODEC_KINDS] = {
-    [WI_CODEC_INT8] = {WI_CODEC_ISA_NAME, int8_encode, int8_decode, int8_sum, int8_sum_encode},
-    [WI_CODEC_INT6] = {WI_CODEC_ISA_NAME, int6_encode, int6_decode, int6_sum, int6_sum_encode},
-    [WI_CODEC_INT4] = {WI_CODEC_ISA_NAME, int4_encode, int4_decode, int4_sum, int4_sum_encode},
-    [WI_CODEC_INT2] = {WI_CODEC_ISA_NAME, int2_encode, int2_decode, int2_sum, int2_sum_encode},
-    [WI_CODEC_SIGN] = {WI_CODEC_ISA_NAME, sign_encode, sign_decode, sign_sum, sign_sum_encode},
+#define ENTRY(name)                                                 \
+    {                                                               \
+        name##_encode, name##_decode, name##_sum, name##_sum_encode \
+    }
+const struct wi_codec_kernels WI_CODEC_ISA[WI_KERNELS] = {
+    [WI_KERNELS_INT8] = ENTRY(int8), [WI_KERNELS_INT6] = ENTRY(int6), [WI_KERNELS_INT4] = ENTRY(int4),
+    [WI_KERNELS_INT2] = ENTRY(int2), [WI_KERNELS_SIGN] = ENTRY(sign),
 };

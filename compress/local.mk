@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
-	compress/codec.c compress/codec.h compress/codec_spec.c compress/convert.c \
-	compress/kernels.h compress/kernels_loops.h \
+	compress/codec.c compress/codec.h compress/codec_list.c compress/built_in.h \
+	compress/codec_spec.c compress/codec_value.c compress/codec_value.h \
+	compress/convert.c compress/scratch.c compress/scratch.h \
+	compress/int.c compress/sign.c \
+	compress/kernels.c compress/kernels.h compress/kernels_loops.h \
 	compress/kernels_any.c compress/kernels_avx2.c compress/kernels_avx512.c

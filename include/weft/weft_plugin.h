@@ -469,6 +469,119 @@ struct weft_device_ops {
     uint32_t (*kind_of)(void *device, const void *ptr);
 };
 
+/* ---- The codec contract -------------------------------------------------------------------------------------- */
+
+/* A codec turns blocks of fp32 elements into images, which compressed collectives send, and images into elements. It is a plugin
+ * whose name is what a program writes before the colon: "int4:block=64". Its name has at most WEFT_CODEC_NAME_MAX of the letters
+ * a-z, 0-9 and _; its summary is one line of help; it has parameters instead of settings, and caps and priority are 0. What is
+ * loaded once stays for the life of the process.
+ *
+ * Codecs are pure functions: of the same arguments the same bits, on every CPU, in any thread, several at once, without state.
+ * None of them blocks, allocates, logs or fails. Vectors and images have no alignment but that of their type. The image of a vector
+ * is its blocks' images one behind the other. The last block may have fewer elements; it is encoded as if zeros followed, and its
+ * image is as long as the others'. Calls may have any number of whole blocks, and the last one: the same blocks have the same
+ * images, however a vector is cut. */
+#define WEFT_CODEC_NAME_MAX 23
+#define WEFT_CODEC_PARAMETERS_MAX 8
+#define WEFT_CODEC_BLOCK_MIN 32u
+#define WEFT_CODEC_BLOCK_MAX 65536u
+#define WEFT_CODEC_SCRATCH_MAX ((size_t)1 << 20)
+
+enum weft_codec_parameter_type {
+    WEFT_CODEC_POWER_OF_TWO = 1, /* -> integer */
+    WEFT_CODEC_INTEGER,          /* -> integer */
+    WEFT_CODEC_REAL,             /* digits with a point, "2.5" -> real */
+    WEFT_CODEC_WORD,             /* one of `words` -> integer, its place among them */
+};
+
+/* One row; a table ends with a row whose name is NULL. Names are as those of codecs; ef, bypass, min and what is added to
+ * weft_compress.h for calls are taken. */
+struct weft_codec_parameter {
+    const char *name;
+    const char *default_value;
+    enum weft_codec_parameter_type type;
+    double min, max;   /* inclusive, of numbers; of at most 2^53 */
+    const char *words; /* of a WORD: "nearest|stochastic"; else NULL */
+    const char *help;  /* one sentence with the unit */
+};
+
+union weft_codec_value {
+    int64_t integer;
+    double real;
+};
+
+enum weft_codec_traits {
+    WEFT_CODEC_CONTRACTIVE = 1u << 0, /* the expected error is shorter than the vector: error feedback converges (ef=1) */
+    WEFT_CODEC_UNBIASED = 1u << 1,    /* the expected value of what is decoded is the vector */
+    WEFT_CODEC_VARIABLE = 1u << 2,    /* reserved: images are of at most block_bytes for each block; `length` says how long */
+};
+
+/* A codec with its parameters. libweft fills it down to `value`, and configure the rest. It grows at its end only. */
+struct weft_codec {
+    const struct weft_plugin *plugin;
+    const struct weft_codec_ops *ops; /* complete: what a plugin does not know is NULL */
+    union weft_codec_value value[WEFT_CODEC_PARAMETERS_MAX]; /* in the order of the table */
+    uint64_t hash;          /* of name and values: the same on all ranks */
+    uint32_t block;         /* elements: a power of two from WEFT_CODEC_BLOCK_MIN to WEFT_CODEC_BLOCK_MAX */
+    uint32_t traits;        /* WEFT_CODEC_* */
+    uint32_t lossy_limit;   /* times that an element may be encoded on its way from a contribution to a result; 0: any number */
+    float limit;            /* a block with a magnitude of this or more is not finite */
+    size_t block_bytes;     /* of a block's image */
+    size_t scratch_bytes;   /* that its functions need, at most WEFT_CODEC_SCRATCH_MAX: what is too long for a thread's stack */
+    float nmse;             /* ||decoded - x||^2 / ||x||^2 of Gaussian data, about */
+    float encode_rate, decode_rate; /* bytes of fp32 per microsecond of one core, vectors in memory: constants, by which all ranks
+                                       choose alike. Encoding: without a residual */
+    uint64_t priv[6];       /* the codec's */
+};
+
+/* Where what is encoded comes from. Random bits are a function of the parameters and of this, so that runs repeat, ranks differ,
+ * and neither cuts nor threads matter. */
+struct weft_codec_site {
+    uint64_t step;  /* the collective's number on its communicator */
+    uint64_t first; /* the first element's place in the vector */
+    uint32_t rank;
+    uint32_t sums;  /* 0: the rank's own data; 1: a sum that it makes for others */
+};
+
+/* What is summed, in fp32, from the first to the last: images, but for plain[k] where that is not NULL. */
+struct weft_codec_operands {
+    int n; /* at least 1 */
+    const void *const *images;
+    const float *const *plain;
+};
+
+struct weft_codec_ops {
+    size_t bytes;
+    const struct weft_codec_parameter *parameters; /* NULL: none */
+
+    /* Fill what is behind `hash`, which is all zero, from the values, each of which is in its range. WEFT_EINVAL: they do not go
+     * together; write to `why` which, and what would be right ("levels=minmax needs a block of 64 or more"). */
+    weft_status (*configure)(struct weft_codec *codec, char *why, size_t capacity);
+
+    /* Encode. With a residual (of as many elements, or NULL) it is added first, and becomes what the image does not hold,
+     * src + residual - decoded. A block with a NaN, an infinity, or a sum of `limit` or more is not finite: its image is marked,
+     * all its elements decode to NaN, and its residual stays. Returns how many blocks are not finite. */
+    size_t (*encode)(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src, float *residual,
+                     size_t elems, void *image, void *scratch);
+    /* Every byte of an image is untrusted: any bytes decode to something. */
+    void (*decode)(const struct weft_codec *codec, const void *image, size_t elems, float *dst, void *scratch);
+    /* Is it not marked, this block's image? */
+    int (*is_finite)(const struct weft_codec *codec, const void *image);
+
+    /* In one pass what decode, additions and encode do; NULL: libweft does it with those, block by block, with the same bits.
+     * `dst` may be a plain operand. */
+    void (*sum)(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems, float *dst,
+                void *scratch);
+    /* Encode the sum times `factor`. `dst`, NULL or as above, gets what the image holds. */
+    size_t (*sum_encode)(const struct weft_codec *codec, const struct weft_codec_site *site,
+                         const struct weft_codec_operands *operands, float factor, float *residual, size_t elems, void *image,
+                         float *dst, void *scratch);
+
+    /* Reserved, of WEFT_CODEC_VARIABLE: how long the image of `elems` elements is whose first `available` bytes are here; 0: that
+     * cannot be told yet; SIZE_MAX: it is none. Checks all that decode will rely on. */
+    size_t (*length)(const struct weft_codec *codec, const void *image, size_t elems, size_t available);
+};
+
 #define WEFT_TRANSPORT_NAME_MAX 15 /* letters of a transport's name */
 
 struct weft_plugin {
@@ -481,7 +594,7 @@ struct weft_plugin {
     size_t settings_bytes;
     uint32_t caps;                /* what open() may enable; WEFT_CAP_* */
     int priority;                 /* among transports that reach a peer the highest wins: shm 100, verbs 80, ucx 60, tcp 10 */
-    const void *ops;              /* struct weft_transport_ops, by kind */
+    const void *ops;              /* struct weft_transport_ops, _device_ops or _codec_ops, by kind */
     uint32_t info_bits;           /* of weft_xfer.imm that travel: 0 to 32; a transport with WEFT_CAP_INFO need not say */
 };
 

@@ -4,10 +4,28 @@
 
 #include "base/status.h"
 #include "compress/codec.h"
+#include "compress/scratch.h"
 
-#define PART WI_CODEC_BLOCK_MAX /* elements of other types that are converted at once: whole blocks of every codec */
+#define ON_STACK 2048 /* elements that are converted at once, unless a block of the codec is longer */
 
-static weft_status find(const char *function, const char *codec, size_t count, struct wi_codec *found, size_t *bytes)
+struct part {
+    float on_stack[ON_STACK], *floats;
+    size_t elems; /* whole blocks */
+};
+
+static void part_begin(struct part *part, const struct weft_codec *codec)
+{
+    part->elems = codec->block > ON_STACK ? codec->block : ON_STACK;
+    part->floats = part->elems > ON_STACK ? wi_scratch_take(WI_SCRATCH_PARTS) : part->on_stack;
+}
+
+static void part_end(struct part *part)
+{
+    if (part->floats != part->on_stack)
+        wi_scratch_give(WI_SCRATCH_PARTS, part->floats);
+}
+
+static weft_status find(const char *function, const char *codec, size_t count, struct weft_codec *found, size_t *bytes)
 {
     if (!codec)
         return wi_fail(WEFT_EINVAL, "%s: codec is NULL", function);
@@ -27,7 +45,7 @@ static weft_status check_dtype(const char *function, weft_dtype dtype)
 
 weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes)
 {
-    struct wi_codec found;
+    struct weft_codec found;
     size_t n;
 
     if (!bytes)
@@ -42,8 +60,8 @@ weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *s
 {
     const unsigned char *from = src;
     unsigned char *to = image;
-    struct wi_codec c;
-    float part[PART];
+    struct weft_codec c;
+    struct part part;
     size_t bytes;
 
     WI_TRY(find("codec_encode", codec, count, &c, &bytes));
@@ -52,11 +70,14 @@ weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *s
         return wi_fail(WEFT_EINVAL, "codec_encode: %s is NULL", src ? "image" : "src");
     if (bytes > capacity)
         return wi_fail(WEFT_ETRUNC, "codec_encode: the image has %zu bytes, there is room for %zu", bytes, capacity);
-    for (size_t at = 0; at < count; at += PART) {
-        size_t n = count - at < PART ? count - at : PART;
-        wi_codec_widen(dtype, from + at * weft_dtype_bytes(dtype), part, n);
-        wi_codec_encode(&c, part, residual ? residual + at : NULL, n, to + wi_codec_bytes(&c, at));
+    part_begin(&part, &c);
+    for (size_t at = 0; at < count; at += part.elems) {
+        size_t n = count - at < part.elems ? count - at : part.elems;
+        struct weft_codec_site site = {.first = at};
+        wi_codec_widen(dtype, from + at * weft_dtype_bytes(dtype), part.floats, n);
+        wi_codec_encode_at(&c, &site, part.floats, residual ? residual + at : NULL, n, to + wi_codec_bytes(&c, at));
     }
+    part_end(&part);
     return WEFT_SUCCESS;
 }
 
@@ -65,8 +86,8 @@ weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes
 {
     const unsigned char *from = image;
     unsigned char *to = dst;
-    struct wi_codec c;
-    float part[PART];
+    struct weft_codec c;
+    struct part part;
     size_t wanted;
 
     WI_TRY(find("codec_decode", codec, count, &c, &wanted));
@@ -76,10 +97,12 @@ weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes
     if (bytes != wanted)
         return wi_fail(WEFT_EINVAL, "codec_decode: the image of %zu elements has %zu bytes, not %zu", count, wanted,
                        bytes);
-    for (size_t at = 0; at < count; at += PART) {
-        size_t n = count - at < PART ? count - at : PART;
-        wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part);
-        wi_codec_narrow(dtype, part, to + at * weft_dtype_bytes(dtype), n);
+    part_begin(&part, &c);
+    for (size_t at = 0; at < count; at += part.elems) {
+        size_t n = count - at < part.elems ? count - at : part.elems;
+        wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part.floats);
+        wi_codec_narrow(dtype, part.floats, to + at * weft_dtype_bytes(dtype), n);
     }
+    part_end(&part);
     return WEFT_SUCCESS;
 }

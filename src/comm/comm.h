@@ -93,7 +93,6 @@ struct weft_context {
     struct wi_comm_settings comm;
     struct wi_bootstrap_settings bootstrap;
     struct wi_codec_use codec; /* of calls that name none; lib.compress */
-    uint32_t codec_mark;       /* of these: wi_compress_mark */
     char key_misspelt[200]; /* what resembles a setting about keys and is none; "": nothing */
     struct wi_transports *transports;
     struct wi_node_id node;

@@ -8,34 +8,27 @@
 #include "base/status.h"
 #include "comm/comm.h"
 
-/* ---- What a codec costs ----
- * Constants, so that all ranks choose alike: bytes of fp32 per microsecond of one core with AVX-512, vectors in memory; encoding
- * with a residual is slower by FEEDBACK. tests/bench has what they were measured with. */
-#define FEEDBACK 0.6f
-static const struct {
-    float encode, decode;
-} rates[WI_CODEC_KINDS] = {
-    [WI_CODEC_INT8] = {7000, 8000}, [WI_CODEC_INT6] = {5500, 6500}, [WI_CODEC_INT4] = {6000, 7000},
-    [WI_CODEC_INT2] = {4500, 6000}, [WI_CODEC_SIGN] = {6500, 6500},
-};
+/* ---- What a codec costs ---- */
+
+#define FEEDBACK 0.6f /* encoding with a residual is slower by this */
 
 uint32_t wi_compress_id(const struct wi_codec_use *use)
 {
-    return (uint32_t)use->codec.kind << 16 | (uint32_t)use->feedback << 31 | use->codec.block;
+    return ((uint32_t)(use->codec.hash >> 32) & 0x7fffffff) | (uint32_t)use->feedback << 31 | 1;
 }
 
 static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype)
 {
-    const struct wi_codec *c = &use->codec;
+    const struct weft_codec *c = &use->codec;
     float elem = (float)weft_dtype_bytes(dtype);
 
     return (struct wi_plan_codec){
         .id = wi_compress_id(use),
         .may_bypass = use->may_bypass,
         .feedback = use->feedback,
-        .ratio = (float)wi_codec_block_bytes(c) / ((float)c->block * elem),
-        .encode_rate = rates[c->kind].encode * (use->feedback ? FEEDBACK : 1),
-        .decode_rate = rates[c->kind].decode,
+        .ratio = (float)c->block_bytes / ((float)c->block * elem),
+        .encode_rate = c->encode_rate * (use->feedback ? FEEDBACK : 1),
+        .decode_rate = c->decode_rate,
         .work = (float)sizeof(float) / elem,
     };
 }
@@ -64,7 +57,7 @@ static int can_code(enum wi_coll coll)
 
 static weft_status check_named(const struct weft_request *req, const struct wi_call *c)
 {
-    const char *name = wi_coll_name((enum wi_coll)c->coll), *codec = wi_codec_name(req->codec.codec.kind);
+    const char *name = wi_coll_name((enum wi_coll)c->coll), *codec = wi_codec_name(&req->codec.codec);
 
     if (!can_code((enum wi_coll)c->coll))
         return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for all_reduce, reduce_scatter, all_gather and all_to_all", name,
@@ -101,11 +94,7 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
 
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, uint64_t tensor)
 {
-    char text[64];
-    uint64_t h = wi_hash64(&tensor, sizeof tensor, use->feedback);
-
-    wi_codec_text(&use->codec, text, sizeof text);
-    return (uint32_t)(wi_hash64(text, strlen(text), h) >> 32);
+    return (uint32_t)(wi_hash64(&tensor, sizeof tensor, use->codec.hash + use->feedback) >> 32);
 }
 
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
@@ -124,8 +113,8 @@ weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, 
     if (!req->codec.on || coded_bytes(comm, c) < req->codec.min_bytes)
         return WEFT_SUCCESS;
     WI_TRY(check_named(req, c));
-    WI_TRY(wi_coding_init(&op->bind.coding, &req->codec.codec, c->dtype));
-    wi_compress_mark(&op->info, use ? comm->ctx->codec_mark : wi_compress_mark_of(&req->codec, req->options.tensor));
+    WI_TRY(wi_coding_init(&op->bind.coding, &req->codec.codec, c->dtype, comm->rank));
+    wi_compress_mark(&op->info, wi_compress_mark_of(&req->codec, req->options.tensor));
     return WEFT_SUCCESS;
 }
 
@@ -222,18 +211,20 @@ int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_re
     return req->codec.feedback && c->coll == WI_COLL_REDUCE_SCATTER && wi_call_in_place(comm, c);
 }
 
+#define ADDED_AT_ONCE 2048
+
 /* Plain data goes out: what was lost before goes with it, and is settled. */
 static weft_status add_all(struct wi_op *op, struct wi_call *c, const struct wi_residual *r)
 {
     size_t es = weft_dtype_bytes(c->dtype);
     int avg = op->bind.redop.op == WEFT_AVG;
     unsigned char *copy = c->src == c->dst ? c->dst : op->owned[4]; /* in place it will be overwritten */
-    float part[WI_CODEC_BLOCK_MAX], share = avg ? (float)op->bind.redop.divisor : 1;
+    float part[ADDED_AT_ONCE], share = avg ? (float)op->bind.redop.divisor : 1;
 
     if (!copy && !(copy = op->owned[4] = wi_aligned_alloc(64, r->elems * es)))
         return wi_fail(WEFT_ENOMEM, "a copy of %zu bytes, for a residual", r->elems * es);
-    for (size_t at = 0; at < r->elems; at += WI_CODEC_BLOCK_MAX) {
-        size_t n = r->elems - at < WI_CODEC_BLOCK_MAX ? r->elems - at : WI_CODEC_BLOCK_MAX;
+    for (size_t at = 0; at < r->elems; at += ADDED_AT_ONCE) {
+        size_t n = r->elems - at < ADDED_AT_ONCE ? r->elems - at : ADDED_AT_ONCE;
         wi_codec_widen(c->dtype, (const unsigned char *)c->src + at * es, part, n);
         for (size_t i = 0; i < n; i++)
             part[i] += r->of[0][at + i] + share * r->of[1][at + i];
@@ -245,6 +236,15 @@ static weft_status add_all(struct wi_op *op, struct wi_call *c, const struct wi_
     return WEFT_SUCCESS;
 }
 
+/* What loses too often is no sum any more. */
+static weft_status check_losses(const struct wi_sched *sched, const struct weft_codec *codec)
+{
+    if (!codec->lossy_limit || sched->lossy <= codec->lossy_limit)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_ENOTSUP, "algorithm %s encodes an element up to %u times, and codec %s may %u times",
+                   sched->algo, sched->lossy, wi_codec_name(codec), codec->lossy_limit);
+}
+
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
 {
     struct wi_coding *coding = &op->bind.coding;
@@ -252,6 +252,7 @@ weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
 
     if (!coding->image_bytes)
         return WEFT_SUCCESS;
+    WI_TRY(check_losses(op->bind.sched, coding->codec));
     if (req->codec.feedback)
         WI_TRY(residual_find(req->comm, req->options.tensor, residual_elems(req->comm, &req->now), &r));
     if (!op->bind.sched->lossy) {

@@ -104,8 +104,6 @@ static weft_status read_settings(struct weft_context *ctx, const weft_context_co
     WI_TRY(wi_settings_read(ctx->settings, "", library_rows, &ctx->lib));
     WI_TRY(wi_log_init(ctx->lib.log));
     WI_TRY(check_discover(ctx->lib.topo_discover));
-    WI_TRY(read_codec(ctx->lib.compress, &ctx->codec));
-    ctx->codec_mark = wi_compress_mark_of(&ctx->codec, 0);
     WI_TRY(wi_settings_read(ctx->settings, "COMM", comm_rows, &ctx->comm));
     WI_TRY(wi_settings_read(ctx->settings, "", wi_bootstrap_setting_rows, &ctx->bootstrap));
     if (config->flags & ~WEFT_CONTEXT_NO_PROGRESS_THREAD)
@@ -121,6 +119,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, ctx->bootstrap.interfaces,
                               &ctx->transports));
+    WI_TRY(read_codec(ctx->lib.compress, &ctx->codec)); /* which a plugin may have */
     wi_settings_check_unknown(ctx->settings);
     wi_settings_key_misspelt(ctx->settings, ctx->key_misspelt, sizeof ctx->key_misspelt);
     if (ctx->lib.workers && !(ctx->workers = wi_workers_create((int)ctx->lib.workers, ctx->lib.worker_bytes)))
@@ -278,6 +277,8 @@ weft_status weft_context_settings(weft_context *ctx, weft_setting_fn fn, void *a
 
 weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg)
 {
+    const struct weft_plugin *codec;
+
     WI_TRY(wi_context_check(ctx, "context_plugins"));
     if (!fn)
         return wi_fail(WEFT_EINVAL, "context_plugins: fn is NULL");
@@ -286,6 +287,11 @@ weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg
         weft_plugin_info open = {sizeof open, "transport", t->plugin->name, t->path, NULL};
         fn(arg, &open);
     }
+    for (size_t i = 0; (codec = wi_codec_at(i)) != NULL; i++)
+        if (wi_codec_path(codec)) {
+            weft_plugin_info kept = {sizeof kept, "codec", codec->name, wi_codec_path(codec), NULL};
+            fn(arg, &kept);
+        }
     for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next) {
         const char *slash = strrchr(r->path, '/');
         weft_plugin_info refused = {sizeof refused, "", slash ? slash + 1 : r->path, r->path, r->why};

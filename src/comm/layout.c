@@ -20,7 +20,7 @@ static void cut_vector(struct wi_op *op, size_t count, size_t es)
     size_t nblocks = op->bind.sched->nblocks, block = (count + nblocks - 1) / nblocks;
 
     if (nblocks > 1 && op->bind.sched->lossy)
-        block = round_up(block, op->bind.coding.codec.block);
+        block = round_up(block, op->bind.coding.codec->block);
     else if (nblocks > 1 && block * es >= BLOCK_ALIGN_MIN)
         block = round_up(block, 64 / (es < 64 ? es : 64));
     op->bind.block_bytes = block * es;

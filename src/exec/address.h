@@ -32,7 +32,7 @@ static inline unsigned char *wi_address(const struct wi_exec *exec, const struct
 /* Where a slice's part of a residual is; NULL: the operation keeps none. */
 static inline float *wi_residual(const struct wi_op *op, const struct wi_operand *o, size_t skip)
 {
-    float *all = op->bind.coding.residual[o->rank];
+    float *all = o->rank == WI_NO_RESIDUAL ? NULL : op->bind.coding.residual[o->rank];
 
     return all ? all + (o->at + skip) / op->bind.redop.elem_bytes : NULL;
 }

@@ -5,19 +5,22 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "compress/scratch.h"
 #include "exec/engine.h"
 
-#define PART WI_CODEC_BLOCK_MAX /* elements that are converted at once: whole blocks of every codec */
-#define CONVERTED 2             /* operands of a sum that are converted before what there is is summed */
+#define ON_STACK 2048 /* elements of a part, unless a block of the codec is longer */
+#define CONVERTED 2   /* operands of a sum that are converted before what there is is summed */
+#define VECTORS (CONVERTED + 2)
 
-weft_status wi_coding_init(struct wi_coding *c, const struct wi_codec *codec, weft_dtype dtype)
+weft_status wi_coding_init(struct wi_coding *c, const struct weft_codec *codec, weft_dtype dtype, int rank)
 {
     if (!wi_codec_takes(dtype))
-        return wi_fail(WEFT_ENOTSUP, "codec %s takes float32, float16 and bfloat16, not %s", wi_codec_name(codec->kind),
+        return wi_fail(WEFT_ENOTSUP, "codec %s takes float32, float16 and bfloat16, not %s", wi_codec_name(codec),
                        weft_dtype_name(dtype));
-    *c = (struct wi_coding){.codec = *codec,
+    *c = (struct wi_coding){.codec = codec,
                             .shift = (uint32_t)__builtin_ctzll(codec->block * weft_dtype_bytes(dtype)),
-                            .image_bytes = wi_codec_block_bytes(codec)};
+                            .rank = (uint32_t)rank,
+                            .image_bytes = codec->block_bytes};
     return WEFT_SUCCESS;
 }
 
@@ -28,7 +31,14 @@ struct part {
     const struct wi_coding *c;
     weft_dtype dtype;
     size_t from, elems;
+    float *memory; /* VECTORS of most_elems each */
+    size_t most_elems;
 };
+
+static float *vector(const struct part *p, int i)
+{
+    return p->memory + (size_t)i * p->most_elems;
+}
 
 static int is_image(const struct wi_work *w, uint32_t operand)
 {
@@ -63,21 +73,20 @@ struct sum {
     const void *images[WI_REDUCE_MAX_SRC];
     const float *plain[WI_REDUCE_MAX_SRC];
     int n, converted;
-    float *acc;                  /* [PART] partial sums */
-    float (*converted_to)[PART]; /* [CONVERTED] */
+    float *acc; /* partial sums */
 };
 
-static struct wi_codec_operands operands_of(const struct sum *s)
+static struct weft_codec_operands operands_of(const struct sum *s)
 {
-    return (struct wi_codec_operands){s->n, s->images, s->plain};
+    return (struct weft_codec_operands){s->n, s->images, s->plain};
 }
 
 /* Sum what there is, which makes room. From left to right, so that it makes no difference. */
 static void sum_so_far(const struct part *p, struct sum *s)
 {
-    struct wi_codec_operands o = operands_of(s);
+    struct weft_codec_operands o = operands_of(s);
 
-    wi_codec_sum(&p->c->codec, &o, p->elems, s->acc);
+    wi_codec_sum(p->c->codec, &o, p->elems, s->acc);
     s->plain[0] = s->acc;
     s->n = 1;
     s->converted = 0;
@@ -91,7 +100,7 @@ static const float *as_floats(const struct part *p, struct sum *s, const void *p
         return plain;
     if (s->converted == CONVERTED)
         sum_so_far(p, s);
-    to = s->converted_to[s->converted++];
+    to = vector(p, 2 + s->converted++);
     wi_codec_widen(p->dtype, plain, to, p->elems);
     return to;
 }
@@ -112,10 +121,10 @@ static void gather(const struct part *p, struct sum *s)
  * residual was before comes back, to rounding, unless it was not written either. */
 static void undo_block(const struct part *p, size_t block, size_t elems)
 {
-    const struct wi_codec *codec = &p->c->codec;
+    const struct weft_codec *codec = p->c->codec;
     size_t first = p->from + block * codec->block, es = p->w->op->bind.redop.elem_bytes;
     const unsigned char *image = (const unsigned char *)p->w->undo_image + wi_coding_bytes(p->c, first * es);
-    float sent[WI_CODEC_BLOCK_MAX], of[WI_CODEC_BLOCK_MAX], *residual = p->w->residual + first;
+    float *sent = vector(p, 0), *of = vector(p, 1), *residual = p->w->residual + first;
 
     if (!wi_codec_is_finite(codec, image, 0))
         return;
@@ -127,13 +136,13 @@ static void undo_block(const struct part *p, size_t block, size_t elems)
 
 static void undo(const struct part *p)
 {
-    size_t each = p->c->codec.block;
+    size_t each = p->c->codec->block;
 
     for (size_t block = 0; block * each < p->elems; block++) {
         size_t left = p->elems - block * each;
         int finite = 1;
         for (uint32_t i = 0; i < p->w->nsrc && finite; i++)
-            finite = !is_image(p->w, p->w->ndst + i) || wi_codec_is_finite(&p->c->codec, source(p, i), block);
+            finite = !is_image(p->w, p->w->ndst + i) || wi_codec_is_finite(p->c->codec, source(p, i), block);
         if (!finite)
             undo_block(p, block, left < each ? left : each);
     }
@@ -166,31 +175,32 @@ static uint32_t plain_destination(const struct part *p)
 static void encode(const struct part *p, const struct sum *s, uint32_t image, float *result)
 {
     float *residual = p->w->residual ? p->w->residual + p->from : NULL;
-    struct wi_codec_operands o = operands_of(s);
+    struct weft_codec_operands o = operands_of(s);
+    struct weft_codec_site site = {p->w->op->info.seq, p->w->first + p->from, p->c->rank, p->w->sums};
 
     if (p->w->nsrc == 1 && !result && s->plain[0] && factor_of(p->w) == 1)
-        wi_codec_encode(&p->c->codec, s->plain[0], residual, p->elems, destination(p, image));
+        wi_codec_encode_at(p->c->codec, &site, s->plain[0], residual, p->elems, destination(p, image));
     else
-        wi_codec_sum_encode(&p->c->codec, &o, factor_of(p->w), residual, p->elems, destination(p, image), result);
+        wi_codec_sum_encode(p->c->codec, &site, &o, factor_of(p->w), residual, p->elems, destination(p, image), result);
 }
 
 static void decode(const struct part *p, const struct sum *s, float *result)
 {
-    struct wi_codec_operands o = operands_of(s);
+    struct weft_codec_operands o = operands_of(s);
     float factor = factor_of(p->w);
 
     if (s->n == 1 && s->images[0])
-        wi_codec_decode(&p->c->codec, s->images[0], p->elems, result);
+        wi_codec_decode(p->c->codec, s->images[0], p->elems, result);
     else
-        wi_codec_sum(&p->c->codec, &o, p->elems, result);
+        wi_codec_sum(p->c->codec, &o, p->elems, result);
     for (size_t i = 0; factor != 1 && i < p->elems; i++)
         result[i] *= factor;
 }
 
 static void do_part(const struct part *p)
 {
-    float acc[PART], converted[CONVERTED][PART], out[PART], *result;
-    struct sum s = {.acc = acc, .converted_to = converted};
+    struct sum s = {.acc = vector(p, 0)};
+    float *result;
     uint32_t plain = plain_destination(p), image = 0;
 
     if (p->w->undo_image)
@@ -198,7 +208,9 @@ static void do_part(const struct part *p)
     gather(p, &s);
     while (image < p->w->ndst && !is_image(p->w, image))
         image++;
-    result = plain == p->w->ndst ? NULL : p->dtype == WEFT_FLOAT32 ? (float *)(void *)destination(p, plain) : out;
+    result = plain == p->w->ndst        ? NULL
+             : p->dtype == WEFT_FLOAT32 ? (float *)(void *)destination(p, plain)
+                                        : vector(p, 1);
     if (image < p->w->ndst)
         encode(p, &s, image, result);
     else
@@ -208,20 +220,24 @@ static void do_part(const struct part *p)
 }
 
 /* Of fp32 all at once where nothing is done in a second pass over what was made. */
-static size_t part_elems(const struct wi_work *w, weft_dtype dtype)
+static size_t part_elems(const struct wi_work *w, weft_dtype dtype, size_t most)
 {
-    return dtype == WEFT_FLOAT32 && factor_of(w) == 1 && !w->undo_image ? SIZE_MAX : PART;
+    return dtype == WEFT_FLOAT32 && factor_of(w) == 1 && !w->undo_image ? SIZE_MAX : most;
 }
 
 void wi_coded_do(const struct wi_work *w, size_t at, size_t bytes)
 {
     const struct wi_binding *b = &w->op->bind;
     weft_dtype dtype = (weft_dtype)b->redop.dtype;
-    size_t es = b->redop.elem_bytes, from = at / es, end = (at + bytes) / es, most = part_elems(w, dtype);
+    size_t es = b->redop.elem_bytes, from = at / es, end = (at + bytes) / es, block = b->coding.codec->block;
+    size_t most = block > ON_STACK ? block : ON_STACK, each = part_elems(w, dtype, most);
+    float on_stack[VECTORS * ON_STACK], *memory = most > ON_STACK ? wi_scratch_take(WI_SCRATCH_PARTS) : on_stack;
 
     while (from < end) {
-        struct part p = {w, &b->coding, dtype, from, end - from < most ? end - from : most};
+        struct part p = {w, &b->coding, dtype, from, end - from < each ? end - from : each, memory, most};
         do_part(&p);
         from += p.elems;
     }
+    if (memory != on_stack)
+        wi_scratch_give(WI_SCRATCH_PARTS, memory);
 }

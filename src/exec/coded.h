@@ -11,14 +11,15 @@ struct wi_work;
 
 /* Of an operation. */
 struct wi_coding {
-    struct wi_codec codec;
-    uint32_t shift;     /* a block of the codec is 1 << shift bytes of the vector */
-    size_t image_bytes; /* and so many of an image; 0: nothing is coded */
-    float *residual[2]; /* borrowed; for each element of the vector; NULL: no error feedback */
+    const struct weft_codec *codec; /* borrowed */
+    uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */
+    size_t image_bytes;             /* and so many of an image; 0: nothing is coded */
+    float *residual[2];             /* borrowed; for each element of the vector; NULL: no error feedback */
+    uint32_t rank;                  /* whose work it is: weft_codec_site */
 };
 
-/* For vectors of this type. WEFT_ENOTSUP with text: the codec does not take it. */
-weft_status wi_coding_init(struct wi_coding *coding, const struct wi_codec *codec, weft_dtype dtype);
+/* For vectors of this type; the codec stays as long as the operation. WEFT_ENOTSUP with text: the codec does not take it. */
+weft_status wi_coding_init(struct wi_coding *coding, const struct weft_codec *codec, weft_dtype dtype, int rank);
 static inline size_t wi_coding_block(const struct wi_coding *c)
 {
     return (size_t)1 << c->shift;

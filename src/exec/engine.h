@@ -40,6 +40,8 @@ struct wi_work {
     uint32_t lane, step; /* for messages */
     /* CODE: `bytes` are of the vector; which operands are images `to` says. What is behind its operands in the program: */
     float *residual;        /* NULL: none is kept */
+    uint64_t first;         /* the place in its vector of the first element that is encoded */
+    uint32_t sums;          /* what is encoded is a sum for others */
     const void *undo_image; /* NULL: nothing to take back */
     const void *undo_of;
     /* The executor's: where it is posted; NULL: it is not. */

@@ -156,14 +156,16 @@ static enum wi_work_kind kind_of(const struct wi_op *op, const struct wi_prog_st
 static void resolve_coded(const struct wi_exec *exec, const struct wi_op *op, const struct wi_fragment *f,
                           const struct wi_prog_step *st, size_t skip, struct wi_work *w)
 {
-    const struct wi_operand *extra = w->to + st->ndst + st->nsrc;
+    const struct wi_operand *extra = w->to + st->ndst + st->nsrc, *kept = &extra[st->extra == WI_EXTRA_UNDO ? 2 : 0];
 
     if (st->kind == WI_STEP_COPY && w->to->mem == WI_MEM_PACK && w->to[st->ndst].mem == WI_MEM_PACK) {
         w->kind = WI_WORK_COPY;
         w->bytes = wi_stored_bytes(op, w->to, w->bytes);
         return;
     }
-    w->residual = st->extra ? wi_residual(op, &extra[st->extra == WI_EXTRA_UNDO ? 2 : 0], skip) : NULL;
+    w->residual = st->extra ? wi_residual(op, kept, skip) : NULL;
+    w->first = st->extra == WI_EXTRA_ENCODED ? (kept->at + skip) / op->bind.redop.elem_bytes : 0;
+    w->sums = st->extra == WI_EXTRA_ENCODED && kept->rank == 1;
     w->undo_image = w->undo_of = NULL;
     if (st->extra == WI_EXTRA_UNDO && w->residual) {
         w->undo_image = wi_address(exec, op, &extra[0], f->epoch, skip);

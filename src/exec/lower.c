@@ -200,7 +200,7 @@ static enum wi_prog_extra extra_of(const struct lowering *l, const struct wi_ste
         return WI_EXTRA_NONE;
     for (uint32_t i = 0; i < st->ndst; i++)
         if (dst[i].buf == WI_PACK)
-            return l->sched->packs[dst[i].first].residual == WI_NO_RESIDUAL ? WI_EXTRA_NONE : WI_EXTRA_RESIDUAL;
+            return WI_EXTRA_ENCODED;
     if (dst->buf != WI_DST || !wi_coll_is_vector(l->sched->coll) || dst->count > 1 || !own_image(l, WI_DST, dst->first))
         return WI_EXTRA_NONE;
     return WI_EXTRA_UNDO;
@@ -211,7 +211,7 @@ static void add_operand(struct lowering *l, uint32_t mem, int32_t rank, size_t a
     l->operands[l->noperands++] = (struct wi_operand){mem, rank, at};
 }
 
-/* A residual lies where its block does. */
+/* What is encoded lies where its block does, and so does its residual. */
 static void lower_extra(struct lowering *l, const struct wi_step *st, uint32_t block, enum wi_prog_extra extra)
 {
     const struct wi_region *dst = &l->sched->regions[st->dst], *of;

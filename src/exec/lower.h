@@ -62,7 +62,7 @@ enum wi_mem {
     WI_MEM_DST,
     WI_MEM_TMP,
     WI_MEM_PACK,     /* `at` is of what the image is of, as all places and lengths: coded.h */
-    WI_MEM_RESIDUAL, /* likewise; number `rank` */
+    WI_MEM_RESIDUAL, /* likewise; number `rank`, which may be WI_NO_RESIDUAL */
     WI_MEM_SLOT,     /* the slot of `rank`, which may be this one: the same for every slice */
     WI_MEM_PEER_SRC, /* the buffer of `rank` */
     WI_MEM_PEER_DST,
@@ -79,7 +79,7 @@ struct wi_operand {
 /* What a step with images has besides its destinations and sources, as more operands behind them. */
 enum wi_prog_extra {
     WI_EXTRA_NONE,
-    WI_EXTRA_RESIDUAL, /* of what is encoded */
+    WI_EXTRA_ENCODED, /* the residual of what is encoded, or where that would lie */
     /* Who decodes a result that is not finite takes back what its own residual got for that: the image that it made, of what, and
      * the residual. */
     WI_EXTRA_UNDO,

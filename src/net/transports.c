@@ -21,6 +21,7 @@
 #include "base/reduce.h"
 #include "base/status.h"
 #include "base/trusted_path.h"
+#include "compress/codec.h"
 #include "net/channel.h"
 
 extern const struct weft_plugin weft_plugin_shm;
@@ -158,7 +159,7 @@ static weft_status check_plugin(const struct weft_plugin *p)
                        p->abi > WEFT_PLUGIN_ABI ? "use a newer libweft" : "build it again with this weft_plugin.h");
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
         return wi_fail(WEFT_EPLUGIN, "its description is too short (%u bytes) or lacks a name or ops", p->bytes);
-    if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE)
+    if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE && p->kind != WEFT_PLUGIN_CODEC)
         return wi_fail(WEFT_EPLUGIN, "its kind, %d, is not known to this library", (int)p->kind);
     if (p->kind == WEFT_PLUGIN_TRANSPORT && strlen(p->name) > WEFT_TRANSPORT_NAME_MAX)
         return wi_fail(WEFT_EPLUGIN, "its name, %s, has more than %d letters, and ranks could not exchange it", p->name,
@@ -371,6 +372,15 @@ static const char *name_of(const struct weft_plugin *p)
     return known && p->bytes >= offsetof(struct weft_plugin, name) + sizeof p->name ? p->name : NULL;
 }
 
+/* For all contexts, and for good: its file stays loaded. */
+static weft_status add_codec(const struct weft_plugin *plugin, const char *path, int *added)
+{
+    WI_TRY(wi_codec_add(plugin, path, added));
+    if (*added)
+        wi_log(WEFT_LOG_INFO, "net.plugin", "codec %s is loaded from %s", plugin->name, path);
+    return WEFT_SUCCESS;
+}
+
 static weft_status open_plugin(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
                                const struct weft_plugin *plugin, const char *path, void *handle, int *added)
 {
@@ -378,6 +388,8 @@ static weft_status open_plugin(struct wi_transports *t, struct wi_settings *sett
     weft_status st;
 
     WI_TRY(check_plugin(plugin));
+    if (plugin->kind == WEFT_PLUGIN_CODEC)
+        return add_codec(plugin, path, added);
     if (!name_in_list(plugin->name, wanted) || is_loaded(t, plugin))
         return WEFT_SUCCESS;
     WI_TRY(check_name(t, plugin));

@@ -153,7 +153,11 @@ static void point_to(struct call_rank *k, int apart)
 
 static void draw_codec(struct call *c, uint64_t *rng)
 {
-    c->codec = (struct wi_codec){(enum wi_codec_kind)fake_random(rng, WI_CODEC_KINDS), 32u << fake_random(rng, 3)};
+    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign"};
+    char spec[64];
+
+    snprintf(spec, sizeof spec, "%s:block=%u", names[fake_random(rng, 5)], 32u << fake_random(rng, 3));
+    wi_codec_parse(spec, &c->codec);
     c->feedback = wi_coll_is_reduction(c->form->coll) && fake_random(rng, 2);
     c->count = c->count * c->elem_bytes / sizeof(float) + 1;
     c->dtype = WEFT_FLOAT32;
@@ -425,7 +429,8 @@ const char *call_interpret(struct call *c)
                                        {k->place[WI_SRC], k->place[WI_DST]},
                                        {k->residual[0][1], k->residual[1][1]}};
     }
-    return plain_run(ranks, c->form->nranks, c->op, c->dtype, c->codec.block ? &c->codec : NULL);
+    return plain_run(ranks, c->form->nranks, c->op, c->dtype, c->codec.block ? &c->codec : NULL,
+                     c->rank[0].op[0].info.seq);
 }
 
 static const char *compare_residuals(const struct call_rank *k)

@@ -60,7 +60,7 @@ struct call {
     weft_dtype dtype;
     size_t elem_bytes, count; /* of the vector or of every share; v-forms: of the largest */
     enum plain_op op;
-    struct wi_codec codec; /* of forms whose messages are coded; block 0: none */
+    struct weft_codec codec; /* of forms whose messages are coded; block 0: none */
     int feedback;
     int number;
     struct call_rank rank[MAX_RANKS];

@@ -33,8 +33,9 @@ struct plain {
     int nranks;
     enum plain_op op;
     weft_dtype dtype;
-    const struct wi_codec *codec; /* NULL: none */
-    struct value **tmp, **pack;   /* [rank][block] */
+    const struct weft_codec *codec; /* NULL: none */
+    uint64_t step;                  /* of what is encoded */
+    struct value **tmp, **pack;     /* [rank][block] */
     struct lane **lanes;
     struct message *queue, **end;
 };
@@ -305,13 +306,16 @@ static struct value encoded(const struct plain *p, int rank, uint32_t image, con
     size_t elems = v->bytes / sizeof(float), bytes = wi_codec_bytes(p->codec, elems);
     struct value out = {calloc(1, bytes + 1), bytes, v->bytes};
     float *residual = of->residual == WI_NO_RESIDUAL ? NULL : k->residual[of->residual];
+    struct weft_codec_site site = {p->step, k->place[of->buf][of->block].at / sizeof(float), (uint32_t)rank,
+                                   of->residual == 1};
 
     if (k->place[of->buf][of->block].bytes != v->bytes)
         complain("rank %d makes an image of %zu bytes, of a block of %zu", rank, v->bytes,
                  k->place[of->buf][of->block].bytes);
     else if (out.data)
-        wi_codec_encode(p->codec, (const float *)(const void *)v->data,
-                        residual ? residual + k->place[of->buf][of->block].at / sizeof(float) : NULL, elems, out.data);
+        wi_codec_encode_at(p->codec, &site, (const float *)(const void *)v->data,
+                           residual ? residual + k->place[of->buf][of->block].at / sizeof(float) : NULL, elems,
+                           out.data);
     return out;
 }
 
@@ -578,9 +582,9 @@ static void run_stages(const struct plain *p, int after)
 }
 
 const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype,
-                      const struct wi_codec *codec)
+                      const struct weft_codec *codec, uint64_t step)
 {
-    struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype, .codec = codec};
+    struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype, .codec = codec, .step = step};
 
     wrong[0] = '\0';
     if (create(&p)) {

@@ -246,7 +246,7 @@ static void begin(struct call *c, int r, struct wi_op *op, struct world *w)
     op->bind.base[WI_DST] = call_base(k, WI_DST, 0);
     wi_call_info(w->comm[r], &k->args, &op->info);
     if (c->codec.block)
-        wi_coding_init(&op->bind.coding, &c->codec, c->dtype);
+        wi_coding_init(&op->bind.coding, &c->codec, c->dtype, r);
     for (int i = 0; i < 2; i++)
         op->bind.coding.residual[i] = k->residual[i][0];
     op->bind.redop = (struct wi_redop){.dtype = (uint8_t)c->dtype,

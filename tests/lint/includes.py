@@ -13,7 +13,7 @@ ALLOWED = {
     "src/sched": ["src/base"],
     "src/import": ["src/sched", "src/base"],
     "topology": ["src/base"],
-    "src/net": ["src/base"],
+    "src/net": ["src/base", "compress"],
     "compress": ["src/base"],
     "src/algo": ["src/sched", "src/base"],
     "src/sim": ["src/sched", "src/base", "topology"],

@@ -23,7 +23,7 @@ enum { MAX_RANKS = 7, MOST = 40000 };
 /* ---- The reference ---- */
 
 struct reference {
-    struct wi_codec codec;
+    struct weft_codec codec;
     int nranks, feedback, avg;
     size_t count;
     weft_dtype dtype;
@@ -717,6 +717,7 @@ static void public_codecs(void)
     enum { COUNT = 5001 };
     float *v = floats(COUNT), *held = floats(COUNT), *want = floats(COUNT), *owed = floats(COUNT);
     uint16_t *narrow = calloc(COUNT, sizeof *narrow);
+    struct weft_codec codec;
     size_t bytes = 0;
     void *image;
 
@@ -728,7 +729,8 @@ static void public_codecs(void)
     CU_ASSERT_FATAL(image && narrow);
     CU_ASSERT_EQUAL(weft_codec_encode("int4:block=64", WEFT_FLOAT32, v, owed, COUNT, image, bytes), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes, WEFT_FLOAT32, held, COUNT), WEFT_SUCCESS);
-    wi_codec_decode(&(struct wi_codec){WI_CODEC_INT4, 64}, image, COUNT, want);
+    CU_ASSERT_EQUAL_FATAL(wi_codec_parse("int4:block=64", &codec), WEFT_SUCCESS);
+    wi_codec_decode(&codec, image, COUNT, want);
     for (size_t i = 0; i < COUNT; i++)
         CU_ASSERT(memcmp(&held[i], &want[i], sizeof *held) == 0 && owed[i] == v[i] - held[i]);
     CU_ASSERT_EQUAL(weft_codec_decode("int4:block=64", image, bytes, WEFT_BFLOAT16, narrow, COUNT), WEFT_SUCCESS);

@@ -7,12 +7,25 @@
 #include "compress/codec.h"
 #include "tests/unit/unit.h"
 
-enum { MOST = 3 * WI_CODEC_BLOCK_MAX + 17, MOST_BYTES = 4 * MOST + 64, GUARD = 0xa5, SUMMED = 5 };
+enum { LONGEST = 2048, KINDS = 5 };
+enum { MOST = 3 * LONGEST + 17, MOST_BYTES = 4 * MOST + 64, GUARD = 0xa5, SUMMED = 5 };
 
+enum kind { INT8, INT6, INT4, INT2, SIGN };
+static const char *const names[KINDS] = {"int8", "int6", "int4", "int2", "sign"};
 static const char *const isas[] = {"scalar", "avx2", "avx512", "neon"};
 static const uint32_t blocks[] = {32, 128, 512, 2048};
 static float src[MOST], decoded[MOST], residual[MOST];
 static uint8_t image[MOST_BYTES];
+
+static struct weft_codec codec_of(int kind, uint32_t block)
+{
+    struct weft_codec c;
+    char spec[64];
+
+    snprintf(spec, sizeof spec, "%s:block=%u", names[kind], block);
+    CU_ASSERT_EQUAL_FATAL(wi_codec_parse(spec, &c), WEFT_SUCCESS);
+    return c;
+}
 
 /* ---- Data ---- */
 
@@ -95,58 +108,57 @@ static void fill(enum family family, size_t n)
 static void wrong_parameters_are_refused(void)
 {
     static const uint32_t wrong[] = {0, 1, 16, 31, 33, 100, 4096, UINT32_MAX};
+    struct weft_codec c;
+    char spec[64];
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++) {
+    for (int k = 0; k < KINDS; k++)
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-            CU_ASSERT(wi_codec_check(&(struct wi_codec){(enum wi_codec_kind)k, wrong[i]}) == WEFT_EINVAL);
-            CU_ASSERT(strstr(weft_thread_error(), wi_codec_name((enum wi_codec_kind)k)) != NULL);
+            snprintf(spec, sizeof spec, "%s:block=%u", names[k], wrong[i]);
+            CU_ASSERT_EQUAL(wi_codec_parse(spec, &c), WEFT_EINVAL);
+            CU_ASSERT(strstr(weft_thread_error(), names[k]) != NULL);
         }
-        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-            CU_ASSERT(wi_codec_check(&(struct wi_codec){(enum wi_codec_kind)k, blocks[i]}) == WEFT_SUCCESS);
-    }
-    CU_ASSERT(wi_codec_check(&(struct wi_codec){WI_CODEC_KINDS, 128}) == WEFT_EINVAL);
-    CU_ASSERT_STRING_EQUAL(wi_codec_name(WI_CODEC_KINDS), "unknown");
 }
 
 static void lengths_follow_the_formula(void)
 {
-    static const double bits[WI_CODEC_KINDS] = {8, 6, 4, 2, 1};
+    static const double bits[KINDS] = {8, 6, 4, 2, 1};
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-            struct wi_codec c = {(enum wi_codec_kind)k, blocks[i]};
+            struct weft_codec c = codec_of(k, blocks[i]);
             size_t b = blocks[i], whole = (size_t)(b * bits[k] / 8 + 2);
-            CU_ASSERT_EQUAL(wi_codec_block_bytes(&c), whole);
+            CU_ASSERT_EQUAL(c.block_bytes, whole);
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, 0), 0);
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, 1), whole);
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, b), whole);
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, b + 1), 2 * whole);
             CU_ASSERT_EQUAL(wi_codec_bytes(&c, 1000 * b), 1000 * whole);
         }
-    CU_ASSERT(wi_codec_bytes(&(struct wi_codec){WI_CODEC_INT8, 32}, SIZE_MAX) == SIZE_MAX);
+    struct weft_codec c = codec_of(INT8, 32);
+    CU_ASSERT(wi_codec_bytes(&c, SIZE_MAX) == SIZE_MAX);
 }
 
 static void specs_are_read(void)
 {
     static const struct {
-        const char *spec;
-        enum wi_codec_kind kind;
+        const char *spec, *name;
         uint32_t block;
-    } rows[] = {{"int8", WI_CODEC_INT8, 128},
-                {"int6:block=32", WI_CODEC_INT6, 32},
-                {"int4:block=2048", WI_CODEC_INT4, 2048},
-                {"int2:block=0x40", WI_CODEC_INT2, 64},
-                {"sign", WI_CODEC_SIGN, 128}};
-    char text[64];
+        const char *text;
+    } rows[] = {{"int8", "int8", 128, "int8"},
+                {"int6:block=32", "int6", 32, "int6:block=32"},
+                {"int4:block=2048", "int4", 2048, "int4:block=2048"},
+                {"int2:block=0x40", "int2", 64, "int2:block=64"},
+                {"sign:block=128", "sign", 128, "sign"}};
+    char text[WI_CODEC_TEXT_MAX];
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct wi_codec got = {WI_CODEC_KINDS, 0}, again = got;
-        CU_ASSERT_EQUAL(wi_codec_parse(rows[i].spec, &got), WEFT_SUCCESS);
-        CU_ASSERT(got.kind == rows[i].kind && got.block == rows[i].block);
-        CU_ASSERT_EQUAL(wi_codec_parse(wi_codec_text(&got, text, sizeof text), &again), WEFT_SUCCESS);
-        CU_ASSERT(again.kind == got.kind && again.block == got.block);
+        struct weft_codec got = {0}, again = {0};
+        CU_ASSERT_EQUAL_FATAL(wi_codec_parse(rows[i].spec, &got), WEFT_SUCCESS);
+        CU_ASSERT(!strcmp(wi_codec_name(&got), rows[i].name) && got.block == rows[i].block);
+        CU_ASSERT_STRING_EQUAL(wi_codec_text(&got, text, sizeof text), rows[i].text);
+        CU_ASSERT_EQUAL(wi_codec_parse(text, &again), WEFT_SUCCESS);
+        CU_ASSERT(!memcmp(&again, &got, sizeof got));
     }
-    CU_ASSERT_STRING_EQUAL(wi_codec_text(&(struct wi_codec){WI_CODEC_SIGN, 64}, text, sizeof text), "sign:block=64");
 }
 
 static void wrong_specs_are_named(void)
@@ -169,9 +181,9 @@ static void wrong_specs_are_named(void)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct wi_codec codec = {WI_CODEC_SIGN, 64};
+        struct weft_codec codec = {.block = 64};
         CU_ASSERT_EQUAL(wi_codec_parse(rows[i][0], &codec), WEFT_EINVAL);
-        CU_ASSERT(codec.kind == WI_CODEC_SIGN && codec.block == 64);
+        CU_ASSERT(!codec.plugin && codec.block == 64);
         if (!strstr(weft_thread_error(), rows[i][1])) {
             printf("# %s: %s\n", rows[i][0], weft_thread_error());
             CU_FAIL("the text says something else");
@@ -201,16 +213,16 @@ static double mean_magnitude(const float *x, size_t n)
 
 /* A level of the codec for x, which may be one of two where x is about half-way: how far decoded is from the nearest allowed one,
  * as part of a step. */
-static double off_level(enum wi_codec_kind kind, double x, double got, double scale)
+static double off_level(enum kind kind, double x, double got, double scale)
 {
-    static const double most[WI_CODEC_KINDS] = {127, 31, 7, 1.5, 1};
+    static const double most[KINDS] = {127, 31, 7, 1.5, 1};
     double level;
 
     if (scale == 0)
         return fabs(got);
-    if (kind == WI_CODEC_SIGN)
+    if (kind == SIGN)
         return fabs(got / scale - (signbit(x) ? -1 : 1));
-    if (kind == WI_CODEC_INT2) {
+    if (kind == INT2) {
         level = x / scale < -1 ? -1.5 : x / scale < 0 ? -.5 : x / scale < 1 ? .5 : 1.5;
         return fabs(got / scale - level);
     }
@@ -219,44 +231,44 @@ static double off_level(enum wi_codec_kind kind, double x, double got, double sc
 }
 
 /* The scale of the reference may be a unit in the last place of bf16 off: it is rounded. */
-static void check_block(const struct wi_codec *c, const float *x, size_t n, const uint8_t *block)
+static void check_block(enum kind kind, const float *x, size_t n, const uint8_t *block)
 {
-    double want = c->kind == WI_CODEC_INT8   ? max_magnitude(x, n) / 127
-                  : c->kind == WI_CODEC_INT6 ? max_magnitude(x, n) / 31
-                  : c->kind == WI_CODEC_INT4 ? max_magnitude(x, n) / 7
-                  : c->kind == WI_CODEC_INT2 ? 1.25 * mean_magnitude(x, n)
-                                             : mean_magnitude(x, n);
+    double want = kind == INT8   ? max_magnitude(x, n) / 127
+                  : kind == INT6 ? max_magnitude(x, n) / 31
+                  : kind == INT4 ? max_magnitude(x, n) / 7
+                  : kind == INT2 ? 1.25 * mean_magnitude(x, n)
+                                 : mean_magnitude(x, n);
     double scale = (double)wi_bf16_to_f32((uint16_t)(block[0] | block[1] << 8));
     int bad = 0;
 
     if (want > 1.2e-38) {
         CU_ASSERT(scale <= want * (1 + 1.0 / 127) && scale >= want * (1 - 1.0 / 255));
-        if (c->kind <= WI_CODEC_INT4)
+        if (kind <= INT4)
             CU_ASSERT(scale >= want * (1 - 1e-6)); /* the largest is not clipped */
     }
     for (size_t i = 0; i < n; i++)
-        bad += !(off_level(c->kind, (double)x[i], (double)decoded[x - src + (long)i], scale) < 1e-4);
+        bad += !(off_level(kind, (double)x[i], (double)decoded[x - src + (long)i], scale) < 1e-4);
     CU_ASSERT_EQUAL(bad, 0);
 }
 
 static void levels_are_the_nearest(void)
 {
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
             for (int family = 0; family < FAMILIES; family++) {
-                struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+                struct weft_codec c = codec_of(k, blocks[b]);
                 size_t n = 3 * blocks[b] - 5;
                 fill((enum family)family, n);
                 CU_ASSERT_EQUAL(wi_codec_encode(&c, src, NULL, n, image), 0);
                 wi_codec_decode(&c, image, n, decoded);
                 for (size_t at = 0; at < n; at += blocks[b])
-                    check_block(&c, src + at, n - at < blocks[b] ? n - at : blocks[b],
-                                image + at / blocks[b] * wi_codec_block_bytes(&c));
+                    check_block((enum kind)k, src + at, n - at < blocks[b] ? n - at : blocks[b],
+                                image + at / blocks[b] * c.block_bytes);
             }
 }
 
 /* ||x - D(C(x))||^2 / ||x||^2 */
-static double error_of(const struct wi_codec *c, enum family family, int rounds)
+static double error_of(const struct weft_codec *c, enum family family, int rounds)
 {
     double error = 0, norm = 0;
 
@@ -276,22 +288,22 @@ static double error_of(const struct wi_codec *c, enum family family, int rounds)
 static void errors_are_the_published_ones(void)
 {
     static const struct {
-        enum wi_codec_kind kind;
+        enum kind kind;
         uint32_t block;
         enum family family;
         double error;
     } rows[] = {
-        {WI_CODEC_INT8, 128, GAUSSIAN, 4.2e-5}, {WI_CODEC_INT8, 2048, GAUSSIAN, 6.9e-5},
-        {WI_CODEC_INT8, 128, LAPLACE, 8.0e-5},  {WI_CODEC_INT4, 32, GAUSSIAN, .009},
-        {WI_CODEC_INT4, 128, GAUSSIAN, .014},   {WI_CODEC_INT4, 2048, GAUSSIAN, .023},
-        {WI_CODEC_INT4, 128, LAPLACE, .026},    {WI_CODEC_SIGN, 2048, GAUSSIAN, .363},
-        {WI_CODEC_SIGN, 2048, LAPLACE, .50},    {WI_CODEC_INT2, 2048, GAUSSIAN, .119},
+        {INT8, 128, GAUSSIAN, 4.2e-5}, {INT8, 2048, GAUSSIAN, 6.9e-5}, {INT8, 128, LAPLACE, 8.0e-5},
+        {INT4, 32, GAUSSIAN, .009},    {INT4, 128, GAUSSIAN, .014},    {INT4, 2048, GAUSSIAN, .023},
+        {INT4, 128, LAPLACE, .026},    {SIGN, 2048, GAUSSIAN, .363},   {SIGN, 2048, LAPLACE, .50},
+        {INT2, 2048, GAUSSIAN, .119},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        double got = error_of(&(struct wi_codec){rows[i].kind, rows[i].block}, rows[i].family, 30);
-        printf("# %s, blocks of %u: error %.3g of the square, expected %.3g\n", wi_codec_name(rows[i].kind),
-               rows[i].block, got, rows[i].error);
+        struct weft_codec c = codec_of(rows[i].kind, rows[i].block);
+        double got = error_of(&c, rows[i].family, 30);
+        printf("# %s, blocks of %u: error %.3g of the square, expected %.3g\n", names[rows[i].kind], rows[i].block, got,
+               rows[i].error);
         CU_ASSERT(got < 1.08 * rows[i].error && got > .92 * rows[i].error);
     }
 }
@@ -299,10 +311,11 @@ static void errors_are_the_published_ones(void)
 /* What error feedback stands on: the error is shorter than the vector, for all vectors. */
 static void errors_are_contractions(void)
 {
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
             for (int family = 0; family < FAMILIES; family++) {
-                double error = error_of(&(struct wi_codec){(enum wi_codec_kind)k, blocks[b]}, (enum family)family, 1);
+                struct weft_codec c = codec_of(k, blocks[b]);
+                double error = error_of(&c, (enum family)family, 1);
                 if (family == DENORMAL) /* integers have no scale below the least normal number */
                     CU_ASSERT(error <= 1)
                 else if (family != ZERO)
@@ -318,9 +331,9 @@ static void nothing_is_lost(void)
 {
     static double sent[MOST], given[MOST];
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
-            struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+            struct weft_codec c = codec_of(k, blocks[b]);
             size_t n = 2 * blocks[b] + 9;
             double worst = 0, held = 0;
             memset(residual, 0, sizeof residual);
@@ -348,12 +361,13 @@ static void nothing_is_lost(void)
 
 static void bad_blocks_leave_the_residual(void)
 {
+    struct weft_codec sign = codec_of(SIGN, 128);
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, 0x1p127f, -3.4e38f};
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t v = 0; v < sizeof bad / sizeof *bad; v++)
             for (size_t at = 0; at < 128; at += 127) {
-                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                struct weft_codec c = codec_of(k, 128);
                 int wrong = 0;
                 fill(GAUSSIAN, 300);
                 src[128 + at] = bad[v];
@@ -371,7 +385,7 @@ static void bad_blocks_leave_the_residual(void)
     /* A finite vector and residual whose sum is not. */
     for (size_t i = 0; i < 128; i++)
         src[i] = residual[i] = 1.6e38f;
-    CU_ASSERT_EQUAL(wi_codec_encode(&(struct wi_codec){WI_CODEC_SIGN, 128}, src, residual, 128, image), 1);
+    CU_ASSERT_EQUAL(wi_codec_encode(&sign, src, residual, 128, image), 1);
     CU_ASSERT(residual[5] == 1.6e38f);
 }
 
@@ -382,13 +396,13 @@ struct parts {
     float own[MOST], sum[MOST];
     const void *from[SUMMED];
     const float *plain[SUMMED];
-    struct wi_codec_operands operands;
+    struct weft_codec_operands operands;
 };
 
 /* One of them plain (-1: none), and their sum in the order that is promised. */
-static void make_parts(struct parts *p, const struct wi_codec *c, int plain_at, size_t n)
+static void make_parts(struct parts *p, const struct weft_codec *c, int plain_at, size_t n)
 {
-    p->operands = (struct wi_codec_operands){SUMMED, p->from, p->plain};
+    p->operands = (struct weft_codec_operands){SUMMED, p->from, p->plain};
     for (int s = 0; s < SUMMED; s++) {
         fill(GAUSSIAN, n);
         wi_codec_encode(c, src, NULL, n, p->images[s]);
@@ -409,10 +423,10 @@ static void sums_go_from_first_to_last(void)
     static struct parts p;
     static float got[MOST];
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (int plain_at = -1; plain_at < SUMMED; plain_at++)
             for (size_t n = 1; n < 3 * 128 + 2; n += 127) {
-                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                struct weft_codec c = codec_of(k, 128);
                 make_parts(&p, &c, plain_at, n);
                 got[n] = 77;
                 wi_codec_sum(&c, &p.operands, n, got);
@@ -431,11 +445,12 @@ static void sums_are_encoded(void)
     static struct parts p;
     static uint8_t want[MOST_BYTES];
     static float left[MOST], got[MOST];
+    struct weft_codec sign = codec_of(SIGN, 128);
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (int mode = 0; mode < 4; mode++)
             for (size_t n = 1; n < 3 * 128 + 2; n += 127) {
-                struct wi_codec c = {(enum wi_codec_kind)k, 128};
+                struct weft_codec c = codec_of(k, 128);
                 size_t bytes = wi_codec_bytes(&c, n), bad;
                 make_parts(&p, &c, 2, n);
                 for (size_t i = 0; i < n; i++) {
@@ -446,7 +461,7 @@ static void sums_are_encoded(void)
                 wi_codec_decode(&c, want, n, decoded);
                 memset(image, GUARD, bytes + 1);
                 got[n] = 77;
-                bad = wi_codec_sum_encode(&c, &p.operands, .2f, mode & 1 ? residual : NULL, n, image,
+                bad = wi_codec_sum_encode(&c, NULL, &p.operands, .2f, mode & 1 ? residual : NULL, n, image,
                                           mode & 2 ? got : NULL);
                 CU_ASSERT_EQUAL(bad, 0);
                 CU_ASSERT(!memcmp(image, want, bytes) && image[bytes] == GUARD);
@@ -454,8 +469,7 @@ static void sums_are_encoded(void)
                 CU_ASSERT(!(mode & 2) || (!memcmp(got, decoded, n * sizeof *got) && got[n] == 77));
             }
     p.own[0] = NAN; /* in the last vector's first block */
-    CU_ASSERT_EQUAL(
-        wi_codec_sum_encode(&(struct wi_codec){WI_CODEC_SIGN, 128}, &p.operands, 1, residual, 382, image, got), 1);
+    CU_ASSERT_EQUAL(wi_codec_sum_encode(&sign, NULL, &p.operands, 1, residual, 382, image, got), 1);
     CU_ASSERT(isnan(got[0]) && isnan(got[127]) && isfinite(got[128]) && !memcmp(residual, left, 128 * sizeof *left));
 }
 
@@ -473,11 +487,11 @@ static void fill_odd(size_t n)
 }
 
 /* All that kernels write, from odd addresses on. Returns its length. */
-static size_t run(const struct wi_codec *c, size_t n, uint8_t *out)
+static size_t run(const struct weft_codec *c, size_t n, uint8_t *out)
 {
     static float into[MOST], with[MOST];
     size_t bytes = wi_codec_bytes(c, n);
-    const struct wi_codec_operands both = {2, (const void *[]){out + 1, NULL}, (const float *[]){NULL, src}};
+    const struct weft_codec_operands both = {2, (const void *[]){out + 1, NULL}, (const float *[]){NULL, src}};
 
     memset(out, GUARD, 2 * bytes + 12 * n + 64);
     memcpy(with, residual, sizeof with);
@@ -499,9 +513,9 @@ static void instruction_sets_agree(void)
     static uint8_t first[20 * MOST + 999], other[20 * MOST + 999];
     int tried = 0;
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
-            struct wi_codec c = {(enum wi_codec_kind)k, blocks[b]};
+            struct weft_codec c = codec_of(k, blocks[b]);
             const size_t sizes[] = {1, 31, blocks[b] - 1, blocks[b], blocks[b] + 1, 3 * blocks[b] + 17};
             for (size_t s = 0; s < 6; s++)
                 for (int odd = 0; odd < 2; odd++) {
@@ -529,8 +543,8 @@ static void cuts_do_not_matter(void)
 {
     static uint8_t cut[MOST_BYTES];
 
-    for (int k = 0; k < WI_CODEC_KINDS; k++) {
-        struct wi_codec c = {(enum wi_codec_kind)k, 128};
+    for (int k = 0; k < KINDS; k++) {
+        struct weft_codec c = codec_of(k, 128);
         fill(LAPLACE, 1000);
         wi_codec_encode(&c, src, NULL, 1000, image);
         for (size_t at = 0; at < 1000; at += 256)

@@ -10,6 +10,7 @@
 enum { ELEMS = 5000, PLAIN = 7, SOURCES = PLAIN + 2 };
 
 struct work {
+    struct weft_codec codec;
     struct wi_op op;
     struct wi_work work;
     struct wi_operand to[1 + SOURCES];
@@ -36,11 +37,10 @@ static int image_of(int i)
 static struct work *begin(const char *codec, weft_dtype dtype)
 {
     struct work *w = calloc(1, sizeof *w);
-    struct wi_codec c;
 
     CU_ASSERT_FATAL(w != NULL);
-    CU_ASSERT_EQUAL_FATAL(wi_codec_parse(codec, &c), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL_FATAL(wi_coding_init(&w->op.bind.coding, &c, dtype), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_codec_parse(codec, &w->codec), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_coding_init(&w->op.bind.coding, &w->codec, dtype, 0), WEFT_SUCCESS);
     w->op.bind.redop =
         (struct wi_redop){.dtype = (uint8_t)dtype, .op = WEFT_SUM, .elem_bytes = (uint32_t)weft_dtype_bytes(dtype)};
     w->work = (struct wi_work){.kind = WI_WORK_CODE, .op = &w->op, .to = w->to, .ndst = 1, .nsrc = SOURCES};
@@ -56,8 +56,8 @@ static struct work *begin(const char *codec, weft_dtype dtype)
                                                  : (void *)w->narrow[i];
         if (image < 0)
             continue;
-        wi_codec_encode(&c, w->values[i], NULL, ELEMS, w->image[image]);
-        wi_codec_decode(&c, w->image[image], ELEMS, w->values[i]);
+        wi_codec_encode(&w->codec, w->values[i], NULL, ELEMS, w->image[image]);
+        wi_codec_decode(&w->codec, w->image[image], ELEMS, w->values[i]);
     }
     w->to[0].mem = WI_MEM_DST;
     w->work.dst[0] = dtype == WEFT_FLOAT32 ? (void *)w->got : (void *)w->got_narrow;

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* X(name): the codecs that are linked in, each defined as wi_codec_<name> by the file of its family. In the order in which they are
+ * listed to users. */
+#ifndef WI_COMPRESS_BUILT_IN_H
+#define WI_COMPRESS_BUILT_IN_H
+
+#include <weft/weft_plugin.h>
+
+#define WI_CODEC_LIST(X) X(int8) X(int6) X(int4) X(int2) X(sign)
+
+#define WI_CODEC_DECLARE(name) extern const struct weft_plugin wi_codec_##name;
+WI_CODEC_LIST(WI_CODEC_DECLARE)
+#undef WI_CODEC_DECLARE
+
+#endif
