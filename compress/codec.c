@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "compress/scratch.h"
 
@@ -24,8 +25,11 @@ static weft_status check(const struct weft_codec *c)
     if (c->scratch_bytes > WEFT_CODEC_SCRATCH_MAX)
         return wi_fail(WEFT_EINVAL, "codec %s: it needs %zu bytes of scratch, and there are %zu", name,
                        c->scratch_bytes, WEFT_CODEC_SCRATCH_MAX);
-    if (c->traits & ~(uint32_t)(WEFT_CODEC_CONTRACTIVE | WEFT_CODEC_UNBIASED))
+    if (c->traits & ~(uint32_t)(WEFT_CODEC_CONTRACTIVE | WEFT_CODEC_UNBIASED | WEFT_CODEC_VARIABLE))
         return wi_fail(WEFT_ENOTSUP, "codec %s: this library does not know its traits, %#x", name, c->traits);
+    if (c->traits & WEFT_CODEC_VARIABLE ? !c->ops->read : !c->ops->decode)
+        return wi_fail(WEFT_EINVAL, "codec %s: its images are of %s length, and it has no %s", name,
+                       c->ops->decode ? "a variable" : "a fixed", c->ops->decode ? "read" : "decode");
     if (!(c->encode_rate > 0 && c->decode_rate > 0 && c->limit > 0 && isfinite(c->encode_rate) &&
           isfinite(c->decode_rate)))
         return wi_fail(WEFT_EINVAL, "codec %s: it says no rates or no limit", name);
@@ -89,12 +93,38 @@ size_t wi_codec_encode_at(const struct weft_codec *codec, const struct weft_code
     return bad;
 }
 
-void wi_codec_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst)
+size_t wi_codec_image_bytes(const struct weft_codec *codec, const void *image, size_t elems)
 {
-    void *scratch = begin(codec);
+    size_t most = wi_codec_bytes(codec, elems), bytes;
 
-    codec->ops->decode(codec, image, elems, dst, scratch);
+    if (!(codec->traits & WEFT_CODEC_VARIABLE) || !elems)
+        return most;
+    bytes = wi_get32(image);
+    return bytes < WEFT_CODEC_HEAD_BYTES || bytes > most ? 0 : bytes;
+}
+
+/* Of a variable rate. */
+static int read_image(const struct weft_codec *codec, const void *image, size_t elems, float *dst, void *scratch)
+{
+    size_t bytes = wi_codec_image_bytes(codec, image, elems);
+
+    return bytes ? codec->ops->read(codec, image, bytes, elems, dst, scratch) : -1;
+}
+
+int wi_codec_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst)
+{
+    void *scratch;
+    int st = 0;
+
+    if (!elems)
+        return 0;
+    scratch = begin(codec);
+    if (codec->traits & WEFT_CODEC_VARIABLE)
+        st = read_image(codec, image, elems, dst, scratch);
+    else
+        codec->ops->decode(codec, image, elems, dst, scratch);
     end(scratch);
+    return st;
 }
 
 /* ---- Sums of codecs that have none of their own, block by block ---- */

@@ -52,7 +52,7 @@ static inline const char *wi_codec_name(const struct weft_codec *codec)
 {
     return codec->plugin->name;
 }
-/* Of the image of `elems` elements; SIZE_MAX if there is no such length. */
+/* Of the image of `elems` elements, at most where the rate is variable; SIZE_MAX if there is no such length. */
 size_t wi_codec_bytes(const struct weft_codec *codec, size_t elems);
 /* Is it finite, block `block` of an image? */
 int wi_codec_is_finite(const struct weft_codec *codec, const void *image, size_t block);
@@ -65,7 +65,11 @@ static inline size_t wi_codec_encode(const struct weft_codec *codec, const float
 {
     return wi_codec_encode_at(codec, NULL, src, residual, elems, image);
 }
-void wi_codec_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst);
+/* Of what is encoded there: wi_codec_bytes, unless the rate is variable. 0: it says that it is longer, or nothing. */
+size_t wi_codec_image_bytes(const struct weft_codec *codec, const void *image, size_t elems);
+/* -1: it is none; only where the rate is variable. */
+int wi_codec_decode(const struct weft_codec *codec, const void *image, size_t elems, float *dst);
+/* Of a variable rate only plain operands: what images hold is made plain before. */
 void wi_codec_sum(const struct weft_codec *codec, const struct weft_codec_operands *operands, size_t elems, float *dst);
 size_t wi_codec_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,
                            const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,

@@ -97,8 +97,8 @@ static weft_status check_plugin(const struct weft_plugin *p, const struct weft_c
     if (!strcmp(p->name, "none") || p->settings)
         return wi_fail(WEFT_EPLUGIN, "codec %s %s", p->name,
                        p->settings ? "has settings; codecs have parameters" : "would mean that there is none");
-    if (!ops->configure || !ops->encode || !ops->decode || !ops->is_finite)
-        return wi_fail(WEFT_EPLUGIN, "codec %s lacks configure, encode, decode or is_finite", p->name);
+    if (!ops->configure || !ops->encode || (!ops->decode && !ops->read) || !ops->is_finite)
+        return wi_fail(WEFT_EPLUGIN, "codec %s lacks configure, encode, decode (or read) or is_finite", p->name);
     for (const struct weft_codec_parameter *row = ops->parameters; row && row->name; row++) {
         if (++rows > WEFT_CODEC_PARAMETERS_MAX)
             return wi_fail(WEFT_EPLUGIN, "codec %s has more than %d parameters", p->name, WEFT_CODEC_PARAMETERS_MAX);

@@ -104,6 +104,11 @@ WEFT_LIBRARY([XXHASH], [libxxhash >= 0.8], [libxxhash-dev])
 PKG_CHECK_MODULES([EXPAT], [expat >= 2.1],
   [AC_DEFINE([HAVE_EXPAT], [1], [Define if topologies can be read as XML.])],
   [AC_MSG_WARN([expat was not found: topologies will not be read as XML (Debian package libexpat1-dev)])])
+# A codec is a plugin of its own where zstd is.
+PKG_CHECK_MODULES([ZSTD], [libzstd >= 1.5], [have_zstd=yes],
+  [have_zstd=no
+   AC_MSG_WARN([libzstd was not found: there will be no codec lossless (Debian package libzstd-dev)])])
+AM_CONDITIONAL([HAVE_ZSTD], [test "x$have_zstd" = xyes])
 # Only the tests need CUnit.
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no

@@ -37,7 +37,7 @@ GROUPS = [
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
     (["group_start", "group_end"], "issue operations together"),
     (["op_create", "op_create_premul_sum", "op_destroy"], "make reduction operators"),
-    (["codec_bytes", "codec_encode", "codec_decode"], "encode and decode vectors as compressed collectives do"),
+    (["codec_bytes", "codec_image_bytes", "codec_encode", "codec_decode"], "encode and decode vectors as compressed collectives do"),
     (["comm_residual_bytes", "comm_residual_clear"], "see to what error feedback keeps"),
     (["mem_alloc", "mem_free"], "allocate memory that other ranks can reach"),
     (["mem_pool_alloc", "mem_pool_free", "mem_pool_reserved"], "allocate memory that other ranks can reach from a pool"),

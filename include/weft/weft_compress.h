@@ -13,6 +13,9 @@
  *   sign               the sign, scaled by the mean magnitude: 1.1 bits (Karimireddy et al., Error Feedback Fixes SignSGD, ICML
  *                      2019)
  *
+ *   lossless           every bit comes back: exponents are entropy-coded, by zstd. Of gradients in bf16 two thirds are left, of
+ *                      fp32 five sixths. A plugin, there once a context has been made; level=0 to 19
+ *
  *   block=128          elements that share a scale, a power of two from 32 to 2048
  *   ef=0               1: error feedback. What an image loses of a tensor stays on this rank, and is added the next time
  *                      (Seide et al., 1-bit SGD, Interspeech 2014). weft_call_options.tensor names the tensor
@@ -30,7 +33,7 @@
 extern "C" {
 #endif
 
-/* How long the image of a vector is.
+/* How long the image of a vector is, at most where the codec's rate is variable.
  *
  * @param codec  such as "int4:block=64"; ef, min and bypass are of calls
  * @param count  elements
@@ -41,6 +44,20 @@ extern "C" {
  *         WEFT_EINVAL  codec or bytes is NULL, no such codec or parameter, or there is no such length */
 WEFT_API weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes);
 
+/* How long this image is.
+ *
+ * As weft_codec_bytes, unless the codec's rate is variable: then the image says it.
+ * @param codec  as it was encoded
+ * @param image  from weft_codec_encode; its first 4 bytes are enough
+ * @param count  elements
+ * @param bytes  receives the length
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL, no such codec or parameter
+ *         WEFT_EPROTO  no image of count elements begins so */
+WEFT_API weft_status weft_codec_image_bytes(const char *codec, const void *image, size_t count, size_t *bytes);
+
 /* Encode a vector, as a compressed collective does.
  *
  * To look at what a codec does to data, and for programs that move images themselves. Results are the same bits on every CPU.
@@ -50,20 +67,21 @@ WEFT_API weft_status weft_codec_bytes(const char *codec, size_t count, size_t *b
  * @param src       count elements
  * @param residual  NULL, or count floats that are added before, and become what the image does not hold; of blocks that are not
  *                  finite they stay
- * @param image     receives weft_codec_bytes bytes
+ * @param image     receives weft_codec_bytes bytes, or as many as weft_codec_image_bytes says
  * @param capacity  bytes of image
  * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL   an argument is NULL, no such codec or parameter
  *         WEFT_ENOTSUP  another dtype
- *         WEFT_ETRUNC   the image is longer than capacity */
+ *         WEFT_ENOMEM   of a codec of a variable rate
+ *         WEFT_ETRUNC   the image may be longer than capacity */
 WEFT_API weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *src, float *residual, size_t count,
                                        void *image, size_t capacity);
 
 /* Decode an image.
  *
- * Any bytes can be decoded.
+ * Any bytes can be decoded, unless the codec's rate is variable.
  * @param codec  as it was encoded
  * @param image  from weft_codec_encode
  * @param bytes  of image
@@ -73,7 +91,9 @@ WEFT_API weft_status weft_codec_encode(const char *codec, weft_dtype dtype, cons
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL   an argument is NULL, no such codec or parameter, or the image of count elements has another length
- *         WEFT_ENOTSUP  another dtype */
+ *         WEFT_ENOTSUP  another dtype
+ *         WEFT_ENOMEM   of a codec of a variable rate
+ *         WEFT_EPROTO   likewise: it is no image of count elements */
 WEFT_API weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes, weft_dtype dtype, void *dst,
                                        size_t count);
 

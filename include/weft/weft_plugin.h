@@ -477,7 +477,7 @@ struct weft_device_ops {
  * loaded once stays for the life of the process.
  *
  * Codecs are pure functions: of the same arguments the same bits, on every CPU, in any thread, several at once, without state.
- * None of them blocks, allocates, logs or fails. Vectors and images have no alignment but that of their type. The image of a vector
+ * None of them blocks, allocates, logs or fails, unless its comment says so. Vectors and images have no alignment but that of their type. The image of a vector
  * is its blocks' images one behind the other. The last block may have fewer elements; it is encoded as if zeros followed, and its
  * image is as long as the others'. Calls may have any number of whole blocks, and the last one: the same blocks have the same
  * images, however a vector is cut. */
@@ -486,6 +486,7 @@ struct weft_device_ops {
 #define WEFT_CODEC_BLOCK_MIN 32u
 #define WEFT_CODEC_BLOCK_MAX 65536u
 #define WEFT_CODEC_SCRATCH_MAX ((size_t)1 << 20)
+#define WEFT_CODEC_HEAD_BYTES 4u
 
 enum weft_codec_parameter_type {
     WEFT_CODEC_POWER_OF_TWO = 1, /* -> integer */
@@ -513,7 +514,7 @@ union weft_codec_value {
 enum weft_codec_traits {
     WEFT_CODEC_CONTRACTIVE = 1u << 0, /* the expected error is shorter than the vector: error feedback converges (ef=1) */
     WEFT_CODEC_UNBIASED = 1u << 1,    /* the expected value of what is decoded is the vector */
-    WEFT_CODEC_VARIABLE = 1u << 2,    /* reserved: images are of at most block_bytes for each block; `length` says how long */
+    WEFT_CODEC_VARIABLE = 1u << 2,    /* images are as long as their data needs: see `read` */
 };
 
 /* A codec with its parameters. libweft fills it down to `value`, and configure the rest. It grows at its end only. */
@@ -577,9 +578,12 @@ struct weft_codec_ops {
                          const struct weft_codec_operands *operands, float factor, float *residual, size_t elems, void *image,
                          float *dst, void *scratch);
 
-    /* Reserved, of WEFT_CODEC_VARIABLE: how long the image of `elems` elements is whose first `available` bytes are here; 0: that
-     * cannot be told yet; SIZE_MAX: it is none. Checks all that decode will rely on. */
-    size_t (*length)(const struct weft_codec *codec, const void *image, size_t elems, size_t available);
+    /* Of WEFT_CODEC_VARIABLE, in place of decode. Such a codec makes one image of all elements of a call, which is read as a whole:
+     * of at most block_bytes for each block or part of one, and at the beginning of each image stands its own length, in
+     * WEFT_CODEC_HEAD_BYTES bytes, little-endian, these included. Marks (is_finite) are of all its elements. `bytes`: its length,
+     * as it came. 0, or -1: it is no image of so many elements, and dst holds anything. It may allocate, and so may encode; if
+     * there is no memory encode makes a longer image, and read fails. */
+    int (*read)(const struct weft_codec *codec, const void *image, size_t bytes, size_t elems, float *dst, void *scratch);
 };
 
 #define WEFT_TRANSPORT_NAME_MAX 15 /* letters of a transport's name */

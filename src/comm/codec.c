@@ -2,6 +2,7 @@
 /* Codecs for the program: weft_codec_*. */
 #include <weft/weft_compress.h>
 
+#include "base/alloc.h"
 #include "base/status.h"
 #include "compress/codec.h"
 #include "compress/scratch.h"
@@ -9,19 +10,28 @@
 #define ON_STACK 2048 /* elements that are converted at once, unless a block of the codec is longer */
 
 struct part {
-    float on_stack[ON_STACK], *floats;
-    size_t elems; /* whole blocks */
+    float on_stack[ON_STACK], *floats, *owned;
+    size_t elems; /* whole blocks; of a variable rate all of them */
 };
 
-static void part_begin(struct part *part, const struct weft_codec *codec)
+static weft_status part_begin(struct part *part, const struct weft_codec *codec, size_t count)
 {
+    part->owned = NULL;
     part->elems = codec->block > ON_STACK ? codec->block : ON_STACK;
+    if (codec->traits & WEFT_CODEC_VARIABLE) {
+        part->elems = count ? count : 1;
+        part->floats = part->owned = wi_aligned_alloc(64, part->elems * sizeof *part->owned);
+        return part->owned ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu elements as fp32", count);
+    }
     part->floats = part->elems > ON_STACK ? wi_scratch_take(WI_SCRATCH_PARTS) : part->on_stack;
+    return WEFT_SUCCESS;
 }
 
 static void part_end(struct part *part)
 {
-    if (part->floats != part->on_stack)
+    if (part->owned)
+        wi_free(part->owned);
+    else if (part->floats != part->on_stack)
         wi_scratch_give(WI_SCRATCH_PARTS, part->floats);
 }
 
@@ -55,6 +65,22 @@ weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes)
     return WEFT_SUCCESS;
 }
 
+weft_status weft_codec_image_bytes(const char *codec, const void *image, size_t count, size_t *bytes)
+{
+    struct weft_codec found;
+    size_t most, n;
+
+    if (!bytes || (count && !image))
+        return wi_fail(WEFT_EINVAL, "codec_image_bytes: %s is NULL", bytes ? "image" : "bytes");
+    WI_TRY(find("codec_image_bytes", codec, count, &found, &most));
+    n = wi_codec_image_bytes(&found, image, count);
+    if (!n && most)
+        return wi_fail(WEFT_EPROTO, "codec_image_bytes: an image of %zu elements by codec %s does not begin so", count,
+                       codec);
+    *bytes = n;
+    return WEFT_SUCCESS;
+}
+
 weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *src, float *residual, size_t count,
                               void *image, size_t capacity)
 {
@@ -70,7 +96,7 @@ weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *s
         return wi_fail(WEFT_EINVAL, "codec_encode: %s is NULL", src ? "image" : "src");
     if (bytes > capacity)
         return wi_fail(WEFT_ETRUNC, "codec_encode: the image has %zu bytes, there is room for %zu", bytes, capacity);
-    part_begin(&part, &c);
+    WI_TRY(part_begin(&part, &c, count));
     for (size_t at = 0; at < count; at += part.elems) {
         size_t n = count - at < part.elems ? count - at : part.elems;
         struct weft_codec_site site = {.first = at};
@@ -88,21 +114,26 @@ weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes
     unsigned char *to = dst;
     struct weft_codec c;
     struct part part;
+    weft_status st = WEFT_SUCCESS;
     size_t wanted;
 
     WI_TRY(find("codec_decode", codec, count, &c, &wanted));
     WI_TRY(check_dtype("codec_decode", dtype));
     if (count && (!image || !dst))
         return wi_fail(WEFT_EINVAL, "codec_decode: %s is NULL", image ? "dst" : "image");
+    if (count && c.traits & WEFT_CODEC_VARIABLE)
+        wanted = bytes < WEFT_CODEC_HEAD_BYTES ? 0 : wi_codec_image_bytes(&c, image, count);
     if (bytes != wanted)
         return wi_fail(WEFT_EINVAL, "codec_decode: the image of %zu elements has %zu bytes, not %zu", count, wanted,
                        bytes);
-    part_begin(&part, &c);
-    for (size_t at = 0; at < count; at += part.elems) {
+    WI_TRY(part_begin(&part, &c, count));
+    for (size_t at = 0; at < count && st >= 0; at += part.elems) {
         size_t n = count - at < part.elems ? count - at : part.elems;
-        wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part.floats);
+        if (wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part.floats) < 0)
+            st = wi_fail(WEFT_EPROTO, "codec_decode: these %zu bytes are no image of %zu elements by codec %s", bytes,
+                         count, codec);
         wi_codec_narrow(dtype, part.floats, to + at * weft_dtype_bytes(dtype), n);
     }
     part_end(&part);
-    return WEFT_SUCCESS;
+    return st;
 }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 
+#define IMAGE_MAX ((size_t)1 << 30) /* of a vector whose image says in 4 bytes how long it is */
 #define BLOCK_ALIGN_MIN 4096 /* vectors whose blocks are at least this long are cut at cache lines */
 
 static size_t round_up(size_t n, size_t to)
@@ -321,6 +322,8 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
 {
     size_t es = weft_dtype_bytes(c->dtype);
 
+    if (op->bind.coding.variable && slice_bytes > IMAGE_MAX)
+        slice_bytes = IMAGE_MAX;
     slice_bytes = whole_slices(op, slice_bytes);
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;

@@ -4,16 +4,22 @@
 #ifndef WI_EXEC_CODED_H
 #define WI_EXEC_CODED_H
 
+#include "base/bytes.h"
 #include "base/reduce.h"
 #include "compress/codec.h"
 
 struct wi_work;
 
-/* Of an operation. */
+/* Of an operation.
+ *
+ * Images of a codec of a variable rate are as long as their data needs, image_bytes for each block at most, and lie where they would
+ * if they were that long. What a step makes of one slice of one block of the schedule is one such image, which is made, sent and read
+ * as a whole. */
 struct wi_coding {
     const struct weft_codec *codec; /* borrowed */
     uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */
-    size_t image_bytes;             /* and so many of an image; 0: nothing is coded */
+    uint8_t variable;               /* images begin with their length: wi_image_bytes */
+    size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
     float *residual[2];             /* borrowed; for each element of the vector; NULL: no error feedback */
     uint32_t rank;                  /* whose work it is: weft_codec_site */
 };
@@ -30,7 +36,18 @@ static inline size_t wi_coding_bytes(const struct wi_coding *c, size_t bytes)
     return (bytes + wi_coding_block(c) - 1) / wi_coding_block(c) * c->image_bytes;
 }
 
-/* [at, at + bytes) of the work, at a whole block; from any thread. */
-void wi_coded_do(const struct wi_work *work, size_t at, size_t bytes);
+/* What the image that lies there takes, `most` bytes at most. One that was received has been looked at (wi_image_check). */
+static inline size_t wi_image_bytes(const struct wi_coding *c, const void *image, size_t most)
+{
+    size_t bytes = c->variable ? wi_get32(image) : most;
+
+    return bytes < most ? bytes : most;
+}
+/* `got` bytes have come from a peer, where there is room for `most`. WEFT_EPROTO with text: no image is so long. */
+weft_status wi_image_check(const struct wi_coding *c, const void *image, size_t got, size_t most);
+
+/* [at, at + bytes) of the work, at a whole block; of a variable rate all of it. From any thread. WEFT_EPROTO with text: an image is
+ * none; WEFT_ENOMEM: likewise, only of a variable rate. */
+weft_status wi_coded_do(const struct wi_work *work, size_t at, size_t bytes);
 
 #endif

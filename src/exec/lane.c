@@ -23,12 +23,6 @@ struct run {
     uint32_t number; /* the lane's */
 };
 
-/* One slice of one unit of a step with at most one destination and one source. */
-struct message {
-    unsigned char *dst, *src;
-    size_t bytes;
-};
-
 static int receives(const struct wi_prog_step *st)
 {
     return st->kind == WI_STEP_RECV || st->kind == WI_STEP_RECV_REDUCE || st->kind == WI_STEP_RECV_SEND ||
@@ -40,16 +34,17 @@ static int dep_met(const struct run *r, const struct wi_prog_step *st, uint32_t 
     return wi_lane_dep_met(r->f, st->dep_lane, st->dep_step, slice);
 }
 
-static struct message resolve(const struct run *r, const struct wi_prog_step *st, uint32_t slice, uint32_t unit)
+static struct wi_message resolve(const struct run *r, const struct wi_prog_step *st, uint32_t slice, uint32_t unit)
 {
     const struct wi_unit *u = &r->f->prog->units[st->unit + unit];
     const struct wi_operand *o = &r->f->prog->operands[u->operand];
-    struct message m = {NULL, NULL, 0};
+    struct wi_message m = {NULL, NULL, 0, 0};
     size_t skip;
 
     m.bytes = wi_slice_bytes(r->op, r->f, u, slice, &skip);
     if (r->f->prog->coded)
         m.bytes = wi_stored_bytes(r->op, &o[0], m.bytes); /* of a message every operand is an image, or none is */
+    m.image = o[0].mem == WI_MEM_PACK;
     if (st->ndst)
         m.dst = wi_address(r->exec, r->op, &o[0], r->f->epoch, skip);
     if (st->nsrc)
@@ -131,7 +126,7 @@ static weft_status post_ahead(const struct run *r, int *moved)
 
     while (ls->nrecvs < WI_RECV_AHEAD) {
         const struct wi_prog_step *st;
-        struct message m;
+        struct wi_message m;
         if (ls->post_slice >= r->op->bind.nslices) {
             if (!may_run_ahead(r, ls->post_step + 1))
                 break;
@@ -146,7 +141,7 @@ static weft_status post_ahead(const struct run *r, int *moved)
             break; /* it can wait: no need for a bounce buffer */
         /* Empty units carry no message but keep their place in the order of the lane. */
         if (m.bytes || r->op->bind.send_empty) {
-            WI_TRY(wi_lane_recv(r->exec, r->op, r->f, r->number, st, m.dst, m.src, m.bytes));
+            WI_TRY(wi_lane_recv(r->exec, r->op, r->f, r->number, st, &m));
             *moved = 1;
         }
         next_unit(r, st, &ls->post_slice, &ls->post_unit);
@@ -180,7 +175,7 @@ static int run_receiving(const struct run *r, const struct wi_prog_step *st, int
     struct wi_lane_state *ls = r->ls;
 
     for (;;) {
-        struct message m;
+        struct wi_message m;
         WI_TRY(post_ahead(r, moved));
         if (ls->step == ls->post_step && ls->slice == ls->post_slice && ls->unit == ls->post_unit)
             return ls->slice >= r->op->bind.nslices; /* nothing could be posted: a dependency */
@@ -198,11 +193,13 @@ static int run_receiving(const struct run *r, const struct wi_prog_step *st, int
 
 static int run_unit(const struct run *r, const struct wi_prog_step *st, int *moved)
 {
-    struct message m;
+    struct wi_message m;
 
     switch (st->kind) {
     case WI_STEP_SEND:
         m = resolve(r, st, r->ls->slice, r->ls->unit);
+        if (m.image && m.bytes)
+            m.bytes = wi_image_bytes(&r->op->bind.coding, m.src, m.bytes);
         WI_TRY(send(r, m.src, m.bytes));
         return 1;
     case WI_STEP_COPY:

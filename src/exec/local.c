@@ -81,9 +81,9 @@ size_t wi_work_operand_bytes(const struct wi_work *w, uint32_t operand)
 
 size_t wi_work_grain(const struct wi_work *w)
 {
-    return w->kind == WI_WORK_CODE     ? wi_coding_block(&w->op->bind.coding)
-           : w->kind == WI_WORK_REDUCE ? w->op->bind.redop.elem_bytes
-                                       : 1;
+    if (w->kind == WI_WORK_CODE)
+        return w->op->bind.coding.variable ? w->bytes : wi_coding_block(&w->op->bind.coding);
+    return w->kind == WI_WORK_REDUCE ? w->op->bind.redop.elem_bytes : 1;
 }
 
 weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *w, size_t at, size_t bytes)
@@ -91,10 +91,8 @@ weft_status wi_work_do(struct wi_exec *exec, const struct wi_work *w, size_t at,
     void *dst[WI_REDUCE_MAX_SRC];
     const void *src[WI_REDUCE_MAX_SRC];
 
-    if (w->kind == WI_WORK_CODE) {
-        wi_coded_do(w, at, bytes);
-        return WEFT_SUCCESS;
-    }
+    if (w->kind == WI_WORK_CODE)
+        return wi_coded_do(w, at, bytes);
     offset(w, at, dst, src);
     if (w->kind == WI_WORK_GET)
         return exec->map_ops->mem_get(exec->map_group, w->rank, (uint64_t)(uintptr_t)src[0], dst[0], bytes);
@@ -160,7 +158,7 @@ static void resolve_coded(const struct wi_exec *exec, const struct wi_op *op, co
 
     if (st->kind == WI_STEP_COPY && w->to->mem == WI_MEM_PACK && w->to[st->ndst].mem == WI_MEM_PACK) {
         w->kind = WI_WORK_COPY;
-        w->bytes = wi_stored_bytes(op, w->to, w->bytes);
+        w->bytes = wi_image_bytes(&op->bind.coding, w->src[0], wi_stored_bytes(op, w->to, w->bytes));
         return;
     }
     w->residual = st->extra ? wi_residual(op, kept, skip) : NULL;

@@ -192,7 +192,7 @@ static weft_status choose_destination(struct wi_exec *exec, struct wi_op *op, co
 }
 
 weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
-                         const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes)
+                         const struct wi_prog_step *step, const struct wi_message *m)
 {
     const struct wi_prog_lane *ln = &f->prog->lanes[lane];
     struct wi_lane_state *ls = &f->lane[lane];
@@ -201,14 +201,15 @@ weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
 
     if (!p)
         return wi_exec_fail(exec, WEFT_ENOMEM, -1, &op->info, "out of memory for a transfer");
-    p->dst = dst;
-    p->src = src;
+    p->dst = m->dst;
+    p->src = m->src;
     p->reduce = step->kind == WI_STEP_RECV_REDUCE || step->kind == WI_STEP_RECV_REDUCE_SEND;
     p->forward = step->kind == WI_STEP_RECV_SEND || step->kind == WI_STEP_RECV_REDUCE_SEND;
     p->flags = step->flags;
-    st = choose_destination(exec, op, f, p, bytes);
+    st = choose_destination(exec, op, f, p, m->bytes);
     if (st >= 0)
-        st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, p->bounce ? p->bounce : dst, bytes);
+        st = wi_lane_fill_xfer(exec, op, f, p, ln->recv_peer, ln->chan, p->bounce ? p->bounce : m->dst, m->bytes);
+    p->x.up_to = m->image && op->bind.coding.variable;
     if (p->x.sink)
         p->x.buf = NULL;
     if (st >= 0)
@@ -236,6 +237,16 @@ weft_status wi_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pen
     return p->x.state;
 }
 
+/* An image may be shorter than its room. */
+static weft_status cut_to_image(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p)
+{
+    if (wi_image_check(&op->bind.coding, p->bounce ? p->bounce : p->dst, p->x.actual, p->x.bytes) < 0)
+        return wi_exec_fail(exec, WEFT_EPROTO, p->x.peer, &op->info, "from rank %d: %s", p->x.peer, wi_fail_text());
+    p->x.bytes = p->x.actual;
+    p->x.up_to = 0;
+    return WEFT_SUCCESS;
+}
+
 int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *f, uint32_t lane,
                       struct wi_pend **out, int *moved)
 {
@@ -247,6 +258,8 @@ int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment
         return 0;
     if (p->x.state < 0)
         return wi_recv_failed(exec, op, p);
+    if (p->x.up_to)
+        WI_TRY(cut_to_image(exec, op, p));
     if (p->bounce) {
         if (!p->work && p->x.bytes && wi_being_sent(f, p->dst, p->x.bytes))
             return 0;

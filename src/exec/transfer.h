@@ -16,9 +16,15 @@ weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
 void wi_lane_reap_sends(struct wi_exec *exec, struct wi_op *op, struct wi_lane_state *ls, int *moved);
 /* Does a pending send of the fragment still read [dst, dst + bytes)? */
 int wi_being_sent(const struct wi_fragment *fragment, const unsigned char *dst, size_t bytes);
-/* Receive one unit of a step. */
+/* One slice of one unit of a step with at most one destination and one source. */
+struct wi_message {
+    unsigned char *dst, *src;
+    size_t bytes;
+    int image; /* it is moved as it is; what comes may be shorter */
+};
+/* Receive it. */
 weft_status wi_lane_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,
-                         const struct wi_prog_step *step, unsigned char *dst, const unsigned char *src, size_t bytes);
+                         const struct wi_prog_step *step, const struct wi_message *message);
 weft_status wi_recv_failed(struct wi_exec *exec, struct wi_op *op, struct wi_pend *p);
 /* 1: the oldest receive has come and is where it belongs: it is *p, the caller's; 0: it has to wait; < 0: failed. */
 int wi_lane_reap_recv(struct wi_exec *exec, struct wi_op *op, struct wi_fragment *fragment, uint32_t lane,

@@ -14,7 +14,7 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
     }
 done
 root=$PWD/sysroot-arm64
-bash "$WEFT_SRCDIR/tests/harness/sysroot.sh" arm64 "$root" libc6-dev libhwloc-dev libssl-dev libjansson-dev libxxhash-dev libexpat1-dev \
+bash "$WEFT_SRCDIR/tests/harness/sysroot.sh" arm64 "$root" libc6-dev libhwloc-dev libssl-dev libjansson-dev libxxhash-dev libexpat1-dev libzstd-dev \
     libcunit1-dev || exit $?
 
 export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$root/usr/lib/aarch64-linux-gnu/pkgconfig

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fake.h"
+#include "varied.h"
 
 #define GUARD 64       /* bytes before and behind the data of a rank */
 #define CUT_LINES 4096 /* vectors whose blocks are as long are cut at cache lines (sched.h) */
@@ -153,11 +154,12 @@ static void point_to(struct call_rank *k, int apart)
 
 static void draw_codec(struct call *c, uint64_t *rng)
 {
-    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign"};
+    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign", "varied", "varied"};
     char spec[64];
 
-    snprintf(spec, sizeof spec, "%s:block=%u", names[fake_random(rng, 5)], 32u << fake_random(rng, 3));
-    wi_codec_parse(spec, &c->codec);
+    snprintf(spec, sizeof spec, "%s:block=%u", names[fake_random(rng, 7)], 32u << fake_random(rng, 3));
+    if (varied_register() < 0 || wi_codec_parse(spec, &c->codec) < 0)
+        abort();
     c->feedback = wi_coll_is_reduction(c->form->coll) && fake_random(rng, 2);
     c->count = c->count * c->elem_bytes / sizeof(float) + 1;
     c->dtype = WEFT_FLOAT32;

@@ -2,6 +2,7 @@
 # The executor against a plain interpreter of schedules, over a fake transport: a sample, and all forms of all algorithms.
 exec_common = tests/exec/plain.h tests/exec/plain.c tests/exec/fake.h tests/exec/fake.c tests/exec/call.h \
 	tests/exec/call.c tests/exec/world.h tests/exec/world.c tests/exec/cases.h tests/exec/cases.c \
+	tests/exec/varied.h tests/exec/varied.c \
 	tests/harness/late.h tests/harness/late.c
 
 unit_tests += tests/exec/test_exec

@@ -208,6 +208,7 @@ static void note(struct world *w, const struct wi_op *op)
     s->scaled += op->bind.stage[0]->scaled;
     s->packed += op->bind.packing != NULL;
     s->coded += op->bind.coding.image_bytes != 0;
+    s->variable += op->bind.coding.variable;
     s->v += op->bind.layout.blocks[WI_SRC].extent || op->bind.layout.blocks[WI_DST].extent;
     s->kept += op->bind.stage[0]->refs > 2;
     s->peers += op->bind.sched->peer_src || op->bind.sched->peer_dst;

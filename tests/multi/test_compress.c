@@ -5,10 +5,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../unit/unit.h"
 #include <weft/weft_compress.h>
 
+#include "base/status.h"
 #include "compress/codec.h"
 
 enum { MAX_RANKS = 7, MOST = 40000 };
@@ -44,7 +46,8 @@ static float *floats(size_t n)
 static void reference_open(struct reference *r, const char *codec, int nranks, size_t count, weft_dtype dtype)
 {
     *r = (struct reference){.nranks = nranks, .count = count, .dtype = dtype};
-    WT_REQUIRE_OK(wi_codec_parse(codec, &r->codec));
+    if (wi_codec_parse(codec, &r->codec) < 0)
+        wt_fail(__FILE__, __LINE__, "%s: %s", codec, wi_fail_text());
     for (int i = 0; i < nranks; i++) {
         r->given[i] = floats(count);
         r->residual[i] = floats(count);
@@ -198,16 +201,16 @@ static void compare(struct ft_rank *f, struct reference *r, const weft_call_opti
 static const char *const codecs[] = {"int8", "int6:block=32", "int4:block=64", "int2", "sign:block=2048"};
 static const size_t counts[] = {1, 2, 31, 127, 128, 129, 5000, MOST};
 
-static void one_form(struct ft_rank *f, size_t codec, size_t count, weft_dtype dtype, int shots)
+static void one_form(struct ft_rank *f, const char *codec, size_t count, weft_dtype dtype, int shots)
 {
     char spec[64];
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     struct reference r;
 
-    snprintf(spec, sizeof spec, "%s%sbypass=never", codecs[codec], strchr(codecs[codec], ':') ? "," : ":");
+    snprintf(spec, sizeof spec, "%s%sbypass=never", codec, strchr(codec, ':') ? "," : ":");
     options.codec = spec;
     options.algorithm = shots == 1 ? "coded" : "coded2";
-    reference_open(&r, codecs[codec], f->nranks, count, dtype);
+    reference_open(&r, codec, f->nranks, count, dtype);
     for (int avg = 0; avg < 2; avg++) {
         r.avg = avg;
         fill(&r, avg);
@@ -225,7 +228,7 @@ static void forms(int rank, int nranks, void *arg)
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
         for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
             for (int shots = 1; shots <= 2; shots++)
-                one_form(&f, c, counts[n], dtypes[(c + n) % 3], shots);
+                one_form(&f, codecs[c], counts[n], dtypes[(c + n) % 3], shots);
     ft_close(&f);
 }
 
@@ -234,6 +237,35 @@ static void all_reduces(void)
     CU_ASSERT_EQUAL(ft_run_everywhere(2, forms, "compressed all_reduce of 2", 60000), 0);
     CU_ASSERT_EQUAL(ft_run_everywhere(3, forms, "compressed all_reduce of 3", 60000), 0);
     CU_ASSERT_EQUAL(wt_run(MAX_RANKS, forms, (void *)(uintptr_t) "tcp", 120000), 0);
+}
+
+/* A codec of a variable rate, from a plugin: slices whose images have lengths of their own. */
+static void lossless_forms(int rank, int nranks, void *arg)
+{
+    static const weft_dtype dtypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
+    struct ft_rank f;
+
+    ft_create(&f, arg, 20000, rank, nranks);
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
+        for (int shots = 1; shots <= 2; shots++)
+            for (int t = 0; t < 3; t++)
+                one_form(&f, t == 1 ? "lossless:block=32" : "lossless:level=1", counts[n], dtypes[t], shots);
+    ft_close(&f);
+}
+
+static void lossless(void)
+{
+    if (access(".libs/lossless.so", R_OK) != 0) {
+        wt_skip("there is no plugin lossless: it was built without libzstd");
+        return;
+    }
+    setenv("WEFT_COMM_SLICE_BYTES", "16K", 1);
+    for (int i = 0; i < 4; i++) {
+        setenv("WEFT_PLUGIN_PATH", wt_plugin_dir("lossless"), 1); /* it goes with the ranks that have run */
+        CU_ASSERT_EQUAL(wt_run(2 + i / 2, lossless_forms, (void *)(uintptr_t)(i % 2 ? "tcp" : "shm"), 60000), 0);
+    }
+    unsetenv("WEFT_PLUGIN_PATH");
+    unsetenv("WEFT_COMM_SLICE_BYTES");
 }
 
 /* ---- Error feedback ---- */
@@ -754,6 +786,7 @@ static void public_codecs(void)
 static const struct wt_case cases[] = {
     {"codecs by themselves", public_codecs},
     {"all_reduce in one shot and two, by every codec", all_reduces},
+    {"by a codec of a variable rate", lossless},
     {"residuals from call to call, of two tensors", feedback},
     {"reduce_scatter, all_gather, all_to_all", others},
     {"what is refused", refusals},

@@ -159,7 +159,7 @@ tests_unit_test_devices_SOURCES = tests/unit/test_devices.c
 tests_unit_test_devices_LDADD = libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_coded
-tests_unit_test_coded_SOURCES = tests/unit/test_coded.c
+tests_unit_test_coded_SOURCES = tests/unit/test_coded.c tests/exec/varied.h tests/exec/varied.c
 tests_unit_test_coded_LDADD = libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_codec

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "exec/coded.h"
 #include "exec/engine.h"
+#include "tests/exec/varied.h"
 #include "unit.h"
 
 enum { ELEMS = 5000, PLAIN = 7, SOURCES = PLAIN + 2 };
@@ -72,8 +74,11 @@ static void from_left_to_right(const char *codec, weft_dtype dtype)
     for (uint32_t e = 0; e < ELEMS; e++)
         for (int i = 0; i < SOURCES; i++)
             w->want[e] = i ? w->want[e] + w->values[i][e] : w->values[i][e];
-    wi_coded_do(&w->work, 0, cut); /* in two chunks */
-    wi_coded_do(&w->work, cut, ELEMS * es - cut);
+    if (w->op.bind.coding.variable)
+        cut = 0;
+    if (cut) /* in two chunks */
+        CU_ASSERT_EQUAL(wi_coded_do(&w->work, 0, cut), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_coded_do(&w->work, cut, ELEMS * es - cut), WEFT_SUCCESS);
     if (dtype == WEFT_FLOAT32) {
         CU_ASSERT(memcmp(w->got, w->want, sizeof w->want) == 0);
     } else {
@@ -105,8 +110,65 @@ static void lengths(void)
     free(w);
 }
 
+/* ---- Images of a variable rate ---- */
+
+static struct work *begin_varied(weft_dtype dtype)
+{
+    CU_ASSERT_EQUAL_FATAL(varied_register(), 0);
+    return begin("varied", dtype);
+}
+
+static void sums_of_varied(void)
+{
+    static const weft_dtype types[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
+
+    CU_ASSERT_EQUAL_FATAL(varied_register(), 0);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct work *w = begin_varied(types[t]);
+        w->work.bytes = ELEMS * weft_dtype_bytes(types[t]);
+        CU_ASSERT_EQUAL(wi_work_grain(&w->work), w->work.bytes); /* it is not cut */
+        free(w);
+        from_left_to_right("varied", types[t]);
+    }
+}
+
+/* What is sent is what the head says, and what comes must be as long as its head says. */
+static void heads(void)
+{
+    struct work *w = begin_varied(WEFT_FLOAT32);
+    const struct wi_coding *c = &w->op.bind.coding;
+    size_t bytes = wi_get32(w->image[0]), most = wi_coding_bytes(c, sizeof w->got);
+
+    CU_ASSERT(bytes > ELEMS / 2 && bytes < most);
+    CU_ASSERT_EQUAL(wi_image_bytes(c, w->image[0], most), bytes);
+    CU_ASSERT_EQUAL(wi_image_bytes(c, w->image[0], 100), 100); /* never more than there is room for */
+    CU_ASSERT_EQUAL(wi_image_check(c, w->image[0], bytes, most), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_image_check(c, w->image[0], bytes - 1, most), WEFT_EPROTO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "an image of codec varied came as"));
+    CU_ASSERT_EQUAL(wi_image_check(c, w->image[0], bytes + 1, most), WEFT_EPROTO);
+    CU_ASSERT_EQUAL(wi_image_check(c, w->image[0], 3, most), WEFT_EPROTO);
+    CU_ASSERT_EQUAL(wi_image_check(c, w->image[0], 0, most), WEFT_EPROTO);
+    free(w);
+}
+
+/* Its head is right, and the rest is not. */
+static void no_image(void)
+{
+    struct work *w = begin_varied(WEFT_FLOAT32);
+
+    memset(w->image[1] + 4, 0xff, ELEMS / 8); /* more elements than there are values */
+    CU_ASSERT_EQUAL(wi_coded_do(&w->work, 0, sizeof w->got), WEFT_EPROTO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "no image of 5000 elements by codec varied"));
+    wi_put32(w->image[0], UINT32_MAX);
+    CU_ASSERT_EQUAL(wi_coded_do(&w->work, 0, sizeof w->got), WEFT_EPROTO);
+    free(w);
+}
+
 static const struct wt_case cases[] = {
     {"sums of many operands", sums},
     {"lengths of operands", lengths},
+    {"sums of images of a variable rate", sums_of_varied},
+    {"images that say how long they are", heads},
+    {"images that are none", no_image},
 };
 WT_UNIT_MAIN("coded", cases)
