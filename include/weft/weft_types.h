@@ -314,7 +314,7 @@ typedef struct weft_security {
 /* A plugin, as weft_context_plugins shows it. Strings are valid during the call. */
 typedef struct weft_plugin_info {
     size_t bytes;        /* what the library has filled: look at it before fields that were added later */
-    const char *kind;    /* "transport"; "" if it was refused: it was not looked into */
+    const char *kind;    /* "transport", "codec"; "" if it was refused: it was not looked into */
     const char *name;    /* "shm", "tcp", …; of what was refused, its file or folder without the path */
     const char *path;    /* of the file it was loaded from; NULL: built in */
     const char *refusal; /* NULL: it is open. Else why it was not loaded: another user could have put it there, or can change it */

@@ -1,10 +1,14 @@
-# The skeleton of a transport plugin. A plugin to be installed stands in plugin_LTLIBRARIES (and goes to
-# $libdir/weft); this one is only built for the tests, hence -rpath.
+# The skeletons of a transport and of a codec plugin. A plugin to be installed stands in plugin_LTLIBRARIES (and goes to
+# $libdir/weft); these are only built for the tests, hence -rpath.
 plugin_ldflags = -module -avoid-version -shared -Wl,--no-undefined
 
 test_modules += self.la
 self_la_SOURCES = plugins/example/self.c
 self_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
+
+test_modules += ternary.la
+ternary_la_SOURCES = plugins/example/ternary.c
+ternary_la_LDFLAGS = $(self_la_LDFLAGS)
 
 test_modules += wrong_abi.la old_abi.la wrong_bytes.la no_symbol.la no_ops.la long_name.la
 wrong_abi_la_SOURCES = tests/unit/plugins/wrong_abi.c
