@@ -9,7 +9,23 @@
 
 /* ---- What a codec has in weft_codec.priv ---- */
 
-enum wi_kernels_id { WI_KERNELS_INT8, WI_KERNELS_INT6, WI_KERNELS_INT4, WI_KERNELS_INT2, WI_KERNELS_SIGN, WI_KERNELS };
+enum wi_kernels_id {
+    WI_KERNELS_INT8,
+    WI_KERNELS_INT6,
+    WI_KERNELS_INT4,
+    WI_KERNELS_INT2,
+    WI_KERNELS_SIGN,
+    WI_KERNELS_BF16,
+    WI_KERNELS_FP16,
+    WI_KERNELS_E4M3,
+    WI_KERNELS_E5M2,
+    WI_KERNELS_MX_E4M3,
+    WI_KERNELS_MX_E5M2,
+    WI_KERNELS_MX_E2M3,
+    WI_KERNELS_MX_E3M2,
+    WI_KERNELS_MX_E2M1,
+    WI_KERNELS
+};
 
 struct wi_kernel_args {
     uint32_t kernels; /* enum wi_kernels_id */

@@ -8,7 +8,7 @@
 #endif
 
 #define WI_CODEC_ISA wi_codec_kernels_any
-#include "compress/kernels_loops.h"
+#include "compress/kernels_set.h"
 
 #if defined(__clang__)
 #else

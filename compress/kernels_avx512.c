@@ -16,7 +16,7 @@
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
 #define WI_CODEC_ISA wi_codec_kernels_avx512
-#include "compress/kernels_loops.h"
+#include "compress/kernels_set.h"
 
 const char wi_codec_isa_avx512[] = "avx512";
 

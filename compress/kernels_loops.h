@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All kernels of one instruction set as plain loops over a block, which the compiler makes into vector instructions. Included once
- * by each kernels_<isa>.c, which defines WI_CODEC_ISA, the name of the table.
+/* Kernels of one instruction set as plain loops over a block, which the compiler makes into vector instructions: those of int8 to
+ * sign, and what others have in common with them. Part of each instruction set's source (kernels_set.h).
  *
  * The same operations in the same order on every set are what makes results equal bit for bit: sums have LANES partial sums,
  * nothing but the compiler's vectors is reassociated, and products are not fused with sums (fp-contract=off). */
@@ -341,12 +341,3 @@ KERNELS(int6, .bits = 6, .step = 1, .offset = 32, .most = 31)
 KERNELS(int4, .bits = 4, .step = 1, .offset = 8, .most = 7)
 KERNELS(int2, .bits = 2, .step = 1, .offset = 1.5f, .mean = 1.25f)
 KERNELS(sign, .bits = 1, .step = 2, .offset = 1, .mean = 1)
-
-#define ENTRY(name)                                                 \
-    {                                                               \
-        name##_encode, name##_decode, name##_sum, name##_sum_encode \
-    }
-const struct wi_codec_kernels WI_CODEC_ISA[WI_KERNELS] = {
-    [WI_KERNELS_INT8] = ENTRY(int8), [WI_KERNELS_INT6] = ENTRY(int6), [WI_KERNELS_INT4] = ENTRY(int4),
-    [WI_KERNELS_INT2] = ENTRY(int2), [WI_KERNELS_SIGN] = ENTRY(sign),
-};

@@ -11,6 +11,7 @@
 #include <weft/weft_compress.h>
 
 #include "base/status.h"
+#include "comm/comm.h"
 #include "compress/codec.h"
 
 enum { MAX_RANKS = 7, MOST = 40000 };
@@ -27,6 +28,7 @@ enum { MAX_RANKS = 7, MOST = 40000 };
 struct reference {
     struct weft_codec codec;
     int nranks, feedback, avg;
+    uint64_t step; /* the number of the collective */
     size_t count;
     weft_dtype dtype;
     float *given[MAX_RANKS];    /* contributions, as fp32 */
@@ -66,14 +68,21 @@ static void reference_close(struct reference *r)
     free(r->result);
 }
 
-/* What an image of [at, at + n) of `of` holds, with the residual added and renewed. */
-static void pass(const struct reference *r, const float *of, float *residual, size_t n, float *held)
+/* Of which rank, and whether they are sums; its place in the vector. */
+struct maker {
+    int rank, sums;
+    size_t at;
+};
+
+/* What an image of `n` elements of `of` holds, with the residual added and renewed. */
+static void pass(const struct reference *r, struct maker by, const float *of, float *residual, size_t n, float *held)
 {
+    struct weft_codec_site site = {r->step, by.at, (uint32_t)by.rank, (uint32_t)by.sums};
     size_t bytes = wi_codec_bytes(&r->codec, n);
     void *image = malloc(bytes + 1);
 
     WT_REQUIRE(image != NULL);
-    wi_codec_encode(&r->codec, of, r->feedback ? residual : NULL, n, image);
+    wi_codec_encode_at(&r->codec, &site, of, r->feedback ? residual : NULL, n, image);
     wi_codec_decode(&r->codec, image, n, held);
     free(image);
 }
@@ -103,13 +112,13 @@ static void sum_range(struct reference *r, size_t at, size_t n, int owner)
         if (k == owner)
             memcpy(held[k], r->given[k] + at, n * sizeof *sum);
         else
-            pass(r, r->given[k] + at, r->residual[k] + at, n, held[k]);
+            pass(r, (struct maker){k, 0, at}, r->given[k] + at, r->residual[k] + at, n, held[k]);
         for (size_t i = 0; i < n; i++)
             sum[i] = k ? sum[i] + held[k][i] : held[k][i];
     }
     scale(r, sum, n);
     if (owner >= 0)
-        pass(r, sum, r->owed + at, n, r->result + at);
+        pass(r, (struct maker){owner, 1, at}, sum, r->owed + at, n, r->result + at);
     else
         memcpy(r->result + at, sum, n * sizeof *sum);
     for (int k = 0; k < r->nranks; k++) {
@@ -179,6 +188,7 @@ static void compare(struct ft_rank *f, struct reference *r, const weft_call_opti
     call.op = r->avg ? WEFT_AVG : WEFT_SUM;
     call.options = options;
     WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+    r->step = f->comm->exec->next_seq;
     all_reduce(r, shots);
     want = narrowed(r, r->result, r->count);
     for (size_t i = 0; i < r->count; i++) {
@@ -201,9 +211,13 @@ static void compare(struct ft_rank *f, struct reference *r, const weft_call_opti
 static const char *const codecs[] = {"int8", "int6:block=32", "int4:block=64", "int2", "sign:block=2048"};
 static const size_t counts[] = {1, 2, 31, 127, 128, 129, 5000, MOST};
 
+/* In fewer forms. */
+static const char *const more_codecs[] = {"bf16", "fp16", "e4m3", "e5m2:block=64", "mxfp8", "mxfp6", "mxfp4"};
+static const size_t few_counts[] = {33, 5000};
+
 static void one_form(struct ft_rank *f, const char *codec, size_t count, weft_dtype dtype, int shots)
 {
-    char spec[64];
+    char spec[128];
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     struct reference r;
 
@@ -229,6 +243,10 @@ static void forms(int rank, int nranks, void *arg)
         for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
             for (int shots = 1; shots <= 2; shots++)
                 one_form(&f, codecs[c], counts[n], dtypes[(c + n) % 3], shots);
+    for (size_t c = 0; c < sizeof more_codecs / sizeof *more_codecs; c++)
+        for (size_t n = 0; n < 2; n++)
+            for (int shots = 1; shots <= 2; shots++)
+                one_form(&f, more_codecs[c], few_counts[n], dtypes[(c + n) % 3], shots);
     ft_close(&f);
 }
 
@@ -331,6 +349,7 @@ static void reduce_scatters(struct ft_rank *f, size_t share, int in_place)
         weft_call call = wt_call(WEFT_KIND_REDUCE_SCATTER, src, dst, share, WEFT_FLOAT32);
         call.options = &options;
         fill(&r, step);
+        r.step = f->comm->exec->next_seq + 1;
         memcpy(src, r.given[f->rank], all * sizeof *src);
         for (int owner = 0; owner < f->nranks; owner++)
             for (int k = 0; k < f->nranks; k++) {
@@ -339,7 +358,7 @@ static void reduce_scatters(struct ft_rank *f, size_t share, int in_place)
                 if (k == owner)
                     memcpy(held, r.given[k] + at, share * sizeof *held);
                 else
-                    pass(&r, r.given[k] + at, r.residual[k] + at, share, held);
+                    pass(&r, (struct maker){k, 0, at}, r.given[k] + at, r.residual[k] + at, share, held);
                 for (size_t i = 0; i < share; i++)
                     want[at + i] = k ? want[at + i] + held[i] : held[i];
                 free(held);
@@ -369,6 +388,7 @@ static void moves(struct ft_rank *f, weft_kind kind, size_t share)
     call.options = &options;
     reference_open(&r, "int8:block=64", f->nranks, all, WEFT_FLOAT32);
     fill(&r, 1);
+    r.step = f->comm->exec->next_seq + 1;
     memcpy(src, r.given[f->rank], (kind == WEFT_KIND_ALL_TO_ALL ? all : share) * sizeof *src);
     for (int k = 0; k < f->nranks; k++) {
         float *from = r.given[k] + (kind == WEFT_KIND_ALL_TO_ALL ? share * (size_t)f->rank : 0),
@@ -376,7 +396,7 @@ static void moves(struct ft_rank *f, weft_kind kind, size_t share)
         if (f->nranks == 1 || (kind == WEFT_KIND_ALL_TO_ALL && k == f->rank))
             memcpy(to, from, share * sizeof *to);
         else
-            pass(&r, from, NULL, share, to);
+            pass(&r, (struct maker){k, 0, (size_t)(from - r.given[k])}, from, NULL, share, to);
     }
     WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
     expect_near_bits(f, kind == WEFT_KIND_ALL_TO_ALL ? "all_to_all" : "all_gather", dst, want, all);

@@ -164,7 +164,7 @@ static void specs_are_read(void)
 static void wrong_specs_are_named(void)
 {
     static const char *const rows[][2] = {
-        {"int9", "no codec \"int9\"; did you mean \"int8\"? (there are: int8, int6, int4, int2, sign)"},
+        {"int9", "no codec \"int9\"; did you mean \"int8\"? (there are: int8, int6, int4, int2, sign, "},
         {"", "no codec \"\" (there are"},
         {"compressed-by-magic-and-quite-long", "(there are: int8"},
         {"int8:blok=64", "no parameter \"blok\"; did you mean \"block\"?"},

@@ -15,6 +15,7 @@
 static const char *const forms[] = {
     "int8:block=32",  "int8:block=2048",     "int6:block=64",         "int4:block=32",
     "int2:block=256", "ternary:block=65536", "ternary:threshold=0.5", "sign:block=1024",
+    "e4m3:block=32",  "e5m2:block=2048",     "mxfp8:element=e5m2",    "mxfp6:element=e3m2",
 };
 enum { MOST_FORMS = 96, MOST = 3 * 65536 + 99, GUARD = 0xa5, SUMMED = 4 };
 
@@ -348,15 +349,16 @@ static double error_of(const struct weft_codec *c, enum family family, size_t n,
     return norm > 0 ? error / norm : error;
 }
 
-/* What error feedback stands on, for every vector. Of numbers below the normal ones nothing need be kept. */
+/* What error feedback stands on, for every vector. Of numbers below the normal ones nothing need be kept; those of fp16 end early. */
 static void errors_are_contractions(void)
 {
     for (size_t k = 0; k < ncodecs; k++)
         for (int family = 0; family < FAMILIES && codecs[k].traits & WEFT_CODEC_CONTRACTIVE; family++) {
             double error = error_of(&codecs[k], (enum family)family, codecs[k].block * 2 - 5, 4);
-            int holds = family == ZERO       ? error == 0
-                        : family == DENORMAL ? error <= 1
-                                             : error < 1 - .4 / codecs[k].block;
+            int holds = family == ZERO ? error == 0
+                        : family == DENORMAL || (family == TINY && codecs[k].limit < 1e10f)
+                            ? error <= 1
+                            : error < 1 - .4 / codecs[k].block;
             if (!holds)
                 printf("# %s, data %d: the error is %g of the square\n", name_of(&codecs[k]), family, error);
             CU_ASSERT(holds);
