@@ -27,6 +27,10 @@ dist_man_MANS += \
 	doc/man/weft_comm_rank.3 \
 	doc/man/weft_comm_residual_bytes.3 \
 	doc/man/weft_comm_residual_clear.3 \
+	doc/man/weft_comm_residual_list.3 \
+	doc/man/weft_comm_residual_load.3 \
+	doc/man/weft_comm_residual_save.3 \
+	doc/man/weft_comm_residual_scale.3 \
 	doc/man/weft_comm_set_timeout.3 \
 	doc/man/weft_comm_size.3 \
 	doc/man/weft_comm_split.3 \

@@ -99,6 +99,8 @@ WEFT_API weft_status weft_codec_decode(const char *codec, const void *image, siz
 
 /* How much memory the residuals of a communicator take.
  *
+ * A residual takes memory for the elements that this rank keeps something of: of all_reduce in two shots all that it gives, and its
+ * share of the sums.
  * @param comm   a communicator
  * @param bytes  receives the sum over all tensors, 0 if no call had error feedback
  * Threads: any thread.
@@ -121,6 +123,83 @@ WEFT_API weft_status weft_comm_residual_bytes(weft_comm *comm, size_t *bytes);
  *         WEFT_EBUSY     an operation that uses it is in flight; nothing was forgotten
  *         WEFT_EABORTED  another thread destroys the communicator */
 WEFT_API weft_status weft_comm_residual_clear(weft_comm *comm, uint64_t tensor);
+
+/* Multiply what was lost of a tensor, or of all.
+ *
+ * When the loss scale changes, gradients do, and what is owed of earlier ones must change with them: by new scale / old scale.
+ * All ranks call it.
+ * Cost: two passes over the residuals.
+ * @param comm    a communicator
+ * @param tensor  as in weft_call_options; 0: all of them
+ * @param factor  finite
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    comm is no communicator, factor is not finite, or a value would become infinite; nothing was changed
+ *         WEFT_ENOTFOUND tensor has no residual
+ *         WEFT_EBUSY     an operation that uses it is in flight; nothing was changed
+ *         WEFT_EABORTED  another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_scale(weft_comm *comm, uint64_t tensor, double factor);
+
+/* List the tensors that have a residual here.
+ *
+ * @param comm      a communicator
+ * @param tensors   receives their numbers, in ascending order; NULL: only count is wanted
+ * @param capacity  numbers that tensors has room for
+ * @param count     receives how many there are
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   comm is no communicator, or count is NULL
+ *         WEFT_ETRUNC   there are more than capacity; nothing was written
+ *         WEFT_EABORTED another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_list(weft_comm *comm, uint64_t *tensors, size_t capacity, size_t *count);
+
+/* Save what this rank keeps of a tensor, for a checkpoint.
+ *
+ * Each rank saves its own. The state is the same bytes on every machine, says of itself what it is, and has a checksum. A program
+ * that loads it and goes on gets the same bits as one that was never interrupted.
+ * Cost: one pass over the residual to learn bytes, another to save it.
+ * @param comm      a communicator
+ * @param tensor    as in weft_call_options
+ * @param state     receives the state; NULL: only bytes is wanted
+ * @param capacity  bytes of state
+ * @param bytes     receives its length: at most a hundred, and 4 for each element from the first to the last that is not 0
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    comm is no communicator, tensor is 0, or bytes is NULL
+ *         WEFT_ENOTFOUND tensor has no residual
+ *         WEFT_ETRUNC    the state is longer than capacity; nothing was written
+ *         WEFT_EBUSY     an operation that uses the residual is in flight
+ *         WEFT_EABORTED  another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, void *state, size_t capacity,
+                                              size_t *bytes);
+
+/* Add a saved state, times a factor, to what this rank keeps of a tensor, which is made if it keeps nothing.
+ *
+ * As many ranks as saved load what they saved, with factor 1. When there are more or fewer, what all of them owe stays the same if
+ * each old state is loaded by one new rank: of M, rank r loads those of the old ranks r, r + M, r + 2M and so on, with factor 1 for
+ * sums, and M / old ranks for averages. What a rank gets of blocks that it has nothing to do with goes where it belongs in the next
+ * call. A new rank that gets none loads any with factor 0, so that all count the same steps. Clear the tensor before, unless it is
+ * new.
+ * Cost: two passes over the state.
+ * @param comm    a communicator, not necessarily of as many ranks as that which saved
+ * @param tensor  as in weft_call_options
+ * @param state   from weft_comm_residual_save; any bytes may be given
+ * @param bytes   of state
+ * @param factor  finite
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   comm is no communicator, tensor is 0, state is NULL or no state (cut, damaged, of another version), factor
+ *                       is not finite, a value would become infinite, or what is kept of the tensor has another length or form;
+ *                       nothing was changed
+ *         WEFT_ENOMEM   there is no memory for it
+ *         WEFT_EBUSY    an operation that uses the residual is in flight
+ *         WEFT_EABORTED another thread destroys the communicator */
+WEFT_API weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, const void *state, size_t bytes,
+                                              double factor);
 
 #ifdef __cplusplus
 }

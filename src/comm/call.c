@@ -240,6 +240,8 @@ weft_status wi_request_issue(struct weft_request *req)
         st = req->persistent ? WEFT_SUCCESS : wi_call_algorithm_check(comm, &req->call, &req->options);
         if (st >= 0)
             copy_alone(comm, &req->call);
+        if (st >= 0 && comm->residuals)
+            st = wi_compress_alone(req);
         req->nops = 0;
         req->active = st >= 0;
         req->status = st;

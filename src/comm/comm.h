@@ -455,11 +455,18 @@ uint32_t wi_compress_id(const struct wi_codec_use *codec); /* of kind, parameter
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
 uint32_t wi_compress_mark_of(const struct wi_codec_use *codec, uint64_t tensor);
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark);
-/* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or
- * plain data after all. When the operation has ended, if req->residual: wi_compress_end. */
+/* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or plain
+ * data after all; once it is laid out: where what is kept. When the operation has ended, if req->residual: wi_compress_end. */
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *call);
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
+weft_status wi_compress_place(struct weft_request *req, struct wi_op *op); /* residual_place.c */
+/* The source where it may be changed: in place, or a copy, which holds the same if `fill`. NULL: no memory, with text. */
+unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *call, size_t bytes, int fill);
+/* What an owner keeps is of the result; so many times that is of what ranks give. */
+float wi_compress_share(const struct wi_redop *redop);
+/* Of one rank, whose result is there: what a tensor was owed by more of them is added. */
+weft_status wi_compress_alone(struct weft_request *req);
 void wi_compress_end(struct weft_request *req);
 /* What is sent plain after all has its residual added, where the program's buffer may not change. */
 int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_request *req, const struct wi_call *call);

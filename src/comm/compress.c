@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls with a codec: which calls have one, what the planner must know of it, and the residuals that it leaves. */
 #include <string.h>
-#include <weft/weft_compress.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "comm/residual.h"
 
 /* ---- What a codec costs ---- */
 
@@ -120,84 +120,6 @@ weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, 
 
 /* ---- Residuals ---- */
 
-/* Of one tensor. What is not used of it stays untouched zeros, which take no memory. */
-struct wi_residual {
-    struct wi_residual *next; /* of the bucket */
-    uint64_t tensor;
-    size_t elems;
-    float *of[WI_SCHED_RESIDUALS];
-    uint8_t busy; /* an operation that uses it is in flight */
-};
-
-#define BUCKETS 1024
-
-static struct wi_residual **bucket_of(struct weft_comm *comm, uint64_t tensor)
-{
-    return &comm->residuals[wi_hash64(&tensor, sizeof tensor, 0) % BUCKETS];
-}
-
-static void residual_free(struct wi_residual *r)
-{
-    for (int i = 0; r && i < WI_SCHED_RESIDUALS; i++)
-        wi_free(r->of[i]);
-    wi_free(r);
-}
-
-void wi_residuals_free(struct weft_comm *comm)
-{
-    for (size_t b = 0; comm->residuals && b < BUCKETS; b++)
-        while (comm->residuals[b]) {
-            struct wi_residual *r = comm->residuals[b];
-            comm->residuals[b] = r->next;
-            residual_free(r);
-        }
-    wi_free(comm->residuals);
-    comm->residuals = NULL;
-}
-
-static weft_status residual_make(uint64_t tensor, size_t elems, struct wi_residual **out)
-{
-    struct wi_residual *r = wi_calloc(1, sizeof *r);
-
-    for (int i = 0; r && i < WI_SCHED_RESIDUALS; i++) {
-        r->of[i] = wi_calloc(elems, sizeof(float));
-        if (!r->of[i]) {
-            residual_free(r);
-            r = NULL;
-        }
-    }
-    if (!r)
-        return wi_fail(WEFT_ENOMEM, "the residual of tensor %llu, %zu elements", (unsigned long long)tensor, elems);
-    r->tensor = tensor;
-    r->elems = elems;
-    *out = r;
-    return WEFT_SUCCESS;
-}
-
-static weft_status residual_find(struct weft_comm *comm, uint64_t tensor, size_t elems, struct wi_residual **out)
-{
-    struct wi_residual **b, *r;
-
-    if (!comm->residuals && !(comm->residuals = wi_calloc(BUCKETS, sizeof(struct wi_residual *))))
-        return wi_fail(WEFT_ENOMEM, "residuals");
-    b = bucket_of(comm, tensor);
-    for (r = *b; r && r->tensor != tensor; r = r->next)
-        ;
-    if (!r) {
-        WI_TRY(residual_make(tensor, elems, &r));
-        r->next = *b;
-        *b = r;
-    }
-    if (r->elems != elems)
-        return wi_fail(WEFT_EINVAL, "tensor %llu has a residual of %zu elements, and the call has %zu",
-                       (unsigned long long)tensor, r->elems, elems);
-    if (r->busy)
-        return wi_fail(WEFT_EBUSY, "tensor %llu: an operation that uses its residual is in flight",
-                       (unsigned long long)tensor);
-    *out = r;
-    return WEFT_SUCCESS;
-}
-
 static size_t residual_elems(const struct weft_comm *comm, const struct wi_call *c)
 {
     size_t src, dst;
@@ -213,25 +135,59 @@ int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_re
 
 #define ADDED_AT_ONCE 2048
 
-/* Plain data goes out: what was lost before goes with it, and is settled. */
-static weft_status add_all(struct wi_op *op, struct wi_call *c, const struct wi_residual *r)
+float wi_compress_share(const struct wi_redop *redop)
 {
-    size_t es = weft_dtype_bytes(c->dtype);
-    int avg = op->bind.redop.op == WEFT_AVG;
-    unsigned char *copy = c->src == c->dst ? c->dst : op->owned[4]; /* in place it will be overwritten */
-    float part[ADDED_AT_ONCE], share = avg ? (float)op->bind.redop.divisor : 1;
+    return redop->op == WEFT_AVG ? (float)redop->divisor : 1;
+}
 
-    if (!copy && !(copy = op->owned[4] = wi_aligned_alloc(64, r->elems * es)))
-        return wi_fail(WEFT_ENOMEM, "a copy of %zu bytes, for a residual", r->elems * es);
+static void add_plane(const struct wi_plane *p, size_t at, size_t n, float factor, float *part)
+{
+    size_t from = p->from > at ? p->from : at, to = p->to < at + n ? p->to : at + n;
+
+    for (size_t i = from; i < to; i++)
+        part[i - at] += factor * p->of[i - p->from];
+}
+
+/* `to`, which may be `from`, becomes that with what the tensor is owed; which is settled. */
+static void settle(struct wi_residual *r, weft_dtype dtype, float share, const void *from, void *to)
+{
+    float part[ADDED_AT_ONCE];
+    size_t es = weft_dtype_bytes(dtype);
+
     for (size_t at = 0; at < r->elems; at += ADDED_AT_ONCE) {
         size_t n = r->elems - at < ADDED_AT_ONCE ? r->elems - at : ADDED_AT_ONCE;
-        wi_codec_widen(c->dtype, (const unsigned char *)c->src + at * es, part, n);
-        for (size_t i = 0; i < n; i++)
-            part[i] += r->of[0][at + i] + share * r->of[1][at + i];
-        wi_codec_narrow(c->dtype, part, copy + at * es, n);
+        wi_codec_widen(dtype, (const unsigned char *)from + at * es, part, n);
+        add_plane(&r->plane[WI_PLANE_WORKER], at, n, 1, part);
+        add_plane(&r->plane[WI_PLANE_OWNER], at, n, share, part);
+        wi_codec_narrow(dtype, part, (unsigned char *)to + at * es, n);
     }
-    for (int i = 0; i < WI_SCHED_RESIDUALS; i++)
-        memset(r->of[i], 0, r->elems * sizeof(float));
+    for (int i = 0; i < WI_PLANES; i++)
+        wi_plane_clear(&r->plane[i]);
+}
+
+unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *c, size_t bytes, int fill)
+{
+    if (c->src == c->dst) /* it will be overwritten */
+        return c->dst;
+    if (op->owned[4])
+        return op->owned[4];
+    op->owned[4] = wi_aligned_alloc(64, bytes);
+    if (!op->owned[4])
+        wi_fail(WEFT_ENOMEM, "a copy of %zu bytes, for a residual", bytes);
+    else if (fill)
+        memcpy(op->owned[4], c->src, bytes);
+    return op->owned[4];
+}
+
+/* Plain data goes out: what was lost before goes with it, and is settled. */
+static weft_status add_all(struct wi_op *op, struct wi_call *c, struct wi_residual *r)
+{
+    unsigned char *copy = wi_compress_source(op, c, r->elems * weft_dtype_bytes(c->dtype), 0);
+
+    if (!copy)
+        return WEFT_ENOMEM;
+    settle(r, c->dtype, wi_compress_share(&op->bind.redop), c->src, copy);
+    r->steps++;
     c->src = op->bind.base[WI_SRC] = copy;
     return WEFT_SUCCESS;
 }
@@ -254,15 +210,14 @@ weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
         return WEFT_SUCCESS;
     WI_TRY(check_losses(op->bind.sched, coding->codec));
     if (req->codec.feedback)
-        WI_TRY(residual_find(req->comm, req->options.tensor, residual_elems(req->comm, &req->now), &r));
+        WI_TRY(wi_residual_get(req->comm, req->options.tensor, residual_elems(req->comm, &req->now),
+                               req->codec.feedback, &r));
     if (!op->bind.sched->lossy) {
         coding->image_bytes = 0;
         return r ? add_all(op, &req->now, r) : WEFT_SUCCESS;
     }
     if (!r)
         return WEFT_SUCCESS;
-    for (int i = 0; i < WI_SCHED_RESIDUALS; i++)
-        coding->residual[i] = r->of[i];
     r->busy = 1;
     req->residual = r;
     return WEFT_SUCCESS;
@@ -275,78 +230,15 @@ void wi_compress_end(struct weft_request *req)
     req->residual = NULL;
 }
 
-/* ---- Of the program ---- */
-
-static weft_status residuals_of(weft_comm *comm)
+weft_status wi_compress_alone(struct weft_request *req)
 {
-    WI_TRY(wi_comm_check(comm));
-    return wi_comm_enter(comm);
-}
+    const struct wi_call *c = &req->call;
+    struct wi_residual *r;
 
-weft_status weft_comm_residual_bytes(weft_comm *comm, size_t *bytes)
-{
-    size_t sum = 0;
-
-    if (!bytes)
-        return wi_fail(WEFT_EINVAL, "comm_residual_bytes: bytes is NULL");
-    WI_TRY(residuals_of(comm));
-    for (size_t b = 0; comm->residuals && b < BUCKETS; b++)
-        for (const struct wi_residual *r = comm->residuals[b]; r; r = r->next)
-            sum += WI_SCHED_RESIDUALS * r->elems * sizeof(float);
-    wi_comm_leave(comm);
-    *bytes = sum;
+    if (!req->codec.feedback || !req->options.tensor || !wi_residual_look(req->comm, req->options.tensor) ||
+        (c->coll != WI_COLL_ALL_REDUCE && c->coll != WI_COLL_REDUCE_SCATTER))
+        return WEFT_SUCCESS;
+    WI_TRY(wi_residual_get(req->comm, req->options.tensor, c->count, req->codec.feedback, &r));
+    settle(r, c->dtype, 1, c->dst, c->dst);
     return WEFT_SUCCESS;
-}
-
-static int is_meant(const struct wi_residual *r, uint64_t tensor)
-{
-    return !tensor || r->tensor == tensor;
-}
-
-/* The tensor that is busy; NULL: none of those that are meant. */
-static const struct wi_residual *find_busy(const struct weft_comm *comm, uint64_t tensor, size_t *count)
-{
-    const struct wi_residual *busy = NULL;
-
-    *count = 0;
-    for (size_t b = 0; comm->residuals && b < BUCKETS; b++)
-        for (const struct wi_residual *r = comm->residuals[b]; r; r = r->next)
-            if (is_meant(r, tensor)) {
-                ++*count;
-                busy = r->busy ? r : busy;
-            }
-    return busy;
-}
-
-static weft_status clear(struct weft_comm *comm, uint64_t tensor)
-{
-    size_t count;
-    const struct wi_residual *busy = find_busy(comm, tensor, &count);
-
-    if (busy)
-        return wi_fail(WEFT_EBUSY, "comm_residual_clear: an operation uses the residual of tensor %llu",
-                       (unsigned long long)busy->tensor);
-    if (tensor && !count)
-        return wi_fail(WEFT_ENOTFOUND, "comm_residual_clear: tensor %llu has no residual", (unsigned long long)tensor);
-    for (size_t b = 0; comm->residuals && b < BUCKETS; b++)
-        for (struct wi_residual **at = &comm->residuals[b], *r; (r = *at) != NULL;) {
-            if (!is_meant(r, tensor)) {
-                at = &r->next;
-                continue;
-            }
-            *at = r->next;
-            residual_free(r);
-        }
-    return WEFT_SUCCESS;
-}
-
-weft_status weft_comm_residual_clear(weft_comm *comm, uint64_t tensor)
-{
-    weft_status st = residuals_of(comm);
-
-    if (st < 0)
-        return st;
-    st = clear(comm, tensor);
-    wi_comm_leave(comm);
-    return st;
 }

@@ -361,8 +361,12 @@ static weft_status prepare_collective(struct weft_comm *comm, struct weft_reques
     const struct wi_codec_use *codec = op->bind.coding.image_bytes ? &req->codec : NULL;
     int may_keep = !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
 
-    if (kept)
-        return kept < 0 ? (weft_status)kept : wi_compress_settle(req, op);
+    if (kept < 0)
+        return (weft_status)kept;
+    if (kept) {
+        WI_TRY(wi_compress_settle(req, op));
+        return wi_compress_place(req, op);
+    }
     WI_TRY(prepare_planned(comm, req, op, c));
     if (may_keep && req->nops == 1)
         wi_fast_learn(comm, c, codec, op);

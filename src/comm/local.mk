@@ -4,4 +4,4 @@ libweft_sources += \
 	src/comm/group.c src/comm/inspect.c src/comm/issue.c src/comm/layout.c src/comm/layout_stages.c src/comm/memory.c src/comm/message.c src/comm/names.c \
 	src/comm/locality.c src/comm/operators.c src/comm/phases.c \
 	src/comm/plans.c src/comm/plans.h src/comm/pool.c src/comm/served.c src/comm/progress.c \
-	src/comm/request.c src/comm/topology.c
+	src/comm/request.c src/comm/residual.c src/comm/residual.h src/comm/residual_place.c src/comm/residual_state.c src/comm/topology.c

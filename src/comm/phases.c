@@ -68,6 +68,7 @@ static weft_status lay_out(struct weft_request *req, struct wi_op *op)
         WI_TRY(wi_exchange_map(req, op));
     slice = wi_op_slice(op, &p->plan);
     WI_TRY(wi_op_lay_out(req->comm, op, &req->now, p->share, slice, p->programs));
+    WI_TRY(wi_compress_place(req, op));
     if (p->exchanged)
         WI_TRY(wi_exchange_check(req, op));
     if (p->agreed)

@@ -32,9 +32,10 @@ static inline unsigned char *wi_address(const struct wi_exec *exec, const struct
 /* Where a slice's part of a residual is; NULL: the operation keeps none. */
 static inline float *wi_residual(const struct wi_op *op, const struct wi_operand *o, size_t skip)
 {
-    float *all = o->rank == WI_NO_RESIDUAL ? NULL : op->bind.coding.residual[o->rank];
+    const struct wi_coding *c = &op->bind.coding;
+    float *all = o->rank == WI_NO_RESIDUAL ? NULL : c->residual[o->rank];
 
-    return all ? all + (o->at + skip) / op->bind.redop.elem_bytes : NULL;
+    return all ? all + ((o->at + skip) / op->bind.redop.elem_bytes - c->residual_from[o->rank]) : NULL;
 }
 
 /* What `bytes` of the operand's block take where they lie. */

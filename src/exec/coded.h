@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/reduce.h"
 #include "compress/codec.h"
+#include "compress/feedback.h"
 
 struct wi_work;
 
@@ -20,7 +21,8 @@ struct wi_coding {
     uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */
     uint8_t variable;               /* images begin with their length: wi_image_bytes */
     size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
-    float *residual[2];             /* borrowed; for each element of the vector; NULL: no error feedback */
+    float *residual[WI_PLANES];     /* borrowed; NULL: no error feedback, or not of this kind */
+    size_t residual_from[WI_PLANES]; /* the element of the vector that it begins at */
     uint32_t rank;                  /* whose work it is: weft_codec_site */
 };
 

@@ -19,6 +19,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_packed.c \
 	tests/fuzz/fuzz_pmi.c \
 	tests/fuzz/fuzz_record.c \
+	tests/fuzz/fuzz_residual.c \
 	tests/fuzz/fuzz_sched.c \
 	tests/fuzz/fuzz_settings.c \
 	tests/fuzz/fuzz_shm_descriptor.c \
@@ -48,6 +49,7 @@ unit_tests += \
 	tests/fuzz/replay_packed \
 	tests/fuzz/replay_pmi \
 	tests/fuzz/replay_record \
+	tests/fuzz/replay_residual \
 	tests/fuzz/replay_sched \
 	tests/fuzz/replay_settings \
 	tests/fuzz/replay_shm_descriptor \
@@ -88,6 +90,8 @@ tests_fuzz_replay_pmi_SOURCES = tests/fuzz/fuzz_pmi.c tests/fuzz/replay.c
 tests_fuzz_replay_pmi_LDADD = $(replay_ldadd)
 tests_fuzz_replay_record_SOURCES = tests/fuzz/fuzz_record.c tests/fuzz/replay.c
 tests_fuzz_replay_record_LDADD = $(replay_ldadd)
+tests_fuzz_replay_residual_SOURCES = tests/fuzz/fuzz_residual.c tests/fuzz/replay.c
+tests_fuzz_replay_residual_LDADD = $(replay_ldadd)
 tests_fuzz_replay_sched_SOURCES = tests/fuzz/fuzz_sched.c tests/fuzz/replay.c
 tests_fuzz_replay_sched_LDADD = $(replay_ldadd)
 tests_fuzz_replay_settings_SOURCES = tests/fuzz/fuzz_settings.c tests/fuzz/replay.c

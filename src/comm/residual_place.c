@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where an operation keeps what of a tensor: found from its program, and what was kept elsewhere is moved there. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "comm/residual.h"
+
+/* Elements [from, to) of a plane that one of its steps adds and renews. */
+struct kept {
+    unsigned plane;
+    size_t from, to;
+};
+
+struct kept_at {
+    uint32_t stage, step, unit;
+};
+
+/* Of this step; 0: there are no more. */
+static int next_of_step(const struct wi_binding *b, const struct wi_prog *prog, struct kept_at *at, struct kept *k)
+{
+    const struct wi_prog_step *st = &prog->steps[at->step];
+
+    while (st->extra == WI_EXTRA_ENCODED && at->unit < st->nunits) {
+        const struct wi_unit *u = &prog->units[st->unit + at->unit++];
+        const struct wi_operand *o = &prog->operands[u->operand + st->ndst + st->nsrc];
+        if (o->rank == WI_NO_RESIDUAL)
+            continue;
+        *k = (struct kept){(unsigned)o->rank, o->at / b->redop.elem_bytes, (o->at + u->bytes) / b->redop.elem_bytes};
+        return 1;
+    }
+    return 0;
+}
+
+static int next_kept(const struct wi_binding *b, struct kept_at *at, struct kept *k)
+{
+    for (; at->stage < b->nstages; at->stage++, at->step = 0)
+        for (; at->step < b->stage[at->stage]->nsteps; at->step++, at->unit = 0)
+            if (next_of_step(b, b->stage[at->stage], at, k))
+                return 1;
+    return 0;
+}
+
+static uint64_t shape_of(const struct wi_binding *b, size_t *count)
+{
+    struct kept_at at = {0};
+    uint64_t h = 1;
+    struct kept k;
+
+    for (*count = 0; next_kept(b, &at, &k); ++*count) {
+        uint64_t words[3] = {k.plane, k.from, k.to};
+        h = wi_hash64(words, sizeof words, h);
+    }
+    return h ? h : 1;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+
+    return x->plane != y->plane ? (x->plane < y->plane ? -1 : 1) : x->from < y->from ? -1 : x->from > y->from;
+}
+
+/* Of one plane, in order. */
+struct places {
+    const struct kept *of;
+    size_t n;
+};
+
+static struct places places_of(const struct kept *all, size_t n, unsigned plane)
+{
+    struct places p = {all, 0};
+
+    for (; n && p.of->plane < plane; n--)
+        p.of++;
+    while (p.n < n && p.of[p.n].plane == plane)
+        p.n++;
+    return p;
+}
+
+/* *turn: of which all before end at i or below; i only grows. */
+static int is_kept(const struct places *p, size_t *turn, size_t i)
+{
+    while (*turn < p->n && p->of[*turn].to <= i)
+        ++*turn;
+    return *turn < p->n && p->of[*turn].from <= i;
+}
+
+/* What is not kept there any more, after another number of ranks or another algorithm, is moved to the other plane, or, where
+ * nothing is lost and so nothing kept, into what is sent. */
+static weft_status move_strays(struct wi_op *op, struct wi_call *c, struct wi_residual *r, unsigned plane,
+                               const struct places places[2])
+{
+    struct wi_plane *of = &r->plane[plane], *other = &r->plane[!plane];
+    float share = wi_compress_share(&op->bind.redop), as_given = plane == WI_PLANE_OWNER ? share : 1, value;
+    size_t turn = 0, turn_other = 0, es = weft_dtype_bytes(c->dtype);
+    unsigned char *src;
+
+    for (size_t i = of->from; i < of->to; i++) {
+        float *stray = &of->of[i - of->from];
+        if (*stray == 0 || is_kept(&places[plane], &turn, i))
+            continue;
+        if (is_kept(&places[!plane], &turn_other, i)) {
+            other->of[i - other->from] += plane == WI_PLANE_OWNER ? *stray * share : *stray / share;
+        } else {
+            src = wi_compress_source(op, c, r->elems * es, 1);
+            if (!src)
+                return WEFT_ENOMEM;
+            c->src = op->bind.base[WI_SRC] = src;
+            wi_codec_widen(c->dtype, src + i * es, &value, 1);
+            value += as_given * *stray;
+            wi_codec_narrow(c->dtype, &value, src + i * es, 1);
+        }
+        *stray = 0;
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status arrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, const struct kept *all, size_t n)
+{
+    struct places places[2] = {places_of(all, n, WI_PLANE_WORKER), places_of(all, n, WI_PLANE_OWNER)};
+    int is_new = !r->plane[WI_PLANE_WORKER].of && !r->plane[WI_PLANE_OWNER].of;
+
+    for (unsigned k = 0; k < 2; k++)
+        if (places[k].n)
+            WI_TRY(wi_plane_reserve(&r->plane[k], places[k].of[0].from, places[k].of[places[k].n - 1].to));
+    for (unsigned k = 0; k < 2 && !is_new; k++)
+        WI_TRY(move_strays(op, c, r, k, places));
+    return WEFT_SUCCESS;
+}
+
+static weft_status rearrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, size_t n)
+{
+    struct kept *all = wi_calloc(n + 1, sizeof *all);
+    struct kept_at at = {0};
+    weft_status st;
+
+    if (!all)
+        return wi_fail(WEFT_ENOMEM, "%zu places of residuals", n);
+    for (size_t i = 0; i < n; i++)
+        next_kept(&op->bind, &at, &all[i]);
+    qsort(all, n, sizeof *all, by_place);
+    st = arrange(op, c, r, all, n);
+    wi_free(all);
+    return st;
+}
+
+weft_status wi_compress_place(struct weft_request *req, struct wi_op *op)
+{
+    struct wi_coding *coding = &op->bind.coding;
+    struct wi_residual *r = req->residual;
+    uint64_t shape;
+    size_t n;
+
+    if (!r || !coding->image_bytes)
+        return WEFT_SUCCESS;
+    shape = shape_of(&op->bind, &n);
+    if (shape != r->shape)
+        WI_TRY(rearrange(op, &req->now, r, n));
+    r->shape = shape;
+    r->avg = op->bind.redop.op == WEFT_AVG;
+    r->steps++;
+    for (int i = 0; i < WI_PLANES; i++) {
+        coding->residual[i] = r->plane[i].of;
+        coding->residual_from[i] = r->plane[i].from;
+    }
+    return WEFT_SUCCESS;
+}
