@@ -33,6 +33,16 @@
 extern "C" {
 #endif
 
+/* See whether text names a codec that calls take.
+ *
+ * A program that reads it from its user can refuse it before the first call, with the same words.
+ * @param codec  such as "int4:block=64,ef=1", with the parameters of calls; "none" and "" are no codec, and allowed
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  codec is NULL, no such codec or parameter, or a value that is not allowed */
+WEFT_API weft_status weft_codec_check(const char *codec);
+
 /* How long the image of a vector is, at most where the codec's rate is variable.
  *
  * @param codec  such as "int4:block=64"; ef, min and bypass are of calls

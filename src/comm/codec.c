@@ -53,6 +53,13 @@ static weft_status check_dtype(const char *function, weft_dtype dtype)
                                            function, weft_dtype_name(dtype));
 }
 
+weft_status weft_codec_check(const char *codec)
+{
+    struct wi_codec_use use;
+
+    return codec ? wi_codec_parse_use(codec, &use) : wi_fail(WEFT_EINVAL, "codec_check: codec is NULL");
+}
+
 weft_status weft_codec_bytes(const char *codec, size_t count, size_t *bytes)
 {
     struct weft_codec found;

@@ -764,6 +764,19 @@ static void bypass(void)
 
 /* ---- Codecs by themselves ---- */
 
+static void checked_texts(void)
+{
+    static const char *const good[] = {"", "none", "int8", "int4:block=64,ef=1,min=64K,bypass=never"};
+    static const char *const bad[] = {"int5", "int4:ef=2", "int4:efs=1", "int4:block=33", "int4:min=-1", "int4,ef=1"};
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        CU_ASSERT_EQUAL(weft_codec_check(good[i]), WEFT_SUCCESS);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CU_ASSERT_EQUAL(weft_codec_check(bad[i]), WEFT_EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), "int4,ef=1"));
+    CU_ASSERT_EQUAL(weft_codec_check(NULL), WEFT_EINVAL);
+}
+
 static void public_codecs(void)
 {
     enum { COUNT = 5001 };
@@ -804,6 +817,7 @@ static void public_codecs(void)
 }
 
 static const struct wt_case cases[] = {
+    {"texts of codecs, checked", checked_texts},
     {"codecs by themselves", public_codecs},
     {"all_reduce in one shot and two, by every codec", all_reduces},
     {"by a codec of a variable rate", lossless},
