@@ -2,15 +2,15 @@
 EXTRA_DIST += \
 	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/make-wheel frontends/torch/README.md \
 	frontends/torch/weft/py.typed \
-	frontends/torch/weft/__init__.py frontends/torch/weft/_algorithms.py frontends/torch/weft/_build.py frontends/torch/weft/_coalescing.py frontends/torch/weft/_groups.py \
+	frontends/torch/weft/__init__.py frontends/torch/weft/_algorithms.py frontends/torch/weft/_build.py frontends/torch/weft/_coalescing.py frontends/torch/weft/_codec.py frontends/torch/weft/_groups.py \
 	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \
 	frontends/torch/weft/_C.pyi frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
-	frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
+	frontends/torch/weft/hooks.py frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
 	frontends/torch/csrc/algorithms.cpp frontends/torch/csrc/algorithms.hpp frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp \
 	frontends/torch/csrc/batch.cpp frontends/torch/csrc/batch.hpp frontends/torch/csrc/bootstrap.cpp frontends/torch/csrc/bootstrap.hpp \
-	frontends/torch/csrc/collectives.cpp frontends/torch/csrc/collectives.hpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/engine.hpp \
-	frontends/torch/csrc/issue.cpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.cpp frontends/torch/csrc/memory.hpp \
+	frontends/torch/csrc/coding.cpp frontends/torch/csrc/coding.hpp frontends/torch/csrc/collectives.cpp frontends/torch/csrc/collectives.hpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/engine.hpp \
+	frontends/torch/csrc/hooks.cpp frontends/torch/csrc/hooks.hpp frontends/torch/csrc/issue.cpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.cpp frontends/torch/csrc/memory.hpp \
 	frontends/torch/csrc/module.cpp frontends/torch/csrc/python.cpp frontends/torch/csrc/python.hpp frontends/torch/csrc/recorder.cpp \
 	frontends/torch/csrc/recorder.hpp frontends/torch/csrc/runtime.cpp frontends/torch/csrc/runtime.hpp frontends/torch/csrc/tensors.cpp \
 	frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.cpp frontends/torch/csrc/work.hpp

@@ -158,32 +158,29 @@ def memory_that_cannot_be_registered(g: Groups) -> None:
     import weft
     from torch.nn.parallel import DistributedDataParallel
 
-    register, asked = weft.mem.register, []
+    torch.manual_seed(1)
+    model = DistributedDataParallel(torch.nn.Linear(512, 512), process_group=g.weft)
+    state, held = weft.hooks.State(g.weft, "none", transport_memory=True), {}
 
-    def refuse(tensor: torch.Tensor) -> object:
-        asked.append(tensor)
-        if g.rank == 0:
-            raise RuntimeError("refused on purpose")
-        return register(tensor)
+    def taken(state, bucket):
+        """On rank 0 the bucket's memory is somebody else's already, and the hook cannot have it."""
+        buffer = bucket.buffer()
+        if g.rank == 0 and buffer.data_ptr() not in held:
+            held[buffer.data_ptr()] = weft.mem.register(buffer)
+        return weft.hooks.compress(state, bucket)
 
-    weft.mem.register = refuse
-    try:
-        torch.manual_seed(1)
-        model = DistributedDataParallel(torch.nn.Linear(512, 512), process_group=g.weft)
-        weft.ddp.use_transport_memory(model)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            for _ in range(4):
-                model.zero_grad(set_to_none=False)
-                model(torch.full((2, 512), g.rank + 1.0)).sum().backward()
-        want = sum(2.0 * (r + 1) for r in range(g.size)) / g.size
-        got = model.module.weight.grad
-        assert torch.equal(got, torch.full_like(got, want)), (got.flatten()[:3], want)
-        assert asked, "nothing was to be registered"
-        said = [str(w.message) for w in seen if "refused on purpose" in str(w.message)]
-        assert len(said) == (1 if g.rank == 0 else 0), said
-    finally:
-        weft.mem.register = register
+    model.register_comm_hook(state, taken)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            model.zero_grad(set_to_none=False)
+            model(torch.full((2, 512), g.rank + 1.0)).sum().backward()
+    want = sum(2.0 * (r + 1) for r in range(g.size)) / g.size
+    got = model.module.weight.grad
+    assert torch.equal(got, torch.full_like(got, want)), (got.flatten()[:3], want)
+    assert bool(held) == (g.rank == 0), held
+    said = [str(w.message) for w in seen if "shareable already" in str(w.message)]
+    assert len(said) == (1 if g.rank == 0 else 0), said
 
 
 # ---- The flight recorder ----

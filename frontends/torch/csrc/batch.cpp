@@ -47,6 +47,8 @@ WorkBase Batch::add(Op op, Call call, Work &one, Record record)
             then();
         };
     op.algorithms = Algorithms::of_thread;
+    if (!op.coding)
+        op.coding = Coding::of_thread ? Coding::of_thread->shared_from_this() : Coding::nothing();
     record.stack = std::move(one.stack);
     (op.p2p() ? messages : collectives)++;
     op.in = op.out = nullptr; /* the caller's */

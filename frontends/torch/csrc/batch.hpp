@@ -3,6 +3,7 @@
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include "coding.hpp"
 #include "work.hpp"
 
 namespace weft_torch
@@ -31,6 +32,8 @@ struct Op {
     int peer = -1; /* of messages */
     const Tensors *all_in = nullptr; /* several, for the profiler */
     const Algorithms *algorithms = nullptr; /* of a batch: the thread's, when it was called */
+    CodingPtr coding;                       /* of a hook, and likewise; else the thread's */
+    bool bare = false; /* of a hook in C++: where in Python it was issued is not asked, which takes the interpreter's lock */
     bool p2p() const { return peer >= 0; }
 };
 

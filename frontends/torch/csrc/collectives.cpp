@@ -6,6 +6,8 @@
 namespace weft_torch
 {
 
+static const c10d::ReduceOp kAverage(c10d::ReduceOp::AVG);
+
 WorkBase Collectives::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
 {
     const at::Tensor &t = only(tensors, "broadcast");
@@ -56,6 +58,26 @@ WorkBase Collectives::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
                       call.root = root;
                       return call;
                   });
+}
+
+WorkBase Collectives::average_parts(const at::Tensor &whole, Tensors parts, CodingPtr coding,
+                                    std::function<void()> unpack, bool bare)
+{
+    Op op{OpType::ALLREDUCE, "all_reduce", "weft:all_reduce", false, c10d::kUnsetTimeout, &whole, &whole};
+    Flats flats;
+
+    for (const at::Tensor &part : parts)
+        flats.emplace_back(part, Flat::ReadWrite, "all_reduce", &kAverage);
+    op.ncalls = parts.size();
+    op.coding = std::move(coding);
+    op.bare = bare;
+    return run(
+        op, [flats = std::move(flats)](size_t i) { return reduce_all(&flats[i]); },
+        [&](Work &work) {
+            work.outputs = {whole};
+            work.keep = std::move(parts);
+            work.unpack = std::move(unpack);
+        });
 }
 
 WorkBase Collectives::barrier(const c10d::BarrierOptions &opts)

@@ -19,6 +19,8 @@ public:
     WorkBase allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
     WorkBase allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts) override;
     WorkBase reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
+    /* For hooks, without waiting: each part of `whole` is averaged in place, by a call of its own. unpack(): when all are. */
+    WorkBase average_parts(const at::Tensor &whole, Tensors parts, CodingPtr coding, std::function<void()> unpack, bool bare);
     WorkBase barrier(const c10d::BarrierOptions &opts) override;
 
     /* ---- One tensor of all ranks, and one of this rank ---- */

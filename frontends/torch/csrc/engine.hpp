@@ -79,6 +79,7 @@ public:
     Algorithms algorithms;   /* of the group's options */
     Choices choices;         /* under `lock` */
     bool tells_choices = false;
+    std::atomic<uint64_t> states{0}; /* of hooks: each has tensors of its own */
 
 private:
     const unsigned generation_ = Fork::generation();

@@ -194,7 +194,8 @@ WorkBase Issuer::issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch)
         work->list();
     work->now_issued();
     held.unlock();
-    work->issued_here();
+    if (C10_LIKELY(!op.bare))
+        work->issued_here();
     if (C10_UNLIKELY(at::hasCallbacks()))
         work->watch();
     return work;
@@ -203,11 +204,14 @@ WorkBase Issuer::issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch)
 weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *work)
 {
     weft_call_options room;
-    const weft_call_options *options = options_of(op, room);
+    const Coding *coding = op.coding ? op.coding.get() : Coding::of_thread;
+    const weft_call_options *options = options_of(op, coding, room);
 
     for (size_t i = 0; i < op.ncalls; i++) {
         weft_request *request = nullptr;
         weft_call one = call(i);
+        if (C10_UNLIKELY(coding != nullptr))
+            coding->set(room, i);
         one.options = options;
         weft_status st = weft_issue(comm, &one, work ? &request : nullptr);
         if (work && request)
@@ -218,12 +222,12 @@ weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *
     return WEFT_SUCCESS;
 }
 
-const weft_call_options *Issuer::options_of(const Op &op, weft_call_options &room) const
+const weft_call_options *Issuer::options_of(const Op &op, const Coding *coding, weft_call_options &room) const
 {
     bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
     const char *algorithm = named_algorithm(op);
 
-    if (C10_LIKELY(usual && !algorithm))
+    if (C10_LIKELY(usual && !algorithm && !coding))
         return nullptr;
     room = WEFT_CALL_OPTIONS_INIT;
     room.algorithm = algorithm;

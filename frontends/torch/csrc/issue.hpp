@@ -80,8 +80,8 @@ private:
     WorkBase issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch = nullptr);
     /* Do the operation's calls: blocking ones when there is no work to keep their requests. */
     weft_status call_all(weft_comm *comm, const Op &op, CallRef call, Work *work);
-    /* What the operation does otherwise than its group; NULL: nothing. */
-    const weft_call_options *options_of(const Op &op, weft_call_options &room) const;
+    /* What the operation does otherwise than its group; NULL: nothing. What calls differ in is `coding`. */
+    const weft_call_options *options_of(const Op &op, const Coding *coding, weft_call_options &room) const;
     /* By the call, or else by the group; NULL: the library chooses. */
     const char *named_algorithm(const Op &op) const;
     /* With the group's lock held, after the call. */

@@ -4,7 +4,10 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 #include "backend.hpp"
+#include "hooks.hpp"
 #include "memory.hpp"
+
+#include <weft/weft_compress.h>
 
 namespace weft_torch
 {
@@ -228,6 +231,61 @@ static uintptr_t enter_algorithms(const py::object &algorithm)
     return reinterpret_cast<uintptr_t>(std::exchange(Algorithms::of_thread, kept));
 }
 
+/* ---- Codecs and hooks ---- */
+
+static std::shared_ptr<Coding> make_codec(const std::optional<std::string> &codec, uint64_t tensor)
+{
+    return std::make_shared<Coding>(codec ? codec->c_str() : nullptr, std::vector<uint64_t>{tensor});
+}
+
+/* The thread's, from now on, as long as Python keeps it; returns what it was, for leave_codec(). */
+static uintptr_t enter_codec(const Coding &codec)
+{
+    return reinterpret_cast<uintptr_t>(std::exchange(Coding::of_thread, &codec));
+}
+
+static uint64_t new_tensors(const c10::intrusive_ptr<c10d::Backend> &backend)
+{
+    return ++weft_of(backend)->engine()->states * kTensorsOfState;
+}
+
+static size_t residual_bytes(c10d::Backend &backend)
+{
+    size_t bytes = 0;
+
+    with_comm(backend, "residual_bytes",
+              [&](weft_comm *comm, Engine &) { return weft_comm_residual_bytes(comm, &bytes); });
+    return bytes;
+}
+
+/* Of what was not there either. */
+static void clear_residual(c10d::Backend &backend, uint64_t tensor)
+{
+    with_comm(backend, "clear_residual", [&](weft_comm *comm, Engine &) {
+        weft_status st = weft_comm_residual_clear(comm, tensor);
+        return st == WEFT_ENOTFOUND ? WEFT_SUCCESS : st;
+    });
+}
+
+static std::shared_ptr<HookState> make_state(const c10::intrusive_ptr<c10d::Backend> &backend,
+                                             std::optional<std::string> codec, int64_t min_elements, bool vectors,
+                                             bool transport_memory)
+{
+    return std::make_shared<HookState>(backend, std::move(codec),
+                                       HookState::Rules{min_elements, vectors, transport_memory});
+}
+
+static WorkBase average_bucket(const c10::intrusive_ptr<c10d::Backend> &backend, c10d::GradBucket &bucket,
+                               const std::string &codec)
+{
+    return average_whole(*weft_of(backend), bucket, codec.c_str());
+}
+
+static void register_hook(c10d::Reducer &reducer, const std::shared_ptr<HookState> &state)
+{
+    reducer.register_comm_hook(std::make_unique<CommHook>(state));
+}
+
 } // namespace weft_torch
 
 PYBIND11_MODULE(_C, m)
@@ -277,6 +335,27 @@ PYBIND11_MODULE(_C, m)
         "leave_algorithms",
         [](uintptr_t before) { Algorithms::of_thread = reinterpret_cast<const Algorithms *>(before); },
         py::arg("before"));
+    py::class_<Coding, std::shared_ptr<Coding>>(m, "Codec", "A codec for calls, and whose residual they have.")
+        .def(py::init(&make_codec), py::arg("codec"), py::arg("tensor") = 0);
+    m.def("enter_codec", &enter_codec, py::arg("codec"));
+    m.def(
+        "leave_codec", [](uintptr_t before) { Coding::of_thread = reinterpret_cast<const Coding *>(before); },
+        py::arg("before"));
+    m.def("new_tensors", &new_tensors, py::arg("backend"));
+    m.def("residual_bytes", &residual_bytes, py::arg("backend"), nogil());
+    m.def("clear_residual", &clear_residual, py::arg("backend"), py::arg("tensor"), nogil());
+    py::class_<HookState, std::shared_ptr<HookState>>(m, "HookState",
+                                                      "What a model's communication hook knows from step to step.")
+        .def(py::init(&make_state), py::arg("backend"), py::arg("codec"), py::arg("min_elements"), py::arg("vectors"),
+             py::arg("transport_memory"))
+        .def_property_readonly("parameters", &HookState::parameters, "That have a number.")
+        .def("number", &HookState::number, py::arg("parameter"), "The parameter's, the next one if it is new.")
+        .def("tensor", &HookState::tensor, py::arg("number"), "As the library knows it.")
+        .def(
+            "average", [](HookState &state, c10d::GradBucket &bucket) { return state.average(bucket, false); },
+            py::arg("bucket"), nogil(), "Start to average the bucket's gradients, in place.");
+    m.def("average_bucket", &average_bucket, py::arg("backend"), py::arg("bucket"), py::arg("codec"), nogil());
+    m.def("register_hook", &register_hook, py::arg("reducer"), py::arg("state"));
     m.def("interrupt", &BlockingCall::interrupt, nogil());
     m.def("set_wakeup_fd", &Fork::set_wakeup_fd, py::arg("fd"));
     m.def("flight_record", &flight_record);

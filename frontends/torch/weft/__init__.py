@@ -8,8 +8,8 @@ Once the package is installed nothing has to be imported::
 
 What is here besides: :func:`info` (versions, settings, transports), :mod:`weft.bench` (the table of the C benchmarks, through
 torch), :mod:`weft.flight_recorder` and :mod:`weft.trace` (what was called, dumped for PyTorch's analyzer), :mod:`weft.mem`
-(tensors in transport memory), :mod:`weft.ddp` and :mod:`weft.fsdp` (their communication buffers in transport memory), and
-:func:`monitored_barrier`.
+(tensors in transport memory), :mod:`weft.ddp` and :mod:`weft.fsdp` (their communication buffers in transport memory),
+:mod:`weft.hooks` (DDP's gradients compressed), :func:`codec` (any call compressed), and :func:`monitored_barrier`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from . import bench, ddp, flight_recorder, fsdp, mem, trace
+    from . import bench, ddp, flight_recorder, fsdp, hooks, mem, trace
     from ._algorithms import algorithm
+    from ._codec import codec
     from ._info import info
     from ._mesh import mesh, topology
 
@@ -31,9 +32,11 @@ __all__ = [
     "Options",
     "algorithm",
     "bench",
+    "codec",
     "ddp",
     "flight_recorder",
     "fsdp",
+    "hooks",
     "info",
     "mem",
     "mesh",
@@ -42,7 +45,7 @@ __all__ = [
     "trace",
 ]
 
-_SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "mem", "trace"}
+_SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "hooks", "mem", "trace"}
 
 
 def __getattr__(name: str) -> Any:
@@ -54,6 +57,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}._mesh"), name)
     if name == "algorithm":
         return importlib.import_module(f"{__name__}._algorithms").algorithm
+    if name == "codec":
+        return importlib.import_module(f"{__name__}._codec").codec
     if name == "Options":
         return importlib.import_module(f"{__name__}._load").adapter().Options
     if name == "_C":

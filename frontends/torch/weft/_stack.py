@@ -23,10 +23,10 @@ def named(frames: list[Frame]) -> list[tuple[str, int, str]]:
 
 
 def issuer(frames: list[Frame]) -> str:
-    """The innermost frame outside of torch: "file.py:12 in step"; "" if there are no frames."""
+    """The innermost frame outside of torch and of this package: "file.py:12 in step"; "" if there are no frames."""
     import torch
 
-    folder = os.path.dirname(torch.__file__) + os.sep
+    folders = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
     names = named(frames)
-    found = [one for one in names if not one[0].startswith(folder)] or names[-1:]
+    found = [one for one in names if not one[0].startswith(folders)] or names[-1:]
     return f"{found[0][0]}:{found[0][1]} in {found[0][2]}" if found else ""
