@@ -560,7 +560,8 @@ WEFT_API const char *weft_thread_error(void);
  * @return WEFT_SUCCESS    complete; with a request: queued, the outcome comes from weft_wait
  *         WEFT_EINVAL     not a communicator; unknown dtype or op; root or peer is not a rank; a NULL
  *                         buffer that is needed; src and dst overlap otherwise than in place; counts beyond
- *                         the address space; the scalar of a pre-multiplied sum has another dtype
+ *                         the address space, or of which the two for a rank's share of its own differ; the
+ *                         scalar of a pre-multiplied sum has another dtype
  *         WEFT_ENOTSUP    op is undefined for dtype, or the algorithm that a rule or weft_issue names cannot do this
  *                         operation
  *         WEFT_EMISMATCH  another rank called another operation, or this one with other arguments; both are

@@ -115,6 +115,28 @@ static weft_status check_counts(const struct weft_comm *comm, const struct wi_ca
     return WEFT_SUCCESS;
 }
 
+/* What a rank gives itself is not transferred, so no message would show that its two lengths differ. */
+static weft_status check_own(const struct weft_comm *comm, const struct wi_call *c)
+{
+    int rank = comm->rank, root = rank == c->root;
+    size_t sent = 0, expected = 0;
+
+    if (c->coll == WI_COLL_ALL_TO_ALL_V) {
+        sent = c->send_counts[rank];
+        expected = c->recv_counts[rank];
+    } else if (c->coll == WI_COLL_GATHER_V && root) {
+        sent = c->count;
+        expected = c->recv_counts[rank];
+    } else if (c->coll == WI_COLL_SCATTER_V && root) {
+        sent = c->send_counts[rank];
+        expected = c->recv_count;
+    }
+    if (sent == expected)
+        return WEFT_SUCCESS;
+    return wi_fail(WEFT_EINVAL, "%s: rank %d sends %zu elements to itself and expects %zu", wi_coll_name(c->coll), rank,
+                   sent, expected);
+}
+
 static weft_status check_peer(const struct weft_comm *comm, const struct wi_call *c, int peer, const char *name)
 {
     if (peer < 0 || peer >= comm->nranks)
@@ -192,6 +214,7 @@ weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *c)
         return WEFT_SUCCESS;
     WI_TRY(check_roots(comm, c));
     WI_TRY(check_counts(comm, c));
+    WI_TRY(check_own(comm, c));
     WI_TRY(check_op(c));
     wi_call_spans(comm, c, &src, &dst);
     es = weft_dtype_bytes(c->dtype);

@@ -137,6 +137,34 @@ static void bad_arguments(struct ft_rank *f)
     WT_CHECK(req == NULL);
 }
 
+/* What a rank gives itself has one length: what it sends, and what it makes room for. */
+static void own_share(int rank, int nranks, void *arg)
+{
+    enum { MOST = 3, SENT = 6, EXPECTED = 2 };
+    size_t sent[MOST] = {1, 1, 1}, expected[MOST] = {1, 1, 1}, displs[MOST] = {0, 8, 16};
+    int32_t a[24] = {0}, b[24] = {0};
+    int root = nranks - 1;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 10000, rank, nranks);
+    for (int less = 0; less < 2; less++) {
+        size_t gives = less ? EXPECTED : SENT, takes = less ? SENT : EXPECTED;
+        const char *says =
+            less ? "sends 2 elements to itself and expects 6" : "sends 6 elements to itself and expects 2";
+        sent[rank] = gives;
+        expected[rank] = takes;
+        BAD_SAYS(weft_all_to_all_v(f.comm, a, sent, displs, b, expected, displs, WEFT_INT32, NULL), WEFT_EINVAL, says);
+        if (rank != root)
+            continue;
+        BAD_SAYS(weft_gather_v(f.comm, a, gives, b, expected, displs, WEFT_INT32, root, NULL), WEFT_EINVAL, says);
+        BAD_SAYS(weft_scatter_v(f.comm, a, sent, displs, b, takes, WEFT_INT32, root, NULL), WEFT_EINVAL, says);
+    }
+    for (int i = 0; i < 24; i++)
+        WT_CHECK_INT(b[i], 0);
+    still_works(&f);
+    ft_close(&f);
+}
+
 static void bad_questions(struct ft_rank *f)
 {
     weft_comm_config config = WEFT_COMM_CONFIG_INIT;
@@ -412,6 +440,11 @@ static void run_arguments(void)
 {
     in_ranks(arguments, "arguments");
 }
+static void run_own_share(void)
+{
+    for (int n = 1; n <= 3; n += 2)
+        CU_ASSERT_EQUAL(ft_run_everywhere(n, own_share, "a rank's own share", 20000), 0);
+}
 static void run_requests(void)
 {
     in_ranks(requests, "requests");
@@ -552,6 +585,7 @@ static void descriptors(void)
 
 static const struct wt_case cases[] = {
     {"wrong arguments", run_arguments},
+    {"a share of one rank that has two lengths", run_own_share},
     {"requests used wrongly", run_requests},
     {"groups used wrongly", run_groups},
     {"two threads in one communicator", run_threads},
