@@ -8,17 +8,59 @@
 #include "../unit/unit.h"
 
 enum { RANKS = 3, ODD = 1, MOST = 1 << 16, DEADLINE_MS = 6000 };
-enum what { KIND, COUNT, LONG_COUNT, DTYPE, OP, ORDER, ALGORITHM, NAMED, LEVELS, NUM_WHATS, ROOT = NUM_WHATS };
+enum what {
+    KIND,
+    COUNT,
+    LONG_COUNT,
+    DTYPE,
+    OP,
+    ORDER,
+    ALGORITHM,
+    NAMED,
+    LEVELS,
+    GATHERED, /* counts of which the sum and the rank's own are alike */
+    SCATTERED,
+    NUM_WHATS,
+    ROOT = NUM_WHATS
+};
 
-static const char *const what_names[] = {
-    "kind", "count", "count of long vectors", "dtype", "op", "order", "algorithm", "named", "levels", "root"};
+static const char *const what_names[] = {"kind",
+                                         "count",
+                                         "count of long vectors",
+                                         "dtype",
+                                         "op",
+                                         "order",
+                                         "algorithm",
+                                         "named",
+                                         "levels",
+                                         "counts of all_gather_v",
+                                         "counts of reduce_scatter_v",
+                                         "root"};
 /* What the message must name: the operation here and there. */
-static const char *const usual_texts[] = {
-    "all_reduce #2", "4 int32",      "60000 int32",       "int32", "sum", "all_reduce #2",
-    "knomial",       "no algorithm", "node:rdouble/ring", "root 0"};
-static const char *const odd_texts[] = {
-    "all_gather #2", "5 int32", "60001 int32",         "float", "max", "all_gather #2",
-    "rdouble",       "rdouble", "node:knomial@leader", "root 1"};
+static const char *const usual_texts[] = {"all_reduce #2",
+                                          "4 int32",
+                                          "60000 int32",
+                                          "int32",
+                                          "sum",
+                                          "all_reduce #2",
+                                          "knomial",
+                                          "no algorithm",
+                                          "node:rdouble/ring",
+                                          "all_gather_v #2",
+                                          "reduce_scatter_v #2",
+                                          "root 0"};
+static const char *const odd_texts[] = {"all_gather #2",
+                                        "5 int32",
+                                        "60001 int32",
+                                        "float",
+                                        "max",
+                                        "all_gather #2",
+                                        "rdouble",
+                                        "rdouble",
+                                        "node:knomial@leader",
+                                        "with other per-rank counts",
+                                        "with other per-rank counts",
+                                        "root 1"};
 
 struct cell {
     const char *transport;
@@ -30,7 +72,7 @@ static int32_t src[RANKS * MOST], dst[RANKS * MOST];
 
 static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_request **req)
 {
-    size_t n = c->what == LONG_COUNT ? 60000 : 4;
+    size_t n = c->what == LONG_COUNT ? 60000 : 4, counts[RANKS] = {odd ? 6 : 4, 4, odd ? 4 : 6};
 
     switch (c->what) {
     case KIND:
@@ -48,6 +90,10 @@ static weft_status call(struct ft_rank *f, const struct cell *c, int odd, weft_r
     case LEVELS:
         return wt_issue(f->comm, wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_INT32),
                         odd ? odd_texts[LEVELS] : usual_texts[LEVELS], req);
+    case GATHERED:
+        return weft_all_gather_v(f->comm, src, dst, counts, NULL, WEFT_INT32, req);
+    case SCATTERED:
+        return weft_reduce_scatter_v(f->comm, src, dst, counts, WEFT_INT32, WEFT_SUM, req);
     case DTYPE:
         return weft_all_reduce(f->comm, src, dst, n, odd ? WEFT_FLOAT32 : WEFT_INT32, WEFT_SUM, req);
     case OP:
