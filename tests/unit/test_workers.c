@@ -247,10 +247,102 @@ static void counts_in_the_budget(void)
     end(j);
 }
 
+/* ---- The host's engine with workers ---- */
+
+static void engine_with(struct job *j)
+{
+    await(&t.told, 1); /* what came with the pool */
+    j->exec.engine = wi_engine_host(j->pool);
+    CU_ASSERT_FATAL(j->exec.engine != NULL);
+}
+
+static void whose(const void *left, const void *right, void *out, size_t count, weft_dtype dtype, void *arg)
+{
+    (void)left;
+    (void)right;
+    (void)out;
+    (void)dtype;
+    CU_ASSERT(pthread_equal(pthread_self(), *(pthread_t *)arg));
+    t.ndone += (int)count;
+}
+
+/* A function of the program's is called by the thread that has the communicator, however long the vector is. */
+static void keeps_operators(void)
+{
+    struct job *j = give(2, -1);
+    pthread_t self = pthread_self();
+    struct wi_work w = j->work, *holder = NULL;
+    int moved, done;
+
+    engine_with(j);
+    wi_workers_settle(j->pool);
+    t.ndone = 0;
+    j->op.bind.redop.fn = whose;
+    j->op.bind.redop.arg = &self;
+    for (done = wi_work_begin(&j->exec, &j->op, &w, &holder, &moved); done == 0;)
+        done = wi_work_poll(&j->exec, &j->op, &holder, &moved);
+    CU_ASSERT_EQUAL(done, 1);
+    CU_ASSERT_EQUAL(t.ndone, CHUNKS * ELEMS);
+    wi_engine_destroy(&j->exec);
+    end(j);
+}
+
+/* Bytes that have been copied, in pages. */
+static size_t copied(const unsigned char *dst, size_t bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes && !dst[at])
+        at += CHUNK;
+    return at;
+}
+
+/* Memory that the engine has given back is not touched any more: a long copy is given up at once, and then the pool works off what
+ * came after it. */
+static void gives_memory_back(void)
+{
+    enum { BYTES = 32 << 20, TRIES = 10 };
+    unsigned char *dst = malloc(BYTES), *src = calloc(1, BYTES);
+    int cut = 0;
+
+    CU_ASSERT_FATAL(dst && src);
+    for (int i = 0; i < TRIES && !cut; i++) {
+        struct job *j = give(1, -1);
+        struct wi_work w = {.kind = WI_WORK_COPY, .op = &j->op, .ndst = 1, .nsrc = 1, .bytes = BYTES}, *holder = NULL;
+        uint64_t until = wt_now_ms() + wt_slow_ms(20000);
+        int moved;
+        size_t before;
+        memset(dst, 0x5a, BYTES);
+        w.dst[0] = dst;
+        w.src[0] = src;
+        engine_with(j);
+        CU_ASSERT_EQUAL(wi_work_begin(&j->exec, &j->op, &w, &holder, &moved), 0);
+        CU_ASSERT_EQUAL(wi_engine_drain(&j->exec, NULL, NULL, wi_deadline_ns(20000000000ull)), 1);
+        before = copied(dst, BYTES);
+        cut = before < BYTES;
+        j->work.at = 0;
+        atomic_store(&j->work.over, 0);
+        CU_ASSERT_EQUAL(wi_workers_give(j->pool, &j->work), 1);
+        while (!atomic_load(&j->work.over) && wt_now_ms() < until)
+            sched_yield();
+        CU_ASSERT_EQUAL(atomic_load(&j->work.over), 1);
+        CU_ASSERT_EQUAL(copied(dst, BYTES), before);
+        CU_ASSERT(holder == NULL && j->exec.posted == NULL);
+        wi_workers_settle(j->pool);
+        wi_engine_destroy(&j->exec);
+        end(j);
+    }
+    CU_ASSERT(cut);
+    free(dst);
+    free(src);
+}
+
 static const struct wt_case cases[] = {
     {"work is over when its last chunk is", ends_with_its_last_chunk},
     {"work that is given up is waited for, as far as it has begun", drains_what_has_begun},
     {"work of which a chunk fails is over", ends_with_what_failed},
     {"work counts in the budget", counts_in_the_budget},
+    {"workers do not call the program's operators", keeps_operators},
+    {"memory of work that is given up is not touched", gives_memory_back},
 };
 WT_UNIT_MAIN("workers", cases)
