@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
+
 #include "../unit/unit.h"
 
 #define RANKS 5
@@ -163,6 +165,80 @@ static void disagree(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- Malformed messages ---- */
+
+enum harm { CUT, LENGTH, APPENDED, OVERLONG, NUM_HARMS };
+
+static const char *const harm_texts[] = {", which has ", "is shorter than the lengths in it say",
+                                         "is longer than the lengths in it say", "parts can be, each shorter than"};
+
+static weft_status (*real_send)(void *group, struct weft_xfer *x);
+static enum harm harm;
+
+/* The first packed message of this rank, of which every part has 12 bytes. */
+static weft_status send_harmed(void *group, struct weft_xfer *x)
+{
+    static uint64_t room[1 << 17];
+    static int harmed;
+    size_t n = 0;
+
+    if (harmed || x->info.kind != WI_COLL_ALL_TO_ALL_V || x->bytes < sizeof *room)
+        return real_send(group, x);
+    harmed = 1;
+    memcpy(room, x->buf, x->bytes);
+    while (room[n] == 12)
+        n++;
+    WT_CHECK(n > 0 && x->bytes == n * (sizeof *room + 12));
+    if (harm == LENGTH)
+        room[n - 1] = 4000;
+    else
+        x->bytes = harm == CUT ? n * sizeof *room - 4 : harm == APPENDED ? x->bytes + 4 : sizeof room;
+    x->buf = room;
+    return real_send(group, x);
+}
+
+static void malformed(int rank, int nranks, void *arg)
+{
+    atomic_int *named = arg;
+    struct ft_rank f;
+    struct shape s;
+    weft_status st;
+    weft_error e;
+
+    open_hosts(&f, 10000, rank, nranks);
+    shape_of(&s, rank, 0);
+    for (int r = 0; r < RANKS; r++)
+        s.send[r] = s.recv[r] = 3;
+    if (rank == 1) {
+        struct weft_transport_ops *ops = (struct weft_transport_ops *)(uintptr_t)f.comm->exec->peers[4].ops;
+        real_send = ops->send;
+        ops->send = send_harmed;
+    }
+    wt_sync();
+    st = call(&f, "node:pairwise", &s, NULL);
+    if (st >= 0) /* it had all it needed; the next operation tells */
+        st = weft_barrier(f.comm, NULL);
+    WT_CHECK(st < 0 && st != WEFT_ETIMEDOUT);
+    e = ft_error(&f);
+    if (st == WEFT_EPROTO && e.peer == 1 && strstr(e.message, harm_texts[harm]))
+        atomic_fetch_add(named, 1);
+    wt_sync();
+    ft_close(&f);
+}
+
+static void malformed_messages(void)
+{
+    atomic_int *named = mmap(NULL, sizeof *named, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CU_ASSERT_FATAL(named != MAP_FAILED);
+    for (harm = CUT; harm < NUM_HARMS; harm++) {
+        atomic_store(named, 0);
+        CU_ASSERT_EQUAL(wt_run(RANKS, malformed, named, 20000), 0);
+        CU_ASSERT_EQUAL(atomic_load(named), 1); /* who received it; the others hear of it */
+    }
+    munmap(named, sizeof *named);
+}
+
 /* ---- Late, and gone ---- */
 
 static void late(int rank, int nranks, void *arg)
@@ -243,6 +319,7 @@ static void late_and_gone(void)
 static const struct wt_case cases[] = {
     {"parts of all sizes", all_sizes},
     {"lengths that differ", lengths_that_differ},
+    {"malformed messages", malformed_messages},
     {"late, and gone", late_and_gone},
 };
 WT_UNIT_MAIN("packed", cases)
