@@ -353,11 +353,52 @@ static void ways_in(void)
     CU_ASSERT_EQUAL(wt_run(3, creations, (void *)(uintptr_t)wt_temp_dir(), 30000), 0);
 }
 
+/* ---- Ranks and hosts ---- */
+
+/* Of a communicator in which the ranks of two nodes alternate, and of one in which they stand the other way round. */
+static void neighbours(int rank, int nranks, void *arg)
+{
+    int mine = 0, before = 0, local = -1, nlocal = -1;
+    char node[8];
+    weft_comm *reversed;
+    struct ft_rank f;
+    const char *host;
+
+    snprintf(node, sizeof node, "n%d", rank % 2);
+    setenv("WEFT_NODE_ID", node, 1);
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_REQUIRE_OK(weft_comm_split(f.comm, 0, -rank, NULL, &reversed));
+    for (int r = rank % 2; r < nranks; r += 2) {
+        mine++;
+        before += r < rank;
+    }
+    WT_CHECK_OK(weft_comm_local(f.comm, &local, &nlocal));
+    WT_CHECK_INT(local, before);
+    WT_CHECK_INT(nlocal, mine);
+    WT_CHECK_OK(weft_comm_local(reversed, &local, &nlocal));
+    WT_CHECK_INT(local, mine - 1 - before);
+    WT_CHECK_INT(nlocal, mine);
+    for (int r = 0; r < nranks; r++) {
+        host = NULL;
+        snprintf(node, sizeof node, "n%d", (nranks - 1 - r) % 2);
+        WT_CHECK_OK(weft_comm_host(reversed, r, &host));
+        WT_CHECK_STR(host, node); /* the name that the node was given */
+    }
+    WT_CHECK_OK(weft_comm_destroy(reversed));
+    ft_close(&f);
+}
+
+static void hosts(void)
+{
+    CU_ASSERT_EQUAL(wt_run(6, neighbours, (void *)(uintptr_t) "shm,tcp", 30000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"a thousand messages in groups", message_storm},
     {"messages of all lengths", all_messages},
     {"operations in flight", in_flight},
     {"communicators of communicators", communicators},
+    {"places among the ranks of a node", hosts},
     {"creation by id, file and exchange", ways_in},
 };
 WT_UNIT_MAIN("api", cases)
