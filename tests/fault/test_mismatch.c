@@ -297,9 +297,9 @@ static void other_setting(int rank, int nranks, void *arg)
 
 static void disagreeing_settings(void)
 {
-    static const char *const odd[] = {"ALGO=all_reduce:ring",     "COMM_SLICE_BYTES=1M", "TOPO_DISCOVER=never",
-                                      "MEASURE_RATES=y",          "SHM_DEPTH=16",        "SHM_SLOT_BYTES=64K",
-                                      "SHM_STAGE_SLOT_BYTES=256K"};
+    static const char *const odd[] = {"ALGO=all_reduce:ring", "COMM_SLICE_BYTES=1M", "TOPO_DISCOVER=never",
+                                      "COMM_EAGER_BYTES=1K",  "COMM_EARLY_BYTES=4K", "MEASURE_RATES=y",
+                                      "SHM_DEPTH=16",         "SHM_SLOT_BYTES=64K",  "SHM_STAGE_SLOT_BYTES=256K"};
 
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
         CU_ASSERT_EQUAL(wt_run(2, other_setting, (void *)(uintptr_t)odd[i], 20000), 0);
