@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Codecs: each block of fp32 elements becomes one image of so many bytes, whatever its values are, so that coded data is cut, sent
- * and moved as blocks of a data type are. What a codec is, weft_plugin.h says (struct weft_codec_ops); here is how the library calls
- * one, whether it is built in or loaded.
+/* Codecs: each block of fp32 elements becomes one image of so many bytes, whatever its values are, so that coded data is cut,
+ * sent and moved as blocks of a data type are. What a codec is, weft_plugin.h says (struct weft_codec_ops); here is how the
+ * library calls one, whether it is built in or loaded.
  *
  * Results do not depend on the instruction set (base/reduce.h: wi_isa_force), on alignment, or on how a vector is cut at blocks. */
 #ifndef WI_COMPRESS_CODEC_H

@@ -26,6 +26,11 @@ int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image
     return (scale[1] & 0x7f) != 0x7f || !(scale[0] & 0x80); /* all bits of a bf16's exponent */
 }
 
+int wi_kernels_unit_is_finite(const struct weft_codec *codec, const void *image)
+{
+    return wi_kernels_scale_is_finite(codec, (const uint8_t *)image + (wi_kernel_args(codec).wide ? 2 : 0));
+}
+
 size_t wi_kernels_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
                          float *residual, size_t elems, void *image, void *scratch)
 {

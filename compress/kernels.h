@@ -24,11 +24,25 @@ enum wi_kernels_id {
     WI_KERNELS_MX_E2M3,
     WI_KERNELS_MX_E3M2,
     WI_KERNELS_MX_E2M1,
+    WI_KERNELS_QUANT,
+    WI_KERNELS_NATURAL,
+    WI_KERNELS_MEANS,
     WI_KERNELS
 };
 
+/* What the step between levels is of. */
+enum wi_unit_rule { WI_UNIT_MOST, WI_UNIT_MEAN, WI_UNIT_NORM, WI_UNIT_CLIPPED };
+
 struct wi_kernel_args {
     uint32_t kernels; /* enum wi_kernels_id */
+    uint32_t seed;
+    /* Of WI_KERNELS_QUANT. */
+    uint8_t bits, rule; /* of a code; enum wi_unit_rule */
+    uint8_t wide;       /* scales are fp32 */
+    uint8_t minmax, halves, stochastic, hadamard;
+    uint8_t reserved;
+    float most; /* the largest level */
+    float clip; /* of WI_UNIT_CLIPPED */
 };
 
 static inline struct wi_kernel_args wi_kernel_args(const struct weft_codec *codec)
@@ -75,6 +89,8 @@ size_t wi_kernels_sum_encode(const struct weft_codec *codec, const struct weft_c
                              void *image, float *dst, void *scratch);
 /* Of images that begin with a bf16, which is NaN if the block is not finite. */
 int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image);
+/* Likewise with a bf16 or, if the kernels' arguments say so, an fp32. */
+int wi_kernels_unit_is_finite(const struct weft_codec *codec, const void *image);
 
 #define WI_KERNELS_OPS                                                                                \
     .bytes = sizeof(struct weft_codec_ops), .encode = wi_kernels_encode, .decode = wi_kernels_decode, \
@@ -86,6 +102,10 @@ int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image
     {                                                                                                          \
         "block", "128", WEFT_CODEC_POWER_OF_TWO, 32, WI_KERNELS_BLOCK_MAX, NULL, "elements that share a scale" \
     }
+#define WI_SEED_ROW                                                                                             \
+    {                                                                                                           \
+        "seed", "1", WEFT_CODEC_INTEGER, 0, 4294967295.0, NULL, "of random numbers: the same on all ranks" \
+    }
 #define WI_LAST_ROW                                           \
     {                                                         \
         NULL, NULL, WEFT_CODEC_POWER_OF_TWO, 0, 0, NULL, NULL \
@@ -95,5 +115,11 @@ int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image
         .abi = WEFT_PLUGIN_ABI, .bytes = sizeof(struct weft_plugin), .kind = WEFT_PLUGIN_CODEC, .name = name_, \
         .summary = summary_, .ops = ops_                                                                       \
     }
+
+/* Of the general kernels, as in weft_codec: with random numbers, with a Hadamard transform. */
+#define WI_QUANT_RATE 2500
+#define WI_QUANT_RANDOM_RATE 1000
+#define WI_QUANT_TURNED_RATE 800
+#define WI_QUANT_DECODE_RATE 3000
 
 #endif

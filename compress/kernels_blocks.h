@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vectors of kernels that know how to encode and decode one block. Part of each instruction set's source, behind kernels_loops.h. */
+/* Vectors of kernels that know how to encode and decode one block. Part of each instruction set's source, behind
+ * kernels_loops.h. */
 
 struct job {
     size_t block, bytes; /* of a block: elements, of its image */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Floats of 16 bits and less: casts, and blocks with a scale (cast.c, fp8.c and mx.c say what their images are). Part of each instruction set's
- * source, behind kernels_blocks.h.
+/* Floats of 16 bits and less: casts, and blocks with a scale (cast.c, fp8.c and mx.c say what their images are). Part of each
+ * instruction set's source, behind kernels_blocks.h.
  *
  * No element is a case of its own, so that the loops become vector instructions: the rounding of numbers that are normal in the
  * format is done on their bits, that of smaller ones by adding 2^23 steps, and one of both is taken. */

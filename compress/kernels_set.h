@@ -6,6 +6,12 @@
 
 #include "compress/kernels_mini.h"
 
+#include "compress/kernels_random.h"
+
+#include "compress/kernels_quant.h"
+
+#include "compress/kernels_natural.h"
+
 #define ENTRY(name)                                                 \
     {                                                               \
         name##_encode, name##_decode, name##_sum, name##_sum_encode \
@@ -25,4 +31,7 @@ const struct wi_codec_kernels WI_CODEC_ISA[WI_KERNELS] = {
     [WI_KERNELS_MX_E2M3] = ENTRY(mx_e2m3),
     [WI_KERNELS_MX_E3M2] = ENTRY(mx_e3m2),
     [WI_KERNELS_MX_E2M1] = ENTRY(mx_e2m1),
+    [WI_KERNELS_QUANT] = ENTRY(quant),
+    [WI_KERNELS_NATURAL] = ENTRY(natural),
+    [WI_KERNELS_MEANS] = ENTRY(means),
 };

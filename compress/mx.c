@@ -3,8 +3,9 @@
  *
  *     image of a block of 32 = scale, 2^(e - 127) as e (E8M0) | elements of 8, 6 or 4 bits, one little-endian number
  *
- * The scale is the power of two of the largest element over that of the format's largest, as the specification has it; what is above
- * the format's largest then (6 to 8 of e2m1) becomes that. e is at least 1. A block that is not finite has the scale NaN, 255. */
+ * The scale is the power of two of the largest element over that of the format's largest, as the specification has it; what is
+ * above the format's largest then (6 to 8 of e2m1) becomes that. e is at least 1. A block that is not finite has the scale NaN,
+ * 255. */
 #include "compress/built_in.h"
 #include "compress/kernels.h"
 

@@ -154,7 +154,7 @@ static void point_to(struct call_rank *k, int apart)
 
 static void draw_codec(struct call *c, uint64_t *rng)
 {
-    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign", "e4m3", "mxfp4", "varied", "varied"};
+    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign", "e4m3", "qsgd", "mxfp4", "varied", "varied"};
     uint32_t which = fake_random(rng, sizeof names / sizeof *names), block = 32u << fake_random(rng, 3);
     char spec[64];
 

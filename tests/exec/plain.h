@@ -43,7 +43,7 @@ void plain_divide(weft_dtype dtype, void *data, size_t bytes, int n);
  *
  * Stages come one after the other, each for all groups. Blocks of a stage are several items of the whole: it is run once for the
  * first item of every block, once for the second, and so on, as nothing that a schedule says makes a difference between them. */
-const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype, const struct weft_codec *codec,
-                      uint64_t step);
+const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype,
+                      const struct weft_codec *codec, uint64_t step);
 
 #endif

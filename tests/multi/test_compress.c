@@ -212,7 +212,23 @@ static const char *const codecs[] = {"int8", "int6:block=32", "int4:block=64", "
 static const size_t counts[] = {1, 2, 31, 127, 128, 129, 5000, MOST};
 
 /* In fewer forms. */
-static const char *const more_codecs[] = {"bf16", "fp16", "e4m3", "e5m2:block=64", "mxfp8", "mxfp6", "mxfp4"};
+static const char *const more_codecs[] = {"bf16",
+                                          "fp16",
+                                          "e4m3",
+                                          "e5m2:block=64",
+                                          "mxfp8",
+                                          "mxfp6",
+                                          "mxfp4",
+                                          "int8:scale=fp32",
+                                          "int8:levels=minmax,round=stochastic",
+                                          "int4:hadamard=1,block=64",
+                                          "int4:round=stochastic,block=32,seed=5",
+                                          "int2:levels=minmax",
+                                          "sign:means=2",
+                                          "qsgd",
+                                          "qsgd:levels=1,block=32",
+                                          "terngrad",
+                                          "natural"};
 static const size_t few_counts[] = {33, 5000};
 
 static void one_form(struct ft_rank *f, const char *codec, size_t count, weft_dtype dtype, int shots)

@@ -148,7 +148,12 @@ static void specs_are_read(void)
                 {"int6:block=32", "int6", 32, "int6:block=32"},
                 {"int4:block=2048", "int4", 2048, "int4:block=2048"},
                 {"int2:block=0x40", "int2", 64, "int2:block=64"},
-                {"sign:block=128", "sign", 128, "sign"}};
+                {"sign:block=128", "sign", 128, "sign"},
+                {"terngrad:clip=2.50,block=64", "terngrad", 64, "terngrad:block=64"},
+                {"terngrad:clip=0.015625", "terngrad", 128, "terngrad:clip=0.015625"},
+                {"terngrad:clip=33.3", "terngrad", 128, "terngrad:clip=33.3"},
+                {"mxfp6:element=e3m2", "mxfp6", 32, "mxfp6:element=e3m2"},
+                {"int4:hadamard=1,scale=fp32,seed=0", "int4", 128, "int4:scale=fp32,hadamard=1,seed=0"}};
     char text[WI_CODEC_TEXT_MAX];
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -177,6 +182,15 @@ static void wrong_specs_are_named(void)
         {"int8:block=18446744073709551744", "block is"},
         {"int8:block=64,block=64", "block is given twice"},
         {"int8:block=64,", "no parameter \"\""},
+        {"int2:round=stochastic", "codec int2: round=stochastic needs levels=minmax"},
+        {"int4:round=nearst", "round is \"nearst\", not nearest or stochastic"},
+        {"int4:hadamard=2", "hadamard is \"2\", not a whole number from 0 to 1"},
+        {"int4:seed=4294967296", "seed is"},
+        {"terngrad:clip=-1", "clip is \"-1\", not a number from 0 to 100"},
+        {"terngrad:clip=2,5", "there is no parameter \"5\""},
+        {"terngrad:clip=1e1", "clip is \"1e1\""},
+        {"mxfp4:block=32", "there is no parameter \"block\""},
+        {"qsgd:levels=128", "levels is \"128\", not a whole number from 1 to 127"},
         {"int8\n:block=64", "no codec \"int8 \"; did you mean \"int8\"?"},
     };
 
@@ -273,8 +287,9 @@ static double error_of(const struct weft_codec *c, enum family family, int round
     double error = 0, norm = 0;
 
     for (int r = 0; r < rounds; r++) {
+        struct weft_codec_site site = {.step = (uint64_t)r};
         fill(family, MOST);
-        wi_codec_encode(c, src, NULL, MOST, image);
+        wi_codec_encode_at(c, &site, src, NULL, MOST, image);
         wi_codec_decode(c, image, MOST, decoded);
         for (size_t i = 0; i < MOST; i++) {
             error += ((double)src[i] - (double)decoded[i]) * ((double)src[i] - (double)decoded[i]);
@@ -284,28 +299,118 @@ static double error_of(const struct weft_codec *c, enum family family, int round
     return norm > 0 ? error / norm : error;
 }
 
-/* Derived for the scheme by numerical integration, with unrounded scales. */
+/* Published, or derived for the scheme by numerical integration, with unrounded scales. Of Student's t few elements make up most of
+ * the square, and samples vary. */
 static void errors_are_the_published_ones(void)
 {
     static const struct {
-        enum kind kind;
-        uint32_t block;
+        const char *spec;
         enum family family;
         double error;
     } rows[] = {
-        {INT8, 128, GAUSSIAN, 4.2e-5}, {INT8, 2048, GAUSSIAN, 6.9e-5}, {INT8, 128, LAPLACE, 8.0e-5},
-        {INT4, 32, GAUSSIAN, .009},    {INT4, 128, GAUSSIAN, .014},    {INT4, 2048, GAUSSIAN, .023},
-        {INT4, 128, LAPLACE, .026},    {SIGN, 2048, GAUSSIAN, .363},   {SIGN, 2048, LAPLACE, .50},
-        {INT2, 2048, GAUSSIAN, .119},
+        {"int8", GAUSSIAN, 4.2e-5},
+        {"int8:block=2048", GAUSSIAN, 6.9e-5},
+        {"int8", LAPLACE, 8.0e-5},
+        {"int8", STUDENT, 2.0e-4},
+        {"int4:block=32", GAUSSIAN, .009},
+        {"int4", GAUSSIAN, .014},
+        {"int4:block=2048", GAUSSIAN, .023},
+        {"int4:block=32", LAPLACE, .015},
+        {"int4", LAPLACE, .026},
+        {"int4:block=32", STUDENT, .020},
+        {"int4", STUDENT, .049},
+        {"sign:block=2048", GAUSSIAN, .363},
+        {"sign:block=2048", LAPLACE, .50},
+        {"sign:block=2048,means=2", GAUSSIAN, .363},
+        {"int2:block=2048", GAUSSIAN, .119},
+        {"int2:block=2048,scale=fp32", GAUSSIAN, .119},
+        {"int2:block=2048,hadamard=1", LAPLACE, .119},
+        {"int2:levels=minmax,block=32", GAUSSIAN, .155},
+        {"int2:levels=minmax", GAUSSIAN, .25},
+        {"int2:levels=minmax,block=32", LAPLACE, .21},
+        {"int2:levels=minmax", LAPLACE, .44},
+        {"int4:round=stochastic", GAUSSIAN, .028},
+        {"int8:round=stochastic", GAUSSIAN, 8.4e-5},
+        {"int4:hadamard=1", GAUSSIAN, .014},
+        {"int4:hadamard=1", LAPLACE, .014},
+        {"int4:hadamard=1", STUDENT, .014},
+        {"e4m3", GAUSSIAN, 6.6e-4},
+        {"e4m3", LAPLACE, 6.2e-4},
+        {"e4m3", STUDENT, 4.8e-4},
+        {"natural", GAUSSIAN, .081},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct weft_codec c = codec_of(rows[i].kind, rows[i].block);
-        double got = error_of(&c, rows[i].family, 30);
-        printf("# %s, blocks of %u: error %.3g of the square, expected %.3g\n", names[rows[i].kind], rows[i].block, got,
+        struct weft_codec c;
+        double got, room = rows[i].family == STUDENT ? .25 : .08;
+        CU_ASSERT_EQUAL_FATAL(wi_codec_parse(rows[i].spec, &c), WEFT_SUCCESS);
+        got = error_of(&c, rows[i].family, rows[i].family == STUDENT ? 200 : 30);
+        printf("# %s, data %d: error %.3g of the square, expected %.3g\n", rows[i].spec, (int)rows[i].family, got,
                rows[i].error);
-        CU_ASSERT(got < 1.08 * rows[i].error && got > .92 * rows[i].error);
+        CU_ASSERT(got < (1 + room) * rows[i].error && got > (1 - room) * rows[i].error);
     }
+}
+
+/* Whose steps are of the range, and whose step is none. */
+static void equal_elements_are_exact(void)
+{
+    static const char *const specs[] = {"int4:levels=minmax,scale=fp32",
+                                        "int8:levels=minmax,scale=fp32,round=stochastic", "sign:means=2",
+                                        "int2:levels=minmax", "bf16"};
+
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
+        for (size_t sign = 0; sign < 2; sign++) {
+            struct weft_codec c;
+            size_t wrong = 0;
+            CU_ASSERT_EQUAL_FATAL(wi_codec_parse(specs[k], &c), WEFT_SUCCESS);
+            for (size_t i = 0; i < 2 * c.block; i++)
+                src[i] = (sign ? -1.0f : 1.0f) * (k < 2 ? .3f : .375f);
+            wi_codec_encode(&c, src, NULL, 2 * c.block, image);
+            wi_codec_decode(&c, image, 2 * c.block, decoded);
+            for (size_t i = 0; i < 2 * c.block; i++)
+                wrong += decoded[i] != src[i];
+            CU_ASSERT_EQUAL(wrong, 0);
+        }
+}
+
+/* Known answers of Philox4x32-10 for the counter and key 0: of element 16 * w the word w. A number is rounded up from the mantissa on
+ * that carries with it. */
+static void random_bits_are_those_of_philox(void)
+{
+    static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    struct weft_codec c;
+
+    CU_ASSERT_EQUAL_FATAL(wi_codec_parse("natural:seed=0", &c), WEFT_SUCCESS);
+    for (uint32_t below = 0; below < 2; below++) {
+        for (size_t i = 0; i < 128; i++)
+            src[i] = 1;
+        for (size_t w = 0; w < 4; w++) {
+            uint32_t bits = 0x3f800000u + (0x800000u - (words[w] & 0x7fffff)) - below;
+            memcpy(&src[16 * w], &bits, sizeof bits);
+        }
+        wi_codec_encode(&c, src, NULL, 128, image);
+        wi_codec_decode(&c, image, 128, decoded);
+        for (size_t w = 0; w < 4; w++)
+            CU_ASSERT_EQUAL(decoded[16 * w], below ? 1 : 2);
+    }
+}
+
+/* At most min(B / s^2, sqrt(B) / s), and 1/8, of the square. */
+static void random_errors_are_bounded(void)
+{
+    static const struct {
+        const char *spec;
+        double bound;
+    } rows[] = {{"qsgd:levels=1", 11.32}, {"qsgd:levels=7", 1.617}, {"qsgd:levels=31", .1332}, {"natural", .125}};
+
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        for (int family = 0; family < FAMILIES; family++) {
+            struct weft_codec c;
+            CU_ASSERT_EQUAL_FATAL(wi_codec_parse(rows[k].spec, &c), WEFT_SUCCESS);
+            if (family != DENORMAL && family != TINY && (family != HUGE_ONES || c.limit > 0x1p120f) && family != ZERO &&
+                family != SPARSE)
+                CU_ASSERT(error_of(&c, (enum family)family, 3) < 1.03 * rows[k].bound);
+        }
 }
 
 /* What error feedback stands on: the error is shorter than the vector, for all vectors. */
@@ -560,6 +665,9 @@ static const struct wt_case cases[] = {
     {"wrong specs are named", wrong_specs_are_named},
     {"levels are the nearest", levels_are_the_nearest},
     {"errors are the published ones", errors_are_the_published_ones},
+    {"equal elements are exact", equal_elements_are_exact},
+    {"random bits are those of Philox", random_bits_are_those_of_philox},
+    {"random errors are bounded", random_errors_are_bounded},
     {"errors are contractions", errors_are_contractions},
     {"nothing is lost with a residual", nothing_is_lost},
     {"blocks that are not finite leave the residual", bad_blocks_leave_the_residual},

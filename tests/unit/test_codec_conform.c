@@ -13,9 +13,41 @@
 
 /* Besides each codec as it is by default. */
 static const char *const forms[] = {
-    "int8:block=32",  "int8:block=2048",     "int6:block=64",         "int4:block=32",
-    "int2:block=256", "ternary:block=65536", "ternary:threshold=0.5", "sign:block=1024",
-    "e4m3:block=32",  "e5m2:block=2048",     "mxfp8:element=e5m2",    "mxfp6:element=e3m2",
+    "int8:block=32",
+    "int8:block=2048",
+    "int6:block=64",
+    "int4:block=32",
+    "int2:block=256",
+    "ternary:block=65536",
+    "ternary:threshold=0.5",
+    "sign:block=1024",
+    "e4m3:block=32",
+    "e5m2:block=2048",
+    "mxfp8:element=e5m2",
+    "mxfp6:element=e3m2",
+    "int8:scale=fp32",
+    "int8:levels=minmax",
+    "int8:round=stochastic",
+    "int8:hadamard=1",
+    "int6:levels=minmax,round=stochastic,block=32",
+    "int6:scale=fp32,hadamard=1,block=512,seed=7",
+    "int4:levels=minmax,scale=fp32,block=64",
+    "int4:round=stochastic",
+    "int4:round=stochastic,block=2048",
+    "int4:hadamard=1,block=1024",
+    "int4:hadamard=1,round=stochastic,levels=minmax,scale=fp32",
+    "int2:scale=fp32",
+    "int2:levels=minmax,block=32",
+    "int2:levels=minmax,round=stochastic,block=32",
+    "int2:hadamard=1,block=2048",
+    "sign:means=2",
+    "sign:means=2,block=2048",
+    "qsgd:levels=1,block=32",
+    "qsgd:levels=31",
+    "qsgd:levels=127,block=2048",
+    "terngrad:clip=0",
+    "terngrad:clip=1.75,block=512,seed=99",
+    "natural:block=2048",
 };
 enum { MOST_FORMS = 96, MOST = 3 * 65536 + 99, GUARD = 0xa5, SUMMED = 4 };
 
@@ -349,7 +381,8 @@ static double error_of(const struct weft_codec *c, enum family family, size_t n,
     return norm > 0 ? error / norm : error;
 }
 
-/* What error feedback stands on, for every vector. Of numbers below the normal ones nothing need be kept; those of fp16 end early. */
+/* What error feedback stands on, for every vector. Of numbers below the normal ones nothing need be kept; those of fp16 end
+ * early. */
 static void errors_are_contractions(void)
 {
     for (size_t k = 0; k < ncodecs; k++)
