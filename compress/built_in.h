@@ -10,7 +10,8 @@
     X(int8) X(int6) X(int4) X(int2) X(sign) \
     X(bf16) X(fp16) X(e4m3) X(e5m2)         \
     X(mxfp8) X(mxfp6) X(mxfp4)              \
-    X(qsgd) X(terngrad) X(natural)
+    X(qsgd) X(terngrad) X(natural)          \
+    X(topk) X(blocktopk) X(randomk)
 
 #define WI_CODEC_DECLARE(name) extern const struct weft_plugin wi_codec_##name;
 WI_CODEC_LIST(WI_CODEC_DECLARE)

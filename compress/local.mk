@@ -8,4 +8,8 @@ libweft_sources += \
 	compress/kernels.c compress/kernels.h compress/kernels_set.h \
 	compress/kernels_loops.h compress/kernels_blocks.h compress/kernels_mini.h \
 	compress/kernels_random.h compress/kernels_quant.h compress/kernels_natural.h \
-	compress/kernels_any.c compress/kernels_avx2.c compress/kernels_avx512.c
+	compress/kernels_any.c compress/kernels_avx2.c compress/kernels_avx512.c \
+	compress/select.c compress/select.h compress/select_avx2.c compress/select_avx512.c \
+	compress/index_set.c compress/index_set.h \
+	compress/sparse.c compress/sparse.h compress/sparse_ops.h compress/sparse_choose.c compress/sparse_values.c \
+	compress/topk.c

@@ -48,6 +48,17 @@ static const char *const forms[] = {
     "terngrad:clip=0",
     "terngrad:clip=1.75,block=512,seed=99",
     "natural:block=2048",
+    "topk:block=256,ratio=0.00001",
+    "topk:block=65536,values=bf16",
+    "topk:block=4096,ratio=0.25,values=int8,indices=u16",
+    "topk:block=512,ratio=1,values=fp32",
+    "topk:values=int8,ratio=0.1",
+    "topk:block=1024,ratio=0.6,values=bf16",
+    "blocktopk:group=8,block=256",
+    "blocktopk:ratio=0.3,group=256,block=65536,values=int8",
+    "blocktopk:ratio=1,group=64,indices=u16",
+    "randomk:block=256,values=fp32,ratio=0.3",
+    "randomk:block=65536,seed=7",
 };
 enum { MOST_FORMS = 96, MOST = 3 * 65536 + 99, GUARD = 0xa5, SUMMED = 4 };
 
@@ -381,13 +392,22 @@ static double error_of(const struct weft_codec *c, enum family family, size_t n,
     return norm > 0 ? error / norm : error;
 }
 
+/* Codecs that choose at random may miss the few elements that a vector has, but not for long. */
+static double error_of_many(const struct weft_codec *c, enum family family)
+{
+    size_t n = c->block * 2 - 5;
+    double error = error_of(c, family, n, 4);
+
+    return error == 1 && family != DENORMAL ? error_of(c, family, n, 400) : error;
+}
+
 /* What error feedback stands on, for every vector. Of numbers below the normal ones nothing need be kept; those of fp16 end
  * early. */
 static void errors_are_contractions(void)
 {
     for (size_t k = 0; k < ncodecs; k++)
         for (int family = 0; family < FAMILIES && codecs[k].traits & WEFT_CODEC_CONTRACTIVE; family++) {
-            double error = error_of(&codecs[k], (enum family)family, codecs[k].block * 2 - 5, 4);
+            double error = error_of_many(&codecs[k], (enum family)family);
             int holds = family == ZERO ? error == 0
                         : family == DENORMAL || (family == TINY && codecs[k].limit < 1e10f)
                             ? error <= 1
@@ -404,7 +424,7 @@ static void errors_are_as_they_say(void)
         double error = error_of(&codecs[k], GAUSSIAN, 65536, 1);
         printf("# %s: %.3f bits, error %.3g, said %.3g\n", name_of(&codecs[k]),
                (double)codecs[k].block_bytes * 8 / codecs[k].block, error, (double)codecs[k].nmse);
-        CU_ASSERT(error < 3 * (double)codecs[k].nmse && error > (double)codecs[k].nmse / 3);
+        CU_ASSERT(error <= 3 * (double)codecs[k].nmse && error >= (double)codecs[k].nmse / 3);
     }
 }
 
@@ -594,7 +614,7 @@ static void sites_differ(void)
         const struct weft_codec *c = &codecs[k];
         struct weft_codec_site sites[5] = {site, site, site, site, site};
         size_t n = c->block * 2, bytes = wi_codec_bytes(c, n);
-        int differs = 0;
+        int differs[5] = {0}, some;
         sites[1].step++;
         sites[2].rank++;
         sites[3].first += n;
@@ -603,9 +623,13 @@ static void sites_differ(void)
         wi_codec_encode_at(c, &sites[0], src, NULL, n, image);
         for (int i = 1; i < 5; i++) {
             wi_codec_encode_at(c, &sites[i], src, NULL, n, second);
-            differs += memcmp(image, second, bytes) != 0;
+            differs[i] = memcmp(image, second, bytes) != 0;
         }
-        CU_ASSERT_EQUAL(differs, c->traits & WEFT_CODEC_UNBIASED ? 4 : differs == 4 ? 4 : 0); /* all of them or none */
+        some = differs[1] || (c->traits & WEFT_CODEC_UNBIASED);
+        CU_ASSERT(differs[1] == some && differs[3] == some); /* all of them or none ... */
+        some = differs[2] || (c->traits & WEFT_CODEC_UNBIASED);
+        CU_ASSERT(differs[2] == some && differs[4] == some &&
+                  differs[1] >= some); /* ... but that all ranks may do alike */
     }
 }
 
