@@ -208,7 +208,15 @@ static void compare(struct ft_rank *f, struct reference *r, const weft_call_opti
     free(src);
 }
 
-static const char *const codecs[] = {"int8", "int6:block=32", "int4:block=64", "int2", "sign:block=2048"};
+static const char *const codecs[] = {"int8",
+                                     "int6:block=32",
+                                     "int4:block=64",
+                                     "int2",
+                                     "sign:block=2048",
+                                     "topk:block=256,ratio=0.05",
+                                     "topk",
+                                     "blocktopk:block=4096,values=bf16",
+                                     "topk:block=65536,values=int8"};
 static const size_t counts[] = {1, 2, 31, 127, 128, 129, 5000, MOST};
 
 /* In fewer forms. */
@@ -305,17 +313,18 @@ static void lossless(void)
 
 /* ---- Error feedback ---- */
 
-static void feedback_steps(int rank, int nranks, void *arg)
+static void feedback_of(struct ft_rank *f, const char *codec)
 {
     enum { COUNT = 3000, STEPS = 12 };
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-    struct ft_rank f;
+    int nranks = f->nranks;
     struct reference r[2];
+    char spec[96];
 
-    ft_open(&f, arg, 20000, rank, nranks);
-    options.codec = "int4:block=32,ef=1,bypass=never";
+    snprintf(spec, sizeof spec, "%s,ef=1,bypass=never", codec);
+    options.codec = spec;
     for (int t = 0; t < 2; t++) {
-        reference_open(&r[t], "int4:block=32", nranks, COUNT + (size_t)t, t ? WEFT_BFLOAT16 : WEFT_FLOAT32);
+        reference_open(&r[t], codec, nranks, COUNT + (size_t)t, t ? WEFT_BFLOAT16 : WEFT_FLOAT32);
         r[t].feedback = 1;
         r[t].avg = t;
     }
@@ -326,10 +335,21 @@ static void feedback_steps(int rank, int nranks, void *arg)
             fill(&r[t], step);
             if (step == 3) /* one rank's block is not finite; the others take theirs back */
                 r[t].given[nranks - 1][70] = step % 2 ? INFINITY : NAN;
-            compare(&f, &r[t], &options, step % 2, t ? 1 : 2);
+            compare(f, &r[t], &options, step % 2, t ? 1 : 2);
         }
     for (int t = 0; t < 2; t++)
         reference_close(&r[t]);
+    WT_CHECK_OK(weft_comm_residual_clear(f->comm, 0));
+}
+
+static void feedback_steps(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    feedback_of(&f, "int4:block=32");
+    feedback_of(&f, "topk:block=256,ratio=0.05");
+    feedback_of(&f, "blocktopk:block=1024,ratio=0.1");
     ft_close(&f);
 }
 
