@@ -239,7 +239,7 @@ struct wi_fast_call {
     struct wi_prog *prog;   /* counted */
     size_t count;
     int root;
-    uint32_t codec; /* wi_compress_id; 0: the call has none. Of ll: of no importance */
+    uint32_t codec; /* wi_compress_id and may_bypass; 0: the call has none. Of ll: of no importance */
     uint8_t in_place, dtype, op, nt;
     uint8_t ll, mapped, send_empty, has_scratch;
     uint32_t nfragments, nslices;
