@@ -27,6 +27,7 @@ static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype d
         .may_bypass = use->may_bypass,
         .feedback = use->feedback,
         .ratio = (float)c->block_bytes / ((float)c->block * elem),
+        .block = (float)c->block * elem,
         .encode_rate = c->encode_rate * (use->feedback ? FEEDBACK : 1),
         .decode_rate = c->decode_rate,
         .work = (float)sizeof(float) / elem,

@@ -198,21 +198,32 @@ static double pattern_us(const struct wi_planner *p, const struct wi_plan_query 
            (1 - share) * fmax(link, core);
 }
 
+/* Images are of whole blocks of the codec. Of two shots it is the rank with the longest part that others wait for: as if all had
+ * one as long. */
+static double whole_bytes(const struct wi_plan_query *q, double steps, int nranks)
+{
+    double parts = steps > 1 ? nranks : 1, block = (double)q->codec.block;
+
+    return q->bytes && block > 0 ? parts * ceil((double)q->bytes / parts / block) * block : (double)q->bytes;
+}
+
 /* Of a coded algorithm: its messages all leave at once, while others are encoded and decoded. What overlaps is all but the first
  * slice. */
 static double coded_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
-                       const struct wi_algo_args *args, const struct wi_algo_cost *c)
+                       const struct wi_algo_args *args, struct wi_algo_cost *c)
 {
     const struct wi_plan_link_params *f = &p->params;
-    struct wi_algo_coding coding = a->coding(args, (double)q->bytes);
+    double bytes = whole_bytes(q, c->steps, p->facts.nranks);
+    struct wi_algo_coding coding = a->coding(args, bytes);
     int network = p->facts.nnodes > 1;
-    double slices = wi_plan_slices(p, a, (double)q->bytes),
-           alpha = network ? f->network_us + f->message_us : f->local_us;
+    double slices = wi_plan_slices(p, a, bytes), alpha = network ? f->network_us + f->message_us : f->local_us;
     double rate = network ? f->network_rate / (WI_PLAN_REFILL * sharing(p, a, 1, slices)) : f->local_rate;
-    double link = c->sent * q->codec.ratio / rate,
-           messages = c->steps * (p->facts.nranks - 2) * (network ? f->message_us : 0);
-    double core = q->codec.work * (coding.encoded / q->codec.encode_rate + coding.decoded / q->codec.decode_rate) +
-                  c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
+    double link, core, messages = c->steps * (p->facts.nranks - 2) * (network ? f->message_us : 0);
+
+    a->cost(args, bytes, c);
+    link = c->sent * q->codec.ratio / rate;
+    core = q->codec.work * (coding.encoded / q->codec.encode_rate + coding.decoded / q->codec.decode_rate) +
+           c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
 
     return c->steps * alpha + messages + fmax(link, core) + fmin(link, core) / slices;
 }

@@ -65,6 +65,7 @@ struct wi_plan_codec {
     uint8_t may_bypass;  /* plain algorithms are candidates, too */
     uint8_t feedback;    /* encoding adds a residual, and writes it */
     float ratio;         /* bytes of images for each byte of the vector */
+    float block;         /* bytes of the vector that become one image, whole or not */
     float encode_rate, decode_rate;
     float work;          /* bytes of fp32 for each byte of the vector */
 };

@@ -198,9 +198,57 @@ static void random_elements_agree(void)
     CU_ASSERT_EQUAL(wt_run(7, random_sums, (void *)(uintptr_t) "tcp", 60000), 0);
 }
 
+/* ---- Vectors that are short beside a block ---- */
+
+static void expect_algorithm(struct ft_rank *f, const char *codec, size_t n, const char *one, const char * or)
+{
+    float *src = floats(n), *dst = floats(n);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    const char *name;
+
+    options.codec = codec;
+    call.options = &options;
+    WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+    WT_REQUIRE_OK(weft_comm_newest_algorithm(f->comm, &name));
+    if (strcmp(name, one) != 0 && strcmp(name, or) != 0)
+        wt_fail(__FILE__, __LINE__, "%s, %zu elements: %s was chosen, not %s", codec, n, name, one);
+    free(src);
+    free(dst);
+}
+
+/* The image of a whole block is longer than what it stands for; and one block has one owner, who would do all the work. */
+static void short_ones(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+    float *src = floats(100), *dst = floats(100);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, 100, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    const char *name;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = "topk";
+    call.options = &options;
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    WT_REQUIRE_OK(weft_comm_newest_algorithm(f.comm, &name));
+    WT_CHECK(strncmp(name, "coded", 5) != 0);
+    expect_algorithm(&f, "topk:bypass=never", 100, "coded", "coded");
+    expect_algorithm(&f, "topk:bypass=never", 16384, "coded", "coded");
+    expect_algorithm(&f, "topk:bypass=never,block=256", 1 << 22, "coded2", "coded");
+    ft_close(&f);
+    free(src);
+    free(dst);
+}
+
+static void blocks_are_whole(void)
+{
+    CU_ASSERT_EQUAL(wt_run(4, short_ones, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"nothing is lost with feedback", nothing_is_lost},
     {"training converges with feedback, and not without", feedback_converges},
     {"random elements are the same on all ranks", random_elements_agree},
+    {"vectors that are short beside a block", blocks_are_whole},
 };
 WT_UNIT_MAIN("sparse_sums", cases)
