@@ -19,41 +19,56 @@
 #define ROWS64(m) ROWS16(m), ROWS16((m) + 16), ROWS16((m) + 32), ROWS16((m) + 48)
 static const uint64_t set_bits[256] = {ROWS64(0), ROWS64(64), ROWS64(128), ROWS64(192)};
 
-__attribute__((target("avx2,popcnt"))) size_t wi_collect_avx2(const float *src, const float *residual, float *sum,
-                                                              size_t n, uint32_t least, uint16_t *places,
-                                                              uint32_t *most)
-{
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), below = _mm256_set1_epi32((int)least - 1);
-    __m256i largest = _mm256_setzero_si256();
-    uint32_t lane[8];
-    size_t m = 0;
+#define AVX2 __attribute__((target("avx2,popcnt")))
 
-    for (size_t i = 0; i < n; i += 8) {
-        __m256 c = _mm256_loadu_ps(src + i);
-        __m256i key;
-        unsigned mask;
-        __m128i place;
-        if (i % 16 == 0)
-            __builtin_prefetch(src + i + AHEAD);
-        if (residual) {
-            if (i % 16 == 0)
-                __builtin_prefetch(residual + i + AHEAD);
-            c = _mm256_add_ps(c, _mm256_loadu_ps(residual + i));
-            _mm256_storeu_ps(sum + i, c);
-        }
-        key = _mm256_and_si256(_mm256_castps_si256(c), magnitude);
-        largest = _mm256_max_epu32(largest, key);
-        mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(key, below)));
-        place = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)&set_bits[mask]));
-        place = _mm_add_epi16(place, _mm_set1_epi16((short)i));
-        _mm_storeu_si128((__m128i *)(void *)(places + m), place);
-        m += (size_t)__builtin_popcount(mask);
+struct candidates {
+    __m256i largest, below; /* magnitudes so far; one less than the least that is taken */
+    __m128i first;          /* the place of the next eight */
+    uint16_t *places;
+};
+
+AVX2 static inline void collect_eight(struct candidates *all, __m256 c)
+{
+    __m256i key = _mm256_and_si256(_mm256_castps_si256(c), _mm256_set1_epi32(0x7fffffff));
+    unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(key, all->below)));
+    __m128i place = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)&set_bits[mask]));
+
+    all->largest = _mm256_max_epu32(all->largest, key);
+    _mm_storeu_si128((__m128i *)(void *)all->places, _mm_add_epi16(place, all->first));
+    all->places += __builtin_popcount(mask);
+    all->first = _mm_add_epi16(all->first, _mm_set1_epi16(8));
+}
+
+AVX2 static inline __m256 add_eight(const float *src, const float *residual, float *sum)
+{
+    __m256 c = _mm256_add_ps(_mm256_loadu_ps(src), _mm256_loadu_ps(residual));
+
+    _mm256_storeu_ps(sum, c);
+    return c;
+}
+
+AVX2 size_t wi_collect_avx2(const float *src, const float *residual, float *sum, size_t n, uint32_t least,
+                            uint16_t *places, uint32_t *most)
+{
+    struct candidates all = {_mm256_setzero_si256(), _mm256_set1_epi32((int)least - 1), _mm_setzero_si128(), places};
+    uint32_t lane[8];
+
+    for (size_t i = 0; i < n && !residual; i += 16) {
+        __builtin_prefetch(src + i + AHEAD);
+        collect_eight(&all, _mm256_loadu_ps(src + i));
+        collect_eight(&all, _mm256_loadu_ps(src + i + 8));
     }
-    _mm256_storeu_si256((__m256i *)(void *)lane, largest);
+    for (size_t i = 0; i < n && residual; i += 16) {
+        __builtin_prefetch(src + i + AHEAD);
+        __builtin_prefetch(residual + i + AHEAD);
+        collect_eight(&all, add_eight(src + i, residual + i, sum + i));
+        collect_eight(&all, add_eight(src + i + 8, residual + i + 8, sum + i + 8));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)lane, all.largest);
     *most = 0;
     for (int i = 0; i < 8; i++)
         *most = lane[i] > *most ? lane[i] : *most;
-    return m;
+    return (size_t)(all.places - places);
 }
 #else
 typedef int wi_select_avx2_not_here;
