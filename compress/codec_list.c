@@ -75,7 +75,7 @@ static int is_name(const char *name)
 
 static weft_status check_row(const struct weft_plugin *p, const struct weft_codec_parameter *row)
 {
-    static const char *const taken[] = {"ef", "bypass", "min"};
+    static const char *const taken[] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip"};
     int numbers = row->type != WEFT_CODEC_WORD;
 
     if (!is_name(row->name))

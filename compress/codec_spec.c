@@ -13,8 +13,20 @@
 enum { WORD_CAPACITY = 32, LIST_CAPACITY = 320, MOST_NAMES = 128 };
 
 /* Parameters of the use of a codec, behind those of the codec. */
-enum { EF, BYPASS, MIN, NUSE };
-static const char *const of_use[NUSE] = {"ef", "bypass", "min"};
+enum { EF, BYPASS, MIN, BETA, MOMENTUM, WARMUP, CLIP, NUSE };
+static const char *const of_use[NUSE] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip"};
+
+/* Of the forms of error feedback. */
+static const struct {
+    struct weft_codec_parameter row;
+    enum wi_feedback_form form;
+} of_forms[NUSE] = {
+    [BETA] = {{"beta", "0.8", WEFT_CODEC_REAL, 0, 0.999, NULL, "how much of the average stays"}, WI_FEEDBACK_LOCO},
+    [MOMENTUM] = {{"momentum", "0.9", WEFT_CODEC_REAL, 0, 0.999, NULL, "how much of the momentum stays"},
+                  WI_FEEDBACK_DGC},
+    [WARMUP] = {{"warmup", "0", WEFT_CODEC_INTEGER, 0, 1000000000, NULL, "steps"}, WI_FEEDBACK_DGC},
+    [CLIP] = {{"clip", "0", WEFT_CODEC_REAL, 0, 1000000000, NULL, "a norm"}, WI_FEEDBACK_DGC},
+};
 #define MOST_PARAMETERS (WEFT_CODEC_PARAMETERS_MAX + NUSE)
 
 /* The text up to one of `ends`, and what is behind that; NULL: the end. Longer words are none that anything is called. */
@@ -96,6 +108,33 @@ static weft_status choose(const char *spec, const char *key, const char *value, 
     return WEFT_SUCCESS;
 }
 
+static weft_status set_form(const char *spec, const char *value, uint8_t *form)
+{
+    const char *names[WI_FEEDBACK_FORMS];
+    char list[LIST_CAPACITY];
+
+    for (unsigned i = 0; i < WI_FEEDBACK_FORMS; i++) {
+        names[i] = wi_feedback_name(i);
+        *form = (uint8_t)i;
+        if (!strcmp(value, names[i]))
+            return WEFT_SUCCESS;
+    }
+    return wi_fail(WEFT_EINVAL, "codec \"%.64s\": there is no ef=%s%s", spec, value,
+                   suggest(value, names, WI_FEEDBACK_FORMS, list));
+}
+
+static weft_status set_of_form(const char *spec, size_t which, const char *value, struct wi_feedback *f)
+{
+    union weft_codec_value v;
+
+    WI_TRY(wi_codec_value_parse(spec, &of_forms[which].row, value, &v));
+    if (which == WARMUP)
+        f->warmup = (uint32_t)v.integer;
+    else
+        *(which == BETA ? &f->beta : which == MOMENTUM ? &f->momentum : &f->clip) = (float)v.real;
+    return WEFT_SUCCESS;
+}
+
 static weft_status set_value(const char *spec, const struct parameters *p, size_t which, const char *value,
                              struct wi_codec_use *use)
 {
@@ -103,9 +142,14 @@ static weft_status set_value(const char *spec, const struct parameters *p, size_
         return wi_codec_value_parse(spec, &p->rows[which], value, &use->codec.value[which]);
     switch (which - p->own) {
     case EF:
-        return choose(spec, "ef", value, "0", "1", &use->feedback);
+        return set_form(spec, value, &use->feedback.form);
     case BYPASS:
         return choose(spec, "bypass", value, "never", "auto", &use->may_bypass);
+    case BETA:
+    case MOMENTUM:
+    case WARMUP:
+    case CLIP:
+        return set_of_form(spec, which - p->own, value, &use->feedback);
     default:
         if (wi_parse_bytes(value, &use->min_bytes))
             return wi_fail(WEFT_EINVAL, "codec \"%.64s\": min is \"%s\", not a number of bytes such as 64K", spec,
@@ -134,43 +178,88 @@ static weft_status set_parameter(const char *spec, const char *pair, struct para
     return set_value(spec, p, which, value, use);
 }
 
-static weft_status set_defaults(const char *spec, const struct parameters *p, struct weft_codec *codec)
+static weft_status set_defaults(const char *spec, const struct parameters *p, struct wi_codec_use *use)
 {
+    struct weft_codec *codec = &use->codec;
+
     for (size_t i = 0; i < p->own; i++)
         WI_TRY(wi_codec_value_parse(spec, &p->rows[i], p->rows[i].default_value, &codec->value[i]));
+    for (size_t i = 0; i < NUSE; i++)
+        if (of_forms[i].form)
+            WI_TRY(set_of_form(spec, i, of_forms[i].row.default_value, &use->feedback));
     return WEFT_SUCCESS;
 }
 
-static weft_status check_use(const char *spec, const struct wi_codec_use *use)
+/* The place of the codec's parameter; -1: it has none of that name. */
+static int find_parameter(const struct weft_codec *codec, const char *name)
 {
-    if (use->feedback && !(use->codec.traits & WEFT_CODEC_CONTRACTIVE))
+    const struct weft_codec_parameter *rows = codec->ops->parameters;
+
+    for (int i = 0; rows && rows[i].name; i++)
+        if (!strcmp(rows[i].name, name))
+            return i;
+    return -1;
+}
+
+static weft_status check_use(const char *spec, const struct parameters *p, const struct wi_codec_use *use)
+{
+    const struct wi_feedback *f = &use->feedback;
+
+    for (size_t i = 0; i < NUSE; i++)
+        if (of_forms[i].form && p->seen & 1u << (p->own + i) && f->form != of_forms[i].form)
+            return wi_fail(WEFT_EINVAL, "codec \"%.64s\": %s is of ef=%s, and ef is %s", spec, of_use[i],
+                           wi_feedback_name(of_forms[i].form), wi_feedback_name(f->form));
+    if (f->form && !(use->codec.traits & WEFT_CODEC_CONTRACTIVE))
         return wi_fail(
             WEFT_EINVAL,
-            "codec \"%.64s\": ef=1 is for codecs whose error is shorter than the vector, and that of %s is not", spec,
-            wi_codec_name(&use->codec));
+            "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
+            wi_feedback_name(f->form), wi_codec_name(&use->codec));
+    if (f->warmup && find_parameter(&use->codec, "ratio") < 0)
+        return wi_fail(WEFT_EINVAL, "codec \"%.64s\": warmup is for codecs with a ratio, and %s has none", spec,
+                       wi_codec_name(&use->codec));
+    return WEFT_SUCCESS;
+}
+
+static weft_status set_hash(struct weft_codec *codec)
+{
+    char text[WI_CODEC_TEXT_MAX];
+
+    wi_codec_text(codec, text, sizeof text);
+    codec->hash = wi_hash64(text, strlen(text), 0);
+    return wi_codec_configure(codec);
+}
+
+weft_status wi_codec_with_ratio(const struct weft_codec *codec, double ratio, struct weft_codec *wider)
+{
+    int i = find_parameter(codec, "ratio");
+    struct weft_codec made = *codec;
+
+    if (i >= 0 && codec->ops->parameters[i].type == WEFT_CODEC_REAL && made.value[i].real < ratio) {
+        made.value[i].real = ratio < codec->ops->parameters[i].max ? ratio : codec->ops->parameters[i].max;
+        WI_TRY(set_hash(&made));
+    }
+    *wider = made;
     return WEFT_SUCCESS;
 }
 
 static weft_status parse(const char *spec, int with_use, struct wi_codec_use *use)
 {
     struct wi_codec_use made = {.on = 1, .may_bypass = 1};
-    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY], text[WI_CODEC_TEXT_MAX];
+    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY];
     const char *rest = cut_word(spec, ":", name);
     struct parameters p;
 
     WI_TRY(find_codec(spec, name, &made.codec));
     p = parameters_of(&made.codec, with_use);
-    WI_TRY(set_defaults(spec, &p, &made.codec));
+    WI_TRY(set_defaults(spec, &p, &made));
     while (rest) {
         size_t n = strcspn(rest, ",");
         snprintf(pair, sizeof pair, "%.*s", (int)(n < sizeof pair ? n : sizeof pair - 1), rest);
         WI_TRY(set_parameter(spec, pair, &p, &made));
         rest = rest[n] ? rest + n + 1 : NULL;
     }
-    wi_codec_text(&made.codec, text, sizeof text);
-    made.codec.hash = wi_hash64(text, strlen(text), 0);
-    WI_TRY(wi_codec_configure(&made.codec));
-    WI_TRY(check_use(spec, &made));
+    WI_TRY(set_hash(&made.codec));
+    WI_TRY(check_use(spec, &p, &made));
     *use = made;
     return WEFT_SUCCESS;
 }

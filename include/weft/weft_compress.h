@@ -17,13 +17,22 @@
  *                      fp32 five sixths. A plugin, there once a context has been made; level=0 to 19
  *
  *   block=128          elements that share a scale, a power of two from 32 to 2048
- *   ef=0               1: error feedback. What an image loses of a tensor stays on this rank, and is added the next time
- *                      (Seide et al., 1-bit SGD, Interspeech 2014). weft_call_options.tensor names the tensor
+ *   ef=0               error feedback, what a rank keeps of a tensor from call to call; weft_call_options.tensor names the tensor:
+ *                      1     what an image loses is added the next time (Seide et al., 1-bit SGD, Interspeech 2014)
+ *                      loco  an average of what images lost is, with beta=0.8 of the old average (Xie et al., LoCo, 2024)
+ *                      ef21  what changed since the last image is sent, and all keep what they have (Richtarik et al., EF21,
+ *                            NeurIPS 2021)
+ *                      dgc   momentum is gathered until it is sent: momentum=0.9, clip=0 (0: not; else of the norm that what all
+ *                            ranks give may have: each gives at most its root of nranks-th part), warmup=0 (steps with 25, 6.25,
+ *                            1.56, .4 % of the elements, of codecs with a ratio). The optimizer must have no momentum of its own.
+ *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
+ *                      ef21 and dgc are for all_reduce, of at most 63 ranks
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
  *
- * Below 8 bits use error feedback: without it training stalls. A block with a NaN or an infinity is NaN on all ranks, where loss
- * scalers see it; residuals are not changed by it, but to rounding. */
+ * Below 8 bits use error feedback: without it training stalls. With ef=1, and with ef=dgc where momentum is 0, what was sent and
+ * what is owed are together what was given. A block with a NaN or an infinity is NaN on all ranks, where loss scalers see it; what is
+ * kept of it is not changed, but to rounding. */
 #ifndef WEFT_COMPRESS_H
 #define WEFT_COMPRESS_H
 
@@ -192,7 +201,7 @@ WEFT_API weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, v
  * each old state is loaded by one new rank: of M, rank r loads those of the old ranks r, r + M, r + 2M and so on, with factor 1 for
  * sums, and M / old ranks for averages. What a rank gets of blocks that it has nothing to do with goes where it belongs in the next
  * call. A new rank that gets none loads any with factor 0, so that all count the same steps. Clear the tensor before, unless it is
- * new.
+ * new. What ef=ef21 keeps goes back to the rank that saved it only; with others begin without it.
  * Cost: two passes over the state.
  * @param comm    a communicator, not necessarily of as many ranks as that which saved
  * @param tensor  as in weft_call_options
@@ -203,8 +212,8 @@ WEFT_API weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, v
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL   comm is no communicator, tensor is 0, state is NULL or no state (cut, damaged, of another version), factor
- *                       is not finite, a value would become infinite, or what is kept of the tensor has another length or form;
- *                       nothing was changed
+ *                       is not finite, a value would become infinite, what is kept of the tensor has another length or form, or
+ *                       the state is of ef=ef21 and another rank's; nothing was changed
  *         WEFT_ENOMEM   there is no memory for it
  *         WEFT_EBUSY    an operation that uses the residual is in flight
  *         WEFT_EABORTED another thread destroys the communicator */

@@ -192,6 +192,7 @@ struct weft_request {
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
     struct wi_codec_use codec;    /* what options.codec says, or the communicator's */
+    struct weft_codec warm;       /* in a warm-up: what it is coded with instead */
     struct wi_residual *residual; /* of the running operation; NULL: none */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
@@ -453,7 +454,7 @@ void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, stru
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *call);
 uint32_t wi_compress_id(const struct wi_codec_use *codec); /* of kind, parameters and feedback; never 0 */
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
-uint32_t wi_compress_mark_of(const struct wi_codec_use *codec, uint64_t tensor);
+uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor);
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark);
 /* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or plain
  * data after all; once it is laid out: where what is kept. When the operation has ended, if req->residual: wi_compress_end. */
@@ -463,6 +464,8 @@ weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
 weft_status wi_compress_place(struct weft_request *req, struct wi_op *op); /* residual_place.c */
 /* The source where it may be changed: in place, or a copy, which holds the same if `fill`. NULL: no memory, with text. */
 unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *call, size_t bytes, int fill);
+/* What a rank gives is multiplied by it, so that its norm is below the root of nranks-th part of `clip`. */
+float wi_compress_gain(const struct wi_feedback *f, int nranks, weft_dtype dtype, const void *src, size_t elems);
 /* What an owner keeps is of the result; so many times that is of what ranks give. */
 float wi_compress_share(const struct wi_redop *redop);
 /* Of one rank, whose result is there: what a tensor was owed by more of them is added. */

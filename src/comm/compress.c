@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls with a codec: which calls have one, what the planner must know of it, and the residuals that it leaves. */
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@
 
 uint32_t wi_compress_id(const struct wi_codec_use *use)
 {
-    return ((uint32_t)(use->codec.hash >> 32) & 0x7fffffff) | (uint32_t)use->feedback << 31 | 1;
+    return ((uint32_t)(use->codec.hash >> 32) & 0x7fffffff) | (uint32_t)(use->feedback.form != 0) << 31 | 1;
 }
 
 static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype)
@@ -25,10 +26,10 @@ static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype d
     return (struct wi_plan_codec){
         .id = wi_compress_id(use),
         .may_bypass = use->may_bypass,
-        .feedback = use->feedback,
+        .feedback = use->feedback.form != 0,
         .ratio = (float)c->block_bytes / ((float)c->block * elem),
         .block = (float)c->block * elem,
-        .encode_rate = c->encode_rate * (use->feedback ? FEEDBACK : 1),
+        .encode_rate = c->encode_rate * (use->feedback.form ? FEEDBACK : 1),
         .decode_rate = c->decode_rate,
         .work = (float)sizeof(float) / elem,
     };
@@ -56,6 +57,28 @@ static int can_code(enum wi_coll coll)
            coll == WI_COLL_ALL_TO_ALL;
 }
 
+static weft_status check_feedback(const struct weft_request *req, const struct wi_call *c)
+{
+    const char *name = wi_coll_name((enum wi_coll)c->coll), *form = wi_feedback_name(req->codec.feedback.form);
+    int states = req->codec.feedback.form == WI_FEEDBACK_EF21 || req->codec.feedback.form == WI_FEEDBACK_DGC;
+
+    if (!req->options.tensor)
+        return wi_fail(
+            WEFT_EINVAL,
+            "%s: codec %s with ef=%s keeps a residual for each tensor, and the call names none (tensor is 0)", name,
+            wi_codec_name(&req->codec.codec), form);
+    if (c->coll != WI_COLL_ALL_REDUCE && (states || c->coll != WI_COLL_REDUCE_SCATTER))
+        return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for sums, all_reduce%s", name, form,
+                       states ? "" : " and reduce_scatter");
+    if (req->codec.codec.traits & WEFT_CODEC_VARIABLE && req->codec.feedback.form > WI_FEEDBACK_EF14)
+        return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for codecs of a fixed rate; codec %s takes ef=1", name, form,
+                       wi_codec_name(&req->codec.codec));
+    if (states && req->comm->nranks >= WI_REDUCE_MAX_SRC)
+        return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for at most %d ranks, here are %d", name, form,
+                       WI_REDUCE_MAX_SRC - 1, req->comm->nranks);
+    return WEFT_SUCCESS;
+}
+
 static weft_status check_named(const struct weft_request *req, const struct wi_call *c)
 {
     const char *name = wi_coll_name((enum wi_coll)c->coll), *codec = wi_codec_name(&req->codec.codec);
@@ -66,13 +89,7 @@ static weft_status check_named(const struct weft_request *req, const struct wi_c
     if (wi_coll_is_reduction(c->coll) && !sums(c))
         return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for the operators sum and avg, not %s", name, codec,
                        c->op < WEFT_NUM_OPS ? weft_op_name(c->op) : "one of the program's");
-    if (req->codec.feedback && !req->options.tensor)
-        return wi_fail(WEFT_EINVAL,
-                       "%s: codec %s with ef=1 keeps a residual for each tensor, and the call names none (tensor is 0)",
-                       name, codec);
-    if (req->codec.feedback && c->coll != WI_COLL_ALL_REDUCE && c->coll != WI_COLL_REDUCE_SCATTER)
-        return wi_fail(WEFT_ENOTSUP, "%s: ef=1 is for sums, all_reduce and reduce_scatter", name);
-    return WEFT_SUCCESS;
+    return req->codec.feedback.form ? check_feedback(req, c) : WEFT_SUCCESS;
 }
 
 static size_t coded_bytes(const struct weft_comm *comm, const struct wi_call *c)
@@ -93,9 +110,13 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
     return is ? use : NULL;
 }
 
-uint32_t wi_compress_mark_of(const struct wi_codec_use *use, uint64_t tensor)
+uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor)
 {
-    return (uint32_t)(wi_hash64(&tensor, sizeof tensor, use->codec.hash + use->feedback) >> 32);
+    const struct wi_feedback *f = &use->feedback;
+    uint64_t words[3] = {tensor, codec->hash, (uint64_t)f->form << 32 | f->warmup};
+    float reals[3] = {f->beta, f->momentum, f->clip};
+
+    return (uint32_t)(wi_hash64(words, sizeof words, wi_hash64(reals, sizeof reals, 0)) >> 32);
 }
 
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
@@ -104,18 +125,35 @@ void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
     info->hash ^= mark;
 }
 
+/* DGC's warm-up: in four parts of it, all of a length, 1/4 of the elements is kept, 1/16, 1/64, 1/250. */
+static weft_status warm_up(struct weft_request *req, const struct weft_codec **codec)
+{
+    static const double kept[] = {0.25, 0.0625, 0.015625, 0.004};
+    const struct wi_residual *r = wi_residual_look(req->comm, req->options.tensor);
+    uint64_t step = r ? r->steps : 0, all = req->codec.feedback.warmup;
+
+    *codec = &req->codec.codec;
+    if (step >= all)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_codec_with_ratio(&req->codec.codec, kept[step * 4 / all], &req->warm));
+    *codec = &req->warm;
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                               const struct wi_call *c)
 {
     const struct wi_codec_use *use = req->options.codec ? NULL : wi_compress_default(comm, c);
+    const struct weft_codec *codec;
 
     if (use)
         req->codec = *use;
     if (!req->codec.on || coded_bytes(comm, c) < req->codec.min_bytes)
         return WEFT_SUCCESS;
     WI_TRY(check_named(req, c));
-    WI_TRY(wi_coding_init(&op->bind.coding, &req->codec.codec, c->dtype, comm->rank));
-    wi_compress_mark(&op->info, wi_compress_mark_of(&req->codec, req->options.tensor));
+    WI_TRY(warm_up(req, &codec));
+    WI_TRY(wi_coding_init(&op->bind.coding, codec, c->dtype, comm->rank));
+    wi_compress_mark(&op->info, wi_compress_mark_of(&req->codec, codec, req->options.tensor));
     return WEFT_SUCCESS;
 }
 
@@ -131,7 +169,7 @@ static size_t residual_elems(const struct weft_comm *comm, const struct wi_call 
 
 int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_request *req, const struct wi_call *c)
 {
-    return req->codec.feedback && c->coll == WI_COLL_REDUCE_SCATTER && wi_call_in_place(comm, c);
+    return req->codec.feedback.form && c->coll == WI_COLL_REDUCE_SCATTER && wi_call_in_place(comm, c);
 }
 
 #define ADDED_AT_ONCE 2048
@@ -149,21 +187,43 @@ static void add_plane(const struct wi_plane *p, size_t at, size_t n, float facto
         part[i - at] += factor * p->of[i - p->from];
 }
 
-/* `to`, which may be `from`, becomes that with what the tensor is owed; which is settled. */
-static void settle(struct wi_residual *r, weft_dtype dtype, float share, const void *from, void *to)
+float wi_compress_gain(const struct wi_feedback *f, int nranks, weft_dtype dtype, const void *src, size_t elems)
 {
+    double squares = 0, most = (double)f->clip / sqrt(nranks), norm;
     float part[ADDED_AT_ONCE];
+
+    for (size_t at = 0; f->clip > 0 && at < elems; at += ADDED_AT_ONCE) {
+        size_t n = elems - at < ADDED_AT_ONCE ? elems - at : ADDED_AT_ONCE;
+        wi_codec_widen(dtype, (const unsigned char *)src + at * weft_dtype_bytes(dtype), part, n);
+        for (size_t i = 0; i < n; i++)
+            squares += (double)part[i] * (double)part[i];
+    }
+    norm = sqrt(squares);
+    return f->clip > 0 && norm > most && isfinite(norm) ? (float)(most / norm) : 1;
+}
+
+/* `to`, which may be `from`, becomes that with what the tensor is owed; which is settled. */
+static void settle(struct wi_residual *r, const struct wi_feedback *f, const struct wi_redop *redop, int nranks,
+                   const void *from, void *to)
+{
+    weft_dtype dtype = (weft_dtype)redop->dtype;
+    int dgc = f->form == WI_FEEDBACK_DGC;
+    float part[ADDED_AT_ONCE], gain = dgc ? wi_compress_gain(f, nranks, dtype, from, r->elems) : 1;
     size_t es = weft_dtype_bytes(dtype);
 
     for (size_t at = 0; at < r->elems; at += ADDED_AT_ONCE) {
         size_t n = r->elems - at < ADDED_AT_ONCE ? r->elems - at : ADDED_AT_ONCE;
         wi_codec_widen(dtype, (const unsigned char *)from + at * es, part, n);
+        for (size_t i = 0; gain != 1 && i < n; i++)
+            part[i] *= gain;
         add_plane(&r->plane[WI_PLANE_WORKER], at, n, 1, part);
-        add_plane(&r->plane[WI_PLANE_OWNER], at, n, share, part);
+        add_plane(&r->plane[WI_PLANE_OWNER], at, n, wi_compress_share(redop), part);
+        add_plane(&r->plane[WI_PLANE_MORE], at, n, dgc ? f->momentum : 0, part);
         wi_codec_narrow(dtype, part, (unsigned char *)to + at * es, n);
     }
     for (int i = 0; i < WI_PLANES; i++)
         wi_plane_clear(&r->plane[i]);
+    r->steps++;
 }
 
 unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *c, size_t bytes, int fill)
@@ -180,15 +240,17 @@ unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *c, size_t by
     return op->owned[4];
 }
 
-/* Plain data goes out: what was lost before goes with it, and is settled. */
-static weft_status add_all(struct wi_op *op, struct wi_call *c, struct wi_residual *r)
+/* Plain data goes out: what was lost before goes with it, and is settled. EF21 owes nothing: what it keeps stays. */
+static weft_status add_all(const struct weft_request *req, struct wi_op *op, struct wi_call *c, struct wi_residual *r)
 {
-    unsigned char *copy = wi_compress_source(op, c, r->elems * weft_dtype_bytes(c->dtype), 0);
+    unsigned char *copy;
 
+    if (r->form == WI_FEEDBACK_EF21)
+        return WEFT_SUCCESS;
+    copy = wi_compress_source(op, c, r->elems * weft_dtype_bytes(c->dtype), 0);
     if (!copy)
         return WEFT_ENOMEM;
-    settle(r, c->dtype, wi_compress_share(&op->bind.redop), c->src, copy);
-    r->steps++;
+    settle(r, &req->codec.feedback, &op->bind.redop, req->comm->nranks, c->src, copy);
     c->src = op->bind.base[WI_SRC] = copy;
     return WEFT_SUCCESS;
 }
@@ -210,12 +272,12 @@ weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
     if (!coding->image_bytes)
         return WEFT_SUCCESS;
     WI_TRY(check_losses(op->bind.sched, coding->codec));
-    if (req->codec.feedback)
+    if (req->codec.feedback.form)
         WI_TRY(wi_residual_get(req->comm, req->options.tensor, residual_elems(req->comm, &req->now),
-                               req->codec.feedback, &r));
+                               req->codec.feedback.form, &r));
     if (!op->bind.sched->lossy) {
         coding->image_bytes = 0;
-        return r ? add_all(op, &req->now, r) : WEFT_SUCCESS;
+        return r ? add_all(req, op, &req->now, r) : WEFT_SUCCESS;
     }
     if (!r)
         return WEFT_SUCCESS;
@@ -235,11 +297,14 @@ weft_status wi_compress_alone(struct weft_request *req)
 {
     const struct wi_call *c = &req->call;
     struct wi_residual *r;
+    struct wi_redop redop;
 
-    if (!req->codec.feedback || !req->options.tensor || !wi_residual_look(req->comm, req->options.tensor) ||
+    if (!req->codec.feedback.form || !req->options.tensor || !wi_residual_look(req->comm, req->options.tensor) ||
         (c->coll != WI_COLL_ALL_REDUCE && c->coll != WI_COLL_REDUCE_SCATTER))
         return WEFT_SUCCESS;
-    WI_TRY(wi_residual_get(req->comm, req->options.tensor, c->count, req->codec.feedback, &r));
-    settle(r, c->dtype, 1, c->dst, c->dst);
+    WI_TRY(wi_residual_get(req->comm, req->options.tensor, c->count, req->codec.feedback.form, &r));
+    WI_TRY(wi_call_redop(req->comm, c, &redop));
+    if (r->form != WI_FEEDBACK_EF21)
+        settle(r, &req->codec.feedback, &redop, 1, c->dst, c->dst);
     return WEFT_SUCCESS;
 }

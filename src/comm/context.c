@@ -90,8 +90,8 @@ static weft_status read_codec(const char *spec, struct wi_codec_use *use)
         snprintf(why, sizeof why, "%s", wi_fail_text());
         return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: %s", spec, why);
     }
-    if (use->feedback)
-        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: ef=1 needs a tensor's number, which only calls can name",
+    if (use->feedback.form)
+        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: ef needs a tensor's number, which only calls can name",
                        spec);
     return WEFT_SUCCESS;
 }

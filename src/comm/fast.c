@@ -216,7 +216,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     wi_call_info(comm, c, &op->info);
     wi_call_redop(comm, c, &op->bind.redop);
     if (codec)
-        wi_compress_mark(&op->info, wi_compress_mark_of(codec, 0));
+        wi_compress_mark(&op->info, wi_compress_mark_of(codec, &codec->codec, 0));
     wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;

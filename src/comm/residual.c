@@ -322,21 +322,37 @@ weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, void *stat
     return st;
 }
 
+/* EF21 has on each rank what all have, and what each has given to that. */
+static weft_status check_ranks(const struct weft_comm *comm, const struct wi_saved *saved)
+{
+    if (saved->form == WI_FEEDBACK_EF21 &&
+        (saved->nranks != (uint32_t)comm->nranks || saved->rank != (uint32_t)comm->rank))
+        return wi_fail(
+            WEFT_EINVAL,
+            "a saved residual of ef=ef21 is for the same rank of as many: it is of rank %u of %u, and this is "
+            "rank %d of %d; begin anew without it",
+            saved->rank, saved->nranks, comm->rank, comm->nranks);
+    return WEFT_SUCCESS;
+}
+
 /* What an owner kept of averages is in their units, and does not depend on how many ranks there are. */
 static weft_status load(struct weft_comm *comm, uint64_t tensor, const struct wi_saved *saved, double factor)
 {
-    double by[WI_PLANES] = {factor, saved->avg ? factor * ((double)saved->nranks / comm->nranks) : factor};
+    double by[WI_PLANES] = {factor, saved->avg ? factor * ((double)saved->nranks / comm->nranks) : factor, factor};
     struct wi_residual *r = wi_residual_look(comm, tensor);
     int made = !r;
     weft_status st;
 
     if (r && r->busy)
         return busy(r);
+    WI_TRY(check_ranks(comm, saved));
     if (made)
         WI_TRY(residual_make(comm, tensor, saved->elems, saved->form, &r));
     st = wi_saved_add(saved, by, r);
     if (st < 0 && made)
         clear(comm, tensor);
+    else if (st >= 0 && (saved->nranks != (uint32_t)comm->nranks || saved->rank != (uint32_t)comm->rank))
+        r->shape = 0;
     return st;
 }
 

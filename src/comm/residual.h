@@ -25,6 +25,7 @@ struct wi_residual {
     uint8_t form; /* enum wi_feedback_form */
     uint8_t avg;  /* the newest call was an average: OWNER is of that, and WORKER of what it divides */
     uint8_t busy; /* an operation that uses it is in flight */
+    uint8_t loaded; /* since the newest call: its planes may lack what that had */
     uint64_t steps; /* calls that were compressed */
     uint64_t shape; /* a hash of where the newest of them kept what; 0: another one may have to be moved */
     struct wi_plane plane[WI_PLANES];
@@ -48,13 +49,13 @@ void wi_residuals_free(struct weft_comm *comm);
 /* ---- Saved states: residual_state.c ----
  * Numbers are little-endian, lengths in bytes:
  *
- *     magic 4 | version 4 | form 4 | flags 4 | elements 8 | rank 4 | ranks 4 | steps 8 |
+ *     magic 4 | version 4 | form 4 | flags 4 | elements 8 | rank 4 | ranks 4 | steps 8 | shape 8 |
  *     for each plane: first element 8, elements 8 | the elements of all planes, fp32 | XXH3 of all before 8
  */
 struct wi_saved {
     uint8_t form, avg;
     uint32_t rank, nranks;
-    uint64_t steps;
+    uint64_t steps, shape;
     size_t elems;
     struct {
         size_t from, to;

@@ -118,20 +118,36 @@ static weft_status move_strays(struct wi_op *op, struct wi_call *c, struct wi_re
     return WEFT_SUCCESS;
 }
 
-static weft_status arrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, const struct kept *all, size_t n)
+/* What these keep lies everywhere; what EF21 keeps means nothing elsewhere, and all begin anew. */
+static weft_status arrange_all(struct wi_residual *r, int moved)
+{
+    for (unsigned k = 0; moved && r->form == WI_FEEDBACK_EF21 && k < WI_PLANES; k++)
+        wi_plane_clear(&r->plane[k]);
+    WI_TRY(wi_plane_reserve(&r->plane[WI_PLANE_WORKER], 0, r->elems));
+    return wi_plane_reserve(&r->plane[WI_PLANE_MORE], 0, r->elems);
+}
+
+static weft_status arrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, const struct kept *all, size_t n,
+                           int moved)
 {
     struct places places[2] = {places_of(all, n, WI_PLANE_WORKER), places_of(all, n, WI_PLANE_OWNER)};
-    int is_new = !r->plane[WI_PLANE_WORKER].of && !r->plane[WI_PLANE_OWNER].of;
+    int everywhere = r->form == WI_FEEDBACK_EF21 || r->form == WI_FEEDBACK_DGC,
+        is_new = !r->plane[WI_PLANE_WORKER].of && !r->plane[WI_PLANE_OWNER].of;
+    struct kept whole = {WI_PLANE_WORKER, 0, r->elems};
 
+    if (everywhere) {
+        WI_TRY(arrange_all(r, moved));
+        places[WI_PLANE_WORKER] = (struct places){&whole, 1};
+    }
     for (unsigned k = 0; k < 2; k++)
         if (places[k].n)
             WI_TRY(wi_plane_reserve(&r->plane[k], places[k].of[0].from, places[k].of[places[k].n - 1].to));
-    for (unsigned k = 0; k < 2 && !is_new; k++)
+    for (unsigned k = 0; k < 2 && moved && !is_new && r->form != WI_FEEDBACK_EF21; k++)
         WI_TRY(move_strays(op, c, r, k, places));
     return WEFT_SUCCESS;
 }
 
-static weft_status rearrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, size_t n)
+static weft_status rearrange(struct wi_op *op, struct wi_call *c, struct wi_residual *r, size_t n, int moved)
 {
     struct kept *all = wi_calloc(n + 1, sizeof *all);
     struct kept_at at = {0};
@@ -142,7 +158,7 @@ static weft_status rearrange(struct wi_op *op, struct wi_call *c, struct wi_resi
     for (size_t i = 0; i < n; i++)
         next_kept(&op->bind, &at, &all[i]);
     qsort(all, n, sizeof *all, by_place);
-    st = arrange(op, c, r, all, n);
+    st = arrange(op, c, r, all, n, moved);
     wi_free(all);
     return st;
 }
@@ -156,15 +172,21 @@ weft_status wi_compress_place(struct weft_request *req, struct wi_op *op)
 
     if (!r || !coding->image_bytes)
         return WEFT_SUCCESS;
+    if (op->bind.nstages > 1 && r->form >= WI_FEEDBACK_EF21)
+        return wi_fail(WEFT_ENOTSUP, "%s with ef=%s is for algorithms without stages, and %s has some",
+                       wi_coll_name((enum wi_coll)req->now.coll), wi_feedback_name(r->form), op->bind.sched->algo);
     shape = shape_of(&op->bind, &n);
-    if (shape != r->shape)
-        WI_TRY(rearrange(op, &req->now, r, n));
+    if (shape != r->shape || r->loaded)
+        WI_TRY(rearrange(op, &req->now, r, n, shape != r->shape));
     r->shape = shape;
+    r->loaded = 0;
     r->avg = op->bind.redop.op == WEFT_AVG;
     r->steps++;
     for (int i = 0; i < WI_PLANES; i++) {
         coding->residual[i] = r->plane[i].of;
         coding->residual_from[i] = r->plane[i].from;
     }
+    coding->feedback = req->codec.feedback;
+    coding->gain = wi_compress_gain(&coding->feedback, req->comm->nranks, req->now.dtype, req->now.src, r->elems);
     return WEFT_SUCCESS;
 }

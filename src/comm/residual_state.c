@@ -21,7 +21,8 @@ enum {
     AT_RANK = 24,
     AT_RANKS = 28,
     AT_STEPS = 32,
-    AT_PLANES = 40,
+    AT_SHAPE = 40,
+    AT_PLANES = 48,
     PLANE_BYTES = 16,
     AT_DATA = AT_PLANES + WI_PLANES * PLANE_BYTES,
     CHECK_BYTES = 8,
@@ -86,6 +87,7 @@ void wi_saved_write(const struct wi_residual *r, int rank, int nranks, unsigned 
     wi_put32(state + AT_RANK, (uint32_t)rank);
     wi_put32(state + AT_RANKS, (uint32_t)nranks);
     wi_put64(state + AT_STEPS, r->steps);
+    wi_put64(state + AT_SHAPE, r->shape);
     for (int i = 0; i < WI_PLANES; i++) {
         const struct wi_plane *p = &r->plane[i];
         size_t from, to;
@@ -127,6 +129,7 @@ static weft_status read_head(const unsigned char *state, size_t bytes, struct wi
                            .rank = wi_get32(state + AT_RANK),
                            .nranks = wi_get32(state + AT_RANKS),
                            .steps = wi_get64(state + AT_STEPS),
+                           .shape = wi_get64(state + AT_SHAPE),
                            .elems = (size_t)elems};
     if (!s->nranks || s->nranks > INT32_MAX || s->rank >= s->nranks)
         return wi_fail(WEFT_EINVAL, "a saved residual of rank %u of %u", s->rank, s->nranks);
@@ -189,6 +192,8 @@ static weft_status check_sums(const struct wi_saved *s, const double factor[WI_P
 
 weft_status wi_saved_add(const struct wi_saved *s, const double factor[WI_PLANES], struct wi_residual *r)
 {
+    int same = !r->steps || r->shape == s->shape;
+
     if (s->elems != r->elems)
         return wi_fail(WEFT_EINVAL, "the saved residual is of %zu elements, and that of tensor %llu of %zu", s->elems,
                        (unsigned long long)r->tensor, r->elems);
@@ -205,6 +210,7 @@ weft_status wi_saved_add(const struct wi_saved *s, const double factor[WI_PLANES
                 added(&r->plane[i], e, s->plane[i].of + (e - s->plane[i].from) * ELEM_BYTES, factor[i]);
     r->avg = s->avg;
     r->steps = s->steps > r->steps ? s->steps : r->steps;
-    r->shape = 0;
+    r->shape = same ? s->shape : 0;
+    r->loaded = 1;
     return WEFT_SUCCESS;
 }

@@ -7,11 +7,9 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "compress/scratch.h"
-#include "exec/engine.h"
+#include "exec/coded_part.h"
 
 #define ON_STACK 2048 /* elements of a part, unless a block of the codec is longer */
-#define CONVERTED 2   /* operands of a sum that are converted before what there is is summed */
-#define VECTORS (CONVERTED + 2)
 
 weft_status wi_coding_init(struct wi_coding *c, const struct weft_codec *codec, weft_dtype dtype, int rank)
 {
@@ -36,297 +34,259 @@ weft_status wi_image_check(const struct wi_coding *c, const void *image, size_t 
     return WEFT_SUCCESS;
 }
 
-/* ---- A part of the work: so many elements from an element on ---- */
-
-struct part {
-    const struct wi_work *w;
-    const struct wi_coding *c;
-    weft_dtype dtype;
-    size_t from, elems;
-    float *memory; /* VECTORS of most_elems each */
-    size_t most_elems;
-    weft_status *status;
-};
-
-static float *vector(const struct part *p, int i)
-{
-    return p->memory + (size_t)i * p->most_elems;
-}
-
-static int is_image(const struct wi_work *w, uint32_t operand)
-{
-    return w->to[operand].mem == WI_MEM_PACK;
-}
-
 /* What an image holds. */
-static void hold(const struct part *p, const void *image, size_t elems, float *to)
+static void hold(const struct wi_part *p, const void *image, size_t elems, float *to)
 {
     if (wi_codec_decode(p->c->codec, image, elems, to) < 0)
         *p->status = wi_fail(WEFT_EPROTO, "these %zu bytes are no image of %zu elements by codec %s",
                              wi_image_bytes(p->c, image, SIZE_MAX), elems, wi_codec_name(p->c->codec));
 }
 
-static const unsigned char *source(const struct part *p, uint32_t i)
-{
-    size_t at = p->from * p->w->op->bind.redop.elem_bytes;
-
-    return (const unsigned char *)p->w->src[i] + (is_image(p->w, p->w->ndst + i) ? wi_coding_bytes(p->c, at) : at);
-}
-
-static unsigned char *destination(const struct part *p, uint32_t i)
-{
-    size_t at = p->from * p->w->op->bind.redop.elem_bytes;
-
-    return (unsigned char *)p->w->dst[i] + (is_image(p->w, i) ? wi_coding_bytes(p->c, at) : at);
-}
-
-/* What avg divides by, at the step that completes a result. */
-static float factor_of(const struct wi_work *w)
-{
-    const struct wi_redop *r = &w->op->bind.redop;
-
-    return w->flags & WI_REDUCE_FINAL && r->op == WEFT_AVG ? 1.0f / (float)r->divisor : 1.0f;
-}
-
 /* ---- Sums ---- */
 
-struct sum {
-    const void *images[WI_REDUCE_MAX_SRC];
-    const float *plain[WI_REDUCE_MAX_SRC];
-    int n, converted;
-    float *acc; /* partial sums */
-};
-
-static struct weft_codec_operands operands_of(const struct sum *s)
+static struct weft_codec_operands operands_of(const struct wi_part_sum *s)
 {
     return (struct weft_codec_operands){s->n, s->images, s->plain};
 }
 
-/* Sum what there is, which makes room. From left to right, so that it makes no difference. */
-static void sum_so_far(const struct part *p, struct sum *s)
+void wi_part_sum(const struct wi_part *p, const struct wi_part_sum *s, float *dst)
 {
     struct weft_codec_operands o = operands_of(s);
 
-    wi_codec_sum(p->c->codec, &o, p->elems, s->acc);
-    s->plain[0] = s->acc;
+    wi_codec_sum(p->c->codec, &o, p->elems, dst);
+}
+
+/* Sum what there is, which makes room. From left to right, so that it makes no difference. */
+static void sum_so_far(const struct wi_part *p, struct wi_part_sum *s)
+{
+    float *sum = wi_part_vector(p, WI_VECTOR_SUM);
+
+    wi_part_sum(p, s, sum);
+    s->plain[0] = sum;
     s->n = 1;
     s->converted = 0;
 }
 
 /* Room for one more. */
-static float *converted(const struct part *p, struct sum *s)
+static float *converted(const struct wi_part *p, struct wi_part_sum *s)
 {
-    if (s->converted == CONVERTED)
+    if (s->converted == WI_PART_CONVERTED)
         sum_so_far(p, s);
-    return vector(p, 2 + s->converted++);
+    return wi_part_vector(p, (enum wi_part_vector)(WI_VECTOR_OPERANDS + s->converted++));
 }
 
-static const float *as_floats(const struct part *p, struct sum *s, const void *plain)
+/* NULL: it is summed as an image. Those of a variable rate are read before. */
+static const float *as_floats(const struct wi_part *p, struct wi_part_sum *s, uint32_t i)
 {
+    int image = wi_part_is_image(p, p->w->ndst + i);
     float *to;
 
-    if (p->dtype == WEFT_FLOAT32)
-        return plain;
-    to = converted(p, s);
-    wi_codec_widen(p->dtype, plain, to, p->elems);
-    return to;
-}
-
-/* Images of a variable rate are read before they are summed. */
-static const float *as_plain(const struct part *p, struct sum *s, uint32_t i)
-{
-    float *to;
-
-    if (!is_image(p->w, p->w->ndst + i))
-        return as_floats(p, s, source(p, i));
-    if (!p->c->variable)
+    if (image && !p->c->variable)
         return NULL;
+    if (!image && p->dtype == WEFT_FLOAT32)
+        return (const float *)(const void *)wi_part_source(p, i);
     to = converted(p, s);
-    hold(p, source(p, i), p->elems, to);
+    if (image)
+        hold(p, wi_part_source(p, i), p->elems, to);
+    else
+        wi_codec_widen(p->dtype, wi_part_source(p, i), to, p->elems);
     return to;
 }
 
-static void gather(const struct part *p, struct sum *s)
+void wi_part_add(const struct wi_part *p, struct wi_part_sum *s, uint32_t i)
 {
-    for (uint32_t i = 0; i < p->w->nsrc; i++) {
-        const float *plain = as_plain(p, s, i);
-        s->images[s->n] = plain ? NULL : source(p, i);
-        s->plain[s->n++] = plain;
-    }
+    const float *plain = as_floats(p, s, i);
+
+    s->images[s->n] = plain ? NULL : wi_part_source(p, i);
+    s->plain[s->n++] = plain;
 }
 
 /* ---- What is not finite ---- */
 
 /* This rank's own image was sent, and its residual says what that lost; but the result is NaN, and nobody takes it. What the
  * residual was before comes back, to rounding, unless it was not written either. */
-static void undo_block(const struct part *p, size_t block, size_t elems)
+static void undo_block(const struct wi_part *p, size_t block, size_t elems)
 {
     const struct weft_codec *codec = p->c->codec;
     size_t first = p->from + block * codec->block, es = p->w->op->bind.redop.elem_bytes;
     const unsigned char *image = (const unsigned char *)p->w->undo_image + wi_coding_bytes(p->c, first * es);
-    float *sent = vector(p, 0), *of = vector(p, 1), *residual = p->w->residual + first;
+    float *sent = wi_part_vector(p, WI_VECTOR_SUM), *of = wi_part_vector(p, WI_VECTOR_RESULT),
+          *residual = p->w->residual + first;
 
     if (!wi_codec_is_finite(codec, image, 0))
         return;
     hold(p, image, elems, sent);
     wi_codec_widen(p->dtype, (const unsigned char *)p->w->undo_of + first * es, of, elems);
-    for (size_t i = 0; i < elems; i++)
+    for (size_t i = 0; i < elems && p->c->feedback.form == WI_FEEDBACK_LOCO; i++)
+        residual[i] += (1 - p->c->feedback.beta) * (sent[i] - of[i]);
+    for (size_t i = 0; i < elems && p->c->feedback.form != WI_FEEDBACK_LOCO; i++)
         residual[i] = residual[i] + sent[i] - of[i];
 }
 
-static void undo(const struct part *p)
+static void undo(const struct wi_part *p)
 {
     size_t each = p->c->variable ? p->elems : p->c->codec->block;
 
     for (size_t block = 0; block * each < p->elems; block++) {
         size_t left = p->elems - block * each;
-        int finite = 1;
-        for (uint32_t i = 0; i < p->w->nsrc && finite; i++)
-            finite = !is_image(p->w, p->w->ndst + i) || wi_codec_is_finite(p->c->codec, source(p, i), block);
-        if (!finite)
+        if (!wi_part_is_finite(p, block))
             undo_block(p, block, left < each ? left : each);
     }
 }
 
 /* ---- One part ---- */
 
-static void store(const struct part *p, const float *result, uint32_t skip)
+void wi_part_store(const struct wi_part *p, const float *result, uint32_t skip)
 {
     for (uint32_t i = 0; i < p->w->ndst; i++) {
-        if (i == skip || is_image(p->w, i))
+        if (i == skip || wi_part_is_image(p, i))
             continue;
         if (p->dtype != WEFT_FLOAT32)
-            wi_codec_narrow(p->dtype, result, destination(p, i), p->elems);
-        else if ((const unsigned char *)result != destination(p, i))
-            memcpy(destination(p, i), result, p->elems * sizeof *result);
+            wi_codec_narrow(p->dtype, result, wi_part_destination(p, i), p->elems);
+        else if ((const unsigned char *)result != wi_part_destination(p, i))
+            memcpy(wi_part_destination(p, i), result, p->elems * sizeof *result);
     }
 }
 
-/* The destination that results of fp32 are written to at once; ndst: there is none. */
-static uint32_t plain_destination(const struct part *p)
+/* LOCO: what images lost, on an average. Of what is not finite nothing changes. */
+static void average(const struct wi_part *p, uint32_t image, const float *lost, float *kept)
 {
-    uint32_t i = 0;
+    size_t each = p->c->codec->block;
+    float beta = p->c->feedback.beta;
 
-    while (i < p->w->ndst && is_image(p->w, i))
-        i++;
-    return i;
+    for (size_t at = 0; at < p->elems; at += each) {
+        size_t end = p->elems - at < each ? p->elems : at + each;
+        if (!wi_codec_is_finite(p->c->codec, wi_part_destination(p, image), at / each))
+            continue;
+        for (size_t i = at; i < end; i++)
+            kept[i] = beta * kept[i] + (1 - beta) * lost[i];
+    }
 }
 
 /* A sum of 16-bit floats is rounded before, unless a residual takes what that loses: results are rounded anyway, and what is not
  * rounded needs twice the bytes. */
-static void encode_variable(const struct part *p, const struct sum *s, const struct weft_codec_site *site,
-                            unsigned char *image, float *result)
+static void encode_variable(const struct wi_part *p, const struct wi_part_sum *s, unsigned char *image, float *result)
 {
-    struct weft_codec_operands o = operands_of(s);
-    float *residual = p->w->residual ? p->w->residual + p->from : NULL, *acc = s->acc, factor = factor_of(p->w);
+    float *residual = p->w->residual ? p->w->residual + p->from : NULL, *sum = wi_part_vector(p, WI_VECTOR_SUM),
+          *rounded = wi_part_vector(p, WI_VECTOR_GIVEN), factor = wi_part_factor(p);
+    struct weft_codec_site site = wi_part_site(p);
 
-    wi_codec_sum(p->c->codec, &o, p->elems, acc);
+    wi_part_sum(p, s, sum);
     for (size_t i = 0; factor != 1 && i < p->elems; i++)
-        acc[i] *= factor;
+        sum[i] *= factor;
     if (!residual && p->dtype != WEFT_FLOAT32) {
-        wi_codec_narrow(p->dtype, acc, vector(p, 1), p->elems);
-        wi_codec_widen(p->dtype, vector(p, 1), acc, p->elems);
+        wi_codec_narrow(p->dtype, sum, rounded, p->elems);
+        wi_codec_widen(p->dtype, rounded, sum, p->elems);
     }
-    wi_codec_encode_at(p->c->codec, site, acc, residual, p->elems, image);
+    wi_codec_encode_at(p->c->codec, &site, sum, residual, p->elems, image);
     if (result)
         hold(p, image, p->elems, result);
 }
 
-static void encode(const struct part *p, const struct sum *s, uint32_t image, float *result)
+static void encode(const struct wi_part *p, const struct wi_part_sum *s, uint32_t image, float *result)
 {
-    float *residual = p->w->residual ? p->w->residual + p->from : NULL;
+    float *kept = p->w->residual ? p->w->residual + p->from : NULL, *residual = kept;
     struct weft_codec_operands o = operands_of(s);
-    struct weft_codec_site site = {p->w->op->info.seq, p->w->first + p->from, p->c->rank, p->w->sums};
+    struct weft_codec_site site = wi_part_site(p);
 
-    if (p->c->variable)
-        encode_variable(p, s, &site, destination(p, image), result);
-    else if (p->w->nsrc == 1 && !result && s->plain[0] && factor_of(p->w) == 1)
-        wi_codec_encode_at(p->c->codec, &site, s->plain[0], residual, p->elems, destination(p, image));
+    if (kept && p->c->feedback.form == WI_FEEDBACK_LOCO) {
+        residual = wi_part_vector(p, WI_VECTOR_HELD);
+        memcpy(residual, kept, p->elems * sizeof *kept);
+    }
+    if (p->w->nsrc == 1 && !result && s->plain[0] && wi_part_factor(p) == 1)
+        wi_codec_encode_at(p->c->codec, &site, s->plain[0], residual, p->elems, wi_part_destination(p, image));
     else
-        wi_codec_sum_encode(p->c->codec, &site, &o, factor_of(p->w), residual, p->elems, destination(p, image), result);
+        wi_codec_sum_encode(p->c->codec, &site, &o, wi_part_factor(p), residual, p->elems,
+                            wi_part_destination(p, image), result);
+    if (residual != kept)
+        average(p, image, residual, kept);
 }
 
-static void decode(const struct part *p, const struct sum *s, float *result)
+static void decode(const struct wi_part *p, const struct wi_part_sum *s, float *result)
 {
-    struct weft_codec_operands o = operands_of(s);
-    float factor = factor_of(p->w);
+    float factor = wi_part_factor(p);
 
     if (s->n == 1 && s->images[0])
         hold(p, s->images[0], p->elems, result);
     else
-        wi_codec_sum(p->c->codec, &o, p->elems, result);
+        wi_part_sum(p, s, result);
     for (size_t i = 0; factor != 1 && i < p->elems; i++)
         result[i] *= factor;
 }
 
-static void do_part(const struct part *p)
+static void do_part(const struct wi_part *p)
 {
-    struct sum s = {.acc = vector(p, 0)};
+    struct wi_part_sum s = {.n = 0};
+    uint32_t plain = wi_part_find(p, 0), image = wi_part_find(p, 1);
     float *result;
-    uint32_t plain = plain_destination(p), image = 0;
 
-    if (p->w->undo_image)
+    if (p->w->undo_image && p->c->feedback.form != WI_FEEDBACK_DGC)
         undo(p);
-    gather(p, &s);
-    while (image < p->w->ndst && !is_image(p->w, image))
-        image++;
+    for (uint32_t i = 0; i < p->w->nsrc; i++)
+        wi_part_add(p, &s, i);
     result = plain == p->w->ndst        ? NULL
-             : p->dtype == WEFT_FLOAT32 ? (float *)(void *)destination(p, plain)
-                                        : vector(p, 1);
-    if (image < p->w->ndst)
+             : p->dtype == WEFT_FLOAT32 ? (float *)(void *)wi_part_destination(p, plain)
+                                        : wi_part_vector(p, WI_VECTOR_RESULT);
+    if (image < p->w->ndst && p->c->variable)
+        encode_variable(p, &s, wi_part_destination(p, image), result);
+    else if (image < p->w->ndst)
         encode(p, &s, image, result);
     else
         decode(p, &s, result);
     if (result)
-        store(p, result, p->dtype == WEFT_FLOAT32 ? plain : p->w->ndst);
+        wi_part_store(p, result, p->dtype == WEFT_FLOAT32 ? plain : p->w->ndst);
 }
 
 /* Of fp32 all at once where nothing is done in a second pass over what was made. */
-static size_t part_elems(const struct wi_work *w, weft_dtype dtype, size_t most)
+static int in_one_pass(const struct wi_part *p)
 {
-    return dtype == WEFT_FLOAT32 && factor_of(w) == 1 && !w->undo_image ? SIZE_MAX : most;
+    return p->dtype == WEFT_FLOAT32 && wi_part_factor(p) == 1 && !p->w->undo_image &&
+           p->c->feedback.form <= WI_FEEDBACK_EF14;
 }
 
-/* A part at a time. */
-static weft_status do_parts(const struct wi_work *w, size_t from, size_t end, size_t each, float *memory, size_t most)
+/* From p->from on, a part at a time. */
+static weft_status do_parts(struct wi_part p, size_t end)
 {
-    const struct wi_binding *b = &w->op->bind;
+    size_t each = p.c->variable || !in_one_pass(&p) ? p.most_elems : SIZE_MAX;
     weft_status status = WEFT_SUCCESS;
 
-    while (from < end && status >= 0) {
-        size_t elems = end - from < each ? end - from : each;
-        struct part p = {w, &b->coding, (weft_dtype)b->redop.dtype, from, elems, memory, most, &status};
-        do_part(&p);
-        from += elems;
+    p.status = &status;
+    for (; p.from < end && status >= 0; p.from += p.elems) {
+        p.elems = end - p.from < each ? end - p.from : each;
+        if (!wi_feedback_part(&p))
+            do_part(&p);
     }
     return status;
 }
 
-static weft_status do_variable(const struct wi_work *w, size_t elems)
+/* All of it is one part. */
+static weft_status do_variable(struct wi_part p, size_t elems)
 {
-    float *memory = wi_aligned_alloc(64, (VECTORS * elems + 1) * sizeof *memory);
     weft_status st;
 
-    if (!memory)
-        return wi_fail(WEFT_ENOMEM, "%zu vectors of %zu elements, to sum images", (size_t)VECTORS, elems);
-    st = do_parts(w, 0, elems, elems, memory, elems);
-    wi_free(memory);
+    p.most_elems = elems;
+    p.memory = wi_aligned_alloc(64, (WI_VECTORS * elems + 1) * sizeof *p.memory);
+    if (!p.memory)
+        return wi_fail(WEFT_ENOMEM, "%d vectors of %zu elements, to sum images", WI_VECTORS, elems);
+    st = do_parts(p, elems);
+    wi_free(p.memory);
     return st;
 }
 
 weft_status wi_coded_do(const struct wi_work *w, size_t at, size_t bytes)
 {
     const struct wi_binding *b = &w->op->bind;
-    size_t es = b->redop.elem_bytes, from = at / es, end = (at + bytes) / es, block = b->coding.codec->block;
-    size_t most = block > ON_STACK ? block : ON_STACK, each = part_elems(w, (weft_dtype)b->redop.dtype, most);
-    float on_stack[VECTORS * ON_STACK], *memory;
+    size_t es = b->redop.elem_bytes, end = (at + bytes) / es, block = b->coding.codec->block;
+    size_t most = block > ON_STACK ? block : ON_STACK;
+    struct wi_part p = {.w = w, .c = &b->coding, .dtype = (weft_dtype)b->redop.dtype, .from = at / es, .most_elems = most};
+    float on_stack[WI_VECTORS * ON_STACK];
     weft_status st;
 
     if (b->coding.variable)
-        return do_variable(w, end);
-    memory = most > ON_STACK ? wi_scratch_take(WI_SCRATCH_PARTS) : on_stack;
-    st = do_parts(w, from, end, each, memory, most);
-    if (memory != on_stack)
-        wi_scratch_give(WI_SCRATCH_PARTS, memory);
+        return do_variable(p, end);
+    p.memory = most > ON_STACK ? wi_scratch_take(WI_SCRATCH_PARTS) : on_stack;
+    st = do_parts(p, end);
+    if (p.memory != on_stack)
+        wi_scratch_give(WI_SCRATCH_PARTS, p.memory);
     return st;
 }

@@ -23,6 +23,8 @@ struct wi_coding {
     size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
     float *residual[WI_PLANES];     /* borrowed; NULL: no error feedback, or not of this kind */
     size_t residual_from[WI_PLANES]; /* the element of the vector that it begins at */
+    struct wi_feedback feedback;
+    float gain;                     /* DGC: what this rank gives is multiplied by it */
     uint32_t rank;                  /* whose work it is: weft_codec_site */
 };
 

@@ -162,7 +162,7 @@ static void resolve_coded(const struct wi_exec *exec, const struct wi_op *op, co
         return;
     }
     w->residual = st->extra ? wi_residual(op, kept, skip) : NULL;
-    w->first = st->extra == WI_EXTRA_ENCODED ? (kept->at + skip) / op->bind.redop.elem_bytes : 0;
+    w->first = st->extra ? (kept->at + skip) / op->bind.redop.elem_bytes : 0;
     w->sums = st->extra == WI_EXTRA_ENCODED && kept->rank == 1;
     w->undo_image = w->undo_of = NULL;
     if (st->extra == WI_EXTRA_UNDO && w->residual) {

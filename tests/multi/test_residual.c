@@ -106,6 +106,11 @@ static void restores(int rank, int nranks, void *arg)
     interrupted(&f, "int4:ef=1,bypass=never", "coded2", WEFT_AVG);
     interrupted(&f, "int2:ef=1,bypass=never,block=32", "coded", WEFT_SUM);
     interrupted(&f, "sign:ef=1,bypass=never", "coded2", WEFT_SUM);
+    interrupted(&f, "int4:ef=loco,bypass=never", "coded2", WEFT_AVG);
+    interrupted(&f, "int4:ef=ef21,bypass=never", "coded2", WEFT_AVG);
+    interrupted(&f, "int4:ef=ef21,bypass=never", "coded", WEFT_SUM);
+    interrupted(&f, "int4:ef=dgc,bypass=never", "coded2", WEFT_AVG);
+    interrupted(&f, "int4:ef=dgc,bypass=never", "coded", WEFT_SUM);
     ft_close(&f);
 }
 
@@ -170,10 +175,10 @@ static void account_given(const struct job *j, int step, double *given)
 /* What the saved state says is owed, in units of the result. */
 static void read_state(const unsigned char *state, struct reshard *s)
 {
-    const unsigned char *at = state + 40 + 16 * WI_PLANES;
+    const unsigned char *at = state + 48 + 16 * WI_PLANES;
 
     for (int plane = 0; plane < 2; plane++)
-        for (uint64_t n = wi_get64(state + 40 + 16 * plane + 8); n; n--, at += 4) {
+        for (uint64_t n = wi_get64(state + 56 + 16 * plane); n; n--, at += 4) {
             uint32_t bits = wi_get32(at);
             float v;
             memcpy(&v, &bits, sizeof v);
@@ -197,11 +202,11 @@ static void check_places(const struct job *j, const struct reshard *s)
     static unsigned char state[STATE_MOST];
     size_t share = j->kind == WEFT_KIND_REDUCE_SCATTER ? j->count : (s->elems / (size_t)s->to + 32) / 32 * 32,
            own = share * (size_t)j->rank;
-    const unsigned char *at = state + 40 + 16 * WI_PLANES;
+    const unsigned char *at = state + 48 + 16 * WI_PLANES;
 
     save(j->comm, 9, state);
     for (int plane = 0; plane < 2; plane++) {
-        uint64_t from = wi_get64(state + 40 + 16 * plane), n = wi_get64(state + 48 + 16 * plane);
+        uint64_t from = wi_get64(state + 48 + 16 * plane), n = wi_get64(state + 56 + 16 * plane);
         for (uint64_t i = from; i < from + n; i++, at += 4) {
             int here = !strcmp(s->algorithm, "coded2") || j->kind == WEFT_KIND_REDUCE_SCATTER
                            ? (i >= own && i < own + share) == plane
@@ -416,7 +421,7 @@ static void hostile(const struct job *j)
     for (size_t cut = 0; cut < bytes; cut += cut < 200 ? 1 : 37) {
         memcpy(bad, state, cut);
         WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, bad, cut, 1), WEFT_EINVAL);
-        if (cut > 100) {
+        if (cut > 120) {
             set_check(bad, cut);
             WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, bad, cut, 1), WEFT_EINVAL);
         }
@@ -437,9 +442,9 @@ static void hostile(const struct job *j)
     refuse(j, state, bytes, 16, UINT64_MAX, 8, "elements");
     refuse(j, state, bytes, 24, 3, 4, "rank 3 of 3");
     refuse(j, state, bytes, 28, 0, 4, "of 0");
-    refuse(j, state, bytes, 40, UINT64_MAX, 8, "and the tensor has 2999");
     refuse(j, state, bytes, 48, UINT64_MAX, 8, "and the tensor has 2999");
-    refuse(j, state, bytes, 48, 10, 8, "its elements end at");
+    refuse(j, state, bytes, 56, UINT64_MAX, 8, "and the tensor has 2999");
+    refuse(j, state, bytes, 56, 10, 8, "its elements end at");
     refuse(j, state, bytes, bytes - 16, 0x7fc00000, 4, "is not finite");
     refuse(j, state, bytes, bytes - 16, 0xff800000, 4, "is not finite");
     SAYS(weft_comm_residual_load(j->comm, 9, state, bytes, 1e300), WEFT_EINVAL, "becomes infinite");
