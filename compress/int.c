@@ -26,7 +26,7 @@ static const struct weft_codec_parameter rows[] = {
     WI_SEED_ROW,
     WI_LAST_ROW};
 
-/* Error and rates of the usual form: tests/bench has what they were measured with. */
+/* Error and rates of the usual form, those of one core with AVX-512. */
 static const struct form {
     uint32_t bits, kernels, lossy_limit;
     float nmse, encode_rate, decode_rate;

@@ -11,12 +11,28 @@
  *   int8, int6, int4   signed integers, scaled by the largest magnitude of each block: 8.1, 6.1, 4.1 bits an element
  *   int2               four levels, scaled by the mean magnitude: 2.1 bits
  *   sign               the sign, scaled by the mean magnitude: 1.1 bits (Karimireddy et al., Error Feedback Fixes SignSGD, ICML
- *                      2019)
- *
+ *                      2019). means=2: negative elements have a mean of their own
+ *   bf16, fp16         floats of 16 bits, without a scale: what is summed is summed in fp32, and rounded once
+ *   e4m3, e5m2         floats of 8 bits, scaled by the largest magnitude: 8.1 bits
+ *   mxfp8, mxfp6, mxfp4  OCP Microscaling formats, 32 elements and a power of two: 8.25, 6.25, 4.25 bits. element=e4m3|e5m2 of
+ *                      mxfp8, e2m3|e3m2 of mxfp6
+ *   qsgd               levels=7 of each sign, scaled by the norm, rounded at random: 4.1 bits (Alistarh et al., QSGD, NeurIPS
+ *                      2017). 1 to 127 levels: 2, 4, 6 or 8 bits
+ *   terngrad           -1, 0 or 1, scaled by the largest magnitude of what is within clip=2.5 root mean squares (0: of all),
+ *                      rounded at random: 2.1 bits (Wen et al., TernGrad, NeurIPS 2017)
+ *   natural            the power of two below or above, at random: 8.1 bits (Horvath et al., Natural Compression, 2019)
  *   lossless           every bit comes back: exponents are entropy-coded, by zstd. Of gradients in bf16 two thirds are left, of
  *                      fp32 five sixths. A plugin, there once a context has been made; level=0 to 19
+ *   others             that plugins bring: struct weft_codec_ops in weft_plugin.h
  *
- *   block=128          elements that share a scale, a power of two from 32 to 2048
+ *   block=128          elements that share a scale, a power of two from 32 to 2048; casts and MX have 32
+ *   scale=bf16         of int8 to int2. fp32: scales are not rounded
+ *   levels=symmetric   of int8 to int2. minmax: 2^bits levels from the least to the largest element of each block
+ *   round=nearest      of int8 to int2. stochastic: right on average. int2 needs levels=minmax for it
+ *   hadamard=0         of int8 to int2. 1: each block is turned by random signs and a Hadamard transform before, so that the error
+ *                      does not depend on the distribution
+ *   seed=1             of what is random. Random bits are a function of seed, number of the collective, rank and place, the same on
+ *                      every CPU: a run can be repeated
  *   ef=0               error feedback, what a rank keeps of a tensor from call to call; weft_call_options.tensor names the tensor:
  *                      1     what an image loses is added the next time (Seide et al., 1-bit SGD, Interspeech 2014)
  *                      loco  an average of what images lost is, with beta=0.8 of the old average (Xie et al., LoCo, 2024)
@@ -26,13 +42,16 @@
  *                            ranks give may have: each gives at most its root of nranks-th part), warmup=0 (steps with 25, 6.25,
  *                            1.56, .4 % of the elements, of codecs with a ratio). The optimizer must have no momentum of its own.
  *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
- *                      ef21 and dgc are for all_reduce, of at most 63 ranks
+ *                      ef21 and dgc are for all_reduce, of at most 63 ranks. None of them is for
+ *                      codecs whose error may be longer than the vector: qsgd, terngrad, int2 with levels=minmax, int4 with
+ *                      round=stochastic and long blocks
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
  *
  * Below 8 bits use error feedback: without it training stalls. With ef=1, and with ef=dgc where momentum is 0, what was sent and
  * what is owed are together what was given. A block with a NaN or an infinity is NaN on all ranks, where loss scalers see it; what is
- * kept of it is not changed, but to rounding. */
+ * kept of it is not changed, but to rounding. So is one with a magnitude of 2^127 or more; with hadamard=1, and of qsgd, of 2^116 or
+ * more, of fp16 of 65,520 or more. */
 #ifndef WEFT_COMPRESS_H
 #define WEFT_COMPRESS_H
 

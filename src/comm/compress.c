@@ -260,8 +260,8 @@ static weft_status check_losses(const struct wi_sched *sched, const struct weft_
 {
     if (!codec->lossy_limit || sched->lossy <= codec->lossy_limit)
         return WEFT_SUCCESS;
-    return wi_fail(WEFT_ENOTSUP, "algorithm %s encodes an element up to %u times, and codec %s may %u times",
-                   sched->algo, sched->lossy, wi_codec_name(codec), codec->lossy_limit);
+    return wi_fail(WEFT_ENOTSUP, "algorithm %s encodes an element up to %u times, and codec %s allows %u", sched->algo,
+                   sched->lossy, wi_codec_name(codec), codec->lossy_limit);
 }
 
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)

@@ -311,6 +311,71 @@ static void lossless(void)
     unsetenv("WEFT_COMM_SLICE_BYTES");
 }
 
+/* Of a plugin, with blocks that are too long for a stack and sums that the library makes. */
+static void plugin_forms(int rank, int nranks, void *arg)
+{
+    static const weft_dtype dtypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int shots = 1; shots <= 2; shots++)
+        for (size_t t = 0; t < 3; t++) {
+            one_form(&f, "ternary:block=65536", 150000, dtypes[t], shots);
+            one_form(&f, "ternary:block=4096,threshold=0.5", 40001, dtypes[t], shots);
+        }
+    ft_close(&f);
+}
+
+static weft_status once_configure(struct weft_codec *codec, char *why, size_t capacity)
+{
+    weft_status st = wi_codec_ops(wi_codec_find("int8"))->configure(codec, why, capacity);
+
+    codec->lossy_limit = 1;
+    return st;
+}
+
+/* What may be encoded once only is for one shot. */
+static void limited_losses(int rank, int nranks, void *arg)
+{
+    static float data[256], out[256];
+    static struct weft_codec_ops ops;
+    static struct weft_plugin once;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 256, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+    int added;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    once = *wi_codec_find("int8");
+    ops = *wi_codec_ops(wi_codec_find("int8"));
+    ops.configure = once_configure;
+    once.ops = &ops;
+    once.name = "once";
+    WT_CHECK_OK(wi_codec_add(&once, "here", &added));
+    call.options = &options;
+    options.codec = "once:bypass=never";
+    options.algorithm = "coded";
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    options.algorithm = "coded2";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP,
+         "algorithm coded2 encodes an element up to 2 times, and codec once allows 1");
+    ft_close(&f);
+}
+
+static void plugins(void)
+{
+    const char *dir = wt_plugin_dir("ternary");
+    char before[sizeof ft_fake_path];
+
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    memcpy(before, ft_fake_path, sizeof before);
+    snprintf(ft_fake_path, sizeof ft_fake_path, "PLUGIN_PATH=%s", dir);
+    CU_ASSERT_EQUAL(wt_run(3, plugin_forms, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, plugin_forms, (void *)(uintptr_t) "shm", 60000), 0);
+    memcpy(ft_fake_path, before, sizeof before);
+    CU_ASSERT_EQUAL(wt_run(2, limited_losses, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 /* ---- Error feedback ---- */
 
 static void feedback_of(struct ft_rank *f, const char *codec)
@@ -487,6 +552,11 @@ static void refused_calls(int rank, int nranks, void *arg)
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "there is no ef=2; did you mean");
     options.codec = "int8:ef=1";
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "keeps a residual for each tensor, and the call names none");
+    options.codec = "qsgd:ef=1";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL,
+         "whose error is shorter than the vector, and that of qsgd is not");
+    options.codec = "int4:round=stochastic,block=2048,ef=1";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "and that of int4 is not");
     options.codec = "int8";
     call.dtype = WEFT_INT32;
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "codec int8 takes float32, float16 and bfloat16, not int32");
@@ -858,6 +928,7 @@ static const struct wt_case cases[] = {
     {"codecs by themselves", public_codecs},
     {"all_reduce in one shot and two, by every codec", all_reduces},
     {"by a codec of a variable rate", lossless},
+    {"codecs of plugins, and what may be encoded once", plugins},
     {"residuals from call to call, of two tensors", feedback},
     {"reduce_scatter, all_gather, all_to_all", others},
     {"what is refused", refusals},
