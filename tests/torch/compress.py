@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -317,14 +319,60 @@ def mass_is_kept_over_rebuilt_buckets(g: Groups) -> None:
         assert weft._C.residual_bytes(state.backend) == residual, "residuals were made anew"
 
 
+def issued_while_python_is_busy(g: Groups, native: bool, seconds: float) -> bool:
+    """Whether all averages of a backward pass are issued while another thread has the interpreter's lock, and keeps it."""
+    torch.manual_seed(1)
+    model = DDP(nn.Sequential(*(nn.Linear(400, 400) for _ in range(6))), process_group=g.weft, bucket_cap_mb=0.6)
+    if native:
+        weft.hooks.register(model, INT4)
+    else:
+        model.register_comm_hook(weft.hooks.State(g.weft, INT4), weft.hooks.compress)
+    backend = weft._groups.backend_of(g.weft)
+    for _ in range(2):
+        model(torch.ones(64, 400)).sum().backward()
+    before = backend.sequence_number
+    model(torch.ones(64, 400)).sum().backward()
+    each = backend.sequence_number - before
+    assert each > 2, each
+    go, issued = threading.Lock(), [0]
+    go.acquire()
+
+    def be_busy() -> None:
+        go.acquire()
+        until = time.monotonic() + seconds
+        while issued[0] < each and time.monotonic() < until:
+            issued[0] = backend.sequence_number - start
+
+    busy = threading.Thread(target=be_busy)
+    loss = model(torch.ones(64, 400)).sum()
+    # Autograd takes the lock to let go of what Python has seen: here the graph, and the gradient to begin with, stay.
+    first = torch.ones(())
+    kept = torch.ones((), requires_grad=True) * first
+    start, interval = backend.sequence_number, sys.getswitchinterval()
+    busy.start()
+    sys.setswitchinterval(1000)  # whoever has the lock keeps it until it lets go by itself: this thread in backward()
+    try:
+        go.release()
+        loss.backward(first, retain_graph=True)
+        busy.join()
+    finally:
+        sys.setswitchinterval(interval)
+    del kept
+    return issued[0] == each
+
+
+def registered_in_cpp_python_is_not_needed(g: Groups) -> None:
+    assert issued_while_python_is_busy(g, True, 30)
+
+
 def residuals_go_with_their_state(g: Groups) -> None:
     backend = weft._groups.backend_of(g.weft)
     before = weft._C.residual_bytes(backend)
     model = DDP(Pushed(*SHAPES), process_group=g.weft)
     state = weft.hooks.register(model, INT4)
     push(g, model, 0, list(range(len(SHAPES))))
-    each = 8 * sum(torch.Size(SHAPES[i]).numel() for i in CODED)
-    assert weft._C.residual_bytes(backend) == before + each
+    each = weft._C.residual_bytes(backend) - before
+    assert each >= 4 * sum(torch.Size(SHAPES[i]).numel() for i in CODED), each
     state.clear()
     assert weft._C.residual_bytes(backend) == before
     push(g, model, 1, list(range(len(SHAPES))))
@@ -368,7 +416,7 @@ class Branches(nn.Module):
 
 
 def unused_parameters(g: Groups) -> None:
-    """What a step does not use anywhere keeps its residual; the two forms agree, and so do the ranks."""
+    """Ranks that use other parameters, and parameters that no rank uses: the two forms agree, and so do the ranks."""
     results = []
     for native in (False, True):
         model, _ = hooked(g, INT4, native, net=Branches(), find_unused_parameters=True)
@@ -540,6 +588,119 @@ def join_with_uneven_inputs(g: Groups) -> None:
         dist.barrier(group=g.weft)
 
 
+# ---- Checkpoints ----
+
+
+def drained(g: Groups, model: DDP, steps: int = 40) -> list[torch.Tensor]:
+    """What comes when only zeros are given: what was left."""
+    total = [torch.zeros(s).double() for s in SHAPES]
+    for step in range(steps):
+        for sum_, got in zip(total, push(g, model, step, list(range(len(SHAPES))), factor=0.0)[1], strict=True):
+            sum_ += got
+    return total
+
+
+def pushed_model(group: dist.ProcessGroup, codec: str = INT4) -> tuple[DDP, weft.hooks.State]:
+    model = DDP(Pushed(*SHAPES), process_group=group)
+    return model, weft.hooks.register(model, codec)
+
+
+def go_on_from_a_checkpoint(g: Groups) -> None:
+    """Training that was saved and loaded leads to the bits of that which was not interrupted; without residuals to others."""
+    import io
+
+    for native in (False, True):
+        whole, state = hooked(g, SIGN, native)
+        optimizer = torch.optim.SGD(whole.parameters(), 0.05)
+        train(g, whole, 4, 0, optimizer)
+        file = io.BytesIO()
+        torch.save({"model": whole.module.state_dict(), "residuals": state.state_dict()}, file)
+        want = train(g, whole, 4, 4, optimizer)
+        results = []
+        for load in (True, False):
+            file.seek(0)
+            saved = torch.load(file)
+            again, restored = hooked(g, SIGN, native)
+            again.module.load_state_dict(saved["model"])
+            if load:
+                restored.load_state_dict(saved["residuals"])
+            results.append(train(g, again, 4, 4))
+        assert all(torch.equal(a, b) for a, b in zip(results[0], want, strict=True))
+        assert not all(torch.equal(a, b) for a, b in zip(results[1], want, strict=True)), "residuals make no difference"
+        assert set(saved["residuals"]["residuals"]) == {"0.weight", "3.weight"}, saved["residuals"]["residuals"].keys()
+
+
+def states_replace_what_was_kept(g: Groups) -> None:
+    model, state = pushed_model(g.weft)
+    push(g, model, 0, list(range(len(SHAPES))))
+    saved = state.state_dict()
+    other, theirs = pushed_model(g.weft)
+    push(g, other, 1, list(range(len(SHAPES))))
+    theirs.load_state_dict(saved)
+    for a, b in zip(drained(g, model), drained(g, other), strict=True):
+        assert torch.equal(a, b)
+
+
+def other_numbers_of_ranks(g: Groups) -> None:
+    """What all ranks together have not sent stays the same on fewer and on more of them."""
+    if g.size < 4:
+        return
+    few = dist.new_group([1, 2, 3], backend="weft")
+    few_gloo = dist.new_group([1, 2, 3], backend="gloo")
+    model, state = pushed_model(g.weft)
+    for step in range(5):
+        push(g, model, step, list(range(len(SHAPES))))
+    states: list[dict] = [{}] * g.size
+    dist.all_gather_object(states, state.state_dict(), group=g.gloo)
+    left = drained(g, model)
+    assert max(t.abs().max() for t in left) > 1e-2
+    fewer: list[dict] = [{}] * 3
+    if g.rank:
+        small, theirs = pushed_model(few)
+        theirs.load_state_dict(states)
+        dist.all_gather_object(fewer, theirs.state_dict(), group=few_gloo)
+        for a, b in zip(drained(g, small), left, strict=True):
+            assert (a - b).abs().max() < 1e-4, (a - b).abs().max()
+    everything = [fewer]
+    dist.broadcast_object_list(everything, 1, group=g.gloo)
+    large, again = pushed_model(g.weft)
+    again.load_state_dict(everything[0])
+    for a, b in zip(drained(g, large), left, strict=True):
+        assert (a - b).abs().max() < 1e-4, (a - b).abs().max()
+    raises(ValueError, "as a list", lambda: again.load_state_dict(everything[0][g.rank % 3]))
+    raises(ValueError, "in the order of ranks", lambda: again.load_state_dict(everything[0][::-1]))
+
+
+def scales_of_losses(g: Groups) -> None:
+    """What is left goes with the scale: twice the scale, twice the rest."""
+    left = []
+    for factor in (1.0, 2.0, 0.5):
+        model, state = pushed_model(g.weft)
+        push(g, model, 3, list(range(len(SHAPES))))
+        state.rescale(factor)
+        left.append(drained(g, model))
+    for one, twice, half in zip(*left, strict=True):
+        assert torch.equal(2 * one, twice) and torch.equal(one / 2, half)
+    assert left[0][0].abs().max() > 1e-2
+
+
+def wrong_states(g: Groups) -> None:
+    model, state = pushed_model(g.weft)
+    push(g, model, 0, list(range(len(SHAPES))))
+    saved = state.state_dict()
+    nameless = weft.hooks.State(g.weft, INT4)
+    raises(ValueError, "State(model=...)", lambda: nameless.load_state_dict(saved))
+    raises(ValueError, "no such parameter", lambda: hooked(g, INT4, False)[1].load_state_dict(saved))
+    raises(ValueError, "no state of a State", lambda: state.load_state_dict({"residuals": {}}))
+    raises(ValueError, "no states", lambda: state.load_state_dict([]))
+    raises(ValueError, "version 9", lambda: state.load_state_dict({**saved, "version": 9}))
+    raises(ValueError, f"by rank {(g.rank + 1) % g.size} of {g.size}", lambda: state.load_state_dict({**saved, "rank": (g.rank + 1) % g.size}))  # fmt: skip  # noqa: E501
+    cut = {**saved, "residuals": {name: bytes_[:-1] for name, bytes_ in saved["residuals"].items()}}
+    raises(RuntimeError, "load_residual", lambda: state.load_state_dict(cut))
+    raises(ValueError, "torch.uint8", lambda: state.load_state_dict({**saved, "residuals": {"weights.0": torch.ones(3)}}))
+    raises(RuntimeError, "factor is nan", lambda: (state.load_state_dict(saved), state.rescale(float("nan"))))
+
+
 # ---- FSDP2 ----
 
 
@@ -612,9 +773,11 @@ def sharded_mass_is_kept(g: Groups) -> None:
 CASES = [
     codecs_by_call, other_collectives_by_call, the_innermost_codec_counts, batches_keep_their_codec, error_feedback_by_call,
     wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp, small_parameters_stay_as_they_are,
-    mass_is_kept_over_rebuilt_buckets, residuals_go_with_their_state, two_models_of_a_group, static_graphs, unused_parameters,
-    accumulation, infinite_steps_are_skipped, counterparts_of_torch, wrong_hooks, half_precision_gradients, sparse_gradients,
-    transport_memory_and_codec, join_with_uneven_inputs, sharded_gradients, sharded_mass_is_kept,
+    mass_is_kept_over_rebuilt_buckets, registered_in_cpp_python_is_not_needed, residuals_go_with_their_state,
+    two_models_of_a_group, static_graphs, unused_parameters, accumulation,
+    infinite_steps_are_skipped, counterparts_of_torch, wrong_hooks, half_precision_gradients, sparse_gradients,
+    transport_memory_and_codec, join_with_uneven_inputs, go_on_from_a_checkpoint,
+    states_replace_what_was_kept, other_numbers_of_ranks, scales_of_losses, wrong_states, sharded_gradients, sharded_mass_is_kept,
 ]  # fmt: skip
 
 if __name__ == "__main__":

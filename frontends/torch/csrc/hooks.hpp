@@ -5,7 +5,7 @@
 #include <map>
 #include <unordered_map>
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 #include "backend.hpp"
 
 namespace weft_torch

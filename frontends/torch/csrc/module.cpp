@@ -2,12 +2,12 @@
 /* What Python sees of the adapter: weft._C. */
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
 #include "backend.hpp"
 #include "hooks.hpp"
 #include "memory.hpp"
-
-#include <weft/weft_compress.h>
+#include "residuals.hpp"
 
 namespace weft_torch
 {
@@ -249,22 +249,9 @@ static uint64_t new_tensors(const c10::intrusive_ptr<c10d::Backend> &backend)
     return ++weft_of(backend)->engine()->states * kTensorsOfState;
 }
 
-static size_t residual_bytes(c10d::Backend &backend)
+static Residuals residuals_of(const c10::intrusive_ptr<c10d::Backend> &backend)
 {
-    size_t bytes = 0;
-
-    with_comm(backend, "residual_bytes",
-              [&](weft_comm *comm, Engine &) { return weft_comm_residual_bytes(comm, &bytes); });
-    return bytes;
-}
-
-/* Of what was not there either. */
-static void clear_residual(c10d::Backend &backend, uint64_t tensor)
-{
-    with_comm(backend, "clear_residual", [&](weft_comm *comm, Engine &) {
-        weft_status st = weft_comm_residual_clear(comm, tensor);
-        return st == WEFT_ENOTFOUND ? WEFT_SUCCESS : st;
-    });
+    return Residuals(*weft_of(backend));
 }
 
 static std::shared_ptr<HookState> make_state(const c10::intrusive_ptr<c10d::Backend> &backend,
@@ -342,8 +329,26 @@ PYBIND11_MODULE(_C, m)
         "leave_codec", [](uintptr_t before) { Coding::of_thread = reinterpret_cast<const Coding *>(before); },
         py::arg("before"));
     m.def("new_tensors", &new_tensors, py::arg("backend"));
-    m.def("residual_bytes", &residual_bytes, py::arg("backend"), nogil());
-    m.def("clear_residual", &clear_residual, py::arg("backend"), py::arg("tensor"), nogil());
+    using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+    m.def(
+        "residual_bytes", [](const BackendPtr &backend) { return residuals_of(backend).bytes(); }, py::arg("backend"),
+        nogil());
+    m.def(
+        "clear_residual", [](const BackendPtr &backend, uint64_t tensor) { residuals_of(backend).clear(tensor); },
+        py::arg("backend"), py::arg("tensor"), nogil());
+    m.def(
+        "scale_residual",
+        [](const BackendPtr &backend, uint64_t tensor, double factor) { residuals_of(backend).scale(tensor, factor); },
+        py::arg("backend"), py::arg("tensor"), py::arg("factor"), nogil());
+    m.def(
+        "save_residual", [](const BackendPtr &backend, uint64_t tensor) { return residuals_of(backend).save(tensor); },
+        py::arg("backend"), py::arg("tensor"), nogil());
+    m.def(
+        "load_residual",
+        [](const BackendPtr &backend, uint64_t tensor, const at::Tensor &saved, double factor) {
+            residuals_of(backend).load(tensor, saved, factor);
+        },
+        py::arg("backend"), py::arg("tensor"), py::arg("saved"), py::arg("factor"), nogil());
     py::class_<HookState, std::shared_ptr<HookState>>(m, "HookState",
                                                       "What a model's communication hook knows from step to step.")
         .def(py::init(&make_state), py::arg("backend"), py::arg("codec"), py::arg("min_elements"), py::arg("vectors"),

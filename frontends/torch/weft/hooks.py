@@ -13,6 +13,7 @@ differs in rounding, and not at all with a power of two of ranks. All ranks get 
 """
 
 import weakref
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +25,7 @@ from ._groups import backend_of
 
 __all__ = ["State", "allreduce", "bf16_compress", "compress", "fp16_compress", "register"]
 
+_VERSION = 1  # of state_dict()
 _Future = torch.futures.Future[torch.Tensor]
 
 
@@ -37,6 +39,32 @@ def _clear(backend: Any, state: Any) -> None:
 def _at_end(backend: Any, state: Any) -> None:
     with suppress(RuntimeError):  # the group was shut down, and its residuals with it
         _clear(backend, state)
+
+
+def _taken(states: list[Mapping[str, Any]], rank: int, ranks: int) -> tuple[list[Mapping[str, Any]], float]:
+    """Which of the saved states this rank loads, and times what."""
+    for i, one in enumerate(states):
+        if not isinstance(one, Mapping) or not {"version", "rank", "ranks", "residuals"} <= set(one):
+            raise ValueError(f"weft.hooks: no state of a State: {str(one)[:80]}")
+        if one["version"] != _VERSION:
+            raise ValueError(f"weft.hooks: a state of version {one['version']}; {_VERSION} is known")
+        if len(states) > 1 and (one["rank"], one["ranks"]) != (i, len(states)):
+            raise ValueError(
+                f"weft.hooks: {len(states)} states, of which the {i + 1}. is of rank {one['rank']} of {one['ranks']}: "
+                "give those of all ranks that saved, in the order of ranks"
+            )
+    if not states:
+        raise ValueError("weft.hooks: no states")
+    old = states[0]["ranks"]
+    if len(states) == 1 < old:
+        if (states[0]["rank"], old) != (rank, ranks):
+            raise ValueError(
+                f"weft.hooks: the state was saved by rank {states[0]['rank']} of {old}, and this is rank {rank} of {ranks}: "
+                "where the number of ranks has changed, give those of all ranks that saved, as a list"
+            )
+        return states, 1.0
+    # Averages: what a rank gives counts 1 / ranks. A rank that gets none counts the same steps as the others.
+    return (states[rank::ranks], ranks / old) if rank < old else (states[:1], 0.0)
 
 
 class State:
@@ -85,6 +113,72 @@ class State:
             if self._state.number(parameter) == len(self._names):
                 self._names.append(name)
         weakref.finalize(self, _at_end, self.backend, self._state).atexit = False
+
+    # ---- Checkpoints ----
+
+    def _key(self, number: int) -> str:
+        return self._names[number] if number < len(self._names) else str(number)
+
+    def _number(self, key: str) -> int:
+        known = {name: number for number, name in enumerate(self._names)}
+        if key in known:
+            return known[key]
+        if self._names or not key.isdecimal():
+            of = "the model has no such parameter" if self._names else "this State has no names of parameters: State(model=...)"
+            raise ValueError(f"weft.hooks: a residual of {key!r} was saved, and {of}")
+        return int(key)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank keeps, for its own part of a checkpoint: each rank saves its own.
+
+        It has "residuals" (bytes for each parameter, by name), "rank", "ranks" and "codec".
+        """
+        from . import _C
+
+        saved = {}
+        for number in range(self._state.parameters):
+            residual = _C.save_residual(self.backend, self._state.tensor(number))
+            if residual is not None:
+                saved[self._key(number)] = residual
+        return {
+            "version": _VERSION,
+            "rank": self.backend.rank(),
+            "ranks": self.backend.size(),
+            "codec": self.codec,
+            "residuals": saved,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Go on where the checkpoint was; what was kept before is forgotten.
+
+        With as many ranks as saved, what follows is bit for bit what it would have been. With other numbers of ranks, what all of
+        them together have not sent yet stays the same.
+
+        Args:
+            state: what this rank's state_dict() was; or, where the number of ranks has changed, those of all ranks that saved, in
+                the order of ranks, the same list on all ranks.
+
+        Raises:
+            ValueError: it is none, or another rank's, or parameters have other names or sizes.
+        """
+        from . import _C
+
+        rank, ranks = self.backend.rank(), self.backend.size()
+        taken, factor = _taken([state] if isinstance(state, Mapping) else list(state), rank, ranks)
+        loads = [(self._number(key), saved) for one in taken for key, saved in one["residuals"].items()]
+        self.clear()
+        for number, saved in loads:
+            _C.load_residual(self.backend, self._state.tensor(number), saved, factor)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply what was lost: when a loss scale changes, by the new one divided by the old one, on all ranks alike.
+
+        before = scaler.get_scale(); scaler.update(); state.rescale(scaler.get_scale() / before)
+        """
+        from . import _C
+
+        for number in range(self._state.parameters):
+            _C.scale_residual(self.backend, self._state.tensor(number), factor)
 
     def _average(self, bucket: Any) -> _Future:
         return _tensor_of(self._state.average(bucket))
