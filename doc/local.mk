@@ -125,6 +125,7 @@ EXTRA_DIST += \
 	doc/adr/0022-codec-images.md \
 	doc/adr/0023-images-in-schedules.md \
 	doc/adr/0026-error-feedback.md \
+	doc/adr/0028-hooks-of-pytorch.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \
