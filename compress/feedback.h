@@ -35,6 +35,11 @@ struct wi_feedback {
     float clip;      /* DGC: of the norm of what all ranks give together; 0: it is not clipped */
     uint32_t warmup; /* DGC: steps in which more is sent than the codec's ratio says */
 };
+/* What it keeps is not a residual that encoding adds, but a state of the algorithm. */
+static inline int wi_feedback_has_state(const struct wi_feedback *f)
+{
+    return f->form == WI_FEEDBACK_EF21 || f->form == WI_FEEDBACK_DGC;
+}
 
 /* The vectors of fp32 that are kept of a tensor; a form uses some of them.
  * WORKER: of what this rank gives: e, h, v. OWNER: of the sums that it makes for all: e; EF21: the sum of the others' h.

@@ -229,6 +229,7 @@ struct wi_algo_level_cost {
         double link_sent; /* bytes that leave a group of this level, all its ranks together */
         double chain;     /* of the steps, those that are one after the other: others arrive at the same time */
         double messages;  /* of a rank, sent and received, halved: at least those */
+        struct wi_algo_coding coding; /* of one whose messages are images; else zeros */
     } stage[WI_ALGO_MAX_LEVELS + 1];
 };
 weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll coll, double bytes,

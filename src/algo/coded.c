@@ -87,3 +87,39 @@ uint32_t wi_coded_sum(struct wi_coded *c, const struct wi_region *dst, uint32_t 
             return step;
     }
 }
+
+/* ---- One image ---- */
+
+weft_status wi_coded_hold(const struct wi_algo_args *args, const struct wi_algo *algo, int peer,
+                          struct wi_coded_image *image)
+{
+    struct wi_region both[2] = {wi_at(WI_PACK, 0, 1), wi_at(WI_DST, 0, 1)};
+
+    *image = (struct wi_coded_image){.received = peer != WI_NO_PEER};
+    WI_TRY(wi_algo_begin_coded(args, algo, 1, 0, 1, 1, &image->b));
+    wi_sched_image(image->b, 0, WI_DST, 0, WI_NO_RESIDUAL);
+    image->lane = wi_sched_lane(image->b, WI_NO_PEER, peer, 0);
+    image->step = image->received ? wi_sched_recv(image->b, image->lane, both[0])
+                                  : wi_sched_copy_to(image->b, image->lane, both, 2, wi_at(WI_SRC, 0, 1));
+    return WEFT_SUCCESS;
+}
+
+void wi_coded_pass_on(struct wi_coded_image *image, int peer)
+{
+    uint32_t lane = wi_sched_lane(image->b, peer, WI_NO_PEER, 0);
+
+    wi_sched_send(image->b, lane, wi_at(WI_PACK, 0, 1));
+    wi_sched_after(image->b, lane, image->lane, image->step);
+}
+
+weft_status wi_coded_release(struct wi_coded_image *image, struct wi_sched **sched)
+{
+    uint32_t lane;
+
+    if (image->received) {
+        lane = wi_sched_lane(image->b, WI_NO_PEER, WI_NO_PEER, 0);
+        wi_sched_copy(image->b, lane, wi_at(WI_DST, 0, 1), wi_at(WI_PACK, 0, 1));
+        wi_sched_after(image->b, lane, image->lane, image->step);
+    }
+    return wi_sched_seal(image->b, sched);
+}

@@ -81,7 +81,10 @@ weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_t
                                struct wi_sched **sched);
 /* hier_packed.c: the same with one packed message for each pair of ranks and stage, and with leaders */
 weft_status wi_hier_packed(const struct wi_algo_args *args, struct wi_hier_tree *tree, struct wi_sched **sched);
-weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
+struct wi_hier_size {
+    uint32_t nblocks, tmp_blocks, pack_blocks, lossy;
+};
+weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, struct wi_hier_size size,
                           struct wi_sched_builder **b);
 
 /* hier_trees.c. The closed form where all stages form one tree; 0: they do not. */

@@ -220,7 +220,7 @@ weft_status wi_hier_all_to_all(const struct wi_algo_args *args, struct wi_hier_t
     for (x.stage = 0; x.stage <= tree->k && st >= 0; x.stage++)
         st = run_stage(&x, &tmp_blocks);
     if (st >= 0)
-        st = wi_hier_begin(args, WI_COLL_ALL_TO_ALL, 0, tmp_blocks, &b);
+        st = wi_hier_begin(args, WI_COLL_ALL_TO_ALL, (struct wi_hier_size){.tmp_blocks = tmp_blocks}, &b);
     if (st >= 0) {
         st = wi_compose_write(x.compose, b);
         if (st >= 0)

@@ -22,7 +22,7 @@ static int is_contiguous(const struct wi_algo_level *l, int nranks)
 
 static unsigned needs_of(const struct wi_algo *a, enum wi_coll coll)
 {
-    unsigned needs = a->needs & (WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT);
+    unsigned needs = a->needs & (WI_ALGO_COMMUTATIVE | WI_ALGO_EXACT | WI_ALGO_CODED);
 
     return needs | (coll == WI_COLL_ALL_GATHER ? a->needs & WI_ALGO_UNIFORM : 0);
 }

@@ -397,8 +397,24 @@ static weft_status add_stages(struct hier *h, struct wi_sched *sched)
     return st;
 }
 
+/* Only stage 0 codes. All ranks say how often, also those that have no part in it. */
+static weft_status losses(const struct hier *h, uint32_t *lossy)
+{
+    const struct wi_algo *algo = h->spec->up[0];
+    struct wi_sched *sched;
+
+    *lossy = 0;
+    if (!(algo->needs & WI_ALGO_CODED))
+        return WEFT_SUCCESS;
+    WI_TRY(algo->build(&(struct wi_algo_args){.nranks = wi_hier_nchildren(&h->tree, 0, 0)}, &sched));
+    *lossy = sched->lossy;
+    wi_sched_put(sched);
+    return WEFT_SUCCESS;
+}
+
 static weft_status compose(struct hier *h, struct wi_compose *c, struct wi_sched **sched)
 {
+    struct wi_hier_size size = {.nblocks = is_vector(h) ? h->chunks * h->chunk_items : 0};
     struct wi_sched_builder *b;
 
     for (uint32_t i = 0; i < h->chunks; i++) {
@@ -410,8 +426,10 @@ static weft_status compose(struct hier *h, struct wi_compose *c, struct wi_sched
             WI_TRY(wi_compose_add(c, &m->part));
         }
     }
-    WI_TRY(wi_hier_begin(h->args, h->shape->coll, is_vector(h) ? h->chunks * h->chunk_items : 0,
-                         wi_compose_tmp_blocks(c), &b));
+    size.tmp_blocks = wi_compose_tmp_blocks(c);
+    size.pack_blocks = wi_compose_pack_blocks(c);
+    WI_TRY(losses(h, &size.lossy));
+    WI_TRY(wi_hier_begin(h->args, h->shape->coll, size, &b));
     weft_status st = wi_compose_write(c, b);
     if (st < 0) {
         wi_sched_abandon(b);
@@ -456,7 +474,7 @@ static weft_status build_tree(struct hier *h, struct wi_sched **sched)
     return st;
 }
 
-weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, uint32_t nblocks, uint32_t tmp_blocks,
+weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, struct wi_hier_size size,
                           struct wi_sched_builder **b)
 {
     char text[WI_ALGO_SPEC_BYTES];
@@ -467,9 +485,11 @@ weft_status wi_hier_begin(const struct wi_algo_args *args, enum wi_coll coll, ui
         .nranks = args->nranks,
         .root = args->root,
         .in_place = args->in_place,
-        .nblocks = nblocks,
-        .tmp_blocks = tmp_blocks,
+        .nblocks = size.nblocks,
+        .tmp_blocks = size.tmp_blocks,
         .tmp_like_src = coll == WI_COLL_REDUCE_SCATTER,
+        .pack_blocks = size.pack_blocks,
+        .lossy = size.lossy,
     };
 
     return wi_sched_begin(&spec, b);
@@ -479,7 +499,7 @@ static weft_status alone(const struct wi_algo_args *args, enum wi_coll coll, str
 {
     struct wi_sched_builder *b;
 
-    WI_TRY(wi_hier_begin(args, coll, 1, 0, &b));
+    WI_TRY(wi_hier_begin(args, coll, (struct wi_hier_size){.nblocks = 1}, &b));
     if (!args->in_place && coll != WI_COLL_BARRIER)
         wi_sched_copy(b, wi_sched_lane(b, WI_NO_PEER, WI_NO_PEER, 0), wi_at(WI_DST, 0, 1), wi_at(WI_SRC, 0, 1));
     return wi_sched_seal(b, sched);

@@ -153,7 +153,16 @@ static double messages_of(const struct wi_algo *algo, const struct wi_algo_cost 
 
 struct counts {
     double chain, messages;
+    struct wi_algo_coding coding;
 };
+
+static void count_coding(struct counts *counts, const struct wi_algo *algo, const struct wi_algo_args *args, double bytes)
+{
+    struct wi_algo_coding one = algo->coding ? algo->coding(args, bytes) : (struct wi_algo_coding){0, 0};
+
+    counts->coding.encoded += one.encoded;
+    counts->coding.decoded += one.decoded;
+}
 
 /* What one direction of a stage costs tree->rank, and all ranks of its child together. */
 static weft_status price_direction(struct price *p, int stage, enum wi_coll coll, int second, struct wi_algo_cost *cost,
@@ -179,6 +188,7 @@ static weft_status price_direction(struct price *p, int stage, enum wi_coll coll
         double bytes = part_bytes(p, stage, coll, v0, v1), us;
         algo->cost(&args, bytes, &one);
         add(cost, &one);
+        count_coding(counts, algo, &args, bytes);
         chain = fmax(chain, chain_of(algo, &one, &args));
         counts->messages +=
             messages_of(algo, &one, &args, wi_coll_is_vector(coll) ? 0 : bytes, runs_of(p, stage, coll, v0, v1));
@@ -205,7 +215,7 @@ static weft_status price_stage(struct price *p, int stage, struct wi_algo_cost *
     struct wi_algo_cost back;
     double more;
 
-    *counts = (struct counts){0, 0};
+    *counts = (struct counts){0, 0, {0, 0}};
     WI_TRY(price_direction(p, stage, up, 0, cost, link_sent, counts));
     WI_TRY(price_direction(p, stage, down, 1, &back, &more, counts));
     cost->steps += back.steps;
@@ -345,6 +355,8 @@ weft_status wi_algo_level_cost(const struct wi_algo_args *args, enum wi_coll col
             keep_larger(&cost->stage[i].cost, &one);
             cost->stage[i].chain = fmax(cost->stage[i].chain, counts.chain);
             cost->stage[i].messages = fmax(cost->stage[i].messages, counts.messages);
+            cost->stage[i].coding.encoded = fmax(cost->stage[i].coding.encoded, counts.coding.encoded);
+            cost->stage[i].coding.decoded = fmax(cost->stage[i].coding.decoded, counts.coding.decoded);
             if (link_sent > cost->stage[i].link_sent)
                 cost->stage[i].link_sent = link_sent;
         }

@@ -330,7 +330,7 @@ static weft_status write(const struct post *p, struct wi_sched **sched)
     if (tmp == pages * page)
         tmp = p->tmp_blocks; /* no part has scratch of its own */
     if (st >= 0)
-        st = wi_hier_begin(p->args, WI_COLL_ALL_TO_ALL, 0, tmp, &b);
+        st = wi_hier_begin(p->args, WI_COLL_ALL_TO_ALL, (struct wi_hier_size){.tmp_blocks = tmp}, &b);
     if (st >= 0) {
         st = wi_compose_write(c, b);
         if (st >= 0)

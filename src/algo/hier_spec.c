@@ -152,6 +152,14 @@ static const struct wi_algo *two_sided(enum wi_coll coll, const char *name)
     return a && !(a->needs & (WI_ALGO_MAPPED | WI_ALGO_CODED)) ? a : NULL;
 }
 
+/* Among the groups of the outermost level images may be sent, but those of an exchange are forwarded by others. */
+static const struct wi_algo *among_groups(enum wi_coll coll, const char *name)
+{
+    const struct wi_algo *a = wi_algo_find(coll, name);
+
+    return a && a->needs & WI_ALGO_CODED && coll != WI_COLL_ALL_TO_ALL ? a : two_sided(coll, name);
+}
+
 /* Through slots: with other ranks' own buffers, their addresses would have to be exchanged inside each group. */
 static const struct wi_algo *through_slots(enum wi_coll coll, const char *name)
 {
@@ -184,6 +192,12 @@ static weft_status unknown(enum wi_coll coll, const char *name)
     const struct wi_algo *a = wi_algo_find(coll, name);
     char text[256];
 
+    if (a && a->needs & WI_ALGO_CODED && coll == WI_COLL_ALL_TO_ALL)
+        return wi_fail(WEFT_ENOTSUP, "all_to_all %s sends images, and by levels all_to_all forwards plain data", name);
+    if (a && a->needs & WI_ALGO_CODED)
+        return wi_fail(WEFT_ENOTSUP,
+                       "%s %s sends images, which only the outermost level of a hierarchy may, not what runs inside it",
+                       wi_coll_name(coll), name);
     if (a && a->needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         return wi_fail(WEFT_ENOTSUP,
                        "%s %s uses other ranks' buffers and cannot be part of a hierarchy; there is \"flat\"",
@@ -241,7 +255,7 @@ static weft_status find_algo(const char *name, enum wi_coll coll, int second, in
 
 static weft_status find_outermost(const struct words *w, enum wi_coll coll, struct wi_hier_spec *s)
 {
-    s->up[0] = two_sided(coll, w->at[0].outer); /* no algorithm's name has a plus */
+    s->up[0] = among_groups(coll, w->at[0].outer); /* no algorithm's name has a plus */
     return s->up[0] ? WEFT_SUCCESS : unknown(coll, w->at[0].outer);
 }
 

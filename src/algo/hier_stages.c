@@ -114,7 +114,9 @@ static weft_status write_flat(const struct wi_sched *s, struct wi_compose *c, st
                                  .in_place = s->in_place,
                                  .nblocks = s->nblocks,
                                  .tmp_blocks = wi_compose_tmp_blocks(c),
-                                 .tmp_like_src = s->tmp_like_src};
+                                 .tmp_like_src = s->tmp_like_src,
+                                 .pack_blocks = wi_compose_pack_blocks(c),
+                                 .lossy = s->lossy};
     struct wi_sched_builder *b;
     weft_status st;
 

@@ -36,6 +36,8 @@
     X(broadcast_bine)         \
     X(broadcast_chain)        \
     X(broadcast_scatter_ring) \
+    X(broadcast_coded)        \
+    X(broadcast_coded_chain)  \
     X(allgather_flat)         \
     X(allgather_direct)       \
     X(allgather_ring)         \

@@ -36,6 +36,8 @@ libweft_sources += \
 	src/algo/barrier_flat.c \
 	src/algo/broadcast_bine.c \
 	src/algo/broadcast_chain.c \
+	src/algo/broadcast_coded.c \
+	src/algo/broadcast_coded_chain.c \
 	src/algo/broadcast_direct.c \
 	src/algo/broadcast_split.c \
 	src/algo/broadcast_flat.c \

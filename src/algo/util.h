@@ -91,6 +91,17 @@ uint32_t wi_coded_decode(struct wi_coded *c, int peer, struct wi_region dst, uin
 uint32_t wi_coded_sum(struct wi_coded *c, const struct wi_region *dst, uint32_t ndst, uint32_t first, struct wi_region own,
                       const uint32_t *received, struct wi_region acc);
 
+/* One image that is the whole vector's, PACK[0], and is passed on as it is. Hold: make it of SRC, and give DST what it holds (peer
+ * WI_NO_PEER: on the root), or receive it from `peer`. Then pass it on; release: decode it, if it was received, and seal. */
+struct wi_coded_image {
+    struct wi_sched_builder *b;
+    uint32_t lane, step; /* that has it here */
+    int received;
+};
+weft_status wi_coded_hold(const struct wi_algo_args *args, const struct wi_algo *algo, int peer, struct wi_coded_image *image);
+void wi_coded_pass_on(struct wi_coded_image *image, int peer);
+weft_status wi_coded_release(struct wi_coded_image *image, struct wi_sched **sched);
+
 /* ---- Sequences: each step follows the one before, though lanes change with the peers ---- */
 struct wi_seq {
     struct wi_sched_builder *b;

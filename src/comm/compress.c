@@ -15,18 +15,21 @@
 
 uint32_t wi_compress_id(const struct wi_codec_use *use)
 {
-    return ((uint32_t)(use->codec.hash >> 32) & 0x7fffffff) | (uint32_t)(use->feedback.form != 0) << 31 | 1;
+    return ((uint32_t)(use->codec.hash >> 32) & 0x3fffffff) | (uint32_t)(use->feedback.form != 0) << 31 |
+           (uint32_t)wi_feedback_has_state(&use->feedback) << 30 | 1;
 }
 
-static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype)
+/* `lengths_are_own`: of a call whose ranks know only their own counts. They could not agree on when to send plain data. */
+static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype, int lengths_are_own)
 {
     const struct weft_codec *c = &use->codec;
     float elem = (float)weft_dtype_bytes(dtype);
 
     return (struct wi_plan_codec){
         .id = wi_compress_id(use),
-        .may_bypass = use->may_bypass,
+        .may_bypass = use->may_bypass && !lengths_are_own,
         .feedback = use->feedback.form != 0,
+        .keeps_state = wi_feedback_has_state(&use->feedback),
         .ratio = (float)c->block_bytes / ((float)c->block * elem),
         .block = (float)c->block * elem,
         .encode_rate = c->encode_rate * (use->feedback.form ? FEEDBACK : 1),
@@ -38,7 +41,7 @@ static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype d
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *q)
 {
     if (op->bind.coding.image_bytes)
-        q->codec = planned(&req->codec, (weft_dtype)op->bind.redop.dtype);
+        q->codec = planned(&req->codec, (weft_dtype)op->bind.redop.dtype, q->coll == WI_COLL_ALL_TO_ALL_V);
 }
 
 /* ---- Which calls ---- */
@@ -53,14 +56,16 @@ static int sums(const struct wi_call *c)
 
 static int can_code(enum wi_coll coll)
 {
-    return coll == WI_COLL_ALL_REDUCE || coll == WI_COLL_REDUCE_SCATTER || coll == WI_COLL_ALL_GATHER ||
-           coll == WI_COLL_ALL_TO_ALL;
+    enum wi_coll family = wi_algo_family(coll); /* v-forms too */
+
+    return family == WI_COLL_ALL_REDUCE || family == WI_COLL_REDUCE_SCATTER || family == WI_COLL_ALL_GATHER ||
+           family == WI_COLL_ALL_TO_ALL || family == WI_COLL_BROADCAST;
 }
 
 static weft_status check_feedback(const struct weft_request *req, const struct wi_call *c)
 {
     const char *name = wi_coll_name((enum wi_coll)c->coll), *form = wi_feedback_name(req->codec.feedback.form);
-    int states = req->codec.feedback.form == WI_FEEDBACK_EF21 || req->codec.feedback.form == WI_FEEDBACK_DGC;
+    int states = wi_feedback_has_state(&req->codec.feedback);
 
     if (!req->options.tensor)
         return wi_fail(
@@ -84,20 +89,25 @@ static weft_status check_named(const struct weft_request *req, const struct wi_c
     const char *name = wi_coll_name((enum wi_coll)c->coll), *codec = wi_codec_name(&req->codec.codec);
 
     if (!can_code((enum wi_coll)c->coll))
-        return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for all_reduce, reduce_scatter, all_gather and all_to_all", name,
-                       codec);
+        return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast",
+                       name, codec);
     if (wi_coll_is_reduction(c->coll) && !sums(c))
         return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for the operators sum and avg, not %s", name, codec,
                        c->op < WEFT_NUM_OPS ? weft_op_name(c->op) : "one of the program's");
     return req->codec.feedback.form ? check_feedback(req, c) : WEFT_SUCCESS;
 }
 
+/* The length that min= is about: the same on all ranks, whatever the displacements. Of all_to_all_v no rank knows it: it counts as
+ * long. */
 static size_t coded_bytes(const struct weft_comm *comm, const struct wi_call *c)
 {
-    size_t src, dst;
+    size_t src, dst, n, es = weft_dtype_bytes(c->dtype);
 
+    if (c->coll == WI_COLL_ALL_TO_ALL_V)
+        return SIZE_MAX;
     wi_call_spans(comm, c, &src, &dst);
-    return (src > dst ? src : dst) * weft_dtype_bytes(c->dtype);
+    n = c->coll == WI_COLL_ALL_GATHER_V ? wi_v_span(c->recv_counts, NULL, comm->nranks) : src > dst ? src : dst;
+    return es && n > SIZE_MAX / es ? SIZE_MAX : n * es;
 }
 
 /* What every communicator does by WEFT_COMPRESS: sums of floats, for what others only copy (initial weights) must stay as it is. */
@@ -169,7 +179,8 @@ static size_t residual_elems(const struct weft_comm *comm, const struct wi_call 
 
 int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_request *req, const struct wi_call *c)
 {
-    return req->codec.feedback.form && c->coll == WI_COLL_REDUCE_SCATTER && wi_call_in_place(comm, c);
+    return req->codec.feedback.form && wi_algo_family((enum wi_coll)c->coll) == WI_COLL_REDUCE_SCATTER &&
+           wi_call_in_place(comm, c);
 }
 
 #define ADDED_AT_ONCE 2048

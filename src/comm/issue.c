@@ -344,7 +344,7 @@ static weft_status prepare_planned(struct weft_comm *comm, struct weft_request *
     size_t share = known_share(comm, c, weft_dtype_bytes(c->dtype));
     struct wi_plan plan;
 
-    if (c->coll == WI_COLL_ALL_TO_ALL_V) {
+    if (c->coll == WI_COLL_ALL_TO_ALL_V && !op->bind.coding.image_bytes) {
         int packed = plan_packed(comm, req, wi_op_query(comm, c, op, share), &plan);
         if (packed > 0 && req->given.ops)
             return wi_fail(WEFT_ENOTSUP, "all_to_all_v by level is two operations, which cannot wait at a gate");

@@ -21,6 +21,19 @@ static size_t lines(size_t bytes)
     return (bytes + WEFT_LINE_BYTES - 1) & ~(size_t)(WEFT_LINE_BYTES - 1);
 }
 
+/* Fragments are whole lines, and of images whole blocks of the codec: both are powers of two. */
+static size_t whole(const struct wi_op *op)
+{
+    size_t block = op->bind.sched->lossy ? wi_coding_block(&op->bind.coding) : 0;
+
+    return block > WEFT_LINE_BYTES ? block : WEFT_LINE_BYTES;
+}
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) & ~(unit - 1);
+}
+
 /* Of an item, in a slot. */
 static size_t slot_extent_bytes(const struct wi_op *op)
 {
@@ -102,6 +115,7 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 {
     struct wi_layout *l = &op->bind.layout;
 
+    l->coded = op->bind.sched->lossy != 0;
     l->read_again = 1;
     l->sliced = 1; /* programs of stages are of one fragment, which is a slice of each block */
     return wi_op_kept_program(op, kept, op->bind.sched, l, prog) ? WEFT_SUCCESS
@@ -110,14 +124,14 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 
 /* ---- Fragments ---- */
 
-/* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line of each item, or
- * there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as much as a long one. */
+/* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line (of images: a block
+ * of any codec) of each item, or there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as much as a long one. */
 static void cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
 {
-    size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes;
-    size_t room = items ? comm->mesh->slot_bytes / items & ~(size_t)(WEFT_LINE_BYTES - 1) : SIZE_MAX;
+    size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes, unit = whole(op);
+    size_t room = items ? comm->mesh->slot_bytes / items & ~(unit - 1) : SIZE_MAX;
     size_t most = want < room ? want : room, n = block > most ? (block + most - 1) / most : 1,
-           equal = lines((block + n - 1) / n);
+           equal = round_up((block + n - 1) / n, unit);
 
     wi_op_cut(op, n > 1 && equal < most ? equal : most);
 }
@@ -236,12 +250,18 @@ static weft_status check_stage(const struct weft_comm *comm, const struct wi_sch
     return check_lanes(st);
 }
 
+/* What a fragment has of an item at least. Which codec a call has is not known here. */
+static size_t least_fragment(const struct wi_sched *staged)
+{
+    return staged->lossy ? WI_CODEC_BLOCK_MAX * sizeof(float) : WEFT_LINE_BYTES;
+}
+
 weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
 {
     struct wi_sched *staged = *sched, *flat;
     weft_status st;
 
-    if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= WEFT_LINE_BYTES) {
+    if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= least_fragment(staged)) {
         st = staged->before ? check_stage(comm, staged->before) : WEFT_SUCCESS;
         if (st >= 0 && staged->after)
             st = check_stage(comm, staged->after);

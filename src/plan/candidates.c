@@ -29,6 +29,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it sends plain data, and the call's codec may not be bypassed";
     if (q->codec.feedback && needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))
         return "other ranks read the buffer, and what was lost before is added to a copy of it";
+    if (q->codec.keeps_state && needs & WI_ALGO_CODED && c->spec.nlevels)
+        return "what ef21 and dgc keep is of one shot or two among all ranks";
     if (c->spec.nlevels && !p->facts.levels)
         return "no levels of the ranks are known";
     if (needs & WI_ALGO_UNIFORM && q->v_form)
@@ -75,6 +77,8 @@ static const struct {
     {WI_COLL_ALL_REDUCE, "rdouble"},
     {WI_COLL_ALL_REDUCE, "rhalving"},
     {WI_COLL_ALL_REDUCE, "rdouble@leader"},
+    {WI_COLL_ALL_REDUCE, "coded"}, /* for calls with a codec, as all of this name */
+    {WI_COLL_ALL_REDUCE, "coded2"},
     {WI_COLL_REDUCE, "knomial@leader"},
     {WI_COLL_REDUCE, "rsgather"},
     {WI_COLL_BROADCAST, "knomial@leader"},
@@ -82,8 +86,10 @@ static const struct {
     {WI_COLL_BROADCAST, "scatter_ring"},
     {WI_COLL_ALL_GATHER, "ring"},
     {WI_COLL_ALL_GATHER, "rdouble"},
+    {WI_COLL_ALL_GATHER, "coded"},
     {WI_COLL_REDUCE_SCATTER, "ring"},
     {WI_COLL_REDUCE_SCATTER, "rhalving"},
+    {WI_COLL_REDUCE_SCATTER, "coded"},
     {WI_COLL_ALL_TO_ALL, "pairwise"},
     {WI_COLL_ALL_TO_ALL_V, "linear/linear"},
     {WI_COLL_ALL_TO_ALL_V, "linear@leader"},
@@ -181,8 +187,9 @@ weft_status wi_plan_find_hier(struct wi_planner *p)
             continue;
         snprintf(spec, sizeof spec, "%.12s:%s", outer, hier_forms[i].among);
         WI_TRY(add_hier(p, hier_forms[i].coll, spec));
-        /* Not every pair exists, for the stage inside a rack is another collective. */
-        snprintf(spec, sizeof spec, "%.12s:%s/node:%s", outer, hier_forms[i].among, hier_forms[i].among);
+        /* Not every pair exists, for the stage inside a rack is another collective; and images are for the outermost. */
+        snprintf(spec, sizeof spec, "%.12s:%s/node:%s", outer, hier_forms[i].among,
+                 strncmp(hier_forms[i].among, "coded", 5) ? hier_forms[i].among : "linear");
         st = add_hier(p, hier_forms[i].coll, spec);
         if (st == WEFT_ENOMEM)
             return st;

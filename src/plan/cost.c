@@ -4,6 +4,7 @@
  * Mapped work is bounded by what passes through this core: every byte copied or reduced, once per pass. */
 #include <math.h>
 
+#include "algo/util.h"
 #include "base/alloc.h"
 #include "plan/internal.h"
 #include "sched/sched.h"
@@ -207,8 +208,21 @@ static double whole_bytes(const struct wi_plan_query *q, double steps, int nrank
     return q->bytes && block > 0 ? parts * ceil((double)q->bytes / parts / block) * block : (double)q->bytes;
 }
 
-/* Of a coded algorithm: its messages all leave at once, while others are encoded and decoded. What overlaps is all but the first
- * slice. */
+double wi_plan_coding_us(const struct wi_plan_query *q, double encoded, double decoded)
+{
+    return q->codec.id ? q->codec.work * (encoded / q->codec.encode_rate + decoded / q->codec.decode_rate) : 0;
+}
+
+/* Of a coded algorithm: messages to others that leave at the same time each cost the core a little. */
+static double beside(const struct wi_planner *p, const struct wi_algo *a, const struct wi_algo_args *args)
+{
+    if (a->traits.shape == WI_SHAPE_FAN)
+        return p->facts.nranks - 2;
+    return a->traits.shape == WI_SHAPE_KNOMIAL ? fmax(0, fmin(wi_algo_radix(args), p->facts.nranks) - 2) : 0;
+}
+
+/* The first slice takes the longest way, and has to be encoded and decoded; the others follow as fast as the link or the core lets
+ * them. */
 static double coded_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
                        const struct wi_algo_args *args, struct wi_algo_cost *c)
 {
@@ -216,16 +230,21 @@ static double coded_us(const struct wi_planner *p, const struct wi_plan_query *q
     double bytes = whole_bytes(q, c->steps, p->facts.nranks);
     struct wi_algo_coding coding = a->coding(args, bytes);
     int network = p->facts.nnodes > 1;
-    double slices = wi_plan_slices(p, a, bytes), alpha = network ? f->network_us + f->message_us : f->local_us;
-    double rate = network ? f->network_rate / (WI_PLAN_REFILL * sharing(p, a, 1, slices)) : f->local_rate;
-    double link, core, messages = c->steps * (p->facts.nranks - 2) * (network ? f->message_us : 0);
+    double slices = wi_plan_slices(p, a, bytes), vectors = q->bytes ? c->sent / (double)q->bytes : 1,
+           alpha = network ? f->network_us + f->message_us : f->local_us;
+    double rate = network ? f->network_rate / (WI_PLAN_REFILL * sharing(p, a, vectors, slices)) : f->local_rate;
+    struct wi_algo_cost way;
 
     a->cost(args, bytes, c);
-    link = c->sent * q->codec.ratio / rate;
-    core = q->codec.work * (coding.encoded / q->codec.encode_rate + coding.decoded / q->codec.decode_rate) +
-           c->reduced / wi_plan_reduce_rate(p, q) + c->copied / wi_plan_copy_rate(p, q);
+    way = *c;
+    if (a->path)
+        a->path(args, bytes, &way);
+    double link = c->sent * q->codec.ratio / rate, first = way.sent * q->codec.ratio / rate,
+           messages = c->steps * beside(p, a, args) * (network ? f->message_us : 0);
+    double core = wi_plan_coding_us(q, coding.encoded, coding.decoded) + c->reduced / wi_plan_reduce_rate(p, q) +
+                  c->copied / wi_plan_copy_rate(p, q);
 
-    return c->steps * alpha + messages + fmax(link, core) + fmin(link, core) / slices;
+    return c->steps * alpha + messages + (first + core) / slices + (1 - 1 / slices) * fmax(link, core);
 }
 
 double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo *a,
@@ -254,6 +273,21 @@ static double at_bytes(double none, double one, double bytes)
     return none + (one - none) * (bytes / WI_PLAN_SAMPLE);
 }
 
+/* Of a stage whose messages are images: fewer bytes on the link, and work for the core, which overlap but for the first slice. */
+static double images_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h, int i,
+                        double link)
+{
+    const struct wi_algo_coding *a = &h->none.stage[i].coding, *b = &h->one.stage[i].coding;
+    double bytes = (double)q->bytes,
+           core = wi_plan_coding_us(q, at_bytes(a->encoded, b->encoded, bytes), at_bytes(a->decoded, b->decoded, bytes));
+    double slices = fmax(1, h->one.stage[i].cost.sent * (bytes / WI_PLAN_SAMPLE) / (double)p->slice_bytes);
+
+    if (!b->encoded || !q->codec.id)
+        return link;
+    link *= q->codec.ratio;
+    return fmax(link, core) + fmin(link, core) / slices;
+}
+
 /* Each stage with its own link. Chunks pass through the stages one behind the other, so that the slowest stage counts in full
  * and the others for one chunk. */
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
@@ -278,6 +312,7 @@ double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q
         } else {
             us = own / f->local_rate;
         }
+        us = images_us(p, q, h, i, us);
         double chain = h->one.stage[i].chain, more = fmax(0, h->one.stage[i].messages - chain);
         us += nchunks * more *
               (network ? f->message_us : WI_PLAN_LOCAL_CORE * f->local_us); /* the core's part of a message */

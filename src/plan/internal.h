@@ -8,7 +8,7 @@
 #include "topology/model.h"
 
 #define WI_PLAN_MAX_RULES 32
-#define WI_PLAN_MAX_HIER 96
+#define WI_PLAN_MAX_HIER 128
 #define WI_PLAN_MAX_LIST 80 /* candidates of one collective */
 #define WI_PLAN_CACHE 64    /* a power of two */
 #define WI_PLAN_NAMED 8
@@ -130,6 +130,8 @@ double wi_plan_flat_us(const struct wi_planner *p, const struct wi_plan_query *q
 double wi_plan_slices(const struct wi_planner *p, const struct wi_algo *a, double bytes);
 double wi_plan_hier_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan_hier *h,
                        int nchunks, struct wi_algo_cost *cost);
+/* What a core takes for so much coding. */
+double wi_plan_coding_us(const struct wi_plan_query *q, double encoded, double decoded);
 /* Of any choice, a rule's or a call's. */
 double wi_plan_choice_us(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c,
                          struct wi_algo_cost *cost);

@@ -43,20 +43,22 @@ static struct wi_pipeline_stage message_stage(const struct wi_planner *p, const 
     const struct wi_algo_cost *none = &h->none.stage[i].cost, *one = &h->one.stage[i].cost;
     double core = (one->reduced - none->reduced) / wi_plan_reduce_rate(p, q) +
                   (one->copied - none->copied) / wi_plan_copy_rate(p, q);
-    double sent = one->sent - none->sent;
+    const struct wi_algo_coding *coding = &h->one.stage[i].coding; /* of no bytes: nothing */
+    double sent = one->sent - none->sent, ratio = q->codec.id && coding->encoded > 0 ? q->codec.ratio : 1;
     struct wi_pipeline_stage s = {.link = WI_PIPELINE_NO_LINK};
 
+    core += wi_plan_coding_us(q, coding->encoded, coding->decoded);
     if (wi_plan_stage_is_remote(p, h, i)) {
         s.wait_us = h->one.stage[i].chain * f->network_us;
         s.core_us = h->one.stage[i].messages * f->message_us;
         s.link = 0; /* the node's: all levels share it */
         s.link_us_per_byte =
-            wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) *
+            ratio * wi_plan_stage_link_us(p, h, i, sent, h->one.stage[i].link_sent - h->none.stage[i].link_sent) *
             (wi_plan_streams(p, &h->choice) ? 1 : WI_PLAN_REFILL) / WI_PLAN_SAMPLE;
     } else {
         s.wait_us = (1 - WI_PLAN_LOCAL_CORE) * h->one.stage[i].chain * f->local_us;
         s.core_us = WI_PLAN_LOCAL_CORE * h->one.stage[i].messages * f->local_us;
-        core += sent / f->local_rate;
+        core += ratio * sent / f->local_rate;
     }
     s.core_us_per_byte = core / WI_PLAN_SAMPLE;
     return s;

@@ -64,6 +64,7 @@ struct wi_plan_codec {
     uint32_t id;         /* of kind and parameters; 0: the call has no codec */
     uint8_t may_bypass;  /* plain algorithms are candidates, too */
     uint8_t feedback;    /* encoding adds a residual, and writes it */
+    uint8_t keeps_state; /* and its state is that of one shot or two among all ranks */
     float ratio;         /* bytes of images for each byte of the vector */
     float block;         /* bytes of the vector that become one image, whole or not */
     float encode_rate, decode_rate;

@@ -23,7 +23,7 @@ struct lane_key {
 };
 
 struct wi_compose {
-    uint32_t page_items, scratch_page, pages;
+    uint32_t page_items, scratch_page, pages, images;
     struct wi_part_state *part;
     uint32_t nparts, capacity;
     /* While writing. */
@@ -94,6 +94,8 @@ weft_status wi_compose_add(struct wi_compose *c, const struct wi_part *part)
     WI_TRY(wi_part_init(&c->part[c->nparts], part));
     if (c->part[c->nparts].pages > c->pages)
         c->pages = c->part[c->nparts].pages;
+    c->part[c->nparts].pack_first = c->images;
+    c->images += wi_part_images(&c->part[c->nparts]);
     c->nparts++;
     return WEFT_SUCCESS;
 }
@@ -101,6 +103,11 @@ weft_status wi_compose_add(struct wi_compose *c, const struct wi_part *part)
 uint32_t wi_compose_tmp_blocks(const struct wi_compose *c)
 {
     return (c->scratch_page + c->pages) * c->page_items;
+}
+
+uint32_t wi_compose_pack_blocks(const struct wi_compose *c)
+{
+    return c->images;
 }
 
 /* ---- Lanes ---- */
@@ -247,7 +254,8 @@ static uint32_t add_piece(struct wi_compose *c, uint32_t lane, unsigned kind, un
     case WI_STEP_RECV_REDUCE_SEND:
         return wi_sched_recv_reduce_send(c->b, lane, *dst, *src, flags);
     case WI_STEP_COPY: /* scratch that lies in DST is there already */
-        return same_place(dst, src) ? add_nop(c, lane) : wi_sched_copy(c->b, lane, *dst, *src);
+        return step->ndst == 1 && same_place(dst, src) ? add_nop(c, lane)
+                                                       : wi_sched_copy_to(c->b, lane, dst, step->ndst, *src);
     default:
         return wi_sched_reduce(c->b, lane, dst, step->ndst, src, step->nsrc, flags);
     }
@@ -495,6 +503,8 @@ weft_status wi_compose_write(struct wi_compose *c, struct wi_sched_builder *b)
     c->after.lane = NONE;
     memset(c->split, 0, sizeof(c->split));
     WI_TRY(find_splits(c));
+    for (uint32_t i = 0; i < c->nparts; i++)
+        wi_part_name_images(&c->part[i], (enum wi_coll)b->head.coll, b);
     for (uint32_t i = 0; i < c->nparts; i++) {
         const struct wi_part *p = &c->part[i].part;
         if (i && (p->chunk != c->chunk || p->phase != c->phase))

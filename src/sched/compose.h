@@ -10,6 +10,8 @@
  * chunk begins, slice by slice, when the phases before it in that chunk are complete on this rank; chunks only follow each
  * other where they use the same lane. So while one chunk is in a late phase, the next is in an earlier one, and the levels of
  * a network work at the same time.
+ * Images. A part's block of PACK stands for one image of each item of its share: the images of a part follow each other in PACK of
+ * the whole, and the images of a step are handled item by item, for an item is what a codec's blocks begin anew with.
  * Lanes. Parts that send to the same peer and receive from the same peer on a channel share a lane, in their order. Where
  * they would meet with only one of the two, the channel's steps are taken apart into sending and receiving lanes. */
 #ifndef WI_SCHED_COMPOSE_H
@@ -62,6 +64,8 @@ weft_status wi_compose_create(uint32_t page_items, uint32_t scratch_page, struct
 weft_status wi_compose_add(struct wi_compose *compose, const struct wi_part *part);
 /* Blocks of TMP that the parts added so far need. */
 uint32_t wi_compose_tmp_blocks(const struct wi_compose *compose);
+/* Likewise of PACK: for the head of the schedule. */
+uint32_t wi_compose_pack_blocks(const struct wi_compose *compose);
 /* Write all parts; errors are latched in the builder or returned. */
 weft_status wi_compose_write(struct wi_compose *compose, struct wi_sched_builder *b);
 void wi_compose_destroy(struct wi_compose *compose);

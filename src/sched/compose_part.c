@@ -67,6 +67,10 @@ void wi_shares_free(struct wi_shares *shares)
 
 static uint32_t share_of(const struct wi_part_state *s, const struct wi_region *r, uint32_t i)
 {
+    if (r->buf == WI_PACK) {
+        const struct wi_pack *image = &s->part.sched->packs[r->first + i];
+        return wi_sched_share(s->part.sched, image->buf, image->block);
+    }
     return r->buf == WI_TMP ? s->tmp_share[r->first + i] : wi_sched_share(s->part.sched, r->buf, r->first + i);
 }
 
@@ -134,6 +138,63 @@ static weft_status find_tmp_shares(struct wi_part_state *s)
             s->tmp_share[t] = (base + t) % s->nshares;
     }
     return check_mixed(s);
+}
+
+/* ---- Images ---- */
+
+static weft_status lay_out_images(struct wi_part_state *s)
+{
+    const struct wi_sched *sched = s->part.sched;
+    uint32_t n = sched->buf_blocks[WI_PACK], at = 0;
+
+    if (!n)
+        return WEFT_SUCCESS;
+    if (s->part.src != s->part.dst)
+        return wi_fail(WEFT_ENOTSUP, "%s %s: images cannot be part of an exchange by levels", wi_coll_name(sched->coll),
+                       sched->algo);
+    s->pack_at = wi_calloc((size_t)n + 1, sizeof(*s->pack_at));
+    if (!s->pack_at)
+        return wi_fail(WEFT_ENOMEM, "composition: no memory for %u images", n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct wi_region image = wi_at(WI_PACK, i, 1);
+        s->pack_at[i] = at;
+        at += wi_shares_items(s->part.src, share_of(s, &image, 0));
+    }
+    s->pack_at[n] = at;
+    return WEFT_SUCCESS;
+}
+
+uint32_t wi_part_images(const struct wi_part_state *s)
+{
+    uint32_t n = s->part.sched->buf_blocks[WI_PACK];
+
+    return s->part.as_is || !n ? n : s->pack_at[n];
+}
+
+/* The buffer of the whole in which block i is as long as item i. */
+static enum wi_buf all_items(enum wi_coll whole)
+{
+    return whole == WI_COLL_REDUCE_SCATTER ? WI_SRC : WI_DST;
+}
+
+void wi_part_name_images(const struct wi_part_state *s, enum wi_coll whole, struct wi_sched_builder *b)
+{
+    const struct wi_sched *sched = s->part.sched;
+
+    for (uint32_t i = 0; i < sched->buf_blocks[WI_PACK]; i++) {
+        const struct wi_pack *image = &sched->packs[i];
+        struct wi_region at = wi_at(WI_PACK, i, 1);
+        uint32_t next = s->part.as_is ? 0 : s->pack_first + s->pack_at[i], share;
+        if (s->part.as_is) {
+            wi_sched_image(b, i, (enum wi_buf)image->buf, image->block, image->residual);
+            continue;
+        }
+        share = share_of(s, &at, 0);
+        for (uint32_t r = s->part.src->start[share]; r < s->part.src->start[share + 1]; r++)
+            for (uint32_t k = 0; k < s->part.src->run[r].count; k++)
+                wi_sched_image(b, next++, all_items(whole), s->part.src->run[r].first + k + s->part.shift,
+                               image->residual);
+    }
 }
 
 /* ---- May scratch lie in DST? ---- */
@@ -217,7 +278,7 @@ weft_status wi_part_init(struct wi_part_state *s, const struct wi_part *part)
         if (!s->tmp_share)
             return wi_fail(WEFT_ENOMEM, "composition: no memory for %u blocks of scratch", ntmp);
         weft_status st = find_tmp_shares(s);
-        if (st >= 0 && part->roomy)
+        if (st >= 0 && part->roomy && !sched->buf_blocks[WI_PACK]) /* who takes a loss back reads what was encoded */
             st = fits_in_dst(s);
         if (st < 0) {
             wi_free(s->tmp_share);
@@ -225,21 +286,30 @@ weft_status wi_part_init(struct wi_part_state *s, const struct wi_part *part)
         }
         s->pages = (ntmp + s->nshares - 1) / s->nshares - (s->scratch_in_dst ? 1 : 0);
     }
+    weft_status images = lay_out_images(s);
+    if (images < 0) {
+        wi_free(s->tmp_share);
+        return images;
+    }
     wi_sched_get(part->sched);
     return WEFT_SUCCESS;
 }
 
 void wi_part_fini(struct wi_part_state *s)
 {
+    wi_free(s->pack_at);
     wi_free(s->tmp_share);
     wi_sched_put(s->part.sched);
 }
 
 /* ---- Pieces ---- */
 
+/* `nth`: items of the share that come before the run. */
 static struct wi_region place(const struct wi_part_state *s, const struct wi_region *r, uint32_t b, struct wi_run run,
-                              uint32_t page_items, uint32_t scratch_page)
+                              uint32_t nth, uint32_t page_items, uint32_t scratch_page)
 {
+    if (r->buf == WI_PACK)
+        return wi_at(WI_PACK, s->pack_first + s->pack_at[r->first + b] + nth, run.count);
     uint32_t page = (r->first + b) / s->nshares;
     struct wi_place at = r->buf == WI_SRC ? s->part.src_at : s->part.dst_at;
 
@@ -289,10 +359,45 @@ static weft_status whole_piece(const struct wi_part_state *s, const struct wi_st
     return WEFT_SUCCESS;
 }
 
+/* The piece of a step that `run` is, the next one of block b; it continues the newest one where it can. */
+static weft_status add_piece(const struct wi_part_state *s, const struct wi_step *step, uint32_t b, uint32_t j,
+                             struct wi_run run, uint32_t nth, const uint32_t pages[2], struct wi_pieces *p)
+{
+    int apart = s->part.src != s->part.dst; /* all_to_all: items of SRC and of DST are not the same */
+    struct wi_region *next;
+
+    if (add_room(p))
+        return wi_fail(WEFT_ENOMEM, "composition: no memory for pieces");
+    next = &p->region[p->n * p->nregions];
+    for (uint32_t k = 0; k < p->nregions; k++) {
+        const struct wi_region *r = region_at(s, step, k);
+        const struct wi_shares *own = shares_of(s, r->buf);
+        struct wi_run of = apart ? own->run[own->start[share_of(s, r, b)] + j] : run;
+        next[k] = place(s, r, b, of, nth, pages[0], pages[1]);
+    }
+    if (!apart && !wi_sched_names_images(s->part.sched, step) && continues(p, next))
+        for (uint32_t k = 0; k < p->nregions; k++)
+            p->region[(p->n - 1) * p->nregions + k].count += next[k].count;
+    else
+        p->n++;
+    return WEFT_SUCCESS;
+}
+
+/* Images of several items do not lie together as one: each is a piece. */
+static weft_status add_run(const struct wi_part_state *s, const struct wi_step *step, uint32_t b, uint32_t j,
+                           struct wi_run run, uint32_t nth, const uint32_t pages[2], struct wi_pieces *p)
+{
+    if (!wi_sched_names_images(s->part.sched, step))
+        return add_piece(s, step, b, j, run, nth, pages, p);
+    for (uint32_t i = 0; i < run.count; i++)
+        WI_TRY(add_piece(s, step, b, j, (struct wi_run){run.first + i, 1}, nth + i, pages, p));
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_part_pieces(const struct wi_part_state *s, const struct wi_step *step, uint32_t page_items,
                            uint32_t scratch_page, struct wi_pieces *p)
 {
-    int apart = s->part.src != s->part.dst; /* all_to_all: items of SRC and of DST are not the same */
+    const uint32_t pages[2] = {page_items, scratch_page};
     const struct wi_region *about;
 
     p->n = 0;
@@ -302,23 +407,11 @@ weft_status wi_part_pieces(const struct wi_part_state *s, const struct wi_step *
     about = subject(s, step);
     for (uint32_t b = 0; b < about->count; b++) {
         const struct wi_shares *list = shares_of(s, about->buf);
-        uint32_t share = share_of(s, about, b), nruns = list->start[share + 1] - list->start[share];
+        uint32_t share = share_of(s, about, b), nth = 0, nruns = list->start[share + 1] - list->start[share];
         for (uint32_t j = 0; j < nruns; j++) {
-            if (add_room(p))
-                return wi_fail(WEFT_ENOMEM, "composition: no memory for pieces");
-            struct wi_region *next = &p->region[p->n * p->nregions];
-            for (uint32_t k = 0; k < p->nregions; k++) {
-                const struct wi_region *r = region_at(s, step, k);
-                const struct wi_shares *own = apart ? shares_of(s, r->buf) : list;
-                uint32_t of = apart ? own->start[share_of(s, r, b)] : list->start[share];
-                next[k] = place(s, r, b, own->run[of + j], page_items, scratch_page);
-            }
-            if (!apart && continues(p, next)) {
-                for (uint32_t k = 0; k < p->nregions; k++)
-                    p->region[(p->n - 1) * p->nregions + k].count += next[k].count;
-                continue;
-            }
-            p->n++;
+            struct wi_run run = list->run[list->start[share] + j];
+            WI_TRY(add_run(s, step, b, j, run, nth, pages, p));
+            nth += run.count;
         }
     }
     return WEFT_SUCCESS;

@@ -31,6 +31,7 @@ extern const char *const wi_sched_buf_names[WI_NUM_BUFS];
 int wi_sched_is_send(unsigned kind); /* the step has a send half */
 int wi_sched_is_recv(unsigned kind);
 int wi_sched_is_reducing(unsigned kind);
+int wi_sched_names_images(const struct wi_sched *sched, const struct wi_step *step); /* a region of it is in PACK */
 int wi_sched_is_mapped(const struct wi_sched *sched, const struct wi_step *step);
 /* "dst@2[1:1]" */
 #define WI_REGION_TEXT_BYTES 48

@@ -58,14 +58,17 @@ int wi_sched_is_reducing(unsigned kind)
     return kind == WI_STEP_RECV_REDUCE || kind == WI_STEP_RECV_REDUCE_SEND || kind == WI_STEP_REDUCE;
 }
 
-int wi_sched_is_coded(const struct wi_sched *sched, const struct wi_step *step)
+int wi_sched_names_images(const struct wi_sched *sched, const struct wi_step *step)
 {
-    if (step->kind != WI_STEP_COPY && step->kind != WI_STEP_REDUCE)
-        return 0;
     for (unsigned i = 0; i < (unsigned)step->ndst + step->nsrc; i++)
         if (sched->regions[i < step->ndst ? step->dst + i : step->src + i - step->ndst].buf == WI_PACK)
             return 1;
     return 0;
+}
+
+int wi_sched_is_coded(const struct wi_sched *sched, const struct wi_step *step)
+{
+    return (step->kind == WI_STEP_COPY || step->kind == WI_STEP_REDUCE) && wi_sched_names_images(sched, step);
 }
 
 int wi_sched_is_mapped(const struct wi_sched *sched, const struct wi_step *step)

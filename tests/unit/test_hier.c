@@ -258,6 +258,14 @@ static int is_two_sided(const struct wi_algo *a, enum wi_coll coll)
     return a->coll == wi_algo_family(coll) && !(a->needs & (WI_ALGO_MAPPED | WI_ALGO_CODED));
 }
 
+/* Images are for the outermost level, and not for all_to_all. */
+static int is_outer(const struct wi_algo *a, enum wi_coll coll)
+{
+    int is_coded = a->coll == coll && a->needs & WI_ALGO_CODED && coll != WI_COLL_ALL_TO_ALL;
+
+    return is_coded || is_two_sided(a, coll);
+}
+
 /* Every algorithm of coll, and what is done inside by every pair that exists. */
 static void each_inner(enum wi_coll coll, const char *outer, int leader, const struct map *m)
 {
@@ -295,7 +303,7 @@ static void combine(enum wi_coll coll)
     make_maps();
     for (int m = 0; m < 9; m++) {
         for (size_t i = 0; wi_algos[i] && CU_get_number_of_failure_records() < before + 4; i++) {
-            for (int leader = 0; leader < 2 && is_two_sided(wi_algos[i], coll); leader++) {
+            for (int leader = 0; leader < 2 && is_outer(wi_algos[i], coll); leader++) {
                 if (wi_algo_family(coll) == WI_COLL_ALL_TO_ALL && strcmp(wi_algos[i]->name, "bruck") == 0)
                     continue;
                 each_inner(coll, wi_algos[i]->name, leader, &maps[m]);
@@ -327,6 +335,8 @@ static const struct {
     {WI_COLL_ALL_GATHER, "ring", "rdouble"},     {WI_COLL_REDUCE_SCATTER, "ring", "rhalving"},
     {WI_COLL_ALL_TO_ALL, "pairwise", "linear"},  {WI_COLL_BARRIER, "dissem", "dissem"},
     {WI_COLL_ALL_REDUCE, "flat_send", "linear"}, {WI_COLL_ALL_TO_ALL_V, "pairwise", "linear"},
+    {WI_COLL_ALL_REDUCE, "coded", "rdouble"},    {WI_COLL_ALL_REDUCE, "coded2", "linear"},
+    {WI_COLL_ALL_GATHER, "coded", "linear"},     {WI_COLL_REDUCE_SCATTER, "coded", "linear"},
 };
 
 static void every_root_and_chunks(void)
@@ -380,6 +390,12 @@ static void wrong_specs_are_named(void)
         {WI_COLL_ALL_REDUCE, "nod:ring", "did you mean \"node\""},
         {WI_COLL_ALL_REDUCE, "node:ring/brock", "no algorithm \"brock\""},
         {WI_COLL_ALL_REDUCE, "node:ring/ring+brock", "no algorithm \"brock\""},
+        {WI_COLL_ALL_REDUCE, "node:ring/coded", "reduce_scatter coded sends images, which only the outermost level"},
+        {WI_COLL_ALL_REDUCE, "rack:coded2/node:ring/linear+coded", "all_gather coded sends images, which only the out"},
+        {WI_COLL_ALL_REDUCE, "rack:ring/node:coded", "which only the outermost level of a hierarchy may"},
+        {WI_COLL_ALL_REDUCE, "node:coded3", "did you mean \"coded\""},
+        {WI_COLL_ALL_TO_ALL, "node:coded", "by levels all_to_all forwards plain data"},
+        {WI_COLL_ALL_TO_ALL_V, "node:coded", "by levels all_to_all forwards plain data"},
         {WI_COLL_ALL_REDUCE, "node:flat", "flat goes through shared slots"},
         {WI_COLL_ALL_REDUCE, "node:ring/flat+ring", "flat goes through shared slots"},
         {WI_COLL_ALL_REDUCE, "node:ring/ring+flat", "flat goes through shared slots"},
@@ -524,7 +540,7 @@ static void stages_are_proved(void)
     for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
         for (int m = 0; m < NMAPS - 1; m++)
             for (size_t i = 0; wi_algos[i] && CU_get_number_of_failure_records() < before + 4; i++)
-                for (int leader = 0; leader < 2 && is_two_sided(wi_algos[i], colls[c]); leader++)
+                for (int leader = 0; leader < 2 && is_outer(wi_algos[i], colls[c]); leader++)
                     stages_with(colls[c], wi_algos[i]->name, leader, &maps[m]);
     printf("# %lu stages\n", stages_checked);
     CU_ASSERT(stages_checked > 10000);
