@@ -69,6 +69,15 @@ int wi_being_sent(const struct wi_fragment *f, const unsigned char *dst, size_t 
     return 0;
 }
 
+/* Messages arrive in pieces of whole elements. Images have a length of their own, and what is plain of a coded operation is reduced
+ * as it arrives. */
+static uint32_t granule(const struct wi_op *op, size_t bytes)
+{
+    uint32_t elem = op->bind.redop.elem_bytes;
+
+    return op->bind.packing || !elem || (op->bind.coding.image_bytes && bytes % elem) ? 1 : elem;
+}
+
 weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const struct wi_fragment *f, struct wi_pend *p,
                               int peer, uint32_t chan, void *buf, size_t bytes)
 {
@@ -80,8 +89,7 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
     p->x.peer = peer;
     p->x.chan = f->chan_base + chan;
     p->x.info = op->info;
-    p->x.granule =
-        op->bind.packing || op->bind.coding.image_bytes || !op->bind.redop.elem_bytes ? 1 : op->bind.redop.elem_bytes;
+    p->x.granule = granule(op, bytes);
     p->x.state = WEFT_XFER_PENDING;
     wi_exec_use_peer(exec, peer);
     return WEFT_SUCCESS;

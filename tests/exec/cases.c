@@ -114,6 +114,8 @@ static size_t draw_slice(enum size size, uint64_t *rng)
     return size >= SIZE_PAGE ? many[fake_random(rng, 5)] : few[fake_random(rng, 5)];
 }
 
+#define CODED_ITEM ((32u << 2) * sizeof(float)) /* the longest block of a codec that a call draws */
+
 /* Slots: the least that there may be; some more; all of a block of 16 KiB for each rank. */
 static void draw_arena(struct world_knobs *k, const struct form *f, enum size size, uint64_t *rng)
 {
@@ -128,7 +130,7 @@ static void draw_arena(struct world_knobs *k, const struct form *f, enum size si
     if (size >= SIZE_PAGE && fake_random(rng, 4))
         k->fake.slot_bytes = (size_t)(nranks + 1) * (size >= SIZE_LONG ? 20u << 10 : 4096 + 64 * fake_random(rng, 40));
     if (form_is_staged(f)) { /* a line for each item, or all of a block for some of them */
-        least = f->sched[0]->slot_items * (size_t)WEFT_LINE_BYTES;
+        least = f->sched[0]->slot_items * (f->needs & WI_ALGO_CODED ? CODED_ITEM : (size_t)WEFT_LINE_BYTES);
         k->fake.slot_bytes = k->fake.slot_bytes < least ? least : k->fake.slot_bytes;
         return; /* ranks of other groups read no lines: gates are for one group of all */
     }
