@@ -61,7 +61,7 @@ static const struct {
     {WI_COLL_ALL_REDUCE, "node:coded2@leader/flat2"},
     {WI_COLL_ALL_REDUCE, "rack:coded2/node:linear/flat"},
     {WI_COLL_ALL_GATHER, "node:coded/flat"},
-    {WI_COLL_ALL_GATHER_V, "node:coded@leader/flat"},
+    {WI_COLL_ALL_GATHER_V, "node:coded/flat"},
     {WI_COLL_REDUCE_SCATTER, "node:coded/flat"},
     {WI_COLL_REDUCE_SCATTER, "node:coded@leader/flat"},
     {WI_COLL_REDUCE_SCATTER_V, "node:coded/flat"},
