@@ -564,7 +564,7 @@ static void refused_calls(int rank, int nranks, void *arg)
     call.op = WEFT_MAX;
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "is for the operators sum and avg, not max");
     call.op = WEFT_SUM;
-    call.kind = WEFT_KIND_BROADCAST;
+    call.kind = WEFT_KIND_REDUCE;
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "codec int8 is for all_reduce, reduce_scatter, all_gather");
     call.kind = WEFT_KIND_SEND;
     call.peer = !rank;
