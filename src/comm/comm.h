@@ -229,6 +229,7 @@ struct wi_cached_sched {
     const struct wi_algo *algo;
     struct wi_hier_spec spec; /* of a hierarchical one */
     int root, in_place;
+    size_t least; /* of a coded one: bytes of a block of the codec, for which a slot of its stages has room */
     struct wi_sched *sched;
     struct wi_prog *programs[WI_CACHED_PROGRAMS]; /* the newest that were made of it; NULL: none */
 };
@@ -408,8 +409,9 @@ weft_status wi_op_lower(const struct weft_comm *comm, const struct wi_op *op, co
 void wi_op_cut(struct wi_op *op, size_t slice);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes, struct wi_prog **programs);
-/* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. */
-weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched);
+/* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. `least`: bytes
+ * of a block of the codec, of which slots of coded ones hold one at least of each item. */
+weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched, size_t least);
 /* How much of a block is wanted at once: of stages as much as makes a fragment of the plan's. */
 size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan);
 /* Scratch of op->bind.block_bytes a block, owned by the operation. */

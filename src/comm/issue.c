@@ -97,7 +97,7 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *c,
 /* ---- Schedules ---- */
 
 static struct wi_cached_sched *find_cached(struct weft_comm *comm, const struct wi_algo *algo,
-                                           const struct wi_hier_spec *spec, int root, int in_place,
+                                           const struct wi_hier_spec *spec, int root, int in_place, size_t least,
                                            struct wi_cached_sched **victim)
 {
     uint32_t at = (uint32_t)(((uintptr_t)algo >> 4) * 31 + (uint32_t)root * 7 + (uint32_t)in_place) % WI_SCHED_CACHE;
@@ -106,6 +106,7 @@ static struct wi_cached_sched *find_cached(struct weft_comm *comm, const struct 
     for (uint32_t i = 0; i < 4; i++) {
         struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
         if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place &&
+            (s->least == least || !s->sched->lossy) &&
             (!spec || wi_hier_same(&s->spec, spec)))
             return s;
         if (!s->sched && (*victim)->sched)
@@ -123,24 +124,24 @@ void wi_cached_free(struct wi_cached_sched *cached)
 }
 
 static weft_status cached_schedule(struct weft_comm *comm, const struct wi_algo *algo, const struct wi_hier_spec *spec,
-                                   int root, int in_place, struct wi_cached_sched **cached)
+                                   int root, int in_place, size_t least, struct wi_cached_sched **cached)
 {
     struct wi_algo_args args = {comm->rank, comm->nranks, root, in_place, 0, &comm->levels, spec};
     struct wi_cached_sched *victim;
     struct wi_sched *made;
 
-    *cached = find_cached(comm, algo, spec, root, in_place, &victim);
+    *cached = find_cached(comm, algo, spec, root, in_place, least, &victim);
     if (*cached)
         return WEFT_SUCCESS;
     WI_TRY(algo->build(&args, &made));
     if (made->staged)
-        WI_TRY(wi_fit_stages(comm, &made));
+        WI_TRY(wi_fit_stages(comm, &made, least));
     if (victim->sched) { /* these borrow from the cache */
         wi_fast_forget(comm, victim->sched);
         wi_exec_keep_name(comm->exec, victim->sched);
     }
     wi_cached_free(victim);
-    *victim = (struct wi_cached_sched){.algo = algo, .root = root, .in_place = in_place, .sched = made};
+    *victim = (struct wi_cached_sched){.algo = algo, .root = root, .in_place = in_place, .least = least, .sched = made};
     if (spec)
         victim->spec = *spec;
     *cached = victim;
@@ -155,7 +156,7 @@ weft_status wi_cached_schedule(struct weft_comm *comm, const struct wi_algo *alg
     *sched = wi_plans_schedule(comm->ctx->plans, algo, comm->rank);
     if (*sched)
         return WEFT_SUCCESS;
-    WI_TRY(cached_schedule(comm, algo, spec, root, in_place, &cached));
+    WI_TRY(cached_schedule(comm, algo, spec, root, in_place, 0, &cached));
     *sched = cached->sched;
     return WEFT_SUCCESS;
 }
@@ -164,6 +165,7 @@ weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi
                        const struct wi_hier_spec *spec, int root, int in_place, struct wi_prog ***programs)
 {
     struct wi_sched *file = wi_plans_schedule(comm->ctx->plans, algo, comm->rank);
+    const struct wi_coding *coding = &op->bind.coding;
     struct wi_cached_sched *cached;
 
     *programs = NULL;
@@ -171,7 +173,7 @@ weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi
         op->bind.sched = wi_sched_get(file);
         return WEFT_SUCCESS;
     }
-    WI_TRY(cached_schedule(comm, algo, spec, root, in_place, &cached));
+    WI_TRY(cached_schedule(comm, algo, spec, root, in_place, coding->image_bytes ? wi_coding_block(coding) : 0, &cached));
     op->bind.sched = wi_sched_get(cached->sched);
     *programs = cached->programs;
     return WEFT_SUCCESS;

@@ -125,7 +125,8 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 /* ---- Fragments ---- */
 
 /* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line (of images: a block
- * of any codec) of each item, or there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as much as a long one. */
+ * of the codec) of each item, or there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as
+ * much as a long one. */
 static void cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
 {
     size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes, unit = whole(op);
@@ -250,18 +251,18 @@ static weft_status check_stage(const struct weft_comm *comm, const struct wi_sch
     return check_lanes(st);
 }
 
-/* What a fragment has of an item at least. Which codec a call has is not known here. */
-static size_t least_fragment(const struct wi_sched *staged)
+/* What a fragment has of an item at least. `block`: of the codec. */
+static size_t least_fragment(const struct wi_sched *staged, size_t block)
 {
-    return staged->lossy ? WI_CODEC_BLOCK_MAX * sizeof(float) : WEFT_LINE_BYTES;
+    return staged->lossy && block > WEFT_LINE_BYTES ? block : WEFT_LINE_BYTES;
 }
 
-weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched)
+weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched, size_t least)
 {
     struct wi_sched *staged = *sched, *flat;
     weft_status st;
 
-    if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= least_fragment(staged)) {
+    if (!staged->slot_items || comm->mesh->slot_bytes / staged->slot_items >= least_fragment(staged, least)) {
         st = staged->before ? check_stage(comm, staged->before) : WEFT_SUCCESS;
         if (st >= 0 && staged->after)
             st = check_stage(comm, staged->after);

@@ -319,7 +319,7 @@ static void stages_that_do_not_fit(void)
         for (int r = 0; r < f.nranks; r++) {
             comm->rank = r;
             flat[r] = wi_sched_get(f.sched[r]);
-            CU_ASSERT_EQUAL(wi_fit_stages(comm, &flat[r]), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(wi_fit_stages(comm, &flat[r], 0), WEFT_SUCCESS);
             CU_ASSERT_EQUAL(flat[r] == f.sched[r], fits);
             CU_ASSERT_EQUAL(flat[r]->staged, fits);
         }
@@ -354,7 +354,7 @@ static void is_refused(const struct weft_comm *comm, const struct wi_sched *whol
 {
     struct wi_sched *sched = wi_sched_get((struct wi_sched *)(uintptr_t)whole);
 
-    CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched), why ? WEFT_ENOTSUP : WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_fit_stages(comm, &sched, 0), why ? WEFT_ENOTSUP : WEFT_SUCCESS);
     CU_ASSERT(!why || strstr(wi_fail_text(), why) != NULL);
     if (!why)
         wi_sched_put(sched);
