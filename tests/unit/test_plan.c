@@ -71,6 +71,59 @@ static void refused(const struct world *w, const char *rules, const char *says)
     CHECK(strstr(wi_fail_text(), says) != NULL);
 }
 
+/* ---- Calls with a codec ---- */
+
+static const char *pick_coded(struct wi_planner *p, enum wi_coll coll, size_t bytes, int may_bypass)
+{
+    static struct wi_plan plan;
+    struct wi_plan_query q = {.coll = coll, .bytes = bytes, .rounds = wi_coll_is_reduction(coll)};
+
+    q.codec = (struct wi_plan_codec){.id = 1,
+                                     .may_bypass = may_bypass != 0,
+                                     .ratio = .13f,
+                                     .encode_rate = 6000,
+                                     .decode_rate = 7000,
+                                     .work = 1};
+    REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
+    return name_of(&plan);
+}
+
+/* Where ranks share a node's link only that is coded; where they do not, or there is no link, there are no levels. */
+static void codecs_by_place(void)
+{
+    struct wi_plan_link_params slow;
+    struct world w;
+    struct wi_planner *p;
+
+    spread(&w, 4, 8, 0);
+    wi_plan_default_link_params(&w.facts, &slow);
+    slow.network_rate = 1200;
+    struct wi_plan_config config = {.facts = &w.facts, .params = &slow};
+    for (int mapped = 0; mapped < 2; mapped++) {
+        w.facts.inside[0] = (struct wi_plan_transport){
+            .mapped = mapped != 0, .slot_bytes = mapped ? 512 << 10 : 0, .window = mapped ? 4 : 0};
+        REQUIRE(wi_planner_create(&config, &p) == WEFT_SUCCESS);
+        CHECK(strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 1), "node:coded2") != NULL);
+        CHECK((strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 0), "/flat") != NULL) == mapped);
+        CHECK(strstr(pick_coded(p, WI_COLL_REDUCE_SCATTER, 4 << 20, 0), "node:coded") != NULL);
+        CHECK(strstr(pick_coded(p, WI_COLL_ALL_GATHER, 4 << 20, 0), "node:coded") != NULL);
+        CHECK(strstr(pick_coded(p, WI_COLL_BROADCAST, 64 << 20, 0), "coded") != NULL);
+        CHECK(strstr(pick(p, WI_COLL_ALL_REDUCE, 64 << 20, WI_MEMORY_PRIVATE), "coded") == NULL);
+        wi_planner_destroy(p);
+    }
+    slow.network_rate = 1e6; /* what is sent plain arrives sooner */
+    REQUIRE(wi_planner_create(&config, &p) == WEFT_SUCCESS);
+    CHECK(strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 1), "coded") == NULL);
+    CHECK(strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 0), "coded") != NULL);
+    wi_planner_destroy(p);
+    spread(&w, 4, 1, 0);
+    p = planner(&w, NULL, NULL);
+    CHECK(strcmp(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 0), "coded2") == 0);
+    CHECK(strcmp(pick_coded(p, WI_COLL_BROADCAST, 64 << 20, 0), "coded_chain") == 0);
+    CHECK(strcmp(pick_coded(p, WI_COLL_BROADCAST, 64, 0), "coded") == 0);
+    wi_planner_destroy(p);
+}
+
 /* ---- Rules ---- */
 
 static void rules_choose(void)
@@ -587,6 +640,7 @@ static const struct wt_case cases[] = {
     {"measurements decide", measurements_decide},
     {"two copy paths", copy_paths},
     {"maps of ranks", maps},
+    {"codecs by place", codecs_by_place},
     {"allocations may fail", allocations_may_fail},
 };
 WT_UNIT_MAIN("plan", cases)
