@@ -124,6 +124,7 @@ EXTRA_DIST += \
 	doc/adr/0021-prices-by-formula.md \
 	doc/adr/0022-codec-images.md \
 	doc/adr/0023-images-in-schedules.md \
+	doc/adr/0025-images-among-nodes.md \
 	doc/adr/0026-error-feedback.md \
 	doc/adr/0028-hooks-of-pytorch.md \
 	doc/guide/measured.md \

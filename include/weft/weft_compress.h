@@ -3,8 +3,9 @@
  *
  * A collective is compressed when its call names a codec (weft_call_options.codec), or, for all_reduce and reduce_scatter of
  * floats by sum or avg, when WEFT_COMPRESS does. What each rank sends is then a coded image; sums are made in fp32, in rank order,
- * and every rank gets the same bits. all_reduce, reduce_scatter, all_gather and all_to_all of float32, float16 and bfloat16 can be
- * compressed.
+ * and every rank gets the same bits. all_reduce, reduce_scatter, all_gather and all_to_all, their v-forms, and broadcast of float32,
+ * float16 and bfloat16 can be compressed. Where nodes have several ranks, what crosses the nodes may be all that is coded: the
+ * partial sum of a node, by one of its ranks for each part, which keeps what that loses.
  *
  * A codec is text, NAME[:PARAMETER=VALUE[,PARAMETER=VALUE]...], the same on all ranks; "none" is no codec:
  *
@@ -47,6 +48,7 @@
  *                      round=stochastic and long blocks
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
+ *                      (both are not for all_to_all_v, which is always coded: its ranks know only their own counts)
  *
  * Below 8 bits use error feedback: without it training stalls. With ef=1, and with ef=dgc where momentum is 0, what was sent and
  * what is owed are together what was given. A block with a NaN or an infinity is NaN on all ranks, where loss scalers see it; what is
