@@ -39,10 +39,10 @@ struct wi_codec_use {
     size_t min_bytes;   /* shorter vectors are sent as they are */
     struct wi_feedback feedback; /* form WI_FEEDBACK_NONE, which is 0: nothing is kept */
 };
-/* The same with ef=0|1|loco|ef21|dgc (0) and what belongs to these (beta=, momentum=, warmup=, clip=), bypass=auto|never (auto) and
- * min=BYTES (0; with K, M, G) among the parameters. "", "none": not at all. */
+/* The same with ef=0|1|loco|ef21|dgc (0) and what belongs to these (beta=, momentum=, warmup=, clip=), bypass=auto|never (auto)
+ * and min=BYTES (0; with K, M, G) among the parameters. "", "none": not at all. */
 weft_status wi_codec_parse_use(const char *spec, struct wi_codec_use *use);
-/* The codec that keeps more of each block, where it has a parameter "ratio" below `ratio`; else as it is. WEFT_EINVAL: it cannot. */
+/* The codec that keeps more of each block, where its parameter "ratio" is below `ratio`; else as it is. WEFT_EINVAL: it cannot. */
 weft_status wi_codec_with_ratio(const struct weft_codec *codec, double ratio, struct weft_codec *wider);
 /* Into text, which wi_codec_parse reads: the same for the same codec; parameters that are as by default are left out. Returns
  * text. */

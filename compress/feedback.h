@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* X(NAME, text after "ef=", what it is). Their numbers are in saved states. With g what a rank gives, C an image, D what that holds:
+/* X(NAME, text after "ef=", what it is). Their numbers are in saved states. With g what a rank gives, C an image, D what that has:
  *
  *   EF14  c = g + e; send C(c); e <- c - D. Seide et al., 1-bit SGD, Interspeech 2014; Karimireddy et al., Error Feedback Fixes
  *         SignSGD, ICML 2019.

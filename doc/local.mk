@@ -51,6 +51,7 @@ dist_man_MANS += \
 	doc/man/weft_group_end.3 \
 	doc/man/weft_group_start.3 \
 	doc/man/weft_issue.3 \
+	doc/man/weft_issue_batch.3 \
 	doc/man/weft_kind_name.3 \
 	doc/man/weft_last_error.3 \
 	doc/man/weft_mem_alloc.3 \

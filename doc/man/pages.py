@@ -47,8 +47,8 @@ GROUPS = [
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
-         "weft_error", "weft_kind", "weft_security", "weft_key_state", "weft_plugin_info")
-COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_)")
+         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_key_state", "weft_plugin_info")
+COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_|issue_batch)")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 

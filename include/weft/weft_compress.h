@@ -137,6 +137,38 @@ WEFT_API weft_status weft_codec_encode(const char *codec, weft_dtype dtype, cons
 WEFT_API weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes, weft_dtype dtype, void *dst,
                                        size_t count);
 
+/* A tensor of a batch. */
+typedef struct weft_batch_item {
+    const void *src; /* count elements; NULL if count is 0 */
+    void *dst;       /* likewise; src: in place */
+    size_t count;    /* the same on all ranks */
+    uint64_t tensor; /* as in weft_call_options, the same on all ranks; 0: no number, which error feedback needs */
+} weft_batch_item;
+
+/* Reduce many tensors in one collective.
+ *
+ * For the gradients of many parameters: one collective has one latency. Each tensor is coded by itself, from a whole block of the
+ * codec on, and has its own residual by its own number, however batches are made up. Tensors that are shorter than the codec's min=
+ * are reduced as they are, in one collective beside that of the others. Without a codec all are reduced in one.
+ * Cost: that of an all_reduce of all elements, and a copy of each tensor in and out.
+ * In place: src of an item is its dst.
+ * @param comm    the communicator
+ * @param call    from WEFT_CALL_INIT: kind is WEFT_KIND_ALL_REDUCE; dtype, op and options are of all items, and what else it has
+ *                stays as it is. Options name no tensor; an algorithm that they name is of what is coded, if something is
+ * @param items   nitems tensors, in the same order on all ranks
+ * @param nitems  may be 0
+ * @param req     as for every operation
+ * Ownership: call and items are read, and what src points to is copied, before this returns. What dst points to is the operation's
+ *     until it completes.
+ * Threads, Blocks: as every operation.
+ * @return as every operation, and
+ *         WEFT_EINVAL   call is NULL or has src, dst or count; items, src or dst of an item is NULL; no such codec; error feedback,
+ *                       and an item without a number
+ *         WEFT_EBUSY    the residual of a tensor is in use, or two items have the same number
+ *         WEFT_ENOTSUP  another kind, or in a group */
+WEFT_API weft_status weft_issue_batch(weft_comm *comm, const weft_call *call, const weft_batch_item *items, size_t nitems,
+                                      weft_request **req);
+
 /* How much memory the residuals of a communicator take.
  *
  * A residual takes memory for the elements that this rank keeps something of: of all_reduce in two shots all that it gives, and its

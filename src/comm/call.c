@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "comm/batch.h"
 #include "comm/comm.h"
 
 /* ---- Entering a communicator ---- */
@@ -211,8 +212,10 @@ static void op_finished(struct wi_op *op, void *arg)
         req->status = WEFT_SUCCESS;
     if (req->exchanged)
         wi_exchange_end(req);
-    if (req->residual)
+    if (req->residual || req->batch)
         wi_compress_end(req);
+    if (req->batch && req->status >= 0)
+        wi_batch_store(req->batch);
     /* After this the thread that waits for the request may free it. */
     comm = req->comm;
     status = req->status;
@@ -242,6 +245,8 @@ weft_status wi_request_issue(struct weft_request *req)
             copy_alone(comm, &req->call);
         if (st >= 0 && comm->residuals)
             st = wi_compress_alone(req);
+        if (st >= 0 && req->batch)
+            wi_batch_store(req->batch);
         req->nops = 0;
         req->active = st >= 0;
         req->status = st;
@@ -253,7 +258,7 @@ weft_status wi_request_issue(struct weft_request *req)
     else
         st = wi_op_prepare(comm, req);
     if (st < 0) {
-        if (req->residual)
+        if (req->residual || req->batch)
             wi_compress_end(req);
         if (!comm->exec->broken && req->nops)
             release_ops(req);
@@ -297,13 +302,17 @@ static weft_status wait_outside(struct weft_comm *comm, struct weft_request *req
 }
 
 static weft_status issue_request(struct weft_comm *comm, const struct wi_call *c, const weft_call_options *options,
-                                 weft_request **out, int *held)
+                                 struct wi_batch **batch, weft_request **out, int *held)
 {
     struct weft_request *req = wi_request_get(comm);
     weft_status st;
 
     if (!req)
         return wi_fail(WEFT_ENOMEM, "request");
+    if (batch) {
+        req->batch = *batch;
+        *batch = NULL;
+    }
     req->call = *c;
     req->blocking = !out;
     req->alone = !out && !comm->exec->nops;
@@ -353,7 +362,7 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
     if (fast == WI_FAST_LOST)
         return st;
     if (fast == WI_FAST_NOT)
-        st = issue_request(comm, c, options, req, &held);
+        st = issue_request(comm, c, options, NULL, req, &held);
     if (!held)
         return st;
     if (st < 0)
@@ -371,4 +380,31 @@ weft_status wi_call_with(struct weft_comm *comm, const struct wi_call *c, const 
                          weft_request **req)
 {
     return call(comm, c, options, req);
+}
+
+static weft_status issue_batch(struct weft_comm *comm, const struct wi_call *c, const weft_call_options *options,
+                               struct wi_batch **batch, weft_request **req)
+{
+    weft_status st;
+    int held = 1;
+
+    WI_TRY(wi_call_check(comm, c));
+    WI_TRY(wi_comm_enter(comm));
+    st = issue_request(comm, c, options, batch, req, &held);
+    if (!held)
+        return st;
+    if (st < 0)
+        wi_comm_failed(comm);
+    wi_comm_leave(comm);
+    return st;
+}
+
+weft_status wi_call_batch(struct weft_comm *comm, const struct wi_call *c, const weft_call_options *options,
+                          struct wi_batch *batch, weft_request **req)
+{
+    struct weft_request owner = {.batch = batch};
+    weft_status st = issue_batch(comm, c, options, &owner.batch, req);
+
+    wi_batch_free(&owner);
+    return st;
 }

@@ -174,6 +174,8 @@ struct wi_given_gate {
 };
 
 struct wi_residual;
+struct wi_batch;
+struct weft_batch_item;
 
 struct weft_request {
     uint32_t magic;
@@ -194,6 +196,7 @@ struct weft_request {
     struct wi_codec_use codec;    /* what options.codec says, or the communicator's */
     struct weft_codec warm;       /* in a warm-up: what it is coded with instead */
     struct wi_residual *residual; /* of the running operation; NULL: none */
+    struct wi_batch *batch;       /* owned; NULL: it is of one tensor */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */
@@ -372,6 +375,11 @@ weft_status wi_call(struct weft_comm *comm, const struct wi_call *call, weft_req
 /* The same with options, which were checked; NULL: none. */
 weft_status wi_call_with(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
                          weft_request **req);
+/* batch.c, call.c: the batch is taken, whatever comes of it. */
+weft_status wi_batch_issue(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                           const struct weft_batch_item *items, size_t n, weft_request **req);
+weft_status wi_call_batch(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
+                          struct wi_batch *batch, weft_request **req);
 weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
                                weft_request **req);
 weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *call);
@@ -461,6 +469,8 @@ void wi_compress_mark(struct weft_op_info *info, uint32_t mark);
 /* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or plain
  * data after all; once it is laid out: where what is kept. When the operation has ended, if req->residual: wi_compress_end. */
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *call);
+weft_status wi_compress_use(const struct weft_comm *comm, const weft_call_options *options, const struct wi_call *call,
+                            struct wi_codec_use *use); /* what it is coded with, if it is */
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
 weft_status wi_compress_place(struct weft_request *req, struct wi_op *op); /* residual_place.c */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "comm/batch.h"
 #include "comm/comm.h"
 #include "comm/residual.h"
 
@@ -62,12 +63,21 @@ static int can_code(enum wi_coll coll)
            family == WI_COLL_ALL_TO_ALL || family == WI_COLL_BROADCAST;
 }
 
+/* Is there a tensor without a number? */
+static int names_none(const struct weft_request *req)
+{
+    for (size_t i = 0; req->batch && i < req->batch->ncoded; i++)
+        if (!req->batch->parts[i].tensor)
+            return 1;
+    return !req->batch && !req->options.tensor;
+}
+
 static weft_status check_feedback(const struct weft_request *req, const struct wi_call *c)
 {
     const char *name = wi_coll_name((enum wi_coll)c->coll), *form = wi_feedback_name(req->codec.feedback.form);
     int states = wi_feedback_has_state(&req->codec.feedback);
 
-    if (!req->options.tensor)
+    if (names_none(req))
         return wi_fail(
             WEFT_EINVAL,
             "%s: codec %s with ef=%s keeps a residual for each tensor, and the call names none (tensor is 0)", name,
@@ -111,13 +121,17 @@ static size_t coded_bytes(const struct weft_comm *comm, const struct wi_call *c)
 }
 
 /* What every communicator does by WEFT_COMPRESS: sums of floats, for what others only copy (initial weights) must stay as it is. */
+static int is_for_default(const struct weft_comm *comm, const struct wi_call *c)
+{
+    return comm->ctx->codec.on && (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) &&
+           wi_codec_takes(c->dtype) && sums(c);
+}
+
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *c)
 {
     const struct wi_codec_use *use = &comm->ctx->codec;
-    int is = use->on && (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) &&
-             wi_codec_takes(c->dtype) && sums(c) && coded_bytes(comm, c) >= use->min_bytes;
 
-    return is ? use : NULL;
+    return is_for_default(comm, c) && coded_bytes(comm, c) >= use->min_bytes ? use : NULL;
 }
 
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor)
@@ -139,7 +153,8 @@ void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
 static weft_status warm_up(struct weft_request *req, const struct weft_codec **codec)
 {
     static const double kept[] = {0.25, 0.0625, 0.015625, 0.004};
-    const struct wi_residual *r = wi_residual_look(req->comm, req->options.tensor);
+    const struct wi_residual *r =
+        wi_residual_look(req->comm, req->batch ? req->batch->parts[0].tensor : req->options.tensor);
     uint64_t step = r ? r->steps : 0, all = req->codec.feedback.warmup;
 
     *codec = &req->codec.codec;
@@ -150,12 +165,25 @@ static weft_status warm_up(struct weft_request *req, const struct weft_codec **c
     return WEFT_SUCCESS;
 }
 
+weft_status wi_compress_use(const struct weft_comm *comm, const weft_call_options *options, const struct wi_call *c,
+                            struct wi_codec_use *use)
+{
+    *use = (struct wi_codec_use){0};
+    if (options && options->codec)
+        return wi_codec_parse_use(options->codec, use);
+    if (is_for_default(comm, c))
+        *use = comm->ctx->codec;
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                               const struct wi_call *c)
 {
     const struct wi_codec_use *use = req->options.codec ? NULL : wi_compress_default(comm, c);
     const struct weft_codec *codec;
 
+    if (req->batch && !req->batch->ncoded)
+        return WEFT_SUCCESS;
     if (use)
         req->codec = *use;
     if (!req->codec.on || coded_bytes(comm, c) < req->codec.min_bytes)
@@ -275,47 +303,100 @@ static weft_status check_losses(const struct wi_sched *sched, const struct weft_
                    sched->lossy, wi_codec_name(codec), codec->lossy_limit);
 }
 
+static void release(struct wi_residual **r)
+{
+    if (*r)
+        (*r)->busy = 0;
+    *r = NULL;
+}
+
+/* Each tensor's, which no other operation may use now; nor may the batch name it twice. */
+static weft_status take_all(struct weft_request *req)
+{
+    for (size_t i = 0; i < req->batch->ncoded; i++) {
+        struct wi_batch_part *p = &req->batch->parts[i];
+        WI_TRY(wi_residual_get(req->comm, p->tensor, p->count, req->codec.feedback.form, &p->residual));
+        p->residual->busy = 1;
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status take(struct weft_request *req)
+{
+    if (req->batch)
+        return take_all(req);
+    WI_TRY(wi_residual_get(req->comm, req->options.tensor, residual_elems(req->comm, &req->now),
+                           req->codec.feedback.form, &req->residual));
+    req->residual->busy = 1;
+    return WEFT_SUCCESS;
+}
+
+static weft_status settle_batch(struct weft_request *req, struct wi_op *op, struct wi_call *c)
+{
+    struct wi_batch *b = req->batch;
+    unsigned char *src = wi_compress_source(op, c, b->elems[0] * b->elem_bytes, 1);
+
+    if (!src)
+        return WEFT_ENOMEM;
+    for (size_t i = 0; i < b->ncoded; i++) {
+        unsigned char *at = src + b->parts[i].at * b->elem_bytes;
+        if (b->parts[i].residual->form != WI_FEEDBACK_EF21)
+            settle(b->parts[i].residual, &req->codec.feedback, &op->bind.redop, req->comm->nranks, at, at);
+    }
+    c->src = op->bind.base[WI_SRC] = src;
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
 {
     struct wi_coding *coding = &op->bind.coding;
-    struct wi_residual *r = NULL;
+    weft_status st = WEFT_SUCCESS;
 
     if (!coding->image_bytes)
         return WEFT_SUCCESS;
     WI_TRY(check_losses(op->bind.sched, coding->codec));
     if (req->codec.feedback.form)
-        WI_TRY(wi_residual_get(req->comm, req->options.tensor, residual_elems(req->comm, &req->now),
-                               req->codec.feedback.form, &r));
-    if (!op->bind.sched->lossy) {
-        coding->image_bytes = 0;
-        return r ? add_all(req, op, &req->now, r) : WEFT_SUCCESS;
-    }
-    if (!r)
+        WI_TRY(take(req));
+    if (op->bind.sched->lossy)
         return WEFT_SUCCESS;
-    r->busy = 1;
-    req->residual = r;
-    return WEFT_SUCCESS;
+    coding->image_bytes = 0;
+    if (req->codec.feedback.form)
+        st = req->batch ? settle_batch(req, op, &req->now) : add_all(req, op, &req->now, req->residual);
+    wi_compress_end(req);
+    return st;
 }
 
 void wi_compress_end(struct weft_request *req)
 {
-    if (req->residual)
-        req->residual->busy = 0;
-    req->residual = NULL;
+    release(&req->residual);
+    for (size_t i = 0; req->batch && i < req->batch->ncoded; i++)
+        release(&req->batch->parts[i].residual);
+}
+
+static weft_status settle_alone(const struct weft_request *req, uint64_t tensor, void *of, size_t count)
+{
+    struct wi_residual *r;
+    struct wi_redop redop;
+
+    if (!tensor || !wi_residual_look(req->comm, tensor))
+        return WEFT_SUCCESS;
+    WI_TRY(wi_residual_get(req->comm, tensor, count, req->codec.feedback.form, &r));
+    WI_TRY(wi_call_redop(req->comm, &req->call, &redop));
+    if (r->form != WI_FEEDBACK_EF21)
+        settle(r, &req->codec.feedback, &redop, 1, of, of);
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_compress_alone(struct weft_request *req)
 {
     const struct wi_call *c = &req->call;
-    struct wi_residual *r;
-    struct wi_redop redop;
+    struct wi_batch *b = req->batch;
 
-    if (!req->codec.feedback.form || !req->options.tensor || !wi_residual_look(req->comm, req->options.tensor) ||
-        (c->coll != WI_COLL_ALL_REDUCE && c->coll != WI_COLL_REDUCE_SCATTER))
+    if (!req->codec.feedback.form || (c->coll != WI_COLL_ALL_REDUCE && c->coll != WI_COLL_REDUCE_SCATTER))
         return WEFT_SUCCESS;
-    WI_TRY(wi_residual_get(req->comm, req->options.tensor, c->count, req->codec.feedback.form, &r));
-    WI_TRY(wi_call_redop(req->comm, c, &redop));
-    if (r->form != WI_FEEDBACK_EF21)
-        settle(r, &req->codec.feedback, &redop, 1, c->dst, c->dst);
+    if (!b)
+        return settle_alone(req, req->options.tensor, c->dst, c->count);
+    for (size_t i = 0; i < b->ncoded; i++)
+        WI_TRY(settle_alone(req, b->parts[i].tensor, b->vector[0] + b->parts[i].at * b->elem_bytes, b->parts[i].count));
     return WEFT_SUCCESS;
 }

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/struct_prefix.h"
+#include "comm/batch.h"
 #include "comm/comm.h"
 
 #define SAME_VALUE(name, text) \
@@ -190,4 +191,23 @@ weft_status weft_persistent(weft_comm *comm, const weft_call *given, weft_reques
     WI_TRY(wi_comm_check(comm));
     WI_TRY(read_call("persistent", given, &r));
     return wi_call_persistent(comm, &r.call, r.options, req);
+}
+
+weft_status weft_issue_batch(weft_comm *comm, const weft_call *given, const weft_batch_item *items, size_t nitems,
+                             weft_request **req)
+{
+    struct reading r;
+    weft_status st;
+
+    st = wi_comm_check(comm);
+    if (st >= 0)
+        st = read_call("issue_batch", given, &r);
+    if (st >= 0 && r.options && r.options->tensor)
+        st = wi_fail(WEFT_EINVAL, "issue_batch: the options name tensor %llu; here each item has its number",
+                     (unsigned long long)r.options->tensor);
+    if (st >= 0 && wi_group_depth)
+        st = wi_fail(WEFT_ENOTSUP, "issue_batch: a batch cannot be part of a group; it is one by itself");
+    if (st < 0)
+        return wi_group_depth ? wi_group_refused(st) : st;
+    return wi_batch_issue(comm, &r.call, r.options, items, nitems, req);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "comm/batch.h"
 #include "comm/comm.h"
 
 #define OP_USER 255
@@ -361,7 +362,7 @@ static weft_status prepare_collective(struct weft_comm *comm, struct weft_reques
                                       struct wi_call *c)
 {
     const struct wi_codec_use *codec = op->bind.coding.image_bytes ? &req->codec : NULL;
-    int may_keep = !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
+    int may_keep = !req->batch && !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
 
     if (kept < 0)
         return (weft_status)kept;
@@ -382,6 +383,8 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
         point_to_point(comm, op, c, req->internal);
         return WEFT_SUCCESS;
     }
+    if (req->batch)
+        op->info.hash ^= (uint32_t)req->batch->hash;
     WI_TRY(wi_compress_begin(comm, req, op, c));
     WI_TRY(copy_source(comm, req, op, c));
     return prepare_collective(comm, req, op, c);
@@ -403,6 +406,37 @@ static weft_status prepare_both_ways(struct weft_comm *comm, struct weft_request
     return prepare_one(comm, req, &req->op[1], &recv);
 }
 
+/* ---- Batches ---- */
+
+/* What is too short to be coded, beside the rest. It goes by messages: only the first operation exchanges buffers. */
+static weft_status prepare_beside(struct weft_comm *comm, struct weft_request *req)
+{
+    struct wi_op *op = &req->op[1];
+    struct wi_call c = req->call;
+    struct wi_prog **programs;
+    struct wi_plan_query q;
+    struct wi_plan flat;
+
+    memset(op, 0, sizeof *op);
+    req->nops = 2;
+    c.src = c.dst = req->batch->vector[1];
+    c.count = req->batch->elems[1];
+    WI_TRY(begin_op(comm, req, op, &c));
+    op->info.hash ^= (uint32_t)req->batch->hash;
+    WI_TRY(copy_source(comm, req, op, &c));
+    q = wi_op_query(comm, &c, op, known_share(comm, &c, weft_dtype_bytes(c.dtype)));
+    q.copy_path = WI_COPY_PATH_MESSAGES;
+    WI_TRY(wi_plan(comm->planner, &q, NULL, &flat));
+    WI_TRY(wi_op_bind(comm, op, flat.algo, &flat.spec, 0, 1, &programs));
+    return wi_op_lay_out(comm, op, &c, q.bytes, flat.slice_bytes, programs);
+}
+
+static weft_status prepare_batch(struct weft_comm *comm, struct weft_request *req)
+{
+    WI_TRY(prepare_one(comm, req, &req->op[0], &req->now));
+    return req->batch->elems[1] ? prepare_beside(comm, req) : WEFT_SUCCESS;
+}
+
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
 {
     req->now = req->call;
@@ -410,5 +444,7 @@ weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
     req->nops = 1;
     if (req->now.coll == WI_COLL_SEND_RECV)
         return prepare_both_ways(comm, req);
+    if (req->batch)
+        return prepare_batch(comm, req);
     return prepare_one(comm, req, &req->op[0], &req->now);
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/batch.h"
 #include "comm/comm.h"
 
 /* ---- Pool: memory stays until the communicator goes, so that a stale handle is recognised by its magic ---- */
@@ -45,6 +46,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->options = (weft_call_options){0};
     req->codec = (struct wi_codec_use){0};
     req->residual = NULL;
+    req->batch = NULL;
     req->given.ops = NULL;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
@@ -73,6 +75,8 @@ void wi_request_put(struct weft_request *req)
             wi_op_release(req->comm->exec, &req->op[i]);
     else if (req->nops)
         return; /* transports may still refer to its transfers: stays until the communicator is destroyed */
+    if (req->batch)
+        wi_batch_free(req);
     wi_free(req->counts_copy);
     req->counts_copy = NULL;
     req->magic = 0;
@@ -93,6 +97,7 @@ void wi_request_free_all(struct weft_comm *comm)
         for (int i = 0; i < 2; i++)
             wi_op_release(comm->exec, &req->op[i]);
         wi_exchange_release(req);
+        wi_batch_free(req);
         wi_free(req->counts_copy);
         req->magic = 0;
         wi_free(req);

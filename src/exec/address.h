@@ -29,13 +29,10 @@ static inline unsigned char *wi_address(const struct wi_exec *exec, const struct
     return op->bind.peer_base[o->mem - WI_MEM_PEER_SRC][o->rank] + at + skip;
 }
 
-/* Where a slice's part of a residual is; NULL: the operation keeps none. */
-static inline float *wi_residual(const struct wi_op *op, const struct wi_operand *o, size_t skip)
+/* Is there such a residual? */
+static inline int wi_keeps(const struct wi_coding *c, uint32_t residual)
 {
-    const struct wi_coding *c = &op->bind.coding;
-    float *all = o->rank == WI_NO_RESIDUAL ? NULL : c->residual[o->rank];
-
-    return all ? all + ((o->at + skip) / op->bind.redop.elem_bytes - c->residual_from[o->rank]) : NULL;
+    return residual != WI_NO_RESIDUAL && (c->keeps || c->residual[residual]);
 }
 
 /* What `bytes` of the operand's block take where they lie. */

@@ -111,7 +111,7 @@ static void undo_block(const struct wi_part *p, size_t block, size_t elems)
     size_t first = p->from + block * codec->block, es = p->w->op->bind.redop.elem_bytes;
     const unsigned char *image = (const unsigned char *)p->w->undo_image + wi_coding_bytes(p->c, first * es);
     float *sent = wi_part_vector(p, WI_VECTOR_SUM), *of = wi_part_vector(p, WI_VECTOR_RESULT),
-          *residual = p->w->residual + first;
+          *residual = wi_part_plane(p, p->w->kept) + block * codec->block;
 
     if (!wi_codec_is_finite(codec, image, 0))
         return;
@@ -167,7 +167,7 @@ static void average(const struct wi_part *p, uint32_t image, const float *lost, 
  * rounded needs twice the bytes. */
 static void encode_variable(const struct wi_part *p, const struct wi_part_sum *s, unsigned char *image, float *result)
 {
-    float *residual = p->w->residual ? p->w->residual + p->from : NULL, *sum = wi_part_vector(p, WI_VECTOR_SUM),
+    float *residual = wi_part_plane(p, p->w->kept), *sum = wi_part_vector(p, WI_VECTOR_SUM),
           *rounded = wi_part_vector(p, WI_VECTOR_GIVEN), factor = wi_part_factor(p);
     struct weft_codec_site site = wi_part_site(p);
 
@@ -185,7 +185,7 @@ static void encode_variable(const struct wi_part *p, const struct wi_part_sum *s
 
 static void encode(const struct wi_part *p, const struct wi_part_sum *s, uint32_t image, float *result)
 {
-    float *kept = p->w->residual ? p->w->residual + p->from : NULL, *residual = kept;
+    float *kept = wi_part_plane(p, p->w->kept), *residual = kept;
     struct weft_codec_operands o = operands_of(s);
     struct weft_codec_site site = wi_part_site(p);
 
@@ -244,6 +244,40 @@ static int in_one_pass(const struct wi_part *p)
            p->c->feedback.form <= WI_FEEDBACK_EF14;
 }
 
+/* The tensor that the element belongs to, or the first one behind it; NULL: there is none. */
+static const struct wi_coding_tensor *tensor_at(const struct wi_coding *c, size_t element)
+{
+    size_t low = 0, high = c->ntensors;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (c->tensors[middle].from + c->tensors[middle].elems <= element)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->ntensors ? &c->tensors[low] : NULL;
+}
+
+/* From p->from on, at most `most` elements. 0: there are none before `end`. */
+static int next_part(struct wi_part *p, size_t end, size_t most)
+{
+    size_t first = p->w->first, stop = end;
+
+    if (p->w->placed && p->c->ntensors) {
+        p->tensor = tensor_at(p->c, first + p->from);
+        if (!p->tensor)
+            return 0;
+        p->from = p->tensor->from > first + p->from ? p->tensor->from - first : p->from;
+        stop = p->tensor->from + p->tensor->elems - first;
+        stop = stop < end ? stop : end;
+    }
+    if (p->from >= stop)
+        return 0;
+    p->elems = stop - p->from < most ? stop - p->from : most;
+    return 1;
+}
+
 /* From p->from on, a part at a time. */
 static weft_status do_parts(struct wi_part p, size_t end)
 {
@@ -251,11 +285,9 @@ static weft_status do_parts(struct wi_part p, size_t end)
     weft_status status = WEFT_SUCCESS;
 
     p.status = &status;
-    for (; p.from < end && status >= 0; p.from += p.elems) {
-        p.elems = end - p.from < each ? end - p.from : each;
+    for (; status >= 0 && next_part(&p, end, each); p.from += p.elems)
         if (!wi_feedback_part(&p))
             do_part(&p);
-    }
     return status;
 }
 

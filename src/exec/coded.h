@@ -11,6 +11,15 @@
 
 struct wi_work;
 
+/* One of several tensors in a vector, each of which begins at a whole block. Parts of work are of one of them; what lies between
+ * them is not gone over. */
+struct wi_coding_tensor {
+    size_t from, elems;
+    float *residual[WI_PLANES];      /* as below */
+    size_t residual_from[WI_PLANES]; /* of the tensor */
+    float gain;
+};
+
 /* Of an operation.
  *
  * Images of a codec of a variable rate are as long as their data needs, image_bytes for each block at most, and lie where they would
@@ -23,6 +32,9 @@ struct wi_coding {
     size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
     float *residual[WI_PLANES];     /* borrowed; NULL: no error feedback, or not of this kind */
     size_t residual_from[WI_PLANES]; /* the element of the vector that it begins at */
+    const struct wi_coding_tensor *tensors; /* borrowed, in order; NULL: the vector is one, whose residual is above */
+    size_t ntensors;
+    uint8_t keeps; /* the tensors have residuals */
     struct wi_feedback feedback;
     float gain;                     /* DGC: what this rank gives is multiplied by it */
     uint32_t rank;                  /* whose work it is: weft_codec_site */

@@ -23,6 +23,7 @@ struct wi_part {
     const struct wi_coding *c;
     weft_dtype dtype;
     size_t from, elems; /* of the work's */
+    const struct wi_coding_tensor *tensor; /* NULL: there are not several */
     float *memory;      /* WI_VECTORS of most_elems each */
     size_t most_elems;
     weft_status *status; /* of all parts */
@@ -38,6 +39,18 @@ struct wi_part_sum {
 static inline float *wi_part_vector(const struct wi_part *p, enum wi_part_vector i)
 {
     return p->memory + (size_t)i * p->most_elems;
+}
+
+/* Where the part's elements lie in what is kept; NULL: it is not. */
+static inline float *wi_part_plane(const struct wi_part *p, unsigned plane)
+{
+    const struct wi_coding_tensor *t = p->tensor;
+    float *of = plane >= WI_PLANES ? NULL : t ? t->residual[plane] : p->c->residual[plane];
+    size_t at = p->w->first + p->from;
+
+    if (!of)
+        return NULL;
+    return t ? of + (at - t->from - t->residual_from[plane]) : of + (at - p->c->residual_from[plane]);
 }
 
 /* Of a destination, or a source behind those. */

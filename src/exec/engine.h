@@ -39,8 +39,9 @@ struct wi_work {
     size_t bytes;
     uint32_t lane, step; /* for messages */
     /* CODE: `bytes` are of the vector; which operands are images `to` says. What is behind its operands in the program: */
-    float *residual;        /* NULL: none is kept */
-    uint64_t first;         /* the place in its vector of the first element that is encoded */
+    uint8_t kept;           /* the residual of what is encoded or taken back; WI_NO_RESIDUAL: none */
+    uint8_t placed;         /* `first` is known: */
+    uint64_t first;         /* the place in its vector of the first element that is encoded, or taken back */
     uint32_t sums;          /* what is encoded is a sum for others */
     const void *undo_image; /* NULL: nothing to take back */
     const void *undo_of;

@@ -7,12 +7,6 @@
 
 #include "exec/coded_part.h"
 
-/* Where the part's elements lie in what is kept. */
-static float *plane(const struct wi_part *p, enum wi_feedback_plane i)
-{
-    return p->c->residual[i] + (p->w->first + p->from - p->c->residual_from[i]);
-}
-
 /* The part's block `block`: elements [*at, *at + n) of it. 0: there is none. */
 static size_t block_of(const struct wi_part *p, size_t block, size_t *at)
 {
@@ -34,7 +28,7 @@ static void own_image(const struct wi_part *p, size_t at, size_t n, float *held)
 
 static void ef21_give(const struct wi_part *p)
 {
-    const float *held = plane(p, WI_PLANE_WORKER);
+    const float *held = wi_part_plane(p, WI_PLANE_WORKER);
     float *change = wi_part_vector(p, WI_VECTOR_STEP);
     struct weft_codec_site site = wi_part_site(p);
     struct wi_part_sum s = {.n = 0};
@@ -51,7 +45,7 @@ static void ef21_gather(const struct wi_part *p, struct wi_part_sum *s)
     uint32_t own = p->w->nsrc;
 
     s->images[0] = NULL;
-    s->plain[0] = plane(p, WI_PLANE_OWNER);
+    s->plain[0] = wi_part_plane(p, WI_PLANE_OWNER);
     s->n = 1;
     for (uint32_t i = 0; i < p->w->nsrc; i++)
         if (wi_part_is_image(p, p->w->ndst + i))
@@ -65,8 +59,8 @@ static void ef21_gather(const struct wi_part *p, struct wi_part_sum *s)
 static void ef21_sum(const struct wi_part *p)
 {
     float *sum = wi_part_vector(p, WI_VECTOR_GIVEN), *change = wi_part_vector(p, WI_VECTOR_STEP),
-          *held = wi_part_vector(p, WI_VECTOR_HELD), *others = plane(p, WI_PLANE_OWNER), *all = plane(p, WI_PLANE_MORE),
-          factor = wi_part_factor(p);
+          *held = wi_part_vector(p, WI_VECTOR_HELD), *others = wi_part_plane(p, WI_PLANE_OWNER),
+          *all = wi_part_plane(p, WI_PLANE_MORE), factor = wi_part_factor(p);
     unsigned char *image = wi_part_destination(p, wi_part_find(p, 1));
     struct weft_codec_site site = wi_part_site(p);
     struct wi_part_sum s = {.n = 0};
@@ -101,7 +95,8 @@ static int are_finite(const float *v, size_t n)
 static void ef21_take(const struct wi_part *p)
 {
     float *change = wi_part_vector(p, WI_VECTOR_STEP), *held = wi_part_vector(p, WI_VECTOR_HELD),
-          *given = plane(p, WI_PLANE_WORKER), *all = plane(p, WI_PLANE_MORE), factor = wi_part_factor(p);
+          *given = wi_part_plane(p, WI_PLANE_WORKER), *all = wi_part_plane(p, WI_PLANE_MORE),
+          factor = wi_part_factor(p);
     struct wi_part_sum s = {.n = 0};
 
     for (uint32_t i = 0; i < p->w->nsrc; i++)
@@ -126,8 +121,8 @@ static void ef21_take(const struct wi_part *p)
 /* What is sent of, if nothing was: v with the momentum of this step, which is in `momentum` then. */
 static void dgc_step(const struct wi_part *p, size_t at, size_t n, const float *given, float *momentum, float *whole)
 {
-    const float *v = plane(p, WI_PLANE_WORKER) + at, *u = plane(p, WI_PLANE_MORE) + at;
-    float m = p->c->feedback.momentum, gain = p->c->gain;
+    const float *v = wi_part_plane(p, WI_PLANE_WORKER) + at, *u = wi_part_plane(p, WI_PLANE_MORE) + at;
+    float m = p->c->feedback.momentum, gain = p->tensor ? p->tensor->gain : p->c->gain;
 
     for (size_t i = 0; i < n; i++) {
         momentum[i] = m * u[i] + gain * given[i];
@@ -139,7 +134,7 @@ static void dgc_step(const struct wi_part *p, size_t at, size_t n, const float *
 static void dgc_sent(const struct wi_part *p, size_t at, size_t n, const float *momentum, const float *whole,
                      const float *sent)
 {
-    float *v = plane(p, WI_PLANE_WORKER) + at, *u = plane(p, WI_PLANE_MORE) + at;
+    float *v = wi_part_plane(p, WI_PLANE_WORKER) + at, *u = wi_part_plane(p, WI_PLANE_MORE) + at;
 
     for (size_t i = 0; i < n; i++) {
         v[i] = whole[i] - sent[i];
@@ -179,7 +174,8 @@ static void dgc_sum(const struct wi_part *p)
         s.plain[s.n - 1] = sent;
     }
     o = (struct weft_codec_operands){s.n, s.images, s.plain};
-    wi_codec_sum_encode(p->c->codec, &site, &o, wi_part_factor(p), plane(p, WI_PLANE_OWNER), p->elems, image, result);
+    wi_codec_sum_encode(p->c->codec, &site, &o, wi_part_factor(p), wi_part_plane(p, WI_PLANE_OWNER), p->elems, image,
+                        result);
     for (size_t block = 0, at, n; (n = block_of(p, block, &at)) != 0; block++)
         if (wi_codec_is_finite(p->c->codec, image, block))
             dgc_sent(p, at, n, momentum + at, whole + at, sent + at);

@@ -161,11 +161,12 @@ static void resolve_coded(const struct wi_exec *exec, const struct wi_op *op, co
         w->bytes = wi_image_bytes(&op->bind.coding, w->src[0], wi_stored_bytes(op, w->to, w->bytes));
         return;
     }
-    w->residual = st->extra ? wi_residual(op, kept, skip) : NULL;
+    w->kept = st->extra && wi_keeps(&op->bind.coding, (uint32_t)kept->rank) ? (uint8_t)kept->rank : WI_NO_RESIDUAL;
+    w->placed = st->extra != WI_EXTRA_NONE;
     w->first = st->extra ? (kept->at + skip) / op->bind.redop.elem_bytes : 0;
     w->sums = st->extra == WI_EXTRA_ENCODED && kept->rank == 1;
     w->undo_image = w->undo_of = NULL;
-    if (st->extra == WI_EXTRA_UNDO && w->residual) {
+    if (st->extra == WI_EXTRA_UNDO && w->kept != WI_NO_RESIDUAL) {
         w->undo_image = wi_address(exec, op, &extra[0], f->epoch, skip);
         w->undo_of = wi_address(exec, op, &extra[1], f->epoch, skip);
     }
