@@ -22,11 +22,20 @@
  *   terngrad           -1, 0 or 1, scaled by the largest magnitude of what is within clip=2.5 root mean squares (0: of all),
  *                      rounded at random: 2.1 bits (Wen et al., TernGrad, NeurIPS 2017)
  *   natural            the power of two below or above, at random: 8.1 bits (Horvath et al., Natural Compression, 2019)
+ *   topk               the largest ratio=0.01 of the elements of each block, exactly, of equal ones those in front; the rest is 0
+ *                      (Aji and Heafield, Sparse Communication, EMNLP 2017). A hundredth: .25 bits an element. The choice is by
+ *                      block, not by tensor: one of large elements sends no more than its neighbour
+ *   blocktopk          groups of group=32 adjacent elements, those of the largest norm
+ *   randomk            random elements, the same on all ranks in each call, with seed=0: sums of them lose nothing more
  *   lossless           every bit comes back: exponents are entropy-coded, by zstd. Of gradients in bf16 two thirds are left, of
  *                      fp32 five sixths. A plugin, there once a context has been made; level=0 to 19
  *   others             that plugins bring: struct weft_codec_ops in weft_plugin.h
  *
- *   block=128          elements that share a scale, a power of two from 32 to 2048; casts and MX have 32
+ *   block=128          elements that share a scale, a power of two from 32 to 2048; casts and MX have 32. Of topk,
+ *                      blocktopk and randomk, 16384: elements among which is chosen, 256 to 65536; shorter vectors are sent as one
+ *   values=fp16        of topk, blocktopk, randomk: what is sent of an element. fp16: with a power of two as the block's scale;
+ *                      fp32, bf16; int8: with a scale by the largest
+ *   indices=packed     of topk, blocktopk: places in the fewest bits, 8.6 each at a hundredth. u16: 16 bits each
  *   scale=bf16         of int8 to int2. fp32: scales are not rounded
  *   levels=symmetric   of int8 to int2. minmax: 2^bits levels from the least to the largest element of each block
  *   round=nearest      of int8 to int2. stochastic: right on average. int2 needs levels=minmax for it
@@ -50,10 +59,11 @@
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
  *                      (both are not for all_to_all_v, which is always coded: its ranks know only their own counts)
  *
- * Below 8 bits use error feedback: without it training stalls. With ef=1, and with ef=dgc where momentum is 0, what was sent and
- * what is owed are together what was given. A block with a NaN or an infinity is NaN on all ranks, where loss scalers see it; what is
- * kept of it is not changed, but to rounding. So is one with a magnitude of 2^127 or more; with hadamard=1, and of qsgd, of 2^116 or
- * more, of fp16 of 65,520 or more. */
+ * Below 8 bits, and with topk and its like, use error feedback: without it training stalls. With ef=1, and with ef=dgc where
+ * momentum is 0, what was sent and what is owed are together what was given. A block with a NaN or an infinity is NaN on all ranks,
+ * where loss scalers see it; what is kept of it is not changed, but to rounding. So is one with a magnitude of 2^127 or more; with
+ * hadamard=1, and of qsgd, of 2^116 or more, of fp16 of 65,520 or more.
+ */
 #ifndef WEFT_COMPRESS_H
 #define WEFT_COMPRESS_H
 
