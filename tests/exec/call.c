@@ -154,12 +154,15 @@ static void point_to(struct call_rank *k, int apart)
 
 static void draw_codec(struct call *c, uint64_t *rng)
 {
-    static const char *const names[] = {"int8", "int6", "int4", "int2", "sign", "e4m3", "qsgd", "mxfp4", "varied", "varied"};
+    static const char *const names[] = {"int8", "int6",  "int4",   "int2",   "sign", "e4m3",
+                                        "qsgd", "mxfp4", "varied", "varied", "topk", "blocktopk"};
     uint32_t which = fake_random(rng, sizeof names / sizeof *names), block = 32u << fake_random(rng, 3);
     char spec[64];
 
     if (names[which][0] == 'm')
         snprintf(spec, sizeof spec, "%s", names[which]);
+    else if (strstr(names[which], "topk"))
+        snprintf(spec, sizeof spec, "%s:ratio=0.2,block=%u", names[which], 8 * block);
     else
         snprintf(spec, sizeof spec, "%s:block=%u", names[which], block);
     if (varied_register() < 0 || wi_codec_parse(spec, &c->codec) < 0)
