@@ -78,3 +78,12 @@ weft_tune_SOURCES = tools/tool.h tools/weft_tune.c tools/weft_tune.h tools/tune_
 weft_tune_LDADD = libweftcore.la -lm
 multi_scripts += tests/cli/test_weft_tune.sh
 dist_man_MANS += doc/man/weft-tune.1
+
+# Codecs by the public interface, on generated data and on files of tensors.
+bin_PROGRAMS += weft-codec
+weft_codec_SOURCES = tools/tool.h tools/weft_codec.c tools/weft_codec.h tools/codec_data.c tools/codec_error.c tools/codec_file.c \
+	tools/codec_npy.c tools/codec_options.c tools/codec_options.h tools/codec_plot.c tools/codec_print.c tools/codec_safetensors.c \
+	tools/codec_speed.c
+weft_codec_LDADD = libweft.la $(JANSSON_LIBS) -lm -lpthread
+check_scripts += tests/cli/test_weft_codec.sh
+dist_man_MANS += doc/man/weft-codec.1

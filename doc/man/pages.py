@@ -400,7 +400,8 @@ SEE = {
     "weft_mem_pool_alloc": ["weft_mem_alloc", "weft_mem_register"],
     "weft_mem_register": ["weft_mem_alloc"],
     "weft_algorithm_list": ["weft_issue"],
-    "weft_codec_bytes": ["weft_issue"],
+    "weft_codec_bytes": ["weft_issue", "weft_codec_list"],
+    "weft_codec_list": ["weft_codec_bytes", "weft_algorithm_list"],
     "weft_comm_residual_bytes": ["weft_issue", "weft_codec_bytes"],
 }
 

@@ -147,6 +147,24 @@ WEFT_API weft_status weft_codec_encode(const char *codec, weft_dtype dtype, cons
 WEFT_API weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes, weft_dtype dtype, void *dst,
                                        size_t count);
 
+/* Receive one codec from weft_codec_list. Strings stay valid for the life of the process.
+ *
+ * @param arg      what weft_codec_list was given
+ * @param codec    "int8", ...: what stands before the colon
+ * @param summary  one line */
+typedef void (*weft_codec_fn)(void *arg, const char *codec, const char *summary);
+
+/* Visit every codec: those that are built in, then those of plugins that were loaded.
+ *
+ * Plugins are loaded by weft_context_create.
+ * @param fn   called for each codec
+ * @param arg  passed to fn
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  fn is NULL */
+WEFT_API weft_status weft_codec_list(weft_codec_fn fn, void *arg);
+
 /* A tensor of a batch. */
 typedef struct weft_batch_item {
     const void *src; /* count elements; NULL if count is 0 */

@@ -144,3 +144,14 @@ weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes
     part_end(&part);
     return st;
 }
+
+weft_status weft_codec_list(weft_codec_fn fn, void *arg)
+{
+    const struct weft_plugin *plugin;
+
+    if (!fn)
+        return wi_fail(WEFT_EINVAL, "codec_list: fn is NULL");
+    for (size_t i = 0; (plugin = wi_codec_at(i)) != NULL; i++)
+        fn(arg, plugin->name, plugin->summary);
+    return WEFT_SUCCESS;
+}

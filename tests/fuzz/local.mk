@@ -30,6 +30,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_store.c \
 	tests/fuzz/fuzz_tcp_claims.c \
 	tests/fuzz/fuzz_tcp_frames.c \
+	tests/fuzz/fuzz_tensor.c \
 	tests/fuzz/fuzz_topo.c \
 	tests/fuzz/fuzz_tuning.c
 
@@ -60,6 +61,7 @@ unit_tests += \
 	tests/fuzz/replay_store \
 	tests/fuzz/replay_tcp_claims \
 	tests/fuzz/replay_tcp_frames \
+	tests/fuzz/replay_tensor \
 	tests/fuzz/replay_topo \
 	tests/fuzz/replay_tuning
 tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
@@ -112,6 +114,9 @@ tests_fuzz_replay_tcp_claims_SOURCES = tests/fuzz/fuzz_tcp_claims.c tests/fuzz/r
 tests_fuzz_replay_tcp_claims_LDADD = $(replay_ldadd)
 tests_fuzz_replay_tcp_frames_SOURCES = tests/fuzz/fuzz_tcp_frames.c tests/fuzz/replay.c
 tests_fuzz_replay_tcp_frames_LDADD = $(replay_ldadd)
+tests_fuzz_replay_tensor_SOURCES = tests/fuzz/fuzz_tensor.c tests/fuzz/replay.c tools/codec_file.c tools/codec_npy.c \
+	tools/codec_safetensors.c
+tests_fuzz_replay_tensor_LDADD = $(replay_ldadd)
 tests_fuzz_replay_topo_SOURCES = tests/fuzz/fuzz_topo.c tests/fuzz/replay.c
 tests_fuzz_replay_topo_LDADD = $(replay_ldadd)
 tests_fuzz_replay_tuning_SOURCES = tests/fuzz/fuzz_tuning.c tests/fuzz/replay.c

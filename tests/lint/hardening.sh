@@ -8,7 +8,7 @@ cd "${WEFT_BUILDDIR:?}" || exit 99
 command -v readelf >/dev/null || { echo "no readelf (Debian package binutils)"; exit 77; }
 wanted=" ${WEFT_TEST_HARDENING-} "
 libraries=$(ls .libs/libweft.so .libs/bench_mpi_*.so 2>/dev/null)
-programs=$(for p in weft-run weft-info weft-bench weft-topo weft-plan weft-sim weft-tune; do ls ".libs/$p" 2>/dev/null || echo "$p"; done)
+programs=$(for p in weft-run weft-info weft-bench weft-topo weft-plan weft-sim weft-tune weft-codec; do ls ".libs/$p" 2>/dev/null || echo "$p"; done)
 
 each() { # COMMAND FILE...: say which fail
     local check=$1 f status=0

@@ -1,5 +1,7 @@
 /* Wrong use of the public API: a clear error each time, and everything that the status promises still works after it.
  * SPDX-License-Identifier: BSD-3-Clause */
+#include <weft/weft_compress.h>
+
 #include "tests/fault/fault.h"
 
 #include <pthread.h>
@@ -92,6 +94,7 @@ static void null_handles(void)
     BAD(weft_mem_register(NULL, &n, 4, &mem));
     WT_CHECK_OK(weft_mem_deregister(NULL));
     BAD(weft_algorithm_list(NULL, NULL));
+    BAD(weft_codec_list(NULL, NULL));
     WT_CHECK(comm == NULL && req == NULL && mem == NULL);
 }
 
