@@ -191,6 +191,7 @@ weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, 
     WI_TRY(check_named(req, c));
     WI_TRY(warm_up(req, &codec));
     WI_TRY(wi_coding_init(&op->bind.coding, codec, c->dtype, comm->rank));
+    op->bind.coding.tensor = req->options.tensor;
     wi_compress_mark(&op->info, wi_compress_mark_of(&req->codec, codec, req->options.tensor));
     return WEFT_SUCCESS;
 }

@@ -173,6 +173,18 @@ static const char *state_name(int state)
     return state == WI_RECORD_DONE ? "completed" : state == WI_RECORD_FAILED ? "failed" : "started";
 }
 
+/* Weft's own keys. */
+static void dump_bytes(FILE *f, const struct wi_record *e)
+{
+    fprintf(f, "\"bytes_sent\": %llu, ", (unsigned long long)e->bytes_sent);
+    if (!e->codec[0])
+        return;
+    fputs("\"codec\": ", f);
+    put_text(f, e->codec);
+    fprintf(f, ", \"tensor\": %llu, \"codec_bypassed\": %s, ", (unsigned long long)e->tensor,
+            e->bypassed ? "true" : "false");
+}
+
 /* The keys are those of PyTorch's flight recorder, where it has them. */
 static void dump_entry(FILE *f, const struct wi_record *e)
 {
@@ -192,6 +204,7 @@ static void dump_entry(FILE *f, const struct wi_record *e)
         fprintf(f, "\"peer\": %d, \"tag\": %lld, ", e->peer, (long long)wi_info_tag(&e->info));
     else
         fprintf(f, "\"root\": %d, ", (int)e->info.root);
+    dump_bytes(f, e);
     fprintf(f, "\"time_created_ns\": %llu, \"time_completed_ns\": %llu}",
             (unsigned long long)wi_ticks_to_ns(e->ticks_issued),
             (unsigned long long)(e->ticks_done ? wi_ticks_to_ns(e->ticks_done) : 0));

@@ -62,8 +62,10 @@ static weft_status lay_out(struct weft_request *req, struct wi_op *op)
     struct wi_planning *p = &req->planning;
     size_t slice;
 
-    if (op->record)
+    if (op->record) {
         op->record->algo = op->bind.sched->algo;
+        op->record->bypassed = op->bind.coding.codec && !op->bind.coding.image_bytes;
+    }
     if (p->exchanged)
         WI_TRY(wi_exchange_map(req, op));
     slice = wi_op_slice(op, &p->plan);

@@ -38,6 +38,7 @@ struct wi_coding {
     struct wi_feedback feedback;
     float gain;                     /* DGC: what this rank gives is multiplied by it */
     uint32_t rank;                  /* whose work it is: weft_codec_site */
+    uint64_t tensor;                /* for the flight recorder */
 };
 
 /* For vectors of this type; the codec stays as long as the operation. WEFT_ENOTSUP with text: the codec does not take it. */

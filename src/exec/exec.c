@@ -306,6 +306,19 @@ static void issue_self(struct wi_exec *exec, struct wi_op *op)
 
 /* ---- Issue ---- */
 
+/* Of a call that is not coded after all, the codec is still known. */
+static void record_codec(const struct wi_coding *coding, struct wi_record *e)
+{
+    char text[WI_CODEC_TEXT_MAX];
+
+    e->bytes_sent = 0;
+    e->codec[0] = '\0';
+    e->tensor = coding->tensor;
+    e->bypassed = coding->codec && !coding->image_bytes;
+    if (coding->codec)
+        snprintf(e->codec, sizeof e->codec, "%s", wi_codec_text(coding->codec, text, sizeof text));
+}
+
 static void record_issue(struct wi_exec *exec, struct wi_op *op)
 {
     struct wi_record *e = wi_recorder_add(&exec->recorder);
@@ -317,6 +330,7 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
+    record_codec(&op->bind.coding, e);
     op->record = e;
     op->record_serial = e->serial;
 }

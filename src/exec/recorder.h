@@ -8,6 +8,8 @@
 
 #define WI_RECORDER_ENTRIES 256 /* a power of two */
 
+#define WI_RECORDER_CODEC_TEXT 112 /* longer ones are cut */
+
 enum wi_record_state { WI_RECORD_NONE, WI_RECORD_STARTED, WI_RECORD_DONE, WI_RECORD_FAILED };
 
 struct wi_record {
@@ -15,9 +17,14 @@ struct wi_record {
     const char *algo; /* of a cached schedule, or, once that is gone, kept by the executor */
     uint64_t ticks_issued;
     uint64_t ticks_done; /* 0 for operations that never left the fast path: they ended before the next began */
+    uint64_t
+        bytes_sent; /* given to transports, without their headers; what ranks read of each other's memory is not in it */
+    uint64_t tensor; /* of a codec */
     uint32_t serial;
     int peer; /* of a message; may be WEFT_ANY_SOURCE */
     uint8_t state, receives;
+    uint8_t bypassed;                   /* the codec was asked for, and plain data is sent */
+    char codec[WI_RECORDER_CODEC_TEXT]; /* with its parameters; "": none */
 };
 
 struct wi_recorder {

@@ -95,15 +95,24 @@ weft_status wi_lane_fill_xfer(struct wi_exec *exec, struct wi_op *op, const stru
     return WEFT_SUCCESS;
 }
 
+static void record_sent(const struct wi_op *op, size_t bytes)
+{
+    if (op && op->record && op->record->serial == op->record_serial)
+        op->record->bytes_sent += bytes;
+}
+
 weft_status wi_pend_post(struct wi_exec *exec, struct wi_pend *p, int sending)
 {
     int peer = p->x.peer;
     struct wi_exec_peer *ep = &exec->peers[peer];
+    size_t bytes = p->x.bytes; /* it may be complete, and the caller's again, when send returns */
     weft_status st = sending ? ep->ops->send(ep->group, &p->x) : ep->ops->recv(ep->group, &p->x);
 
     if (st < 0)
         wi_exec_fail(exec, st, peer, p->op ? &p->op->info : &p->x.info, "%s rank %d: %s",
                      sending ? "sending to" : "receiving from", peer, wi_fail_text());
+    else if (sending)
+        record_sent(p->op, bytes);
     return st;
 }
 

@@ -132,6 +132,7 @@ write("short.npy", npy("<f4", "(301,)", f4))
 write("long.npy", npy("<f4", "(299,)", f4))
 write("lying.npy", npy("<f4", "(300,)", f4, length=60000))
 write("lying2.npy", npy("<f4", "(300,)", f4, 2, length=0xffffffff))
+write("lying3.npy", bytes(b + (i == 8) for i, b in enumerate(npy("<f4", "(0,)", b""))))
 write("big.npy", npy(">f4", "(300,)", f4))
 write("double.npy", npy("<f8", "(150,)", f4))
 write("huge.npy", npy("<f4", "(4294967296, 4294967296, 2)", f4))
@@ -228,6 +229,7 @@ tap "truncated .npy" bad_file short.npy 'truncated: the shape is of 1204 bytes, 
 tap ".npy with more than its shape" bad_file long.npy 'too long: the shape is of 1196 bytes'
 tap ".npy whose length lies" bad_file lying.npy 'the header says it has 60000 bytes'
 tap ".npy 2.0 whose length lies" bad_file lying2.npy 'the header says it has 4294967295 bytes'
+tap ".npy whose length is longer by one" bad_file lying3.npy 'truncated: the header says it has'
 tap ".npy of big-endian floats" bad_file big.npy "'>f4'"
 tap ".npy of doubles" bad_file double.npy "'<f8'"
 tap ".npy with too many elements" bad_file huge.npy 'more elements than can be counted'
