@@ -222,7 +222,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     e->info = op->info;
     e->receives = 0;
     e->algo = op->bind.sched->algo;
-    e->codec[0] = '\0'; /* coded calls are none of these */
+    e->has_codec = 0; /* one that was bypassed is not told of */
     e->bytes_sent = 0;
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;

@@ -177,7 +177,7 @@ static const char *state_name(int state)
 static void dump_bytes(FILE *f, const struct wi_record *e)
 {
     fprintf(f, "\"bytes_sent\": %llu, ", (unsigned long long)e->bytes_sent);
-    if (!e->codec[0])
+    if (!e->has_codec)
         return;
     fputs("\"codec\": ", f);
     put_text(f, e->codec);

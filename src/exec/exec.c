@@ -312,7 +312,7 @@ static void record_codec(const struct wi_coding *coding, struct wi_record *e)
     char text[WI_CODEC_TEXT_MAX];
 
     e->bytes_sent = 0;
-    e->codec[0] = '\0';
+    e->has_codec = coding->codec != NULL;
     e->tensor = coding->tensor;
     e->bypassed = coding->codec && !coding->image_bytes;
     if (coding->codec)

@@ -23,8 +23,8 @@ struct wi_record {
     uint32_t serial;
     int peer; /* of a message; may be WEFT_ANY_SOURCE */
     uint8_t state, receives;
-    uint8_t bypassed;                   /* the codec was asked for, and plain data is sent */
-    char codec[WI_RECORDER_CODEC_TEXT]; /* with its parameters; "": none */
+    uint8_t has_codec, bypassed;        /* the codec was asked for, and plain data is sent */
+    char codec[WI_RECORDER_CODEC_TEXT]; /* if it has one: with its parameters */
 };
 
 struct wi_recorder {
