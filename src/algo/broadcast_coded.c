@@ -18,8 +18,8 @@ static weft_status build(const struct wi_algo_args *args, struct wi_sched **sche
     if (n == 1)
         return wi_algo_alone(args, &wi_broadcast_coded, sched);
     struct wi_knomial tree = wi_knomial_of(wi_mod(args->rank - root, n), n, wi_algo_radix(args));
-    WI_TRY(wi_coded_hold(args, &wi_broadcast_coded, tree.parent < 0 ? WI_NO_PEER : wi_mod(tree.parent + root, n),
-                         &image));
+    WI_TRY(
+        wi_coded_hold(args, &wi_broadcast_coded, tree.parent < 0 ? WI_NO_PEER : wi_mod(tree.parent + root, n), &image));
     for (int i = tree.nchildren - 1; i >= 0; i--)
         wi_coded_pass_on(&image, wi_mod(wi_knomial_child(&tree, i) + root, n));
     return wi_coded_release(&image, sched);

@@ -156,7 +156,8 @@ struct counts {
     struct wi_algo_coding coding;
 };
 
-static void count_coding(struct counts *counts, const struct wi_algo *algo, const struct wi_algo_args *args, double bytes)
+static void count_coding(struct counts *counts, const struct wi_algo *algo, const struct wi_algo_args *args,
+                         double bytes)
 {
     struct wi_algo_coding one = algo->coding ? algo->coding(args, bytes) : (struct wi_algo_coding){0, 0};
 

@@ -99,8 +99,9 @@ static weft_status check_named(const struct weft_request *req, const struct wi_c
     const char *name = wi_coll_name((enum wi_coll)c->coll), *codec = wi_codec_name(&req->codec.codec);
 
     if (!can_code((enum wi_coll)c->coll))
-        return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast",
-                       name, codec);
+        return wi_fail(WEFT_ENOTSUP,
+                       "%s: codec %s is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast", name,
+                       codec);
     if (wi_coll_is_reduction(c->coll) && !sums(c))
         return wi_fail(WEFT_ENOTSUP, "%s: codec %s is for the operators sum and avg, not %s", name, codec,
                        c->op < WEFT_NUM_OPS ? weft_op_name(c->op) : "one of the program's");

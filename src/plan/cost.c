@@ -278,8 +278,8 @@ static double images_us(const struct wi_planner *p, const struct wi_plan_query *
                         double link)
 {
     const struct wi_algo_coding *a = &h->none.stage[i].coding, *b = &h->one.stage[i].coding;
-    double bytes = (double)q->bytes,
-           core = wi_plan_coding_us(q, at_bytes(a->encoded, b->encoded, bytes), at_bytes(a->decoded, b->decoded, bytes));
+    double bytes = (double)q->bytes, core = wi_plan_coding_us(q, at_bytes(a->encoded, b->encoded, bytes),
+                                                              at_bytes(a->decoded, b->decoded, bytes));
     double slices = fmax(1, h->one.stage[i].cost.sent * (bytes / WI_PLAN_SAMPLE) / (double)p->slice_bytes);
 
     if (!b->encoded || !q->codec.id)

@@ -78,12 +78,8 @@ static const char *pick_coded(struct wi_planner *p, enum wi_coll coll, size_t by
     static struct wi_plan plan;
     struct wi_plan_query q = {.coll = coll, .bytes = bytes, .rounds = wi_coll_is_reduction(coll)};
 
-    q.codec = (struct wi_plan_codec){.id = 1,
-                                     .may_bypass = may_bypass != 0,
-                                     .ratio = .13f,
-                                     .encode_rate = 6000,
-                                     .decode_rate = 7000,
-                                     .work = 1};
+    q.codec = (struct wi_plan_codec){
+        .id = 1, .may_bypass = may_bypass != 0, .ratio = .13f, .encode_rate = 6000, .decode_rate = 7000, .work = 1};
     REQUIRE(wi_plan(p, &q, NULL, &plan) == WEFT_SUCCESS);
     return name_of(&plan);
 }
