@@ -3,9 +3,9 @@
  *
  * A collective is compressed when its call names a codec (weft_call_options.codec), or, for all_reduce and reduce_scatter of
  * floats by sum or avg, when WEFT_COMPRESS does. What each rank sends is then a coded image; sums are made in fp32, in rank order,
- * and every rank gets the same bits. all_reduce, reduce_scatter, all_gather and all_to_all, their v-forms, and broadcast of float32,
- * float16 and bfloat16 can be compressed. Where nodes have several ranks, what crosses the nodes may be all that is coded: the
- * partial sum of a node, by one of its ranks for each part, which keeps what that loses.
+ * and every rank gets the same bits. all_reduce, reduce_scatter, all_gather and all_to_all, their v-forms, and broadcast of
+ * float32, float16 and bfloat16 can be compressed. Where nodes have several ranks, what crosses the nodes may be all that is coded:
+ * the partial sum of a node, by one of its ranks for each part, which keeps what that loses.
  *
  * A codec is text, NAME[:PARAMETER=VALUE[,PARAMETER=VALUE]...], the same on all ranks; "none" is no codec:
  *
