@@ -147,7 +147,7 @@ static double messages_of(const struct wi_algo *algo, const struct wi_algo_cost 
     double chain = chain_of(algo, c, args), peers = chain + (c->steps - chain) / 2;
 
     if (algo->traits.shape == WI_SHAPE_FAN)
-        peers = args->nranks - 1;
+        peers = (args->nranks - 1) * (algo->coding ? c->steps : 1); /* coded2 sends to all twice */
     return fmax(peers * runs.alone, block > 0 ? c->sent / block * runs.among : 0);
 }
 

@@ -56,17 +56,13 @@ static const struct {
     {WI_COLL_REDUCE_SCATTER_V, "node:ring/flat"},
     {WI_COLL_BARRIER, "node:dissem/flat"},
     {WI_COLL_BARRIER, "node:dissem@leader/flat"},
-    {WI_COLL_ALL_REDUCE, "node:coded/flat"},
     {WI_COLL_ALL_REDUCE, "node:coded2/flat"},
     {WI_COLL_ALL_REDUCE, "node:coded2@leader/flat2"},
     {WI_COLL_ALL_REDUCE, "rack:coded2/node:linear/flat"},
-    {WI_COLL_ALL_GATHER, "node:coded/flat"},
     {WI_COLL_ALL_GATHER_V, "node:coded/flat"},
-    {WI_COLL_REDUCE_SCATTER, "node:coded/flat"},
     {WI_COLL_REDUCE_SCATTER, "node:coded@leader/flat"},
     {WI_COLL_REDUCE_SCATTER_V, "node:coded/flat"},
     {WI_COLL_BROADCAST, "node:coded@leader/flat"},
-    {WI_COLL_BROADCAST, "node:coded_chain/flat"},
 };
 
 static void definitions(void)
@@ -415,15 +411,11 @@ static void hierarchical(void)
         {WI_COLL_ALL_TO_ALL_V, "node:linear@leader"},
         {WI_COLL_BARRIER, "node:dissem"},
         {WI_COLL_ALL_REDUCE, "node:coded*2/linear"},
-        {WI_COLL_ALL_REDUCE, "node:coded2"},
         {WI_COLL_ALL_REDUCE, "node:coded2@leader*3/knomial"},
         {WI_COLL_ALL_REDUCE, "rack:coded2/node:rdouble/linear"},
-        {WI_COLL_ALL_GATHER, "node:coded/rdouble"},
         {WI_COLL_ALL_GATHER_V, "node:coded@leader"},
         {WI_COLL_REDUCE_SCATTER, "node:coded"},
-        {WI_COLL_REDUCE_SCATTER_V, "node:coded/linear"},
         {WI_COLL_REDUCE_SCATTER_V, "node:coded@leader"},
-        {WI_COLL_BROADCAST, "node:coded/knomial"},
         {WI_COLL_BROADCAST, "node:coded_chain@leader"},
     };
     struct campaign c = {.runs = 4, .seed = 1};
