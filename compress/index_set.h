@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* WI_INDEX_U16: 16 bits each. WI_INDEX_PACKED: the shorter of a bitmap and of Elias and Fano's code, whose length is fixed too: the low l
- * bits of each place as they are, the rest in unary, l = log2(n / k). It has at most 2 + l bits a place. */
+/* WI_INDEX_U16: 16 bits each. WI_INDEX_PACKED: the shorter of a bitmap and of Elias and Fano's code, whose length is fixed too: the
+ * low l bits of each place as they are, the rest in unary, l = log2(n / k). It has at most 2 + l bits a place. */
 enum wi_index_form { WI_INDEX_PACKED, WI_INDEX_U16 };
 
 size_t wi_index_bytes(enum wi_index_form form, size_t n, size_t k);

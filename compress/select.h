@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The k elements of largest magnitude of a block, exactly: of equal ones those in front. So the choice is unique, and does not depend
- * on the instruction set or on what was guessed. */
+/* The k elements of largest magnitude of a block, exactly: of equal ones those in front. So the choice is unique, and does not
+ * depend on the instruction set or on what was guessed. */
 #ifndef WI_COMPRESS_SELECT_H
 #define WI_COMPRESS_SELECT_H
 
@@ -17,8 +17,9 @@ struct wi_select {
     uint32_t least;   /* a guess: the bits of a magnitude that somewhat more than k elements have; 0: none yet */
 };
 
-/* Of src[i], or of src[i] + residual[i], which are then stored in sum[i]. n is a multiple of 32, at most 65,536, and k from 1 to n.
- * index[k]: their places, ascending; may be s->places. Returns the bits of the largest magnitude; if that is WI_SELECT_LIMIT or more, none was selected. */
+/* Of src[i], or of src[i] + residual[i], which are then stored in sum[i]. n is a multiple of 32, at most 65,536; k is from 1 to n.
+ * index[k]: their places, ascending; may be s->places. Returns the bits of the largest magnitude; if that is WI_SELECT_LIMIT or
+ * more, none was selected. */
 uint32_t wi_select_top(struct wi_select *s, const float *src, const float *residual, float *sum, size_t n, size_t k,
                        uint16_t *index);
 

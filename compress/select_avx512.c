@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Candidates of a selection for AVX-512: places are compressed in a register, since compressing into memory is slow on some CPUs. */
+/* Candidates of a selection for AVX-512: places are compressed in a register, since compressing into memory is slow on some
+ * CPUs. */
 #if defined(__x86_64__)
 #include "compress/select.h"
 

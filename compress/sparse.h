@@ -3,10 +3,10 @@
  *
  *     image of a block = scale (bf16, little-endian; NaN: the block is not finite) | which | k values
  *
- * Values are fp32 or bf16 (the scale is 1), fp16 (the scale is a power of two that brings the largest magnitude to 2^14 or more, below 2^15,
- * so that small gradients are no subnormals), or int8 (the scale is max|x| / 127, rounded up). An element that is not sent decodes
- * to 0. Any bytes decode to something: an entry whose place is not above that of the entry before, or outside of the block, is
- * left out. */
+ * Values are fp32 or bf16 (the scale is 1), fp16 (the scale is a power of two that brings the largest magnitude to 2^14 or more,
+ * below 2^15, so that small gradients are no subnormals), or int8 (the scale is max|x| / 127, rounded up). An element that is not
+ * sent decodes to 0. Any bytes decode to something: an entry whose place is not above that of the entry before, or outside of the
+ * block, is left out. */
 #ifndef WI_COMPRESS_SPARSE_H
 #define WI_COMPRESS_SPARSE_H
 

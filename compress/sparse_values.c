@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Values of sparse images. Products with a scale are exact but for subnormal ones; sums are kept apart from them, so that all CPUs have
- * the same bits. */
+/* Values of sparse images. Products with a scale are exact but for subnormal ones; sums are kept apart from them, so that all CPUs
+ * have the same bits. */
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #else

@@ -1,5 +1,5 @@
-/* Sums of sparse images over ranks: nothing is lost with error feedback, training converges with it and not without, random elements
- * are summed as if nothing was compressed, and vectors shorter than a block are sums too.
+/* Sums of sparse images over ranks: nothing is lost with error feedback, training converges with it and not without, random
+ * elements are summed as if nothing was compressed, and vectors shorter than a block are sums too.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 

@@ -152,7 +152,7 @@ static void wrong_ones_are_refused(void)
     plugin.name = "int8";
     says(&plugin, WEFT_EPLUGIN, "there is a codec int8 already");
     plugin.name = "odd";
-    says(&plugin, WEFT_EPLUGIN, "codec odd lacks configure, encode, decode or is_finite");
+    says(&plugin, WEFT_EPLUGIN, "codec odd lacks configure, encode, decode (or read) or is_finite");
     ops.encode = wi_codec_ops(wi_codec_find("int8"))->encode;
     ops.decode = wi_codec_ops(wi_codec_find("int8"))->decode;
     ops.is_finite = always;
