@@ -133,6 +133,25 @@ static void selections_are_exact(void)
     CU_ASSERT(tried >= 700);
 }
 
+/* All that the sample sees is large, and less than k are. */
+static void samples_may_mislead(void)
+{
+    static uint16_t want[MOST];
+    struct wi_select s = {.keys = keys, .places = places};
+
+    for (size_t at = 0; at < 4096; at++)
+        src[at] = at % 16 ? (float)gaussian() : 100;
+    for (size_t k = 200; k < 500; k += 50) {
+        definition(src, 4096, k, want);
+        s.least = 0;
+        wi_select_top(&s, src, NULL, NULL, 4096, k, chosen);
+        CU_ASSERT(!memcmp(chosen, want, k * sizeof *want));
+        s.least = 0x7f000000u - 1; /* as the block before had it */
+        wi_select_top(&s, src, NULL, NULL, 4096, k, chosen);
+        CU_ASSERT(!memcmp(chosen, want, k * sizeof *want));
+    }
+}
+
 /* A block that is not finite is told, wherever its element stands, and the next one is selected from as ever. */
 static void bad_elements_are_seen(void)
 {
@@ -242,6 +261,24 @@ static void entries_that_are_wrong(void)
     decoded[6] = 77;
     wi_codec_decode(&c, bytes, 6, decoded);
     CU_ASSERT(decoded[5] == 1 && decoded[6] == 77);
+}
+
+/* Zeros behind a short vector are chosen with it, where there are not so many elements; of its residual there is no more. */
+static void short_vectors(void)
+{
+    struct weft_codec c = parsed("topk:block=256,ratio=0.5,values=fp32");
+    float *exact = calloc(3, sizeof *exact); /* a sanitizer sees what is written behind it */
+
+    CU_ASSERT_FATAL(exact != NULL);
+    src[0] = 1;
+    src[1] = -2;
+    src[2] = 3;
+    exact[1] = .5f;
+    wi_codec_encode(&c, src, exact, 3, image);
+    wi_codec_decode(&c, image, 3, decoded);
+    CU_ASSERT(decoded[0] == 1 && decoded[1] == -1.5f && decoded[2] == 3);
+    CU_ASSERT(exact[0] == 0 && exact[1] == 0 && exact[2] == 0);
+    free(exact);
 }
 
 /* ---- Values ---- */
@@ -380,11 +417,13 @@ static void wrong_texts(void)
 
 static const struct wt_case cases[] = {
     {"selections are exact", selections_are_exact},
+    {"samples may mislead", samples_may_mislead},
     {"bad elements are seen", bad_elements_are_seen},
     {"sets of places come back", sets_come_back},
     {"sets of places from any bytes", sets_of_any_bytes},
     {"images are as described", images_are_as_described},
     {"entries that are wrong are left out", entries_that_are_wrong},
+    {"short vectors", short_vectors},
     {"values have the range of fp32", values_have_the_range_of_fp32},
     {"no value is -0", no_value_is_minus_zero},
     {"groups have the largest norms", groups_have_the_largest_norms},
