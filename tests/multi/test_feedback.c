@@ -11,7 +11,7 @@
 
 #include "compress/codec.h"
 
-enum { MAX_RANKS = 5, MOST = 70000, BLOCK_MOST = 64 };
+enum { MAX_RANKS = 5, MOST = 70000, BLOCK_MOST = 256 };
 
 #define SAYS(call, status, text)                                                            \
     do {                                                                                    \
@@ -293,6 +293,7 @@ static const char *const specs[] = {
     "int4:block=64,ef=dgc,bypass=never",
     "int4:block=32,ef=dgc,momentum=0.5,clip=2.5,bypass=never",
     "int8:block=32,ef=dgc,momentum=0,bypass=never",
+    "topk:block=256,ratio=0.05,ef=dgc,bypass=never",
 };
 
 static void forms(int rank, int nranks, void *arg)
@@ -378,6 +379,44 @@ static void converging(int rank, int nranks, void *arg)
 static void convergence(void)
 {
     CU_ASSERT_EQUAL(wt_run(3, converging, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+/* ---- Warm-up ---- */
+
+/* Two steps of each part of the warm-up, then the codec's ratio: of one shot a result has at most what both ranks sent. */
+static void warming(int rank, int nranks, void *arg)
+{
+    enum { COUNT = 64000 };
+    static const double kept[] = {0.25, 0.0625, 0.015625, 0.004, 0.001};
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    float *src = floats(COUNT), *dst = floats(COUNT);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, COUNT, WEFT_FLOAT32);
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    call.options = &options;
+    options.codec = "topk:ratio=0.001,ef=dgc,warmup=8,bypass=never";
+    options.algorithm = "coded";
+    options.tensor = 6;
+    for (int step = 0; step < 10; step++) {
+        double sent = 0, part = kept[step / 2];
+        for (size_t i = 0; i < COUNT; i++)
+            src[i] = value(rank, step, i);
+        WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+        for (size_t i = 0; i < COUNT; i++)
+            sent += dst[i] != 0;
+        sent /= COUNT;
+        if (!(sent > 0.9 * part && sent < 1.2 * part * nranks))
+            wt_fail(__FILE__, __LINE__, "step %d: %g of the elements were sent, not about %g", step, sent, part);
+    }
+    ft_close(&f);
+    free(src);
+    free(dst);
+}
+
+static void warm_up(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, warming, (void *)(uintptr_t) "tcp", 60000), 0);
 }
 
 /* ---- Bypass, one rank, another algorithm ---- */
@@ -512,9 +551,7 @@ static void refusals(void)
 }
 
 static const struct wt_case cases[] = {
-    {"as the papers say: LoCo, EF21, DGC", papers},
-    {"what they are for", convergence},
-    {"bypass, one rank, another algorithm", bypass},
-    {"what is refused", refusals},
+    {"as the papers say: LoCo, EF21, DGC", papers},  {"what they are for", convergence}, {"warm-up", warm_up},
+    {"bypass, one rank, another algorithm", bypass}, {"what is refused", refusals},
 };
 WT_UNIT_MAIN("feedback", cases)
