@@ -28,6 +28,14 @@ static INLINE float power_of_two(int e)
     return float_of((uint32_t)(e + 127) << 23);
 }
 
+/* Without a jump: compilers do not make additions of floats that may not be needed. */
+static INLINE uint32_t chosen(int first, uint32_t a, uint32_t b)
+{
+    uint32_t mask = 0u - (uint32_t)first;
+
+    return (a & mask) | (b & ~mask);
+}
+
 static INLINE uint32_t mini_code(const struct mini f, float v)
 {
     int drop = 23 - f.mantissa;
@@ -37,7 +45,7 @@ static INLINE uint32_t mini_code(const struct mini f, float v)
     float steps = f.bias < 127 ? power_of_two(24 - f.bias - f.mantissa) : 0; /* 2^23 of the smallest */
     uint32_t small = bits_of(float_of(magnitude) + steps) - bits_of(steps);
 
-    return sign | (f.bias < 127 && magnitude < (uint32_t)(128 - f.bias) << 23 ? small : normal);
+    return sign | chosen(f.bias < 127 && magnitude < (uint32_t)(128 - f.bias) << 23, small, normal);
 }
 
 static INLINE float mini_value(const struct mini f, uint32_t code)
@@ -46,10 +54,10 @@ static INLINE float mini_value(const struct mini f, uint32_t code)
     uint32_t normal = (magnitude << (23 - f.mantissa)) + ((uint32_t)(127 - f.bias) << 23);
     float step = f.bias < 127 ? power_of_two(1 - f.bias - f.mantissa) : 0;
     uint32_t small = bits_of((float)(int32_t)magnitude * step);
-    uint32_t value = f.bias < 127 && magnitude < 1u << f.mantissa ? small : normal;
+    uint32_t value = chosen(f.bias < 127 && magnitude < 1u << f.mantissa, small, normal);
 
     if (f.nan)
-        value = magnitude < f.nan ? value : f.has_infinity && magnitude == f.nan ? 0x7f800000u : 0x7fc00000u;
+        value = chosen(magnitude < f.nan, value, 0x7f800000u | (uint32_t)(!f.has_infinity || magnitude > f.nan) << 22);
     return float_of(sign | value);
 }
 
@@ -103,10 +111,9 @@ CAST(fp16, MINI_FP16, 0x477ff000u)
 static INLINE void scaled_codes(const struct mini f, size_t block, const float *c, float inverse, uint8_t *codes)
 {
     for (size_t i = 0; i < block; i++) {
-        float v = c[i] * inverse;
-        v = v > f.most ? f.most : v;
-        v = v < -f.most ? -f.most : v;
-        codes[i] = (uint8_t)mini_code(f, v);
+        uint32_t bits = bits_of(c[i] * inverse), magnitude = bits & 0x7fffffffu, most = bits_of(f.most);
+        magnitude = magnitude < most ? magnitude : most;
+        codes[i] = (uint8_t)mini_code(f, float_of((bits & 0x80000000u) | magnitude));
     }
 }
 

@@ -58,7 +58,7 @@ static INLINE uint32_t mean_of_sign(const float *c, size_t block, size_t n, uint
     for (size_t i = 0; i < block; i += LANES)
         for (int k = 0; k < LANES; k++) {
             uint32_t bits = bits_of(c[i + (size_t)k]);
-            lane[k] += bits >> 31 == sign ? float_of(bits & 0x7fffffffu) * by : 0;
+            lane[k] += float_of(chosen(bits >> 31 == sign, bits & 0x7fffffffu, 0)) * by;
         }
     for (int k = 0; k < LANES; k++)
         sum += lane[k];
@@ -72,7 +72,7 @@ static INLINE void means_values(const uint8_t *image, size_t block, float *dst)
 
     unpack((struct shape){.bits = 1}, image + 4, block, codes);
     for (size_t i = 0; i < block; i++)
-        dst[i] = codes[i] ? above : below;
+        dst[i] = float_of(chosen(codes[i], bits_of(above), bits_of(below)));
 }
 
 static int means_encode_one(const struct job *j, uint64_t first, const float *c, size_t n, float *residual, uint8_t *image)
