@@ -118,7 +118,7 @@ int wi_kernels_unit_is_finite(const struct weft_codec *codec, const void *image)
 
 /* Of the general kernels, as in weft_codec: with random numbers, with a Hadamard transform. */
 #define WI_QUANT_RATE 2500
-#define WI_QUANT_RANDOM_RATE 1000
+#define WI_QUANT_RANDOM_RATE 600
 #define WI_QUANT_TURNED_RATE 800
 #define WI_QUANT_DECODE_RATE 3000
 

@@ -373,8 +373,8 @@ static void equal_elements_are_exact(void)
         }
 }
 
-/* Known answers of Philox4x32-10 for the counter and key 0: of element 16 * w the word w. A number is rounded up from the mantissa on
- * that carries with it. */
+/* Known answers of Philox4x32-10 for the counter and key 0: of element 16 * w the word w. A number is rounded up from the
+ * mantissa on that carries with it. */
 static void random_bits_are_those_of_philox(void)
 {
     static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
