@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft-codec: NumPy's .npy files, of versions 1.0 and 2.0. The header is a Python dictionary; only what NumPy writes is one here. */
+/* weft-codec: .npy files of NumPy, versions 1.0 and 2.0. The header is a Python dictionary; only what NumPy writes is one here. */
 #include <stdarg.h>
 #include <string.h>
 
