@@ -477,10 +477,10 @@ struct weft_device_ops {
  * loaded once stays for the life of the process.
  *
  * Codecs are pure functions: of the same arguments the same bits, on every CPU, in any thread, several at once, without state.
- * None of them blocks, allocates, logs or fails, unless its comment says so. Vectors and images have no alignment but that of their type. The image of a vector
- * is its blocks' images one behind the other. The last block may have fewer elements; it is encoded as if zeros followed, and its
- * image is as long as the others'. Calls may have any number of whole blocks, and the last one: the same blocks have the same
- * images, however a vector is cut. */
+ * None of them blocks, allocates, logs or fails, unless its comment says so. Vectors and images have no alignment but that of their
+ * type. The image of a vector is its blocks' images one behind the other. The last block may have fewer elements; it is encoded as
+ * if zeros followed, and its image is as long as the others'. Calls may have any number of whole blocks, and the last one: the same
+ * blocks have the same images, however a vector is cut. */
 #define WEFT_CODEC_NAME_MAX 23
 #define WEFT_CODEC_PARAMETERS_MAX 8
 #define WEFT_CODEC_BLOCK_MIN 32u

@@ -25,7 +25,8 @@ enum { BLOCK, LEVEL };
 
 static const struct weft_codec_parameter parameters[] = {
     {"block", "1024", WEFT_CODEC_POWER_OF_TWO, 32, 65536, NULL, "elements, of which vectors are cut at multiples"},
-    {"level", "0", WEFT_CODEC_INTEGER, 0, 19, NULL, "0: frequent bytes get short codes; 1 to 19: zstd's levels, with repeats"},
+    {"level", "0", WEFT_CODEC_INTEGER, 0, 19, NULL,
+     "0: frequent bytes get short codes; 1 to 19: zstd's levels, with repeats"},
     {NULL, NULL, 0, 0, 0, NULL, NULL},
 };
 
@@ -224,8 +225,8 @@ static int is_all_finite(const float *v, size_t elems)
 }
 
 /* A residual, of another codec before this one, goes with the vector, unless that is not finite. */
-static size_t encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src, float *residual,
-                     size_t elems, void *image, void *scratch)
+static size_t encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
+                     float *residual, size_t elems, void *image, void *scratch)
 {
     int bad = residual && !is_all_finite(src, elems);
     uint8_t *head = image, *planes, *end;
@@ -282,7 +283,8 @@ static int fetch_planes(const uint8_t *head, int n, const size_t length[], size_
     return good;
 }
 
-static int read_image(const struct weft_codec *codec, const void *image, size_t bytes, size_t elems, float *dst, void *scratch)
+static int read_image(const struct weft_codec *codec, const void *image, size_t bytes, size_t elems, float *dst,
+                      void *scratch)
 {
     const uint8_t *head = image, *plane[WZ_PLANES_MAX];
     size_t length[WZ_PLANES_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Vectors of floats as byte planes: byte 0 of every element, byte 1 of every element, and so on, the exponents by themselves in the
- * last one. Exponents of gradients need 2 to 3 of their 8 bits, signs and mantissas all of theirs, so that a general compressor gains
- * where they are apart and next to nothing where they are mixed.
+/* Vectors of floats as byte planes: byte 0 of every element, byte 1 of every element, and so on, the exponents by themselves in
+ * the last one. Exponents of gradients need 2 to 3 of their 8 bits, signs and mantissas all of theirs: a general compressor gains
+ * where they are apart, and next to nothing where they are mixed.
  *
  * A vector of fp32 whose elements are all values of bf16, or of fp16, has two planes instead of four. Every bit comes back. */
 #ifndef WZ_PLANES_H

@@ -417,8 +417,8 @@ weft_status wi_op_lower(const struct weft_comm *comm, const struct wi_op *op, co
 void wi_op_cut(struct wi_op *op, size_t slice);
 /* layout_stages.c: likewise, once the blocks are known, of a schedule in stages. */
 weft_status wi_op_lay_out_stages(struct weft_comm *comm, struct wi_op *op, size_t slice_bytes, struct wi_prog **programs);
-/* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all. `least`: bytes
- * of a block of the codec, of which slots of coded ones hold one at least of each item. */
+/* A new schedule with stages: if slots are too short for them, on whatever rank, it becomes the same in messages, on all.
+ * `least`: bytes of a block of the codec, of which slots of coded ones hold one at least of each item. */
 weft_status wi_fit_stages(const struct weft_comm *comm, struct wi_sched **sched, size_t least);
 /* How much of a block is wanted at once: of stages as much as makes a fragment of the plan's. */
 size_t wi_op_slice(const struct wi_op *op, const struct wi_plan *plan);

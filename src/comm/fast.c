@@ -103,7 +103,8 @@ void wi_fast_forget(struct weft_comm *comm, const struct wi_sched *sched)
     }
 }
 
-void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, const struct wi_op *op)
+void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec,
+                   const struct wi_op *op)
 {
     struct wi_fast *f = &comm->fast[c->coll];
     const struct wi_binding *b = &op->bind;

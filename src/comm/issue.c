@@ -107,8 +107,7 @@ static struct wi_cached_sched *find_cached(struct weft_comm *comm, const struct 
     for (uint32_t i = 0; i < 4; i++) {
         struct wi_cached_sched *s = &comm->cache[(at + i) % WI_SCHED_CACHE];
         if (s->sched && s->algo == algo && s->root == root && s->in_place == in_place &&
-            (s->least == least || !s->sched->lossy) &&
-            (!spec || wi_hier_same(&s->spec, spec)))
+            (s->least == least || !s->sched->lossy) && (!spec || wi_hier_same(&s->spec, spec)))
             return s;
         if (!s->sched && (*victim)->sched)
             *victim = s;
@@ -174,7 +173,8 @@ weft_status wi_op_bind(struct weft_comm *comm, struct wi_op *op, const struct wi
         op->bind.sched = wi_sched_get(file);
         return WEFT_SUCCESS;
     }
-    WI_TRY(cached_schedule(comm, algo, spec, root, in_place, coding->image_bytes ? wi_coding_block(coding) : 0, &cached));
+    WI_TRY(
+        cached_schedule(comm, algo, spec, root, in_place, coding->image_bytes ? wi_coding_block(coding) : 0, &cached));
     op->bind.sched = wi_sched_get(cached->sched);
     *programs = cached->programs;
     return WEFT_SUCCESS;
@@ -362,7 +362,8 @@ static weft_status prepare_collective(struct weft_comm *comm, struct weft_reques
                                       struct wi_call *c)
 {
     const struct wi_codec_use *codec = op->bind.coding.image_bytes ? &req->codec : NULL;
-    int may_keep = !req->batch && !req->options.algorithm && !req->given.ops, kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
+    int may_keep = !req->batch && !req->options.algorithm && !req->given.ops,
+        kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
 
     if (kept < 0)
         return (weft_status)kept;

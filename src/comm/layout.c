@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 
 #define IMAGE_MAX ((size_t)1 << 30) /* of a vector whose image says in 4 bytes how long it is */
-#define BLOCK_ALIGN_MIN 4096 /* vectors whose blocks are at least this long are cut at cache lines */
+#define BLOCK_ALIGN_MIN 4096        /* vectors whose blocks are at least this long are cut at cache lines */
 
 static size_t round_up(size_t n, size_t to)
 {

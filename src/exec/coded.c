@@ -310,7 +310,8 @@ weft_status wi_coded_do(const struct wi_work *w, size_t at, size_t bytes)
     const struct wi_binding *b = &w->op->bind;
     size_t es = b->redop.elem_bytes, end = (at + bytes) / es, block = b->coding.codec->block;
     size_t most = block > ON_STACK ? block : ON_STACK;
-    struct wi_part p = {.w = w, .c = &b->coding, .dtype = (weft_dtype)b->redop.dtype, .from = at / es, .most_elems = most};
+    struct wi_part p = {
+        .w = w, .c = &b->coding, .dtype = (weft_dtype)b->redop.dtype, .from = at / es, .most_elems = most};
     float on_stack[WI_VECTORS * ON_STACK];
     weft_status st;
 

@@ -22,9 +22,9 @@ struct wi_coding_tensor {
 
 /* Of an operation.
  *
- * Images of a codec of a variable rate are as long as their data needs, image_bytes for each block at most, and lie where they would
- * if they were that long. What a step makes of one slice of one block of the schedule is one such image, which is made, sent and read
- * as a whole. */
+ * Images of a codec of a variable rate are as long as their data needs, image_bytes for each block at most, and lie where they
+ * would if they were that long. What a step makes of one slice of one block of the schedule is one such image, which is made, sent
+ * and read as a whole. */
 struct wi_coding {
     const struct weft_codec *codec; /* borrowed */
     uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */

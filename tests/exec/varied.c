@@ -50,8 +50,8 @@ static size_t mark(uint8_t *image)
     return 1;
 }
 
-static size_t encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src, float *residual,
-                     size_t elems, void *to, void *scratch)
+static size_t encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
+                     float *residual, size_t elems, void *to, void *scratch)
 {
     uint8_t *image = to, *there = image + HEAD, *end = there + (elems + 7) / 8;
 
@@ -78,7 +78,8 @@ static size_t encode(const struct weft_codec *codec, const struct weft_codec_sit
     return 0;
 }
 
-static int read_image(const struct weft_codec *codec, const void *from, size_t bytes, size_t elems, float *dst, void *scratch)
+static int read_image(const struct weft_codec *codec, const void *from, size_t bytes, size_t elems, float *dst,
+                      void *scratch)
 {
     const uint8_t *image = from, *there = image + HEAD, *next = there + (elems + 7) / 8, *end = image + bytes;
 

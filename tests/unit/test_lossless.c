@@ -116,9 +116,14 @@ static void one_is_longer(float *v, size_t n)
 static const struct {
     const char *name;
     void (*fill)(float *v, size_t n);
-} vectors[] = {{"Gaussian", gaussians},       {"Gaussian of bf16", gaussians_bf16}, {"Gaussian of fp16", gaussians_fp16},
-               {"all of fp16", every_fp16},   {"any bits", any_bits},               {"zeros", zeros},
-               {"one in a hundred", sparse}, {"all but one of bf16", one_is_longer}};
+} vectors[] = {{"Gaussian", gaussians},
+               {"Gaussian of bf16", gaussians_bf16},
+               {"Gaussian of fp16", gaussians_fp16},
+               {"all of fp16", every_fp16},
+               {"any bits", any_bits},
+               {"zeros", zeros},
+               {"one in a hundred", sparse},
+               {"all but one of bf16", one_is_longer}};
 
 /* Encodes and decodes; returns the length of the image. */
 static size_t there_and_back(const struct weft_codec *c, const char *name, const float *v, size_t n)
@@ -169,9 +174,9 @@ static void gains(void)
         const char *spec;
         void (*fill)(float *v, size_t n);
         double bytes, least;
-    } rows[] = {{"lossless", gaussians_bf16, 2, 1.5},          {"lossless:level=1", gaussians_bf16, 2, 1.45},
-                {"lossless", gaussians, 4, 1.195},             {"lossless", gaussians_fp16, 2, 1.18},
-                {"lossless", zeros, 4, 1000},                  {"lossless:level=1", sparse, 4, 20},
+    } rows[] = {{"lossless", gaussians_bf16, 2, 1.5}, {"lossless:level=1", gaussians_bf16, 2, 1.45},
+                {"lossless", gaussians, 4, 1.195},    {"lossless", gaussians_fp16, 2, 1.18},
+                {"lossless", zeros, 4, 1000},         {"lossless:level=1", sparse, 4, 20},
                 {"lossless", any_bits, 4, .999}};
     float *v = malloc(MOST * sizeof *v);
 
