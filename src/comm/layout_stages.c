@@ -125,8 +125,8 @@ static weft_status lower_messages(const struct weft_comm *comm, struct wi_op *op
 /* ---- Fragments ---- */
 
 /* All ranks cut alike, so that it is the smallest slot of all groups that must hold the most. It holds a line (of images: a block
- * of the codec) of each item, or there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost as
- * much as a long one. */
+ * of the codec) of each item, or there would be no stages (wi_fit_stages). Fragments are about equal: a short last one would cost
+ * as much as a long one. */
 static void cut(const struct weft_comm *comm, struct wi_op *op, size_t want)
 {
     size_t items = op->bind.sched->slot_items, block = op->bind.block_bytes, unit = whole(op);

@@ -11,11 +11,11 @@ static void show(const struct campaign *c)
     const struct world_seen *s = &c->seen;
 
 #define N(of) (unsigned long long)s->of
-    printf(
-        "# %lu forms, %llu runs, %llu calls; cut into slices %llu, fragments %llu, ll %llu, alone %llu, gated %llu, "
-        "nt %llu, slots streamed %llu, kept %llu, scaled %llu, fused %llu, packed %llu, coded %llu, of a variable rate %llu, v %llu, peers %llu\n",
-        c->forms, N(runs), N(calls), N(sliced), N(fragmented), N(ll), N(alone), N(gated), N(nt), N(streamed), N(kept),
-        N(scaled), N(fused), N(packed), N(coded), N(variable), N(v), N(peers));
+    printf("# %lu forms, %llu runs, %llu calls; cut into slices %llu, fragments %llu, ll %llu, alone %llu, gated %llu, "
+           "nt %llu, slots streamed %llu, kept %llu, scaled %llu, fused %llu, packed %llu, coded %llu, "
+           "of a variable rate %llu, v %llu, peers %llu\n",
+           c->forms, N(runs), N(calls), N(sliced), N(fragmented), N(ll), N(alone), N(gated), N(nt), N(streamed),
+           N(kept), N(scaled), N(fused), N(packed), N(coded), N(variable), N(v), N(peers));
     printf("# %llu messages, in sinks %llu, pieces %llu, late %llu, shorter than their room %llu, received early %llu, "
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
