@@ -418,7 +418,7 @@ static void hierarchical(void)
         {WI_COLL_REDUCE_SCATTER_V, "node:coded@leader"},
         {WI_COLL_BROADCAST, "node:coded_chain@leader"},
     };
-    struct campaign c = {.runs = 4, .seed = 1};
+    struct campaign c = {.runs = 3, .seed = 1};
 
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         unsigned long before = c.forms;
