@@ -44,8 +44,11 @@ tests_multi_test_many_ranks_SOURCES = tests/multi/test_many_ranks.c tests/confor
 	tests/conform/collect_data.c tests/conform/collect_call.c tests/conform/collect_world.c
 tests_multi_test_many_ranks_LDADD = libharness.la libweftcore.la -lm
 multi_tests += tests/multi/test_compress
-tests_multi_test_compress_SOURCES = tests/multi/test_compress.c tests/fault/fault.h
+tests_multi_test_compress_SOURCES = tests/multi/test_compress.c tests/multi/compress_reference.h tests/fault/fault.h
 tests_multi_test_compress_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lm
+multi_tests += tests/multi/test_compress_kept
+tests_multi_test_compress_kept_SOURCES = tests/multi/test_compress_kept.c tests/multi/compress_reference.h tests/fault/fault.h
+tests_multi_test_compress_kept_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lm
 multi_tests += tests/multi/test_residual
 tests_multi_test_residual_SOURCES = tests/multi/test_residual.c tests/fault/fault.h
 tests_multi_test_residual_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lm
