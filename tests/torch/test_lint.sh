@@ -18,7 +18,7 @@ check() { # TITLE COMMAND…
     if "$@" >"$WEFT_BUILDDIR/torch-lint.log" 2>&1; then echo "ok - $title"; else echo "not ok - $title"; sed 's/^/# /' "$WEFT_BUILDDIR/torch-lint.log"; status=1; fi
 }
 check "ruff, the package" "$python" -m ruff check --no-cache --config frontends/torch/pyproject.toml frontends/torch
-check "ruff, tests and examples" "$python" -m ruff check --no-cache --config tests/torch/pyproject.toml tests/torch examples/torch
+check "ruff, tests and examples" "$python" -m ruff check --no-cache --config tests/torch/pyproject.toml tests/torch tests/bench examples/torch
 check "mypy --strict, the package" "$python" -m mypy --python-executable "$python" --cache-dir "$WEFT_BUILDDIR/torch-mypy" \
     --config-file frontends/torch/pyproject.toml frontends/torch/weft
 check "_C.pyi says what the module has" "$python" tests/torch/stubs.py
