@@ -43,7 +43,7 @@ static void give(float *v, int rank, int step, size_t n)
 /* ---- The reference ---- */
 
 struct reference {
-    struct wi_codec codec;
+    struct weft_codec codec;
     int locals, feedback, avg;
     size_t count;
     float *sum[NODES];      /* of each node's ranks */
