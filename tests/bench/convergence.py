@@ -60,7 +60,7 @@ class Task:
     loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]
     batch: Callable[[int, torch.Generator], torch.Tensor]  # rows, chance
     valid: torch.Tensor
-    rate: float  # the learning rate, after a warm-up and before it falls as a cosine to 0
+    rate: float  # the learning rate, unless another is asked for
     sha256: str
 
 
@@ -72,6 +72,7 @@ class Setting:
     steps: int
     every: int  # steps between validations
     rows: int  # of a batch, on each rank
+    rate: float  # the learning rate, after a warm-up and before it falls as a cosine to 0
     sha256: str
 
 
@@ -118,7 +119,7 @@ def language_model() -> Task:
         return torch.stack([train[p : p + LENGTH + 1] for p in places])
 
     digest = hashlib.sha256(text).hexdigest()
-    return Task("character language model", True, Characters.model, Characters.loss, batch, valid, 1.0, digest)
+    return Task("character language model", True, Characters.model, Characters.loss, batch, valid, 0.3, digest)
 
 
 def digits() -> Task:
@@ -157,9 +158,10 @@ def with_never(codec: str) -> str:
     return codec if codec == PLAIN else f"{codec}{',' if ':' in codec else ':'}bypass=never"
 
 
-def rate_at(task: Task, step: int, steps: int) -> float:
+def rate_at(setting: Setting, step: int) -> float:
     """The learning rate of a step: up over the first twentieth, then down to 0 as a cosine."""
-    return task.rate * min(1.0, (step + 1) / max(1, steps // 20)) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+    steps = setting.steps
+    return setting.rate * min(1.0, (step + 1) / max(1, steps // 20)) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
 
 
 def validate(task: Task, model: nn.Module, rank: int, ranks: int) -> float:
@@ -184,13 +186,13 @@ def train(task: Task, setting: Setting, codec: str, seed: int, rank: int) -> tup
     model = DistributedDataParallel(task.model())
     weft.hooks.register(model, codec=with_never(codec))
     # DGC has the momentum itself, and wants an optimizer without.
-    optimizer = torch.optim.SGD(model.parameters(), task.rate, 0.0 if "ef=dgc" in codec else MOMENTUM)
+    optimizer = torch.optim.SGD(model.parameters(), setting.rate, 0.0 if "ef=dgc" in codec else MOMENTUM)
     chance = torch.Generator().manual_seed(1000 * seed + rank)
     curve = []
     for step in range(setting.steps):
         if step % setting.every == 0:
             curve.append((step, validate(task, model.module, rank, setting.ranks)))
-        optimizer.param_groups[0]["lr"] = rate_at(task, step, setting.steps)
+        optimizer.param_groups[0]["lr"] = rate_at(setting, step)
         optimizer.zero_grad()
         task.loss(model, task.batch(setting.rows, chance)).backward()
         optimizer.step()
@@ -317,7 +319,7 @@ def report(folder: Path, found: dict[str, Any], tasks: dict[str, Task]) -> list[
     panels, texts, everything = [], [], []
     for name, part in found.items():
         setting, rows = part["setting"], verdicts(part["runs"], tasks[name].judged)
-        title = f"{tasks[name].title}, {setting['ranks']} ranks, {setting['steps']} steps"
+        title = f"{tasks[name].title}, {setting['ranks']} ranks, {setting['steps']} steps, rate {setting['rate']:g}"
         texts.append(table(title, rows) + f"\n\nsha256 of the data: {setting['sha256']}\n")
         panels.append(Panel(f"{title}: validation loss", mean_curves(part["runs"])))
         everything += rows
@@ -347,7 +349,8 @@ def part_of(found: dict[str, Any], name: str, setting: Setting, path: Path) -> l
 def run_task(name: str, task: Task, options: argparse.Namespace, codecs: Sequence[str], found: dict[str, Any]) -> None:
     """All codecs for a seed, then the next seed, so that what there is can be compared whenever it is stopped."""
     path = options.out / "convergence.json"
-    setting = Setting(options.ranks, options.steps, options.every or max(1, options.steps // 15), options.rows, task.sha256)
+    every = options.every or max(1, options.steps // 15)
+    setting = Setting(options.ranks, options.steps, every, options.rows, options.rate or task.rate, task.sha256)
     runs = part_of(found, name, setting, path)
     for seed in range(options.seeds):
         for codec in codecs:
@@ -368,9 +371,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tasks", default="lm,digits", help="%(default)s")
     parser.add_argument("--seeds", type=int, default=5, help="%(default)s")
     parser.add_argument("--ranks", type=int, default=4, help="%(default)s")
-    parser.add_argument("--steps", type=int, default=300, help="%(default)s")
+    parser.add_argument("--steps", type=int, default=600, help="%(default)s")
     parser.add_argument("--every", type=int, help="steps from one validation to the next (a fifteenth)")
     parser.add_argument("--rows", type=int, default=8, help="of a batch, on each rank (%(default)s)")
+    parser.add_argument("--rate", type=float, help="the highest learning rate (that of the task)")
     parser.add_argument("--limit", type=float, default=600, help="seconds that one run may take (%(default)s)")
     parser.add_argument("--floors", action="store_true")
     options = parser.parse_args(arguments)
