@@ -260,6 +260,8 @@ class Verdict:
             return ""
         if math.isnan(self.difference):
             return "diverged"
+        if math.isnan(self.allowed):
+            return "too few uncompressed runs to tell"
         found = "within" if self.within else "worse" if self.difference > 0 else "better"
         return f"{found}{'' if self.judged else ' (not judged)'}"
 

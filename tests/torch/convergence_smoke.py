@@ -42,6 +42,8 @@ def judgement() -> None:
     assert abs(partial.difference - 0.2) < 1e-9 and partial.seeds == 2 and partial.words() == "worse (not judged)"
     assert not any(v.judged for v in convergence.verdicts(runs, False))
     assert not convergence.is_judged("sign:ef=0") and convergence.is_judged("sign:ef=loco") and convergence.is_judged("e4m3")
+    lone = convergence.verdicts([*made_up("none", 1.0), *made_up("int8", 1.0)], True)[1]
+    assert lone.words() == "too few uncompressed runs to tell" and not lone.within
     assert all(math.isnan(v.allowed) and not v.within for v in convergence.verdicts(made_up("none", 1.0), True))
 
 
