@@ -114,7 +114,7 @@ static size_t draw_slice(enum size size, uint64_t *rng)
     return size >= SIZE_PAGE ? many[fake_random(rng, 5)] : few[fake_random(rng, 5)];
 }
 
-#define CODED_ITEM ((32u << 2) * sizeof(float)) /* the longest block of a codec that a call draws */
+#define CODED_ITEM ((8 * 32u << 2) * sizeof(float)) /* the longest block of a codec that a call draws */
 
 /* Slots: the least that there may be; some more; all of a block of 16 KiB for each rank. */
 static void draw_arena(struct world_knobs *k, const struct form *f, enum size size, uint64_t *rng)

@@ -1,4 +1,4 @@
-/* Calls with a codec that are sent plain after all, the codec of calls that name none, and what is kept of calls for those like them.
+/* Calls with a codec that are sent plain after all, the codec of calls that name none, and what calls keep for those like them.
  * SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fault/fault.h"
 

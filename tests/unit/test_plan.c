@@ -99,7 +99,8 @@ static void codecs_by_place(void)
         w.facts.inside[0] = (struct wi_plan_transport){
             .mapped = mapped != 0, .slot_bytes = mapped ? 512 << 10 : 0, .window = mapped ? 4 : 0};
         REQUIRE(wi_planner_create(&config, &p) == WEFT_SUCCESS);
-        CHECK(strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 1), "node:coded2") != NULL);
+        /* Through slots, messages are short: of two shots there are twice as many. */
+        CHECK(strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 1), mapped ? "node:coded" : "node:coded2") != NULL);
         CHECK((strstr(pick_coded(p, WI_COLL_ALL_REDUCE, 64 << 20, 0), "/flat") != NULL) == mapped);
         CHECK(strstr(pick_coded(p, WI_COLL_REDUCE_SCATTER, 4 << 20, 0), "node:coded") != NULL);
         CHECK(strstr(pick_coded(p, WI_COLL_ALL_GATHER, 4 << 20, 0), "node:coded") != NULL);
