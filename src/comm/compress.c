@@ -82,7 +82,7 @@ static weft_status check_feedback(const struct weft_request *req, const struct w
             WEFT_EINVAL,
             "%s: codec %s with ef=%s keeps a residual for each tensor, and the call names none (tensor is 0)", name,
             wi_codec_name(&req->codec.codec), form);
-    if (c->coll != WI_COLL_ALL_REDUCE && (states || c->coll != WI_COLL_REDUCE_SCATTER))
+    if (c->coll != WI_COLL_ALL_REDUCE && (states || !wi_coll_is_reduction(c->coll)))
         return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for sums, all_reduce%s", name, form,
                        states ? "" : " and reduce_scatter");
     if (req->codec.codec.traits & WEFT_CODEC_VARIABLE && req->codec.feedback.form > WI_FEEDBACK_EF14)
