@@ -6,6 +6,7 @@
 # the corpus, so that they are judged where there is no clang, and under the sanitizers of gcc.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
+	tests/fuzz/fuzz_codec.c \
 	tests/fuzz/fuzz_gather.c \
 	tests/fuzz/fuzz_handshake.c \
 	tests/fuzz/fuzz_hier.c \
@@ -37,6 +38,7 @@ fuzz_targets = \
 replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
 unit_tests += \
 	tests/fuzz/replay_auth \
+	tests/fuzz/replay_codec \
 	tests/fuzz/replay_gather \
 	tests/fuzz/replay_handshake \
 	tests/fuzz/replay_hier \
@@ -66,6 +68,8 @@ unit_tests += \
 	tests/fuzz/replay_tuning
 tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
 tests_fuzz_replay_auth_LDADD = $(replay_ldadd)
+tests_fuzz_replay_codec_SOURCES = tests/fuzz/fuzz_codec.c tests/fuzz/replay.c
+tests_fuzz_replay_codec_LDADD = $(replay_ldadd)
 tests_fuzz_replay_gather_SOURCES = tests/fuzz/fuzz_gather.c tests/fuzz/replay.c
 tests_fuzz_replay_gather_LDADD = $(replay_ldadd)
 tests_fuzz_replay_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.c
