@@ -9,6 +9,8 @@ dist_man_MANS += \
 	doc/man/weft_barrier.3 \
 	doc/man/weft_broadcast.3 \
 	doc/man/weft_codec_bytes.3 \
+	doc/man/weft_codec_image_bytes.3 \
+	doc/man/weft_codec_list.3 \
 	doc/man/weft_codec_check.3 \
 	doc/man/weft_codec_decode.3 \
 	doc/man/weft_codec_encode.3 \

@@ -38,9 +38,9 @@ library() {
     xargs -a "$tap_dir/stale" -r -n 2 -P "$(nproc)" bash "$tap_dir/compile"
 }
 # compile SOURCE OBJECT. Reduction kernels are compiled without sanitizers, which take minutes for their unrolled loops: no target
-# reduces anything.
+# reduces anything. Codecs' kernels likewise, but for the plain ones, which the targets that decode use.
 {
-    printf 'with=-fsanitize=fuzzer-no-link,address,undefined\ncase $1 in src/base/reduce_*) with= ;; esac\nexec clang'
+    printf 'with=-fsanitize=fuzzer-no-link,address,undefined\ncase $1 in src/base/reduce_*|compress/kernels_avx*|compress/select_avx*) with= ;; esac\nexec clang'
     printf ' %q' $clang_flags
     echo ' $with -c "$1" -o "$2"'
 } >"$tap_dir/compile"
