@@ -86,9 +86,13 @@ static const struct weft_codec_site nowhere;
 size_t wi_codec_encode_at(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,
                           float *residual, size_t elems, void *image)
 {
-    void *scratch = begin(codec);
-    size_t bad = codec->ops->encode(codec, site ? site : &nowhere, src, residual, elems, image, scratch);
+    void *scratch;
+    size_t bad;
 
+    if (!elems)
+        return 0;
+    scratch = begin(codec);
+    bad = codec->ops->encode(codec, site ? site : &nowhere, src, residual, elems, image, scratch);
     end(scratch);
     return bad;
 }

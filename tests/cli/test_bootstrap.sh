@@ -57,7 +57,7 @@ END
 tool pkg-config <<'END'
 for m; do :; done
 case $m in
-hwloc | jansson) p=lib$m-dev ;; libcrypto) p=libssl-dev ;; libxxhash) p=libxxhash-dev ;; expat) p=libexpat1-dev ;;
+hwloc | jansson) p=lib$m-dev ;; libcrypto) p=libssl-dev ;; libxxhash) p=libxxhash-dev ;; expat) p=libexpat1-dev ;; libzstd) p=libzstd-dev ;;
 cunit) p=libcunit1-dev ;; ompi-c) p=libopenmpi-dev ;; mpich) p=libmpich-dev ;; *) exit 1 ;;
 esac
 grep -qx $p $state/installed && echo "1.0 -l$m"
@@ -133,7 +133,7 @@ says() { grep -qE -- "$1" "$tap_dir/said" || { echo "it does not say: $1"; retur
 runs() { local n; n=$(grep -c "^$1" "$state/log"); [ "$n" -eq "$2" ] || { echo "$1: $n times, not $2"; cat "$state/log"; return 1; }; }
 forget() { : >"$state/log"; : >"$state/apt.log"; }
 last() { [ "$(tail -n 1 "$tap_dir/said")" = "$1" ]; }
-all_of_it='gcc make autoconf automake libtool libc6-dev pkg-config libhwloc-dev libssl-dev libjansson-dev libxxhash-dev libexpat1-dev'
+all_of_it='gcc make autoconf automake libtool libc6-dev pkg-config libhwloc-dev libssl-dev libjansson-dev libxxhash-dev libexpat1-dev libzstd-dev'
 passed='weft: 3 passed, 0 failed, 1 skipped'
 
 # ---- What must hold ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Images that peers send, and texts of codecs that users write. The first byte says which: 255: the rest is a text; others: the
- * codec, the next two how many elements, the rest is their image, with zeros behind it if it is too short. Any image of a fixed rate
+ * codec, the next two how many elements, the rest is their image, with zeros behind it if it is too short. Any of a fixed rate
  * decodes to something, and a sum of images is what adding their elements gives. */
 #include <math.h>
 #include <stdint.h>

@@ -226,7 +226,7 @@ def wrong_codecs_by_call(g: Groups) -> None:
     raises(RuntimeError, "not int32", lambda: reduce("int4", dtype=torch.int32))
     raises(RuntimeError, "sum and avg, not max", lambda: reduce("int4", op=dist.ReduceOp.MAX))
     with weft.codec("int4"):
-        raises(RuntimeError, "codec int4 is for", lambda: dist.broadcast(torch.ones(5), 0, group=g.weft))
+        raises(RuntimeError, "codec int4 is for", lambda: dist.reduce(torch.ones(5), 0, group=g.weft))
     reduce(INT4, tensor=77)
     with weft.codec(INT4, tensor=77):
         raises(RuntimeError, "tensor 77 has a residual of 512 elements", lambda: dist.all_reduce(torch.ones(513), group=g.weft))
