@@ -83,11 +83,28 @@ size_t wi_plan_slice(const struct wi_planner *p, const struct wi_algo *a)
     return a->needs & WI_ALGO_MAPPED ? 64u << 10 : 256u << 10;
 }
 
+/* Images of a slice are messages: of codecs of few bits they are as long as of others, if each block still has some slices. Four
+ * hosts with links of 1 Gbit/s, 64 MiB: int4 8 % faster, sign 14 %. Ranks of a v-form know lengths of their own only. */
+#define IMAGE_WANTED (128u << 10)
+#define SLICE_MAX ((size_t)4 << 20)
+#define BLOCK_SLICES 4
+
+static size_t slice_for(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c)
+{
+    size_t plain = wi_plan_slice(p, c->algo), slice, most = q->bytes / (size_t)p->facts.nranks / BLOCK_SLICES;
+
+    if (p->slice_bytes || q->v_form || !(c->needs & WI_ALGO_CODED) || !(q->codec.ratio > 0))
+        return plain;
+    slice = (size_t)fmin((double)SLICE_MAX, (double)IMAGE_WANTED / (double)q->codec.ratio);
+    slice = slice < most ? slice : most;
+    return slice > plain ? slice & ~(size_t)4095 : plain;
+}
+
 static void answer(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_algo_choice *c, double us,
                    struct wi_plan *plan)
 {
     *plan = (struct wi_plan){.algo = c->algo,
-                             .slice_bytes = wi_plan_slice(p, c->algo),
+                             .slice_bytes = slice_for(p, q, c),
                              .predicted_us = us,
                              .spec = c->spec,
                              .pipeline = wi_plan_pipeline_of(p, q, c)};
