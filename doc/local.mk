@@ -137,6 +137,7 @@ EXTRA_DIST += \
 	doc/guide/import.md \
 	doc/guide/topology.md \
 	doc/guide/planning.md \
+	doc/guide/compression.md \
 	doc/guide/convergence.md \
 	doc/guide/security.md \
 	doc/guide/shared-memory.md doc/guide/tcp.md
