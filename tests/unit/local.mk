@@ -170,13 +170,13 @@ tests_unit_test_coded_SOURCES = tests/unit/test_coded.c tests/exec/varied.h test
 tests_unit_test_coded_LDADD = libweftcore.la $(CUNIT_LIBS)
 
 unit_tests += tests/unit/test_codec
-tests_unit_test_codec_SOURCES = tests/unit/test_codec.c
+tests_unit_test_codec_SOURCES = tests/unit/test_codec.c tests/unit/random_data.h
 tests_unit_test_codec_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_codec_formats
 tests_unit_test_codec_formats_SOURCES = tests/unit/test_codec_formats.c
 tests_unit_test_codec_formats_LDADD = libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_codec_conform
-tests_unit_test_codec_conform_SOURCES = tests/unit/test_codec_conform.c
+tests_unit_test_codec_conform_SOURCES = tests/unit/test_codec_conform.c tests/unit/random_data.h
 tests_unit_test_codec_conform_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lm
 unit_tests += tests/unit/test_sparse
 tests_unit_test_sparse_SOURCES = tests/unit/test_sparse.c

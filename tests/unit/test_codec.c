@@ -5,6 +5,7 @@
 
 #include "base/reduce.h"
 #include "compress/codec.h"
+#include "tests/unit/random_data.h"
 #include "tests/unit/unit.h"
 
 enum { LONGEST = 2048, KINDS = 5 };
@@ -28,24 +29,6 @@ static struct weft_codec codec_of(int kind, uint32_t block)
 }
 
 /* ---- Data ---- */
-
-static uint64_t random_state = 88172645463325252ull;
-
-static uint32_t random_bits(void)
-{
-    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(random_state >> 32);
-}
-
-static double uniform(void)
-{
-    return (random_bits() + 0.5) / 4294967296.0;
-}
-
-static double gaussian(void)
-{
-    return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
-}
 
 static double student_3(void)
 {

@@ -9,6 +9,7 @@
 #include "compress/codec.h"
 #include "net/transports.h"
 #include "tests/harness/harness.h"
+#include "tests/unit/random_data.h"
 #include "tests/unit/unit.h"
 
 /* Besides each codec as it is by default. */
@@ -193,24 +194,6 @@ static void texts_are_read_back(void)
 }
 
 /* ---- Data ---- */
-
-static uint64_t random_state;
-
-static uint32_t random_bits(void)
-{
-    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(random_state >> 32);
-}
-
-static double uniform(void)
-{
-    return (random_bits() + 0.5) / 4294967296.0;
-}
-
-static double gaussian(void)
-{
-    return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
-}
 
 enum family { GAUSSIAN, LAPLACE, STUDENT, SPARSE, CONSTANT, NEGATIVE, DENORMAL, TINY, LARGE, ZERO, SPIKE, FAMILIES };
 
