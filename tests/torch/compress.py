@@ -703,73 +703,29 @@ def wrong_states(g: Groups) -> None:
     raises(RuntimeError, "factor is nan", lambda: (state.load_state_dict(saved), state.rescale(float("nan"))))
 
 
-# ---- FSDP2 ----
-
-
-def sharded(g: Groups, use: Callable[[nn.Module], object] | None) -> nn.Module:
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import fully_shard
-
-    net = network()
-    mesh = DeviceMesh.from_group(g.weft, "cpu")
-    for layer in net:
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    if use:
-        use(net)
-    return net
-
-
-def whole_weights(net: nn.Module) -> list[torch.Tensor]:
-    return [p.full_tensor().detach().clone() for p in net.parameters()]
-
-
-def train_sharded(g: Groups, net: nn.Module, steps: int = 5) -> list[torch.Tensor]:
-    optimizer = torch.optim.SGD(net.parameters(), 0.05)
-    for step in range(steps):
-        optimizer.zero_grad()
-        step_of(g, net, step).backward()
-        optimizer.step()
-    return whole_weights(net)
-
-
-def sharded_gradients(g: Groups) -> None:
-    """FSDP2: all ranks train alike, near to what they do without a codec, and nearer with error feedback than without."""
-    plain = train_sharded(g, sharded(g, None), 12)
-
-    def distance(codec: str, **options: object) -> float:
-        got = train_sharded(g, sharded(g, lambda net: weft.fsdp.use_codec(net, codec, **options)), 12)
-        same_everywhere(g, got)
-        return sum((a - b).square().sum().item() for a, b in zip(got, plain, strict=True)) ** 0.5
-
-    assert 1e-5 < distance(f"int8:{NEVER}") < 0.05
-    with_feedback, without = distance(SIGN), distance(f"sign:{NEVER}", transport_memory=False)
-    assert 1e-4 < with_feedback < 0.7 * without, (with_feedback, without)
-    raises(ValueError, 'did you mean "int4"', lambda: sharded(g, lambda net: weft.fsdp.use_codec(net, "int44")))
-    raises(ValueError, "fully_shard", lambda: weft.fsdp.use_codec(network(), "int4"))
-
-
-def sharded_mass_is_kept(g: Groups) -> None:
-    """What came over the steps and what is left equal what was given; also with fewer gradients in some steps."""
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import fully_shard
-
-    net = fully_shard(Pushed(*SHAPES), mesh=DeviceMesh.from_group(g.weft, "cpu"))
-    weft.fsdp.use_codec(net, INT4)
-    given, came = ([torch.zeros(s).double() for s in SHAPES] for _ in range(2))
-    for step in range(46):
-        order = list(range(len(SHAPES))) if step % 3 else [0, 1, 4]
-        pushed = [chance(g, step, *s, seed=i) * (step < 6) for i, s in enumerate(SHAPES)]
-        net.zero_grad()
-        net(pushed, order).backward()
-        for i in order:
-            given[i] += averaged(g, pushed[i])
-            came[i] += net.weights[i].grad.full_tensor()
-        if step == 5:
-            assert max((a - b).abs().max() for a, b in zip(given, came, strict=True)) > 1e-2, "nothing was left over"
-    for i in range(len(SHAPES)):
-        assert (given[i] - came[i]).abs().max() < 1e-4, (i, (given[i] - came[i]).abs().max())
+def momentum_is_the_codecs(g: Groups) -> None:
+    """ef=dgc has the momentum: an optimizer that has one as well is refused at its step, others and other models' are not."""
+    dgc = f"topk:ratio=0.1,ef=dgc,{NEVER}"
+    model, state = hooked(g, dgc, True)
+    other = wrapped(g)
+    step_of(g, model, 0).backward()
+    step_of(g, other, 0).backward()
+    before = [p.detach().clone() for p in model.parameters()]
+    for wrong in (torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), torch.optim.Adam(model.parameters())):
+        raises(ValueError, f"{type(wrong).__name__} has momentum", wrong.step)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)), "a refused step changed weights"
+    torch.optim.SGD(other.parameters(), 0.1, momentum=0.9).step()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    assert not all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    nameless = wrapped(g)  # a State that is not told the model learns from the buckets
+    nameless.register_comm_hook(weft.hooks.State(g.weft, dgc), weft.hooks.compress)
+    late = torch.optim.SGD(nameless.parameters(), 0.1, momentum=0.9)
+    step_of(g, nameless, 0).backward()
+    raises(ValueError, "SGD has momentum", late.step)
+    del model, state
+    plain, _ = hooked(g, SIGN, False)
+    step_of(g, plain, 0).backward()
+    torch.optim.SGD(plain.parameters(), 0.1, momentum=0.9).step()
 
 
 CASES = [
@@ -779,7 +735,7 @@ CASES = [
     two_models_of_a_group, static_graphs, unused_parameters, accumulation,
     infinite_steps_are_skipped, counterparts_of_torch, wrong_hooks, half_precision_gradients, sparse_gradients,
     transport_memory_and_codec, join_with_uneven_inputs, go_on_from_a_checkpoint,
-    states_replace_what_was_kept, other_numbers_of_ranks, scales_of_losses, wrong_states, sharded_gradients, sharded_mass_is_kept,
+    states_replace_what_was_kept, other_numbers_of_ranks, scales_of_losses, wrong_states, momentum_is_the_codecs,
 ]  # fmt: skip
 
 if __name__ == "__main__":

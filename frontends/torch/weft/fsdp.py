@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,7 +18,11 @@ from . import mem
 from ._codec import coded
 from ._groups import backend_of
 
-__all__ = ["AllGather", "ReduceScatter", "use_codec", "use_group_memory", "use_transport_memory"]
+__all__ = [
+    "AllGather", "ReduceScatter", "load_state_dict", "state_dict", "use_codec", "use_group_memory", "use_transport_memory",
+]  # fmt: skip
+
+_VERSION = 1  # of state_dict()
 
 
 class _Allocate:
@@ -62,15 +67,70 @@ class ReduceScatter(_Allocate):
         self.codec = codec
         if codec is not None:
             _C.Codec(codec)  # or says what is wrong with it
+        self._backend: Any = None  # known from the first call on
         self._first_tensor: int | None = None
         self._tensors: dict[int, int] = {}  # by elements: a step in which parameters have no gradient has fewer
+        self._loaded: Mapping[str, Any] | None = None  # what the first call begins with
 
     def _tensor(self, group: dist.ProcessGroup, elements: int) -> int:
         from . import _C
 
         if self._first_tensor is None:
-            self._first_tensor = _C.new_tensors(backend_of(group))  # modules come in the same order on all ranks
+            self._backend = backend_of(group)
+            self._first_tensor = _C.new_tensors(self._backend)  # modules come in the same order on all ranks
+        if self._loaded is not None:
+            self._load()
+        return self._number(elements)
+
+    def _number(self, elements: int) -> int:
+        assert self._first_tensor is not None
         return self._tensors.setdefault(elements, self._first_tensor + len(self._tensors))
+
+    def _load(self) -> None:
+        from . import _C
+
+        state, self._loaded = self._loaded, None
+        assert state is not None
+        rank, ranks = self._backend.rank(), self._backend.size()
+        if (state["rank"], state["ranks"]) != (rank, ranks):
+            raise ValueError(
+                f"weft.fsdp: the state was saved by rank {state['rank']} of {state['ranks']}, and this is rank {rank} of {ranks}: "
+                "the shards' gradients lie otherwise with another number of ranks; begin without it"
+            )
+        for tensor in self._tensors.values():
+            _C.clear_residual(self._backend, tensor)
+        for elements, saved in state["residuals"].items():
+            _C.load_residual(self._backend, self._number(int(elements)), saved, 1.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept of the module's gradients on this rank: see weft.fsdp.state_dict."""
+        from . import _C
+
+        if self._loaded is not None:
+            return dict(self._loaded)
+        saved = {str(elements): _C.save_residual(self._backend, tensor) for elements, tensor in self._tensors.items()}
+        return {
+            "version": _VERSION,
+            "rank": self._backend.rank() if self._backend else 0,
+            "ranks": self._backend.size() if self._backend else 0,
+            "codec": self.codec,
+            "residuals": {elements: residual for elements, residual in saved.items() if residual is not None},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the next step with it, in place of what is kept: see weft.fsdp.load_state_dict.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if not isinstance(state, Mapping) or not {"version", "rank", "ranks", "residuals"} <= set(state):
+            raise ValueError(f"weft.fsdp: no state of a ReduceScatter: {str(state)[:80]}")
+        if state["version"] != _VERSION:
+            raise ValueError(f"weft.fsdp: a state of version {state['version']}; {_VERSION} is known")
+        for elements, saved in state["residuals"].items():
+            if not str(elements).isdecimal() or not isinstance(saved, torch.Tensor) or saved.dtype != torch.uint8:
+                raise ValueError(f"weft.fsdp: the residual of {elements!r} elements is no torch.uint8 of state_dict()")
+        self._loaded = dict(state) if state["residuals"] or self._tensors else None
 
     def __call__(
         self,
@@ -118,7 +178,49 @@ def use_codec(model: torch.nn.Module, codec: str, transport_memory: bool = True)
     for module in _fsdp_modules(model):
         if transport_memory:
             module.set_custom_all_gather(AllGather())  # type: ignore[arg-type]
-        module.set_custom_reduce_scatter(ReduceScatter(codec))  # type: ignore[arg-type]
+        reduce_scatter = ReduceScatter(codec)
+        module.set_custom_reduce_scatter(reduce_scatter)  # type: ignore[arg-type]
+        _coded[module] = reduce_scatter
+
+
+_coded: weakref.WeakKeyDictionary[Any, ReduceScatter] = weakref.WeakKeyDictionary()  # of use_codec, by module
+
+
+def _coded_modules(model: torch.nn.Module) -> dict[str, ReduceScatter]:
+    found = {name: _coded[module] for name, module in model.named_modules() if module in _coded}
+    if not found:
+        raise ValueError("weft.fsdp: the model has no module that use_codec was applied to")
+    return found
+
+
+def state_dict(model: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """What this rank keeps of the gradients (ef=1), by module, for its own part of a checkpoint: each rank saves its own.
+
+    Raises:
+        ValueError: use_codec was not applied to the model.
+    """
+    return {name: found.state_dict() for name, found in _coded_modules(model).items()}
+
+
+def load_state_dict(model: torch.nn.Module, state: Mapping[str, Mapping[str, Any]]) -> None:
+    """Go on where the checkpoint was: what follows is bit for bit what it would have been. Call it after use_codec.
+
+    A residual is taken up by the step that comes next; with other ranks than those that saved, that step raises ValueError. With
+    another number of ranks a residual cannot be used, for each rank keeps what is lost of all shards, which then lie otherwise.
+
+    Args:
+        model: as it was when saved.
+        state: what this rank's state_dict(model) was.
+
+    Raises:
+        ValueError: it is none, or modules have other names.
+    """
+    found = _coded_modules(model)
+    if not isinstance(state, Mapping) or set(state) != set(found):
+        names = sorted(set(state) ^ set(found))[:3] if isinstance(state, Mapping) else str(state)[:80]
+        raise ValueError(f"weft.fsdp: the state is not one of this model: {names}")
+    for name, one in found.items():
+        one.load_state_dict(state[name])
 
 
 def use_group_memory(model: torch.nn.Module) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ._groups import backend_of
 
@@ -67,6 +68,38 @@ def _taken(states: list[Mapping[str, Any]], rank: int, ranks: int) -> tuple[list
     return (states[rank::ranks], ranks / old) if rank < old else (states[:1], 0.0)
 
 
+def _has_momentum(codec: str | None) -> bool:
+    from . import _C
+
+    named = codec if codec is not None else dict((row[0], row[1]) for row in _C.settings()).get("WEFT_COMPRESS") or ""
+    return "ef=dgc" in named.partition(":")[2].split(",")
+
+
+class _NoMomentum:
+    """ef=dgc has the momentum; with an optimizer that has one too each gradient is accelerated twice, and training diverges."""
+
+    def __init__(self, codec: str | None) -> None:
+        self.codec = codec if codec is not None else "WEFT_COMPRESS"
+        self.parameters: set[int] = set()
+        guard = weakref.WeakMethod(self.check)
+        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: (guard() or _pass)(optimizer))
+        weakref.finalize(self, handle.remove)
+
+    def check(self, optimizer: torch.optim.Optimizer) -> None:
+        for group in optimizer.param_groups:
+            if not (group.get("momentum") or group.get("betas", (0,))[0]):
+                continue
+            if any(id(parameter) in self.parameters for parameter in group["params"]):
+                raise ValueError(
+                    f"weft.hooks: codec {self.codec} has ef=dgc, which has the momentum, and {type(optimizer).__name__} has "
+                    "momentum too: use an optimizer without, such as SGD with momentum=0, or ef=1"
+                )
+
+
+def _pass(_: torch.optim.Optimizer) -> None:
+    pass
+
+
 class State:
     """What a model's hook knows from step to step: the codec, which parameters it is for, and what was lost of each.
 
@@ -97,7 +130,7 @@ class State:
             transport_memory: let the other ranks of the host reach DDP's buckets without a copy (see weft.ddp).
 
         Raises:
-            ValueError: no such codec; the group's CPU backend is not weft.
+            ValueError: no such codec; the group's CPU backend is not weft. With ef=dgc also steps of optimizers with momentum.
         """
         from . import _C
 
@@ -106,12 +139,15 @@ class State:
         self.codec = codec
         self.backend = backend_of(group)
         self._state = _C.HookState(self.backend, codec, min_elements, vectors, transport_memory)
+        self._guard = _NoMomentum(codec) if _has_momentum(codec) else None
         self._names: list[str] = []
         if isinstance(model, DistributedDataParallel):
             model = model.module
         for name, parameter in model.named_parameters() if model is not None else ():
             if self._state.number(parameter) == len(self._names):
                 self._names.append(name)
+            if self._guard:
+                self._guard.parameters.add(id(parameter))
         weakref.finalize(self, _at_end, self.backend, self._state).atexit = False
 
     # ---- Checkpoints ----
@@ -181,6 +217,8 @@ class State:
             _C.scale_residual(self.backend, self._state.tensor(number), factor)
 
     def _average(self, bucket: Any) -> _Future:
+        if self._guard:
+            self._guard.parameters.update(map(id, bucket.parameters()))
         return _tensor_of(self._state.average(bucket))
 
     def clear(self) -> None:
