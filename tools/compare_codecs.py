@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compare_hosts import PAYLOAD_SHARE, Hosts
-from compare_run import Bench, Times, size_name
+from compare_run import TOOLS, Bench, Times, size_name
 
 MIB = 1 << 20
 HOSTS = 4
@@ -81,6 +82,31 @@ def environment(**words: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def ddp_step(comparison: object, row: object, line: type, codec: str = "int4:ef=1", floor: float = 0.30) -> None:
+    """Fill a row: what communication adds to a step of DDP on 4 hosts with links of 1 Gbit/s, compressed, plain and on Gloo."""
+    bench = comparison.bench
+    bench.need("gloo")
+    alone: dict[str, list[float]] = {}
+    with Hosts(HOSTS, True, bench.work) as hosts:
+        def once(peer: str, backend: str, codec: str) -> Times:
+            env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": hosts.interface}
+            text = bench.ranks([bench.python, str(TOOLS / "compare_ddp.py"), backend, codec], HOSTS, hosts, env)
+            found = dict(words.split() for words in text.splitlines())
+            alone.setdefault(peer, []).append(float(found["alone"]))
+            return {0: (float(found["step"]) - float(found["alone"])) * 1e6}
+
+        sides = {"weft": ("weft", f"{codec},bypass=never"), "plain": ("weft", "none"), "gloo": ("gloo", "none")}
+        runs = {peer: lambda peer=peer, side=side: once(peer, *side) for peer, side in sides.items()}
+        times, notes = comparison.alternate("DDP", runs)
+    values = {peer: t[0] for peer, t in times.items()}
+    added = values["weft"] / values["gloo"] if {"weft", "gloo"} <= set(values) else None
+    row.lines.append(line(f"{codec} 10 M", values, added and floor / added, "gloo"))
+    row.notes += notes + [f"{peer}: communication adds {us / 1e3:.1f} ms to a step of {statistics.median(alone[peer]) * 1e3:.1f} ms"
+                          for peer, us in values.items()]
+    if added:
+        row.notes.append(f"it adds {added:.3f} of what it does on Gloo (floor {floor}, goal 0.18)")
 
 
 def bypassed(comparison: object, row: object, line: type, sizes: tuple[int, ...], codec: str = "int8") -> None:
