@@ -9,6 +9,7 @@ through that one operation of a strong codec fits into: times are of ten or more
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import statistics
 from collections.abc import Iterator
@@ -107,6 +108,41 @@ def ddp_step(comparison: object, row: object, line: type, codec: str = "int4:ef=
                           for peer, us in values.items()]
     if added:
         row.notes.append(f"it adds {added:.3f} of what it does on Gloo (floor {floor}, goal 0.18)")
+
+
+# A function of compare_torch.py, the codec that does the same, what of it (top-k: to select and encode), floor and goal of the ratio.
+AGAINST_TORCH = (("topk", "topk:ratio=0.01", ("encode",), 10.0, 30.0), ("pertensor", "int8", ("encode", "decode"), 10.0, 30.0),
+                 ("perchannel", "int8", ("encode", "decode"), 10.0, 30.0), ("bf16", "bf16", ("encode", "decode"), 3.0, 8.0))
+
+
+def against_torch(comparison: object, row: object, line: type, sizes: tuple[int, ...]) -> None:
+    """Fill a row: codecs against what PyTorch's hooks compute, on one core, nothing sent."""
+    bench = comparison.bench
+    bench.need("gloo")  # torch
+    program, env = bench.unwrapped(bench.weft_bench.parent / "weft-codec")
+
+    def ours(size: int) -> Times:
+        codecs = dict.fromkeys(codec for _, codec, *_ in AGAINST_TORCH)
+        text = bench.together([[str(program), "-n", str(size), "--only", "speed", "--json", *codecs]], [env], True, bench.timeout_s)
+        found = {one["codec"]: one["speed"] for one in json.loads(text)["codecs"]}
+        return {i: sum(found[codec][part]["seconds"] for part in parts) * 1e6 for i, (_, codec, parts, *_) in enumerate(AGAINST_TORCH)}
+
+    def theirs(size: int) -> Times:
+        text = bench.together([[bench.python, str(TOOLS / "compare_torch.py"), str(size)]], [{"OMP_NUM_THREADS": "1"}], True,
+                              bench.timeout_s)
+        found = dict(words.split() for words in text.splitlines())
+        return {i: float(found[name]) for i, (name, *_) in enumerate(AGAINST_TORCH)}
+
+    for size in sizes:
+        runs = {"weft": lambda size=size: ours(size), "torch": lambda size=size: theirs(size)}
+        times, notes = comparison.alternate(f"codecs, {size_name(size)}", runs)
+        row.notes += notes
+        for i, (name, codec, _, floor, goal) in enumerate(AGAINST_TORCH):
+            values = {peer: t[i] for peer, t in times.items()}
+            ratio = values["torch"] / values["weft"] if len(values) == 2 else None
+            row.lines.append(line(f"{codec}, {name} {size_name(size)}", values, ratio and ratio / floor, "torch"))
+            if ratio:
+                row.notes.append(f"{codec} {size_name(size)}: {ratio:.1f} times as fast as {name} (floor {floor:g}, goal {goal:g})")
 
 
 def bypassed(comparison: object, row: object, line: type, sizes: tuple[int, ...], codec: str = "int8") -> None:

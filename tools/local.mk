@@ -27,7 +27,7 @@ endif
 # The comparison runs from the source tree: it compiles its peers' programs itself.
 EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py tools/compare_gloo.py \
 	tools/compare_mpi.c tools/compare_pingpong.c tools/compare_triad.c \
-	tools/compare_placement.c tools/compare_versions.py tools/compare_codecs.py tools/compare_ddp.py
+	tools/compare_placement.c tools/compare_versions.py tools/compare_codecs.py tools/compare_ddp.py tools/compare_torch.py
 
 bin_PROGRAMS += weft-info
 weft_info_SOURCES = tools/tool.h tools/weft_info.c
