@@ -13,8 +13,8 @@
 enum { WORD_CAPACITY = 32, LIST_CAPACITY = 320, MOST_NAMES = 128 };
 
 /* Parameters of the use of a codec, behind those of the codec. */
-enum { EF, BYPASS, MIN, BETA, MOMENTUM, WARMUP, CLIP, NUSE };
-static const char *const of_use[NUSE] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip"};
+enum { EF, BYPASS, MIN, BETA, MOMENTUM, WARMUP, CLIP, MASKING, NUSE };
+static const char *const of_use[NUSE] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip", "masking"};
 
 /* Of the forms of error feedback. */
 static const struct {
@@ -26,6 +26,7 @@ static const struct {
                   WI_FEEDBACK_DGC},
     [WARMUP] = {{"warmup", "0", WEFT_CODEC_INTEGER, 0, 1000000000, NULL, "steps"}, WI_FEEDBACK_DGC},
     [CLIP] = {{"clip", "0", WEFT_CODEC_REAL, 0, 1000000000, NULL, "a norm"}, WI_FEEDBACK_DGC},
+    [MASKING] = {{"masking", "1", WEFT_CODEC_INTEGER, 0, 1, NULL, "0: what was sent keeps its momentum"}, WI_FEEDBACK_DGC},
 };
 #define MOST_PARAMETERS (WEFT_CODEC_PARAMETERS_MAX + NUSE)
 
@@ -130,6 +131,8 @@ static weft_status set_of_form(const char *spec, size_t which, const char *value
     WI_TRY(wi_codec_value_parse(spec, &of_forms[which].row, value, &v));
     if (which == WARMUP)
         f->warmup = (uint32_t)v.integer;
+    else if (which == MASKING)
+        f->masking = (uint8_t)v.integer;
     else
         *(which == BETA ? &f->beta : which == MOMENTUM ? &f->momentum : &f->clip) = (float)v.real;
     return WEFT_SUCCESS;
@@ -149,6 +152,7 @@ static weft_status set_value(const char *spec, const struct parameters *p, size_
     case MOMENTUM:
     case WARMUP:
     case CLIP:
+    case MASKING:
         return set_of_form(spec, which - p->own, value, &use->feedback);
     default:
         if (wi_parse_bytes(value, &use->min_bytes))
@@ -214,6 +218,11 @@ static weft_status check_use(const char *spec, const struct parameters *p, const
             WEFT_EINVAL,
             "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
             wi_feedback_name(f->form), wi_codec_name(&use->codec));
+    if (f->form == WI_FEEDBACK_DGC && !f->masking && use->may_bypass)
+        return wi_fail(WEFT_EINVAL,
+                       "codec \"%.64s\": masking=0 keeps the momentum of what was sent, and plain data has none: it needs "
+                       "bypass=never",
+                       spec);
     if (f->warmup && find_parameter(&use->codec, "ratio") < 0)
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": warmup is for codecs with a ratio, and %s has none", spec,
                        wi_codec_name(&use->codec));

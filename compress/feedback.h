@@ -12,8 +12,8 @@
  *   LOCO  c = g + e; send C(c); e <- beta e + (1 - beta) (c - D). Xie et al., LoCo, 2024.
  *   EF21  send C(g - h); h <- h + D; the sum of all h is what all have. Richtarik et al., EF21, NeurIPS 2021; the owner's sums
  *         likewise, as in Fatkhullin et al., EF21 with Bells & Whistles, 2021.
- *   DGC   u <- m u + g; v <- v + u; send C(v); v <- v - D; u <- 0 where D is not 0. Lin et al., Deep Gradient Compression, ICLR
- *         2018. */
+ *   DGC   u <- m u + g; v <- v + u; send C(v); v <- v - D; with masking u <- 0 where D is not 0. Lin et al., Deep Gradient
+ *         Compression, ICLR 2018; without masking it is the momentum of Zheng et al., dist-EF-SGDM, NeurIPS 2019. */
 #define WI_FEEDBACK_LIST(X)                                              \
     X(NONE, "0", "nothing is kept")                                      \
     X(EF14, "1", "what an image lost is added the next time")            \
@@ -33,6 +33,7 @@ struct wi_feedback {
     float beta;      /* LOCO: below 1 */
     float momentum;  /* DGC: below 1 */
     float clip;      /* DGC: of the norm of what all ranks give together; 0: it is not clipped */
+    uint8_t masking; /* DGC: of what was sent the momentum begins anew */
     uint32_t warmup; /* DGC: steps in which more is sent than the codec's ratio says */
 };
 /* What it keeps is not a residual that encoding adds, but a state of the algorithm. */

@@ -51,6 +51,8 @@
  *                      dgc   momentum is gathered until it is sent: momentum=0.9, clip=0 (0: not; else of the norm that what all
  *                            ranks give may have: each gives at most its root of nranks-th part), warmup=0 (steps with 25, 6.25,
  *                            1.56, .4 % of the elements, of codecs with a ratio). The optimizer must have no momentum of its own.
+ *                            What was sent begins with no momentum; with masking=0 (and bypass=never) it keeps its own: nearer
+ *                            to an optimizer's momentum, as in Zheng et al., dist-EF-SGDM, NeurIPS 2019.
  *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
  *                      ef21 and dgc are for all_reduce, of at most 63 ranks. None of them is for
  *                      codecs whose error may be longer than the vector: qsgd, terngrad, int2 with levels=minmax, int4 with

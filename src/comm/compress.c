@@ -138,7 +138,7 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor)
 {
     const struct wi_feedback *f = &use->feedback;
-    uint64_t words[3] = {tensor, codec->hash, (uint64_t)f->form << 32 | f->warmup};
+    uint64_t words[3] = {tensor, codec->hash, (uint64_t)(f->form | f->masking << 8) << 32 | f->warmup};
     float reals[3] = {f->beta, f->momentum, f->clip};
 
     return (uint32_t)(wi_hash64(words, sizeof words, wi_hash64(reals, sizeof reals, 0)) >> 32);

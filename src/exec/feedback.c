@@ -130,15 +130,16 @@ static void dgc_step(const struct wi_part *p, size_t at, size_t n, const float *
     }
 }
 
-/* Momentum factor masking: what was sent begins anew. What rounding lost of it stays. */
+/* Momentum factor masking: what was sent begins anew. What rounding lost of it stays in v. */
 static void dgc_sent(const struct wi_part *p, size_t at, size_t n, const float *momentum, const float *whole,
                      const float *sent)
 {
     float *v = wi_part_plane(p, WI_PLANE_WORKER) + at, *u = wi_part_plane(p, WI_PLANE_MORE) + at;
+    int masking = p->c->feedback.masking;
 
     for (size_t i = 0; i < n; i++) {
         v[i] = whole[i] - sent[i];
-        u[i] = sent[i] != 0 ? 0 : momentum[i];
+        u[i] = masking && sent[i] != 0 ? 0 : momentum[i];
     }
 }
 

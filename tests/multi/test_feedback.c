@@ -114,7 +114,7 @@ static int give(const struct reference *r, int rank, size_t at, size_t n, float 
     finite = quantise(r, c, n, q);
     for (size_t i = 0; i < n && finite; i++) {
         e[i] = r->f.form == WI_FEEDBACK_DGC ? c[i] - q[i] : e[i] + q[i];
-        u[i] = q[i] != 0 ? 0 : u[i];
+        u[i] = r->f.masking && q[i] != 0 ? 0 : u[i];
     }
     return finite;
 }
@@ -294,6 +294,8 @@ static const char *const specs[] = {
     "int4:block=32,ef=dgc,momentum=0.5,clip=2.5,bypass=never",
     "int8:block=32,ef=dgc,momentum=0,bypass=never",
     "topk:block=256,ratio=0.05,ef=dgc,bypass=never",
+    "topk:block=256,ratio=0.05,ef=dgc,masking=0,bypass=never",
+    "sign:block=64,ef=dgc,masking=0,momentum=0.5,bypass=never",
 };
 
 static void forms(int rank, int nranks, void *arg)
@@ -509,6 +511,9 @@ static void refused(int rank, int nranks, void *arg)
         {"int8:ef=ef21,clip=1", "clip is of ef=dgc, and ef is ef21"},
         {"int8:ef=ef21,warmup=1", "warmup is of ef=dgc, and ef is ef21"},
         {"int8:ef=dgc,momentum=1", "momentum is \"1\", not a number from 0 to 0.999"},
+        {"int8:ef=loco,masking=1", "masking is of ef=dgc, and ef is loco"},
+        {"int8:ef=dgc,masking=2", "masking is \"2\""},
+        {"int8:ef=dgc,masking=0", "it needs bypass=never"},
         {"int8:ef=dgc,clip=-1", "clip is \"-1\""},
         {"int8:ef=dgc,warmup=-1", "warmup is \"-1\""},
         {"int8:ef=dgc,warmup=10", "warmup is for codecs with a ratio, and int8 has none"},
