@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 PLAIN = "none"
-DEFAULT_CODECS = (PLAIN, "int8", "e4m3:ef=1", "int4:ef=1", "sign:ef=1", "topk:ratio=0.01,ef=1", "topk:ratio=0.01,ef=dgc", "int4",
-                  "sign", "topk:ratio=0.01")
+DEFAULT_CODECS = (PLAIN, "int8", "e4m3:ef=1", "int4:ef=1", "sign:block=32,ef=1", "topk:ratio=0.01,ef=1",
+                  "topk:ratio=0.01,ef=dgc,masking=0", "topk:ratio=0.01,ef=dgc", "sign:ef=1", "int4", "sign", "topk:ratio=0.01")
 UNJUDGED_ALONE = ("int6", "int4", "int2", "sign", "topk", "blocktopk", "mxfp6", "mxfp4", "terngrad")  # without error feedback
 LICENCES = Path("/usr/share/common-licenses")
 TEXTS = ("Apache-2.0", "Artistic", "GFDL-1.3", "GPL-2", "GPL-3", "LGPL-2.1", "MPL-1.1", "MPL-2.0")
@@ -60,7 +60,8 @@ class Task:
     loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]
     batch: Callable[[int, torch.Generator], torch.Tensor]  # rows, chance
     valid: torch.Tensor
-    rate: float  # the learning rate, unless another is asked for
+    rate: float  # the learning rate and the steps, unless others are asked for
+    steps: int
     sha256: str
 
 
@@ -80,7 +81,7 @@ class Setting:
 
 
 class Characters:
-    """Next characters: an embedding, a GRU, a projection; about 100,000 parameters."""
+    """Next characters: an embedding, a GRU, a projection; 31,296 parameters."""
 
     @staticmethod
     def model() -> nn.Module:
@@ -89,8 +90,8 @@ class Characters:
         class Net(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.embedding, self.out = nn.Embedding(VOCAB, 64), nn.Linear(128, VOCAB)
-                self.gru = nn.GRU(64, 128, batch_first=True)
+                self.embedding, self.out = nn.Embedding(VOCAB, 32), nn.Linear(64, VOCAB)
+                self.gru = nn.GRU(32, 64, batch_first=True)
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.out(self.gru(self.embedding(x))[0])
@@ -119,7 +120,7 @@ def language_model() -> Task:
         return torch.stack([train[p : p + LENGTH + 1] for p in places])
 
     digest = hashlib.sha256(text).hexdigest()
-    return Task("character language model", True, Characters.model, Characters.loss, batch, valid, 0.3, digest)
+    return Task("character language model", True, Characters.model, Characters.loss, batch, valid, 0.3, 5000, digest)
 
 
 def digits() -> Task:
@@ -144,7 +145,7 @@ def digits() -> Task:
     def batch(count: int, chance: torch.Generator) -> torch.Tensor:
         return train[torch.randint(len(train), (count,), generator=chance)]
 
-    return Task("digits", False, model, loss, batch, valid, 0.05, digest)
+    return Task("digits", False, model, loss, batch, valid, 0.05, 600, digest)
 
 
 TASKS: dict[str, Callable[[], Task]] = {"lm": language_model, "digits": digits}
@@ -176,6 +177,13 @@ def validate(task: Task, model: nn.Module, rank: int, ranks: int) -> float:
     return total.item() / len(task.valid)
 
 
+def groups_of(model: nn.Module, codec: str) -> list[dict[str, Any]]:
+    """Groups for the optimizer. DGC has the momentum of what is coded, which are matrices of 4,096 elements and more."""
+    coded = [p for p in model.parameters() if p.dim() > 1 and p.numel() >= 4096]
+    others = [p for p in model.parameters() if not any(p is q for q in coded)]
+    return [{"params": coded, "momentum": 0.0 if "ef=dgc" in codec else MOMENTUM}, {"params": others, "momentum": MOMENTUM}]
+
+
 def train(task: Task, setting: Setting, codec: str, seed: int, rank: int) -> tuple[list[tuple[int, float]], int]:
     """Train on one rank: (step, validation loss) at times, and a checksum of the final weights."""
     import torch
@@ -185,8 +193,7 @@ def train(task: Task, setting: Setting, codec: str, seed: int, rank: int) -> tup
     torch.manual_seed(seed)
     model = DistributedDataParallel(task.model())
     weft.hooks.register(model, codec=with_never(codec))
-    # DGC has the momentum itself, and wants an optimizer without.
-    optimizer = torch.optim.SGD(model.parameters(), setting.rate, 0.0 if "ef=dgc" in codec else MOMENTUM)
+    optimizer = torch.optim.SGD(groups_of(model, codec), setting.rate)
     chance = torch.Generator().manual_seed(1000 * seed + rank)
     curve = []
     for step in range(setting.steps):
@@ -351,8 +358,9 @@ def part_of(found: dict[str, Any], name: str, setting: Setting, path: Path) -> l
 def run_task(name: str, task: Task, options: argparse.Namespace, codecs: Sequence[str], found: dict[str, Any]) -> None:
     """All codecs for a seed, then the next seed, so that what there is can be compared whenever it is stopped."""
     path = options.out / "convergence.json"
-    every = options.every or max(1, options.steps // 15)
-    setting = Setting(options.ranks, options.steps, every, options.rows, options.rate or task.rate, task.sha256)
+    steps = options.steps or task.steps
+    every = options.every or max(1, steps // 15)
+    setting = Setting(options.ranks, steps, every, options.rows, options.rate or task.rate, task.sha256)
     runs = part_of(found, name, setting, path)
     for seed in range(options.seeds):
         for codec in codecs:
@@ -373,7 +381,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tasks", default="lm,digits", help="%(default)s")
     parser.add_argument("--seeds", type=int, default=5, help="%(default)s")
     parser.add_argument("--ranks", type=int, default=4, help="%(default)s")
-    parser.add_argument("--steps", type=int, default=600, help="%(default)s")
+    parser.add_argument("--steps", type=int, help="(those of the task)")
     parser.add_argument("--every", type=int, help="steps from one validation to the next (a fifteenth)")
     parser.add_argument("--rows", type=int, default=8, help="of a batch, on each rank (%(default)s)")
     parser.add_argument("--rate", type=float, help="the highest learning rate (that of the task)")
@@ -384,7 +392,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"no such task: {unknown[0]} (there are: {', '.join(TASKS)})")
     for name in ("seeds", "ranks", "steps", "rows"):
-        if getattr(options, name) < 1:
+        if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name} must be 1 or more")
     return options
 

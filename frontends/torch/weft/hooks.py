@@ -78,12 +78,17 @@ def _has_momentum(codec: str | None) -> bool:
 class _NoMomentum:
     """ef=dgc has the momentum; with an optimizer that has one too each gradient is accelerated twice, and training diverges."""
 
-    def __init__(self, codec: str | None) -> None:
+    def __init__(self, codec: str | None, min_elements: int, vectors: bool) -> None:
         self.codec = codec if codec is not None else "WEFT_COMPRESS"
-        self.parameters: set[int] = set()
+        self.least, self.least_dimensions = min_elements, 1 if vectors else 2
+        self.parameters: set[int] = set()  # that are coded: others are averaged, and may have the optimizer's momentum
         guard = weakref.WeakMethod(self.check)
         handle = register_optimizer_step_pre_hook(lambda optimizer, *_: (guard() or _pass)(optimizer))
         weakref.finalize(self, handle.remove)
+
+    def add(self, parameter: torch.Tensor) -> None:
+        if parameter.numel() >= self.least and parameter.dim() >= self.least_dimensions:
+            self.parameters.add(id(parameter))
 
     def check(self, optimizer: torch.optim.Optimizer) -> None:
         for group in optimizer.param_groups:
@@ -92,7 +97,7 @@ class _NoMomentum:
             if any(id(parameter) in self.parameters for parameter in group["params"]):
                 raise ValueError(
                     f"weft.hooks: codec {self.codec} has ef=dgc, which has the momentum, and {type(optimizer).__name__} has "
-                    "momentum too: use an optimizer without, such as SGD with momentum=0, or ef=1"
+                    "momentum too: have them in a group of parameters without, such as momentum=0 of SGD, or use ef=1"
                 )
 
 
@@ -139,7 +144,7 @@ class State:
         self.codec = codec
         self.backend = backend_of(group)
         self._state = _C.HookState(self.backend, codec, min_elements, vectors, transport_memory)
-        self._guard = _NoMomentum(codec) if _has_momentum(codec) else None
+        self._guard = _NoMomentum(codec, min_elements, vectors) if _has_momentum(codec) else None
         self._names: list[str] = []
         if isinstance(model, DistributedDataParallel):
             model = model.module
@@ -147,7 +152,7 @@ class State:
             if self._state.number(parameter) == len(self._names):
                 self._names.append(name)
             if self._guard:
-                self._guard.parameters.add(id(parameter))
+                self._guard.add(parameter)
         weakref.finalize(self, _at_end, self.backend, self._state).atexit = False
 
     # ---- Checkpoints ----
@@ -218,7 +223,8 @@ class State:
 
     def _average(self, bucket: Any) -> _Future:
         if self._guard:
-            self._guard.parameters.update(map(id, bucket.parameters()))
+            for parameter in bucket.parameters():
+                self._guard.add(parameter)
         return _tensor_of(self._state.average(bucket))
 
     def clear(self) -> None:
