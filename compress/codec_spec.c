@@ -26,7 +26,8 @@ static const struct {
                   WI_FEEDBACK_DGC},
     [WARMUP] = {{"warmup", "0", WEFT_CODEC_INTEGER, 0, 1000000000, NULL, "steps"}, WI_FEEDBACK_DGC},
     [CLIP] = {{"clip", "0", WEFT_CODEC_REAL, 0, 1000000000, NULL, "a norm"}, WI_FEEDBACK_DGC},
-    [MASKING] = {{"masking", "1", WEFT_CODEC_INTEGER, 0, 1, NULL, "0: what was sent keeps its momentum"}, WI_FEEDBACK_DGC},
+    [MASKING] = {{"masking", "1", WEFT_CODEC_INTEGER, 0, 1, NULL, "0: what was sent keeps its momentum"},
+                 WI_FEEDBACK_DGC},
 };
 #define MOST_PARAMETERS (WEFT_CODEC_PARAMETERS_MAX + NUSE)
 
@@ -219,10 +220,11 @@ static weft_status check_use(const char *spec, const struct parameters *p, const
             "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
             wi_feedback_name(f->form), wi_codec_name(&use->codec));
     if (f->form == WI_FEEDBACK_DGC && !f->masking && use->may_bypass)
-        return wi_fail(WEFT_EINVAL,
-                       "codec \"%.64s\": masking=0 keeps the momentum of what was sent, and plain data has none: it needs "
-                       "bypass=never",
-                       spec);
+        return wi_fail(
+            WEFT_EINVAL,
+            "codec \"%.64s\": masking=0 keeps the momentum of what was sent, and plain data has none: it needs "
+            "bypass=never",
+            spec);
     if (f->warmup && find_parameter(&use->codec, "ratio") < 0)
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": warmup is for codecs with a ratio, and %s has none", spec,
                        wi_codec_name(&use->codec));

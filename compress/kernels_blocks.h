@@ -106,6 +106,10 @@ static INLINE size_t sum_encode_blocks(const struct job *j, encode_block_fn *enc
         struct job j = {block, bytes, wi_kernel_args(codec), site};                                                             \
         return encode_blocks(&j, name##_encode_one, src, residual, elems, image);                                               \
     }                                                                                                                            \
+    DECODES(name, block, bytes)
+
+/* Those of them that decode first. */
+#define DECODES(name, block, bytes)                                                                                              \
     static void name##_decode(const struct weft_codec *codec, const uint8_t *image, size_t elems, float *dst)                   \
     {                                                                                                                            \
         struct job j = {block, bytes, wi_kernel_args(codec), NULL};                                                             \

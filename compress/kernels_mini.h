@@ -56,6 +56,8 @@ static INLINE float mini_value(const struct mini f, uint32_t code)
     uint32_t small = bits_of((float)(int32_t)magnitude * step);
     uint32_t value = chosen(f.bias < 127 && magnitude < 1u << f.mantissa, small, normal);
 
+    if (f.bits == 16 && f.bias == 127) /* bf16: a float's upper half */
+        return float_of(code << 16);
     if (f.nan)
         value = chosen(magnitude < f.nan, value, 0x7f800000u | (uint32_t)(!f.has_infinity || magnitude > f.nan) << 22);
     return float_of(sign | value);
@@ -64,27 +66,67 @@ static INLINE float mini_value(const struct mini f, uint32_t code)
 /* ---- Casts ---- */
 
 #define CAST_BLOCK 32
+#define CAST_RUN 256 /* elements that are looked at together: a block of its own would be mostly the search for its largest */
+
+/* Little endian, in one store where the machine is. */
+static INLINE void put16(uint8_t *at, uint32_t v)
+{
+    uint16_t whole = (uint16_t)v;
+
+    if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+        memcpy(at, &whole, sizeof whole);
+        return;
+    }
+    at[0] = (uint8_t)v;
+    at[1] = (uint8_t)(v >> 8);
+}
+
+static INLINE uint32_t get16(const uint8_t *at)
+{
+    uint16_t whole;
+
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+        return (uint32_t)at[0] | (uint32_t)at[1] << 8;
+    memcpy(&whole, at, sizeof whole);
+    return whole;
+}
+
+static INLINE void cast_codes(const struct mini f, const float *c, size_t elems, size_t n, float *residual, uint8_t *image)
+{
+    for (size_t i = 0; i < elems; i++)
+        put16(image + 2 * i, mini_code(f, c[i]));
+    for (size_t i = 0; residual && i < n; i++)
+        residual[i] = c[i] - mini_value(f, get16(image + 2 * i));
+}
 
 static INLINE int cast_encode(const struct mini f, uint32_t limit, const float *c, size_t n, float *residual, uint8_t *image)
 {
-    uint16_t codes[CAST_BLOCK];
     int bad = largest_bits(c, CAST_BLOCK) >= limit;
 
-    for (size_t i = 0; i < CAST_BLOCK; i++)
-        codes[i] = bad ? (uint16_t)f.nan_code : (uint16_t)mini_code(f, c[i]);
-    for (size_t i = 0; i < CAST_BLOCK; i++) {
-        image[2 * i] = (uint8_t)codes[i];
-        image[2 * i + 1] = (uint8_t)(codes[i] >> 8);
-    }
-    for (size_t i = 0; residual && !bad && i < n; i++)
-        residual[i] = c[i] - mini_value(f, codes[i]);
+    if (!bad)
+        cast_codes(f, c, CAST_BLOCK, n, residual, image);
+    for (size_t i = 0; bad && i < CAST_BLOCK; i++)
+        put16(image + 2 * i, f.nan_code);
     return bad;
+}
+
+/* 0: one of the elements is too large, and nothing is done. */
+static INLINE int cast_run(const struct mini f, uint32_t limit, const float *src, float *residual, uint8_t *image)
+{
+    float sums[CAST_RUN];
+
+    for (size_t i = 0; residual && i < CAST_RUN; i++)
+        sums[i] = src[i] + residual[i];
+    if (largest_bits(residual ? sums : src, CAST_RUN) >= limit)
+        return 0;
+    cast_codes(f, residual ? sums : src, CAST_RUN, CAST_RUN, residual, image);
+    return 1;
 }
 
 static INLINE void cast_decode(const struct mini f, const uint8_t *image, float *dst, int adds)
 {
     for (size_t i = 0; i < CAST_BLOCK; i++) {
-        float v = mini_value(f, (uint32_t)image[2 * i] | (uint32_t)image[2 * i + 1] << 8);
+        float v = mini_value(f, get16(image + 2 * i));
         dst[i] = adds ? dst[i] + v : v;
     }
 }
@@ -101,7 +143,23 @@ static INLINE void cast_decode(const struct mini f, const uint8_t *image, float 
         (void)j;                                                                                                                \
         cast_decode((struct mini)format, image, dst, adds);                                                                     \
     }                                                                                                                           \
-    BLOCKWISE(name, CAST_BLOCK, 2 * CAST_BLOCK)
+    DECODES(name, CAST_BLOCK, 2 * CAST_BLOCK)                                                                                   \
+    static size_t name##_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,           \
+                                float *residual, size_t elems, uint8_t *image)                                                  \
+    {                                                                                                                           \
+        struct job j = {CAST_BLOCK, 2 * CAST_BLOCK, wi_kernel_args(codec), site};                                               \
+        size_t bad = 0;                                                                                                         \
+                                                                                                                                \
+        for (size_t at = 0, n; at < elems; at += n) {                                                                           \
+            float *of = residual ? residual + at : NULL;                                                                        \
+            n = elems - at < CAST_RUN ? elems - at : CAST_RUN;                                                                  \
+            for (size_t i = 0; i < CAST_RUN; i += LANES)                                                                        \
+                __builtin_prefetch(src + at + i + AHEAD);                                                                       \
+            if (n < CAST_RUN || !cast_run((struct mini)format, limit, src + at, of, image + 2 * at))                            \
+                bad += encode_blocks(&j, name##_encode_one, src + at, of, n, image + 2 * at);                                   \
+        }                                                                                                                       \
+        return bad;                                                                                                             \
+    }
 CAST(bf16, MINI_BF16, 0x7f7f8000u)
 CAST(fp16, MINI_FP16, 0x477ff000u)
 

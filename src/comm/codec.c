@@ -11,12 +11,20 @@
 
 struct part {
     float on_stack[ON_STACK], *floats, *owned;
-    size_t elems; /* whole blocks; of a variable rate all of them */
+    size_t elems; /* whole blocks; of a variable rate, and of what is not converted, all of them */
+    int in_place; /* the program's vector is of fp32 */
 };
 
-static weft_status part_begin(struct part *part, const struct weft_codec *codec, size_t count)
+static weft_status part_begin(struct part *part, const struct weft_codec *codec, weft_dtype dtype, const void *vector,
+                              size_t count)
 {
     part->owned = NULL;
+    part->in_place = dtype == WEFT_FLOAT32 && (uintptr_t)vector % _Alignof(float) == 0;
+    if (part->in_place) {
+        part->elems = count ? count : 1;
+        part->floats = part->on_stack;
+        return WEFT_SUCCESS;
+    }
     part->elems = codec->block > ON_STACK ? codec->block : ON_STACK;
     if (codec->traits & WEFT_CODEC_VARIABLE) {
         part->elems = count ? count : 1;
@@ -103,12 +111,14 @@ weft_status weft_codec_encode(const char *codec, weft_dtype dtype, const void *s
         return wi_fail(WEFT_EINVAL, "codec_encode: %s is NULL", src ? "image" : "src");
     if (bytes > capacity)
         return wi_fail(WEFT_ETRUNC, "codec_encode: the image has %zu bytes, there is room for %zu", bytes, capacity);
-    WI_TRY(part_begin(&part, &c, count));
+    WI_TRY(part_begin(&part, &c, dtype, src, count));
     for (size_t at = 0; at < count; at += part.elems) {
         size_t n = count - at < part.elems ? count - at : part.elems;
         struct weft_codec_site site = {.first = at};
-        wi_codec_widen(dtype, from + at * weft_dtype_bytes(dtype), part.floats, n);
-        wi_codec_encode_at(&c, &site, part.floats, residual ? residual + at : NULL, n, to + wi_codec_bytes(&c, at));
+        if (!part.in_place)
+            wi_codec_widen(dtype, from + at * weft_dtype_bytes(dtype), part.floats, n);
+        wi_codec_encode_at(&c, &site, part.in_place ? src : part.floats, residual ? residual + at : NULL, n,
+                           to + wi_codec_bytes(&c, at));
     }
     part_end(&part);
     return WEFT_SUCCESS;
@@ -133,13 +143,14 @@ weft_status weft_codec_decode(const char *codec, const void *image, size_t bytes
     if (bytes != wanted)
         return wi_fail(WEFT_EINVAL, "codec_decode: the image of %zu elements has %zu bytes, not %zu", count, wanted,
                        bytes);
-    WI_TRY(part_begin(&part, &c, count));
+    WI_TRY(part_begin(&part, &c, dtype, dst, count));
     for (size_t at = 0; at < count && st >= 0; at += part.elems) {
         size_t n = count - at < part.elems ? count - at : part.elems;
-        if (wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part.floats) < 0)
+        if (wi_codec_decode(&c, from + wi_codec_bytes(&c, at), n, part.in_place ? dst : part.floats) < 0)
             st = wi_fail(WEFT_EPROTO, "codec_decode: these %zu bytes are no image of %zu elements by codec %s", bytes,
                          count, codec);
-        wi_codec_narrow(dtype, part.floats, to + at * weft_dtype_bytes(dtype), n);
+        if (!part.in_place)
+            wi_codec_narrow(dtype, part.floats, to + at * weft_dtype_bytes(dtype), n);
     }
     part_end(&part);
     return st;

@@ -105,9 +105,9 @@ EXTRA_DIST += \
 test_programs += tests/bench/bench_reduce
 tests_bench_bench_reduce_SOURCES = tests/bench/bench_reduce.c
 tests_bench_bench_reduce_LDADD = libweftcore.la
-test_programs += tests/bench/bench_sparse
-tests_bench_bench_sparse_SOURCES = tests/bench/bench_sparse.c
-tests_bench_bench_sparse_LDADD = libweftcore.la -lm
+test_programs += tests/bench/bench_codec
+tests_bench_bench_codec_SOURCES = tests/bench/bench_codec.c
+tests_bench_bench_codec_LDADD = libweftcore.la -lm
 
 unit_tests += tests/unit/test_channel_rma
 tests_unit_test_channel_rma_SOURCES = tests/unit/test_channel_rma.c

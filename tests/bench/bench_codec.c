@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Speed of sparse codecs beside memcpy, in turn, in one run; and what selecting by block costs in error.
- * Built with the tests, not run by them: bench_sparse [MiB] */
+/* Speed of codecs' kernels beside memcpy, in turn, in one run; and what selecting the largest by block costs in error.
+ * Built with the tests, not run by them: bench_codec [MiB [CODEC...]], or errors instead: bench_codec MiB errors */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +39,16 @@ static double draw(int family)
 
 /* ---- Speed ---- */
 
-enum what { COPY, ENCODE, ENCODE_EF, DECODE, SUM, SUM_ENCODE, KINDS };
+enum what { COPY, ENCODE, ENCODE_EF, DECODE, ACCUMULATE, SUM, SUM_ENCODE, KINDS };
 
 static void once(enum what what, const struct weft_codec *c)
 {
     const void *images[IMAGES] = {image, image, image, image};
     const float *plain[IMAGES] = {NULL};
     const struct weft_codec_operands o = {IMAGES, images, plain};
+    const void *one[] = {NULL, image};
+    const float *there[] = {dst, NULL};
+    const struct weft_codec_operands added = {2, one, there};
 
     switch (what) {
     case COPY:
@@ -59,6 +62,9 @@ static void once(enum what what, const struct weft_codec *c)
         break;
     case DECODE:
         wi_codec_decode(c, image, n, dst);
+        break;
+    case ACCUMULATE:
+        wi_codec_sum(c, &added, n, dst);
         break;
     case SUM:
         wi_codec_sum(c, &o, n, dst);
@@ -76,14 +82,30 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* That are read and written. A copy's are 2 of plain data. */
+static double bytes_of(enum what what, const struct weft_codec *c)
+{
+    double plain = (double)(n * sizeof *src), coded = (double)wi_codec_bytes(c, n);
+    const double bytes[KINDS] = {[COPY] = 2 * plain,
+                                 [ENCODE] = plain + coded,
+                                 [ENCODE_EF] = 3 * plain + coded,
+                                 [DECODE] = coded + plain,
+                                 [ACCUMULATE] = coded + 2 * plain,
+                                 [SUM] = IMAGES * coded + plain,
+                                 [SUM_ENCODE] = (IMAGES + 1) * coded + plain};
+
+    return bytes[what];
+}
+
 static void measure(const char *spec)
 {
-    static const char *const names[] = {"", "encode", "encode, residual", "decode", "sum of 4", "sum of 4, encode"};
     struct weft_codec c;
 
-    if (wi_codec_parse(spec, &c) < 0)
-        exit(1);
-    printf("%-44s", spec);
+    if (wi_codec_parse(spec, &c) < 0) {
+        fprintf(stderr, "bench_codec: there is no codec %s\n", spec);
+        exit(2);
+    }
+    printf("%-22s", spec);
     for (int what = ENCODE; what < KINDS; what++) {
         double ratio[ROUNDS], rate[ROUNDS];
         memset(residual, 0, n * sizeof *residual);
@@ -93,12 +115,12 @@ static void measure(const char *spec)
             middle = wi_now_ns();
             once((enum what)what, &c);
             rate[round] = (double)(wi_now_ns() - middle);
-            ratio[round] = (double)(middle - start) / rate[round];
-            rate[round] = (double)(n * sizeof *src) / rate[round];
+            rate[round] = bytes_of((enum what)what, &c) / rate[round];
+            ratio[round] = rate[round] / (bytes_of(COPY, &c) / (double)(middle - start));
         }
         qsort(ratio, ROUNDS, sizeof *ratio, by_value);
         qsort(rate, ROUNDS, sizeof *rate, by_value);
-        printf(" %s %.2f (%.1f GB/s)", names[what], ratio[ROUNDS / 2], rate[ROUNDS / 2]);
+        printf(" %6.2f (%5.1f)", ratio[ROUNDS / 2], rate[ROUNDS / 2]);
     }
     printf("\n");
 }
@@ -166,9 +188,9 @@ static void errors(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const specs[] = {
-        "topk:block=1024",  "topk:block=4096",  "topk",           "topk:block=65536", "topk:indices=u16",
-        "topk:values=int8", "topk:ratio=0.001", "topk:ratio=0.1", "blocktopk",        "randomk"};
+    static const char *const specs[] = {"int8", "int4",  "int2", "sign",      "bf16",   "fp16",
+                                        "e4m3", "mxfp4", "topk", "blocktopk", "randomk"};
+    int errors_only = argc > 2 && !strcmp(argv[2], "errors");
 
     n = ((size_t)(argc > 1 ? atoi(argv[1]) : 256) << 20) / sizeof *src;
     src = malloc(n * sizeof *src);
@@ -179,11 +201,16 @@ int main(int argc, char **argv)
         return 1;
     for (size_t i = 0; i < n; i++)
         src[i] = i < (1 << 20) ? (float)gaussian() : src[i - (1 << 20)] * 1.0001f;
-    printf("%s, %zu MiB; times as fast as memcpy of the vector (bytes of the vector per second)\n", wi_isa_name(),
-           n >> 18);
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        measure(specs[i]);
-    errors();
+    if (errors_only) {
+        errors();
+    } else {
+        printf(
+            "%s, %zu MiB, one core: bytes read and written a second, of memcpy's in the same round (GB/s)\n%-22s %14s %14s %14s "
+            "%14s %14s %14s\n",
+            wi_isa_name(), n >> 18, "", "encode", "with residual", "decode", "accumulate", "sum of 4", "and encode");
+        for (size_t i = 0; i < (argc > 2 ? (size_t)argc - 2 : sizeof specs / sizeof *specs); i++)
+            measure(argc > 2 ? argv[i + 2] : specs[i]);
+    }
     free(src);
     free(dst);
     free(residual);
