@@ -26,7 +26,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_local.3 \
 	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
-	doc/man/weft_comm_newest_algorithm.3 \
+	doc/man/weft_comm_newest_algorithm.3 doc/man/weft_comm_newest_collective.3 \
 	doc/man/weft_comm_rank.3 \
 	doc/man/weft_comm_residual_bytes.3 \
 	doc/man/weft_comm_residual_clear.3 \

@@ -72,6 +72,9 @@ static void json_timing(FILE *f, const struct bench *b, const char *name, const 
         fprintf(f, "\"wrong\": %llu", (unsigned long long)t->wrong);
     else
         fputs("\"wrong\": null", f);
+    if (t->coded)
+        fprintf(f, ", \"bytes_sent\": %.1f, \"nmse\": %.6e, \"nmse_allowed\": %.6e, \"codec_bypassed\": %s", t->sent,
+                t->nmse, t->nmse_allowed, t->bypassed ? "true" : "false");
     if (t->mpi_us > 0)
         fprintf(f, ", \"mpi_us\": %.4f, \"mpi_wrong\": %llu, \"mpi_ratio\": %.4f", t->mpi_us,
                 (unsigned long long)t->mpi_wrong, t->mpi_us / t->time_us);
@@ -148,6 +151,8 @@ static void csv_row(FILE *f, const struct bench *b, const struct bench_row *r, c
             t->busbw);
     if (t->checked)
         fprintf(f, "%llu", (unsigned long long)t->wrong);
+    if (bench_codec_is_on(&b->o))
+        fprintf(f, t->coded ? ",%.1f,%.6e" : ",,", t->sent, t->nmse);
     if (b->mpi)
         fprintf(f, t->mpi_us > 0 ? ",%.4f" : ",", t->mpi_us);
     for (int i = 0; b->o.percentiles && i < BENCH_NUM_PERCENTILES; i++)
@@ -165,6 +170,8 @@ int bench_write_csv(const struct bench *b)
     if (!f)
         return -1;
     fprintf(f, "collective,place,ranks,bytes,count,type,redop,root,iters,time_us,cpu_us,algbw_gbs,busbw_gbs,wrong");
+    if (bench_codec_is_on(&b->o))
+        fputs(",bytes_sent,nmse", f);
     if (b->mpi)
         fputs(",mpi_us", f);
     if (b->o.percentiles)

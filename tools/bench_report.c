@@ -45,6 +45,8 @@ static void half_head(const struct bench *b, int line)
     for (int i = 0; i < 3; i++)
         printf(" %9s", i == 0 && b->o.cpu_time && line == 0 ? "cputime" : text[i][line]);
     printf(" %7s", line == 0 ? "#wrong" : "");
+    if (bench_codec_is_on(&b->o))
+        printf(" %9s %9s", line == 0 ? "sent" : "(B)", line == 0 ? "nmse" : "");
     if (b->mpi)
         printf(" %9s %6s", line == 0 ? "mpi" : "(us)", line == 0 ? "ratio" : "");
     if (b->o.percentiles)
@@ -54,7 +56,7 @@ static void half_head(const struct bench *b, int line)
 
 void bench_report_coll(const struct bench *b, enum bench_coll coll)
 {
-    int width = 38 + (b->mpi ? 17 : 0) + (b->o.percentiles ? 45 : 0);
+    int width = 38 + (bench_codec_is_on(&b->o) ? 20 : 0) + (b->mpi ? 17 : 0) + (b->o.percentiles ? 45 : 0);
 
     if (silent(b))
         return;
@@ -77,10 +79,23 @@ static void print_time(double us)
     printf(us < 100 ? " %9.2f" : us < 10000 ? " %9.1f" : " %9.0f", us);
 }
 
+/* What was sent, and the error; "plain" where the codec was bypassed. */
+static void coded_half(const struct bench_timing *t)
+{
+    if (!t->coded)
+        printf(" %9s %9s", "N/A", "N/A");
+    else if (t->bypassed)
+        printf(" %9.0f %9s", t->sent, "plain");
+    else
+        printf(" %9.0f %9.2e", t->sent, t->nmse);
+}
+
 static void half_row(const struct bench *b, const struct bench_timing *t)
 {
     if (!t->valid) {
         printf(" %9s %9s %9s %7s", "N/A", "N/A", "N/A", "N/A");
+        if (bench_codec_is_on(&b->o))
+            printf(" %9s %9s", "N/A", "N/A");
         if (b->mpi)
             printf(" %9s %6s", "N/A", "");
         if (b->o.percentiles)
@@ -93,6 +108,8 @@ static void half_row(const struct bench *b, const struct bench_timing *t)
         printf(" %7llu", (unsigned long long)t->wrong);
     else
         printf(" %7s", "N/A");
+    if (bench_codec_is_on(&b->o))
+        coded_half(t);
     if (b->mpi && t->mpi_us > 0) {
         print_time(t->mpi_us);
         printf(" %6.2f", t->mpi_us / t->time_us);

@@ -122,7 +122,7 @@ static weft_status issue_described(struct bench *b, const struct bench_call *c, 
     options.timeout_ns = b->o.timeout_ns;
     options.algorithm = c->coll == BENCH_SENDRECV ? NULL : b->o.algorithm; /* messages have none */
     options.codec = b->o.codec;
-    options.tensor = c->count; /* a tensor for each size */
+    options.tensor = b->tensor ? b->tensor : c->count; /* a tensor for each size */
     call.options = &options;
     return persistent ? weft_persistent(b->comm, &call, req) : weft_issue(b->comm, &call, req);
 }

@@ -2,7 +2,7 @@
 # they have a directory of their own.
 bin_PROGRAMS += weft-bench
 weft_bench_SOURCES = tools/tool.h tools/weft_bench.c tools/weft_bench.h tools/bench_rule.h \
-	tools/bench_buffers.c tools/bench_data.c tools/bench_extra.c tools/bench_files.c tools/bench_help.c \
+	tools/bench_buffers.c tools/bench_codec.c tools/bench_data.c tools/bench_extra.c tools/bench_files.c tools/bench_help.c \
 	tools/bench_layout.c tools/bench_measure.c tools/bench_mpi.c tools/bench_options.c tools/bench_overlap.c tools/bench_beside.c \
 	tools/bench_parse.c tools/bench_plot.c tools/bench_report.c tools/bench_run.c tools/bench_weft.c
 weft_bench_CPPFLAGS = $(AM_CPPFLAGS) -DBENCH_MODULE_DIR='"$(benchmoduledir)"'

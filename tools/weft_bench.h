@@ -145,6 +145,8 @@ struct bench_timing {
     uint64_t wrong;                  /* over all ranks */
     uint64_t mpi_wrong;
     int checked;
+    int coded, bypassed;             /* --codec; plain data was sent nevertheless */
+    double nmse, nmse_allowed, sent; /* of one call: squared error over squared length; bytes, mean of the ranks */
 };
 
 struct bench_row {
@@ -170,6 +172,7 @@ struct bench {
     uint64_t busbw_n;
     int failed;
     uint64_t seed;
+    uint64_t tensor; /* of calls with a codec; 0: one for each count */
 };
 
 /* Print "weft-bench: rank R: what: status: details" and return the status. */
@@ -183,6 +186,10 @@ weft_status bench_weft_group(struct bench *b, const struct bench_call *call, uin
 
 /* Combine doubles over all ranks with weft itself, outside every timed region. */
 weft_status bench_share(struct bench *b, double *values, size_t n, weft_op op);
+
+int bench_codec_is_on(const struct bench_options *o); /* --codec, but none */
+/* bench_codec.c: one call of --codec on data of its own; fills what t has of it */
+weft_status bench_codec_check(struct bench *b, const struct bench_call *call, struct bench_timing *t);
 
 /* bench_buffers.c */
 #define BENCH_SLACK 64 /* bytes behind each buffer */

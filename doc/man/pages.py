@@ -47,7 +47,7 @@ GROUPS = [
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
-         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_key_state", "weft_plugin_info")
+         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info")
 COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_|issue_batch)")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
@@ -386,7 +386,8 @@ SEE = {
     "weft_comm_set_timeout": ["weft_issue", "weft_wait_for"],
     "weft_context_check": ["weft_context_create", "weft_comm_create_env"],
     "weft_comm_newest_algorithm": ["weft_algorithm_list", "weft_issue", "weft_comm_dump"],
-    "weft_comm_dump": ["weft_last_error", "weft_comm_newest_algorithm"],
+    "weft_comm_newest_collective": ["weft_comm_newest_algorithm", "weft_comm_dump", "weft_codec_bytes"],
+    "weft_comm_dump": ["weft_last_error", "weft_comm_newest_algorithm", "weft_comm_newest_collective"],
     "weft_request_on_complete": ["weft_wait", "weft_request_free"],
     "weft_probe": ["weft_recv"],
     "weft_issue": ["weft_persistent", "weft_all_reduce", "weft_algorithm_list", "weft_comm_set_timeout"],

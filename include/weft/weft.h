@@ -494,6 +494,19 @@ WEFT_API weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
  *                         no algorithm runs), or messages have pushed it out of the recorder */
 WEFT_API weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm);
 
+/* Tell of this rank's newest collective: by which algorithm it ran, its codec, how much it sent.
+ *
+ * What the flight recorder (weft_comm_dump) has of it, for benchmarks and tests.
+ * @param comm  the communicator
+ * @param info  from WEFT_COLLECTIVE_INFO_INIT; filled
+ * Ownership: strings are the library's, valid until the thread's next weft_comm_newest_collective or its end.
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    not a communicator, info is NULL, or info->bytes is wrong
+ *         WEFT_ENOTFOUND  as weft_comm_newest_algorithm */
+WEFT_API weft_status weft_comm_newest_collective(weft_comm *comm, weft_collective_info *info);
+
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
  *
  * Local. The same file is written by itself when a communicator breaks, if WEFT_COMM_DUMP_ON_ERROR is set.

@@ -311,6 +311,18 @@ typedef struct weft_security {
 } weft_security;
 #define WEFT_SECURITY_INIT { sizeof(weft_security), WEFT_KEY_NONE, 0, NULL, NULL }
 
+/* A collective, filled by weft_comm_newest_collective. Strings stay valid until the thread's next one, or its end. */
+typedef struct weft_collective_info {
+    size_t bytes;          /* sizeof, by WEFT_COLLECTIVE_INFO_INIT */
+    const char *algorithm; /* as weft_comm_newest_algorithm has it */
+    const char *codec;     /* with its parameters, cut after some hundred characters; "": what is sent is not compressed */
+    uint64_t tensor;       /* of the codec */
+    uint64_t bytes_sent;   /* given to transports so far, without headers; what ranks read of others' memory is not in it */
+    int bypassed;          /* 1: there is a codec, and plain data is sent */
+    int completed;         /* 1: on this rank; 0: it is under way, or has failed */
+} weft_collective_info;
+#define WEFT_COLLECTIVE_INFO_INIT { sizeof(weft_collective_info), NULL, NULL, 0, 0, 0, 0 }
+
 /* A plugin, as weft_context_plugins shows it. Strings are valid during the call. */
 typedef struct weft_plugin_info {
     size_t bytes;        /* what the library has filled: look at it before fields that were added later */

@@ -121,6 +121,15 @@ static const struct wi_record *newest_collective(const struct wi_recorder *r)
     return NULL;
 }
 
+static weft_status none_recorded(const char *call)
+{
+    return wi_fail(
+        WEFT_ENOTFOUND,
+        "%s: no collective that other ranks have a part in is in the recorder (on one rank, and of no elements, no "
+        "algorithm runs)",
+        call);
+}
+
 weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm)
 {
     static __thread char name[WI_ALGO_SPEC_BYTES];
@@ -133,11 +142,38 @@ weft_status weft_comm_newest_algorithm(weft_comm *comm, const char **algorithm)
         snprintf(name, sizeof name, "%s", e->algo ? e->algo : "");
     wi_comm_leave(comm);
     if (!e)
-        return wi_fail(
-            WEFT_ENOTFOUND,
-            "comm_newest_algorithm: no collective that other ranks have a part in is in the recorder (on one rank, and of no "
-            "elements, no algorithm runs)");
+        return none_recorded("comm_newest_algorithm");
     *algorithm = name;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_comm_newest_collective(weft_comm *comm, weft_collective_info *info)
+{
+    static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_collective_info, "WEFT_COLLECTIVE_INFO_INIT", bytes);
+    static __thread struct {
+        char algorithm[WI_ALGO_SPEC_BYTES], codec[WI_RECORDER_CODEC_TEXT];
+    } shown; /* other operations may take the entry's place */
+    const struct wi_record *e;
+    weft_collective_info found;
+
+    WI_TRY(wi_comm_check(comm));
+    WI_TRY(wi_struct_check(&rule, "comm_newest_collective", info));
+    WI_TRY(wi_comm_enter(comm));
+    e = newest_collective(&comm->exec->recorder);
+    if (e) {
+        snprintf(shown.algorithm, sizeof shown.algorithm, "%s", e->algo ? e->algo : "");
+        snprintf(shown.codec, sizeof shown.codec, "%s", e->has_codec ? e->codec : "");
+        found = (weft_collective_info){.algorithm = shown.algorithm,
+                                       .codec = shown.codec,
+                                       .tensor = e->has_codec ? e->tensor : 0,
+                                       .bytes_sent = e->bytes_sent,
+                                       .bypassed = e->has_codec && e->bypassed,
+                                       .completed = e->state == WI_RECORD_DONE};
+    }
+    wi_comm_leave(comm);
+    if (!e)
+        return none_recorded("comm_newest_collective");
+    wi_struct_write(&rule, &found, info);
     return WEFT_SUCCESS;
 }
 

@@ -51,14 +51,30 @@ some_algorithms() {
     [ -n "$name" ]
 }
 tap "--list names algorithms that --algo forces" some_algorithms
-# Bytes that nobody checks: neither wrong nor right.
+# coded CODEC SENT LEAST MOST BYPASSED [OPTION...]: the bytes that a rank sends, between what the error is, whether plain data goes.
 coded() {
     local out
-    out=$(bench 2 --codec "$1" --algo coded2 -b 64K -e 64K -n 3) || { echo "$out"; return 1; }
-    grep -q "codec: $1\$" <<<"$out" && [ "$(grep -c ' 65536 .* N/A .* N/A' <<<"$out")" = 1 ] || { echo "$out"; return 1; }
+    out=$(bench 2 --codec "$1" -b 64K -e 64K -n 3 --json "$tap_dir/coded.json" --csv "$tap_dir/coded.csv" "${@:6}") ||
+        { echo "$out"; return 1; }
+    grep -q "codec: $1\$" <<<"$out" && python3 - "$tap_dir" "${@:2:4}" <<'END' || { echo "$out"; return 1; }
+import csv, json, sys
+folder, sent, least, most, bypassed = sys.argv[1], *map(float, sys.argv[2:])
+row = json.load(open(folder + "/coded.json"))["rows"][0]
+lines = {line["place"]: line for line in csv.DictReader(open(folder + "/coded.csv"))}
+for place in "out", "in":
+    t = row[f"{place}_{'of_' if place == 'out' else ''}place"]
+    assert t["wrong"] == 0 and t["bytes_sent"] == sent and t["codec_bypassed"] == bool(bypassed), t
+    assert least <= t["nmse"] <= min(most, t["nmse_allowed"]), t
+    assert abs(float(lines[place]["nmse"]) - t["nmse"]) <= 1e-6 * t["nmse"] and float(lines[place]["bytes_sent"]) == sent, lines
+END
 }
+plain() { bench 2 --codec none -b 64K -e 64K -n 3 | grep -qE ' 65536 +16384 +float .* 0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 *$'; }
 unknown_codec() { ! bench 2 --codec int9 -b 64K -e 64K -n 1 2>"$tap_dir/codec" >/dev/null && grep 'there is no codec "int9"; did you mean "int8"' "$tap_dir/codec"; }
-tap "--codec compresses" coded int4:block=64,ef=1,bypass=never
+# Of two ranks each sends an image once, in two halves: 16384 codes of 4 bits with a scale of 16 bits for 64. It loses a shot and a half.
+tap "--codec compresses" coded int4:block=64,ef=1,bypass=never 8704 .01 .03 0 --algo coded2
+tap "--codec: a parameter of the codec, and of the type" coded int8:scale=fp32,bypass=never 33792 1e-5 1e-4 0 --algo coded2 -d bfloat16 -o avg
+tap "--codec: where it is bypassed" coded int8 0 0 1e-12 1
+tap "--codec none is none" plain
 tap "an unknown codec is named" unknown_codec
 tap "an unknown algorithm is refused" refused "no algorithm is called 'nonsense'" --algo nonsense
 

@@ -314,6 +314,7 @@ static void keeps(int rank, int nranks, void *arg)
     weft_call call = wt_call(WEFT_KIND_ALL_GATHER_V, src, dst, 0, WEFT_INT64);
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     char name[16] = "ring";
+    weft_collective_info newest = WEFT_COLLECTIVE_INFO_INIT;
     weft_request *kept;
     const char *ran = "";
     weft_comm *other;
@@ -334,12 +335,17 @@ static void keeps(int rank, int nranks, void *arg)
     memset(&options, 0xff, sizeof options);
     memset(&call, 0xff, sizeof call);
     WT_CHECK_STATUS(weft_comm_newest_algorithm(other, &ran), WEFT_ENOTFOUND);
+    WT_CHECK_STATUS(weft_comm_newest_collective(other, &newest), WEFT_ENOTFOUND);
     for (int round = 0; round < 5; round++) {
         src[0] = rank * 10 + round;
         WT_CHECK_OK(weft_start(kept));
         WT_CHECK_OK(weft_wait(kept));
         WT_CHECK_OK(weft_comm_newest_algorithm(f.comm, &ran));
         WT_CHECK_STR(ran, "ring");
+        WT_CHECK_OK(weft_comm_newest_collective(f.comm, &newest));
+        WT_CHECK_STR(newest.algorithm, "ring");
+        WT_CHECK_STR(newest.codec, "");
+        WT_CHECK(newest.completed == 1 && newest.bypassed == 0 && newest.tensor == 0);
         for (int r = 0; r < nranks; r++)
             WT_CHECK_INT((int)dst[nranks - 1 - r], r * 10 + round);
     }

@@ -50,6 +50,7 @@ static double formula(int shots, int nranks, size_t image)
 
 static void check_bytes(struct ft_rank *f, const char *codec, int shots)
 {
+    weft_collective_info info = WEFT_COLLECTIVE_INFO_INIT;
     char value[128];
     size_t image;
     double sent, wanted;
@@ -58,6 +59,9 @@ static void check_bytes(struct ft_rank *f, const char *codec, int shots)
     wanted = formula(shots, f->nranks, image);
     read_newest(f, "bytes_sent", value, sizeof value);
     sent = strtod(value, NULL);
+    WT_CHECK_OK(weft_comm_newest_collective(f->comm, &info));
+    WT_CHECK(info.bytes_sent == strtoull(value, NULL, 10) && info.tensor == TENSOR && info.completed && !info.bypassed);
+    WT_CHECK(strncmp(info.codec, codec, strcspn(codec, ":")) == 0);
     if (!(sent >= 0.99 * wanted && sent <= 1.01 * wanted))
         wt_fail(__FILE__, __LINE__, "%s, %d shots, %d ranks: %s bytes were sent, and the formula has %.0f", codec,
                 shots, f->nranks, value, wanted);

@@ -36,6 +36,7 @@ static void null_handles(void)
 {
     weft_error e = WEFT_ERROR_INIT;
     weft_security security = WEFT_SECURITY_INIT;
+    weft_collective_info newest = WEFT_COLLECTIVE_INFO_INIT;
     weft_call call = wt_call(WEFT_KIND_BARRIER, NULL, NULL, 0, WEFT_UINT8);
     weft_unique_id id = {{0}};
     weft_comm *comm = NULL;
@@ -53,6 +54,7 @@ static void null_handles(void)
     BAD(weft_context_check(NULL));
     BAD(weft_context_security(NULL, &security));
     BAD(weft_comm_newest_algorithm(NULL, &text));
+    BAD(weft_comm_newest_collective(NULL, &newest));
     BAD(weft_unique_id_create(NULL, &id));
     BAD(weft_comm_create_env(NULL, NULL, &comm));
     BAD(weft_comm_create_id(NULL, &id, 0, 1, NULL, &comm));
@@ -185,6 +187,7 @@ static void bad_questions(struct ft_rank *f)
     BAD(weft_last_error(f->comm, NULL));
     BAD(weft_context_security(f->context, NULL));
     BAD(weft_comm_newest_algorithm(f->comm, NULL));
+    BAD(weft_comm_newest_collective(f->comm, NULL));
     BAD(weft_comm_host(f->comm, 99, &text));
     BAD(weft_comm_rank(f->comm, NULL));
     BAD(weft_comm_local(f->comm, NULL, NULL));

@@ -20,6 +20,7 @@ _Static_assert(ENDS_AT(weft_message, count), "padding at the end");
 _Static_assert(ENDS_AT(weft_oob, arg), "padding at the end");
 _Static_assert(ENDS_AT(weft_error, advice), "padding at the end");
 _Static_assert(ENDS_AT(weft_security, misspelt), "padding at the end");
+_Static_assert(ENDS_AT(weft_collective_info, completed), "padding at the end");
 _Static_assert(ENDS_AT(weft_plugin_info, refusal), "padding at the end");
 
 /* ---- The mechanism, on a struct that has grown twice ---- */
@@ -203,6 +204,14 @@ static weft_status use_message(void *given)
     return st == WEFT_INPROGRESS ? WEFT_SUCCESS : st;
 }
 
+/* Of one rank there is no collective to tell of; the struct is looked at first. */
+static weft_status use_collective_info(void *given)
+{
+    weft_status st = weft_comm_newest_collective(comm, given);
+
+    return st == WEFT_ENOTFOUND ? WEFT_SUCCESS : st;
+}
+
 static const weft_context_config context_config = WEFT_CONTEXT_CONFIG_INIT;
 static const weft_comm_config comm_config = WEFT_COMM_CONFIG_INIT;
 static const weft_oob oob = {.bytes = sizeof(weft_oob), .rank = 0, .nranks = 1, .all_gather = alone};
@@ -210,6 +219,7 @@ static const weft_mesh_axis mesh_axis = {sizeof(weft_mesh_axis), "tp", 1, 1.0};
 static const weft_error error = WEFT_ERROR_INIT;
 static const weft_message message = WEFT_MESSAGE_INIT;
 static const weft_security security = WEFT_SECURITY_INIT;
+static const weft_collective_info collective_info = WEFT_COLLECTIVE_INFO_INIT;
 static const weft_call call = {.bytes = sizeof(weft_call), .kind = WEFT_KIND_BARRIER};
 static const weft_call_options call_options = WEFT_CALL_OPTIONS_INIT;
 
@@ -227,6 +237,7 @@ static const struct row {
     {"weft_error", &error, sizeof error, 8, 1, use_error},
     {"weft_message", &message, sizeof message, 8, 1, use_message},
     {"weft_security", &security, sizeof security, 8, 1, use_security},
+    {"weft_collective_info", &collective_info, sizeof collective_info, 8, 1, use_collective_info},
     {"weft_call", &call, sizeof call, 16, 0, use_call},
     {"weft_call_options", &call_options, sizeof call_options, 8, 0, use_call_options},
 };

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weft-bench --codec: what a result loses, and how much was sent for it.
+ *
+ * One more call, on data of about a normal distribution, is compared with the exact result, and its error with that of the
+ * same encodings made here, by weft_codec_encode and _decode: each rank's vector and, of all_reduce, the sum once more. No
+ * algorithm loses more; blocks lie otherwise, so that a quarter more is allowed. Vectors shorter than JUDGED have too few
+ * blocks for that. */
+#include "weft_bench.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft_compress.h>
+
+enum { JUDGED = 4096, CAST_BLOCK = 32, CODEC_TEXT = 256 };
+#define ALLOWED 1.25
+#define TENSOR ((uint64_t)1 << 40) /* with a residual of its own, which is empty */
+
+/* One part of a rank's result: of all ranks' vectors, or of one's. */
+struct part {
+    int first_rank, ranks;
+    size_t from, at, elems; /* of the source; where it is in the result */
+};
+
+struct sums {
+    double lost, expected, norm; /* squares: of the error, of the encodings' made here, of the exact result */
+};
+
+struct work {
+    struct bench *b;
+    const struct bench_call *c;
+    uint64_t seed;
+    size_t elems;  /* of the longest part */
+    double *exact; /* [elems], as are the others */
+    float *values, *coded, *result;
+    unsigned char *image, *cast; /* of the codec; of `elems` in the call's type */
+    size_t image_bytes, cast_bytes;
+    struct sums sums;
+    char codec[CODEC_TEXT]; /* without the parameters of calls */
+};
+
+int bench_codec_is_on(const struct bench_options *o)
+{
+    return o->codec && *o->codec && strcmp(o->codec, "none") != 0;
+}
+
+/* What weft_codec_encode takes of the text: parameters of calls are not for it (weft_compress.h). */
+static void strip(const char *spec, char codec[CODEC_TEXT])
+{
+    static const char *const of_calls[] = {
+        "ef=", "bypass=", "min=", "beta=", "momentum=", "warmup=", "clip=", "masking="};
+    size_t name = strcspn(spec, ":");
+    const char *end = ":";
+
+    snprintf(codec, CODEC_TEXT, "%.*s", (int)name, spec);
+    for (const char *pair = spec + name; *pair++;) {
+        size_t n = strcspn(pair, ","), at = strlen(codec);
+        int of_call = 0;
+        for (size_t i = 0; i < sizeof of_calls / sizeof *of_calls; i++)
+            of_call |= strncmp(pair, of_calls[i], strlen(of_calls[i])) == 0;
+        if (!of_call && at < CODEC_TEXT) {
+            snprintf(codec + at, CODEC_TEXT - at, "%s%.*s", end, (int)n, pair);
+            end = ",";
+        }
+        pair += n;
+    }
+}
+
+/* The sum of four uniform numbers, of variance 1. */
+static float value(uint64_t seed, int rank, size_t i)
+{
+    uint64_t x = (i + (uint64_t)rank * 0x9E3779B1u + seed * 0x85EBCA77u) * 0x9E3779B97F4A7C15u;
+
+    x = (x ^ x >> 29) * 0xBF58476D1CE4E5B9u;
+    x ^= x >> 32;
+    return ((float)(x & 0xffff) + (float)(x >> 16 & 0xffff) + (float)(x >> 32 & 0xffff) + (float)(x >> 48) - 131070) /
+           37837;
+}
+
+/* ---- Types: an image of bf16 or fp16 is the vector in that type, on little-endian machines, rounded as conversions are ---- */
+
+static const char *cast_of(weft_dtype dtype)
+{
+    return dtype == WEFT_BFLOAT16 ? "bf16" : dtype == WEFT_FLOAT16 ? "fp16" : NULL;
+}
+
+static weft_status narrow(const struct work *w, const float *from, size_t n, void *to)
+{
+    const char *cast = cast_of(w->c->dtype);
+    weft_status status = WEFT_SUCCESS;
+
+    if (cast)
+        status = weft_codec_encode(cast, WEFT_FLOAT32, from, NULL, n, w->cast, w->cast_bytes);
+    if (status >= 0)
+        memcpy(to, cast ? (const void *)w->cast : from, n * weft_dtype_bytes(w->c->dtype));
+    return status;
+}
+
+static weft_status widen(const struct work *w, const void *from, size_t n, float *to)
+{
+    const char *cast = cast_of(w->c->dtype);
+    size_t bytes = n * weft_dtype_bytes(w->c->dtype), whole = (n + CAST_BLOCK - 1) / CAST_BLOCK * CAST_BLOCK * 2;
+
+    if (!cast) {
+        memcpy(to, from, bytes);
+        return WEFT_SUCCESS;
+    }
+    memset(w->cast, 0, whole);
+    memcpy(w->cast, from, bytes);
+    return weft_codec_decode(cast, w->cast, whole, WEFT_FLOAT32, to, n);
+}
+
+/* A rank's elements, as they are in the call's type. */
+static weft_status generate(const struct work *w, int rank, size_t first, size_t n, float *to)
+{
+    weft_status status;
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = value(w->seed, rank, first + i);
+    status = narrow(w, to, n, w->result);
+    return status < 0 ? status : widen(w, w->result, n, to);
+}
+
+/* ---- Comparing ---- */
+
+static weft_status lossy(const struct work *w, const float *from, size_t n, float *to)
+{
+    weft_status status = weft_codec_encode(w->codec, WEFT_FLOAT32, from, NULL, n, w->image, w->image_bytes);
+    size_t bytes = 0;
+
+    if (status >= 0)
+        status = weft_codec_image_bytes(w->codec, w->image, n, &bytes);
+    return status < 0 ? status : weft_codec_decode(w->codec, w->image, bytes, WEFT_FLOAT32, to, n);
+}
+
+/* The part's exact result, and in `coded` what encodings leave of it. */
+static weft_status expect(struct work *w, const struct part *p)
+{
+    double factor = w->c->op == WEFT_AVG && p->ranks > 1 ? 1.0 / p->ranks : 1;
+    float *sum = calloc(p->elems, sizeof *sum);
+    weft_status status = sum ? WEFT_SUCCESS : WEFT_ENOMEM;
+
+    memset(w->exact, 0, p->elems * sizeof *w->exact);
+    for (int r = p->first_rank; r < p->first_rank + p->ranks && status >= 0; r++) {
+        status = generate(w, r, p->from, p->elems, w->values);
+        if (status >= 0)
+            status = lossy(w, w->values, p->elems, w->coded);
+        for (size_t i = 0; i < p->elems && status >= 0; i++) {
+            w->exact[i] += w->values[i] * factor;
+            sum[i] += w->coded[i] * (float)factor;
+        }
+    }
+    memcpy(w->coded, sum, p->elems * sizeof *sum);
+    if (status >= 0 && w->c->coll == BENCH_ALL_REDUCE)
+        status = lossy(w, sum, p->elems, w->coded);
+    free(sum);
+    if (status >= 0)
+        status = narrow(w, w->coded, p->elems, w->result);
+    return status < 0 ? status : widen(w, w->result, p->elems, w->coded);
+}
+
+static weft_status compare(struct work *w, const struct part *p)
+{
+    const char *at = (const char *)w->c->dst + p->at * weft_dtype_bytes(w->c->dtype);
+    weft_status status = expect(w, p);
+
+    if (status >= 0)
+        status = widen(w, at, p->elems, w->result);
+    for (size_t i = 0; i < p->elems && status >= 0; i++) {
+        double lost = w->result[i] - w->exact[i], expected = w->coded[i] - w->exact[i];
+        w->sums.lost += isfinite(lost) ? lost * lost : INFINITY;
+        w->sums.expected += expected * expected;
+        w->sums.norm += w->exact[i] * w->exact[i];
+    }
+    return status;
+}
+
+/* The parts of this rank's result, in turn; 0: there are no more. */
+static int next_part(const struct bench_call *c, int i, struct part *p)
+{
+    int n = c->nranks, every = c->coll == BENCH_ALL_GATHER || c->coll == BENCH_ALL_GATHER_V ||
+                               c->coll == BENCH_ALL_TO_ALL || c->coll == BENCH_ALL_TO_ALL_V;
+
+    if (every && i < n) {
+        *p = (struct part){i, 1, 0, c->displs[i], c->counts[i]};
+        for (int s = 0; (c->coll == BENCH_ALL_TO_ALL || c->coll == BENCH_ALL_TO_ALL_V) && s < c->rank; s++)
+            p->from += bench_share_elems(c->coll, c->count, i, s);
+        return 1;
+    }
+    if (every || i > 0)
+        return 0;
+    *p = (struct part){0, n, 0, 0, bench_call_dst_elems(c)};
+    if (c->coll == BENCH_BROADCAST)
+        p->first_rank = c->root, p->ranks = 1;
+    else if (c->coll != BENCH_ALL_REDUCE) /* reduce_scatter */
+        p->from = c->displs[c->rank];
+    return 1;
+}
+
+/* ---- The call ---- */
+
+static size_t longest(const struct bench_call *c)
+{
+    size_t most = bench_call_src_elems(c);
+    struct part p;
+
+    for (int i = 0; next_part(c, i, &p); i++)
+        most = p.elems > most ? p.elems : most;
+    return most;
+}
+
+static weft_status begin(struct work *w)
+{
+    size_t n = longest(w->c);
+    weft_status status;
+
+    strip(w->b->o.codec, w->codec);
+    status = weft_codec_bytes(w->codec, n, &w->image_bytes);
+    if (status < 0)
+        return status;
+    w->elems = n;
+    w->cast_bytes = (n + CAST_BLOCK) * 2;
+    w->exact = malloc((n + 1) * sizeof *w->exact);
+    w->values = malloc((n + 1) * sizeof *w->values);
+    w->coded = malloc((n + 1) * sizeof *w->coded);
+    w->result = malloc((n + 1) * sizeof *w->result);
+    w->image = malloc(w->image_bytes + 1);
+    w->cast = malloc(w->cast_bytes);
+    return w->exact && w->values && w->coded && w->result && w->image && w->cast ? WEFT_SUCCESS : WEFT_ENOMEM;
+}
+
+static void end(struct work *w)
+{
+    free(w->exact);
+    free(w->values);
+    free(w->coded);
+    free(w->result);
+    free(w->image);
+    free(w->cast);
+}
+
+static weft_status fill(const struct work *w)
+{
+    size_t n = bench_call_src_elems(w->c);
+    weft_status status = n ? generate(w, w->c->rank, 0, n, w->values) : WEFT_SUCCESS;
+
+    return status < 0 || !n ? status : narrow(w, w->values, n, (void *)(uintptr_t)w->c->src);
+}
+
+/* Ranks of all_reduce and broadcast have the same bits: 1; 0: they have not. */
+static weft_status same_bits(const struct work *w, int *same)
+{
+    size_t bytes = bench_call_dst_elems(w->c) * weft_dtype_bytes(w->c->dtype);
+    const unsigned char *at = w->c->dst;
+    uint64_t hash = 0xcbf29ce484222325u;
+    double range[2];
+    weft_status status;
+
+    *same = 1;
+    if (w->c->coll != BENCH_ALL_REDUCE && (w->c->coll != BENCH_BROADCAST))
+        return WEFT_SUCCESS;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    range[0] = (double)(hash >> 12);
+    range[1] = -range[0];
+    status = bench_share(w->b, range, 2, WEFT_MAX);
+    *same = range[0] == -range[1];
+    return status;
+}
+
+/* Over all ranks. An exact result differs from the sum in double by the rounding of the type. */
+static weft_status judge(struct work *w, const weft_collective_info *info, struct bench_timing *t)
+{
+    double epsilon = w->c->dtype == WEFT_BFLOAT16 ? 0x1p-8 : w->c->dtype == WEFT_FLOAT16 ? 0x1p-11 : FLT_EPSILON;
+    double all[5] = {w->sums.lost, w->sums.expected, w->sums.norm, (double)info->bytes_sent,
+                     (double)bench_call_dst_elems(w->c)};
+    int same;
+    weft_status status = same_bits(w, &same);
+
+    if (status >= 0)
+        status = bench_share(w->b, all, 5, WEFT_SUM);
+    if (status < 0)
+        return status;
+    t->coded = 1;
+    t->nmse = all[2] > 0 ? all[0] / all[2] : 0;
+    t->nmse_allowed = all[2] > 0 ? ALLOWED * all[1] / all[2] + w->c->nranks * epsilon * epsilon : 0;
+    t->sent = all[3] / w->c->nranks;
+    t->bypassed = info->bypassed;
+    t->checked = w->c->count >= JUDGED;
+    if (t->checked && (!same || !(t->nmse <= t->nmse_allowed)))
+        t->wrong += (uint64_t)all[4];
+    return WEFT_SUCCESS;
+}
+
+static weft_status call_once(struct work *w, weft_collective_info *info)
+{
+    uint64_t tensor = TENSOR + w->c->count;
+    weft_status status, cleared;
+
+    w->b->tensor = tensor;
+    status = bench_weft_run(w->b, w->c);
+    w->b->tensor = 0;
+    if (status >= 0 && w->c->nranks > 1)
+        status = weft_comm_newest_collective(w->b->comm, info);
+    cleared = weft_comm_residual_clear(w->b->comm, tensor);
+    return status < 0 || cleared == WEFT_ENOTFOUND ? status : cleared;
+}
+
+weft_status bench_codec_check(struct bench *b, const struct bench_call *c, struct bench_timing *t)
+{
+    struct work w = {.b = b, .c = c, .seed = ++b->seed};
+    weft_collective_info info = WEFT_COLLECTIVE_INFO_INIT;
+    struct part p;
+    weft_status status = begin(&w);
+
+    bench_data_poison(c, c->dst, bench_call_dst_elems(c) * weft_dtype_bytes(c->dtype));
+    if (status >= 0)
+        status = fill(&w);
+    if (status >= 0)
+        status = call_once(&w, &info);
+    for (int i = 0; status >= 0 && next_part(c, i, &p); i++)
+        if (p.elems)
+            status = compare(&w, &p);
+    if (status >= 0)
+        status = judge(&w, &info, t);
+    end(&w);
+    return status;
+}
