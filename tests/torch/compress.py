@@ -159,6 +159,25 @@ def other_collectives_by_call(g: Groups) -> None:
     assert 1e-5 < (swapped - plain).abs().max() < 0.1
 
 
+def recorded(g: Groups) -> None:
+    """The flight recorder has the codec of what was compressed, and whose residuals, and no key of it elsewhere."""
+    weft.trace.clear()
+    t = chance(g, 0, 5000)
+    dist.all_reduce(t.clone(), group=g.weft)
+    with weft.codec(INT8, tensor=5):
+        dist.all_reduce(t.clone(), group=g.weft)
+        with weft.codec("none"):
+            dist.all_reduce(t.clone(), group=g.weft)
+    dist.all_reduce(t.clone(), group=g.weft)
+    found = [(e.get("codec"), e.get("tensors")) for e in weft.flight_recorder.record()["entries"]]
+    assert found == [(None, None), (INT8, [5]), ("none", []), (None, None)], found
+    weft.trace.clear()
+    model, _ = hooked(g, SIGN, True)
+    step_of(g, model, 0).backward()
+    hooks = [e for e in weft.flight_recorder.record()["entries"] if e.get("codec") == SIGN]
+    assert hooks and all(tensor >= 2**32 for e in hooks for tensor in e["tensors"]), hooks
+
+
 def the_innermost_codec_counts(g: Groups) -> None:
     given = chance(g, 3, 4099)
     exact = averaged(g, given)
@@ -732,8 +751,8 @@ def momentum_is_the_codecs(g: Groups) -> None:
 
 
 CASES = [
-    codecs_by_call, other_collectives_by_call, the_innermost_codec_counts, batches_keep_their_codec, error_feedback_by_call,
-    wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp, small_parameters_stay_as_they_are,
+    codecs_by_call, other_collectives_by_call, recorded, the_innermost_codec_counts, batches_keep_their_codec,
+    error_feedback_by_call, wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp, small_parameters_stay_as_they_are,
     mass_is_kept_over_rebuilt_buckets, registered_in_cpp_python_is_not_needed, residuals_go_with_their_state,
     two_models_of_a_group, static_graphs, unused_parameters, accumulation,
     infinite_steps_are_skipped, counterparts_of_torch, wrong_hooks, half_precision_gradients, sparse_gradients,

@@ -28,6 +28,10 @@ public:
         options.tensor = call < tensors_.size() ? tensors_[call] : 0;
     }
 
+    /* NULL: what the communicator does. */
+    const char *codec() const { return named_ ? codec_.c_str() : nullptr; }
+    const std::vector<uint64_t> &tensors() const { return tensors_; }
+
     /* Of the innermost `with weft.codec(...)` of the thread, which keeps it; NULL: there is none. */
     static inline constinit thread_local const Coding *of_thread = nullptr;
 

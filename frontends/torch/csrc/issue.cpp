@@ -316,6 +316,8 @@ void Issuer::fill_record(const Op &op, Record &r) const
     r.timeout_ms = (op.timeout == c10d::kUnsetTimeout ? engine_->timeout : op.timeout).count();
     r.in.set(op.in, op.in_copies);
     r.out.set(op.out, op.out_copies);
+    if (C10_UNLIKELY(op.coding || Coding::of_thread || r.coding))
+        r.coding = op.coding ? op.coding : Coding::of_thread ? Coding::of_thread->shared_from_this() : nullptr;
 }
 
 Record Issuer::record_of(const Op &op) const

@@ -36,7 +36,9 @@ static py::tuple flight_record()
     for (const Record &r : records)
         entries.append(py::make_tuple(r.id, r.group, r.seq, r.p2p_seq, r.name, r.peer, r.p2p, static_cast<int>(r.state),
                                       to_ns(r.created), to_ns(r.completed), r.timeout_ms, shape(r.in), shape(r.out),
-                                      r.stack ? py::reinterpret_steal<py::list>(r.stack->frames()) : py::list()));
+                                      r.stack ? py::reinterpret_steal<py::list>(r.stack->frames()) : py::list(),
+                                      r.coding ? r.coding->codec() : nullptr,
+                                      r.coding ? r.coding->tensors() : std::vector<uint64_t>()));
     for (const RecordedGroup &g : groups)
         named.append(py::make_tuple(g.name, g.ranks, g.rank));
     return py::make_tuple(entries, named);

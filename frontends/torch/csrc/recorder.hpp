@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include <c10/util/ApproximateClock.h>
+#include "coding.hpp"
 #include "python.hpp"
 
 namespace weft_torch
@@ -31,6 +32,7 @@ struct Record {
     int64_t timeout_ms = 0;
     Shape in, out;
     StackPtr stack;
+    CodingPtr coding; /* none: what the communicator does */
 };
 
 /* An operation's number, and that of its record, which is overwritten after so many further operations; 0: it has none. */

@@ -73,7 +73,8 @@ class Registration:
 #: id, group, number, number of messages, name, peer, is it a message, state, created and completed in ns, time-out in ms, shapes in
 #: and out (type, sizes), stack (code, position).
 _Shape = tuple[str, list[int]] | None
-_Record = tuple[int, int, int, int, str, int, bool, int, int, int, int, _Shape, _Shape, list[tuple[CodeType, int]]]
+_Record = tuple[int, int, int, int, str, int, bool, int, int, int, int, _Shape, _Shape, list[tuple[CodeType, int]], str | None,
+                list[int]]
 
 def empty(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor: ...
 def memory_reserved() -> int: ...

@@ -49,6 +49,8 @@ class _Row(NamedTuple):
     input: _Tensor
     output: _Tensor
     frames: list[Frame]
+    codec: str | None
+    tensors: list[int]
 
 
 def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
@@ -79,6 +81,8 @@ def _entry(row: _Row, group: str, rank: int) -> dict[str, Any]:
         "retired": done,
         "timeout_ms": row.timeout_ms,
         "is_p2p": row.p2p,
+        # Whose residuals there are: ids of the user's, or 2**32 and more, of a hook's parameters.
+        **({"codec": row.codec, "tensors": [tensor for tensor in row.tensors if tensor]} if row.codec is not None else {}),
         "frames": [{"filename": file, "line": line, "name": function} for file, line, function in named(row.frames)],
     }
 
