@@ -28,6 +28,8 @@ const char plan_explain_help[] = "  explain COLLECTIVE -n BYTES -P RANKS [OPTION
                                  "      --memory KIND       private (malloc) or mapped (weft_mem_alloc); private\n"
                                  "      --op OP             sum, max, ...; user: one that is not commutative\n"
                                  "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
+                                 "      --codec SPEC        compressed, as weft_call_options.codec or WEFT_COMPRESS:\n"
+                                 "                          int8, int4:ef=1, ... (weft_compress.h)\n"
                                  "      --measure           by how fast this machine's cores copy and reduce now,\n"
                                  "                          as with WEFT_MEASURE_RATES=y\n"
                                  "      --root R, --in-place\n"
@@ -96,6 +98,12 @@ static int no_dtype(const char *value)
     return unknown("--dtype: no data type", &names);
 }
 
+static int no_codec(void)
+{
+    fprintf(stderr, "weft-plan explain: --codec: %s\n", wi_fail_text());
+    return 2;
+}
+
 static int missing(const char *what)
 {
     fprintf(stderr, "weft-plan explain: %s; see weft-plan explain --help\n", what);
@@ -157,16 +165,13 @@ static int read_environment(struct explain *x)
 }
 
 static const struct option longs[] = {
-    {"bytes", 1, NULL, 'n'},     {"ranks", 1, NULL, 'P'},
-    {"nodes", 1, NULL, 'N'},     {"topo", 1, NULL, 't'},
-    {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'},
-    {"rules", 1, NULL, 'R'},     {"memory", 1, NULL, 'm'},
-    {"op", 1, NULL, 'o'},        {"dtype", 1, NULL, 'd'},
-    {"measure", 0, NULL, 'M'},   {"root", 1, NULL, 'r'},
-    {"in-place", 0, NULL, 'i'},  {"json", 0, NULL, 'j'},
-    {"help", 0, NULL, 'h'},      {"no-schedules", 0, NULL, 'f'},
-    {"no-stages", 0, NULL, 'c'}, {"slot-bytes", 1, NULL, 'S'},
-    {NULL, 0, NULL, 0},
+    {"bytes", 1, NULL, 'n'},        {"ranks", 1, NULL, 'P'},     {"nodes", 1, NULL, 'N'},
+    {"topo", 1, NULL, 't'},         {"synthetic", 1, NULL, 's'}, {"tuning", 1, NULL, 'T'},
+    {"rules", 1, NULL, 'R'},        {"memory", 1, NULL, 'm'},    {"op", 1, NULL, 'o'},
+    {"dtype", 1, NULL, 'd'},        {"measure", 0, NULL, 'M'},   {"root", 1, NULL, 'r'},
+    {"in-place", 0, NULL, 'i'},     {"json", 0, NULL, 'j'},      {"help", 0, NULL, 'h'},
+    {"no-schedules", 0, NULL, 'f'}, {"no-stages", 0, NULL, 'c'}, {"slot-bytes", 1, NULL, 'S'},
+    {"codec", 1, NULL, 'C'},        {NULL, 0, NULL, 0},
 };
 
 static int take(int c, struct explain *x, int *has_bytes)
@@ -188,6 +193,8 @@ static int take(int c, struct explain *x, int *has_bytes)
         return parse_op(optarg, x) ? no_op(optarg) : 0;
     case 'd':
         return parse_dtype(optarg, x) ? no_dtype(optarg) : 0;
+    case 'C':
+        return wi_codec_parse_use(optarg, &x->codec) < 0 ? no_codec() : 0;
     case 'M':
         x->measure = 1;
         return 0;
@@ -225,6 +232,30 @@ static int take(int c, struct explain *x, int *has_bytes)
     }
 }
 
+/* As src/comm/compress.c checks calls. */
+static int settle_codec(struct explain *x)
+{
+    enum wi_coll family = wi_algo_family(x->query.coll);
+
+    if (!x->codec.on)
+        return 0;
+    if (!wi_codec_takes((weft_dtype)x->dtype))
+        return bad("--codec: codecs take float, half and bfloat16, not", weft_dtype_name((weft_dtype)x->dtype));
+    if (x->reduces && x->op != WEFT_SUM)
+        return bad("--codec: codecs are for sums, not", wi_rate_op_name(x->op));
+    if (family != WI_COLL_ALL_REDUCE && family != WI_COLL_REDUCE_SCATTER && family != WI_COLL_ALL_GATHER &&
+        family != WI_COLL_ALL_TO_ALL && family != WI_COLL_BROADCAST)
+        return bad("--codec: codecs are for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast, not",
+                   wi_coll_name(x->query.coll));
+    if (x->query.bytes * (family == WI_COLL_ALL_REDUCE || family == WI_COLL_BROADCAST ? 1 : (size_t)x->nranks) <
+        x->codec.min_bytes)
+        return 0;
+    x->query.codec = wi_plan_codec_of(&x->codec, (weft_dtype)x->dtype);
+    if (x->query.coll == WI_COLL_ALL_TO_ALL_V)
+        x->query.codec.may_bypass = 0;
+    return 0;
+}
+
 static int settle(struct explain *x, int argc, char **argv, int has_bytes)
 {
     if (optind == argc)
@@ -254,7 +285,7 @@ static int settle(struct explain *x, int argc, char **argv, int has_bytes)
     if (x->nnodes > x->nranks)
         return fprintf(stderr, "weft-plan explain: --nodes %d: there are only %d ranks (-P)\n", x->nnodes, x->nranks),
                2;
-    return 0;
+    return settle_codec(x);
 }
 
 /* Rules may name programs of WEFT_PLANS, which are not read here: explain() refuses the calls that such a rule decides. */
@@ -325,7 +356,7 @@ static weft_status explain(struct explain *x)
     if (!x->sim)
         return wi_fail(WEFT_ENOMEM, "%d candidates", x->n);
     for (int i = 0; i < x->n && x->simulate && x->nranks <= EXPLAIN_SIM_RANKS; i++)
-        if (!x->list[i].why_not)
+        if (!x->list[i].why_not && !(x->list[i].choice.needs & WI_ALGO_CODED)) /* the simulator has no codecs */
             explain_simulate(x, i);
     if (x->json)
         return explain_print_json(x);

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "compress/codec.h"
 #include "plan/plan.h"
 #include "sim/cost.h"
 #include "topology/graph.h"
@@ -20,6 +21,7 @@ struct explain {
     int reduces, measure; /* measure: this machine's cores */
     int mapped_memory, nranks, nnodes, json, simulate, pipelines;
     int tuning_is_setting; /* WEFT_TUNING_FILE, not an option */
+    struct wi_codec_use codec; /* --codec; off: none, or the vector is shorter than its min= */
     size_t slot_bytes; /* WEFT_SHM_STAGE_SLOT_BYTES */
     /* found */
     struct wi_topo *topo;

@@ -59,6 +59,14 @@ static int by_price(const void *va, const void *vb)
     return a < b ? -1 : 1;
 }
 
+/* What the busiest rank sends; < 0: the levels of a hierarchical algorithm send images and plain data. */
+static double sent_by(const struct explain *x, const struct wi_plan_candidate *c)
+{
+    int coded = (c->choice.needs & WI_ALGO_CODED) != 0;
+
+    return !coded ? c->cost.sent : c->choice.spec.nlevels ? -1 : c->cost.sent * (double)x->query.codec.ratio;
+}
+
 static void print_row(const struct explain *x, const struct wi_plan_candidate *c)
 {
     int i = (int)(c - x->list);
@@ -71,17 +79,22 @@ static void print_row(const struct explain *x, const struct wi_plan_candidate *c
     if (name)
         snprintf(neck, sizeof neck, "%.60s %.0f %%", name, share > 1 ? 100 : 100 * share);
     printf("%c %-28s %12.2f %-9s %12s %6.0f %10s%s%s\n", explain_is_plan(x, i) ? '*' : ' ', name_of(&c->choice, algo),
-           c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps, by_bytes(c->cost.sent, bytes),
-           name ? "  " : "", neck);
+           c->predicted_us, wi_plan_basis_name(c->basis), on, c->cost.steps,
+           sent_by(x, c) < 0 ? "-" : by_bytes(sent_by(x, c), bytes), name ? "  " : "", neck);
 }
 
 /* What the formulas count, of the busiest rank. */
-static void print_difference(const struct wi_plan_candidate *best, const struct wi_plan_candidate *next)
+static void print_difference(const struct explain *x, const struct wi_plan_candidate *best,
+                             const struct wi_plan_candidate *next)
 {
     char sent[2][24], reduced[2][24];
 
+    if (sent_by(x, best) < 0 || sent_by(x, next) < 0) {
+        printf("steps %.0f against %.0f\n", best->cost.steps, next->cost.steps);
+        return;
+    }
     printf("steps %.0f against %.0f, sent %s against %s, reduced %s against %s\n", best->cost.steps, next->cost.steps,
-           by_bytes(best->cost.sent, sent[0]), by_bytes(next->cost.sent, sent[1]),
+           by_bytes(sent_by(x, best), sent[0]), by_bytes(sent_by(x, next), sent[1]),
            by_bytes(best->cost.reduced, reduced[0]), by_bytes(next->cost.reduced, reduced[1]));
 }
 
@@ -113,7 +126,7 @@ static void print_why(const struct explain *x, const struct wi_plan_candidate *c
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
         print_passed_over(x);
     if (n > 1)
-        print_difference(order[0], order[1]);
+        print_difference(x, order[0], order[1]);
     explain_print_stages(x);
     printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
 }
@@ -122,6 +135,85 @@ static void print_rate(const char *what, const struct wi_plan_rate *g)
 {
     printf("%s: %.0f B/us in cache, %.0f in memory (%s)\n", what, (double)g->rate[WI_RATE_CACHE],
            (double)g->rate[WI_RATE_MEMORY], wi_plan_origin_name((enum wi_plan_origin)g->origin));
+}
+
+/* The cheapest candidate that is coded, or that is not; NULL: there is none. */
+static const struct wi_plan_candidate *cheapest(const struct explain *x, int coded)
+{
+    const struct wi_plan_candidate *best = NULL;
+
+    for (int i = 0; i < x->n; i++) {
+        const struct wi_plan_candidate *c = &x->list[i];
+        if (!c->why_not && !(c->choice.needs & WI_ALGO_CODED) == !coded &&
+            (!best || c->predicted_us < best->predicted_us))
+            best = c;
+    }
+    return best;
+}
+
+static int is_coded(const struct explain *x)
+{
+    for (int i = 0; i < x->n; i++)
+        if (explain_is_plan(x, i))
+            return (x->list[i].choice.needs & WI_ALGO_CODED) != 0;
+    return 0;
+}
+
+static void print_codec(const struct explain *x)
+{
+    const struct wi_plan_codec *c = &x->query.codec;
+    char text[WI_CODEC_TEXT_MAX];
+
+    if (!x->codec.on)
+        return;
+    printf("codec: %s", wi_codec_text(&x->codec.codec, text, sizeof text));
+    if (!c->id)
+        printf(", not for vectors shorter than min=%zu\n", x->codec.min_bytes);
+    else
+        printf(": images of %.3f of the vector's bytes, encoding %.0f B/us of fp32, decoding %.0f%s\n",
+               (double)c->ratio, (double)c->encode_rate, (double)c->decode_rate,
+               c->may_bypass ? "" : ", never bypassed");
+}
+
+/* Whether the codec is used, and what that gains. */
+static void print_bypass(const struct explain *x)
+{
+    const struct wi_plan_candidate *plain = cheapest(x, 0), *coded = cheapest(x, 1);
+    char name[WI_ALGO_SPEC_BYTES];
+
+    if (!x->query.codec.id)
+        return;
+    if (is_coded(x))
+        printf("compressed%s", plain ? "" : "\n");
+    else
+        printf("bypassed: plain data is sent%s", coded ? "" : "\n");
+    if (is_coded(x) && plain)
+        printf(", predicted to be %.2f times as fast as plain data by %s\n", plain->predicted_us / x->plan.predicted_us,
+               name_of(&plain->choice, name));
+    else if (!is_coded(x) && coded)
+        printf(", predicted to be %.2f times as fast as images by %s\n", coded->predicted_us / x->plan.predicted_us,
+               name_of(&coded->choice, name));
+}
+
+static json_t *codec_json(const struct explain *x)
+{
+    const struct wi_plan_codec *c = &x->query.codec;
+    const struct wi_plan_candidate *plain = cheapest(x, 0), *coded = cheapest(x, 1);
+    char text[WI_CODEC_TEXT_MAX];
+    json_t *j =
+        json_pack("{s:s, s:b}", "codec", wi_codec_text(&x->codec.codec, text, sizeof text), "used", is_coded(x));
+
+    if (c->id) {
+        json_object_set_new(j, "ratio", json_real((double)c->ratio));
+        json_object_set_new(j, "encode_rate", json_real((double)c->encode_rate));
+        json_object_set_new(j, "decode_rate", json_real((double)c->decode_rate));
+        json_object_set_new(j, "may_bypass", json_boolean(c->may_bypass));
+    }
+    if (plain)
+        json_object_set_new(j, "plain_us", json_real(plain->predicted_us));
+    if (coded)
+        json_object_set_new(j, "coded_us", json_real(coded->predicted_us));
+    return j;
 }
 
 static void print_rates(const struct explain *x)
@@ -152,6 +244,7 @@ void explain_print(const struct explain *x)
     printf("machine: %s\n", x->machine);
     if (x->table)
         printf("tuning: %s%s\n", x->tuning, x->tuning_is_setting ? " (WEFT_TUNING_FILE)" : "");
+    print_codec(x);
     print_rates(x);
     if (x->plans && *x->plans)
         printf(
@@ -166,6 +259,7 @@ void explain_print(const struct explain *x)
     for (int i = 0; i < n; i++)
         print_row(x, order[i]);
     print_why(x, order, n);
+    print_bypass(x);
     for (int i = 0, first = 1; i < x->n; i++) {
         if (!x->list[i].why_not)
             continue;
@@ -194,7 +288,8 @@ static json_t *candidate_json(const struct explain *x, int i)
     json_object_set_new(j, "formula_us", json_real(c->model_us));
     json_object_set_new(j, "basis", json_string(wi_plan_basis_name(c->basis)));
     json_object_set_new(j, "steps", json_real(c->cost.steps));
-    json_object_set_new(j, "sent_bytes", json_real(c->cost.sent));
+    if (sent_by(x, c) >= 0)
+        json_object_set_new(j, "sent_bytes", json_real(sent_by(x, c)));
     json_object_set_new(j, "reduced_bytes", json_real(c->cost.reduced));
     json_object_set_new(j, "copied_bytes", json_real(c->cost.copied));
     if (x->sim[i].us > 0)
@@ -232,6 +327,8 @@ weft_status explain_print_json(const struct explain *x)
         json_object_set_new(top, "tuning", json_string(x->tuning));
     if (x->rule)
         json_object_set_new(top, "rule", json_string(x->rule));
+    if (x->codec.on)
+        json_object_set_new(top, "codec", codec_json(x));
     json_object_set_new(top, "stages", explain_stages_json(x));
     if (x->plan.pipeline.fragment_bytes)
         json_object_set_new(top, "fragments", explain_pipeline_json(x));

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/weft_compress.h>
 
 static void print_algorithm(void *arg, const char *collective, const char *algorithm, const char *summary)
 {
@@ -102,6 +103,12 @@ static int setup(struct bench *b)
     weft_comm_size(b->comm, &b->nranks);
     weft_comm_local(b->comm, &local_rank, &b->local_nranks);
     weft_comm_host(b->comm, b->rank, &b->host);
+    if (b->o.codec && weft_codec_check(b->o.codec) < 0) { /* now that plugins are loaded */
+        tool_after_rank_0(b->rank);
+        if (b->rank == 0)
+            fprintf(stderr, "weft-bench: --codec: %s\n", weft_thread_error());
+        return 2;
+    }
     if (b->o.root < b->nranks)
         return 0;
     tool_after_rank_0(b->rank);

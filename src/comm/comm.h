@@ -244,7 +244,7 @@ struct wi_fast_call {
     struct wi_prog *prog;   /* counted */
     size_t count;
     int root;
-    uint32_t codec; /* wi_compress_id and may_bypass; 0: the call has none. Of ll: of no importance */
+    uint32_t codec; /* wi_plan_codec_id and may_bypass; 0: the call has none. Of ll: of no importance */
     uint8_t in_place, dtype, op, nt;
     uint8_t ll, mapped, send_empty, has_scratch;
     uint32_t nfragments, nslices;
@@ -462,7 +462,6 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* compress.c: the codec that the call has by WEFT_COMPRESS; NULL: none. */
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *call);
-uint32_t wi_compress_id(const struct wi_codec_use *codec); /* of kind, parameters and feedback; never 0 */
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor);
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark);

@@ -10,39 +10,16 @@
 #include "comm/comm.h"
 #include "comm/residual.h"
 
-/* ---- What a codec costs ---- */
+/* ---- What the planner is told ---- */
 
-#define FEEDBACK 0.6f /* encoding with a residual is slower by this */
-
-uint32_t wi_compress_id(const struct wi_codec_use *use)
-{
-    return ((uint32_t)(use->codec.hash >> 32) & 0x3fffffff) | (uint32_t)(use->feedback.form != 0) << 31 |
-           (uint32_t)wi_feedback_has_state(&use->feedback) << 30 | 1;
-}
-
-/* `lengths_are_own`: of a call whose ranks know only their own counts. They could not agree on when to send plain data. */
-static struct wi_plan_codec planned(const struct wi_codec_use *use, weft_dtype dtype, int lengths_are_own)
-{
-    const struct weft_codec *c = &use->codec;
-    float elem = (float)weft_dtype_bytes(dtype);
-
-    return (struct wi_plan_codec){
-        .id = wi_compress_id(use),
-        .may_bypass = use->may_bypass && !lengths_are_own,
-        .feedback = use->feedback.form != 0,
-        .keeps_state = wi_feedback_has_state(&use->feedback),
-        .ratio = (float)c->block_bytes / ((float)c->block * elem),
-        .block = (float)c->block * elem,
-        .encode_rate = c->encode_rate * (use->feedback.form ? FEEDBACK : 1),
-        .decode_rate = c->decode_rate,
-        .work = (float)sizeof(float) / elem,
-    };
-}
-
+/* Ranks that know only their own counts could not agree on when to send plain data. */
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *q)
 {
-    if (op->bind.coding.image_bytes)
-        q->codec = planned(&req->codec, (weft_dtype)op->bind.redop.dtype, q->coll == WI_COLL_ALL_TO_ALL_V);
+    if (!op->bind.coding.image_bytes)
+        return;
+    q->codec = wi_plan_codec_of(&req->codec, (weft_dtype)op->bind.redop.dtype);
+    if (q->coll == WI_COLL_ALL_TO_ALL_V)
+        q->codec.may_bypass = 0;
 }
 
 /* ---- Which calls ---- */

@@ -36,7 +36,7 @@ static int root_of(const struct wi_call *c)
 
 static uint32_t key_of(const struct wi_codec_use *codec)
 {
-    return codec ? (wi_compress_id(codec) & ~2u) | (uint32_t)codec->may_bypass << 1 : 0;
+    return codec ? (wi_plan_codec_id(codec) & ~2u) | (uint32_t)codec->may_bypass << 1 : 0;
 }
 
 /* What no call changes is set once. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
 	src/plan/candidates.c \
+	src/plan/codec.c \
 	src/plan/pipeline.c src/plan/pipeline.h \
 	src/plan/pipeline_stages.c \
 	src/plan/correct.c \

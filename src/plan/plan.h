@@ -71,6 +71,10 @@ struct wi_plan_codec {
     float work;          /* bytes of fp32 for each byte of the vector */
 };
 
+struct wi_codec_use;
+uint32_t wi_plan_codec_id(const struct wi_codec_use *use);
+struct wi_plan_codec wi_plan_codec_of(const struct wi_codec_use *use, weft_dtype dtype); /* codec.c */
+
 struct wi_plan_query {
     enum wi_coll coll;
     size_t bytes;            /* the vector, or one rank's (largest) share */

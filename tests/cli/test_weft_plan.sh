@@ -88,6 +88,26 @@ by_environment() {
 tap "a rule that is passed over, and why" status_is 0 'the rule node:ring/flat .* passed over: .*it needs a shared-memory group inside each group$' \
     explain all_reduce -n 1M -P 8 --nodes 2 --no-stages --rules all_reduce:node:ring/flat
 tap "a barrier has no bytes" explained 'd["bytes"] == 0' barrier -P 8 --nodes 2 -n 256K
+codecs() {
+    explained 'd["chosen"] == "coded2" and d["codec"]["used"] and d["codec"]["coded_us"] < d["codec"]["plain_us"] / 3
+        and abs(c["coded2"]["sent_bytes"] - 1.5 * (64 << 20) * 65 / 256) < 1 and c["ring"]["possible"]' all_reduce -n 64M -P 4 --nodes 4 --codec int8 &&
+        explained 'not d["codec"]["used"] and not d["chosen"].startswith("coded") and d["codec"]["coded_us"] > d["codec"]["plain_us"]' \
+            all_reduce -n 64K -P 4 --codec int8 &&
+        explained 'd["codec"]["used"] and "may not be bypassed" in c["ring"]["reason"] and not d["codec"]["may_bypass"]' \
+            all_reduce -n 64K -P 4 --codec int8:bypass=never &&
+        explained 'd["chosen"] != "coded2" and not c["coded2"]["possible"] and "ratio" not in d["codec"]' \
+            all_reduce -n 64K -P 4 --nodes 4 --codec int8:min=1M &&
+        status_is 0 '^compressed, predicted to be [0-9.]+ times as fast as plain data by ring$' explain all_reduce -n 64M -P 4 --nodes 4 --codec int8 &&
+        status_is 0 '^bypassed: plain data is sent, predicted to be [0-9.]+ times as fast as images by coded2$' explain all_reduce -n 64K -P 4 --codec int8
+}
+tap "codecs: used, bypassed, never bypassed, for short vectors" codecs
+wrong_codecs() {
+    status_is 2 '--codec: codec "int9": there is no codec "int9"; did you mean "int8"' explain all_reduce -n 1M -P 2 --codec int9 &&
+        status_is 2 'codecs are for sums, not "max"' explain all_reduce -n 1M -P 2 --codec int8 --op max &&
+        status_is 2 'codecs take float, half and bfloat16, not "int32"' explain all_reduce -n 1M -P 2 --codec int8 --dtype int32 &&
+        status_is 2 'codecs are for all_reduce.* and broadcast, not "scan"' explain scan -n 1M -P 2 --codec int8
+}
+tap "codecs: wrong ones, wrong calls" wrong_codecs
 no_trailing_blanks() { plan explain all_reduce -n 16M -P 8 --nodes 2 >"$tap_dir/x.txt" && ! grep -n ' $' "$tap_dir/x.txt"; }
 tap "lines end without blanks" no_trailing_blanks
 tap "WEFT_ALGO decides as --rules does" by_environment

@@ -17,7 +17,7 @@ ALLOWED = {
     "compress": ["src/base"],
     "src/algo": ["src/sched", "src/base"],
     "src/sim": ["src/sched", "src/base", "topology"],
-    "src/plan": ["src/algo", "src/sched", "src/base", "topology"],
+    "src/plan": ["compress", "src/algo", "src/sched", "src/base", "topology"],
     "src/exec": ["src/sched", "src/net", "src/base", "compress"],
     "src/comm": ["src/base", "src/sched", "src/import", "src/algo", "src/plan", "src/exec", "src/sim", "src/net", "topology", "compress"],
     "src/zero": [],
@@ -28,7 +28,7 @@ ALLOWED = {
 }
 # Tools that predict without a network.
 PREDICTING = re.compile(r"tools/(weft[-_])?(plan|sim|tune|topo)[-_.]")
-PREDICTING_ALLOWED = ["src/algo", "src/sched", "src/import", "src/base", "src/plan", "src/sim", "topology", "tools"]
+PREDICTING_ALLOWED = ["compress", "src/algo", "src/sched", "src/import", "src/base", "src/plan", "src/sim", "topology", "tools"]
 # Tools that look inside the library on purpose; the rest uses the installed headers only.
 INSIDE = re.compile(r"tools/(weft[-_](plan|sim|tune|topo|info)|info_|plan_|sim_|tune_|topo_)")
 # inproc runs the protocols of shm over the heap.
