@@ -223,12 +223,28 @@ static weft_status plan_forced(struct wi_planner *p, const struct wi_plan_query 
     return WEFT_SUCCESS;
 }
 
+/* Of calls with a codec users want to know whether it is used. */
+static void log_choice(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan *plan)
+{
+    enum weft_log_level level = q->codec.id ? WEFT_LOG_INFO : WEFT_LOG_DEBUG;
+    char name[WI_ALGO_SPEC_BYTES], what[64] = "";
+    struct wi_algo_choice c;
+
+    if (__atomic_load_n(&wi_log_level, __ATOMIC_RELAXED) < (int)level)
+        return;
+    wi_algo_text(plan->algo, &plan->spec, name);
+    if (q->codec.id && wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c) >= 0)
+        snprintf(what, sizeof what, c.needs & WI_ALGO_CODED ? ", compressed to %.3f" : "; the codec is bypassed",
+                 (double)q->codec.ratio);
+    wi_log(level, "plan.choice", "%s of %zu bytes: %s, %.2f us predicted%s", wi_coll_name(q->coll), q->bytes, name,
+           plan->predicted_us, what);
+}
+
 weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const char *forced, struct wi_plan *plan)
 {
     struct wi_plan_slot *slot = slot_of(p, q);
     const struct wi_plan_rule *rule;
     weft_status st = WEFT_INPROGRESS;
-    char name[WI_ALGO_SPEC_BYTES];
 
     if (forced && wi_plan_is_file(forced))
         return plan_file(p, q, forced, plan);
@@ -248,8 +264,7 @@ weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const c
     if (st < 0)
         return st;
     *slot = (struct wi_plan_slot){*q, 1, *plan};
-    wi_log(WEFT_LOG_DEBUG, "plan.choice", "%s of %zu bytes: %s, %.2f us predicted", wi_coll_name(q->coll), q->bytes,
-           wi_algo_text(plan->algo, &plan->spec, name), plan->predicted_us);
+    log_choice(p, q, plan);
     return st;
 }
 

@@ -78,6 +78,9 @@ tap "--codec compresses" coded int4:block=64,ef=1,bypass=never 8704 .01 .03 0 --
 tap "--codec: a parameter of the codec, and of the type" coded int8:scale=fp32,bypass=never 33792 1e-5 1e-4 0 --algo coded2 -d bfloat16 -o avg
 tap "--codec: where it is bypassed" coded int8 0 0 1e-12 1
 tap "--codec none is none" plain
+logged() { WEFT_LOG=info bench 2 --codec "$1" -b 64K -e 64K -n 1 2>&1 | grep "INFO plan.choice: all_reduce of 65536 bytes: $2\$"; }
+tap "the log says that a codec is used" logged int8:bypass=never 'coded2, .* us predicted, compressed to 0.254'
+tap "the log says that it is bypassed" logged int8 '[a-z0-9]*, .* us predicted; the codec is bypassed'
 tap "an unknown codec is named" unknown_codec
 tap "an unknown algorithm is refused" refused "no algorithm is called 'nonsense'" --algo nonsense
 
