@@ -138,6 +138,6 @@ EXTRA_DIST += \
 	doc/guide/topology.md \
 	doc/guide/planning.md \
 	doc/guide/compression.md \
-	doc/guide/convergence.md \
+	doc/guide/convergence.md doc/guide/convergence.svg \
 	doc/guide/security.md \
 	doc/guide/shared-memory.md doc/guide/tcp.md

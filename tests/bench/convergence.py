@@ -330,7 +330,8 @@ def report(folder: Path, found: dict[str, Any], tasks: dict[str, Task]) -> list[
         setting, rows = part["setting"], verdicts(part["runs"], tasks[name].judged)
         title = f"{tasks[name].title}, {setting['ranks']} ranks, {setting['steps']} steps, rate {setting['rate']:g}"
         texts.append(table(title, rows) + f"\n\nsha256 of the data: {setting['sha256']}\n")
-        panels.append(Panel(f"{title}: validation loss", mean_curves(part["runs"])))
+        trained = {codec: points[1:] for codec, points in mean_curves(part["runs"]).items()}  # the first is before any step
+        panels.append(Panel(f"{tasks[name].title}: validation loss", trained))
         everything += rows
     codecs = dict.fromkeys(v.codec for v in everything)
     (folder / "convergence.svg").write_text(svg(panels, "step", [c for c in codecs if c != PLAIN and not is_judged(c)]))
