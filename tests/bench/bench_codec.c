@@ -10,10 +10,11 @@
 #include "base/reduce.h"
 #include "compress/codec.h"
 
-enum { ROUNDS = 5, IMAGES = 4 };
+enum { FEWEST_ROUNDS = 5, MOST_ROUNDS = 301, IMAGES = 4 };
 static float *src, *dst, *residual;
 static unsigned char *image;
 static size_t n;
+static int rounds; /* more where one is short: an interruption is as long as many of them */
 
 static uint64_t random_state = 1;
 
@@ -107,9 +108,9 @@ static void measure(const char *spec)
     }
     printf("%-22s", spec);
     for (int what = ENCODE; what < KINDS; what++) {
-        double ratio[ROUNDS], rate[ROUNDS];
+        double ratio[MOST_ROUNDS], rate[MOST_ROUNDS];
         memset(residual, 0, n * sizeof *residual);
-        for (int round = 0; round < ROUNDS; round++) {
+        for (int round = 0; round < rounds; round++) {
             uint64_t start = wi_now_ns(), middle;
             once(COPY, &c);
             middle = wi_now_ns();
@@ -118,9 +119,9 @@ static void measure(const char *spec)
             rate[round] = bytes_of((enum what)what, &c) / rate[round];
             ratio[round] = rate[round] / (bytes_of(COPY, &c) / (double)(middle - start));
         }
-        qsort(ratio, ROUNDS, sizeof *ratio, by_value);
-        qsort(rate, ROUNDS, sizeof *rate, by_value);
-        printf(" %6.2f (%5.1f)", ratio[ROUNDS / 2], rate[ROUNDS / 2]);
+        qsort(ratio, (size_t)rounds, sizeof *ratio, by_value);
+        qsort(rate, (size_t)rounds, sizeof *rate, by_value);
+        printf(" %6.2f (%5.1f)", ratio[rounds / 2], rate[rounds / 2]);
     }
     printf("\n");
 }
@@ -193,6 +194,8 @@ int main(int argc, char **argv)
     int errors_only = argc > 2 && !strcmp(argv[2], "errors");
 
     n = ((size_t)(argc > 1 ? atoi(argv[1]) : 256) << 20) / sizeof *src;
+    rounds = (int)(((size_t)1 << 27) / (n + 1)) | 1;
+    rounds = rounds < FEWEST_ROUNDS ? FEWEST_ROUNDS : rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds;
     src = malloc(n * sizeof *src);
     dst = malloc(n * sizeof *src);
     residual = malloc(n * sizeof *src);
