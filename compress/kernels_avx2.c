@@ -12,6 +12,7 @@
 
 #include <immintrin.h>
 
+#define WI_CODEC_EIGHT 8
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
 #define WI_CODEC_ISA wi_codec_kernels_avx2

@@ -13,6 +13,7 @@
 
 #include <immintrin.h>
 
+#define WI_CODEC_EIGHT 6 /* int8 has longer vectors as a loop */
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
 #define WI_CODEC_ISA wi_codec_kernels_avx512

@@ -11,6 +11,7 @@
 
 #define LANES 16
 #define AHEAD 512 /* elements that are fetched early: the two passes over a block hide too little from the prefetcher */
+#define IMAGES_MOST 4 /* that are decoded together: a sum is stored once for all of them */
 #define INLINE inline __attribute__((always_inline))
 #define TOO_LARGE_BITS 0x7f000000u /* 2^127: below, no scale or level becomes infinite */
 #define MEAN_IS_LARGE 0x79800000u  /* 2^116: one that is too large in a block of WI_KERNELS_BLOCK_MAX */
@@ -185,6 +186,10 @@ static INLINE float scale_of(const uint8_t *image)
     return float_of((uint32_t)image[0] << 16 | (uint32_t)image[1] << 24);
 }
 
+#ifdef WI_CODEC_EIGHT
+#include "compress/kernels_eight.h"
+#endif
+
 /* ---- A block ---- */
 
 static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, float *residual,
@@ -216,6 +221,12 @@ static INLINE void decode_block(const struct shape s, size_t block, const uint8_
     const uint8_t *codes = image + WI_CODEC_SCALE_BYTES;
     float scale = scale_of(image);
 
+#ifdef WI_CODEC_EIGHT
+    if (s.bits <= WI_CODEC_EIGHT) {
+        eight_decode(s, block, &image, 1, dst, adds);
+        return;
+    }
+#endif
     if (s.bits < 8) {
         unpack(s, codes, block, unpacked);
         codes = unpacked;
@@ -224,6 +235,19 @@ static INLINE void decode_block(const struct shape s, size_t block, const uint8_
         float v = level_of(s, codes[i]) * scale;
         dst[i] = adds ? dst[i] + v : v;
     }
+}
+
+/* The sum of n images, in their order. */
+static INLINE void decode_images(const struct shape s, size_t block, const uint8_t *const *images, int n, float *dst, int adds)
+{
+#ifdef WI_CODEC_EIGHT
+    if (s.bits <= WI_CODEC_EIGHT) {
+        eight_decode(s, block, images, n, dst, adds);
+        return;
+    }
+#endif
+    for (int k = 0; k < n; k++)
+        decode_block(s, block, images[k], dst, adds || k);
 }
 
 /* ---- Vectors ---- */
@@ -262,16 +286,30 @@ static INLINE void decode(const struct shape s, size_t block, const uint8_t *ima
     }
 }
 
+/* Operands from k on that are images, as many as there are but at most IMAGES_MOST; returns how many. */
+static INLINE int images_from(const struct weft_codec_operands *o, int k, size_t image_at, const uint8_t **images)
+{
+    int n = 0;
+
+    for (; n < IMAGES_MOST && k + n < o->n && !o->plain[k + n]; n++)
+        images[n] = (const uint8_t *)o->images[k + n] + image_at;
+    return n;
+}
+
 /* Elements [at, at + count) of the sum; what is behind them in the block is undefined. */
 static INLINE void sum_block(const struct shape s, size_t block, const struct weft_codec_operands *o, size_t at,
                              size_t count, float *acc)
 {
     size_t image_at = at / block * (WI_CODEC_SCALE_BYTES + code_bytes(s, block));
+    const uint8_t *images[IMAGES_MOST];
 
-    for (int k = 0; k < o->n; k++) {
+    for (int k = 0, n; k < o->n; k += n) {
         const float *plain = o->plain[k];
-        if (!plain)
-            decode_block(s, block, (const uint8_t *)o->images[k] + image_at, acc, k > 0);
+        n = images_from(o, k, image_at, images) == IMAGES_MOST ? IMAGES_MOST : 1;
+        if (n == IMAGES_MOST)
+            decode_images(s, block, images, IMAGES_MOST, acc, k > 0);
+        else if (!plain)
+            decode_images(s, block, images, 1, acc, k > 0);
         else if (k)
             for (size_t i = 0; i < count; i++)
                 acc[i] += plain[at + i];

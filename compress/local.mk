@@ -6,7 +6,7 @@ libweft_sources += \
 	compress/int.c compress/sign.c compress/cast.c compress/fp8.c compress/mx.c \
 	compress/qsgd.c compress/natural.c \
 	compress/kernels.c compress/kernels.h compress/kernels_set.h \
-	compress/kernels_loops.h compress/kernels_blocks.h compress/kernels_mini.h \
+	compress/kernels_loops.h compress/kernels_eight.h compress/kernels_blocks.h compress/kernels_mini.h \
 	compress/kernels_random.h compress/kernels_quant.h compress/kernels_natural.h \
 	compress/kernels_any.c compress/kernels_avx2.c compress/kernels_avx512.c \
 	compress/select.c compress/select.h compress/select_avx2.c compress/select_avx512.c \
