@@ -7,6 +7,11 @@
 #pragma GCC optimize("O3", "fp-contract=off")
 #endif
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+#define MULTIPLY_LOWER(a, b) ((philox_vector)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
+#endif
 #define WI_CODEC_ISA wi_codec_kernels_any
 #include "compress/kernels_set.h"
 

@@ -15,6 +15,8 @@
 #define WI_CODEC_EIGHT 8
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
+#define PHILOX_BYTES 32
+#define MULTIPLY_LOWER(a, b) ((philox_vector)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 #define WI_CODEC_ISA wi_codec_kernels_avx2
 #include "compress/kernels_set.h"
 

@@ -16,6 +16,8 @@
 #define WI_CODEC_EIGHT 6 /* int8 has longer vectors as a loop */
 #define GATHER_BITS(word, mask) _pext_u64(word, mask)
 #define SCATTER_BITS(word, mask) _pdep_u64(word, mask)
+#define PHILOX_BYTES 64
+#define MULTIPLY_LOWER(a, b) ((philox_vector)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define WI_CODEC_ISA wi_codec_kernels_avx512
 #include "compress/kernels_set.h"
 

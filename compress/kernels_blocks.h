@@ -6,6 +6,7 @@ struct job {
     size_t block, bytes; /* of a block: elements, of its image */
     struct wi_kernel_args args;
     const struct weft_codec_site *site;
+    const float *turns; /* of a Hadamard transform (kernels_quant.h) */
 };
 
 /* Element `first` of the vector is c[0]; from n on they are zeros, and no residual is written. Returns 1: it is not finite. */
@@ -103,7 +104,7 @@ static INLINE size_t sum_encode_blocks(const struct job *j, encode_block_fn *enc
     static size_t name##_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,           \
                                 float *residual, size_t elems, uint8_t *image)                                                  \
     {                                                                                                                            \
-        struct job j = {block, bytes, wi_kernel_args(codec), site};                                                             \
+        struct job j = {block, bytes, wi_kernel_args(codec), site, NULL};                                                       \
         return encode_blocks(&j, name##_encode_one, src, residual, elems, image);                                               \
     }                                                                                                                            \
     DECODES(name, block, bytes)
@@ -112,18 +113,18 @@ static INLINE size_t sum_encode_blocks(const struct job *j, encode_block_fn *enc
 #define DECODES(name, block, bytes)                                                                                              \
     static void name##_decode(const struct weft_codec *codec, const uint8_t *image, size_t elems, float *dst)                   \
     {                                                                                                                            \
-        struct job j = {block, bytes, wi_kernel_args(codec), NULL};                                                             \
+        struct job j = {block, bytes, wi_kernel_args(codec), NULL, NULL};                                                       \
         decode_blocks(&j, name##_decode_one, image, elems, dst);                                                                \
     }                                                                                                                            \
     static void name##_sum(const struct weft_codec *codec, const struct weft_codec_operands *o, size_t elems, float *dst)       \
     {                                                                                                                            \
-        struct job j = {block, bytes, wi_kernel_args(codec), NULL};                                                             \
+        struct job j = {block, bytes, wi_kernel_args(codec), NULL, NULL};                                                       \
         sum_blocks(&j, name##_decode_one, o, elems, dst);                                                                       \
     }                                                                                                                            \
     static size_t name##_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,                         \
                                     const struct weft_codec_operands *o, float factor, float *residual, size_t elems,           \
                                     uint8_t *image, float *dst)                                                                 \
     {                                                                                                                            \
-        struct job j = {block, bytes, wi_kernel_args(codec), site};                                                             \
+        struct job j = {block, bytes, wi_kernel_args(codec), site, NULL};                                                       \
         return sum_encode_blocks(&j, name##_encode_one, name##_decode_one, o, factor, residual, elems, image, dst);             \
     }

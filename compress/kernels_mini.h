@@ -147,7 +147,7 @@ static INLINE void cast_decode(const struct mini f, const uint8_t *image, float 
     static size_t name##_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src,           \
                                 float *residual, size_t elems, uint8_t *image)                                                  \
     {                                                                                                                           \
-        struct job j = {CAST_BLOCK, 2 * CAST_BLOCK, wi_kernel_args(codec), site};                                               \
+        struct job j = {CAST_BLOCK, 2 * CAST_BLOCK, wi_kernel_args(codec), site, NULL};                                         \
         size_t bad = 0;                                                                                                         \
                                                                                                                                 \
         for (size_t at = 0, n; at < elems; at += n) {                                                                           \

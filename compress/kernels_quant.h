@@ -182,39 +182,73 @@ static INLINE void roundings(const struct job *j, uint64_t first, float *up_by)
 
 /* ---- The randomised Hadamard transform: orthonormal, and its own inverse but for the side on which the signs are ---- */
 
-static INLINE void turn_signs(uint32_t seed, size_t block, float by, float *x)
-{
-    uint32_t words[WI_KERNELS_BLOCK_MAX / 32], c[4][PHILOX_LANES];
+#define HADAMARD_LANES 8
+/* Wherever floats are. */
+typedef float hadamard_vector __attribute__((vector_size(4 * HADAMARD_LANES), aligned(4), may_alias));
+typedef int32_t hadamard_lanes __attribute__((vector_size(4 * HADAMARD_LANES), aligned(4), may_alias));
 
-    for (uint32_t i = 0; i < block; i += 128) {
-        c[0][0] = i / 128;
-        c[1][0] = 0;
-        c[2][0] = 0x48616461; /* a stream of its own */
-        c[3][0] = 0xffffffff;
-        philox(c, seed, 0, 1);
-        for (size_t w = 0; w < 4 && i / 32 + w < block / 32; w++)
-            words[i / 32 + w] = c[w][0];
-    }
-    for (size_t w = 0; w < block / 32; w++)
-        for (uint32_t k = 0; k < 32; k++)
-            x[32 * w + k] = float_of(bits_of(x[32 * w + k] * by) ^ (words[w] >> k & 1) << 31);
+/* The lanes in another order. */
+#if defined(__clang__)
+#define ORDERED(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define ORDERED(v, ...) __builtin_shuffle(v, (hadamard_lanes){__VA_ARGS__})
+#endif
+
+/* Within a vector: a lane whose bit is 0 becomes the sum of its own and its partner's value; the partner, what is left when its own
+ * is taken off the other's. */
+#define WITHIN(v, m, ...) v = (hadamard_vector)((hadamard_lanes)(v) ^ (m)) + ORDERED(v, __VA_ARGS__)
+
+static INLINE void hadamard_within(hadamard_vector *x)
+{
+    const int32_t minus = INT32_MIN;
+    hadamard_vector v = *x;
+
+    WITHIN(v, ((hadamard_lanes){0, minus, 0, minus, 0, minus, 0, minus}), 1, 0, 3, 2, 5, 4, 7, 6);
+    WITHIN(v, ((hadamard_lanes){0, 0, minus, minus, 0, 0, minus, minus}), 2, 3, 0, 1, 6, 7, 4, 5);
+    WITHIN(v, ((hadamard_lanes){0, 0, 0, 0, minus, minus, minus, minus}), 4, 5, 6, 7, 0, 1, 2, 3);
+    *x = v;
 }
 
-/* Each pass takes neighbours and puts their sum into the first half, their difference into the second: after as many passes as the
- * index has bits, each bit was the lowest once and is where it was. x and other are overwritten; where the result is, is
- * returned. */
-static INLINE float *hadamard(size_t block, float *x, float *other)
+/* Two bits of the index, `apart` elements and twice as many. */
+static INLINE void hadamard_four(float *x, size_t apart)
 {
-    for (size_t passes = block; passes > 1; passes /= 2) {
-        float *from = x;
-        for (size_t i = 0; i < block / 2; i++) {
-            other[i] = from[2 * i] + from[2 * i + 1];
-            other[block / 2 + i] = from[2 * i] - from[2 * i + 1];
+    for (size_t i = 0; i < apart; i += HADAMARD_LANES) {
+        hadamard_vector *at[4], sum[2], difference[2];
+        for (size_t k = 0; k < 4; k++)
+            at[k] = (hadamard_vector *)(void *)(x + i + k * apart);
+        for (size_t k = 0; k < 2; k++) {
+            sum[k] = *at[2 * k] + *at[2 * k + 1];
+            difference[k] = *at[2 * k] - *at[2 * k + 1];
         }
-        x = other;
-        other = from;
+        *at[0] = sum[0] + sum[1];
+        *at[1] = difference[0] + difference[1];
+        *at[2] = sum[0] - sum[1];
+        *at[3] = difference[0] - difference[1];
     }
-    return x;
+}
+
+static INLINE void hadamard_two(float *x, size_t apart)
+{
+    for (size_t i = 0; i < apart; i += HADAMARD_LANES) {
+        hadamard_vector *a = (hadamard_vector *)(void *)(x + i), *b = (hadamard_vector *)(void *)(x + i + apart);
+        hadamard_vector sum = *a + *b, difference = *a - *b;
+        *a = sum;
+        *b = difference;
+    }
+}
+
+/* In place, from the lowest bit of the index to the highest: the order of sums is what rounding depends on. */
+static INLINE void hadamard(size_t block, float *x)
+{
+    size_t apart = HADAMARD_LANES;
+
+    for (size_t i = 0; i < block; i += HADAMARD_LANES)
+        hadamard_within((hadamard_vector *)(void *)(x + i));
+    for (; 4 * apart <= block; apart *= 4)
+        for (size_t i = 0; i < block; i += 4 * apart)
+            hadamard_four(x + i, apart);
+    if (apart < block)
+        hadamard_two(x, apart);
 }
 
 /* 1 / sqrt(block) */
@@ -225,12 +259,34 @@ static INLINE float hadamard_scale(size_t block)
     return power_of_two(-(k / 2)) * (k % 2 ? 0.70710678f : 1.0f);
 }
 
-/* The block turned; `room`: twice a block. Returns where it is. */
-static __attribute__((noinline)) const float *turned(uint32_t seed, size_t block, const float *c, float *room)
+/* What elements are multiplied with: 1 / sqrt(block) and a random sign, the same in all blocks. */
+static __attribute__((noinline)) void find_turns(uint32_t seed, size_t block, float *turns)
 {
-    memcpy(room, c, block * sizeof *room);
-    turn_signs(seed, block, hadamard_scale(block), room);
-    return hadamard(block, room, room + block);
+    float by = hadamard_scale(block);
+
+    for (size_t at = 0; at < block; at += 128) {
+        philox_vector c[4] = {{0}}, unused[4] = {{0}};
+        c[0][0] = at / 128;
+        c[2][0] = 0x48616461; /* a stream of its own */
+        c[3][0] = 0xffffffff;
+        philox(c, unused, seed, 0);
+        for (size_t k = 0; k < 128 && at + k < block; k++)
+            turns[at + k] = c[k / 32][0] >> k % 32 & 1 ? -by : by;
+    }
+}
+
+static INLINE void turn(const struct job *j, const float *from, float *to)
+{
+    for (size_t i = 0; i < j->block; i++)
+        to[i] = from[i] * j->turns[i];
+}
+
+/* The block turned, in `room`. noinline: as it is long. */
+static __attribute__((noinline)) const float *turned(const struct job *j, const float *c, float *room)
+{
+    turn(j, c, room);
+    hadamard(j->block, room);
+    return room;
 }
 
 /* ---- A block ---- */
@@ -244,17 +300,14 @@ static INLINE int is_too_small(const struct wi_kernel_args a, size_t block, uint
     return a.rule == WI_UNIT_MOST && unit <= float_of(LEAST_SCALE) && unit > 0 && levels * levels * 4 < (float)block;
 }
 
-/* Values as decoding makes them; `room`: twice a block. Returns where they are. */
-static INLINE const float *quant_decoded(const struct job *j, const uint8_t *codes, float unit, float middle, float *room)
+/* Values as decoding makes them. */
+static INLINE void quant_decoded(const struct job *j, const uint8_t *codes, float unit, float middle, float *values)
 {
-    float *values;
-
-    quant_values(j->args, j->block, codes, unit, middle, room);
+    quant_values(j->args, j->block, codes, unit, middle, values);
     if (!j->args.hadamard)
-        return room;
-    values = hadamard(j->block, room, room + j->block);
-    turn_signs(j->args.seed, j->block, hadamard_scale(j->block), values);
-    return values;
+        return;
+    hadamard(j->block, values);
+    turn(j, values, values);
 }
 
 static INLINE int quant_not_finite(const struct job *j, uint8_t *image)
@@ -269,16 +322,16 @@ static __attribute__((noinline)) int quant_encode_one(const struct job *j, uint6
                                                       float *residual, uint8_t *image)
 {
     const struct wi_kernel_args a = j->args;
-    float room[2 * WI_KERNELS_BLOCK_MAX], up_by[WI_KERNELS_BLOCK_MAX], middle = 0, unit;
+    float room[WI_KERNELS_BLOCK_MAX], up_by[WI_KERNELS_BLOCK_MAX], middle = 0, unit;
     uint8_t codes[WI_KERNELS_BLOCK_MAX];
-    const float *x = c, *held;
+    const float *x = c;
     uint32_t most = largest_bits(c, j->block), bits;
     size_t counting = a.hadamard ? j->block : n, at = number_bytes(a);
 
     if (most >= (a.hadamard || a.rule == WI_UNIT_NORM ? MEAN_IS_LARGE : TOO_LARGE_BITS)) /* sums of a block stay finite */
         return quant_not_finite(j, image);
     if (a.hadamard) {
-        x = turned(a.seed, j->block, c, room);
+        x = turned(j, c, room);
         most = largest_bits(x, j->block);
     }
     bits = a.minmax ? unit_of_range(a, x, j->block, &middle) : unit_of(a, x, j->block, counting, most);
@@ -297,24 +350,73 @@ static __attribute__((noinline)) int quant_encode_one(const struct job *j, uint6
     pack_any(a.bits, codes, j->block, image + at);
     if (!residual)
         return 0;
-    held = quant_decoded(j, codes, unit, middle, room);
+    quant_decoded(j, codes, unit, middle, room);
     for (size_t i = 0; i < n; i++)
-        residual[i] = c[i] - held[i];
+        residual[i] = c[i] - room[i];
     return 0;
 }
 
 static __attribute__((noinline)) void quant_decode_one(const struct job *j, const uint8_t *image, float *dst, int adds)
 {
     const struct wi_kernel_args a = j->args;
-    float room[2 * WI_KERNELS_BLOCK_MAX];
+    float values[WI_KERNELS_BLOCK_MAX], unit = get_number(a, image);
     uint8_t codes[WI_KERNELS_BLOCK_MAX];
     size_t at = number_bytes(a);
     float middle = a.minmax ? get_number(a, image + at) : 0;
-    const float *values;
 
-    unpack_any(a.bits, image + (a.minmax ? 2 * at : at), j->block, codes);
-    values = quant_decoded(j, codes, get_number(a, image), middle, room);
+    if (unit == unit) {
+        unpack_any(a.bits, image + (a.minmax ? 2 * at : at), j->block, codes);
+        quant_decoded(j, codes, unit, middle, values);
+    }
+    for (size_t i = 0; unit != unit && i < j->block; i++) /* differences of NaN would have signs by the order of operands */
+        values[i] = unit;
     for (size_t i = 0; i < j->block; i++)
         dst[i] = adds ? dst[i] + values[i] : values[i];
 }
-BLOCKWISE(quant, codec->block, codec->block_bytes)
+
+/* ---- Vectors ---- */
+
+/* `turns`: room, of WI_KERNELS_BLOCK_MAX. */
+static INLINE struct job quant_job(const struct weft_codec *codec, const struct weft_codec_site *site, float *turns)
+{
+    struct job j = {codec->block, codec->block_bytes, wi_kernel_args(codec), site, turns};
+
+    if (j.args.hadamard)
+        find_turns(j.args.seed, j.block, turns);
+    return j;
+}
+
+static size_t quant_encode(const struct weft_codec *codec, const struct weft_codec_site *site, const float *src, float *residual,
+                           size_t elems, uint8_t *image)
+{
+    float turns[WI_KERNELS_BLOCK_MAX];
+    struct job j = quant_job(codec, site, turns);
+
+    return encode_blocks(&j, quant_encode_one, src, residual, elems, image);
+}
+
+static void quant_decode(const struct weft_codec *codec, const uint8_t *image, size_t elems, float *dst)
+{
+    float turns[WI_KERNELS_BLOCK_MAX];
+    struct job j = quant_job(codec, NULL, turns);
+
+    decode_blocks(&j, quant_decode_one, image, elems, dst);
+}
+
+static void quant_sum(const struct weft_codec *codec, const struct weft_codec_operands *o, size_t elems, float *dst)
+{
+    float turns[WI_KERNELS_BLOCK_MAX];
+    struct job j = quant_job(codec, NULL, turns);
+
+    sum_blocks(&j, quant_decode_one, o, elems, dst);
+}
+
+static size_t quant_sum_encode(const struct weft_codec *codec, const struct weft_codec_site *site,
+                               const struct weft_codec_operands *o, float factor, float *residual, size_t elems, uint8_t *image,
+                               float *dst)
+{
+    float turns[WI_KERNELS_BLOCK_MAX];
+    struct job j = quant_job(codec, site, turns);
+
+    return sum_encode_blocks(&j, quant_encode_one, quant_decode_one, o, factor, residual, elems, image, dst);
+}

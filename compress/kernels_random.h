@@ -7,38 +7,57 @@
 #define PHILOX_LANES 16
 #define PHILOX_GROUP (4 * PHILOX_LANES) /* elements that share them */
 
-/* One round. c[w][lane]: word w of the counter. */
-static INLINE void philox_round(uint32_t c[4][PHILOX_LANES], uint32_t k0, uint32_t k1, int lanes)
+/* Counters, each word of which is in the lower half of a lane; what is in the upper half does not matter, since products are of
+ * lower halves. Lanes that are as long as a product need no other order of words in any round. Sets have longer vectors, and
+ * MULTIPLY_LOWER where the compiler would not find the instruction. */
+#ifndef PHILOX_BYTES
+#define PHILOX_BYTES 16
+#endif
+#define PHILOX_SIDE (PHILOX_BYTES / 8) /* counters in a vector */
+typedef uint64_t philox_vector __attribute__((vector_size(PHILOX_BYTES)));
+#ifndef MULTIPLY_LOWER
+#define MULTIPLY_LOWER(a, b) (((a)&0xffffffffu) * (b))
+#endif
+
+static INLINE void philox_round(philox_vector c[4], uint32_t k0, uint32_t k1)
 {
-    for (int i = 0; i < lanes; i++) {
-        uint64_t p0 = (uint64_t)c[0][i] * 0xd2511f53u, p1 = (uint64_t)c[2][i] * 0xcd9e8d57u;
-        c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;
-        c[1][i] = (uint32_t)p1;
-        c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
-        c[3][i] = (uint32_t)p0;
-    }
+    philox_vector zero = {0}, p0 = MULTIPLY_LOWER(c[0], zero + 0xd2511f53u), p1 = MULTIPLY_LOWER(c[2], zero + 0xcd9e8d57u);
+
+    c[0] = p1 >> 32 ^ c[1] ^ k0;
+    c[1] = p1;
+    c[2] = p0 >> 32 ^ c[3] ^ k1;
+    c[3] = p0;
 }
 
-static INLINE void philox(uint32_t c[4][PHILOX_LANES], uint32_t k0, uint32_t k1, int lanes)
+/* Two vectors at a time, since each round of one waits for its products. */
+static INLINE void philox(philox_vector even[4], philox_vector odd[4], uint32_t k0, uint32_t k1)
 {
-    for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u)
-        philox_round(c, k0, k1, lanes);
+    for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+        philox_round(even, k0, k1);
+        philox_round(odd, k0, k1);
+    }
 }
 
 /* Words of the elements from `group` * PHILOX_GROUP on, in their order. */
 static inline void random_group(uint32_t seed, const struct weft_codec_site *site, uint64_t group, uint32_t *words)
 {
-    uint32_t c[4][PHILOX_LANES];
+    const philox_vector zero = {0};
 
-    for (uint32_t i = 0; i < PHILOX_LANES; i++) {
-        uint64_t counter = group * PHILOX_LANES + i;
-        c[0][i] = (uint32_t)counter;
-        c[1][i] = (uint32_t)(counter >> 32);
-        c[2][i] = (uint32_t)site->step;
-        c[3][i] = site->rank << 1 | (site->sums & 1);
+    for (size_t i = 0; i < PHILOX_LANES; i += 2 * PHILOX_SIDE) {
+        philox_vector even[4], odd[4];
+        for (size_t k = 0; k < PHILOX_SIDE; k++)
+            even[0][k] = group * PHILOX_LANES + i + 2 * k;
+        odd[0] = even[0] + 1;
+        even[1] = odd[1] = even[0] >> 32; /* even numbers end in 0 */
+        even[2] = odd[2] = zero + (uint32_t)site->step;
+        even[3] = odd[3] = zero + (site->rank << 1 | (site->sums & 1));
+        philox(even, odd, seed, (uint32_t)(site->step >> 32));
+        for (size_t w = 0; w < 4; w++) {
+            philox_vector both = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (even[w] & 0xffffffffu) | odd[w] << 32
+                                                                            : (odd[w] & 0xffffffffu) | even[w] << 32;
+            memcpy(words + w * PHILOX_LANES + i, &both, sizeof both);
+        }
     }
-    philox(c, seed, (uint32_t)(site->step >> 32), PHILOX_LANES);
-    memcpy(words, c, sizeof c);
 }
 
 #define RANDOM_ROOM (WI_KERNELS_BLOCK_MAX + 2 * PHILOX_GROUP)

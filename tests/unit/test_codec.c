@@ -641,6 +641,46 @@ static void cuts_do_not_matter(void)
     }
 }
 
+/* ---- The transform ---- */
+
+/* The image of a block in which element m of what was transformed is 1, the others 0. */
+static void decode_unit_vector(const struct weft_codec *c, size_t m, float *dst)
+{
+    uint8_t unit[4 + MOST] = {0, 0, 0x80, 0x3f};
+
+    memset(unit + 4, 128, c->block);
+    unit[4 + m] = 129;
+    wi_codec_decode(c, unit, c->block, dst);
+}
+
+/* Row m of Sylvester's matrix has the sign of the bits that the row and the column share. */
+static void transform_is_hadamards(void)
+{
+    static float first[MOST], row[MOST];
+
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        if (wi_isa_force(isas[i]) < 0)
+            continue;
+        for (size_t block = 32; block <= 2048; block *= 2) {
+            struct weft_codec c;
+            char spec[64];
+            size_t wrong = 0;
+            snprintf(spec, sizeof spec, "int8:scale=fp32,hadamard=1,block=%zu", block);
+            CU_ASSERT_EQUAL_FATAL(wi_codec_parse(spec, &c), WEFT_SUCCESS);
+            decode_unit_vector(&c, 0, first);
+            for (size_t m = 0; m < block; m++) {
+                decode_unit_vector(&c, m, row);
+                for (size_t k = 0; k < block; k++)
+                    wrong += row[k] != (__builtin_parityll(k & m) ? -first[k] : first[k]);
+            }
+            for (size_t k = 0; k < block; k++)
+                wrong += !(fabs(fabs((double)first[k]) * sqrt((double)block) - 1) < 1e-6);
+            CU_ASSERT_EQUAL(wrong, 0);
+        }
+    }
+    wi_isa_force(NULL);
+}
+
 static const struct wt_case cases[] = {
     {"wrong parameters are refused", wrong_parameters_are_refused},
     {"lengths follow the formula", lengths_follow_the_formula},
@@ -658,5 +698,6 @@ static const struct wt_case cases[] = {
     {"sums are encoded in one pass", sums_are_encoded},
     {"instruction sets agree", instruction_sets_agree},
     {"cuts at blocks do not matter", cuts_do_not_matter},
+    {"the transform is Hadamard's", transform_is_hadamards},
 };
 WT_UNIT_MAIN("codec", cases)

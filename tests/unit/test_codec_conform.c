@@ -515,19 +515,21 @@ static size_t run(const struct weft_codec *c, size_t n, uint8_t *out)
 {
     static float into[MOST], with[MOST];
     size_t bytes = wi_codec_bytes(c, n);
-    const struct weft_codec_operands both = {2, (const void *[]){out + 1, NULL}, (const float *[]){NULL, src}};
+    const uint8_t *one = out + 1;
+    const struct weft_codec_operands many = {7, (const void *[]){one, one, one, one, one, NULL, one},
+                                             (const float *[]){NULL, NULL, NULL, NULL, NULL, src, NULL}};
 
     memcpy(with, residual, n * sizeof *with);
     out[0] = (uint8_t)wi_codec_encode_at(c, &site, src, NULL, n, out + 1);
     wi_codec_encode_at(c, &site, src, with, n, out + 1 + bytes);
     out += 1 + 2 * bytes;
     memcpy(out, with, 4 * n);
-    wi_codec_decode(c, both.images[0], n, into);
+    wi_codec_decode(c, one, n, into);
     memcpy(out + 4 * n, into, 4 * n);
-    wi_codec_sum(c, &both, n, into);
+    wi_codec_sum(c, &many, n, into);
     memcpy(out + 8 * n, into, 4 * n);
     memcpy(with, residual, n * sizeof *with);
-    wi_codec_sum_encode(c, &site, &both, .5f, with, n, out + 12 * n, into);
+    wi_codec_sum_encode(c, &site, &many, .5f, with, n, out + 12 * n, into);
     memcpy(out + 12 * n + bytes, into, 4 * n);
     return 1 + 3 * bytes + 16 * n;
 }
