@@ -10,7 +10,8 @@
 #include "compress/kernels.h"
 
 #define LANES 16
-#define AHEAD 512 /* elements that are fetched early: the two passes over a block hide too little from the prefetcher */
+#define AHEAD 512 /* elements that are fetched early: the two passes over a block hide too little from the prefetcher ... */
+#define FAR_AHEAD 1024 /* ... where several blocks are read before one is done */
 #define IMAGES_MOST 4 /* that are decoded together: a sum is stored once for all of them */
 #define INLINE inline __attribute__((always_inline))
 #define TOO_LARGE_BITS 0x7f000000u /* 2^127: below, no scale or level becomes infinite */
@@ -192,26 +193,44 @@ static INLINE float scale_of(const uint8_t *image)
 
 /* ---- A block ---- */
 
-static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, float *residual,
+/* Of a block of which n elements count. */
+static INLINE uint32_t block_scale(const struct shape s, size_t block, const float *c, size_t n)
+{
+    return s.most > 0 ? scale_by_most(s, c, block) : scale_by_mean(s, c, block, n);
+}
+
+static INLINE void codes_and_residual(const struct shape s, size_t block, const float *c, size_t n, float scale,
+                                      float *residual, uint8_t *codes)
+{
+    uint8_t unpacked[WI_KERNELS_BLOCK_MAX], *each = s.bits == 8 ? codes : unpacked;
+
+    codes_of(s, c, block, scale, each);
+    if (s.bits < 8)
+        pack(s, each, block, codes);
+    for (size_t i = 0; residual && i < n; i++)
+        residual[i] = c[i] - level_of(s, each[i]) * scale;
+}
+
+/* `bits`: its scale. */
+static INLINE int encode_block(const struct shape s, size_t block, const float *c, size_t n, uint32_t bits, float *residual,
                                uint8_t *image)
 {
-    uint8_t unpacked[WI_KERNELS_BLOCK_MAX];
-    const uint8_t *codes;
-    uint32_t bits = s.most > 0 ? scale_by_most(s, c, block) : scale_by_mean(s, c, block, n);
+    uint8_t *codes = image + WI_CODEC_SCALE_BYTES;
     float scale = float_of(bits << 16);
 
     image[0] = (uint8_t)bits;
     image[1] = (uint8_t)(bits >> 8);
     if (bits == NAN_SCALE) {
-        memset(image + WI_CODEC_SCALE_BYTES, 0, code_bytes(s, block));
+        memset(codes, 0, code_bytes(s, block));
         return 1;
     }
-    codes_of(s, c, block, scale, s.bits == 8 ? image + WI_CODEC_SCALE_BYTES : unpacked);
-    codes = s.bits == 8 ? image + WI_CODEC_SCALE_BYTES : unpacked;
-    if (s.bits < 8)
-        pack(s, codes, block, image + WI_CODEC_SCALE_BYTES);
-    for (size_t i = 0; residual && i < n; i++)
-        residual[i] = c[i] - level_of(s, codes[i]) * scale;
+#ifdef WI_CODEC_EIGHT
+    if (s.bits <= WI_CODEC_EIGHT && (!residual || n == block)) {
+        eight_encode(s, block, c, scale, residual, codes);
+        return 0;
+    }
+#endif
+    codes_and_residual(s, block, c, n, scale, residual, codes);
     return 0;
 }
 
@@ -252,24 +271,64 @@ static INLINE void decode_images(const struct shape s, size_t block, const uint8
 
 /* ---- Vectors ---- */
 
+/* Blocks that are encoded together: their scales first, so that the search for one's largest element and the divisions by it do not
+ * wait for each other. More are faster in the cache (by a tenth), but not past it, where reading stops meanwhile. */
+#define TOGETHER 2
+
+static INLINE void fetch(const float *from, size_t at, size_t elems)
+{
+    for (size_t i = 0; from && i < elems; i += LANES)
+        __builtin_prefetch(from + at + i);
+}
+
+static INLINE size_t elems_together(size_t block)
+{
+    return block * TOGETHER < WI_KERNELS_BLOCK_MAX ? block * TOGETHER : WI_KERNELS_BLOCK_MAX;
+}
+
+/* n: elements that count. next, NULL: what is fetched meanwhile, as much as c, a part with each step so that memory is not idle. */
+static INLINE size_t encode_together(const struct shape s, size_t block, const float *c, size_t n, float *residual,
+                                     uint8_t *image, const float *next, const float *next_residual)
+{
+    uint32_t scales[TOGETHER];
+    size_t bad = 0;
+
+    for (size_t k = 0, at = 0; at < n; k++, at += block) {
+        fetch(next, at, block / 2);
+        fetch(next_residual, at, block / 2);
+        scales[k] = block_scale(s, block, c + at, n - at < block ? n - at : block);
+    }
+    for (size_t k = 0, at = 0; at < n; k++, at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
+        fetch(next, at + block / 2, block / 2);
+        fetch(next_residual, at + block / 2, block / 2);
+        bad += (size_t)encode_block(s, block, c + at, n - at < block ? n - at : block, scales[k],
+                                    residual ? residual + at : NULL, image);
+    }
+    return bad;
+}
+
+static INLINE size_t image_bytes(const struct shape s, size_t block, size_t elems)
+{
+    return (elems + block - 1) / block * (WI_CODEC_SCALE_BYTES + code_bytes(s, block));
+}
+
 static INLINE size_t encode(const struct shape s, size_t block, const float *src, float *residual, size_t elems,
                             uint8_t *image)
 {
     float sums[WI_KERNELS_BLOCK_MAX];
-    size_t bad = 0;
+    size_t bad = 0, each = elems_together(block);
 
-    for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
-        size_t n = elems - at < block ? elems - at : block;
+    for (size_t at = 0; at < elems; at += each, image += image_bytes(s, block, each)) {
+        size_t n = elems - at < each ? elems - at : each;
         const float *c = src + at;
-        for (size_t i = 0; i < block; i += LANES)
-            __builtin_prefetch(c + i + AHEAD);
-        if (residual || n < block) {
+        if (residual || n % block) {
             for (size_t i = 0; i < n; i++)
                 sums[i] = residual ? src[at + i] + residual[at + i] : src[at + i];
-            memset(sums + n, 0, (block - n) * sizeof *sums);
+            memset(sums + n, 0, (each - n) * sizeof *sums);
             c = sums;
         }
-        bad += (size_t)encode_block(s, block, c, n, residual ? residual + at : NULL, image);
+        bad += encode_together(s, block, c, n, residual ? residual + at : NULL, image, src + at + FAR_AHEAD,
+                               residual ? residual + at + FAR_AHEAD : NULL);
     }
     return bad;
 }
@@ -330,23 +389,23 @@ static INLINE void sum(const struct shape s, size_t block, const struct weft_cod
     }
 }
 
+/* All that is summed, encoded, decoded again to `dst`, unless that is NULL: a part that stays in the cache. */
 static INLINE size_t sum_encode(const struct shape s, size_t block, const struct weft_codec_operands *o, float factor,
                                 float *residual, size_t elems, uint8_t *image, float *dst)
 {
     float acc[WI_KERNELS_BLOCK_MAX];
-    size_t bad = 0;
+    size_t bad = 0, each = elems_together(block);
 
-    for (size_t at = 0; at < elems; at += block, image += WI_CODEC_SCALE_BYTES + code_bytes(s, block)) {
-        size_t count = elems - at < block ? elems - at : block;
-        sum_block(s, block, o, at, count, acc);
-        for (size_t i = 0; i < count; i++)
+    for (size_t at = 0; at < elems; at += each, image += image_bytes(s, block, each)) {
+        size_t n = elems - at < each ? elems - at : each;
+        for (size_t k = 0; k < n; k += block)
+            sum_block(s, block, o, at + k, n - k < block ? n - k : block, acc + k);
+        for (size_t i = 0; i < n; i++)
             acc[i] = residual ? acc[i] * factor + residual[at + i] : acc[i] * factor;
-        memset(acc + count, 0, (block - count) * sizeof *acc);
-        bad += (size_t)encode_block(s, block, acc, count, residual ? residual + at : NULL, image);
-        if (!dst)
-            continue;
-        decode_block(s, block, image, acc, 0);
-        memcpy(dst + at, acc, count * sizeof *dst);
+        memset(acc + n, 0, (each - n) * sizeof *acc);
+        bad += encode_together(s, block, acc, n, residual ? residual + at : NULL, image, NULL, NULL);
+        if (dst)
+            decode(s, block, image, n, dst + at);
     }
     return bad;
 }
