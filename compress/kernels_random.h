@@ -45,8 +45,10 @@ static inline void random_group(uint32_t seed, const struct weft_codec_site *sit
 
     for (size_t i = 0; i < PHILOX_LANES; i += 2 * PHILOX_SIDE) {
         philox_vector even[4], odd[4];
+        uint64_t counters[PHILOX_SIDE];
         for (size_t k = 0; k < PHILOX_SIDE; k++)
-            even[0][k] = group * PHILOX_LANES + i + 2 * k;
+            counters[k] = group * PHILOX_LANES + i + 2 * k;
+        memcpy(&even[0], counters, sizeof counters);
         odd[0] = even[0] + 1;
         even[1] = odd[1] = even[0] >> 32; /* even numbers end in 0 */
         even[2] = odd[2] = zero + (uint32_t)site->step;
