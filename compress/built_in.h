@@ -11,7 +11,8 @@
     X(bf16) X(fp16) X(e4m3) X(e5m2)         \
     X(mxfp8) X(mxfp6) X(mxfp4)              \
     X(qsgd) X(terngrad) X(natural)          \
-    X(topk) X(blocktopk) X(randomk)
+    X(sharedint)                            \
+    X(topk) X(blocktopk) X(leaderk) X(randomk)
 
 #define WI_CODEC_DECLARE(name) extern const struct weft_plugin wi_codec_##name;
 WI_CODEC_LIST(WI_CODEC_DECLARE)

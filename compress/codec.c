@@ -25,11 +25,13 @@ static weft_status check(const struct weft_codec *c)
     if (c->scratch_bytes > WEFT_CODEC_SCRATCH_MAX)
         return wi_fail(WEFT_EINVAL, "codec %s: it needs %zu bytes of scratch, and there are %zu", name,
                        c->scratch_bytes, WEFT_CODEC_SCRATCH_MAX);
-    if (c->traits & ~(uint32_t)(WEFT_CODEC_CONTRACTIVE | WEFT_CODEC_UNBIASED | WEFT_CODEC_VARIABLE))
+    if (c->traits & ~(uint32_t)(WEFT_CODEC_CONTRACTIVE | WEFT_CODEC_UNBIASED | WEFT_CODEC_VARIABLE | WEFT_CODEC_LINEAR))
         return wi_fail(WEFT_ENOTSUP, "codec %s: this library does not know its traits, %#x", name, c->traits);
     if (c->traits & WEFT_CODEC_VARIABLE ? !c->ops->read : !c->ops->decode)
         return wi_fail(WEFT_EINVAL, "codec %s: its images are of %s length, and it has no %s", name,
                        c->ops->decode ? "a variable" : "a fixed", c->ops->decode ? "read" : "decode");
+    if (c->traits & WEFT_CODEC_LINEAR && !(c->ops->linear && c->ops->project && c->ops->expand))
+        return wi_fail(WEFT_EINVAL, "codec %s: it is linear, and lacks linear, project or expand", name);
     if (!(c->encode_rate > 0 && c->decode_rate > 0 && c->limit > 0 && isfinite(c->encode_rate) &&
           isfinite(c->decode_rate)))
         return wi_fail(WEFT_EINVAL, "codec %s: it says no rates or no limit", name);
@@ -129,6 +131,61 @@ int wi_codec_decode(const struct weft_codec *codec, const void *image, size_t el
         codec->ops->decode(codec, image, elems, dst, scratch);
     end(scratch);
     return st;
+}
+
+/* ---- Linear codecs ---- */
+
+static int fits(const struct weft_codec *codec, uint32_t dtype, uint32_t elems)
+{
+    return weft_dtype_bytes((weft_dtype)dtype) && elems &&
+           elems <= 2 * sizeof(float) * codec->block / weft_dtype_bytes((weft_dtype)dtype);
+}
+
+weft_status wi_codec_linear(const struct weft_codec *codec, int nranks, struct weft_codec_linear *linear)
+{
+    char why[160] = "not for so many ranks";
+    weft_status st;
+
+    *linear = (struct weft_codec_linear){0};
+    st = codec->ops->linear(codec, nranks, linear, why, sizeof why);
+    why[sizeof why - 1] = '\0';
+    if (st < 0)
+        return wi_fail(st, "codec %s: %s", wi_codec_name(codec), why);
+    if (!fits(codec, (uint32_t)linear->dtype, linear->elems) || linear->agreement > WEFT_CODEC_AGREE_LEADER ||
+        (linear->agreement &&
+         (!fits(codec, (uint32_t)linear->agreed_dtype, linear->agreed_elems) || !codec->ops->propose)))
+        return wi_fail(WEFT_EINVAL, "codec %s: its plain vectors have no type, no length or too much of it",
+                       wi_codec_name(codec));
+    return WEFT_SUCCESS;
+}
+
+void wi_codec_propose(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const float *src,
+                      size_t elems, void *agreed)
+{
+    void *scratch = begin(codec);
+
+    codec->ops->propose(codec, site, nranks, src, elems, agreed, scratch);
+    end(scratch);
+}
+
+size_t wi_codec_project(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks,
+                        const void *agreed, const float *src, size_t elems, void *vector)
+{
+    void *scratch = begin(codec);
+    size_t bad = codec->ops->project(codec, site, nranks, agreed, src, elems, vector, scratch);
+
+    end(scratch);
+    return bad;
+}
+
+size_t wi_codec_expand(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks,
+                       const void *agreed, const void *vector, size_t elems, float *dst)
+{
+    void *scratch = begin(codec);
+    size_t bad = codec->ops->expand(codec, site, nranks, agreed, vector, elems, dst, scratch);
+
+    end(scratch);
+    return bad;
 }
 
 /* ---- Sums of codecs that have none of their own, block by block ---- */

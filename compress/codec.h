@@ -80,6 +80,15 @@ size_t wi_codec_sum_encode(const struct weft_codec *codec, const struct weft_cod
                            const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
                            void *image, float *dst);
 
+/* Of linear codecs, as in weft_codec_ops. WEFT_ENOTSUP, WEFT_EINVAL with text. */
+weft_status wi_codec_linear(const struct weft_codec *codec, int nranks, struct weft_codec_linear *linear);
+void wi_codec_propose(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const float *src,
+                      size_t elems, void *agreed);
+size_t wi_codec_project(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                        const float *src, size_t elems, void *vector);
+size_t wi_codec_expand(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                       const void *vector, size_t elems, float *dst);
+
 /* ---- Types of vectors (convert.c) ---- */
 
 /* Vectors that are not of fp32 are converted: of fp16 and bf16, rounded to nearest even. */

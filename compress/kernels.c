@@ -18,6 +18,19 @@ static const struct wi_codec_kernels *kernels_of(const struct weft_codec *codec)
     return &wi_codec_kernels_any[i];
 }
 
+const struct wi_shared_kernels *wi_shared_kernels_of_this_cpu(void)
+{
+#if defined(__x86_64__)
+    const char *isa = wi_isa_name();
+
+    if (!strcmp(isa, wi_codec_isa_avx512))
+        return &wi_shared_kernels_avx512;
+    if (!strcmp(isa, wi_codec_isa_avx2))
+        return &wi_shared_kernels_avx2;
+#endif
+    return &wi_shared_kernels_any;
+}
+
 int wi_kernels_scale_is_finite(const struct weft_codec *codec, const void *image)
 {
     const uint8_t *scale = image;

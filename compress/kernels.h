@@ -27,6 +27,7 @@ enum wi_kernels_id {
     WI_KERNELS_QUANT,
     WI_KERNELS_NATURAL,
     WI_KERNELS_MEANS,
+    WI_KERNELS_SHARED,
     WI_KERNELS
 };
 
@@ -36,13 +37,13 @@ enum wi_unit_rule { WI_UNIT_MOST, WI_UNIT_MEAN, WI_UNIT_NORM, WI_UNIT_CLIPPED };
 struct wi_kernel_args {
     uint32_t kernels; /* enum wi_kernels_id */
     uint32_t seed;
-    /* Of WI_KERNELS_QUANT. */
+    /* Of WI_KERNELS_QUANT, some of WI_KERNELS_SHARED. */
     uint8_t bits, rule; /* of a code; enum wi_unit_rule */
     uint8_t wide;       /* scales are fp32 */
     uint8_t minmax, halves, stochastic, hadamard;
     uint8_t reserved;
-    float most; /* the largest level */
-    float clip; /* of WI_UNIT_CLIPPED */
+    float most; /* the largest level; of WI_KERNELS_SHARED that of the sum of all ranks */
+    float clip; /* of WI_UNIT_CLIPPED; of WI_KERNELS_SHARED the largest level of images */
 };
 
 static inline struct wi_kernel_args wi_kernel_args(const struct weft_codec *codec)
@@ -73,6 +74,15 @@ struct wi_codec_kernels {
                          const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
                          uint8_t *image, float *dst);
 };
+/* As in weft_codec_ops, of sharedint. */
+struct wi_shared_kernels {
+    void (*propose)(const struct weft_codec *codec, int nranks, const float *src, size_t elems, uint16_t *scales);
+    size_t (*project)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const uint16_t *scales,
+                      const float *src, size_t elems, uint8_t *codes);
+    size_t (*expand)(const struct weft_codec *codec, const uint16_t *scales, const uint8_t *codes, size_t elems, float *dst);
+};
+extern const struct wi_shared_kernels wi_shared_kernels_any, wi_shared_kernels_avx2, wi_shared_kernels_avx512;
+const struct wi_shared_kernels *wi_shared_kernels_of_this_cpu(void);
 /* [WI_KERNELS], and what wi_isa_name calls the instruction set. */
 extern const struct wi_codec_kernels wi_codec_kernels_any[], wi_codec_kernels_avx2[], wi_codec_kernels_avx512[];
 extern const char wi_codec_isa_avx2[], wi_codec_isa_avx512[];

@@ -13,6 +13,7 @@
 #define MULTIPLY_LOWER(a, b) ((philox_vector)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
 #endif
 #define WI_CODEC_ISA wi_codec_kernels_any
+#define WI_SHARED_ISA wi_shared_kernels_any
 #include "compress/kernels_set.h"
 
 #if defined(__clang__)

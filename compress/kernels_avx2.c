@@ -18,6 +18,7 @@
 #define PHILOX_BYTES 32
 #define MULTIPLY_LOWER(a, b) ((philox_vector)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 #define WI_CODEC_ISA wi_codec_kernels_avx2
+#define WI_SHARED_ISA wi_shared_kernels_avx2
 #include "compress/kernels_set.h"
 
 const char wi_codec_isa_avx2[] = "avx2";

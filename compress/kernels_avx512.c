@@ -19,6 +19,7 @@
 #define PHILOX_BYTES 64
 #define MULTIPLY_LOWER(a, b) ((philox_vector)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define WI_CODEC_ISA wi_codec_kernels_avx512
+#define WI_SHARED_ISA wi_shared_kernels_avx512
 #include "compress/kernels_set.h"
 
 const char wi_codec_isa_avx512[] = "avx512";

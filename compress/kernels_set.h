@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All kernels of one instruction set. Included once by each kernels_<isa>.c, which defines WI_CODEC_ISA, the name of the table. */
+/* All kernels of one instruction set. Included once by each kernels_<isa>.c, which defines WI_CODEC_ISA and
+ * WI_SHARED_ISA, the names of its tables. */
 #include "compress/kernels_loops.h"
 
 #include "compress/kernels_blocks.h"
@@ -11,6 +12,8 @@
 #include "compress/kernels_quant.h"
 
 #include "compress/kernels_natural.h"
+
+#include "compress/kernels_shared.h"
 
 #define ENTRY(name)                                                 \
     {                                                               \
@@ -34,4 +37,6 @@ const struct wi_codec_kernels WI_CODEC_ISA[WI_KERNELS] = {
     [WI_KERNELS_QUANT] = ENTRY(quant),
     [WI_KERNELS_NATURAL] = ENTRY(natural),
     [WI_KERNELS_MEANS] = ENTRY(means),
+    [WI_KERNELS_SHARED] = ENTRY(shared),
 };
+const struct wi_shared_kernels WI_SHARED_ISA = {shared_propose, shared_project, shared_expand};

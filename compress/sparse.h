@@ -56,6 +56,9 @@ struct wi_sparse_room wi_sparse_room(size_t block, void *scratch);
  * largest magnitude; WI_SELECT_LIMIT or more: it has chosen none. */
 uint32_t wi_sparse_choose(const struct weft_codec *codec, const struct wi_sparse *s, const struct weft_codec_site *site,
                           const float *src, const float *residual, struct wi_sparse_room *room, uint8_t *which);
+/* Of RANDOM: what an image says of which, WI_SPARSE_DRAWN_BYTES. */
+#define WI_SPARSE_DRAWN_BYTES sizeof(uint64_t)
+void wi_sparse_draw(const struct wi_sparse *s, const struct weft_codec_site *site, uint8_t *which);
 /* Into room->index. Returns how many; they are in any order, and may be outside of the block. */
 size_t wi_sparse_places(const struct weft_codec *codec, const struct wi_sparse *s, const uint8_t *which,
                         struct wi_sparse_room *room);

@@ -89,6 +89,11 @@ static uint32_t choose_groups(const struct weft_codec *codec, const struct wi_sp
 
 /* ---- All ---- */
 
+void wi_sparse_draw(const struct wi_sparse *s, const struct weft_codec_site *site, uint8_t *which)
+{
+    wi_put64(which, draw(s, site));
+}
+
 uint32_t wi_sparse_choose(const struct weft_codec *codec, const struct wi_sparse *s, const struct weft_codec_site *site,
                           const float *src, const float *residual, struct wi_sparse_room *room, uint8_t *which)
 {
@@ -103,7 +108,7 @@ uint32_t wi_sparse_choose(const struct weft_codec *codec, const struct wi_sparse
         return most;
     }
     wi_collect_of_this_cpu()(src, residual, room->sum, codec->block, NONE, room->index, &most);
-    wi_put64(which, draw(s, site));
+    wi_sparse_draw(s, site, which);
     places_at_random(draw(s, site), codec->block, s->k, room->index);
     return most;
 }

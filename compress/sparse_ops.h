@@ -15,8 +15,20 @@ size_t wi_sparse_sum_encode(const struct weft_codec *codec, const struct weft_co
                             const struct weft_codec_operands *operands, float factor, float *residual, size_t elems,
                             void *image, float *dst, void *scratch);
 
+/* sparse_linear.c */
+weft_status wi_sparse_linear(const struct weft_codec *codec, int nranks, struct weft_codec_linear *linear, char *why,
+                             size_t capacity);
+void wi_sparse_propose(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const float *src,
+                       size_t elems, void *agreed, void *scratch);
+size_t wi_sparse_project(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                         const float *src, size_t elems, void *vector, void *scratch);
+size_t wi_sparse_expand(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                        const void *vector, size_t elems, float *dst, void *scratch);
+
 #define WI_SPARSE_OPS                                                                               \
     .bytes = sizeof(struct weft_codec_ops), .encode = wi_sparse_encode, .decode = wi_sparse_decode, \
     .is_finite = wi_sparse_is_finite, .sum = wi_sparse_sum, .sum_encode = wi_sparse_sum_encode
+#define WI_SPARSE_LINEAR_OPS \
+    .linear = wi_sparse_linear, .propose = wi_sparse_propose, .project = wi_sparse_project, .expand = wi_sparse_expand
 
 #endif

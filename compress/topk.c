@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topk, blocktopk, randomk: k of the elements of each block (sparse.h). Selection is by block, not by vector, so that images have a
+/* topk, blocktopk, leaderk, randomk: k of the elements of each block (sparse.h). Selection is by block, not by vector, so that images have a
  * fixed length and blocks stand for themselves. */
 #include <stdio.h>
 
@@ -40,8 +40,19 @@ static const struct weft_codec_parameter group_rows[] = {
     {"group", "32", WEFT_CODEC_POWER_OF_TWO, 8, 256, NULL, "adjacent elements that are chosen together"},
     LAST_ROW};
 enum { SEED = 3 };
+/* Of codecs whose values are summed as they are: these types can be. */
+#define SUMMED_ROW                                                                                             \
+    {                                                                                                          \
+        "values", "bf16", WEFT_CODEC_WORD, 0, 0, "fp32|fp16|bf16|int8", "how an element that is sent is coded" \
+    }
+static const struct weft_codec_parameter leader_rows[] = {
+    RATIO_ROW,
+    BLOCK_ROW,
+    {"values", "bf16", WEFT_CODEC_WORD, 0, 0, "fp32|bf16", "type in which elements that are sent are summed"},
+    INDICES_ROW,
+    LAST_ROW};
 static const struct weft_codec_parameter random_rows[] = {
-    RATIO_ROW, BLOCK_ROW, VALUES_ROW, {"seed", "0", WEFT_CODEC_INTEGER, 0, 0x1p53, NULL, "of the choice"}, LAST_ROW};
+    RATIO_ROW, BLOCK_ROW, SUMMED_ROW, {"seed", "0", WEFT_CODEC_INTEGER, 0, 0x1p53, NULL, "of the choice"}, LAST_ROW};
 
 /* What the largest leave of Gaussian elements: their part, and the part of the square that is not among them. */
 static const struct {
@@ -109,6 +120,24 @@ static weft_status configure_top(struct weft_codec *c, char *why, size_t capacit
     return WEFT_SUCCESS;
 }
 
+static weft_status configure_leader(struct weft_codec *c, char *why, size_t capacity)
+{
+    struct wi_sparse s = {.group = 1, .choice = WI_SPARSE_LARGEST};
+
+    (void)why, (void)capacity;
+    c->block = (uint32_t)c->value[BLOCK].integer;
+    s.k = share_of(c->value[RATIO].real, c->block);
+    s.values = c->value[VALUES].integer ? WI_SPARSE_BF16 : WI_SPARSE_FP32;
+    s.form = (uint8_t)c->value[INDICES].integer;
+    s.which_bytes = (uint32_t)wi_index_bytes(s.form, c->block, s.k);
+    c->lossy_limit = 2;
+    c->nmse = left_by_largest((double)s.k / c->block); /* of the leader; others lose more, the less gradients agree */
+    set_rates(c, 4000, 8000, 8e-3, 4e-3);
+    configure(c, s);
+    c->traits |= WEFT_CODEC_LINEAR;
+    return WEFT_SUCCESS;
+}
+
 static weft_status configure_groups(struct weft_codec *c, char *why, size_t capacity)
 {
     struct wi_sparse s = {.choice = WI_SPARSE_GROUPS};
@@ -130,7 +159,7 @@ static weft_status configure_groups(struct weft_codec *c, char *why, size_t capa
 
 static weft_status configure_random(struct weft_codec *c, char *why, size_t capacity)
 {
-    struct wi_sparse s = {.group = 1, .choice = WI_SPARSE_RANDOM, .which_bytes = sizeof(uint64_t)};
+    struct wi_sparse s = {.group = 1, .choice = WI_SPARSE_RANDOM, .which_bytes = WI_SPARSE_DRAWN_BYTES};
 
     (void)why, (void)capacity;
     c->block = (uint32_t)c->value[BLOCK].integer;
@@ -141,17 +170,22 @@ static weft_status configure_random(struct weft_codec *c, char *why, size_t capa
     c->lossy_limit = s.values == WI_SPARSE_FP32 ? 0 : 2; /* whoever encodes again sends the same elements */
     set_rates(c, 8000, 8000, 4e-3, 3e-3);
     configure(c, s);
+    if (s.values == WI_SPARSE_FP32 || s.values == WI_SPARSE_BF16)
+        c->traits |= WEFT_CODEC_LINEAR;
     return WEFT_SUCCESS;
 }
 
-#define SPARSE(name_, rows_, configure_, summary_)                                                                  \
-    static const struct weft_codec_ops ops_##name_ = {WI_SPARSE_OPS, .parameters = rows_, .configure = configure_}; \
-    const struct weft_plugin wi_codec_##name_ = {.abi = WEFT_PLUGIN_ABI,                                            \
-                                                 .bytes = sizeof(struct weft_plugin),                               \
-                                                 .kind = WEFT_PLUGIN_CODEC,                                         \
-                                                 .name = #name_,                                                    \
-                                                 .summary = summary_,                                               \
+#define SPARSE(name_, rows_, configure_, summary_, ...)                                                            \
+    static const struct weft_codec_ops ops_##name_ = {WI_SPARSE_OPS, .parameters = rows_, .configure = configure_, \
+                                                      __VA_ARGS__};                                                \
+    const struct weft_plugin wi_codec_##name_ = {.abi = WEFT_PLUGIN_ABI,                                           \
+                                                 .bytes = sizeof(struct weft_plugin),                              \
+                                                 .kind = WEFT_PLUGIN_CODEC,                                        \
+                                                 .name = #name_,                                                   \
+                                                 .summary = summary_,                                              \
                                                  .ops = &ops_##name_};
-SPARSE(topk, top_rows, configure_top, "the largest elements of each block")
-SPARSE(blocktopk, group_rows, configure_groups, "the groups of the largest norm of each block")
-SPARSE(randomk, random_rows, configure_random, "random elements, the same on all ranks")
+SPARSE(topk, top_rows, configure_top, "the largest elements of each block", .linear = NULL)
+SPARSE(blocktopk, group_rows, configure_groups, "the groups of the largest norm of each block", .linear = NULL)
+SPARSE(leaderk, leader_rows, configure_leader, "the elements that are largest on one rank, in turn",
+       WI_SPARSE_LINEAR_OPS)
+SPARSE(randomk, random_rows, configure_random, "random elements, the same on all ranks", WI_SPARSE_LINEAR_OPS)

@@ -46,7 +46,7 @@ int bench_codec_is_on(const struct bench_options *o)
 }
 
 /* What weft_codec_encode takes of the text: parameters of calls are not for it (weft_compress.h). */
-static void strip(const char *spec, char codec[CODEC_TEXT])
+static void strip(const char *spec, int nranks, char codec[CODEC_TEXT])
 {
     static const char *const of_calls[] = {
         "ef=", "bypass=", "min=", "beta=", "momentum=", "warmup=", "clip=", "masking="};
@@ -64,6 +64,10 @@ static void strip(const char *spec, char codec[CODEC_TEXT])
             end = ",";
         }
         pair += n;
+    }
+    if (strncmp(codec, "sharedint", 9) == 0) { /* ranks share its levels: the more there are, the fewer has each */
+        size_t at = strlen(codec);
+        snprintf(codec + at, CODEC_TEXT - at, "%sranks=%d", end, nranks);
     }
 }
 
@@ -215,7 +219,7 @@ static weft_status begin(struct work *w)
     size_t n = longest(w->c);
     weft_status status;
 
-    strip(w->b->o.codec, w->codec);
+    strip(w->b->o.codec, w->c->coll == BENCH_ALL_REDUCE ? w->c->nranks : 1, w->codec);
     status = weft_codec_bytes(w->codec, n, &w->image_bytes);
     if (status < 0)
         return status;

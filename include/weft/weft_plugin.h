@@ -515,6 +515,23 @@ enum weft_codec_traits {
     WEFT_CODEC_CONTRACTIVE = 1u << 0, /* the expected error is shorter than the vector: error feedback converges (ef=1) */
     WEFT_CODEC_UNBIASED = 1u << 1,    /* the expected value of what is decoded is the vector */
     WEFT_CODEC_VARIABLE = 1u << 2,    /* images are as long as their data needs: see `read` */
+    WEFT_CODEC_LINEAR = 1u << 3,      /* what is coded can be summed without decoding it: see `linear` */
+};
+
+/* What the ranks agree on for each block before they encode, so that sums of what is coded are what is coded of sums. */
+enum weft_codec_agreement {
+    WEFT_CODEC_AGREE_NOTHING, /* no rank needs to be asked */
+    WEFT_CODEC_AGREE_MAX,     /* the maximum over all ranks of what each of them proposes */
+    WEFT_CODEC_AGREE_LEADER,  /* what one rank says, another one each time */
+};
+
+/* The plain vectors of a linear codec: so many elements, of a type that collectives sum, for each block. */
+struct weft_codec_linear {
+    weft_dtype dtype;        /* of what is summed */
+    uint32_t elems;          /* at most the bytes of 2 fp32 for each element of the block, as images */
+    uint32_t agreement;      /* enum weft_codec_agreement */
+    weft_dtype agreed_dtype; /* of what is agreed on, unless that is nothing; likewise */
+    uint32_t agreed_elems;
 };
 
 /* A codec with its parameters. libweft fills it down to `value`, and configure the rest. It grows at its end only. */
@@ -584,6 +601,23 @@ struct weft_codec_ops {
      * as it came. 0, or -1: it is no image of so many elements, and dst holds anything. It may allocate, and so may encode; if
      * there is no memory encode makes a longer image, and read fails. */
     int (*read)(const struct weft_codec *codec, const void *image, size_t bytes, size_t elems, float *dst, void *scratch);
+
+    /* Of WEFT_CODEC_LINEAR, in all_reduce in place of images: the ranks agree on something about each block, a collective of its
+     * own; each projects its vector, block by block, to a shorter one of plain elements; an ordinary all_reduce sums these; what is
+     * expanded of that sum is the sum of what is expanded of each. Vectors are aligned as their types are, and begin at whole blocks.
+     *
+     * linear: what these vectors are, of so many ranks. WEFT_ENOTSUP: it cannot be done; write to `why` which, and what to do. */
+    weft_status (*linear)(const struct weft_codec *codec, int nranks, struct weft_codec_linear *linear, char *why,
+                          size_t capacity);
+    /* Propose what is agreed on; NULL: nothing is. A block that is not finite (see encode) has a proposal, too. */
+    void (*propose)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const float *src,
+                    size_t elems, void *agreed, void *scratch);
+    /* Every byte of `agreed`, and of sums, is untrusted. Both return how many blocks are not finite: of those project makes
+     * something of which, whatever it is added to, expand finds out again, and expand writes NaN to all elements. */
+    size_t (*project)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                      const float *src, size_t elems, void *vector, void *scratch);
+    size_t (*expand)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
+                     const void *vector, size_t elems, float *dst, void *scratch);
 };
 
 #define WEFT_TRANSPORT_NAME_MAX 15 /* letters of a transport's name */

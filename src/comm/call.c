@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "comm/batch.h"
 #include "comm/comm.h"
+#include "comm/linear.h"
 
 /* ---- Entering a communicator ---- */
 
@@ -212,6 +213,8 @@ static void op_finished(struct wi_op *op, void *arg)
         req->status = WEFT_SUCCESS;
     if (req->exchanged)
         wi_exchange_end(req);
+    if (req->linear && req->status >= 0)
+        wi_linear_store(req);
     if (req->residual || req->batch)
         wi_compress_end(req);
     if (req->batch && req->status >= 0)

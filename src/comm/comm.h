@@ -174,6 +174,7 @@ struct wi_given_gate {
 };
 
 struct wi_residual;
+struct wi_linear;
 struct wi_batch;
 struct weft_batch_item;
 
@@ -197,6 +198,8 @@ struct weft_request {
     struct weft_codec warm;       /* in a warm-up: what it is coded with instead */
     struct wi_residual *residual; /* of the running operation; NULL: none */
     struct wi_batch *batch;       /* owned; NULL: it is of one tensor */
+    struct wi_linear *linear;     /* likewise; NULL: its codec, if it has one, is not linear */
+    const struct weft_op_info *shown; /* of a codec's agreement: the call that it is for, which ranks compare and errors name; else NULL */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */
@@ -290,6 +293,7 @@ struct weft_comm {
     _Atomic int abort_called;
     int dumped;
     struct wi_residual **residuals; /* by tensor; NULL: none yet */
+    uint64_t linear_calls;          /* all-reduces with a linear codec: the same on all ranks */
     char abort_reason[128];
     char name[64];
     uint64_t init_timeout_ns;
@@ -472,6 +476,7 @@ weft_status wi_compress_use(const struct weft_comm *comm, const weft_call_option
                             struct wi_codec_use *use); /* what it is coded with, if it is */
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
+weft_status wi_compress_take(struct weft_request *req); /* its residuals, which no other operation may use till wi_compress_end */
 weft_status wi_compress_place(struct weft_request *req, struct wi_op *op); /* residual_place.c */
 /* The source where it may be changed: in place, or a copy, which holds the same if `fill`. NULL: no memory, with text. */
 unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *call, size_t bytes, int fill);

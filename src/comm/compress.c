@@ -18,6 +18,8 @@ void wi_compress_query(const struct weft_request *req, const struct wi_op *op, s
     if (!op->bind.coding.image_bytes)
         return;
     q->codec = wi_plan_codec_of(&req->codec, (weft_dtype)op->bind.redop.dtype);
+    q->codec.plain = op->bind.coding.plain;
+    q->codec.may_bypass |= op->bind.coding.plain;
     if (q->coll == WI_COLL_ALL_TO_ALL_V)
         q->codec.may_bypass = 0;
 }
@@ -65,6 +67,10 @@ static weft_status check_feedback(const struct weft_request *req, const struct w
     if (req->codec.codec.traits & WEFT_CODEC_VARIABLE && req->codec.feedback.form > WI_FEEDBACK_EF14)
         return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for codecs of a fixed rate; codec %s takes ef=1", name, form,
                        wi_codec_name(&req->codec.codec));
+    if (states && req->codec.codec.traits & WEFT_CODEC_LINEAR)
+        return wi_fail(WEFT_ENOTSUP,
+                       "%s: ef=%s is for codecs that send images; the linear codec %s takes ef=1 and ef=loco", name,
+                       form, wi_codec_name(&req->codec.codec));
     if (states && req->comm->nranks >= WI_REDUCE_MAX_SRC)
         return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for at most %d ranks, here are %d", name, form,
                        WI_REDUCE_MAX_SRC - 1, req->comm->nranks);
@@ -300,7 +306,7 @@ static weft_status take_all(struct weft_request *req)
     return WEFT_SUCCESS;
 }
 
-static weft_status take(struct weft_request *req)
+weft_status wi_compress_take(struct weft_request *req)
 {
     if (req->batch)
         return take_all(req);
@@ -335,7 +341,7 @@ weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op)
         return WEFT_SUCCESS;
     WI_TRY(check_losses(op->bind.sched, coding->codec));
     if (req->codec.feedback.form)
-        WI_TRY(take(req));
+        WI_TRY(wi_compress_take(req));
     if (op->bind.sched->lossy)
         return WEFT_SUCCESS;
     coding->image_bytes = 0;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "comm/batch.h"
 #include "comm/comm.h"
+#include "comm/linear.h"
 
 #define OP_USER 255
 #define OP_PREMUL 253
@@ -379,6 +380,8 @@ static weft_status prepare_collective(struct weft_comm *comm, struct weft_reques
 
 static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
 {
+    int linear;
+
     WI_TRY(begin_op(comm, req, op, c));
     if (c->coll == WI_COLL_SEND || c->coll == WI_COLL_RECV) {
         point_to_point(comm, op, c, req->internal);
@@ -386,8 +389,13 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     }
     if (req->batch)
         op->info.hash ^= (uint32_t)req->batch->hash;
+    if (req->shown)
+        op->info = *req->shown;
     WI_TRY(wi_compress_begin(comm, req, op, c));
     WI_TRY(copy_source(comm, req, op, c));
+    linear = wi_linear_begin(comm, req, op, c);
+    if (linear < 0)
+        return (weft_status)linear;
     return prepare_collective(comm, req, op, c);
 }
 
@@ -440,6 +448,8 @@ static weft_status prepare_batch(struct weft_comm *comm, struct weft_request *re
 
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)
 {
+    if (req->linear)
+        wi_linear_free(req); /* of the last time */
     req->now = req->call;
     memset(&req->op[0], 0, sizeof req->op[0]);
     req->nops = 1;

@@ -64,7 +64,7 @@ static weft_status lay_out(struct weft_request *req, struct wi_op *op)
 
     if (op->record) {
         op->record->algo = op->bind.sched->algo;
-        op->record->bypassed = op->bind.coding.codec && !op->bind.coding.image_bytes;
+        op->record->bypassed = op->bind.coding.codec && !op->bind.coding.image_bytes && !op->bind.coding.linear;
     }
     if (p->exchanged)
         WI_TRY(wi_exchange_map(req, op));

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "comm/batch.h"
 #include "comm/comm.h"
+#include "comm/linear.h"
 
 /* ---- Pool: memory stays until the communicator goes, so that a stale handle is recognised by its magic ---- */
 
@@ -47,6 +48,8 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->codec = (struct wi_codec_use){0};
     req->residual = NULL;
     req->batch = NULL;
+    req->linear = NULL;
+    req->shown = NULL;
     req->given.ops = NULL;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;
@@ -77,6 +80,8 @@ void wi_request_put(struct weft_request *req)
         return; /* transports may still refer to its transfers: stays until the communicator is destroyed */
     if (req->batch)
         wi_batch_free(req);
+    if (req->linear)
+        wi_linear_free(req);
     wi_free(req->counts_copy);
     req->counts_copy = NULL;
     req->magic = 0;
@@ -98,6 +103,7 @@ void wi_request_free_all(struct weft_comm *comm)
             wi_op_release(comm->exec, &req->op[i]);
         wi_exchange_release(req);
         wi_batch_free(req);
+        wi_linear_forget(req);
         wi_free(req->counts_copy);
         req->magic = 0;
         wi_free(req);

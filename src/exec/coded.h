@@ -28,6 +28,7 @@ struct wi_coding_tensor {
 struct wi_coding {
     const struct weft_codec *codec; /* borrowed */
     uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */
+    uint8_t linear, plain;          /* plain vectors are sent that the codec has made; that it has not, after all */
     uint8_t variable;               /* images begin with their length: wi_image_bytes */
     size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
     float *residual[WI_PLANES];     /* borrowed; NULL: no error feedback, or not of this kind */

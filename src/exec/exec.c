@@ -314,7 +314,7 @@ static void record_codec(const struct wi_coding *coding, struct wi_record *e)
     e->bytes_sent = 0;
     e->has_codec = coding->codec != NULL;
     e->tensor = coding->tensor;
-    e->bypassed = coding->codec && !coding->image_bytes;
+    e->bypassed = coding->codec && !coding->image_bytes && !coding->linear;
     if (coding->codec)
         snprintf(e->codec, sizeof e->codec, "%s", wi_codec_text(coding->codec, text, sizeof text));
 }

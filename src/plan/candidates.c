@@ -25,6 +25,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
         return "it is of another collective";
     if (needs & WI_ALGO_CODED && !q->codec.id)
         return "it sends images: for calls with a codec";
+    if (needs & WI_ALGO_CODED && q->codec.plain)
+        return "it sends images, and what a linear codec makes is summed as it is";
     if (q->codec.id && !q->codec.may_bypass && !(needs & WI_ALGO_CODED))
         return "it sends plain data, and the call's codec may not be bypassed";
     if (q->codec.feedback && needs & (WI_ALGO_PEER_MEM | WI_ALGO_PEER_GET))

@@ -7,6 +7,7 @@ libweft_sources += \
 	src/plan/correct.c \
 	src/plan/cost.c \
 	src/plan/cost_forms.c \
+	src/plan/linear.c \
 	src/plan/link_params.c src/plan/link_params.h \
 	src/plan/core_rates.c \
 	src/plan/internal.h \

@@ -202,7 +202,8 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
     return a->coll == b->coll && a->bytes == b->bytes && a->v_form == b->v_form && a->ordered == b->ordered &&
            a->rounds == b->rounds && a->in_place == b->in_place && a->root == b->root && a->memory == b->memory &&
            a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->packed == b->packed &&
-           a->work == b->work && a->codec.id == b->codec.id && a->codec.may_bypass == b->codec.may_bypass;
+           a->work == b->work && a->codec.id == b->codec.id && a->codec.may_bypass == b->codec.may_bypass &&
+           a->codec.plain == b->codec.plain;
 }
 
 /* Naming an algorithm for one call is often done for every call of a loop. */
@@ -226,14 +227,14 @@ static weft_status plan_forced(struct wi_planner *p, const struct wi_plan_query 
 /* Of calls with a codec users want to know whether it is used. */
 static void log_choice(const struct wi_planner *p, const struct wi_plan_query *q, const struct wi_plan *plan)
 {
-    enum weft_log_level level = q->codec.id ? WEFT_LOG_INFO : WEFT_LOG_DEBUG;
+    enum weft_log_level level = q->codec.id && !q->codec.plain ? WEFT_LOG_INFO : WEFT_LOG_DEBUG;
     char name[WI_ALGO_SPEC_BYTES], what[64] = "";
     struct wi_algo_choice c;
 
     if (__atomic_load_n(&wi_log_level, __ATOMIC_RELAXED) < (int)level)
         return;
     wi_algo_text(plan->algo, &plan->spec, name);
-    if (q->codec.id && wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c) >= 0)
+    if (level == WEFT_LOG_INFO && wi_algo_choose(q->coll, name, p->facts.levels, p->facts.nranks, &c) >= 0)
         snprintf(what, sizeof what, c.needs & WI_ALGO_CODED ? ", compressed to %.3f" : "; the codec is bypassed",
                  (double)q->codec.ratio);
     wi_log(level, "plan.choice", "%s of %zu bytes: %s, %.2f us predicted%s", wi_coll_name(q->coll), q->bytes, name,

@@ -65,6 +65,7 @@ struct wi_plan_codec {
     uint8_t may_bypass;  /* plain algorithms are candidates, too */
     uint8_t feedback;    /* encoding adds a residual, and writes it */
     uint8_t keeps_state; /* and its state is that of one shot or two among all ranks */
+    uint8_t plain;       /* no images: of a linear codec whose call is sent plain after all */
     float ratio;         /* bytes of images for each byte of the vector */
     float block;         /* bytes of the vector that become one image, whole or not */
     float encode_rate, decode_rate;
@@ -177,6 +178,18 @@ struct wi_plan_rate {
     uint8_t origin;             /* enum wi_plan_origin */
     uint8_t price_class;        /* work of equal rates */
 };
+/* What a linear codec makes of an all_reduce (comm/linear.c): ordinary collectives of short vectors. */
+struct wi_plan_linear {
+    int used;                     /* 0: plain data is faster, and may be sent */
+    double plain_us, coded_us;    /* of the vector as it is; of all of this, with encoding and decoding */
+    struct wi_plan agreed, summed; /* agreed: of no algorithm where nothing is agreed on */
+    size_t agreed_bytes, summed_bytes;
+};
+struct weft_codec_linear;
+/* query: of the call, its codec by wi_plan_codec_of. `forced`: as in wi_plan, of the sum. */
+weft_status wi_plan_linear(struct wi_planner *planner, const struct wi_plan_query *query, const struct weft_codec_linear *linear,
+                           const char *forced, struct wi_plan_linear *plan);
+
 /* The rate of reductions of this work (wi_plan_work); below 0: of copies. */
 const struct wi_plan_rate *wi_planner_rate(const struct wi_planner *planner, int work);
 

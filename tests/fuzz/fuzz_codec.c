@@ -41,6 +41,10 @@ static const char *const specs[] = {
     "topk:block=1024,values=fp32",
     "blocktopk:block=256,ratio=0.2",
     "randomk:block=256,ratio=0.1",
+    "sharedint:block=32",
+    "sharedint:wire=int16",
+    "leaderk:block=256,ratio=0.1",
+    "leaderk:block=512,ratio=0.5,values=fp32,indices=u16",
 };
 
 /* ---- Texts ---- */
@@ -102,8 +106,40 @@ static void judge_image(const struct weft_codec *c, size_t elems, const uint8_t 
     free(v);
 }
 
+/* What ranks agree on, and the sum that all get, of which each may lie: what is projected by it expands like any. */
+static void judge_linear(const struct weft_codec *c, size_t elems, const uint8_t *data, size_t bytes)
+{
+    const struct weft_codec_site site = {.step = 3};
+    size_t blocks = (elems + c->block - 1) / c->block, agreed_bytes, sum_bytes;
+    struct weft_codec_linear l;
+    unsigned char *agreed, *sum;
+    float *v = calloc(elems + !elems, sizeof *v);
+
+    if (!(c->traits & WEFT_CODEC_LINEAR) || !elems) {
+        free(v);
+        return;
+    }
+    require(v && wi_codec_linear(c, 4, &l) >= 0);
+    agreed_bytes = l.agreement ? blocks * l.agreed_elems * weft_dtype_bytes(l.agreed_dtype) : 0;
+    sum_bytes = blocks * l.elems * weft_dtype_bytes(l.dtype);
+    agreed = calloc(1, agreed_bytes + !agreed_bytes);
+    sum = calloc(1, sum_bytes);
+    require(agreed && sum);
+    memcpy(agreed, data, bytes < agreed_bytes ? bytes : agreed_bytes);
+    if (bytes > agreed_bytes)
+        memcpy(sum, data + agreed_bytes, bytes - agreed_bytes < sum_bytes ? bytes - agreed_bytes : sum_bytes);
+    require(wi_codec_expand(c, &site, 4, l.agreement ? agreed : NULL, sum, elems, v) <= blocks);
+    wi_codec_project(c, &site, 4, l.agreement ? agreed : NULL, v, elems, sum);
+    require(wi_codec_expand(c, &site, 4, l.agreement ? agreed : NULL, sum, elems, v) <= blocks);
+    free(agreed);
+    free(sum);
+    free(v);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+    size_t elems;
+
     struct weft_codec c;
     char text[256];
 
@@ -120,6 +156,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes < 3)
         return 0;
     require(wi_codec_parse(specs[data[0] % (sizeof specs / sizeof *specs)], &c) >= 0);
-    judge_image(&c, ((size_t)data[1] | (size_t)data[2] << 8) % 3000, data + 3, bytes - 3);
+    elems = ((size_t)data[1] | (size_t)data[2] << 8) % 3000;
+    judge_image(&c, elems, data + 3, bytes - 3);
+    judge_linear(&c, elems, data + 3, bytes - 3);
     return 0;
 }

@@ -60,6 +60,11 @@ static const char *const forms[] = {
     "blocktopk:ratio=1,group=64,indices=u16",
     "randomk:block=256,values=fp32,ratio=0.3",
     "randomk:block=65536,seed=7",
+    "randomk:block=512,values=int8",
+    "sharedint:wire=int16,block=32",
+    "sharedint:ranks=17,block=2048",
+    "sharedint:round=stochastic,seed=9",
+    "leaderk:block=256,values=fp32,ratio=0.2",
 };
 enum { MOST_FORMS = 96, MOST = 3 * 65536 + 99, GUARD = 0xa5, SUMMED = 4 };
 

@@ -1,0 +1,642 @@
+/* All-reduces with linear codecs (sharedint, leaderk, randomk): results against what the codecs are defined to give, computed here
+ * from all ranks' vectors; residuals; values that are not finite; what is issued behind them; what is refused.
+ * SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/fault/fault.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../unit/unit.h"
+#include <weft/weft_compress.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "comm/residual.h"
+#include "compress/codec.h"
+
+enum { MOST = 70000, MAX_RANKS = 8 };
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+/* ---- Vectors ---- */
+
+/* Whole numbers, so that sums of a few ranks are exact in fp32, none of them zero, no two magnitudes of a block alike. */
+static float whole(int rank, int step, size_t i)
+{
+    float magnitude = (float)(i * 2654435761u % 65521u + 1 + (unsigned)step % 7 * 131072u);
+
+    return (i * 7 + (size_t)rank + (size_t)step) % 5 ? magnitude : -magnitude;
+}
+
+/* Anything, of very different sizes from block to block. */
+static float real(int rank, int step, size_t i)
+{
+    uint32_t h = (uint32_t)(i * 2246822519u + (size_t)rank * 3266489917u + (size_t)step * 668265263u + 1);
+
+    h = (h ^ h >> 15) * 2654435761u;
+    return ldexpf((float)(int32_t)h * 0x1p-31f, (int)(i / 1000 % 40) - 20);
+}
+
+struct vectors {
+    float *of[MAX_RANKS];
+    float *want;
+};
+
+static float *floats(size_t n)
+{
+    float *p = calloc(n + 1, sizeof *p);
+
+    WT_REQUIRE(p != NULL);
+    return p;
+}
+
+static void as_dtype(weft_dtype dtype, float *v, size_t n)
+{
+    void *narrow = malloc(n * 4 + 1);
+
+    WT_REQUIRE(narrow != NULL);
+    wi_codec_narrow(dtype, v, narrow, n);
+    wi_codec_widen(dtype, narrow, v, n);
+    free(narrow);
+}
+
+static struct vectors make(int nranks, int step, size_t n, weft_dtype dtype, float (*value)(int, int, size_t))
+{
+    struct vectors v;
+
+    for (int r = 0; r < nranks; r++) {
+        v.of[r] = floats(n);
+        for (size_t i = 0; i < n; i++)
+            v.of[r][i] = value(r, step, i);
+        as_dtype(dtype, v.of[r], n);
+    }
+    v.want = floats(n);
+    return v;
+}
+
+static void drop(struct vectors *v, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        free(v->of[r]);
+    free(v->want);
+}
+
+/* ---- What sharedint gives ---- */
+
+static float bf16_above(float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    bits = (bits + 0xffff) & 0xffff0000u;
+    if (bits && bits < 0x00800000u)
+        bits = 0x00800000u;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static void reference_shared(struct vectors *v, int nranks, size_t n, size_t block, int most, int avg)
+{
+    for (size_t at = 0; at < n; at += block) {
+        size_t end = at + block < n ? at + block : n;
+        float largest = 0, scale, inverse;
+        int levels = most / nranks, nan = 0;
+        for (int r = 0; r < nranks; r++)
+            for (size_t i = at; i < end; i++) {
+                largest = fabsf(v->of[r][i]) > largest ? fabsf(v->of[r][i]) : largest;
+                nan |= !isfinite(v->of[r][i]);
+            }
+        scale = bf16_above(largest / (float)levels);
+        inverse = scale > 0 ? 1 / scale : 0;
+        for (size_t i = at; i < end; i++) {
+            float sum = 0;
+            for (int r = 0; r < nranks; r++)
+                sum += nearbyintf(v->of[r][i] * inverse);
+            v->want[i] = nan ? NAN : sum * scale * (avg ? 1 / (float)nranks : 1);
+        }
+    }
+}
+
+/* ---- What leaderk gives ---- */
+
+static _Thread_local const float *sorted_by;
+static int by_magnitude(const void *a, const void *b)
+{
+    float x = fabsf(sorted_by[*(const size_t *)a]), y = fabsf(sorted_by[*(const size_t *)b]);
+
+    return x > y ? -1 : x < y;
+}
+
+static void reference_leader(struct vectors *v, int nranks, size_t n, size_t block, size_t k, int leader, int avg)
+{
+    size_t *order = calloc(block, sizeof *order);
+
+    WT_REQUIRE(order != NULL);
+    for (size_t at = 0; at < n; at += block) {
+        size_t here = at + block < n ? block : n - at;
+        int nan = 0;
+        for (size_t i = 0; i < here; i++) {
+            order[i] = at + i;
+            for (int r = 0; r < nranks; r++)
+                nan |= !isfinite(v->of[r][at + i]);
+        }
+        sorted_by = v->of[leader];
+        if (!nan)
+            qsort(order, here, sizeof *order, by_magnitude);
+        for (size_t i = 0; i < here; i++)
+            v->want[at + i] = nan ? NAN : 0;
+        for (size_t j = 0; !nan && j < k && j < here; j++)
+            for (int r = 0; r < nranks; r++)
+                v->want[order[j]] += v->of[r][order[j]] * (avg ? 1 / (float)nranks : 1);
+    }
+    free(order);
+}
+
+/* ---- Calls ---- */
+
+static void call_once(struct ft_rank *f, const char *codec, uint64_t tensor, weft_dtype dtype, int avg, int in_place,
+                      const float *given, size_t n, float *got)
+{
+    size_t bytes = n * weft_dtype_bytes(dtype);
+    unsigned char *src = malloc(bytes + 1), *dst = in_place ? src : malloc(bytes + 1);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, dtype);
+
+    WT_REQUIRE(src != NULL && dst != NULL);
+    wi_codec_narrow(dtype, given, src, n);
+    options.codec = codec;
+    options.tensor = tensor;
+    call.options = &options;
+    call.op = avg ? WEFT_AVG : WEFT_SUM;
+    WT_CHECK_OK(weft_issue(f->comm, &call, NULL));
+    wi_codec_widen(dtype, dst, got, n);
+    if (!in_place)
+        free(dst);
+    free(src);
+}
+
+static int same(float a, float b, float tolerance)
+{
+    return a == b || (isnan(a) && isnan(b)) || fabsf(a - b) <= tolerance * fabsf(b);
+}
+
+static void compare(const char *what, int step, const float *got, const float *want, size_t n, float tolerance)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!same(got[i], want[i], tolerance)) {
+            wt_fail(__FILE__, __LINE__, "%s, step %d, %zu elements: element %zu is %.9g instead of %.9g", what, step, n,
+                    i, (double)got[i], (double)want[i]);
+            return;
+        }
+}
+
+/* The bits of what all ranks have. */
+static void agree_on_bits(struct ft_rank *f, const float *got, size_t n)
+{
+    uint64_t mine = wi_hash64(got, n * sizeof *got, 0), all[MAX_RANKS];
+
+    WT_CHECK_OK(weft_all_gather(f->comm, &mine, all, 1, WEFT_UINT64, NULL));
+    for (int r = 0; r < f->nranks; r++)
+        WT_CHECK_INT(all[r] == mine, 1);
+}
+
+static const size_t counts[] = {1, 31, 128, 129, 5000, MOST};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+static void shared_ints(int rank, int nranks, void *arg)
+{
+    static const struct {
+        const char *codec;
+        size_t block;
+        int most;
+    } forms[] = {{"sharedint:bypass=never", 128, 127},
+                 {"sharedint:wire=int16,block=32,bypass=never", 32, 32767},
+                 {"sharedint:wire=int16,block=2048,bypass=never", 2048, 32767}};
+    static const weft_dtype dtypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16};
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (size_t c = 0; c < sizeof forms / sizeof *forms; c++)
+        for (size_t k = 0; k < COUNTS; k++)
+            for (int avg = 0; avg < 2; avg++) {
+                weft_dtype dtype = dtypes[(c + k) % 3];
+                struct vectors v = make(nranks, (int)k, counts[k], dtype, real);
+                float *got = floats(counts[k]);
+                reference_shared(&v, nranks, counts[k], forms[c].block, forms[c].most, avg);
+                as_dtype(dtype, v.want, counts[k]);
+                call_once(&f, forms[c].codec, 0, dtype, avg, avg, v.of[rank], counts[k], got);
+                compare(forms[c].codec, avg, got, v.want, counts[k], 0);
+                agree_on_bits(&f, got, counts[k]);
+                free(got);
+                drop(&v, nranks);
+            }
+    ft_close(&f);
+}
+
+/* Without a residual the rank whose turn it is follows from the number of such calls. */
+static void leaders(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int step = 0; step < 2 * COUNTS; step++) {
+        size_t n = counts[step % COUNTS];
+        int values = step % 2; /* fp32, whose sums are exact here; bf16 */
+        struct vectors v = make(nranks, step, n, WEFT_FLOAT32, whole);
+        float *got = floats(n);
+        int leader = (int)((f.comm->linear_calls + 1) % (uint64_t)nranks);
+        reference_leader(&v, nranks, n, 1024, 102, leader, step % 3 == 0);
+        call_once(&f,
+                  values ? "leaderk:block=1024,ratio=0.1,bypass=never"
+                         : "leaderk:block=1024,ratio=0.1,values=fp32,bypass=never",
+                  0, WEFT_FLOAT32, step % 3 == 0, step % 2, v.of[rank], n, got);
+        for (size_t i = 0; i < n; i++) /* bf16 of sums that cancel: of what was added */
+            if (values && fabsf(got[i] - v.want[i]) <= 0.02f * 1e6f && (got[i] != 0) == (v.want[i] != 0))
+                v.want[i] = got[i];
+        compare("leaderk", step, got, v.want, n, 1e-6f);
+        agree_on_bits(&f, got, n);
+        free(got);
+        drop(&v, nranks);
+    }
+    ft_close(&f);
+}
+
+/* Which places is random, but the same on all ranks: each is the sum or 0, as many of a block are not 0 as the codec says, others
+ * the next time. */
+static void random_places(int rank, int nranks, void *arg)
+{
+    enum { N = 5000, BLOCK = 512, K = 51 };
+    float *got = floats(N), *before = floats(N);
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int step = 0; step < 4; step++) {
+        struct vectors v = make(nranks, 0, N, WEFT_FLOAT32, whole);
+        size_t moved = 0;
+        call_once(&f, "randomk:block=512,ratio=0.1,values=fp32,bypass=never", 0, WEFT_FLOAT32, 0, step % 2, v.of[rank],
+                  N, got);
+        for (size_t at = 0; at < N; at += BLOCK) {
+            size_t sent = 0, here = at + BLOCK < N ? BLOCK : N - at;
+            for (size_t i = at; i < at + here; i++) {
+                float sum = 0;
+                for (int r = 0; r < nranks; r++)
+                    sum += v.of[r][i];
+                sent += got[i] != 0;
+                moved += (got[i] != 0) != (before[i] != 0);
+                if (got[i] != 0 && !same(got[i], sum, 1e-6f))
+                    wt_fail(__FILE__, __LINE__, "element %zu is %g, the sum %g", i, (double)got[i], (double)sum);
+            }
+            if (here == BLOCK)
+                WT_CHECK(sent >= K - 8 && sent <= K); /* a sum of whole numbers may be 0 */
+        }
+        WT_CHECK(!step || moved > N / 8);
+        agree_on_bits(&f, got, N);
+        memcpy(before, got, N * sizeof *got);
+        drop(&v, nranks);
+    }
+    ft_close(&f);
+    free(got);
+    free(before);
+}
+
+/* ---- Residuals ---- */
+
+/* All that was given has arrived or is kept, whatever the steps; of a block with a NaN nothing arrives, and what was kept before
+ * stays to the bit. */
+static void conserve(struct ft_rank *f, const char *codec, size_t block, float (*value)(int, int, size_t),
+                     float tolerance)
+{
+    enum { N = 3000, STEPS = 13, BAD = 6 };
+    float *got = floats(N), *kept = floats(N), *all = floats(N);
+    double *given = calloc(N, sizeof *given), *arrived = calloc(N, sizeof *arrived);
+
+    for (int step = 0; step < STEPS; step++) {
+        struct vectors v = make(f->nranks, step, N, WEFT_FLOAT32, value);
+        struct wi_residual *r = wi_residual_look(f->comm, 5);
+        if (r)
+            memcpy(kept, r->plane[WI_PLANE_WORKER].of, N * sizeof *kept);
+        if (step == BAD)
+            v.of[f->nranks - 1][block + 7] = step % 2 ? INFINITY : NAN;
+        call_once(f, codec, 5, WEFT_FLOAT32, 0, step % 2, v.of[f->rank], N, got);
+        r = wi_residual_look(f->comm, 5);
+        WT_REQUIRE(r != NULL);
+        WT_CHECK_INT(r->steps, step + 1);
+        for (size_t i = 0; i < N; i++) {
+            int bad = step == BAD && i / block == 1;
+            WT_CHECK_INT(isnan(got[i]) != 0, bad);
+            for (int k = 0; !bad && k < f->nranks; k++)
+                given[i] += (double)v.of[k][i];
+            arrived[i] += bad ? 0 : (double)got[i];
+            if (bad && memcmp(&kept[i], &r->plane[WI_PLANE_WORKER].of[i], sizeof kept[i]))
+                wt_fail(__FILE__, __LINE__, "%s: the residual of element %zu has changed with a NaN", codec, i);
+        }
+        drop(&v, f->nranks);
+    }
+    memcpy(kept, wi_residual_look(f->comm, 5)->plane[WI_PLANE_WORKER].of, N * sizeof *kept);
+    WT_CHECK_OK(weft_all_reduce(f->comm, kept, all, N, WEFT_FLOAT32, WEFT_SUM, NULL));
+    for (size_t i = 0; i < N; i++)
+        if (fabs(arrived[i] + (double)all[i] - given[i]) > (double)tolerance * ldexp(1, (int)(i / 1000 % 40) - 20)) {
+            wt_fail(__FILE__, __LINE__, "%s: of element %zu %g was given, %g has arrived, %g is kept", codec, i,
+                    given[i], arrived[i], (double)all[i]);
+            break;
+        }
+    WT_CHECK_OK(weft_comm_residual_clear(f->comm, 0));
+    free(got), free(kept), free(all), free(given), free(arrived);
+}
+
+static void residuals(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    conserve(&f, "sharedint:block=64,ef=1,bypass=never", 64, real, 1e-4f);
+    conserve(&f, "leaderk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 8e6f);
+    conserve(&f, "leaderk:block=256,ratio=0.05,ef=1,bypass=never", 256, real,
+             1.0f); /* sums in bf16 lose a little for good */
+    conserve(&f, "randomk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 8e6f);
+    ft_close(&f);
+}
+
+/* What other calls have kept with the owners is settled, too, and the other way round. */
+static void changing_codecs(int rank, int nranks, void *arg)
+{
+    enum { N = 4096, STEPS = 9 };
+    static const char *const turns[] = {"int4:ef=1,bypass=never", "sharedint:ef=1,bypass=never"};
+    float *got = floats(N), *all = floats(N);
+    double *given = calloc(N, sizeof *given), *arrived = calloc(N, sizeof *arrived);
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int step = 0; step < STEPS; step++) {
+        struct vectors v = make(nranks, step, N, WEFT_FLOAT32, real);
+        call_once(&f, turns[step % 2], 9, WEFT_FLOAT32, 0, 0, v.of[rank], N, got);
+        for (size_t i = 0; i < N; i++) {
+            arrived[i] += (double)got[i];
+            for (int r = 0; r < nranks; r++)
+                given[i] += (double)v.of[r][i];
+        }
+        drop(&v, nranks);
+    }
+    memset(got, 0, N * sizeof *got);
+    for (int p = 0; p < 2; p++) {
+        const struct wi_plane *plane = &wi_residual_look(f.comm, 9)->plane[p];
+        for (size_t i = plane->from; i < plane->to; i++)
+            got[i] += plane->of[i - plane->from];
+    }
+    WT_CHECK_OK(weft_all_reduce(f.comm, got, all, N, WEFT_FLOAT32, WEFT_SUM, NULL));
+    for (size_t i = 0; i < N; i++)
+        if (fabs(arrived[i] + (double)all[i] - given[i]) > 1e-4 * ldexp(1, (int)(i / 1000 % 40) - 20)) {
+            wt_fail(__FILE__, __LINE__, "of element %zu %g was given, %g has arrived, %g is kept", i, given[i],
+                    arrived[i], (double)all[i]);
+            break;
+        }
+    ft_close(&f);
+    free(got), free(all), free(given), free(arrived);
+}
+
+/* ---- Several at once, again and again ---- */
+
+static void behind_each_other(int rank, int nranks, void *arg)
+{
+    enum { N = 20000, CALLS = 6 };
+    static const char *const codecs[] = {"sharedint:bypass=never", NULL,
+                                         "leaderk:ratio=0.1,block=1024,values=fp32,bypass=never"};
+    float *src[CALLS], *dst[CALLS];
+    weft_request *reqs[CALLS];
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int i = 0; i < CALLS; i++) {
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        weft_call call;
+        src[i] = floats(N);
+        dst[i] = floats(N);
+        for (size_t k = 0; k < N; k++)
+            src[i][k] = whole(rank, i, k);
+        call = wt_call(WEFT_KIND_ALL_REDUCE, src[i], dst[i], N, WEFT_FLOAT32);
+        options.codec = codecs[i % 3];
+        call.options = &options;
+        WT_CHECK_OK(weft_issue(f.comm, &call, &reqs[i]));
+    }
+    for (int i = CALLS - 1; i >= 0; i--) {
+        struct vectors v = make(nranks, i, N, WEFT_FLOAT32, whole);
+        WT_CHECK_OK(weft_wait(reqs[i]));
+        if (i % 3 == 0)
+            reference_shared(&v, nranks, N, 128, 127, 0);
+        else if (i % 3 == 2)
+            reference_leader(
+                &v, nranks, N, 1024, 102,
+                (int)((uint64_t)(f.comm->linear_calls - (uint64_t)(CALLS - 1 - i) * 2 / 3) % (uint64_t)nranks), 0);
+        for (size_t k = 0; i % 3 == 1 && k < N; k++)
+            for (int r = 0; r < nranks; r++)
+                v.want[k] += v.of[r][k];
+        compare(i % 3 ? i % 3 == 1 ? "plain" : "leaderk" : "sharedint", i, dst[i], v.want, N, 1e-6f);
+        weft_request_free(reqs[i]);
+        drop(&v, nranks);
+        free(src[i]);
+        free(dst[i]);
+    }
+    ft_close(&f);
+}
+
+static void started_again(int rank, int nranks, void *arg)
+{
+    enum { N = 3000 };
+    float *src = floats(N), *dst = floats(N);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, N, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = "sharedint:bypass=never";
+    call.options = &options;
+    WT_REQUIRE_OK(weft_persistent(f.comm, &call, &req));
+    for (int step = 0; step < 4; step++) {
+        struct vectors v = make(nranks, step, N, WEFT_FLOAT32, real);
+        memcpy(src, v.of[rank], N * sizeof *src);
+        reference_shared(&v, nranks, N, 128, 127, 0);
+        WT_CHECK_OK(weft_start(req));
+        WT_CHECK_OK(weft_wait(req));
+        compare("started again", step, dst, v.want, N, 0);
+        drop(&v, nranks);
+    }
+    weft_request_free(req);
+    ft_close(&f);
+    free(src), free(dst);
+}
+
+/* Tensors of a batch: each as it would be alone, but for the turn. */
+static void batches(int rank, int nranks, void *arg)
+{
+    enum { TENSORS = 4, STEPS = 5 };
+    static const size_t lengths[TENSORS] = {1000, 10, 4096, 700};
+    double given = 0, arrived = 0, kept = 0, all;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int step = 0; step < STEPS; step++) {
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, NULL, NULL, 0, WEFT_FLOAT32);
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        weft_batch_item items[TENSORS] = {{0}};
+        struct vectors v[TENSORS];
+        float *got[TENSORS];
+        options.codec = step % 2 ? "sharedint:block=64,min=64,ef=1,bypass=never"
+                                 : "leaderk:block=256,ratio=0.25,values=fp32,min=64,ef=1,bypass=never";
+        call.options = &options;
+        for (int t = 0; t < TENSORS; t++) {
+            v[t] = make(nranks, step * TENSORS + t, lengths[t], WEFT_FLOAT32, whole);
+            got[t] = floats(lengths[t]);
+            items[t] = (weft_batch_item){
+                .src = v[t].of[rank], .dst = got[t], .count = lengths[t], .tensor = 100 + (uint64_t)t};
+        }
+        WT_CHECK_OK(weft_issue_batch(f.comm, &call, items, TENSORS, NULL));
+        for (int t = 0; t < TENSORS; t++) {
+            for (size_t i = 0; i < lengths[t]; i++) {
+                double sum = 0;
+                for (int r = 0; r < nranks; r++)
+                    sum += (double)v[t].of[r][i];
+                if (t == 1)
+                    WT_CHECK(got[t][i] == (float)sum); /* too short to be coded */
+                else
+                    given += sum, arrived += (double)got[t][i];
+            }
+            agree_on_bits(&f, got[t], lengths[t]);
+            free(got[t]);
+            drop(&v[t], nranks);
+        }
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        const struct wi_residual *r = wi_residual_look(f.comm, 100 + (uint64_t)t);
+        WT_CHECK_INT(r != NULL, t != 1);
+        for (size_t i = 0; r && i < lengths[t]; i++)
+            kept += (double)r->plane[WI_PLANE_WORKER].of[i];
+    }
+    WT_CHECK_OK(weft_all_reduce(f.comm, &kept, &all, 1, WEFT_FLOAT64, WEFT_SUM, NULL));
+    WT_CHECK(fabs(arrived + all - given) <= 1e-5 * (fabs(given) + fabs(arrived) + fabs(all)));
+    ft_close(&f);
+}
+
+/* ---- What is refused ---- */
+
+static void refused(int rank, int nranks, void *arg)
+{
+    static float data[4096], out[4096];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 4096, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct weft_codec_linear linear;
+    struct weft_codec codec;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    call.options = &options;
+    options.tensor = 1;
+    options.codec = "leaderk:ef=dgc,bypass=never";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP,
+         "ef=dgc is for codecs that send images; the linear codec leaderk takes ef=1");
+    options.codec = "sharedint:ef=ef21,bypass=never";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "ef=ef21 is for codecs that send images");
+    options.codec = "sharedint:bypass=never";
+    options.algorithm = "no_such";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTFOUND, "no_such");
+    WT_REQUIRE(wi_codec_parse("sharedint", &codec) >= 0);
+    WT_CHECK_INT(wi_codec_linear(&codec, 42, &linear), WEFT_SUCCESS);
+    WT_CHECK_INT(wi_codec_linear(&codec, 43, &linear), WEFT_ENOTSUP);
+    WT_CHECK(strstr(wi_fail_text(), "wire=int8 holds the sum of at most 42 ranks, and here are 43: take wire=int16") !=
+             NULL);
+    WT_REQUIRE(wi_codec_parse("sharedint:wire=int16", &codec) >= 0);
+    WT_CHECK_INT(wi_codec_linear(&codec, 10922, &linear), WEFT_SUCCESS);
+    options.algorithm = NULL;
+    options.tensor = 0;
+    options.codec = rank ? "sharedint:bypass=never" : "sharedint:block=64,bypass=never";
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH, "all_reduce");
+    if (!strstr(weft_thread_error(), "sum of 4096 float, compressed"))
+        wt_fail(__FILE__, __LINE__, "not of the call: %s", weft_thread_error());
+    ft_close(&f);
+}
+
+/* What a recorder says of the call: its codec, that it was not bypassed, and the bytes of both operations. */
+static void recorded(int rank, int nranks, void *arg)
+{
+    static float data[40960], out[40960];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, data, out, 40960, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_collective_info info = WEFT_COLLECTIVE_INFO_INIT;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = "sharedint:bypass=never";
+    options.algorithm = "ring";
+    call.options = &options;
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    WT_CHECK_OK(weft_comm_newest_collective(f.comm, &info));
+    WT_CHECK(!strcmp(info.codec, "sharedint"));
+    WT_CHECK_INT(info.bypassed, 0);
+    /* Of codes 2 (P - 1) / P; of scales, by whichever algorithm, not more than P - 1 times all of them. */
+    if (strcmp(arg, "shm") != 0) /* what others copy is not sent */
+        WT_CHECK(info.bytes_sent > 2 * 40960u * (unsigned)(nranks - 1) / (unsigned)nranks);
+    WT_CHECK(info.bytes_sent <= 2 * 40960u * (unsigned)(nranks - 1) / (unsigned)nranks + (unsigned)nranks * 640u + 256);
+    options.codec = "sharedint"; /* in memory plain data is faster */
+    options.algorithm = NULL;
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    WT_CHECK_OK(weft_comm_newest_collective(f.comm, &info));
+    if (strcmp(arg, "shm") == 0)
+        WT_CHECK_INT(info.bypassed, 1);
+    ft_close(&f);
+}
+
+#define CASE(name, fn, nranks)                                         \
+    static void name##_everywhere(void)                                \
+    {                                                                  \
+        CU_ASSERT_EQUAL(ft_run_everywhere(nranks, fn, #fn, 60000), 0); \
+    }
+CASE(shared2, shared_ints, 2)
+CASE(leaders3, leaders, 3)
+CASE(random3, random_places, 3)
+CASE(residuals3, residuals, 3)
+CASE(changing3, changing_codecs, 3)
+CASE(behind3, behind_each_other, 3)
+CASE(again2, started_again, 2)
+CASE(batches3, batches, 3)
+
+static void many(void)
+{
+    for (int n = 2; n <= MAX_RANKS; n += n < 4 ? 1 : 2)
+        CU_ASSERT_EQUAL(wt_run(n, shared_ints, (void *)(uintptr_t) "tcp", 120000), 0);
+    CU_ASSERT_EQUAL(wt_run(7, leaders, (void *)(uintptr_t) "shm", 120000), 0);
+    CU_ASSERT_EQUAL(wt_run(7, residuals, (void *)(uintptr_t) "tcp", 120000), 0);
+}
+
+static void refusals(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, refused, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, refused, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+static void records(void)
+{
+    CU_ASSERT_EQUAL(wt_run(4, recorded, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, recorded, (void *)(uintptr_t) "shm", 60000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"sharedint is what it is defined to be", shared2_everywhere},
+    {"leaderk likewise", leaders3_everywhere},
+    {"randomk sends the same places everywhere", random3_everywhere},
+    {"what is given arrives or is kept", residuals3_everywhere},
+    {"also when codecs change", changing3_everywhere},
+    {"several at once", behind3_everywhere},
+    {"started again", again2_everywhere},
+    {"batches", batches3_everywhere},
+    {"2 to 8 ranks", many},
+    {"what is refused", refusals},
+    {"what is recorded", records},
+};
+WT_UNIT_MAIN("linear", cases)
