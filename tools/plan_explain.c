@@ -341,6 +341,16 @@ static weft_status load_table(struct explain *x)
     return wi_fail(status, "%s: %s", x->tuning_is_setting ? "WEFT_TUNING_FILE" : "--tuning", why);
 }
 
+static weft_status plan_linear(struct explain *x)
+{
+    if (!x->query.codec.id || !(x->codec.codec.traits & WEFT_CODEC_LINEAR) || x->query.coll != WI_COLL_ALL_REDUCE)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_codec_linear(&x->codec.codec, x->nranks, &x->linear_of));
+    WI_TRY(wi_plan_linear(x->planner, &x->query, &x->linear_of, NULL, &x->linear));
+    x->query.codec.plain = x->query.codec.may_bypass = 1;
+    return WEFT_SUCCESS;
+}
+
 static weft_status explain(struct explain *x)
 {
     WI_TRY(load_table(x));
@@ -348,6 +358,7 @@ static weft_status explain(struct explain *x)
     WI_TRY(make_planner(x));
     x->rule = wi_plan_rule(x->planner, &x->query);
     WI_TRY(check_rule(x));
+    WI_TRY(plan_linear(x));
     if (wi_plan_needs_exchange(x->planner, &x->query, NULL))
         x->query.memory = x->mapped_memory ? WI_MEMORY_MAPPED : WI_MEMORY_PRIVATE;
     WI_TRY(wi_plan(x->planner, &x->query, NULL, &x->plan));

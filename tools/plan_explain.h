@@ -36,6 +36,8 @@ struct explain {
     struct wi_sim_cost *sim; /* [n]; us 0: not simulated */
     int n, assumed;
     struct wi_plan plan;
+    struct weft_codec_linear linear_of; /* of a linear codec, in all_reduce: the candidates are those of plain data then ... */
+    struct wi_plan_linear linear;       /* ... and this is how it is coded; coded_us 0: the codec is not linear */
     const char *rule;
     char machine[320];
 };

@@ -151,8 +151,15 @@ static const struct wi_plan_candidate *cheapest(const struct explain *x, int cod
     return best;
 }
 
+static int is_linear(const struct explain *x)
+{
+    return x->linear.coded_us > 0;
+}
+
 static int is_coded(const struct explain *x)
 {
+    if (is_linear(x))
+        return x->linear.used;
     for (int i = 0; i < x->n; i++)
         if (explain_is_plan(x, i))
             return (x->list[i].choice.needs & WI_ALGO_CODED) != 0;
@@ -170,9 +177,32 @@ static void print_codec(const struct explain *x)
     if (!c->id)
         printf(", not for vectors shorter than min=%zu\n", x->codec.min_bytes);
     else
-        printf(": images of %.3f of the vector's bytes, encoding %.0f B/us of fp32, decoding %.0f%s\n",
-               (double)c->ratio, (double)c->encode_rate, (double)c->decode_rate,
-               c->may_bypass ? "" : ", never bypassed");
+        printf(": %s of %.3f of the vector's bytes, encoding %.0f B/us of fp32, decoding %.0f%s\n",
+               is_linear(x) ? "plain vectors" : "images", (double)c->ratio, (double)c->encode_rate,
+               (double)c->decode_rate, x->codec.may_bypass ? "" : ", never bypassed");
+}
+
+/* The two collectives that a linear codec makes of the call. */
+static void print_linear(const struct explain *x)
+{
+    const struct wi_plan_linear *l = &x->linear;
+    int leads = x->linear_of.agreement == WEFT_CODEC_AGREE_LEADER;
+    char name[WI_ALGO_SPEC_BYTES], bytes[2][24];
+
+    if (x->linear_of.agreement) {
+        wi_algo_text(l->agreed.algo, &l->agreed.spec, name);
+        printf("coded: ranks agree by %s of %s by %s, %.2f us, then ", leads ? "a broadcast" : "an all_reduce (max)",
+               by_bytes((double)l->agreed_bytes, bytes[0]), name, l->agreed.predicted_us);
+    } else {
+        printf("coded: ");
+    }
+    wi_algo_text(l->summed.algo, &l->summed.spec, name);
+    printf("an all_reduce of %s of %s by %s, %.2f us; with encoding and decoding %.2f us\n",
+           by_bytes((double)l->summed_bytes, bytes[1]), weft_dtype_name(x->linear_of.dtype), name,
+           l->summed.predicted_us, l->coded_us);
+    printf(l->used ? "compressed, predicted to be %.2f times as fast as plain data\n"
+                   : "bypassed: plain data is sent, predicted to be %.2f times as fast as coded\n",
+           l->used ? l->plain_us / l->coded_us : l->coded_us / l->plain_us);
 }
 
 /* Whether the codec is used, and what that gains. */
@@ -183,6 +213,10 @@ static void print_bypass(const struct explain *x)
 
     if (!x->query.codec.id)
         return;
+    if (is_linear(x)) {
+        print_linear(x);
+        return;
+    }
     if (is_coded(x))
         printf("compressed%s", plain ? "" : "\n");
     else
@@ -207,7 +241,15 @@ static json_t *codec_json(const struct explain *x)
         json_object_set_new(j, "ratio", json_real((double)c->ratio));
         json_object_set_new(j, "encode_rate", json_real((double)c->encode_rate));
         json_object_set_new(j, "decode_rate", json_real((double)c->decode_rate));
-        json_object_set_new(j, "may_bypass", json_boolean(c->may_bypass));
+        json_object_set_new(j, "may_bypass", json_boolean(x->codec.may_bypass));
+    }
+    if (is_linear(x)) {
+        json_object_set_new(j, "agreed_bytes", json_integer((json_int_t)x->linear.agreed_bytes));
+        json_object_set_new(j, "summed_bytes", json_integer((json_int_t)x->linear.summed_bytes));
+        json_object_set_new(j, "summed_dtype", json_string(weft_dtype_name(x->linear_of.dtype)));
+        json_object_set_new(j, "plain_us", json_real(x->linear.plain_us));
+        json_object_set_new(j, "coded_us", json_real(x->linear.coded_us));
+        return j;
     }
     if (plain)
         json_object_set_new(j, "plain_us", json_real(plain->predicted_us));

@@ -101,6 +101,21 @@ codecs() {
         status_is 0 '^bypassed: plain data is sent, predicted to be [0-9.]+ times as fast as images by coded2$' explain all_reduce -n 64K -P 4 --codec int8
 }
 tap "codecs: used, bypassed, never bypassed, for short vectors" codecs
+linear_codecs() {
+    explained 'd["codec"]["used"] and d["codec"]["summed_bytes"] == 16 << 20 and d["codec"]["agreed_bytes"] == 2 * (16 << 20) / 128
+        and d["codec"]["summed_dtype"] == "int8" and 1.5 < d["codec"]["plain_us"] / d["codec"]["coded_us"] < 4
+        and "summed as it is" in c["coded2"]["reason"]' all_reduce -n 64M -P 4 --nodes 4 --codec sharedint &&
+        explained 'not d["codec"]["used"] and d["codec"]["coded_us"] > d["codec"]["plain_us"]' all_reduce -n 64K -P 4 --codec sharedint &&
+        explained 'd["codec"]["used"] and not d["codec"]["may_bypass"]' all_reduce -n 64K -P 4 --codec sharedint:bypass=never &&
+        explained 'd["codec"]["agreed_bytes"] == 0 and d["codec"]["summed_bytes"] == 164 * 2 * 1024' \
+            all_reduce -n 64M -P 4 --nodes 4 --codec randomk &&
+        status_is 0 '^coded: ranks agree by a broadcast of .* by .*, then an all_reduce of .* of bfloat16 by' \
+            explain all_reduce -n 64M -P 4 --nodes 4 --codec leaderk:ef=1 &&
+        status_is 0 '^compressed, predicted to be [0-9.]* times as fast as plain data$' \
+            explain all_reduce -n 64M -P 4 --nodes 4 --codec leaderk:ef=1 &&
+        status_is 1 'at most 42 ranks, and here are 64: take wire=int16' explain all_reduce -n 64M -P 64 --codec sharedint
+}
+tap "linear codecs" linear_codecs
 wrong_codecs() {
     status_is 2 '--codec: codec "int9": there is no codec "int9"; did you mean "int8"' explain all_reduce -n 1M -P 2 --codec int9 &&
         status_is 2 'codecs are for sums, not "max"' explain all_reduce -n 1M -P 2 --codec int8 --op max &&
