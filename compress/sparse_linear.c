@@ -4,6 +4,12 @@
  *     leaderk: which k elements of a block are sent says one rank, another one each time, which sends its largest (CLT-k of Chen et
  *     al., ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient Distributed Training, NeurIPS 2020)
  *     randomk: it follows from the seed and the call */
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#else
+#pragma GCC optimize("O3", "fp-contract=off")
+#endif
+
 #include "compress/sparse.h"
 #include "compress/sparse_ops.h"
 
@@ -146,8 +152,10 @@ size_t wi_sparse_expand(const struct weft_codec *codec, const struct weft_codec_
         int nan;
         wi_codec_widen(value_dtype(&w.s), from, w.room.values, w.s.k);
         nan = has_nan(w.room.values, w.s.k);
-        for (size_t i = 0; i < n; i++)
-            dst[at + i] = nan ? __builtin_nanf("") : 0;
+        if (!nan)
+            memset(dst + at, 0, n * sizeof *dst);
+        for (size_t i = 0; nan && i < n; i++)
+            dst[at + i] = __builtin_nanf("");
         for (size_t j = 0; !nan && j < k; j++)
             if (w.room.index[j] < n)
                 dst[at + w.room.index[j]] = w.room.values[j];

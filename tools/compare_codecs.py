@@ -38,6 +38,10 @@ FAST = (Case("int8", 8 + 16 / 128, 3.6, 3.85), Case("int4:ef=1", 4 + 16 / 128, 6
         Case("topk:ratio=0.01,ef=1", 0.247, 12, 30))
 SLOW = (Case("int4:ef=1", 4 + 16 / 128, 7, 7.6), Case("sign:ef=1", 1 + 16 / 128, 22, 30),
         Case("topk:ratio=0.01,ef=1", 0.247, 30, 45))
+# What ranks agree on and what is summed: of sharedint a scale and codes; of leaderk and randomk a bf16 for one element in a hundred,
+# of leaderk also a place of 8.6 bits, sent once by one rank.
+LINEAR = (Case("sharedint", 8 + 16 / 128, 3.6, 3.85), Case("leaderk:ratio=0.01,ef=1", 0.16 + 0.086 / 2, 12, 30),
+          Case("randomk:ratio=0.01,ef=1", 0.16, 12, 30))
 
 
 def timed(bench: Bench, size: int, hosts: Hosts, *options: str) -> Times:

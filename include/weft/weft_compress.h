@@ -22,23 +22,31 @@
  *   terngrad           -1, 0 or 1, scaled by the largest magnitude of what is within clip=2.5 root mean squares (0: of all),
  *                      rounded at random: 2.1 bits (Wen et al., TernGrad, NeurIPS 2017)
  *   natural            the power of two below or above, at random: 8.1 bits (Horvath et al., Natural Compression, 2019)
+ *   sharedint          integers with one scale for all ranks, whose sum all_reduce makes as of any integers: 8.1 bits.
+ *                      wire=int8 (of at most 42 ranks) or int16. The P ranks share its levels, 127 / P on each side, so the error
+ *                      grows with P squared (Li et al., THC, NSDI 2024; Mishchenko et al., IntSGD, ICLR 2022). ranks=1: of
+ *                      images, how many ranks share the levels
  *   topk               the largest ratio=0.01 of the elements of each block, exactly, of equal ones those in front; the rest is 0
  *                      (Aji and Heafield, Sparse Communication, EMNLP 2017). A hundredth: .25 bits an element. The choice is by
  *                      block, not by tensor: one of large elements sends no more than its neighbour
  *   blocktopk          groups of group=32 adjacent elements, those of the largest norm
- *   randomk            random elements, the same on all ranks in each call, with seed=0: sums of them lose nothing more
+ *   leaderk            the elements that are the largest on one rank, another one each time: all send those, and all_reduce
+ *                      sums them as of any vector (Chen et al., ScaleCom, NeurIPS 2020). values=bf16|fp32
+ *   randomk            random elements, the same on all ranks in each call, with seed=0; with values=bf16 or fp32 all_reduce
+ *                      sums them as of any vector
  *   lossless           every bit comes back: exponents are entropy-coded, by zstd. Of gradients in bf16 two thirds are left, of
  *                      fp32 five sixths. A plugin, there once a context has been made; level=0 to 19
  *   others             that plugins bring: struct weft_codec_ops in weft_plugin.h
  *
  *   block=128          elements that share a scale, a power of two from 32 to 2048; casts and MX have 32. Of topk,
- *                      blocktopk and randomk, 16384: elements among which is chosen, 256 to 65536; shorter vectors are sent as one
- *   values=fp16        of topk, blocktopk, randomk: what is sent of an element. fp16: with a power of two as the block's scale;
- *                      fp32, bf16; int8: with a scale by the largest
- *   indices=packed     of topk, blocktopk: places in the fewest bits, 8.6 each at a hundredth. u16: 16 bits each
+ *                      blocktopk, leaderk, randomk, 16384: elements among which is chosen, 256 to 65536; shorter vectors are sent
+ *                      as one
+ *   values=fp16        of topk, blocktopk; of randomk, bf16: what is sent of an element. fp16: with a power of two as the
+ *                      block's scale; fp32, bf16; int8: with a scale by the largest
+ *   indices=packed     of topk, blocktopk, leaderk: places in the fewest bits, 8.6 each at a hundredth. u16: 16 bits each
  *   scale=bf16         of int8 to int2. fp32: scales are not rounded
  *   levels=symmetric   of int8 to int2. minmax: 2^bits levels from the least to the largest element of each block
- *   round=nearest      of int8 to int2. stochastic: right on average. int2 needs levels=minmax for it
+ *   round=nearest      of int8 to int2, sharedint. stochastic: right on average. int2 needs levels=minmax for it
  *   hadamard=0         of int8 to int2. 1: each block is turned by random signs and a Hadamard transform before, so that the error
  *                      does not depend on the distribution
  *   seed=1             of what is random. Random bits are a function of seed, number of the collective, rank and place, the same on
@@ -54,9 +62,9 @@
  *                            What was sent begins with no momentum; with masking=0 (and bypass=never) it keeps its own: nearer
  *                            to an optimizer's momentum, as in Zheng et al., dist-EF-SGDM, NeurIPS 2019.
  *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
- *                      ef21 and dgc are for all_reduce, of at most 63 ranks. None of them is for
- *                      codecs whose error may be longer than the vector: qsgd, terngrad, int2 with levels=minmax, int4 with
- *                      round=stochastic and long blocks
+ *                      ef21 and dgc are for all_reduce, of at most 63 ranks, and not for sharedint, leaderk and randomk as they are
+ *                      summed. None of them is for codecs whose error may be longer than the vector: qsgd, terngrad, int2 with
+ *                      levels=minmax, int4 with round=stochastic and long blocks, sharedint with round=stochastic
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
  *                      (both are not for all_to_all_v, which is always coded: its ranks know only their own counts)

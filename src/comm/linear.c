@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#else
+#pragma GCC optimize("O3", "fp-contract=off")
+#endif
+
 #include "comm/linear.h"
 
 #include <string.h>
@@ -10,6 +16,8 @@
 #include "comm/residual.h"
 
 #define AT_ONCE 65536 /* elements that are worked on before others of the communicator have their turn */
+#define IN_CACHE \
+    16384 /* elements that are looked at several times before the next ones are, unless a block is longer */
 
 struct wi_linear {
     struct weft_codec codec;
@@ -18,9 +26,11 @@ struct wi_linear {
     struct weft_op_info shown;
     int nranks;
     struct weft_request *agreement; /* NULL: nothing is agreed on */
-    const float *c;                 /* the vector in fp32, with its residuals: the program's, or `owned` */
-    float *owned;
-    float *room[2];        /* AT_ONCE elements each */
+    size_t part;                    /* elements that are in the cache */
+    float *room[3]; /* [part]: what the sum is; what was given to it; the vector in fp32 with its residuals */
+    const void *src;
+    void *copy;            /* owned; NULL, or what src points to */
+    int is_given;          /* that vector is the program's, as it is */
     unsigned char *agreed; /* for all blocks; NULL: nothing */
     unsigned char *own, *sum;
     size_t elems, projected;
@@ -38,11 +48,11 @@ void wi_linear_forget(struct weft_request *req)
     req->linear = NULL;
     if (!l)
         return;
-    if (req->given.arg == l)
+    if (req->given.arg == req) /* its gate */
         req->given.ops = NULL;
-    wi_free(l->owned);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         wi_free(l->room[i]);
+    wi_free(l->copy);
     wi_free(l->agreed);
     wi_free(l->own);
     wi_free(l->sum);
@@ -54,7 +64,6 @@ void wi_linear_free(struct weft_request *req)
     struct weft_request *agreement = req->linear ? req->linear->agreement : NULL;
 
     if (agreement && atomic_load_explicit(&agreement->left, memory_order_acquire)) {
-        req->given.ops = NULL;
         agreement->linear = req->linear; /* it still runs, on this memory: both go with the communicator */
         req->linear = NULL;
         return;
@@ -79,18 +88,19 @@ static size_t summed_bytes(const struct wi_linear *l, size_t elems)
     return blocks_of(l, elems) * l->of.elems * weft_dtype_bytes(l->of.dtype);
 }
 
-/* copies: the vector must be changed, converted or moved before. */
-static weft_status make_room(struct wi_linear *l, int copies)
+static weft_status make_room(struct wi_linear *l)
 {
     size_t agreed = agreed_bytes(l, l->elems), summed = summed_bytes(l, l->elems);
+    int missing = 0;
 
     l->own = wi_aligned_alloc(64, summed);
     l->sum = wi_aligned_alloc(64, summed);
     l->agreed = agreed ? wi_aligned_alloc(64, agreed) : NULL;
-    l->owned = copies ? wi_aligned_alloc(64, l->elems * sizeof *l->owned) : NULL;
-    for (int i = 0; i < 2; i++)
-        l->room[i] = wi_aligned_alloc(64, AT_ONCE * sizeof *l->room[i]);
-    if (!l->own || !l->sum || (agreed && !l->agreed) || (copies && !l->owned) || !l->room[0] || !l->room[1])
+    for (int i = 0; i < 3; i++) {
+        l->room[i] = wi_aligned_alloc(64, l->part * sizeof *l->room[i]);
+        missing |= !l->room[i];
+    }
+    if (missing || !l->own || !l->sum || (agreed && !l->agreed))
         return wi_fail(WEFT_ENOMEM, "codec %s: vectors for %zu elements", wi_codec_name(&l->codec), l->elems);
     return WEFT_SUCCESS;
 }
@@ -150,50 +160,68 @@ static int meets(const struct tensor *t, size_t at, size_t n, size_t *from, size
 
 /* ---- Before ---- */
 
-static void fill(const struct weft_request *req, struct wi_linear *l, const void *src, size_t at, size_t n)
+static void add(float *restrict to, const float *restrict from, size_t n)
 {
-    const unsigned char *from = (const unsigned char *)src + at * weft_dtype_bytes(l->dtype);
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+/* [at, at + n) of the vector with what is owed of it. */
+static const float *vector_at(const struct weft_request *req, struct wi_linear *l, size_t at, size_t n)
+{
+    float *c = l->room[2];
     size_t first, end;
 
-    wi_codec_widen(l->dtype, from, l->owned + at, n);
-    for (size_t i = 0; i < count_tensors(req); i++) {
+    if (l->is_given)
+        return (const float *)l->src + at;
+    wi_codec_widen(l->dtype, (const unsigned char *)l->src + at * weft_dtype_bytes(l->dtype), c, n);
+    for (size_t i = 0; req->codec.feedback.form && i < count_tensors(req); i++) {
         struct tensor t = tensor_at(req, l, i);
         if (!meets(&t, at, n, &first, &end))
             continue;
-        for (size_t e = first; e < end; e++)
-            l->owned[e] += t.residual->plane[WI_PLANE_WORKER].of[e - t.from];
+        add(c + (first - at), t.residual->plane[WI_PLANE_WORKER].of + (first - t.from), end - first);
     }
-}
-
-static void project(struct wi_linear *l, size_t at, size_t n)
-{
-    struct weft_codec_site site = l->site;
-
-    site.first += at;
-    wi_codec_project(&l->codec, &site, l->nranks, l->agreed ? l->agreed + agreed_bytes(l, at) : NULL, l->c + at, n,
-                     l->own + summed_bytes(l, at));
+    return c;
 }
 
 static size_t part_from(const struct wi_linear *l, size_t at)
 {
-    return l->elems - at < AT_ONCE ? l->elems - at : AT_ONCE;
+    return l->elems - at < l->part ? l->elems - at : l->part;
 }
 
-/* c, and what can be made of it at once: parts while they are in the cache. */
-static void begin_parts(const struct weft_request *req, struct wi_linear *l, const void *src, int proposes)
+static struct weft_codec_site site_at(const struct wi_linear *l, size_t at)
+{
+    struct weft_codec_site site = l->site;
+
+    site.first = at;
+    return site;
+}
+
+static const unsigned char *agreed_at(const struct wi_linear *l, size_t at)
+{
+    return l->agreed ? l->agreed + agreed_bytes(l, at) : NULL;
+}
+
+static void propose(const struct weft_request *req, struct wi_linear *l)
 {
     for (size_t at = 0, n; at < l->elems; at += n) {
-        struct weft_codec_site site = l->site;
+        struct weft_codec_site site = site_at(l, at);
         n = part_from(l, at);
-        site.first += at;
-        if (l->owned)
-            fill(req, l, src, at, n);
-        if (proposes)
-            wi_codec_propose(&l->codec, &site, l->nranks, l->c + at, n, l->agreed + agreed_bytes(l, at));
-        else if (!l->agreed)
-            project(l, at, n);
+        wi_codec_propose(&l->codec, &site, l->nranks, vector_at(req, l, at, n), n, l->agreed + agreed_bytes(l, at));
     }
-    l->projected = l->agreed ? 0 : l->elems;
+}
+
+/* As much as is done at once. */
+static void project(const struct weft_request *req, struct wi_linear *l)
+{
+    size_t end = l->elems - l->projected < AT_ONCE ? l->elems : l->projected + AT_ONCE;
+
+    for (size_t at = l->projected, n; at < end; at += n, l->projected = at) {
+        struct weft_codec_site site = site_at(l, at);
+        n = part_from(l, at);
+        wi_codec_project(&l->codec, &site, l->nranks, agreed_at(l, at), vector_at(req, l, at, n), n,
+                         l->own + summed_bytes(l, at));
+    }
 }
 
 /* ---- The agreement ---- */
@@ -220,9 +248,9 @@ static weft_status agree(struct weft_comm *comm, struct weft_request *req, struc
 
 static int agreed_poll(struct wi_exec *exec, struct wi_op *op, int *moved)
 {
-    struct wi_linear *l = op->gate.arg;
+    struct weft_request *req = op->gate.arg;
+    struct wi_linear *l = req->linear;
     struct weft_request *a = l->agreement;
-    size_t n = part_from(l, l->projected);
 
     (void)exec;
     if (atomic_load_explicit(&a->left, memory_order_acquire))
@@ -230,8 +258,7 @@ static int agreed_poll(struct wi_exec *exec, struct wi_op *op, int *moved)
     if (a->status < 0)
         return wi_fail(a->status, "the agreement of codec %s failed", wi_codec_name(&l->codec));
     *moved = 1;
-    project(l, l->projected, n);
-    l->projected += n;
+    project(req, l);
     if (l->projected < l->elems)
         return 0;
     if (op->record && a->nops && a->op[0].record)
@@ -257,7 +284,6 @@ static struct wi_call sum_call(const struct wi_linear *l)
 static weft_status make(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *c,
                         const struct weft_codec_linear *of)
 {
-    int copies = req->codec.feedback.form || c->dtype != WEFT_FLOAT32 || (uintptr_t)c->src % _Alignof(float);
     struct wi_linear *l = wi_calloc(1, sizeof *l);
 
     if (!l)
@@ -268,13 +294,16 @@ static weft_status make(struct weft_comm *comm, struct weft_request *req, struct
     l->nranks = comm->nranks;
     l->elems = c->count;
     l->shown = op->info;
+    l->part = l->codec.block > IN_CACHE ? l->codec.block : IN_CACHE;
+    l->src = c->src;
+    l->copy = op->owned[4]; /* which lasts longer than the operation now, if the vector is a copy */
+    op->owned[4] = NULL;
+    l->is_given = !req->codec.feedback.form && c->dtype == WEFT_FLOAT32 && (uintptr_t)c->src % _Alignof(float) == 0;
     l->dst = c->dst;
     l->dtype = c->dtype;
     l->factor = op->bind.redop.op == WEFT_AVG ? 1.0f / (float)comm->nranks : 1;
-    WI_TRY(make_room(l, copies));
-    WI_TRY(take_residuals(req, l, &op->bind.redop));
-    l->c = copies ? l->owned : c->src;
-    return WEFT_SUCCESS;
+    WI_TRY(make_room(l));
+    return take_residuals(req, l, &op->bind.redop);
 }
 
 /* Another rank leads each time that a tensor is sent. */
@@ -294,10 +323,13 @@ static weft_status begin(struct weft_comm *comm, struct weft_request *req, struc
                    (l->of.agreement == WEFT_CODEC_AGREE_LEADER && leader == comm->rank);
 
     l->site = (struct weft_codec_site){.step = comm->linear_calls, .rank = (uint32_t)comm->rank};
-    begin_parts(req, l, c->src, proposes);
+    if (proposes)
+        propose(req, l);
+    while (!l->of.agreement && l->projected < l->elems)
+        project(req, l);
     if (l->of.agreement) {
         WI_TRY(agree(comm, req, l, leader));
-        wi_request_gate(req, &agreed_gate, l, 0);
+        wi_request_gate(req, &agreed_gate, req, 0);
     }
     *c = sum_call(l);
     op->bind.base[WI_SRC] = l->own;
@@ -357,49 +389,59 @@ int wi_linear_begin(struct weft_comm *comm, struct weft_request *req, struct wi_
 
 /* ---- After ---- */
 
-/* What was given of it has arrived, unless the block is not finite on some rank: then it stays as it was. */
-static void keep(const struct wi_linear *l, const struct wi_feedback *f, const struct tensor *t, size_t at, size_t from,
-                 size_t to)
+/* e <- beta e + (1 - beta) (c - given); beta 0: what was kept does not matter, even if it is no number. */
+static void keep_rest(float *restrict e, const float *restrict c, const float *restrict given, float beta, size_t n)
 {
-    const float *result = l->room[0], *given = l->room[1];
-    float *residual = t->residual->plane[WI_PLANE_WORKER].of, beta = f->form == WI_FEEDBACK_LOCO ? f->beta : 0;
+    for (size_t i = 0; beta > 0 && i < n; i++)
+        e[i] = beta * e[i] + (1 - beta) * (c[i] - given[i]);
+    for (size_t i = 0; !(beta > 0) && i < n; i++)
+        e[i] = c[i] - given[i];
+}
 
-    for (size_t e = from; e < to; e++) {
-        float lost = l->c[e] - given[e - at], *r = &residual[e - t->from];
-        int is_nan =
-            result[(e - at) / l->codec.block * l->codec.block] != result[(e - at) / l->codec.block * l->codec.block];
-        if (!is_nan)
-            *r = f->form == WI_FEEDBACK_LOCO ? beta * *r + (1 - beta) * lost : lost;
+/* What was given of it has arrived, unless the block is not finite on some rank: then it stays as it was. */
+static void keep(const struct wi_linear *l, const struct wi_feedback *f, const struct tensor *t, const float *c,
+                 size_t at, size_t from, size_t to, size_t bad)
+{
+    size_t block = l->codec.block;
+    float beta = f->form == WI_FEEDBACK_LOCO ? f->beta : 0;
+
+    for (size_t end; from < to; from = end) {
+        float first = l->room[0][(from - at) / block * block];
+        end = !bad || to - from < block - from % block ? to : from + (block - from % block);
+        if (first == first)
+            keep_rest(t->residual->plane[WI_PLANE_WORKER].of + (from - t->from), c + (from - at),
+                      l->room[1] + (from - at), beta, end - from);
     }
 }
 
-static void keep_all(const struct weft_request *req, struct wi_linear *l, const struct weft_codec_site *site, size_t at,
-                     size_t n)
+static void keep_all(const struct weft_request *req, struct wi_linear *l, size_t at, size_t n, size_t bad)
 {
+    const float *c = vector_at(req, l, at, n);
+    struct weft_codec_site site = site_at(l, at);
     size_t from, to;
 
-    wi_codec_expand(&l->codec, site, l->nranks, l->agreed ? l->agreed + agreed_bytes(l, at) : NULL,
-                    l->own + summed_bytes(l, at), n, l->room[1]);
+    wi_codec_expand(&l->codec, &site, l->nranks, agreed_at(l, at), l->own + summed_bytes(l, at), n, l->room[1]);
     for (size_t i = 0; i < count_tensors(req); i++) {
         struct tensor t = tensor_at(req, l, i);
         if (meets(&t, at, n, &from, &to))
-            keep(l, &req->codec.feedback, &t, at, from, to);
+            keep(l, &req->codec.feedback, &t, c, at, from, to, bad);
     }
 }
 
+/* The residuals first: in place the vector is where the result will be. */
 void wi_linear_store(struct weft_request *req)
 {
     struct wi_linear *l = req->linear;
     size_t es = weft_dtype_bytes(l->dtype);
 
     for (size_t at = 0, n; at < l->elems; at += n) {
-        struct weft_codec_site site = l->site;
+        struct weft_codec_site site = site_at(l, at);
+        size_t bad;
         n = part_from(l, at);
-        site.first += at;
-        wi_codec_expand(&l->codec, &site, l->nranks, l->agreed ? l->agreed + agreed_bytes(l, at) : NULL,
-                        l->sum + summed_bytes(l, at), n, l->room[0]);
+        bad =
+            wi_codec_expand(&l->codec, &site, l->nranks, agreed_at(l, at), l->sum + summed_bytes(l, at), n, l->room[0]);
         if (req->codec.feedback.form)
-            keep_all(req, l, &site, at, n);
+            keep_all(req, l, at, n, bad);
         for (size_t i = 0; l->factor != 1 && i < n; i++)
             l->room[0][i] *= l->factor;
         wi_codec_narrow(l->dtype, l->room[0], (unsigned char *)l->dst + at * es, n);
