@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sharedint: integers whose scale is the same on all ranks, so that they are summed as integers, by any algorithm, on any device that
- * adds integers, without a loss on the way (Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic
+/* sharedint: integers whose scale is the same on all ranks, so that they are summed as integers, by any algorithm, on any device
+ * that adds integers, without a loss on the way (Li et al., THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic
  * Compression, NSDI 2024; Mishchenko et al., IntSGD: Adaptive Floatless Compression of Stochastic Gradients, ICLR 2022).
  *
  *     agreed on for a block: scale, the bits of a bf16 as uint16, the maximum over the ranks of max|x| / L, rounded up

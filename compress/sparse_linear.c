@@ -31,7 +31,8 @@ static struct work begin(const struct weft_codec *codec, const struct weft_codec
 static void next_block(struct work *w)
 {
     w->site.first += w->codec->block;
-    w->agreed += w->agreed ? w->s.which_bytes : 0;
+    if (w->agreed)
+        w->agreed += w->s.which_bytes;
 }
 
 static weft_dtype value_dtype(const struct wi_sparse *s)

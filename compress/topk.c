@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topk, blocktopk, leaderk, randomk: k of the elements of each block (sparse.h). Selection is by block, not by vector, so that images have a
- * fixed length and blocks stand for themselves. */
+/* topk, blocktopk, leaderk, randomk: k of the elements of each block (sparse.h). Selection is by block, not by vector, so that
+ * images have a fixed length and blocks stand for themselves. */
 #include <stdio.h>
 
 #include "compress/built_in.h"

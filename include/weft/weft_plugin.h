@@ -603,8 +603,9 @@ struct weft_codec_ops {
     int (*read)(const struct weft_codec *codec, const void *image, size_t bytes, size_t elems, float *dst, void *scratch);
 
     /* Of WEFT_CODEC_LINEAR, in all_reduce in place of images: the ranks agree on something about each block, a collective of its
-     * own; each projects its vector, block by block, to a shorter one of plain elements; an ordinary all_reduce sums these; what is
-     * expanded of that sum is the sum of what is expanded of each. Vectors are aligned as their types are, and begin at whole blocks.
+     * own; each projects its vector, block by block, to a shorter one of plain elements; an ordinary all_reduce sums these;
+     * what is expanded of that sum is the sum of what is expanded of each. Vectors are aligned as their types are, and begin at
+     * whole blocks.
      *
      * linear: what these vectors are, of so many ranks. WEFT_ENOTSUP: it cannot be done; write to `why` which, and what to do. */
     weft_status (*linear)(const struct weft_codec *codec, int nranks, struct weft_codec_linear *linear, char *why,

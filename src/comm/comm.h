@@ -199,7 +199,7 @@ struct weft_request {
     struct wi_residual *residual; /* of the running operation; NULL: none */
     struct wi_batch *batch;       /* owned; NULL: it is of one tensor */
     struct wi_linear *linear;     /* likewise; NULL: its codec, if it has one, is not linear */
-    const struct weft_op_info *shown; /* of a codec's agreement: the call that it is for, which ranks compare and errors name; else NULL */
+    const struct weft_op_info *shown; /* of a codec's agreement: the call that it is for, which errors name; else NULL */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */

@@ -6,6 +6,13 @@
 #include "cases.h"
 #include "tests/unit/unit.h"
 
+/* Random calls of each algorithm: fewer where a sanitizer makes them ten times slower. */
+#ifdef __SANITIZE_ADDRESS__
+#define RUNS(n) (((n) + 1) / 2)
+#else
+#define RUNS(n) (n)
+#endif
+
 static void show(const struct campaign *c)
 {
     const struct world_seen *s = &c->seen;
@@ -67,7 +74,7 @@ static const struct {
 
 static void definitions(void)
 {
-    struct campaign c = {.runs = 2, .seed = 1};
+    struct campaign c = {.runs = RUNS(2), .seed = 1};
 
     for (const struct wi_algo *const *a = wi_algos; *a; a++)
         for (int n = 2; n <= MAX_RANKS && c.failed < 5; n += n == 9 ? 7 : 1)
@@ -149,7 +156,7 @@ static void all_of(struct campaign *c, int mapped)
 
 static void messages(void)
 {
-    struct campaign c = {.runs = 2, .seed = 1};
+    struct campaign c = {.runs = RUNS(2), .seed = 1};
 
     all_of(&c, 0);
     CU_ASSERT(c.seen.sliced > 100 && c.seen.v > 100 && c.seen.scaled > 100 && c.seen.kept > 100);
@@ -160,7 +167,7 @@ static void messages(void)
 
 static void mapped(void)
 {
-    struct campaign c = {.runs = 4, .seed = 1};
+    struct campaign c = {.runs = RUNS(4), .seed = 1};
 
     all_of(&c, 1);
     CU_ASSERT(c.seen.fragmented > 100 && c.seen.ll > 100 && c.seen.alone > 100 && c.seen.gated > 100);
@@ -171,7 +178,7 @@ static void mapped(void)
 /* In groups of several sizes, one rank by itself among them. */
 static void stages(void)
 {
-    struct campaign c = {.runs = 3, .seed = 1};
+    struct campaign c = {.runs = RUNS(3), .seed = 1};
 
     for (size_t i = 0; i < sizeof staged / sizeof *staged; i++)
         for (size_t s = 0; s < nshapes; s++) {
@@ -418,7 +425,7 @@ static void hierarchical(void)
         {WI_COLL_REDUCE_SCATTER_V, "node:coded@leader"},
         {WI_COLL_BROADCAST, "node:coded_chain@leader"},
     };
-    struct campaign c = {.runs = 3, .seed = 1};
+    struct campaign c = {.runs = RUNS(3), .seed = 1};
 
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         unsigned long before = c.forms;

@@ -9,7 +9,8 @@ set -u
 build=${WEFT_BUILDDIR:?}
 seconds=${WEFT_TEST_FUZZ_SECONDS:-20}
 seed=${WEFT_TEST_FUZZ_SEED:-0} # 0: another one each time
-work=$build/fuzz
+optimise=${WEFT_TEST_FUZZ_OPTIMISE:--O1}
+work=$build/fuzz$optimise # each level has objects of its own
 mkdir -p "$work" && cd "$WEFT_SRCDIR" || exit 99
 
 echo 'int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long bytes);
@@ -23,7 +24,7 @@ words=$(grep -E '^(sources|targets|flags|libs)="' <<<"$words") # make may have h
 sources= targets= flags= libs=
 eval "$words"
 
-clang_flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fno-sanitize-recover=all -I$build -Iinclude -Isrc -I. $flags
+clang_flags="-g $optimise -std=gnu11 -fno-omit-frame-pointer -fno-sanitize-recover=all -I$build -Iinclude -Isrc -I. $flags
     -DWEFT_PLUGIN_DIR=\"/nonexistent\""
 # The library once, for all targets: what the fuzzer learns from is the same for each.
 library() {

@@ -213,7 +213,8 @@ def batches_keep_their_codec(g: Groups) -> None:
 def error_feedback_by_call(g: Groups) -> None:
     """What was sent and what is left add up to what was given."""
     count, steps = 3001, 12
-    for codec in (INT4, SIGN, f"int2:ef=1,{NEVER}", f"sharedint:ef=1,{NEVER}", f"leaderk:block=256,ratio=0.3,values=fp32,ef=1,{NEVER}"):
+    linear = (f"sharedint:ef=1,{NEVER}", f"leaderk:block=256,ratio=0.3,values=fp32,ef=1,{NEVER}")
+    for codec in (INT4, SIGN, f"int2:ef=1,{NEVER}", *linear):
         sent, given = torch.zeros(count).double(), torch.zeros(count).double()
         for step in range(steps):
             t = chance(g, step, count)
@@ -258,7 +259,7 @@ def wrong_codecs_by_call(g: Groups) -> None:
 def hooks_are_alike(g: Groups) -> None:
     """Python's form and C++'s lead to the same weights, bit for bit, with every codec; on all ranks; and not to those without."""
     plain = train(g, wrapped(g), 6)
-    for codec in (INT8, INT4, SIGN, f"int8:block=64,{NEVER}", f"sharedint:wire=int16,ef=1,{NEVER}"):
+    for codec in (INT8, INT4, SIGN, f"int8:block=64,{NEVER}", f"sharedint:ef=1,{NEVER}"):
         results = [train(g, hooked(g, codec, native)[0], 6) for native in (False, True)]
         assert all(torch.equal(a, b) for a, b in zip(*results, strict=True)), codec
         same_everywhere(g, results[0])

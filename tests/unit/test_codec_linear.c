@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What weft_codec_ops promises of linear codecs: sums of what is projected expand to sums, whatever vectors are cut into and on every
- * instruction set; blocks that are not finite are found again; any bytes expand to something. */
+/* What weft_codec_ops promises of linear codecs: sums of what is projected expand to sums, whatever vectors are cut into and on
+ * every instruction set; blocks that are not finite are found again; any bytes expand to something. */
 #include <math.h>
 #include <stdlib.h>
 
