@@ -4,7 +4,10 @@
 #pragma clang fp contract(off)
 #else
 #pragma GCC push_options
-#pragma GCC optimize("O3", "fp-contract=off")
+#ifndef __SANITIZE_ADDRESS__ /* with it, compiling loops so takes most of a minute */
+#pragma GCC optimize("O3")
+#endif
+#pragma GCC optimize("fp-contract=off")
 #endif
 
 #if defined(__SSE2__)

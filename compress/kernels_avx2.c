@@ -6,7 +6,10 @@
 #pragma clang attribute push(__attribute__((target("avx2,bmi2"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC optimize("O3", "fp-contract=off")
+#ifndef __SANITIZE_ADDRESS__ /* with it, compiling loops so takes most of a minute */
+#pragma GCC optimize("O3")
+#endif
+#pragma GCC optimize("fp-contract=off")
 #pragma GCC target("avx2,bmi2")
 #endif
 

@@ -7,7 +7,10 @@
                              apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC optimize("O3", "fp-contract=off")
+#ifndef __SANITIZE_ADDRESS__ /* with it, compiling loops so takes most of a minute */
+#pragma GCC optimize("O3")
+#endif
+#pragma GCC optimize("fp-contract=off")
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,prefer-vector-width=512")
 #endif
 
