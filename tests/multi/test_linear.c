@@ -473,6 +473,40 @@ static void started_again(int rank, int nranks, void *arg)
     free(src), free(dst);
 }
 
+/* Each rank's vector times a number of its own, in place and not: what is coded is the product, the program's vector stays. */
+static void premultiplied(int rank, int nranks, void *arg)
+{
+    enum { N = 3000 };
+    float *src = floats(N), *dst = floats(N), scalar = ldexpf(1, rank + 1);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    struct ft_rank f;
+    weft_op twice;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    options.codec = "sharedint:bypass=never";
+    WT_REQUIRE_OK(weft_op_create_premul_sum(&scalar, WEFT_FLOAT32, &twice));
+    for (int step = 0; step < 4; step++) {
+        float *to = step % 2 ? dst : src;
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, to, N, WEFT_FLOAT32);
+        struct vectors v = make(nranks, step, N, WEFT_FLOAT32, real);
+        memcpy(src, v.of[rank], N * sizeof *src);
+        call.options = &options;
+        call.op = twice;
+        WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+        if (to != src)
+            WT_CHECK(memcmp(src, v.of[rank], N * sizeof *src) == 0);
+        for (int r = 0; r < nranks; r++)
+            for (size_t i = 0; i < N; i++)
+                v.of[r][i] *= ldexpf(1, r + 1);
+        reference_shared(&v, nranks, N, 128, 127, 0);
+        compare("premultiplied", step, to, v.want, N, 0);
+        drop(&v, nranks);
+    }
+    WT_CHECK_OK(weft_op_destroy(twice));
+    ft_close(&f);
+    free(src), free(dst);
+}
+
 /* Tensors of a batch: each as it would be alone, but for the turn. */
 static void batches(int rank, int nranks, void *arg)
 {
@@ -604,6 +638,7 @@ CASE(residuals3, residuals, 3)
 CASE(changing3, changing_codecs, 3)
 CASE(behind3, behind_each_other, 3)
 CASE(again2, started_again, 2)
+CASE(premul3, premultiplied, 3)
 CASE(batches3, batches, 3)
 
 static void many(void)
@@ -634,6 +669,7 @@ static const struct wt_case cases[] = {
     {"also when codecs change", changing3_everywhere},
     {"several at once", behind3_everywhere},
     {"started again", again2_everywhere},
+    {"vectors times a number", premul3_everywhere},
     {"batches", batches3_everywhere},
     {"2 to 8 ranks", many},
     {"what is refused", refusals},
