@@ -30,7 +30,7 @@
  *                      (Aji and Heafield, Sparse Communication, EMNLP 2017). A hundredth: .25 bits an element. The choice is by
  *                      block, not by tensor: one of large elements sends no more than its neighbour
  *   blocktopk          groups of group=32 adjacent elements, those of the largest norm
- *   leaderk            the elements that are the largest on one rank, another one each time: all send those, and all_reduce
+ *   leaderk            the elements that are the largest on one rank, another one from call to call: all send those, and all_reduce
  *                      sums them as of any vector (Chen et al., ScaleCom, NeurIPS 2020). values=bf16|fp32
  *   randomk            random elements, the same on all ranks in each call, with seed=0; with values=bf16 or fp32 all_reduce
  *                      sums them as of any vector
@@ -222,7 +222,8 @@ WEFT_API weft_status weft_comm_residual_bytes(weft_comm *comm, size_t *bytes);
 
 /* Forget what was lost of a tensor, or of all.
  *
- * When a tensor begins anew, with another size or another optimizer.
+ * When a tensor begins anew, with another size or another optimizer. All ranks call it: with ef=ef21 and linear codecs, ranks that
+ * have compressed a tensor less often than others differ from them, and the next call fails with WEFT_EMISMATCH.
  * @param comm    a communicator
  * @param tensor  as in weft_call_options; 0: all of them
  * Threads: any thread.

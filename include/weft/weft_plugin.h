@@ -522,7 +522,7 @@ enum weft_codec_traits {
 enum weft_codec_agreement {
     WEFT_CODEC_AGREE_NOTHING, /* no rank needs to be asked */
     WEFT_CODEC_AGREE_MAX,     /* the maximum over all ranks of what each of them proposes */
-    WEFT_CODEC_AGREE_LEADER,  /* what one rank says, another one each time */
+    WEFT_CODEC_AGREE_LEADER,  /* what one rank says, another one from call to call */
 };
 
 /* The plain vectors of a linear codec: so many elements, of a type that collectives sum, for each block. */
@@ -555,7 +555,8 @@ struct weft_codec {
 /* Where what is encoded comes from. Random bits are a function of the parameters and of this, so that runs repeat, ranks differ,
  * and neither cuts nor threads matter. */
 struct weft_codec_site {
-    uint64_t step;  /* the collective's number on its communicator */
+    uint64_t step;  /* the same on all ranks, another one in each call: the collective's number on its communicator; with error
+                     * feedback a hash of the tensors and of how often each was compressed, which is saved with residuals */
     uint64_t first; /* the first element's place in the vector */
     uint32_t rank;
     uint32_t sums;  /* 0: the rank's own data; 1: a sum that it makes for others */

@@ -199,7 +199,7 @@ struct weft_request {
     struct wi_residual *residual; /* of the running operation; NULL: none */
     struct wi_batch *batch;       /* owned; NULL: it is of one tensor */
     struct wi_linear *linear;     /* likewise; NULL: its codec, if it has one, is not linear */
-    const struct weft_op_info *shown; /* of a codec's agreement: the call that it is for, which errors name; else NULL */
+    struct wi_op *prelude_of; /* of a codec's agreement: the operation that it is for, whose call errors name; else NULL */
     uint8_t blocking;                   /* the call waits for it */
     uint8_t alone;                      /* a blocking call with nothing else in flight */
     uint8_t trial; /* enum wi_plan_copy_path: it is measured, for trial_share bytes, since then (ticks) */
@@ -293,7 +293,6 @@ struct weft_comm {
     _Atomic int abort_called;
     int dumped;
     struct wi_residual **residuals; /* by tensor; NULL: none yet */
-    uint64_t linear_calls;          /* all-reduces with a linear codec: the same on all ranks */
     char abort_reason[128];
     char name[64];
     uint64_t init_timeout_ns;

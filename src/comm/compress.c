@@ -121,7 +121,8 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor)
 {
     const struct wi_feedback *f = &use->feedback;
-    uint64_t words[3] = {tensor, codec->hash, (uint64_t)(f->form | f->masking << 8) << 32 | f->warmup};
+    uint64_t words[3] = {tensor, codec->hash,
+                         (uint64_t)(f->form | f->masking << 8 | use->may_bypass << 16) << 32 | f->warmup};
     float reals[3] = {f->beta, f->momentum, f->clip};
 
     return (uint32_t)(wi_hash64(words, sizeof words, wi_hash64(reals, sizeof reals, 0)) >> 32);
@@ -133,14 +134,53 @@ void wi_compress_mark(struct weft_op_info *info, uint32_t mark)
     info->hash ^= mark;
 }
 
-/* DGC's warm-up: in four parts of it, all of a length, 1/4 of the elements is kept, 1/16, 1/64, 1/250. */
+static size_t count_tensors(const struct weft_request *req)
+{
+    return req->batch ? req->batch->ncoded : 1;
+}
+
+static uint64_t tensor_of(const struct weft_request *req, size_t i)
+{
+    return req->batch ? req->batch->parts[i].tensor : req->options.tensor;
+}
+
+static uint64_t steps_of(const struct weft_request *req, uint64_t tensor)
+{
+    const struct wi_residual *r = wi_residual_look(req->comm, tensor);
+
+    return r ? r->steps : 0;
+}
+
+/* A call with error feedback, among those of its tensors: a program that goes on from saved residuals gets the same random bits as
+ * one that was never interrupted. Never 0. */
+static uint64_t step_of(const struct weft_request *req)
+{
+    uint64_t step = 0;
+
+    for (size_t i = 0; i < count_tensors(req); i++) {
+        uint64_t tensor = tensor_of(req, i), words[2] = {tensor, steps_of(req, tensor)};
+        step = wi_hash64(words, sizeof words, step);
+    }
+    return step | 1;
+}
+
+/* Who leads, which places are sent, what EF21's ranks have in common: ranks must have compressed the tensor equally often. */
+static int needs_same_step(const struct weft_request *req)
+{
+    return req->codec.codec.traits & WEFT_CODEC_LINEAR || wi_feedback_has_state(&req->codec.feedback);
+}
+
+/* DGC's warm-up: in four parts of it, all of a length, 1/4 of the elements is kept, 1/16, 1/64, 1/250. Of a batch the youngest
+ * tensor counts. */
 static weft_status warm_up(struct weft_request *req, const struct weft_codec **codec)
 {
     static const double kept[] = {0.25, 0.0625, 0.015625, 0.004};
-    const struct wi_residual *r =
-        wi_residual_look(req->comm, req->batch ? req->batch->parts[0].tensor : req->options.tensor);
-    uint64_t step = r ? r->steps : 0, all = req->codec.feedback.warmup;
+    uint64_t step = UINT64_MAX, all = req->codec.feedback.warmup;
 
+    for (size_t i = 0; all && i < count_tensors(req); i++) {
+        uint64_t steps = steps_of(req, tensor_of(req, i));
+        step = steps < step ? steps : step;
+    }
     *codec = &req->codec.codec;
     if (step >= all)
         return WEFT_SUCCESS;
@@ -176,6 +216,11 @@ weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, 
     WI_TRY(warm_up(req, &codec));
     WI_TRY(wi_coding_init(&op->bind.coding, codec, c->dtype, comm->rank));
     op->bind.coding.tensor = req->options.tensor;
+    if (req->codec.feedback.form) {
+        op->bind.coding.step = step_of(req);
+        if (needs_same_step(req))
+            op->info.hash ^= (uint32_t)(op->bind.coding.step >> 32);
+    }
     wi_compress_mark(&op->info, wi_compress_mark_of(&req->codec, codec, req->options.tensor));
     return WEFT_SUCCESS;
 }

@@ -389,8 +389,10 @@ static weft_status prepare_one(struct weft_comm *comm, struct weft_request *req,
     }
     if (req->batch)
         op->info.hash ^= (uint32_t)req->batch->hash;
-    if (req->shown)
-        op->info = *req->shown;
+    if (req->prelude_of) {
+        op->prelude_of = req->prelude_of;
+        op->info = req->prelude_of->info;
+    }
     WI_TRY(wi_compress_begin(comm, req, op, c));
     WI_TRY(copy_source(comm, req, op, c));
     linear = wi_linear_begin(comm, req, op, c);
@@ -442,8 +444,10 @@ static weft_status prepare_beside(struct weft_comm *comm, struct weft_request *r
 
 static weft_status prepare_batch(struct weft_comm *comm, struct weft_request *req)
 {
-    WI_TRY(prepare_one(comm, req, &req->op[0], &req->now));
-    return req->batch->elems[1] ? prepare_beside(comm, req) : WEFT_SUCCESS;
+    if (req->batch->elems
+            [1]) /* first: a linear codec's agreement is issued when the other one is prepared, and may not be in vain */
+        WI_TRY(prepare_beside(comm, req));
+    return prepare_one(comm, req, &req->op[0], &req->now);
 }
 
 weft_status wi_op_prepare(struct weft_comm *comm, struct weft_request *req)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "comm/batch.h"
@@ -23,7 +24,6 @@ struct wi_linear {
     struct weft_codec codec;
     struct weft_codec_linear of;
     struct weft_codec_site site;
-    struct weft_op_info shown;
     int nranks;
     struct weft_request *agreement; /* NULL: nothing is agreed on */
     size_t part;                    /* elements that are in the cache */
@@ -64,6 +64,7 @@ void wi_linear_free(struct weft_request *req)
     struct weft_request *agreement = req->linear ? req->linear->agreement : NULL;
 
     if (agreement && atomic_load_explicit(&agreement->left, memory_order_acquire)) {
+        agreement->op[0].prelude_of = NULL;
         agreement->linear = req->linear; /* it still runs, on this memory: both go with the communicator */
         req->linear = NULL;
         return;
@@ -241,7 +242,7 @@ static weft_status agree(struct weft_comm *comm, struct weft_request *req, struc
                                .dst = l->agreed,
                                .count = blocks_of(l, l->elems) * l->of.agreed_elems};
     a->options.timeout_ns = req->options.timeout_ns;
-    a->shown = &l->shown;
+    a->prelude_of = &req->op[0];
     l->agreement = a;
     return wi_request_issue(a);
 }
@@ -256,14 +257,10 @@ static int agreed_poll(struct wi_exec *exec, struct wi_op *op, int *moved)
     if (atomic_load_explicit(&a->left, memory_order_acquire))
         return 0;
     if (a->status < 0)
-        return wi_fail(a->status, "the agreement of codec %s failed", wi_codec_name(&l->codec));
+        return wi_comm_outcome(req->comm, a->status);
     *moved = 1;
     project(req, l);
-    if (l->projected < l->elems)
-        return 0;
-    if (op->record && a->nops && a->op[0].record)
-        op->record->bytes_sent += a->op[0].record->bytes_sent;
-    return 1;
+    return l->projected == l->elems;
 }
 
 static const struct wi_gate_ops agreed_gate = {"what the ranks agree on for a linear codec", 1, agreed_poll};
@@ -293,7 +290,6 @@ static weft_status make(struct weft_comm *comm, struct weft_request *req, struct
     l->of = *of;
     l->nranks = comm->nranks;
     l->elems = c->count;
-    l->shown = op->info;
     l->part = l->codec.block > IN_CACHE ? l->codec.block : IN_CACHE;
     l->src = c->src;
     l->copy = op->owned[4]; /* which lasts longer than the operation now, if the vector is a copy */
@@ -306,23 +302,25 @@ static weft_status make(struct weft_comm *comm, struct weft_request *req, struct
     return take_residuals(req, l, &op->bind.redop);
 }
 
-/* Another rank leads each time that a tensor is sent. */
-static uint64_t turn_of(struct weft_comm *comm, const struct weft_request *req)
+/* Another rank leads each time that a tensor with a residual is sent. Without one nobody knows what is the same tensor: a hash
+ * decides, so that none has always the same leader because of the number of tensors. */
+static int leader_of(const struct weft_comm *comm, const struct weft_request *req, uint64_t step)
 {
     const struct wi_residual *r = req->batch ? req->batch->parts[0].residual : req->residual;
+    uint64_t turn = r ? r->steps : wi_hash64(&step, sizeof step, 0);
 
-    comm->linear_calls++;
-    return r ? r->steps : comm->linear_calls;
+    return (int)(turn % (uint64_t)comm->nranks);
 }
 
 static weft_status begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
 {
     struct wi_linear *l = req->linear;
-    int leader = (int)(turn_of(comm, req) % (uint64_t)comm->nranks),
+    uint64_t step = op->bind.coding.step ? op->bind.coding.step : comm->exec->next_seq + 1;
+    int leader = leader_of(comm, req, step),
         proposes = l->of.agreement == WEFT_CODEC_AGREE_MAX ||
                    (l->of.agreement == WEFT_CODEC_AGREE_LEADER && leader == comm->rank);
 
-    l->site = (struct weft_codec_site){.step = comm->linear_calls, .rank = (uint32_t)comm->rank};
+    l->site = (struct weft_codec_site){.step = step, .rank = (uint32_t)comm->rank};
     if (proposes)
         propose(req, l);
     while (!l->of.agreement && l->projected < l->elems)
@@ -355,9 +353,10 @@ static int names_images(const struct weft_comm *comm, const struct weft_request 
 
 static void log_plan(const struct wi_plan_query *q, const struct weft_codec *codec, const struct wi_plan_linear *plan)
 {
-    wi_log(WEFT_LOG_DEBUG, "plan.choice",
-           "all_reduce of %zu bytes with linear codec %s: %.2f us predicted, of plain data %.2f%s", q->bytes,
-           wi_codec_name(codec), plan->coded_us, plan->plain_us, plan->used ? "" : "; the codec is bypassed");
+    if (plan->is_new)
+        wi_log(WEFT_LOG_INFO, "plan.choice",
+               "all_reduce of %zu bytes with linear codec %s: %.2f us predicted, of plain data %.2f%s", q->bytes,
+               wi_codec_name(codec), plan->coded_us, plan->plain_us, plan->used ? "" : "; the codec is bypassed");
 }
 
 int wi_linear_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *c)
@@ -428,12 +427,15 @@ static void keep_all(const struct weft_request *req, struct wi_linear *l, size_t
     }
 }
 
-/* The residuals first: in place the vector is where the result will be. */
+/* The residuals first: in place the vector is where the result will be. An agreement whose call has failed has kept its memory only
+ * (wi_linear_free), and there is no sum. */
 void wi_linear_store(struct weft_request *req)
 {
     struct wi_linear *l = req->linear;
     size_t es = weft_dtype_bytes(l->dtype);
 
+    if (l->agreement == req)
+        return;
     for (size_t at = 0, n; at < l->elems; at += n) {
         struct weft_codec_site site = site_at(l, at);
         size_t bad;

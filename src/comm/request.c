@@ -49,7 +49,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->residual = NULL;
     req->batch = NULL;
     req->linear = NULL;
-    req->shown = NULL;
+    req->prelude_of = NULL;
     req->given.ops = NULL;
     req->status = WEFT_SUCCESS;
     req->counts_copy = NULL;

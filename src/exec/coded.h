@@ -39,6 +39,7 @@ struct wi_coding {
     struct wi_feedback feedback;
     float gain;                     /* DGC: what this rank gives is multiplied by it */
     uint32_t rank;                  /* whose work it is: weft_codec_site */
+    uint64_t step;                  /* likewise; 0: the operation's number */
     uint64_t tensor;                /* for the flight recorder */
 };
 

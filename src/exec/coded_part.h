@@ -96,7 +96,7 @@ static inline float wi_part_factor(const struct wi_part *p)
 
 static inline struct weft_codec_site wi_part_site(const struct wi_part *p)
 {
-    return (struct weft_codec_site){p->w->op->info.seq, p->w->first + p->from, p->c->rank, p->w->sums};
+    return (struct weft_codec_site){p->c->step ? p->c->step : p->w->op->info.seq, p->w->first + p->from, p->c->rank, p->w->sums};
 }
 
 /* Are all images finite that block `block` of the part is made from? */

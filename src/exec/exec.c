@@ -217,7 +217,7 @@ void wi_op_finish(struct wi_exec *exec, struct wi_op *op, weft_status status)
         status = exec->broken;
     wi_op_unlink(exec, op);
     op->status = status;
-    if (op->record && op->record->serial == op->record_serial) {
+    if (op->record && op->record->serial == op->record_serial && !op->prelude_of) {
         op->record->ticks_done = wi_ticks();
         op->record->state = status < 0 ? WI_RECORD_FAILED : WI_RECORD_DONE;
     }
@@ -311,7 +311,6 @@ static void record_codec(const struct wi_coding *coding, struct wi_record *e)
 {
     char text[WI_CODEC_TEXT_MAX];
 
-    e->bytes_sent = 0;
     e->has_codec = coding->codec != NULL;
     e->tensor = coding->tensor;
     e->bypassed = coding->codec && !coding->image_bytes && !coding->linear;
@@ -319,20 +318,35 @@ static void record_codec(const struct wi_coding *coding, struct wi_record *e)
         snprintf(e->codec, sizeof e->codec, "%s", wi_codec_text(coding->codec, text, sizeof text));
 }
 
+/* What a prelude has made is its operation's, too. */
+static void share_with_prelude(struct wi_op *op)
+{
+    if (!op->prelude_of)
+        return;
+    op->prelude_of->has_prelude = 1;
+    op->prelude_of->info = op->info;
+    op->prelude_of->record = op->record;
+    op->prelude_of->record_serial = op->record_serial;
+}
+
 static void record_issue(struct wi_exec *exec, struct wi_op *op)
 {
-    struct wi_record *e = wi_recorder_add(&exec->recorder);
+    struct wi_record *e = op->has_prelude ? op->record : wi_recorder_add(&exec->recorder);
 
     e->info = op->info;
     e->peer = op->match.point_to_point ? op->match.peer : -1;
     e->receives = op->match.point_to_point && !op->match.sending;
     e->algo = op->bind.sched ? op->bind.sched->algo : op->match.point_to_point ? "p2p" : "";
-    e->ticks_issued = wi_ticks();
+    if (!op->has_prelude) {
+        e->ticks_issued = wi_ticks();
+        e->bytes_sent = 0;
+    }
     e->ticks_done = 0;
     e->state = WI_RECORD_STARTED;
     record_codec(&op->bind.coding, e);
     op->record = e;
     op->record_serial = e->serial;
+    share_with_prelude(op);
 }
 
 static const char *kept_name(struct wi_exec *exec, const char *text)
@@ -381,7 +395,8 @@ static void number_op(struct wi_exec *exec, struct wi_op *op)
         op->info.seq = op->match.internal ? 0 : ++*(op->match.sending ? &peer->send_seq : &peer->recv_seq);
         return;
     }
-    wi_exec_number(exec, &op->info);
+    if (!op->has_prelude)
+        wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
 }
 
@@ -447,7 +462,8 @@ weft_status wi_exec_issue(struct wi_exec *exec, struct wi_op *op)
     op->deadline_ns = 0;
     op->run.epoch = 0;
     op->run.first = NULL;
-    op->record = NULL;
+    if (!op->has_prelude)
+        op->record = NULL;
     op->number = ++exec->nissued;
     if (exec->broken) {
         op->state = WI_OP_QUEUED;

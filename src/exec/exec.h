@@ -176,6 +176,8 @@ uint32_t wi_exec_progress(struct wi_exec *exec, struct wi_op *awaited, int *move
 uint32_t wi_exec_progress_budgeted(struct wi_exec *exec, struct wi_op *awaited, int *moved);
 struct wi_op *wi_exec_oldest(const struct wi_exec *exec);                   /* NULL: none is in flight */
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq); /* in flight; NULL: there is none */
+/* Of the collectives that must be further before op begins, the oldest; NULL: it waits for none. */
+struct wi_op *wi_exec_held_by(const struct wi_exec *exec, const struct wi_op *op);
 /* Block until op is done; its status. */
 weft_status wi_exec_wait(struct wi_exec *exec, struct wi_op *op);
 /* Likewise, but another thread that wants the executor comes first: 0, and op may be unfinished. */

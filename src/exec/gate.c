@@ -50,10 +50,11 @@ int wi_gate_poll(struct wi_exec *exec, struct wi_op *op)
     return 1;
 }
 
-/* The board holds the newest operation; later ones have been issued if that is not op. */
+/* The board holds the newest operation; later ones have been issued if that is not op. What is planned for a prelude is not what
+ * is planned for its operation: ranks that are further would compare it with that. */
 static void board_if_newest(struct wi_exec *exec, const struct wi_op *op)
 {
-    if (op->info.seq == exec->next_seq)
+    if (op->info.seq == exec->next_seq && !op->prelude_of)
         wi_exec_board(exec, &op->info);
 }
 

@@ -164,6 +164,9 @@ struct wi_op {
     struct wi_binding bind;
     struct wi_op_match match;
     struct wi_op_gate gate;
+    struct wi_op *prelude_of; /* what this one prepares, and is issued right before: both are one call, with one number and one
+                               * entry in the recorder. NULL: it is a call for itself */
+    uint8_t has_prelude;      /* one was issued, and has given it these */
     void *owned[5];                                /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;

@@ -51,16 +51,27 @@ struct wi_op *wi_exec_oldest(const struct wi_exec *exec)
     return collective->number < message->number ? collective : message;
 }
 
+static struct wi_op *numbered(const struct wi_op_list *list, uint32_t seq)
+{
+    struct wi_op *op = list->head;
+
+    while (op && (op->info.seq != seq || op->prelude_of))
+        op = op->next;
+    return op;
+}
+
 struct wi_op *wi_exec_collective(const struct wi_exec *exec, uint32_t seq)
 {
-    struct wi_op *op = exec->running.head;
+    struct wi_op *op = numbered(&exec->running, seq);
 
-    while (op && op->info.seq != seq)
-        op = op->next;
-    if (!op)
-        for (op = exec->waiting.head; op && op->info.seq != seq;)
-            op = op->next;
-    return op;
+    return op ? op : numbered(&exec->waiting, seq);
+}
+
+struct wi_op *wi_exec_held_by(const struct wi_exec *exec, const struct wi_op *op)
+{
+    struct wi_op *first = exec->running.head;
+
+    return first == op || op->match.point_to_point || (op->state != WI_OP_QUEUED && !wi_op_is_gated(op)) ? NULL : first;
 }
 
 void wi_exec_queue_alone(struct wi_exec *exec, struct wi_op *op)

@@ -254,12 +254,13 @@ static int awaited_text(struct wi_exec *exec, const struct wi_op *op, char *text
     return n ? ranks[0] : -1;
 }
 
-/* What op waits for; returns the first rank of them, or -1. */
-static int reason_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
+/* What op itself waits for; returns the first rank of them, or -1. Empty: for nothing that is known. */
+static int own_reason_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
 {
     char ranks[512] = "", message[256] = "";
     int first = -1;
 
+    *text = '\0';
     if (wi_engine_text(exec, op, message, sizeof message, &first)) {
         snprintf(text, capacity, "for %s", message);
         return first;
@@ -269,11 +270,27 @@ static int reason_text(struct wi_exec *exec, const struct wi_op *op, char *text,
         wi_match_text(exec, op, message, sizeof message);
     if (wi_op_is_gated(op))
         snprintf(text, capacity, "at %s%s%s", op->gate.ops->name, first >= 0 ? ", for " : "", first >= 0 ? ranks : "");
-    else
-        snprintf(text, capacity, "for %s%s%s", message, message[0] && first >= 0 ? " " : "",
-                 first >= 0   ? ranks
-                 : message[0] ? ""
-                              : "an older operation");
+    else if (first >= 0 || message[0])
+        snprintf(text, capacity, "for %s%s%s", message, message[0] && first >= 0 ? " " : "", first >= 0 ? ranks : "");
+    return first;
+}
+
+/* What op waits for, or what the one waits for that must be further before it begins. */
+static int reason_text(struct wi_exec *exec, const struct wi_op *op, char *text, size_t capacity)
+{
+    const struct wi_op *older = wi_exec_held_by(exec, op);
+    int first = own_reason_text(exec, op, text, capacity);
+    char what[160], why[600] = "";
+
+    if (first >= 0 || (!older && *text))
+        return first;
+    if (!older) {
+        snprintf(text, capacity, "for an older operation");
+        return first;
+    }
+    first = own_reason_text(exec, older, why, sizeof why);
+    wi_op_info_text(&older->info, what, sizeof what);
+    snprintf(text, capacity, "for %s%s%s", what, *why ? ", which waits " : "", why);
     return first;
 }
 
@@ -299,21 +316,31 @@ void wi_exec_blamed(struct wi_exec *exec, int peer, const char *operation)
                      "rank %d gave up in %s: it waited for this rank", peer, operation);
 }
 
+static void set_deadline(struct wi_exec *exec, struct wi_op *op, uint64_t now)
+{
+    uint64_t from = op->record ? wi_ticks_to_ns(op->record->ticks_issued) : now;
+    uint64_t timeout = op->timeout_ns ? op->timeout_ns : exec->timeout_ns;
+
+    if (op->deadline_ns)
+        return;
+    op->timeout_ns = timeout;
+    op->deadline_ns = timeout > UINT64_MAX - from ? UINT64_MAX : from + timeout;
+}
+
 weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
 {
     uint64_t now = wi_now_ns();
+    struct wi_op *older;
 
     if (exec->broken)
         return exec->broken;
     if (atomic_load_explicit(&exec->abort_requested, memory_order_acquire))
         return wi_exec_fail(exec, WEFT_EABORTED, -1, &op->info, "%s",
                             atomic_load_explicit(&exec->abort_reason, memory_order_acquire));
-    if (!op->deadline_ns) {
-        uint64_t from = op->record ? wi_ticks_to_ns(op->record->ticks_issued) : now;
-        uint64_t timeout = op->timeout_ns ? op->timeout_ns : exec->timeout_ns;
-        op->timeout_ns = timeout;
-        op->deadline_ns = timeout > UINT64_MAX - from ? UINT64_MAX : from + timeout;
-    }
+    older = wi_exec_held_by(exec, op);
+    set_deadline(exec, op, now);
+    if (older)
+        set_deadline(exec, older, now);
     if (now - exec->last_check_ns >= CHECK_EVERY_NS) {
         struct weft_peer_failure failure = {.peer = -1};
         exec->last_check_ns = now;
@@ -324,9 +351,11 @@ weft_status wi_exec_check(struct wi_exec *exec, struct wi_op *op)
                 wi_exec_transport_failed(exec, n, &failure, &op->info);
         }
         if (!exec->broken && !op->match.point_to_point)
-            wi_exec_compare_boards(exec, &op->info);
+            wi_exec_compare_boards(exec, op->prelude_of ? &op->prelude_of->info : &op->info);
     }
-    if (!exec->broken && now >= op->deadline_ns)
+    if (!exec->broken && older && now >= older->deadline_ns) /* it knows whom it waits for */
+        deadline_passed(exec, older, older->timeout_ns);
+    else if (!exec->broken && now >= op->deadline_ns)
         deadline_passed(exec, op, op->timeout_ns);
     else if (!exec->broken && wi_op_is_gated(op) && now >= op->gate.deadline_ns)
         deadline_passed(exec, op, op->gate.timeout_ns);

@@ -92,6 +92,7 @@ struct wi_planner {
     struct wi_plan_forms *forms;    /* NULL: prices are computed each time */
     struct wi_plan_slot cache[WI_PLAN_CACHE];
     struct wi_plan_named_slot named[WI_PLAN_NAMED];
+    struct wi_plan_query linear[WI_PLAN_CACHE]; /* that were planned for linear codecs */
 };
 
 /* uplinks.c: once the graph is known. Does a stage cross nodes, and how long do its bytes, those of one rank (`own`) and of its
@@ -99,6 +100,9 @@ struct wi_planner {
 void wi_plan_find_uplinks(struct wi_planner *p);
 int wi_plan_stage_is_remote(const struct wi_planner *p, const struct wi_plan_hier *h, int stage);
 double wi_plan_stage_link_us(const struct wi_planner *p, const struct wi_plan_hier *h, int stage, double own, double all);
+
+/* plan.c: is this query of a linear codec another one than the last in its place of the cache? */
+int wi_plan_is_new_linear(struct wi_planner *p, const struct wi_plan_query *q);
 
 /* override.c */
 weft_status wi_plan_parse_rules(struct wi_planner *p, const char *text);

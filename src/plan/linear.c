@@ -50,6 +50,7 @@ weft_status wi_plan_linear(struct wi_planner *p, const struct wi_plan_query *que
     plan->plain_us = direct.predicted_us;
     plan->coded_us = plan->agreed.predicted_us + plan->summed.predicted_us +
                      wi_plan_coding_us(query, (double)query->bytes, (double)query->bytes);
+    plan->is_new = wi_plan_is_new_linear(p, query);
     plan->used = !query->codec.may_bypass || plan->coded_us < plan->plain_us;
     return WEFT_SUCCESS;
 }

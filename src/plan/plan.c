@@ -184,7 +184,7 @@ static weft_status choose(const struct wi_planner *p, const struct wi_plan_query
 
 /* ---- The cache ---- */
 
-static struct wi_plan_slot *slot_of(struct wi_planner *p, const struct wi_plan_query *q)
+static size_t place_of(const struct wi_plan_query *q)
 {
     uint64_t h = q->bytes ^ (uint64_t)(unsigned)q->coll << 40 ^ (uint64_t)(unsigned)q->root << 24;
 
@@ -194,7 +194,7 @@ static struct wi_plan_slot *slot_of(struct wi_planner *p, const struct wi_plan_q
          (uint64_t)((int)q->memory_dst | q->packed << 4 | q->codec.may_bypass << 5) << 48 ^ (uint64_t)q->work << 32 ^
          (uint64_t)q->codec.id * 0xff51afd7ed558ccdu;
     h *= 0x9e3779b97f4a7c15u;
-    return &p->cache[h >> 58 & (WI_PLAN_CACHE - 1)];
+    return h >> 58 & (WI_PLAN_CACHE - 1);
 }
 
 static int same_query(const struct wi_plan_query *a, const struct wi_plan_query *b)
@@ -206,11 +206,20 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
            a->codec.plain == b->codec.plain;
 }
 
+int wi_plan_is_new_linear(struct wi_planner *p, const struct wi_plan_query *q)
+{
+    struct wi_plan_query *last = &p->linear[place_of(q)];
+    int is_new = !same_query(last, q);
+
+    *last = *q;
+    return is_new;
+}
+
 /* Naming an algorithm for one call is often done for every call of a loop. */
 static weft_status plan_forced(struct wi_planner *p, const struct wi_plan_query *q, const char *name,
                                struct wi_plan *plan)
 {
-    struct wi_plan_named_slot *n = &p->named[(size_t)(slot_of(p, q) - p->cache) % WI_PLAN_NAMED];
+    struct wi_plan_named_slot *n = &p->named[place_of(q) % WI_PLAN_NAMED];
 
     if (n->slot.used && same_query(&n->slot.query, q) && strcmp(n->name, name) == 0) {
         *plan = n->slot.plan;
@@ -243,7 +252,7 @@ static void log_choice(const struct wi_planner *p, const struct wi_plan_query *q
 
 weft_status wi_plan(struct wi_planner *p, const struct wi_plan_query *q, const char *forced, struct wi_plan *plan)
 {
-    struct wi_plan_slot *slot = slot_of(p, q);
+    struct wi_plan_slot *slot = &p->cache[place_of(q)];
     const struct wi_plan_rule *rule;
     weft_status st = WEFT_INPROGRESS;
 

@@ -181,6 +181,7 @@ struct wi_plan_rate {
 /* What a linear codec makes of an all_reduce (comm/linear.c): ordinary collectives of short vectors. */
 struct wi_plan_linear {
     int used;                     /* 0: plain data is faster, and may be sent */
+    int is_new;                   /* the call's query is not the one that was planned last in its place of a small cache */
     double plain_us, coded_us;    /* of the vector as it is; of all of this, with encoding and decoding */
     struct wi_plan agreed, summed; /* agreed: of no algorithm where nothing is agreed on */
     size_t agreed_bytes, summed_bytes;

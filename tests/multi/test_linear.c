@@ -10,6 +10,7 @@
 #include "../unit/unit.h"
 #include <weft/weft_compress.h>
 
+#include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -240,7 +241,12 @@ static void shared_ints(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-/* Without a residual the rank whose turn it is follows from the number of such calls. */
+/* Without a residual, of the call that has this number. */
+static int leader_of(uint64_t seq, int nranks)
+{
+    return (int)(wi_hash64(&seq, sizeof seq, 0) % (uint64_t)nranks);
+}
+
 static void leaders(int rank, int nranks, void *arg)
 {
     struct ft_rank f;
@@ -251,7 +257,7 @@ static void leaders(int rank, int nranks, void *arg)
         int values = step % 2; /* fp32, whose sums are exact here; bf16 */
         struct vectors v = make(nranks, step, n, WEFT_FLOAT32, whole);
         float *got = floats(n);
-        int leader = (int)((f.comm->linear_calls + 1) % (uint64_t)nranks);
+        int leader = leader_of(f.comm->exec->next_seq + 1, nranks);
         reference_leader(&v, nranks, n, 1024, 102, leader, step % 3 == 0);
         call_once(&f,
                   values ? "leaderk:block=1024,ratio=0.1,bypass=never"
@@ -411,8 +417,10 @@ static void behind_each_other(int rank, int nranks, void *arg)
     float *src[CALLS], *dst[CALLS];
     weft_request *reqs[CALLS];
     struct ft_rank f;
+    uint64_t before;
 
     ft_open(&f, arg, 20000, rank, nranks);
+    before = f.comm->exec->next_seq;
     for (int i = 0; i < CALLS; i++) {
         weft_call_options options = WEFT_CALL_OPTIONS_INIT;
         weft_call call;
@@ -431,9 +439,7 @@ static void behind_each_other(int rank, int nranks, void *arg)
         if (i % 3 == 0)
             reference_shared(&v, nranks, N, 128, 127, 0);
         else if (i % 3 == 2)
-            reference_leader(
-                &v, nranks, N, 1024, 102,
-                (int)((uint64_t)(f.comm->linear_calls - (uint64_t)(CALLS - 1 - i) * 2 / 3) % (uint64_t)nranks), 0);
+            reference_leader(&v, nranks, N, 1024, 102, leader_of(before + 1 + (unsigned)i, nranks), 0);
         for (size_t k = 0; i % 3 == 1 && k < N; k++)
             for (int r = 0; r < nranks; r++)
                 v.want[k] += v.of[r][k];
@@ -596,6 +602,174 @@ static void refused(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- Who is to blame ---- */
+
+static void open_with(struct ft_rank *f, const char *transport, uint64_t timeout_ms, int rank, int nranks,
+                      weft_call *call, weft_call_options *options, const char *codec)
+{
+    static float data[100000];
+
+    ft_open(f, transport, timeout_ms, rank, nranks);
+    *options = (weft_call_options)WEFT_CALL_OPTIONS_INIT;
+    options->codec = codec;
+    options->tensor = 3;
+    *call = wt_call(WEFT_KIND_ALL_REDUCE, data, data, 100000, WEFT_FLOAT32);
+    call->options = options;
+}
+
+/* The operation that is the communicator's `seq`th, whatever it consists of, has failed because of that peer. */
+static void blames(struct ft_rank *f, weft_status status, int peer, uint32_t seq)
+{
+    weft_error info = WEFT_ERROR_INIT;
+
+    WT_CHECK_OK(weft_last_error(f->comm, &info));
+    WT_CHECK_INT(info.status, status);
+    WT_CHECK_INT(info.peer, peer);
+    WT_CHECK_INT((int)info.seq, (int)seq);
+}
+
+/* Descriptors that differ are found at once, whatever is sent by them. */
+static void disagreeing(int rank, int nranks, void *arg)
+{
+    static const char *const pairs[][2] = {
+        {"sharedint:bypass=never", NULL},
+        {"sharedint:bypass=never", "int8"},
+        {"leaderk:bypass=never", NULL},
+        {"leaderk:ratio=0.01,ef=1,bypass=never", "leaderk:ratio=0.02,ef=1,bypass=never"},
+        {"randomk:bypass=never", NULL},
+        {"int8:bypass=never", "int8"},
+    };
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        uint64_t began = wt_now_ms();
+        weft_call_options options;
+        struct ft_rank f;
+        weft_call call;
+
+        open_with(&f, arg, 20000, rank, nranks, &call, &options, pairs[i][rank]);
+        WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH);
+        blames(&f, WEFT_EMISMATCH, !rank, 2);
+        WT_CHECK(wt_now_ms() - began < wt_slow_ms(10000));
+        ft_close(&f);
+    }
+}
+
+/* Rank 1 never calls. The others name it, where all see how far the others are; over messages the one that waits for another that
+ * waits may name that. */
+static void blames_absent(struct ft_rank *f, const char *transport, uint32_t newest)
+{
+    weft_error info = WEFT_ERROR_INIT;
+
+    WT_CHECK_OK(weft_last_error(f->comm, &info));
+    blames(f, WEFT_ETIMEDOUT, strcmp(transport, "tcp") == 0 && info.peer == 2 - f->rank ? info.peer : 1,
+           info.seq == newest ? newest : 2);
+}
+
+static void missing(int rank, int nranks, void *arg)
+{
+    static const char *const codecs[] = {"sharedint:bypass=never", "leaderk:ef=1,bypass=never", "randomk:bypass=never",
+                                         NULL};
+
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        weft_call_options options;
+        struct ft_rank f;
+        weft_call call;
+
+        open_with(&f, arg, 700, rank, nranks, &call, &options, codecs[i]);
+        if (rank != 1) {
+            WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
+            blames_absent(&f, arg, 2);
+        }
+        wt_sync();
+        ft_close(&f);
+    }
+}
+
+/* Rank 1 calls nothing. Who waits for the last of several calls names it all the same. */
+static void held(int rank, int nranks, void *arg)
+{
+    weft_call_options options;
+    weft_request *first;
+    struct ft_rank f;
+    weft_call call;
+
+    open_with(&f, arg, 700, rank, nranks, &call, &options, NULL);
+    if (rank != 1) {
+        WT_CHECK_OK(weft_issue(f.comm, &call, &first));
+        options.codec = "sharedint:bypass=never";
+        WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
+        blames_absent(&f, arg, 3); /* in which it waits when another rank tells it */
+        WT_CHECK_STATUS(weft_wait(first), WEFT_ETIMEDOUT);
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+/* A residual that is younger on one rank: another one would lead there, or other places would be sent. */
+static void other_steps(int rank, int nranks, void *arg)
+{
+    static const char *const codecs[] = {"leaderk:ratio=0.01,ef=1,bypass=never", "randomk:ef=1,bypass=never",
+                                         "int4:ef=ef21,bypass=never"};
+
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        weft_call_options options;
+        struct ft_rank f;
+        weft_call call;
+
+        open_with(&f, arg, 20000, rank, nranks, &call, &options, codecs[i]);
+        WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+        if (rank == 1)
+            WT_CHECK_OK(weft_comm_residual_clear(f.comm, 3));
+        WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH);
+        blames(&f, WEFT_EMISMATCH, !rank, 3);
+        ft_close(&f);
+    }
+}
+
+/* ---- No memory ---- */
+
+/* A batch of which one tensor is coded and others are not; every allocation of the call fails once. What the call has
+ * begun by then ends with a later one, and touches nothing that is gone: which the sanitizers and valgrind see. */
+static void without_memory(int rank, int nranks, void *arg)
+{
+    enum { LONG = 20000, SHORT = 2000, TIMES = 50 };
+    float *of_long[2] = {floats(LONG), floats(LONG)}, *of_short[2] = {floats(SHORT), floats(SHORT)};
+    const weft_batch_item items[] = {{.src = of_long[0], .dst = of_long[1], .count = LONG, .tensor = 1},
+                                     {.src = of_short[0], .dst = of_short[1], .count = SHORT, .tensor = 2}};
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, NULL, NULL, 0, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_status st = WEFT_SUCCESS;
+
+    options.codec = "sharedint:block=64,min=10000,bypass=never";
+    call.options = &options;
+    for (size_t i = 0; i < LONG; i++)
+        of_long[0][i] = (float)(i % 7);
+    for (long nth = 1; nth <= TIMES; nth++) { /* ranks need not need equally many: in the last ones all have enough */
+        int one = 1, sum = 0;
+        weft_request *req = NULL;
+        struct ft_rank f;
+        ft_open(&f, arg, 400, rank, nranks);
+        wi_alloc_fail_nth(nth);
+        st = weft_issue_batch(f.comm, &call, items, 2, &req);
+        WT_CHECK(wi_alloc_fail_nth(0) < TIMES);
+        if (st >= 0) {
+            st = weft_wait(req);
+            weft_request_free(req);
+        } else {
+            weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL); /* it may fail, too */
+        }
+        ft_close(&f);
+    }
+    WT_CHECK_OK(st);
+    for (size_t i = 0; i < LONG; i++)
+        of_long[0][i] *= (float)nranks;
+    compare("after all", 0, of_long[1], of_long[0], LONG, 0.06f); /* of 63 levels half a level of 6, of 1 */
+    for (int i = 0; i < 2; i++) {
+        free(of_long[i]);
+        free(of_short[i]);
+    }
+}
+
 /* What a recorder says of the call: its codec, that it was not bypassed, and the bytes of both operations. */
 static void recorded(int rank, int nranks, void *arg)
 {
@@ -641,6 +815,25 @@ CASE(again2, started_again, 2)
 CASE(premul3, premultiplied, 3)
 CASE(batches3, batches, 3)
 
+/* Over the fake card a rank may find its peer gone before it reads why. */
+#define FAILING(name, fn, nranks)                                                              \
+    static void name##_failing(void)                                                           \
+    {                                                                                          \
+        CU_ASSERT_EQUAL(wt_run(nranks, fn, (void *)(uintptr_t) "shm", 60000), 0);              \
+        CU_ASSERT_EQUAL(wt_run(nranks, fn, (void *)(uintptr_t) "tcp", 60000), 0);              \
+        CU_ASSERT_EQUAL(wt_threads_apart(nranks, fn, (void *)(uintptr_t) "inproc", 60000), 0); \
+    }
+FAILING(disagreeing2, disagreeing, 2)
+FAILING(missing3, missing, 3)
+FAILING(held3, held, 3)
+FAILING(steps2, other_steps, 2)
+
+static void memory(void) /* as processes: it is one of those that lacks it */
+{
+    CU_ASSERT_EQUAL(wt_run(2, without_memory, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, without_memory, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 static void many(void)
 {
     for (int n = 2; n <= MAX_RANKS; n += n < 4 ? 1 : 2)
@@ -674,5 +867,10 @@ static const struct wt_case cases[] = {
     {"2 to 8 ranks", many},
     {"what is refused", refusals},
     {"what is recorded", records},
+    {"another codec on another rank", disagreeing2_failing},
+    {"a rank that never calls is named", missing3_failing},
+    {"also by who waits for a later call", held3_failing},
+    {"residuals of different ages", steps2_failing},
+    {"without memory", memory},
 };
 WT_UNIT_MAIN("linear", cases)
