@@ -22,6 +22,9 @@ static weft_status check(const struct weft_codec *c)
     if (!c->block_bytes || c->block_bytes > 2 * sizeof(float) * b)
         return wi_fail(WEFT_EINVAL, "codec %s: the image of a block of %u elements has %zu bytes, not 1 to %zu", name,
                        b, c->block_bytes, 2 * sizeof(float) * b);
+    if (c->traits & WEFT_CODEC_VARIABLE && c->block_bytes < WEFT_CODEC_HEAD_BYTES)
+        return wi_fail(WEFT_EINVAL, "codec %s: its images begin with their length, %u bytes, and may have %zu", name,
+                       WEFT_CODEC_HEAD_BYTES, c->block_bytes);
     if (c->scratch_bytes > WEFT_CODEC_SCRATCH_MAX)
         return wi_fail(WEFT_EINVAL, "codec %s: it needs %zu bytes of scratch, and there are %zu", name,
                        c->scratch_bytes, WEFT_CODEC_SCRATCH_MAX);

@@ -233,10 +233,15 @@ static weft_status check_use(const char *spec, const struct parameters *p, const
 
 static weft_status set_hash(struct weft_codec *codec)
 {
-    char text[WI_CODEC_TEXT_MAX];
+    const struct weft_codec_parameter *rows = codec->ops->parameters;
+    const char *name = wi_codec_name(codec);
+    char value[WORD_CAPACITY];
 
-    wi_codec_text(codec, text, sizeof text);
-    codec->hash = wi_hash64(text, strlen(text), 0);
+    codec->hash = wi_hash64(name, strlen(name), 0);
+    for (size_t i = 0; rows && rows[i].name; i++) { /* as text, which is the same on every machine */
+        wi_codec_value_print(&rows[i], codec->value[i], value, sizeof value);
+        codec->hash = wi_hash64(value, strlen(value), codec->hash);
+    }
     return wi_codec_configure(codec);
 }
 

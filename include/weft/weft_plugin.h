@@ -614,8 +614,8 @@ struct weft_codec_ops {
     /* Propose what is agreed on; NULL: nothing is. A block that is not finite (see encode) has a proposal, too. */
     void (*propose)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const float *src,
                     size_t elems, void *agreed, void *scratch);
-    /* Every byte of `agreed`, and of sums, is untrusted. Both return how many blocks are not finite: of those project makes
-     * something of which, whatever it is added to, expand finds out again, and expand writes NaN to all elements. */
+    /* Every byte of `agreed`, and of sums, is untrusted. Both return how many blocks are not finite: project marks
+     * those so that expand recognises them in any sum, and writes NaN to all their elements. */
     size_t (*project)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,
                       const float *src, size_t elems, void *vector, void *scratch);
     size_t (*expand)(const struct weft_codec *codec, const struct weft_codec_site *site, int nranks, const void *agreed,

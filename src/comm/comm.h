@@ -468,24 +468,26 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor);
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark);
-/* Whether the call has a codec, what the planner must know of it; once it is planned: the residual, if it keeps one, or plain
- * data after all; once it is laid out: where what is kept. When the operation has ended, if req->residual: wi_compress_end. */
+/* Before a call is planned: find its codec, and mark its info with it. */
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, const struct wi_call *call);
 weft_status wi_compress_use(const struct weft_comm *comm, const weft_call_options *options, const struct wi_call *call,
                             struct wi_codec_use *use); /* what it is coded with, if it is */
+/* What the planner must know of the codec. */
 void wi_compress_query(const struct weft_request *req, const struct wi_op *op, struct wi_plan_query *query);
+/* Once it is planned: take its residuals; where plain data goes after all, add them. */
 weft_status wi_compress_settle(struct weft_request *req, struct wi_op *op);
 weft_status wi_compress_take(struct weft_request *req); /* its residuals, which no other operation may use till wi_compress_end */
-weft_status wi_compress_place(struct weft_request *req, struct wi_op *op); /* residual_place.c */
+/* residual_place.c, once it is laid out: which part of its residuals each step adds and renews. */
+weft_status wi_compress_place(struct weft_request *req, struct wi_op *op);
 /* The source where it may be changed: in place, or a copy, which holds the same if `fill`. NULL: no memory, with text. */
 unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *call, size_t bytes, int fill);
 /* What a rank gives is multiplied by it, so that its norm is below the root of nranks-th part of `clip`. */
 float wi_compress_gain(const struct wi_feedback *f, int nranks, weft_dtype dtype, const void *src, size_t elems);
-/* What an owner keeps is of the result; so many times that is of what ranks give. */
+/* The factor from the result's units, which an owner keeps, to those of a contribution: nranks for avg, else 1. */
 float wi_compress_share(const struct wi_redop *redop);
-/* Of one rank, whose result is there: what a tensor was owed by more of them is added. */
+/* With one rank: add residuals that were loaded from a larger job to the result. */
 weft_status wi_compress_alone(struct weft_request *req);
-void wi_compress_end(struct weft_request *req);
+void wi_compress_end(struct weft_request *req); /* the operation has ended: its residuals are free again */
 /* What is sent plain after all has its residual added, where the program's buffer may not change. */
 int wi_compress_copies_source(const struct weft_comm *comm, const struct weft_request *req, const struct wi_call *call);
 void wi_residuals_free(struct weft_comm *comm);

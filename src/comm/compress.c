@@ -299,14 +299,14 @@ unsigned char *wi_compress_source(struct wi_op *op, struct wi_call *c, size_t by
 {
     if (c->src == c->dst) /* it will be overwritten */
         return c->dst;
-    if (op->owned[4])
-        return op->owned[4];
-    op->owned[4] = wi_aligned_alloc(64, bytes);
-    if (!op->owned[4])
+    if (op->owned[WI_OWNED_SOURCE])
+        return op->owned[WI_OWNED_SOURCE];
+    op->owned[WI_OWNED_SOURCE] = wi_aligned_alloc(64, bytes);
+    if (!op->owned[WI_OWNED_SOURCE])
         wi_fail(WEFT_ENOMEM, "a copy of %zu bytes, for a residual", bytes);
     else if (fill)
-        memcpy(op->owned[4], c->src, bytes);
-    return op->owned[4];
+        memcpy(op->owned[WI_OWNED_SOURCE], c->src, bytes);
+    return op->owned[WI_OWNED_SOURCE];
 }
 
 /* Plain data goes out: what was lost before goes with it, and is settled. EF21 owes nothing: what it keeps stays. */
@@ -324,7 +324,7 @@ static weft_status add_all(const struct weft_request *req, struct wi_op *op, str
     return WEFT_SUCCESS;
 }
 
-/* What loses too often is no sum any more. */
+/* Refuse algorithms that encode an element more often than the codec allows. */
 static weft_status check_losses(const struct wi_sched *sched, const struct weft_codec *codec)
 {
     if (!codec->lossy_limit || sched->lossy <= codec->lossy_limit)

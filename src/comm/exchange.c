@@ -163,7 +163,7 @@ static weft_status map_peers(struct weft_comm *comm, struct wi_exchanged *x, str
 
     if (!table)
         return wi_fail(WEFT_ENOMEM, "addresses of %zu ranks", n);
-    op->owned[3] = table;
+    op->owned[WI_OWNED_PEERS] = table;
     op->bind.peer_base[WI_SRC] = table;
     op->bind.peer_base[WI_DST] = table + n;
     op->bind.get = q->memory != WI_MEMORY_MAPPED;

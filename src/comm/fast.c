@@ -126,7 +126,7 @@ void wi_fast_learn(struct weft_comm *comm, const struct wi_call *c, const struct
         .ll = b->ll,
         .mapped = b->mapped,
         .send_empty = b->send_empty,
-        .has_scratch = op->owned[0] != NULL,
+        .has_scratch = op->owned[WI_OWNED_SCRATCH] != NULL,
         .nfragments = b->nfragments,
         .nslices = b->nslices,
         .scale = b->ll ? 1 : b->scale,

@@ -266,7 +266,7 @@ static weft_status copy_source(struct weft_comm *comm, const struct weft_request
         wi_scale(c->dtype, user.scalar, copy, c->src, src);
     else
         memcpy(copy, c->src, src * es);
-    op->owned[4] = copy;
+    op->owned[WI_OWNED_SOURCE] = copy;
     op->bind.base[WI_SRC] = copy;
     c->src = copy;
     return WEFT_SUCCESS;

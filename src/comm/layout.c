@@ -73,7 +73,7 @@ static weft_status map_blocks(struct wi_op *op, int buf, const size_t *counts, c
             map[i].bytes = 0;
         at += counts[i];
     }
-    op->owned[1 + buf] = map;
+    op->owned[WI_OWNED_EXTENTS + buf] = map;
     op->bind.layout.blocks[buf].extent = map;
     return WEFT_SUCCESS;
 }
@@ -210,12 +210,12 @@ weft_status wi_op_scratch(struct wi_op *op)
 
     if (blocks[WI_PACK])
         images = wi_coding_bytes(&op->bind.coding, blocks[WI_PACK] * op->bind.layout.blocks[WI_PACK].stride);
-    op->owned[0] = NULL;
+    op->owned[WI_OWNED_SCRATCH] = NULL;
     if (!tmp && !images)
         return WEFT_SUCCESS;
-    op->owned[0] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, tmp + images);
+    op->owned[WI_OWNED_SCRATCH] = op->bind.base[WI_TMP] = wi_aligned_alloc(64, tmp + images);
     op->bind.base[WI_PACK] = op->bind.base[WI_TMP] + tmp;
-    return op->owned[0] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp + images);
+    return op->owned[WI_OWNED_SCRATCH] ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "%zu bytes of scratch", tmp + images);
 }
 
 static weft_status slice_messages(struct wi_op *op, size_t want)

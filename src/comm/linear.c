@@ -292,8 +292,8 @@ static weft_status make(struct weft_comm *comm, struct weft_request *req, struct
     l->elems = c->count;
     l->part = l->codec.block > IN_CACHE ? l->codec.block : IN_CACHE;
     l->src = c->src;
-    l->copy = op->owned[4]; /* which lasts longer than the operation now, if the vector is a copy */
-    op->owned[4] = NULL;
+    l->copy = op->owned[WI_OWNED_SOURCE]; /* which lasts longer than the operation now, if the vector is a copy */
+    op->owned[WI_OWNED_SOURCE] = NULL;
     l->is_given = !req->codec.feedback.form && c->dtype == WEFT_FLOAT32 && (uintptr_t)c->src % _Alignof(float) == 0;
     l->dst = c->dst;
     l->dtype = c->dtype;
@@ -397,7 +397,7 @@ static void keep_rest(float *restrict e, const float *restrict c, const float *r
         e[i] = c[i] - given[i];
 }
 
-/* What was given of it has arrived, unless the block is not finite on some rank: then it stays as it was. */
+/* Renew the residual: what was given has arrived. Blocks that are not finite on some rank keep theirs. */
 static void keep(const struct wi_linear *l, const struct wi_feedback *f, const struct tensor *t, const float *c,
                  size_t at, size_t from, size_t to, size_t bad)
 {

@@ -20,7 +20,7 @@ struct wi_linear;
 int wi_linear_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op, struct wi_call *call);
 /* The sum is there: store the result, and the residuals. */
 void wi_linear_store(struct weft_request *req);
-/* Whatever it has, with the agreement's request; or, once the executor is gone, memory alone. */
+/* Free: the memory, and the agreement's request. Forget: memory only, after the executor is gone. */
 void wi_linear_free(struct weft_request *req);
 void wi_linear_forget(struct weft_request *req);
 

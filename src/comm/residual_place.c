@@ -103,7 +103,7 @@ static struct places places_of(const struct kept *all, size_t n, unsigned plane)
     return p;
 }
 
-/* *turn: of which all before end at i or below; i only grows. */
+/* *turn is a cursor: all earlier places end at or before i, which must not decrease from call to call. */
 static int is_kept(const struct places *p, size_t *turn, size_t i)
 {
     while (*turn < p->n && p->of[*turn].to <= i)

@@ -28,7 +28,7 @@ struct wi_coding_tensor {
 struct wi_coding {
     const struct weft_codec *codec; /* borrowed */
     uint32_t shift;                 /* a block of the codec is 1 << shift bytes of the vector */
-    uint8_t linear, plain;          /* plain vectors are sent that the codec has made; that it has not, after all */
+    uint8_t linear, plain;          /* linear: the codec's plain vectors are sent; plain: it is bypassed */
     uint8_t variable;               /* images begin with their length: wi_image_bytes */
     size_t image_bytes;             /* of a block's image, at most; 0: nothing is coded */
     float *residual[WI_PLANES];     /* borrowed; NULL: no error feedback, or not of this kind */
@@ -55,7 +55,7 @@ static inline size_t wi_coding_bytes(const struct wi_coding *c, size_t bytes)
     return (bytes + wi_coding_block(c) - 1) / wi_coding_block(c) * c->image_bytes;
 }
 
-/* What the image that lies there takes, `most` bytes at most. One that was received has been looked at (wi_image_check). */
+/* The length of the image at `image`, at most `most`. One that was received has been looked at (wi_image_check). */
 static inline size_t wi_image_bytes(const struct wi_coding *c, const void *image, size_t most)
 {
     size_t bytes = c->variable ? wi_get32(image) : most;

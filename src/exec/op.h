@@ -143,6 +143,15 @@ struct wi_op_wait {
     uint32_t rounds; /* of waiting since the operation last moved */
 };
 
+/* What an operation owns. */
+enum wi_op_owned {
+    WI_OWNED_SCRATCH, /* base[WI_TMP] */
+    WI_OWNED_EXTENTS, /* and one more: of SRC, of DST */
+    WI_OWNED_PEERS = WI_OWNED_EXTENTS + 2, /* what an exchange of buffers gave */
+    WI_OWNED_SOURCE,                       /* a copy of the source, which may be changed */
+    WI_OWNED
+};
+
 enum wi_op_state { WI_OP_IDLE, WI_OP_QUEUED, WI_OP_RUNNING, WI_OP_DONE };
 
 struct wi_op_list {
@@ -167,7 +176,7 @@ struct wi_op {
     struct wi_op *prelude_of; /* what this one prepares, and is issued right before: both are one call, with one number and one
                                * entry in the recorder. NULL: it is a call for itself */
     uint8_t has_prelude;      /* one was issued, and has given it these */
-    void *owned[5];                                /* freed when the operation ends */
+    void *owned[WI_OWNED];                         /* freed when the operation ends */
     void (*finished)(struct wi_op *op, void *arg); /* NULL, or called when state becomes DONE */
     void *finished_arg;
 };

@@ -7,15 +7,15 @@
 #include "plan/internal.h"
 #include "sched/sched.h"
 
-static struct wi_plan_query query_of(enum wi_coll coll, weft_dtype dtype, weft_op op, size_t bytes)
+/* As wi_op_query makes it of the calls in comm/linear.c. */
+static struct wi_plan_query query_of(enum wi_coll coll, weft_dtype dtype, weft_op op, size_t bytes, int in_place)
 {
     int sums = wi_coll_is_reduction(coll);
 
     return (struct wi_plan_query){.coll = coll,
                                   .bytes = bytes,
                                   .rounds = sums && wi_dtype_rounds(dtype),
-                                  .in_place = 1,
-                                  .own_in_place = 1,
+                                  .own_in_place = in_place,
                                   .work = sums ? wi_plan_work(dtype, op) : 0};
 }
 
@@ -29,7 +29,7 @@ static weft_status plan_agreement(struct wi_planner *p, const struct weft_codec_
     if (l->agreement == WEFT_CODEC_AGREE_NOTHING)
         return WEFT_SUCCESS;
     plan->agreed_bytes = blocks * l->agreed_elems * weft_dtype_bytes(l->agreed_dtype);
-    q = query_of(leads ? WI_COLL_BROADCAST : WI_COLL_ALL_REDUCE, l->agreed_dtype, WEFT_MAX, plan->agreed_bytes);
+    q = query_of(leads ? WI_COLL_BROADCAST : WI_COLL_ALL_REDUCE, l->agreed_dtype, WEFT_MAX, plan->agreed_bytes, 1);
     return wi_plan(p, &q, NULL, &plan->agreed);
 }
 
@@ -43,7 +43,7 @@ weft_status wi_plan_linear(struct wi_planner *p, const struct wi_plan_query *que
     *plan = (struct wi_plan_linear){0};
     plain.codec.plain = plain.codec.may_bypass = 1;
     plan->summed_bytes = blocks * l->elems * weft_dtype_bytes(l->dtype);
-    summed = query_of(WI_COLL_ALL_REDUCE, l->dtype, WEFT_SUM, plan->summed_bytes);
+    summed = query_of(WI_COLL_ALL_REDUCE, l->dtype, WEFT_SUM, plan->summed_bytes, 0);
     WI_TRY(wi_plan(p, &plain, NULL, &direct));
     WI_TRY(plan_agreement(p, l, blocks, plan));
     WI_TRY(wi_plan(p, &summed, forced, &plan->summed));
