@@ -222,8 +222,11 @@ typedef struct weft_call_options {
     const char *codec;    /* NULL: the communicator's (WEFT_COMPRESS); "none", or what is sent is coded: "int4:block=64,ef=1",
                              see weft_compress.h. The same on all ranks */
     uint64_t tensor;      /* with error feedback (ef=1): whose residual, the same on all ranks; 0: no tensor's */
+    const char *label;    /* what the call is for, such as "layer3.weight"; NULL: the program does not say. Copied; errors and the
+                             flight recorder have 63 bytes of it. The same on all ranks: calls of a collective that differ in
+                             nothing else (two layers of one size, swapped on a rank) fail with WEFT_EMISMATCH */
 } weft_call_options;
-#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, NULL, 0 }
+#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, NULL, 0, NULL }
 
 /* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL; a root, peer,
  * tag or recv_count that it does not have is refused. */
@@ -320,8 +323,9 @@ typedef struct weft_collective_info {
     uint64_t bytes_sent;   /* given to transports so far, without headers; what ranks read of others' memory is not in it */
     int bypassed;          /* 1: there is a codec, and plain data is sent */
     int completed;         /* 1: on this rank; 0: it is under way, or has failed */
+    const char *label;     /* of its options, as far as it is kept; "": it has none */
 } weft_collective_info;
-#define WEFT_COLLECTIVE_INFO_INIT { sizeof(weft_collective_info), NULL, NULL, 0, 0, 0, 0 }
+#define WEFT_COLLECTIVE_INFO_INIT { sizeof(weft_collective_info), NULL, NULL, 0, 0, 0, 0, NULL }
 
 /* A plugin, as weft_context_plugins shows it. Strings are valid during the call. */
 typedef struct weft_plugin_info {

@@ -8,6 +8,7 @@
 
 #include "base/settings.h"
 #include "exec/exec.h"
+#include "exec/label.h"
 #include "net/bootstrap.h"
 #include "net/mesh.h"
 #include "net/transports.h"
@@ -194,6 +195,8 @@ struct weft_request {
     struct wi_planning planning;        /* of op[0] */
     weft_call_options options;          /* of this operation; 0: none */
     char algorithm[WI_ALGO_SPEC_BYTES]; /* what options.algorithm points to */
+    char label[WI_LABEL_BYTES];         /* the beginning of options.label, and */
+    uint32_t label_hash;                /* what is compared of it; 0: none */
     struct wi_codec_use codec;    /* what options.codec says, or the communicator's */
     struct weft_codec warm;       /* in a warm-up: what it is coded with instead */
     struct wi_residual *residual; /* of the running operation; NULL: none */

@@ -91,6 +91,8 @@ static weft_status read_options(const char *function, const weft_call *call, wef
     if (own->codec && fields[call->kind - 1] & MESSAGE)
         return wi_fail(WEFT_ENOTSUP, "%s: %s is not coded, and codec \"%.40s\" is named", function,
                        weft_kind_name(call->kind), own->codec);
+    if (own->label && !*own->label)
+        return wi_fail(WEFT_EINVAL, "%s: the label is \"\"; NULL is none", function);
     if (!own->algorithm)
         return WEFT_SUCCESS;
     if (!*own->algorithm)
@@ -164,7 +166,7 @@ static weft_status read_call(const char *function, const weft_call *given, struc
     WI_TRY(check_call(function, given));
     if (given->options) {
         WI_TRY(read_options(function, given, &r->own));
-        if (r->own.timeout_ns || r->own.algorithm || r->own.codec)
+        if (r->own.timeout_ns || r->own.algorithm || r->own.codec || r->own.label)
             r->options = &r->own;
     }
     r->call = call_of(given);

@@ -223,6 +223,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     e->info = op->info;
     e->receives = 0;
     e->algo = op->bind.sched->algo;
+    e->label = 0;
     e->has_codec = 0; /* one that was bypassed is not told of */
     e->bytes_sent = 0;
     e->ticks_issued = wi_ticks();

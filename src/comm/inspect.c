@@ -151,10 +151,11 @@ weft_status weft_comm_newest_collective(weft_comm *comm, weft_collective_info *i
 {
     static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_collective_info, "WEFT_COLLECTIVE_INFO_INIT", bytes);
     static __thread struct {
-        char algorithm[WI_ALGO_SPEC_BYTES], codec[WI_RECORDER_CODEC_TEXT];
+        char algorithm[WI_ALGO_SPEC_BYTES], codec[WI_RECORDER_CODEC_TEXT], label[WI_LABEL_BYTES];
     } shown; /* other operations may take the entry's place */
     const struct wi_record *e;
     weft_collective_info found;
+    const char *label;
 
     WI_TRY(wi_comm_check(comm));
     WI_TRY(wi_struct_check(&rule, "comm_newest_collective", info));
@@ -163,12 +164,15 @@ weft_status weft_comm_newest_collective(weft_comm *comm, weft_collective_info *i
     if (e) {
         snprintf(shown.algorithm, sizeof shown.algorithm, "%s", e->algo ? e->algo : "");
         snprintf(shown.codec, sizeof shown.codec, "%s", e->has_codec ? e->codec : "");
+        label = wi_label_text(comm->exec, e->label);
+        snprintf(shown.label, sizeof shown.label, "%s", label ? label : "");
         found = (weft_collective_info){.algorithm = shown.algorithm,
                                        .codec = shown.codec,
                                        .tensor = e->has_codec ? e->tensor : 0,
                                        .bytes_sent = e->bytes_sent,
                                        .bypassed = e->has_codec && e->bypassed,
-                                       .completed = e->state == WI_RECORD_DONE};
+                                       .completed = e->state == WI_RECORD_DONE,
+                                       .label = shown.label};
     }
     wi_comm_leave(comm);
     if (!e)
@@ -210,8 +214,15 @@ static const char *state_name(int state)
 }
 
 /* Weft's own keys. */
-static void dump_bytes(FILE *f, const struct wi_record *e)
+static void dump_more(FILE *f, const struct wi_exec *exec, const struct wi_record *e)
 {
+    const char *label = wi_label_text(exec, e->label);
+
+    if (label) {
+        fputs("\"label\": ", f);
+        put_text(f, label);
+        fputs(", ", f);
+    }
     fprintf(f, "\"bytes_sent\": %llu, ", (unsigned long long)e->bytes_sent);
     if (!e->has_codec)
         return;
@@ -222,7 +233,7 @@ static void dump_bytes(FILE *f, const struct wi_record *e)
 }
 
 /* The keys are those of PyTorch's flight recorder, where it has them. */
-static void dump_entry(FILE *f, const struct wi_record *e)
+static void dump_entry(FILE *f, const struct wi_exec *exec, const struct wi_record *e)
 {
     int message = e->info.kind == WI_COLL_SEND;
     unsigned seq = e->info.seq;
@@ -240,7 +251,7 @@ static void dump_entry(FILE *f, const struct wi_record *e)
         fprintf(f, "\"peer\": %d, \"tag\": %lld, ", e->peer, (long long)wi_info_tag(&e->info));
     else
         fprintf(f, "\"root\": %d, ", (int)e->info.root);
-    dump_bytes(f, e);
+    dump_more(f, exec, e);
     fprintf(f, "\"time_created_ns\": %llu, \"time_completed_ns\": %llu}",
             (unsigned long long)wi_ticks_to_ns(e->ticks_issued),
             (unsigned long long)(e->ticks_done ? wi_ticks_to_ns(e->ticks_done) : 0));
@@ -266,7 +277,7 @@ weft_status wi_comm_dump_to(struct weft_comm *comm, const char *pattern)
     put_text(f, comm->exec->error.message);
     fprintf(f, ",\n  \"entries\": [\n");
     for (uint32_t i = first; i < r->next; i++) {
-        dump_entry(f, &r->ring[i % WI_RECORDER_ENTRIES]);
+        dump_entry(f, comm->exec, &r->ring[i % WI_RECORDER_ENTRIES]);
         fputs(i + 1 < r->next ? ",\n" : "\n", f);
     }
     fputs("  ]\n}\n", f);

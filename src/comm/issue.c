@@ -292,7 +292,11 @@ static weft_status begin_op(struct weft_comm *comm, const struct weft_request *r
     op->timeout_ns = req->options.timeout_ns;
     wi_call_info(comm, c, &op->info);
     op->bind.named = wi_call_named(&req->options);
-    op->info.hash ^= op->bind.named;
+    op->bind.label = req->label_hash;
+    if (req->label_hash)
+        wi_label_keep(comm->exec, req->label_hash, req->label);
+    if (c->coll != WI_COLL_SEND && c->coll != WI_COLL_RECV) /* messages have tags */
+        op->info.hash ^= op->bind.named ^ op->bind.label;
     return wi_call_redop(comm, c, &op->bind.redop);
 }
 

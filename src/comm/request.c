@@ -45,6 +45,7 @@ struct weft_request *wi_request_get(struct weft_comm *comm)
     req->persistent = req->active = req->queued = req->nops = req->owned_by_group = req->internal = 0;
     req->blocking = req->alone = req->trial = 0;
     req->options = (weft_call_options){0};
+    req->label_hash = 0;
     req->codec = (struct wi_codec_use){0};
     req->residual = NULL;
     req->batch = NULL;
@@ -67,6 +68,11 @@ weft_status wi_request_options(struct weft_request *req, const weft_call_options
     if (options->algorithm) {
         snprintf(req->algorithm, sizeof req->algorithm, "%s", options->algorithm);
         req->options.algorithm = req->algorithm;
+    }
+    if (options->label) {
+        snprintf(req->label, sizeof req->label, "%s", options->label);
+        req->label_hash = wi_label_hash(options->label);
+        req->options.label = NULL;
     }
     return options->codec ? wi_codec_parse_use(options->codec, &req->codec) : WEFT_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executor: creation, issue, progress, end of operations. */
 #include "exec/exec.h"
+#include "exec/label.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -156,6 +157,7 @@ void wi_exec_destroy(struct wi_exec *exec)
         exec->names = name->next;
         wi_free(name);
     }
+    wi_labels_free(exec);
     wi_free(exec->peers);
     wi_free(exec->ll_received);
     wi_free(exec);
@@ -336,6 +338,7 @@ static void record_issue(struct wi_exec *exec, struct wi_op *op)
     e->info = op->info;
     e->peer = op->match.point_to_point ? op->match.peer : -1;
     e->receives = op->match.point_to_point && !op->match.sending;
+    e->label = op->bind.label;
     e->algo = op->bind.sched ? op->bind.sched->algo : op->match.point_to_point ? "p2p" : "";
     if (!op->has_prelude) {
         e->ticks_issued = wi_ticks();

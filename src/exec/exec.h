@@ -117,6 +117,7 @@ struct wi_exec {
     size_t eager_bytes, early_bytes;
     struct wi_recorder recorder;
     struct wi_kept_name *names; /* of schedules that are gone, for the recorder */
+    struct wi_label *labels;    /* of calls; NULL: there was none */
     struct wi_autotune store_tuning;
     const char *(*algorithm_named)(int kind, uint32_t named); /* of the configuration */
     uint64_t timeout_ns;

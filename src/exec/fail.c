@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "exec/exec.h"
+#include "exec/label.h"
 
 #define NOTICE_KIND 255
 #define CAUSE_BYTES sizeof(((struct weft_board *)0)->cause)
@@ -129,6 +130,17 @@ static inline void load_words(const void *board, void *to, size_t bytes)
 
 #define NO_KIND 254 /* of an operation that failed: none did */
 
+/* Behind what wi_op_info_text says of it: what the caller says that it is for. */
+static void label_text(const struct wi_exec *exec, const struct weft_op_info *info, char *text, size_t capacity)
+{
+    const struct wi_op *op = is_message(info) ? NULL : wi_exec_collective(exec, info->seq);
+    const char *label = op ? wi_label_text(exec, op->bind.label) : NULL;
+    size_t at = strlen(text);
+
+    if (label)
+        snprintf(text + at, capacity - at, " for \"%s\"", label);
+}
+
 /* What a rank says it failed in, as it goes to others. */
 static struct weft_op_info info_or_none(const struct weft_op_info *info)
 {
@@ -165,7 +177,7 @@ static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, 
 {
     struct weft_op_info called;
     struct wi_error made = {.status = status}, *e = &made;
-    char what[160] = "", other[40] = "";
+    char what[160 + WI_LABEL_BYTES] = "", other[40] = "";
 
     if (exec->broken)
         return exec->broken;
@@ -176,6 +188,7 @@ static weft_status fail_for(struct wi_exec *exec, weft_status status, int peer, 
         called = as_called(exec, info);
         info = &called;
         wi_op_info_text(info, what, sizeof what);
+        label_text(exec, info, what, sizeof what);
     }
     e->seq = info ? info->seq : 0;
     e->operation = info ? wi_coll_name((enum wi_coll)info->kind) : "";
@@ -242,7 +255,19 @@ void wi_exec_cancel(struct wi_exec *exec, const char *reason)
     wi_exec_progress(exec, NULL, NULL);
 }
 
-/* Two calls differ in their hash only. If that is because of the algorithms that their callers named, say which. */
+/* Two calls differ in their hash only. If that is because of what their callers say that they are for, both are known here. */
+static int labels_differ(const struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
+                         const char **here, const char **there)
+{
+    const struct wi_op *op = wi_exec_collective(exec, ours->seq);
+    uint32_t label = op ? op->bind.label : 0, other = label ^ ours->hash ^ theirs->hash;
+
+    *here = label ? wi_label_text(exec, label) : "";
+    *there = other ? wi_label_text(exec, other) : "";
+    return ours->hash != theirs->hash && *here && *there;
+}
+
+/* If that is because of the algorithms that their callers named, say which. */
 static int algorithms_differ(struct wi_exec *exec, const struct weft_op_info *ours, const struct weft_op_info *theirs,
                              const char **here, const char **there)
 {
@@ -326,13 +351,18 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
     if (memcmp(&alike, ours, sizeof alike) == 0 && planned_otherwise(exec, peer, ours, theirs, text))
         return;
     if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
-        algorithms_differ(exec, ours, theirs, &here, &there))
+        labels_differ(exec, ours, theirs, &here, &there))
+        wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours,
+                     "rank %d called %s here too, but there it is for \"%s\", and here for \"%s\"", peer, text, there,
+                     here);
+    else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND &&
+             algorithms_differ(exec, ours, theirs, &here, &there))
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here too, but there it names %s, and here %s",
                      peer, text, there, here);
     else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
         wi_exec_fail(
             exec, WEFT_EMISMATCH, peer, ours,
-            "rank %d called %s here too, but with other per-rank counts, another algorithm, codec or tensor named, a "
+            "rank %d called %s here too, but with other per-rank counts, another algorithm, codec, tensor or label named, a "
             "residual of another age, or after an earlier operation that differed (kind, count, type, operator, root or algorithm)",
             peer, text);
     else

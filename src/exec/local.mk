@@ -4,4 +4,5 @@ libweft_sources += \
 	src/exec/lower.c src/exec/lower.h src/exec/address.h src/exec/lane.c src/exec/transfer.c src/exec/transfer.h \
 	src/exec/coded.c src/exec/coded.h src/exec/coded_part.h src/exec/feedback.c \
 	src/exec/local.c src/exec/ll.c src/exec/ll.h src/exec/alone.c src/exec/packed.c \
-	src/exec/engine.c src/exec/engine.h src/exec/workers.c src/exec/gate.c src/exec/rma.c src/exec/rma.h
+	src/exec/engine.c src/exec/engine.h src/exec/workers.c src/exec/gate.c src/exec/rma.c src/exec/rma.h \
+	src/exec/label.c src/exec/label.h

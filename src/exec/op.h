@@ -74,6 +74,7 @@ struct wi_binding {
     size_t parts_from;                  /* v-forms: shorter parts are left out, another operation has them */
     struct wi_packing *packing;         /* owned; NULL, or messages say how long what they hold is: packed.c */
     uint32_t named;   /* of the algorithm that the caller named, a hash that info.hash holds; 0: none */
+    uint32_t label;   /* likewise: of what the caller says that it is for (label.h) */
     uint32_t planned; /* likewise: of what was planned behind a gate */
     uint8_t get, put; /* peers' memory is got, put to: peer_base holds their addresses */
     uint8_t send_empty, ll;

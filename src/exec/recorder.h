@@ -21,6 +21,7 @@ struct wi_record {
         bytes_sent; /* given to transports, without their headers; what ranks read of each other's memory is not in it */
     uint64_t tensor; /* of a codec */
     uint32_t serial;
+    uint32_t label; /* 0: it has none */
     int peer; /* of a message; may be WEFT_ANY_SOURCE */
     uint8_t state, receives;
     uint8_t has_codec, bypassed;        /* the codec was asked for, and plain data is sent */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../unit/unit.h"
+#include <weft/weft_compress.h>
 
 enum { RANKS = 3, ODD = 1, MOST = 1 << 16, DEADLINE_MS = 6000 };
 enum what {
@@ -334,8 +335,8 @@ static void check_says(weft_comm *comm, const char *operation, const char *part,
 
     WT_REQUIRE_OK(weft_last_error(comm, &e));
     WT_CHECK_STR(e.operation, operation);
-    if (!strstr(e.message, part) || strstr(e.message, not_part))
-        wt_fail(__FILE__, __LINE__, "\"%s\" is not in, or \"%s\" is: %s", part, not_part, e.message);
+    if (!strstr(e.message, part) || (not_part && strstr(e.message, not_part)))
+        wt_fail(__FILE__, __LINE__, "\"%s\" is not in, or \"%s\" is: %s", part, not_part ? not_part : "", e.message);
 }
 
 /* On a communicator on which nothing was exchanged before. */
@@ -406,6 +407,136 @@ static void messages(void)
     }
 }
 
+/* ---- Labels ---- */
+
+enum how { ISSUED, PERSISTENT, GROUPED, BATCH, HOWS };
+
+static weft_status call_labelled(struct ft_rank *f, enum how how, const char *label)
+{
+    static const char *const hows[] = {"issued", "persistent", "grouped", "batch"};
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    float ones[64] = {1}, sums[64];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, ones, sums, 64, WEFT_FLOAT32);
+    weft_batch_item item = {.src = ones, .dst = sums, .count = 64};
+    weft_collective_info info = WEFT_COLLECTIVE_INFO_INIT;
+    weft_request *req = NULL;
+    char text[200]; /* the library has a copy */
+    weft_status st;
+
+    snprintf(text, sizeof text, "%s", label);
+    options.label = text;
+    call.options = &options;
+    if (how == BATCH)
+        call.src = call.dst = NULL, call.count = 0;
+    if (how == GROUPED)
+        weft_group_start();
+    st = how == PERSISTENT ? weft_persistent(f->comm, &call, &req)
+         : how == BATCH    ? weft_issue_batch(f->comm, &call, &item, 1, &req)
+                           : weft_issue(f->comm, &call, &req);
+    memset(text, 'x', sizeof text - 1);
+    if (how == PERSISTENT && st >= 0)
+        st = weft_start(req);
+    if (how == GROUPED)
+        st = weft_group_end();
+    if (st >= 0)
+        st = weft_wait(req);
+    if (req)
+        weft_request_free(req);
+    if (st >= 0) {
+        WT_CHECK_OK(weft_comm_newest_collective(f->comm, &info));
+        if (strncmp(info.label, label, 63) != 0 || strlen(info.label) > 63)
+            wt_fail(__FILE__, __LINE__, "%s: the newest collective is for \"%s\", not \"%s\"", hows[how], info.label,
+                    label);
+        WT_CHECK(sums[0] == (float)f->nranks);
+    }
+    return st;
+}
+
+struct labels {
+    const char *transport;
+    enum how how;
+};
+
+/* Two layers of one size, which one rank calls in the other order. */
+static void swapped(int rank, int nranks, void *arg)
+{
+    const struct labels *l = arg;
+    const char *names[] = {"layer1.weight", "layer2.weight"};
+    struct ft_rank f;
+
+    ft_open(&f, l->transport, DEADLINE_MS, rank, nranks);
+    for (int i = 0; i < 4; i++) /* each knows both by then */
+        WT_CHECK_OK(call_labelled(&f, (enum how)((i + l->how) % HOWS), names[i % 2]));
+    WT_CHECK_STATUS(call_labelled(&f, l->how, names[rank == ODD]), WEFT_EMISMATCH);
+    check_says(f.comm, "all_reduce",
+               rank == ODD ? "for \"layer2.weight\" communicator" : "for \"layer1.weight\" communicator", NULL);
+    check_says(f.comm, "all_reduce", "here too, but there it is for \"layer", NULL);
+    check_dump(f.comm, "\"label\": \"layer1.weight\"");
+    ft_close(&f);
+}
+
+/* The end of a long one counts, and so does that there is one; what only another rank has used has no text here. */
+static void other_labels(int rank, int nranks, void *arg)
+{
+    static const char *const pairs[][2] = {
+        {"a label of so many bytes that its end, which is another one on one rank, is not kept: 1",
+         "a label of so many bytes that its end, which is another one on one rank, is not kept: 2"},
+        {"one", "another"},
+    };
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct ft_rank f;
+        ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+        WT_CHECK_STATUS(call_labelled(&f, ISSUED, pairs[i][rank == ODD]), WEFT_EMISMATCH);
+        check_says(f.comm, "all_reduce", "codec, tensor or label named", NULL);
+        ft_close(&f);
+    }
+}
+
+/* Whom a rank waits for, and in what. */
+static void late(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 300, rank, nranks);
+    if (rank != ODD) {
+        WT_CHECK_STATUS(call_labelled(&f, ISSUED, "head.bias"), WEFT_ETIMEDOUT);
+        check_says(f.comm, "all_reduce", "for \"head.bias\" communicator", NULL);
+    }
+    wt_sync();
+    ft_close(&f);
+}
+
+static void no_label(int rank, int nranks, void *arg)
+{
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_call call = wt_call(WEFT_KIND_BARRIER, NULL, NULL, 0, WEFT_UINT8);
+    struct ft_rank f;
+
+    ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+    options.label = "";
+    call.options = &options;
+    WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL);
+    WT_CHECK(strstr(weft_thread_error(), "the label is \"\"") != NULL);
+    ft_close(&f);
+}
+
+static void labels(void)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+
+    for (int t = 0; t < 2; t++) {
+        void *transport = (void *)(uintptr_t)transports[t];
+        for (int how = 0; how < HOWS; how++) {
+            struct labels l = {transports[t], (enum how)how};
+            CU_ASSERT_EQUAL(wt_run(RANKS, swapped, &l, 30000), 0);
+        }
+        CU_ASSERT_EQUAL(wt_run(RANKS, other_labels, transport, 30000), 0);
+        CU_ASSERT_EQUAL(wt_run(RANKS, late, transport, 30000), 0);
+        CU_ASSERT_EQUAL(wt_run(1, no_label, transport, 30000), 0);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"ranks that disagree, over shm", over_shm},
     {"ranks that disagree, over tcp", over_tcp},
@@ -413,5 +544,6 @@ static const struct wt_case cases[] = {
     {"ranks that disagree about the root", disagreeing_roots},
     {"what is said of messages that differ or never come", messages},
     {"ranks with different settings", disagreeing_settings},
+    {"ranks that say that calls are for something else", labels},
 };
 WT_UNIT_MAIN("mismatch", cases)

@@ -113,7 +113,7 @@ static void other_versions(struct ft_rank *f)
     } later = {wt_call(WEFT_KIND_ALL_REDUCE, &word, &sum, 1, WEFT_INT64), 0};
     struct {
         weft_call_options options;
-        const char *label;
+        const char *later;
     } more = {WEFT_CALL_OPTIONS_INIT, NULL};
     struct {
         size_t bytes;
@@ -135,7 +135,7 @@ static void other_versions(struct ft_rank *f)
     later.codec = 5;
     SAYS(weft_issue(f->comm, &later.call, NULL), WEFT_ENOTSUP, "the weft_call has");
     later.codec = 0;
-    more.label = "gradients";
+    more.later = "gradients";
     SAYS(weft_issue(f->comm, &later.call, NULL), WEFT_ENOTSUP, "the weft_call_options has");
     WT_CHECK_OK(weft_issue(f->comm, (const weft_call *)(const void *)&earlier, NULL));
     later.call.options = (const weft_call_options *)(const void *)&fewer;
