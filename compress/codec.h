@@ -25,6 +25,12 @@ const struct weft_codec_ops *wi_codec_ops(const struct weft_plugin *plugin);
 /* A plugin of kind codec joins them, for good: its file must stay loaded. *added: 0 where it was there already. WEFT_EPLUGIN with
  * text: what is wrong with it. */
 weft_status wi_codec_add(const struct weft_plugin *plugin, const char *path, int *added);
+/* Where plugins are looked for from now on, for messages. Any thread. */
+void wi_codec_looked_in(const char *plugin_path);
+/* 1: the library has a codec of that name as a plugin, and `why` says why it may not be there. */
+int wi_codec_is_missing(const char *name, char *why, size_t capacity);
+/* What wi_codec_add asks of a plugin's rows and ops. */
+weft_status wi_codec_check_plugin(const struct weft_plugin *plugin, const struct weft_codec_ops *ops);
 
 /* ---- Codecs as text (codec_spec.c) ---- */
 
@@ -39,7 +45,7 @@ struct wi_codec_use {
     size_t min_bytes;   /* shorter vectors are sent as they are */
     struct wi_feedback feedback; /* form WI_FEEDBACK_NONE, which is 0: nothing is kept */
 };
-/* The same with ef=0|1|loco|ef21|dgc (0) and what belongs to these (beta=, momentum=, warmup=, clip=), bypass=auto|never (auto)
+/* The same with ef=0|1|loco|ef21|dgc (0) and what belongs to these (call_parameters.h), bypass=auto|never (auto)
  * and min=BYTES (0; with K, M, G) among the parameters. "", "none": not at all. */
 weft_status wi_codec_parse_use(const char *spec, struct wi_codec_use *use);
 /* The codec that keeps more of each block, where its parameter "ratio" is below `ratio`; else as it is. WEFT_EINVAL: it cannot. */

@@ -3,11 +3,14 @@
  * thread. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "compress/built_in.h"
+#include "compress/call_parameters.h"
 #include "compress/codec.h"
 
 static const struct weft_plugin *const built_in[] = {
@@ -64,6 +67,37 @@ const char *wi_codec_path(const struct weft_plugin *plugin)
     return NULL;
 }
 
+/* ---- Those that are not there ---- */
+
+static const char *const as_plugins[] = {"lossless"}; /* the library's own, with a library that not all have */
+static char looked_in[200];                           /* with the lock held */
+
+void wi_codec_looked_in(const char *plugin_path)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(looked_in, sizeof looked_in, "%s", plugin_path);
+    wi_text_sanitize(looked_in, sizeof looked_in);
+    pthread_mutex_unlock(&lock);
+}
+
+int wi_codec_is_missing(const char *name, char *why, size_t capacity)
+{
+    size_t i = 0;
+
+    while (i < sizeof as_plugins / sizeof *as_plugins && strcmp(as_plugins[i], name) != 0)
+        i++;
+    if (i == sizeof as_plugins / sizeof *as_plugins)
+        return 0;
+    pthread_mutex_lock(&lock);
+    if (*looked_in)
+        snprintf(why, capacity, "it is a plugin, and was not loaded from %s (WEFT_PLUGIN_PATH); weft-info says why",
+                 looked_in);
+    else
+        snprintf(why, capacity, "it is a plugin, and plugins are loaded when a context is made, from WEFT_PLUGIN_PATH");
+    pthread_mutex_unlock(&lock);
+    return 1;
+}
+
 /* ---- What a plugin brings ---- */
 
 static int is_name(const char *name)
@@ -75,7 +109,11 @@ static int is_name(const char *name)
 
 static weft_status check_row(const struct weft_plugin *p, const struct weft_codec_parameter *row)
 {
-    static const char *const taken[] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip"};
+    static const char *const taken[] = {
+#define NAME(id, name) name,
+        WI_CODEC_CALL_LIST(NAME)
+#undef NAME
+    };
     int numbers = row->type != WEFT_CODEC_WORD;
 
     if (!is_name(row->name))
@@ -90,7 +128,7 @@ static weft_status check_row(const struct weft_plugin *p, const struct weft_code
     return WEFT_SUCCESS;
 }
 
-static weft_status check_plugin(const struct weft_plugin *p, const struct weft_codec_ops *ops)
+weft_status wi_codec_check_plugin(const struct weft_plugin *p, const struct weft_codec_ops *ops)
 {
     size_t rows = 0;
 
@@ -121,7 +159,7 @@ static weft_status add(const struct weft_plugin *p, const char *path, int *added
     if (n == MOST_LOADED)
         return wi_fail(WEFT_EPLUGIN, "more than %d codecs are loaded", MOST_LOADED);
     memcpy(&ops, theirs, theirs->bytes < sizeof ops ? theirs->bytes : sizeof ops);
-    WI_TRY(check_plugin(p, &ops));
+    WI_TRY(wi_codec_check_plugin(p, &ops));
     loaded[n].path = wi_strdup(path);
     if (!loaded[n].path)
         return wi_fail(WEFT_ENOMEM, "codec %s", p->name);

@@ -7,14 +7,24 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "compress/call_parameters.h"
 #include "compress/codec.h"
 #include "compress/codec_value.h"
 
-enum { WORD_CAPACITY = 32, LIST_CAPACITY = 320, MOST_NAMES = 128 };
+enum { WORD_CAPACITY = 32, LIST_CAPACITY = 320, MOST_NAMES = 128, SHOWN_CAPACITY = 65 };
 
 /* Parameters of the use of a codec, behind those of the codec. */
-enum { EF, BYPASS, MIN, BETA, MOMENTUM, WARMUP, CLIP, MASKING, NUSE };
-static const char *const of_use[NUSE] = {"ef", "bypass", "min", "beta", "momentum", "warmup", "clip", "masking"};
+enum {
+#define ID(id, name) id,
+    WI_CODEC_CALL_LIST(ID)
+#undef ID
+        NUSE
+};
+static const char *const of_use[NUSE] = {
+#define NAME(id, name) name,
+    WI_CODEC_CALL_LIST(NAME)
+#undef NAME
+};
 
 /* Of the forms of error feedback. */
 static const struct {
@@ -72,6 +82,10 @@ static weft_status find_codec(const char *spec, const char *word, struct weft_co
         codec->ops = wi_codec_ops(codec->plugin);
         return WEFT_SUCCESS;
     }
+    if (!strcmp(word, "none"))
+        return wi_fail(WEFT_EINVAL, "codec \"%.64s\": none means that nothing is encoded, and has no parameters", spec);
+    if (wi_codec_is_missing(word, list, sizeof list))
+        return wi_fail(WEFT_EINVAL, "codec \"%.64s\": there is no codec \"%s\": %s", spec, word, list);
     while (n < MOST_NAMES && (p = wi_codec_at(n)) != NULL)
         names[n++] = p->name;
     return wi_fail(WEFT_EINVAL, "codec \"%.64s\": there is no codec \"%s\"%s", spec, word,
@@ -169,6 +183,10 @@ static weft_status set_parameter(const char *spec, const char *pair, struct para
     const char *behind = cut_word(pair, "=", key);
     size_t which = 0;
 
+    if (!*pair)
+        return wi_fail(
+            WEFT_EINVAL,
+            "codec \"%.64s\": a parameter is empty: behind each \":\" and \",\" there must be PARAMETER=VALUE", spec);
     while (which < p->count && strcmp(key, p->names[which]) != 0)
         which++;
     if (which == p->count)
@@ -261,21 +279,23 @@ weft_status wi_codec_with_ratio(const struct weft_codec *codec, double ratio, st
 static weft_status parse(const char *spec, int with_use, struct wi_codec_use *use)
 {
     struct wi_codec_use made = {.on = 1, .may_bypass = 1};
-    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY];
+    char name[WORD_CAPACITY], pair[2 * WORD_CAPACITY], shown[SHOWN_CAPACITY];
     const char *rest = cut_word(spec, ":", name);
     struct parameters p;
 
-    WI_TRY(find_codec(spec, name, &made.codec));
+    snprintf(shown, sizeof shown, "%.*s", SHOWN_CAPACITY - 1, spec);
+    wi_text_sanitize(shown, sizeof shown);
+    WI_TRY(find_codec(shown, name, &made.codec));
     p = parameters_of(&made.codec, with_use);
-    WI_TRY(set_defaults(spec, &p, &made));
+    WI_TRY(set_defaults(shown, &p, &made));
     while (rest) {
         size_t n = strcspn(rest, ",");
         snprintf(pair, sizeof pair, "%.*s", (int)(n < sizeof pair ? n : sizeof pair - 1), rest);
-        WI_TRY(set_parameter(spec, pair, &p, &made));
+        WI_TRY(set_parameter(shown, pair, &p, &made));
         rest = rest[n] ? rest + n + 1 : NULL;
     }
     WI_TRY(set_hash(&made.codec));
-    WI_TRY(check_use(spec, &p, &made));
+    WI_TRY(check_use(shown, &p, &made));
     *use = made;
     return WEFT_SUCCESS;
 }

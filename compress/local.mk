@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libweft_sources += \
-	compress/codec.c compress/codec.h compress/codec_list.c compress/built_in.h \
+	compress/codec.c compress/codec.h compress/codec_list.c compress/built_in.h compress/call_parameters.h \
 	compress/codec_spec.c compress/codec_value.c compress/codec_value.h compress/feedback.h \
 	compress/convert.c compress/scratch.c compress/scratch.h \
 	compress/int.c compress/sign.c compress/cast.c compress/fp8.c compress/mx.c \

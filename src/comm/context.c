@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
+#include "base/text.h"
 #include "comm/comm.h"
 #include "net/bootstrap_key.h"
 
@@ -84,15 +85,16 @@ static weft_status check_discover(const char *word)
 /* No call of an unchanged program names a tensor. */
 static weft_status read_codec(const char *spec, struct wi_codec_use *use)
 {
-    char why[256];
+    char why[512], shown[65];
 
+    snprintf(shown, sizeof shown, "%.64s", spec);
+    wi_text_sanitize(shown, sizeof shown);
     if (wi_codec_parse_use(spec, use) < 0) {
         snprintf(why, sizeof why, "%s", wi_fail_text());
-        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: %s", spec, why);
+        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%s: %s", shown, why);
     }
     if (use->feedback.form)
-        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%.64s: ef needs a tensor's number, which only calls can name",
-                       spec);
+        return wi_fail(WEFT_ECONFIG, "WEFT_COMPRESS=%s: ef needs a tensor's number, which only calls can name", shown);
     return WEFT_SUCCESS;
 }
 

@@ -580,6 +580,7 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
             st = add_if_works(t, settings, built_in[i], NULL, NULL, &added);
         else
             read_left_out(settings, built_in[i]);
+    wi_codec_looked_in(plugin_path ? plugin_path : "");
     if (st >= 0)
         st = load_path(t, settings, wanted, plugin_path);
     if (st >= 0)

@@ -182,6 +182,15 @@ piped_key() { # it would be gone for the ranks
 }
 tap "a piped key is left in its pipe" piped_key
 tap "a malformed setting is named" bad_setting
+no_orders() { # TEXT VALUE: what a setting says gives the terminal no orders where it is refused
+    local out
+    out=$(WEFT_COMPRESS=$2 timeout 20 ./weft-info 2>&1) && return 1
+    echo "$out" | cat -v
+    [[ $out != *$'\e'* ]] && grep -qF "$1" <<<"$out"
+}
+tap "a codec with control characters" no_orders 'WEFT_COMPRESS=int8 [2J:blok=1: codec "int8 [2J:blok=1": there is no codec' $'int8\e[2J:blok=1'
+tap "also in its parameters" no_orders 'WEFT_COMPRESS=int8: [2J=1: codec "int8: [2J=1": there is no parameter " [2J"' $'int8:\e[2J=1'
+tap "also where the codec is right" no_orders 'WEFT_COMPRESS=int8:ef=1: ef needs' 'int8:ef=1'
 if [ "$(id -u)" -eq 0 ]; then
     tap "a plugin of who installed the library" installers_plugin
 else
@@ -202,7 +211,7 @@ tap "an argument" refused something
 tap "--help" says "Usage: weft-info" --help
 narrow() { # every tool's --help, and what weft-info says of settings, in a terminal of 80 columns
     local tool
-    for tool in bench info plan run sim topo tune; do
+    for tool in bench codec info plan run sim topo tune; do
         "./weft-$tool" --help || return 1
     done >"$tap_dir/narrow.txt"
     timeout 20 ./weft-info -c | sed -n '/^WEFT_ISA=/,$p' >>"$tap_dir/narrow.txt"
