@@ -233,5 +233,8 @@ int bench_run_beside(struct bench *b)
             b->nranks, t[0] / 1e3, t[1] / 1e3, bytes, t[2] / 1e3, t[3] / 1e3, wrong);
     for (int i = 0; i < 4; i++)
         values[i + 1] = t[i] / 1e3;
-    return bench_write_pairs(b, names, values, 5) || wrong > 0;
+    int files = bench_write_pairs(b, names, values, 5);
+    if (wrong > 0)
+        bench_after_rank_0(b);
+    return files || wrong > 0;
 }

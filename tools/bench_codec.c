@@ -3,8 +3,8 @@
  *
  * One more call, on data of about a normal distribution, is compared with the exact result, and its error with that of the
  * same encodings made here, by weft_codec_encode and _decode: each rank's vector and, of all_reduce, the sum once more. No
- * algorithm loses more; blocks lie otherwise, so that a quarter more is allowed. Vectors shorter than JUDGED have too few
- * blocks for that. */
+ * algorithm loses more; blocks lie otherwise, so that a quarter more is allowed (bench_rule_codec). Vectors shorter than JUDGED
+ * have too few blocks for that. */
 #include "weft_bench.h"
 
 #include <float.h>
@@ -13,8 +13,10 @@
 #include <string.h>
 #include <weft/weft_compress.h>
 
+#include "bench_rule.h"
+#include "compress/call_parameters.h"
+
 enum { JUDGED = 4096, CAST_BLOCK = 32, CODEC_TEXT = 256 };
-#define ALLOWED 1.25
 #define TENSOR ((uint64_t)1 << 40) /* with a residual of its own, which is empty */
 
 /* One part of a rank's result: of all ranks' vectors, or of one's. */
@@ -25,6 +27,8 @@ struct part {
 
 struct sums {
     double lost, expected, norm; /* squares: of the error, of the encodings' made here, of the exact result */
+    double kept,
+        expected_kept; /* products with the exact result: of the result, of what the encodings made here leave */
 };
 
 struct work {
@@ -38,36 +42,88 @@ struct work {
     size_t image_bytes, cast_bytes;
     struct sums sums;
     char codec[CODEC_TEXT]; /* without the parameters of calls */
+    int clips;              /* ef=dgc makes the vector shorter before it is encoded */
 };
 
-int bench_codec_is_on(const struct bench_options *o)
+static int is_codec(const char *codec)
 {
-    return o->codec && *o->codec && strcmp(o->codec, "none") != 0;
+    return codec && *codec && strcmp(codec, "none") != 0;
+}
+
+static void take_setting(void *arg, const char *name, const char *value, const char *default_value, const char *origin,
+                         const char *help)
+{
+    struct bench *b = arg;
+
+    (void)default_value, (void)origin, (void)help;
+    if (!strcmp(name, "WEFT_COMPRESS") && is_codec(value))
+        b->default_codec = strdup(value);
+}
+
+weft_status bench_codec_read(struct bench *b)
+{
+    return b->o.codec ? WEFT_SUCCESS : weft_context_settings(b->context, take_setting, b);
+}
+
+const char *bench_codec(const struct bench *b)
+{
+    const char *codec = b->o.codec ? b->o.codec : b->default_codec;
+
+    return is_codec(codec) ? codec : NULL;
+}
+
+/* By WEFT_COMPRESS sums of floats are coded, and nothing else (weft_compress.h). */
+int bench_codec_is_for(const struct bench *b, const struct bench_call *c)
+{
+    int sums = (c->coll == BENCH_ALL_REDUCE || c->coll == BENCH_REDUCE_SCATTER) &&
+               (c->op == WEFT_SUM || c->op == WEFT_AVG) &&
+               (c->dtype == WEFT_FLOAT32 || c->dtype == WEFT_FLOAT16 || c->dtype == WEFT_BFLOAT16);
+
+    return bench_codec(b) && c->coll != BENCH_BARRIER && c->coll != BENCH_SENDRECV && (b->o.codec || sums);
+}
+
+/* Is "ef=1" a parameter of calls? Not where the codec has one of that name, which comes first. */
+static int is_of_call(const char *name, size_t name_bytes, const char *pair, size_t pair_bytes)
+{
+    static const char *const of_calls[] = {
+#define NAME(id, name) name,
+        WI_CODEC_CALL_LIST(NAME)
+#undef NAME
+    };
+    size_t key = strcspn(pair, "=,"), unused;
+    char alone[CODEC_TEXT];
+
+    for (size_t i = 0; i < sizeof of_calls / sizeof *of_calls; i++)
+        if (strlen(of_calls[i]) == key && !strncmp(pair, of_calls[i], key)) {
+            snprintf(alone, sizeof alone, "%.*s:%.*s", (int)name_bytes, name, (int)pair_bytes, pair);
+            return weft_codec_bytes(alone, 1, &unused) < 0;
+        }
+    return 0;
 }
 
 /* What weft_codec_encode takes of the text: parameters of calls are not for it (weft_compress.h). */
-static void strip(const char *spec, int nranks, char codec[CODEC_TEXT])
+static void strip(struct work *w, const char *spec, int nranks)
 {
-    static const char *const of_calls[] = {
-        "ef=", "bypass=", "min=", "beta=", "momentum=", "warmup=", "clip=", "masking="};
     size_t name = strcspn(spec, ":");
     const char *end = ":";
+    int has_ranks = 0;
 
-    snprintf(codec, CODEC_TEXT, "%.*s", (int)name, spec);
+    snprintf(w->codec, CODEC_TEXT, "%.*s", (int)name, spec);
     for (const char *pair = spec + name; *pair++;) {
-        size_t n = strcspn(pair, ","), at = strlen(codec);
-        int of_call = 0;
-        for (size_t i = 0; i < sizeof of_calls / sizeof *of_calls; i++)
-            of_call |= strncmp(pair, of_calls[i], strlen(of_calls[i])) == 0;
+        size_t n = strcspn(pair, ","), at = strlen(w->codec);
+        int of_call = is_of_call(spec, name, pair, n);
+        has_ranks |= !strncmp(pair, "ranks=", 6);
+        w->clips |= of_call && !strncmp(pair, "clip=", 5);
         if (!of_call && at < CODEC_TEXT) {
-            snprintf(codec + at, CODEC_TEXT - at, "%s%.*s", end, (int)n, pair);
+            snprintf(w->codec + at, CODEC_TEXT - at, "%s%.*s", end, (int)n, pair);
             end = ",";
         }
         pair += n;
     }
-    if (strncmp(codec, "sharedint", 9) == 0) { /* ranks share its levels: the more there are, the fewer has each */
-        size_t at = strlen(codec);
-        snprintf(codec + at, CODEC_TEXT - at, "%sranks=%d", end, nranks);
+    if (!strncmp(spec, "sharedint", name) &&
+        !has_ranks) { /* ranks share its levels: the more there are, the fewer has each */
+        size_t at = strlen(w->codec);
+        snprintf(w->codec + at, CODEC_TEXT - at, "%sranks=%d", end, nranks);
     }
 }
 
@@ -176,6 +232,8 @@ static weft_status compare(struct work *w, const struct part *p)
         w->sums.lost += isfinite(lost) ? lost * lost : INFINITY;
         w->sums.expected += expected * expected;
         w->sums.norm += w->exact[i] * w->exact[i];
+        w->sums.kept += isfinite(lost) ? w->result[i] * w->exact[i] : 0;
+        w->sums.expected_kept += w->coded[i] * w->exact[i];
     }
     return status;
 }
@@ -219,7 +277,7 @@ static weft_status begin(struct work *w)
     size_t n = longest(w->c);
     weft_status status;
 
-    strip(w->b->o.codec, w->c->coll == BENCH_ALL_REDUCE ? w->c->nranks : 1, w->codec);
+    strip(w, bench_codec(w->b), w->c->coll == BENCH_ALL_REDUCE ? w->c->nranks : 1);
     status = weft_codec_bytes(w->codec, n, &w->image_bytes);
     if (status < 0)
         return status;
@@ -277,24 +335,24 @@ static weft_status same_bits(const struct work *w, int *same)
 static weft_status judge(struct work *w, const weft_collective_info *info, struct bench_timing *t)
 {
     double epsilon = w->c->dtype == WEFT_BFLOAT16 ? 0x1p-8 : w->c->dtype == WEFT_FLOAT16 ? 0x1p-11 : FLT_EPSILON;
-    double all[5] = {w->sums.lost, w->sums.expected, w->sums.norm, (double)info->bytes_sent,
-                     (double)bench_call_dst_elems(w->c)};
+    double all[7] = {
+        w->sums.lost, w->sums.expected,     w->sums.norm, (double)info->bytes_sent, (double)bench_call_dst_elems(w->c),
+        w->sums.kept, w->sums.expected_kept};
     int same;
     weft_status status = same_bits(w, &same);
 
     if (status >= 0)
-        status = bench_share(w->b, all, 5, WEFT_SUM);
+        status = bench_share(w->b, all, 7, WEFT_SUM);
     if (status < 0)
         return status;
     t->coded = 1;
     t->nmse = all[2] > 0 ? all[0] / all[2] : 0;
-    t->nmse_allowed = all[2] > 0 ? ALLOWED * all[1] / all[2] + w->c->nranks * epsilon * epsilon : 0;
-    if (all[1] < all[2]) /* and what is kept, where that is little, must be at least a half of what is expected */
-        t->nmse_allowed = fmin(t->nmse_allowed, 0.5 + 0.5 * all[1] / all[2]);
+    t->nmse_allowed = all[2] > 0 ? bench_rule_codec_nmse(all[1] / all[2]) + w->c->nranks * epsilon * epsilon : 0;
     t->sent = all[3] / w->c->nranks;
     t->bypassed = info->bypassed;
-    t->checked = w->c->count >= JUDGED && !strstr(w->b->o.codec, "clip="); /* which makes the vector shorter */
-    if (t->checked && (!same || !(t->nmse <= t->nmse_allowed)))
+    t->checked = w->c->count >= JUDGED && !w->clips;
+    if (t->checked &&
+        (!same || !(t->nmse <= t->nmse_allowed) || !bench_rule_codec_keeps(all[5] / all[2], all[6] / all[2])))
         t->wrong += (uint64_t)all[4];
     return WEFT_SUCCESS;
 }

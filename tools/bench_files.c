@@ -120,9 +120,9 @@ int bench_write_json(const struct bench *b)
         put_string(f, b->o.algorithm);
     else
         fputs("null", f);
-    if (b->o.codec) {
+    if (b->o.codec || b->default_codec) {
         fputs(",\n  \"codec\": ", f);
-        put_string(f, b->o.codec);
+        put_string(f, b->o.codec ? b->o.codec : b->default_codec);
     }
     if (b->mpi) {
         char version[256] = "";
@@ -151,7 +151,7 @@ static void csv_row(FILE *f, const struct bench *b, const struct bench_row *r, c
             t->busbw);
     if (t->checked)
         fprintf(f, "%llu", (unsigned long long)t->wrong);
-    if (bench_codec_is_on(&b->o))
+    if (bench_codec(b))
         fprintf(f, t->coded ? ",%.1f,%.6e" : ",,", t->sent, t->nmse);
     if (b->mpi)
         fprintf(f, t->mpi_us > 0 ? ",%.4f" : ",", t->mpi_us);
@@ -170,7 +170,7 @@ int bench_write_csv(const struct bench *b)
     if (!f)
         return -1;
     fprintf(f, "collective,place,ranks,bytes,count,type,redop,root,iters,time_us,cpu_us,algbw_gbs,busbw_gbs,wrong");
-    if (bench_codec_is_on(&b->o))
+    if (bench_codec(b))
         fputs(",bytes_sent,nmse", f);
     if (b->mpi)
         fputs(",mpi_us", f);

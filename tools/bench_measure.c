@@ -271,8 +271,7 @@ static weft_status measure(struct bench *b, struct engine engines[2], int nengin
         status = check_runs(&engines[0], &t->wrong);
     if (status == WEFT_SUCCESS && t->checked && nengines == 2)
         status = check_runs(&engines[1], &t->mpi_wrong);
-    if (status == WEFT_SUCCESS && bench_codec_is_on(&b->o) && b->o.check > 0 && c->coll != BENCH_BARRIER &&
-        c->coll != BENCH_SENDRECV)
+    if (status == WEFT_SUCCESS && b->o.check > 0 && bench_codec_is_for(b, c))
         status = bench_codec_check(b, c, t);
     if (status != WEFT_SUCCESS)
         return status;
@@ -292,7 +291,7 @@ weft_status bench_measure(struct bench *b, struct bench_buffers *buf, struct ben
 
     memset(t, 0, sizeof(*t));
     bench_buffers_aim(buf, call, in_place);
-    t->checked = b->o.check > 0 && !bench_codec_is_on(&b->o) &&
+    t->checked = b->o.check > 0 && !bench_codec_is_for(b, call) &&
                  bench_data_exact(call->dtype, call->op, bench_coll_reduces(call->coll), call->nranks);
     if (b->mpi && bench_mpi_ops(b->mpi)->supports(call)) {
         engines[1].mpi = bench_mpi_ops(b->mpi);

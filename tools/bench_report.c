@@ -12,6 +12,7 @@ static int silent(const struct bench *b)
 void bench_report_head(const struct bench *b)
 {
     const struct bench_options *o = &b->o;
+    const char *codec = o->codec ? o->codec : b->default_codec; /* also "none", which was asked for */
 
     if (silent(b))
         return;
@@ -29,7 +30,7 @@ void bench_report_head(const struct bench *b)
     printf(" agg iters: %llu validation: %llu\n", (unsigned long long)o->agg, (unsigned long long)o->check);
     printf("# form: %s memory: %s dirty: %s algorithm: %s%s%s\n", bench_form_name(o->form),
            bench_memory_name(o->memory), bench_dirty_name(o->dirty), o->algorithm ? o->algorithm : "chosen",
-           o->codec ? " codec: " : "", o->codec ? o->codec : "");
+           codec ? " codec: " : "", codec ? codec : "");
     if (b->mpi) {
         char version[256] = "";
         bench_mpi_ops(b->mpi)->version(version, sizeof(version));
@@ -45,7 +46,7 @@ static void half_head(const struct bench *b, int line)
     for (int i = 0; i < 3; i++)
         printf(" %9s", i == 0 && b->o.cpu_time && line == 0 ? "cputime" : text[i][line]);
     printf(" %7s", line == 0 ? "#wrong" : "");
-    if (bench_codec_is_on(&b->o))
+    if (bench_codec(b))
         printf(" %9s %9s", line == 0 ? "sent" : "(B)", line == 0 ? "nmse" : "");
     if (b->mpi)
         printf(" %9s %6s", line == 0 ? "mpi" : "(us)", line == 0 ? "ratio" : "");
@@ -56,7 +57,7 @@ static void half_head(const struct bench *b, int line)
 
 void bench_report_coll(const struct bench *b, enum bench_coll coll)
 {
-    int width = 38 + (bench_codec_is_on(&b->o) ? 20 : 0) + (b->mpi ? 17 : 0) + (b->o.percentiles ? 45 : 0);
+    int width = 38 + (bench_codec(b) ? 20 : 0) + (b->mpi ? 17 : 0) + (b->o.percentiles ? 45 : 0);
 
     if (silent(b))
         return;
@@ -94,7 +95,7 @@ static void half_row(const struct bench *b, const struct bench_timing *t)
 {
     if (!t->valid) {
         printf(" %9s %9s %9s %7s", "N/A", "N/A", "N/A", "N/A");
-        if (bench_codec_is_on(&b->o))
+        if (bench_codec(b))
             printf(" %9s %9s", "N/A", "N/A");
         if (b->mpi)
             printf(" %9s %6s", "N/A", "");
@@ -108,7 +109,7 @@ static void half_row(const struct bench *b, const struct bench_timing *t)
         printf(" %7llu", (unsigned long long)t->wrong);
     else
         printf(" %7s", "N/A");
-    if (bench_codec_is_on(&b->o))
+    if (bench_codec(b))
         coded_half(t);
     if (b->mpi && t->mpi_us > 0) {
         print_time(t->mpi_us);

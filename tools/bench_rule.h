@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The timing rule shared by weft-bench, its MPI modules and compare_mpi.c, so that all of them time the same number of
- * calls on the same bytes. compare_gloo.py repeats it in Python: keep the two equal. */
+ * calls on the same bytes. compare_gloo.py repeats it in Python: keep the two equal. And the rule for codecs' results. */
 #ifndef WEFT_TOOLS_BENCH_RULE_H
 #define WEFT_TOOLS_BENCH_RULE_H
 
@@ -35,6 +35,21 @@ static inline uint64_t bench_rule_iters(size_t bytes, double call_ns)
 static inline uint64_t bench_rule_warmup(size_t bytes)
 {
     return bytes <= 65536 ? 20 : bytes <= (1u << 20) ? 5 : 2;
+}
+
+/* Whether a result that a codec made is right, by its squared error over the squared length of the exact result, and by how much of
+ * the exact result is in it (their product over that squared length: 1 for an exact one, 0 for one of zeros or of noise). For the
+ * same encodings made elsewhere both are `expected`. Their blocks lie otherwise, hence a quarter more. */
+static inline double bench_rule_codec_nmse(double expected)
+{
+    return 1.25 * expected;
+}
+
+/* Where the expected error is about as long as the vector, the error alone cannot tell a right result from zeros. Below a fiftieth,
+ * where next to nothing is kept, it depends on the blocks how much. */
+static inline int bench_rule_codec_keeps(double kept, double expected)
+{
+    return !(expected >= 0.02) || kept >= expected / 2;
 }
 
 /* Store to every cache line again, unchanged: copies of it in other cores' caches are gone afterwards. */

@@ -162,7 +162,9 @@ int bench_run_all(struct bench *b)
     free(counts);
     b->failed = status != WEFT_SUCCESS;
     bench_report_foot(b);
-    if (b->rank == 0 && !b->failed && (bench_write_json(b) || bench_write_csv(b) || bench_write_plot(b)))
-        b->failed = 1;
+    int files = b->rank == 0 && !b->failed && (bench_write_json(b) || bench_write_csv(b) || bench_write_plot(b));
+    if (b->wrong && !b->failed)
+        bench_after_rank_0(b);
+    b->failed |= files;
     return b->failed || b->wrong ? 1 : 0;
 }

@@ -192,3 +192,10 @@ weft_status bench_share(struct bench *b, double *values, size_t n, weft_op op)
         memcpy(values, result, n * sizeof(values[0]));
     return status;
 }
+
+void bench_after_rank_0(struct bench *b)
+{
+    fflush(stdout);
+    if (weft_barrier(b->comm, NULL) != WEFT_SUCCESS)
+        b->failed = 1;
+}

@@ -94,6 +94,9 @@ static int setup(struct bench *b)
     status = weft_context_create(&config, &b->context);
     if (status != WEFT_SUCCESS)
         return bench_fail(b, "weft_context_create", status), 1;
+    status = bench_codec_read(b);
+    if (status != WEFT_SUCCESS)
+        return bench_fail(b, "WEFT_COMPRESS", status), 1;
     if (b->o.mode == BENCH_MODE_IDLE)
         return 0; /* makes its own communicators */
     status = comm_create(b);
@@ -140,6 +143,7 @@ static void teardown(struct bench *b)
     weft_context_destroy(b->context);
     bench_mpi_close(b->mpi);
     free(b->rows);
+    free(b->default_codec);
 }
 
 int main(int argc, char **argv)

@@ -145,7 +145,7 @@ struct bench_timing {
     uint64_t wrong;                  /* over all ranks */
     uint64_t mpi_wrong;
     int checked;
-    int coded, bypassed;             /* --codec; plain data was sent nevertheless */
+    int coded, bypassed;             /* by a codec; plain data was sent nevertheless */
     double nmse, nmse_allowed, sent; /* of one call: squared error over squared length; bytes, mean of the ranks */
 };
 
@@ -173,6 +173,7 @@ struct bench {
     int failed;
     uint64_t seed;
     uint64_t tensor; /* of calls with a codec; 0: one for each count */
+    char *default_codec; /* WEFT_COMPRESS, without --codec */
 };
 
 /* Print "weft-bench: rank R: what: status: details" and return the status. */
@@ -187,8 +188,15 @@ weft_status bench_weft_group(struct bench *b, const struct bench_call *call, uin
 /* Combine doubles over all ranks with weft itself, outside every timed region. */
 weft_status bench_share(struct bench *b, double *values, size_t n, weft_op op);
 
-int bench_codec_is_on(const struct bench_options *o); /* --codec, but none */
-/* bench_codec.c: one call of --codec on data of its own; fills what t has of it */
+/* On all ranks, before they exit because values were wrong, and after rank 0 has said so: a launcher ends rank 0 as soon as another
+ * one fails. */
+void bench_after_rank_0(struct bench *b);
+
+/* bench_codec.c. The codec of --codec, or else of WEFT_COMPRESS; NULL: none. bench_codec_read finds the latter. */
+weft_status bench_codec_read(struct bench *b);
+const char *bench_codec(const struct bench *b);
+int bench_codec_is_for(const struct bench *b, const struct bench_call *call);
+/* One call with the codec on data of its own; fills what t has of it. */
 weft_status bench_codec_check(struct bench *b, const struct bench_call *call, struct bench_timing *t);
 
 /* bench_buffers.c */

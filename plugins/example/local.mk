@@ -10,7 +10,7 @@ test_modules += ternary.la
 ternary_la_SOURCES = plugins/example/ternary.c
 ternary_la_LDFLAGS = $(self_la_LDFLAGS)
 
-test_modules += wrong_abi.la old_abi.la wrong_bytes.la no_symbol.la no_ops.la long_name.la
+test_modules += wrong_abi.la old_abi.la wrong_bytes.la no_symbol.la no_ops.la long_name.la drops.la
 wrong_abi_la_SOURCES = tests/unit/plugins/wrong_abi.c
 wrong_abi_la_LDFLAGS = $(self_la_LDFLAGS)
 old_abi_la_SOURCES = tests/unit/plugins/old_abi.c
@@ -23,6 +23,8 @@ no_ops_la_SOURCES = tests/unit/plugins/no_ops.c
 no_ops_la_LDFLAGS = $(self_la_LDFLAGS)
 long_name_la_SOURCES = tests/unit/plugins/long_name.c
 long_name_la_LDFLAGS = $(self_la_LDFLAGS)
+drops_la_SOURCES = tests/unit/plugins/drops.c
+drops_la_LDFLAGS = $(self_la_LDFLAGS)
 
 unit_tests += tests/unit/test_plugin
 tests_unit_test_plugin_SOURCES = tests/unit/test_plugin.c

@@ -82,6 +82,46 @@ logged() { WEFT_LOG=info bench 2 --codec "$1" -b 64K -e 64K -n 1 2>&1 | grep "IN
 tap "the log says that a codec is used" logged int8:bypass=never 'coded2, .* us predicted, compressed to 0.254'
 tap "the log says that it is bypassed" logged int8 '[a-z0-9]*, .* us predicted; the codec is bypassed'
 tap "an unknown codec is named" unknown_codec
+# Right results whose error is about as long as the vector.
+for n in 2 3 4; do
+    tap "--codec terngrad with $n ranks" right 1 "$n" broadcast --codec terngrad:bypass=never -d bfloat16 -b 48K -e 48K -n 2 -N 3
+done
+tap "--codec topk of next to nothing" right 1 3 all_reduce --codec topk:ratio=0.00001,bypass=never -b 256K -e 256K -n 2 -N 3
+# sharedint with ranks= given; terngrad's clip, which is not that of ef=dgc; codecs of WEFT_COMPRESS.
+checked() { # COUNT RANKS ARGUMENTS...: right, with so many halves of rows checked, and the codec in the header
+    local count=$1 out
+    shift
+    out=$(right 1 "$@") || { echo "$out"; return 1; }
+    echo "$out"
+    [ "$(awk '/^ +[0-9]/ { n += ($9 == "0") + ($15 == "0") } END { print n }' <<<"$out")" = "$count" ] && grep -q ' codec: ' <<<"$out"
+}
+tap "--codec sharedint with ranks=" checked 2 2 all_reduce --codec sharedint:ranks=2,bypass=never -b 64K -e 64K -n 2
+tap "--codec terngrad with its clip is checked" checked 2 2 all_reduce --codec terngrad:clip=2,bypass=never -b 64K -e 64K -n 2
+tap "--codec with clip= of ef=dgc is not" checked 0 2 all_reduce --codec topk:ef=dgc,clip=1,bypass=never -b 64K -e 64K -n 2
+WEFT_COMPRESS=int8:bypass=never tap "WEFT_COMPRESS is the codec of sums of floats" checked 2 2 all_reduce -b 64K -e 64K -n 2
+WEFT_COMPRESS=int8:bypass=never tap "WEFT_COMPRESS: an average of halves" checked 1 3 reduce_scatter -o avg -d half -b 96K -e 96K -n 2 --place out
+WEFT_COMPRESS=int8:bypass=never tap "WEFT_COMPRESS: others are exact" checked 1 3 all_gather -b 96K -e 96K -n 2 --place out
+WEFT_COMPRESS=int8:bypass=never tap "WEFT_COMPRESS: --overlap" bench 2 --overlap -e 1M
+# A codec whose images are zeros in collectives: rank 0 says so before a launcher ends it, because another rank has failed.
+dropped() { # ARGUMENTS...
+    local out i
+    mkdir -p "$tap_dir/drops" && cp .libs/drops.so "$tap_dir/drops/" && chmod 700 "$tap_dir/drops" "$tap_dir/drops/drops.so" || return 1
+    for i in 1 2 3 4 5 6; do
+        out=$(WEFT_PLUGIN_PATH=$tap_dir/drops bench 4 --codec drops:bypass=never,"$1" -b 64K -e 64K -n 2 "${@:2}" 2>&1)
+        [ $? = 1 ] && grep -qE '^ +65536 ' <<<"$out" && grep -q 'Out of bounds values : [1-9][0-9]* FAILED' <<<"$out" ||
+            { echo "run $i: $out"; return 1; }
+    done
+}
+# However long rank 0 takes for it.
+waited_for() {
+    local fifo=$tap_dir/fifo
+    mkfifo "$fifo" && { (sleep 1 && exec timeout 30 cat "$fifo" >"$tap_dir/late.json") & } || return 1
+    WEFT_PLUGIN_PATH=$tap_dir/drops bench 4 --codec drops:bypass=never -b 64K -e 64K -n 2 broadcast --json "$fifo"
+    [ $? = 1 ] && wait $! && python3 -c "import json, sys; assert json.load(open(sys.argv[1]))['wrong'] > 0" "$tap_dir/late.json"
+}
+tap "wrong results are found, and rank 0 reports them" dropped loses=0.5 broadcast
+tap "also of a codec that loses nearly all" dropped loses=0.7 all_reduce
+tap "no rank fails before rank 0 has reported" waited_for
 tap "an unknown algorithm is refused" refused "no algorithm is called 'nonsense'" --algo nonsense
 
 files() {

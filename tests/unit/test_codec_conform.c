@@ -11,6 +11,7 @@
 #include "tests/harness/harness.h"
 #include "tests/unit/random_data.h"
 #include "tests/unit/unit.h"
+#include "tools/bench_rule.h"
 
 /* Besides each codec as it is by default. */
 static const char *const forms[] = {
@@ -164,6 +165,8 @@ static void wrong_ones_are_refused(void)
     ops.is_finite = always;
     rows[0].name = "ef";
     says(&plugin, WEFT_EPLUGIN, "\"ef\", which is of calls");
+    rows[0].name = "masking";
+    says(&plugin, WEFT_EPLUGIN, "\"masking\", which is of calls");
     rows[0].name = "level";
     rows[0].help = NULL;
     says(&plugin, WEFT_EPLUGIN, "the row of its parameter level is not complete");
@@ -177,6 +180,39 @@ static void wrong_ones_are_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), "codec odd: it never works"));
     CU_ASSERT_EQUAL(wi_codec_parse("odd:level=6", &codec), WEFT_EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), "level is \"6\", not a whole number from 1 to 5 (a number)"));
+}
+
+/* Those that are built in keep the rules of plugins, but for one: terngrad's clip, as its paper calls it, is also dgc's. It is the
+ * codec's where the codec has one, and terngrad takes no error feedback. */
+static void built_in_ones_keep_the_rules(void)
+{
+    const struct weft_plugin *p;
+    size_t n = 0;
+
+    for (; (p = wi_codec_at(n)) != NULL && !wi_codec_path(p); n++) {
+        int clips = !strcmp(p->name, "terngrad");
+        weft_status status = wi_codec_check_plugin(p, wi_codec_ops(p));
+        if (status < 0 && !clips)
+            printf("# %s: %s\n", p->name, wi_fail_text());
+        CU_ASSERT_EQUAL(status, clips ? WEFT_EPLUGIN : WEFT_SUCCESS);
+        CU_ASSERT(!clips || !strcmp(wi_fail_text(), "codec terngrad has a parameter \"clip\", which is of calls"));
+        wi_fail_clear();
+    }
+    CU_ASSERT(n >= 20);
+}
+
+/* weft-bench's judgement of a result. */
+static void wrong_results_are_told_from_right_ones(void)
+{
+    CU_ASSERT(!(1 <= bench_rule_codec_nmse(.5)));  /* zeros, where a codec loses half */
+    CU_ASSERT(!(2 <= bench_rule_codec_nmse(1)));   /* noise of the vector's length */
+    CU_ASSERT(1.02 <= bench_rule_codec_nmse(.98)); /* terngrad, about as long as the vector */
+    CU_ASSERT(!bench_rule_codec_keeps(0, 1));      /* zeros, by terngrad */
+    CU_ASSERT(!bench_rule_codec_keeps(0, .07));    /* and by topk of a hundredth */
+    CU_ASSERT(!bench_rule_codec_keeps(.03, .07));
+    CU_ASSERT(bench_rule_codec_keeps(.06, .07) && bench_rule_codec_keeps(.97, 1.01));
+    CU_ASSERT(bench_rule_codec_keeps(.0002, .0006)); /* too little for a judgement */
+    CU_ASSERT(!bench_rule_codec_keeps(NAN, .5));
 }
 
 static const char *name_of(const struct weft_codec *c)
@@ -626,6 +662,8 @@ static void sites_differ(void)
 static const struct wt_case cases[] = {
     {"all are found", all_are_found},
     {"wrong ones are refused", wrong_ones_are_refused},
+    {"built-in ones keep the rules", built_in_ones_keep_the_rules},
+    {"wrong results are told from right ones", wrong_results_are_told_from_right_ones},
     {"texts are read back", texts_are_read_back},
     {"only what is theirs is written", only_what_is_theirs_is_written},
     {"cuts at blocks do not matter", cuts_do_not_matter},
