@@ -33,7 +33,7 @@ static void compare(const struct codec_data *d, const float *held, struct codec_
 
 int codec_measure_error(const char *codec, const struct codec_data *d, struct codec_error *error)
 {
-    size_t bytes;
+    size_t bytes, used;
     float *held;
     void *image;
     int status = -1;
@@ -46,10 +46,12 @@ int codec_measure_error(const char *codec, const struct codec_data *d, struct co
     if (!image || !held)
         fprintf(stderr, "weft-codec: out of memory, for %zu elements\n", d->elems);
     else if (weft_codec_encode(codec, d->dtype, d->values, NULL, d->elems, image, bytes) < 0 ||
-             weft_codec_decode(codec, image, bytes, WEFT_FLOAT32, held, d->elems) < 0)
+             weft_codec_image_bytes(codec, image, d->elems, &used) < 0 ||
+             weft_codec_decode(codec, image, used, WEFT_FLOAT32, held, d->elems) < 0)
         said(codec);
     else {
         compare(d, held, error);
+        error->bits = used != bytes ? 8.0 * (double)used / (double)d->elems : 0;
         status = 0;
     }
     free(image);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "tool_plugins.h"
 
 static const char usage[] = "Usage: weft-codec [option]... [CODEC]...\n"
                             "How fast codecs of gradient compression are, how long their images, and what\n"
@@ -83,8 +84,8 @@ static int set_number(struct codec_options *o, int option, const char *value)
         o->bytes = v / 4 * 4;
         return -1;
     case 'e':
-        if (number(value, 1, 0, (uint64_t)1 << 32, &v))
-            return bad("--elements takes 0 to 4G", value);
+        if (number(value, 1, 1, (uint64_t)1 << 32, &v))
+            return bad("--elements takes 1 to 4G", value);
         o->elems = v;
         return -1;
     case 'r':
@@ -114,6 +115,14 @@ static void show(void *arg, const char *codec, const char *summary)
     fprintf(arg, "%-12s %s\n", codec, summary);
 }
 
+int codec_load_plugins(void)
+{
+    if (tool_load_plugins() >= 0)
+        return 0;
+    fprintf(stderr, "weft-codec: plugins: %s\n", weft_thread_error());
+    return 1;
+}
+
 static int parse_option(struct codec_options *o, int option, const char *value)
 {
     switch (option) {
@@ -132,7 +141,7 @@ static int parse_option(struct codec_options *o, int option, const char *value)
         o->plot = value;
         return -1;
     case 'l':
-        return weft_codec_list(show, stdout) < 0;
+        return codec_load_plugins() || weft_codec_list(show, stdout) < 0;
     case 'h':
         fputs(usage, stdout);
         return 0;
@@ -159,6 +168,8 @@ int codec_parse_options(struct codec_options *o, int argc, char **argv)
         return bad("--tensor is of a --file", o->tensor);
     if (o->file && !o->errors)
         return bad("--only speed is not about a file", o->file);
+    if (o->plot && !*o->plot)
+        return bad("--plot takes a file", NULL);
     if (o->plot && (!o->speed || !o->errors))
         return bad("--plot draws both: leave out --only", o->plot);
     return -1;

@@ -5,6 +5,8 @@
 
 #include "weft_codec.h"
 
+/* 0; 1, and said: codecs of plugins cannot be had. */
+int codec_load_plugins(void);
 /* -1: go on, arguments begin at optind; else the exit status. */
 int codec_parse_options(struct codec_options *o, int argc, char **argv);
 

@@ -8,7 +8,14 @@
 
 double codec_bits(const struct codec_row *row)
 {
+    if (row->errors && row->errors[0].bits > 0)
+        return row->errors[0].bits;
     return 8.0 * (double)row->image_bytes / (double)row->elems;
+}
+
+double codec_error_bits(const struct codec_row *row, const struct codec_error *error)
+{
+    return error->bits > 0 ? error->bits : codec_bits(row);
 }
 
 static double rate(const struct codec_speed *s)
@@ -25,48 +32,71 @@ static int width(const struct codec_result *r)
     return most < 40 ? (int)most : 40;
 }
 
-static void print_speeds(const struct codec_result *r, int wide)
+static void head_of_speeds(const struct codec_result *r)
 {
     printf(
         "# bytes read and written per second, and of memcpy's; fp32 vectors of %zu bytes, %d thread%s, median of %d\n",
         r->options->bytes, r->options->threads, r->options->threads > 1 ? "s" : "", r->options->repeat);
-    printf("%-*s %8s %7s %16s %16s %16s %9s\n", wide, "# codec", "bits/el", "ratio", "encode", "enc+residual", "decode",
-           "memcpy");
-    for (size_t i = 0; i < r->nrows; i++) {
-        const struct codec_row *row = &r->rows[i];
-        printf("%-*s %8.3f %7.2f", wide, row->codec, codec_bits(row), 32 / codec_bits(row));
-        for (int k = 0; k < CODEC_OPERATIONS; k++)
-            printf("  %5.2fGB/s %5.2fx", rate(&row->speed[k]) / 1e9, row->speed[k].of_memcpy);
-        printf(" %5.2fGB/s\n", row->memcpy_rate / 1e9);
+    printf("%-*s %8s %7s %16s %16s %16s %9s\n", width(r), "# codec", "bits/el", "ratio", "encode", "enc+residual",
+           "decode", "memcpy");
+}
+
+static void print_speed(const struct codec_result *r, const struct codec_row *row)
+{
+    printf("%-*s %8.3f %7.2f", width(r), row->codec, codec_bits(row), 32 / codec_bits(row));
+    for (int k = 0; k < CODEC_OPERATIONS; k++)
+        printf("  %5.2fGB/s %5.2fx", rate(&row->speed[k]) / 1e9, row->speed[k].of_memcpy);
+    printf(" %5.2fGB/s\n", row->memcpy_rate / 1e9);
+}
+
+static void head_of_errors(const struct codec_result *r)
+{
+    puts("# what is lost: squared error over squared length (NMSE), and the largest error of an element");
+    printf("%-*s %8s %7s  %-12s %9s %11s %11s %9s\n", width(r), "# codec", "bits/el", "ratio", "data", "elements",
+           "NMSE", "max error", "not held");
+}
+
+/* Names of data come from files: nothing of them may reach the terminal as an order. */
+static void print_errors(const struct codec_result *r, const struct codec_row *row)
+{
+    char name[64];
+
+    for (size_t d = 0; d < r->ndata; d++) {
+        const struct codec_error *e = &row->errors[d];
+        double bits = codec_error_bits(row, e);
+        printf("%-*s %8.3f %7.2f  %-12s %9zu %11.4g %11.4g %9zu\n", width(r), row->codec, bits,
+               8.0 * (double)weft_dtype_bytes(r->data[d].dtype) / bits,
+               codec_clean(r->data[d].name, strlen(r->data[d].name), name), r->data[d].elems, e->nmse, e->max_error,
+               e->lost);
     }
 }
 
-static void print_errors(const struct codec_result *r, int wide)
+void codec_print_head(const struct codec_result *r)
 {
-    puts("# what is lost: squared error over squared length (NMSE), and the largest error of an element");
-    printf("%-*s %8s %7s  %-12s %9s %11s %11s %9s\n", wide, "# codec", "bits/el", "ratio", "data", "elements", "NMSE",
-           "max error", "not held");
-    for (size_t i = 0; i < r->nrows; i++)
-        for (size_t d = 0; d < r->ndata; d++) {
-            const struct codec_row *row = &r->rows[i];
-            const struct codec_error *e = &row->errors[d];
-            double bits = codec_bits(row);
-            printf("%-*s %8.3f %7.2f  %-12s %9zu %11.4g %11.4g %9zu\n", wide, row->codec, bits,
-                   8.0 * (double)weft_dtype_bytes(r->data[d].dtype) / bits, r->data[d].name, r->data[d].elems, e->nmse,
-                   e->max_error, e->lost);
-        }
+    if (r->options->speed)
+        head_of_speeds(r);
+    else
+        head_of_errors(r);
+    fflush(stdout);
 }
 
-void codec_print_table(const struct codec_result *r)
+void codec_print_row(const struct codec_result *r, const struct codec_row *row)
 {
-    int wide = width(r);
-
     if (r->options->speed)
-        print_speeds(r, wide);
-    if (r->options->speed && r->options->errors)
+        print_speed(r, row);
+    else
+        print_errors(r, row);
+    fflush(stdout);
+}
+
+void codec_print_rest(const struct codec_result *r)
+{
+    if (r->options->speed && r->options->errors) {
         putchar('\n');
-    if (r->options->errors)
-        print_errors(r, wide);
+        head_of_errors(r);
+        for (size_t i = 0; i < r->nrows; i++)
+            print_errors(r, &r->rows[i]);
+    }
     if (r->left_out)
         printf("# left out: %zu tensors of types that codecs do not take\n", r->left_out);
 }
@@ -97,12 +127,12 @@ static json_t *errors(const struct codec_result *r, const struct codec_row *row)
 
     for (size_t d = 0; d < r->ndata; d++) {
         const struct codec_error *e = &row->errors[d];
-        json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:I}", "data", r->data[d].name,
-                                             "dtype", weft_dtype_name(r->data[d].dtype), "elements",
-                                             (json_int_t)r->data[d].elems, "ratio",
-                                             real(8.0 * (double)weft_dtype_bytes(r->data[d].dtype) / codec_bits(row)),
-                                             "nmse", real(e->nmse), "max_error", real(e->max_error), "max_value",
-                                             real(e->max_value), "not_held", (json_int_t)e->lost));
+        json_array_append_new(
+            all, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:I}", "data", r->data[d].name, "dtype",
+                           weft_dtype_name(r->data[d].dtype), "elements", (json_int_t)r->data[d].elems, "ratio",
+                           real(8.0 * (double)weft_dtype_bytes(r->data[d].dtype) / codec_error_bits(row, e)), "nmse",
+                           real(e->nmse), "max_error", real(e->max_error), "max_value", real(e->max_value), "not_held",
+                           (json_int_t)e->lost));
     }
     return all;
 }
@@ -124,7 +154,7 @@ int codec_print_json(const struct codec_result *r)
     }
     all = json_pack("{s:I, s:i, s:i, s:I, s:I, s:o}", "bytes", (json_int_t)o->bytes, "threads", o->threads, "repeat",
                     o->repeat, "seed", (json_int_t)o->seed, "left_out", (json_int_t)r->left_out, "codecs", rows);
-    status = all ? json_dumpf(all, stdout, JSON_INDENT(2)) : -1;
+    status = all ? json_dumpf(all, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) : -1;
     putchar('\n');
     if (status)
         fprintf(stderr, "weft-codec: the results could not be written as JSON\n");

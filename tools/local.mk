@@ -1,4 +1,4 @@
-# weft-bench uses the installed headers only. Its MPI modules are loaded at run time, and are not plugins of the library:
+# weft-bench uses the installed headers, and a list of words of compress/, only. Its MPI modules are loaded at run time, and are not plugins of the library:
 # they have a directory of their own.
 bin_PROGRAMS += weft-bench
 weft_bench_SOURCES = tools/tool.h tools/weft_bench.c tools/weft_bench.h tools/bench_rule.h \
@@ -35,8 +35,8 @@ weft_info_LDADD = libweftcore.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 # Reads schedules, touches no network.
 bin_PROGRAMS += weft-plan
-weft_plan_SOURCES = tools/tool.h tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c tools/plan_explain.h \
-	tools/plan_print.c tools/plan_stages.c tools/plan_world.c
+weft_plan_SOURCES = tools/tool.h tools/tool_plugins.h tools/weft_plan.c tools/weft_plan.h tools/plan_check.c tools/plan_explain.c \
+	tools/plan_explain.h tools/plan_print.c tools/plan_stages.c tools/plan_world.c
 weft_plan_LDADD = libweftcore.la $(JANSSON_LIBS)
 
 check_scripts += tests/cli/test_weft_info.sh tests/cli/test_weft_plan.sh
@@ -81,7 +81,7 @@ dist_man_MANS += doc/man/weft-tune.1
 
 # Codecs by the public interface, on generated data and on files of tensors.
 bin_PROGRAMS += weft-codec
-weft_codec_SOURCES = tools/tool.h tools/weft_codec.c tools/weft_codec.h tools/codec_data.c tools/codec_error.c tools/codec_file.c \
+weft_codec_SOURCES = tools/tool.h tools/tool_plugins.h tools/weft_codec.c tools/weft_codec.h tools/codec_data.c tools/codec_error.c tools/codec_file.c \
 	tools/codec_npy.c tools/codec_options.c tools/codec_options.h tools/codec_plot.c tools/codec_print.c tools/codec_safetensors.c \
 	tools/codec_speed.c
 weft_codec_LDADD = libweft.la $(JANSSON_LIBS) -lm -lpthread

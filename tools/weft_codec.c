@@ -40,6 +40,7 @@ static void keep(void *arg, const char *codec, const char *summary)
 static int choose_codecs(struct codec_result *r, char *const *given, int n)
 {
     struct names names = {NULL, 0, 0};
+    char shown[64];
     int status = -1;
 
     for (int i = 0; i < n; i++)
@@ -60,7 +61,7 @@ static int choose_codecs(struct codec_result *r, char *const *given, int n)
             goto out;
         }
         if (weft_codec_bytes(row->codec, row->elems, &row->image_bytes) < 0) {
-            say(row->codec, weft_thread_error());
+            say(codec_clean(row->codec, strlen(row->codec), shown), weft_thread_error());
             goto out;
         }
     }
@@ -169,6 +170,8 @@ static int make_data(struct codec_result *r)
 
 static int measure(struct codec_result *r)
 {
+    if (!r->options->json)
+        codec_print_head(r);
     for (size_t i = 0; i < r->nrows; i++) {
         struct codec_row *row = &r->rows[i];
         row->errors = calloc(r->ndata + 1, sizeof *row->errors);
@@ -179,7 +182,11 @@ static int measure(struct codec_result *r)
                 return -1;
         if (r->options->speed && codec_measure_speed(row, r->options))
             return -1;
+        if (!r->options->json)
+            codec_print_row(r, row);
     }
+    if (!r->options->json)
+        codec_print_rest(r);
     return 0;
 }
 
@@ -203,17 +210,17 @@ int main(int argc, char **argv)
                               .speed = 1,
                               .errors = 1};
     struct codec_result r = {.options = &o};
+    FILE *plot = NULL;
     int status = codec_parse_options(&o, argc, argv);
 
     if (status >= 0)
         return status;
-    status = choose_codecs(&r, argv + optind, argc - optind) || make_data(&r) || measure(&r);
-    if (!status && o.json)
-        status = codec_print_json(&r);
-    else if (!status)
-        codec_print_table(&r);
-    if (!status && o.plot)
-        status = codec_plot(o.plot, &r);
+    status = codec_load_plugins() || choose_codecs(&r, argv + optind, argc - optind) || make_data(&r) ||
+             (o.plot && !(plot = codec_plot_open(o.plot))) || measure(&r) || (o.json && codec_print_json(&r));
+    if (!status && plot)
+        status = codec_plot(plot, o.plot, &r);
+    else if (plot)
+        fclose(plot);
     free_result(&r);
     return status ? 1 : tool_output_lost("weft-codec");
 }

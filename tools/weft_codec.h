@@ -59,6 +59,7 @@ struct codec_error {
     double nmse;      /* NaN: the data is all zero, and what is decoded is not */
     double max_error; /* of finite elements */
     double max_value;
+    double bits; /* an element, of a codec of a variable rate; else 0 */
     size_t lost; /* finite elements that are not finite when decoded: in a block with one that is not */
 };
 
@@ -97,9 +98,16 @@ extern const char *const codec_operation_names[CODEC_OPERATIONS];
 /* 0; -1, and it was said. */
 int codec_measure_error(const char *codec, const struct codec_data *d, struct codec_error *error);
 int codec_measure_speed(struct codec_row *row, const struct codec_options *o);
+/* Of a long vector; where the rate is variable, of the first data, or at most if there is none. */
 double codec_bits(const struct codec_row *row);
-void codec_print_table(const struct codec_result *r);
+double codec_error_bits(const struct codec_row *row, const struct codec_error *error);
+/* In that order: the rows as they are measured, then what is left to print. */
+void codec_print_head(const struct codec_result *r);
+void codec_print_row(const struct codec_result *r, const struct codec_row *row);
+void codec_print_rest(const struct codec_result *r);
 int codec_print_json(const struct codec_result *r);
-int codec_plot(const char *path, const struct codec_result *r);
+/* Before anything is measured: NULL, and said, where the file cannot be written. codec_plot closes it. */
+FILE *codec_plot_open(const char *path);
+int codec_plot(FILE *f, const char *path, const struct codec_result *r);
 
 #endif

@@ -94,6 +94,11 @@ for rect in root.iter(name + "rect"):
     if rect.get("x"):
         assert 0 <= float(rect.get("x")) and float(rect.get("x")) + float(rect.get("width")) <= width
         assert 0 <= float(rect.get("y")) and float(rect.get("y")) + float(rect.get("height")) <= height
+labels = [(float(t.get("x")), float(t.get("y")), 4.8 * len(t.text)) for t in root.iter(name + "text") if t.get("font-size") == "8"]
+assert len(labels) == len(listed) and all(
+    abs(a[1] - b[1]) >= 7.9 or a[0] + a[2] <= b[0] + .1 or b[0] + b[2] <= a[0] + .1 for i, a in enumerate(labels) for b in labels[:i]), labels
+dots = {dot[0].text.split(":")[0]: float(dot.get("cx")) for dot in root.iter(name + "circle")}
+assert dots["blocktopk"] < dots["topk"] < dots["sign"] < dots["int8"], dots
 for dot in root.iter(name + "circle"):
     assert 0 <= float(dot.get("cx")) <= width and 0 <= float(dot.get("cy")) <= height
 END
@@ -167,6 +172,7 @@ write("twice.safetensors", struct.pack("<Q", len(twice)) + twice)
 write("text.safetensors", struct.pack("<Q", 20) + b"{" + b"x" * 19)
 write("words.txt", b"These are only words, and no tensors.")
 write("nothing", b"")
+write("escape.safetensors", safe({"w\x1b[2J\nint8": T("F32", [300], 0, 1200)}, f4))
 with open(f"{folder}/header.safetensors", "wb") as f:  # sparse
     f.write(struct.pack("<Q", 100000001) + b"{")
     f.truncate(100000020)
@@ -204,8 +210,8 @@ assert e['not_held'] == 127 and e['nmse'] is not None and e['max_error'] > 0, e"
 }
 unwritable() {
     local out
-    out=$(timeout 60 ./weft-codec -n 4K -e 100 -r 1 int8 --plot /nonexistent/a.svg 2>&1 >/dev/null)
-    [ $? -eq 1 ] && grep -qF '/nonexistent/a.svg' <<<"$out"
+    out=$(timeout 60 ./weft-codec -n 4K -e 100 -r 1 int8 --plot /nonexistent/a.svg 2>&1) # before anything is measured
+    [ $? -eq 1 ] && [ "$(wc -l <<<"$out")" -eq 1 ] && grep -qF '/nonexistent/a.svg' <<<"$out"
 }
 bad_file() { # FILE TEXT
     refused 1 "$2" --only errors -f "$tap_dir/$1" int8
@@ -218,11 +224,32 @@ tap "speeds count bytes read and written" speeds
 tap "speeds with threads" speeds --threads 3
 tap "tables" says '^int4:block=64 +4\.250 +7\.53 ' -n 64K -e 1000 -r 1 int4:block=64
 tap "a picture" is_svg
-tap "no elements" says '^int8 .* 0 +0 +0 +0$' --only errors -e 0 int8
+tap "no elements" refused 2 '--elements takes 1 to 4G: 0' --only errors -e 0 int8
+tap "empty parameters" refused 1 'codec "int4:": a parameter is empty' --only errors int4:
 tap "the same values in every file" same_everywhere
 tap "one tensor" one_tensor
 tap "a tensor that is not aligned" says '^int8 .* y +300 ' --only errors -f "$tap_dir/odd.safetensors" int8
 tap "elements that are not finite" not_finite
+escape() { # names from a file give the terminal no orders
+    ./weft-codec --only errors -f "$tap_dir/escape.safetensors" int8 >"$tap_dir/out" && [ "$(wc -l <"$tap_dir/out")" -eq 3 ] &&
+        ! grep -q $'\e' "$tap_dir/out" && grep -qF 'w?[2J?int8' "$tap_dir/out"
+}
+tap "a tensor whose name has control characters" escape
+loaded() { # a codec that is a plugin, and one whose images are of many lengths
+    mkdir -p "$tap_dir/plugins" && cp .libs/drops.so "$tap_dir/plugins/" && { [ ! -f .libs/lossless.so ] || cp .libs/lossless.so "$tap_dir/plugins/"; } &&
+        chmod 700 "$tap_dir"/plugins{,/*.so} || return 1
+    WEFT_COMPRESS=nonsense WEFT_PLUGIN_PATH=$tap_dir/plugins says '^drops +32\.000 +1\.00 +gaussian' --only errors -e 1000 drops &&
+        WEFT_PLUGIN_PATH=$tap_dir/plugins says '^drops ' --list || return 1
+    [ ! -f .libs/lossless.so ] || WEFT_PLUGIN_PATH=$tap_dir/plugins json "
+assert error['lossless', 'gaussian']['nmse'] == error['lossless', 'sparse']['nmse'] == 0
+assert 22 < row['lossless']['bits_per_element'] < 30 and error['lossless', 'sparse']['ratio'] > 4, d" -n 1M -r 1 -e 100000 lossless --threads 2
+}
+tap "codecs that are plugins" loaded
+no_lossless() {
+    mkdir -p "$tap_dir/none" && chmod 700 "$tap_dir/none" && WEFT_PLUGIN_PATH=$tap_dir/none refused 1 \
+        "there is no codec \"lossless\": it is a plugin, and was not loaded from $tap_dir/none (WEFT_PLUGIN_PATH)" lossless
+}
+tap "a plugin that is not there" no_lossless
 tap "a scalar" says 'array +1 ' --only errors -f "$tap_dir/scalar.npy" int8
 tap "an empty array" says 'array +0 ' --only errors -f "$tap_dir/empty.npy" int8
 tap "truncated .npy" bad_file short.npy 'truncated: the shape is of 1204 bytes, and 1200 follow'
