@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "plan_explain.h"
 #include "tool.h"
+#include "tool_plugins.h"
 #include "weft_plan.h"
 
 const char plan_explain_help[] = "  explain COLLECTIVE -n BYTES -P RANKS [OPTION]...\n"
@@ -29,7 +30,8 @@ const char plan_explain_help[] = "  explain COLLECTIVE -n BYTES -P RANKS [OPTION
                                  "      --op OP             sum, max, ...; user: one that is not commutative\n"
                                  "      --dtype TYPE        float, bfloat16, f8e4m3, int32, ... (float)\n"
                                  "      --codec SPEC        compressed, as WEFT_COMPRESS has it: int8,\n"
-                                 "                          int4:ef=1, ... (weft_compress.h)\n"
+                                 "                          int4:ef=1, ... (weft_compress.h; the environment's,\n"
+                                 "                          for sums by all_reduce and reduce_scatter)\n"
                                  "      --measure           by how fast this machine's cores copy and reduce now,\n"
                                  "                          as with WEFT_MEASURE_RATES=y\n"
                                  "      --root R, --in-place\n"
@@ -98,9 +100,9 @@ static int no_dtype(const char *value)
     return unknown("--dtype: no data type", &names);
 }
 
-static int no_codec(void)
+static int no_codec(const char *option, const char *why)
 {
-    fprintf(stderr, "weft-plan explain: --codec: %s\n", wi_fail_text());
+    fprintf(stderr, "weft-plan explain: %s: %s\n", option, why);
     return 2;
 }
 
@@ -194,7 +196,8 @@ static int take(int c, struct explain *x, int *has_bytes)
     case 'd':
         return parse_dtype(optarg, x) ? no_dtype(optarg) : 0;
     case 'C':
-        return wi_codec_parse_use(optarg, &x->codec) < 0 ? no_codec() : 0;
+        x->codec_text = optarg;
+        return 0;
     case 'M':
         x->measure = 1;
         return 0;
@@ -232,13 +235,34 @@ static int take(int c, struct explain *x, int *has_bytes)
     }
 }
 
+/* By WEFT_COMPRESS, as src/comm/compress.c has it: sums of floats, and other calls stay as they are. */
+static int read_default_codec(struct explain *x)
+{
+    const char *text = getenv("WEFT_COMPRESS");
+    int sums = x->query.coll == WI_COLL_ALL_REDUCE || x->query.coll == WI_COLL_REDUCE_SCATTER;
+
+    if (!text || !*text || !sums || x->op != WEFT_SUM || !wi_codec_takes((weft_dtype)x->dtype))
+        return 0;
+    if (tool_load_plugins() < 0 || wi_codec_parse_use(text, &x->codec) < 0)
+        return no_codec("WEFT_COMPRESS", wi_fail_text());
+    if (x->codec.feedback.form)
+        return no_codec("WEFT_COMPRESS",
+                        "ef needs a tensor's number, which only calls can name: as --codec it is explained");
+    return 0;
+}
+
 /* As src/comm/compress.c checks calls. */
 static int settle_codec(struct explain *x)
 {
     enum wi_coll family = wi_algo_family(x->query.coll);
+    int status = 0;
 
-    if (!x->codec.on)
-        return 0;
+    if (!x->codec_text)
+        status = read_default_codec(x);
+    else if (tool_load_plugins() < 0 || wi_codec_parse_use(x->codec_text, &x->codec) < 0)
+        status = no_codec("--codec", wi_fail_text());
+    if (status || !x->codec.on)
+        return status;
     if (!wi_codec_takes((weft_dtype)x->dtype))
         return bad("--codec: codecs take float, half and bfloat16, not", weft_dtype_name((weft_dtype)x->dtype));
     if (x->reduces && x->op != WEFT_SUM)

@@ -21,7 +21,8 @@ struct explain {
     int reduces, measure; /* measure: this machine's cores */
     int mapped_memory, nranks, nnodes, json, simulate, pipelines;
     int tuning_is_setting; /* WEFT_TUNING_FILE, not an option */
-    struct wi_codec_use codec; /* --codec; off: none, or the vector is shorter than its min= */
+    const char *codec_text;    /* of --codec; NULL: WEFT_COMPRESS */
+    struct wi_codec_use codec; /* off: none, or the vector is shorter than its min= */
     size_t slot_bytes; /* WEFT_SHM_STAGE_SLOT_BYTES */
     /* found */
     struct wi_topo *topo;

@@ -14,11 +14,17 @@ static const char *name_of(const struct wi_algo_choice *c, char name[WI_ALGO_SPE
     return wi_algo_text(c->algo, &c->spec, name);
 }
 
+/* A linear codec is used: two ordinary collectives run, and none of the candidates, which are those of plain data. */
+static int runs_linear(const struct explain *x)
+{
+    return x->linear.coded_us > 0 && x->linear.used;
+}
+
 int explain_is_plan(const struct explain *x, int i)
 {
     const struct wi_algo_choice *c = &x->list[i].choice;
 
-    return c->algo == x->plan.algo && wi_hier_same(&c->spec, &x->plan.spec);
+    return !runs_linear(x) && c->algo == x->plan.algo && wi_hier_same(&c->spec, &x->plan.spec);
 }
 
 static const char *bottleneck(const struct explain *x, int i, double *share)
@@ -83,18 +89,46 @@ static void print_row(const struct explain *x, const struct wi_plan_candidate *c
            sent_by(x, c) < 0 ? "-" : by_bytes(sent_by(x, c), bytes), name ? "  " : "", neck);
 }
 
+/* The two collectives of a linear codec, as one row: "leaderk: tree + ring". */
+#define LINEAR_NAME (WI_CODEC_TEXT_MAX + 2 * WI_ALGO_SPEC_BYTES)
+static const char *name_of_linear(const struct explain *x, char name[LINEAR_NAME])
+{
+    const struct wi_plan *agreed = &x->linear.agreed, *summed = &x->linear.summed;
+    char one[WI_ALGO_SPEC_BYTES], other[WI_ALGO_SPEC_BYTES];
+
+    snprintf(name, LINEAR_NAME, "%s: %s%s%s", wi_codec_name(&x->codec.codec),
+             agreed->algo ? wi_algo_text(agreed->algo, &agreed->spec, one) : "", agreed->algo ? " + " : "",
+             wi_algo_text(summed->algo, &summed->spec, other));
+    return name;
+}
+
+/* Its vector is what it sends, cut as the two algorithms cut it. */
+static void print_linear_row(const struct explain *x)
+{
+    char name[LINEAR_NAME];
+
+    int wide;
+
+    name_of_linear(x, name);
+    wide = strlen(name) > 28 ? (int)strlen(name) : 28; /* what is longer has less room for the number behind it */
+    printf("%c %-28s %*.2f %-9s %12s %6s %10s\n", runs_linear(x) ? '*' : ' ', name, wide < 36 ? 40 - wide : 4,
+           x->linear.coded_us, "-", "-", "-", "-");
+}
+
 /* What the formulas count, of the busiest rank. */
 static void print_difference(const struct explain *x, const struct wi_plan_candidate *best,
                              const struct wi_plan_candidate *next)
 {
-    char sent[2][24], reduced[2][24];
+    char sent[2][24], reduced[2][24], name[WI_ALGO_SPEC_BYTES], beside[WI_ALGO_SPEC_BYTES + 16] = "";
 
+    if (x->rule) /* which the line above does not name */
+        snprintf(beside, sizeof beside, "beside %s: ", name_of(&next->choice, name));
     if (sent_by(x, best) < 0 || sent_by(x, next) < 0) {
-        printf("steps %.0f against %.0f\n", best->cost.steps, next->cost.steps);
+        printf("%ssteps %.0f against %.0f\n", beside, best->cost.steps, next->cost.steps);
         return;
     }
-    printf("steps %.0f against %.0f, sent %s against %s, reduced %s against %s\n", best->cost.steps, next->cost.steps,
-           by_bytes(sent_by(x, best), sent[0]), by_bytes(sent_by(x, next), sent[1]),
+    printf("%ssteps %.0f against %.0f, sent %s against %s, reduced %s against %s\n", beside, best->cost.steps,
+           next->cost.steps, by_bytes(sent_by(x, best), sent[0]), by_bytes(sent_by(x, next), sent[1]),
            by_bytes(best->cost.reduced, reduced[0]), by_bytes(next->cost.reduced, reduced[1]));
 }
 
@@ -107,26 +141,48 @@ static void print_passed_over(const struct explain *x)
     wi_fail_clear();
 }
 
+static void print_why_linear(const struct explain *x)
+{
+    const struct wi_plan_linear *l = &x->linear;
+    char name[LINEAR_NAME], plain[WI_ALGO_SPEC_BYTES];
+
+    printf("\nchosen: %s, ", name_of_linear(x, name));
+    wi_algo_text(x->plan.algo, &x->plan.spec, plain);
+    if (l->coded_us < l->plain_us)
+        printf("predicted to be %.2f times as fast as plain data by %s\n", l->plain_us / l->coded_us, plain);
+    else
+        printf("because plain data may not be sent (bypass=never); by %s it is predicted to be %.2f times as fast\n",
+               plain, l->coded_us / l->plain_us);
+    printf("slices: %zu bytes at most\n", l->summed.slice_bytes);
+}
+
+/* The chosen one is the cheapest, unless a rule names another one. */
 static void print_why(const struct explain *x, const struct wi_plan_candidate *const *order, int n)
 {
+    const struct wi_plan_candidate *chosen = n ? order[0] : NULL, *next = n > 1 ? order[1] : NULL;
     char text[WI_ALGO_SPEC_BYTES], other[WI_ALGO_SPEC_BYTES];
     const char *name = wi_algo_text(x->plan.algo, &x->plan.spec, text);
 
+    for (int i = 1; i < n; i++)
+        if (explain_is_plan(x, (int)(order[i] - x->list))) {
+            chosen = order[i];
+            next = order[0];
+        }
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) == 0)
         printf("\nchosen: %s, because a rule says so (%s)\n", name, x->rule);
     else if (n == 1)
         printf("\nchosen: %s, the only one that can do it\n", name);
-    else if (n > 1 && order[0]->predicted_us > 0 && order[1]->predicted_us / order[0]->predicted_us < 1.005)
-        printf("\nchosen: %s, predicted to be about as fast as %s\n", name, name_of(&order[1]->choice, other));
-    else if (n > 1 && order[0]->predicted_us > 0)
+    else if (next && chosen->predicted_us > 0 && next->predicted_us / chosen->predicted_us < 1.005)
+        printf("\nchosen: %s, predicted to be about as fast as %s\n", name, name_of(&next->choice, other));
+    else if (next && chosen->predicted_us > 0)
         printf("\nchosen: %s, predicted to be %.2f times as fast as %s\n", name,
-               order[1]->predicted_us / order[0]->predicted_us, name_of(&order[1]->choice, other));
+               next->predicted_us / chosen->predicted_us, name_of(&next->choice, other));
     else
         printf("\nchosen: %s\n", name);
     if (x->rule && strncmp(name, x->rule, strcspn(x->rule, "/*")) != 0)
         print_passed_over(x);
-    if (n > 1)
-        print_difference(x, order[0], order[1]);
+    if (next)
+        print_difference(x, chosen, next);
     explain_print_stages(x);
     printf("slices: %zu bytes at most\n", x->plan.slice_bytes);
 }
@@ -233,7 +289,7 @@ static json_t *codec_json(const struct explain *x)
 {
     const struct wi_plan_codec *c = &x->query.codec;
     const struct wi_plan_candidate *plain = cheapest(x, 0), *coded = cheapest(x, 1);
-    char text[WI_CODEC_TEXT_MAX];
+    char text[WI_CODEC_TEXT_MAX], name[WI_ALGO_SPEC_BYTES];
     json_t *j =
         json_pack("{s:s, s:b}", "codec", wi_codec_text(&x->codec.codec, text, sizeof text), "used", is_coded(x));
 
@@ -249,6 +305,11 @@ static json_t *codec_json(const struct explain *x)
         json_object_set_new(j, "summed_dtype", json_string(weft_dtype_name(x->linear_of.dtype)));
         json_object_set_new(j, "plain_us", json_real(x->linear.plain_us));
         json_object_set_new(j, "coded_us", json_real(x->linear.coded_us));
+        if (x->linear.agreed.algo)
+            json_object_set_new(j, "agreed_algorithm",
+                                json_string(wi_algo_text(x->linear.agreed.algo, &x->linear.agreed.spec, name)));
+        json_object_set_new(j, "summed_algorithm",
+                            json_string(wi_algo_text(x->linear.summed.algo, &x->linear.summed.spec, name)));
         return j;
     }
     if (plain)
@@ -298,9 +359,18 @@ void explain_print(const struct explain *x)
     qsort(order, (size_t)n, sizeof *order, by_price);
     printf("  %-28s %12s %-9s %12s %6s %10s  %s\n", "algorithm", "predicted us", "by", "schedule us", "steps", "sent",
            "bottleneck, in use");
-    for (int i = 0; i < n; i++)
-        print_row(x, order[i]);
-    print_why(x, order, n);
+    for (int i = 0, todo = is_linear(x); i < n || todo; i++) {
+        if (todo && (i >= n || x->linear.coded_us < order[i]->predicted_us)) {
+            print_linear_row(x);
+            todo = 0;
+        }
+        if (i < n)
+            print_row(x, order[i]);
+    }
+    if (runs_linear(x))
+        print_why_linear(x);
+    else
+        print_why(x, order, n);
     print_bypass(x);
     for (int i = 0, first = 1; i < x->n; i++) {
         if (!x->list[i].why_not)
@@ -351,18 +421,24 @@ static json_t *rate_json(const struct wi_plan_rate *g)
 
 weft_status explain_print_json(const struct explain *x)
 {
+    const struct wi_plan *plan = runs_linear(x) ? &x->linear.summed : &x->plan;
     json_t *list = json_array(), *top;
-    char name[WI_ALGO_SPEC_BYTES];
+    char name[LINEAR_NAME];
     int failed;
+
+    if (is_linear(x))
+        json_array_append_new(list, json_pack("{s:s, s:b, s:f, s:I}", "algorithm", name_of_linear(x, name), "possible",
+                                              1, "predicted_us", x->linear.coded_us, "summed_bytes",
+                                              (json_int_t)x->linear.summed_bytes));
 
     for (int i = 0; i < x->n; i++)
         json_array_append_new(list, candidate_json(x, i));
-    top =
-        json_pack("{s:s, s:I, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:I, s:o}", "collective", wi_coll_name(x->query.coll),
-                  "bytes", (json_int_t)x->query.bytes, "ranks", x->nranks, "nodes", x->facts.nnodes, "memory",
-                  x->mapped_memory ? "mapped" : "private", "in_place", x->query.in_place, "in_rank_order",
-                  x->query.ordered, "machine", x->machine, "chosen", wi_algo_text(x->plan.algo, &x->plan.spec, name),
-                  "slice_bytes", (json_int_t)x->plan.slice_bytes, "candidates", list);
+    top = json_pack("{s:s, s:I, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:I, s:o}", "collective",
+                    wi_coll_name(x->query.coll), "bytes", (json_int_t)x->query.bytes, "ranks", x->nranks, "nodes",
+                    x->facts.nnodes, "memory", x->mapped_memory ? "mapped" : "private", "in_place", x->query.in_place,
+                    "in_rank_order", x->query.ordered, "machine", x->machine, "chosen",
+                    runs_linear(x) ? name_of_linear(x, name) : wi_algo_text(plan->algo, &plan->spec, name),
+                    "slice_bytes", (json_int_t)plan->slice_bytes, "candidates", list);
     if (!top)
         return wi_fail(WEFT_ENOMEM, "JSON");
     if (x->table)
@@ -371,8 +447,9 @@ weft_status explain_print_json(const struct explain *x)
         json_object_set_new(top, "rule", json_string(x->rule));
     if (x->codec.on)
         json_object_set_new(top, "codec", codec_json(x));
-    json_object_set_new(top, "stages", explain_stages_json(x));
-    if (x->plan.pipeline.fragment_bytes)
+    if (!runs_linear(x)) /* stages are those of the plain call */
+        json_object_set_new(top, "stages", explain_stages_json(x));
+    if (!runs_linear(x) && x->plan.pipeline.fragment_bytes)
         json_object_set_new(top, "fragments", explain_pipeline_json(x));
     if (x->reduces) {
         json_t *rate = rate_json(wi_planner_rate(x->planner, x->query.work));

@@ -116,6 +116,29 @@ linear_codecs() {
         status_is 1 'at most 42 ranks, and here are 64: take wire=int16' explain all_reduce -n 64M -P 64 --codec sharedint
 }
 tap "linear codecs" linear_codecs
+linear_rows() { # what runs is what has the star, and is called chosen
+    explained 'd["chosen"] == "leaderk: " + d["codec"]["agreed_algorithm"] + " + " + d["codec"]["summed_algorithm"]
+        and c[d["chosen"]]["predicted_us"] == d["codec"]["coded_us"]' all_reduce -n 64M -P 4 --nodes 4 --codec leaderk &&
+        explained 'd["chosen"] in c and not d["chosen"].startswith("sharedint")' all_reduce -n 64K -P 4 --codec sharedint &&
+        status_is 0 '^\* randomk: [a-z]+ +[0-9.]+ ' explain all_reduce -n 64M -P 4 --nodes 4 --codec randomk &&
+        status_is 0 '^chosen: randomk: [a-z]*, predicted to be [0-9.]* times as fast as plain data by ring' \
+            explain all_reduce -n 64M -P 4 --nodes 4 --codec randomk && [ "$(plan explain all_reduce -n 64M -P 4 --nodes 4 --codec randomk | grep -c '^\*')" = 1 ] &&
+        status_is 0 '^chosen: sharedint: .*, because plain data may not be sent' explain all_reduce -n 64K -P 4 --codec sharedint:bypass=never
+}
+tap "linear codecs: the row of the call that runs" linear_rows
+tap "a rule: the chosen beside the cheapest" status_is 0 '^beside flat2: steps 2 against 3, sent 2.0 MiB against 0 B' \
+    explain all_reduce -n 1M -P 4 --rules all_reduce:rdouble
+codec_of_environment() { # as of a program: for sums of floats, else nothing
+    local folder=$tap_dir/codecs
+    mkdir -p "$folder" && cp "${WEFT_BUILDDIR:?}/.libs/drops.so" "$folder/" && chmod 700 "$folder" "$folder/drops.so" || return 1
+    WEFT_COMPRESS=int8:bypass=never explained 'd["codec"]["codec"] == "int8" and d["codec"]["used"]' all_reduce -n 1M -P 4 &&
+        WEFT_COMPRESS=int8 explained 'd["codec"]["codec"] == "int4"' all_reduce -n 1M -P 4 --codec int4 &&
+        WEFT_COMPRESS=int8 explained '"codec" not in d' all_gather -n 1M -P 4 &&
+        WEFT_COMPRESS=int8 explained '"codec" not in d' all_reduce -n 1M -P 4 --dtype int32 &&
+        WEFT_COMPRESS=int9 status_is 2 'explain: WEFT_COMPRESS: codec "int9"' explain all_reduce -n 1M -P 4 &&
+        WEFT_PLUGIN_PATH=$folder explained 'd["codec"]["codec"] == "drops"' all_reduce -n 1M -P 4 --codec drops
+}
+tap "codecs of the environment and of plugins" codec_of_environment
 wrong_codecs() {
     status_is 2 '--codec: codec "int9": there is no codec "int9"; did you mean "int8"' explain all_reduce -n 1M -P 2 --codec int9 &&
         status_is 2 'codecs are for sums, not "max"' explain all_reduce -n 1M -P 2 --codec int8 --op max &&
