@@ -11,6 +11,8 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "comm/comm.h"
+#include "comm/residual.h"
 #include "compress/feedback.h"
 
 enum { MOST = 3000, STATE_MOST = 200 + 16 * MOST };
@@ -111,6 +113,13 @@ static void restores(int rank, int nranks, void *arg)
     interrupted(&f, "int4:ef=ef21,bypass=never", "coded", WEFT_SUM);
     interrupted(&f, "int4:ef=dgc,bypass=never", "coded2", WEFT_AVG);
     interrupted(&f, "int4:ef=dgc,bypass=never", "coded", WEFT_SUM);
+    /* What is random follows from how often the tensor was sent, as does which rank leads. */
+    interrupted(&f, "int4:round=stochastic,ef=1,bypass=never", "coded2", WEFT_AVG);
+    interrupted(&f, "randomk:block=256,ratio=0.1,ef=1,bypass=never", NULL, WEFT_SUM);
+    interrupted(&f, "randomk:block=256,ratio=0.1,ef=1,bypass=never", "coded2", WEFT_SUM);
+    interrupted(&f, "sharedint:ef=1,bypass=never", NULL, WEFT_AVG);
+    interrupted(&f, "sharedint:ef=loco,bypass=never", NULL, WEFT_SUM);
+    interrupted(&f, "leaderk:block=256,ratio=0.1,ef=1,bypass=never", NULL, WEFT_SUM);
     ft_close(&f);
 }
 
@@ -194,6 +203,8 @@ static void load_old(struct job *j, const struct reshard *s, const unsigned char
         WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, states, bytes[0], 0));
     for (int r = j->rank; r < s->from; r += s->to)
         WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, states + (size_t)r * STATE_MOST, bytes[r], factor));
+    if (s->from != s->to) /* the next call has to look at where everything is */
+        WT_CHECK(wi_residual_look(j->comm, 9)->shape == 0);
 }
 
 /* What others owed here was moved to where it is added: no worker's of the own block, no owner's of others. */
@@ -327,9 +338,39 @@ static void changing(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* What EF21 keeps means nothing to another algorithm: it begins anew, as a tensor that was never sent. */
+static void changing_ef21(int rank, int nranks, void *arg)
+{
+    static float dst[MOST], anew[MOST];
+    struct ft_rank f;
+    struct job j;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    j = (struct job){f.comm, rank, nranks, WEFT_KIND_ALL_REDUCE, WEFT_SUM, 2999, WEFT_CALL_OPTIONS_INIT};
+    j.options.codec = "int4:ef=ef21,bypass=never";
+    for (int to = 0; to < 2; to++) {
+        for (int step = 0; step < 3; step++) {
+            j.options.algorithm = to ? "coded" : "coded2";
+            j.options.tensor = 9;
+            step_of(&j, step, 1, dst);
+        }
+        j.options.algorithm = to ? "coded2" : "coded";
+        for (int step = 3; step < 5; step++) {
+            j.options.tensor = 9;
+            step_of(&j, step, 1, dst);
+            j.options.tensor = 10;
+            step_of(&j, step, 1, anew);
+            WT_CHECK(!memcmp(dst, anew, j.count * sizeof *dst));
+        }
+        WT_CHECK_OK(weft_comm_residual_clear(f.comm, 0));
+    }
+    ft_close(&f);
+}
+
 static void changed_algorithms(void)
 {
     CU_ASSERT_EQUAL(wt_run(3, changing, (void *)(uintptr_t) "tcp", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, changing_ef21, (void *)(uintptr_t) "tcp", 60000), 0);
 }
 
 /* ---- Bytes, lists, factors ---- */
@@ -357,6 +398,80 @@ static void rescaled(struct job *j)
     SAYS(weft_comm_residual_scale(j->comm, 9, NAN), WEFT_EINVAL, "factor is nan");
     SAYS(weft_comm_residual_scale(j->comm, 9, 1e300), WEFT_EINVAL, "becomes infinite");
     SAYS(weft_comm_residual_scale(NULL, 9, 1), WEFT_EINVAL, "not a communicator");
+}
+
+static uint64_t steps_after(weft_comm *comm, const unsigned char *const states[], const size_t bytes[],
+                            const double factors[], int n)
+{
+    static unsigned char state[STATE_MOST];
+
+    WT_CHECK_OK(weft_comm_residual_clear(comm, 9));
+    for (int i = 0; i < n; i++)
+        WT_CHECK_OK(weft_comm_residual_load(comm, 9, states[i], bytes[i], factors[i]));
+    save(comm, 9, state);
+    return wi_get64(state + 32);
+}
+
+/* Of several states the one that was sent most often counts, whatever is taken of it. */
+static void counted(struct job *j)
+{
+    static unsigned char once[STATE_MOST], often[STATE_MOST];
+    static float dst[MOST];
+    size_t bytes_once, bytes_often;
+
+    WT_CHECK_OK(weft_comm_residual_clear(j->comm, 9));
+    step_of(j, 0, 1, dst);
+    bytes_once = save(j->comm, 9, once);
+    for (int step = 1; step < 5; step++)
+        step_of(j, step, 1, dst);
+    bytes_often = save(j->comm, 9, often);
+    WT_CHECK_INT(steps_after(j->comm, (const unsigned char *[]){once}, &bytes_once, (double[]){1}, 1), 1);
+    WT_CHECK_INT(steps_after(j->comm, (const unsigned char *[]){often}, &bytes_often, (double[]){0}, 1), 5);
+    for (int zero = 0; zero < 2; zero++) {
+        WT_CHECK_INT(steps_after(j->comm, (const unsigned char *[]){once, often}, (size_t[]){bytes_once, bytes_often},
+                                 (double[]){1, !zero}, 2),
+                     5);
+        WT_CHECK_INT(steps_after(j->comm, (const unsigned char *[]){often, once}, (size_t[]){bytes_often, bytes_once},
+                                 (double[]){!zero, 1}, 2),
+                     5);
+    }
+    WT_CHECK_OK(weft_comm_residual_clear(j->comm, 9));
+}
+
+/* Rank 0 calls before the others do: till it is done nothing of its residual can be saved or changed. */
+static void in_use(struct job *j, const char *codec, const char *algorithm)
+{
+    static unsigned char state[STATE_MOST], room[STATE_MOST];
+    static float src[MOST], dst[MOST];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, j->count, WEFT_FLOAT32);
+    weft_request *req = NULL;
+    size_t bytes, n = 7;
+
+    WT_CHECK_OK(weft_comm_residual_clear(j->comm, 9));
+    j->options.codec = codec;
+    j->options.algorithm = algorithm;
+    call.options = &j->options;
+    step_of(j, 0, 1, dst);
+    bytes = save(j->comm, 9, state);
+    if (j->rank)
+        wt_sync();
+    WT_REQUIRE_OK(weft_issue(j->comm, &call, &req));
+    if (!j->rank) {
+        SAYS(weft_comm_residual_save(j->comm, 9, NULL, 0, &n), WEFT_EBUSY, "tensor 9: an operation that uses its");
+        SAYS(weft_comm_residual_save(j->comm, 9, room, bytes, &n), WEFT_EBUSY, "tensor 9: an operation that uses its");
+        WT_CHECK_INT(n, 7);
+        SAYS(weft_comm_residual_load(j->comm, 9, state, bytes, 1), WEFT_EBUSY, "tensor 9: an operation that uses its");
+        SAYS(weft_comm_residual_scale(j->comm, 9, 0.5), WEFT_EBUSY, "uses the residual of tensor 9");
+        SAYS(weft_comm_residual_scale(j->comm, 0, 0.5), WEFT_EBUSY, "uses the residual of tensor 9");
+        SAYS(weft_comm_residual_clear(j->comm, 9), WEFT_EBUSY, "uses the residual of tensor 9");
+        SAYS(weft_comm_residual_clear(j->comm, 0), WEFT_EBUSY, "uses the residual of tensor 9");
+        wt_sync();
+    }
+    WT_CHECK_OK(weft_wait(req));
+    WT_CHECK_OK(weft_request_free(req));
+    save(j->comm, 9, state);
+    WT_CHECK_INT(wi_get64(state + 32), 2);
+    WT_CHECK_OK(weft_comm_residual_scale(j->comm, 9, 0.5));
 }
 
 static void listed(struct job *j)
@@ -472,8 +587,11 @@ static void of_the_program(int rank, int nranks, void *arg)
     j = job_of(f.comm, &f, nranks, &s);
     listed(&j);
     rescaled(&j);
+    counted(&j);
     WT_CHECK_OK(weft_comm_residual_clear(f.comm, 0));
     hostile(&j);
+    in_use(&j, "int4:ef=1,bypass=never", "coded2");
+    in_use(&j, "sharedint:ef=1,bypass=never", NULL);
     ft_close(&f);
 }
 
