@@ -103,19 +103,26 @@ static float bf16_above(float v)
     return v;
 }
 
+/* Of elements [at, end). */
+static float shared_scale(const struct vectors *v, int nranks, size_t at, size_t end, int most, int *nan)
+{
+    float largest = 0;
+
+    *nan = 0;
+    for (int r = 0; r < nranks; r++)
+        for (size_t i = at; i < end; i++) {
+            largest = fabsf(v->of[r][i]) > largest ? fabsf(v->of[r][i]) : largest;
+            *nan |= !isfinite(v->of[r][i]);
+        }
+    return bf16_above(largest / (float)(most / nranks));
+}
+
 static void reference_shared(struct vectors *v, int nranks, size_t n, size_t block, int most, int avg)
 {
     for (size_t at = 0; at < n; at += block) {
         size_t end = at + block < n ? at + block : n;
-        float largest = 0, scale, inverse;
-        int levels = most / nranks, nan = 0;
-        for (int r = 0; r < nranks; r++)
-            for (size_t i = at; i < end; i++) {
-                largest = fabsf(v->of[r][i]) > largest ? fabsf(v->of[r][i]) : largest;
-                nan |= !isfinite(v->of[r][i]);
-            }
-        scale = bf16_above(largest / (float)levels);
-        inverse = scale > 0 ? 1 / scale : 0;
+        int nan;
+        float scale = shared_scale(v, nranks, at, end, most, &nan), inverse = scale > 0 ? 1 / scale : 0;
         for (size_t i = at; i < end; i++) {
             float sum = 0;
             for (int r = 0; r < nranks; r++)
@@ -125,17 +132,36 @@ static void reference_shared(struct vectors *v, int nranks, size_t n, size_t blo
     }
 }
 
+/* What each rank keeps of it: e <- beta e + (1 - beta) (c - what it gave). */
+static void shared_residuals(const struct vectors *c, float *const e[], int nranks, size_t n, size_t block, int most,
+                             float beta)
+{
+    for (size_t at = 0; at < n; at += block) {
+        size_t end = at + block < n ? at + block : n;
+        int nan;
+        float scale = shared_scale(c, nranks, at, end, most, &nan), inverse = scale > 0 ? 1 / scale : 0;
+        for (int r = 0; r < nranks; r++)
+            for (size_t i = at; i < end; i++) {
+                float rest = c->of[r][i] - nearbyintf(c->of[r][i] * inverse) * scale;
+                e[r][i] = beta > 0 ? beta * e[r][i] + (1 - beta) * rest : rest;
+            }
+    }
+}
+
 /* ---- What leaderk gives ---- */
 
 static _Thread_local const float *sorted_by;
 static int by_magnitude(const void *a, const void *b)
 {
-    float x = fabsf(sorted_by[*(const size_t *)a]), y = fabsf(sorted_by[*(const size_t *)b]);
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    float x = fabsf(sorted_by[i]), y = fabsf(sorted_by[j]);
 
-    return x > y ? -1 : x < y;
+    return x != y ? (x > y ? -1 : 1) : i < j ? -1 : i > j; /* of equal ones the first */
 }
 
-static void reference_leader(struct vectors *v, int nranks, size_t n, size_t block, size_t k, int leader, int avg)
+/* kept: NULL, or what each rank keeps: all that is not sent. */
+static void reference_leader(struct vectors *v, int nranks, size_t n, size_t block, size_t k, int leader, int avg,
+                             float *const kept[])
 {
     size_t *order = calloc(block, sizeof *order);
 
@@ -154,16 +180,19 @@ static void reference_leader(struct vectors *v, int nranks, size_t n, size_t blo
         for (size_t i = 0; i < here; i++)
             v->want[at + i] = nan ? NAN : 0;
         for (size_t j = 0; !nan && j < k && j < here; j++)
-            for (int r = 0; r < nranks; r++)
+            for (int r = 0; r < nranks; r++) {
                 v->want[order[j]] += v->of[r][order[j]] * (avg ? 1 / (float)nranks : 1);
+                if (kept)
+                    kept[r][order[j]] = 0;
+            }
     }
     free(order);
 }
 
 /* ---- Calls ---- */
 
-static void call_once(struct ft_rank *f, const char *codec, uint64_t tensor, weft_dtype dtype, int avg, int in_place,
-                      const float *given, size_t n, float *got)
+static void call_by(struct ft_rank *f, const char *algorithm, const char *codec, uint64_t tensor, weft_dtype dtype,
+                    int avg, int in_place, const float *given, size_t n, float *got)
 {
     size_t bytes = n * weft_dtype_bytes(dtype);
     unsigned char *src = malloc(bytes + 1), *dst = in_place ? src : malloc(bytes + 1);
@@ -173,6 +202,7 @@ static void call_once(struct ft_rank *f, const char *codec, uint64_t tensor, wef
     WT_REQUIRE(src != NULL && dst != NULL);
     wi_codec_narrow(dtype, given, src, n);
     options.codec = codec;
+    options.algorithm = algorithm;
     options.tensor = tensor;
     call.options = &options;
     call.op = avg ? WEFT_AVG : WEFT_SUM;
@@ -181,6 +211,13 @@ static void call_once(struct ft_rank *f, const char *codec, uint64_t tensor, wef
     if (!in_place)
         free(dst);
     free(src);
+}
+
+/* By the planner's algorithm. */
+static void call_once(struct ft_rank *f, const char *codec, uint64_t tensor, weft_dtype dtype, int avg, int in_place,
+                      const float *given, size_t n, float *got)
+{
+    call_by(f, NULL, codec, tensor, dtype, avg, in_place, given, n, got);
 }
 
 static int same(float a, float b, float tolerance)
@@ -258,14 +295,18 @@ static void leaders(int rank, int nranks, void *arg)
         struct vectors v = make(nranks, step, n, WEFT_FLOAT32, whole);
         float *got = floats(n);
         int leader = leader_of(f.comm->exec->next_seq + 1, nranks);
-        reference_leader(&v, nranks, n, 1024, 102, leader, step % 3 == 0);
+        reference_leader(&v, nranks, n, 1024, 102, leader, step % 3 == 0, NULL);
         call_once(&f,
                   values ? "leaderk:block=1024,ratio=0.1,bypass=never"
                          : "leaderk:block=1024,ratio=0.1,values=fp32,bypass=never",
                   0, WEFT_FLOAT32, step % 3 == 0, step % 2, v.of[rank], n, got);
-        for (size_t i = 0; i < n; i++) /* bf16 of sums that cancel: of what was added */
-            if (values && fabsf(got[i] - v.want[i]) <= 0.02f * 1e6f && (got[i] != 0) == (v.want[i] != 0))
+        for (size_t i = 0; i < n; i++) { /* sums in bf16 may cancel: of what was added */
+            float added = 0;
+            for (int r = 0; r < nranks; r++)
+                added += fabsf(v.of[r][i]) / (step % 3 == 0 ? (float)nranks : 1);
+            if (values && fabsf(got[i] - v.want[i]) <= 0x1p-7f * added && (v.want[i] != 0 || got[i] == 0))
                 v.want[i] = got[i];
+        }
         compare("leaderk", step, got, v.want, n, 1e-6f);
         agree_on_bits(&f, got, n);
         free(got);
@@ -278,14 +319,14 @@ static void leaders(int rank, int nranks, void *arg)
  * the next time. */
 static void random_places(int rank, int nranks, void *arg)
 {
-    enum { N = 5000, BLOCK = 512, K = 51 };
+    enum { N = 50000, BLOCK = 512, K = 51, PART = 16384 }; /* of which as many are worked on at a time */
     float *got = floats(N), *before = floats(N);
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
     for (int step = 0; step < 4; step++) {
         struct vectors v = make(nranks, 0, N, WEFT_FLOAT32, whole);
-        size_t moved = 0;
+        size_t moved = 0, differ = 0;
         call_once(&f, "randomk:block=512,ratio=0.1,values=fp32,bypass=never", 0, WEFT_FLOAT32, 0, step % 2, v.of[rank],
                   N, got);
         for (size_t at = 0; at < N; at += BLOCK) {
@@ -303,6 +344,9 @@ static void random_places(int rank, int nranks, void *arg)
                 WT_CHECK(sent >= K - 8 && sent <= K); /* a sum of whole numbers may be 0 */
         }
         WT_CHECK(!step || moved > N / 8);
+        for (size_t i = 0; i < N - PART; i++)
+            differ += (got[i] != 0) != (got[i + PART] != 0);
+        WT_CHECK(differ > (N - PART) / 8); /* no part is drawn as the one before */
         agree_on_bits(&f, got, N);
         memcpy(before, got, N * sizeof *got);
         drop(&v, nranks);
@@ -319,7 +363,7 @@ static void random_places(int rank, int nranks, void *arg)
 static void conserve(struct ft_rank *f, const char *codec, size_t block, float (*value)(int, int, size_t),
                      float tolerance)
 {
-    enum { N = 3000, STEPS = 13, BAD = 6 };
+    enum { N = 40000, STEPS = 13, BAD = 6 };
     float *got = floats(N), *kept = floats(N), *all = floats(N);
     double *given = calloc(N, sizeof *given), *arrived = calloc(N, sizeof *arrived);
 
@@ -348,7 +392,8 @@ static void conserve(struct ft_rank *f, const char *codec, size_t block, float (
     memcpy(kept, wi_residual_look(f->comm, 5)->plane[WI_PLANE_WORKER].of, N * sizeof *kept);
     WT_CHECK_OK(weft_all_reduce(f->comm, kept, all, N, WEFT_FLOAT32, WEFT_SUM, NULL));
     for (size_t i = 0; i < N; i++)
-        if (fabs(arrived[i] + (double)all[i] - given[i]) > (double)tolerance * ldexp(1, (int)(i / 1000 % 40) - 20)) {
+        if (fabs(arrived[i] + (double)all[i] - given[i]) >
+            (double)tolerance * (value == real ? ldexp(1, (int)(i / 1000 % 40) - 20) : 1)) {
             wt_fail(__FILE__, __LINE__, "%s: of element %zu %g was given, %g has arrived, %g is kept", codec, i,
                     given[i], arrived[i], (double)all[i]);
             break;
@@ -363,48 +408,220 @@ static void residuals(int rank, int nranks, void *arg)
 
     ft_open(&f, arg, 20000, rank, nranks);
     conserve(&f, "sharedint:block=64,ef=1,bypass=never", 64, real, 1e-4f);
-    conserve(&f, "leaderk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 8e6f);
+    conserve(&f, "leaderk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 32);
     conserve(&f, "leaderk:block=256,ratio=0.05,ef=1,bypass=never", 256, real,
              1.0f); /* sums in bf16 lose a little for good */
-    conserve(&f, "randomk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 8e6f);
+    conserve(&f, "randomk:block=256,ratio=0.05,values=fp32,ef=1,bypass=never", 256, whole, 32);
     ft_close(&f);
 }
 
+/* What one rank owes: in units of the result, what it kept of its own vector and what it kept as the owner of a part. */
+static double owes(const struct ft_rank *f, uint64_t tensor, int avg, size_t n, float *owed)
+{
+    const struct wi_residual *r = wi_residual_look(f->comm, tensor);
+    double of_owner = 0;
+
+    memset(owed, 0, n * sizeof *owed);
+    for (int p = 0; p < 2; p++)
+        for (size_t i = r->plane[p].from; i < r->plane[p].to; i++) {
+            float v = r->plane[p].of[i - r->plane[p].from];
+            owed[i] += avg && p == WI_PLANE_WORKER ? v / (float)f->nranks : v;
+            of_owner += p == WI_PLANE_OWNER ? fabs((double)v) : 0;
+        }
+    return of_owner;
+}
+
 /* What other calls have kept with the owners is settled, too, and the other way round. */
+static void change_codecs(struct ft_rank *f, int avg)
+{
+    enum { N = 40000, STEPS = 9 };
+    uint64_t tensor = 9 + (uint64_t)avg;
+    float *got = floats(N), *all = floats(N);
+    double *given = calloc(N, sizeof *given), *arrived = calloc(N, sizeof *arrived), of_owner;
+
+    WT_REQUIRE(given && arrived);
+    for (int step = 0; step < STEPS; step++) {
+        struct vectors v = make(f->nranks, step, N, WEFT_FLOAT32, real);
+        int linear = step % 2;
+        call_by(f, linear ? NULL : "coded2", linear ? "sharedint:ef=1,bypass=never" : "int4:ef=1,bypass=never", tensor,
+                WEFT_FLOAT32, avg, 0, v.of[f->rank], N, got);
+        for (size_t i = 0; i < N; i++) {
+            arrived[i] += (double)got[i];
+            for (int r = 0; r < f->nranks; r++)
+                given[i] += (double)v.of[r][i] / (avg ? f->nranks : 1);
+        }
+        drop(&v, f->nranks);
+        of_owner = owes(f, tensor, avg, N, got);
+        WT_CHECK_INT(of_owner > 0, !linear);
+        WT_CHECK_INT(wi_residual_look(f->comm, tensor)->avg, avg);
+    }
+    WT_CHECK_OK(weft_all_reduce(f->comm, got, all, N, WEFT_FLOAT32, WEFT_SUM, NULL));
+    for (size_t i = 0; i < N; i++)
+        if (fabs(arrived[i] + (double)all[i] - given[i]) > 1e-4 * ldexp(1, (int)(i / 1000 % 40) - 20)) {
+            wt_fail(__FILE__, __LINE__, "avg %d: of element %zu %g was given, %g has arrived, %g is kept", avg, i,
+                    given[i], arrived[i], (double)all[i]);
+            break;
+        }
+    free(got), free(all), free(given), free(arrived);
+}
+
 static void changing_codecs(int rank, int nranks, void *arg)
 {
-    enum { N = 4096, STEPS = 9 };
-    static const char *const turns[] = {"int4:ef=1,bypass=never", "sharedint:ef=1,bypass=never"};
-    float *got = floats(N), *all = floats(N);
-    double *given = calloc(N, sizeof *given), *arrived = calloc(N, sizeof *arrived);
     struct ft_rank f;
 
     ft_open(&f, arg, 20000, rank, nranks);
-    for (int step = 0; step < STEPS; step++) {
-        struct vectors v = make(nranks, step, N, WEFT_FLOAT32, real);
-        call_once(&f, turns[step % 2], 9, WEFT_FLOAT32, 0, 0, v.of[rank], N, got);
-        for (size_t i = 0; i < N; i++) {
-            arrived[i] += (double)got[i];
-            for (int r = 0; r < nranks; r++)
-                given[i] += (double)v.of[r][i];
-        }
-        drop(&v, nranks);
-    }
-    memset(got, 0, N * sizeof *got);
-    for (int p = 0; p < 2; p++) {
-        const struct wi_plane *plane = &wi_residual_look(f.comm, 9)->plane[p];
-        for (size_t i = plane->from; i < plane->to; i++)
-            got[i] += plane->of[i - plane->from];
-    }
-    WT_CHECK_OK(weft_all_reduce(f.comm, got, all, N, WEFT_FLOAT32, WEFT_SUM, NULL));
-    for (size_t i = 0; i < N; i++)
-        if (fabs(arrived[i] + (double)all[i] - given[i]) > 1e-4 * ldexp(1, (int)(i / 1000 % 40) - 20)) {
-            wt_fail(__FILE__, __LINE__, "of element %zu %g was given, %g has arrived, %g is kept", i, given[i],
-                    arrived[i], (double)all[i]);
-            break;
-        }
+    for (int avg = 0; avg < 2; avg++)
+        change_codecs(&f, avg);
     ft_close(&f);
-    free(got), free(all), free(given), free(arrived);
+}
+
+/* ---- Residuals by a reference: each rank computes those of all ---- */
+
+struct kept {
+    struct vectors c; /* what is sent with what was kept of it */
+    float *e[MAX_RANKS];
+};
+
+static struct kept kept_begin(int nranks, size_t n)
+{
+    struct kept k = {0};
+
+    for (int r = 0; r < nranks; r++)
+        k.e[r] = floats(n);
+    return k;
+}
+
+static void kept_next(struct kept *k, int nranks, int step, size_t n, weft_dtype dtype,
+                      float (*value)(int, int, size_t))
+{
+    k->c = make(nranks, step, n, dtype, value);
+    for (int r = 0; r < nranks; r++)
+        for (size_t i = 0; i < n; i++)
+            k->c.of[r][i] += k->e[r][i];
+}
+
+static void kept_end(struct kept *k, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        free(k->e[r]);
+}
+
+/* Of a size that fp16 has. */
+static float moderate(int rank, int step, size_t i)
+{
+    return ldexpf(real(rank, step, i), 20 - (int)(i / 1000 % 40));
+}
+
+/* To the bit, what is kept included. */
+static void follow_shared(struct ft_rank *f, const char *codec, uint64_t tensor, float beta, weft_dtype dtype)
+{
+    enum { N = 20000, STEPS = 4 };
+    float *got = floats(N), *given = floats(N);
+    struct kept k = kept_begin(f->nranks, N);
+
+    for (int step = 0; step < STEPS; step++) {
+        int avg = step == STEPS - 1;
+        for (size_t i = 0; i < N; i++)
+            given[i] = moderate(f->rank, step, i);
+        kept_next(&k, f->nranks, step, N, dtype, moderate);
+        reference_shared(&k.c, f->nranks, N, 128, 127, avg);
+        as_dtype(dtype, k.c.want, N);
+        call_once(f, codec, tensor, dtype, avg, step % 2, given, N, got);
+        compare(codec, step, got, k.c.want, N, 0);
+        shared_residuals(&k.c, k.e, f->nranks, N, 128, 127, beta);
+        WT_CHECK_INT(wi_residual_look(f->comm, tensor)->avg, avg);
+        compare("what is kept", step, wi_residual_look(f->comm, tensor)->plane[WI_PLANE_WORKER].of, k.e[f->rank], N, 0);
+        drop(&k.c, f->nranks);
+    }
+    kept_end(&k, f->nranks);
+    free(got), free(given);
+}
+
+static void shared_follows(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    follow_shared(&f, "sharedint:ef=1,bypass=never", 30, 0, WEFT_FLOAT32);
+    follow_shared(&f, "sharedint:ef=1,bypass=never", 31, 0, WEFT_BFLOAT16);
+    follow_shared(&f, "sharedint:ef=1,bypass=never", 32, 0, WEFT_FLOAT16);
+    follow_shared(&f, "sharedint:ef=loco,beta=0.25,bypass=never", 33, 0.25f, WEFT_FLOAT32);
+    ft_close(&f);
+}
+
+static void leader_step(struct kept *k, int nranks, size_t n, size_t block, size_t per_block, int leader)
+{
+    for (int r = 0; r < nranks; r++)
+        memcpy(k->e[r], k->c.of[r], n * sizeof(float));
+    reference_leader(&k->c, nranks, n, block, per_block, leader, 0, k->e);
+}
+
+/* As many ranks lead in turn as there are, each time that the tensor is sent. */
+static void follow_leaders(struct ft_rank *f, const char *codec, uint64_t tensor, size_t n, size_t block,
+                           size_t per_block, int steps)
+{
+    struct kept k = kept_begin(f->nranks, n);
+    float *got = floats(n), *given = floats(n);
+
+    for (int step = 0; step < steps; step++) {
+        for (size_t i = 0; i < n; i++)
+            given[i] = whole(f->rank, step, i);
+        kept_next(&k, f->nranks, step, n, WEFT_FLOAT32, whole);
+        leader_step(&k, f->nranks, n, block, per_block, (step + 1) % f->nranks);
+        call_once(f, codec, tensor, WEFT_FLOAT32, 0, step % 2, given, n, got);
+        compare(codec, step, got, k.c.want, n, 0);
+        drop(&k.c, f->nranks);
+    }
+    kept_end(&k, f->nranks);
+    free(got), free(given);
+}
+
+/* Which rank leads in a batch says its first tensor, here with one step more than the other one. */
+static void follow_batch(struct ft_rank *f, const char *codec, size_t block, size_t per_block)
+{
+    enum { TENSORS = 2, STEPS = 4 };
+    static const size_t lengths[TENSORS] = {20000, 3000};
+    struct kept k[TENSORS] = {kept_begin(f->nranks, lengths[0]), kept_begin(f->nranks, lengths[1])};
+    float *got[TENSORS] = {floats(lengths[0]), floats(lengths[1])},
+          *given[TENSORS] = {floats(lengths[0]), floats(lengths[1])};
+
+    for (int step = 0; step < STEPS; step++) {
+        weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, NULL, NULL, 0, WEFT_FLOAT32);
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        weft_batch_item items[TENSORS] = {{0}};
+        int count = step ? TENSORS : 1;
+        options.codec = codec;
+        call.options = &options;
+        for (int t = 0; t < count; t++) {
+            for (size_t i = 0; i < lengths[t]; i++)
+                given[t][i] = whole(f->rank, step, i);
+            kept_next(&k[t], f->nranks, step, lengths[t], WEFT_FLOAT32, whole);
+            leader_step(&k[t], f->nranks, lengths[t], block, per_block, (step + 1) % f->nranks);
+            items[t] =
+                (weft_batch_item){.src = given[t], .dst = got[t], .count = lengths[t], .tensor = 50 + (uint64_t)t};
+        }
+        WT_CHECK_OK(weft_issue_batch(f->comm, &call, items, (size_t)count, NULL));
+        for (int t = 0; t < count; t++) {
+            compare("in a batch", step, got[t], k[t].c.want, lengths[t], 0);
+            drop(&k[t].c, f->nranks);
+        }
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        kept_end(&k[t], f->nranks);
+        free(got[t]), free(given[t]);
+    }
+}
+
+static void leaders_follow(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    follow_leaders(&f, "leaderk:block=1024,ratio=0.1,values=fp32,ef=1,bypass=never", 40, 20000, 1024, 102, 4);
+    follow_batch(&f, "leaderk:block=1024,ratio=0.1,values=fp32,ef=1,min=64,bypass=never", 1024, 102);
+    if (nranks == 2) /* a block that is longer than what is worked on at a time */
+        follow_leaders(&f, "leaderk:block=65536,ratio=0.1,values=fp32,ef=1,bypass=never", 41, 150000, 65536, 6554, 2);
+    ft_close(&f);
 }
 
 /* ---- Several at once, again and again ---- */
@@ -439,7 +656,7 @@ static void behind_each_other(int rank, int nranks, void *arg)
         if (i % 3 == 0)
             reference_shared(&v, nranks, N, 128, 127, 0);
         else if (i % 3 == 2)
-            reference_leader(&v, nranks, N, 1024, 102, leader_of(before + 1 + (unsigned)i, nranks), 0);
+            reference_leader(&v, nranks, N, 1024, 102, leader_of(before + 1 + (unsigned)i, nranks), 0, NULL);
         for (size_t k = 0; i % 3 == 1 && k < N; k++)
             for (int r = 0; r < nranks; r++)
                 v.want[k] += v.of[r][k];
@@ -513,15 +730,19 @@ static void premultiplied(int rank, int nranks, void *arg)
     free(src), free(dst);
 }
 
-/* Tensors of a batch: each as it would be alone, but for the turn. */
-static void batches(int rank, int nranks, void *arg)
+/* Tensors of a batch: of each element all that was given has arrived or is kept. */
+static void batch_of(struct ft_rank *f, int avg)
 {
-    enum { TENSORS = 4, STEPS = 5 };
-    static const size_t lengths[TENSORS] = {1000, 10, 4096, 700};
-    double given = 0, arrived = 0, kept = 0, all;
-    struct ft_rank f;
+    enum { TENSORS = 4, STEPS = 5, SHORT = 1 };
+    static const size_t lengths[TENSORS] = {20000, 10, 40000, 700};
+    double *given[TENSORS], *arrived[TENSORS], by = avg ? 1.0 / f->nranks : 1;
+    uint64_t tensor = avg ? 200 : 100;
 
-    ft_open(&f, arg, 20000, rank, nranks);
+    for (int t = 0; t < TENSORS; t++) {
+        given[t] = calloc(lengths[t], sizeof *given[t]);
+        arrived[t] = calloc(lengths[t], sizeof *arrived[t]);
+        WT_REQUIRE(given[t] && arrived[t]);
+    }
     for (int step = 0; step < STEPS; step++) {
         weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, NULL, NULL, 0, WEFT_FLOAT32);
         weft_call_options options = WEFT_CALL_OPTIONS_INIT;
@@ -531,36 +752,50 @@ static void batches(int rank, int nranks, void *arg)
         options.codec = step % 2 ? "sharedint:block=64,min=64,ef=1,bypass=never"
                                  : "leaderk:block=256,ratio=0.25,values=fp32,min=64,ef=1,bypass=never";
         call.options = &options;
+        call.op = avg ? WEFT_AVG : WEFT_SUM;
         for (int t = 0; t < TENSORS; t++) {
-            v[t] = make(nranks, step * TENSORS + t, lengths[t], WEFT_FLOAT32, whole);
+            v[t] = make(f->nranks, step * TENSORS + t, lengths[t], WEFT_FLOAT32, whole);
             got[t] = floats(lengths[t]);
             items[t] = (weft_batch_item){
-                .src = v[t].of[rank], .dst = got[t], .count = lengths[t], .tensor = 100 + (uint64_t)t};
+                .src = v[t].of[f->rank], .dst = got[t], .count = lengths[t], .tensor = tensor + (uint64_t)t};
         }
-        WT_CHECK_OK(weft_issue_batch(f.comm, &call, items, TENSORS, NULL));
+        WT_CHECK_OK(weft_issue_batch(f->comm, &call, items, TENSORS, NULL));
         for (int t = 0; t < TENSORS; t++) {
             for (size_t i = 0; i < lengths[t]; i++) {
-                double sum = 0;
-                for (int r = 0; r < nranks; r++)
-                    sum += (double)v[t].of[r][i];
-                if (t == 1)
-                    WT_CHECK(got[t][i] == (float)sum); /* too short to be coded */
-                else
-                    given += sum, arrived += (double)got[t][i];
+                for (int r = 0; r < f->nranks; r++)
+                    given[t][i] += by * (double)v[t].of[r][i];
+                arrived[t][i] += (double)got[t][i];
             }
-            agree_on_bits(&f, got[t], lengths[t]);
+            agree_on_bits(f, got[t], lengths[t]);
             free(got[t]);
-            drop(&v[t], nranks);
+            drop(&v[t], f->nranks);
         }
     }
     for (int t = 0; t < TENSORS; t++) {
-        const struct wi_residual *r = wi_residual_look(f.comm, 100 + (uint64_t)t);
-        WT_CHECK_INT(r != NULL, t != 1);
-        for (size_t i = 0; r && i < lengths[t]; i++)
-            kept += (double)r->plane[WI_PLANE_WORKER].of[i];
+        const struct wi_residual *r = wi_residual_look(f->comm, tensor + (uint64_t)t);
+        float *own = floats(lengths[t]), *all = floats(lengths[t]);
+        WT_CHECK_INT(r != NULL, t != SHORT); /* too short to be coded */
+        if (r)
+            memcpy(own, r->plane[WI_PLANE_WORKER].of, lengths[t] * sizeof *own);
+        WT_CHECK_OK(weft_all_reduce(f->comm, own, all, lengths[t], WEFT_FLOAT32, avg ? WEFT_AVG : WEFT_SUM, NULL));
+        for (size_t i = 0; i < lengths[t]; i++)
+            if (!(fabs(arrived[t][i] + (double)all[i] - given[t][i]) <= 8)) { /* of millions in fp32 */
+                wt_fail(__FILE__, __LINE__,
+                        "avg %d, tensor %d: of element %zu %g was given, %g has arrived, %g is kept", avg, t, i,
+                        given[t][i], arrived[t][i], (double)all[i]);
+                break;
+            }
+        free(own), free(all), free(given[t]), free(arrived[t]);
     }
-    WT_CHECK_OK(weft_all_reduce(f.comm, &kept, &all, 1, WEFT_FLOAT64, WEFT_SUM, NULL));
-    WT_CHECK(fabs(arrived + all - given) <= 1e-5 * (fabs(given) + fabs(arrived) + fabs(all)));
+}
+
+static void batches(int rank, int nranks, void *arg)
+{
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    for (int avg = 0; avg < 2; avg++)
+        batch_of(&f, avg);
     ft_close(&f);
 }
 
@@ -599,6 +834,40 @@ static void refused(int rank, int nranks, void *arg)
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_EMISMATCH, "all_reduce");
     if (!strstr(weft_thread_error(), "sum of 4096 float, compressed"))
         wt_fail(__FILE__, __LINE__, "not of the call: %s", weft_thread_error());
+    ft_close(&f);
+}
+
+/* A call that would wait before it is planned: two operations cannot. */
+static int open_poll(struct wi_exec *exec, struct wi_op *op, int *moved)
+{
+    (void)exec, (void)op, (void)moved;
+    return 1;
+}
+
+static void at_a_gate(int rank, int nranks, void *arg)
+{
+    static const struct wi_gate_ops gate = {.name = "an open door", .poll = open_poll};
+    static float data[4096], out[4096];
+    struct weft_request *req;
+    struct ft_rank f;
+
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_REQUIRE_OK(wi_comm_enter(f.comm));
+    req = wi_request_get(f.comm);
+    WT_REQUIRE(req != NULL);
+    req->call = (struct wi_call){.coll = WI_COLL_ALL_REDUCE,
+                                 .dtype = WEFT_FLOAT32,
+                                 .op = WEFT_SUM,
+                                 .root = -1,
+                                 .src = data,
+                                 .dst = out,
+                                 .count = 4096};
+    WT_REQUIRE_OK(wi_codec_parse_use("sharedint:bypass=never", &req->codec));
+    wi_request_gate(req, &gate, NULL, 0);
+    SAYS(wi_request_issue(req), WEFT_ENOTSUP,
+         "codec sharedint is linear: its call is two operations, which cannot wait at a gate");
+    wi_request_put(req);
+    wi_comm_leave(f.comm);
     ft_close(&f);
 }
 
@@ -683,6 +952,48 @@ static void missing(int rank, int nranks, void *arg)
         wt_sync();
         ft_close(&f);
     }
+}
+
+/* The call's own deadline is that of all that it waits for. */
+static void missing_in_time(int rank, int nranks, void *arg)
+{
+    static const char *const codecs[] = {"sharedint:bypass=never", "leaderk:ef=1,bypass=never"};
+
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        weft_call_options options;
+        uint64_t began;
+        struct ft_rank f;
+        weft_call call;
+
+        open_with(&f, arg, 60000, rank, nranks, &call, &options, codecs[i]);
+        options.timeout_ns = 150 * FT_MS;
+        began = wt_now_ms();
+        if (rank != 1) {
+            WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
+            blames(&f, WEFT_ETIMEDOUT, 1, 2);
+        }
+        WT_CHECK(wt_now_ms() - began <= wt_slow_ms(10000));
+        wt_sync();
+        ft_close(&f);
+    }
+}
+
+/* Likewise where the call has more time than others of its communicator. */
+static void late_in_time(int rank, int nranks, void *arg)
+{
+    weft_call_options options;
+    struct ft_rank f;
+    weft_call call;
+
+    open_with(&f, arg, 20000, rank, nranks, &call, &options, "sharedint:bypass=never");
+    WT_CHECK_OK(weft_comm_set_timeout(f.comm, 200 * FT_MS));
+    options.timeout_ns = 20000 * FT_MS;
+    wt_sync();
+    if (rank == 1)
+        usleep(500000); /* longer than what others have */
+    WT_CHECK_OK(weft_issue(f.comm, &call, NULL));
+    wt_sync();
+    ft_close(&f);
 }
 
 /* Rank 1 calls nothing. Who waits for the last of several calls names it all the same. */
@@ -810,6 +1121,8 @@ CASE(leaders3, leaders, 3)
 CASE(random3, random_places, 3)
 CASE(residuals3, residuals, 3)
 CASE(changing3, changing_codecs, 3)
+CASE(follows3, shared_follows, 3)
+CASE(turns3, leaders_follow, 3)
 CASE(behind3, behind_each_other, 3)
 CASE(again2, started_again, 2)
 CASE(premul3, premultiplied, 3)
@@ -825,6 +1138,8 @@ CASE(batches3, batches, 3)
     }
 FAILING(disagreeing2, disagreeing, 2)
 FAILING(missing3, missing, 3)
+FAILING(deadline2, missing_in_time, 2)
+FAILING(late2, late_in_time, 2)
 FAILING(held3, held, 3)
 FAILING(steps2, other_steps, 2)
 
@@ -839,6 +1154,7 @@ static void many(void)
     for (int n = 2; n <= MAX_RANKS; n += n < 4 ? 1 : 2)
         CU_ASSERT_EQUAL(wt_run(n, shared_ints, (void *)(uintptr_t) "tcp", 120000), 0);
     CU_ASSERT_EQUAL(wt_run(7, leaders, (void *)(uintptr_t) "shm", 120000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, leaders_follow, (void *)(uintptr_t) "tcp", 120000), 0);
     CU_ASSERT_EQUAL(wt_run(7, residuals, (void *)(uintptr_t) "tcp", 120000), 0);
 }
 
@@ -846,6 +1162,7 @@ static void refusals(void)
 {
     CU_ASSERT_EQUAL(wt_run(2, refused, (void *)(uintptr_t) "tcp", 60000), 0);
     CU_ASSERT_EQUAL(wt_run(2, refused, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, at_a_gate, (void *)(uintptr_t) "tcp", 60000), 0);
 }
 
 static void records(void)
@@ -860,6 +1177,8 @@ static const struct wt_case cases[] = {
     {"randomk sends the same places everywhere", random3_everywhere},
     {"what is given arrives or is kept", residuals3_everywhere},
     {"also when codecs change", changing3_everywhere},
+    {"residuals as the forms are defined", follows3_everywhere},
+    {"with a residual ranks lead in turn", turns3_everywhere},
     {"several at once", behind3_everywhere},
     {"started again", again2_everywhere},
     {"vectors times a number", premul3_everywhere},
@@ -869,6 +1188,8 @@ static const struct wt_case cases[] = {
     {"what is recorded", records},
     {"another codec on another rank", disagreeing2_failing},
     {"a rank that never calls is named", missing3_failing},
+    {"by the call's own deadline", deadline2_failing},
+    {"which may be longer than others'", late2_failing},
     {"also by who waits for a later call", held3_failing},
     {"residuals of different ages", steps2_failing},
     {"without memory", memory},
