@@ -9,6 +9,7 @@
 #include "compress/codec.h"
 #include "net/transports.h"
 #include "tests/harness/harness.h"
+#include "tests/unit/isa_cases.h"
 #include "tests/unit/random_data.h"
 #include "tests/unit/unit.h"
 #include "tools/bench_rule.h"
@@ -69,7 +70,6 @@ static const char *const forms[] = {
 };
 enum { MOST_FORMS = 96, MOST = 3 * 65536 + 99, GUARD = 0xa5, SUMMED = 4 };
 
-static const char *const isas[] = {"scalar", "avx2", "avx512", "neon"};
 static struct weft_codec codecs[MOST_FORMS];
 static size_t ncodecs;
 static float src[MOST], residual[MOST], decoded[MOST], other[MOST];
@@ -575,7 +575,7 @@ static size_t run(const struct weft_codec *c, size_t n, uint8_t *out)
     return 1 + 3 * bytes + 16 * n;
 }
 
-static void instruction_sets_agree(void)
+static int compare_instruction_sets(const char *isa)
 {
     static uint8_t first[30 * MOST], then[30 * MOST];
     int tried = 0;
@@ -592,24 +592,20 @@ static void instruction_sets_agree(void)
                     fill_odd(sizes[s]);
                 CU_ASSERT_EQUAL(wi_isa_force("scalar"), 0);
                 bytes = run(&codecs[k], sizes[s], first);
-                for (size_t i = 1; i < sizeof isas / sizeof *isas; i++) {
-                    if (wi_isa_force(isas[i]) < 0)
-                        continue;
-                    CU_ASSERT_EQUAL(run(&codecs[k], sizes[s], then), bytes);
-                    while (differ < bytes && first[differ] == then[differ])
-                        differ++;
-                    if (differ < bytes)
-                        printf("# %s, %zu elements, data %d: %s differs at byte %zu of %zu\n", name_of(&codecs[k]),
-                               sizes[s], odd, isas[i], differ, bytes);
-                    CU_ASSERT_EQUAL(differ, bytes);
-                    tried++;
-                }
+                CU_ASSERT_EQUAL(wi_isa_force(isa), 0);
+                CU_ASSERT_EQUAL(run(&codecs[k], sizes[s], then), bytes);
+                while (differ < bytes && first[differ] == then[differ])
+                    differ++;
+                if (differ < bytes)
+                    printf("# %s, %zu elements, data %d: %s differs at byte %zu of %zu\n", name_of(&codecs[k]),
+                           sizes[s], odd, isa, differ, bytes);
+                CU_ASSERT_EQUAL(differ, bytes);
+                tried++;
             }
     }
-    wi_isa_force(NULL);
-    printf("# %d comparisons of one instruction set with the plain one, best here: %s\n", tried, wi_isa_name());
-    CU_ASSERT(tried > 0 || !strcmp(wi_isa_name(), "scalar"));
+    return tried;
 }
+WT_ISA_CASES(compare_instruction_sets)
 
 /* ---- Images that nobody made ---- */
 
@@ -673,7 +669,7 @@ static const struct wt_case cases[] = {
     {"errors are as codecs say", errors_are_as_they_say},
     {"means are the vector", means_are_the_vector},
     {"sums are those of their parts", sums_are_those_of_their_parts},
-    {"instruction sets agree", instruction_sets_agree},
+    WT_EACH_ISA,
     {"any bytes can be decoded", any_bytes_can_be_decoded},
     {"sites differ", sites_differ},
 };

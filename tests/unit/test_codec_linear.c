@@ -7,6 +7,7 @@
 #include "base/reduce.h"
 #include "base/status.h"
 #include "compress/codec.h"
+#include "tests/unit/isa_cases.h"
 #include "tests/unit/random_data.h"
 #include "tests/unit/unit.h"
 
@@ -24,7 +25,6 @@ static const char *const forms[] = {
     "randomk:block=256,ratio=0.3,values=fp32",
 };
 static const int ranks[] = {1, 2, 5, 16};
-static const char *const isas[] = {"scalar", "avx2", "avx512", "neon"};
 
 enum { MOST_RANKS = 16, GUARD = 0xa5 };
 
@@ -43,14 +43,13 @@ static struct weft_codec_site site_of(int rank)
     return (struct weft_codec_site){.step = 12345, .first = 0, .rank = (uint32_t)rank};
 }
 
-/* Exactly so long, for sanitizers, with a guard that is looked at. */
+/* Exactly so long, for sanitizers, with a guard that is looked at. What is not written does not look like zeros. */
 static void *room(size_t bytes)
 {
     unsigned char *p = malloc(bytes + 1);
 
     CU_ASSERT_FATAL(p != NULL);
-    memset(p, 0, bytes);
-    p[bytes] = GUARD;
+    memset(p, GUARD, bytes + 1);
     return p;
 }
 
@@ -253,7 +252,7 @@ static void cuts_do_not_matter(void)
     }
 }
 
-static void instruction_sets_agree(void)
+static int compare_instruction_sets(const char *isa)
 {
     int tried = 0;
 
@@ -267,22 +266,75 @@ static void instruction_sets_agree(void)
         expand(&j, 0, j.all, sum);
         memcpy(agreed, j.agreed, j.agreed_bytes);
         memcpy(all, j.all, j.bytes);
-        for (size_t i = 1; i < sizeof isas / sizeof *isas; i++) {
-            if (wi_isa_force(isas[i]) < 0)
-                continue;
-            project_and_sum(&j);
-            expand(&j, 0, j.all, j.sum);
-            CU_ASSERT(!memcmp(agreed, j.agreed, j.agreed_bytes));
-            CU_ASSERT(!memcmp(all, j.all, j.bytes));
-            CU_ASSERT(!memcmp(sum, j.sum, j.elems * sizeof(float)));
-            tried++;
-        }
+        CU_ASSERT_EQUAL(wi_isa_force(isa), 0);
+        project_and_sum(&j);
+        expand(&j, 0, j.all, j.sum);
+        CU_ASSERT(!memcmp(agreed, j.agreed, j.agreed_bytes));
+        CU_ASSERT(!memcmp(all, j.all, j.bytes));
+        CU_ASSERT(!memcmp(sum, j.sum, j.elems * sizeof(float)));
+        tried++;
         done(agreed, j.agreed_bytes), done(all, j.bytes), done(sum, j.elems * sizeof(float));
         end(&j);
     }
-    wi_isa_force(NULL);
-    printf("# %d comparisons of one instruction set with the plain one, best here: %s\n", tried, wi_isa_name());
-    CU_ASSERT(tried > 0 || !strcmp(wi_isa_name(), "scalar"));
+    return tried;
+}
+WT_ISA_CASES(compare_instruction_sets)
+
+/* What is sent is written, all of it: also for a block that is not finite, and for a last one that is short. */
+static void proposals_are_whole(void)
+{
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        struct job j = begin(forms[f], 2, 3, 5);
+        struct weft_codec_site site = site_of(0);
+        if (j.of.agreement) {
+            j.src[0][j.codec.block + 3] = NAN;
+            memset(j.proposal, 0x5a, j.agreed_bytes);
+            memset(j.agreed, 0xa5, j.agreed_bytes);
+            wi_codec_propose(&j.codec, &site, 2, j.src[0], j.elems, j.proposal);
+            wi_codec_propose(&j.codec, &site, 2, j.src[0], j.elems, j.agreed);
+            CU_ASSERT(!memcmp(j.proposal, j.agreed, j.agreed_bytes));
+        }
+        end(&j);
+    }
+}
+
+/* Whatever a longer one has left in the memory that is worked in. */
+static void short_blocks_are_as_with_zeros(void)
+{
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        struct job j = begin(forms[f], 2, 1, 0);
+        struct weft_codec_site site = site_of(0);
+        size_t few = 5;
+        for (size_t i = 0; i < j.elems; i++)
+            j.src[0][i] = i < few ? j.src[1][i] : 0;
+        if (j.of.agreement) {
+            wi_codec_propose(&j.codec, &site, 2, j.src[0], j.elems, j.agreed);
+            wi_codec_propose(&j.codec, &site, 2, j.src[1], j.elems - 1, j.proposal);
+            wi_codec_propose(&j.codec, &site, 2, j.src[1], few, j.proposal);
+            CU_ASSERT(!memcmp(j.proposal, j.agreed, j.agreed_bytes));
+        }
+        end(&j);
+    }
+}
+
+/* A leader that names a place again, an earlier one, or one that the block does not have: it is left out, and the others are sent
+ * as they would be. */
+static void places_that_are_none_are_left_out(void)
+{
+    static const uint16_t said[10] = {7, 7, 3, 9, 1024, 60000, 8, 1023, 1023, 0};
+    struct job j = begin("leaderk:block=1024,ratio=0.01,indices=u16,values=fp32", 2, 1, 0);
+    struct weft_codec_site site = site_of(0);
+    size_t wrong = 0;
+
+    CU_ASSERT_EQUAL_FATAL(j.agreed_bytes, sizeof said);
+    for (size_t i = 0; i < 10; i++)
+        j.agreed[2 * i] = (uint8_t)said[i], j.agreed[2 * i + 1] = (uint8_t)(said[i] >> 8);
+    wi_codec_project(&j.codec, &site, 2, j.agreed, j.src[0], j.elems, j.all);
+    CU_ASSERT_EQUAL(expand(&j, 0, j.all, j.sum), 0);
+    for (size_t i = 0; i < j.elems; i++)
+        wrong += j.sum[i] != (i == 7 || i == 9 || i == 1023 ? j.src[0][i] : 0);
+    CU_ASSERT_EQUAL(wrong, 0);
+    end(&j);
 }
 
 /* What a peer that lies makes others agree on, and sum. */
@@ -351,7 +403,10 @@ static const struct wt_case cases[] = {
     {"sums do not overflow", sums_do_not_overflow},
     {"blocks that are not finite", blocks_that_are_not_finite},
     {"cuts at blocks do not matter", cuts_do_not_matter},
-    {"instruction sets agree", instruction_sets_agree},
+    WT_EACH_ISA,
+    {"proposals are whole", proposals_are_whole},
+    {"short blocks are as with zeros", short_blocks_are_as_with_zeros},
+    {"places that are none are left out", places_that_are_none_are_left_out},
     {"any bytes can be expanded", any_bytes_can_be_expanded},
     {"wrong descriptions are refused", wrong_descriptions_are_refused},
 };
