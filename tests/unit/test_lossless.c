@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/weft_compress.h>
 
 #include "base/bytes.h"
 #include "base/reduce.h"
@@ -264,10 +265,57 @@ static void not_images(void)
     free(back);
 }
 
+/* ---- How long an image is ---- */
+
+static void says(weft_status st, weft_status expected, const char *text)
+{
+    CU_ASSERT_EQUAL(st, expected);
+    if (!strstr(weft_thread_error(), text)) {
+        printf("# \"%s\" is not in: %s\n", text, weft_thread_error());
+        CU_FAIL("another text");
+    }
+}
+
+static void lengths_of_images(void)
+{
+    enum { N = 3000 };
+    struct weft_codec c = codec_of("lossless");
+    size_t most, bytes = 7;
+    unsigned char *image = malloc(wi_codec_bytes(&c, N)), *head = malloc(4); /* which is enough */
+    float *v = malloc(N * sizeof *v);
+
+    CU_ASSERT_FATAL(image && head && v);
+    gaussians_bf16(v, N);
+    CU_ASSERT_EQUAL(weft_codec_bytes("lossless", N, &most), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_codec_encode("lossless", WEFT_FLOAT32, v, NULL, N, image, most), WEFT_SUCCESS);
+    memcpy(head, image, 4);
+    CU_ASSERT_EQUAL(weft_codec_image_bytes("lossless", head, N, &bytes), WEFT_SUCCESS);
+    CU_ASSERT(bytes == wi_get32(image) && bytes < most);
+    CU_ASSERT_EQUAL(weft_codec_decode("lossless", image, bytes, WEFT_FLOAT32, v, N), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_codec_image_bytes("lossless", NULL, 0, &bytes), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(bytes, 0);
+    bytes = 7;
+    says(weft_codec_image_bytes("lossless", head, N, NULL), WEFT_EINVAL, "codec_image_bytes: bytes is NULL");
+    says(weft_codec_image_bytes("lossless", NULL, N, &bytes), WEFT_EINVAL, "codec_image_bytes: image is NULL");
+    says(weft_codec_image_bytes(NULL, head, N, &bytes), WEFT_EINVAL, "codec_image_bytes: codec is NULL");
+    says(weft_codec_image_bytes("no_such", head, N, &bytes), WEFT_EINVAL, "no_such");
+    for (size_t i = 0; i < 3; i++) {
+        const size_t none[] = {0, most + 1, UINT32_MAX};
+        wi_put32(head, (uint32_t)none[i]);
+        says(weft_codec_image_bytes("lossless", head, N, &bytes), WEFT_EPROTO,
+             "an image of 3000 elements by codec lossless does not begin so");
+    }
+    CU_ASSERT_EQUAL(bytes, 7);
+    CU_ASSERT_EQUAL(weft_codec_image_bytes("int4:block=64", head, N, &bytes), WEFT_SUCCESS); /* whatever it is */
+    CU_ASSERT_EQUAL(bytes, (N + 63) / 64 * 34);
+    free(image), free(head), free(v);
+}
+
 static const struct wt_case cases[] = {
     {"every bit comes back", every_bit},
     {"what it gains", gains},
     {"residuals", residuals},
     {"what is no image", not_images},
+    {"how long an image is", lengths_of_images},
 };
 WT_UNIT_MAIN("lossless", cases)
