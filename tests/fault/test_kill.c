@@ -11,15 +11,15 @@
 #include "../unit/unit.h"
 
 enum { RANKS = 4, VICTIM = 2, WARM = 20 };
-enum call { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL };
+enum call { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, LINEAR };
 
-static const char *const call_names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
+static const char *const call_names[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_reduce with"};
 static const char *const transports[] = {"shm", "tcp"};
 static const size_t sizes[] = {8, 64 << 10, 16 << 20};
 
 /* Shared with the ranks. */
 struct shared {
-    const char *transport, *algorithm; /* NULL: the planner's */
+    const char *transport, *algorithm; /* NULL: the planner's; of LINEAR the codec */
     size_t bytes;
     int victim;
     enum call call;
@@ -125,6 +125,38 @@ static weft_status call_until_failure(struct ft_rank *f)
     return st;
 }
 
+/* Likewise all-reduces with a linear codec, which are two operations each: what ranks agree on, and the sum. */
+static weft_status call_linear_until_failure(struct ft_rank *f)
+{
+    size_t n = sh->bytes / sizeof(float);
+    float *src = malloc(sh->bytes), *dst = malloc(sh->bytes);
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_status st = WEFT_SUCCESS;
+
+    WT_REQUIRE(src && dst);
+    options.codec = sh->algorithm;
+    options.tensor = 1;
+    call.options = &options;
+    for (size_t i = 0; i < n; i++)
+        src[i] = (float)(i % 100) - 50 + (float)f->rank;
+    while (st >= 0 && !wt_failures()) {
+        size_t wrong = 0;
+        st = weft_issue(f->comm, &call, NULL);
+        if (st < 0)
+            sh->heard_ms[f->rank] = wt_now_ms();
+        for (size_t i = 0; i < n; i++) {
+            float off = dst[i] - (float)RANKS * ((float)(i % 100) - 50) - RANKS * (RANKS - 1) / 2;
+            wrong += (st >= 0 && !(off <= 16 && off >= -16)) || src[i] != (float)(i % 100) - 50 + (float)f->rank;
+        }
+        WT_CHECK_INT((int)wrong, 0);
+        sh->warm[f->rank] += st >= 0;
+    }
+    free(src);
+    free(dst);
+    return st;
+}
+
 static int all_warm(void)
 {
     for (int r = 0; r < RANKS; r++)
@@ -176,7 +208,7 @@ static void survive_kill(int rank, int nranks, void *arg)
 
     (void)arg;
     ft_open(&f, sh->transport, 20000, rank, nranks);
-    st = call_until_failure(&f);
+    st = sh->call == LINEAR ? call_linear_until_failure(&f) : call_until_failure(&f);
     WT_CHECK_STATUS(st, WEFT_EPEER);
     await_survivors();
     weft_error e = ft_error(&f);
@@ -236,6 +268,16 @@ static void killed_in_algorithms(void)
         for (int t = 0; t < 2 - algorithms[i].mapped; t++)
             for (int v = 0; v < 3; v++)
                 kill_one(transports[t], algorithms[i].call, algorithms[i].algorithm, sizes[1], victims[v]);
+}
+
+static void killed_in_linear_calls(void)
+{
+    static const char *const codecs[] = {"sharedint:ef=1,bypass=never", "leaderk:ratio=1,ef=1,bypass=never"};
+
+    for (int c = 0; c < 2; c++)
+        for (int t = 0; t < 2; t++)
+            for (int v = 0; v < 3; v++)
+                kill_one(transports[t], LINEAR, codecs[c], sizes[1], victims[v]);
 }
 
 /* ---- Stopped ---- */
@@ -504,6 +546,7 @@ static void taken_back(void)
 static const struct wt_case cases[] = {
     {"a killed rank is named within a second", killed},
     {"a rank killed in one of several algorithms is named", killed_in_algorithms},
+    {"a rank killed in a call with a linear codec is named", killed_in_linear_calls},
     {"a stopped rank is named at the deadline", stopped},
     {"who is waited for says whom it waits for", waited_in_turn},
     {"an abort ends a blocked operation", aborted},
