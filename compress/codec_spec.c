@@ -224,6 +224,28 @@ static int find_parameter(const struct weft_codec *codec, const char *name)
     return -1;
 }
 
+/* What is known of error feedback without a call. */
+static weft_status check_form(const char *spec, const struct wi_codec_use *use)
+{
+    const char *form = wi_feedback_name(use->feedback.form), *name = wi_codec_name(&use->codec);
+    unsigned traits = use->codec.traits;
+
+    if (!(traits & WEFT_CODEC_CONTRACTIVE))
+        return wi_fail(
+            WEFT_EINVAL,
+            "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
+            form, name);
+    if (traits & WEFT_CODEC_VARIABLE && use->feedback.form > WI_FEEDBACK_EF14)
+        return wi_fail(WEFT_EINVAL, "codec \"%.64s\": ef=%s is for codecs of a fixed rate; codec %s takes ef=1", spec,
+                       form, name);
+    if (traits & WEFT_CODEC_LINEAR && wi_feedback_has_state(&use->feedback))
+        return wi_fail(
+            WEFT_EINVAL,
+            "codec \"%.64s\": ef=%s is for codecs that send images; the linear codec %s takes ef=1 and ef=loco", spec,
+            form, name);
+    return WEFT_SUCCESS;
+}
+
 static weft_status check_use(const char *spec, const struct parameters *p, const struct wi_codec_use *use)
 {
     const struct wi_feedback *f = &use->feedback;
@@ -232,11 +254,8 @@ static weft_status check_use(const char *spec, const struct parameters *p, const
         if (of_forms[i].form && p->seen & 1u << (p->own + i) && f->form != of_forms[i].form)
             return wi_fail(WEFT_EINVAL, "codec \"%.64s\": %s is of ef=%s, and ef is %s", spec, of_use[i],
                            wi_feedback_name(of_forms[i].form), wi_feedback_name(f->form));
-    if (f->form && !(use->codec.traits & WEFT_CODEC_CONTRACTIVE))
-        return wi_fail(
-            WEFT_EINVAL,
-            "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
-            wi_feedback_name(f->form), wi_codec_name(&use->codec));
+    if (f->form)
+        WI_TRY(check_form(spec, use));
     if (f->form == WI_FEEDBACK_DGC && !f->masking && use->may_bypass)
         return wi_fail(
             WEFT_EINVAL,

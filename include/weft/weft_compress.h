@@ -63,7 +63,7 @@
  *                            to an optimizer's momentum, as in Zheng et al., dist-EF-SGDM, NeurIPS 2019.
  *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
  *                      ef21 and dgc are for all_reduce, of at most 63 ranks, and not for sharedint, leaderk and randomk as they are
- *                      summed. None of them is for codecs whose error may be longer than the vector: qsgd, terngrad, int2 with
+ *                      summed; lossless takes only 1. None of them is for codecs whose error may be longer than the vector: qsgd, terngrad, int2 with
  *                      levels=minmax, int4 with round=stochastic and long blocks, sharedint with round=stochastic
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
@@ -90,7 +90,8 @@ extern "C" {
  * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  codec is NULL, no such codec or parameter, or a value that is not allowed */
+ *         WEFT_EINVAL  codec is NULL, no such codec or parameter, a value that is not allowed, or error feedback that the codec
+ *                      cannot have; whether a collective can have it is known when it is called */
 WEFT_API weft_status weft_codec_check(const char *codec);
 
 /* How long the image of a vector is, at most where the codec's rate is variable.

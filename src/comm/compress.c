@@ -64,13 +64,6 @@ static weft_status check_feedback(const struct weft_request *req, const struct w
     if (c->coll != WI_COLL_ALL_REDUCE && (states || !wi_coll_is_reduction(c->coll)))
         return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for sums, all_reduce%s", name, form,
                        states ? "" : " and reduce_scatter");
-    if (req->codec.codec.traits & WEFT_CODEC_VARIABLE && req->codec.feedback.form > WI_FEEDBACK_EF14)
-        return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for codecs of a fixed rate; codec %s takes ef=1", name, form,
-                       wi_codec_name(&req->codec.codec));
-    if (states && req->codec.codec.traits & WEFT_CODEC_LINEAR)
-        return wi_fail(WEFT_ENOTSUP,
-                       "%s: ef=%s is for codecs that send images; the linear codec %s takes ef=1 and ef=loco", name,
-                       form, wi_codec_name(&req->codec.codec));
     if (states && req->comm->nranks >= WI_REDUCE_MAX_SRC)
         return wi_fail(WEFT_ENOTSUP, "%s: ef=%s is for at most %d ranks, here are %d", name, form,
                        WI_REDUCE_MAX_SRC - 1, req->comm->nranks);

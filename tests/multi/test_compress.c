@@ -139,6 +139,7 @@ static void lossless_forms(int rank, int nranks, void *arg)
         for (int shots = 1; shots <= 2; shots++)
             for (int t = 0; t < 3; t++)
                 one_form(&f, t == 1 ? "lossless:block=32" : "lossless:level=1", counts[n], dtypes[t], shots);
+    SAYS(weft_codec_check("lossless:ef=loco"), WEFT_EINVAL, "for codecs of a fixed rate; codec lossless takes ef=1");
     ft_close(&f);
 }
 

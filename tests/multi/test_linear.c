@@ -814,10 +814,14 @@ static void refused(int rank, int nranks, void *arg)
     call.options = &options;
     options.tensor = 1;
     options.codec = "leaderk:ef=dgc,bypass=never";
-    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP,
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL,
          "ef=dgc is for codecs that send images; the linear codec leaderk takes ef=1");
+    SAYS(weft_codec_check(options.codec), WEFT_EINVAL, "ef=dgc is for codecs that send images");
     options.codec = "sharedint:ef=ef21,bypass=never";
-    SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTSUP, "ef=ef21 is for codecs that send images");
+    SAYS(weft_issue(f.comm, &call, NULL), WEFT_EINVAL, "ef=ef21 is for codecs that send images");
+    SAYS(weft_codec_check(options.codec), WEFT_EINVAL, "ef=ef21 is for codecs that send images");
+    WT_CHECK_INT(weft_codec_check("sharedint:ef=loco"), WEFT_SUCCESS);
+    WT_CHECK_INT(weft_codec_check("randomk:values=fp16,ef=dgc"), WEFT_SUCCESS); /* is not summed, but sent as images */
     options.codec = "sharedint:bypass=never";
     options.algorithm = "no_such";
     SAYS(weft_issue(f.comm, &call, NULL), WEFT_ENOTFOUND, "no_such");
