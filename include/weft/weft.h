@@ -510,7 +510,7 @@ WEFT_API weft_status weft_comm_newest_collective(weft_comm *comm, weft_collectiv
 /* Write the flight recorder: the newest operations of this rank with their states and times, as JSON.
  *
  * Local. The same file is written by itself when a communicator breaks, if WEFT_COMM_DUMP_ON_ERROR is set.
- * "bytes_sent" is what was given to transports; compressed operations have "codec", "tensor" and "codec_bypassed" too, operations with
+ * "bytes_sent" is what was given to transports; compressed operations have "codec", "tensor" and "codec_bypassed" too, those with
  * a label "label".
  * @param comm  the communicator, broken or not
  * @param path  of the file, replaced if it exists; %r stands for the rank, %p for the process

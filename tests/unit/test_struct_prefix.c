@@ -14,13 +14,13 @@
 _Static_assert(ENDS_AT(weft_context_config, settings), "padding at the end");
 _Static_assert(ENDS_AT(weft_comm_config, init_timeout_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_mesh_axis, traffic), "padding at the end");
-_Static_assert(ENDS_AT(weft_call_options, tensor), "padding at the end");
+_Static_assert(ENDS_AT(weft_call_options, label), "padding at the end");
 _Static_assert(ENDS_AT(weft_call, options), "padding at the end");
 _Static_assert(ENDS_AT(weft_message, count), "padding at the end");
 _Static_assert(ENDS_AT(weft_oob, arg), "padding at the end");
 _Static_assert(ENDS_AT(weft_error, advice), "padding at the end");
 _Static_assert(ENDS_AT(weft_security, misspelt), "padding at the end");
-_Static_assert(ENDS_AT(weft_collective_info, completed), "padding at the end");
+_Static_assert(ENDS_AT(weft_collective_info, label), "padding at the end");
 _Static_assert(ENDS_AT(weft_plugin_info, refusal), "padding at the end");
 
 /* ---- The mechanism, on a struct that has grown twice ---- */
