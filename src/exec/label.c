@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "exec/label.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -39,7 +40,7 @@ void wi_label_keep(struct wi_exec *exec, uint32_t hash, const char *text)
     if (label->hash == hash)
         return;
     label->hash = hash;
-    strncpy(label->text, text, sizeof label->text);
+    snprintf(label->text, sizeof label->text, "%s", text);
     wi_text_sanitize(label->text, sizeof label->text);
 }
 
