@@ -42,6 +42,7 @@ struct work {
     size_t image_bytes, cast_bytes;
     struct sums sums;
     char codec[CODEC_TEXT]; /* without the parameters of calls */
+    int leads;              /* leaderk: one rank chooses which elements all ranks send */
     int clips;              /* ef=dgc makes the vector shorter before it is encoded */
 };
 
@@ -120,6 +121,7 @@ static void strip(struct work *w, const char *spec, int nranks)
         }
         pair += n;
     }
+    w->leads = w->c->coll == BENCH_ALL_REDUCE && name == 7 && !strncmp(spec, "leaderk", name);
     if (!strncmp(spec, "sharedint", name) &&
         !has_ranks) { /* ranks share its levels: the more there are, the fewer has each */
         size_t at = strlen(w->codec);
@@ -194,6 +196,17 @@ static weft_status lossy(const struct work *w, const float *from, size_t n, floa
     return status < 0 ? status : weft_codec_decode(w->codec, w->image, bytes, WEFT_FLOAT32, to, n);
 }
 
+/* What the image of one rank's vector leaves of it. Of leaderk in all_reduce, which sums plain values at the places that one rank
+ * chose, the other ranks' values at the places of the first. */
+static weft_status leave(const struct work *w, size_t n, int is_first)
+{
+    if (!w->leads || is_first)
+        return lossy(w, w->values, n, w->coded);
+    for (size_t i = 0; i < n; i++)
+        w->coded[i] = w->coded[i] != 0 ? w->values[i] : 0;
+    return WEFT_SUCCESS;
+}
+
 /* The part's exact result, and in `coded` what encodings leave of it. */
 static weft_status expect(struct work *w, const struct part *p)
 {
@@ -205,14 +218,14 @@ static weft_status expect(struct work *w, const struct part *p)
     for (int r = p->first_rank; r < p->first_rank + p->ranks && status >= 0; r++) {
         status = generate(w, r, p->from, p->elems, w->values);
         if (status >= 0)
-            status = lossy(w, w->values, p->elems, w->coded);
+            status = leave(w, p->elems, r == p->first_rank);
         for (size_t i = 0; i < p->elems && status >= 0; i++) {
             w->exact[i] += w->values[i] * factor;
             sum[i] += w->coded[i] * (float)factor;
         }
     }
     memcpy(w->coded, sum, p->elems * sizeof *sum);
-    if (status >= 0 && w->c->coll == BENCH_ALL_REDUCE)
+    if (status >= 0 && w->c->coll == BENCH_ALL_REDUCE && !w->leads)
         status = lossy(w, sum, p->elems, w->coded);
     free(sum);
     if (status >= 0)

@@ -86,6 +86,8 @@ tap "an unknown codec is named" unknown_codec
 for n in 2 3 4; do
     tap "--codec terngrad with $n ranks" right 1 "$n" broadcast --codec terngrad:bypass=never -d bfloat16 -b 48K -e 48K -n 2 -N 3
 done
+tap "--codec qsgd, whose error is longer" right 1 2 all_reduce --codec qsgd:levels=1,bypass=never -b 64K -e 64K -n 2
+tap "--codec leaderk, which loses more of the others" right 1 3 all_reduce --codec leaderk:ratio=0.1,bypass=never -b 16K -e 16K -n 2
 tap "--codec topk of next to nothing" right 1 3 all_reduce --codec topk:ratio=0.00001,bypass=never -b 256K -e 256K -n 2 -N 3
 # sharedint with ranks= given; terngrad's clip, which is not that of ef=dgc; codecs of WEFT_COMPRESS.
 checked() { # COUNT RANKS ARGUMENTS...: right, with so many halves of rows checked, and the codec in the header
