@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Labels of calls: what the program says that a call is for. Operations, records and messages have a hash; the newest texts are kept
- * for errors and the flight recorder, so that a rank can say what a peer's hash means if it has used that label itself. */
+/* Labels of calls: what the program says that a call is for. Operations, records and messages have a hash; the newest texts are
+ * kept for errors and the flight recorder, so that a rank can say what a peer's hash means if it has used that label itself. */
 #ifndef WI_EXEC_LABEL_H
 #define WI_EXEC_LABEL_H
 
