@@ -2,6 +2,7 @@
 #include "tests/fault/alloc_calls.h"
 
 #include <string.h>
+#include <weft/weft_compress.h>
 
 #include "tests/fault/fault.h"
 
@@ -80,6 +81,44 @@ static size_t not_greatest(int rank, size_t n)
     for (size_t i = 0; i < n; i++)
         wrong += widest[i] != (float)(i % 100);
     return wrong;
+}
+
+/* Of 127 / 3 levels, and what the calls before have left: of sums of at most 99. */
+static size_t not_near_sums(int rank, size_t n)
+{
+    size_t wrong = 0;
+
+    (void)rank;
+    for (size_t i = 0; i < n; i++) {
+        float off = widest[i] + (float)(i % 100); /* -x + x - x */
+        wrong += !(off <= 12 && off >= -12);
+    }
+    return wrong;
+}
+
+static weft_status all_reduce_linear(const struct ac_rank *on, size_t n)
+{
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, wide, widest, n, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+
+    options.codec = "sharedint:ef=1,min=1,bypass=never";
+    options.tensor = 1;
+    call.options = &options;
+    return weft_issue(on->comm, &call, NULL);
+}
+
+/* Two tensors, of which the short one is sent as it is where there are few. */
+static weft_status batch_linear(const struct ac_rank *on, size_t n)
+{
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, NULL, NULL, 0, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    size_t part = n / 6;
+    weft_batch_item items[] = {{.src = wide, .dst = widest, .count = part, .tensor = 1},
+                               {.src = wide + part, .dst = widest + part, .count = n - part, .tensor = 2}};
+
+    options.codec = "sharedint:ef=1,min=64,bypass=never";
+    call.options = &options;
+    return weft_issue_batch(on->comm, &call, items, 2, NULL);
 }
 
 static weft_status reduce_scatter(const struct ac_rank *on, size_t n)
@@ -334,6 +373,8 @@ static weft_status allocated(const struct ac_rank *on, size_t n)
 const struct ac_call ac_calls[] = {
     {"all_reduce", all_reduce, not_reduced, AC_ANYWHERE, NULL},
     {"all_reduce of float32, max", all_reduce_max, not_greatest, AC_ANYWHERE, NULL},
+    {"all_reduce with sharedint", all_reduce_linear, not_near_sums, AC_ANYWHERE, NULL},
+    {"a batch with sharedint", batch_linear, not_near_sums, AC_ANYWHERE, NULL},
     {"all_to_all", all_to_all, not_exchanged, AC_ANYWHERE, NULL},
     {"all_to_all_v", all_to_all_v, not_exchanged_v, AC_ANYWHERE, NULL},
     {"all_gather_v", all_gather_v, not_gathered_v, AC_ANYWHERE, NULL},
