@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Images that peers send, and texts of codecs that users write. The first byte says which: 255: the rest is a text; others: the
  * codec, the next two how many elements, the rest is their image, with zeros behind it if it is too short. Any of a fixed rate
- * decodes to something, and a sum of images is what adding their elements gives. */
+ * decodes to something, and a sum of images is what adding their elements gives. Each instruction set that this CPU has gives the
+ * same, and touches nothing behind what it is given. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/reduce.h"
@@ -65,6 +68,42 @@ static void judge_text(const char *text)
     require(again.codec.block == use.codec.block && again.codec.block_bytes == use.codec.block_bytes);
 }
 
+/* ---- Memory of an exact length ---- */
+
+enum arena { IMAGE, DECODED, PLAIN, SUM, AGREED, ARENAS };
+enum { MOST = 3000, ROOM = 1 << 17 };
+
+static int is_plain; /* the code that runs now: what it touches sanitizers see */
+
+/* Kernels of vector instructions are compiled without sanitizers (test_fuzz.sh): what they are given ends where a page begins that
+ * nobody may touch. All zeros. */
+static void *take(enum arena which, size_t bytes)
+{
+    static unsigned char *arena[ARENAS];
+    unsigned char *p;
+
+    require(bytes <= ROOM);
+    if (is_plain) {
+        p = calloc(1, bytes + !bytes);
+        require(p != NULL);
+        return p;
+    }
+    if (!arena[which]) {
+        p = mmap(NULL, ROOM + (size_t)sysconf(_SC_PAGESIZE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        require(p != MAP_FAILED && mprotect(p, ROOM, PROT_READ | PROT_WRITE) == 0);
+        arena[which] = p;
+    }
+    p = arena[which] + ROOM - bytes;
+    memset(p, 0, bytes);
+    return p;
+}
+
+static void give(void *p)
+{
+    if (is_plain)
+        free(p);
+}
+
 /* ---- Images ---- */
 
 static int same(float a, float b)
@@ -72,78 +111,87 @@ static int same(float a, float b)
     return !memcmp(&a, &b, sizeof a) || (isnan(a) && isnan(b));
 }
 
+/* What the plain code has made of this input is what all others make. */
+static void compare(float first[MOST], const float *v, size_t elems)
+{
+    if (is_plain)
+        memcpy(first, v, elems * sizeof *v);
+    for (size_t i = 0; i < elems; i++)
+        require(same(first[i], v[i]));
+}
+
 static void judge_sums(const struct weft_codec *c, const unsigned char *image, const float *v, size_t elems)
 {
     const void *images[2] = {NULL, image};
-    float *plain = malloc((elems + 1) * sizeof *plain), *sum = malloc((elems + 1) * sizeof *sum);
+    float *plain = take(PLAIN, elems * sizeof *plain), *sum = take(SUM, elems * sizeof *sum);
     const float *plains[2] = {plain, NULL};
     struct weft_codec_operands o = {2, images, plains};
 
-    require(plain && sum);
     for (size_t i = 0; i < elems; i++)
         plain[i] = (float)i * 0.25f - 3;
     wi_codec_sum(c, &o, elems, sum);
     for (size_t i = 0; i < elems; i++)
         require(same(sum[i], plain[i] + v[i]));
-    free(plain);
-    free(sum);
+    give(plain);
+    give(sum);
 }
 
 static void judge_image(const struct weft_codec *c, size_t elems, const uint8_t *data, size_t bytes)
 {
+    static float first[MOST];
     size_t most = wi_codec_bytes(c, elems);
-    unsigned char *image = calloc(1, most + !most); /* exactly: what is read behind it is seen */
-    float *v = malloc((elems + !elems) * sizeof *v);
+    unsigned char *image = take(IMAGE, most);
+    float *v = take(DECODED, elems * sizeof *v);
 
-    require(image && v);
     if (bytes)
         memcpy(image, data, bytes < most ? bytes : most);
     require(wi_codec_decode(c, image, elems, v) == 0);
+    compare(first, v, elems);
     for (size_t at = 0; at < elems; at += c->block)
         wi_codec_is_finite(c, image, at / c->block); /* which a peer may say of what is finite */
     judge_sums(c, image, v, elems);
-    free(image);
-    free(v);
+    give(image);
+    give(v);
 }
 
 /* What ranks agree on, and the sum that all get, of which each may lie: what is projected by it expands like any. */
 static void judge_linear(const struct weft_codec *c, size_t elems, const uint8_t *data, size_t bytes)
 {
+    static float first[2][MOST];
     const struct weft_codec_site site = {.step = 3};
     size_t blocks = (elems + c->block - 1) / c->block, agreed_bytes, sum_bytes;
     struct weft_codec_linear l;
     unsigned char *agreed, *sum;
-    float *v = calloc(elems + !elems, sizeof *v);
+    float *v;
 
-    if (!(c->traits & WEFT_CODEC_LINEAR) || !elems) {
-        free(v);
+    if (!(c->traits & WEFT_CODEC_LINEAR) || !elems)
         return;
-    }
-    require(v && wi_codec_linear(c, 4, &l) >= 0);
+    require(wi_codec_linear(c, 4, &l) >= 0);
     agreed_bytes = l.agreement ? blocks * l.agreed_elems * weft_dtype_bytes(l.agreed_dtype) : 0;
     sum_bytes = blocks * l.elems * weft_dtype_bytes(l.dtype);
-    agreed = calloc(1, agreed_bytes + !agreed_bytes);
-    sum = calloc(1, sum_bytes);
-    require(agreed && sum);
+    agreed = take(AGREED, agreed_bytes);
+    sum = take(SUM, sum_bytes);
+    v = take(DECODED, elems * sizeof *v);
     memcpy(agreed, data, bytes < agreed_bytes ? bytes : agreed_bytes);
     if (bytes > agreed_bytes)
         memcpy(sum, data + agreed_bytes, bytes - agreed_bytes < sum_bytes ? bytes - agreed_bytes : sum_bytes);
     require(wi_codec_expand(c, &site, 4, l.agreement ? agreed : NULL, sum, elems, v) <= blocks);
+    compare(first[0], v, elems);
     wi_codec_project(c, &site, 4, l.agreement ? agreed : NULL, v, elems, sum);
     require(wi_codec_expand(c, &site, 4, l.agreement ? agreed : NULL, sum, elems, v) <= blocks);
-    free(agreed);
-    free(sum);
-    free(v);
+    compare(first[1], v, elems);
+    give(agreed);
+    give(sum);
+    give(v);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    size_t elems;
-
+    static const char *const isas[] = {"scalar", "avx2", "avx512", "neon"}; /* the plain code first */
     struct weft_codec c;
     char text[256];
+    size_t elems;
 
-    wi_isa_force("scalar"); /* what sanitizers see: test_fuzz.sh */
     if (!bytes)
         return 0;
     if (data[0] == 255) {
@@ -156,8 +204,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes < 3)
         return 0;
     require(wi_codec_parse(specs[data[0] % (sizeof specs / sizeof *specs)], &c) >= 0);
-    elems = ((size_t)data[1] | (size_t)data[2] << 8) % 3000;
-    judge_image(&c, elems, data + 3, bytes - 3);
-    judge_linear(&c, elems, data + 3, bytes - 3);
+    elems = ((size_t)data[1] | (size_t)data[2] << 8) % MOST;
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        if (wi_isa_force(isas[i]) < 0)
+            continue;
+        is_plain = i == 0;
+        judge_image(&c, elems, data + 3, bytes - 3);
+        judge_linear(&c, elems, data + 3, bytes - 3);
+    }
     return 0;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Fuzz targets. test_fuzz.sh builds each with clang's libFuzzer, from the library's sources, and runs it for a while on what it must
-# judge: minutes in the long tier, seconds in the second (test_fuzz_quick.sh). A target that judges a tool's file names the tool's
-# sources in its head ("with: ..."). corpus/<target>/ holds small inputs that reach deep, and those that found a defect; text
+# judge: minutes in the long tier, seconds in the second (test_fuzz_quick.sh). A target that judges a tool's file, or a plugin, names
+# their sources in its head ("with: ..."). corpus/<target>/ holds small inputs that reach deep, and those that found a defect; text
 # schedules start from tests/golden, too. In the first tier replay_<target>, with a main function of its own, runs every input of
 # the corpus, so that they are judged where there is no clang, and under the sanitizers of gcc.
 fuzz_targets = \
@@ -34,6 +34,15 @@ fuzz_targets = \
 	tests/fuzz/fuzz_tensor.c \
 	tests/fuzz/fuzz_topo.c \
 	tests/fuzz/fuzz_tuning.c
+
+# The codec that is a plugin, where libzstd is.
+if HAVE_ZSTD
+fuzz_targets += tests/fuzz/fuzz_lossless.c
+unit_tests += tests/fuzz/replay_lossless
+tests_fuzz_replay_lossless_SOURCES = tests/fuzz/fuzz_lossless.c tests/fuzz/replay.c plugins/zstd/lossless.c plugins/zstd/planes.c
+tests_fuzz_replay_lossless_CFLAGS = $(AM_CFLAGS) $(ZSTD_CFLAGS)
+tests_fuzz_replay_lossless_LDADD = $(replay_ldadd) $(ZSTD_LIBS) -lpthread
+endif
 
 replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
 unit_tests += \
@@ -135,6 +144,6 @@ print-fuzz:
 	@echo 'sources="$(filter %.c,$(libweft_sources))"'
 	@echo 'targets="$(fuzz_targets)"'
 	@echo 'flags="$(WEFT_FUZZ_FLAGS)"'
-	@echo 'libs="$(HWLOC_LIBS) $(CRYPTO_LIBS) $(EXPAT_LIBS) $(JANSSON_LIBS) $(LIBS)"'
-WEFT_FUZZ_FLAGS = -D_GNU_SOURCE= $(HWLOC_CFLAGS) $(CRYPTO_CFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
+	@echo 'libs="$(HWLOC_LIBS) $(CRYPTO_LIBS) $(EXPAT_LIBS) $(JANSSON_LIBS) $(ZSTD_LIBS) $(LIBS)"'
+WEFT_FUZZ_FLAGS = -D_GNU_SOURCE= $(HWLOC_CFLAGS) $(CRYPTO_CFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) $(ZSTD_CFLAGS)
 .PHONY: print-fuzz

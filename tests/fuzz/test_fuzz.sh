@@ -28,9 +28,10 @@ clang_flags="-g $optimise -std=gnu11 -fno-omit-frame-pointer -fno-sanitize-recov
     -DWEFT_PLUGIN_DIR=\"/nonexistent\""
 # The library once, for all targets: what the fuzzer learns from is the same for each.
 library() {
-    local f object newest
+    local f object newest headers
     mkdir -p "$work/objects"
-    newest=$(find include src plugins topology -name '*.h' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
+    headers="include $(printf '%s\n' $sources | cut -d/ -f1 | sort -u)" # the rooms that there are sources of
+    newest=$(find $headers -name '*.h' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
     for f in $sources; do
         object=$work/objects/$(tr / _ <<<"${f%.c}").o
         objects+=" $object"
@@ -46,7 +47,7 @@ library() {
     echo ' $with -c "$1" -o "$2"'
 } >"$tap_dir/compile"
 build() {
-    local name=$(basename "$1" .c) with=$(sed -n 's/.*with: \(tools.*\.c\)[^a-z]*$/\1/p' "$1")
+    local name=$(basename "$1" .c) with=$(sed -n 's/.*with: \(\(tools\|plugins\)\/.*\.c\)[^a-z]*$/\1/p' "$1")
     clang $clang_flags -fsanitize=fuzzer,address,undefined "$1" $with $objects -o "$work/$name" $libs -lpthread -lm -ldl \
         >"$work/$name.build" 2>&1
 }
