@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/reduce.h"
@@ -75,7 +74,7 @@ enum { MOST = 3000, ROOM = 1 << 17 };
 
 static int is_plain; /* the code that runs now: what it touches sanitizers see */
 
-/* Kernels of vector instructions are compiled without sanitizers (test_fuzz.sh): what they are given ends where a page begins that
+/* Kernels of vector instructions are compiled without sanitizers (test_fuzz.sh): what they are given ends where memory begins that
  * nobody may touch. All zeros. */
 static void *take(enum arena which, size_t bytes)
 {
@@ -89,7 +88,7 @@ static void *take(enum arena which, size_t bytes)
         return p;
     }
     if (!arena[which]) {
-        p = mmap(NULL, ROOM + (size_t)sysconf(_SC_PAGESIZE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        p = mmap(NULL, 2 * (size_t)ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         require(p != MAP_FAILED && mprotect(p, ROOM, PROT_READ | PROT_WRITE) == 0);
         arena[which] = p;
     }
