@@ -63,8 +63,9 @@
  *                            to an optimizer's momentum, as in Zheng et al., dist-EF-SGDM, NeurIPS 2019.
  *                            (Lin et al., Deep Gradient Compression, ICLR 2018)
  *                      ef21 and dgc are for all_reduce, of at most 63 ranks, and not for sharedint, leaderk and randomk as they are
- *                      summed; lossless takes only 1. None of them is for codecs whose error may be longer than the vector: qsgd, terngrad, int2 with
- *                      levels=minmax, int4 with round=stochastic and long blocks, sharedint with round=stochastic
+ *                      summed; lossless takes only 1. None of them is for codecs whose error may be longer than the vector: qsgd,
+ *                      terngrad, int2 with levels=minmax, int4 with round=stochastic and long blocks, sharedint with
+ *                      round=stochastic
  *   min=0              bytes; shorter vectors are sent as they are
  *   bypass=auto        where plain data would arrive sooner it is sent, with what was lost before; never: not even then
  *                      (both are not for all_to_all_v, which is always coded: its ranks know only their own counts)
