@@ -12,5 +12,5 @@ EXTRA_DIST += \
 	frontends/torch/csrc/coding.cpp frontends/torch/csrc/coding.hpp frontends/torch/csrc/collectives.cpp frontends/torch/csrc/collectives.hpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/engine.hpp \
 	frontends/torch/csrc/hooks.cpp frontends/torch/csrc/hooks.hpp frontends/torch/csrc/issue.cpp frontends/torch/csrc/issue.hpp frontends/torch/csrc/memory.cpp frontends/torch/csrc/memory.hpp \
 	frontends/torch/csrc/module.cpp frontends/torch/csrc/python.cpp frontends/torch/csrc/python.hpp frontends/torch/csrc/recorder.cpp \
-	frontends/torch/csrc/recorder.hpp frontends/torch/csrc/residuals.cpp frontends/torch/csrc/residuals.hpp frontends/torch/csrc/runtime.cpp frontends/torch/csrc/runtime.hpp frontends/torch/csrc/tensors.cpp \
+	frontends/torch/csrc/recorder.hpp frontends/torch/csrc/residuals.cpp frontends/torch/csrc/residuals.hpp frontends/torch/csrc/runtime.cpp frontends/torch/csrc/runtime.hpp frontends/torch/csrc/scope.hpp frontends/torch/csrc/tensors.cpp \
 	frontends/torch/csrc/tensors.hpp frontends/torch/csrc/work.cpp frontends/torch/csrc/work.hpp

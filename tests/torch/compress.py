@@ -197,6 +197,46 @@ def the_innermost_codec_counts(g: Groups) -> None:
     assert error() < 1e-5
 
 
+def blocks_left_in_any_order(g: Groups) -> None:
+    """Generators that are suspended inside of blocks: each block ends with itself, in whatever order and by whichever thread."""
+    import gc
+    from collections.abc import Iterator
+
+    def suspended(codec: str) -> Iterator[None]:
+        with weft.codec(codec):
+            yield
+
+    def newest() -> str | None:
+        dist.all_reduce(chance(g, 3, 4099), group=g.weft)
+        return weft.flight_recorder.record()["entries"][-1].get("codec")
+
+    int2, int4, int8 = f"int2:{NEVER}", f"int4:{NEVER}", f"int8:{NEVER}"
+    blocks = [suspended(codec) for codec in (int2, int4, int8)]
+    for block in blocks:
+        next(block)
+    assert newest() == int8
+    blocks[1].close()
+    assert newest() == int8
+    blocks[0].close()
+    assert newest() == int8
+    blocks[2].close()
+    del blocks, block
+    gc.collect()
+    rubbish = [weft._C.Codec(int2, 5) for _ in range(50)]  # where the codecs were
+    assert newest() is None
+    del rubbish
+    outer, inner = suspended(int4), suspended(int2)
+    next(outer), next(inner)
+    other = threading.Thread(target=inner.close)
+    other.start()
+    other.join()
+    assert newest() == int4, "a block that another thread has left counts"
+    with weft.codec(int8):
+        outer.close()
+        assert newest() == int8
+    assert newest() is None
+
+
 def batches_keep_their_codec(g: Groups) -> None:
     """What is called inside of a batch has the codec of its place in the program, not of the batch's end."""
     coded, plain = chance(g, 4, 4099), chance(g, 5, 4099)
@@ -753,6 +793,7 @@ def momentum_is_the_codecs(g: Groups) -> None:
 
 CASES = [
     codecs_by_call, other_collectives_by_call, recorded, the_innermost_codec_counts, batches_keep_their_codec,
+    blocks_left_in_any_order,
     error_feedback_by_call, wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp, small_parameters_stay_as_they_are,
     mass_is_kept_over_rebuilt_buckets, registered_in_cpp_python_is_not_needed, residuals_go_with_their_state,
     two_models_of_a_group, static_graphs, unused_parameters, accumulation,

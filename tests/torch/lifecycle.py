@@ -528,6 +528,19 @@ def algorithms_by_name(g: Groups) -> None:
         with _coalesced(group), weft.algorithm("broadcast:knomial"):
             dist.broadcast(t, 0, group=group)
         assert took(group) == "knomial", took(group)
+
+        def suspended(named: str) -> Iterator[None]:
+            with weft.algorithm(named):
+                yield
+
+        first, second = suspended("all_reduce:rdouble"), suspended("all_reduce:dbtree")
+        next(first), next(second)
+        first.close()  # in the order in which they were entered
+        dist.all_reduce(t, group=group)
+        assert took(group) == "dbtree", took(group)
+        second.close()
+        dist.all_reduce(t, group=group)
+        assert took(group) == "ring", took(group)
         dist.destroy_process_group(group)
 
 

@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, WrapperDescriptorType
 
 import torch.distributed  # noqa: F401  (registers the base classes)
 import weft
@@ -54,6 +54,8 @@ def defined(module: ModuleType) -> tuple[dict[str, object], set[str], set[str]]:
             for member, what in vars(value).items():
                 if isinstance(what, property):
                     properties.add(f"{name}.{member}")
+                elif isinstance(what, WrapperDescriptorType):  # pybind11's, of a class that has no constructor
+                    continue
                 elif callable(what) and (member in SPECIAL or not member.startswith(("__", "_pybind11"))):
                     functions[f"{name}.{member}"] = what
         elif callable(value):

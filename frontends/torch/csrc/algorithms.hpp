@@ -11,6 +11,7 @@
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/debug.h>
 #include "runtime.hpp"
+#include "scope.hpp"
 
 namespace weft_torch
 {
@@ -36,10 +37,10 @@ struct Algorithms {
     std::string text() const;
     /* NULL: none. */
     const char *name(c10d::OpType type) const;
-    /* Those of the innermost `with weft.algorithm(...)` of the thread; NULL: there is none. Never freed: who has them may be a
-     * batch. */
-    static inline constinit thread_local const Algorithms *of_thread = nullptr;
 };
+
+using AlgorithmsPtr = std::shared_ptr<const Algorithms>;
+using AlgorithmsScope = Scope<Algorithms>; /* with weft.algorithm(...) */
 
 /* What the library chose, told once for each operation and power of two of bytes. */
 class Choices

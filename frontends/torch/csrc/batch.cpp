@@ -46,9 +46,11 @@ WorkBase Batch::add(Op op, Call call, Work &one, Record record)
                 first();
             then();
         };
-    op.algorithms = Algorithms::of_thread;
+    op.algorithms = AlgorithmsScope::of_thread();
     if (!op.coding)
-        op.coding = Coding::of_thread ? Coding::of_thread->shared_from_this() : Coding::nothing();
+        op.coding = CodingScope::of_thread();
+    if (!op.coding)
+        op.coding = Coding::nothing();
     record.stack = std::move(one.stack);
     (op.p2p() ? messages : collectives)++;
     op.in = op.out = nullptr; /* the caller's */

@@ -31,8 +31,8 @@ struct Op {
     size_t ncalls = 1;
     int peer = -1; /* of messages */
     const Tensors *all_in = nullptr; /* several, for the profiler */
-    const Algorithms *algorithms = nullptr; /* of a batch: the thread's, when it was called */
-    CodingPtr coding;                       /* of a hook, and likewise; else the thread's */
+    AlgorithmsPtr algorithms; /* of a batch: the thread's, when it was called */
+    CodingPtr coding;         /* of a hook, and likewise; else the thread's */
     bool bare = false; /* of a hook in C++: where in Python it was issued is not asked, which takes the interpreter's lock */
     bool p2p() const { return peer >= 0; }
 };

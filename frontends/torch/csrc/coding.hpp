@@ -3,11 +3,12 @@
 #pragma once
 
 #include "runtime.hpp"
+#include "scope.hpp"
 
 namespace weft_torch
 {
 
-class Coding : public std::enable_shared_from_this<Coding>
+class Coding
 {
 public:
     /* The text is checked. NULL: what the communicator does (WEFT_COMPRESS). The i-th call has the residual of tensors[i]; calls
@@ -32,9 +33,6 @@ public:
     const char *codec() const { return named_ ? codec_.c_str() : nullptr; }
     const std::vector<uint64_t> &tensors() const { return tensors_; }
 
-    /* Of the innermost `with weft.codec(...)` of the thread, which keeps it; NULL: there is none. */
-    static inline constinit thread_local const Coding *of_thread = nullptr;
-
 private:
     const bool named_;
     const std::string codec_;
@@ -43,6 +41,7 @@ private:
 };
 
 using CodingPtr = std::shared_ptr<const Coding>;
+using CodingScope = Scope<Coding>; /* with weft.codec(...) */
 
 /* Ids of tensors from here on are the hooks'; those below are the user's. Each hook's state has so many of its own. */
 inline constexpr uint64_t kTensorsOfState = 1ull << 32;

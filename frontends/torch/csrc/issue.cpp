@@ -204,8 +204,10 @@ WorkBase Issuer::issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch)
 weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *work)
 {
     weft_call_options room;
-    const Coding *coding = op.coding ? op.coding.get() : Coding::of_thread;
-    const weft_call_options *options = options_of(op, coding, room);
+    /* Kept until the calls are made: a block may be left meanwhile, by a signal's handler or by whoever collects garbage. */
+    const CodingPtr coding = op.coding ? op.coding : CodingScope::of_thread();
+    const AlgorithmsPtr algorithms = op.algorithms ? op.algorithms : AlgorithmsScope::of_thread();
+    const weft_call_options *options = options_of(op, coding.get(), algorithms.get(), room);
 
     for (size_t i = 0; i < op.ncalls; i++) {
         weft_request *request = nullptr;
@@ -222,10 +224,11 @@ weft_status Issuer::call_all(weft_comm *comm, const Op &op, CallRef call, Work *
     return WEFT_SUCCESS;
 }
 
-const weft_call_options *Issuer::options_of(const Op &op, const Coding *coding, weft_call_options &room) const
+const weft_call_options *Issuer::options_of(const Op &op, const Coding *coding, const Algorithms *algorithms,
+                                            weft_call_options &room) const
 {
     bool usual = op.timeout == c10d::kUnsetTimeout || op.timeout == engine_->timeout || op.timeout.count() <= 0;
-    const char *algorithm = named_algorithm(op);
+    const char *algorithm = named_algorithm(op, algorithms);
 
     if (C10_LIKELY(usual && !algorithm && !coding))
         return nullptr;
@@ -235,10 +238,8 @@ const weft_call_options *Issuer::options_of(const Op &op, const Coding *coding, 
     return &room;
 }
 
-const char *Issuer::named_algorithm(const Op &op) const
+const char *Issuer::named_algorithm(const Op &op, const Algorithms *call) const
 {
-    const Algorithms *call = op.algorithms ? op.algorithms : Algorithms::of_thread;
-
     if (C10_LIKELY(!call && !engine_->algorithms.any))
         return nullptr;
     const char *name = call ? call->name(op.type) : nullptr;
@@ -316,8 +317,8 @@ void Issuer::fill_record(const Op &op, Record &r) const
     r.timeout_ms = (op.timeout == c10d::kUnsetTimeout ? engine_->timeout : op.timeout).count();
     r.in.set(op.in, op.in_copies);
     r.out.set(op.out, op.out_copies);
-    if (C10_UNLIKELY(op.coding || Coding::of_thread || r.coding))
-        r.coding = op.coding ? op.coding : Coding::of_thread ? Coding::of_thread->shared_from_this() : nullptr;
+    if (C10_UNLIKELY(op.coding || CodingScope::any() || r.coding))
+        r.coding = op.coding ? op.coding : CodingScope::of_thread();
 }
 
 Record Issuer::record_of(const Op &op) const

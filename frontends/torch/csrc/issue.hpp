@@ -80,10 +80,12 @@ private:
     WorkBase issue(const Op &op, IssueRef calls, WorkPtr work, Batch *batch = nullptr);
     /* Do the operation's calls: blocking ones when there is no work to keep their requests. */
     weft_status call_all(weft_comm *comm, const Op &op, CallRef call, Work *work);
-    /* What the operation does otherwise than its group; NULL: nothing. What calls differ in is `coding`. */
-    const weft_call_options *options_of(const Op &op, const Coding *coding, weft_call_options &room) const;
-    /* By the call, or else by the group; NULL: the library chooses. */
-    const char *named_algorithm(const Op &op) const;
+    /* What the operation does otherwise than its group; NULL: nothing. What calls differ in is `coding`. What this returns points
+     * into `algorithms`. */
+    const weft_call_options *options_of(const Op &op, const Coding *coding, const Algorithms *algorithms,
+                                        weft_call_options &room) const;
+    /* By the call, NULL if by none, or else by the group; NULL: the library chooses. */
+    const char *named_algorithm(const Op &op, const Algorithms *call) const;
     /* With the group's lock held, after the call. */
     void tell_choice(weft_comm *comm, const Op &op) const;
     /* Take the operation's number and write it down. The group's lock is held. */

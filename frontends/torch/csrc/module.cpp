@@ -221,16 +221,11 @@ static c10::intrusive_ptr<WeftOptions> make_options(const py::object &given_time
     return options;
 }
 
-/* The thread's, from now on; returns what they were, for leave_algorithms(). */
-static uintptr_t enter_algorithms(const py::object &algorithm)
+/* Of a `with` block: what enter_codec() and enter_algorithms() return. */
+template <class T> static void scope_class(py::module_ &m, const char *name, const char *doc)
 {
-    static auto *all = new std::map<std::string, const Algorithms *>(); /* under the interpreter's lock */
-    Algorithms made = algorithms_of(algorithm);
-    auto &kept = (*all)[made.text()];
-
-    if (!kept)
-        kept = new Algorithms(std::move(made));
-    return reinterpret_cast<uintptr_t>(std::exchange(Algorithms::of_thread, kept));
+    py::class_<Scope<T>, std::shared_ptr<Scope<T>>>(m, name, doc)
+        .def("leave", &Scope<T>::leave, "Calls have no longer what it names, in the thread that entered it.");
 }
 
 /* ---- Codecs and hooks ---- */
@@ -238,12 +233,6 @@ static uintptr_t enter_algorithms(const py::object &algorithm)
 static std::shared_ptr<Coding> make_codec(const std::optional<std::string> &codec, uint64_t tensor)
 {
     return std::make_shared<Coding>(codec ? codec->c_str() : nullptr, std::vector<uint64_t>{tensor});
-}
-
-/* The thread's, from now on, as long as Python keeps it; returns what it was, for leave_codec(). */
-static uintptr_t enter_codec(const Coding &codec)
-{
-    return reinterpret_cast<uintptr_t>(std::exchange(Coding::of_thread, &codec));
 }
 
 static uint64_t new_tensors(const c10::intrusive_ptr<c10d::Backend> &backend)
@@ -319,17 +308,19 @@ PYBIND11_MODULE(_C, m)
         .def("release", &Registration::release);
     m.def("empty", &empty_of, py::arg("sizes"), py::arg("dtype"));
     m.def("memory_reserved", &memory_reserved);
-    m.def("enter_algorithms", &enter_algorithms, py::arg("algorithm"));
+    scope_class<Algorithms>(m, "AlgorithmsScope", "A block of weft.algorithm that a thread is in.");
     m.def(
-        "leave_algorithms",
-        [](uintptr_t before) { Algorithms::of_thread = reinterpret_cast<const Algorithms *>(before); },
-        py::arg("before"));
+        "enter_algorithms",
+        [](const py::object &algorithm) {
+            return AlgorithmsScope::enter(std::make_shared<Algorithms>(algorithms_of(algorithm)));
+        },
+        py::arg("algorithm"));
     py::class_<Coding, std::shared_ptr<Coding>>(m, "Codec", "A codec for calls, and whose residual they have.")
         .def(py::init(&make_codec), py::arg("codec"), py::arg("tensor") = 0);
-    m.def("enter_codec", &enter_codec, py::arg("codec"));
+    scope_class<Coding>(m, "CodecScope", "A block of weft.codec that a thread is in.");
     m.def(
-        "leave_codec", [](uintptr_t before) { Coding::of_thread = reinterpret_cast<const Coding *>(before); },
-        py::arg("before"));
+        "enter_codec", [](const std::shared_ptr<Coding> &codec) { return CodingScope::enter(codec); },
+        py::arg("codec"));
     m.def("new_tensors", &new_tensors, py::arg("backend"));
     using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
     m.def(

@@ -65,8 +65,8 @@ def algorithm(named: str | Mapping[str, str]) -> Iterator[None]:
     """
     from . import _C
 
-    before = _C.enter_algorithms(named)
+    scope = _C.enter_algorithms(named)
     try:
         yield
     finally:
-        _C.leave_algorithms(before)
+        scope.leave()

@@ -14,12 +14,11 @@ def coded(named: str, tensor: int) -> Iterator[None]:
     """As codec(), with any id; 0: none."""
     from . import _C
 
-    made = _C.Codec(named, tensor)
-    before = _C.enter_codec(made)
+    scope = _C.enter_codec(_C.Codec(named, tensor))
     try:
         yield
     finally:
-        _C.leave_codec(before)
+        scope.leave()
 
 
 @contextmanager
@@ -31,6 +30,9 @@ def codec(named: str, tensor: int | None = None) -> Iterator[None]:
 
     `all_reduce` and `reduce_scatter` by SUM, AVG or PREMUL_SUM, `all_gather` and `all_to_all` of float32, float16 and bfloat16 can
     be compressed; others fail with the library's reason. "none" is no codec, whatever WEFT_COMPRESS says.
+
+    Of several blocks that a thread is in, the one that it entered last counts. That a generator is suspended inside of one does not
+    leave it; they may be left in any order.
 
     Args:
         named: "NAME:PARAMETER=VALUE,…", as weft/weft_compress.h has them.
