@@ -12,6 +12,11 @@ import weft
 from torch.nn.parallel import DistributedDataParallel
 
 
+def joined(codec: str, parameters: str) -> str:
+    """The codec with these parameters besides its own: a colon stands before the first one, commas before the others."""
+    return f"{codec}{',' if ':' in codec else ':'}{parameters}"
+
+
 def train(args, codec: str | None) -> list[float]:
     torch.manual_seed(0)
     model = DistributedDataParallel(common.gpt())
@@ -36,8 +41,8 @@ def main():
     # bypass=never: between processes of one host plain data is faster, and would be sent.
     args = common.start(__doc__, codec="int4")
     plain = train(args, None)
-    train(args, f"{args.codec}:bypass=never")
-    feedback = train(args, f"{args.codec}:ef=1,bypass=never")
+    train(args, joined(args.codec, "bypass=never"))
+    feedback = train(args, joined(args.codec, "ef=1,bypass=never"))
     assert feedback[-1] < 1.15 * plain[-1], f"compressed gradients do not train: {feedback}"
     common.finish("ddp_compressed", feedback)
 

@@ -21,7 +21,7 @@ DEADLINE = 150
 RUNS = [
     ("ddp", 2, []),
     ("ddp_compressed", 2, []),
-    ("ddp_compressed", 4, ["--codec", "sign"]),
+    ("ddp_compressed", 4, ["--codec", "sign:block=64"]),
     ("fsdp2", 2, []),
     ("fsdp2", 2, ["--bf16", "1"]),
     ("fsdp2", 4, ["--replicas", "2"]),
