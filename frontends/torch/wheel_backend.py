@@ -8,8 +8,8 @@ Where there is no torch either, the wheel has the sources alone, and the adapter
 The wheel holds what it needs of weft: lib/libweft.so.1, which the adapter finds beside itself ($ORIGIN/lib), and its headers,
 against which the adapter is compiled again under another torch. torch's own libraries are found because torch is imported
 first. What libweft needs of the system (hwloc, OpenSSL, jansson, expat) is not in it: `make-wheel`, beside this file, adds that
-for other machines. WEFT_TORCH_BUNDLE=0 leaves the library out and lets the adapter refer to it where it is, for work on the
-library.
+for other machines. Plugins are not in it either: the codec lossless needs the library to be installed. WEFT_TORCH_BUNDLE=0
+leaves the library out and lets the adapter refer to it where it is, for work on the library.
 """
 
 import base64
@@ -83,6 +83,8 @@ def _compile(folder):
     include, lib, tag = done.stdout.splitlines()[-3:]
     members = {target.name: target.read_bytes(), "_C.tag": f"{tag}\n".encode()}
     if BUNDLE:
+        without = "the codec lossless needs the library to be installed, or WEFT_PLUGIN_PATH"
+        print(f"weft: the wheel holds no plugins: {without}", file=sys.stderr)
         members["lib/libweft.so.1"] = (Path(lib) / "libweft.so.1").read_bytes()
         for header in ("weft.h", "weft_types.h", "weft_compress.h"):
             members[f"include/weft/{header}"] = (Path(include) / "weft" / header).read_bytes()
