@@ -279,6 +279,9 @@ def wrong_codecs_by_call(g: Groups) -> None:
     raises(ValueError, 'did you mean "int4"', lambda: reduce("int44"))
     raises(ValueError, "block", lambda: reduce("int4:block=33"))
     raises(TypeError, "a codec is text", lambda: reduce(4))  # type: ignore[arg-type]
+    raises(TypeError, "tensor must be an id", lambda: reduce("int4:ef=1", tensor="a"))  # type: ignore[arg-type]
+    raises(TypeError, "tensor must be an id", lambda: reduce("int4:ef=1", tensor=True))
+    raises(ValueError, "images; the linear codec leaderk", lambda: reduce("leaderk:ef=ef21", tensor=9))
     raises(ValueError, "from 1 to", lambda: reduce("int4:ef=1", tensor=0))
     raises(ValueError, "from 1 to", lambda: reduce("int4:ef=1", tensor=2**32))
     raises(RuntimeError, "the call names none", lambda: reduce("int4:ef=1"))
@@ -581,6 +584,12 @@ def wrong_hooks(g: Groups) -> None:
     raises(ValueError, 'did you mean "int4"', lambda: weft.hooks.State(g.weft, codec="int44"))
     raises(ValueError, "ef=2", lambda: weft.hooks.State(g.weft, codec="int4:ef=2"))
     raises(TypeError, "a codec is text", lambda: weft.hooks.State(g.weft, codec=4))
+    raises(ValueError, "the linear codec leaderk takes ef=1", lambda: weft.hooks.State(g.weft, codec="leaderk:ef=ef21"))
+    raises(ValueError, "the linear codec sharedint takes ef=1", lambda: weft.hooks.register(wrapped(g), codec="sharedint:ef=dgc"))
+    raises(ValueError, "min_elements=-1: must be 0", lambda: weft.hooks.State(g.weft, INT4, min_elements=-1))
+    raises(ValueError, "below 2**63", lambda: weft.hooks.State(g.weft, INT4, min_elements=2**63))
+    raises(TypeError, "min_elements must be a number", lambda: weft.hooks.State(g.weft, INT4, min_elements="a"))
+    raises(TypeError, "vectors must be True or False", lambda: weft.hooks.State(g.weft, INT4, vectors=None))
     raises(ValueError, "is gloo, not weft", lambda: weft.hooks.State(g.gloo, codec="int4"))
     raises(ValueError, "is gloo, not weft", lambda: weft.hooks.register(DDP(network(), process_group=g.gloo), codec="int4"))
     raises(TypeError, "DistributedDataParallel is needed", lambda: weft.hooks.register(network(), codec="int4"))
@@ -757,10 +766,80 @@ def wrong_states(g: Groups) -> None:
     raises(ValueError, "no states", lambda: state.load_state_dict([]))
     raises(ValueError, "version 9", lambda: state.load_state_dict({**saved, "version": 9}))
     raises(ValueError, f"by rank {(g.rank + 1) % g.size} of {g.size}", lambda: state.load_state_dict({**saved, "rank": (g.rank + 1) % g.size}))  # fmt: skip  # noqa: E501
-    cut = {**saved, "residuals": {name: bytes_[:-1] for name, bytes_ in saved["residuals"].items()}}
-    raises(RuntimeError, "load_residual", lambda: state.load_state_dict(cut))
-    raises(ValueError, "torch.uint8", lambda: state.load_state_dict({**saved, "residuals": {"weights.0": torch.ones(3)}}))
-    raises(RuntimeError, "factor is nan", lambda: (state.load_state_dict(saved), state.rescale(float("nan"))))
+
+
+def refused_states_change_nothing(g: Groups) -> None:
+    """What is wrong is named before what is kept is forgotten: that is the same bits afterwards."""
+    model, state = pushed_model(g.weft)
+    push(g, model, 0, list(range(len(SHAPES))))
+    saved = state.state_dict()
+    names = list(saved["residuals"])
+    assert len(names) == len(CODED)
+    one = saved["residuals"][names[-1]]  # the last: what comes before it is fine
+    damaged = one.clone()
+    damaged[80] ^= 1
+    form, size = one.clone(), one.clone()
+    form[8] = 4
+    size[16] += 1
+
+    def with_one(residual: object) -> dict:
+        return {**saved, "residuals": {**saved["residuals"], names[-1]: residual}}
+
+    for kind, words, wrong in (
+        (ValueError, "is damaged, or cut", with_one(one[:-1])),
+        (ValueError, "is damaged, or cut", with_one(damaged)),
+        (ValueError, "is cut: it has 7 bytes", with_one(one[:7])),
+        (ValueError, "is none of state_dict()", with_one(torch.zeros_like(one))),
+        (ValueError, "was saved with ef=dgc, and codec int4:ef=1,bypass=never has ef=1", with_one(form)),
+        (ValueError, f"the residual of '{names[-1]}' is of", with_one(size)),
+        (ValueError, "torch.uint8 of one dimension", with_one(torch.ones(3))),
+        (ValueError, "torch.uint8 of one dimension", with_one(one.view(2, -1))),
+        (TypeError, f"the residual of '{names[-1]}' must be a tensor", with_one("abc")),
+        (TypeError, "the residual of 3 must be a tensor", {**saved, "residuals": {3: one}}),
+        (TypeError, "must be a mapping, not list", {**saved, "residuals": [1]}),
+        (TypeError, "of rank 0 of 'x' ranks", {**saved, "rank": 0, "ranks": "x"}),
+        (ValueError, "of rank 0 of 0, which there is not", {**saved, "rank": 0, "ranks": 0}),
+        (ValueError, "of rank 0 of 0, which there is not", {**saved, "rank": 0, "ranks": 0, "residuals": {}}),
+        (ValueError, "of rank -1 of", {**saved, "rank": -1}),
+        (TypeError, "a state, or those of all ranks as a list, not int", 7),
+        (TypeError, "a state, or those of all ranks as a list, not str", "abc"),
+    ):
+        raises(kind, words, lambda wrong=wrong: state.load_state_dict(wrong))
+    raises(ValueError, "ef=1, and codec", lambda: pushed_model(g.weft, "int4")[1].load_state_dict(saved))
+    raises(ValueError, "factor is nan", lambda: state.rescale(float("nan")))
+    raises(ValueError, "factor is inf", lambda: state.rescale(10**400))
+    raises(TypeError, "factor must be a number", lambda: state.rescale("2"))  # type: ignore[arg-type]
+    after = state.state_dict()["residuals"]
+    assert set(after) == set(names) and all(torch.equal(after[name], saved["residuals"][name]) for name in names)
+
+
+def numbers_of_parameters(g: Groups) -> None:
+    """Of a State without names: plain decimal ones of its own tensors, and of parameters that there are, once they are known."""
+    from weft import _C
+
+    model = DDP(Pushed(*SHAPES), process_group=g.weft)
+    state, other = (weft.hooks.State(g.weft, INT4) for _ in range(2))
+    model.register_comm_hook(state, weft.hooks.compress)
+    push(g, model, 0, list(range(len(SHAPES))))
+    saved = state.state_dict()
+    key, residual = next(iter(saved["residuals"].items()))
+    before = _C.residual_bytes(state.backend)
+    for wrong in (2**64 - 2**32 + 9, 2**32 + 3, 2**64, 2**32 - 1, "\u0663", "03", "+3", "", "9" * 5000):
+        with_key = {**saved, "residuals": {str(wrong): residual}}
+        for one in (state, other):
+            raises(ValueError, "numbers from 0 to", lambda one=one, with_key=with_key: one.load_state_dict(with_key))
+    too_large = {**saved, "residuals": {"77": residual}}
+    raises(ValueError, f"the model has {len(SHAPES)} parameters", lambda: state.load_state_dict(too_large))
+    wrong_size = {**saved, "residuals": {"1": residual}}
+    raises(ValueError, "elements, not of", lambda: state.load_state_dict(wrong_size))
+    raises(ValueError, "below 2**32", lambda: state._state.tensor(2**32))
+    assert _C.residual_bytes(state.backend) == before
+    other.load_state_dict(saved)  # which has seen no parameter yet
+    assert set(other.state_dict()["residuals"]) == set(saved["residuals"])
+    other.load_state_dict({**saved, "residuals": {key: residual}})
+    assert set(other.state_dict()["residuals"]) == {key}
+    other.clear()
+    assert not other.state_dict()["residuals"] and _C.residual_bytes(state.backend) == before
 
 
 def momentum_is_the_codecs(g: Groups) -> None:
@@ -792,14 +871,14 @@ def momentum_is_the_codecs(g: Groups) -> None:
 
 
 CASES = [
-    codecs_by_call, other_collectives_by_call, recorded, the_innermost_codec_counts, batches_keep_their_codec,
-    blocks_left_in_any_order,
-    error_feedback_by_call, wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp, small_parameters_stay_as_they_are,
-    mass_is_kept_over_rebuilt_buckets, registered_in_cpp_python_is_not_needed, residuals_go_with_their_state,
-    two_models_of_a_group, static_graphs, unused_parameters, accumulation,
+    codecs_by_call, other_collectives_by_call, recorded, the_innermost_codec_counts, blocks_left_in_any_order,
+    batches_keep_their_codec, error_feedback_by_call, wrong_codecs_by_call, hooks_are_alike, without_codec_as_ddp,
+    small_parameters_stay_as_they_are, mass_is_kept_over_rebuilt_buckets, registered_in_cpp_python_is_not_needed,
+    residuals_go_with_their_state, two_models_of_a_group, static_graphs, unused_parameters, accumulation,
     infinite_steps_are_skipped, counterparts_of_torch, wrong_hooks, half_precision_gradients, sparse_gradients,
-    transport_memory_and_codec, join_with_uneven_inputs, go_on_from_a_checkpoint,
-    states_replace_what_was_kept, other_numbers_of_ranks, scales_of_losses, wrong_states, momentum_is_the_codecs,
+    transport_memory_and_codec, join_with_uneven_inputs, go_on_from_a_checkpoint, states_replace_what_was_kept,
+    other_numbers_of_ranks, scales_of_losses, wrong_states, refused_states_change_nothing, numbers_of_parameters,
+    momentum_is_the_codecs,
 ]  # fmt: skip
 
 if __name__ == "__main__":

@@ -60,6 +60,11 @@ def sharded_gradients(g: Groups) -> None:
     assert 1e-4 < with_feedback < 0.7 * without, (with_feedback, without)
     raises(ValueError, 'did you mean "int4"', lambda: sharded(g, lambda net: weft.fsdp.use_codec(net, "int44")))
     raises(ValueError, "fully_shard", lambda: weft.fsdp.use_codec(network(), "int4"))
+    raises(TypeError, 'codec must be text, such as "int8:ef=1", not 3', lambda: sharded(g, lambda net: weft.fsdp.use_codec(net, 3)))
+    for codec in ("topk:ef=dgc", "int8:ef=ef21"):
+        words = "which takes ef=1 and ef=loco"
+        raises(ValueError, words, lambda codec=codec: sharded(g, lambda net: weft.fsdp.use_codec(net, codec)))
+    raises(ValueError, "the linear codec sharedint", lambda: sharded(g, lambda net: weft.fsdp.use_codec(net, "sharedint:ef=dgc")))
 
 
 def sharded_mass_is_kept(g: Groups) -> None:
@@ -125,8 +130,34 @@ def wrong_sharded_states(g: Groups) -> None:
     raises(ValueError, "version 9", lambda: load(net, {**saved, name: {**saved[name], "version": 9}}))
     wrong = {**saved[name], "residuals": {"12": torch.ones(3)}}
     raises(ValueError, "torch.uint8", lambda: load(net, {**saved, name: wrong}))
+    elements, residual = next(iter(saved[name]["residuals"].items()))
+    form, size = residual.clone(), residual.clone()
+    form[8] = 2
+    size[16] += 1
+
+    def of(residuals: object, **other: object) -> dict:
+        return {**saved, name: {**saved[name], "residuals": residuals, **other}}
+
+    for kind, words, given in (
+        (TypeError, "must be a mapping, not list", of([1])),
+        (TypeError, "must be a tensor", of({elements: "abc"})),
+        (TypeError, "of rank 'x'", of({}, rank="x")),
+        (ValueError, "of rank 3 of 2", of({elements: residual}, rank=3, ranks=2)),
+        (ValueError, "a number of elements", of({"0" + elements: residual})),
+        (ValueError, "a number of elements", of({"\u0663": residual})),
+        (ValueError, "saved with ef=loco", of({elements: form})),
+        (ValueError, "elements, not of", of({elements: size})),
+    ):
+        raises(kind, words, lambda given=given: load(net, given))
     load(net, {**saved, name: {**saved[name], "rank": (g.rank + 1) % g.size}})
     raises(ValueError, f"by rank {(g.rank + 1) % g.size} of {g.size}", lambda: train_sharded(g, net, 1))
+    net = sharded(g, lambda net: weft.fsdp.use_codec(net, INT4))
+    train_sharded(g, net, 1)
+    damaged = residual.clone()
+    damaged[80] ^= 1
+    load(net, of({elements: damaged}))  # only the library sees it, in the next step; what was kept stays
+    raises(ValueError, "is damaged, or cut", lambda: train_sharded(g, net, 1))
+    assert torch.equal(weft.fsdp.state_dict(net)[name]["residuals"][elements], residual)
 
 
 CASES = [sharded_gradients, sharded_mass_is_kept, sharded_checkpoints, wrong_sharded_states]

@@ -46,6 +46,8 @@ uint64_t HookState::number(const at::Tensor &parameter)
     auto [at, is_new] =
         numbers_.try_emplace(parameter.unsafeGetTensorImpl(), TensorRef(parameter.getIntrusivePtr()), numbers_.size());
 
+    if (is_new)
+        elements_.push_back(parameter.numel());
     return at->second.second;
 }
 
@@ -53,6 +55,12 @@ uint64_t HookState::parameters()
 {
     std::lock_guard<std::mutex> held(lock_);
     return numbers_.size();
+}
+
+int64_t HookState::elements(uint64_t number)
+{
+    std::lock_guard<std::mutex> held(lock_);
+    return number < elements_.size() ? elements_[number] : -1;
 }
 
 HookState::Layout HookState::cut(const Tensors &parameters)

@@ -44,8 +44,14 @@ public:
     uint64_t number(const at::Tensor &parameter);
     /* How many have one. */
     uint64_t parameters();
+    /* Of the parameter; -1: none has this number yet. */
+    int64_t elements(uint64_t number);
     /* As the library knows it. */
-    uint64_t tensor(uint64_t number) const { return first_tensor_ + number; }
+    uint64_t tensor(uint64_t number) const
+    {
+        TORCH_CHECK_VALUE(number < kTensorsOfState, "weft.hooks: a parameter's number is below 2**32, not ", number);
+        return first_tensor_ + number;
+    }
     /* Start to average the bucket's gradients, in place. */
     WorkBase average(c10d::GradBucket &bucket, bool bare);
     Backend &group() const { return *group_; }
@@ -73,6 +79,7 @@ private:
     const uint64_t first_tensor_;
     std::mutex lock_; /* of what follows: a model's backward pass may run in several threads, one after the other */
     std::unordered_map<const c10::TensorImpl *, std::pair<TensorRef, uint64_t>> numbers_;
+    std::vector<int64_t> elements_; /* by number */
     std::map<size_t, Layout> layouts_;
     BucketMemory memory_;
 };

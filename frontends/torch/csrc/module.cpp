@@ -348,6 +348,7 @@ PYBIND11_MODULE(_C, m)
              py::arg("transport_memory"))
         .def_property_readonly("parameters", &HookState::parameters, "That have a number.")
         .def("number", &HookState::number, py::arg("parameter"), "The parameter's, the next one if it is new.")
+        .def("elements", &HookState::elements, py::arg("number"), "Of the parameter; -1: none has this number yet.")
         .def("tensor", &HookState::tensor, py::arg("number"), "As the library knows it.")
         .def(
             "average", [](HookState &state, c10d::GradBucket &bucket) { return state.average(bucket, false); },

@@ -28,6 +28,7 @@ private:
         const EnginePtr &engine = group_.engine();
         std::lock_guard<std::mutex> held(engine->lock);
         weft_status st = fn(engine->open_comm(what));
+        TORCH_CHECK_VALUE(st != WEFT_EINVAL, "weft: ", what, ": ", weft_thread_error());
         if (st != WEFT_ENOTFOUND)
             check_status(st, what);
         return st;

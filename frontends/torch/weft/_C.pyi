@@ -71,6 +71,8 @@ class HookState:
         """That have a number."""
     def number(self, parameter: torch.Tensor) -> int:
         """The parameter's, the next one if it is new."""
+    def elements(self, number: int) -> int:
+        """Of the parameter; -1: none has this number yet."""
     def tensor(self, number: int) -> int:
         """As the library knows it."""
     def average(self, bucket: GradBucket) -> Work:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ._residuals import is_count
+
 _OF_HOOKS = 1 << 32  # ids of tensors from here on: csrc/coding.hpp
 
 
@@ -41,10 +43,12 @@ def codec(named: str, tensor: int | None = None) -> Iterator[None]:
 
     Raises:
         ValueError: no such codec or parameter, or no such id.
-        TypeError: `named` is no text.
+        TypeError: `named` is no text, or `tensor` no number.
     """
     if not isinstance(named, str):
         raise TypeError(f'weft.codec: a codec is text, such as "int8", not {named!r}')
+    if tensor is not None and not is_count(tensor):
+        raise TypeError(f"weft.codec: tensor must be an id of a tensor, a number such as 7, not {tensor!r}")
     if tensor is not None and not 0 < tensor < _OF_HOOKS:
         raise ValueError(f"weft.codec: tensor={tensor}: ids of tensors are from 1 to 2**32 - 1 (those above are the hooks')")
     with coded(named, tensor or 0):

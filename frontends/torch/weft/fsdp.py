@@ -17,12 +17,14 @@ from torch.distributed.fsdp import FSDPModule
 from . import mem
 from ._codec import coded
 from ._groups import backend_of
+from ._residuals import SPARE, VERSION, check_residual, check_state, decimal, feedback, try_loads
 
 __all__ = [
     "AllGather", "ReduceScatter", "load_state_dict", "state_dict", "use_codec", "use_group_memory", "use_transport_memory",
 ]  # fmt: skip
 
-_VERSION = 1  # of state_dict()
+
+_FEEDBACK = ("0", "1", "loco")  # that a reduce_scatter can have: src/comm/compress.c
 
 
 class _Allocate:
@@ -66,7 +68,14 @@ class ReduceScatter(_Allocate):
 
         self.codec = codec
         if codec is not None:
+            if not isinstance(codec, str):
+                raise TypeError(f'weft.fsdp: codec must be text, such as "int8:ef=1", not {codec!r}')
             _C.Codec(codec)  # or says what is wrong with it
+            if feedback(codec) not in _FEEDBACK:
+                raise ValueError(
+                    f"weft.fsdp: codec {codec}: ef={feedback(codec)} is for all_reduce, and the gradients of FSDP go by "
+                    "reduce_scatter, which takes ef=1 and ef=loco"
+                )
         self._backend: Any = None  # known from the first call on
         self._first_tensor: int | None = None
         self._tensors: dict[int, int] = {}  # by elements: a step in which parameters have no gradient has fewer
@@ -89,14 +98,17 @@ class ReduceScatter(_Allocate):
     def _load(self) -> None:
         from . import _C
 
-        state, self._loaded = self._loaded, None
-        assert state is not None
+        state, self._loaded = self._loaded, None  # also where it is refused: what is kept stays
+        assert state is not None and self._first_tensor is not None
         rank, ranks = self._backend.rank(), self._backend.size()
-        if (state["rank"], state["ranks"]) != (rank, ranks):
+        if (state["rank"], state["ranks"]) not in ((rank, ranks), (0, 0)):  # 0 of 0: saved before the first step
             raise ValueError(
                 f"weft.fsdp: the state was saved by rank {state['rank']} of {state['ranks']}, and this is rank {rank} of {ranks}: "
                 "the shards' gradients lie otherwise with another number of ranks; begin without it"
             )
+        spare = self._first_tensor + SPARE
+        for elements, saved in state["residuals"].items():
+            try_loads("weft.fsdp", elements, self._backend, spare, [saved], 1.0)
         for tensor in self._tensors.values():
             _C.clear_residual(self._backend, tensor)
         for elements, saved in state["residuals"].items():
@@ -110,7 +122,7 @@ class ReduceScatter(_Allocate):
             return dict(self._loaded)
         saved = {str(elements): _C.save_residual(self._backend, tensor) for elements, tensor in self._tensors.items()}
         return {
-            "version": _VERSION,
+            "version": VERSION,
             "rank": self._backend.rank() if self._backend else 0,
             "ranks": self._backend.size() if self._backend else 0,
             "codec": self.codec,
@@ -121,16 +133,18 @@ class ReduceScatter(_Allocate):
         """Begin the next step with it, in place of what is kept: see weft.fsdp.load_state_dict.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is none, or of another form of error feedback.
+            TypeError: something in it is of another type.
         """
-        if not isinstance(state, Mapping) or not {"version", "rank", "ranks", "residuals"} <= set(state):
-            raise ValueError(f"weft.fsdp: no state of a ReduceScatter: {str(state)[:80]}")
-        if state["version"] != _VERSION:
-            raise ValueError(f"weft.fsdp: a state of version {state['version']}; {_VERSION} is known")
-        for elements, saved in state["residuals"].items():
-            if not str(elements).isdecimal() or not isinstance(saved, torch.Tensor) or saved.dtype != torch.uint8:
-                raise ValueError(f"weft.fsdp: the residual of {elements!r} elements is no torch.uint8 of state_dict()")
+        self._check(state)
         self._loaded = dict(state) if state["residuals"] or self._tensors else None
+
+    def _check(self, state: object) -> None:
+        for elements, saved in check_state("weft.fsdp", "ReduceScatter", state)["residuals"].items():
+            count = decimal(elements, 1, 2**63)
+            if count is None:
+                raise ValueError(f"weft.fsdp: a residual of {elements!r} was saved: it must be a number of elements")
+            check_residual("weft.fsdp", elements, saved, self.codec, count)
 
     def __call__(
         self,
@@ -173,12 +187,15 @@ def use_codec(model: torch.nn.Module, codec: str, transport_memory: bool = True)
         transport_memory: gather and reduce in transport memory as well.
 
     Raises:
-        ValueError: no such codec, or no such module.
+        ValueError: no such codec, or one with error feedback that reduce_scatter cannot have (ef=ef21, ef=dgc), or no such module.
+        TypeError: `codec` is no text.
     """
+    if not isinstance(codec, str):
+        raise TypeError(f'weft.fsdp: codec must be text, such as "int8:ef=1", not {codec!r}')
     for module in _fsdp_modules(model):
+        reduce_scatter = ReduceScatter(codec)
         if transport_memory:
             module.set_custom_all_gather(AllGather())  # type: ignore[arg-type]
-        reduce_scatter = ReduceScatter(codec)
         module.set_custom_reduce_scatter(reduce_scatter)  # type: ignore[arg-type]
         _coded[module] = reduce_scatter
 
@@ -213,12 +230,15 @@ def load_state_dict(model: torch.nn.Module, state: Mapping[str, Mapping[str, Any
         state: what this rank's state_dict(model) was.
 
     Raises:
-        ValueError: it is none, or modules have other names.
+        ValueError: it is none, or of another form of error feedback, or modules have other names. No module has taken it then.
+        TypeError: something in it is of another type. No module has taken it then.
     """
     found = _coded_modules(model)
     if not isinstance(state, Mapping) or set(state) != set(found):
         names = sorted(set(state) ^ set(found))[:3] if isinstance(state, Mapping) else str(state)[:80]
         raise ValueError(f"weft.fsdp: the state is not one of this model: {names}")
+    for name, one in found.items():
+        one._check(state[name])
     for name, one in found.items():
         one.load_state_dict(state[name])
 

@@ -12,6 +12,7 @@ differs in rounding, and not at all with a power of two of ranks. All ranks get 
 "_hook", and take what those take as state: a process group, or None.
 """
 
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,32 +24,35 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ._groups import backend_of
+from ._residuals import SPARE, VERSION, check_residual, check_state, decimal, feedback, is_count, try_loads
 
 __all__ = ["State", "allreduce", "bf16_compress", "compress", "fp16_compress", "register"]
 
-_VERSION = 1  # of state_dict()
 _Future = torch.futures.Future[torch.Tensor]
 
 
-def _clear(backend: Any, state: Any) -> None:
+def _kept(state: Any, loaded: set[int]) -> list[int]:
+    """Numbers of parameters that may have residuals: those that are known, and those that were loaded before."""
+    return sorted({*range(state.parameters), *loaded})
+
+
+def _clear(backend: Any, state: Any, loaded: set[int]) -> None:
     from . import _C
 
-    for number in range(state.parameters):
+    for number in _kept(state, loaded):
         _C.clear_residual(backend, state.tensor(number))
+    loaded.clear()
 
 
-def _at_end(backend: Any, state: Any) -> None:
+def _at_end(backend: Any, state: Any, loaded: set[int]) -> None:
     with suppress(RuntimeError):  # the group was shut down, and its residuals with it
-        _clear(backend, state)
+        _clear(backend, state, loaded)
 
 
-def _taken(states: list[Mapping[str, Any]], rank: int, ranks: int) -> tuple[list[Mapping[str, Any]], float]:
+def _taken(states: list[Any], rank: int, ranks: int) -> tuple[list[Mapping[str, Any]], float]:
     """Which of the saved states this rank loads, and times what."""
     for i, one in enumerate(states):
-        if not isinstance(one, Mapping) or not {"version", "rank", "ranks", "residuals"} <= set(one):
-            raise ValueError(f"weft.hooks: no state of a State: {str(one)[:80]}")
-        if one["version"] != _VERSION:
-            raise ValueError(f"weft.hooks: a state of version {one['version']}; {_VERSION} is known")
+        check_state("weft.hooks", "State", one)
         if len(states) > 1 and (one["rank"], one["ranks"]) != (i, len(states)):
             raise ValueError(
                 f"weft.hooks: {len(states)} states, of which the {i + 1}. is of rank {one['rank']} of {one['ranks']}: "
@@ -57,6 +61,8 @@ def _taken(states: list[Mapping[str, Any]], rank: int, ranks: int) -> tuple[list
     if not states:
         raise ValueError("weft.hooks: no states")
     old = states[0]["ranks"]
+    if old < 1:
+        raise ValueError(f"weft.hooks: a state of rank {states[0]['rank']} of {old}, which there is not")
     if len(states) == 1 < old:
         if (states[0]["rank"], old) != (rank, ranks):
             raise ValueError(
@@ -66,13 +72,6 @@ def _taken(states: list[Mapping[str, Any]], rank: int, ranks: int) -> tuple[list
         return states, 1.0
     # Averages: what a rank gives counts 1 / ranks. A rank that gets none counts the same steps as the others.
     return (states[rank::ranks], ranks / old) if rank < old else (states[:1], 0.0)
-
-
-def _has_momentum(codec: str | None) -> bool:
-    from . import _C
-
-    named = codec if codec is not None else dict((row[0], row[1]) for row in _C.settings()).get("WEFT_COMPRESS") or ""
-    return "ef=dgc" in named.partition(":")[2].split(",")
 
 
 class _NoMomentum:
@@ -136,16 +135,25 @@ class State:
 
         Raises:
             ValueError: no such codec; the group's CPU backend is not weft. With ef=dgc also steps of optimizers with momentum.
+            TypeError: an argument is of another type.
         """
         from . import _C
 
         if codec is not None and not isinstance(codec, str):
             raise TypeError(f'weft.hooks: a codec is text, such as "int4:ef=1", not {codec!r}')
+        if not is_count(min_elements):
+            raise TypeError(f"weft.hooks: min_elements must be a number of elements, not {min_elements!r}")
+        if not 0 <= min_elements < 2**63:
+            raise ValueError(f"weft.hooks: min_elements={min_elements}: must be 0 or more, and below 2**63")
+        for name, given in (("vectors", vectors), ("transport_memory", transport_memory)):
+            if not isinstance(given, bool):
+                raise TypeError(f"weft.hooks: {name} must be True or False, not {given!r}")
         self.codec = codec
         self.backend = backend_of(group)
         self._state = _C.HookState(self.backend, codec, min_elements, vectors, transport_memory)
-        self._guard = _NoMomentum(codec, min_elements, vectors) if _has_momentum(codec) else None
+        self._guard = _NoMomentum(codec, min_elements, vectors) if feedback(codec) == "dgc" else None
         self._names: list[str] = []
+        self._loaded: set[int] = set()  # numbers of parameters whose residuals were loaded, which need not be known yet
         if isinstance(model, DistributedDataParallel):
             model = model.module
         for name, parameter in model.named_parameters() if model is not None else ():
@@ -153,7 +161,7 @@ class State:
                 self._names.append(name)
             if self._guard:
                 self._guard.add(parameter)
-        weakref.finalize(self, _at_end, self.backend, self._state).atexit = False
+        weakref.finalize(self, _at_end, self.backend, self._state, self._loaded).atexit = False
 
     # ---- Checkpoints ----
 
@@ -161,13 +169,18 @@ class State:
         return self._names[number] if number < len(self._names) else str(number)
 
     def _number(self, key: str) -> int:
-        known = {name: number for number, name in enumerate(self._names)}
-        if key in known:
-            return known[key]
-        if self._names or not key.isdecimal():
-            of = "the model has no such parameter" if self._names else "this State has no names of parameters: State(model=...)"
-            raise ValueError(f"weft.hooks: a residual of {key!r} was saved, and {of}")
-        return int(key)
+        if key in self._names:
+            return self._names.index(key)
+        number, known = decimal(key, 0, SPARE), self._state.parameters
+        if self._names:
+            of = "the model has no such parameter"
+        elif number is None:
+            of = f"this State has no names of parameters, but numbers from 0 to {SPARE - 1}: State(model=...)"
+        elif 0 < known <= number:
+            of = f"the model has {known} parameters"
+        else:
+            return number
+        raise ValueError(f"weft.hooks: a residual of {key[:80]!r} was saved, and {of}")
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank keeps, for its own part of a checkpoint: each rank saves its own.
@@ -177,12 +190,12 @@ class State:
         from . import _C
 
         saved = {}
-        for number in range(self._state.parameters):
+        for number in _kept(self._state, self._loaded):
             residual = _C.save_residual(self.backend, self._state.tensor(number))
             if residual is not None:
                 saved[self._key(number)] = residual
         return {
-            "version": _VERSION,
+            "version": VERSION,
             "rank": self.backend.rank(),
             "ranks": self.backend.size(),
             "codec": self.codec,
@@ -200,25 +213,50 @@ class State:
                 the order of ranks, the same list on all ranks.
 
         Raises:
-            ValueError: it is none, or another rank's, or parameters have other names or sizes.
+            ValueError: it is none, or another rank's, or damaged, or of another form of error feedback, or parameters have other
+                names or sizes. What was kept stays.
+            TypeError: it, or something in it, is of another type. What was kept stays.
         """
         from . import _C
 
+        if not isinstance(state, (Mapping, Sequence)) or isinstance(state, (str, bytes)):
+            raise TypeError(f"weft.hooks: a state, or those of all ranks as a list, not {type(state).__name__}")
         rank, ranks = self.backend.rank(), self.backend.size()
         taken, factor = _taken([state] if isinstance(state, Mapping) else list(state), rank, ranks)
-        loads = [(self._number(key), saved) for one in taken for key, saved in one["residuals"].items()]
+        loads: dict[int, list[torch.Tensor]] = {}
+        for one in taken:
+            for key, saved in one["residuals"].items():
+                number = self._number(key)
+                check_residual("weft.hooks", key, saved, self.codec, self._state.elements(number))
+                loads.setdefault(number, []).append(saved)
+        for number, residuals in loads.items():
+            try_loads("weft.hooks", self._key(number), self.backend, self._state.tensor(SPARE), residuals, factor)
         self.clear()
-        for number, saved in loads:
-            _C.load_residual(self.backend, self._state.tensor(number), saved, factor)
+        for number, residuals in loads.items():
+            self._loaded.add(number)
+            for saved in residuals:
+                _C.load_residual(self.backend, self._state.tensor(number), saved, factor)
 
     def rescale(self, factor: float) -> None:
         """Multiply what was lost: when a loss scale changes, by the new one divided by the old one, on all ranks alike.
 
         before = scaler.get_scale(); scaler.update(); state.rescale(scaler.get_scale() / before)
+
+        Raises:
+            ValueError: the factor is not finite; nothing was changed.
+            TypeError: the factor is no number.
         """
         from . import _C
 
-        for number in range(self._state.parameters):
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            raise TypeError(f"weft.hooks: rescale: factor must be a number, not {factor!r}")
+        try:
+            factor = float(factor)
+        except OverflowError:
+            factor = math.inf
+        if not math.isfinite(factor):
+            raise ValueError(f"weft.hooks: rescale: factor is {factor}: must be finite")
+        for number in _kept(self._state, self._loaded):
             _C.scale_residual(self.backend, self._state.tensor(number), factor)
 
     def _average(self, bucket: Any) -> _Future:
@@ -229,7 +267,7 @@ class State:
 
     def clear(self) -> None:
         """Forget what was lost, of all parameters, on this rank. For all ranks alike, when the optimizer begins anew."""
-        _clear(self.backend, self._state)
+        _clear(self.backend, self._state, self._loaded)
 
 
 def _tensor_of(work: dist.Work) -> _Future:
