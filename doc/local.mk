@@ -43,6 +43,7 @@ dist_man_MANS += \
 	doc/man/weft_context_create.3 \
 	doc/man/weft_context_destroy.3 \
 	doc/man/weft_context_plugins.3 \
+	doc/man/weft_context_read_settings.3 \
 	doc/man/weft_context_security.3 \
 	doc/man/weft_context_settings.3 \
 	doc/man/weft_dtype_bytes.3 \
@@ -86,6 +87,7 @@ dist_man_MANS += \
 	doc/man/weft_status_text.3 \
 	doc/man/weft_test.3 \
 	doc/man/weft_thread_error.3 \
+	doc/man/weft_thread_error_set.3 \
 	doc/man/weft_unique_id_create.3 \
 	doc/man/weft_version.3 \
 	doc/man/weft_version_number.3 \

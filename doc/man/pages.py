@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h", "weft_compress.h")]
+HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h", "weft_compress.h", "weft_client.h")]
 DATE = "2026-11-21"
 WIDTH = 71  # of a line that man indents
 
@@ -33,6 +33,7 @@ GROUPS = [
     (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
     (["comm_newest_algorithm"], "ask by which algorithm a collective ran"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
+    (["context_read_settings", "thread_error_set"], "share settings and errors with a library built on weft"),
     (["probe", "request_message"], "see which messages have come"),
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
     (["group_start", "group_end"], "issue operations together"),
@@ -49,6 +50,7 @@ GROUPS = [
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
          "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info")
 COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_|issue_batch)")
+CLIENT = re.compile(r"(weft_)?(thread_error_set|context_read_settings)")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 
@@ -252,7 +254,7 @@ class Page:
         return [row for row in rows if row[0] not in ("WEFT_SUCCESS", "WEFT_INPROGRESS")]
 
     def synopsis(self):
-        own = "weft_compress.h" if COMPRESS.match(self.names[0]) else "weft.h"
+        own = "weft_client.h" if CLIENT.match(self.names[0]) else "weft_compress.h" if COMPRESS.match(self.names[0]) else "weft.h"
         self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/%s>" % own, ".PP")
         for i, name in enumerate(self.names):
             declaration = self.functions[name][1]
@@ -384,6 +386,7 @@ SEE = {
     "weft_comm_rank": ["weft_comm_create_env"],
     "weft_comm_status": ["weft_comm_abort", "weft_comm_dump", "weft_status_name"],
     "weft_comm_set_timeout": ["weft_issue", "weft_wait_for"],
+    "weft_context_read_settings": ["weft_context_settings", "weft_thread_error"],
     "weft_context_check": ["weft_context_create", "weft_comm_create_env"],
     "weft_comm_newest_algorithm": ["weft_algorithm_list", "weft_issue", "weft_comm_dump"],
     "weft_comm_newest_collective": ["weft_comm_newest_algorithm", "weft_comm_dump", "weft_codec_bytes"],

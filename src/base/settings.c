@@ -483,14 +483,33 @@ static const char *name_nearest(const struct wi_settings *settings, const char *
     return nlonger == 1 ? longer : nearest;
 }
 
-int wi_settings_check_unknown(struct wi_settings *settings)
+/* Libraries that are built on this one, whose settings it leaves to them. */
+static const char *const client_modules[] = {"ZERO"};
+
+static int is_of_module(const char *name, const char *module)
+{
+    size_t bytes = strlen(module);
+
+    return strncmp(name, "WEFT_", 5) == 0 && strncmp(name + 5, module, bytes) == 0 && name[5 + bytes] == '_';
+}
+
+static int is_of_client(const char *name)
+{
+    for (size_t i = 0; i < sizeof(client_modules) / sizeof(client_modules[0]); i++)
+        if (is_of_module(name, client_modules[i]))
+            return 1;
+    return 0;
+}
+
+/* `module`: of those that begin as its names do; NULL: of those that begin as no client's do. */
+static int check_unknown(struct wi_settings *settings, const char *module)
 {
     int unknown = 0;
 
     for (const struct wi_given *g = settings->given.first; g; g = g->next) {
         const char *nearest;
 
-        if (known_find(settings, g->name))
+        if (known_find(settings, g->name) || (module ? !is_of_module(g->name, module) : is_of_client(g->name)))
             continue;
         unknown++;
         nearest = name_nearest(settings, g->name);
@@ -498,6 +517,31 @@ int wi_settings_check_unknown(struct wi_settings *settings)
                nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     }
     return unknown;
+}
+
+int wi_settings_check_unknown(struct wi_settings *settings)
+{
+    return check_unknown(settings, NULL);
+}
+
+weft_status wi_settings_read_client(struct wi_settings *settings, const char *module, const struct weft_setting *table,
+                                    void *values)
+{
+    size_t i = 0;
+
+    while (i < sizeof(client_modules) / sizeof(client_modules[0]) && strcmp(module, client_modules[i]) != 0)
+        i++;
+    if (i == sizeof(client_modules) / sizeof(client_modules[0]))
+        return wi_fail(WEFT_EINVAL, "settings: \"%.32s\" is no module of a library that is built on weft", module);
+    for (const struct weft_setting *row = table; row->name; row++)
+        if (row->type & WEFT_SETTING_EQUAL)
+            return wi_fail(
+                WEFT_EINVAL,
+                "settings: WEFT_%s_%s must be equal on all ranks, which communicators cannot compare any more", module,
+                row->name);
+    WI_TRY(table_read(settings, module, 0, table, values));
+    check_unknown(settings, module);
+    return WEFT_SUCCESS;
 }
 
 const char *wi_settings_key_near(const char *name)

@@ -20,7 +20,12 @@ weft_status wi_settings_read(struct wi_settings *settings, const char *module, c
 /* A transport's: ranks that have not got it do not have its settings either. */
 weft_status wi_settings_read_transport(struct wi_settings *settings, const char *module,
                                        const struct weft_setting *table, void *values);
-/* After all modules have read: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
+/* A module of a library that is built on this one: read when that library has its context, perhaps long after the registry was
+ * made. Names that begin as the module's and are no rows are logged as those below are. WEFT_EINVAL: the module is none for such
+ * libraries, or a row is WEFT_SETTING_EQUAL, which communicators have compared by then. */
+weft_status wi_settings_read_client(struct wi_settings *settings, const char *module, const struct weft_setting *table,
+                                    void *values);
+/* After all modules have read, but for those of wi_settings_read_client: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
  * with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
 /* Is `name` the setting `known` without its first word: WEFT_TIMEOUT, WEFT_COMM_TIMEOUT? They differ in more letters than what is

@@ -11,6 +11,7 @@
 #include "base/struct_prefix.h"
 #include "base/text.h"
 #include "comm/comm.h"
+#include <weft/weft_client.h>
 #include "net/bootstrap_key.h"
 
 #define MAX_WORKERS 256
@@ -266,6 +267,18 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
         ctx->progress.next = comm->next;
     await_look(ctx, comm);
     pthread_mutex_unlock(&ctx->comms_lock);
+}
+
+weft_status weft_context_read_settings(weft_context *ctx, const char *module, const struct weft_setting *rows,
+                                       void *values)
+{
+    WI_TRY(wi_context_check(ctx, "context_read_settings"));
+    if (!module || !rows || !values)
+        return wi_fail(WEFT_EINVAL, "context_read_settings: %s is NULL",
+                       !module ? "module"
+                       : !rows ? "rows"
+                               : "values");
+    return wi_settings_read_client(ctx->settings, module, rows, values);
 }
 
 weft_status weft_context_settings(weft_context *ctx, weft_setting_fn fn, void *arg)

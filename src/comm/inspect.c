@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "comm/comm.h"
+#include <weft/weft_client.h>
 
 static weft_status check_out(const weft_comm *comm, const void *out, const char *call)
 {
@@ -93,6 +94,15 @@ weft_status weft_last_error(const weft_comm *comm, weft_error *error)
     };
     wi_struct_write(&rule, &found, error);
     return WEFT_SUCCESS;
+}
+
+weft_status weft_thread_error_set(weft_status status, const char *text)
+{
+    if (status >= 0)
+        return wi_fail(WEFT_EINVAL, "thread_error_set: %d is no failure", (int)status);
+    if (!text)
+        return wi_fail(WEFT_EINVAL, "thread_error_set: text is NULL");
+    return wi_fail(status, "%s", text);
 }
 
 const char *weft_thread_error(void)

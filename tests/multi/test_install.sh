@@ -39,7 +39,7 @@ cxx() { echo '#include <weft/weft.h>
 int main() { return weft_version() == 0; }' >"$tap_dir/a.cc" && ${CXX:-c++} $(pc --cflags weft) "$tap_dir/a.cc" -o "$tap_dir/a" $(pc --libs weft); }
 
 tap "make install" install_it || tap_end
-tap "headers are installed" test -f "$prefix/include/weft/weft.h" -a -f "$prefix/include/weft/weft_types.h" -a -f "$prefix/include/weft/weft_plugin.h" -a -f "$prefix/include/weft/weft_compress.h"
+tap "headers are installed" test -f "$prefix/include/weft/weft.h" -a -f "$prefix/include/weft/weft_types.h" -a -f "$prefix/include/weft/weft_plugin.h" -a -f "$prefix/include/weft/weft_compress.h" -a -f "$prefix/include/weft/weft_client.h"
 tap "the library's soname is libweft.so.1" soname
 tap "a program of another soname is not loaded" old_refused
 tap "not even with the library under that name" renamed_refused

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../unit/unit.h"
+#include <weft/weft_client.h>
 
 struct reader {
     weft_comm *comm;
@@ -166,10 +167,44 @@ static void undumped(void)
     CU_ASSERT_EQUAL(ft_run_everywhere(2, fail_undumped, "a dump that cannot be written", 60000), 0);
 }
 
+/* Its settings are those of the context, and its failures the thread's. */
+static void on_top(void)
+{
+    struct values {
+        int64_t count;
+    } v = {0};
+    static const struct weft_setting rows[] = {
+        {"COUNT", "4", WEFT_SETTING_INT, offsetof(struct values, count), 1, 64, "How many."},
+        {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
+    };
+    static const char *const settings[] = {"ZERO_COUNT=9", NULL};
+    weft_context_config config = WEFT_CONTEXT_CONFIG_INIT;
+    weft_context *context;
+
+    config.settings = settings;
+    CU_ASSERT_EQUAL_FATAL(weft_context_create(&config, &context), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(weft_context_read_settings(context, "ZERO", rows, &v), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(v.count, 9);
+    CU_ASSERT_EQUAL(weft_context_read_settings(context, NULL, rows, &v), WEFT_EINVAL);
+    CU_ASSERT(strstr(weft_thread_error(), "context_read_settings: module is NULL") != NULL);
+    CU_ASSERT_EQUAL(weft_context_read_settings(context, "ZERO", NULL, &v), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_context_read_settings(context, "ZERO", rows, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_context_read_settings(NULL, "ZERO", rows, &v), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(weft_context_destroy(context), WEFT_SUCCESS);
+
+    CU_ASSERT_EQUAL(weft_thread_error_set(WEFT_EBUSY, "zero: %s is busy"), WEFT_EBUSY);
+    CU_ASSERT_STRING_EQUAL(weft_thread_error(), "zero: %s is busy");
+    CU_ASSERT_EQUAL(weft_thread_error_set(WEFT_SUCCESS, "nothing"), WEFT_EINVAL);
+    CU_ASSERT(strstr(weft_thread_error(), "0 is no failure") != NULL);
+    CU_ASSERT_EQUAL(weft_thread_error_set(WEFT_EBUSY, NULL), WEFT_EINVAL);
+    CU_ASSERT(strstr(weft_thread_error(), "text is NULL") != NULL);
+}
+
 static const struct wt_case cases[] = {
     {"read while others are written", readers_and_failures},
     {"each thread has a copy of its own", copies},
     {"a blocking call tells its thread", blocking_calls},
     {"a dump that fails hides no failure", undumped},
+    {"a library on top", on_top},
 };
 WT_UNIT_MAIN("last_error", cases)

@@ -303,6 +303,54 @@ static int log_unknown(const char *module, const char *const *calls, char *text,
     return unknown;
 }
 
+/* A library's on top: its names are left to it, then they are settings as others are. */
+static void of_clients(void)
+{
+    static const struct weft_setting rows[] = {
+        {"COUNT", "4", WEFT_SETTING_INT, offsetof(struct values, count), 1, 64, "How many."},
+        {"LABEL", "none", WEFT_SETTING_STRING, offsetof(struct values, label), 0, 0, "Text."},
+        {NULL, NULL, WEFT_SETTING_STRING, 0, 0, 0, NULL},
+    };
+    static const char *const calls[] = {"ZERO_COUNT=9", "ZERO_COUNTS=3", "ZEROS=1", NULL}, *const wrong[] = {
+                                                                                               "ZERO_COUNT=65",
+                                                                                               "ZERO_LABEL=kept", NULL};
+    char spec[] = "warn,file:/tmp/weft-test-log-XXXXXX", text[2048];
+    int fd = mkstemp(strchr(spec, '/'));
+    struct wi_settings *settings;
+    struct values v = {.count = 1};
+    ssize_t got;
+
+    CU_ASSERT_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(wi_log_init(spec), WEFT_SUCCESS);
+    settings = create(NULL, calls);
+    CU_ASSERT_EQUAL(wi_settings_check_unknown(settings), 1);
+    got = read(fd, text, sizeof text - 1);
+    text[got < 0 ? 0 : got] = '\0';
+    CU_ASSERT(strstr(text, "WEFT_ZEROS ") && !strstr(text, "WEFT_ZERO_"));
+    CU_ASSERT_EQUAL(wi_settings_read_client(settings, "ZERO", rows, &v), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(v.count, 9);
+    CU_ASSERT_STRING_EQUAL(v.label, "none");
+    got = read(fd, text, sizeof text - 1);
+    text[got < 0 ? 0 : got] = '\0';
+    CU_ASSERT(strstr(text, "WEFT_ZERO_COUNTS (call) is not a setting; did you mean WEFT_ZERO_COUNT?") != NULL);
+    CU_ASSERT(strstr(text, "WEFT_ZEROS") == NULL);
+    CU_ASSERT_EQUAL(wi_settings_read_client(settings, "COMM", rows, &v), WEFT_EINVAL);
+    CU_ASSERT(strstr(wi_fail_text(), "\"COMM\" is no module of a library") != NULL);
+    CU_ASSERT_EQUAL(wi_settings_read_client(settings, "ZERO", table, &v), WEFT_EINVAL);
+    CU_ASSERT(strstr(wi_fail_text(), "WEFT_ZERO_CHUNK must be equal on all ranks") != NULL);
+    wi_settings_destroy(settings);
+
+    settings = create(NULL, wrong);
+    v = (struct values){.count = 1};
+    CU_ASSERT_EQUAL(wi_settings_read_client(settings, "ZERO", rows, &v), WEFT_ECONFIG);
+    CU_ASSERT(strstr(wi_fail_text(), "WEFT_ZERO_COUNT=\"65\" (call): expected an integer, from 1 to 64") != NULL);
+    CU_ASSERT(v.count == 1 && !v.label);
+    wi_settings_destroy(settings);
+    wi_log_init(NULL);
+    close(fd);
+    unlink(strchr(spec, '/'));
+}
+
 static void unknown_names(void)
 {
     static const char *const calls[] = {"T_COUNTS=3", "XYZZY_PLUGH=1", "T_ON=y", NULL};
@@ -478,6 +526,7 @@ static const struct wt_case cases[] = {
     {"malformed calls", bad_calls},
     {"names that lack a word", lacking_words},
     {"unknown names", unknown_names},
+    {"a library on top has its own", of_clients},
     {"unknown names that resemble keys", misspelt_keys},
     {"hash", hashes},
     {"hash of transports", hashes_of_transports},
