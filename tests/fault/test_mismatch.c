@@ -498,7 +498,8 @@ static void late(int rank, int nranks, void *arg)
 {
     struct ft_rank f;
 
-    ft_open(&f, arg, 300, rank, nranks);
+    ft_open(&f, arg, 20000, rank, nranks);
+    WT_CHECK_OK(weft_comm_set_timeout(f.comm, wt_slow_ms(300) * FT_MS));
     if (rank != ODD) {
         WT_CHECK_STATUS(call_labelled(&f, ISSUED, "head.bias"), WEFT_ETIMEDOUT);
         check_says(f.comm, "all_reduce", "for \"head.bias\" communicator", NULL);

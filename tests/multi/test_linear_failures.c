@@ -13,7 +13,8 @@ static void open_with(struct ft_rank *f, const char *transport, uint64_t timeout
 {
     static float data[100000];
 
-    ft_open(f, transport, timeout_ms, rank, nranks);
+    ft_open(f, transport, 20000, rank, nranks);
+    WT_CHECK_OK(weft_comm_set_timeout(f->comm, timeout_ms * FT_MS)); /* of what comes, not of the start */
     *options = (weft_call_options)WEFT_CALL_OPTIONS_INIT;
     options->codec = codec;
     options->tensor = 3;
@@ -79,7 +80,7 @@ static void missing(int rank, int nranks, void *arg)
         struct ft_rank f;
         weft_call call;
 
-        open_with(&f, arg, 700, rank, nranks, &call, &options, codecs[i]);
+        open_with(&f, arg, wt_slow_ms(700), rank, nranks, &call, &options, codecs[i]);
         if (rank != 1) {
             WT_CHECK_STATUS(weft_issue(f.comm, &call, NULL), WEFT_ETIMEDOUT);
             blames_absent(&f, arg, 2);
@@ -139,7 +140,7 @@ static void held(int rank, int nranks, void *arg)
     struct ft_rank f;
     weft_call call;
 
-    open_with(&f, arg, 700, rank, nranks, &call, &options, NULL);
+    open_with(&f, arg, wt_slow_ms(700), rank, nranks, &call, &options, NULL);
     if (rank != 1) {
         WT_CHECK_OK(weft_issue(f.comm, &call, &first));
         options.codec = "sharedint:bypass=never";
@@ -194,7 +195,8 @@ static void without_memory(int rank, int nranks, void *arg)
         int one = 1, sum = 0;
         weft_request *req = NULL;
         struct ft_rank f;
-        ft_open(&f, arg, 400, rank, nranks);
+        ft_open(&f, arg, 20000, rank, nranks);
+        WT_CHECK_OK(weft_comm_set_timeout(f.comm, 400 * FT_MS));
         wi_alloc_fail_nth(nth);
         st = weft_issue_batch(f.comm, &call, items, 2, &req);
         WT_CHECK(wi_alloc_fail_nth(0) < TIMES);
