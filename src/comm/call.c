@@ -348,6 +348,7 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
                                                               const weft_call_options *options, weft_request **req)
 {
     enum wi_fast_result fast = WI_FAST_NOT;
+    const struct wi_codec_use *codec;
     weft_status st;
     int held = 1;
 
@@ -361,7 +362,9 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
         return st;
     WI_TRY(wi_comm_enter(comm));
     if (!req && !options)
-        fast = wi_fast_run(comm, c, &st);
+        fast = wi_fast_run(comm, c, comm->ctx->codec.on ? wi_compress_default(comm, c) : NULL, 0, &st);
+    else if (!req && wi_compress_named(comm, options, c, &codec))
+        fast = wi_fast_run(comm, c, codec, options->tensor, &st);
     if (fast == WI_FAST_LOST)
         return st;
     if (fast == WI_FAST_NOT)

@@ -282,6 +282,10 @@ struct weft_comm {
     int rank, nranks;
     struct wi_fast fast[WI_NUM_COLLS];
     struct wi_op fast_op; /* of the blocking call that fast.c runs, if there is one */
+    struct {
+        char text[64]; /* "": none was named yet */
+        struct wi_codec_use use;
+    } named_codec; /* the newest that a call named: programs name the same again and again */
     int fast_counted;     /* it has references of its own to its schedule and program, others having been let in */
     int runs_alone;       /* such calls may be run so */
     struct wi_cached_sched cache[WI_SCHED_CACHE];
@@ -399,7 +403,9 @@ enum wi_fast_result {
     WI_FAST_LOST, /* the communicator is being destroyed, and this thread does not hold it any more, but is counted as entering */
 };
 weft_status wi_fast_init(struct weft_comm *comm, struct wi_plan_facts *facts);
-enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *call, weft_status *status);
+/* codec: NULL, or what the call is coded with unless that is bypassed, of that tensor. */
+enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *call, const struct wi_codec_use *codec,
+                                uint64_t tensor, weft_status *status);
 /* As wi_exec.let_in: others want to enter, while `op` of wi_fast_run, which only this thread can advance, waits. */
 weft_status wi_fast_let_in(void *comm, struct wi_op *op);
 /* Of an operation without a named algorithm that is laid out and not issued yet: lay calls like it out alike from now on. */
@@ -468,6 +474,10 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* compress.c: the codec that the call has by WEFT_COMPRESS; NULL: none. */
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *call);
+/* For the fast path: a call whose options say no more than a codec, which keeps nothing, and which it may have. 1: *codec is that, or
+ * NULL. The communicator is held. */
+int wi_compress_named(struct weft_comm *comm, const weft_call_options *options, const struct wi_call *call,
+                      const struct wi_codec_use **codec);
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor);
 void wi_compress_mark(struct weft_op_info *info, uint32_t mark);

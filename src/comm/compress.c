@@ -98,10 +98,14 @@ static size_t coded_bytes(const struct weft_comm *comm, const struct wi_call *c)
 }
 
 /* What every communicator does by WEFT_COMPRESS: sums of floats, for what others only copy (initial weights) must stay as it is. */
+static int is_sum_of_floats(const struct wi_call *c)
+{
+    return (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) && wi_codec_takes(c->dtype) && sums(c);
+}
+
 static int is_for_default(const struct weft_comm *comm, const struct wi_call *c)
 {
-    return comm->ctx->codec.on && (c->coll == WI_COLL_ALL_REDUCE || c->coll == WI_COLL_REDUCE_SCATTER) &&
-           wi_codec_takes(c->dtype) && sums(c);
+    return comm->ctx->codec.on && is_sum_of_floats(c);
 }
 
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *c)
@@ -109,6 +113,25 @@ const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, con
     const struct wi_codec_use *use = &comm->ctx->codec;
 
     return is_for_default(comm, c) && coded_bytes(comm, c) >= use->min_bytes ? use : NULL;
+}
+
+int wi_compress_named(struct weft_comm *comm, const weft_call_options *o, const struct wi_call *c,
+                      const struct wi_codec_use **codec)
+{
+    const struct wi_codec_use *use = &comm->named_codec.use;
+    char *text = comm->named_codec.text;
+
+    if (!o->codec || o->timeout_ns || o->algorithm || o->label || !is_sum_of_floats(c))
+        return 0;
+    if (strcmp(text, o->codec) != 0 || !*text) {
+        *text = '\0';
+        if (strlen(o->codec) >= sizeof comm->named_codec.text ||
+            wi_codec_parse_use(o->codec, &comm->named_codec.use) < 0) /* the general path says what is wrong */
+            return 0;
+        strcpy(text, o->codec);
+    }
+    *codec = use->on && coded_bytes(comm, c) >= use->min_bytes ? use : NULL;
+    return !use->feedback.form;
 }
 
 uint32_t wi_compress_mark_of(const struct wi_codec_use *use, const struct weft_codec *codec, uint64_t tensor)

@@ -202,7 +202,8 @@ int wi_fast_recall(struct weft_comm *comm, const struct wi_call *c, const struct
     return 1;
 }
 
-static void fill(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, struct wi_op *op)
+static void fill(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec, uint64_t tensor,
+                 struct wi_op *op)
 {
     struct wi_exec *exec = comm->exec;
     struct wi_record *e = wi_recorder_add(&exec->recorder);
@@ -217,7 +218,7 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     wi_call_info(comm, c, &op->info);
     wi_call_redop(comm, c, &op->bind.redop);
     if (codec)
-        wi_compress_mark(&op->info, wi_compress_mark_of(codec, &codec->codec, 0));
+        wi_compress_mark(&op->info, wi_compress_mark_of(codec, &codec->codec, tensor));
     wi_exec_number(exec, &op->info);
     wi_exec_board(exec, &op->info);
     e->info = op->info;
@@ -273,12 +274,12 @@ weft_status wi_fast_let_in(void *arg, struct wi_op *op)
     return WEFT_EABORTED;
 }
 
-enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c, weft_status *st)
+enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c, const struct wi_codec_use *codec,
+                                uint64_t tensor, weft_status *st)
 {
     struct wi_exec *exec = comm->exec;
     struct wi_op *op = &comm->fast_op;
     const struct wi_fast_call *k;
-    const struct wi_codec_use *codec = comm->ctx->codec.on ? wi_compress_default(comm, c) : NULL;
     size_t bytes = share_bytes(c);
 
     /* Nothing to exchange takes no number, on any rank. */
@@ -290,7 +291,7 @@ enum wi_fast_result wi_fast_run(struct weft_comm *comm, const struct wi_call *c,
     if (!k || !k->mapped)
         return WI_FAST_NOT;
     bind(k, bytes, &op->bind); /* without references, which it takes when others are let in */
-    fill(comm, c, codec, op);
+    fill(comm, c, codec, tensor, op);
     *st = wi_exec_run_alone(exec, op);
     if (__builtin_expect(!op->run.alone, 0)) {
         *st = wi_comm_ended();

@@ -185,6 +185,69 @@ static void bypassed_program(int rank, int nranks, void *arg)
     free(dst);
 }
 
+/* ---- Blocking calls that name a codec, as if they named none ---- */
+
+static weft_status named(struct ft_rank *f, const char *codec, uint64_t tensor, weft_op op, size_t n)
+{
+    static float src[5000], dst[5000];
+    weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_FLOAT32);
+    weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    char text[100];
+    weft_status st;
+
+    snprintf(text, sizeof text, "%s", codec); /* another place each time would do, too */
+    options.codec = text;
+    options.tensor = tensor;
+    call.op = op;
+    call.options = &options;
+    for (size_t i = 0; i < n; i++)
+        src[i] = (float)(i % 5) + 1;
+    st = weft_issue(f->comm, &call, NULL);
+    for (size_t i = 0; st >= 0 && i < n; i++)
+        if (dst[i] != (float)f->nranks * src[i]) {
+            wt_fail(__FILE__, __LINE__, "%s: element %zu of %zu is %g", codec, i, n, (double)dst[i]);
+            break;
+        }
+    return st;
+}
+
+struct named {
+    const char *transport, *codec[2];
+    uint64_t tensor[2];
+};
+
+/* What was learnt is still compared, and what cannot be coded still refused. */
+static void named_codecs(int rank, int nranks, void *arg)
+{
+    const struct named *n = arg;
+    struct ft_rank f;
+
+    ft_open(&f, n->transport, 20000, rank, nranks);
+    for (int i = 0; i < 12; i++)
+        WT_CHECK_OK(named(&f, n->codec[0], n->tensor[0], WEFT_SUM, i % 3 == 2 ? 5000 : i % 3 == 1 ? 300 : 2));
+    WT_CHECK_STATUS(named(&f, n->codec[0], n->tensor[0], WEFT_MAX, 2), WEFT_ENOTSUP);
+    WT_CHECK_STATUS(named(&f, "int8:blok=1", 0, WEFT_SUM, 2), WEFT_EINVAL);
+    WT_CHECK_STATUS(named(&f, "int8:ef=1", 0, WEFT_SUM, 2), WEFT_EINVAL);
+    WT_CHECK_OK(named(&f, "none", 0, WEFT_MAX, 0));
+    WT_CHECK_OK(named(&f, n->codec[0], n->tensor[0], WEFT_SUM, 2));
+    WT_CHECK_STATUS(named(&f, n->codec[rank], n->tensor[rank], WEFT_SUM, 2), WEFT_EMISMATCH);
+    ft_close(&f);
+}
+
+static void named_calls(void)
+{
+    static const struct named cases[] = {{"shm", {"int8:min=0", "int4"}, {0, 0}},
+                                         {"shm", {"int8", "int8:min=100"}, {0, 0}},
+                                         {"shm", {"int8", "int8"}, {1, 2}},
+                                         {"shm", {"int8", "none"}, {0, 0}},
+                                         {"shm", {"sharedint", "int8"}, {3, 3}}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct named n = cases[i];
+        CU_ASSERT_EQUAL(wt_run(2, named_codecs, &n, 60000), 0);
+    }
+}
+
 static void kept_calls(void)
 {
     CU_ASSERT_EQUAL(ft_run_everywhere(3, codecs_in_turn, "codecs in turn", 60000), 0);
@@ -202,5 +265,6 @@ static void bypass(void)
 static const struct wt_case cases[] = {
     {"plain after all, and a codec that no call names", bypass},
     {"calls that differ in their codec, or in their form", kept_calls},
+    {"blocking calls that name a codec", named_calls},
 };
 WT_UNIT_MAIN("compress_kept", cases)
