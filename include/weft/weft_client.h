@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft_client.h: for libraries that are built on weft and want to be part of it to their users: errors in one place, settings from one
- * place. Programs do not need it. */
+/* weft_client.h: for libraries that are built on weft and want to be part of it to their users: errors in one place, settings from
+ * one place. Programs do not need it. */
 #ifndef WEFT_CLIENT_H
 #define WEFT_CLIENT_H
 

@@ -299,6 +299,7 @@ WEFT_API weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, v
  * Cost: two passes over the state.
  * @param comm    a communicator, not necessarily of as many ranks as that which saved
  * @param tensor  as in weft_call_options
+ * @param elems   of the tensor: a state of another one is refused; 0: as many as the state says, which may take memory for each
  * @param state   from weft_comm_residual_save; any bytes may be given
  * @param bytes   of state
  * @param factor  finite
@@ -306,13 +307,14 @@ WEFT_API weft_status weft_comm_residual_save(weft_comm *comm, uint64_t tensor, v
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL   comm is no communicator, tensor is 0, state is NULL or no state (cut, damaged, of another version), factor
- *                       is not finite, a value would become infinite, what is kept of the tensor has another length or form, or
+ *                       is not finite, a value would become infinite, what is kept of the tensor has another length or form, the
+ *                       state is of another length than elems, or
  *                       the state is of ef=ef21 and another rank's; nothing was changed
  *         WEFT_ENOMEM   there is no memory for it
  *         WEFT_EBUSY    an operation that uses the residual is in flight
  *         WEFT_EABORTED another thread destroys the communicator */
-WEFT_API weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, const void *state, size_t bytes,
-                                              double factor);
+WEFT_API weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, size_t elems, const void *state,
+                                              size_t bytes, double factor);
 
 #ifdef __cplusplus
 }

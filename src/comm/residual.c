@@ -356,7 +356,8 @@ static weft_status load(struct weft_comm *comm, uint64_t tensor, const struct wi
     return st;
 }
 
-weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, const void *state, size_t bytes, double factor)
+weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, size_t elems, const void *state, size_t bytes,
+                                    double factor)
 {
     struct wi_saved saved;
     weft_status st;
@@ -366,6 +367,9 @@ weft_status weft_comm_residual_load(weft_comm *comm, uint64_t tensor, const void
     if (!isfinite(factor))
         return wi_fail(WEFT_EINVAL, "comm_residual_load: factor is %g", factor);
     WI_TRY(wi_saved_read(state, bytes, &saved));
+    if (elems && saved.elems != elems)
+        return wi_fail(WEFT_EINVAL, "comm_residual_load: the saved residual is of %zu elements, and the tensor has %zu",
+                       saved.elems, elems);
     WI_TRY(enter(comm));
     st = load(comm, tensor, &saved, factor);
     wi_comm_leave(comm);

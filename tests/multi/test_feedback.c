@@ -489,10 +489,10 @@ static void other_rank(struct ft_rank *f)
     WT_REQUIRE_OK(weft_comm_residual_save(f->comm, 3, mine, ROOM, &bytes));
     WT_REQUIRE_OK(weft_all_gather(f->comm, mine, all, ROOM, WEFT_UINT8, NULL));
     WT_REQUIRE_OK(weft_all_reduce(f->comm, &bytes, &bytes, 1, WEFT_UINT64, WEFT_MAX, NULL));
-    WT_CHECK_OK(weft_comm_residual_load(f->comm, 3, all + (f->rank ? ROOM : 0), bytes, 0));
-    SAYS(weft_comm_residual_load(f->comm, 3, all + (f->rank ? 0 : ROOM), bytes, 1), WEFT_EINVAL,
+    WT_CHECK_OK(weft_comm_residual_load(f->comm, 3, 0, all + (f->rank ? ROOM : 0), bytes, 0));
+    SAYS(weft_comm_residual_load(f->comm, 3, 0, all + (f->rank ? 0 : ROOM), bytes, 1), WEFT_EINVAL,
          "is for the same rank of as many");
-    SAYS(weft_comm_residual_load(f->comm, 4, all + (f->rank ? 0 : ROOM), bytes, 1), WEFT_EINVAL,
+    SAYS(weft_comm_residual_load(f->comm, 4, 0, all + (f->rank ? 0 : ROOM), bytes, 1), WEFT_EINVAL,
          "is for the same rank of as many");
 }
 

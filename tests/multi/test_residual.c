@@ -90,7 +90,7 @@ static void interrupted(struct ft_rank *f, const char *codec, const char *algori
         step_of(&j, 4 + s, 1, through[s]);
     bytes_after = save(f->comm, 5, after);
     WT_REQUIRE_OK(weft_comm_residual_clear(f->comm, 5));
-    WT_REQUIRE_OK(weft_comm_residual_load(f->comm, 5, state, bytes, 1));
+    WT_REQUIRE_OK(weft_comm_residual_load(f->comm, 5, elems_of(&j), state, bytes, 1));
     for (int s = 0; s < 3; s++) {
         step_of(&j, 4 + s, 1, resumed);
         WT_CHECK(!memcmp(resumed, through[s], j.count * sizeof *resumed));
@@ -200,9 +200,9 @@ static void load_old(struct job *j, const struct reshard *s, const unsigned char
     double factor = s->op == WEFT_AVG ? (double)s->to / s->from : 1;
 
     if (j->rank >= s->from)
-        WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, states, bytes[0], 0));
+        WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, 0, states, bytes[0], 0));
     for (int r = j->rank; r < s->from; r += s->to)
-        WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, states + (size_t)r * STATE_MOST, bytes[r], factor));
+        WT_REQUIRE_OK(weft_comm_residual_load(j->comm, 9, 0, states + (size_t)r * STATE_MOST, bytes[r], factor));
     if (s->from != s->to) /* the next call has to look at where everything is */
         WT_CHECK(wi_residual_look(j->comm, 9)->shape == 0);
 }
@@ -386,12 +386,12 @@ static void rescaled(struct job *j)
     WT_CHECK_OK(weft_comm_residual_scale(j->comm, 0, 0.25));
     step_of(j, 1, 0.25f, scaled);
     WT_CHECK_OK(weft_comm_residual_clear(j->comm, 9));
-    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, state, bytes, 0.25));
+    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, 0, state, bytes, 0.25));
     step_of(j, 1, 0.25f, dst);
     WT_CHECK(!memcmp(dst, scaled, j->count * sizeof *dst));
     WT_CHECK_OK(weft_comm_residual_clear(j->comm, 9));
-    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, state, bytes, 0.125)); /* two halves */
-    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, state, bytes, 0.125));
+    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, 0, state, bytes, 0.125)); /* two halves */
+    WT_CHECK_OK(weft_comm_residual_load(j->comm, 9, 0, state, bytes, 0.125));
     step_of(j, 1, 0.25f, dst);
     WT_CHECK(!memcmp(dst, scaled, j->count * sizeof *dst));
     SAYS(weft_comm_residual_scale(j->comm, 8, 2), WEFT_ENOTFOUND, "tensor 8 has no residual");
@@ -407,7 +407,7 @@ static uint64_t steps_after(weft_comm *comm, const unsigned char *const states[]
 
     WT_CHECK_OK(weft_comm_residual_clear(comm, 9));
     for (int i = 0; i < n; i++)
-        WT_CHECK_OK(weft_comm_residual_load(comm, 9, states[i], bytes[i], factors[i]));
+        WT_CHECK_OK(weft_comm_residual_load(comm, 9, 0, states[i], bytes[i], factors[i]));
     save(comm, 9, state);
     return wi_get64(state + 32);
 }
@@ -460,7 +460,8 @@ static void in_use(struct job *j, const char *codec, const char *algorithm)
         SAYS(weft_comm_residual_save(j->comm, 9, NULL, 0, &n), WEFT_EBUSY, "tensor 9: an operation that uses its");
         SAYS(weft_comm_residual_save(j->comm, 9, room, bytes, &n), WEFT_EBUSY, "tensor 9: an operation that uses its");
         WT_CHECK_INT(n, 7);
-        SAYS(weft_comm_residual_load(j->comm, 9, state, bytes, 1), WEFT_EBUSY, "tensor 9: an operation that uses its");
+        SAYS(weft_comm_residual_load(j->comm, 9, 0, state, bytes, 1), WEFT_EBUSY,
+             "tensor 9: an operation that uses its");
         SAYS(weft_comm_residual_scale(j->comm, 9, 0.5), WEFT_EBUSY, "uses the residual of tensor 9");
         SAYS(weft_comm_residual_scale(j->comm, 0, 0.5), WEFT_EBUSY, "uses the residual of tensor 9");
         SAYS(weft_comm_residual_clear(j->comm, 9), WEFT_EBUSY, "uses the residual of tensor 9");
@@ -520,7 +521,7 @@ static void refuse(const struct job *j, const unsigned char *state, size_t bytes
     else
         wi_put32(bad + at, (uint32_t)put);
     set_check(bad, bytes);
-    SAYS(weft_comm_residual_load(j->comm, 9, bad, bytes, 1), WEFT_EINVAL, text);
+    SAYS(weft_comm_residual_load(j->comm, 9, 0, bad, bytes, 1), WEFT_EINVAL, text);
     WT_CHECK_INT(save(j->comm, 9, now), bytes);
     WT_CHECK(!memcmp(now, state, bytes));
 }
@@ -535,16 +536,16 @@ static void hostile(const struct job *j)
     bytes = save(j->comm, 9, state);
     for (size_t cut = 0; cut < bytes; cut += cut < 200 ? 1 : 37) {
         memcpy(bad, state, cut);
-        WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, bad, cut, 1), WEFT_EINVAL);
+        WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, 0, bad, cut, 1), WEFT_EINVAL);
         if (cut > 120) {
             set_check(bad, cut);
-            WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, bad, cut, 1), WEFT_EINVAL);
+            WT_CHECK_STATUS(weft_comm_residual_load(j->comm, 9, 0, bad, cut, 1), WEFT_EINVAL);
         }
     }
     for (size_t at = 0; at < bytes; at += at < 200 ? 1 : 41) {
         memcpy(bad, state, bytes);
         bad[at] ^= 0x10;
-        SAYS(weft_comm_residual_load(j->comm, 9, bad, bytes, 1), WEFT_EINVAL,
+        SAYS(weft_comm_residual_load(j->comm, 9, 0, bad, bytes, 1), WEFT_EINVAL,
              at < 4   ? "no saved residual"
              : at < 8 ? "version"
                       : "checksum of its");
@@ -562,12 +563,17 @@ static void hostile(const struct job *j)
     refuse(j, state, bytes, 56, 10, 8, "its elements end at");
     refuse(j, state, bytes, bytes - 16, 0x7fc00000, 4, "is not finite");
     refuse(j, state, bytes, bytes - 16, 0xff800000, 4, "is not finite");
-    SAYS(weft_comm_residual_load(j->comm, 9, state, bytes, 1e300), WEFT_EINVAL, "becomes infinite");
-    SAYS(weft_comm_residual_load(j->comm, 9, state, bytes, INFINITY), WEFT_EINVAL, "factor is inf");
-    SAYS(weft_comm_residual_load(j->comm, 0, state, bytes, 1), WEFT_EINVAL, "tensor is 0");
-    SAYS(weft_comm_residual_load(j->comm, 9, NULL, bytes, 1), WEFT_EINVAL, "state is NULL");
-    SAYS(weft_comm_residual_load(NULL, 9, state, bytes, 1), WEFT_EINVAL, "not a communicator");
-    SAYS(weft_comm_residual_load(j->comm, 12, state, bytes, 1e300), WEFT_EINVAL, "becomes infinite");
+    SAYS(weft_comm_residual_load(j->comm, 9, 0, state, bytes, 1e300), WEFT_EINVAL, "becomes infinite");
+    SAYS(weft_comm_residual_load(j->comm, 9, 0, state, bytes, INFINITY), WEFT_EINVAL, "factor is inf");
+    SAYS(weft_comm_residual_load(j->comm, 9, elems_of(j) + 1, state, bytes, 1), WEFT_EINVAL,
+         "elements, and the tensor has");
+    SAYS(weft_comm_residual_load(j->comm, 77, elems_of(j) + 1, state, bytes, 1), WEFT_EINVAL,
+         "elements, and the tensor has");
+    WT_CHECK_STATUS(weft_comm_residual_clear(j->comm, 77), WEFT_ENOTFOUND);
+    SAYS(weft_comm_residual_load(j->comm, 0, 0, state, bytes, 1), WEFT_EINVAL, "tensor is 0");
+    SAYS(weft_comm_residual_load(j->comm, 9, 0, NULL, bytes, 1), WEFT_EINVAL, "state is NULL");
+    SAYS(weft_comm_residual_load(NULL, 9, 0, state, bytes, 1), WEFT_EINVAL, "not a communicator");
+    SAYS(weft_comm_residual_load(j->comm, 12, 0, state, bytes, 1e300), WEFT_EINVAL, "becomes infinite");
     SAYS(weft_comm_residual_save(j->comm, 12, NULL, 0, &n), WEFT_ENOTFOUND, "tensor 12 has no residual");
     SAYS(weft_comm_residual_save(j->comm, 9, bad, bytes - 1, &n), WEFT_ETRUNC, "there is room for");
     SAYS(weft_comm_residual_save(j->comm, 9, bad, bytes, NULL), WEFT_EINVAL, "bytes is NULL");

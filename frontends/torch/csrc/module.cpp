@@ -338,10 +338,10 @@ PYBIND11_MODULE(_C, m)
         py::arg("backend"), py::arg("tensor"), nogil());
     m.def(
         "load_residual",
-        [](const BackendPtr &backend, uint64_t tensor, const at::Tensor &saved, double factor) {
-            residuals_of(backend).load(tensor, saved, factor);
+        [](const BackendPtr &backend, uint64_t tensor, int64_t elements, const at::Tensor &saved, double factor) {
+            residuals_of(backend).load(tensor, elements, saved, factor);
         },
-        py::arg("backend"), py::arg("tensor"), py::arg("saved"), py::arg("factor"), nogil());
+        py::arg("backend"), py::arg("tensor"), py::arg("elements"), py::arg("saved"), py::arg("factor"), nogil());
     py::class_<HookState, std::shared_ptr<HookState>>(m, "HookState",
                                                       "What a model's communication hook knows from step to step.")
         .def(py::init(&make_state), py::arg("backend"), py::arg("codec"), py::arg("min_elements"), py::arg("vectors"),

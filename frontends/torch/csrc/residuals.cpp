@@ -39,14 +39,15 @@ std::optional<at::Tensor> Residuals::save(uint64_t tensor) const
     return st < 0 ? std::nullopt : std::optional(saved);
 }
 
-void Residuals::load(uint64_t tensor, const at::Tensor &saved, double factor) const
+void Residuals::load(uint64_t tensor, int64_t elements, const at::Tensor &saved, double factor) const
 {
     TORCH_CHECK_VALUE(saved.scalar_type() == at::kByte && saved.device().is_cpu(),
                       "weft: a saved residual is bytes on the CPU (torch.uint8), not ", saved.scalar_type(), " on ",
                       saved.device());
     at::Tensor bytes = saved.contiguous();
     ask("load_residual", [&](weft_comm *comm) {
-        return weft_comm_residual_load(comm, tensor, bytes.const_data_ptr(), bytes.nbytes(), factor);
+        return weft_comm_residual_load(comm, tensor, elements > 0 ? static_cast<size_t>(elements) : 0,
+                                       bytes.const_data_ptr(), bytes.nbytes(), factor);
     });
 }
 

@@ -18,8 +18,8 @@ public:
     void scale(uint64_t tensor, double factor) const;
     /* Bytes; nothing: it has none. */
     std::optional<at::Tensor> save(uint64_t tensor) const;
-    /* Add what was saved, times the factor. */
-    void load(uint64_t tensor, const at::Tensor &saved, double factor) const;
+    /* Add what was saved, times the factor. elements: of the tensor; 0 or less: not known. */
+    void load(uint64_t tensor, int64_t elements, const at::Tensor &saved, double factor) const;
 
 private:
     /* fn(the communicator), with the group's lock held. */

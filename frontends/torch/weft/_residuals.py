@@ -98,7 +98,7 @@ def try_loads(who: str, key: str, backend: Any, spare: int, saved: Sequence[torc
 
     try:
         for one in saved:
-            _C.load_residual(backend, spare, one, factor)
+            _C.load_residual(backend, spare, 0, one, factor)
     except ValueError as problem:
         raise ValueError(f"{who}: the residual of {key!r}: {problem}") from None
     finally:

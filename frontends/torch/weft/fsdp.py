@@ -112,7 +112,7 @@ class ReduceScatter(_Allocate):
         for tensor in self._tensors.values():
             _C.clear_residual(self._backend, tensor)
         for elements, saved in state["residuals"].items():
-            _C.load_residual(self._backend, self._number(int(elements)), saved, 1.0)
+            _C.load_residual(self._backend, self._number(int(elements)), int(elements), saved, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept of the module's gradients on this rank: see weft.fsdp.state_dict."""

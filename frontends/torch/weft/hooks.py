@@ -235,7 +235,7 @@ class State:
         for number, residuals in loads.items():
             self._loaded.add(number)
             for saved in residuals:
-                _C.load_residual(self.backend, self._state.tensor(number), saved, factor)
+                _C.load_residual(self.backend, self._state.tensor(number), self._state.elements(number), saved, factor)
 
     def rescale(self, factor: float) -> None:
         """Multiply what was lost: when a loss scale changes, by the new one divided by the old one, on all ranks alike.
