@@ -25,8 +25,8 @@ weft_status wi_settings_read_transport(struct wi_settings *settings, const char 
  * libraries, or a row is WEFT_SETTING_EQUAL, which communicators have compared by then. */
 weft_status wi_settings_read_client(struct wi_settings *settings, const char *module, const struct weft_setting *table,
                                     void *values);
-/* After all modules have read, but for those of wi_settings_read_client: every WEFT_* in file, calls or environment that no table has. Each is logged at warn
- * with the nearest known name. Returns how many. */
+/* After all modules have read, but for those of wi_settings_read_client: every WEFT_* in file, calls or environment that no table
+ * has. Each is logged at warn with the nearest known name. Returns how many. */
 int wi_settings_check_unknown(struct wi_settings *settings);
 /* Is `name` the setting `known` without its first word: WEFT_TIMEOUT, WEFT_COMM_TIMEOUT? They differ in more letters than what is
  * misspelt. */

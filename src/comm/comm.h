@@ -474,8 +474,8 @@ weft_status wi_call_redop(const struct weft_comm *comm, const struct wi_call *ca
 void wi_call_info(const struct weft_comm *comm, const struct wi_call *call, struct weft_op_info *info);
 /* compress.c: the codec that the call has by WEFT_COMPRESS; NULL: none. */
 const struct wi_codec_use *wi_compress_default(const struct weft_comm *comm, const struct wi_call *call);
-/* For the fast path: a call whose options say no more than a codec, which keeps nothing, and which it may have. 1: *codec is that, or
- * NULL. The communicator is held. */
+/* For the fast path: a call whose options say no more than a codec, which keeps nothing, and which it may have. 1: *codec is that,
+ * or NULL. The communicator is held. */
 int wi_compress_named(struct weft_comm *comm, const weft_call_options *options, const struct wi_call *call,
                       const struct wi_codec_use **codec);
 /* Ranks compare what a call's codec and tensor are by this, which their operations hold. */
