@@ -235,7 +235,7 @@ static weft_status check_form(const char *spec, const struct wi_codec_use *use)
             WEFT_EINVAL,
             "codec \"%.64s\": ef=%s is for codecs whose error is shorter than the vector, and that of %s is not", spec,
             form, name);
-    if (traits & WEFT_CODEC_VARIABLE && use->feedback.form > WI_FEEDBACK_EF14)
+    if (traits & WEFT_CODEC_VARIABLE && !wi_feedback_is_of_encoding(&use->feedback))
         return wi_fail(WEFT_EINVAL, "codec \"%.64s\": ef=%s is for codecs of a fixed rate; codec %s takes ef=1", spec,
                        form, name);
     if (traits & WEFT_CODEC_LINEAR && wi_feedback_has_state(&use->feedback))

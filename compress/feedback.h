@@ -37,9 +37,18 @@ struct wi_feedback {
     uint32_t warmup; /* DGC: steps in which more is sent than the codec's ratio says */
 };
 /* What it keeps is not a residual that encoding adds, but a state of the algorithm. */
+static inline int wi_feedback_form_has_state(unsigned form)
+{
+    return form == WI_FEEDBACK_EF21 || form == WI_FEEDBACK_DGC;
+}
 static inline int wi_feedback_has_state(const struct wi_feedback *f)
 {
-    return f->form == WI_FEEDBACK_EF21 || f->form == WI_FEEDBACK_DGC;
+    return wi_feedback_form_has_state(f->form);
+}
+/* Encoding itself does all of it, with e at hand or without. */
+static inline int wi_feedback_is_of_encoding(const struct wi_feedback *f)
+{
+    return f->form == WI_FEEDBACK_NONE || f->form == WI_FEEDBACK_EF14;
 }
 
 /* The vectors of fp32 that are kept of a tensor; a form uses some of them.

@@ -64,7 +64,7 @@ static weft_status lay_out(struct weft_request *req, struct wi_op *op)
 
     if (op->record) {
         op->record->algo = op->bind.sched->algo;
-        op->record->bypassed = op->bind.coding.codec && !op->bind.coding.image_bytes && !op->bind.coding.linear;
+        op->record->bypassed = wi_coding_is_bypassed(&op->bind.coding);
     }
     if (p->exchanged)
         WI_TRY(wi_exchange_map(req, op));

@@ -156,7 +156,7 @@ static weft_status arrange(struct wi_op *op, struct wi_call *c, const struct ten
 {
     struct wi_residual *r = t->residual;
     struct places places[2] = {places_of(all, n, WI_PLANE_WORKER), places_of(all, n, WI_PLANE_OWNER)};
-    int everywhere = r->form == WI_FEEDBACK_EF21 || r->form == WI_FEEDBACK_DGC,
+    int everywhere = wi_feedback_form_has_state(r->form),
         is_new = !r->plane[WI_PLANE_WORKER].of && !r->plane[WI_PLANE_OWNER].of;
     struct kept whole = {WI_PLANE_WORKER, 0, r->elems};
 
@@ -239,7 +239,7 @@ weft_status wi_compress_place(struct weft_request *req, struct wi_op *op)
     }
     if (!req->codec.feedback.form)
         return WEFT_SUCCESS;
-    if (op->bind.nstages > 1 && req->codec.feedback.form >= WI_FEEDBACK_EF21)
+    if (op->bind.nstages > 1 && wi_feedback_has_state(&req->codec.feedback))
         return wi_fail(WEFT_ENOTSUP, "%s with ef=%s is for algorithms without stages, and %s has some",
                        wi_coll_name((enum wi_coll)req->now.coll), wi_feedback_name(req->codec.feedback.form),
                        op->bind.sched->algo);

@@ -241,7 +241,7 @@ static void do_part(const struct wi_part *p)
 static int in_one_pass(const struct wi_part *p)
 {
     return p->dtype == WEFT_FLOAT32 && wi_part_factor(p) == 1 && !p->w->undo_image &&
-           p->c->feedback.form <= WI_FEEDBACK_EF14;
+           wi_feedback_is_of_encoding(&p->c->feedback);
 }
 
 /* The tensor that the element belongs to, or the first one behind it; NULL: there is none. */

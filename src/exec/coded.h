@@ -45,6 +45,11 @@ struct wi_coding {
 
 /* For vectors of this type; the codec stays as long as the operation. WEFT_ENOTSUP with text: the codec does not take it. */
 weft_status wi_coding_init(struct wi_coding *coding, const struct weft_codec *codec, weft_dtype dtype, int rank);
+/* There is a codec, and plain data is sent after all. */
+static inline int wi_coding_is_bypassed(const struct wi_coding *c)
+{
+    return c->codec && !c->image_bytes && !c->linear;
+}
 static inline size_t wi_coding_block(const struct wi_coding *c)
 {
     return (size_t)1 << c->shift;

@@ -315,7 +315,7 @@ static void record_codec(const struct wi_coding *coding, struct wi_record *e)
 
     e->has_codec = coding->codec != NULL;
     e->tensor = coding->tensor;
-    e->bypassed = coding->codec && !coding->image_bytes && !coding->linear;
+    e->bypassed = wi_coding_is_bypassed(coding);
     if (coding->codec)
         snprintf(e->codec, sizeof e->codec, "%s", wi_codec_text(coding->codec, text, sizeof text));
 }
