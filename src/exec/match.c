@@ -656,12 +656,24 @@ int wi_match_probe(struct wi_exec *exec, int source, int64_t tag, struct wi_matc
         int got = r != exec->rank && exec->peers[r].group
                       ? probe_channels(exec, r, tag, source != WEFT_ANY_SOURCE, found)
                       : 0;
+        if (got > 0 && tag != 0) { /* it may have arrived since: then it has its place among those that did */
+            look_tagged(exec, r);
+            at = exec->broken ? NULL : find_early(exec, source, tag, &peer);
+        }
+        if (at)
+            break;
+        if (exec->broken)
+            return exec->broken;
         if (got > 0)
             return sound(exec, r, &found->info, found->info.flags & WI_INFO_RTS ? 0 : payload_bytes(&found->info))
                        ? 1
                        : exec->broken;
         failure = got < 0 ? got : failure;
         failed += got < 0;
+    }
+    if (at) {
+        *found = (struct wi_match_found){peer, wi_info_tag(&(*at)->info), (*at)->info};
+        return 1;
     }
     return failed && failed == to - from + (source != WEFT_ANY_SOURCE) ? failure : 0;
 }

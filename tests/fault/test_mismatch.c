@@ -467,6 +467,7 @@ static void swapped(int rank, int nranks, void *arg)
     ft_open(&f, l->transport, DEADLINE_MS, rank, nranks);
     for (int i = 0; i < 4; i++) /* each knows both by then */
         WT_CHECK_OK(call_labelled(&f, (enum how)((i + l->how) % HOWS), names[i % 2]));
+    wt_sync(); /* or a rank hears of the failure in the call before */
     WT_CHECK_STATUS(call_labelled(&f, l->how, names[rank == ODD]), WEFT_EMISMATCH);
     check_says(f.comm, "all_reduce",
                rank == ODD ? "for \"layer2.weight\" communicator" : "for \"layer1.weight\" communicator", NULL);
@@ -487,6 +488,7 @@ static void other_labels(int rank, int nranks, void *arg)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct ft_rank f;
         ft_open(&f, arg, DEADLINE_MS, rank, nranks);
+        wt_sync(); /* as above */
         WT_CHECK_STATUS(call_labelled(&f, ISSUED, pairs[i][rank == ODD]), WEFT_EMISMATCH);
         check_says(f.comm, "all_reduce", "codec, tensor or label named", NULL);
         ft_close(&f);
