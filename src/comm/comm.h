@@ -285,6 +285,7 @@ struct weft_comm {
     struct {
         char text[64]; /* "": none was named yet */
         struct wi_codec_use use;
+        char shown[WI_RECORDER_CODEC_TEXT]; /* in the recorder */
     } named_codec; /* the newest that a call named: programs name the same again and again */
     int fast_counted;     /* it has references of its own to its schedule and program, others having been let in */
     int runs_alone;       /* such calls may be run so */

@@ -129,6 +129,8 @@ int wi_compress_named(struct weft_comm *comm, const weft_call_options *o, const 
             wi_codec_parse_use(o->codec, &comm->named_codec.use) < 0) /* the general path says what is wrong */
             return 0;
         strcpy(text, o->codec);
+        if (use->on)
+            wi_codec_text(&use->codec, comm->named_codec.shown, sizeof comm->named_codec.shown);
     }
     *codec = use->on && coded_bytes(comm, c) >= use->min_bytes ? use : NULL;
     return !use->feedback.form;

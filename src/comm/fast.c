@@ -225,7 +225,12 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     e->receives = 0;
     e->algo = op->bind.sched->algo;
     e->label = 0;
-    e->has_codec = 0; /* one that was bypassed is not told of */
+    e->has_codec = e->bypassed =
+        codec == &comm->named_codec.use; /* of WEFT_COMPRESS it is not told that it was bypassed */
+    if (__builtin_expect(e->has_codec, 0)) {
+        e->tensor = tensor;
+        strcpy(e->codec, comm->named_codec.shown);
+    }
     e->bytes_sent = 0;
     e->ticks_issued = wi_ticks();
     e->ticks_done = 0;

@@ -192,6 +192,7 @@ static weft_status named(struct ft_rank *f, const char *codec, uint64_t tensor, 
     static float src[5000], dst[5000];
     weft_call call = wt_call(WEFT_KIND_ALL_REDUCE, src, dst, n, WEFT_FLOAT32);
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+    weft_collective_info info = WEFT_COLLECTIVE_INFO_INIT;
     char text[100];
     weft_status st;
 
@@ -203,6 +204,12 @@ static weft_status named(struct ft_rank *f, const char *codec, uint64_t tensor, 
     for (size_t i = 0; i < n; i++)
         src[i] = (float)(i % 5) + 1;
     st = weft_issue(f->comm, &call, NULL);
+    if (st >= 0 && n && strcmp(codec, "none") != 0) { /* what the recorder says does not depend on how it was issued */
+        WT_CHECK_OK(weft_comm_newest_collective(f->comm, &info));
+        WT_CHECK_STR(info.codec, strncmp(codec, "sharedint", 9) ? "int8" : "sharedint");
+        WT_CHECK_INT(info.bypassed, 1);
+        WT_CHECK_INT((int)info.tensor, (int)tensor);
+    }
     for (size_t i = 0; st >= 0 && i < n; i++)
         if (dst[i] != (float)f->nranks * src[i]) {
             wt_fail(__FILE__, __LINE__, "%s: element %zu of %zu is %g", codec, i, n, (double)dst[i]);
