@@ -225,8 +225,8 @@ static void fill(struct weft_comm *comm, const struct wi_call *c, const struct w
     e->receives = 0;
     e->algo = op->bind.sched->algo;
     e->label = 0;
-    e->has_codec = e->bypassed =
-        codec == &comm->named_codec.use; /* of WEFT_COMPRESS it is not told that it was bypassed */
+    /* Of the codec of WEFT_COMPRESS it is not told that it was bypassed. */
+    e->has_codec = e->bypassed = codec == &comm->named_codec.use;
     if (__builtin_expect(e->has_codec, 0)) {
         e->tensor = tensor;
         strcpy(e->codec, comm->named_codec.shown);

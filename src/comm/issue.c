@@ -448,8 +448,8 @@ static weft_status prepare_beside(struct weft_comm *comm, struct weft_request *r
 
 static weft_status prepare_batch(struct weft_comm *comm, struct weft_request *req)
 {
-    if (req->batch->elems
-            [1]) /* first: a linear codec's agreement is issued when the other one is prepared, and may not be in vain */
+    /* First: a linear codec's agreement is issued when the other one is prepared, and may not be in vain. */
+    if (req->batch->elems[1])
         WI_TRY(prepare_beside(comm, req));
     return prepare_one(comm, req, &req->op[0], &req->now);
 }

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "exec/exec.h"
 
-#define LABELS \
-    1024 /* a power of two, more than the recorder has entries; a new one takes the place of another with its low bits */
+/* A power of two, more than the recorder has entries. A new one takes the place of another with its low bits. */
+#define LABELS 1024
 
 struct wi_label {
     uint32_t hash; /* 0: none */
