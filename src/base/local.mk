@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libweft_sources += \
+base_sources += \
 	src/base/alloc.c src/base/alloc.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/clock.c src/base/clock.h \

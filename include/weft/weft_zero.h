@@ -1,0 +1,405 @@
+/* weft_zero.h: optimizer states, gradients and parameters of data-parallel training, sharded over the ranks (ZeRO).
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A library of its own, libweft_zero, on top of weft.h. A program describes its model once: parameters, and units of them (layers)
+ * that are used together. Then, for each micro-batch, it says which unit's forward or backward pass begins and ends and which
+ * gradients are there; the library gathers, reduces, scatters and releases behind that, and steps the optimizer on shards.
+ *
+ *     weft_zero_create(comm, &config, &zero);
+ *     weft_zero_param_add(zero, &weight, &w);  weft_zero_param_add(zero, &bias, &b);
+ *     weft_zero_unit_add(zero, "layer0", (int[]){w, b}, 2, &unit);
+ *     weft_zero_seal(zero);
+ *     weft_zero_param_set(zero, w, WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32);  ...
+ *     for each step, for each micro-batch:
+ *         weft_zero_pre_forward(zero, unit);   weft_zero_param_data(zero, w, &data);  ...  weft_zero_post_forward(zero, unit);
+ *         weft_zero_pre_backward(zero, unit);  ...  weft_zero_grad_add(zero, w, grad, WEFT_FLOAT32);  ...
+ *         weft_zero_post_backward(zero, unit);
+ *         weft_zero_micro_batch_end(zero);
+ *       weft_zero_step(zero, &hyper, 1, NULL);
+ *
+ * What a rank keeps, for N ranks and Ψ parameters of two bytes (of four bytes: no master weights, all else alike), AdamW:
+ *
+ *     stage   parameters  gradients  master, two moments   collectives of a step, elements x (N-1)/N
+ *     0       2Ψ          2Ψ         12Ψ                   reduce-scatter Ψ, all-gather Ψ of gradients
+ *     1       2Ψ          2Ψ         12Ψ/N                 reduce-scatter Ψ of gradients, all-gather Ψ of parameters
+ *     2       2Ψ          2Ψ/N       12Ψ/N                 the same; the reduce-scatter for every micro-batch
+ *     3       2Ψ/N        2Ψ/N       12Ψ/N                 for every micro-batch: all-gather 2Ψ, reduce-scatter Ψ
+ *
+ * and buffers for the units in use: of gradients from stage 2 on, of parameters in stage 3. Gradients are summed by the same
+ * collectives on the same layout in every stage, and the optimizers work element by element: the stages give the same bits.
+ *
+ * Conventions are those of weft.h: statuses, units, ownership. weft_thread_error() has the text of a failure.
+ *   Threads     any thread may make any call; calls on one weft_zero run one after another.
+ *   Collective  every rank calls, in the same order: calls that say so. All others are local, but those about units may begin
+ *               collectives, so that ranks have to go through units in the same order; one that does not is told so by name
+ *               (WEFT_EMISMATCH), on all ranks, as is one that ran another number of micro-batches.
+ *   Failures    of WEFT_EPEER and below are final: every later call but weft_zero_destroy returns them.
+ *
+ * Papers: Rajbhandari et al., ZeRO, SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023. */
+#ifndef WEFT_ZERO_H
+#define WEFT_ZERO_H
+
+#include <weft/weft.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_zero weft_zero;
+
+/* X(name, value, text): what weft_zero_step does to a shard. p weight, g gradient, m and v moments. */
+#define WEFT_ZERO_OPTIMIZER_LIST(X)                                                                                              \
+    X(WEFT_ZERO_ADAMW, 1, "adamw")     /* weight decay apart from the gradient (Loshchilov & Hutter, ICLR 2019) */               \
+    X(WEFT_ZERO_ADAM, 2, "adam")       /* weight decay added to the gradient (Kingma & Ba, ICLR 2015) */                         \
+    X(WEFT_ZERO_SGD, 3, "sgd")         /* momentum, dampening, Nesterov; no state if momentum is 0 throughout */                 \
+    X(WEFT_ZERO_LION, 4, "lion")       /* sign of an interpolation, one moment (Chen et al., NeurIPS 2023) */                    \
+    X(WEFT_ZERO_ADAGRAD, 5, "adagrad") /* sum of squares, one moment (Duchi et al., JMLR 2011) */
+typedef enum weft_zero_optimizer {
+#define WEFT_ZERO_OPTIMIZER_ENUM(name, value, text) name = value,
+    WEFT_ZERO_OPTIMIZER_LIST(WEFT_ZERO_OPTIMIZER_ENUM)
+#undef WEFT_ZERO_OPTIMIZER_ENUM
+} weft_zero_optimizer;
+
+/* When gradients are summed over the ranks, if a step has several micro-batches. */
+typedef enum weft_zero_reduce {
+    WEFT_ZERO_REDUCE_AUTO = 0,  /* stages 0 and 1: at the last micro-batch, of sums kept until then; 2 and 3: at every one */
+    WEFT_ZERO_REDUCE_EVERY = 1, /* at every one, in all stages: then all stages have the same bits with accumulation, too */
+} weft_zero_reduce;
+
+/* How an engine is made. */
+typedef struct weft_zero_config {
+    size_t bytes;                  /* sizeof, by WEFT_ZERO_CONFIG_INIT */
+    int stage;                     /* 0 to 3 */
+    weft_zero_optimizer optimizer;
+    int micro_batches;             /* in a step, at least 1; see weft_zero_accumulate */
+    weft_zero_reduce reduce;
+    double divisor;                /* of the sum over ranks and micro-batches; 0: ranks x micro-batches, the mean */
+    double clip;                   /* largest norm of all gradients together; 0: not clipped */
+    double loss_scale;             /* what the caller multiplies losses by: 1, none; 0: dynamic, by the next five */
+    double loss_scale_initial;     /* 2^16 */
+    int loss_scale_window;         /* steps without overflow after which it doubles: 1000 */
+    int loss_scale_hysteresis;     /* overflows that it takes to halve it: 2 */
+    int loss_scale_refill;         /* 1: every step without overflow gives the hysteresis back; 0: only a doubling does */
+    double loss_scale_min;         /* 1 */
+    int threads;                   /* of the optimizer; 0: as many as the process may use cores */
+    int overlap;                   /* 1: collectives run beside computation; 0: each is waited for, and buffers are fewer */
+    size_t live_elems;             /* stage 3: elements of parameters that are gathered at a time; 0: the two largest units */
+    size_t prefetch_elems;         /* stage 3: elements that are gathered ahead; 0: none. As live_elems allows */
+    size_t reuse_elems;            /* stage 3: a unit that is used again within so many elements stays gathered; 0: none */
+    size_t persistent_elems;       /* stage 3: units of at most so many elements stay gathered; 0: none */
+    const char *gather_codec;      /* NULL, or a codec (weft_compress.h) of gathers of parameters: "int8:block=256" */
+    const char *reduce_codec;      /* NULL, or a codec of reductions of gradients: "int4:block=128" */
+} weft_zero_config;
+#define WEFT_ZERO_CONFIG_INIT                                                                                                    \
+    { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,            \
+      (size_t)-1, 0, 0, NULL, NULL }
+
+#define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
+#define WEFT_ZERO_WHOLE 2u  /* the parameter lies on one rank: no shard boundary cuts it */
+#define WEFT_ZERO_DIMS_MAX 8
+
+/* A parameter. */
+typedef struct weft_zero_param {
+    size_t bytes;         /* sizeof, by WEFT_ZERO_PARAM_INIT */
+    const char *name;     /* "layer3.weight": unique; copied */
+    weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too. 16-bit ones have fp32 master weights */
+    int ndims;            /* 0: a scalar */
+    const size_t *shape;  /* ndims extents, each may be 0; copied */
+    unsigned flags;       /* WEFT_ZERO_FROZEN, WEFT_ZERO_WHOLE */
+    int group;            /* whose hyper-parameters it takes in weft_zero_step */
+    size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
+} weft_zero_param;
+#define WEFT_ZERO_PARAM_INIT { sizeof(weft_zero_param), NULL, WEFT_FLOAT32, 0, NULL, 0, 0, 0 }
+
+/* Hyper-parameters of a group in one step. Those that an optimizer does not have are ignored. */
+typedef struct weft_zero_hyper {
+    size_t bytes;         /* sizeof, by WEFT_ZERO_HYPER_INIT */
+    double lr;            /* 1e-3 */
+    double beta1, beta2;  /* .9 and .999; Lion's are .9 and .99 by custom */
+    double eps;           /* 1e-8 */
+    double weight_decay;  /* 0 */
+    double momentum;      /* sgd: 0 */
+    double dampening;     /* sgd: 0 */
+    int nesterov;         /* sgd: 0 */
+    int maximize;         /* 0 */
+    double lr_decay;      /* adagrad: 0 */
+} weft_zero_hyper;
+#define WEFT_ZERO_HYPER_INIT { sizeof(weft_zero_hyper), 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0 }
+
+/* What a step did. The same on all ranks. */
+typedef struct weft_zero_step_info {
+    size_t bytes;         /* sizeof, by WEFT_ZERO_STEP_INFO_INIT */
+    int skipped;          /* 1: a gradient was Inf or NaN, and nothing was changed but the loss scale */
+    double norm;          /* of all gradients after division and unscaling, before clipping; Inf or NaN if skipped */
+    double factor;        /* by which clipping multiplied them; 1: not clipped */
+    double loss_scale;    /* of the next step */
+    uint64_t step;        /* how many were not skipped, with this one */
+} weft_zero_step_info;
+#define WEFT_ZERO_STEP_INFO_INIT { sizeof(weft_zero_step_info), 0, 0, 1, 1, 0 }
+
+/* What belongs to a parameter; all of its shape. */
+typedef enum weft_zero_what {
+    WEFT_ZERO_WEIGHT = 1,   /* the fp32 weight (of 16-bit parameters the master weight) */
+    WEFT_ZERO_GRAD = 2,     /* the sum of gradients so far, not divided or unscaled */
+    WEFT_ZERO_MOMENT1 = 3,  /* adam's m, sgd's momentum, lion's moment */
+    WEFT_ZERO_MOMENT2 = 4,  /* adam's v, adagrad's sum of squares */
+} weft_zero_what;
+
+/* Memory in bytes on this rank, and time. Times are of this process, since creation. */
+typedef struct weft_zero_stats {
+    size_t bytes;             /* sizeof, by WEFT_ZERO_STATS_INIT */
+    size_t param_bytes;       /* parameters or their shards, with what stays gathered */
+    size_t grad_bytes;        /* gradients or their shards */
+    size_t state_bytes;       /* master weights and moments */
+    size_t gather_bytes;      /* buffers of gathered units, the most there has been */
+    size_t reduce_bytes;      /* buffers of gradients not yet reduced, the most there has been */
+    size_t elems;             /* elements of all parameters, Ψ */
+    size_t shard_elems;       /* elements that this rank updates, with padding */
+    uint64_t gather_wait_ns;  /* waited for parameters */
+    uint64_t reduce_wait_ns;  /* waited for reductions of gradients */
+    uint64_t norm_ns;         /* of norms and their agreement */
+    uint64_t update_ns;       /* in optimizers */
+    uint64_t copy_ns;         /* copying and adding gradients */
+    uint64_t gathers;         /* of units */
+    uint64_t prefetches;      /* of those: begun before they were needed */
+    uint64_t reductions;
+    uint64_t retraces;        /* times that units were used in another order than before */
+} weft_zero_stats;
+#define WEFT_ZERO_STATS_INIT { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* ---- Making ---------------------------------------------------------------------------------------------------------------- */
+
+/* Make an engine over the ranks of a communicator.
+ *
+ * Collective. The communicator is duplicated twice, for gathers and for reductions, so that one does not wait behind the other; the
+ * caller may use it on.
+ * @param comm    the data-parallel ranks; must outlive the engine
+ * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads
+ * @param zero    receives the engine
+ * Ownership: the caller ends it with weft_zero_destroy. Nothing of config is kept.
+ * Blocks: until all ranks have called.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL or a field is out of its range; the text names it
+ *         WEFT_EMISMATCH  ranks have other configurations; the text names a field
+ *         any failure of weft_comm_dup */
+WEFT_API weft_status weft_zero_create(weft_comm *comm, const weft_zero_config *config, weft_zero **zero);
+
+/* End an engine. Pointers from weft_zero_param_data and weft_zero_grad_buffer are invalid from then on.
+ *
+ * Collective, but does not wait for ranks that failed.
+ * @param zero  NULL does nothing
+ * Blocks: until operations under way are complete, at most their deadline.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not an engine */
+WEFT_API weft_status weft_zero_destroy(weft_zero *zero);
+
+/* Register a parameter.
+ *
+ * @param zero   the engine, not sealed
+ * @param param  described; on all ranks in the same order
+ * @param index  receives its number, from 0
+ * Ownership: nothing of param is kept.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   NULL, unknown dtype or flags, negative group, more than WEFT_ZERO_DIMS_MAX dimensions, a shape whose product
+ *                       overflows, a name that is empty or taken, or the engine is sealed
+ *         WEFT_ENOMEM   out of memory */
+WEFT_API weft_status weft_zero_param_add(weft_zero *zero, const weft_zero_param *param, int *index);
+
+/* Define a unit: parameters that are gathered, reduced and released together, a layer.
+ *
+ * Each parameter is in exactly one unit. Units that are larger move more bytes at a time, and need larger buffers.
+ * @param zero     the engine, not sealed
+ * @param name     "blocks.3"; unique; copied. Errors say it
+ * @param params   numbers of nparams parameters; may be NULL when there are none
+ * @param nparams  0 or more
+ * @param unit     receives its number, from 0
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  NULL, a name that is empty or taken, a parameter that does not exist or is in a unit, or the engine is sealed
+ *         WEFT_ENOMEM  out of memory */
+WEFT_API weft_status weft_zero_unit_add(weft_zero *zero, const char *name, const int *params, int nparams, int *unit);
+
+/* Lay parameters out, compare them with the other ranks', and allocate. No parameter or unit can be added afterwards.
+ *
+ * Collective. All weights are 0 until weft_zero_param_set.
+ * @param zero  the engine
+ * Blocks: until all ranks have called.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL     sealed already; no unit; a parameter without a unit, which the text names
+ *         WEFT_EMISMATCH  another rank has another model; the text names the first parameter or unit that differs
+ *         WEFT_ENOMEM, WEFT_ENOSPC  there is no memory for it; the text says how much was needed, and for what
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_seal(weft_zero *zero);
+
+/* ---- Values ---------------------------------------------------------------------------------------------------------------- */
+
+/* Give a parameter, or what belongs to it, its values.
+ *
+ * Not collective, but what a rank is not told it does not have: every rank calls with the same values. Each keeps its own part.
+ * @param zero   the engine, sealed
+ * @param param  its number
+ * @param what   WEFT_ZERO_WEIGHT sets the parameter and its master weight; or a moment, or the gradient
+ * @param values all elements, in row-major order
+ * @param dtype  of values: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16
+ * Blocks: while the parameter is being gathered.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL   NULL, not sealed, no such parameter or dtype; what the parameter does not have (a frozen one's moments)
+ *         WEFT_EBUSY    the unit is in use, between pre_forward and post_forward or pre_backward and post_backward */
+WEFT_API weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what, const void *values, weft_dtype dtype);
+
+/* Get all values of a parameter, or of what belongs to it.
+ *
+ * Collective. Values come from the ranks that keep them.
+ * @param zero   the engine, sealed
+ * @param param  its number
+ * @param what   what of it
+ * @param values receives all elements; NULL: this rank only helps the others
+ * @param dtype  of values: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16
+ * Blocks: until all ranks have called.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  as weft_zero_param_set; or there is no gradient yet
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_param_get(weft_zero *zero, int param, weft_zero_what what, void *values, weft_dtype dtype);
+
+/* Tell where a parameter's elements are.
+ *
+ * Stages 0 to 2: always at the same place. Stage 3: only while its unit is gathered, from pre_forward to post_forward, say; the place
+ * is another each time.
+ * @param zero   the engine, sealed
+ * @param param  its number
+ * @param data   receives the address of its first element in its dtype, aligned to 64 bytes; NULL: it is not gathered
+ * Ownership: the engine's. The caller reads; what it writes by itself is lost, or another rank does not see it.
+ * Blocks: while an all-gather that the last step began is under way.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  NULL, not sealed, or no such parameter
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_param_data(weft_zero *zero, int param, void **data);
+
+/* ---- Passes ---------------------------------------------------------------------------------------------------------------- */
+
+/* Say that a unit's forward or backward pass begins: its parameters are gathered when this returns.
+ *
+ * Passes nest, and a unit may have several at a time (a tied weight, a recomputed activation). In stages below 3 it waits for what the
+ * last step began. In stage 3 the order is recorded, and followed from the second time on: units that come next are gathered ahead.
+ * @param zero  the engine, sealed
+ * @param unit  its number
+ * Blocks: until the unit is gathered.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL     not sealed, or no such unit
+ *         WEFT_EMISMATCH  another rank is at another unit; the text names both
+ *         WEFT_ENOMEM     stage 3: there is no memory for the unit beside those in use
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_pre_forward(weft_zero *zero, int unit);
+WEFT_API weft_status weft_zero_pre_backward(weft_zero *zero, int unit);
+
+/* Say that a unit's forward pass has ended: stage 3 releases its parameters, unless they are used again soon.
+ *
+ * @param zero  the engine, sealed
+ * @param unit  its number, of which a pass has begun
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed, no such unit, or no pass of it has begun */
+WEFT_API weft_status weft_zero_post_forward(weft_zero *zero, int unit);
+
+/* Say that a unit's backward pass has ended, and that gradients of it that have not come do not come in this micro-batch: they are 0.
+ *
+ * Of a unit that several modules use, call it after the last. What is left at weft_zero_micro_batch_end ends there.
+ * @param zero  the engine, sealed
+ * @param unit  its number, of which a pass has begun
+ * Blocks: no.
+ * @return as weft_zero_post_forward, and any failure of a collective */
+WEFT_API weft_status weft_zero_post_backward(weft_zero *zero, int unit);
+
+/* Hand a gradient in: it is copied to its place, or added to what is there.
+ *
+ * When the last of a unit is there, the unit's reduction begins, beside whatever the caller does next.
+ * @param zero   the engine, sealed
+ * @param param  its number; once in a micro-batch
+ * @param grad   its elements, row-major; the caller's again on return
+ * @param dtype  of grad: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; stored in the parameter's
+ * Blocks: while no buffer is free, until an earlier reduction is complete.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  NULL, not sealed, no such parameter, or a frozen one; it was there already in this micro-batch
+ *         WEFT_ENOMEM  there is no memory for a buffer
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_grad_add(weft_zero *zero, int param, const void *grad, weft_dtype dtype);
+
+/* Tell where a gradient is to be written, for who computes it right into its place. weft_zero_grad_ready follows.
+ *
+ * @param zero   the engine, sealed
+ * @param param  its number
+ * @param grad   receives the address of its first element in the parameter's dtype
+ * @param add    receives 1: there is an earlier micro-batch's gradient, to be added to; 0: what is there is to be overwritten
+ * Ownership: the engine's; the caller writes until weft_zero_grad_ready.
+ * Blocks, @return: as weft_zero_grad_add */
+WEFT_API weft_status weft_zero_grad_buffer(weft_zero *zero, int param, void **grad, int *add);
+WEFT_API weft_status weft_zero_grad_ready(weft_zero *zero, int param);
+
+/* Say that a micro-batch's backward pass has ended.
+ *
+ * Gradients that have not come are 0. The reductions that are left begin.
+ * @param zero  the engine, sealed
+ * Blocks: while no buffer is free.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed; or the step has all its micro-batches already, and weft_zero_step has not been called
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_micro_batch_end(weft_zero *zero);
+
+/* Say whether more micro-batches follow the next one, instead of counting config.micro_batches.
+ *
+ * @param zero  the engine, sealed; no gradient of the next micro-batch has come
+ * @param more  1: others follow it; 0: it is the last before weft_zero_step; -1: counted again
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed, more is another value, or gradients have come */
+WEFT_API weft_status weft_zero_accumulate(weft_zero *zero, int more);
+
+/* Update the parameters, and forget the gradients.
+ *
+ * Collective. One all-reduce of a few numbers finds overflows and the norm. With config.overlap, parameters are on their way to the
+ * other ranks when this returns.
+ * @param zero    the engine, sealed; all micro-batches have ended
+ * @param hypers  of group 0, 1, …; the same on all ranks
+ * @param nhypers more than the largest group of a parameter
+ * @param info    NULL, or from WEFT_ZERO_STEP_INFO_INIT; filled
+ * Blocks: until the gradients are reduced and all ranks have called.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL     NULL, not sealed, nhypers is too few, a value is out of its range or no number; or the last micro-batch has not
+ *                         ended: nothing has changed
+ *         WEFT_EMISMATCH  another rank has run another number of micro-batches, or has other hyper-parameters
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info);
+
+/* Forget the gradients of a step that is not to be made; what was counted of it begins anew.
+ *
+ * Collective, as reductions may be under way.
+ * @param zero  the engine, sealed
+ * Blocks: until reductions under way are complete.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed
+ *         any failure of a collective */
+WEFT_API weft_status weft_zero_drop_gradients(weft_zero *zero);
+
+/* Tell what the caller multiplies its losses by, before it computes gradients.
+ *
+ * @param zero  the engine
+ * @param scale receives it; 1 unless config.loss_scale is another
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL */
+WEFT_API weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale);
+
+/* Tell of memory and time.
+ *
+ * @param zero   the engine
+ * @param stats  from WEFT_ZERO_STATS_INIT; filled
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL, or stats->bytes is no size of it */
+WEFT_API weft_status weft_zero_get_stats(weft_zero *zero, weft_zero_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WEFT_ZERO_H */

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "zero/optim.h"
+int wi_zero_placeholder;

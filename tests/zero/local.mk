@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The parts of libweft_zero, and engines over real ranks.
