@@ -21,6 +21,17 @@ extern "C" {
  *         WEFT_EINVAL  status is no failure, or text is NULL; the thread's text says which */
 WEFT_API weft_status weft_thread_error_set(weft_status status, const char *text);
 
+/* Tell in which context a communicator was made.
+ *
+ * @param comm     the communicator
+ * @param context  receives it
+ * Ownership: whoever made the context.
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not a communicator, or context is NULL */
+WEFT_API weft_status weft_comm_context(const weft_comm *comm, weft_context **context);
+
 /* Read the settings of a library that is built on weft: from the context's calls, the environment, the context's file, or the
  * defaults, in that order, as weft's own, and shown with them by weft_context_settings from then on.
  *

@@ -73,6 +73,7 @@ typedef struct weft_zero_config {
     weft_zero_optimizer optimizer;
     int micro_batches;             /* in a step, at least 1; see weft_zero_accumulate */
     weft_zero_reduce reduce;
+    int grad_fp32;                 /* 1: gradients of 16-bit parameters are kept and summed in fp32; 0: in the parameter's type */
     double divisor;                /* of the sum over ranks and micro-batches; 0: ranks x micro-batches, the mean */
     double clip;                   /* largest norm of all gradients together; 0: not clipped */
     double loss_scale;             /* what the caller multiplies losses by: 1, none; 0: dynamic, by the next five */
@@ -91,7 +92,7 @@ typedef struct weft_zero_config {
     const char *reduce_codec;      /* NULL, or a codec of reductions of gradients: "int4:block=128" */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
-    { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,            \
+    { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
       (size_t)-1, 0, 0, NULL, NULL }
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
@@ -102,7 +103,7 @@ typedef struct weft_zero_config {
 typedef struct weft_zero_param {
     size_t bytes;         /* sizeof, by WEFT_ZERO_PARAM_INIT */
     const char *name;     /* "layer3.weight": unique; copied */
-    weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too. 16-bit ones have fp32 master weights */
+    weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too, unless config.grad_fp32. 16-bit ones have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
     unsigned flags;       /* WEFT_ZERO_FROZEN, WEFT_ZERO_WHOLE */
@@ -239,12 +240,13 @@ WEFT_API weft_status weft_zero_seal(weft_zero *zero);
  * Not collective, but what a rank is not told it does not have: every rank calls with the same values. Each keeps its own part.
  * @param zero   the engine, sealed
  * @param param  its number
- * @param what   WEFT_ZERO_WEIGHT sets the parameter and its master weight; or a moment, or the gradient
+ * @param what   WEFT_ZERO_WEIGHT sets the parameter and its master weight; or a moment
  * @param values all elements, in row-major order
  * @param dtype  of values: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16
  * Blocks: while the parameter is being gathered.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   NULL, not sealed, no such parameter or dtype; what the parameter does not have (a frozen one's moments)
+ *         WEFT_EINVAL   NULL, not sealed, no such parameter or dtype; what the parameter does not have (a frozen one's moments);
+ *                       WEFT_ZERO_GRAD: that is weft_zero_grad_add's
  *         WEFT_EBUSY    the unit is in use, between pre_forward and post_forward or pre_backward and post_backward */
 WEFT_API weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what, const void *values, weft_dtype dtype);
 
@@ -317,7 +319,7 @@ WEFT_API weft_status weft_zero_post_backward(weft_zero *zero, int unit);
  * @param zero   the engine, sealed
  * @param param  its number; once in a micro-batch
  * @param grad   its elements, row-major; the caller's again on return
- * @param dtype  of grad: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; stored in the parameter's
+ * @param dtype  of grad: WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; stored in the gradient's type
  * Blocks: while no buffer is free, until an earlier reduction is complete.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  NULL, not sealed, no such parameter, or a frozen one; it was there already in this micro-batch
@@ -329,7 +331,7 @@ WEFT_API weft_status weft_zero_grad_add(weft_zero *zero, int param, const void *
  *
  * @param zero   the engine, sealed
  * @param param  its number
- * @param grad   receives the address of its first element in the parameter's dtype
+ * @param grad   receives the address of its first element, in the gradient's type
  * @param add    receives 1: there is an earlier micro-batch's gradient, to be added to; 0: what is there is to be overwritten
  * Ownership: the engine's; the caller writes until weft_zero_grad_ready.
  * Blocks, @return: as weft_zero_grad_add */

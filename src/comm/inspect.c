@@ -58,6 +58,15 @@ weft_status weft_comm_local(const weft_comm *comm, int *local_rank, int *local_n
     return WEFT_SUCCESS;
 }
 
+weft_status weft_comm_context(const weft_comm *comm, weft_context **context)
+{
+    WI_TRY(wi_comm_check(comm));
+    if (!context)
+        return wi_fail(WEFT_EINVAL, "comm_context: the result pointer is NULL");
+    *context = comm->ctx;
+    return WEFT_SUCCESS;
+}
+
 weft_status weft_comm_status(const weft_comm *comm)
 {
     WI_TRY(wi_comm_check(comm));

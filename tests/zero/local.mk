@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The parts of libweft_zero, and engines over real ranks.
+multi_tests += tests/zero/test_zero
+tests_zero_test_zero_SOURCES = tests/zero/test_zero.c tests/zero/model.h tests/fault/fault.h
+tests_zero_test_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engines: made, entered, left and ended. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/weft_client.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "base/struct_prefix.h"
+#include "zero/zero.h"
+
+static const struct wi_struct_rule config_rule =
+    WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", reduce_codec);
+static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", retraces);
+
+/* ---- Calls ---- */
+
+static weft_status publish(unsigned since, weft_status st)
+{
+    if (st < 0 && wi_fail_count() != since)
+        weft_thread_error_set(st, wi_fail_text());
+    return st;
+}
+
+weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since)
+{
+    *since = wi_fail_count();
+    if (!zero || zero->magic != WI_ZERO_MAGIC)
+        return publish(*since,
+                       wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
+    pthread_mutex_lock(&zero->lock);
+    weft_status st = WEFT_SUCCESS;
+
+    if (zero->failed < 0)
+        st = wi_fail(zero->failed, "zero: %s: the engine has failed before: %s", call,
+                     zero->failure ? zero->failure : "");
+    else if (sealed >= 0 && zero->sealed != sealed)
+        st = wi_fail(WEFT_EINVAL, "zero: %s: the engine is %s", call, sealed ? "not sealed yet" : "sealed already");
+    if (st < 0)
+        pthread_mutex_unlock(&zero->lock);
+    return publish(*since, st);
+}
+
+weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status st)
+{
+    pthread_mutex_unlock(&zero->lock);
+    return publish(since, st);
+}
+
+weft_status wi_zero_broke(weft_zero *zero, weft_status st, const char *format, ...)
+{
+    char what[256];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(what, sizeof what, format, ap);
+    va_end(ap);
+    wi_fail(st, "zero: %s: %s", what, weft_thread_error());
+    if (st <= WEFT_EPEER && zero->failed == WEFT_SUCCESS) {
+        zero->failed = st;
+        zero->failure = wi_strdup(wi_fail_text());
+    }
+    return st;
+}
+
+weft_status wi_zero_param_check(const char *call, const weft_zero *zero, int param)
+{
+    if (param < 0 || param >= zero->nparams)
+        return wi_fail(WEFT_EINVAL, "zero: %s: there is no parameter %d; there are %d", call, param, zero->nparams);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit)
+{
+    if (unit < 0 || unit >= zero->nunits)
+        return wi_fail(WEFT_EINVAL, "zero: %s: there is no unit %d; there are %d", call, unit, zero->nunits);
+    return WEFT_SUCCESS;
+}
+
+/* ---- Configuration ---- */
+
+static weft_status number(const char *name, double value, double least, double most)
+{
+    if (!(value >= least && value <= most))
+        return wi_fail(WEFT_EINVAL, "zero: create: %s is %g, not from %g to %g", name, value, least, most);
+    return WEFT_SUCCESS;
+}
+
+static weft_status check_config(const weft_zero_config *config)
+{
+    WI_TRY(number("stage", config->stage, 0, 3));
+    WI_TRY(number("micro_batches", config->micro_batches, 1, 1 << 30));
+    WI_TRY(number("reduce", config->reduce, WEFT_ZERO_REDUCE_AUTO, WEFT_ZERO_REDUCE_EVERY));
+    WI_TRY(number("grad_fp32", config->grad_fp32, 0, 1));
+    WI_TRY(number("divisor", config->divisor, 0, 1e300));
+    WI_TRY(number("clip", config->clip, 0, 1e300));
+    WI_TRY(number("loss_scale", config->loss_scale, 0, 1e30));
+    WI_TRY(number("threads", config->threads, 0, 1024));
+    WI_TRY(number("overlap", config->overlap, 0, 1));
+    if (!wi_optim_name(config->optimizer))
+        return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
+    if (config->loss_scale != 0)
+        return WEFT_SUCCESS;
+    WI_TRY(number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));
+    WI_TRY(number("loss_scale_initial", config->loss_scale_initial, config->loss_scale_min, 1e30));
+    WI_TRY(number("loss_scale_window", config->loss_scale_window, 1, 1 << 30));
+    WI_TRY(number("loss_scale_hysteresis", config->loss_scale_hysteresis, 1, 1 << 30));
+    return number("loss_scale_refill", config->loss_scale_refill, 0, 1);
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
+/* Ranks of one host that may use the same cores share them. */
+static weft_status thread_count(weft_comm *comm, int *threads)
+{
+    int local, nlocal;
+
+    if (*threads)
+        return WEFT_SUCCESS;
+    WI_TRY(weft_comm_local(comm, &local, &nlocal));
+    *threads = cores() / nlocal;
+    if (*threads < 1)
+        *threads = 1;
+    return WEFT_SUCCESS;
+}
+
+static weft_status duplicate(weft_zero *zero, weft_comm *comm, const char *what, weft_comm **dup)
+{
+    weft_comm_config config = WEFT_COMM_CONFIG_INIT;
+
+    config.name = what;
+    weft_status st = weft_comm_dup(comm, &config, dup);
+
+    return st < 0 ? wi_zero_broke(zero, st, "create: a communicator for %s", what) : st;
+}
+
+static void destroy(weft_zero *zero)
+{
+    weft_comm_destroy(zero->gathers);
+    weft_comm_destroy(zero->reductions);
+    wi_zero_free_memory(zero);
+    wi_optim_pool_destroy(zero->pool);
+    wi_zero_trace_fini(&zero->trace);
+    for (int i = 0; i < zero->nparams; i++)
+        wi_free(zero->params[i].name);
+    for (int i = 0; i < zero->nunits; i++) {
+        wi_free(zero->units[i].name);
+        wi_free(zero->units[i].params);
+    }
+    wi_free(zero->params);
+    wi_free(zero->units);
+    wi_free(zero->failure);
+    wi_free((char *)zero->config.gather_codec);
+    wi_free((char *)zero->config.reduce_codec);
+    pthread_mutex_destroy(&zero->lock);
+    zero->magic = 0;
+    wi_free(zero);
+}
+
+static weft_status copy_text(const char **text)
+{
+    if (!*text)
+        return WEFT_SUCCESS;
+    *text = wi_strdup(*text);
+    return *text ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: create: out of memory");
+}
+
+static weft_status prepare(weft_zero *zero, weft_comm *comm)
+{
+    const char *codecs[2] = {zero->config.gather_codec, zero->config.reduce_codec};
+    weft_status st, second;
+
+    zero->config.gather_codec = zero->config.reduce_codec = NULL;
+    for (int i = 0; i < 2; i++) {
+        WI_TRY(copy_text(&codecs[i]));
+        *(i ? &zero->config.reduce_codec : &zero->config.gather_codec) = codecs[i];
+    }
+    WI_TRY(weft_comm_context(comm, &zero->context));
+    WI_TRY(weft_comm_rank(comm, &zero->rank));
+    WI_TRY(weft_comm_size(comm, &zero->nranks));
+    WI_TRY(thread_count(comm, &zero->config.threads));
+    zero->more = -1;
+    zero->loss_scale = zero->config.loss_scale != 0 ? zero->config.loss_scale : zero->config.loss_scale_initial;
+    zero->hysteresis = zero->config.loss_scale_hysteresis;
+    if (zero->config.divisor == 0)
+        zero->config.divisor = (double)zero->nranks * zero->config.micro_batches;
+    st = duplicate(zero, comm, "zero-gather", &zero->gathers);
+    second = st < 0 ? st : duplicate(zero, comm, "zero-reduce", &zero->reductions);
+    WI_TRY(second);
+    WI_TRY(wi_zero_compare_config(zero));
+    return wi_optim_pool_create(zero->config.threads, &zero->pool);
+}
+
+static weft_status create(weft_comm *comm, const weft_zero_config *given, weft_zero **out)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+
+    if (!comm || !out)
+        return wi_fail(WEFT_EINVAL, "zero: create: %s is NULL", comm ? "zero" : "comm");
+    if (given)
+        WI_TRY(wi_struct_read(&config_rule, "zero: create", given, &config));
+    WI_TRY(check_config(&config));
+    weft_zero *zero = wi_calloc(1, sizeof *zero);
+
+    if (!zero)
+        return wi_fail(WEFT_ENOMEM, "zero: create: out of memory");
+    zero->config = config;
+    pthread_mutex_init(&zero->lock, NULL);
+    weft_status st = prepare(zero, comm);
+
+    if (st < 0) {
+        destroy(zero);
+        return st;
+    }
+    zero->magic = WI_ZERO_MAGIC;
+    *out = zero;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_create(weft_comm *comm, const weft_zero_config *config, weft_zero **zero)
+{
+    unsigned since = wi_fail_count();
+
+    return publish(since, create(comm, config, zero));
+}
+
+weft_status weft_zero_destroy(weft_zero *zero)
+{
+    unsigned since;
+
+    if (!zero)
+        return WEFT_SUCCESS;
+    if (zero->magic != WI_ZERO_MAGIC) {
+        since = wi_fail_count();
+        return publish(since, wi_fail(WEFT_EINVAL, "zero: destroy: not an engine"));
+    }
+    pthread_mutex_lock(&zero->lock);
+    /* What another rank still waits for is completed; what fails is over anyway. */
+    if (zero->failed == WEFT_SUCCESS && zero->sealed) {
+        (void)wi_zero_gather_finish_all(zero);
+        (void)wi_zero_reduce_finish_all(zero);
+    }
+    pthread_mutex_unlock(&zero->lock);
+    destroy(zero);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale)
+{
+    unsigned since = wi_fail_count();
+
+    if (!zero || zero->magic != WI_ZERO_MAGIC || !scale)
+        return publish(since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
+    *scale = zero->loss_scale;
+    return WEFT_SUCCESS;
+}
+
+static weft_status stats(weft_zero *zero, weft_zero_stats *out)
+{
+    weft_zero_stats own = zero->stats;
+
+    WI_TRY(wi_struct_check(&stats_rule, "zero: get_stats", out));
+    own.param_bytes = zero->param_bytes;
+    own.grad_bytes = zero->grad_bytes;
+    own.state_bytes = zero->state_bytes;
+    own.gather_bytes = zero->gather_arena.most;
+    own.reduce_bytes = zero->reduce_arena.most;
+    own.retraces = zero->trace.retraces;
+    wi_struct_write(&stats_rule, &own, out);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_get_stats(weft_zero *zero, weft_zero_stats *out)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("get_stats", zero, -1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, stats(zero, out));
+}

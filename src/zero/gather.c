@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parameters of units: gathered when they are used or a little before, released when they are not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "zero/zero.h"
+
+void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count,
+                  weft_dtype dtype, const char *label)
+{
+    const weft_call_options plain = WEFT_CALL_OPTIONS_INIT;
+    const weft_call empty = WEFT_CALL_INIT;
+
+    *options = plain;
+    options->label = label;
+    *call = empty;
+    call->kind = kind;
+    call->src = src;
+    call->dst = dst;
+    call->count = count;
+    call->dtype = dtype;
+    call->options = options;
+}
+
+/* What all ranks say of the gather: the unit first, as labels are cut, and when. */
+static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    char label[128];
+    weft_call_options options;
+    weft_call call;
+
+    snprintf(label, sizeof label, "gather %.40s, step %llu.%d", unit->name, (unsigned long long)zero->step,
+             zero->micro);
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        if (unit->kept && !flat->trained) /* nobody changes it */
+            continue;
+        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, flat->own, flat->full, flat->shard, flat->dtype, label);
+        options.codec = zero->config.gather_codec;
+        weft_status st = weft_issue(zero->gathers, &call, &flat->gather);
+
+        if (st < 0)
+            return wi_zero_broke(zero, st, "%s", label);
+    }
+    zero->stats.gathers++;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_gather_finish(weft_zero *zero, int number)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+    weft_status st = WEFT_SUCCESS;
+
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        if (!flat->gather)
+            continue;
+        uint64_t from = wi_now_ns();
+        weft_status one = weft_wait(flat->gather);
+
+        zero->stats.gather_wait_ns += wi_now_ns() - from;
+        if (one < 0 && st >= 0)
+            st = wi_zero_broke(zero, one, "gather of unit \"%s\"", unit->name);
+        weft_request_free(flat->gather);
+        flat->gather = NULL;
+    }
+    return st;
+}
+
+weft_status wi_zero_gather_finish_all(weft_zero *zero)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (int u = 0; u < zero->nunits; u++) {
+        weft_status one = wi_zero_gather_finish(zero, u);
+
+        st = st < 0 ? st : one;
+    }
+    return st;
+}
+
+/* ---- Units that come and go ---- */
+
+static void release(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        if (flat->full)
+            wi_zero_arena_put(&zero->gather_arena, flat->full, flat->elems * wi_zero_width(flat->dtype));
+        flat->full = NULL;
+    }
+    if (unit->ahead)
+        zero->ahead -= unit->elems;
+    unit->resident = unit->ahead = 0;
+}
+
+/* Buffers for all flats of the unit, or none. inside: WEFT_ENOTFOUND when the arena is full. */
+static weft_status take_buffers(weft_zero *zero, struct wi_zero_unit *unit, int inside)
+{
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+        void *ptr;
+        weft_status st = wi_zero_arena_get(&zero->gather_arena, flat->elems * wi_zero_width(flat->dtype), inside, &ptr);
+
+        if (st < 0) {
+            release(zero, unit);
+            return st;
+        }
+        flat->full = ptr;
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Release the unit whose use is longest ago and that no pass uses; 0: there is none. */
+static int evict(weft_zero *zero, weft_status *st)
+{
+    struct wi_zero_unit *oldest = NULL;
+
+    for (int u = 0; u < zero->nunits; u++) {
+        struct wi_zero_unit *unit = &zero->units[u];
+
+        if (unit->resident && !unit->passes && (!oldest || unit->used < oldest->used))
+            oldest = unit;
+    }
+    if (!oldest)
+        return 0;
+    *st = wi_zero_gather_finish(zero, (int)(oldest - zero->units));
+    release(zero, oldest);
+    return 1;
+}
+
+/* Begin to gather what has no place of its own. ahead: only if there is room. */
+static weft_status bring(weft_zero *zero, int number, int ahead)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+    weft_status st, ended = WEFT_SUCCESS;
+
+    if (unit->kept || unit->resident)
+        return WEFT_SUCCESS;
+    while ((st = take_buffers(zero, unit, 1)) == WEFT_ENOTFOUND && !ahead && evict(zero, &ended))
+        WI_TRY(ended);
+    if (st == WEFT_ENOTFOUND && !ahead)
+        st = take_buffers(zero, unit, 0);
+    WI_TRY(st);
+    unit->resident = 1;
+    if (ahead) {
+        unit->ahead = 1;
+        unit->used = ++zero->clock;
+        zero->ahead += unit->elems;
+        zero->stats.prefetches++;
+    }
+    return begin(zero, unit);
+}
+
+weft_status wi_zero_gather(weft_zero *zero, int unit)
+{
+    WI_TRY(bring(zero, unit, 0));
+    return wi_zero_gather_finish(zero, unit);
+}
+
+weft_status wi_zero_release_all(weft_zero *zero)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (int u = 0; u < zero->nunits; u++) {
+        if (!zero->units[u].resident || zero->units[u].passes)
+            continue;
+        weft_status one = wi_zero_gather_finish(zero, u);
+
+        st = st < 0 ? st : one;
+        release(zero, &zero->units[u]);
+    }
+    return st;
+}
+
+weft_status wi_zero_gather_updated(weft_zero *zero, int number)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+
+    if (!unit->kept || !unit->trained || zero->config.stage == 0)
+        return WEFT_SUCCESS;
+    WI_TRY(begin(zero, unit));
+    return zero->config.overlap ? WEFT_SUCCESS : wi_zero_gather_finish(zero, number);
+}
+
+/* Units that come next, as many as may be gathered ahead and have room. All ranks follow the same trace, and gather the same. */
+static weft_status gather_ahead(weft_zero *zero)
+{
+    const struct wi_zero_use *use;
+
+    if (zero->config.stage < 3 || !zero->config.overlap)
+        return WEFT_SUCCESS;
+    for (size_t k = 0; (use = wi_zero_trace_next(&zero->trace, k)); k++) {
+        const struct wi_zero_unit *unit = &zero->units[use->unit];
+
+        if (unit->kept || unit->resident)
+            continue;
+        if (zero->ahead + unit->elems > zero->config.prefetch_elems)
+            return WEFT_SUCCESS;
+        weft_status st = bring(zero, use->unit, 1);
+
+        if (st == WEFT_ENOTFOUND)
+            return WEFT_SUCCESS;
+        WI_TRY(st);
+    }
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+
+    if (event == WI_ZERO_FORWARD && !unit->used && zero->nforward < zero->nunits)
+        zero->forward_order[zero->nforward++] = number;
+    unit->used = ++zero->clock;
+    WI_TRY(wi_zero_trace_use(&zero->trace, number, event));
+    WI_TRY(bring(zero, number, 0));
+    if (unit->ahead) {
+        unit->ahead = 0;
+        zero->ahead -= unit->elems;
+    }
+    unit->passes++;
+    weft_status st = wi_zero_gather_finish(zero, number);
+
+    if (st >= 0)
+        st = gather_ahead(zero);
+    if (st < 0)
+        unit->passes--;
+    return st;
+}
+
+/* Whether the unit is used again before so many elements of others are. */
+static int soon(const weft_zero *zero, int number)
+{
+    const struct wi_zero_use *use;
+    size_t elems = 0;
+
+    for (size_t k = 0; (use = wi_zero_trace_next(&zero->trace, k)); k++) {
+        if (use->unit == number)
+            return k == 0 || elems <= zero->config.reuse_elems;
+        elems += zero->units[use->unit].elems;
+        if (elems > zero->config.reuse_elems)
+            break;
+    }
+    return 0;
+}
+
+void wi_zero_done(weft_zero *zero, int number)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+
+    if (--unit->passes == 0 && unit->resident && !soon(zero, number))
+        release(zero, unit);
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gradients: where they come to, and their reduction, unit by unit, in one order on all ranks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "zero/zero.h"
+
+static int is_last(const weft_zero *zero)
+{
+    return zero->more >= 0 ? !zero->more : zero->micro + 1 >= zero->config.micro_batches;
+}
+
+static int reduces_now(const weft_zero *zero)
+{
+    return wi_zero_reduces_every(zero) || is_last(zero);
+}
+
+static size_t grad_bytes(const struct wi_zero_flat *flat)
+{
+    return flat->elems * wi_zero_width(flat->grad_dtype);
+}
+
+static char *own_place(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return flat->grad + (size_t)zero->rank * flat->shard * wi_zero_width(flat->grad_dtype);
+}
+
+/* ---- Reductions ---- */
+
+static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    char label[128];
+    weft_call_options options;
+    weft_call call;
+
+    snprintf(label, sizeof label, "reduce %.40s, step %llu.%d", unit->name, (unsigned long long)zero->step,
+             zero->micro);
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        if (!flat->trained)
+            continue;
+        flat->to_buffer = flat->reduced;
+        wi_zero_call(&call, &options, WEFT_KIND_REDUCE_SCATTER, flat->grad,
+                     flat->to_buffer ? own_place(zero, flat) : flat->grad_own, flat->shard, flat->grad_dtype, label);
+        options.codec = zero->config.reduce_codec;
+        if (options.codec && strstr(options.codec, "ef="))
+            options.tensor = (uint64_t)i + 1;
+        weft_status st = weft_issue(zero->reductions, &call, &flat->reduce);
+
+        if (st < 0)
+            return wi_zero_broke(zero, st, "%s", label);
+    }
+    zero->stats.reductions++;
+    return WEFT_SUCCESS;
+}
+
+/* The sum of squares of what this rank has of the flat's gradients; padding has none. */
+static double sum_squares(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    double sum = 0;
+
+    for (int i = 0; i < flat->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[flat->params[i]];
+        size_t begin, elems = wi_zero_part(zero, param, zero->rank, &begin);
+        size_t at = param->offset + begin - (size_t)zero->rank * flat->shard;
+        struct wi_optim_vector vector = {flat->grad_own + at * wi_zero_width(flat->grad_dtype), elems,
+                                         flat->grad_dtype};
+
+        if (elems)
+            sum += wi_optim_sum_squares(zero->pool, &vector, 1);
+    }
+    return sum;
+}
+
+static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    size_t width = wi_zero_width(flat->grad_dtype);
+
+    if (!flat->reduce)
+        return WEFT_SUCCESS;
+    uint64_t from = wi_now_ns();
+    weft_status st = weft_wait(flat->reduce);
+
+    zero->stats.reduce_wait_ns += wi_now_ns() - from;
+    if (st < 0)
+        st = wi_zero_broke(zero, st, "reduction of unit \"%s\"", zero->units[flat->unit].name);
+    weft_request_free(flat->reduce);
+    flat->reduce = NULL;
+    if (st >= 0 && flat->to_buffer)
+        wi_optim_convert(zero->pool, flat->grad_own, flat->grad_dtype, own_place(zero, flat), flat->grad_dtype,
+                         flat->shard, 1);
+    if (zero->config.stage >= 2) {
+        wi_zero_arena_put(&zero->reduce_arena, flat->grad, flat->elems * width);
+        flat->grad = NULL;
+    }
+    flat->reduced = 1;
+    if (st >= 0 && flat->final) {
+        from = wi_now_ns();
+        flat->squares = sum_squares(zero, flat);
+        zero->stats.norm_ns += wi_now_ns() - from;
+    }
+    return st;
+}
+
+static weft_status unit_finish(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        weft_status one = flat_finish(zero, &zero->flats[i]);
+
+        st = st < 0 ? st : one;
+    }
+    return st;
+}
+
+/* Finish the oldest reduction that is under way; 0: there is none. */
+static int finish_oldest(weft_zero *zero, weft_status *st)
+{
+    if (zero->oldest >= zero->turn)
+        return 0;
+    *st = unit_finish(zero, &zero->units[zero->order[zero->oldest++ % (uint64_t)zero->norder]]);
+    return 1;
+}
+
+weft_status wi_zero_reduce_finish_all(weft_zero *zero)
+{
+    weft_status st = WEFT_SUCCESS, one;
+
+    while (finish_oldest(zero, &one))
+        st = st < 0 ? st : one;
+    return st;
+}
+
+/* Reduce the units whose turn it is and whose gradients are complete. */
+static weft_status take_turns(weft_zero *zero)
+{
+    if (!reduces_now(zero))
+        return WEFT_SUCCESS;
+    while (zero->turn < zero->turns) {
+        struct wi_zero_unit *unit = &zero->units[zero->order[zero->turn % (uint64_t)zero->norder]];
+
+        if (!unit->complete)
+            break;
+
+        for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++)
+            zero->flats[i].final = is_last(zero);
+        WI_TRY(reduce_begin(zero, unit));
+        for (int i = 0; i < unit->nparams; i++)
+            zero->params[unit->params[i]].written = 0;
+        zero->turn++;
+        if (!zero->config.overlap)
+            WI_TRY(wi_zero_reduce_finish_all(zero));
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- Gradients that come ---- */
+
+/* Padding is summed and coded with the rest. */
+static void clear_padding(const weft_zero *zero, struct wi_zero_flat *flat)
+{
+    size_t width = wi_zero_width(flat->grad_dtype), at = 0;
+
+    for (int i = 0; i < flat->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[flat->params[i]];
+
+        memset(flat->grad + at * width, 0, (param->offset - at) * width);
+        at = param->offset + param->elems;
+    }
+    memset(flat->grad + at * width, 0, (flat->elems - at) * width);
+}
+
+/* A buffer for the flat's gradients, from the second stage on. */
+static weft_status open_flat(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    weft_status st, finished = WEFT_SUCCESS;
+    void *ptr;
+
+    if (flat->grad)
+        return WEFT_SUCCESS;
+    while ((st = wi_zero_arena_get(&zero->reduce_arena, grad_bytes(flat), 1, &ptr)) == WEFT_ENOTFOUND &&
+           finish_oldest(zero, &finished))
+        WI_TRY(finished);
+    if (st == WEFT_ENOTFOUND)
+        st = wi_zero_arena_get(&zero->reduce_arena, grad_bytes(flat), 0, &ptr);
+    WI_TRY(st);
+    flat->grad = ptr;
+    clear_padding(zero, flat);
+    return WEFT_SUCCESS;
+}
+
+/* The order in which units were used first tells in which their gradients come, until it is known. */
+static void guess_order(weft_zero *zero)
+{
+    int n = 0;
+
+    for (int i = zero->nforward - 1; i >= 0; i--)
+        if (zero->units[zero->forward_order[i]].trained)
+            zero->order[n++] = zero->forward_order[i];
+    for (int u = zero->nunits - 1; u >= 0; u--) {
+        int known = !zero->units[u].trained;
+
+        for (int i = 0; !known && i < n; i++)
+            known = zero->order[i] == u;
+        if (!known)
+            zero->order[n++] = u;
+    }
+}
+
+static void begin_micro_batch(weft_zero *zero)
+{
+    if (zero->begun)
+        return;
+    zero->begun = 1;
+    if (reduces_now(zero))
+        zero->turns = zero->turn + (uint64_t)zero->norder;
+    if (!zero->ordered && zero->micro == 0)
+        guess_order(zero);
+    if (is_last(zero))
+        zero->ncompleted = 0;
+}
+
+static weft_status check(const char *call, weft_zero *zero, int param)
+{
+    WI_TRY(wi_zero_param_check(call, zero, param));
+    const struct wi_zero_param *p = &zero->params[param];
+
+    if (p->flags & WEFT_ZERO_FROZEN)
+        return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no gradient", call, p->name);
+    if (zero->last)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: %s: gradient of \"%s\" after the step's last micro-batch; weft_zero_step was not called",
+                       call, p->name);
+    if (p->came)
+        return wi_fail(WEFT_EINVAL, "zero: %s: the gradient of \"%s\" has come in this micro-batch already", call,
+                       p->name);
+    return WEFT_SUCCESS;
+}
+
+static char *place(const weft_zero *zero, const struct wi_zero_param *param)
+{
+    const struct wi_zero_flat *flat = &zero->flats[param->flat];
+
+    return flat->grad + param->offset * wi_zero_width(flat->grad_dtype);
+}
+
+static weft_status open_place(weft_zero *zero, const struct wi_zero_param *param)
+{
+    struct wi_zero_flat *flat = &zero->flats[param->flat];
+
+    begin_micro_batch(zero);
+    WI_TRY(flat_finish(zero, flat)); /* an earlier micro-batch's reduction reads the buffer */
+    return open_flat(zero, flat);
+}
+
+static weft_status complete(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    if (unit->complete || !unit->trained)
+        return WEFT_SUCCESS;
+    unit->complete = 1;
+    if (zero->ncompleted < zero->nunits)
+        zero->completed[zero->ncompleted++] = (int)(unit - zero->units);
+    return take_turns(zero);
+}
+
+static weft_status came(weft_zero *zero, struct wi_zero_param *param)
+{
+    struct wi_zero_unit *unit = &zero->units[param->unit];
+
+    param->came = param->written = 1;
+    return --unit->missing == 0 ? complete(zero, unit) : WEFT_SUCCESS;
+}
+
+weft_status wi_zero_unit_ended(weft_zero *zero, int number)
+{
+    struct wi_zero_unit *unit = &zero->units[number];
+
+    if (unit->complete || !unit->trained)
+        return WEFT_SUCCESS;
+    for (int i = 0; i < unit->nparams; i++) {
+        struct wi_zero_param *param = &zero->params[unit->params[i]];
+
+        if (param->came || (param->flags & WEFT_ZERO_FROZEN))
+            continue;
+        WI_TRY(open_place(zero, param));
+        if (!param->written)
+            memset(place(zero, param), 0, param->elems * wi_zero_width(zero->flats[param->flat].grad_dtype));
+        WI_TRY(came(zero, param));
+    }
+    return complete(zero, unit);
+}
+
+static weft_status grad_add(weft_zero *zero, int number, const void *grad, weft_dtype dtype)
+{
+    WI_TRY(check("grad_add", zero, number));
+    struct wi_zero_param *param = &zero->params[number];
+
+    if (!grad && param->elems)
+        return wi_fail(WEFT_EINVAL, "zero: grad_add: the gradient of \"%s\" is NULL", param->name);
+    if (dtype != WEFT_FLOAT32 && dtype != WEFT_BFLOAT16 && dtype != WEFT_FLOAT16)
+        return wi_fail(WEFT_EINVAL, "zero: grad_add: the dtype is %s, not float, bfloat16 or half",
+                       weft_dtype_name(dtype));
+    WI_TRY(open_place(zero, param));
+    uint64_t from = wi_now_ns();
+
+    wi_optim_convert(zero->pool, place(zero, param), zero->flats[param->flat].grad_dtype, grad, dtype, param->elems,
+                     param->written);
+    zero->stats.copy_ns += wi_now_ns() - from;
+    return came(zero, param);
+}
+
+weft_status weft_zero_grad_add(weft_zero *zero, int param, const void *grad, weft_dtype dtype)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("grad_add", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, grad_add(zero, param, grad, dtype));
+}
+
+static weft_status grad_buffer(weft_zero *zero, int number, void **grad, int *add)
+{
+    WI_TRY(check("grad_buffer", zero, number));
+    if (!grad || !add)
+        return wi_fail(WEFT_EINVAL, "zero: grad_buffer: %s is NULL", grad ? "add" : "grad");
+    WI_TRY(open_place(zero, &zero->params[number]));
+    *grad = place(zero, &zero->params[number]);
+    *add = zero->params[number].written;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_grad_buffer(weft_zero *zero, int param, void **grad, int *add)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("grad_buffer", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, grad_buffer(zero, param, grad, add));
+}
+
+static weft_status grad_ready(weft_zero *zero, int number)
+{
+    WI_TRY(check("grad_ready", zero, number));
+    struct wi_zero_param *param = &zero->params[number];
+
+    if (!zero->flats[param->flat].grad || !zero->begun)
+        return wi_fail(WEFT_EINVAL, "zero: grad_ready: the place of the gradient of \"%s\" was not asked for",
+                       param->name);
+    return came(zero, param);
+}
+
+weft_status weft_zero_grad_ready(weft_zero *zero, int param)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("grad_ready", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, grad_ready(zero, param));
+}
+
+/* ---- Micro-batches ---- */
+
+static void reset_micro_batch(weft_zero *zero)
+{
+    zero->begun = 0;
+    for (int u = 0; u < zero->nunits; u++) {
+        struct wi_zero_unit *unit = &zero->units[u];
+
+        unit->complete = unit->missing = unit->forwards = unit->backwards = 0;
+        for (int i = 0; i < unit->nparams; i++) {
+            struct wi_zero_param *param = &zero->params[unit->params[i]];
+
+            param->came = 0;
+            unit->missing += !(param->flags & WEFT_ZERO_FROZEN);
+        }
+    }
+}
+
+void wi_zero_forget_gradients(weft_zero *zero)
+{
+    reset_micro_batch(zero);
+    zero->micro = zero->last = 0;
+    zero->turn = zero->turns = zero->oldest = 0;
+    zero->more = -1;
+    for (int i = 0; i < zero->nparams; i++)
+        zero->params[i].written = 0;
+    for (int i = 0; i < zero->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        flat->reduced = flat->final = 0;
+        flat->squares = 0;
+        /* Of a micro-batch that has not ended. */
+        if (zero->config.stage >= 2 && flat->grad) {
+            wi_zero_arena_put(&zero->reduce_arena, flat->grad, grad_bytes(flat));
+            flat->grad = NULL;
+        }
+    }
+}
+
+static weft_status micro_batch_end(weft_zero *zero)
+{
+    if (zero->last)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: micro_batch_end: the step has its %d micro-batches; weft_zero_step was not called",
+                       zero->micro);
+    begin_micro_batch(zero);
+    for (int i = 0; i < zero->norder; i++)
+        WI_TRY(wi_zero_unit_ended(zero, zero->order[i]));
+    zero->last = is_last(zero);
+    reset_micro_batch(zero);
+    wi_zero_trace_end(&zero->trace);
+    zero->micro++;
+    zero->more = -1;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_micro_batch_end(weft_zero *zero)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("micro_batch_end", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, micro_batch_end(zero));
+}
+
+static weft_status accumulate(weft_zero *zero, int more)
+{
+    if (more < -1 || more > 1)
+        return wi_fail(WEFT_EINVAL, "zero: accumulate: more is %d, not -1, 0 or 1", more);
+    if (zero->begun || zero->last)
+        return wi_fail(WEFT_EINVAL, "zero: accumulate: %s",
+                       zero->last ? "the last micro-batch has ended; weft_zero_step comes next"
+                                  : "gradients of this micro-batch have come already");
+    zero->more = more;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_accumulate(weft_zero *zero, int more)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("accumulate", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, accumulate(zero, more));
+}
+
+static weft_status drop(weft_zero *zero)
+{
+    /* What other ranks have begun to reduce is reduced, here with what there is. */
+    if (zero->begun)
+        WI_TRY(micro_batch_end(zero));
+    WI_TRY(wi_zero_reduce_finish_all(zero));
+    wi_zero_forget_gradients(zero);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_drop_gradients(weft_zero *zero)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("drop_gradients", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, drop(zero));
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where parameters lie in flats, and flats in memory. */
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "zero/zero.h"
+
+#define ALIGN_BYTES 64 /* of parameters and shards */
+#define CUT_MOST ((size_t)1 << 24)
+
+static size_t gcd(size_t a, size_t b)
+{
+    while (b) {
+        size_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static size_t lcm(size_t a, size_t b)
+{
+    return a / gcd(a, b) * b;
+}
+
+size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin)
+{
+    size_t shard = zero->flats[param->flat].shard, from = shard * (size_t)rank, to = from + shard;
+    size_t first = param->offset > from ? param->offset : from;
+    size_t last = param->offset + param->elems < to ? param->offset + param->elems : to;
+
+    *begin = 0;
+    if (first >= last)
+        return 0;
+    *begin = first - param->offset;
+    return last - first;
+}
+
+/* ---- Parameters in a flat ---- */
+
+/* Parameters follow each other; shards are what is left over the ranks, rounded so that cuts are where every parameter allows them. */
+static weft_status place_in_a_row(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    size_t step = ALIGN_BYTES / wi_zero_width(flat->dtype), cut = step, at = 0;
+
+    for (int i = 0; i < flat->nparams; i++) {
+        struct wi_zero_param *param = &zero->params[flat->params[i]];
+        size_t own = lcm(step, param->cut ? param->cut : 1);
+
+        if (own > CUT_MOST || lcm(cut, own) > CUT_MOST)
+            return wi_fail(
+                WEFT_EINVAL,
+                "seal: no shard boundary suits all parameters of unit \"%s\": with cut_elems %zu of \"%s\" the least "
+                "common multiple is above %zu",
+                zero->units[flat->unit].name, param->cut, param->name, CUT_MOST);
+        cut = lcm(cut, own);
+        at = wi_zero_round(at, own);
+        param->offset = at;
+        if (__builtin_add_overflow(at, param->elems, &at))
+            return wi_fail(WEFT_EINVAL, "seal: unit \"%s\" has too many elements", zero->units[flat->unit].name);
+    }
+    flat->shard = wi_zero_round((at + (size_t)zero->nranks - 1) / (size_t)zero->nranks, cut);
+    return WEFT_SUCCESS;
+}
+
+/* Each parameter to the rank that has least so far, the largest first. */
+static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    size_t step = ALIGN_BYTES / wi_zero_width(flat->dtype), *load = wi_calloc((size_t)zero->nranks, sizeof *load);
+    int *owner = wi_calloc((size_t)flat->nparams + 1, sizeof *owner); /* 1 + rank */
+
+    for (int n = 0; load && owner && n < flat->nparams; n++) {
+        int largest = -1, least = 0;
+
+        for (int i = 0; i < flat->nparams; i++)
+            if (!owner[i] &&
+                (largest < 0 || zero->params[flat->params[i]].elems > zero->params[flat->params[largest]].elems))
+                largest = i;
+        for (int r = 1; r < zero->nranks; r++)
+            if (load[r] < load[least])
+                least = r;
+        struct wi_zero_param *param = &zero->params[flat->params[largest]];
+
+        owner[largest] = 1 + least;
+        param->offset = load[least];
+        load[least] += wi_zero_round(param->elems, step);
+    }
+    for (int r = 0; load && r < zero->nranks; r++)
+        if (load[r] > flat->shard)
+            flat->shard = load[r];
+    for (int i = 0; load && owner && i < flat->nparams; i++)
+        zero->params[flat->params[i]].offset += (size_t)(owner[i] - 1) * flat->shard;
+    weft_status st = load && owner ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "seal: out of memory");
+
+    wi_free(load);
+    wi_free(owner);
+    return st;
+}
+
+static int same_class(const struct wi_zero_flat *flat, const struct wi_zero_param *param)
+{
+    return flat->dtype == param->dtype && flat->trained == !(param->flags & WEFT_ZERO_FROZEN) &&
+           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE);
+}
+
+/* By place, so that who walks over a shard meets its parameters in order. */
+static void sort_by_place(const weft_zero *zero, struct wi_zero_flat *flat)
+{
+    for (int i = 1; i < flat->nparams; i++) {
+        size_t param = flat->params[i];
+        int k = i;
+
+        for (; k > 0 && zero->params[flat->params[k - 1]].offset > zero->params[param].offset; k--)
+            flat->params[k] = flat->params[k - 1];
+        flat->params[k] = param;
+    }
+}
+
+static weft_status fill_flat(weft_zero *zero, const struct wi_zero_unit *unit, struct wi_zero_flat *flat)
+{
+    int number = (int)(flat - zero->flats);
+
+    for (int i = 0; i < unit->nparams; i++)
+        flat->nparams += same_class(flat, &zero->params[unit->params[i]]);
+    flat->params = wi_calloc((size_t)flat->nparams, sizeof *flat->params);
+    if (!flat->params)
+        return wi_fail(WEFT_ENOMEM, "seal: out of memory");
+    flat->nparams = 0;
+    for (int i = 0; i < unit->nparams; i++) {
+        struct wi_zero_param *param = &zero->params[unit->params[i]];
+
+        if (!same_class(flat, param))
+            continue;
+        param->flat = number;
+        flat->params[flat->nparams++] = (size_t)unit->params[i];
+    }
+    WI_TRY(flat->whole ? place_whole(zero, flat) : place_in_a_row(zero, flat));
+    sort_by_place(zero, flat);
+    if (__builtin_mul_overflow(flat->shard, (size_t)zero->nranks, &flat->elems) || flat->elems > SIZE_MAX / 16)
+        return wi_fail(WEFT_EINVAL, "seal: unit \"%s\" has too many elements", unit->name);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_lay_out(weft_zero *zero)
+{
+    /* Every parameter begins at most one flat. */
+    zero->flats = wi_calloc((size_t)zero->nparams + 1, sizeof *zero->flats);
+    if (!zero->flats)
+        return wi_fail(WEFT_ENOMEM, "seal: out of memory");
+    for (int u = 0; u < zero->nunits; u++) {
+        struct wi_zero_unit *unit = &zero->units[u];
+
+        unit->first_flat = zero->nflats;
+        for (int i = 0; i < unit->nparams; i++) {
+            const struct wi_zero_param *param = &zero->params[unit->params[i]];
+
+            if (param->flat >= 0)
+                continue;
+            struct wi_zero_flat *flat = &zero->flats[zero->nflats++];
+
+            flat->unit = u;
+            flat->dtype = param->dtype;
+            flat->trained = !(param->flags & WEFT_ZERO_FROZEN);
+            flat->whole = !!(param->flags & WEFT_ZERO_WHOLE);
+            flat->grad_dtype = zero->config.grad_fp32 ? WEFT_FLOAT32 : param->dtype;
+            WI_TRY(fill_flat(zero, unit, flat));
+            unit->trained |= flat->trained;
+        }
+        unit->nflats = zero->nflats - unit->first_flat;
+        for (int i = 0; i < unit->nflats; i++)
+            unit->elems += zero->flats[unit->first_flat + i].elems;
+        unit->kept = zero->config.stage < 3 || unit->elems <= zero->config.persistent_elems;
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- Flats in memory ---- */
+
+/* Memory that other ranks of the host reach without a copy, or plain memory where there is none such. */
+static weft_status allocate(weft_zero *zero, size_t bytes, const char *what, void **ptr)
+{
+    if (!bytes)
+        return WEFT_SUCCESS;
+    weft_status st = weft_mem_alloc(zero->context, bytes, ptr);
+
+    if (st == WEFT_ENOTSUP) {
+        *ptr = wi_aligned_alloc(ALIGN_BYTES, bytes);
+        if (*ptr)
+            memset(*ptr, 0, bytes);
+        st = *ptr ? WEFT_SUCCESS : WEFT_ENOMEM;
+    }
+    return st < 0 ? wi_fail(st, "seal: %zu bytes for %s cannot be had: %s", bytes, what, weft_thread_error()) : st;
+}
+
+static void release(weft_zero *zero, void *ptr)
+{
+    if (ptr && weft_mem_free(zero->context, ptr) < 0)
+        wi_free(ptr);
+}
+
+static size_t updated(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return zero->config.stage == 0 ? flat->elems : flat->shard;
+}
+
+/* How many bytes each class takes; when there is memory, also where each flat's part is. */
+static void share_out(weft_zero *zero, int placed)
+{
+    int stage = zero->config.stage, moments = wi_optim_moments(zero->config.optimizer);
+    size_t params = 0, grads = 0, state = 0;
+
+    for (int i = 0; i < zero->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+        size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype),
+               n = updated(zero, flat);
+        size_t first = (size_t)zero->rank * flat->shard;
+        int kept = zero->units[flat->unit].kept;
+
+        if (placed && kept) {
+            flat->full = (char *)zero->param_memory + params;
+            flat->own = flat->full + first * width;
+        } else if (placed) {
+            flat->own = (char *)zero->param_memory + params;
+        }
+        params += (kept ? flat->elems : flat->shard) * width;
+        if (!flat->trained)
+            continue;
+        if (placed && stage < 2) {
+            flat->grad = (char *)zero->grad_memory + grads;
+            flat->grad_own = flat->grad + first * grad_width;
+        }
+        grads += stage < 2 ? flat->elems * grad_width : 0;
+        if (wi_zero_reduces_every(zero)) {
+            if (placed)
+                flat->grad_own = (char *)zero->grad_memory + grads;
+            grads += flat->shard * grad_width;
+        }
+        /* An image that is gathered into its place would be what is updated the next time. */
+        flat->separate = flat->dtype != WEFT_FLOAT32 || (zero->config.gather_codec && stage && kept);
+        if (placed)
+            flat->weight = flat->separate ? (float *)zero->state_memory + state / 4
+                                          : (float *)(void *)(stage ? flat->own : flat->full);
+        state += flat->separate ? 4 * n : 0;
+        for (int m = 0; m < moments; m++, state += 4 * n)
+            if (placed)
+                flat->moment[m] = (float *)zero->state_memory + state / 4;
+    }
+    zero->param_bytes = params;
+    zero->grad_bytes = grads;
+    zero->state_bytes = state;
+}
+
+struct two {
+    size_t largest, second;
+};
+
+static void see(struct two *two, size_t bytes)
+{
+    if (bytes > two->largest) {
+        two->second = two->largest;
+        two->largest = bytes;
+    } else if (bytes > two->second) {
+        two->second = bytes;
+    }
+}
+
+/* Buffers for two units at a time, one that is used and one on its way; for one, if nothing overlaps. */
+static void size_buffers(weft_zero *zero)
+{
+    struct two params = {0, 0}, grads = {0, 0};
+    size_t all = 0, widest = 2;
+
+    for (int u = 0; u < zero->nunits; u++) {
+        const struct wi_zero_unit *unit = &zero->units[u];
+        size_t bytes = 0, grad_bytes = 0;
+
+        for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+            const struct wi_zero_flat *flat = &zero->flats[i];
+            size_t width = wi_zero_width(flat->dtype);
+
+            widest = width > widest ? width : widest;
+            bytes += flat->elems * width;
+            grad_bytes += flat->trained ? flat->elems * wi_zero_width(flat->grad_dtype) : 0;
+        }
+        all += bytes;
+        see(&params, unit->kept ? 0 : bytes);
+        see(&grads, grad_bytes);
+    }
+    if (zero->config.stage == 3) {
+        size_t limit = zero->config.live_elems > all / widest ? all : zero->config.live_elems * widest;
+
+        zero->gather_bytes = params.largest + (zero->config.overlap ? params.second : 0);
+        zero->gather_bytes = zero->gather_bytes < limit ? limit : zero->gather_bytes;
+    }
+    if (zero->config.stage >= 2)
+        zero->reduce_bytes = grads.largest + (zero->config.overlap ? grads.second : 0);
+}
+
+static weft_status allocate_state(weft_zero *zero)
+{
+    if (!zero->state_bytes)
+        return WEFT_SUCCESS;
+    void *memory = mmap(NULL, zero->state_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return wi_fail(WEFT_ENOMEM, "seal: %zu bytes for master weights and moments cannot be had", zero->state_bytes);
+    /* Only a hint: fewer page faults and misses of the TLB. */
+    (void)madvise(memory, zero->state_bytes, MADV_HUGEPAGE);
+    zero->state_memory = memory;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_allocate(weft_zero *zero)
+{
+    int most = 0;
+
+    share_out(zero, 0);
+    size_buffers(zero);
+    WI_TRY(allocate(zero, zero->param_bytes, "parameters", &zero->param_memory));
+    WI_TRY(allocate(zero, zero->grad_bytes, "gradients", &zero->grad_memory));
+    WI_TRY(allocate_state(zero));
+    WI_TRY(allocate(zero, zero->gather_bytes, "gathered parameters", &zero->gather_memory));
+    WI_TRY(allocate(zero, zero->reduce_bytes, "gradients of the units in use", &zero->reduce_memory));
+    share_out(zero, 1);
+    wi_zero_arena_init(&zero->gather_arena, zero->context, zero->gather_memory, zero->gather_bytes);
+    wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
+    for (int i = 0; i < zero->nflats; i++)
+        most = zero->flats[i].nparams > most ? zero->flats[i].nparams : most;
+    zero->pieces = wi_calloc((size_t)most + 1, sizeof *zero->pieces);
+    zero->order = wi_calloc((size_t)zero->nunits, sizeof *zero->order);
+    zero->completed = wi_calloc((size_t)zero->nunits, sizeof *zero->completed);
+    zero->forward_order = wi_calloc((size_t)zero->nunits, sizeof *zero->forward_order);
+    if (!zero->pieces || !zero->order || !zero->completed || !zero->forward_order)
+        return wi_fail(WEFT_ENOMEM, "seal: out of memory");
+    return WEFT_SUCCESS;
+}
+
+void wi_zero_free_memory(weft_zero *zero)
+{
+    wi_zero_arena_fini(&zero->gather_arena);
+    wi_zero_arena_fini(&zero->reduce_arena);
+    release(zero, zero->param_memory);
+    release(zero, zero->grad_memory);
+    release(zero, zero->gather_memory);
+    release(zero, zero->reduce_memory);
+    if (zero->state_memory)
+        munmap(zero->state_memory, zero->state_bytes);
+    for (int i = 0; i < zero->nflats; i++)
+        wi_free(zero->flats[i].params);
+    wi_free(zero->flats);
+    wi_free(zero->pieces);
+    wi_free(zero->order);
+    wi_free(zero->completed);
+    wi_free(zero->forward_order);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A step: the norm of all gradients, the loss scale, the update of this rank's shards, and the way of the new parameters. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/struct_prefix.h"
+#include "zero/zero.h"
+
+static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", lr_decay);
+static const struct wi_struct_rule info_rule = WI_STRUCT_RULE(weft_zero_step_info, "WEFT_ZERO_STEP_INFO_INIT", step);
+
+/* ---- Hyper-parameters ---- */
+
+static weft_status check_groups(const weft_zero *zero, int nhypers)
+{
+    for (int i = 0; i < zero->nparams; i++)
+        if (zero->params[i].group >= nhypers)
+            return wi_fail(WEFT_EINVAL,
+                           "zero: step: parameter \"%s\" is in group %d, and there are hyper-parameters of %d",
+                           zero->params[i].name, zero->params[i].group, nhypers);
+    return WEFT_SUCCESS;
+}
+
+/* A program of another version has structs of another size in its array. */
+static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *given, int nhypers, weft_zero_hyper *own)
+{
+    struct wi_optim optim;
+
+    for (int i = 0; i < nhypers; i++) {
+        const weft_zero_hyper init = WEFT_ZERO_HYPER_INIT;
+
+        own[i] = init;
+        WI_TRY(wi_struct_read(&hyper_rule, "zero: step", (const char *)given + (size_t)i * given->bytes, &own[i]));
+        weft_status st = wi_optim_prepare(&optim, zero->config.optimizer, &own[i], zero->step + 1, 1);
+
+        if (st < 0)
+            return wi_fail(st, "zero: step: group %d: %s", i, wi_fail_text());
+    }
+    return WEFT_SUCCESS;
+}
+
+/* ---- Norm and overflow ---- */
+
+static weft_status all_reduce(weft_zero *zero, double *value, const weft_zero_hyper *hypers, int nhypers)
+{
+    uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
+    weft_call_options options;
+    weft_call call;
+    char label[64];
+
+    /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
+    snprintf(label, sizeof label, "step %llu of %d micro-batches, hypers %08llx", (unsigned long long)zero->step + 1,
+             zero->micro, (unsigned long long)(hash & 0xffffffff));
+    wi_zero_call(&call, &options, WEFT_KIND_ALL_REDUCE, value, value, 1, WEFT_FLOAT64, label);
+    call.op = WEFT_SUM;
+    weft_status st = weft_issue(zero->reductions, &call, NULL);
+
+    zero->stats.norm_ns += wi_now_ns() - from;
+    return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
+}
+
+/* As DeepSpeed's scaler: an overflow halves the scale once the hysteresis is used up; a window without one doubles it. */
+static void rescale(weft_zero *zero, int overflow)
+{
+    const weft_zero_config *config = &zero->config;
+
+    if (config->loss_scale != 0)
+        return;
+    if (overflow) {
+        if (zero->hysteresis <= 1)
+            zero->loss_scale = fmax(zero->loss_scale / 2, config->loss_scale_min);
+        else
+            zero->hysteresis--;
+        zero->good_steps = 0;
+        return;
+    }
+    if (config->loss_scale_refill)
+        zero->hysteresis = config->loss_scale_hysteresis;
+    if (++zero->good_steps % config->loss_scale_window == 0) {
+        zero->hysteresis = config->loss_scale_hysteresis;
+        zero->loss_scale *= 2;
+    }
+}
+
+/* ---- Stage 0: every rank updates everything, so that every rank needs all gradients ---- */
+
+static weft_status gather_gradients(weft_zero *zero)
+{
+    weft_status st = WEFT_SUCCESS;
+    char label[128];
+
+    for (int i = 0; st >= 0 && i < zero->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+        size_t width = wi_zero_width(flat->grad_dtype), bytes = flat->shard * width;
+        char *place = flat->trained ? flat->grad + (size_t)zero->rank * bytes : NULL;
+        weft_call_options options;
+        weft_call call;
+
+        if (!flat->trained)
+            continue;
+        if (flat->grad_own != place)
+            memcpy(place, flat->grad_own, bytes);
+        snprintf(label, sizeof label, "gradients %.40s, step %llu", zero->units[flat->unit].name,
+                 (unsigned long long)zero->step);
+        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, place, flat->grad, flat->shard, flat->grad_dtype, label);
+        st = weft_issue(zero->reductions, &call, &flat->reduce);
+        if (st < 0)
+            st = wi_zero_broke(zero, st, "%s", label);
+    }
+    for (int i = 0; i < zero->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+        weft_status one = flat->reduce ? weft_wait(flat->reduce) : WEFT_SUCCESS;
+
+        if (one < 0 && st >= 0)
+            st = wi_zero_broke(zero, one, "gradients of unit \"%s\"", zero->units[flat->unit].name);
+        weft_request_free(flat->reduce);
+        flat->reduce = NULL;
+    }
+    return st;
+}
+
+/* ---- The update ---- */
+
+static void update_flat(weft_zero *zero, struct wi_zero_flat *flat, const struct wi_optim *optims)
+{
+    int all = zero->config.stage == 0;
+    size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype), npieces = 0;
+    const char *grads = all ? flat->grad : flat->grad_own;
+    char *out = all ? flat->full : flat->own;
+
+    for (int i = 0; i < flat->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[flat->params[i]];
+        size_t begin = 0, elems = all ? param->elems : wi_zero_part(zero, param, zero->rank, &begin);
+        size_t at = param->offset + begin - (all ? 0 : (size_t)zero->rank * flat->shard);
+
+        if (!elems)
+            continue;
+        zero->pieces[npieces++] = (struct wi_optim_piece){
+            .optim = &optims[param->group],
+            .elems = elems,
+            .weight = flat->weight + at,
+            .moment1 = flat->moment[0] ? flat->moment[0] + at : NULL,
+            .moment2 = flat->moment[1] ? flat->moment[1] + at : NULL,
+            .grad = grads + at * grad_width,
+            .grad_dtype = flat->grad_dtype,
+            .out = flat->separate ? out + at * width : NULL,
+            .out_dtype = flat->dtype,
+        };
+    }
+    wi_optim_run(zero->pool, zero->pieces, npieces);
+}
+
+/* In the order in which units are used, so that those that are needed first are first on their way. */
+static weft_status update(weft_zero *zero, const struct wi_optim *optims)
+{
+    uint64_t from = wi_now_ns();
+    weft_status st = WEFT_SUCCESS;
+
+    for (int i = 0; st >= 0 && i < zero->norder; i++) {
+        int number = zero->order[zero->norder - 1 - i];
+        struct wi_zero_unit *unit = &zero->units[number];
+
+        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++)
+            if (zero->flats[f].trained)
+                update_flat(zero, &zero->flats[f], optims);
+        st = wi_zero_gather_updated(zero, number);
+    }
+    zero->stats.update_ns += wi_now_ns() - from;
+    return st;
+}
+
+/* Rank 0's order of completion becomes all ranks' order of reductions: no buffer waits for one whose gradients come later. */
+static weft_status learn_order(weft_zero *zero)
+{
+    weft_call_options options;
+    weft_call call;
+
+    if (zero->ordered || !zero->norder)
+        return WEFT_SUCCESS;
+    wi_zero_call(&call, &options, WEFT_KIND_BROADCAST, zero->completed, zero->completed, (size_t)zero->norder,
+                 WEFT_INT32, "order of reductions");
+    weft_status st = weft_issue(zero->reductions, &call, NULL);
+
+    if (st < 0)
+        return wi_zero_broke(zero, st, "order of reductions");
+    memcpy(zero->order, zero->completed, (size_t)zero->norder * sizeof *zero->order);
+    zero->ordered = 1;
+    return WEFT_SUCCESS;
+}
+
+static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
+{
+    struct wi_optim *optims = wi_calloc((size_t)nhypers + 1, sizeof *optims);
+    double scale = 1 / (zero->config.divisor * zero->loss_scale), squares = 0;
+    weft_status st = optims ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
+
+    if (st >= 0)
+        st = wi_zero_reduce_finish_all(zero);
+    for (int i = 0; st >= 0 && i < zero->nflats; i++)
+        squares += zero->flats[i].squares;
+    if (st >= 0)
+        st = all_reduce(zero, &squares, hypers, nhypers);
+    info->norm = sqrt(squares) * scale;
+    info->skipped = !isfinite(squares);
+    if (zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)
+        info->factor = zero->config.clip / (info->norm + 1e-6);
+    for (int i = 0; st >= 0 && i < nhypers; i++)
+        st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[i], zero->step + 1, scale * info->factor);
+    if (st >= 0 && !info->skipped && zero->config.stage == 0)
+        st = gather_gradients(zero);
+    if (st >= 0)
+        st = learn_order(zero);
+    /* What is about to change is not on its way any more, and what is gathered of it is old. */
+    if (st >= 0)
+        st = wi_zero_gather_finish_all(zero);
+    if (st >= 0 && !info->skipped)
+        st = wi_zero_release_all(zero);
+    if (st >= 0 && !info->skipped)
+        st = update(zero, optims);
+    wi_free(optims);
+    return st;
+}
+
+static weft_status check_step(const weft_zero *zero, const weft_zero_hyper *given, int nhypers)
+{
+    if (!given || nhypers < 1)
+        return wi_fail(WEFT_EINVAL, "zero: step: hypers is %s", given ? "empty" : "NULL");
+    if (!zero->last)
+        return wi_fail(WEFT_EINVAL, "zero: step: %d of %d micro-batches have ended%s", zero->micro,
+                       zero->config.micro_batches,
+                       zero->begun ? ", and gradients of another have come without weft_zero_micro_batch_end" : "");
+    for (int u = 0; u < zero->nunits; u++)
+        if (zero->units[u].passes)
+            return wi_fail(WEFT_EINVAL, "zero: step: a pass of unit \"%s\" has not ended", zero->units[u].name);
+    return check_groups(zero, nhypers);
+}
+
+static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhypers, weft_zero_step_info *out)
+{
+    weft_zero_step_info info = WEFT_ZERO_STEP_INFO_INIT;
+
+    WI_TRY(check_step(zero, given, nhypers));
+    if (out)
+        WI_TRY(wi_struct_check(&info_rule, "zero: step", out));
+    weft_zero_hyper *hypers = wi_calloc((size_t)nhypers, sizeof *hypers);
+    weft_status st =
+        hypers ? read_hypers(zero, given, nhypers, hypers) : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
+
+    if (st >= 0)
+        st = apply(zero, hypers, nhypers, &info);
+    wi_free(hypers);
+    WI_TRY(st);
+    zero->step += !info.skipped;
+    rescale(zero, info.skipped);
+    wi_zero_forget_gradients(zero);
+    info.loss_scale = zero->loss_scale;
+    info.step = zero->step;
+    if (out)
+        wi_struct_write(&info_rule, &info, out);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("step", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, step(zero, hypers, nhypers, info));
+}

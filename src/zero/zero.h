@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine's insides. A model is units of parameters. The parameters of a unit that have one data type, and are all trained or all
+ * frozen, lie one after the other in a *flat*, which is cut into as many shards of one size as there are ranks. Flats are what is
+ * gathered and reduced, in place: parameters are views of them. doc/adr/0031-zero.md */
+#ifndef WI_ZERO_ZERO_H
+#define WI_ZERO_ZERO_H
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <weft/weft_zero.h>
+
+#include "zero/arena.h"
+#include "zero/optim.h"
+#include "zero/trace.h"
+
+#define WI_ZERO_MAGIC 0x5745465a45524fu
+
+struct wi_zero_param {
+    char *name;
+    weft_dtype dtype;
+    int ndims;
+    size_t shape[WEFT_ZERO_DIMS_MAX], elems, cut;
+    unsigned flags;
+    int group, unit, flat; /* -1: of no unit; before sealing of no flat */
+    size_t offset;         /* elements into its flat */
+    int came;              /* its gradient has come in this micro-batch */
+    int written;           /* it has come since the flat's gradients were reduced */
+};
+
+struct wi_zero_flat {
+    int unit, trained, whole;
+    weft_dtype dtype, grad_dtype;
+    size_t shard, elems;  /* of a rank, of all */
+    size_t *params;       /* numbers of its parameters, by place */
+    int nparams;
+    char *full;           /* all shards; of a unit that is not kept while it is gathered, else NULL */
+    char *own;            /* this rank's shard; of a unit that is kept part of `full` */
+    char *grad;           /* gradients of all shards: below stage 2 always, else from the first that comes until they are reduced */
+    char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
+    float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
+    double squares;       /* of this rank's shard of the gradients */
+    weft_request *gather, *reduce;
+    int to_buffer;        /* what `reduce` gives is in `grad`, and is to be added to grad_own */
+    int final;            /* `reduce` is the last of the step */
+    int reduced;          /* grad_own has gradients of this step */
+    int separate;         /* `weight` is not `own`: what is updated is copied there, rounded */
+};
+
+struct wi_zero_unit {
+    char *name;
+    int *params, nparams;
+    int first_flat, nflats; /* consecutive */
+    int passes;             /* that have begun and not ended */
+    int kept;               /* all its parameters have a place of their own: below stage 3, and small units in stage 3 */
+    int resident;           /* of one that is not kept: gathered, or on its way */
+    int ahead;              /* gathered ahead, and not used since */
+    int missing;            /* gradients that have not come in this micro-batch */
+    int complete;           /* all have, and it waits for its turn to be reduced */
+    int forwards, backwards; /* passes in this micro-batch */
+    int trained;            /* has parameters with gradients */
+    size_t elems;           /* of its flats */
+    uint64_t used;          /* clock of its newest use */
+};
+
+struct weft_zero {
+    uint64_t magic;
+    pthread_mutex_t lock;
+    weft_zero_config config;
+    weft_comm *gathers, *reductions; /* duplicates of the caller's */
+    weft_context *context;
+    int rank, nranks;
+    int sealed;
+    weft_status failed; /* a failure that is final, with its text */
+    char *failure;
+
+    struct wi_zero_param *params;
+    struct wi_zero_unit *units;
+    struct wi_zero_flat *flats;
+    int nparams, nunits, nflats;
+
+    void *param_memory, *grad_memory, *state_memory, *gather_memory, *reduce_memory;
+    size_t param_bytes, grad_bytes, state_bytes, gather_bytes, reduce_bytes; /* of these pieces */
+    struct wi_zero_arena gather_arena, reduce_arena;
+    struct wi_optim_pool *pool;
+
+    struct wi_zero_trace trace;
+    uint64_t clock;
+    size_t ahead;        /* elements that are gathered ahead and not yet used */
+
+    int *order, norder;  /* units with gradients, in the order in which they are reduced */
+    int *completed, ncompleted; /* in which their gradients became complete, in the first step's last micro-batch */
+    int ordered;         /* `order` was agreed on */
+    uint64_t turn, turns, oldest; /* reductions of this step: begun; of the micro-batches so far; finished. Number n is of order[n % norder] */
+    int *forward_order, nforward; /* in which units were first used */
+
+    int micro;           /* micro-batches of this step that have ended */
+    int more;            /* what weft_zero_accumulate said, -1 */
+    int last;            /* the last micro-batch has ended */
+    int begun;           /* gradients of the current one have come */
+
+    double loss_scale;
+    int good_steps, hysteresis;
+    uint64_t step;       /* that were made */
+    struct wi_optim_piece *pieces; /* room for those of one flat */
+    weft_zero_stats stats;
+};
+
+/* Every public call: enters, does its work, and leaves with what the work returned. Failures' texts become the thread's. */
+weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since);
+weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);
+/* What failed, in weft's words, while the engine did what the format says. What is final is remembered. */
+weft_status wi_zero_broke(weft_zero *zero, weft_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+weft_status wi_zero_param_check(const char *call, const weft_zero *zero, int param);
+weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit);
+
+/* layout.c */
+weft_status wi_zero_lay_out(weft_zero *zero);
+weft_status wi_zero_allocate(weft_zero *zero);
+void wi_zero_free_memory(weft_zero *zero);
+/* The elements of a parameter that are in a rank's shard: from `begin` (of the parameter) on; returns how many. */
+size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin);
+
+/* seal.c: compare with the other ranks. */
+weft_status wi_zero_compare_config(weft_zero *zero);
+weft_status wi_zero_compare_model(weft_zero *zero);
+/* How all ranks have fared: a failure of one is all ranks'. */
+weft_status wi_zero_agree(weft_zero *zero, weft_status own, const char *call);
+
+/* gather.c */
+weft_status wi_zero_gather(weft_zero *zero, int unit);        /* begins, if need be, and waits */
+weft_status wi_zero_gather_finish(weft_zero *zero, int unit); /* waits for what was begun */
+weft_status wi_zero_gather_updated(weft_zero *zero, int unit); /* below stage 3, after its update: begins */
+weft_status wi_zero_gather_finish_all(weft_zero *zero);
+weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept */
+weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /* record, gather, gather ahead */
+void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
+
+/* grads.c */
+weft_status wi_zero_reduce_finish_all(weft_zero *zero);
+weft_status wi_zero_unit_ended(weft_zero *zero, int unit); /* gradients of it that have not come are 0 */
+void wi_zero_forget_gradients(weft_zero *zero);
+/* Whether gradients are reduced in every micro-batch. */
+static inline int wi_zero_reduces_every(const weft_zero *zero)
+{
+    return zero->config.stage >= 2 || zero->config.reduce == WEFT_ZERO_REDUCE_EVERY;
+}
+
+static inline size_t wi_zero_width(weft_dtype dtype)
+{
+    return dtype == WEFT_FLOAT32 ? 4 : 2;
+}
+/* A call of one of the engine's collectives, labelled; fills `call` and `options`, and with a codec options->codec. */
+void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count, weft_dtype dtype,
+                  const char *label);
+
+static inline size_t wi_zero_round(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+#endif

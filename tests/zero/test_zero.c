@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engines: all stages give the same bits, and those of a plain reference in double to rounding. */
+#include "tests/zero/model.h"
+
+enum { STEPS = 6, TOTAL = ZT_PARAMS * ZT_MOST };
+
+struct variant {
+    const char *what;
+    int micro_batches;
+    weft_zero_reduce reduce;
+    double clip;
+    int overlap, in_place;
+    weft_dtype dtype;
+    size_t persistent, prefetch, reuse, live;
+};
+
+static const struct variant variants[] = {
+    {"plain", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
+    {"clipped", 1, WEFT_ZERO_REDUCE_AUTO, .05, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
+    {"accumulated", 3, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
+    {"in place", 2, WEFT_ZERO_REDUCE_EVERY, 0, 1, 1, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
+    {"without overlap", 2, WEFT_ZERO_REDUCE_EVERY, 0, 0, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
+    {"some kept, much prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 500, (size_t)-1, 1000, 1u << 20},
+    {"nothing prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, 0, 0, 0},
+    {"bfloat16", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_BFLOAT16, 0, (size_t)-1, 0, 0},
+};
+
+static weft_zero_config config_of(const struct variant *v, int stage)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+
+    config.stage = stage;
+    config.micro_batches = v->micro_batches;
+    config.reduce = v->reduce;
+    config.clip = v->clip;
+    config.overlap = v->overlap;
+    config.persistent_elems = v->persistent;
+    config.prefetch_elems = v->prefetch;
+    config.reuse_elems = v->reuse;
+    config.live_elems = v->live;
+    config.threads = 1;
+    return config;
+}
+
+static const weft_zero_hyper groups[2] = {
+    {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0},
+    {sizeof(weft_zero_hyper), 3e-3, .8, .95, 1e-6, 0, 0, 0, 0, 0, 0},
+};
+
+/* Weights and first moments after some steps. */
+static size_t train(struct ft_rank *f, const struct variant *v, int stage, float *out, double *norms)
+{
+    weft_zero_config config = config_of(v, stage);
+    struct zt_engine e;
+    size_t n;
+
+    zt_seal(&e, f, &config, v->dtype);
+    for (int s = 0; s < STEPS; s++) {
+        weft_zero_step_info info = WEFT_ZERO_STEP_INFO_INIT;
+
+        for (int m = 0; m < v->micro_batches; m++)
+            zt_micro_batch(&e, s, m, v->in_place);
+        WT_REQUIRE_OK(weft_zero_step(e.zero, groups, 2, &info));
+        WT_CHECK_INT(info.skipped, 0);
+        WT_CHECK_INT(info.step, s + 1);
+        norms[s] = info.norm;
+    }
+    n = zt_weights(&e, WEFT_ZERO_WEIGHT, out);
+    n += zt_weights(&e, WEFT_ZERO_MOMENT1, out + n);
+    n += zt_weights(&e, WEFT_ZERO_MOMENT2, out + n);
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    return n;
+}
+
+/* AdamW in double on what all ranks together would compute. */
+static void reference(const struct variant *v, int nranks, double *weights, double *norms)
+{
+    static double m1[TOTAL], m2[TOTAL], g[TOTAL];
+    size_t n = 0;
+
+    memset(m1, 0, sizeof m1);
+    memset(m2, 0, sizeof m2);
+    for (int p = 0; p < ZT_PARAMS; p++)
+        for (size_t i = 0; i < zt_elems(p); i++)
+            weights[n++] = zt_initial(p, i);
+    for (int s = 0; s < STEPS; s++) {
+        double squares = 0;
+
+        n = 0;
+        for (int p = 0; p < ZT_PARAMS; p++)
+            for (size_t i = 0; i < zt_elems(p); i++, n++) {
+                g[n] = 0;
+                if ((zt_specs[p].flags & WEFT_ZERO_FROZEN) || (s % 3 == 2 && p == 5))
+                    continue;
+                for (int r = 0; r < nranks; r++)
+                    for (int m = 0; m < v->micro_batches; m++)
+                        g[n] += zt_gradient(r, s, m, p, i, (float)weights[n]);
+                g[n] /= nranks * v->micro_batches;
+                squares += g[n] * g[n];
+            }
+        norms[s] = sqrt(squares);
+        double factor = v->clip > 0 && norms[s] > v->clip ? v->clip / (norms[s] + 1e-6) : 1;
+
+        n = 0;
+        for (int p = 0; p < ZT_PARAMS; p++)
+            for (size_t i = 0; i < zt_elems(p); i++, n++) {
+                const weft_zero_hyper *h = &groups[zt_specs[p].group];
+
+                if (zt_specs[p].flags & WEFT_ZERO_FROZEN)
+                    continue;
+                g[n] *= factor;
+                m1[n] = h->beta1 * m1[n] + (1 - h->beta1) * g[n];
+                m2[n] = h->beta2 * m2[n] + (1 - h->beta2) * g[n] * g[n];
+                weights[n] -= h->lr * h->weight_decay * weights[n];
+                weights[n] -=
+                    h->lr * m1[n] / (1 - pow(h->beta1, s + 1)) / (sqrt(m2[n] / (1 - pow(h->beta2, s + 1))) + h->eps);
+            }
+    }
+}
+
+static void same(int rank, int nranks, void *arg)
+{
+    const struct variant *v = arg;
+    static float first[3 * TOTAL], other[3 * TOTAL];
+    static double exact[TOTAL];
+    double norms[STEPS], expected[STEPS];
+    struct ft_rank f;
+    size_t n;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    n = train(&f, v, 0, first, norms);
+    reference(v, nranks, exact, expected);
+    for (int s = 0; s < STEPS; s++)
+        WT_CHECK(fabs(norms[s] - expected[s]) <= (v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2) * expected[s]);
+    for (size_t i = 0, at = 0; at < ZT_PARAMS; at++)
+        for (size_t k = 0; k < zt_elems((int)at); k++, i++)
+            if (fabs((double)first[i] - exact[i]) > (v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2))
+                wt_fail(__FILE__, __LINE__, "%s[%zu] is %g, not %g", zt_specs[at].name, k, (double)first[i], exact[i]);
+    for (int stage = 1; stage <= 3; stage++) {
+        memset(other, 0x7f, sizeof other);
+        WT_CHECK_INT(train(&f, v, stage, other, expected), n);
+        WT_CHECK_MEM(other, first, n * sizeof *other);
+        WT_CHECK_MEM(expected, norms, sizeof norms);
+    }
+    ft_close(&f);
+}
+
+static void all_stages(void)
+{
+    static const int sizes[] = {1, 2, 3, 8};
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            int failed = wt_run(sizes[s], same, (void *)(uintptr_t)&variants[v], 60000);
+
+            if (failed)
+                printf("# %s, %d ranks: %d failed\n", variants[v].what, sizes[s], failed);
+            CU_ASSERT_EQUAL(failed, 0);
+        }
+}
+
+static const struct wt_case cases[] = {
+    {"all stages have the same bits", all_stages},
+};
+WT_UNIT_MAIN("zero", cases)
