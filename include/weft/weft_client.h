@@ -32,6 +32,17 @@ WEFT_API weft_status weft_thread_error_set(weft_status status, const char *text)
  *         WEFT_EINVAL  not a communicator, or context is NULL */
 WEFT_API weft_status weft_comm_context(const weft_comm *comm, weft_context **context);
 
+/* Make a label known to a communicator before a call of this rank has it, so that an error can say what another rank's call was for.
+ *
+ * Calls make theirs known by themselves. A communicator knows about a thousand.
+ * @param comm   the communicator
+ * @param label  as in weft_call_options; copied, 63 bytes of it
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not a communicator, or label is NULL or empty */
+WEFT_API weft_status weft_comm_label(weft_comm *comm, const char *label);
+
 /* Read the settings of a library that is built on weft: from the context's calls, the environment, the context's file, or the
  * defaults, in that order, as weft's own, and shown with them by weft_context_settings from then on.
  *

@@ -82,6 +82,17 @@ weft_status weft_comm_set_timeout(weft_comm *comm, uint64_t timeout_ns)
     return WEFT_SUCCESS;
 }
 
+weft_status weft_comm_label(weft_comm *comm, const char *label)
+{
+    WI_TRY(wi_comm_check(comm));
+    if (!label || !*label)
+        return wi_fail(WEFT_EINVAL, "comm_label: the label is %s", label ? "empty" : "NULL");
+    WI_TRY(wi_comm_enter(comm));
+    wi_label_keep(comm->exec, wi_label_hash(label), label);
+    wi_comm_leave(comm);
+    return WEFT_SUCCESS;
+}
+
 weft_status weft_last_error(const weft_comm *comm, weft_error *error)
 {
     static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_error, "WEFT_ERROR_INIT", bytes);

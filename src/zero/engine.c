@@ -59,7 +59,12 @@ weft_status wi_zero_broke(weft_zero *zero, weft_status st, const char *format, .
     va_start(ap, format);
     vsnprintf(what, sizeof what, format, ap);
     va_end(ap);
-    wi_fail(st, "zero: %s: %s", what, weft_thread_error());
+    wi_fail(
+        st, "zero: %s (step %llu, after %d micro-batches): %s%s", what, (unsigned long long)zero->step + 1, zero->micro,
+        weft_thread_error(),
+        st == WEFT_EMISMATCH && zero->sealed
+            ? "; ranks use units in different orders, ran different numbers of micro-batches, or have other hyper-parameters"
+            : "");
     if (st <= WEFT_EPEER && zero->failed == WEFT_SUCCESS) {
         zero->failed = st;
         zero->failure = wi_strdup(wi_fail_text());

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of units: gathered when they are used or a little before, released when they are not. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,26 +23,23 @@ void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, c
     call->options = options;
 }
 
-/* What all ranks say of the gather: the unit first, as labels are cut, and when. */
 static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
 {
-    char label[128];
     weft_call_options options;
     weft_call call;
 
-    snprintf(label, sizeof label, "gather %.40s, step %llu.%d", unit->name, (unsigned long long)zero->step,
-             zero->micro);
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
 
         if (unit->kept && !flat->trained) /* nobody changes it */
             continue;
-        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, flat->own, flat->full, flat->shard, flat->dtype, label);
+        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, flat->own, flat->full, flat->shard, flat->dtype,
+                     unit->gather_label);
         options.codec = zero->config.gather_codec;
         weft_status st = weft_issue(zero->gathers, &call, &flat->gather);
 
         if (st < 0)
-            return wi_zero_broke(zero, st, "%s", label);
+            return wi_zero_broke(zero, st, "%s", unit->gather_label);
     }
     zero->stats.gathers++;
     return WEFT_SUCCESS;

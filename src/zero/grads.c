@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Gradients: where they come to, and their reduction, unit by unit, in one order on all ranks. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -31,12 +30,9 @@ static char *own_place(const weft_zero *zero, const struct wi_zero_flat *flat)
 
 static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
 {
-    char label[128];
     weft_call_options options;
     weft_call call;
 
-    snprintf(label, sizeof label, "reduce %.40s, step %llu.%d", unit->name, (unsigned long long)zero->step,
-             zero->micro);
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
 
@@ -44,14 +40,15 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
             continue;
         flat->to_buffer = flat->reduced;
         wi_zero_call(&call, &options, WEFT_KIND_REDUCE_SCATTER, flat->grad,
-                     flat->to_buffer ? own_place(zero, flat) : flat->grad_own, flat->shard, flat->grad_dtype, label);
+                     flat->to_buffer ? own_place(zero, flat) : flat->grad_own, flat->shard, flat->grad_dtype,
+                     unit->reduce_label);
         options.codec = zero->config.reduce_codec;
         if (options.codec && strstr(options.codec, "ef="))
             options.tensor = (uint64_t)i + 1;
         weft_status st = weft_issue(zero->reductions, &call, &flat->reduce);
 
         if (st < 0)
-            return wi_zero_broke(zero, st, "%s", label);
+            return wi_zero_broke(zero, st, "%s", unit->reduce_label);
     }
     zero->stats.reductions++;
     return WEFT_SUCCESS;

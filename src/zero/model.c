@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters and units as the program describes them. */
+#include <stdio.h>
 #include <string.h>
+
+#include <weft/weft_client.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -154,6 +157,21 @@ static weft_status check_model(const weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
+/* Collectives are labelled with their unit. Those of units that this rank has not used yet are known, too, so that ranks that go through
+ * units in different orders are told of both. */
+static weft_status label(weft_zero *zero)
+{
+    for (int u = 0; u < zero->nunits; u++) {
+        struct wi_zero_unit *unit = &zero->units[u];
+
+        snprintf(unit->gather_label, sizeof unit->gather_label, "gather of %.52s", unit->name);
+        snprintf(unit->reduce_label, sizeof unit->reduce_label, "reduction of %.49s", unit->name);
+        WI_TRY(weft_comm_label(zero->gathers, unit->gather_label));
+        WI_TRY(weft_comm_label(zero->reductions, unit->reduce_label));
+    }
+    return WEFT_SUCCESS;
+}
+
 static weft_status place(weft_zero *zero)
 {
     WI_TRY(wi_zero_lay_out(zero));
@@ -175,6 +193,7 @@ static weft_status seal(weft_zero *zero)
     for (int u = zero->nunits - 1; u >= 0; u--)
         if (zero->units[u].trained)
             zero->order[zero->norder++] = u;
+    WI_TRY(label(zero));
     wi_zero_forget_gradients(zero);
     zero->sealed = 1;
     return WEFT_SUCCESS;

@@ -54,8 +54,8 @@ static weft_status all_reduce(weft_zero *zero, double *value, const weft_zero_hy
     char label[64];
 
     /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
-    snprintf(label, sizeof label, "step %llu of %d micro-batches, hypers %08llx", (unsigned long long)zero->step + 1,
-             zero->micro, (unsigned long long)(hash & 0xffffffff));
+    snprintf(label, sizeof label, "step after %d micro-batches, hyper-parameters %08llx", zero->micro,
+             (unsigned long long)(hash & 0xffffffff));
     wi_zero_call(&call, &options, WEFT_KIND_ALL_REDUCE, value, value, 1, WEFT_FLOAT64, label);
     call.op = WEFT_SUM;
     weft_status st = weft_issue(zero->reductions, &call, NULL);

@@ -46,8 +46,11 @@ struct wi_zero_flat {
     int separate;         /* `weight` is not `own`: what is updated is copied there, rounded */
 };
 
+#define WI_ZERO_LABEL_BYTES 64 /* of a label; a longer one is cut */
+
 struct wi_zero_unit {
     char *name;
+    char gather_label[WI_ZERO_LABEL_BYTES], reduce_label[WI_ZERO_LABEL_BYTES]; /* of its collectives: unit, and no more */
     int *params, nparams;
     int first_flat, nflats; /* consecutive */
     int passes;             /* that have begun and not ended */

@@ -3,3 +3,6 @@
 multi_tests += tests/zero/test_zero
 tests_zero_test_zero_SOURCES = tests/zero/test_zero.c tests/zero/model.h tests/fault/fault.h
 tests_zero_test_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm
+multi_tests += tests/zero/test_zero_wrong
+tests_zero_test_zero_wrong_SOURCES = tests/zero/test_zero_wrong.c tests/zero/model.h tests/fault/fault.h
+tests_zero_test_zero_wrong_LDADD = libharness.la libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm
