@@ -90,13 +90,21 @@ typedef struct weft_zero_config {
     size_t persistent_elems;       /* stage 3: units of at most so many elements stay gathered; 0: none */
     const char *gather_codec;      /* NULL, or a codec (weft_compress.h) of gathers of parameters: "int8:block=256" */
     const char *reduce_codec;      /* NULL, or a codec of reductions of gradients: "int4:block=128" */
+    int shard_ranks;               /* ranks that share one copy: 0 all, or a divisor of their number, or WEFT_ZERO_SHARD_NODE. Copies
+                                      are updated alike, by an all-reduce of gradients' shards among the ranks that keep the same */
+    weft_comm *experts;            /* NULL, or the ranks that keep the same experts: parameters with WEFT_ZERO_EXPERT are sharded over it */
+    weft_comm *model;              /* NULL, or the ranks that keep other parts of the model (tensor and pipeline parallel) for the same
+                                      place in comm: norms and overflows are theirs together */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL }
+#define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
 #define WEFT_ZERO_WHOLE 2u  /* the parameter lies on one rank: no shard boundary cuts it */
+#define WEFT_ZERO_EXPERT 4u /* only the ranks of config.experts have it */
+#define WEFT_ZERO_SHARED 8u /* all ranks of config.model have the same (a layer norm in tensor parallel): its norm counts once */
 #define WEFT_ZERO_DIMS_MAX 8
 
 /* A parameter. */
@@ -106,7 +114,7 @@ typedef struct weft_zero_param {
     weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too, unless config.grad_fp32. 16-bit ones have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
-    unsigned flags;       /* WEFT_ZERO_FROZEN, WEFT_ZERO_WHOLE */
+    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _SHARED */
     int group;            /* whose hyper-parameters it takes in weft_zero_step */
     size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
 } weft_zero_param;
@@ -172,8 +180,7 @@ typedef struct weft_zero_stats {
 
 /* Make an engine over the ranks of a communicator.
  *
- * Collective. The communicator is duplicated twice, for gathers and for reductions, so that one does not wait behind the other; the
- * caller may use it on.
+ * Collective. The communicator is duplicated, so that gathers and reductions do not wait for each other; the caller may use it on.
  * @param comm    the data-parallel ranks; must outlive the engine
  * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads
  * @param zero    receives the engine
@@ -182,7 +189,7 @@ typedef struct weft_zero_stats {
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is NULL or a field is out of its range; the text names it
  *         WEFT_EMISMATCH  ranks have other configurations; the text names a field
- *         any failure of weft_comm_dup */
+ *         any failure of weft_comm_dup and weft_comm_split */
 WEFT_API weft_status weft_zero_create(weft_comm *comm, const weft_zero_config *config, weft_zero **zero);
 
 /* End an engine. Pointers from weft_zero_param_data and weft_zero_grad_buffer are invalid from then on.

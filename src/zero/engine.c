@@ -13,8 +13,7 @@
 #include "base/struct_prefix.h"
 #include "zero/zero.h"
 
-static const struct wi_struct_rule config_rule =
-    WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", reduce_codec);
+static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", model);
 static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", retraces);
 
 /* ---- Calls ---- */
@@ -140,20 +139,108 @@ static weft_status thread_count(weft_comm *comm, int *threads)
     return WEFT_SUCCESS;
 }
 
-static weft_status duplicate(weft_zero *zero, weft_comm *comm, const char *what, weft_comm **dup)
+/* The two communicators of a domain, and the one among copies: ranks of one color share a copy. */
+static weft_status derive(weft_zero *zero, weft_comm *comm, int color, int replica_color, struct wi_zero_domain *domain)
 {
+    static const char *const names[] = {"zero-gather", "zero-reduce", "zero-copies"};
+    weft_comm **comms[] = {&domain->gathers, &domain->reductions, &domain->replicas};
     weft_comm_config config = WEFT_COMM_CONFIG_INIT;
 
-    config.name = what;
-    weft_status st = weft_comm_dup(comm, &config, dup);
+    for (int i = 0; i < (replica_color >= 0 ? 3 : 2); i++) {
+        config.name = names[i];
+        weft_status st = i == 2 || replica_color >= 0
+                             ? weft_comm_split(comm, i == 2 ? replica_color : color, 0, &config, comms[i])
+                             : weft_comm_dup(comm, &config, comms[i]);
 
-    return st < 0 ? wi_zero_broke(zero, st, "create: a communicator for %s", what) : st;
+        if (st < 0)
+            return wi_zero_broke(zero, st, "create: communicator %s", names[i]);
+    }
+    WI_TRY(weft_comm_rank(domain->gathers, &domain->rank));
+    return weft_comm_size(domain->gathers, &domain->nranks);
+}
+
+/* How many ranks have the host of a rank, and how many of them are before it. */
+static weft_status on_host(weft_comm *comm, int nranks, int rank, int *before, int *all)
+{
+    const char *mine, *other;
+    char name[256];
+
+    WI_TRY(weft_comm_host(comm, rank, &mine));
+    snprintf(name, sizeof name, "%s", mine);
+    *before = *all = 0;
+    for (int r = 0; r < nranks; r++) {
+        WI_TRY(weft_comm_host(comm, r, &other));
+        if (strcmp(name, other))
+            continue;
+        *all += 1;
+        *before += r < rank;
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Which copy this rank has a shard of, and which shard. */
+static weft_status find_copy(weft_zero *zero, weft_comm *comm, int *copy, int *shard)
+{
+    int wanted = zero->config.shard_ranks, n = zero->nranks, before, all, first = 0;
+
+    if (wanted != WEFT_ZERO_SHARD_NODE) {
+        if (wanted < 1 || wanted > n || n % wanted)
+            return wi_fail(WEFT_EINVAL, "zero: create: shard_ranks is %d, no divisor of the %d ranks", wanted, n);
+        *copy = zero->rank / wanted;
+        *shard = zero->rank % wanted;
+        return WEFT_SUCCESS;
+    }
+    *copy = 0;
+    WI_TRY(on_host(comm, n, 0, &before, &first));
+    for (int r = 0; r < n; r++) {
+        WI_TRY(on_host(comm, n, r, &before, &all));
+        if (all != first)
+            return wi_fail(
+                WEFT_EINVAL,
+                "zero: create: shard_ranks is that of hosts, and hosts of ranks 0 and %d have %d and %d ranks", r,
+                first, all);
+        /* Hosts are numbered by their first ranks. */
+        *copy += before == 0 && r < zero->rank;
+    }
+    WI_TRY(on_host(comm, n, zero->rank, shard, &all));
+    *copy -= *shard > 0; /* its own host's first rank was counted */
+    return WEFT_SUCCESS;
+}
+
+static weft_status make_domains(weft_zero *zero, weft_comm *comm)
+{
+    weft_comm_config config = WEFT_COMM_CONFIG_INIT;
+    int copy = 0, shard = -1, model_rank = 0;
+
+    config.name = "zero";
+    if (zero->config.shard_ranks && zero->config.shard_ranks != zero->nranks)
+        WI_TRY(find_copy(zero, comm, &copy, &shard));
+    if (shard >= 0 && zero->config.experts)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: shard_ranks and experts are both set; experts cannot be kept in copies");
+    weft_status st = weft_comm_dup(comm, &config, &zero->world);
+
+    if (st < 0)
+        return wi_zero_broke(zero, st, "create: communicator zero");
+    WI_TRY(derive(zero, comm, copy, shard, &zero->domains[0]));
+    if (zero->config.experts)
+        WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[1]));
+    zero->model = zero->config.model;
+    if (zero->model)
+        WI_TRY(weft_comm_rank(zero->model, &model_rank));
+    zero->counts_shared = model_rank == 0;
+    zero->config.experts = zero->config.model = NULL;
+    return WEFT_SUCCESS;
 }
 
 static void destroy(weft_zero *zero)
 {
-    weft_comm_destroy(zero->gathers);
-    weft_comm_destroy(zero->reductions);
+    for (int i = 0; i < WI_ZERO_DOMAINS; i++) {
+        weft_comm_destroy(zero->domains[i].gathers);
+        weft_comm_destroy(zero->domains[i].reductions);
+        weft_comm_destroy(zero->domains[i].replicas);
+    }
+    weft_comm_destroy(zero->world);
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
     wi_zero_trace_fini(&zero->trace);
@@ -184,7 +271,6 @@ static weft_status copy_text(const char **text)
 static weft_status prepare(weft_zero *zero, weft_comm *comm)
 {
     const char *codecs[2] = {zero->config.gather_codec, zero->config.reduce_codec};
-    weft_status st, second;
 
     zero->config.gather_codec = zero->config.reduce_codec = NULL;
     for (int i = 0; i < 2; i++) {
@@ -200,9 +286,7 @@ static weft_status prepare(weft_zero *zero, weft_comm *comm)
     zero->hysteresis = zero->config.loss_scale_hysteresis;
     if (zero->config.divisor == 0)
         zero->config.divisor = (double)zero->nranks * zero->config.micro_batches;
-    st = duplicate(zero, comm, "zero-gather", &zero->gathers);
-    second = st < 0 ? st : duplicate(zero, comm, "zero-reduce", &zero->reductions);
-    WI_TRY(second);
+    WI_TRY(make_domains(zero, comm));
     WI_TRY(wi_zero_compare_config(zero));
     return wi_optim_pool_create(zero->config.threads, &zero->pool);
 }

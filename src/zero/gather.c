@@ -36,7 +36,7 @@ static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
         wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, flat->own, flat->full, flat->shard, flat->dtype,
                      unit->gather_label);
         options.codec = zero->config.gather_codec;
-        weft_status st = weft_issue(zero->gathers, &call, &flat->gather);
+        weft_status st = weft_issue(wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
 
         if (st < 0)
             return wi_zero_broke(zero, st, "%s", unit->gather_label);

@@ -23,7 +23,7 @@ static size_t grad_bytes(const struct wi_zero_flat *flat)
 
 static char *own_place(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->grad + (size_t)zero->rank * flat->shard * wi_zero_width(flat->grad_dtype);
+    return flat->grad + wi_zero_first(zero, flat) * wi_zero_width(flat->grad_dtype);
 }
 
 /* ---- Reductions ---- */
@@ -45,7 +45,7 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
         options.codec = zero->config.reduce_codec;
         if (options.codec && strstr(options.codec, "ef="))
             options.tensor = (uint64_t)i + 1;
-        weft_status st = weft_issue(zero->reductions, &call, &flat->reduce);
+        weft_status st = weft_issue(wi_zero_domain(zero, flat)->reductions, &call, &flat->reduce);
 
         if (st < 0)
             return wi_zero_broke(zero, st, "%s", unit->reduce_label);
@@ -61,54 +61,73 @@ static double sum_squares(const weft_zero *zero, const struct wi_zero_flat *flat
 
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
-        size_t begin, elems = wi_zero_part(zero, param, zero->rank, &begin);
-        size_t at = param->offset + begin - (size_t)zero->rank * flat->shard;
+        size_t begin, elems = wi_zero_own_part(zero, param, &begin);
+        size_t at = param->offset + begin - wi_zero_first(zero, flat);
         struct wi_optim_vector vector = {flat->grad_own + at * wi_zero_width(flat->grad_dtype), elems,
                                          flat->grad_dtype};
 
-        if (elems)
+        if (elems && (zero->counts_shared || !(param->flags & WEFT_ZERO_SHARED)))
             sum += wi_optim_sum_squares(zero->pool, &vector, 1);
     }
     return sum;
 }
 
-static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
+static weft_status wait_for(weft_zero *zero, const struct wi_zero_flat *flat, weft_request **req)
 {
-    size_t width = wi_zero_width(flat->grad_dtype);
-
-    if (!flat->reduce)
-        return WEFT_SUCCESS;
     uint64_t from = wi_now_ns();
-    weft_status st = weft_wait(flat->reduce);
+    weft_status st = weft_wait(*req);
 
     zero->stats.reduce_wait_ns += wi_now_ns() - from;
     if (st < 0)
         st = wi_zero_broke(zero, st, "reduction of unit \"%s\"", zero->units[flat->unit].name);
-    weft_request_free(flat->reduce);
-    flat->reduce = NULL;
+    weft_request_free(*req);
+    *req = NULL;
+    return st;
+}
+
+static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    if (!flat->reduce)
+        return WEFT_SUCCESS;
+    weft_status st = wait_for(zero, flat, &flat->reduce);
+
     if (st >= 0 && flat->to_buffer)
         wi_optim_convert(zero->pool, flat->grad_own, flat->grad_dtype, own_place(zero, flat), flat->grad_dtype,
                          flat->shard, 1);
     if (zero->config.stage >= 2) {
-        wi_zero_arena_put(&zero->reduce_arena, flat->grad, flat->elems * width);
+        wi_zero_arena_put(&zero->reduce_arena, flat->grad, grad_bytes(flat));
         flat->grad = NULL;
     }
     flat->reduced = 1;
-    if (st >= 0 && flat->final) {
-        from = wi_now_ns();
-        flat->squares = sum_squares(zero, flat);
-        zero->stats.norm_ns += wi_now_ns() - from;
-    }
     return st;
 }
 
-static weft_status unit_finish(weft_zero *zero, struct wi_zero_unit *unit)
+/* The step's last reduction of the flat, which is finished, is added up over the copies. */
+static weft_status replicate(weft_zero *zero, struct wi_zero_flat *flat)
+{
+    weft_comm *replicas = wi_zero_domain(zero, flat)->replicas;
+    weft_call_options options;
+    weft_call call;
+
+    if (!replicas || !flat->trained)
+        return WEFT_SUCCESS;
+    wi_zero_call(&call, &options, WEFT_KIND_ALL_REDUCE, flat->grad_own, flat->grad_own, flat->shard, flat->grad_dtype,
+                 zero->units[flat->unit].reduce_label);
+    call.op = WEFT_SUM;
+    weft_status st = weft_issue(replicas, &call, &flat->replicate);
+
+    return st < 0 ? wi_zero_broke(zero, st, "%s", zero->units[flat->unit].reduce_label) : st;
+}
+
+static weft_status unit_finish(weft_zero *zero, struct wi_zero_unit *unit, int final)
 {
     weft_status st = WEFT_SUCCESS;
 
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         weft_status one = flat_finish(zero, &zero->flats[i]);
 
+        if (one >= 0 && st >= 0 && final)
+            one = replicate(zero, &zero->flats[i]);
         st = st < 0 ? st : one;
     }
     return st;
@@ -117,9 +136,12 @@ static weft_status unit_finish(weft_zero *zero, struct wi_zero_unit *unit)
 /* Finish the oldest reduction that is under way; 0: there is none. */
 static int finish_oldest(weft_zero *zero, weft_status *st)
 {
-    if (zero->oldest >= zero->turn)
+    uint64_t number = zero->oldest, norder = (uint64_t)zero->norder;
+
+    if (number >= zero->turn)
         return 0;
-    *st = unit_finish(zero, &zero->units[zero->order[zero->oldest++ % (uint64_t)zero->norder]]);
+    zero->oldest++;
+    *st = unit_finish(zero, &zero->units[zero->order[number % norder]], zero->final && number + norder >= zero->turns);
     return 1;
 }
 
@@ -129,7 +151,25 @@ weft_status wi_zero_reduce_finish_all(weft_zero *zero)
 
     while (finish_oldest(zero, &one))
         st = st < 0 ? st : one;
+    for (int i = 0; i < zero->nflats; i++) {
+        if (!zero->flats[i].replicate)
+            continue;
+        one = wait_for(zero, &zero->flats[i], &zero->flats[i].replicate);
+        st = st < 0 ? st : one;
+    }
     return st;
+}
+
+double wi_zero_squares(weft_zero *zero)
+{
+    uint64_t from = wi_now_ns();
+    double sum = 0;
+
+    for (int i = 0; i < zero->nflats; i++)
+        if (zero->flats[i].trained)
+            sum += sum_squares(zero, &zero->flats[i]);
+    zero->stats.norm_ns += wi_now_ns() - from;
+    return sum;
 }
 
 /* Reduce the units whose turn it is and whose gradients are complete. */
@@ -143,8 +183,6 @@ static weft_status take_turns(weft_zero *zero)
         if (!unit->complete)
             break;
 
-        for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++)
-            zero->flats[i].final = is_last(zero);
         WI_TRY(reduce_begin(zero, unit));
         for (int i = 0; i < unit->nparams; i++)
             zero->params[unit->params[i]].written = 0;
@@ -213,6 +251,7 @@ static void begin_micro_batch(weft_zero *zero)
     if (zero->begun)
         return;
     zero->begun = 1;
+    zero->final = is_last(zero);
     if (reduces_now(zero))
         zero->turns = zero->turn + (uint64_t)zero->norder;
     if (!zero->ordered && zero->micro == 0)
@@ -385,8 +424,7 @@ void wi_zero_forget_gradients(weft_zero *zero)
     for (int i = 0; i < zero->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
 
-        flat->reduced = flat->final = 0;
-        flat->squares = 0;
+        flat->reduced = 0;
         /* Of a micro-batch that has not ended. */
         if (zero->config.stage >= 2 && flat->grad) {
             wi_zero_arena_put(&zero->reduce_arena, flat->grad, grad_bytes(flat));

@@ -63,14 +63,17 @@ static weft_status place_in_a_row(weft_zero *zero, struct wi_zero_flat *flat)
         if (__builtin_add_overflow(at, param->elems, &at))
             return wi_fail(WEFT_EINVAL, "seal: unit \"%s\" has too many elements", zero->units[flat->unit].name);
     }
-    flat->shard = wi_zero_round((at + (size_t)zero->nranks - 1) / (size_t)zero->nranks, cut);
+    size_t nranks = (size_t)wi_zero_domain(zero, flat)->nranks;
+
+    flat->shard = wi_zero_round((at + nranks - 1) / nranks, cut);
     return WEFT_SUCCESS;
 }
 
 /* Each parameter to the rank that has least so far, the largest first. */
 static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
 {
-    size_t step = ALIGN_BYTES / wi_zero_width(flat->dtype), *load = wi_calloc((size_t)zero->nranks, sizeof *load);
+    int nranks = wi_zero_domain(zero, flat)->nranks;
+    size_t step = ALIGN_BYTES / wi_zero_width(flat->dtype), *load = wi_calloc((size_t)nranks, sizeof *load);
     int *owner = wi_calloc((size_t)flat->nparams + 1, sizeof *owner); /* 1 + rank */
 
     for (int n = 0; load && owner && n < flat->nparams; n++) {
@@ -80,7 +83,7 @@ static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
             if (!owner[i] &&
                 (largest < 0 || zero->params[flat->params[i]].elems > zero->params[flat->params[largest]].elems))
                 largest = i;
-        for (int r = 1; r < zero->nranks; r++)
+        for (int r = 1; r < nranks; r++)
             if (load[r] < load[least])
                 least = r;
         struct wi_zero_param *param = &zero->params[flat->params[largest]];
@@ -89,7 +92,7 @@ static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
         param->offset = load[least];
         load[least] += wi_zero_round(param->elems, step);
     }
-    for (int r = 0; load && r < zero->nranks; r++)
+    for (int r = 0; load && r < nranks; r++)
         if (load[r] > flat->shard)
             flat->shard = load[r];
     for (int i = 0; load && owner && i < flat->nparams; i++)
@@ -104,7 +107,7 @@ static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
 static int same_class(const struct wi_zero_flat *flat, const struct wi_zero_param *param)
 {
     return flat->dtype == param->dtype && flat->trained == !(param->flags & WEFT_ZERO_FROZEN) &&
-           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE);
+           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == !!(param->flags & WEFT_ZERO_EXPERT);
 }
 
 /* By place, so that who walks over a shard meets its parameters in order. */
@@ -140,7 +143,8 @@ static weft_status fill_flat(weft_zero *zero, const struct wi_zero_unit *unit, s
     }
     WI_TRY(flat->whole ? place_whole(zero, flat) : place_in_a_row(zero, flat));
     sort_by_place(zero, flat);
-    if (__builtin_mul_overflow(flat->shard, (size_t)zero->nranks, &flat->elems) || flat->elems > SIZE_MAX / 16)
+    if (__builtin_mul_overflow(flat->shard, (size_t)wi_zero_domain(zero, flat)->nranks, &flat->elems) ||
+        flat->elems > SIZE_MAX / 16)
         return wi_fail(WEFT_EINVAL, "seal: unit \"%s\" has too many elements", unit->name);
     return WEFT_SUCCESS;
 }
@@ -166,6 +170,7 @@ weft_status wi_zero_lay_out(weft_zero *zero)
             flat->dtype = param->dtype;
             flat->trained = !(param->flags & WEFT_ZERO_FROZEN);
             flat->whole = !!(param->flags & WEFT_ZERO_WHOLE);
+            flat->domain = !!(param->flags & WEFT_ZERO_EXPERT);
             flat->grad_dtype = zero->config.grad_fp32 ? WEFT_FLOAT32 : param->dtype;
             WI_TRY(fill_flat(zero, unit, flat));
             unit->trained |= flat->trained;
@@ -217,7 +222,7 @@ static void share_out(weft_zero *zero, int placed)
         struct wi_zero_flat *flat = &zero->flats[i];
         size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype),
                n = updated(zero, flat);
-        size_t first = (size_t)zero->rank * flat->shard;
+        size_t first = wi_zero_first(zero, flat);
         int kept = zero->units[flat->unit].kept;
 
         if (placed && kept) {

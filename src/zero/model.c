@@ -14,6 +14,7 @@
 static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", cut_elems);
 
 enum { ROOM = 64 };
+#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_SHARED)
 
 /* Room for one more behind `count` entries of `bytes`. */
 static void *room(void *list, int count, size_t bytes)
@@ -32,9 +33,11 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
     if (param->dtype != WEFT_FLOAT32 && param->dtype != WEFT_BFLOAT16 && param->dtype != WEFT_FLOAT16)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the dtype of \"%s\" is %s, not float, bfloat16 or half",
                        param->name, weft_dtype_name(param->dtype));
-    if (param->flags & ~(WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE))
+    if (param->flags & ~FLAGS)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the flags of \"%s\" are 0x%x, of which 0x%x are none",
-                       param->name, param->flags, param->flags & ~(WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE));
+                       param->name, param->flags, param->flags & ~FLAGS);
+    if (param->flags & WEFT_ZERO_EXPERT && !zero->domains[1].gathers)
+        return wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is an expert's, and config.experts was NULL", param->name);
     if (param->group < 0 || param->group > 1 << 20)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the group of \"%s\" is %d", param->name, param->group);
     if (param->ndims < 0 || param->ndims > WEFT_ZERO_DIMS_MAX || (param->ndims && !param->shape))
@@ -166,8 +169,12 @@ static weft_status label(weft_zero *zero)
 
         snprintf(unit->gather_label, sizeof unit->gather_label, "gather of %.52s", unit->name);
         snprintf(unit->reduce_label, sizeof unit->reduce_label, "reduction of %.49s", unit->name);
-        WI_TRY(weft_comm_label(zero->gathers, unit->gather_label));
-        WI_TRY(weft_comm_label(zero->reductions, unit->reduce_label));
+        for (int d = 0; d < WI_ZERO_DOMAINS; d++) {
+            if (!zero->domains[d].gathers)
+                continue;
+            WI_TRY(weft_comm_label(zero->domains[d].gathers, unit->gather_label));
+            WI_TRY(weft_comm_label(zero->domains[d].reductions, unit->reduce_label));
+        }
     }
     return WEFT_SUCCESS;
 }

@@ -22,7 +22,7 @@ static weft_status gather_bytes(weft_zero *zero, const void *mine, void *all, si
     call.dst = all;
     call.count = bytes;
     call.options = &options;
-    weft_status st = weft_issue(zero->reductions, &call, NULL);
+    weft_status st = weft_issue(zero->world, &call, NULL);
 
     return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
 }
@@ -57,7 +57,7 @@ struct field {
     const char *name;
     double value;
 };
-enum { FIELDS = 19 };
+enum { FIELDS = 20 };
 
 static double hash_text(const char *text)
 {
@@ -85,6 +85,7 @@ static void list_fields(const weft_zero_config *c, struct field fields[FIELDS])
         {"prefetch_elems", (double)c->prefetch_elems},
         {"reuse_elems", (double)c->reuse_elems},
         {"persistent_elems", (double)c->persistent_elems},
+        {"shard_ranks", c->shard_ranks},
         {"gather_codec or reduce_codec", hash_text(c->gather_codec) + 3 * hash_text(c->reduce_codec)},
     };
 

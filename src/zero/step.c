@@ -46,22 +46,40 @@ static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *giv
 
 /* ---- Norm and overflow ---- */
 
-static weft_status all_reduce(weft_zero *zero, double *value, const weft_zero_hyper *hypers, int nhypers)
+static weft_status small(weft_zero *zero, weft_comm *comm, weft_kind kind, double *value, const char *label)
 {
-    uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
     weft_call_options options;
     weft_call call;
+
+    wi_zero_call(&call, &options, kind, value, value, 1, WEFT_FLOAT64, label);
+    call.op = WEFT_SUM;
+    weft_status st = weft_issue(comm, &call, NULL);
+
+    return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
+}
+
+/* The sum of squares over all ranks, a number that is not finite if any is not: one all-reduce finds norm and overflow. With other parts of
+ * the model one among those goes before, and broadcasts follow: different groups may add in different orders, and all ranks must
+ * have the same bits. */
+static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft_zero_hyper *hypers, int nhypers)
+{
+    uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
+    weft_status st = WEFT_SUCCESS;
     char label[64];
 
     /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
     snprintf(label, sizeof label, "step after %d micro-batches, hyper-parameters %08llx", zero->micro,
              (unsigned long long)(hash & 0xffffffff));
-    wi_zero_call(&call, &options, WEFT_KIND_ALL_REDUCE, value, value, 1, WEFT_FLOAT64, label);
-    call.op = WEFT_SUM;
-    weft_status st = weft_issue(zero->reductions, &call, NULL);
-
+    if (zero->model)
+        st = small(zero, zero->model, WEFT_KIND_ALL_REDUCE, squares, "norm of the parts of the model");
+    if (st >= 0)
+        st = small(zero, zero->domains[0].reductions, WEFT_KIND_ALL_REDUCE, squares, label);
+    if (st >= 0 && zero->domains[0].replicas)
+        st = small(zero, zero->domains[0].replicas, WEFT_KIND_BROADCAST, squares, "norm of the first copy");
+    if (st >= 0 && zero->model)
+        st = small(zero, zero->model, WEFT_KIND_BROADCAST, squares, "norm of the whole model");
     zero->stats.norm_ns += wi_now_ns() - from;
-    return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
+    return st;
 }
 
 /* As DeepSpeed's scaler: an overflow halves the scale once the hysteresis is used up; a window without one doubles it. */
@@ -97,7 +115,7 @@ static weft_status gather_gradients(weft_zero *zero)
     for (int i = 0; st >= 0 && i < zero->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
         size_t width = wi_zero_width(flat->grad_dtype), bytes = flat->shard * width;
-        char *place = flat->trained ? flat->grad + (size_t)zero->rank * bytes : NULL;
+        char *place = flat->trained ? flat->grad + wi_zero_first(zero, flat) * width : NULL;
         weft_call_options options;
         weft_call call;
 
@@ -108,7 +126,7 @@ static weft_status gather_gradients(weft_zero *zero)
         snprintf(label, sizeof label, "gradients %.40s, step %llu", zero->units[flat->unit].name,
                  (unsigned long long)zero->step);
         wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, place, flat->grad, flat->shard, flat->grad_dtype, label);
-        st = weft_issue(zero->reductions, &call, &flat->reduce);
+        st = weft_issue(wi_zero_domain(zero, flat)->reductions, &call, &flat->reduce);
         if (st < 0)
             st = wi_zero_broke(zero, st, "%s", label);
     }
@@ -135,8 +153,8 @@ static void update_flat(weft_zero *zero, struct wi_zero_flat *flat, const struct
 
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
-        size_t begin = 0, elems = all ? param->elems : wi_zero_part(zero, param, zero->rank, &begin);
-        size_t at = param->offset + begin - (all ? 0 : (size_t)zero->rank * flat->shard);
+        size_t begin = 0, elems = all ? param->elems : wi_zero_own_part(zero, param, &begin);
+        size_t at = param->offset + begin - (all ? 0 : wi_zero_first(zero, flat));
 
         if (!elems)
             continue;
@@ -184,7 +202,7 @@ static weft_status learn_order(weft_zero *zero)
         return WEFT_SUCCESS;
     wi_zero_call(&call, &options, WEFT_KIND_BROADCAST, zero->completed, zero->completed, (size_t)zero->norder,
                  WEFT_INT32, "order of reductions");
-    weft_status st = weft_issue(zero->reductions, &call, NULL);
+    weft_status st = weft_issue(zero->world, &call, NULL);
 
     if (st < 0)
         return wi_zero_broke(zero, st, "order of reductions");
@@ -201,10 +219,10 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
 
     if (st >= 0)
         st = wi_zero_reduce_finish_all(zero);
-    for (int i = 0; st >= 0 && i < zero->nflats; i++)
-        squares += zero->flats[i].squares;
     if (st >= 0)
-        st = all_reduce(zero, &squares, hypers, nhypers);
+        squares = wi_zero_squares(zero);
+    if (st >= 0)
+        st = agree_on_squares(zero, &squares, hypers, nhypers);
     info->norm = sqrt(squares) * scale;
     info->skipped = !isfinite(squares);
     if (zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)

@@ -23,8 +23,8 @@ static struct part find_part(const weft_zero *zero, const struct wi_zero_param *
     struct part part = {NULL, WEFT_FLOAT32, 0, param->elems};
 
     if (!all)
-        part.elems = wi_zero_part(zero, param, zero->rank, &part.begin);
-    size_t at = part.elems ? param->offset + part.begin - (all ? 0 : (size_t)zero->rank * flat->shard) : 0;
+        part.elems = wi_zero_own_part(zero, param, &part.begin);
+    size_t at = part.elems ? param->offset + part.begin - (all ? 0 : wi_zero_first(zero, flat)) : 0;
 
     if (what == WEFT_ZERO_GRAD)
         part.dtype = flat->grad_dtype;
@@ -69,9 +69,9 @@ static void set_parameter(weft_zero *zero, const struct wi_zero_param *param, co
         wi_optim_convert(zero->pool, flat->full + param->offset * width, flat->dtype, values, dtype, param->elems, 0);
         return;
     }
-    elems = wi_zero_part(zero, param, zero->rank, &begin);
+    elems = wi_zero_own_part(zero, param, &begin);
     if (elems)
-        wi_optim_convert(zero->pool, flat->own + (param->offset + begin - (size_t)zero->rank * flat->shard) * width,
+        wi_optim_convert(zero->pool, flat->own + (param->offset + begin - wi_zero_first(zero, flat)) * width,
                          flat->dtype, values + begin * wi_zero_width(dtype), dtype, elems, 0);
 }
 
@@ -117,7 +117,8 @@ weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what,
 static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, weft_zero_what what, char *values,
                             weft_dtype dtype)
 {
-    size_t *counts = wi_calloc(2 * (size_t)zero->nranks, sizeof *counts), *displs = counts + zero->nranks;
+    const struct wi_zero_domain *domain = wi_zero_domain(zero, &zero->flats[param->flat]);
+    size_t *counts = wi_calloc(2 * (size_t)domain->nranks, sizeof *counts), *displs = counts + domain->nranks;
     struct part part = find_part(zero, param, what);
     weft_call_options options;
     weft_call call;
@@ -125,7 +126,7 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
 
     if (!counts)
         return wi_fail(WEFT_ENOMEM, "zero: param_get: out of memory");
-    for (int r = 0; r < zero->nranks; r++)
+    for (int r = 0; r < domain->nranks; r++)
         counts[r] = wi_zero_part(zero, param, r, &displs[r]);
     char *place = values + part.begin * wi_zero_width(dtype);
 
@@ -135,7 +136,7 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
     wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER_V, part.elems ? place : values, values, 0, dtype, label);
     call.recv_counts = counts;
     call.recv_displs = displs;
-    weft_status st = weft_issue(zero->gathers, &call, NULL);
+    weft_status st = weft_issue(domain->gathers, &call, NULL);
 
     wi_free(counts);
     return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;

@@ -28,7 +28,7 @@ struct wi_zero_param {
 };
 
 struct wi_zero_flat {
-    int unit, trained, whole;
+    int unit, domain, trained, whole;
     weft_dtype dtype, grad_dtype;
     size_t shard, elems;  /* of a rank, of all */
     size_t *params;       /* numbers of its parameters, by place */
@@ -38,10 +38,8 @@ struct wi_zero_flat {
     char *grad;           /* gradients of all shards: below stage 2 always, else from the first that comes until they are reduced */
     char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
     float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
-    double squares;       /* of this rank's shard of the gradients */
-    weft_request *gather, *reduce;
+    weft_request *gather, *reduce, *replicate;
     int to_buffer;        /* what `reduce` gives is in `grad`, and is to be added to grad_own */
-    int final;            /* `reduce` is the last of the step */
     int reduced;          /* grad_own has gradients of this step */
     int separate;         /* `weight` is not `own`: what is updated is copied there, rounded */
 };
@@ -65,13 +63,24 @@ struct wi_zero_unit {
     uint64_t used;          /* clock of its newest use */
 };
 
+/* Ranks over which flats are sharded: 0 all parameters but experts, 1 experts. */
+struct wi_zero_domain {
+    weft_comm *gathers, *reductions; /* gathers and reductions do not wait for each other */
+    weft_comm *replicas;             /* NULL, or the ranks that keep the same shards of other copies */
+    int rank, nranks;
+};
+enum { WI_ZERO_DOMAINS = 2 };
+
 struct weft_zero {
     uint64_t magic;
     pthread_mutex_t lock;
     weft_zero_config config;
-    weft_comm *gathers, *reductions; /* duplicates of the caller's */
+    weft_comm *world; /* a duplicate of the caller's */
+    weft_comm *model; /* the caller's, or NULL */
+    struct wi_zero_domain domains[WI_ZERO_DOMAINS];
     weft_context *context;
-    int rank, nranks;
+    int rank, nranks; /* in `world` */
+    int counts_shared; /* this rank counts the norm of WEFT_ZERO_SHARED parameters */
     int sealed;
     weft_status failed; /* a failure that is final, with its text */
     char *failure;
@@ -100,6 +109,7 @@ struct weft_zero {
     int more;            /* what weft_zero_accumulate said, -1 */
     int last;            /* the last micro-batch has ended */
     int begun;           /* gradients of the current one have come */
+    int final;           /* the newest that has begun is the step's last */
 
     double loss_scale;
     int good_steps, hysteresis;
@@ -120,7 +130,7 @@ weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit
 weft_status wi_zero_lay_out(weft_zero *zero);
 weft_status wi_zero_allocate(weft_zero *zero);
 void wi_zero_free_memory(weft_zero *zero);
-/* The elements of a parameter that are in a rank's shard: from `begin` (of the parameter) on; returns how many. */
+/* The elements of a parameter that are in the shard of a rank of its domain: from `begin` (of the parameter) on; returns how many. */
 size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin);
 
 /* seal.c: compare with the other ranks. */
@@ -142,6 +152,7 @@ void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ende
 weft_status wi_zero_reduce_finish_all(weft_zero *zero);
 weft_status wi_zero_unit_ended(weft_zero *zero, int unit); /* gradients of it that have not come are 0 */
 void wi_zero_forget_gradients(weft_zero *zero);
+double wi_zero_squares(weft_zero *zero); /* of this rank's shards of the gradients */
 /* Whether gradients are reduced in every micro-batch. */
 static inline int wi_zero_reduces_every(const weft_zero *zero)
 {
@@ -155,6 +166,23 @@ static inline size_t wi_zero_width(weft_dtype dtype)
 /* A call of one of the engine's collectives, labelled; fills `call` and `options`, and with a codec options->codec. */
 void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count, weft_dtype dtype,
                   const char *label);
+
+static inline const struct wi_zero_domain *wi_zero_domain(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return &zero->domains[flat->domain];
+}
+
+/* Where this rank's shard begins in its flat, in elements. */
+static inline size_t wi_zero_first(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return (size_t)zero->domains[flat->domain].rank * flat->shard;
+}
+
+/* This rank's part of a parameter. */
+static inline size_t wi_zero_own_part(const weft_zero *zero, const struct wi_zero_param *param, size_t *begin)
+{
+    return wi_zero_part(zero, param, zero->domains[zero->flats[param->flat].domain].rank, begin);
+}
 
 static inline size_t wi_zero_round(size_t value, size_t multiple)
 {

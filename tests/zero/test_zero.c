@@ -12,17 +12,18 @@ struct variant {
     int overlap, in_place;
     weft_dtype dtype;
     size_t persistent, prefetch, reuse, live;
+    int shard_ranks;
 };
 
 static const struct variant variants[] = {
-    {"plain", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
-    {"clipped", 1, WEFT_ZERO_REDUCE_AUTO, .05, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
-    {"accumulated", 3, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
-    {"in place", 2, WEFT_ZERO_REDUCE_EVERY, 0, 1, 1, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
-    {"without overlap", 2, WEFT_ZERO_REDUCE_EVERY, 0, 0, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0},
-    {"some kept, much prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 500, (size_t)-1, 1000, 1u << 20},
-    {"nothing prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, 0, 0, 0},
-    {"bfloat16", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_BFLOAT16, 0, (size_t)-1, 0, 0},
+    {"plain", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
+    {"clipped", 1, WEFT_ZERO_REDUCE_AUTO, .05, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
+    {"accumulated", 3, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
+    {"in place", 2, WEFT_ZERO_REDUCE_EVERY, 0, 1, 1, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
+    {"without overlap", 2, WEFT_ZERO_REDUCE_EVERY, 0, 0, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
+    {"some kept, much prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 500, (size_t)-1, 1000, 1u << 20, 0},
+    {"nothing prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, 0, 0, 0, 0},
+    {"bfloat16", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_BFLOAT16, 0, (size_t)-1, 0, 0, 0},
 };
 
 static weft_zero_config config_of(const struct variant *v, int stage)
@@ -38,6 +39,7 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     config.prefetch_elems = v->prefetch;
     config.reuse_elems = v->reuse;
     config.live_elems = v->live;
+    config.shard_ranks = v->shard_ranks;
     config.threads = 1;
     return config;
 }
@@ -159,7 +161,24 @@ static void all_stages(void)
         }
 }
 
+/* Copies on two, or on four, ranks each: another order of sums, so that only the stages are compared with each other. */
+static void copies(void)
+{
+    static const struct variant twos = {
+        "copies on two ranks", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 2};
+    static const struct variant fours = {
+        "copies on four ranks", 1, WEFT_ZERO_REDUCE_AUTO, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 4};
+    static const struct variant node = {
+        "copies on a host", 1, WEFT_ZERO_REDUCE_AUTO, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, -1};
+
+    CU_ASSERT_EQUAL(wt_run(4, same, (void *)(uintptr_t)&twos, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(8, same, (void *)(uintptr_t)&twos, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(8, same, (void *)(uintptr_t)&fours, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, same, (void *)(uintptr_t)&node, 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"all stages have the same bits", all_stages},
+    {"and so have they with several copies", copies},
 };
 WT_UNIT_MAIN("zero", cases)

@@ -51,6 +51,8 @@ static void wrong_configs(int rank, int nranks, void *arg)
     WRONG(loss_scale, -2, "loss_scale is -2");
     WRONG(threads, -1, "threads is -1");
     WRONG(overlap, 3, "overlap is 3");
+    WRONG(shard_ranks, 2, "shard_ranks is 2, no divisor of the 1 ranks");
+    WRONG(shard_ranks, -7, "shard_ranks is -7");
     config = plain(1);
     config.loss_scale = 0;
     config.loss_scale_window = 0;
@@ -95,8 +97,10 @@ static void wrong_models(int rank, int nranks, void *arg)
     shape[0] = SIZE_MAX / 2;
     SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "too many elements");
     shape[0] = 2;
-    param.flags = 4;
-    SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "of which 0x4 are none");
+    param.flags = 16;
+    SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "of which 0x10 are none");
+    param.flags = WEFT_ZERO_EXPERT;
+    SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "\"w\" is an expert's, and config.experts was NULL");
     param.flags = 0;
     param.group = -1;
     SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "group of \"w\" is -1");
