@@ -1,5 +1,6 @@
 # Programs to read and to copy; the tests run each of them.
-examples = examples/all_reduce examples/ring examples/split examples/overlap examples/persistent examples/compressed_all_reduce
+examples = examples/all_reduce examples/ring examples/split examples/overlap examples/persistent examples/compressed_all_reduce \
+	examples/zero1
 test_programs += $(examples)
 noinst_HEADERS += examples/check.h
 examples_all_reduce_SOURCES = examples/all_reduce.c
@@ -14,6 +15,8 @@ examples_persistent_SOURCES = examples/persistent.c
 examples_persistent_LDADD = libweft.la
 examples_compressed_all_reduce_SOURCES = examples/compressed_all_reduce.c
 examples_compressed_all_reduce_LDADD = libweft.la -lm
+examples_zero1_SOURCES = examples/zero1.c
+examples_zero1_LDADD = libweft_zero.la libweft.la -lm
 
 multi_scripts += tests/multi/test_examples.sh tests/multi/test_readme.sh tests/multi/test_install.sh
 EXTRA_DIST += tests/harness/tap.sh
