@@ -132,6 +132,7 @@ EXTRA_DIST += \
 	doc/adr/0025-images-among-nodes.md \
 	doc/adr/0026-error-feedback.md \
 	doc/adr/0028-hooks-of-pytorch.md \
+	doc/adr/0031-zero.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

@@ -172,9 +172,10 @@ typedef struct weft_zero_stats {
     uint64_t gathers;         /* of units */
     uint64_t prefetches;      /* of those: begun before they were needed */
     uint64_t reductions;
+    uint64_t snapshot_wait_ns; /* waited, in a step, until a save had copied what it saves */
     uint64_t retraces;        /* times that units were used in another order than before */
 } weft_zero_stats;
-#define WEFT_ZERO_STATS_INIT { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEFT_ZERO_STATS_INIT { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* ---- Making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -398,6 +399,103 @@ WEFT_API weft_status weft_zero_drop_gradients(weft_zero *zero);
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is NULL */
 WEFT_API weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale);
+
+/* ---- Checkpoints ----------------------------------------------------------------------------------------------------------- */
+
+/* How a checkpoint is saved. */
+typedef struct weft_zero_save_options {
+    size_t bytes;        /* sizeof, by WEFT_ZERO_SAVE_OPTIONS_INIT */
+    int keep;            /* versions that stay in the folder, with the new one; 0: all */
+    int replace;         /* 1: a version of the same tag is replaced, atomically; 0: it is an error */
+    int incremental;     /* 1: what is as in the newest version is not written again */
+    int direct;          /* 1: written around the page cache where the file system can */
+    const void *client;  /* bytes of the program's, of rank 0; NULL: none. Copied */
+    size_t client_bytes;
+} weft_zero_save_options;
+#define WEFT_ZERO_SAVE_OPTIONS_INIT { sizeof(weft_zero_save_options), 0, 0, 1, 0, NULL, 0 }
+
+/* What a save did on this rank. */
+typedef struct weft_zero_save_info {
+    size_t bytes;            /* sizeof, by WEFT_ZERO_SAVE_INFO_INIT */
+    uint64_t state_bytes;    /* of tensors */
+    uint64_t written_bytes;  /* of those: written, not taken from an earlier version */
+    uint64_t snapshot_ns;    /* until all was copied */
+    uint64_t total_ns;       /* until it was complete */
+} weft_zero_save_info;
+#define WEFT_ZERO_SAVE_INFO_INIT { sizeof(weft_zero_save_info), 0, 0, 0, 0 }
+
+/* Begin to save weights, moments, counters and the loss scale as a version of a folder.
+ *
+ * Collective, but does not wait: a thread copies what is saved while the program goes on, and writes it. weft_zero_step waits until
+ * it is copied. The version appears when it is complete on all ranks; a crash leaves the newest complete one or the one before it.
+ * @param zero    the engine, sealed; no gradients have come since the last step
+ * @param folder  exists; the same for all ranks, on a file system that all see
+ * @param tag     its name: letters, digits, and . _ - behind the first; the same on all ranks
+ * @param options NULL: WEFT_ZERO_SAVE_OPTIONS_INIT
+ * Blocks: until the ranks have agreed to begin.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is wrong; the text says which
+ *         WEFT_EBUSY   a save is under way, or gradients have come
+ *         WEFT_ENOTSUP config.experts was set
+ *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  of this or of another rank */
+WEFT_API weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *options);
+
+/* Wait for the newest save.
+ *
+ * @param zero        the engine
+ * @param timeout_ns  0 looks once, WEFT_TIMEOUT_NEVER waits until it has ended
+ * @param info        NULL, or from WEFT_ZERO_SAVE_INFO_INIT; filled on success
+ * Blocks: at most timeout_ns.
+ * @return WEFT_SUCCESS     it is complete, or there was none
+ *         WEFT_INPROGRESS  the time is over
+ *         any failure of the save  no version was made; those before are as they were */
+WEFT_API weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_save_info *info);
+
+/* What was loaded. */
+typedef struct weft_zero_load_info {
+    size_t bytes;         /* sizeof, by WEFT_ZERO_LOAD_INFO_INIT */
+    const char *tag;      /* of the version; the engine's, until its next load or its end */
+    int nranks;           /* that saved it */
+    uint64_t step;        /* steps that it has made */
+    const void *client;   /* the program's bytes; likewise */
+    size_t client_bytes;
+} weft_zero_load_info;
+#define WEFT_ZERO_LOAD_INFO_INIT { sizeof(weft_zero_load_info), NULL, 0, 0, NULL, 0 }
+
+#define WEFT_ZERO_LOAD_OLDER 1u   /* if the newest version is damaged, the newest one that is not is taken */
+#define WEFT_ZERO_LOAD_WEIGHTS 2u /* weights alone: moments, counters and the loss scale stay as they are */
+
+/* Load a version, saved by any number of ranks in any stage.
+ *
+ * Collective. All that is read is verified before anything changes.
+ * @param zero   the engine, sealed, with the same parameters; no gradients have come since the last step, no pass is open
+ * @param folder as for weft_zero_save
+ * @param tag    NULL: the newest
+ * @param flags  WEFT_ZERO_LOAD_*
+ * @param info   NULL, or from WEFT_ZERO_LOAD_INFO_INIT; filled on success
+ * Blocks: until all ranks have read it.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    an argument is wrong, or it is of another model; the text names the first difference
+ *         WEFT_ENOTFOUND there is no such version
+ *         WEFT_ENOTSUP   it is of a newer format
+ *         WEFT_ECONFIG   it is damaged; the text names the file, and which older version is complete
+ *         WEFT_EBUSY     a save is under way, or gradients have come
+ *         WEFT_ENOMEM, WEFT_ESYS  of this or of another rank */
+WEFT_API weft_status weft_zero_load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info);
+
+/* Write the weights of a version as safetensors, whole tensors, named as the parameters.
+ *
+ * Needs no engine and no ranks, and memory for a piece of a tensor at a time.
+ * @param folder       of versions
+ * @param tag          NULL: the newest
+ * @param out          a folder that does not exist; it appears when it is complete
+ * @param shard_bytes  several files with an index, of at most so many bytes each; 0: one, model.safetensors
+ * Blocks: while it reads and writes.
+ * @return WEFT_SUCCESS
+ *         as weft_zero_load; WEFT_ENOSPC */
+WEFT_API weft_status weft_zero_export(const char *folder, const char *tag, const char *out, uint64_t shard_bytes);
+
+/* ---- Statistics ------------------------------------------------------------------------------------------------------------- */
 
 /* Tell of memory and time.
  *

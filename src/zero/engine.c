@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
+#include "zero/ckpt.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", model);
@@ -18,7 +19,7 @@ static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, 
 
 /* ---- Calls ---- */
 
-static weft_status publish(unsigned since, weft_status st)
+weft_status wi_zero_publish(unsigned since, weft_status st)
 {
     if (st < 0 && wi_fail_count() != since)
         weft_thread_error_set(st, wi_fail_text());
@@ -29,7 +30,7 @@ weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigne
 {
     *since = wi_fail_count();
     if (!zero || zero->magic != WI_ZERO_MAGIC)
-        return publish(*since,
+        return wi_zero_publish(*since,
                        wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
     pthread_mutex_lock(&zero->lock);
     weft_status st = WEFT_SUCCESS;
@@ -41,13 +42,13 @@ weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigne
         st = wi_fail(WEFT_EINVAL, "zero: %s: the engine is %s", call, sealed ? "not sealed yet" : "sealed already");
     if (st < 0)
         pthread_mutex_unlock(&zero->lock);
-    return publish(*since, st);
+    return wi_zero_publish(*since, st);
 }
 
 weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status st)
 {
     pthread_mutex_unlock(&zero->lock);
-    return publish(since, st);
+    return wi_zero_publish(since, st);
 }
 
 weft_status wi_zero_broke(weft_zero *zero, weft_status st, const char *format, ...)
@@ -228,6 +229,7 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     zero->model = zero->config.model;
     if (zero->model)
         WI_TRY(weft_comm_rank(zero->model, &model_rank));
+    zero->copy = copy;
     zero->counts_shared = model_rank == 0;
     zero->config.experts = zero->config.model = NULL;
     return WEFT_SUCCESS;
@@ -235,6 +237,9 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
 
 static void destroy(weft_zero *zero)
 {
+    wi_ckpt_destroy(zero->ckpt);
+    wi_free(zero->loaded_tag);
+    wi_free(zero->loaded_client);
     for (int i = 0; i < WI_ZERO_DOMAINS; i++) {
         weft_comm_destroy(zero->domains[i].gathers);
         weft_comm_destroy(zero->domains[i].reductions);
@@ -321,7 +326,7 @@ weft_status weft_zero_create(weft_comm *comm, const weft_zero_config *config, we
 {
     unsigned since = wi_fail_count();
 
-    return publish(since, create(comm, config, zero));
+    return wi_zero_publish(since, create(comm, config, zero));
 }
 
 weft_status weft_zero_destroy(weft_zero *zero)
@@ -332,7 +337,7 @@ weft_status weft_zero_destroy(weft_zero *zero)
         return WEFT_SUCCESS;
     if (zero->magic != WI_ZERO_MAGIC) {
         since = wi_fail_count();
-        return publish(since, wi_fail(WEFT_EINVAL, "zero: destroy: not an engine"));
+        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: destroy: not an engine"));
     }
     pthread_mutex_lock(&zero->lock);
     /* What another rank still waits for is completed; what fails is over anyway. */
@@ -350,7 +355,7 @@ weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale)
     unsigned since = wi_fail_count();
 
     if (!zero || zero->magic != WI_ZERO_MAGIC || !scale)
-        return publish(since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
+        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
     *scale = zero->loss_scale;
     return WEFT_SUCCESS;
 }

@@ -238,8 +238,10 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
         st = wi_zero_gather_finish_all(zero);
     if (st >= 0 && !info->skipped)
         st = wi_zero_release_all(zero);
-    if (st >= 0 && !info->skipped)
+    if (st >= 0 && !info->skipped) {
+        wi_zero_snapshot_wait(zero);
         st = update(zero, optims);
+    }
     wi_free(optims);
     return st;
 }

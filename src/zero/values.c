@@ -88,6 +88,7 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
     if (unit->passes)
         return wi_fail(WEFT_EBUSY, "zero: param_set: a pass of unit \"%s\" has not ended", unit->name);
     WI_TRY(wi_zero_gather_finish(zero, param->unit));
+    wi_zero_snapshot_wait(zero);
     if (what == WEFT_ZERO_WEIGHT) {
         if (unit->resident)
             WI_TRY(wi_zero_release_all(zero));

@@ -80,6 +80,7 @@ struct weft_zero {
     struct wi_zero_domain domains[WI_ZERO_DOMAINS];
     weft_context *context;
     int rank, nranks; /* in `world` */
+    int copy;          /* which copy this rank has a shard of */
     int counts_shared; /* this rank counts the norm of WEFT_ZERO_SHARED parameters */
     int sealed;
     weft_status failed; /* a failure that is final, with its text */
@@ -114,12 +115,18 @@ struct weft_zero {
     double loss_scale;
     int good_steps, hysteresis;
     uint64_t step;       /* that were made */
+    struct wi_ckpt *ckpt; /* NULL until the first save */
+    char *loaded_tag;     /* of the newest load */
+    void *loaded_client;
+    size_t loaded_client_bytes;
     struct wi_optim_piece *pieces; /* room for those of one flat */
     weft_zero_stats stats;
 };
 
 /* Every public call: enters, does its work, and leaves with what the work returned. Failures' texts become the thread's. */
 weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since);
+/* The text of a failure since the count was `since` becomes the thread's. */
+weft_status wi_zero_publish(unsigned since, weft_status status);
 weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);
 /* What failed, in weft's words, while the engine did what the format says. What is final is remembered. */
 weft_status wi_zero_broke(weft_zero *zero, weft_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -147,6 +154,9 @@ weft_status wi_zero_gather_finish_all(weft_zero *zero);
 weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept */
 weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /* record, gather, gather ahead */
 void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
+
+/* save.c: a save that is under way has copied what is about to change. */
+void wi_zero_snapshot_wait(weft_zero *zero);
 
 /* grads.c */
 weft_status wi_zero_reduce_finish_all(weft_zero *zero);
