@@ -6,3 +6,6 @@ tests_zero_test_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(C
 multi_tests += tests/zero/test_zero_wrong
 tests_zero_test_zero_wrong_SOURCES = tests/zero/test_zero_wrong.c tests/zero/model.h tests/fault/fault.h
 tests_zero_test_zero_wrong_LDADD = libharness.la libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm
+multi_tests += tests/zero/test_ckpt
+tests_zero_test_ckpt_SOURCES = tests/zero/test_ckpt.c tests/zero/ckpt_model.h
+tests_zero_test_ckpt_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)

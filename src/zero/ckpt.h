@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checkpoints: sharded, atomic, in versions, incremental; loaded by any number of ranks.
+ *
+ * A folder, which all ranks see, holds versions, each a folder named by its tag, and the file `latest` with the newest one's tag:
+ *
+ *     folder/latest                            the tag and a newline
+ *     folder/step100/manifest.json             what the version is; its first line has the digest of the others
+ *     folder/step100/rank-00003.index          what rank 3 saved: tensors, intervals, and each chunk's place, checksum and hash
+ *     folder/step100/data-ID-00003.bin         chunks that rank 3 wrote in the version whose id is ID
+ *     folder/step100/client.bin                bytes of the caller
+ *     folder/.weft-tmp-ID/                     a save that is not complete
+ *
+ * Data files never change after their save. A version that uses chunks of an earlier one has hard links to their files: it is whole
+ * by itself, versions may be deleted or copied in any order, and the file system counts the references. Files of which less than half
+ * is still in use are not linked; what is used of them is written again, to kept-ID-00003.bin.
+ *
+ * Order of a save: ranks write their files into .weft-tmp-ID and sync them and the folder; all agree; rank 0 checks that the pieces of
+ * all ranks cover every tensor exactly, writes the manifest, syncs, renames the folder to its tag (this is the commit) and syncs its
+ * parent; then `latest`; then versions that are too many are deleted. A crash leaves the newest complete version or the one before.
+ *
+ * Failures of a save or a load leave the communicator usable unless it was a collective of theirs that failed. */
+#ifndef WI_CKPT_H
+#define WI_CKPT_H
+
+#include <weft/weft.h>
+
+#define WI_CKPT_TAG_MAX 127
+#define WI_CKPT_KIND_MAX 31
+#define WI_CKPT_CHUNK_BYTES ((size_t)1 << 20)
+
+/* Consecutive elements of a tensor, in row-major order of the full one. The pieces of all ranks cover every tensor exactly; padding
+ * belongs to none. */
+struct wi_ckpt_piece {
+    const char *name; /* of the parameter */
+    const char *kind; /* "weight", "moment1", ...: small letters, digits, underscores */
+    weft_dtype dtype;
+    int ndims;
+    const size_t *shape;
+    size_t begin, end; /* elements */
+    void *data;        /* end - begin elements */
+};
+
+enum wi_ckpt_scalar_type { WI_CKPT_INTEGER, WI_CKPT_REAL, WI_CKPT_TEXT };
+
+struct wi_ckpt_scalar {
+    const char *name;
+    enum wi_ckpt_scalar_type type;
+    int64_t integer;
+    double real; /* kept bit by bit, Inf too */
+    const char *text;
+};
+
+/* What is saved besides tensors. The scalars are the same on all ranks; of the client's bytes rank 0's are saved. */
+struct wi_ckpt_state {
+    const struct wi_ckpt_scalar *scalars;
+    size_t nscalars;
+    const void *client;
+    size_t client_bytes;
+};
+
+/* The same on all ranks but for in_place, keep_buffer and direct. */
+struct wi_ckpt_options {
+    int keep;           /* versions that stay, with the new one; 0: all */
+    int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error */
+    int incremental;    /* chunks that are as in the newest version are not written again */
+    int in_place;       /* no copy is made: wi_ckpt_snapshot_wait waits until the data is written */
+    int keep_buffer;    /* the memory of the copy stays for the next save */
+    int direct;         /* write around the page cache where the file system can */
+    size_t chunk_bytes; /* 0: WI_CKPT_CHUNK_BYTES; a multiple of 16, at least 64 */
+};
+
+struct wi_ckpt_result {
+    uint64_t bytes;          /* of tensors on this rank */
+    uint64_t written_bytes;  /* of those: written, not taken from an earlier version */
+    uint64_t snapshot_ns, write_ns, total_ns;
+};
+
+/* ---- Save ---- */
+struct wi_ckpt;
+
+/* Collective: duplicates the communicator. comm NULL: one rank. timeout_ns: of each agreement, in which the fastest rank waits for
+ * the slowest one's writes; 0: 30 minutes. */
+weft_status wi_ckpt_create(weft_comm *comm, uint64_t timeout_ns, struct wi_ckpt **ckpt);
+/* Collective. Waits for a save under way. */
+weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt);
+
+/* Begin a save. Collective, but does not wait. Everything but the pieces' data is copied before it returns. A rank that fails here
+ * makes the others' save fail. WEFT_EBUSY: the one before was not waited for. options NULL: all 0. */
+weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *tag, const struct wi_ckpt_piece *pieces, size_t npieces,
+                          const struct wi_ckpt_state *state, const struct wi_ckpt_options *options);
+/* Return when the pieces' data may change. The calling thread helps to copy. Without a save under way: at once. */
+void wi_ckpt_snapshot_wait(struct wi_ckpt *ckpt);
+/* WEFT_INPROGRESS, or the outcome of the newest save. result may be NULL; it is filled on success. */
+weft_status wi_ckpt_poll(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
+/* The outcome. The same on all ranks, except that a rank which loses the others after the commit cannot know of it. */
+weft_status wi_ckpt_wait(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
+
+/* ---- Load: one thread at a time uses a reader ---- */
+struct wi_ckpt_reader;
+
+/* Open a version: manifest and indexes are verified, and that all files are there with their sizes.
+ *
+ * comm: NULL, or collective: rank 0 chooses the version, and a failure of one rank is one of all.
+ * tag NULL: the newest. If that one is damaged, the text says which older one is complete; fall_back != 0 takes it.
+ * WEFT_ENOTFOUND: there is none. WEFT_ENOTSUP: of a newer format. WEFT_ECONFIG: damaged; the text names the file. */
+weft_status wi_ckpt_open(const char *folder, const char *tag, int fall_back, weft_comm *comm, struct wi_ckpt_reader **reader);
+void wi_ckpt_close(struct wi_ckpt_reader *reader);
+
+const char *wi_ckpt_tag(const struct wi_ckpt_reader *reader);
+int wi_ckpt_nranks(const struct wi_ckpt_reader *reader); /* that saved it */
+/* The newest complete version that is older, for who finds damaged data in this one. WEFT_ENOTFOUND: there is none. */
+weft_status wi_ckpt_before(const struct wi_ckpt_reader *reader, char tag[WI_CKPT_TAG_MAX + 1]);
+/* WEFT_ENOTFOUND: no scalar of this name and type. The text is the reader's. */
+weft_status wi_ckpt_integer(const struct wi_ckpt_reader *reader, const char *name, int64_t *value);
+weft_status wi_ckpt_real(const struct wi_ckpt_reader *reader, const char *name, double *value);
+weft_status wi_ckpt_text(const struct wi_ckpt_reader *reader, const char *name, const char **value);
+/* The client's bytes; the caller frees them with wi_free. */
+weft_status wi_ckpt_client(struct wi_ckpt_reader *reader, void **data, size_t *bytes);
+
+/* Compare with a model: pieces of which only names, kinds, types and shapes count. WEFT_EINVAL names the first difference. */
+weft_status wi_ckpt_compare(const struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *model, size_t ntensors);
+/* Fill the pieces' data from whichever files have it, checksums verified. After a failure the data is undefined: a caller whose
+ * state must survive a damaged file calls wi_ckpt_check first, which reads and verifies the same bytes and stores nothing. */
+weft_status wi_ckpt_read(struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *pieces, size_t npieces);
+weft_status wi_ckpt_check(struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *pieces, size_t npieces);
+
+/* ---- Export ---- */
+
+/* Write whole tensors as safetensors into a new folder, which appears when it is complete: model.safetensors, or, if that were more
+ * than shard_bytes (0: no limit), model-00001-of-00003.safetensors, ... and model.safetensors.index.json. Needs no model and no
+ * communicator, and memory for a chunk and the header.
+ *
+ * kinds: weights are named as the parameter, others with "." and the kind behind. */
+weft_status wi_ckpt_export(const char *folder, const char *tag, const char *out, const char *const *kinds, size_t nkinds,
+                           uint64_t shard_bytes);
+
+#endif
