@@ -463,7 +463,8 @@ typedef struct weft_zero_load_info {
 #define WEFT_ZERO_LOAD_INFO_INIT { sizeof(weft_zero_load_info), NULL, 0, 0, NULL, 0 }
 
 #define WEFT_ZERO_LOAD_OLDER 1u   /* if the newest version is damaged, the newest one that is not is taken */
-#define WEFT_ZERO_LOAD_WEIGHTS 2u /* weights alone: moments, counters and the loss scale stay as they are */
+#define WEFT_ZERO_LOAD_WEIGHTS 2u /* weights alone: moments, counters and the loss scale stay as they are, and the version may have
+                                     more tensors */
 
 /* Load a version, saved by any number of ranks in any stage.
  *
@@ -476,7 +477,7 @@ typedef struct weft_zero_load_info {
  * Blocks: until all ranks have read it.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL    an argument is wrong, or it is of another model; the text names the first difference
- *         WEFT_ENOTFOUND there is no such version
+ *         WEFT_ENOTFOUND there is no such version, or a file of it is missing
  *         WEFT_ENOTSUP   it is of a newer format
  *         WEFT_ECONFIG   it is damaged; the text names the file, and which older version is complete
  *         WEFT_EBUSY     a save is under way, or gradients have come

@@ -30,8 +30,8 @@ weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigne
 {
     *since = wi_fail_count();
     if (!zero || zero->magic != WI_ZERO_MAGIC)
-        return wi_zero_publish(*since,
-                       wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
+        return wi_zero_publish(
+            *since, wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
     pthread_mutex_lock(&zero->lock);
     weft_status st = WEFT_SUCCESS;
 
@@ -355,7 +355,8 @@ weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale)
     unsigned since = wi_fail_count();
 
     if (!zero || zero->magic != WI_ZERO_MAGIC || !scale)
-        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
+        return wi_zero_publish(
+            since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
     *scale = zero->loss_scale;
     return WEFT_SUCCESS;
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engines save and load: other numbers of ranks and other stages have the same bits, training goes on as if it had not stopped, and
+ * what cannot be loaded changes nothing. */
+#include "tests/zero/model.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { TOTAL = 3 * ZT_PARAMS * ZT_MOST };
+
+/* What one job has for the next. */
+static struct shared {
+    char folder[256];
+    float values[TOTAL];
+    size_t n;
+    double scale;
+} * shared;
+
+struct job {
+    int stage, steps, loads, saves; /* steps after the load; tag of the version, 0: none */
+    weft_dtype dtype;
+    unsigned flags;
+    int shard_ranks;
+};
+
+static const weft_zero_hyper groups[2] = {
+    {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0},
+    {sizeof(weft_zero_hyper), 3e-3, .8, .95, 1e-6, 0, 0, 0, 0, 0, 0},
+};
+
+static weft_zero_config config_of(const struct job *job)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+
+    config.stage = job->stage;
+    config.threads = 1;
+    config.clip = .7;
+    config.loss_scale = 0;
+    config.loss_scale_initial = 16;
+    config.loss_scale_window = 2;
+    config.shard_ranks = job->shard_ranks;
+    return config;
+}
+
+static size_t everything(struct zt_engine *e, float *out)
+{
+    size_t n = zt_weights(e, WEFT_ZERO_WEIGHT, out);
+
+    n += zt_weights(e, WEFT_ZERO_MOMENT1, out + n);
+    return n + zt_weights(e, WEFT_ZERO_MOMENT2, out + n);
+}
+
+/* Steps are numbered from the first of all jobs on, so that gradients are other ones in each. */
+static void train(struct zt_engine *e, int from, int steps)
+{
+    for (int s = from; s < from + steps; s++) {
+        zt_micro_batch(e, s, 0, 0);
+        WT_REQUIRE_OK(weft_zero_step(e->zero, groups, 2, NULL));
+    }
+}
+
+static void save(struct zt_engine *e, int tag, int rank)
+{
+    weft_zero_save_options options = WEFT_ZERO_SAVE_OPTIONS_INIT;
+    weft_zero_save_info info = WEFT_ZERO_SAVE_INFO_INIT;
+    char name[16], client[32];
+
+    snprintf(name, sizeof name, "v%d", tag);
+    snprintf(client, sizeof client, "client of %d", tag);
+    options.client = client;
+    options.client_bytes = strlen(client) + 1;
+    WT_REQUIRE_OK(weft_zero_save(e->zero, shared->folder, name, &options));
+    WT_REQUIRE_OK(weft_zero_save_wait(e->zero, WEFT_TIMEOUT_NEVER, &info));
+    WT_CHECK(info.state_bytes >= info.written_bytes && info.total_ns >= info.snapshot_ns);
+    if (rank == 0)
+        WT_CHECK(info.state_bytes > 0);
+}
+
+static void run(int rank, int nranks, void *arg)
+{
+    const struct job *job = arg;
+    weft_zero_config config = config_of(job);
+    weft_zero_load_info info = WEFT_ZERO_LOAD_INFO_INIT;
+    static float values[TOTAL];
+    struct zt_engine e;
+    struct ft_rank f;
+    char name[16], client[32];
+    double scale;
+    void *data;
+    size_t n;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    zt_seal(&e, &f, &config, job->dtype);
+    if (job->loads) {
+        snprintf(name, sizeof name, "v%d", job->loads);
+        snprintf(client, sizeof client, "client of %d", job->loads);
+        WT_REQUIRE_OK(weft_zero_load(e.zero, shared->folder, job->loads > 1 ? NULL : name, job->flags, &info));
+        WT_CHECK_STR(info.tag, name);
+        WT_CHECK_STR((const char *)info.client, client);
+        WT_CHECK_INT(info.client_bytes, strlen(client) + 1);
+        WT_CHECK_OK(weft_zero_loss_scale(e.zero, &scale));
+        WT_CHECK(scale == shared->scale);
+        n = everything(&e, values);
+        WT_CHECK_INT(n, shared->n);
+        WT_CHECK_MEM(values, shared->values, n * sizeof *values);
+        /* What programs see is what was loaded, rounded. */
+        WT_REQUIRE_OK(weft_zero_pre_forward(e.zero, e.units[0]));
+        WT_REQUIRE_OK(weft_zero_param_data(e.zero, e.params[0], &data));
+        for (size_t i = 0; i < zt_elems(0); i++)
+            WT_CHECK(fabsf(zt_load(data, job->dtype, i) - values[i]) <=
+                     (job->dtype == WEFT_FLOAT32 ? 0 : fabsf(values[i]) / 256));
+        WT_REQUIRE_OK(weft_zero_post_forward(e.zero, e.units[0]));
+    }
+    train(&e, (int)info.step, job->steps);
+    n = everything(&e, values);
+    if (job->saves)
+        save(&e, job->saves, rank);
+    WT_CHECK_OK(weft_zero_loss_scale(e.zero, &scale));
+    wt_sync();
+    if (rank == 0) {
+        shared->n = n;
+        shared->scale = scale;
+        memcpy(shared->values, values, n * sizeof *values);
+    }
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+static int go(int nranks, struct job job)
+{
+    return wt_run(nranks, run, &job, 60000);
+}
+
+static void folder(const char *name)
+{
+    if (!shared)
+        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    snprintf(shared->folder, sizeof shared->folder, "%s/%s", wt_temp_dir(), name);
+    CU_ASSERT_EQUAL(mkdir(shared->folder, 0700), 0);
+}
+
+static void resharded(void)
+{
+    static const weft_dtype dtypes[] = {WEFT_FLOAT32, WEFT_BFLOAT16};
+
+    for (int d = 0; d < 2; d++) {
+        weft_dtype t = dtypes[d];
+
+        folder(d ? "half" : "float");
+        CU_ASSERT_EQUAL(go(8, (struct job){3, 3, 0, 1, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){1, 0, 1, 2, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(5, (struct job){2, 1, 2, 3, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(1, (struct job){0, 0, 3, 4, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(4, (struct job){3, 1, 4, 5, t, 0, 2}), 0);
+        CU_ASSERT_EQUAL(go(2, (struct job){0, 1, 5, 6, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(8, (struct job){3, 0, 6, 0, t, 0, 0}), 0);
+    }
+}
+
+/* Four steps, and two with a save and a load and two more. */
+static void continued(void)
+{
+    static float whole[TOTAL];
+    size_t n;
+
+    for (int stage = 0; stage <= 3; stage++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "on%d", stage);
+        folder(name);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 5, 0, 0, WEFT_FLOAT32, 0, 0}), 0);
+        n = shared->n;
+        memcpy(whole, shared->values, sizeof whole);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 2, 0, 1, WEFT_FLOAT32, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 3, 1, 0, WEFT_FLOAT32, 0, 0}), 0);
+        CU_ASSERT(n == shared->n && memcmp(whole, shared->values, n * sizeof *whole) == 0);
+    }
+}
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+static void refusals(int rank, int nranks, void *arg)
+{
+    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0};
+    weft_zero_config config = config_of(&job);
+    static float before[TOTAL], after[TOTAL];
+    char path[600];
+    struct zt_engine e;
+    struct ft_rank f;
+    weft_zero_load_info info = WEFT_ZERO_LOAD_INFO_INIT;
+    size_t n;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    train(&e, 0, 2);
+    SAYS(weft_zero_save(e.zero, NULL, "a", NULL), WEFT_EINVAL, "folder is NULL");
+    SAYS(weft_zero_save(e.zero, shared->folder, NULL, NULL), WEFT_EINVAL, "tag is NULL");
+    SAYS(weft_zero_load(e.zero, NULL, NULL, 0, NULL), WEFT_EINVAL, "folder is NULL");
+    SAYS(weft_zero_load(e.zero, shared->folder, NULL, 64, NULL), WEFT_EINVAL, "flags are 0x40");
+    WT_CHECK_STATUS(weft_zero_load(e.zero, shared->folder, NULL, 0, NULL), WEFT_ENOTFOUND);
+    zt_micro_batch(&e, 0, 0, 0);
+    SAYS(weft_zero_save(e.zero, shared->folder, "a", NULL), WEFT_EBUSY, "gradients have come");
+    SAYS(weft_zero_load(e.zero, shared->folder, "a", 0, NULL), WEFT_EBUSY, "gradients have come");
+    WT_CHECK_OK(weft_zero_drop_gradients(e.zero));
+    save(&e, 1, rank);
+    train(&e, 2, 1);
+    save(&e, 2, rank);
+    n = everything(&e, before);
+    wt_sync();
+    if (rank == 0) {
+        snprintf(path, sizeof path, "rm %s/v2/data-*-00000.bin", shared->folder);
+        WT_CHECK_INT(system(path), 0);
+    }
+    wt_sync();
+    train(&e, 3, 1);
+    WT_CHECK_INT(everything(&e, before), n);
+    /* Nothing is loaded in part. */
+    SAYS(weft_zero_load(e.zero, shared->folder, NULL, 0, NULL), WEFT_ENOTFOUND, "v1");
+    WT_CHECK_INT(everything(&e, after), n);
+    WT_CHECK_MEM(after, before, n * sizeof *after);
+    WT_CHECK_OK(weft_zero_load(e.zero, shared->folder, NULL, WEFT_ZERO_LOAD_OLDER, &info));
+    WT_CHECK_STR(info.tag, "v1");
+    WT_CHECK_INT(info.step, 2);
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+/* Of another optimizer weights alone are loaded; of another model nothing. */
+static void others(int rank, int nranks, void *arg)
+{
+    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0};
+    weft_zero_config config = config_of(&job);
+    static float weights[TOTAL], again[TOTAL];
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    weft_zero_load_info info = WEFT_ZERO_LOAD_INFO_INIT;
+    size_t elems = 36, n;
+    struct zt_engine e;
+    struct ft_rank f;
+    weft_zero *zero;
+    int index, unit;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    train(&e, 0, 2);
+    n = zt_weights(&e, WEFT_ZERO_WEIGHT, weights);
+    save(&e, 1, rank);
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    config.optimizer = WEFT_ZERO_LION;
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    WT_CHECK_STATUS(weft_zero_load(e.zero, shared->folder, NULL, 0, NULL), WEFT_EINVAL);
+    WT_CHECK_OK(weft_zero_load(e.zero, shared->folder, NULL, WEFT_ZERO_LOAD_WEIGHTS, &info));
+    WT_CHECK_INT(info.step, 0);
+    WT_CHECK_INT(zt_weights(&e, WEFT_ZERO_WEIGHT, again), n);
+    WT_CHECK_MEM(again, weights, n * sizeof *again);
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    param.name = "embed.weight";
+    param.ndims = 1;
+    param.shape = &elems;
+    WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &index));
+    WT_REQUIRE_OK(weft_zero_unit_add(zero, "u", &index, 1, &unit));
+    WT_REQUIRE_OK(weft_zero_seal(zero));
+    SAYS(weft_zero_load(zero, shared->folder, NULL, WEFT_ZERO_LOAD_WEIGHTS, NULL), WEFT_EINVAL, "embed.weight");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    ft_close(&f);
+}
+
+static void refused(void)
+{
+    folder("refused");
+    CU_ASSERT_EQUAL(wt_run(3, refusals, NULL, 60000), 0);
+    folder("others");
+    CU_ASSERT_EQUAL(wt_run(2, others, NULL, 60000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"other numbers of ranks and stages have the same bits", resharded},
+    {"training goes on as if it had not stopped", continued},
+    {"what cannot be loaded changes nothing", refused},
+};
+WT_UNIT_MAIN("zero: save and load", cases)
