@@ -95,10 +95,17 @@ typedef struct weft_zero_config {
     weft_comm *experts;            /* NULL, or the ranks that keep the same experts: parameters with WEFT_ZERO_EXPERT are sharded over it */
     weft_comm *model;              /* NULL, or the ranks that keep other parts of the model (tensor and pipeline parallel) for the same
                                       place in comm: norms and overflows are theirs together */
+    const char *offload_folder;    /* NULL, or where master weights and moments are kept, in a file of each rank */
+    double offload_ratio;          /* how much of them: 1 all, 0 none; whole units, those that are used last first */
+    size_t offload_block_bytes;    /* of a request; 0: 1 MiB */
+    int offload_depth;             /* requests under way; 0: 8 */
+    size_t offload_buffer_bytes;   /* of each of three buffers; 0: offload_depth blocks */
+    int offload_buffered;          /* 1: through the page cache; 0: around it, where the file system can */
+    int offload_threads;           /* 1: by threads; 0: by io_uring, where the kernel allows it */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, 1, 0, 0, 0, 0, 0 }
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
@@ -159,7 +166,7 @@ typedef struct weft_zero_stats {
     size_t bytes;             /* sizeof, by WEFT_ZERO_STATS_INIT */
     size_t param_bytes;       /* parameters or their shards, with what stays gathered */
     size_t grad_bytes;        /* gradients or their shards */
-    size_t state_bytes;       /* master weights and moments */
+    size_t state_bytes;       /* master weights and moments in memory */
     size_t gather_bytes;      /* buffers of gathered units, the most there has been */
     size_t reduce_bytes;      /* buffers of gradients not yet reduced, the most there has been */
     size_t elems;             /* elements of all parameters, Ψ */
@@ -172,10 +179,16 @@ typedef struct weft_zero_stats {
     uint64_t gathers;         /* of units */
     uint64_t prefetches;      /* of those: begun before they were needed */
     uint64_t reductions;
+    size_t disk_bytes;        /* master weights and moments in the file, with padding */
+    size_t disk_buffer_bytes; /* memory that they pass through */
+    uint64_t disk_read_bytes, disk_written_bytes;
+    uint64_t disk_read_wait_ns, disk_write_wait_ns; /* stalls: of update_ns, waited for reads and for writes */
+    int disk_uring, disk_direct, disk_fixed; /* 1: by io_uring; around the page cache; with registered buffers */
     uint64_t snapshot_wait_ns; /* waited, in a step, until a save had copied what it saves */
     uint64_t retraces;        /* times that units were used in another order than before */
 } weft_zero_stats;
-#define WEFT_ZERO_STATS_INIT { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define WEFT_ZERO_STATS_INIT                                                                                                     \
+    { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* ---- Making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -183,7 +196,7 @@ typedef struct weft_zero_stats {
  *
  * Collective. The communicator is duplicated, so that gathers and reductions do not wait for each other; the caller may use it on.
  * @param comm    the data-parallel ranks; must outlive the engine
- * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads
+ * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads and the folder for offloading
  * @param zero    receives the engine
  * Ownership: the caller ends it with weft_zero_destroy. Nothing of config is kept.
  * Blocks: until all ranks have called.

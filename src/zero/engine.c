@@ -12,9 +12,10 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ckpt.h"
+#include "zero/offload.h"
 #include "zero/zero.h"
 
-static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", model);
+static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", offload_threads);
 static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", retraces);
 
 /* ---- Calls ---- */
@@ -106,6 +107,10 @@ static weft_status check_config(const weft_zero_config *config)
     WI_TRY(number("loss_scale", config->loss_scale, 0, 1e30));
     WI_TRY(number("threads", config->threads, 0, 1024));
     WI_TRY(number("overlap", config->overlap, 0, 1));
+    WI_TRY(number("offload_ratio", config->offload_ratio, 0, 1));
+    WI_TRY(number("offload_depth", config->offload_depth, 0, 1024));
+    WI_TRY(number("offload_buffered", config->offload_buffered, 0, 1));
+    WI_TRY(number("offload_threads", config->offload_threads, 0, 1));
     if (!wi_optim_name(config->optimizer))
         return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
     if (config->loss_scale != 0)
@@ -246,6 +251,7 @@ static void destroy(weft_zero *zero)
         weft_comm_destroy(zero->domains[i].replicas);
     }
     weft_comm_destroy(zero->world);
+    wi_zero_offload_destroy(zero);
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
     wi_zero_trace_fini(&zero->trace);
@@ -260,6 +266,7 @@ static void destroy(weft_zero *zero)
     wi_free(zero->failure);
     wi_free((char *)zero->config.gather_codec);
     wi_free((char *)zero->config.reduce_codec);
+    wi_free((char *)zero->config.offload_folder);
     pthread_mutex_destroy(&zero->lock);
     zero->magic = 0;
     wi_free(zero);
@@ -275,12 +282,14 @@ static weft_status copy_text(const char **text)
 
 static weft_status prepare(weft_zero *zero, weft_comm *comm)
 {
-    const char *codecs[2] = {zero->config.gather_codec, zero->config.reduce_codec};
+    const char **const own[] = {&zero->config.gather_codec, &zero->config.reduce_codec, &zero->config.offload_folder};
+    const char *given[] = {*own[0], *own[1], *own[2]};
 
-    zero->config.gather_codec = zero->config.reduce_codec = NULL;
-    for (int i = 0; i < 2; i++) {
-        WI_TRY(copy_text(&codecs[i]));
-        *(i ? &zero->config.reduce_codec : &zero->config.gather_codec) = codecs[i];
+    for (int i = 0; i < 3; i++)
+        *own[i] = NULL;
+    for (int i = 0; i < 3; i++) {
+        WI_TRY(copy_text(&given[i]));
+        *own[i] = given[i];
     }
     WI_TRY(weft_comm_context(comm, &zero->context));
     WI_TRY(weft_comm_rank(comm, &zero->rank));
@@ -372,6 +381,7 @@ static weft_status stats(weft_zero *zero, weft_zero_stats *out)
     own.gather_bytes = zero->gather_arena.most;
     own.reduce_bytes = zero->reduce_arena.most;
     own.retraces = zero->trace.retraces;
+    wi_zero_offload_stats(zero, &own);
     wi_struct_write(&stats_rule, &own, out);
     return WEFT_SUCCESS;
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "zero/offload.h"
 #include "zero/zero.h"
 
 #define ALIGN_BYTES 64 /* of parameters and shards */
@@ -212,6 +213,17 @@ static size_t updated(const weft_zero *zero, const struct wi_zero_flat *flat)
     return zero->config.stage == 0 ? flat->elems : flat->shard;
 }
 
+/* An image that is gathered into its place would be what is updated the next time. */
+static void mark_separate(weft_zero *zero)
+{
+    for (int i = 0; i < zero->nflats; i++) {
+        struct wi_zero_flat *flat = &zero->flats[i];
+
+        flat->separate = flat->trained && (flat->dtype != WEFT_FLOAT32 ||
+                                           (zero->config.gather_codec && zero->config.stage && zero->units[flat->unit].kept));
+    }
+}
+
 /* How many bytes each class takes; when there is memory, also where each flat's part is. */
 static void share_out(weft_zero *zero, int placed)
 {
@@ -244,8 +256,10 @@ static void share_out(weft_zero *zero, int placed)
                 flat->grad_own = (char *)zero->grad_memory + grads;
             grads += flat->shard * grad_width;
         }
-        /* An image that is gathered into its place would be what is updated the next time. */
-        flat->separate = flat->dtype != WEFT_FLOAT32 || (zero->config.gather_codec && stage && kept);
+        if (flat->extent >= 0) {
+            flat->weight = flat->separate || !placed ? NULL : (float *)(void *)(stage ? flat->own : flat->full);
+            continue;
+        }
         if (placed)
             flat->weight = flat->separate ? (float *)zero->state_memory + state / 4
                                           : (float *)(void *)(stage ? flat->own : flat->full);
@@ -323,6 +337,8 @@ weft_status wi_zero_allocate(weft_zero *zero)
 {
     int most = 0;
 
+    mark_separate(zero);
+    WI_TRY(wi_zero_offload_choose(zero));
     share_out(zero, 0);
     size_buffers(zero);
     WI_TRY(allocate(zero, zero->param_bytes, "parameters", &zero->param_memory));
@@ -331,6 +347,7 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(allocate(zero, zero->gather_bytes, "gathered parameters", &zero->gather_memory));
     WI_TRY(allocate(zero, zero->reduce_bytes, "gradients of the units in use", &zero->reduce_memory));
     share_out(zero, 1);
+    WI_TRY(wi_zero_offload_create(zero));
     wi_zero_arena_init(&zero->gather_arena, zero->context, zero->gather_memory, zero->gather_bytes);
     wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
     for (int i = 0; i < zero->nflats; i++)

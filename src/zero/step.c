@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
+#include "zero/offload.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", lr_decay);
@@ -144,7 +145,8 @@ static weft_status gather_gradients(weft_zero *zero)
 
 /* ---- The update ---- */
 
-static void update_flat(weft_zero *zero, struct wi_zero_flat *flat, const struct wi_optim *optims)
+void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
+                         float *const memory[3])
 {
     int all = zero->config.stage == 0;
     size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype), npieces = 0;
@@ -153,41 +155,56 @@ static void update_flat(weft_zero *zero, struct wi_zero_flat *flat, const struct
 
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
-        size_t begin = 0, elems = all ? param->elems : wi_zero_own_part(zero, param, &begin);
-        size_t at = param->offset + begin - (all ? 0 : wi_zero_first(zero, flat));
+        size_t begin = 0, n = all ? param->elems : wi_zero_own_part(zero, param, &begin);
+        size_t first = param->offset + begin - (all ? 0 : wi_zero_first(zero, flat)), last = first + n;
 
-        if (!elems)
+        first = n && first < from ? from : first;
+        last = last > from + elems ? from + elems : last;
+        if (!n || first >= last)
             continue;
         zero->pieces[npieces++] = (struct wi_optim_piece){
             .optim = &optims[param->group],
-            .elems = elems,
-            .weight = flat->weight + at,
-            .moment1 = flat->moment[0] ? flat->moment[0] + at : NULL,
-            .moment2 = flat->moment[1] ? flat->moment[1] + at : NULL,
-            .grad = grads + at * grad_width,
+            .elems = last - first,
+            .weight = memory[0] + (first - from),
+            .moment1 = memory[1] ? memory[1] + (first - from) : NULL,
+            .moment2 = memory[2] ? memory[2] + (first - from) : NULL,
+            .grad = grads + first * grad_width,
             .grad_dtype = flat->grad_dtype,
-            .out = flat->separate ? out + at * width : NULL,
+            .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? out + first * width : NULL,
             .out_dtype = flat->dtype,
         };
     }
     wi_optim_run(zero->pool, zero->pieces, npieces);
+    if (flat->separate && flat->dtype == WEFT_FLOAT32)
+        for (size_t i = 0; i < npieces; i++) {
+            const struct wi_optim_piece *piece = &zero->pieces[i];
+
+            memcpy(out + (from + (size_t)(piece->weight - memory[0])) * 4, piece->weight, piece->elems * 4);
+        }
 }
 
-/* In the order in which units are used, so that those that are needed first are first on their way. */
+/* In the order in which units are used, so that those that are needed first are first on their way; what is in a file comes last. */
 static weft_status update(weft_zero *zero, const struct wi_optim *optims)
 {
     uint64_t from = wi_now_ns();
     weft_status st = WEFT_SUCCESS;
 
-    for (int i = 0; st >= 0 && i < zero->norder; i++) {
-        int number = zero->order[zero->norder - 1 - i];
-        struct wi_zero_unit *unit = &zero->units[number];
+    for (int i = zero->norder - 1; st >= 0 && i >= 0; i--) {
+        const struct wi_zero_unit *unit = &zero->units[zero->order[i]];
 
-        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++)
-            if (zero->flats[f].trained)
-                update_flat(zero, &zero->flats[f], optims);
-        st = wi_zero_gather_updated(zero, number);
+        if (unit->on_disk)
+            continue;
+        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
+            const struct wi_zero_flat *flat = &zero->flats[f];
+            float *const memory[3] = {flat->weight, flat->moment[0], flat->moment[1]};
+
+            if (flat->trained)
+                wi_zero_update_part(zero, flat, optims, 0, zero->config.stage ? flat->shard : flat->elems, memory);
+        }
+        st = wi_zero_gather_updated(zero, zero->order[i]);
     }
+    if (st >= 0 && zero->disk)
+        st = wi_zero_offload_update(zero, optims, wi_zero_gather_updated);
     zero->stats.update_ns += wi_now_ns() - from;
     return st;
 }

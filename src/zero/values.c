@@ -5,26 +5,27 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "zero/offload.h"
 #include "zero/zero.h"
 
 static const char *const whats[] = {NULL, "weight", "gradient", "first moment", "second moment"};
 
 /* This rank's part of something: `elems` of the parameter's elements, from `begin` on. */
 struct part {
-    char *data;
+    char *data; /* NULL: in the file */
     weft_dtype dtype;
-    size_t begin, elems;
+    size_t begin, elems, at; /* at: elements into what this rank updates */
 };
 
 static struct part find_part(const weft_zero *zero, const struct wi_zero_param *param, weft_zero_what what)
 {
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
     int all = zero->config.stage == 0 && flat->trained && what != WEFT_ZERO_GRAD;
-    struct part part = {NULL, WEFT_FLOAT32, 0, param->elems};
+    struct part part = {NULL, WEFT_FLOAT32, 0, param->elems, 0};
 
     if (!all)
         part.elems = wi_zero_own_part(zero, param, &part.begin);
-    size_t at = part.elems ? param->offset + part.begin - (all ? 0 : wi_zero_first(zero, flat)) : 0;
+    part.at = part.elems ? param->offset + part.begin - (all ? 0 : wi_zero_first(zero, flat)) : 0;
 
     if (what == WEFT_ZERO_GRAD)
         part.dtype = flat->grad_dtype;
@@ -36,8 +37,53 @@ static struct part find_part(const weft_zero *zero, const struct wi_zero_param *
                  : flat->trained             ? (char *)flat->weight
                                              : flat->own;
 
-    part.data = base + at * wi_zero_width(part.dtype);
+    part.data = base ? base + part.at * wi_zero_width(part.dtype) : NULL;
     return part;
+}
+
+static int has_moment(const weft_zero *zero, const struct wi_zero_flat *flat, int m)
+{
+    return flat->moment[m] || (flat->extent >= 0 && m < wi_optim_moments(zero->config.optimizer));
+}
+
+/* Elements between a part and values of any type, by way of memory where the part is in the file. */
+static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, const struct part *part, void *values,
+                             weft_dtype dtype)
+{
+    if (part->data || !part->elems) {
+        if (part->elems)
+            wi_optim_convert(zero->pool, values, dtype, part->data, part->dtype, part->elems, 0);
+        return WEFT_SUCCESS;
+    }
+    float *own = wi_malloc(4 * part->elems);
+
+    if (!own)
+        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
+    weft_status st = wi_zero_offload_get(zero, flat, what, part->at, part->elems, own);
+
+    if (st >= 0)
+        wi_optim_convert(zero->pool, values, dtype, own, WEFT_FLOAT32, part->elems, 0);
+    wi_free(own);
+    return st;
+}
+
+static weft_status store_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, const struct part *part,
+                              const void *values, weft_dtype dtype)
+{
+    if (part->data || !part->elems) {
+        if (part->elems)
+            wi_optim_convert(zero->pool, part->data, part->dtype, values, dtype, part->elems, 0);
+        return WEFT_SUCCESS;
+    }
+    float *own = wi_malloc(4 * part->elems);
+
+    if (!own)
+        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
+    wi_optim_convert(zero->pool, own, WEFT_FLOAT32, values, dtype, part->elems, 0);
+    weft_status st = wi_zero_offload_put(zero, flat, what, part->at, part->elems, own);
+
+    wi_free(own);
+    return st;
 }
 
 static weft_status check(const char *call, const weft_zero *zero, int number, weft_zero_what what, weft_dtype dtype)
@@ -54,7 +100,7 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
     if (what != WEFT_ZERO_WEIGHT && !flat->trained)
         return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no %s", call, param->name,
                        whats[what]);
-    if ((what == WEFT_ZERO_MOMENT1 && !flat->moment[0]) || (what == WEFT_ZERO_MOMENT2 && !flat->moment[1]))
+    if ((what == WEFT_ZERO_MOMENT1 && !has_moment(zero, flat, 0)) || (what == WEFT_ZERO_MOMENT2 && !has_moment(zero, flat, 1)))
         return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call, wi_optim_name(zero->config.optimizer), whats[what]);
     return WEFT_SUCCESS;
 }
@@ -100,10 +146,7 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
         return WEFT_SUCCESS;
     struct part part = find_part(zero, param, what);
 
-    if (part.elems)
-        wi_optim_convert(zero->pool, part.data, part.dtype, (const char *)values + part.begin * wi_zero_width(dtype),
-                         dtype, part.elems, 0);
-    return WEFT_SUCCESS;
+    return store_part(zero, &zero->flats[param->flat], what, &part, (const char *)values + part.begin * wi_zero_width(dtype), dtype);
 }
 
 weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what, const void *values, weft_dtype dtype)
@@ -130,14 +173,17 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
     for (int r = 0; r < domain->nranks; r++)
         counts[r] = wi_zero_part(zero, param, r, &displs[r]);
     char *place = values + part.begin * wi_zero_width(dtype);
+    weft_status st = load_part(zero, &zero->flats[param->flat], what, &part, place, dtype);
 
-    if (part.elems)
-        wi_optim_convert(zero->pool, place, dtype, part.data, part.dtype, part.elems, 0);
+    if (st < 0) {
+        wi_free(counts);
+        return st;
+    }
     snprintf(label, sizeof label, "get %s of %.40s", whats[what], param->name);
     wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER_V, part.elems ? place : values, values, 0, dtype, label);
     call.recv_counts = counts;
     call.recv_displs = displs;
-    weft_status st = weft_issue(domain->gathers, &call, NULL);
+    st = weft_issue(domain->gathers, &call, NULL);
 
     wi_free(counts);
     return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
@@ -162,9 +208,7 @@ static weft_status get(weft_zero *zero, int number, weft_zero_what what, void *v
     if (!param->elems)
         return WEFT_SUCCESS;
     if (part.elems == param->elems && zero->config.stage == 0 && flat->trained && what != WEFT_ZERO_GRAD) {
-        if (values)
-            wi_optim_convert(zero->pool, values, dtype, part.data, part.dtype, param->elems, 0);
-        return WEFT_SUCCESS;
+        return values ? load_part(zero, flat, what, &part, values, dtype) : WEFT_SUCCESS;
     }
     void *own = values ? NULL : wi_malloc(param->elems * wi_zero_width(dtype));
 

@@ -39,6 +39,7 @@ struct wi_zero_flat {
     char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
     float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
     weft_request *gather, *reduce, *replicate;
+    int extent;           /* of the file that has its weight and moments, or -1 */
     int to_buffer;        /* what `reduce` gives is in `grad`, and is to be added to grad_own */
     int reduced;          /* grad_own has gradients of this step */
     int separate;         /* `weight` is not `own`: what is updated is copied there, rounded */
@@ -51,6 +52,7 @@ struct wi_zero_unit {
     char gather_label[WI_ZERO_LABEL_BYTES], reduce_label[WI_ZERO_LABEL_BYTES]; /* of its collectives: unit, and no more */
     int *params, nparams;
     int first_flat, nflats; /* consecutive */
+    int on_disk;            /* weights and moments of its flats are in a file */
     int passes;             /* that have begun and not ended */
     int kept;               /* all its parameters have a place of their own: below stage 3, and small units in stage 3 */
     int resident;           /* of one that is not kept: gathered, or on its way */
@@ -115,6 +117,8 @@ struct weft_zero {
     double loss_scale;
     int good_steps, hysteresis;
     uint64_t step;       /* that were made */
+    struct wi_disk *disk;   /* NULL, or the file of weights and moments */
+    int *disk_flats, ndisk_flats; /* whose they are, by extent */
     struct wi_ckpt *ckpt; /* NULL until the first save */
     char *loaded_tag;     /* of the newest load */
     void *loaded_client;
@@ -154,6 +158,10 @@ weft_status wi_zero_gather_finish_all(weft_zero *zero);
 weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept */
 weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /* record, gather, gather ahead */
 void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
+
+/* step.c: update elements of what this rank updates of a flat, from `from` on; weight and moments of them are in `memory`. */
+void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
+                         float *const memory[3]);
 
 /* save.c: a save that is under way has copied what is about to change. */
 void wi_zero_snapshot_wait(weft_zero *zero);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "zero/offload.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "zero/disk.h"
+
+static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return (unsigned)flat->separate + (unsigned)wi_optim_moments(zero->config.optimizer);
+}
+
+static size_t stream_bytes(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return 4 * (zero->config.stage ? flat->shard : flat->elems);
+}
+
+/* What a flat would take in a file; 0: nothing of it goes there. */
+static double weight_of(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return flat->trained ? (double)streams(zero, flat) * (double)stream_bytes(zero, flat) : 0;
+}
+
+/* Units that are used last are updated last: what is in memory goes on its way meanwhile. */
+weft_status wi_zero_offload_choose(weft_zero *zero)
+{
+    double all = 0, chosen = 0;
+
+    for (int i = 0; i < zero->nflats; i++) {
+        zero->flats[i].extent = -1;
+        all += weight_of(zero, &zero->flats[i]);
+    }
+    if (!zero->config.offload_folder)
+        return WEFT_SUCCESS;
+    zero->disk_flats = wi_calloc((size_t)zero->nflats + 1, sizeof *zero->disk_flats);
+    if (!zero->disk_flats)
+        return wi_fail(WEFT_ENOMEM, "seal: out of memory");
+    for (int u = zero->nunits - 1; u >= 0 && chosen < zero->config.offload_ratio * all; u--) {
+        struct wi_zero_unit *unit = &zero->units[u];
+
+        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
+            if (weight_of(zero, &zero->flats[f]) == 0)
+                continue;
+            chosen += weight_of(zero, &zero->flats[f]);
+            unit->on_disk = 1;
+            zero->flats[f].extent = zero->ndisk_flats;
+            zero->disk_flats[zero->ndisk_flats++] = f;
+        }
+    }
+    return WEFT_SUCCESS;
+}
+
+/* Memory of the stream is 0. */
+static weft_status clear(void *arg, const struct wi_disk_piece *piece)
+{
+    (void)arg;
+    for (unsigned s = 0; s < piece->nstreams; s++)
+        memset(piece->streams[s], 0, piece->bytes);
+    return WEFT_SUCCESS;
+}
+
+static size_t *all_extents(const weft_zero *zero)
+{
+    size_t *list = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *list);
+
+    for (int i = 0; list && i < zero->ndisk_flats; i++)
+        list[i] = (size_t)i;
+    if (!list)
+        wi_fail(WEFT_ENOMEM, "zero: out of memory");
+    return list;
+}
+
+weft_status wi_zero_offload_create(weft_zero *zero)
+{
+    const weft_zero_config *config = &zero->config;
+    char name[64];
+    struct wi_disk_config disk = {
+        .folder = config->offload_folder,
+        .name = name,
+        .buffered = config->offload_buffered,
+        .kind = config->offload_threads ? WI_DISK_THREADS : WI_DISK_AUTO,
+        .block_bytes = config->offload_block_bytes,
+        .depth = (unsigned)config->offload_depth,
+        .chunk_bytes = config->offload_buffer_bytes,
+    };
+
+    if (!zero->ndisk_flats)
+        return WEFT_SUCCESS;
+    snprintf(name, sizeof name, "weft-zero-rank%d", zero->rank);
+    struct wi_disk_extent *extents = wi_calloc((size_t)zero->ndisk_flats, sizeof *extents);
+    size_t *list = all_extents(zero);
+
+    for (int i = 0; extents && i < zero->ndisk_flats; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[zero->disk_flats[i]];
+
+        extents[i] = (struct wi_disk_extent){stream_bytes(zero, flat), streams(zero, flat)};
+    }
+    weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->ndisk_flats, &zero->disk)
+                                     : wi_fail(WEFT_ENOMEM, "seal: out of memory");
+
+    if (st >= 0)
+        st = wi_disk_stream(zero->disk, list, (size_t)zero->ndisk_flats, WI_DISK_WRITE, clear, NULL, NULL);
+    wi_free(extents);
+    wi_free(list);
+    return st;
+}
+
+void wi_zero_offload_destroy(weft_zero *zero)
+{
+    wi_disk_destroy(zero->disk);
+    wi_free(zero->disk_flats);
+}
+
+/* Streams are the weight, if it is not the parameter itself, and the moments. */
+static unsigned stream_of(const struct wi_zero_flat *flat, weft_zero_what what)
+{
+    return what == WEFT_ZERO_WEIGHT ? 0 : (unsigned)flat->separate + (what == WEFT_ZERO_MOMENT2);
+}
+
+weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems, float *values)
+{
+    return wi_disk_get(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
+}
+
+weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
+                                const float *values)
+{
+    return wi_disk_put(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
+}
+
+/* ---- Updates ---- */
+
+struct update {
+    weft_zero *zero;
+    const struct wi_optim *optims;
+    wi_zero_updated_fn updated;
+    const int *flats; /* in the order of the stream */
+};
+
+static weft_status compute(void *arg, const struct wi_disk_piece *piece)
+{
+    const struct update *update = arg;
+    weft_zero *zero = update->zero;
+    const struct wi_zero_flat *flat = &zero->flats[update->flats[piece->index]];
+    size_t from = piece->offset / 4, elems = piece->bytes / 4;
+    float *memory[3] = {flat->separate ? piece->streams[0] : flat->weight + from, NULL, NULL};
+
+    for (int m = 0; m < wi_optim_moments(zero->config.optimizer); m++)
+        memory[1 + m] = piece->streams[flat->separate + m];
+    wi_zero_update_part(zero, flat, update->optims, from, elems, memory);
+    int next = update->flats[piece->index + 1];
+
+    if (from + elems < stream_bytes(zero, flat) / 4 || (next >= 0 && zero->flats[next].unit == flat->unit))
+        return WEFT_SUCCESS;
+    return update->updated(zero, flat->unit);
+}
+
+weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
+{
+    int *flats = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *flats);
+    size_t *list = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *list);
+    struct update update = {zero, optims, updated, flats};
+    weft_status st = flats && list ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
+    size_t n = 0;
+
+    for (int i = zero->norder - 1; st >= 0 && i >= 0; i--) {
+        const struct wi_zero_unit *unit = &zero->units[zero->order[i]];
+
+        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
+            if (zero->flats[f].extent < 0)
+                continue;
+            flats[n] = f;
+            list[n++] = (size_t)zero->flats[f].extent;
+        }
+    }
+    if (st >= 0) {
+        flats[n] = -1;
+        st = wi_disk_stream(zero->disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update, NULL);
+    }
+    wi_free(flats);
+    wi_free(list);
+    return st;
+}
+
+void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats)
+{
+    struct wi_disk_stats disk;
+
+    if (!zero->disk)
+        return;
+    wi_disk_get_stats(zero->disk, &disk);
+    stats->disk_bytes = disk.file_bytes;
+    stats->disk_buffer_bytes = disk.buffer_bytes;
+    stats->disk_read_bytes = disk.bytes_read;
+    stats->disk_written_bytes = disk.bytes_written;
+    stats->disk_read_wait_ns = disk.read_wait_ns;
+    stats->disk_write_wait_ns = disk.write_wait_ns;
+    stats->disk_uring = disk.backend && !strcmp(disk.backend, "io_uring");
+    stats->disk_direct = disk.direct;
+    stats->disk_fixed = disk.fixed;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Master weights and moments of flats that are kept in a file, and pass through memory when they are updated. */
+#ifndef WI_ZERO_OFFLOAD_H
+#define WI_ZERO_OFFLOAD_H
+
+#include "zero/zero.h"
+
+/* Choose flats, and make the file; before memory is allocated for the others. */
+weft_status wi_zero_offload_choose(weft_zero *zero);
+weft_status wi_zero_offload_create(weft_zero *zero);
+void wi_zero_offload_destroy(weft_zero *zero);
+
+/* Of a flat in the file: elements of one of its streams, from `at` of what this rank updates on. what: WEFT_ZERO_WEIGHT or a moment. */
+weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems, float *values);
+weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
+                                const float *values);
+
+/* Update all flats that are in the file, in the order of the list of units; `updated` is called when all flats of a unit have been. */
+typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
+weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
+
+void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats);
+
+#endif
