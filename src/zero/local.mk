@@ -9,3 +9,4 @@ zero_sources += src/zero/ckpt.h src/zero/ckpt_format.h src/zero/ckpt_format.c sr
 	src/zero/ckpt_agree.c src/zero/ckpt_commit.c src/zero/ckpt_export.c src/zero/ckpt_index.c src/zero/ckpt_manifest.c \
 	src/zero/ckpt_open.c src/zero/ckpt_read.c src/zero/ckpt_run.h src/zero/ckpt_run.c src/zero/ckpt_save.c src/zero/ckpt_write.c \
 	src/zero/ckpt_writer.c
+zero_sources += src/zero/crc32c.c src/zero/crc32c.h

@@ -12,3 +12,6 @@ tests_zero_test_ckpt_LDADD = libharness.la libweftzerocore.la libweftcore.la $(J
 multi_tests += tests/zero/test_zero_save
 tests_zero_test_zero_save_SOURCES = tests/zero/test_zero_save.c tests/zero/model.h tests/fault/fault.h
 tests_zero_test_zero_save_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS) -lm
+unit_tests += tests/zero/test_crc32c
+tests_zero_test_crc32c_SOURCES = tests/zero/test_crc32c.c
+tests_zero_test_crc32c_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS)
