@@ -10,3 +10,5 @@ zero_sources += src/zero/ckpt.h src/zero/ckpt_format.h src/zero/ckpt_format.c sr
 	src/zero/ckpt_open.c src/zero/ckpt_read.c src/zero/ckpt_run.h src/zero/ckpt_run.c src/zero/ckpt_save.c src/zero/ckpt_write.c \
 	src/zero/ckpt_writer.c
 zero_sources += src/zero/crc32c.c src/zero/crc32c.h
+zero_sources += src/zero/disk.c src/zero/disk.h src/zero/disk_internal.h src/zero/disk_op.c src/zero/disk_file.c \
+	src/zero/disk_trailer.c src/zero/disk_stream.c src/zero/disk_copy.c src/zero/disk_uring.c src/zero/disk_threads.c

@@ -1,0 +1,899 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The disk tier on real files: io_uring and threads, O_DIRECT and not, what is damaged, full, forbidden or out of memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "tests/unit/unit.h"
+#include "tests/zero/disk_common.h"
+
+static const size_t all[NEXTENTS] = {4, 0, 1, 2, 3, 6, 5};
+static const enum wi_disk_kind kinds[] = {WI_DISK_URING, WI_DISK_THREADS};
+
+static int has(const char *word)
+{
+    if (!strstr(wi_fail_text(), word))
+        printf("# \"%s\" has no \"%s\"\n", wi_fail_text(), word);
+    return strstr(wi_fail_text(), word) != NULL;
+}
+
+/* NULL where io_uring is forbidden here; the case is skipped then. */
+static struct wi_disk *make(const struct wi_disk_config *config)
+{
+    struct wi_disk *disk = NULL;
+    weft_status status = wi_disk_create(config, wt_extents, NEXTENTS, &disk);
+
+    if (status == WEFT_ENOTSUP && config->kind == WI_DISK_URING) {
+        wt_skip("io_uring is not allowed here: %s", wi_fail_text());
+        return NULL;
+    }
+    if (status != WEFT_SUCCESS)
+        printf("# %s\n", wi_fail_text());
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_SUCCESS);
+    return disk;
+}
+
+static weft_status step(struct wi_disk *disk)
+{
+    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, NULL);
+}
+
+/* A function in a child, which may change limits and rights. 0: all was as it should be; else a line. */
+static int in_child(int (*fn)(void))
+{
+    int status = 0;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        int line = fn();
+        if (line)
+            printf("# line %d: %s\n", line, wi_fail_text());
+        fflush(stdout);
+        _exit(line ? 1 : 0);
+    }
+    CU_ASSERT_FATAL(pid > 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status))
+        printf("# the child was ended by signal %d\n", WTERMSIG(status));
+    return status;
+}
+#define CHILD_CHECK(condition) \
+    do {                       \
+        if (!(condition))      \
+            return __LINE__;   \
+    } while (0)
+
+/* ---- What should work ---- */
+
+static void shapes(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_THREADS, 1);
+    struct wi_disk *disk = make(&config);
+
+    CU_ASSERT_EQUAL(wi_disk_chunks(disk, 0), 7); /* 100001 bytes in pieces of 16384 */
+    CU_ASSERT_EQUAL(wi_disk_piece_bytes(disk, 0, 5), 16384);
+    CU_ASSERT_EQUAL(wi_disk_piece_bytes(disk, 0, 6), 100001 - 6 * 16384);
+    CU_ASSERT_EQUAL(wi_disk_piece_stride(disk, 0, 6), 4096);
+    CU_ASSERT_EQUAL(wi_disk_range_bytes(disk, 0, 0, 7), 3 * (6 * 16384 + 4096));
+    CU_ASSERT_EQUAL(wi_disk_chunks(disk, 1), 0);
+    CU_ASSERT_EQUAL(wi_disk_chunks(disk, 3), 1);
+    CU_ASSERT_EQUAL(wi_disk_piece_bytes(disk, 3, 0), 1);
+    CU_ASSERT_EQUAL(wi_disk_chunks(disk, 6), 4); /* 24576 */
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(NULL), WEFT_SUCCESS);
+}
+
+static void stream_equals(const struct wi_disk_config *config)
+{
+    struct wi_disk *disk = make(config);
+    struct wi_disk_stats before, stats;
+    struct wt_model model;
+
+    if (!disk)
+        return;
+    wt_model_make(&model, 11);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    wi_disk_get_stats(disk, &before);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(step(disk), WEFT_SUCCESS);
+        wt_model_compute(&model);
+    }
+    wi_disk_get_stats(disk, &stats);
+    CU_ASSERT_EQUAL(stats.bytes_read - before.bytes_read, 2 * stats.file_bytes);
+    CU_ASSERT_EQUAL(stats.bytes_written - before.bytes_written, 2 * stats.file_bytes);
+    CU_ASSERT(stats.compute_ns > 0 && stats.crc_ns > 0);
+    CU_ASSERT_STRING_EQUAL(stats.backend, config->kind == WI_DISK_URING ? "io_uring" : "threads");
+    CU_ASSERT(!config->buffered || !stats.direct);
+    CU_ASSERT_EQUAL(stats.fixed, stats.requests_fixed > before.requests_fixed);
+    CU_ASSERT(stats.fixed || stats.fixed_errno || config->kind == WI_DISK_THREADS);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    wt_model_free(&model);
+}
+
+static void streams_of(enum wi_disk_kind kind)
+{
+    for (int i = 0; i < 4; i++) {
+        struct wi_disk_config config = wt_disk_config(kind, i / 2);
+        config.buffered = i % 2;
+        stream_equals(&config);
+        config.slots = 5;
+        config.depth = 1;
+        stream_equals(&config);
+        config.depth = 64;
+        config.block_bytes = 4096;
+        config.threads = 2;
+        stream_equals(&config);
+    }
+}
+
+static void streams_uring(void)
+{
+    streams_of(WI_DISK_URING);
+}
+
+static void streams_threads(void)
+{
+    streams_of(WI_DISK_THREADS);
+}
+
+static weft_status compute_set(void *arg, const struct wi_disk_piece *piece)
+{
+    for (unsigned s = 0; s < piece->nstreams; s++)
+        memset(piece->streams[s], *(int *)arg + (int)s, piece->bytes);
+    return WEFT_SUCCESS;
+}
+
+static weft_status compute_count(void *arg, const struct wi_disk_piece *piece)
+{
+    for (unsigned s = 0; s < piece->nstreams; s++)
+        for (size_t i = 0; i < piece->bytes; i++)
+            *(uint64_t *)arg += ((unsigned char *)piece->streams[s])[i];
+    return WEFT_SUCCESS;
+}
+
+/* Only written, then only read; in part; what is not allowed. */
+static void streams_one_way(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk *disk = make(&config);
+    struct wi_disk_position position = {0, 3};
+    struct wi_disk_stats before, stats;
+    uint64_t sum = 0, expected = 0;
+    const size_t twice[] = {2, 4, 2}, beyond[] = {0, NEXTENTS};
+    int value = 1;
+
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
+    CU_ASSERT(has("never written"));
+    wi_disk_get_stats(disk, &before);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_WRITE, compute_set, &value, NULL), WEFT_SUCCESS);
+    wi_disk_get_stats(disk, &stats);
+    CU_ASSERT_EQUAL(stats.bytes_read, before.bytes_read);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum, NULL), WEFT_SUCCESS);
+    wi_disk_get_stats(disk, &before);
+    CU_ASSERT_EQUAL(stats.bytes_written, before.bytes_written);
+    for (size_t e = 0; e < NEXTENTS; e++)
+        expected += wt_extents[e].stream_bytes * wt_extents[e].nstreams * (wt_extents[e].nstreams + 1) / 2;
+    CU_ASSERT_EQUAL(sum, expected);
+    sum = 0;
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_count, &sum, &position), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(sum, wt_extents[4].stream_bytes - 3 * CHUNK);
+    CU_ASSERT(position.index == 1 && position.chunk == 0);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, twice, 3, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
+    CU_ASSERT(has("extent 2 is twice"));
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, beyond, 2, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
+    CU_ASSERT(has("extent 7 of 7"));
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, 0, compute_count, &sum, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, NULL, NULL, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, NULL, 0, WI_DISK_READ, compute_count, &sum, NULL), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
+static weft_status compute_calls(void *arg, const struct wi_disk_piece *piece)
+{
+    struct wi_disk *disk = arg;
+    char byte;
+
+    wi_disk_progress(disk);
+    CU_ASSERT_EQUAL(wi_disk_get(disk, piece->extent, 0, 0, 1, &byte), WEFT_EBUSY);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk, NULL), WEFT_EBUSY);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_EBUSY);
+    return WEFT_SUCCESS;
+}
+
+/* Several operations at a time, in any order of waits, on memory that is registered and that is not. */
+static void operations(enum wi_disk_kind kind)
+{
+    struct wi_disk_config config = wt_disk_config(kind, 0);
+    struct wi_disk *disk = make(&config);
+    struct wi_disk_op *write, *read[2];
+    size_t bytes;
+    unsigned char *out, *in, *plain;
+    void *buffer;
+
+    if (!disk)
+        return;
+    bytes = wi_disk_range_bytes(disk, 4, 0, wi_disk_chunks(disk, 4));
+    CU_ASSERT_EQUAL_FATAL(wi_disk_buffer_get(disk, bytes, &buffer), WEFT_SUCCESS);
+    out = buffer;
+    CU_ASSERT_EQUAL_FATAL(wi_disk_buffer_get(disk, bytes, &buffer), WEFT_SUCCESS);
+    in = buffer;
+    plain = wi_aligned_alloc(WI_DISK_ALIGN, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(i * 7 + i / 4096);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 1, in, &read[0]), WEFT_EINVAL);
+    CU_ASSERT(has("never written"));
+    CU_ASSERT_EQUAL(wi_disk_write(disk, 4, 0, wi_disk_chunks(disk, 4), out, &write), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 2, 1, in, &read[0]), WEFT_EBUSY);
+    CU_ASSERT(has("being written"));
+    CU_ASSERT_EQUAL(wi_disk_wait(disk, write, wi_deadline_ns(60000000000ull)), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, wi_disk_chunks(disk, 4), in, &read[0]), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 1, 3, plain, &read[1]), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_wait(disk, read[1], UINT64_MAX), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_wait(disk, read[0], UINT64_MAX), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(memcmp(in, out, wt_extents[4].stream_bytes), 0);
+    CU_ASSERT_EQUAL(memcmp(plain, out + CHUNK, 3 * CHUNK), 0);
+    /* No buffer that is not aligned, no chunks that are not. */
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 1, in + 512, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 1, NULL, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 6, 1, in, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 0, in, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 1, SIZE_MAX, in, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, NEXTENTS, 0, 1, in, &read[0]), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_buffer_get(disk, 0, &buffer), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk, NULL), WEFT_SUCCESS);
+    wi_disk_buffer_put(disk, in);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS); /* with the other buffer */
+    wi_free(plain);
+}
+
+static void operations_uring(void)
+{
+    operations(WI_DISK_URING);
+}
+
+static void operations_threads(void)
+{
+    operations(WI_DISK_THREADS);
+}
+
+/* As many as there may be, and one more. */
+static void operations_most(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk *disk = make(&config);
+    struct wi_disk_op *ops[WI_DISK_OPS_MAX + 1];
+    void *buffer;
+
+    CU_ASSERT_EQUAL_FATAL(wi_disk_buffer_get(disk, CHUNK, &buffer), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_write(disk, 4, 0, 1, buffer, &ops[0]), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_wait(disk, ops[0], UINT64_MAX), WEFT_SUCCESS);
+    for (int i = 0; i < WI_DISK_OPS_MAX; i++)
+        CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 1, buffer, &ops[i]), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 0, 1, buffer, &ops[WI_DISK_OPS_MAX]), WEFT_EBUSY);
+    for (int i = WI_DISK_OPS_MAX - 1; i >= 0; i--)
+        CU_ASSERT_EQUAL(wi_disk_wait(disk, ops[i], UINT64_MAX), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
+/* Nothing is waited for: the end does it. */
+static void destroyed_meanwhile(void)
+{
+    for (size_t k = 0; k < 2; k++)
+        for (int round = 0; round < 5; round++) {
+            struct wi_disk_config config = wt_disk_config(kinds[k], 0);
+            struct wi_disk *disk = make(&config);
+            struct wi_disk_op *op;
+            void *buffer;
+            if (!disk)
+                continue;
+            CU_ASSERT_EQUAL_FATAL(wi_disk_buffer_get(disk, 3 * CHUNK, &buffer), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(wi_disk_write(disk, 4, 0, 3, buffer, &op), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(wi_disk_write(disk, 0, 0, 2, buffer, &op), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+        }
+}
+
+static void spans(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk *disk = make(&config);
+    static unsigned char model[100001], got[100001];
+
+    for (int i = 0; i < 40; i++) {
+        size_t offset = (size_t)i * 7919 % 100001, bytes = (size_t)(i + 1) * 50021 % (100001 - offset + 1);
+        for (size_t b = 0; b < bytes; b++)
+            model[offset + b] = (unsigned char)(i + b);
+        CU_ASSERT_EQUAL(wi_disk_put(disk, 0, 1, offset, bytes, model + offset), WEFT_SUCCESS);
+        if (i == 0)
+            CU_ASSERT_EQUAL(wi_disk_put(disk, 0, 1, bytes, 100001 - bytes, model + bytes), WEFT_SUCCESS);
+        memset(got, 0xee, sizeof(got));
+        CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 1, 0, sizeof(got), got), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(memcmp(got, model, sizeof(got)), 0);
+        CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 1, offset, bytes, got), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(memcmp(got, model + offset, bytes), 0);
+    }
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 0, 0, 1, got), WEFT_EINVAL);
+    CU_ASSERT(has("never written"));
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 3, 0, 1, got), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 1, 100001, 1, got), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 1, UINT64_MAX, 2, got), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_put(disk, 9, 0, 0, 1, got), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_put(disk, 0, 0, 0, 1, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_put(disk, 0, 0, 5, 1, "x"), WEFT_SUCCESS); /* the rest of the piece is 0 */
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 0, 4, 3, got), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(memcmp(got, "\0x", 3), 0);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
+struct beginner {
+    struct wi_disk *disk;
+    struct wi_disk_op *op;
+    void *buffer;
+    weft_status status;
+};
+
+static void *begin_write(void *arg)
+{
+    struct beginner *beginner = arg;
+
+    beginner->status = wi_disk_write(beginner->disk, 4, 0, 5, beginner->buffer, &beginner->op);
+    return NULL;
+}
+
+/* With io_uring, what a thread submitted may end as canceled when the thread ends. */
+static void thread_that_ends(void)
+{
+    for (size_t k = 0; k < 2; k++) {
+        struct wi_disk_config config = wt_disk_config(kinds[k], 0);
+        struct beginner beginner = {.disk = make(&config)};
+        pthread_t thread;
+        if (!beginner.disk)
+            continue;
+        CU_ASSERT_EQUAL_FATAL(wi_disk_buffer_get(beginner.disk, 5 * CHUNK, &beginner.buffer), WEFT_SUCCESS);
+        memset(beginner.buffer, 5, 5 * CHUNK);
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, begin_write, &beginner), 0);
+        pthread_join(thread, NULL);
+        CU_ASSERT_EQUAL_FATAL(beginner.status, WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_disk_wait(beginner.disk, beginner.op, UINT64_MAX), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_disk_read(beginner.disk, 4, 0, 5, beginner.buffer, &beginner.op), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_disk_wait(beginner.disk, beginner.op, UINT64_MAX), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(wi_disk_destroy(beginner.disk), WEFT_SUCCESS);
+    }
+}
+
+/* ---- The file ---- */
+
+static struct wi_disk_config kept(const char *name)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+
+    config.keep = 1;
+    config.name = name;
+    return config;
+}
+
+static void files(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk *disk = make(&config), *second = NULL;
+    struct stat st;
+    char path[256];
+
+    CU_ASSERT_EQUAL(strncmp(wi_disk_path(disk), config.folder, strlen(config.folder)), 0);
+    CU_ASSERT(stat(wi_disk_path(disk), &st) != 0 && errno == ENOENT);
+    CU_ASSERT_EQUAL(fstat(disk->fd, &st), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 07777, 0600);
+    CU_ASSERT((uint64_t)st.st_blocks * 512 >= disk->stats.file_bytes);
+    CU_ASSERT(fcntl(disk->fd, F_GETFD) & FD_CLOEXEC);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+
+    config = kept("kept");
+    disk = make(&config);
+    snprintf(path, sizeof(path), "%s", wi_disk_path(disk));
+    CU_ASSERT_EQUAL(wi_disk_create(&config, wt_extents, NEXTENTS, &second), WEFT_ESYS);
+    CU_ASSERT(has("File exists"));
+    CU_ASSERT(second == NULL);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(stat(path, &st), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 07777, 0600);
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    config.folder = "/nonexistent/folder";
+    CU_ASSERT_EQUAL(wi_disk_create(&config, wt_extents, NEXTENTS, &second), WEFT_ESYS);
+    CU_ASSERT(has("/nonexistent/folder/kept") && has("No such file or directory"));
+}
+
+static void refuse(struct wi_disk_config *config, const char *word)
+{
+    struct wi_disk *disk = NULL;
+
+    CU_ASSERT_EQUAL(wi_disk_create(config, wt_extents, NEXTENTS, &disk), WEFT_EINVAL);
+    CU_ASSERT(has(word));
+    CU_ASSERT(disk == NULL);
+    *config = wt_disk_config(WI_DISK_AUTO, 0);
+}
+
+static void configurations(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk_extent extent = {1, 0};
+    struct wi_disk *disk = NULL;
+
+    config.folder = NULL;
+    refuse(&config, "folder");
+    config.name = "a/b";
+    refuse(&config, "name");
+    config.block_bytes = 1000;
+    refuse(&config, "block_bytes 1000");
+    config.depth = 5000;
+    refuse(&config, "depth 5000");
+    config.threads = 5000;
+    refuse(&config, "threads 5000");
+    config.slots = 2;
+    refuse(&config, "slots 2");
+    config.chunk_bytes = 100;
+    refuse(&config, "chunk_bytes 100");
+    config.chunk_bytes = 8192;
+    refuse(&config, "too small");
+    config.kind = (enum wi_disk_kind)9;
+    refuse(&config, "kind 9");
+    CU_ASSERT_EQUAL(wi_disk_create(&config, &extent, 1, &disk), WEFT_EINVAL);
+    extent = (struct wi_disk_extent){UINT64_MAX, 1};
+    CU_ASSERT_EQUAL(wi_disk_create(&config, &extent, 1, &disk), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_create(NULL, &extent, 1, &disk), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_create(&config, NULL, 1, &disk), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_create(&config, NULL, 0, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_create(&config, NULL, 0, &disk), WEFT_SUCCESS); /* nothing to keep */
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    config = (struct wi_disk_config){.folder = wt_disk_folder(0), .name = "defaults"};
+    CU_ASSERT_EQUAL(wi_disk_create(&config, wt_extents, NEXTENTS, &disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
+static void flip(const char *path, off_t offset, int bit)
+{
+    int fd = open(path, O_RDWR);
+    unsigned char byte;
+
+    CU_ASSERT_EQUAL(pread(fd, &byte, 1, offset), 1);
+    byte ^= (unsigned char)(1 << bit);
+    CU_ASSERT_EQUAL(pwrite(fd, &byte, 1, offset), 1);
+    CU_ASSERT_EQUAL(fsync(fd), 0);
+    close(fd);
+}
+
+/* Every flipped bit is found by whoever reads its piece; restored, all is as it was. */
+static void bit_flips(void)
+{
+    struct wi_disk_config config = kept("flipped");
+    struct wi_disk *disk = make(&config);
+    struct wt_model model;
+
+    wt_model_make(&model, 21);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    for (int i = 0; i < 12; i++) {
+        /* Chunk i / 2 of extent 0, some byte of its streams 0 or 2; of the last one's 1697 bytes, too. */
+        unsigned s = i % 2 ? 2 : 0;
+        size_t chunk = (size_t)i / 2 + 1, inside = i * 137 % wi_disk_piece_bytes(disk, 0, chunk);
+        off_t offset =
+            (off_t)(wi_disk_chunk_offset(disk, 0, chunk) + s * wi_disk_piece_stride(disk, 0, chunk) + inside);
+        struct wi_disk_position position = {0, 0};
+        const size_t first = 0;
+        unsigned char byte;
+        uint64_t sum = 0;
+        flip(wi_disk_path(disk), offset, i % 8);
+        CU_ASSERT_EQUAL(wi_disk_get(disk, 0, s, chunk * 16384, 1, &byte), WEFT_ESYS);
+        CU_ASSERT(has(wi_disk_path(disk)) && has("extent 0, stream ") && has("CRC32C is ") && has("should be "));
+        CU_ASSERT_EQUAL(wi_disk_stream(disk, &first, 1, WI_DISK_READ, compute_count, &sum, &position), WEFT_ESYS);
+        CU_ASSERT(has("CRC32C is "));
+        CU_ASSERT_EQUAL(position.chunk, chunk);
+        flip(wi_disk_path(disk), offset, i % 8);
+    }
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    CU_ASSERT_EQUAL(unlink(wi_disk_path(disk)), 0);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    wt_model_free(&model);
+}
+
+static void refuse_open(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
+                        const char *word)
+{
+    struct wi_disk *disk = NULL;
+
+    CU_ASSERT_EQUAL(wi_disk_open(config, extents, nextents, &disk), WEFT_ECONFIG);
+    CU_ASSERT(has(word));
+    CU_ASSERT(disk == NULL);
+}
+
+static void reopened(void)
+{
+    struct wi_disk_config config = kept("reopened");
+    struct wi_disk *disk = make(&config);
+    struct wi_disk_extent other[NEXTENTS];
+    struct wt_model model;
+    char path[256];
+    off_t trailer = (off_t)disk->trailer_offset;
+
+    snprintf(path, sizeof(path), "%s", wi_disk_path(disk));
+    wt_model_make(&model, 31);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    refuse_open(&config, wt_extents, NEXTENTS, "was not synced");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+
+    disk = make(&config);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_disk_open(&config, wt_extents, NEXTENTS, &disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    CU_ASSERT_EQUAL(step(disk), WEFT_SUCCESS);
+    wt_model_compute(&model);
+    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL_FATAL(wi_disk_open(&config, wt_extents, NEXTENTS, &disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+
+    memcpy(other, wt_extents, sizeof(other));
+    other[2].stream_bytes = 4000;
+    refuse_open(&config, other, NEXTENTS, "extent 2 of ");
+    refuse_open(&config, wt_extents, NEXTENTS - 1, "these extents need");
+    flip(path, trailer, 0);
+    refuse_open(&config, wt_extents, NEXTENTS, "no list of extents");
+    flip(path, trailer, 0);
+    flip(path, trailer + 8, 4);
+    refuse_open(&config, wt_extents, NEXTENTS, "is of version 17");
+    flip(path, trailer + 8, 4);
+    flip(path, trailer + 100, 3);
+    refuse_open(&config, wt_extents, NEXTENTS, "is damaged");
+    flip(path, trailer + 100, 3);
+    CU_ASSERT_EQUAL(truncate(path, 4096), 0);
+    refuse_open(&config, wt_extents, NEXTENTS, "has 4096 bytes");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    CU_ASSERT_EQUAL(mkfifo(path, 0600), 0);
+    refuse_open(&config, wt_extents, NEXTENTS, "no regular file");
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    wt_model_free(&model);
+}
+
+/* ---- Limits ---- */
+
+static int child_full(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk_extent extent = {8 << 20, 1};
+    struct wi_disk *disk = NULL;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", config.folder, "tmpfs", 0, "size=4m") != 0)
+        return 0;
+    CHILD_CHECK(wi_disk_create(&config, &extent, 1, &disk) == WEFT_ENOSPC);
+    CHILD_CHECK(has("cannot allocate 8388608 bytes") && has(config.folder) && has("No space left on device"));
+    CHILD_CHECK(!disk);
+    /* What was allocated before it failed was given back. */
+    extent.stream_bytes = 3 << 20;
+    CHILD_CHECK(wi_disk_create(&config, &extent, 1, &disk) == WEFT_SUCCESS);
+    CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);
+    return 0;
+}
+
+static int child_may_mount(void)
+{
+    return unshare(CLONE_NEWNS) != 0;
+}
+
+static void full(void)
+{
+    if (in_child(child_may_mount) != 0)
+        wt_skip("no mount namespaces here");
+    else
+        CU_ASSERT_EQUAL(in_child(child_full), 0);
+}
+
+static int child_limited(enum wi_disk_kind kind)
+{
+    struct wi_disk_config config = wt_disk_config(kind, 0);
+    struct rlimit limit, small;
+    struct wi_disk *disk = NULL;
+    struct wt_model model;
+    weft_status status;
+
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 65536;
+    setrlimit(RLIMIT_FSIZE, &small);
+    CHILD_CHECK(wi_disk_create(&config, wt_extents, NEXTENTS, &disk) == WEFT_ESYS);
+    CHILD_CHECK(has("File too large") && has("ulimit -f"));
+    setrlimit(RLIMIT_FSIZE, &limit);
+    status = wi_disk_create(&config, wt_extents, NEXTENTS, &disk);
+    if (status == WEFT_ENOTSUP)
+        return 0;
+    CHILD_CHECK(status == WEFT_SUCCESS);
+    wt_model_make(&model, 41);
+    CHILD_CHECK(wt_model_put(&model, disk) == WEFT_SUCCESS);
+    setrlimit(RLIMIT_FSIZE, &small);
+    struct wi_disk_position position = {0, 0};
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, &position) ==
+                WEFT_ESYS);
+    CHILD_CHECK(has("File too large") && has(wi_disk_path(disk)));
+    setrlimit(RLIMIT_FSIZE, &limit);
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, &position) ==
+                WEFT_SUCCESS);
+    wt_model_compute(&model);
+    CHILD_CHECK(wt_model_differs(&model, disk) == 0);
+    CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);
+    wt_model_free(&model);
+    return 0;
+}
+
+static int child_limited_uring(void)
+{
+    return child_limited(WI_DISK_URING);
+}
+
+static int child_limited_threads(void)
+{
+    return child_limited(WI_DISK_THREADS);
+}
+
+static void limited(void)
+{
+    CU_ASSERT_EQUAL(in_child(child_limited_uring), 0);
+    CU_ASSERT_EQUAL(in_child(child_limited_threads), 0);
+}
+
+/* A step in a child that has lost some right; what the statistics say of it. */
+static int child_step(const struct wi_disk_config *config, struct wi_disk_stats *stats)
+{
+    struct wi_disk *disk = NULL;
+    struct wt_model model;
+
+    CHILD_CHECK(wi_disk_create(config, wt_extents, NEXTENTS, &disk) == WEFT_SUCCESS);
+    wt_model_make(&model, 51);
+    CHILD_CHECK(wt_model_put(&model, disk) == WEFT_SUCCESS);
+    CHILD_CHECK(step(disk) == WEFT_SUCCESS);
+    wt_model_compute(&model);
+    CHILD_CHECK(wt_model_differs(&model, disk) == 0);
+    wi_disk_get_stats(disk, stats);
+    CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);
+    wt_model_free(&model);
+    return 0;
+}
+
+static int child_memlock(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct rlimit none = {0, 0};
+    struct wi_disk_stats stats;
+    int line;
+
+    CHILD_CHECK(setrlimit(RLIMIT_MEMLOCK, &none) == 0);
+    CHILD_CHECK(geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+    line = child_step(&config, &stats);
+    CHILD_CHECK(strcmp(stats.backend, "threads") == 0 ||
+                (!stats.fixed && stats.fixed_errno == ENOMEM && stats.requests_fixed == 0));
+    CHILD_CHECK(stats.requests_plain > 0);
+    return line;
+}
+
+static void memlock(void)
+{
+    wt_disk_folder(0);
+    if (geteuid() == 0)
+        CU_ASSERT_EQUAL(chmod(wt_disk_folder(0), 0777), 0);
+    CU_ASSERT_EQUAL(in_child(child_memlock), 0);
+    CU_ASSERT_EQUAL(chmod(wt_disk_folder(0), 0755), 0);
+}
+
+static int child_unwritable(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk *disk = NULL;
+
+    CHILD_CHECK(geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+    CHILD_CHECK(wi_disk_create(&config, wt_extents, NEXTENTS, &disk) == WEFT_ESYS);
+    CHILD_CHECK(has(config.folder) && has("Permission denied"));
+    return 0;
+}
+
+static void unwritable(void)
+{
+    CU_ASSERT_EQUAL(chmod(wt_disk_folder(0), 0555), 0);
+    CU_ASSERT_EQUAL(in_child(child_unwritable), 0);
+    CU_ASSERT_EQUAL(chmod(wt_disk_folder(0), 0755), 0);
+}
+
+/* The call of this number fails with EPERM from now on, as under a container's filter. */
+static int forbid(long number)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static int child_forbidden(long number)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk_stats stats;
+    struct wi_disk *disk = NULL;
+    int line;
+
+    CHILD_CHECK(forbid(number));
+    line = child_step(&config, &stats);
+    CHILD_CHECK(line || strcmp(stats.backend, "threads") == 0);
+    CHILD_CHECK(line || stats.uring_errno != 0);
+    config.kind = WI_DISK_URING;
+    CHILD_CHECK(wi_disk_create(&config, wt_extents, NEXTENTS, &disk) == WEFT_ENOTSUP);
+    CHILD_CHECK(has("io_uring"));
+    return line;
+}
+
+static int child_no_setup(void)
+{
+    return child_forbidden(__NR_io_uring_setup);
+}
+
+static int child_no_enter(void)
+{
+    return child_forbidden(__NR_io_uring_enter);
+}
+
+static void forbidden(void)
+{
+    CU_ASSERT_EQUAL(in_child(child_no_setup), 0);
+    CU_ASSERT_EQUAL(in_child(child_no_enter), 0);
+}
+
+static int child_no_fallocate(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
+    struct wi_disk_extent extent = {3 << 20, 1};
+    struct wi_disk *disk = NULL;
+    struct stat st;
+
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_fallocate, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+    CHILD_CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    CHILD_CHECK(wi_disk_create(&config, &extent, 1, &disk) == WEFT_SUCCESS);
+    CHILD_CHECK(fstat(disk->fd, &st) == 0 && st.st_size == 3 << 20);
+    CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);
+    return 0;
+}
+
+static void no_fallocate(void)
+{
+    CU_ASSERT_EQUAL(in_child(child_no_fallocate), 0);
+}
+
+static struct wi_disk *parents;
+
+static int child_inherits(void)
+{
+    char byte;
+
+    CHILD_CHECK(wi_disk_get(parents, 2, 0, 0, 1, &byte) == WEFT_EINVAL);
+    CHILD_CHECK(has("forked"));
+    CHILD_CHECK(step(parents) == WEFT_EINVAL);
+    CHILD_CHECK(wi_disk_destroy(parents) == WEFT_SUCCESS);
+    CHILD_CHECK(fcntl(parents->fd, F_GETFD) < 0); /* closed already */
+    return 0;
+}
+
+static void forked(void)
+{
+    for (size_t k = 0; k < 2; k++) {
+        struct wi_disk_config config = wt_disk_config(kinds[k], 0);
+        struct wt_model model;
+        parents = make(&config);
+        if (!parents)
+            continue;
+        wt_model_make(&model, 61);
+        CU_ASSERT_EQUAL(wt_model_put(&model, parents), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(in_child(child_inherits), 0);
+        CU_ASSERT_EQUAL(wt_model_differs(&model, parents), 0);
+        CU_ASSERT_EQUAL(wi_disk_destroy(parents), WEFT_SUCCESS);
+        wt_model_free(&model);
+    }
+}
+
+/* Every allocation fails once: the call says so, or does without. */
+static void allocations(void)
+{
+    for (size_t k = 0; k < 3; k++) {
+        int refused = 0;
+        for (long nth = 1;; nth++) {
+            struct wi_disk_config config = kept("allocations");
+            struct wi_disk *disk = NULL;
+            weft_status status;
+            uint64_t sum = 0;
+            char byte = 0;
+            const size_t one = 2;
+            config.kind = k < 2 ? kinds[k] : WI_DISK_AUTO;
+            wi_alloc_fail_nth(nth);
+            status = wi_disk_create(&config, wt_extents, NEXTENTS, &disk);
+            if (status == WEFT_SUCCESS)
+                status = wi_disk_put(disk, 2, 0, 0, 1, "x");
+            if (status == WEFT_SUCCESS)
+                status = wi_disk_stream(disk, &one, 1, WI_DISK_READ, compute_count, &sum, NULL);
+            if (status == WEFT_SUCCESS)
+                status = wi_disk_get(disk, 2, 0, 0, 1, &byte);
+            if (status == WEFT_SUCCESS)
+                status = wi_disk_sync(disk);
+            CU_ASSERT(status != WEFT_SUCCESS || (byte == 'x' && sum == 'x'));
+            CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+            disk = NULL;
+            if (status == WEFT_SUCCESS)
+                status = wi_disk_open(&config, wt_extents, NEXTENTS, &disk);
+            CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+            int over = wi_alloc_fail_nth(0) < nth;
+            char path[256];
+            snprintf(path, sizeof(path), "%s/allocations", config.folder);
+            unlink(path);
+            if (status == WEFT_ENOTSUP || over)
+                break;
+            CU_ASSERT(status == WEFT_SUCCESS || status == WEFT_ENOMEM);
+            refused += status == WEFT_ENOMEM;
+            CU_ASSERT_FATAL(nth < 1000);
+        }
+        CU_ASSERT(refused >= 10 || k == 0);
+    }
+}
+
+static const struct wt_case cases[] = {
+    {"shapes", shapes},
+    {"streams over io_uring", streams_uring},
+    {"streams over threads", streams_threads},
+    {"streams of one direction", streams_one_way},
+    {"operations over io_uring", operations_uring},
+    {"operations over threads", operations_threads},
+    {"most operations", operations_most},
+    {"destroyed meanwhile", destroyed_meanwhile},
+    {"spans", spans},
+    {"thread that ends", thread_that_ends},
+    {"files", files},
+    {"configurations", configurations},
+    {"bit flips", bit_flips},
+    {"reopened", reopened},
+    {"full file system", full},
+    {"limit of file sizes", limited},
+    {"memory may not be locked", memlock},
+    {"unwritable folder", unwritable},
+    {"io_uring is forbidden", forbidden},
+    {"no fallocate", no_fallocate},
+    {"forked children", forked},
+    {"allocations fail", allocations},
+};
+
+WT_UNIT_MAIN("disk", cases)
