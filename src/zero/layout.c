@@ -219,8 +219,9 @@ static void mark_separate(weft_zero *zero)
     for (int i = 0; i < zero->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
 
-        flat->separate = flat->trained && (flat->dtype != WEFT_FLOAT32 ||
-                                           (zero->config.gather_codec && zero->config.stage && zero->units[flat->unit].kept));
+        flat->separate =
+            flat->trained && (flat->dtype != WEFT_FLOAT32 ||
+                              (zero->config.gather_codec && zero->config.stage && zero->units[flat->unit].kept));
     }
 }
 

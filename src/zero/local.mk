@@ -2,13 +2,12 @@
 # libweft_zero: a client of the public interface (doc/adr/0031-zero.md).
 zero_sources += src/zero/zero.h src/zero/engine.c src/zero/model.c src/zero/seal.c src/zero/layout.c \
 	src/zero/arena.c src/zero/arena.h src/zero/trace.c src/zero/trace.h \
-	src/zero/gather.c src/zero/grads.c src/zero/passes.c src/zero/save.c src/zero/step.c src/zero/values.c
+	src/zero/gather.c src/zero/grads.c src/zero/offload.c src/zero/offload.h src/zero/passes.c src/zero/save.c src/zero/step.c src/zero/values.c
 zero_sources += src/zero/optim.h src/zero/optim.c
 zero_sources += src/zero/crc32c.h src/zero/crc32c.c
 zero_sources += src/zero/ckpt.h src/zero/ckpt_format.h src/zero/ckpt_format.c src/zero/ckpt_impl.h src/zero/ckpt_io.h src/zero/ckpt_io.c \
 	src/zero/ckpt_agree.c src/zero/ckpt_commit.c src/zero/ckpt_export.c src/zero/ckpt_index.c src/zero/ckpt_manifest.c \
 	src/zero/ckpt_open.c src/zero/ckpt_read.c src/zero/ckpt_run.h src/zero/ckpt_run.c src/zero/ckpt_save.c src/zero/ckpt_write.c \
 	src/zero/ckpt_writer.c
-zero_sources += src/zero/crc32c.c src/zero/crc32c.h
 zero_sources += src/zero/disk.c src/zero/disk.h src/zero/disk_internal.h src/zero/disk_op.c src/zero/disk_file.c \
 	src/zero/disk_trailer.c src/zero/disk_stream.c src/zero/disk_copy.c src/zero/disk_uring.c src/zero/disk_threads.c

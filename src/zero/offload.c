@@ -120,13 +120,14 @@ static unsigned stream_of(const struct wi_zero_flat *flat, weft_zero_what what)
     return what == WEFT_ZERO_WEIGHT ? 0 : (unsigned)flat->separate + (what == WEFT_ZERO_MOMENT2);
 }
 
-weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems, float *values)
+weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at,
+                                size_t elems, float *values)
 {
     return wi_disk_get(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
 }
 
-weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
-                                const float *values)
+weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at,
+                                size_t elems, const float *values)
 {
     return wi_disk_put(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
 }

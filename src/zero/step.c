@@ -145,8 +145,8 @@ static weft_status gather_gradients(weft_zero *zero)
 
 /* ---- The update ---- */
 
-void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
-                         float *const memory[3])
+void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
+                         size_t elems, float *const memory[3])
 {
     int all = zero->config.stage == 0;
     size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype), npieces = 0;

@@ -47,8 +47,8 @@ static int has_moment(const weft_zero *zero, const struct wi_zero_flat *flat, in
 }
 
 /* Elements between a part and values of any type, by way of memory where the part is in the file. */
-static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, const struct part *part, void *values,
-                             weft_dtype dtype)
+static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what,
+                             const struct part *part, void *values, weft_dtype dtype)
 {
     if (part->data || !part->elems) {
         if (part->elems)
@@ -67,8 +67,8 @@ static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, w
     return st;
 }
 
-static weft_status store_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, const struct part *part,
-                              const void *values, weft_dtype dtype)
+static weft_status store_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what,
+                              const struct part *part, const void *values, weft_dtype dtype)
 {
     if (part->data || !part->elems) {
         if (part->elems)
@@ -100,7 +100,8 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
     if (what != WEFT_ZERO_WEIGHT && !flat->trained)
         return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no %s", call, param->name,
                        whats[what]);
-    if ((what == WEFT_ZERO_MOMENT1 && !has_moment(zero, flat, 0)) || (what == WEFT_ZERO_MOMENT2 && !has_moment(zero, flat, 1)))
+    if ((what == WEFT_ZERO_MOMENT1 && !has_moment(zero, flat, 0)) ||
+        (what == WEFT_ZERO_MOMENT2 && !has_moment(zero, flat, 1)))
         return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call, wi_optim_name(zero->config.optimizer), whats[what]);
     return WEFT_SUCCESS;
 }
@@ -146,7 +147,8 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
         return WEFT_SUCCESS;
     struct part part = find_part(zero, param, what);
 
-    return store_part(zero, &zero->flats[param->flat], what, &part, (const char *)values + part.begin * wi_zero_width(dtype), dtype);
+    return store_part(zero, &zero->flats[param->flat], what, &part,
+                      (const char *)values + part.begin * wi_zero_width(dtype), dtype);
 }
 
 weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what, const void *values, weft_dtype dtype)

@@ -13,17 +13,23 @@ struct variant {
     weft_dtype dtype;
     size_t persistent, prefetch, reuse, live;
     int shard_ranks;
+    double offload; /* of the optimizer's states in a file */
 };
 
 static const struct variant variants[] = {
-    {"plain", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
-    {"clipped", 1, WEFT_ZERO_REDUCE_AUTO, .05, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
-    {"accumulated", 3, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
-    {"in place", 2, WEFT_ZERO_REDUCE_EVERY, 0, 1, 1, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
-    {"without overlap", 2, WEFT_ZERO_REDUCE_EVERY, 0, 0, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 0},
-    {"some kept, much prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 500, (size_t)-1, 1000, 1u << 20, 0},
-    {"nothing prefetched", 1, WEFT_ZERO_REDUCE_AUTO, 0, 1, 0, WEFT_FLOAT32, 0, 0, 0, 0, 0},
-    {"bfloat16", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_BFLOAT16, 0, (size_t)-1, 0, 0, 0},
+    {"plain", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1},
+    {"clipped", .micro_batches = 1, .clip = .05, .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1},
+    {"accumulated", .micro_batches = 3, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5, .overlap = 1,
+     .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1},
+    {"in place", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .overlap = 1, .in_place = 1,
+     .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1},
+    {"without overlap", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .overlap = 0, .dtype = WEFT_FLOAT32,
+     .prefetch = (size_t)-1},
+    {"some kept, much prefetched", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32, .persistent = 500,
+     .prefetch = (size_t)-1, .reuse = 1000, .live = 1u << 20},
+    {"nothing prefetched", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = 0},
+    {"bfloat16", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5, .overlap = 1, .dtype = WEFT_BFLOAT16,
+     .prefetch = (size_t)-1},
 };
 
 static weft_zero_config config_of(const struct variant *v, int stage)
@@ -41,6 +47,10 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     config.live_elems = v->live;
     config.shard_ranks = v->shard_ranks;
     config.threads = 1;
+    if (v->offload > 0 && stage != 1) { /* one stage without, to compare with */
+        config.offload_folder = wt_temp_dir();
+        config.offload_ratio = v->offload;
+    }
     return config;
 }
 
@@ -165,11 +175,12 @@ static void all_stages(void)
 static void copies(void)
 {
     static const struct variant twos = {
-        "copies on two ranks", 2, WEFT_ZERO_REDUCE_EVERY, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 2};
-    static const struct variant fours = {
-        "copies on four ranks", 1, WEFT_ZERO_REDUCE_AUTO, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, 4};
-    static const struct variant node = {
-        "copies on a host", 1, WEFT_ZERO_REDUCE_AUTO, .5, 1, 0, WEFT_FLOAT32, 0, (size_t)-1, 0, 0, -1};
+        "copies on two ranks", .micro_batches = 2,    .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5,
+        .overlap = 1,          .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1,           .shard_ranks = 2};
+    static const struct variant fours = {"copies on four ranks", .micro_batches = 1,     .clip = .5,      .overlap = 1,
+                                         .dtype = WEFT_FLOAT32,  .prefetch = (size_t)-1, .shard_ranks = 4};
+    static const struct variant node = {"copies on a host",    .micro_batches = 1,     .clip = .5,       .overlap = 1,
+                                        .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1, .shard_ranks = -1};
 
     CU_ASSERT_EQUAL(wt_run(4, same, (void *)(uintptr_t)&twos, 60000), 0);
     CU_ASSERT_EQUAL(wt_run(8, same, (void *)(uintptr_t)&twos, 60000), 0);
@@ -177,8 +188,25 @@ static void copies(void)
     CU_ASSERT_EQUAL(wt_run(3, same, (void *)(uintptr_t)&node, 60000), 0);
 }
 
+static void offloaded(void)
+{
+    static const struct variant all = {
+        "all in a file", .micro_batches = 2,    .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5,
+        .overlap = 1,    .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1,           .offload = 1};
+    static const struct variant some = {"some in a file",       .micro_batches = 1,     .clip = .5,   .overlap = 1,
+                                        .dtype = WEFT_BFLOAT16, .prefetch = (size_t)-1, .offload = .5};
+    static const struct variant half = {"half types in a file", .micro_batches = 1, .overlap = 0,
+                                        .dtype = WEFT_BFLOAT16, .prefetch = 0,      .offload = 1};
+
+    CU_ASSERT_EQUAL(wt_run(1, same, (void *)(uintptr_t)&all, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, same, (void *)(uintptr_t)&all, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, same, (void *)(uintptr_t)&some, 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(4, same, (void *)(uintptr_t)&half, 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"all stages have the same bits", all_stages},
     {"and so have they with several copies", copies},
+    {"and with states in a file", offloaded},
 };
 WT_UNIT_MAIN("zero", cases)
