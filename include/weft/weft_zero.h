@@ -111,7 +111,7 @@ typedef struct weft_zero_config {
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
 #define WEFT_ZERO_WHOLE 2u  /* the parameter lies on one rank: no shard boundary cuts it */
 #define WEFT_ZERO_EXPERT 4u /* only the ranks of config.experts have it */
-#define WEFT_ZERO_SHARED 8u /* all ranks of config.model have the same (a layer norm in tensor parallel): its norm counts once */
+#define WEFT_ZERO_DUPLICATE 8u /* another rank of config.model has the same (a layer norm in tensor parallel), and counts it in the norm */
 #define WEFT_ZERO_DIMS_MAX 8
 
 /* A parameter. */
@@ -121,7 +121,7 @@ typedef struct weft_zero_param {
     weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too, unless config.grad_fp32. 16-bit ones have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
-    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _SHARED */
+    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE */
     int group;            /* whose hyper-parameters it takes in weft_zero_step */
     size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
 } weft_zero_param;

@@ -217,7 +217,7 @@ static weft_status find_copy(weft_zero *zero, weft_comm *comm, int *copy, int *s
 static weft_status make_domains(weft_zero *zero, weft_comm *comm)
 {
     weft_comm_config config = WEFT_COMM_CONFIG_INIT;
-    int copy = 0, shard = -1, model_rank = 0;
+    int copy = 0, shard = -1;
 
     config.name = "zero";
     if (zero->config.shard_ranks && zero->config.shard_ranks != zero->nranks)
@@ -233,10 +233,7 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     if (zero->config.experts)
         WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[1]));
     zero->model = zero->config.model;
-    if (zero->model)
-        WI_TRY(weft_comm_rank(zero->model, &model_rank));
     zero->copy = copy;
-    zero->counts_shared = model_rank == 0;
     zero->config.experts = zero->config.model = NULL;
     return WEFT_SUCCESS;
 }

@@ -66,7 +66,7 @@ static double sum_squares(const weft_zero *zero, const struct wi_zero_flat *flat
         struct wi_optim_vector vector = {flat->grad_own + at * wi_zero_width(flat->grad_dtype), elems,
                                          flat->grad_dtype};
 
-        if (elems && (zero->counts_shared || !(param->flags & WEFT_ZERO_SHARED)))
+        if (elems && !(param->flags & WEFT_ZERO_DUPLICATE))
             sum += wi_optim_sum_squares(zero->pool, &vector, 1);
     }
     return sum;

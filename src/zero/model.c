@@ -14,7 +14,7 @@
 static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", cut_elems);
 
 enum { ROOM = 64 };
-#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_SHARED)
+#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE)
 
 /* Room for one more behind `count` entries of `bytes`. */
 static void *room(void *list, int count, size_t bytes)

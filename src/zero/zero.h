@@ -83,7 +83,6 @@ struct weft_zero {
     weft_context *context;
     int rank, nranks; /* in `world` */
     int copy;          /* which copy this rank has a shard of */
-    int counts_shared; /* this rank counts the norm of WEFT_ZERO_SHARED parameters */
     int sealed;
     weft_status failed; /* a failure that is final, with its text */
     char *failure;

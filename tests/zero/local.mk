@@ -20,3 +20,6 @@ tests_zero_test_disk_SOURCES = tests/zero/test_disk.c tests/zero/disk_common.c t
 tests_zero_test_disk_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS)
 tests_zero_test_disk_faults_SOURCES = tests/zero/test_disk_faults.c tests/zero/disk_common.c
 tests_zero_test_disk_faults_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS)
+multi_tests += tests/zero/test_zero_parallel
+tests_zero_test_zero_parallel_SOURCES = tests/zero/test_zero_parallel.c tests/zero/model.h tests/fault/fault.h
+tests_zero_test_zero_parallel_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS) -lm
