@@ -37,9 +37,9 @@ void wi_text_sanitize(char *text, size_t capacity)
 
 size_t wi_text_distance(const char *a, const char *b)
 {
-    size_t row[32], n = strlen(b);
+    size_t row[64], n = strlen(b);
 
-    if (n >= 31)
+    if (n >= 63)
         return 99;
     for (size_t j = 0; j <= n; j++)
         row[j] = j;
