@@ -11,3 +11,5 @@ zero_sources += src/zero/ckpt.h src/zero/ckpt_format.h src/zero/ckpt_format.c sr
 	src/zero/ckpt_writer.c
 zero_sources += src/zero/disk.c src/zero/disk.h src/zero/disk_internal.h src/zero/disk_op.c src/zero/disk_file.c \
 	src/zero/disk_trailer.c src/zero/disk_stream.c src/zero/disk_copy.c src/zero/disk_uring.c src/zero/disk_threads.c
+zero_sources += src/zero/ds.h src/zero/ds_key_macros.h src/zero/ds_text.c src/zero/ds_keys.c src/zero/ds_keys_other.c \
+	src/zero/ds_read.c src/zero/ds_value.c src/zero/ds_optimizer.c src/zero/ds_config.c src/zero/ds_config_text.c
