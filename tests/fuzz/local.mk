@@ -7,6 +7,7 @@
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
 	tests/fuzz/fuzz_codec.c \
+	tests/fuzz/fuzz_ds_config.c \
 	tests/fuzz/fuzz_gather.c \
 	tests/fuzz/fuzz_handshake.c \
 	tests/fuzz/fuzz_hier.c \
@@ -48,6 +49,7 @@ replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
 unit_tests += \
 	tests/fuzz/replay_auth \
 	tests/fuzz/replay_codec \
+	tests/fuzz/replay_ds_config \
 	tests/fuzz/replay_gather \
 	tests/fuzz/replay_handshake \
 	tests/fuzz/replay_hier \
@@ -79,6 +81,8 @@ tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
 tests_fuzz_replay_auth_LDADD = $(replay_ldadd)
 tests_fuzz_replay_codec_SOURCES = tests/fuzz/fuzz_codec.c tests/fuzz/replay.c
 tests_fuzz_replay_codec_LDADD = $(replay_ldadd)
+tests_fuzz_replay_ds_config_SOURCES = tests/fuzz/fuzz_ds_config.c tests/fuzz/replay.c
+tests_fuzz_replay_ds_config_LDADD = libweftzerocore.la $(replay_ldadd)
 tests_fuzz_replay_gather_SOURCES = tests/fuzz/fuzz_gather.c tests/fuzz/replay.c
 tests_fuzz_replay_gather_LDADD = $(replay_ldadd)
 tests_fuzz_replay_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.c
@@ -141,7 +145,7 @@ EXTRA_DIST += $(fuzz_targets) tests/fuzz/require.h tests/fuzz/shm_world.h tests/
 
 # What test_fuzz.sh compiles, in words of the source tree.
 print-fuzz:
-	@echo 'sources="$(filter %.c,$(libweft_sources))"'
+	@echo 'sources="$(filter %.c,$(base_sources) $(libweft_sources) $(zero_sources))"'
 	@echo 'targets="$(fuzz_targets)"'
 	@echo 'flags="$(WEFT_FUZZ_FLAGS)"'
 	@echo 'libs="$(HWLOC_LIBS) $(CRYPTO_LIBS) $(EXPAT_LIBS) $(JANSSON_LIBS) $(ZSTD_LIBS) $(LIBS)"'
