@@ -1,43 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Optimizers on pieces of shards: one pass over memory that unscales and clips the gradient, updates weight and moments, and
- * stores the 16-bit weight. Every element is computed by itself, in fp32, with the same operations on every instruction set: the
- * result depends neither on the instruction set nor on how pieces are cut or shared among threads. */
+ * stores the 16-bit weight. Weights and moments are fp32 in memory; what happens to an element between load and store is computed
+ * in double, by the same operations on every instruction set. The result depends neither on the instruction set nor on how pieces
+ * are cut, aligned or shared among threads. A NaN that is stored is always the same one. */
 #ifndef WI_ZERO_OPTIM_H
 #define WI_ZERO_OPTIM_H
 
 #include <stddef.h>
 #include <weft/weft_zero.h>
 
-/* What is the same for all pieces of a group in one step. */
+/* What is the same for all pieces of a group in one step: filled by wi_optim_prepare. */
 struct wi_optim {
     weft_zero_optimizer kind;
-    float grad_scale; /* multiplies gradients: 1 / (divisor * loss scale), and clipping's factor */
-    float lr, weight_decay, eps, beta1, beta2;
-    float momentum, dampening;
-    int nesterov, maximize, first; /* first: the first step, in which sgd's momentum is the gradient */
-    /* Derived in double, rounded once: */
-    float step_size, bias2_sqrt, decay, one_minus_beta1, one_minus_beta2;
+    int form;                  /* enum wi_optim_form: the loop that does it */
+    int first;                 /* sgd's momentum becomes the gradient, whatever it was before: of step 1. Callers may set it */
+    double grad_scale;         /* multiplies gradients, negative to maximize */
+    double l2;                 /* times the weight is added to the gradient */
+    double decay;              /* multiplies the weight */
+    double keep1, add1;        /* moment1 = keep1 moment1 + add1 gradient */
+    double keep2, add2;        /* moment2 = keep2 moment2 + add2 gradient^2; lion: of its moment, and 1 are of its direction */
+    double step_size, eps;     /* weight -= step_size direction / (sqrt(moment2) + eps), adam's bias correction in both */
 };
 
-/* Consecutive elements of one parameter. */
+/* Consecutive elements of one parameter. Pointers may have any alignment; none overlap. */
 struct wi_optim_piece {
     const struct wi_optim *optim;
     size_t elems;
-    float *weight;           /* fp32, updated */
-    float *moment1, *moment2; /* NULL where the optimizer has none */
+    float *weight;            /* fp32, updated */
+    float *moment1, *moment2; /* NULL where the optimizer has none. Adagrad's is moment2 (or moment1 if moment2 is NULL); sgd needs
+                                 none in a step whose momentum is 0 */
     const void *grad;
-    weft_dtype grad_dtype;   /* WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16 */
-    void *out;               /* NULL, or where the updated weight goes in out_dtype */
-    weft_dtype out_dtype;    /* WEFT_BFLOAT16 or WEFT_FLOAT16 */
+    weft_dtype grad_dtype;    /* WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16 */
+    void *out;                /* NULL, or where the updated weight goes in out_dtype, rounded to nearest even */
+    weft_dtype out_dtype;     /* WEFT_BFLOAT16 or WEFT_FLOAT16 */
 };
 
-/* Fill `optim` for step number `step`, from 1. WEFT_EINVAL: a hyper-parameter is no number or out of its range; the text names it. */
-weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, const weft_zero_hyper *hyper, uint64_t step, double grad_scale);
-/* How many moments of fp32 an optimizer keeps for each element: 0 to 2. */
+/* Fill `optim` for step number `step`, from 1. grad_scale: 1 / (divisor * loss scale), and clipping's factor. WEFT_EINVAL: a
+ * hyper-parameter that this optimizer has is no number or out of its range; the text names it, and optim is as it was. */
+weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, const weft_zero_hyper *hyper, uint64_t step,
+                             double grad_scale);
+/* How many moments of fp32 an optimizer keeps for each element: 0 to 2. 0 for a kind that does not exist. */
 int wi_optim_moments(weft_zero_optimizer kind);
+/* "adamw"; "unknown" for a kind that does not exist. */
 const char *wi_optim_name(weft_zero_optimizer kind);
 
-/* Threads that share the work of one call at a time; `threads` counts the caller. */
+/* Threads that share the work of one call at a time; `threads` counts the caller. They start with the first call that has work for
+ * them; where the system refuses one, the others do its work. In a child after fork the pool goes on with threads of its own.
+ * WEFT_EINVAL: threads is not 1 to WI_OPTIM_THREADS_MAX. Wherever a pool is asked for, NULL is the caller alone. */
+#define WI_OPTIM_THREADS_MAX 1024
 struct wi_optim_pool;
 weft_status wi_optim_pool_create(int threads, struct wi_optim_pool **pool);
 void wi_optim_pool_destroy(struct wi_optim_pool *pool);
@@ -53,7 +63,8 @@ struct wi_optim_vector {
 };
 double wi_optim_sum_squares(struct wi_optim_pool *pool, const struct wi_optim_vector *vectors, size_t nvectors);
 
-/* dst = src, or dst += src, in dst's dtype, computed in fp32 and rounded once. */
-void wi_optim_convert(struct wi_optim_pool *pool, void *dst, weft_dtype dst_dtype, const void *src, weft_dtype src_dtype, size_t elems, int add);
+/* dst = src, or dst += src, in dst's dtype, computed in fp32 and rounded to nearest even. src may be dst if their dtypes are equal. */
+void wi_optim_convert(struct wi_optim_pool *pool, void *dst, weft_dtype dst_dtype, const void *src, weft_dtype src_dtype,
+                      size_t elems, int add);
 
 #endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The optimizers' loops for one instruction set, and the pool's way to share out a call. */
+#ifndef WI_ZERO_OPTIM_ISA_H
+#define WI_ZERO_OPTIM_ISA_H
+
+#include <stddef.h>
+
+#include "zero/optim.h"
+
+/* The loops. */
+enum wi_optim_form {
+    WI_OPTIM_ADAMW,
+    WI_OPTIM_ADAM,
+    WI_OPTIM_SGD,      /* without momentum */
+    WI_OPTIM_MOMENTUM, /* sgd with it */
+    WI_OPTIM_NESTEROV,
+    WI_OPTIM_LION,
+    WI_OPTIM_ADAGRAD,
+    WI_OPTIM_FORMS
+};
+
+/* dtypes of gradients, of stored weights (float: none is stored) and of conversions. */
+enum wi_optim_type { WI_OPTIM_F32, WI_OPTIM_BF16, WI_OPTIM_F16, WI_OPTIM_TYPES };
+
+/* moment1 and moment2 as the form needs them. */
+typedef void (*wi_optim_update_fn)(const struct wi_optim *optim, size_t elems, float *weight, float *moment1, float *moment2,
+                                   const void *grad, void *out);
+
+struct wi_optim_isa {
+    wi_optim_update_fn update[WI_OPTIM_FORMS][WI_OPTIM_TYPES][WI_OPTIM_TYPES]; /* [form][gradient][stored weight] */
+    double (*sum_squares[WI_OPTIM_TYPES])(const void *data, size_t elems);
+    void (*convert[WI_OPTIM_TYPES][WI_OPTIM_TYPES][2])(void *dst, const void *src, size_t elems); /* [dst][src][add] */
+};
+
+extern const struct wi_optim_isa wi_optim_isa_scalar;
+#if defined(__x86_64__)
+extern const struct wi_optim_isa wi_optim_isa_avx2, wi_optim_isa_avx512;
+#endif
+
+/* Run work(arg, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread; each thread sees its own units
+ * in ascending order. `cursor_bytes` of zeroed memory are each thread's own during the call, at most WI_OPTIM_CURSOR_BYTES. */
+#define WI_OPTIM_CURSOR_BYTES 32
+typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
+void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);
+
+#endif

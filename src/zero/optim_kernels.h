@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The optimizers' loops, in GCC's vector extension. Included once by each optim_<isa>.c, which defines
+ *   OPTIM_ISA      name of the struct wi_optim_isa
+ *   OPTIM_LANES    doubles in a vector register, vd; vf has as many floats, vu32 and vu16 as many integers
+ *   TO_DOUBLE(vf), TO_FLOAT(vd), SQRT_DOUBLE(vd)
+ *   WIDEN(vu16), NARROW(vu32) of lanes below 2^16; F16_DECODE(vu16), F16_ENCODE(vf)
+ *   ONE_NAN(vf)    every NaN becomes 0x7fc00000
+ *   ANY_NAN(vf[], count)    not 0 if a lane is a NaN
+ *   OPTIM_UNROLL   vectors that are worked on together
+ * Elements are loaded as fp32, computed in double and rounded to fp32 once. Every operation is rounded correctly, and compilers may
+ * not contract a product and a sum into one, which is what makes the sets' results equal bit for bit. */
+
+typedef double vd __attribute__((vector_size(OPTIM_LANES * 8)));
+typedef int64_t vi64 __attribute__((vector_size(OPTIM_LANES * 8)));
+typedef float vf __attribute__((vector_size(OPTIM_LANES * 4)));
+typedef uint32_t vu32 __attribute__((vector_size(OPTIM_LANES * 4)));
+typedef uint16_t vu16 __attribute__((vector_size(OPTIM_LANES * 2)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define ALL(x) ((vd){0} + (x))
+
+INLINE vd choose(vi64 mask, vd a, vd b)
+{
+    return (vd)(((vi64)a & mask) | ((vi64)b & ~mask));
+}
+
+INLINE vf load_f32(const void *p)
+{
+    vf v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE vf load(int type, const void *p, size_t at)
+{
+    vu16 half;
+
+    if (type == WI_OPTIM_F32)
+        return load_f32((const char *)p + 4 * at);
+    memcpy(&half, (const char *)p + 2 * at, sizeof(half));
+    return type == WI_OPTIM_F16 ? F16_DECODE(half) : (vf)(WIDEN(half) << 16);
+}
+
+/* `v` has no NaN but the one of ONE_NAN. */
+INLINE vu16 bF16_ENCODE(vf v)
+{
+    vu32 u = (vu32)v;
+
+    return NARROW((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+INLINE void store(int type, void *p, size_t at, vf v)
+{
+    vu16 half;
+
+    if (type == WI_OPTIM_F32) {
+        memcpy((char *)p + 4 * at, &v, sizeof(v));
+        return;
+    }
+    half = type == WI_OPTIM_F16 ? F16_ENCODE(v) : bF16_ENCODE(v);
+    memcpy((char *)p + 2 * at, &half, sizeof(half));
+}
+
+/* `count` vectors go through each stage together, so that the CPU has independent work during the latency of the last one. */
+#if defined(__clang__)
+#define EACH(i) _Pragma("unroll") for (int i = 0; i < count; i++)
+#else
+#define EACH(i) _Pragma("GCC unroll 8") for (int i = 0; i < count; i++)
+#endif
+
+struct lanes {
+    vf weight[OPTIM_UNROLL], moment1[OPTIM_UNROLL], moment2[OPTIM_UNROLL];
+};
+
+/* weight - step_size a / (sqrt(v) + eps). A moment that is NaN makes the weight NaN, so that one test finds all that are to be made
+ * alike. */
+INLINE void descend(int count, const struct wi_optim *o, const vd a[], const vd v[], const vd weight[], struct lanes *x)
+{
+    vd root[OPTIM_UNROLL], q[OPTIM_UNROLL];
+
+    EACH(i) root[i] = SQRT_DOUBLE(v[i]);
+    EACH(i) q[i] = a[i] / (root[i] + o->eps);
+    EACH(i) x->weight[i] = TO_FLOAT(weight[i] - q[i] * o->step_size);
+    if (__builtin_expect(!ANY_NAN(x->weight, count), 1))
+        return;
+    EACH(i) x->weight[i] = ONE_NAN(x->weight[i]);
+    EACH(i) x->moment1[i] = ONE_NAN(x->moment1[i]);
+    EACH(i) x->moment2[i] = ONE_NAN(x->moment2[i]);
+}
+
+INLINE void step_adam(int count, int form, const struct wi_optim *o, struct lanes *x, const vd p[], const vd g[])
+{
+    vd m[OPTIM_UNROLL], v[OPTIM_UNROLL], decayed[OPTIM_UNROLL];
+
+    EACH(i) m[i] = TO_DOUBLE(x->moment1[i]) * o->keep1 + g[i] * o->add1;
+    EACH(i) v[i] = TO_DOUBLE(x->moment2[i]) * o->keep2 + g[i] * g[i] * o->add2;
+    EACH(i) x->moment1[i] = TO_FLOAT(m[i]);
+    EACH(i) x->moment2[i] = TO_FLOAT(v[i]);
+    EACH(i) decayed[i] = form == WI_OPTIM_ADAMW ? p[i] * o->decay : p[i];
+    descend(count, o, m, v, decayed, x);
+}
+
+INLINE void step_adagrad(int count, const struct wi_optim *o, struct lanes *x, const vd p[], const vd g[])
+{
+    vd v[OPTIM_UNROLL];
+
+    EACH(i) v[i] = TO_DOUBLE(x->moment2[i]) + g[i] * g[i];
+    EACH(i) x->moment2[i] = TO_FLOAT(v[i]);
+    EACH(i) x->moment1[i] = x->moment2[i]; /* there is none */
+    descend(count, o, g, v, p, x);
+}
+
+/* The optimizers that neither divide nor take roots. */
+INLINE void step_linear(int form, const struct wi_optim *o, vf *weight, vf *moment1, vd p, vd g)
+{
+    vd m = TO_DOUBLE(*moment1), direction = g;
+
+    if (form == WI_OPTIM_LION) {
+        direction = m * o->keep1 + g * o->add1;
+        p = p * o->decay - (vd)((vi64)(direction > 0) & (vi64)ALL(o->step_size)) +
+            (vd)((vi64)(direction < 0) & (vi64)ALL(o->step_size));
+        *moment1 = ONE_NAN(TO_FLOAT(m * o->keep2 + g * o->add2));
+    } else {
+        if (form != WI_OPTIM_SGD) {
+            m = choose((vi64){0} - (int64_t)(o->first != 0), g, m * o->keep1 + g * o->add1);
+            *moment1 = ONE_NAN(TO_FLOAT(m));
+            direction = form == WI_OPTIM_NESTEROV ? g + m * o->keep1 : m;
+        }
+        p = p - direction * o->step_size;
+    }
+    *weight = ONE_NAN(TO_FLOAT(p));
+}
+
+/* One step of `count` vectors. Forms are constants where these are inlined. */
+INLINE void step(int count, int form, const struct wi_optim *o, struct lanes *x, const vf grad[])
+{
+    vd p[OPTIM_UNROLL], g[OPTIM_UNROLL];
+
+    EACH(i) p[i] = TO_DOUBLE(x->weight[i]);
+    EACH(i) g[i] = TO_DOUBLE(grad[i]) * o->grad_scale;
+    if (form != WI_OPTIM_ADAMW && form != WI_OPTIM_LION)
+        EACH(i) g[i] = g[i] + p[i] * o->l2;
+    if (form == WI_OPTIM_ADAMW || form == WI_OPTIM_ADAM)
+        step_adam(count, form, o, x, p, g);
+    else if (form == WI_OPTIM_ADAGRAD)
+        step_adagrad(count, o, x, p, g);
+    else
+        EACH(i) step_linear(form, o, &x->weight[i], &x->moment1[i], p[i], g[i]);
+}
+
+#define HAS_MOMENT1(form) ((form) != WI_OPTIM_SGD && (form) != WI_OPTIM_ADAGRAD)
+#define HAS_MOMENT2(form) ((form) == WI_OPTIM_ADAMW || (form) == WI_OPTIM_ADAM || (form) == WI_OPTIM_ADAGRAD)
+
+/* `count` vectors of elements from `at` on. */
+INLINE void update_vectors(int count, int form, int grad_type, int out_type, const struct wi_optim *o, size_t at, float *weight,
+                           float *moment1, float *moment2, const void *grad, void *out)
+{
+    struct lanes x;
+    vf g[OPTIM_UNROLL];
+
+    EACH(i) x.weight[i] = load_f32(weight + at + i * OPTIM_LANES);
+    if (HAS_MOMENT1(form))
+        EACH(i) x.moment1[i] = load_f32(moment1 + at + i * OPTIM_LANES);
+    else
+        EACH(i) x.moment1[i] = x.weight[i]; /* not used */
+    if (HAS_MOMENT2(form))
+        EACH(i) x.moment2[i] = load_f32(moment2 + at + i * OPTIM_LANES);
+    EACH(i) g[i] = load(grad_type, grad, at + i * OPTIM_LANES);
+    step(count, form, o, &x, g);
+    EACH(i) store(WI_OPTIM_F32, weight, at + i * OPTIM_LANES, x.weight[i]);
+    if (HAS_MOMENT1(form))
+        EACH(i) store(WI_OPTIM_F32, moment1, at + i * OPTIM_LANES, x.moment1[i]);
+    if (HAS_MOMENT2(form))
+        EACH(i) store(WI_OPTIM_F32, moment2, at + i * OPTIM_LANES, x.moment2[i]);
+    if (out_type != WI_OPTIM_F32)
+        EACH(i) store(out_type, out, at + i * OPTIM_LANES, x.weight[i]);
+}
+
+INLINE size_t type_bytes(int type)
+{
+    return type == WI_OPTIM_F32 ? 4 : 2;
+}
+
+INLINE void update(int form, int grad_type, int out_type, const struct wi_optim *optim, size_t elems, float *weight,
+                   float *moment1, float *moment2, const void *grad, void *out)
+{
+    const struct wi_optim local = *optim; /* not changed by stores */
+    size_t whole = elems / OPTIM_LANES * OPTIM_LANES, rest = elems - whole, grad_bytes = type_bytes(grad_type), at = 0;
+    float part[3][OPTIM_LANES] = {{0}}, part_grad[OPTIM_LANES] = {0};
+    uint16_t part_out[OPTIM_LANES];
+
+    for (; whole - at >= OPTIM_UNROLL * OPTIM_LANES; at += OPTIM_UNROLL * OPTIM_LANES)
+        update_vectors(OPTIM_UNROLL, form, grad_type, out_type, &local, at, weight, moment1, moment2, grad, out);
+    for (; at < whole; at += OPTIM_LANES)
+        update_vectors(1, form, grad_type, out_type, &local, at, weight, moment1, moment2, grad, out);
+    if (!rest)
+        return;
+    memcpy(part[0], weight + whole, 4 * rest);
+    if (HAS_MOMENT1(form))
+        memcpy(part[1], moment1 + whole, 4 * rest);
+    if (HAS_MOMENT2(form))
+        memcpy(part[2], moment2 + whole, 4 * rest);
+    memcpy(part_grad, (const char *)grad + grad_bytes * whole, grad_bytes * rest);
+    update_vectors(1, form, grad_type, out_type, &local, 0, part[0], part[1], part[2], part_grad, part_out);
+    memcpy(weight + whole, part[0], 4 * rest);
+    if (HAS_MOMENT1(form))
+        memcpy(moment1 + whole, part[1], 4 * rest);
+    if (HAS_MOMENT2(form))
+        memcpy(moment2 + whole, part[2], 4 * rest);
+    if (out_type != WI_OPTIM_F32)
+        memcpy((char *)out + 2 * whole, part_out, 2 * rest);
+}
+
+/* ---- Sums of squares: element i is added to sum i modulo SUMS, and the sums in a fixed order. Squares of fp32 are exact. */
+
+#define SUMS 32
+
+INLINE void square_block(int type, const void *data, size_t at, vd sums[])
+{
+    for (size_t i = 0; i < SUMS / OPTIM_LANES; i++) {
+        vd x = TO_DOUBLE(load(type, data, at + i * OPTIM_LANES));
+        sums[i] += x * x;
+    }
+}
+
+INLINE double sum_squares(int type, const void *data, size_t elems)
+{
+    size_t whole = elems / SUMS * SUMS;
+    vd sums[SUMS / OPTIM_LANES] = {{0}};
+    float part[SUMS] = {0};
+    double sum[SUMS];
+
+    for (size_t at = 0; at < whole; at += SUMS)
+        square_block(type, data, at, sums);
+    if (whole < elems) {
+        memcpy(part, (const char *)data + type_bytes(type) * whole, type_bytes(type) * (elems - whole));
+        square_block(type, part, 0, sums);
+    }
+    memcpy(sum, sums, sizeof(sum));
+    for (size_t width = SUMS / 2; width; width /= 2)
+        for (size_t i = 0; i < width; i++)
+            sum[i] += sum[i + width];
+    return sum[0];
+}
+
+/* ---- Conversions. */
+
+INLINE void convert_vector(int dst_type, int src_type, int add, void *dst, const void *src, size_t at)
+{
+    vf v = load(src_type, src, at);
+
+    if (add)
+        v = load(dst_type, dst, at) + v;
+    store(dst_type, dst, at, ONE_NAN(v));
+}
+
+INLINE void convert(int dst_type, int src_type, int add, void *dst, const void *src, size_t elems)
+{
+    size_t whole = elems / OPTIM_LANES * OPTIM_LANES, rest = elems - whole, dst_bytes = type_bytes(dst_type);
+    float part_dst[OPTIM_LANES] = {0}, part_src[OPTIM_LANES] = {0};
+
+    for (size_t at = 0; at < whole; at += OPTIM_LANES)
+        convert_vector(dst_type, src_type, add, dst, src, at);
+    if (!rest)
+        return;
+    memcpy(part_src, (const char *)src + type_bytes(src_type) * whole, type_bytes(src_type) * rest);
+    memcpy(part_dst, (const char *)dst + dst_bytes * whole, dst_bytes * rest);
+    convert_vector(dst_type, src_type, add, part_dst, part_src, 0);
+    memcpy((char *)dst + dst_bytes * whole, part_dst, dst_bytes * rest);
+}
+
+/* ---- One function of each kind, and the table of them. */
+
+#define FORMS(X) X(ADAMW) X(ADAM) X(SGD) X(MOMENTUM) X(NESTEROV) X(LION) X(ADAGRAD)
+#define TYPES(X, ...) X(__VA_ARGS__, F32) X(__VA_ARGS__, BF16) X(__VA_ARGS__, F16)
+#define TYPES2(X, ...) X(__VA_ARGS__, F32, F32) X(__VA_ARGS__, F32, BF16) X(__VA_ARGS__, F32, F16) \
+    X(__VA_ARGS__, BF16, F32) X(__VA_ARGS__, BF16, BF16) X(__VA_ARGS__, BF16, F16) \
+    X(__VA_ARGS__, F16, F32) X(__VA_ARGS__, F16, BF16) X(__VA_ARGS__, F16, F16)
+
+#define UPDATE(form, grad_type, out_type)                                                                                        \
+    static void update_##form##_##grad_type##_##out_type(const struct wi_optim *optim, size_t elems, float *weight,              \
+                                                         float *moment1, float *moment2, const void *grad, void *out)            \
+    {                                                                                                                            \
+        update(WI_OPTIM_##form, WI_OPTIM_##grad_type, WI_OPTIM_##out_type, optim, elems, weight, moment1, moment2, grad, out);   \
+    }
+#define UPDATES(form) TYPES2(UPDATE, form)
+FORMS(UPDATES)
+
+#define SUM(unused, type)                                                                                                        \
+    static double sum_squares_##type(const void *data, size_t elems)                                                             \
+    {                                                                                                                            \
+        return sum_squares(WI_OPTIM_##type, data, elems);                                                                        \
+    }
+TYPES(SUM, )
+
+#define CONVERT(add, dst_type, src_type)                                                                                         \
+    static void convert_##add##_##dst_type##_##src_type(void *dst, const void *src, size_t elems)                                \
+    {                                                                                                                            \
+        convert(WI_OPTIM_##dst_type, WI_OPTIM_##src_type, add, dst, src, elems);                                                 \
+    }
+TYPES2(CONVERT, 0)
+TYPES2(CONVERT, 1)
+
+#define UPDATE_ENTRY(form, grad_type, out_type)                                                                                  \
+    [WI_OPTIM_##form][WI_OPTIM_##grad_type][WI_OPTIM_##out_type] = update_##form##_##grad_type##_##out_type,
+#define UPDATE_ENTRIES(form) TYPES2(UPDATE_ENTRY, form)
+#define SUM_ENTRY(unused, type) [WI_OPTIM_##type] = sum_squares_##type,
+#define CONVERT_ENTRY(add, dst_type, src_type)                                                                                   \
+    [WI_OPTIM_##dst_type][WI_OPTIM_##src_type][add] = convert_##add##_##dst_type##_##src_type,
+
+const struct wi_optim_isa OPTIM_ISA = {
+    .update = {FORMS(UPDATE_ENTRIES)},
+    .sum_squares = {TYPES(SUM_ENTRY, )},
+    .convert = {TYPES2(CONVERT_ENTRY, 0) TYPES2(CONVERT_ENTRY, 1)},
+};
