@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "optim_common.h"
-#include "unit.h"
+#include "../unit/unit.h"
 
 #define ELEMS 4099u
 

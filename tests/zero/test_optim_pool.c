@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "unit.h"
+#include "../unit/unit.h"
 #include "zero/optim_isa.h"
 
 #define UNITS 1000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sums of squares and conversions. */
 #include "optim_common.h"
-#include "unit.h"
+#include "../unit/unit.h"
 
 /* More than the units whose sums are kept at a time, and no multiple of anything. */
 #define LARGE 8500007u
