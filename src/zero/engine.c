@@ -112,7 +112,7 @@ static weft_status check_config(const weft_zero_config *config)
     WI_TRY(number("offload_depth", config->offload_depth, 0, 1024));
     WI_TRY(number("offload_buffered", config->offload_buffered, 0, 1));
     WI_TRY(number("offload_threads", config->offload_threads, 0, 1));
-    if (!wi_optim_name(config->optimizer))
+    if (!wi_optim_moments(config->optimizer))
         return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
     if (config->loss_scale != 0)
         return WEFT_SUCCESS;
