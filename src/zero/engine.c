@@ -13,6 +13,7 @@
 #include "base/struct_prefix.h"
 #include "zero/ckpt.h"
 #include "zero/offload.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule config_rule =
@@ -112,6 +113,13 @@ static weft_status check_config(const weft_zero_config *config)
     WI_TRY(number("offload_depth", config->offload_depth, 0, 1024));
     WI_TRY(number("offload_buffered", config->offload_buffered, 0, 1));
     WI_TRY(number("offload_threads", config->offload_threads, 0, 1));
+    WI_TRY(number("offload_params", config->offload_params, 0, 1));
+    if (config->offload_params && (config->stage < 3 || !config->offload_folder || config->shard_ranks))
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and %s",
+                       config->stage < 3 ? "stage is not 3"
+                       : !config->offload_folder
+                           ? "offload_folder is not"
+                           : "shard_ranks is, too: gradients in a file are not added up over copies");
     if (!wi_optim_moments(config->optimizer))
         return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
     if (config->loss_scale != 0)
@@ -249,6 +257,7 @@ static void destroy(weft_zero *zero)
         weft_comm_destroy(zero->domains[i].replicas);
     }
     weft_comm_destroy(zero->world);
+    wi_zero_swap_destroy(zero);
     wi_zero_offload_destroy(zero);
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
@@ -380,6 +389,7 @@ static weft_status stats(weft_zero *zero, weft_zero_stats *out)
     own.reduce_bytes = zero->reduce_arena.most;
     own.retraces = zero->trace.retraces;
     wi_zero_offload_stats(zero, &own);
+    wi_zero_swap_stats(zero, &own);
     wi_struct_write(&stats_rule, &own, out);
     return WEFT_SUCCESS;
 }

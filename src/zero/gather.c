@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count,
@@ -31,9 +32,15 @@ static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
 
+        const char *own = flat->own;
+
         if (unit->kept && !flat->trained) /* nobody changes it */
             continue;
-        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, flat->own, flat->full, flat->shard, flat->dtype,
+        if (flat->swapped) {
+            WI_TRY(wi_zero_swap_place(zero, flat));
+            own = flat->full + wi_zero_first(zero, flat) * wi_zero_width(flat->dtype);
+        }
+        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, own, flat->full, flat->shard, flat->dtype,
                      unit->gather_label);
         options.codec = zero->config.gather_codec;
         weft_status st = weft_issue(wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
@@ -41,6 +48,7 @@ static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
         if (st < 0)
             return wi_zero_broke(zero, st, "%s", unit->gather_label);
     }
+    unit->issued = 1;
     zero->stats.gathers++;
     return WEFT_SUCCESS;
 }
@@ -92,7 +100,32 @@ static void release(weft_zero *zero, struct wi_zero_unit *unit)
     }
     if (unit->ahead)
         zero->ahead -= unit->elems;
-    unit->resident = unit->ahead = 0;
+    unit->resident = unit->ahead = unit->issued = 0;
+}
+
+/* What is read ahead is gathered at the next use of a unit, when it is likely to have come: on all ranks at the same place among the
+ * others' gathers, whenever their disks are ready. */
+static weft_status begin_delayed(weft_zero *zero)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (int i = 0; st >= 0 && i < zero->ndelayed; i++)
+        if (zero->units[zero->delayed[i]].resident && !zero->units[zero->delayed[i]].issued)
+            st = begin(zero, &zero->units[zero->delayed[i]]);
+    zero->ndelayed = 0;
+    return st;
+}
+
+static weft_status read_unit(weft_zero *zero, const struct wi_zero_unit *unit, int *reads)
+{
+    *reads = 0;
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        if (!zero->flats[i].swapped)
+            continue;
+        *reads = 1;
+        WI_TRY(wi_zero_swap_read(zero, &zero->flats[i]));
+    }
+    return WEFT_SUCCESS;
 }
 
 /* Buffers for all flats of the unit, or none. inside: WEFT_ENOTFOUND when the arena is full. */
@@ -135,6 +168,7 @@ static weft_status bring(weft_zero *zero, int number, int ahead)
 {
     struct wi_zero_unit *unit = &zero->units[number];
     weft_status st, ended = WEFT_SUCCESS;
+    int reads;
 
     if (unit->kept || unit->resident)
         return WEFT_SUCCESS;
@@ -144,11 +178,16 @@ static weft_status bring(weft_zero *zero, int number, int ahead)
         st = take_buffers(zero, unit, 0);
     WI_TRY(st);
     unit->resident = 1;
+    WI_TRY(read_unit(zero, unit, &reads));
     if (ahead) {
         unit->ahead = 1;
         unit->used = ++zero->clock;
         zero->ahead += unit->elems;
         zero->stats.prefetches++;
+    }
+    if (ahead && reads) {
+        zero->delayed[zero->ndelayed++] = number;
+        return WEFT_SUCCESS;
     }
     return begin(zero, unit);
 }
@@ -215,6 +254,7 @@ weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
         zero->forward_order[zero->nforward++] = number;
     unit->used = ++zero->clock;
     WI_TRY(wi_zero_trace_use(&zero->trace, number, event));
+    WI_TRY(begin_delayed(zero));
     WI_TRY(bring(zero, number, 0));
     if (unit->ahead) {
         unit->ahead = 0;

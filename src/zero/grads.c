@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 static int is_last(const weft_zero *zero)
@@ -38,7 +39,7 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
 
         if (!flat->trained)
             continue;
-        flat->to_buffer = flat->reduced;
+        flat->to_buffer = flat->reduced || flat->swapped;
         wi_zero_call(&call, &options, WEFT_KIND_REDUCE_SCATTER, flat->grad,
                      flat->to_buffer ? own_place(zero, flat) : flat->grad_own, flat->shard, flat->grad_dtype,
                      unit->reduce_label);
@@ -54,17 +55,17 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
     return WEFT_SUCCESS;
 }
 
-/* The sum of squares of what this rank has of the flat's gradients; padding has none. */
-static double sum_squares(const weft_zero *zero, const struct wi_zero_flat *flat)
+double wi_zero_flat_squares(const weft_zero *zero, const struct wi_zero_flat *flat, const void *shard)
 {
+    size_t width = wi_zero_width(flat->grad_dtype);
     double sum = 0;
 
+    /* Padding does not count. */
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
         size_t begin, elems = wi_zero_own_part(zero, param, &begin);
-        size_t at = param->offset + begin - wi_zero_first(zero, flat);
-        struct wi_optim_vector vector = {flat->grad_own + at * wi_zero_width(flat->grad_dtype), elems,
-                                         flat->grad_dtype};
+        size_t at = elems ? param->offset + begin - wi_zero_first(zero, flat) : 0;
+        struct wi_optim_vector vector = {(const char *)shard + at * width, elems, flat->grad_dtype};
 
         if (elems && !(param->flags & WEFT_ZERO_DUPLICATE))
             sum += wi_optim_sum_squares(zero->pool, &vector, 1);
@@ -91,7 +92,9 @@ static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
         return WEFT_SUCCESS;
     weft_status st = wait_for(zero, flat, &flat->reduce);
 
-    if (st >= 0 && flat->to_buffer)
+    if (st >= 0 && flat->swapped)
+        st = wi_zero_swap_gradients(zero, flat, own_place(zero, flat), flat->reduced);
+    else if (st >= 0 && flat->to_buffer)
         wi_optim_convert(zero->pool, flat->grad_own, flat->grad_dtype, own_place(zero, flat), flat->grad_dtype,
                          flat->shard, 1);
     if (zero->config.stage >= 2) {
@@ -167,7 +170,8 @@ double wi_zero_squares(weft_zero *zero)
 
     for (int i = 0; i < zero->nflats; i++)
         if (zero->flats[i].trained)
-            sum += sum_squares(zero, &zero->flats[i]);
+            sum += zero->flats[i].swapped ? zero->flats[i].squares
+                                          : wi_zero_flat_squares(zero, &zero->flats[i], zero->flats[i].grad_own);
     zero->stats.norm_ns += wi_now_ns() - from;
     return sum;
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "zero/offload.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 #define ALIGN_BYTES 64 /* of parameters and shards */
@@ -213,15 +214,16 @@ static size_t updated(const weft_zero *zero, const struct wi_zero_flat *flat)
     return zero->config.stage == 0 ? flat->elems : flat->shard;
 }
 
-/* An image that is gathered into its place would be what is updated the next time. */
-static void mark_separate(weft_zero *zero)
+/* An image that is gathered into its place would be what is updated the next time, hence a separate weight. */
+static void mark(weft_zero *zero)
 {
     for (int i = 0; i < zero->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
+        int kept = zero->units[flat->unit].kept;
 
         flat->separate =
-            flat->trained && (flat->dtype != WEFT_FLOAT32 ||
-                              (zero->config.gather_codec && zero->config.stage && zero->units[flat->unit].kept));
+            flat->trained && (flat->dtype != WEFT_FLOAT32 || (zero->config.gather_codec && zero->config.stage && kept));
+        flat->swapped = zero->config.offload_params && !kept && flat->elems;
     }
 }
 
@@ -241,10 +243,10 @@ static void share_out(weft_zero *zero, int placed)
         if (placed && kept) {
             flat->full = (char *)zero->param_memory + params;
             flat->own = flat->full + first * width;
-        } else if (placed) {
+        } else if (placed && !flat->swapped) {
             flat->own = (char *)zero->param_memory + params;
         }
-        params += (kept ? flat->elems : flat->shard) * width;
+        params += (kept ? flat->elems : flat->swapped ? 0 : flat->shard) * width;
         if (!flat->trained)
             continue;
         if (placed && stage < 2) {
@@ -252,13 +254,14 @@ static void share_out(weft_zero *zero, int placed)
             flat->grad_own = flat->grad + first * grad_width;
         }
         grads += stage < 2 ? flat->elems * grad_width : 0;
-        if (wi_zero_reduces_every(zero)) {
+        if (wi_zero_reduces_every(zero) && !flat->swapped) {
             if (placed)
                 flat->grad_own = (char *)zero->grad_memory + grads;
             grads += flat->shard * grad_width;
         }
         if (flat->extent >= 0) {
-            flat->weight = flat->separate || !placed ? NULL : (float *)(void *)(stage ? flat->own : flat->full);
+            flat->weight =
+                flat->separate || flat->swapped || !placed ? NULL : (float *)(void *)(stage ? flat->own : flat->full);
             continue;
         }
         if (placed)
@@ -338,7 +341,7 @@ weft_status wi_zero_allocate(weft_zero *zero)
 {
     int most = 0;
 
-    mark_separate(zero);
+    mark(zero);
     WI_TRY(wi_zero_offload_choose(zero));
     share_out(zero, 0);
     size_buffers(zero);
@@ -349,6 +352,7 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(allocate(zero, zero->reduce_bytes, "gradients of the units in use", &zero->reduce_memory));
     share_out(zero, 1);
     WI_TRY(wi_zero_offload_create(zero));
+    WI_TRY(wi_zero_swap_create(zero));
     wi_zero_arena_init(&zero->gather_arena, zero->context, zero->gather_memory, zero->gather_bytes);
     wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
     for (int i = 0; i < zero->nflats; i++)
@@ -357,7 +361,8 @@ weft_status wi_zero_allocate(weft_zero *zero)
     zero->order = wi_calloc((size_t)zero->nunits, sizeof *zero->order);
     zero->completed = wi_calloc((size_t)zero->nunits, sizeof *zero->completed);
     zero->forward_order = wi_calloc((size_t)zero->nunits, sizeof *zero->forward_order);
-    if (!zero->pieces || !zero->order || !zero->completed || !zero->forward_order)
+    zero->delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->delayed);
+    if (!zero->delayed || !zero->pieces || !zero->order || !zero->completed || !zero->forward_order)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     return WEFT_SUCCESS;
 }
@@ -379,4 +384,5 @@ void wi_zero_free_memory(weft_zero *zero)
     wi_free(zero->order);
     wi_free(zero->completed);
     wi_free(zero->forward_order);
+    wi_free(zero->delayed);
 }

@@ -2,7 +2,7 @@
 # libweft_zero: a client of the public interface (doc/adr/0031-zero.md).
 zero_sources += src/zero/zero.h src/zero/engine.c src/zero/model.c src/zero/seal.c src/zero/layout.c \
 	src/zero/arena.c src/zero/arena.h src/zero/trace.c src/zero/trace.h \
-	src/zero/gather.c src/zero/grads.c src/zero/offload.c src/zero/offload.h src/zero/passes.c src/zero/save.c src/zero/step.c src/zero/values.c
+	src/zero/gather.c src/zero/grads.c src/zero/offload.c src/zero/offload.h src/zero/passes.c src/zero/save.c src/zero/step.c src/zero/swap.c src/zero/swap.h src/zero/values.c
 zero_sources += src/zero/optim.h
 zero_sources += src/zero/crc32c.h src/zero/crc32c.c
 zero_sources += src/zero/ckpt.h src/zero/ckpt_format.h src/zero/ckpt_format.c src/zero/ckpt_impl.h src/zero/ckpt_io.h src/zero/ckpt_io.c \

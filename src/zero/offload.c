@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "zero/disk.h"
+#include "zero/swap.h"
 
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
@@ -38,8 +39,12 @@ weft_status wi_zero_offload_choose(weft_zero *zero)
     zero->disk_flats = wi_calloc((size_t)zero->nflats + 1, sizeof *zero->disk_flats);
     if (!zero->disk_flats)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
-    for (int u = zero->nunits - 1; u >= 0 && chosen < zero->config.offload_ratio * all; u--) {
+    for (int u = zero->nunits - 1; u >= 0; u--) {
         struct wi_zero_unit *unit = &zero->units[u];
+
+        /* Where parameters are in a file, the rest is, too. */
+        if (chosen >= zero->config.offload_ratio * all && (unit->kept || !zero->config.offload_params))
+            continue;
 
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             if (weight_of(zero, &zero->flats[f]) == 0)
@@ -138,23 +143,43 @@ struct update {
     weft_zero *zero;
     const struct wi_optim *optims;
     wi_zero_updated_fn updated;
-    const int *flats; /* in the order of the stream */
+    const int *flats;  /* in the order of the stream; -1 ends them */
+    const char *grads; /* of a flat whose parameters and gradients are in a file */
+    char *params;
 };
+
+static struct wi_zero_flat *next_swapped(const struct update *update, size_t index)
+{
+    while (update->flats[++index] >= 0)
+        if (update->zero->flats[update->flats[index]].swapped)
+            return &update->zero->flats[update->flats[index]];
+    return NULL;
+}
 
 static weft_status compute(void *arg, const struct wi_disk_piece *piece)
 {
-    const struct update *update = arg;
+    struct update *update = arg;
     weft_zero *zero = update->zero;
-    const struct wi_zero_flat *flat = &zero->flats[update->flats[piece->index]];
+    struct wi_zero_flat *flat = &zero->flats[update->flats[piece->index]];
     size_t from = piece->offset / 4, elems = piece->bytes / 4;
-    float *memory[3] = {flat->separate ? piece->streams[0] : flat->weight + from, NULL, NULL};
+    int next = update->flats[piece->index + 1], last = from + elems >= stream_bytes(zero, flat) / 4;
+    struct wi_zero_memory memory = {.grads = zero->config.stage ? flat->grad_own : flat->grad,
+                                    .out = zero->config.stage ? flat->own : flat->full};
 
+    if (flat->swapped && from == 0)
+        WI_TRY(
+            wi_zero_swap_update_begin(zero, flat, next_swapped(update, piece->index), &update->grads, &update->params));
+    if (flat->swapped) {
+        memory.grads = update->grads;
+        memory.out = update->params;
+    }
+    memory.weight = flat->separate ? piece->streams[0] : (float *)(void *)memory.out + from;
     for (int m = 0; m < wi_optim_moments(zero->config.optimizer); m++)
-        memory[1 + m] = piece->streams[flat->separate + m];
-    wi_zero_update_part(zero, flat, update->optims, from, elems, memory);
-    int next = update->flats[piece->index + 1];
-
-    if (from + elems < stream_bytes(zero, flat) / 4 || (next >= 0 && zero->flats[next].unit == flat->unit))
+        memory.moment[m] = piece->streams[flat->separate + m];
+    wi_zero_update_part(zero, flat, update->optims, from, elems, &memory);
+    if (flat->swapped && last)
+        WI_TRY(wi_zero_swap_update_end(zero, flat));
+    if (!last || (next >= 0 && zero->flats[next].unit == flat->unit))
         return WEFT_SUCCESS;
     return update->updated(zero, flat->unit);
 }
@@ -163,7 +188,7 @@ weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optim
 {
     int *flats = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *flats);
     size_t *list = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *list);
-    struct update update = {zero, optims, updated, flats};
+    struct update update = {zero, optims, updated, flats, NULL, NULL};
     weft_status st = flats && list ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
     size_t n = 0;
 

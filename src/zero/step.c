@@ -146,12 +146,10 @@ static weft_status gather_gradients(weft_zero *zero)
 /* ---- The update ---- */
 
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
-                         size_t elems, float *const memory[3])
+                         size_t elems, const struct wi_zero_memory *memory)
 {
     int all = zero->config.stage == 0;
     size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype), npieces = 0;
-    const char *grads = all ? flat->grad : flat->grad_own;
-    char *out = all ? flat->full : flat->own;
 
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
@@ -165,12 +163,12 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
         zero->pieces[npieces++] = (struct wi_optim_piece){
             .optim = &optims[param->group],
             .elems = last - first,
-            .weight = memory[0] + (first - from),
-            .moment1 = memory[1] ? memory[1] + (first - from) : NULL,
-            .moment2 = memory[2] ? memory[2] + (first - from) : NULL,
-            .grad = grads + first * grad_width,
+            .weight = memory->weight + (first - from),
+            .moment1 = memory->moment[0] ? memory->moment[0] + (first - from) : NULL,
+            .moment2 = memory->moment[1] ? memory->moment[1] + (first - from) : NULL,
+            .grad = memory->grads + first * grad_width,
             .grad_dtype = flat->grad_dtype,
-            .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? out + first * width : NULL,
+            .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? memory->out + first * width : NULL,
             .out_dtype = flat->dtype,
         };
     }
@@ -179,7 +177,8 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
         for (size_t i = 0; i < npieces; i++) {
             const struct wi_optim_piece *piece = &zero->pieces[i];
 
-            memcpy(out + (from + (size_t)(piece->weight - memory[0])) * 4, piece->weight, piece->elems * 4);
+            memcpy(memory->out + (from + (size_t)(piece->weight - memory->weight)) * 4, piece->weight,
+                   piece->elems * 4);
         }
 }
 
@@ -196,10 +195,14 @@ static weft_status update(weft_zero *zero, const struct wi_optim *optims)
             continue;
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             const struct wi_zero_flat *flat = &zero->flats[f];
-            float *const memory[3] = {flat->weight, flat->moment[0], flat->moment[1]};
+            int all = zero->config.stage == 0;
+            const struct wi_zero_memory memory = {flat->weight,
+                                                  {flat->moment[0], flat->moment[1]},
+                                                  all ? flat->grad : flat->grad_own,
+                                                  all ? flat->full : flat->own};
 
             if (flat->trained)
-                wi_zero_update_part(zero, flat, optims, 0, zero->config.stage ? flat->shard : flat->elems, memory);
+                wi_zero_update_part(zero, flat, optims, 0, all ? flat->elems : flat->shard, &memory);
         }
         st = wi_zero_gather_updated(zero, zero->order[i]);
     }
@@ -258,6 +261,11 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
     if (st >= 0 && !info->skipped) {
         wi_zero_snapshot_wait(zero);
         st = update(zero, optims);
+        /* Some parameters have changed, and others have not. */
+        if (st < 0 && zero->failed == WEFT_SUCCESS) {
+            zero->failed = st;
+            zero->failure = wi_strdup(wi_fail_text());
+        }
     }
     wi_free(optims);
     return st;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "zero/offload.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 static const char *const whats[] = {NULL, "weight", "gradient", "first moment", "second moment"};
@@ -59,10 +60,12 @@ static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, w
 
     if (!own)
         return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
-    weft_status st = wi_zero_offload_get(zero, flat, what, part->at, part->elems, own);
+    int swapped = flat->swapped && (what == WEFT_ZERO_GRAD || (what == WEFT_ZERO_WEIGHT && !flat->separate));
+    weft_status st = swapped ? wi_zero_swap_get(zero, flat, what == WEFT_ZERO_GRAD, part->at, part->elems, own)
+                             : wi_zero_offload_get(zero, flat, what, part->at, part->elems, own);
 
     if (st >= 0)
-        wi_optim_convert(zero->pool, values, dtype, own, WEFT_FLOAT32, part->elems, 0);
+        wi_optim_convert(zero->pool, values, dtype, own, swapped ? part->dtype : WEFT_FLOAT32, part->elems, 0);
     wi_free(own);
     return st;
 }
@@ -106,20 +109,44 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
     return WEFT_SUCCESS;
 }
 
+/* The shard of a parameter that is in a file. */
+static weft_status store_swapped(weft_zero *zero, const struct wi_zero_param *param, const char *values,
+                                 weft_dtype dtype)
+{
+    const struct wi_zero_flat *flat = &zero->flats[param->flat];
+    size_t begin, elems = wi_zero_own_part(zero, param, &begin);
+    char *own = wi_malloc(elems * wi_zero_width(flat->dtype) + 1);
+
+    if (!own)
+        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", elems);
+    weft_status st = WEFT_SUCCESS;
+
+    if (elems) {
+        wi_optim_convert(zero->pool, own, flat->dtype, values + begin * wi_zero_width(dtype), dtype, elems, 0);
+        st = wi_zero_swap_put(zero, flat, param->offset + begin - wi_zero_first(zero, flat), elems, own);
+    }
+    wi_free(own);
+    return st;
+}
+
 /* The parameter itself, where programs see it. */
-static void set_parameter(weft_zero *zero, const struct wi_zero_param *param, const char *values, weft_dtype dtype)
+static weft_status set_parameter(weft_zero *zero, const struct wi_zero_param *param, const char *values,
+                                 weft_dtype dtype)
 {
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
     size_t width = wi_zero_width(flat->dtype), begin, elems;
 
+    if (flat->swapped)
+        return store_swapped(zero, param, values, dtype);
     if (zero->units[param->unit].kept) {
         wi_optim_convert(zero->pool, flat->full + param->offset * width, flat->dtype, values, dtype, param->elems, 0);
-        return;
+        return WEFT_SUCCESS;
     }
     elems = wi_zero_own_part(zero, param, &begin);
     if (elems)
         wi_optim_convert(zero->pool, flat->own + (param->offset + begin - wi_zero_first(zero, flat)) * width,
                          flat->dtype, values + begin * wi_zero_width(dtype), dtype, elems, 0);
+    return WEFT_SUCCESS;
 }
 
 static weft_status set(weft_zero *zero, int number, weft_zero_what what, const void *values, weft_dtype dtype)
@@ -139,7 +166,7 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
     if (what == WEFT_ZERO_WEIGHT) {
         if (unit->resident)
             WI_TRY(wi_zero_release_all(zero));
-        set_parameter(zero, param, values, dtype);
+        WI_TRY(set_parameter(zero, param, values, dtype));
         if (!zero->flats[param->flat].separate)
             return WEFT_SUCCESS;
     }

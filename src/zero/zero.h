@@ -27,6 +27,14 @@ struct wi_zero_param {
     int written;           /* it has come since the flat's gradients were reduced */
 };
 
+/* A shard that lives in a file: what is under way between it and a buffer. */
+struct wi_zero_swapped {
+    int extent;
+    void *buffer;          /* NULL: nothing of it is in memory */
+    struct wi_disk_op *op; /* NULL: nothing is under way */
+    int writing, failed;   /* the buffer is being written; could not be, and has the only copy */
+};
+
 struct wi_zero_flat {
     int unit, domain, trained, whole;
     weft_dtype dtype, grad_dtype;
@@ -40,6 +48,9 @@ struct wi_zero_flat {
     float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
     weft_request *gather, *reduce, *replicate;
     int extent;           /* of the file that has its weight and moments, or -1 */
+    int swapped;          /* parameters and gradients are in a file, too: `own` and `grad_own` are NULL */
+    struct wi_zero_swapped param, gradient;
+    double squares;       /* of gradients in the file */
     int to_buffer;        /* what `reduce` gives is in `grad`, and is to be added to grad_own */
     int reduced;          /* grad_own has gradients of this step */
     int separate;         /* `weight` is not `own`: what is updated is copied there, rounded */
@@ -56,6 +67,7 @@ struct wi_zero_unit {
     int passes;             /* that have begun and not ended */
     int kept;               /* all its parameters have a place of their own: below stage 3, and small units in stage 3 */
     int resident;           /* of one that is not kept: gathered, or on its way */
+    int issued;             /* its gathers have begun, not only its reads */
     int ahead;              /* gathered ahead, and not used since */
     int missing;            /* gradients that have not come in this micro-batch */
     int complete;           /* all have, and it waits for its turn to be reduced */
@@ -118,6 +130,8 @@ struct weft_zero {
     uint64_t step;       /* that were made */
     struct wi_disk *disk;   /* NULL, or the file of weights and moments */
     int *disk_flats, ndisk_flats; /* whose they are, by extent */
+    struct wi_zero_swap *swap; /* NULL, or the file of parameters and gradients */
+    int *delayed, ndelayed; /* units that are read ahead, and gathered at the next use of a unit */
     struct wi_ckpt *ckpt; /* NULL until the first save */
     char *loaded_tag;     /* of the newest load */
     void *loaded_client;
@@ -159,8 +173,13 @@ weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /
 void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
 
 /* step.c: update elements of what this rank updates of a flat, from `from` on; weight and moments of them are in `memory`. */
+struct wi_zero_memory {
+    float *weight, *moment[2]; /* of element `from` */
+    const char *grads;         /* of element 0 */
+    char *out;
+};
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
-                         float *const memory[3]);
+                         const struct wi_zero_memory *memory);
 
 /* save.c: a save that is under way has copied what is about to change. */
 void wi_zero_snapshot_wait(weft_zero *zero);
@@ -170,6 +189,7 @@ weft_status wi_zero_reduce_finish_all(weft_zero *zero);
 weft_status wi_zero_unit_ended(weft_zero *zero, int unit); /* gradients of it that have not come are 0 */
 void wi_zero_forget_gradients(weft_zero *zero);
 double wi_zero_squares(weft_zero *zero); /* of this rank's shards of the gradients */
+double wi_zero_flat_squares(const weft_zero *zero, const struct wi_zero_flat *flat, const void *shard);
 /* Whether gradients are reduced in every micro-batch. */
 static inline int wi_zero_reduces_every(const weft_zero *zero)
 {

@@ -14,6 +14,7 @@ struct variant {
     size_t persistent, prefetch, reuse, live;
     int shard_ranks;
     double offload; /* of the optimizer's states in a file */
+    int params;     /* parameters and gradients, too, in stage 3 */
 };
 
 static const struct variant variants[] = {
@@ -50,6 +51,7 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     if (v->offload > 0 && stage != 1) { /* one stage without, to compare with */
         config.offload_folder = wt_temp_dir();
         config.offload_ratio = v->offload;
+        config.offload_params = v->params && stage == 3;
     }
     return config;
 }
@@ -198,6 +200,18 @@ static void offloaded(void)
     static const struct variant half = {"half types in a file", .micro_batches = 1, .overlap = 0,
                                         .dtype = WEFT_BFLOAT16, .prefetch = 0,      .offload = 1};
 
+    static const struct variant params[] = {
+        {"parameters in a file", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5, .overlap = 1,
+         .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1, .offload = 1, .params = 1},
+        {"parameters in a file, some kept", .micro_batches = 1, .clip = .5, .overlap = 1, .dtype = WEFT_FLOAT32,
+         .prefetch = (size_t)-1, .live = 1u << 20, .persistent = 500, .offload = .1, .params = 1},
+        {"half parameters in a file", .micro_batches = 3, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5,
+         .dtype = WEFT_BFLOAT16, .prefetch = (size_t)-1, .offload = 1, .params = 1},
+    };
+
+    for (int i = 0; i < 3; i++)
+        for (int n = 1; n <= 5; n += 2)
+            CU_ASSERT_EQUAL(wt_run(n, same, (void *)(uintptr_t)&params[i], 60000), 0);
     CU_ASSERT_EQUAL(wt_run(1, same, (void *)(uintptr_t)&all, 60000), 0);
     CU_ASSERT_EQUAL(wt_run(3, same, (void *)(uintptr_t)&all, 60000), 0);
     CU_ASSERT_EQUAL(wt_run(2, same, (void *)(uintptr_t)&some, 60000), 0);
