@@ -160,7 +160,7 @@ static json_t *shape_json(const struct wi_ckpt_tensor *t)
     return shape;
 }
 
-/* Spaces fill it up to a multiple of 8. The caller frees it with free. */
+/* Spaces fill it up to a multiple of 8. The caller frees it with wi_free. */
 static char *header_text(const struct export *e, size_t first, size_t end)
 {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
@@ -177,7 +177,7 @@ static char *header_text(const struct export *e, size_t first, size_t end)
                                           "data_offsets", (json_int_t)at, (json_int_t)(at + e->items[i].bytes))) < 0;
     }
     if (!failed)
-        text = json_dumps(header, JSON_COMPACT);
+        text = wi_ckpt_json_text(header, JSON_COMPACT);
     json_decref(header);
     return text;
 }
@@ -208,7 +208,7 @@ static weft_status shard_fill(struct export *e, struct wi_ckpt_writer *writer, s
     st = wi_ckpt_writer_add(writer, length, sizeof(length));
     st = st < 0 ? st : wi_ckpt_writer_add(writer, text, bytes);
     st = st < 0 ? st : wi_ckpt_writer_add(writer, "       ", padded - bytes);
-    free(text);
+    wi_free(text);
     for (size_t i = first; i < end && st >= 0; i++)
         st = tensor_write(e, writer, e->items[i].entry);
     return st;
@@ -246,10 +246,10 @@ static weft_status index_write(const struct export *e)
         failed = json_object_set_new(map, e->items[i].name, json_string(name)) < 0;
     }
     index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
-    text = failed || !index ? NULL : json_dumps(index, JSON_INDENT(1));
+    text = failed || !index ? NULL : wi_ckpt_json_text(index, JSON_INDENT(1));
     st = text ? wi_ckpt_file_store(&e->temp, "model.safetensors.index.json", text, strlen(text))
               : wi_fail(WEFT_ENOMEM, "out of memory for the index of an export");
-    free(text);
+    wi_free(text);
     json_decref(index);
     return st;
 }

@@ -119,6 +119,8 @@ void wi_ckpt_manifest_fini(struct wi_ckpt_manifest *manifest);
 /* The caller frees the text with wi_free. */
 weft_status wi_ckpt_manifest_encode(const struct wi_ckpt_manifest *manifest, char **text, size_t *bytes);
 weft_status wi_ckpt_manifest_decode(struct wi_ckpt_manifest *manifest, const char *text, size_t bytes, const char *where);
+/* A JSON as text with a NUL; NULL: out of memory. The caller frees it with wi_free: jansson's own allocator may be the program's. */
+char *wi_ckpt_json_text(const json_t *json, size_t flags);
 json_t *wi_ckpt_tensors_json(const struct wi_ckpt_map *map); /* NULL: out of memory, or a name is no UTF-8 */
 
 /* WEFT_EINVAL: empty, too long, or something that could leave the folder or be taken for a file of ours. */

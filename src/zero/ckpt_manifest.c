@@ -49,6 +49,20 @@ void wi_ckpt_manifest_fini(struct wi_ckpt_manifest *manifest)
 
 /* ---- To text ---- */
 
+char *wi_ckpt_json_text(const json_t *json, size_t flags)
+{
+    size_t bytes = json ? json_dumpb(json, NULL, 0, flags) : 0;
+    char *text = bytes > 0 ? wi_malloc(bytes + 1) : NULL;
+
+    if (text && json_dumpb(json, text, bytes, flags) != bytes) {
+        wi_free(text);
+        return NULL;
+    }
+    if (text)
+        text[bytes] = '\0';
+    return text;
+}
+
 json_t *wi_ckpt_tensors_json(const struct wi_ckpt_map *map)
 {
     json_t *list = json_array();
@@ -98,7 +112,7 @@ static json_t *manifest_json(const struct wi_ckpt_manifest *m)
 weft_status wi_ckpt_manifest_encode(const struct wi_ckpt_manifest *manifest, char **text, size_t *bytes)
 {
     json_t *json = manifest_json(manifest);
-    char *dump = json ? json_dumps(json, JSON_INDENT(1)) : NULL, *out = NULL, line[LINE_BYTES];
+    char *dump = wi_ckpt_json_text(json, JSON_INDENT(1)), *out = NULL, line[LINE_BYTES];
 
     json_decref(json);
     if (dump) {
@@ -115,7 +129,7 @@ weft_status wi_ckpt_manifest_encode(const struct wi_ckpt_manifest *manifest, cha
             memcpy(out + *bytes - length, dump, length);
         }
     }
-    free(dump);
+    wi_free(dump);
     if (!out)
         return wi_fail(WEFT_ENOMEM, "out of memory for a checkpoint's manifest");
     *text = out;
@@ -235,8 +249,8 @@ weft_status wi_ckpt_manifest_decode(struct wi_ckpt_manifest *manifest, const cha
     WI_TRY(check_first_line(text, bytes, where, &line_bytes));
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json)
-        return json_error_code(&error) == json_error_out_of_memory
-                   ? wi_fail(WEFT_ENOMEM, "out of memory for %s", where)
+        return json_error_code(&error) == json_error_unknown || json_error_code(&error) == json_error_out_of_memory
+                   ? wi_fail(WEFT_ENOMEM, "out of memory for %s", where) /* jansson names every other reason */
                    : wi_fail(WEFT_ECONFIG, "%s is no JSON: line %d: %s", where, error.line, error.text);
     st = get_all(manifest, json, where);
     json_decref(json);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,10 +34,10 @@ void wi_ckpt_run_fini(struct wi_ckpt_run *run)
 
 uint64_t wi_ckpt_run_scalars_hash(const struct wi_ckpt_run *run)
 {
-    char *text = run->scalars ? json_dumps(run->scalars, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    char *text = wi_ckpt_json_text(run->scalars, JSON_SORT_KEYS | JSON_COMPACT);
     uint64_t hash = text ? wi_ckpt_hash(text, strlen(text)).half[0] : 0;
 
-    free(text);
+    wi_free(text);
     return hash;
 }
 

@@ -49,3 +49,15 @@ bench_optim_module_la_SOURCES = tests/bench/optim_module.c
 bench_optim_module_la_LIBADD = libweftzerocore.la libweftbase.la
 bench_optim_module_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath $(plugindir)
 EXTRA_DIST += tests/bench/bench_optim_torch.py
+# Kills, failing calls and allocations: a sample of the kills, and many.
+ckpt_faults_ldflags = $(AM_LDFLAGS) $(foreach f,mkdir mkdirat openat pwrite pread fsync renameat renameat2 linkat unlinkat flock fstatat,\
+	-Wl,--wrap=$(f))
+multi_tests += tests/zero/test_ckpt_faults
+tests_zero_test_ckpt_faults_SOURCES = tests/zero/test_ckpt_faults.c tests/zero/ckpt_model.h
+tests_zero_test_ckpt_faults_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
+tests_zero_test_ckpt_faults_LDFLAGS = $(ckpt_faults_ldflags)
+long_tests += tests/zero/test_ckpt_faults_all
+tests_zero_test_ckpt_faults_all_SOURCES = tests/zero/test_ckpt_faults.c tests/zero/ckpt_model.h
+tests_zero_test_ckpt_faults_all_CPPFLAGS = $(AM_CPPFLAGS) -DTRIALS=200 -DSTRIDE=1
+tests_zero_test_ckpt_faults_all_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
+tests_zero_test_ckpt_faults_all_LDFLAGS = $(ckpt_faults_ldflags)
