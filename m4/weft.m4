@@ -113,6 +113,10 @@ AM_CONDITIONAL([HAVE_ZSTD], [test "x$have_zstd" = xyes])
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no
    AC_MSG_WARN([CUnit was not found: make check will not build (Debian package libcunit1-dev)])])
+# Only one test needs FUSE, to lose what was not synced.
+PKG_CHECK_MODULES([FUSE3], [fuse3 >= 3.10], [FUSE3_CFLAGS="$FUSE3_CFLAGS -DHAVE_FUSE3"],
+  [FUSE3_CFLAGS= FUSE3_LIBS=
+   AC_MSG_WARN([fuse3 was not found: no test of checkpoints after a loss of power (Debian package libfuse3-dev)])])
 AC_SEARCH_LIBS([dlopen], [dl], [], [AC_MSG_ERROR([no dlopen in libc or libdl])])
 AC_SEARCH_LIBS([pthread_create], [pthread], [], [AC_MSG_ERROR([no pthread_create in libc or libpthread])])
 AC_SEARCH_LIBS([shm_open], [rt])

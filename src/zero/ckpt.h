@@ -61,7 +61,8 @@ struct wi_ckpt_state {
 /* The same on all ranks but for in_place, keep_buffer and direct. */
 struct wi_ckpt_options {
     int keep;           /* versions that stay, with the new one; 0: all */
-    int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error */
+    int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error. A crash between the commit and
+                           `latest` leaves a version that a program which goes on from the one before will save again */
     int incremental;    /* chunks that are as in the newest version are not written again */
     int in_place;       /* no copy is made: wi_ckpt_snapshot_wait waits until the data is written */
     int keep_buffer;    /* the memory of the copy stays for the next save */

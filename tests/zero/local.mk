@@ -61,3 +61,18 @@ tests_zero_test_ckpt_faults_all_SOURCES = tests/zero/test_ckpt_faults.c tests/ze
 tests_zero_test_ckpt_faults_all_CPPFLAGS = $(AM_CPPFLAGS) -DTRIALS=200 -DSTRIDE=1
 tests_zero_test_ckpt_faults_all_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
 tests_zero_test_ckpt_faults_all_LDFLAGS = $(ckpt_faults_ldflags)
+# Loss of power: a sample of what survives, and many. Without FUSE they say that they are skipped.
+ckpt_power_sources = tests/zero/test_ckpt_power.c tests/zero/faultfs.c tests/zero/faultfs.h tests/zero/ckpt_model.h
+ckpt_power_ldadd = libharness.la libweftzerocore.la libweftcore.la $(FUSE3_LIBS) $(CUNIT_LIBS)
+multi_tests += tests/zero/test_ckpt_power
+tests_zero_test_ckpt_power_SOURCES = $(ckpt_power_sources)
+tests_zero_test_ckpt_power_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE3_CFLAGS) -DSEEDS=1
+tests_zero_test_ckpt_power_LDADD = $(ckpt_power_ldadd)
+long_tests += tests/zero/test_ckpt_power_all
+tests_zero_test_ckpt_power_all_SOURCES = $(ckpt_power_sources)
+tests_zero_test_ckpt_power_all_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE3_CFLAGS) -DSEEDS=50
+tests_zero_test_ckpt_power_all_LDADD = $(ckpt_power_ldadd)
+# Built with the tests, run by hand.
+test_programs += tests/zero/bench_ckpt
+tests_zero_bench_ckpt_SOURCES = tests/zero/bench_ckpt.c
+tests_zero_bench_ckpt_LDADD = libweftzerocore.la libweftcore.la
