@@ -18,6 +18,8 @@
  * all ranks cover every tensor exactly, writes the manifest, syncs, renames the folder to its tag (this is the commit) and syncs its
  * parent; then `latest`; then versions that are too many are deleted. A crash leaves the newest complete version or the one before.
  *
+ * One thread at a time makes calls on a wi_ckpt or on a reader.
+ *
  * Failures of a save or a load leave the communicator usable unless it was a collective of theirs that failed. */
 #ifndef WI_CKPT_H
 #define WI_CKPT_H
@@ -96,7 +98,7 @@ weft_status wi_ckpt_poll(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
 /* The outcome. The same on all ranks, except that a rank which loses the others after the commit cannot know of it. */
 weft_status wi_ckpt_wait(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
 
-/* ---- Load: one thread at a time uses a reader ---- */
+/* ---- Load ---- */
 struct wi_ckpt_reader;
 
 /* Open a version: manifest and indexes are verified, and that all files are there with their sizes.

@@ -119,7 +119,10 @@ weft_status wi_ckpt_commit_prepare(struct wi_ckpt_commit *commit, struct wi_ckpt
     WI_TRY(lock(commit));
     WI_TRY(look_around(commit, run));
     WI_TRY(temp_make(commit, run));
-    return commit->lock >= 0 ? wi_ckpt_dir_each(&commit->folder, delete_leftover, commit) : WEFT_SUCCESS;
+    /* What cannot be deleted costs space, and is no reason not to save. */
+    if (commit->lock >= 0 && wi_ckpt_dir_each(&commit->folder, delete_leftover, commit) < 0)
+        wi_log(WEFT_LOG_WARN, "zero.ckpt.delete", "what a save has left cannot be deleted: %s", wi_fail_text());
+    return WEFT_SUCCESS;
 }
 
 /* ---- The commit ---- */

@@ -63,6 +63,13 @@ weft_status wi_ckpt_tag_check(const char *tag)
     return WEFT_SUCCESS;
 }
 
+int wi_ckpt_is_printable(const char *name)
+{
+    while (*name && (unsigned char)*name >= ' ' && *name != 127)
+        name++;
+    return *name == '\0';
+}
+
 weft_status wi_ckpt_kind_check(const char *kind)
 {
     size_t length = kind ? strnlen(kind, WI_CKPT_KIND_MAX + 1) : 0;

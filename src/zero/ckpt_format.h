@@ -126,6 +126,7 @@ json_t *wi_ckpt_tensors_json(const struct wi_ckpt_map *map); /* NULL: out of mem
 /* WEFT_EINVAL: empty, too long, or something that could leave the folder or be taken for a file of ours. */
 weft_status wi_ckpt_tag_check(const char *tag);
 weft_status wi_ckpt_kind_check(const char *kind);
+int wi_ckpt_is_printable(const char *name); /* without control characters, which could forge a line of a log */
 int wi_ckpt_is_hex(const char *text, size_t digits);
 
 #endif

@@ -170,7 +170,7 @@ static weft_status take_text(struct cursor *c, size_t bytes, char **text)
     memcpy(*text, c->next, bytes);
     (*text)[bytes] = '\0';
     c->next += bytes;
-    return WEFT_SUCCESS;
+    return wi_ckpt_is_printable(*text) ? WEFT_SUCCESS : malformed(c, "a name has control characters");
 }
 
 static weft_status take_tensor(struct cursor *c, struct wi_ckpt_tensor *tensor)

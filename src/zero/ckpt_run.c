@@ -150,6 +150,8 @@ static weft_status piece_check(const struct wi_ckpt_piece *p, size_t number, siz
                        p->end, *elems);
     if (p->begin < p->end && !p->data)
         return wi_fail(WEFT_EINVAL, "%s of \"%s\" has no data", p->kind, p->name);
+    if (!wi_ckpt_is_printable(p->name))
+        return wi_fail(WEFT_EINVAL, "piece %zu of a checkpoint: its name has control characters", number);
     name = json_string(p->name);
     json_decref(name);
     return name ? WEFT_SUCCESS : wi_fail(WEFT_EINVAL, "piece %zu of a checkpoint: its name is no UTF-8", number);

@@ -92,9 +92,9 @@ static void snapshot(struct wi_ckpt *ckpt)
 
 void wi_ckpt_snapshot_wait(struct wi_ckpt *ckpt)
 {
-    if (!ckpt || !ckpt->has_thread)
+    if (!ckpt || !ckpt->has_thread || ckpt->silent)
         return;
-    if (!ckpt->run.options.in_place && ckpt->run.begun >= 0)
+    if (!ckpt->run.options.in_place)
         copy_all(ckpt);
     pthread_mutex_lock(&ckpt->mutex);
     while (!ckpt->data_is_free)

@@ -49,6 +49,10 @@ static weft_status flush(struct wi_ckpt_writer *w)
 {
     weft_status st = wi_ckpt_write_all(w->fd, w->block, w->filled, w->written, w->dir, w->name);
 
+    if (st < 0 && w->direct && fcntl(w->fd, F_SETFL, 0) == 0) { /* it may want another alignment */
+        w->direct = 0;
+        st = wi_ckpt_write_all(w->fd, w->block, w->filled, w->written, w->dir, w->name);
+    }
     if (st < 0)
         return st;
     /* The disk begins now, not when the file is synced. File systems that do not know this lose nothing but time. */

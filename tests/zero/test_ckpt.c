@@ -513,6 +513,7 @@ static void wrong_calls(void)
     } while (0)
     WITH(name = "", "has no name");
     WITH(name = "\xff", "no UTF-8");
+    WITH(name = "a\nb", "control characters");
     WITH(kind = NULL, "a kind of tensor");
     WITH(dtype = (weft_dtype)99, "no valid type or shape");
     WITH(ndims = -1, "no valid type or shape");
