@@ -40,6 +40,9 @@ struct wi_ckpt_piece {
     const size_t *shape;
     size_t begin, end; /* elements */
     void *data;        /* end - begin elements */
+    /* NULL; or, of a save in place, instead of data: stores elements of the tensor from `first` on. Called by the save's thread. */
+    weft_status (*fetch)(void *arg, size_t first, size_t elems, void *out);
+    void *arg;
 };
 
 enum wi_ckpt_scalar_type { WI_CKPT_INTEGER, WI_CKPT_REAL, WI_CKPT_TEXT };

@@ -70,7 +70,10 @@ weft_status wi_ckpt_range_read(struct wi_ckpt_reader *reader, const struct wi_ck
 /* ---- Saving ---- */
 
 struct wi_ckpt_source {
-    const unsigned char *data; /* the caller's */
+    const unsigned char *data; /* the caller's; NULL: `fetch` has it */
+    weft_status (*fetch)(void *arg, size_t first, size_t elems, void *out);
+    void *arg;
+    size_t first, elems; /* of the tensor */
     unsigned char *copy;       /* where it goes; NULL: in place */
     size_t bytes;
 };
@@ -82,6 +85,7 @@ struct wi_ckpt_run {
     struct wi_ckpt_options options;
     struct wi_ckpt_index index;
     struct wi_ckpt_source *sources; /* of index.nchunks */
+    unsigned char *scratch; /* a chunk that was fetched; NULL until one is */
     json_t *scalars;
     unsigned char *client;
     size_t client_bytes;

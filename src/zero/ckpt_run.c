@@ -26,6 +26,7 @@ void wi_ckpt_run_fini(struct wi_ckpt_run *run)
 {
     wi_free(run->folder);
     wi_free(run->sources);
+    wi_free(run->scratch);
     wi_free(run->client);
     json_decref(run->scalars);
     wi_ckpt_index_fini(&run->index);
@@ -148,7 +149,7 @@ static weft_status piece_check(const struct wi_ckpt_piece *p, size_t number, siz
     if (p->begin > p->end || p->end > *elems)
         return wi_fail(WEFT_EINVAL, "%s of \"%s\": elements %zu to %zu of %zu are no piece", p->kind, p->name, p->begin,
                        p->end, *elems);
-    if (p->begin < p->end && !p->data)
+    if (p->begin < p->end && !p->data && !p->fetch)
         return wi_fail(WEFT_EINVAL, "%s of \"%s\" has no data", p->kind, p->name);
     if (!wi_ckpt_is_printable(p->name))
         return wi_fail(WEFT_EINVAL, "piece %zu of a checkpoint: its name has control characters", number);
@@ -219,7 +220,14 @@ static size_t sources_take(struct wi_ckpt_run *run, const struct wi_ckpt_piece *
             struct wi_ckpt_source *source = &run->sources[span->first_chunk + i];
 
             wi_ckpt_chunk_range(index, span, i, &from, &to);
-            source->data = (const unsigned char *)pieces[s].data + (from - span->begin) * elem_bytes;
+            if (pieces[s].fetch) {
+                source->fetch = pieces[s].fetch;
+                source->arg = pieces[s].arg;
+                source->first = from;
+                source->elems = to - from;
+            } else {
+                source->data = (const unsigned char *)pieces[s].data + (from - span->begin) * elem_bytes;
+            }
             source->bytes = (to - from) * elem_bytes;
             run->result.bytes += source->bytes;
             room += (source->bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
@@ -268,5 +276,9 @@ weft_status wi_ckpt_run_fill(struct wi_ckpt_run *run, struct wi_ckpt_buffer *buf
     run->sources = wi_calloc(run->index.nchunks + 1, sizeof(*run->sources));
     if (!run->sources)
         return wi_fail(WEFT_ENOMEM, "out of memory for %zu chunks of a checkpoint", run->index.nchunks);
+    for (size_t i = 0; i < npieces && !run->options.in_place; i++)
+        if (pieces[i].fetch)
+            return wi_fail(WEFT_EINVAL, "%s of \"%s\" is fetched, and the save is not in place", pieces[i].kind,
+                           pieces[i].name);
     return buffer_take(run, buffer, sources_take(run, pieces));
 }

@@ -41,13 +41,31 @@ struct writing {
     struct wi_ckpt_writer writers[NEW_FILES];
 };
 
-static void chunk_digest(struct wi_ckpt_run *run, size_t chunk)
+static weft_status chunk_data(struct wi_ckpt_run *run, size_t chunk, const void **data)
 {
     const struct wi_ckpt_source *source = &run->sources[chunk];
-    const void *data = source->copy ? source->copy : source->data;
 
+    *data = source->copy ? source->copy : source->data;
+    if (*data || !source->fetch)
+        return WEFT_SUCCESS;
+    if (!run->scratch)
+        run->scratch = wi_malloc(run->index.chunk_bytes);
+    if (!run->scratch)
+        return wi_fail(WEFT_ENOMEM, "out of memory for a chunk of a checkpoint, %zu bytes",
+                       (size_t)run->index.chunk_bytes);
+    *data = run->scratch;
+    return source->fetch(source->arg, source->first, source->elems, run->scratch);
+}
+
+static weft_status chunk_digest(struct wi_ckpt_run *run, size_t chunk)
+{
+    const struct wi_ckpt_source *source = &run->sources[chunk];
+    const void *data;
+
+    WI_TRY(chunk_data(run, chunk, &data));
     run->index.chunks[chunk].crc = wi_crc32c(0, data, source->bytes);
     run->index.chunks[chunk].hash = wi_ckpt_hash(data, source->bytes);
+    return WEFT_SUCCESS;
 }
 
 /* ---- What the version before has ---- */
@@ -79,7 +97,7 @@ static int same_tensor(const struct wi_ckpt_tensor *a, const struct wi_ckpt_tens
     return a->dtype == b->dtype && a->ndims == b->ndims && !memcmp(a->shape, b->shape, a->ndims * sizeof(*a->shape));
 }
 
-static void compare_span(struct writing *w, const struct wi_ckpt_span *span)
+static weft_status compare_span(struct writing *w, const struct wi_ckpt_span *span)
 {
     struct wi_ckpt_index *index = &w->run->index;
     const struct wi_ckpt_tensor *tensor = &index->tensors[span->tensor];
@@ -90,7 +108,7 @@ static void compare_span(struct writing *w, const struct wi_ckpt_span *span)
         size_t c = span->first_chunk + i, begin, end;
         struct wi_ckpt_chunk *old = &w->old[c];
 
-        chunk_digest(w->run, c);
+        WI_TRY(chunk_digest(w->run, c));
         wi_ckpt_chunk_range(index, span, i, &begin, &end);
         if (entry && same_tensor(entry->tensor, tensor) && old_chunk(w, tensor, entry, begin, end, old) &&
             !memcmp(&old->hash, &index->chunks[c].hash, sizeof(old->hash)) && old->crc == index->chunks[c].crc)
@@ -98,6 +116,7 @@ static void compare_span(struct writing *w, const struct wi_ckpt_span *span)
         else
             old->file = NO_FILE;
     }
+    return WEFT_SUCCESS;
 }
 
 /* Returns 1 if the file is in the new version, too. */
@@ -152,7 +171,7 @@ static weft_status parent_compare(struct writing *w)
     if (!w->files)
         return wi_fail(WEFT_ENOMEM, "out of memory to compare a checkpoint with the one before");
     for (size_t s = 0; s < index->nspans; s++)
-        compare_span(w, &index->spans[s]);
+        WI_TRY(compare_span(w, &index->spans[s]));
     link_files(w);
     return WEFT_SUCCESS;
 }
@@ -196,12 +215,15 @@ static weft_status chunk_write(struct writing *w, size_t c)
         WI_TRY(wi_ckpt_writer_create(writer, w->temp, file->name, w->run->options.direct));
     }
     if (!w->parent)
-        chunk_digest(w->run, c);
+        WI_TRY(chunk_digest(w->run, c));
     WI_TRY(wi_ckpt_writer_align(writer, CHUNK_ALIGN));
     chunk->file = (uint32_t)which;
     chunk->offset = wi_ckpt_writer_at(writer);
     w->run->result.written_bytes += source->bytes;
-    return wi_ckpt_writer_add(writer, source->copy ? source->copy : source->data, source->bytes);
+    const void *data;
+
+    WI_TRY(chunk_data(w->run, c, &data));
+    return wi_ckpt_writer_add(writer, data, source->bytes);
 }
 
 /* Files into which nothing was written do not exist; those behind them move up. */

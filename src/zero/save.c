@@ -7,6 +7,8 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ckpt.h"
+#include "zero/offload.h"
+#include "zero/swap.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule save_rule =
@@ -20,6 +22,43 @@ static const char *const kinds[] = {"weight", "moment1", "moment2"};
 enum { KINDS = 3 };
 
 /* ---- Pieces ---- */
+
+/* A piece that is in a file of the engine's: of which flat, and which element of the tensor is the shard's `at`. */
+struct source {
+    weft_zero *zero;
+    const struct wi_zero_flat *flat;
+    weft_zero_what what;
+    size_t begin, at;
+};
+
+/* Where a parameter is in a file by itself, fp32 weights are the parameter. */
+static int is_parameter(const struct source *source)
+{
+    return source->flat->swapped && source->what == WEFT_ZERO_WEIGHT && !source->flat->separate;
+}
+
+static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
+{
+    const struct source *source = arg;
+    size_t at = source->at + (first - source->begin);
+
+    return is_parameter(source) ? wi_zero_swap_get(source->zero, source->flat, 0, at, elems, out)
+                                : wi_zero_offload_get(source->zero, source->flat, source->what, at, elems, out);
+}
+
+static weft_status store(const struct source *source, size_t elems, const void *data)
+{
+    return is_parameter(source)
+               ? wi_zero_swap_put(source->zero, source->flat, source->at, elems, data)
+               : wi_zero_offload_put(source->zero, source->flat, source->what, source->at, elems, data);
+}
+
+static int in_file(const weft_zero *zero, const struct wi_zero_flat *flat, int kind)
+{
+    if (kind == 0 && !flat->separate)
+        return flat->swapped;
+    return flat->extent >= 0 && kind <= wi_optim_moments(zero->config.optimizer);
+}
 
 enum reach {
     OWN,  /* what this rank alone saves */
@@ -40,15 +79,16 @@ static void *memory_of(const weft_zero *zero, const struct wi_zero_flat *flat, i
     return flat->trained ? (void *)flat->weight : kept ? (void *)flat->full : (void *)flat->own;
 }
 
-static size_t add(const weft_zero *zero, const struct wi_zero_param *param, int kind, enum reach reach,
+static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, enum reach reach, struct source *source,
                   struct wi_ckpt_piece *piece)
 {
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
     size_t first, begin = 0, elems;
     char *memory = memory_of(zero, flat, kind, &first);
     weft_dtype dtype = flat->trained ? WEFT_FLOAT32 : flat->dtype;
+    int filed = in_file(zero, flat, kind);
 
-    if (!memory || (kind && !flat->trained))
+    if ((!memory && !filed) || (kind && !flat->trained))
         return 0;
     int all =
         reach == WHOLE || (reach == WIDE && (flat->trained ? zero->config.stage == 0 : zero->units[flat->unit].kept));
@@ -64,28 +104,51 @@ static size_t add(const weft_zero *zero, const struct wi_zero_param *param, int 
         .shape = param->shape,
         .begin = begin,
         .end = begin + elems,
-        .data = elems && reach != WHOLE ? memory + (param->offset + begin - first) * wi_zero_width(dtype) : memory,
     };
+    if (!elems || reach == WHOLE)
+        return 1;
+    size_t at = param->offset + begin - first;
+
+    if (!filed) {
+        piece->data = memory + at * wi_zero_width(dtype);
+        return 1;
+    }
+    *source = (struct source){
+        zero, flat, (weft_zero_what[]){WEFT_ZERO_WEIGHT, WEFT_ZERO_MOMENT1, WEFT_ZERO_MOMENT2}[kind], begin, at};
+    piece->fetch = fetch;
+    piece->arg = source;
     return 1;
 }
 
-static size_t list_pieces(const weft_zero *zero, enum reach reach, int nkinds, struct wi_ckpt_piece *pieces)
-{
-    size_t n = 0;
+/* Pieces, and of those in files where they are. */
+struct list {
+    struct wi_ckpt_piece *pieces;
+    struct source *sources;
+    size_t n;
+};
 
+static void list_pieces(weft_zero *zero, enum reach reach, int nkinds, struct list *list)
+{
+    list->n = 0;
     for (int i = 0; i < zero->nparams; i++)
         for (int kind = 0; kind < nkinds; kind++)
-            n += add(zero, &zero->params[i], kind, reach, &pieces[n]);
-    return n;
+            list->n += add(zero, &zero->params[i], kind, reach, &list->sources[list->n], &list->pieces[list->n]);
 }
 
-static struct wi_ckpt_piece *room_for_pieces(const weft_zero *zero)
+static weft_status list_create(const weft_zero *zero, struct list *list)
 {
-    struct wi_ckpt_piece *pieces = wi_calloc((size_t)zero->nparams * KINDS + 1, sizeof *pieces);
+    list->n = 0;
+    list->pieces = wi_calloc((size_t)zero->nparams * KINDS + 1, sizeof *list->pieces);
+    list->sources = wi_calloc((size_t)zero->nparams * KINDS + 1, sizeof *list->sources);
+    if (!list->pieces || !list->sources)
+        return wi_fail(WEFT_ENOMEM, "zero: no memory for the list of %d tensors", zero->nparams * KINDS);
+    return WEFT_SUCCESS;
+}
 
-    if (!pieces)
-        wi_fail(WEFT_ENOMEM, "zero: no memory for the list of %d tensors", zero->nparams * KINDS);
-    return pieces;
+static void list_free(struct list *list)
+{
+    wi_free(list->pieces);
+    wi_free(list->sources);
 }
 
 static weft_status idle(const weft_zero *zero, const char *call)
@@ -114,20 +177,25 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
         {.name = "optimizer", .type = WI_CKPT_TEXT, .text = wi_optim_name(zero->config.optimizer)},
     };
     struct wi_ckpt_state state = {scalars, sizeof scalars / sizeof *scalars, given->client, given->client_bytes};
+    int filed = zero->disk || zero->swap;
     struct wi_ckpt_options options = {.keep = given->keep,
                                       .replace = given->replace,
                                       .incremental = given->incremental,
+                                      .in_place = filed,
                                       .keep_buffer = 1,
                                       .direct = given->direct};
-    struct wi_ckpt_piece *pieces = room_for_pieces(zero);
+    struct list list;
+    weft_status st = list_create(zero, &list);
 
-    if (!pieces)
-        return WEFT_ENOMEM;
     /* Of several copies the first is saved. */
-    size_t n = zero->copy ? 0 : list_pieces(zero, OWN, KINDS, pieces);
-    weft_status st = wi_ckpt_begin(zero->ckpt, folder, tag, pieces, n, &state, &options);
-
-    wi_free(pieces);
+    if (st >= 0 && !zero->copy)
+        list_pieces(zero, OWN, KINDS, &list);
+    if (st >= 0)
+        st = wi_ckpt_begin(zero->ckpt, folder, tag, list.pieces, list.n, &state, &options);
+    /* Files of the engine's are read by one thread at a time, and a copy of what is in them may not fit into memory. */
+    if (st >= 0 && filed)
+        wi_ckpt_snapshot_wait(zero->ckpt);
+    list_free(&list);
     return st;
 }
 
@@ -225,6 +293,28 @@ static weft_status read_counters(const weft_zero *zero, struct wi_ckpt_reader *r
     return WEFT_SUCCESS;
 }
 
+/* The same of weights that are in a file; the parameter may be in one, too. */
+static weft_status spread_filed(weft_zero *zero, const struct wi_zero_flat *flat, size_t at, size_t elems)
+{
+    size_t width = wi_zero_width(flat->dtype);
+    float *weight = wi_malloc(4 * elems);
+    char *rounded = wi_malloc(width * elems);
+    weft_status st =
+        weight && rounded ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: load: no memory for %zu elements", elems);
+
+    if (st >= 0)
+        st = wi_zero_offload_get(zero, flat, WEFT_ZERO_WEIGHT, at, elems, weight);
+    if (st >= 0)
+        wi_optim_convert(zero->pool, rounded, flat->dtype, weight, WEFT_FLOAT32, elems, 0);
+    if (st >= 0 && flat->swapped)
+        st = wi_zero_swap_put(zero, flat, at, elems, rounded);
+    else if (st >= 0)
+        memcpy((zero->config.stage ? flat->own : flat->full) + at * width, rounded, elems * width);
+    wi_free(weight);
+    wi_free(rounded);
+    return st;
+}
+
 /* What the ranks updated becomes the parameter: rounded, where they differ, and gathered. */
 static weft_status spread(weft_zero *zero)
 {
@@ -238,7 +328,9 @@ static weft_status spread(weft_zero *zero)
             size_t begin = 0, elems = zero->config.stage ? wi_zero_own_part(zero, param, &begin) : param->elems;
             size_t at = param->offset + begin - (zero->config.stage ? wi_zero_first(zero, flat) : 0);
 
-            if (elems)
+            if (elems && flat->extent >= 0)
+                WI_TRY(spread_filed(zero, flat, at, elems));
+            else if (elems)
                 wi_optim_convert(zero->pool,
                                  (zero->config.stage ? flat->own : flat->full) + at * wi_zero_width(flat->dtype),
                                  flat->dtype, flat->weight + at, WEFT_FLOAT32, elems, 0);
@@ -271,30 +363,65 @@ static weft_status keep_client(weft_zero *zero, struct wi_ckpt_reader *reader)
     return WEFT_SUCCESS;
 }
 
+/* Of one tensor at a time what goes into a file passes through memory. */
+static weft_status read_list(struct wi_ckpt_reader *reader, const struct list *list)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (size_t i = 0; st >= 0 && i < list->n; i++) {
+        struct wi_ckpt_piece piece = list->pieces[i];
+        size_t elems = piece.end - piece.begin;
+
+        if (piece.fetch) {
+            piece.fetch = NULL;
+            piece.data = wi_malloc(elems * weft_dtype_bytes(piece.dtype));
+            if (!piece.data)
+                return wi_fail(WEFT_ENOMEM, "zero: load: no memory for %zu elements of \"%s\"", elems, piece.name);
+        }
+        st = wi_ckpt_read(reader, &piece, 1);
+        if (list->pieces[i].fetch) {
+            if (st >= 0)
+                st = store(&list->sources[i], elems, piece.data);
+            wi_free(piece.data);
+        }
+    }
+    return st;
+}
+
+static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nkinds, struct list *list,
+                          struct counters *c)
+{
+    /* Whoever takes weights alone may leave tensors out. */
+    if (nkinds > 1) {
+        list_pieces(zero, WHOLE, nkinds, list);
+        WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n));
+        WI_TRY(read_counters(zero, reader, c));
+    }
+    list_pieces(zero, WIDE, nkinds, list);
+    WI_TRY(wi_ckpt_check(reader, list->pieces, list->n));
+    return keep_client(zero, reader);
+}
+
 static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, unsigned flags, struct counters *c)
 {
     int nkinds = flags & WEFT_ZERO_LOAD_WEIGHTS ? 1 : KINDS;
-    struct wi_ckpt_piece *pieces = room_for_pieces(zero);
-    weft_status st = pieces ? WEFT_SUCCESS : WEFT_ENOMEM;
-    size_t n = 0;
+    struct list list;
+    weft_status st = list_create(zero, &list);
 
-    /* Whoever takes weights alone may leave tensors out. */
-    if (st >= 0 && nkinds > 1)
-        st = wi_ckpt_compare(reader, pieces, list_pieces(zero, WHOLE, nkinds, pieces));
-    if (st >= 0 && nkinds > 1)
-        st = read_counters(zero, reader, c);
-    if (st >= 0) {
-        n = list_pieces(zero, WIDE, nkinds, pieces);
-        st = wi_ckpt_check(reader, pieces, n);
-    }
     if (st >= 0)
-        st = keep_client(zero, reader);
+        st = verify(zero, reader, nkinds, &list, c);
     /* From here on nothing fails but what was verified, and ranks have agreed that all have. */
     st = wi_zero_agree(zero, st, "load");
-    if (st >= 0)
-        st = wi_ckpt_read(reader, pieces, n);
-    wi_free(pieces);
-    WI_TRY(wi_zero_agree(zero, st, "load: read"));
+    if (st >= 0) {
+        st = read_list(reader, &list);
+        st = wi_zero_agree(zero, st < 0 ? st : WEFT_SUCCESS, "load: read");
+        if (st < 0 && zero->failed == WEFT_SUCCESS) {
+            zero->failed = st;
+            zero->failure = wi_strdup(wi_fail_text());
+        }
+    }
+    list_free(&list);
+    WI_TRY(st);
     if (nkinds > 1) {
         zero->step = (uint64_t)c->step;
         zero->good_steps = (int)c->good_steps;

@@ -40,7 +40,8 @@ static void make(struct model *m, size_t mib)
         for (size_t i = 0; data && i < elems; i++)
             data[i] = (float)(i * 2654435761u % 1000003) * (float)(t + 1);
         snprintf(m->names[t], sizeof(m->names[t]), "layer%d", t);
-        m->pieces[t] = (struct wi_ckpt_piece){m->names[t], "weight", WEFT_FLOAT32, 2, m->shape, 0, elems, data};
+        m->pieces[t] =
+            (struct wi_ckpt_piece){m->names[t], "weight", WEFT_FLOAT32, 2, m->shape, 0, elems, data, NULL, NULL};
     }
 }
 

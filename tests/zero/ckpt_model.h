@@ -80,7 +80,7 @@ static inline void cm_cut(struct cm_pieces *pieces, int rank, int nranks, uint64
             first = 0;
             if (owner == rank) {
                 *p = (struct wi_ckpt_piece){cm_tensors[t].name, cm_tensors[t].kind, cm_tensors[t].dtype, cm_tensors[t].ndims,
-                                            cm_tensors[t].shape, at, at + n, NULL};
+                                            cm_tensors[t].shape, at, at + n, NULL, NULL, NULL};
                 p->data = calloc(n * weft_dtype_bytes(p->dtype) + 1, 1);
                 pieces->tensor[pieces->count++] = t;
             }

@@ -181,7 +181,8 @@ static void disagree(int rank, int nranks, void *arg)
     struct wi_ckpt_state state = {&scalar, 1, NULL, 0};
     float data[8] = {0};
     const size_t shape = 8 * (size_t)nranks;
-    struct wi_ckpt_piece piece = {"w", "weight", WEFT_FLOAT32, 1, &shape, 8 * (size_t)rank, 8 * (size_t)rank + 8, data};
+    struct wi_ckpt_piece piece = {"w",  "weight", WEFT_FLOAT32, 1, &shape, 8 * (size_t)rank, 8 * (size_t)rank + 8,
+                                  data, NULL,     NULL};
     struct wi_ckpt_reader *reader;
     struct wi_ckpt *ckpt;
     struct ranks r;
@@ -485,7 +486,7 @@ static void wrong_calls(void)
     const char *folder = new_folder();
     size_t shape[] = {4, 2}, huge[] = {SIZE_MAX, 2};
     float data[8] = {1, 2, 3};
-    struct wi_ckpt_piece good = {"w", "weight", WEFT_FLOAT32, 2, shape, 0, 8, data}, bad;
+    struct wi_ckpt_piece good = {"w", "weight", WEFT_FLOAT32, 2, shape, 0, 8, data, NULL, NULL}, bad;
     struct wi_ckpt_scalar scalars[] = {{"a", WI_CKPT_INTEGER, 1, 0, NULL}, {"a", WI_CKPT_REAL, 0, 1, NULL}};
     struct wi_ckpt_state state = {scalars, 2, NULL, 0}, client = {NULL, 0, NULL, 5};
     struct wi_ckpt_options options = {.chunk_bytes = 100};
@@ -551,6 +552,8 @@ static void other_models(void)
                                           cm_tensors[t].shape,
                                           0,
                                           0,
+                                          NULL,
+                                          NULL,
                                           NULL};
     CU_ASSERT_EQUAL(wi_ckpt_compare(reader, model, CM_TENSORS), WEFT_SUCCESS);
     SAYS(wi_ckpt_compare(reader, model, CM_TENSORS - 1), WEFT_EINVAL,

@@ -21,6 +21,7 @@ struct job {
     weft_dtype dtype;
     unsigned flags;
     int shard_ranks;
+    int offload; /* 1: states in a file; 2: parameters, too */
 };
 
 static const weft_zero_hyper groups[2] = {
@@ -39,6 +40,8 @@ static weft_zero_config config_of(const struct job *job)
     config.loss_scale_initial = 16;
     config.loss_scale_window = 2;
     config.shard_ranks = job->shard_ranks;
+    config.offload_folder = job->offload ? wt_temp_dir() : NULL;
+    config.offload_params = job->offload == 2;
     return config;
 }
 
@@ -147,13 +150,17 @@ static void resharded(void)
         weft_dtype t = dtypes[d];
 
         folder(d ? "half" : "float");
-        CU_ASSERT_EQUAL(go(8, (struct job){3, 3, 0, 1, t, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(3, (struct job){1, 0, 1, 2, t, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(5, (struct job){2, 1, 2, 3, t, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(1, (struct job){0, 0, 3, 4, t, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(4, (struct job){3, 1, 4, 5, t, 0, 2}), 0);
-        CU_ASSERT_EQUAL(go(2, (struct job){0, 1, 5, 6, t, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(8, (struct job){3, 0, 6, 0, t, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(8, (struct job){3, 3, 0, 1, t, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){1, 0, 1, 2, t, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(5, (struct job){2, 1, 2, 3, t, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(1, (struct job){0, 0, 3, 4, t, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(4, (struct job){3, 1, 4, 5, t, 0, 2, 0}), 0);
+        CU_ASSERT_EQUAL(go(2, (struct job){0, 1, 5, 6, t, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){3, 1, 6, 7, t, 0, 0, 2}), 0);
+        CU_ASSERT_EQUAL(go(4, (struct job){0, 1, 7, 8, t, 0, 0, 1}), 0);
+        CU_ASSERT_EQUAL(go(2, (struct job){3, 0, 8, 9, t, 0, 0, 1}), 0);
+        CU_ASSERT_EQUAL(go(5, (struct job){3, 1, 9, 10, t, 0, 0, 2}), 0);
+        CU_ASSERT_EQUAL(go(8, (struct job){2, 0, 10, 0, t, 0, 0, 0}), 0);
     }
 }
 
@@ -168,11 +175,11 @@ static void continued(void)
 
         snprintf(name, sizeof name, "on%d", stage);
         folder(name);
-        CU_ASSERT_EQUAL(go(3, (struct job){stage, 5, 0, 0, WEFT_FLOAT32, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 5, 0, 0, WEFT_FLOAT32, 0, 0, 0}), 0);
         n = shared->n;
         memcpy(whole, shared->values, sizeof whole);
-        CU_ASSERT_EQUAL(go(3, (struct job){stage, 2, 0, 1, WEFT_FLOAT32, 0, 0}), 0);
-        CU_ASSERT_EQUAL(go(3, (struct job){stage, 3, 1, 0, WEFT_FLOAT32, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 2, 0, 1, WEFT_FLOAT32, 0, 0, 0}), 0);
+        CU_ASSERT_EQUAL(go(3, (struct job){stage, 3, 1, 0, WEFT_FLOAT32, 0, 0, 0}), 0);
         CU_ASSERT(n == shared->n && memcmp(whole, shared->values, n * sizeof *whole) == 0);
     }
 }
@@ -186,7 +193,7 @@ static void continued(void)
 
 static void refusals(int rank, int nranks, void *arg)
 {
-    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0};
+    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0, 0};
     weft_zero_config config = config_of(&job);
     static float before[TOTAL], after[TOTAL];
     char path[600];
@@ -234,7 +241,7 @@ static void refusals(int rank, int nranks, void *arg)
 /* Of another optimizer weights alone are loaded; of another model nothing. */
 static void others(int rank, int nranks, void *arg)
 {
-    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0};
+    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0, 0};
     weft_zero_config config = config_of(&job);
     static float weights[TOTAL], again[TOTAL];
     weft_zero_param param = WEFT_ZERO_PARAM_INIT;
