@@ -76,3 +76,6 @@ tests_zero_test_ckpt_power_all_LDADD = $(ckpt_power_ldadd)
 test_programs += tests/zero/bench_ckpt
 tests_zero_bench_ckpt_SOURCES = tests/zero/bench_ckpt.c
 tests_zero_bench_ckpt_LDADD = libweftzerocore.la libweftcore.la
+test_programs += tests/bench/bench_zero
+tests_bench_bench_zero_SOURCES = tests/bench/bench_zero.c
+tests_bench_bench_zero_LDADD = libweft_zero.la libweft.la
