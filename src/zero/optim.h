@@ -63,7 +63,8 @@ struct wi_optim_vector {
 };
 double wi_optim_sum_squares(struct wi_optim_pool *pool, const struct wi_optim_vector *vectors, size_t nvectors);
 
-/* dst = src, or dst += src, in dst's dtype, computed in fp32 and rounded to nearest even. src may be dst if their dtypes are equal. */
+/* dst = src, or dst += src, in dst's dtype, computed in fp32 and rounded to nearest even. src may be dst if their dtypes are
+ * equal. */
 void wi_optim_convert(struct wi_optim_pool *pool, void *dst, weft_dtype dst_dtype, const void *src, weft_dtype src_dtype,
                       size_t elems, int add);
 

@@ -17,6 +17,11 @@ typedef uint32_t vu32 __attribute__((vector_size(OPTIM_LANES * 4)));
 typedef uint16_t vu16 __attribute__((vector_size(OPTIM_LANES * 2)));
 
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #define ALL(x) ((vd){0} + (x))
 
@@ -64,11 +69,7 @@ INLINE void store(int type, void *p, size_t at, vf v)
 }
 
 /* `count` vectors go through each stage together, so that the CPU has independent work during the latency of the last one. */
-#if defined(__clang__)
-#define EACH(i) _Pragma("unroll") for (int i = 0; i < count; i++)
-#else
-#define EACH(i) _Pragma("GCC unroll 8") for (int i = 0; i < count; i++)
-#endif
+#define EACH(i) UNROLL for (int i = 0; i < count; i++)
 
 struct lanes {
     vf weight[OPTIM_UNROLL], moment1[OPTIM_UNROLL], moment2[OPTIM_UNROLL];
@@ -219,6 +220,7 @@ INLINE void update(int form, int grad_type, int out_type, const struct wi_optim 
 
 INLINE void square_block(int type, const void *data, size_t at, vd sums[])
 {
+    UNROLL /* sums must be in registers */
     for (size_t i = 0; i < SUMS / OPTIM_LANES; i++) {
         vd x = TO_DOUBLE(load(type, data, at + i * OPTIM_LANES));
         sums[i] += x * x;

@@ -98,17 +98,50 @@ static void sum(void)
     (void)result;
 }
 
-static void fused(void) { run_update(grad, WEFT_FLOAT32, out); }
-static void fused_bound(void) { run_streams(3, grad, 4, out); }
-static void fused16(void) { run_update(grad16, WEFT_BFLOAT16, out); }
-static void fused16_bound(void) { run_streams(3, grad16, 2, out); }
-static void bare(void) { run_update(grad, WEFT_FLOAT32, NULL); }
-static void bare_bound(void) { run_streams(3, grad, 4, NULL); }
-static void sum_bound(void) { run_streams(0, grad, 4, NULL); }
-static void convert(void) { wi_optim_convert(pool, out, WEFT_BFLOAT16, grad, WEFT_FLOAT32, elems, 0); }
-static void convert_bound(void) { run_streams(0, grad, 4, out); }
-static void add(void) { wi_optim_convert(pool, weight, WEFT_FLOAT32, grad16, WEFT_BFLOAT16, elems, 1); }
-static void add_bound(void) { run_streams(1, grad16, 2, NULL); }
+static void fused(void)
+{
+    run_update(grad, WEFT_FLOAT32, out);
+}
+static void fused_bound(void)
+{
+    run_streams(3, grad, 4, out);
+}
+static void fused16(void)
+{
+    run_update(grad16, WEFT_BFLOAT16, out);
+}
+static void fused16_bound(void)
+{
+    run_streams(3, grad16, 2, out);
+}
+static void bare(void)
+{
+    run_update(grad, WEFT_FLOAT32, NULL);
+}
+static void bare_bound(void)
+{
+    run_streams(3, grad, 4, NULL);
+}
+static void sum_bound(void)
+{
+    run_streams(0, grad, 4, NULL);
+}
+static void convert(void)
+{
+    wi_optim_convert(pool, out, WEFT_BFLOAT16, grad, WEFT_FLOAT32, elems, 0);
+}
+static void convert_bound(void)
+{
+    run_streams(0, grad, 4, out);
+}
+static void add(void)
+{
+    wi_optim_convert(pool, weight, WEFT_FLOAT32, grad16, WEFT_BFLOAT16, elems, 1);
+}
+static void add_bound(void)
+{
+    run_streams(1, grad16, 2, NULL);
+}
 
 static const struct loop {
     const char *name;
@@ -149,8 +182,9 @@ static void measure(const struct loop *loop, int threads, int rounds)
     for (int k = 0; k < 2; k++)
         qsort(times[k], (size_t)rounds, sizeof(double), ascending);
     printf("%-34s %7d %8.2f %8.2f %8.2f %8.2f %8.1f %7.0f%% %7.0f%%\n", loop->name, threads, times[0][0] * 1e3,
-           times[0][rounds / 2] * 1e3, times[1][0] * 1e3, times[1][rounds / 2] * 1e3, loop->bytes * (double)elems / times[0][0] * 1e-9,
-           100 * times[1][0] / times[0][0], 100 * times[1][rounds / 2] / times[0][rounds / 2]);
+           times[0][rounds / 2] * 1e3, times[1][0] * 1e3, times[1][rounds / 2] * 1e3,
+           loop->bytes * (double)elems / times[0][0] * 1e-9, 100 * times[1][0] / times[0][0],
+           100 * times[1][rounds / 2] / times[0][rounds / 2]);
 }
 
 static void *memory(size_t bytes)
@@ -203,7 +237,8 @@ int main(int argc, char **argv)
     if (wi_optim_prepare(&optim, WEFT_ZERO_ADAMW, &hyper, 100, .97) != WEFT_SUCCESS)
         return 1;
     printf("%zu elements, %s, ms: best and median of %d\n", elems, wi_isa_name(), rounds);
-    printf("%-34s %7s %8s %8s %8s %8s %8s %8s %8s\n", "", "threads", "best", "median", "bound", "median", "GB/s", "of best", "of med.");
+    printf("%-34s %7s %8s %8s %8s %8s %8s %8s %8s\n", "", "threads", "best", "median", "bound", "median", "GB/s",
+           "of best", "of med.");
     for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
         for (int threads = 1; threads <= 2; threads++) {
             if (wi_optim_pool_create(threads, &pool) != WEFT_SUCCESS)
