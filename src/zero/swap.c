@@ -9,32 +9,41 @@
 #include "base/status.h"
 #include "zero/disk.h"
 
+/* Before more are taken the oldest write is waited for. Two are read ahead of an update, two belong to it, and two are written. */
+enum { BUFFERS = 6 };
+#define DEADLINE_NS (60ull * 1000000000)
+
 /* Each flat has at most one buffer for its parameters and one for its gradients; `op` is what is under way in it. */
 struct wi_zero_swap {
     struct wi_disk *disk;
     size_t buffer_bytes;
-    void **idle; /* buffers that nobody has */
-    size_t nidle, capacity;
+    void *idle[BUFFERS]; /* buffers that nobody has */
+    size_t nidle, taken; /* taken: that somebody has */
+    uint64_t clock;
 };
-
-#define DEADLINE_NS (60ull * 1000000000)
 
 /* ---- Buffers ---- */
 
 static weft_status take(struct wi_zero_swap *swap, void **buffer)
 {
-    if (swap->nidle) {
+    weft_status st = WEFT_SUCCESS;
+
+    if (swap->nidle)
         *buffer = swap->idle[--swap->nidle];
-        return WEFT_SUCCESS;
-    }
-    return wi_disk_buffer_get(swap->disk, swap->buffer_bytes, buffer);
+    else
+        st = wi_disk_buffer_get(swap->disk, swap->buffer_bytes, buffer);
+    swap->taken += st >= 0;
+    return st;
 }
 
 static void put_back(struct wi_zero_swap *swap, void **buffer)
 {
-    if (*buffer && swap->nidle < swap->capacity)
+    if (!*buffer)
+        return;
+    swap->taken--;
+    if (swap->nidle < BUFFERS)
         swap->idle[swap->nidle++] = *buffer;
-    else if (*buffer)
+    else
         wi_disk_buffer_put(swap->disk, *buffer);
     *buffer = NULL;
 }
@@ -49,6 +58,7 @@ static weft_status begin(struct wi_zero_swap *swap, struct wi_zero_swapped *part
     size_t n = all_chunks(swap, part->extent);
 
     part->writing = write;
+    part->begun = ++swap->clock;
     if (!n)
         return WEFT_SUCCESS;
     return write ? wi_disk_write(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op)
@@ -80,13 +90,38 @@ static weft_status settle(struct wi_zero_swap *swap, struct wi_zero_swapped *par
     return st;
 }
 
-/* What is in the file, or in a buffer that could not be written. */
-static weft_status fetch(struct wi_zero_swap *swap, struct wi_zero_swapped *part)
+static struct wi_zero_swapped *older(struct wi_zero_swapped *a, struct wi_zero_swapped *b)
 {
+    return b->writing && (!a || b->begun < a->begun) ? b : a;
+}
+
+/* Writes go on beside whatever follows, but not in any number. */
+static weft_status make_room(weft_zero *zero)
+{
+    struct wi_zero_swapped *oldest;
+
+    do {
+        if (zero->swap->taken < BUFFERS)
+            return WEFT_SUCCESS;
+        oldest = NULL;
+        for (int i = 0; i < zero->nflats; i++)
+            oldest = older(older(oldest, &zero->flats[i].param), &zero->flats[i].gradient);
+        if (oldest)
+            WI_TRY(settle(zero->swap, oldest));
+    } while (oldest);
+    return WEFT_SUCCESS;
+}
+
+/* What is in the file, or in a buffer that could not be written. */
+static weft_status fetch(weft_zero *zero, struct wi_zero_swapped *part)
+{
+    struct wi_zero_swap *swap = zero->swap;
+
     if (part->writing)
         WI_TRY(settle(swap, part));
     if (part->buffer)
         return WEFT_SUCCESS;
+    WI_TRY(make_room(zero));
     WI_TRY(take(swap, &part->buffer));
     weft_status st = begin(swap, part, 0);
 
@@ -108,7 +143,7 @@ static weft_status make_file(weft_zero *zero, struct wi_zero_swap *swap, const s
         .kind = config->offload_threads ? WI_DISK_THREADS : WI_DISK_AUTO,
         .block_bytes = config->offload_block_bytes,
         .depth = (unsigned)config->offload_depth,
-        .chunk_bytes = config->offload_buffer_bytes,
+        .chunk_bytes = config->offload_block_bytes ? config->offload_block_bytes : 1 << 20, /* nothing is streamed */
     };
 
     snprintf(name, sizeof name, "weft-zero-params-rank%d", zero->rank);
@@ -150,14 +185,10 @@ weft_status wi_zero_swap_create(weft_zero *zero)
     }
     if (st >= 0 && n) {
         zero->swap = wi_calloc(1, sizeof *zero->swap);
-        if (zero->swap)
-            zero->swap->idle = wi_calloc(8, sizeof *zero->swap->idle);
-        st = zero->swap && zero->swap->idle ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "seal: out of memory");
+        st = zero->swap ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "seal: out of memory");
     }
-    if (st >= 0 && n) {
-        zero->swap->capacity = 8;
+    if (st >= 0 && n)
         st = make_file(zero, zero->swap, extents, n);
-    }
     for (int i = 0; st >= 0 && n && i < zero->nflats; i++)
         if (zero->flats[i].swapped)
             st = clear(zero->swap, &zero->flats[i].param);
@@ -170,7 +201,6 @@ void wi_zero_swap_destroy(weft_zero *zero)
     if (!zero->swap)
         return;
     wi_disk_destroy(zero->swap->disk); /* and its buffers */
-    wi_free(zero->swap->idle);
     wi_free(zero->swap);
 }
 
@@ -197,7 +227,7 @@ weft_status wi_zero_swap_settle(weft_zero *zero)
 
 weft_status wi_zero_swap_read(weft_zero *zero, struct wi_zero_flat *flat)
 {
-    return fetch(zero->swap, &flat->param);
+    return fetch(zero, &flat->param);
 }
 
 weft_status wi_zero_swap_place(weft_zero *zero, struct wi_zero_flat *flat)
@@ -205,7 +235,7 @@ weft_status wi_zero_swap_place(weft_zero *zero, struct wi_zero_flat *flat)
     size_t width = wi_zero_width(flat->dtype);
     uint64_t from = wi_now_ns();
 
-    WI_TRY(fetch(zero->swap, &flat->param));
+    WI_TRY(fetch(zero, &flat->param));
     WI_TRY(settle(zero->swap, &flat->param));
     zero->stats.disk_read_wait_ns += wi_now_ns() - from;
     memcpy(flat->full + wi_zero_first(zero, flat) * width, flat->param.buffer, flat->shard * width);
@@ -221,12 +251,13 @@ weft_status wi_zero_swap_gradients(weft_zero *zero, struct wi_zero_flat *flat, c
     struct wi_zero_swap *swap = zero->swap;
 
     if (add) {
-        WI_TRY(fetch(swap, part));
+        WI_TRY(fetch(zero, part));
         WI_TRY(settle(swap, part));
         wi_optim_convert(zero->pool, part->buffer, flat->grad_dtype, shard, flat->grad_dtype, flat->shard, 1);
     } else {
         if (part->buffer)
             WI_TRY(settle(swap, part));
+        WI_TRY(make_room(zero));
         if (!part->buffer)
             WI_TRY(take(swap, &part->buffer));
         memcpy(part->buffer, shard, flat->shard * wi_zero_width(flat->grad_dtype));
@@ -239,8 +270,8 @@ weft_status wi_zero_swap_gradients(weft_zero *zero, struct wi_zero_flat *flat, c
 
 static weft_status read_for_update(weft_zero *zero, struct wi_zero_flat *flat)
 {
-    WI_TRY(fetch(zero->swap, &flat->gradient));
-    return flat->separate ? WEFT_SUCCESS : fetch(zero->swap, &flat->param);
+    WI_TRY(fetch(zero, &flat->gradient));
+    return flat->separate ? WEFT_SUCCESS : fetch(zero, &flat->param);
 }
 
 weft_status wi_zero_swap_update_begin(weft_zero *zero, struct wi_zero_flat *flat, struct wi_zero_flat *next,

@@ -32,6 +32,7 @@ struct wi_zero_swapped {
     int extent;
     void *buffer;          /* NULL: nothing of it is in memory */
     struct wi_disk_op *op; /* NULL: nothing is under way */
+    uint64_t begun;        /* when, among all */
     int writing, failed;   /* the buffer is being written; could not be, and has the only copy */
 };
 
