@@ -101,8 +101,8 @@ static weft_status tables_make(struct wi_disk *disk)
 
 /* ---- Buffers ---- */
 
-/* Pages of their own, which forked children do not get: with copy on write, a read under way could go into the page that is no longer
- * this process's. */
+/* Pages of their own, which forked children do not get: with copy on write, a read under way could go into the page that is no
+ * longer this process's. */
 static weft_status region_make(struct wi_disk *disk, size_t bytes, int wanted, struct wi_disk_region **region)
 {
     struct wi_disk_region *mine = wi_calloc(1, sizeof(*mine));

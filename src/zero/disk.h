@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The disk tier: extents of one preallocated file, read and written asynchronously, and streamed through memory.
  *
- * An extent holds 1 to WI_DISK_STREAMS_MAX streams of equal length (weight, moment1, moment2), which are computed on together. It is
- * cut into chunks: chunk c has the c-th piece of each stream, one behind the other, so that a chunk is one run of bytes in the file and
- * in memory. Each piece of each stream has a CRC32C, in memory and, where the file is kept, behind the last extent. Pieces are padded
- * to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
+ * An extent holds 1 to WI_DISK_STREAMS_MAX streams of equal length (weight, moment1, moment2), which are computed on together.
+ * It is cut into chunks: chunk c has the c-th piece of each stream, one behind the other, so that a chunk is one run of bytes
+ * in the file and in memory. Each piece of each stream has a CRC32C, in memory and, where the file is kept, behind the last
+ * extent. Pieces are padded to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
  *
- * Threads: one at a time calls functions of a disk. Forked children are refused.
- * Errors name the file, the operation, the extent, the offset in the file and the system's reason. */
+ * Threads: one at a time calls functions of a disk. Forked children are refused. Errors name the file, the operation, the
+ * extent, the offset in the file and the system's reason. */
 #ifndef WI_ZERO_DISK_H
 #define WI_ZERO_DISK_H
 
@@ -71,16 +71,18 @@ struct wi_disk_stats {
 
 /* ---- Making ---- */
 
-/* Make the file, with mode 600 and O_EXCL, and allocate all of its blocks.
- * WEFT_EINVAL: a field is out of its range; the text names it. WEFT_ENOSPC: the file system is full. WEFT_ESYS: the folder does not
- * exist or is not writable, the file exists, or it would be longer than the file system or RLIMIT_FSIZE allows. WEFT_ENOTSUP:
- * io_uring was asked for and is forbidden or too old. WEFT_ENOMEM. Nothing is left behind then. */
-weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents, struct wi_disk **disk);
-/* Open a file that was made with keep and the same extents and chunk_bytes, after wi_disk_sync. WEFT_ECONFIG: it has other extents, is
- * shorter, of another version or damaged; the text says which. */
-weft_status wi_disk_open(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents, struct wi_disk **disk);
-/* End. Requests under way are cancelled, or completed. WEFT_ETIMEDOUT: the kernel did not return one of them; the memory that it may
- * still write stays allocated, and buffers of the caller must, too; it may be called again. NULL does nothing. */
+/* Make the file, with mode 600 and O_EXCL, and allocate all of its blocks. WEFT_EINVAL: a field is out of its range; the text
+ * names it. WEFT_ENOSPC: the file system is full. WEFT_ESYS: the folder does not exist or is not writable, the file exists, or
+ * it would be longer than the file system or RLIMIT_FSIZE allows. WEFT_ENOTSUP: io_uring was asked for and is forbidden or too
+ * old. WEFT_ENOMEM. Nothing is left behind then. */
+weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
+                           struct wi_disk **disk);
+/* Open a file that was made with keep and the same extents and chunk_bytes, after wi_disk_sync. WEFT_ECONFIG: it has other
+ * extents, is shorter, of another version or damaged; the text says which. */
+weft_status wi_disk_open(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
+                           struct wi_disk **disk);
+/* End. Requests under way are cancelled, or completed. WEFT_ETIMEDOUT: the kernel did not return one of them; the memory that
+ * it may still write stays allocated, and buffers of the caller must, too; it may be called again. NULL does nothing. */
 weft_status wi_disk_destroy(struct wi_disk *disk);
 
 /* ---- Shape ---- */
@@ -103,21 +105,22 @@ weft_status wi_disk_buffer_get(struct wi_disk *disk, size_t bytes, void **buffer
 /* Nothing may be under way in it. */
 void wi_disk_buffer_put(struct wi_disk *disk, void *buffer);
 
-/* Begin to read chunks into a buffer of wi_disk_range_bytes. WEFT_EINVAL: no such chunks, not aligned; one of them was never written.
- * WEFT_EBUSY: one is being written, or WI_DISK_OPS_MAX operations are under way. */
+/* Begin to read chunks into a buffer of wi_disk_range_bytes. WEFT_EINVAL: no such chunks, not aligned; one of them was never
+ * written. WEFT_EBUSY: one is being written, or WI_DISK_OPS_MAX operations are under way. */
 weft_status wi_disk_read(struct wi_disk *disk, size_t extent, size_t first, size_t nchunks, void *buffer, struct wi_disk_op **op);
 /* Begin to write them. Padding in the buffer is set to 0; its bytes must not change until the end. */
 weft_status wi_disk_write(struct wi_disk *disk, size_t extent, size_t first, size_t nchunks, void *buffer, struct wi_disk_op **op);
-/* Wait for the end of an operation, compare CRCs, and forget it. Of a failed write the buffer has the only valid copy: the chunks
- * cannot be read until they were written again.
- * WEFT_ETIMEDOUT: it is still under way at the deadline (wi_deadline_ns) and must be waited for again, or the disk be destroyed. */
+/* Wait for the end of an operation, compare CRCs, and forget it. Of a failed write the buffer has the only valid copy: the
+ * chunks cannot be read until they were written again. WEFT_ETIMEDOUT: it is still under way at the deadline (wi_deadline_ns)
+ * and must be waited for again, or the disk be destroyed. */
 weft_status wi_disk_wait(struct wi_disk *disk, struct wi_disk_op *op, uint64_t deadline_ns);
 /* Let operations go on, without waiting: for who computes for long while more than `depth` blocks are to be moved. */
 void wi_disk_progress(struct wi_disk *disk);
 
 /* ---- Blocking ---- */
 
-/* Copy any bytes of one stream out of the file, or into it. The rest of a piece stays as it is, or is 0 where it was never written. */
+/* Copy any bytes of one stream out of the file, or into it. The rest of a piece stays as it is, or is 0 where it was never
+ * written. */
 weft_status wi_disk_get(struct wi_disk *disk, size_t extent, unsigned stream, uint64_t offset, size_t bytes, void *data);
 weft_status wi_disk_put(struct wi_disk *disk, size_t extent, unsigned stream, uint64_t offset, size_t bytes, const void *data);
 

@@ -20,8 +20,8 @@
 
 #define ZEROS_BYTES ((size_t)1 << 20)
 
-/* What exceeds RLIMIT_FSIZE fails with EFBIG, and raises a signal in the thread that asked, which would end the process: it is blocked
- * meanwhile, and taken if it came. */
+/* What exceeds RLIMIT_FSIZE fails with EFBIG, and raises a signal in the thread that asked, which would end the process: it is
+ * blocked meanwhile, and taken if it came. */
 struct quiet {
     sigset_t before;
     int pending;

@@ -38,8 +38,10 @@ struct wi_disk_backend {
     const char *name;
     /* Set disk->state. Fails with a recorded text. */
     weft_status (*start)(struct wi_disk *disk);
-    /* Begin disk->ios[io]; there are never more than `depth` under way. It may wait for the next reap. */
+    /* Begin disk->ios[io]; there are never more than `depth` under way. It may wait for flush or reap. */
     void (*submit)(struct wi_disk *disk, unsigned io);
+    /* Hand over what submit has left; NULL: it leaves nothing. */
+    void (*flush)(struct wi_disk *disk);
     /* Take ended ones, at most max. deadline_ns 0: those that are there; else wait until there is one, or the deadline has passed.
      * Returns how many, or -errno if the back end itself is broken. */
     int (*reap)(struct wi_disk *disk, struct wi_disk_result *results, unsigned max, uint64_t deadline_ns);
@@ -146,8 +148,8 @@ weft_status wi_disk_trailer_read(struct wi_disk *disk);
 uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t chunk);
 /* The text of a refusal, where a forked child calls or the back end is broken. */
 weft_status wi_disk_usable(const struct wi_disk *disk);
-weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, size_t extent, size_t first, size_t nchunks, unsigned stream,
-                                unsigned nstreams, void *buffer, struct wi_disk_op **op);
+weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, size_t extent, size_t first, size_t nchunks,
+                                unsigned stream, unsigned nstreams, void *buffer, struct wi_disk_op **op);
 /* Bytes at an offset in the file, or a sync; without CRC. */
 weft_status wi_disk_raw(struct wi_disk *disk, enum wi_disk_what what, uint64_t offset, size_t bytes, void *buffer);
 int wi_disk_op_ended(const struct wi_disk_op *op);

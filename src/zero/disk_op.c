@@ -252,8 +252,12 @@ void wi_disk_turn(struct wi_disk *disk, uint64_t deadline_ns)
         disk->broken = -n;
     for (int i = 0; i < n; i++)
         io_ended(disk, &disk->results[i]);
-    if (n > 0 && !disk->canceling)
+    if (n > 0 && !disk->canceling) {
         fill(disk);
+        /* The caller may compute for long before it comes again. */
+        if (disk->backend->flush)
+            disk->backend->flush(disk);
+    }
 }
 
 void wi_disk_progress(struct wi_disk *disk)

@@ -150,8 +150,8 @@ static void slots_fetch(struct run *run)
     }
 }
 
-/* Past the deadline. The wait for what the slot needs says what that is: its own read, or, where no slot was free, a write. Success:
- * it has just ended. */
+/* Past the deadline. The wait for what the slot needs says what that is: its own read, or, where no slot was free, a write.
+ * Success: it has just ended. */
 static weft_status chunk_late(struct run *run, struct wi_disk_slot *slot)
 {
     weft_status status = WEFT_ETIMEDOUT;

@@ -175,4 +175,4 @@ static void stop(struct wi_disk *disk)
     disk->state = NULL;
 }
 
-const struct wi_disk_backend wi_disk_backend_threads = {"threads", start, submit, reap, cancel, stop, NULL};
+const struct wi_disk_backend wi_disk_backend_threads = {"threads", start, submit, NULL, reap, cancel, stop, NULL};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Behind the last extent of a file that is kept: the extents, and states and CRCs of their pieces, as wi_disk_sync found them. Numbers
- * are in the byte order of the machine, which the magic shows. What is written after a sync does not match it any more: a crash then
- * leaves pieces whose CRC is wrong, which is found when they are read. */
+/* Behind the last extent of a file that is kept: the extents, and states and CRCs of their pieces, as wi_disk_sync found them.
+ * Numbers are in the byte order of the machine, which the magic shows. What is written after a sync does not match it any
+ * more: a crash then leaves pieces whose CRC is wrong, which is found when they are read. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The back end io_uring, by its system calls (io_uring(7), io_uring_setup(2), io_uring_enter(2)). Linux 5.11 and later: waits have a
- * time-out (IORING_FEAT_EXT_ARG), and no completion is dropped (IORING_FEAT_NODROP). */
+/* The back end io_uring, by its system calls (io_uring(7), io_uring_setup(2), io_uring_enter(2)). Linux 5.11 and later: waits
+ * have a time-out (IORING_FEAT_EXT_ARG), and no completion is dropped (IORING_FEAT_NODROP). */
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <linux/time_types.h>
@@ -220,6 +220,14 @@ static void submit(struct wi_disk *disk, unsigned index)
     sqe_put(disk->state, &sqe);
 }
 
+static void flush(struct wi_disk *disk)
+{
+    struct uring_state *state = disk->state;
+
+    if (state->pending)
+        sq_flush(state, 0); /* what it cannot hand over the next reap does, or says why */
+}
+
 static int reap(struct wi_disk *disk, struct wi_disk_result *results, unsigned max, uint64_t deadline_ns)
 {
     struct uring_state *state = disk->state;
@@ -288,4 +296,4 @@ static int fix(struct wi_disk *disk)
     return 0;
 }
 
-const struct wi_disk_backend wi_disk_backend_uring = {"io_uring", start, submit, reap, cancel, stop, fix};
+const struct wi_disk_backend wi_disk_backend_uring = {"io_uring", start, submit, flush, reap, cancel, stop, fix};

@@ -205,5 +205,5 @@ void wt_fault_release(void)
     nwedged = 0;
 }
 
-const struct wi_disk_backend wt_fault_backend = {"faults", fault_start, fault_submit, fault_reap,
-                                                 NULL,     fault_stop,  NULL};
+const struct wi_disk_backend wt_fault_backend = {"faults",   fault_start, fault_submit, NULL,
+                                                 fault_reap, NULL,        fault_stop,   NULL};
