@@ -13,6 +13,14 @@ uint64_t wi_hash64(const void *data, size_t bytes, uint64_t seed)
     return XXH3_64bits_withSeed(data, bytes, seed);
 }
 
+void wi_hash128(const void *data, size_t bytes, uint64_t hash[2])
+{
+    XXH128_hash_t h = XXH3_128bits(data, bytes);
+
+    hash[0] = h.low64;
+    hash[1] = h.high64;
+}
+
 int wi_random(void *data, size_t bytes)
 {
     unsigned char *out = data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* 64-bit hash (XXH3) and CRC-free helpers. */
+/* Hashes (XXH3) and random bytes. */
 #ifndef WI_BASE_HASH_H
 #define WI_BASE_HASH_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 uint64_t wi_hash64(const void *data, size_t bytes, uint64_t seed);
+void wi_hash128(const void *data, size_t bytes, uint64_t hash[2]); /* low half first */
 /* Random bytes from the kernel (getrandom); 0 or -1. */
 int wi_random(void *data, size_t bytes);
 

@@ -12,8 +12,10 @@
 
 struct wi_ckpt_hash wi_ckpt_hash(const void *data, size_t bytes)
 {
-    /* Two seeds: together with the position they must agree before a chunk counts as unchanged. */
-    return (struct wi_ckpt_hash){{wi_hash64(data, bytes, 0), wi_hash64(data, bytes, 0x9e3779b97f4a7c15u)}};
+    struct wi_ckpt_hash hash;
+
+    wi_hash128(data, bytes, hash.half);
+    return hash;
 }
 
 int wi_ckpt_elems(weft_dtype dtype, const size_t *shape, uint32_t ndims, size_t *elems)

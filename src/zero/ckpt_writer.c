@@ -19,7 +19,8 @@
 /* Large enough that a disk's latency does not count, small enough that the block stays in the last-level cache between the checksum
  * and the write. */
 #define BLOCK_BYTES ((size_t)4 << 20)
-#define DIRECT_BYTES 4096 /* alignment of O_DIRECT on every disk in use */
+#define LARGE_BYTES ((size_t)256 << 10) /* from here on a copy to the block costs more than a call of its own */
+#define DIRECT_BYTES 4096               /* alignment of O_DIRECT on every disk in use */
 
 weft_status wi_ckpt_writer_create(struct wi_ckpt_writer *writer, const struct wi_ckpt_dir *dir, const char *name,
                                   int direct)
@@ -45,30 +46,41 @@ weft_status wi_ckpt_writer_create(struct wi_ckpt_writer *writer, const struct wi
     return WEFT_SUCCESS;
 }
 
-static weft_status flush(struct wi_ckpt_writer *w)
+static weft_status write_out(struct wi_ckpt_writer *w, const void *data, size_t bytes)
 {
-    weft_status st = wi_ckpt_write_all(w->fd, w->block, w->filled, w->written, w->dir, w->name);
+    weft_status st = wi_ckpt_write_all(w->fd, data, bytes, w->written, w->dir, w->name);
 
     if (st < 0 && w->direct && fcntl(w->fd, F_SETFL, 0) == 0) { /* it may want another alignment */
         w->direct = 0;
-        st = wi_ckpt_write_all(w->fd, w->block, w->filled, w->written, w->dir, w->name);
+        st = wi_ckpt_write_all(w->fd, data, bytes, w->written, w->dir, w->name);
     }
     if (st < 0)
         return st;
     /* The disk begins now, not when the file is synced. File systems that do not know this lose nothing but time. */
-    if (!w->direct && sync_file_range(w->fd, (off_t)w->written, (off_t)w->filled, SYNC_FILE_RANGE_WRITE) < 0 &&
+    if (!w->direct && sync_file_range(w->fd, (off_t)w->written, (off_t)bytes, SYNC_FILE_RANGE_WRITE) < 0 &&
         (errno == EIO || errno == ENOSPC))
         return wi_fail_errno(errno, "%s/%s cannot be written at byte %llu", w->dir->path, w->name,
                              (unsigned long long)w->written);
-    w->written += w->filled;
-    w->filled = 0;
+    w->written += bytes;
     return WEFT_SUCCESS;
+}
+
+static weft_status flush(struct wi_ckpt_writer *w)
+{
+    size_t bytes = w->filled;
+
+    w->filled = 0;
+    return bytes > 0 ? write_out(w, w->block, bytes) : WEFT_SUCCESS;
 }
 
 weft_status wi_ckpt_writer_add(struct wi_ckpt_writer *writer, const void *data, size_t bytes)
 {
     const unsigned char *in = data;
 
+    if (in && !writer->direct && bytes >= LARGE_BYTES) {
+        WI_TRY(flush(writer));
+        return write_out(writer, in, bytes);
+    }
     while (bytes > 0) {
         size_t room = BLOCK_BYTES - writer->filled, n = bytes < room ? bytes : room;
 
@@ -97,8 +109,7 @@ weft_status wi_ckpt_writer_finish(struct wi_ckpt_writer *writer)
     /* The end is no multiple of what O_DIRECT wants. */
     if (writer->direct && writer->filled % DIRECT_BYTES && fcntl(writer->fd, F_SETFL, 0) < 0)
         return wi_fail_errno(errno, "%s/%s cannot be written through the page cache", writer->dir->path, writer->name);
-    if (writer->filled > 0)
-        WI_TRY(flush(writer));
+    WI_TRY(flush(writer));
     if (fsync(writer->fd) < 0)
         return wi_fail_errno(errno, "%s/%s cannot be synced", writer->dir->path, writer->name);
     wi_ckpt_writer_fini(writer);
