@@ -63,24 +63,30 @@ char *wi_ckpt_json_text(const json_t *json, size_t flags)
     return text;
 }
 
+static json_t *tensor_json(const struct wi_ckpt_tensor *t)
+{
+    json_t *shape = json_array();
+
+    for (uint32_t d = 0; shape && d < t->ndims; d++)
+        if (json_array_append_new(shape, json_integer((json_int_t)t->shape[d])) < 0) {
+            json_decref(shape);
+            shape = NULL;
+        }
+    if (!shape)
+        return NULL;
+    return json_pack("{s:s, s:s, s:s, s:o}", "name", t->name, "kind", t->kind, "dtype", weft_dtype_name(t->dtype),
+                     "shape", shape);
+}
+
 json_t *wi_ckpt_tensors_json(const struct wi_ckpt_map *map)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; list && i < map->nentries; i++) {
-        const struct wi_ckpt_tensor *t = map->entries[i].tensor;
-        json_t *shape = json_array(), *one;
-        int failed = !shape;
-
-        for (uint32_t d = 0; d < t->ndims; d++)
-            failed |= json_array_append_new(shape, json_integer((json_int_t)t->shape[d]));
-        one = json_pack("{s:s, s:s, s:s, s:o}", "name", t->name, "kind", t->kind, "dtype", weft_dtype_name(t->dtype),
-                        "shape", shape);
-        if (failed || !one || json_array_append_new(list, one) < 0) {
+    for (size_t i = 0; list && i < map->nentries; i++)
+        if (json_array_append_new(list, tensor_json(map->entries[i].tensor)) < 0) {
             json_decref(list);
-            return NULL;
+            list = NULL;
         }
-    }
     return list;
 }
 

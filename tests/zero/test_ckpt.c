@@ -179,7 +179,7 @@ static void disagree(int rank, int nranks, void *arg)
     struct wi_ckpt_options options = {0};
     struct wi_ckpt_scalar scalar = {"step", WI_CKPT_INTEGER, rank == 1, 0, NULL};
     struct wi_ckpt_state state = {&scalar, 1, NULL, 0};
-    float data[8] = {0};
+    float data[9] = {0};
     const size_t shape = 8 * (size_t)nranks;
     struct wi_ckpt_piece piece = {"w",  "weight", WEFT_FLOAT32, 1, &shape, 8 * (size_t)rank, 8 * (size_t)rank + 8,
                                   data, NULL,     NULL};
