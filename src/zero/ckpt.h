@@ -11,12 +11,13 @@
  *     folder/.weft-tmp-ID/                     a save that is not complete
  *
  * Data files never change after their save. A version that uses chunks of an earlier one has hard links to their files: it is whole
- * by itself, versions may be deleted or copied in any order, and the file system counts the references. Files of which less than half
- * is still in use are not linked; what is used of them is written again, to kept-ID-00003.bin.
+ * by itself, versions may be deleted or copied in any order, and the file system counts the references. Files of which less than
+ * half is still in use are not linked; what is used of them is written again, to kept-ID-00003.bin.
  *
- * Order of a save: ranks write their files into .weft-tmp-ID and sync them and the folder; all agree; rank 0 checks that the pieces of
- * all ranks cover every tensor exactly, writes the manifest, syncs, renames the folder to its tag (this is the commit) and syncs its
- * parent; then `latest`; then versions that are too many are deleted. A crash leaves the newest complete version or the one before.
+ * Order of a save: ranks write their files into .weft-tmp-ID and sync them and the folder; all agree; rank 0 checks that the
+ * pieces of all ranks cover every tensor exactly, writes the manifest, syncs, renames the folder to its tag (this is the commit)
+ * and syncs its parent; then `latest`; then versions that are too many are deleted. A crash leaves the newest complete version or
+ * the one before.
  *
  * One thread at a time makes calls on a wi_ckpt or on a reader.
  *
@@ -66,7 +67,7 @@ struct wi_ckpt_state {
 /* The same on all ranks but for in_place, keep_buffer and direct. */
 struct wi_ckpt_options {
     int keep;           /* versions that stay, with the new one; 0: all */
-    int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error. A crash between the commit and
+    int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error. A crash between commit and
                            `latest` leaves a version that a program which goes on from the one before will save again */
     int incremental;    /* chunks that are as in the newest version are not written again */
     int in_place;       /* no copy is made: wi_ckpt_snapshot_wait waits until the data is written */
@@ -92,8 +93,8 @@ weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt);
 
 /* Begin a save. Collective, but does not wait. Everything but the pieces' data is copied before it returns. A rank that fails here
  * makes the others' save fail. WEFT_EBUSY: the one before was not waited for. options NULL: all 0. */
-weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *tag, const struct wi_ckpt_piece *pieces, size_t npieces,
-                          const struct wi_ckpt_state *state, const struct wi_ckpt_options *options);
+weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *tag, const struct wi_ckpt_piece *pieces,
+                          size_t npieces, const struct wi_ckpt_state *state, const struct wi_ckpt_options *options);
 /* Return when the pieces' data may change. The calling thread helps to copy. Without a save under way: at once. */
 void wi_ckpt_snapshot_wait(struct wi_ckpt *ckpt);
 /* WEFT_INPROGRESS, or the outcome of the newest save. result may be NULL; it is filled on success. */

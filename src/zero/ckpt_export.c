@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whole tensors as safetensors (https://huggingface.co/docs/safetensors, format): 8 bytes with the header's length, the header as JSON,
- * the tensors without gaps. Larger elements come first, so that every tensor is aligned. */
+/* Whole tensors as safetensors (https://huggingface.co/docs/safetensors, format): 8 bytes with the header's length, the header as
+ * JSON, the tensors without gaps. Larger elements come first, so that every tensor is aligned. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

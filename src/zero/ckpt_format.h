@@ -73,7 +73,8 @@ struct wi_ckpt_index {
 
 void wi_ckpt_index_fini(struct wi_ckpt_index *index);
 /* Number `number` of a span's chunks: the elements that it has. */
-void wi_ckpt_chunk_range(const struct wi_ckpt_index *index, const struct wi_ckpt_span *span, size_t number, size_t *begin, size_t *end);
+void wi_ckpt_chunk_range(const struct wi_ckpt_index *index, const struct wi_ckpt_span *span, size_t number, size_t *begin,
+                         size_t *end);
 size_t wi_ckpt_span_chunks(size_t chunk_bytes, weft_dtype dtype, size_t begin, size_t end);
 weft_status wi_ckpt_index_encode(const struct wi_ckpt_index *index, unsigned char **data, size_t *bytes);
 /* `where` begins the text of a failure, which is WEFT_ECONFIG for malformed bytes. */
@@ -119,7 +120,7 @@ void wi_ckpt_manifest_fini(struct wi_ckpt_manifest *manifest);
 /* The caller frees the text with wi_free. */
 weft_status wi_ckpt_manifest_encode(const struct wi_ckpt_manifest *manifest, char **text, size_t *bytes);
 weft_status wi_ckpt_manifest_decode(struct wi_ckpt_manifest *manifest, const char *text, size_t bytes, const char *where);
-/* A JSON as text with a NUL; NULL: out of memory. The caller frees it with wi_free: jansson's own allocator may be the program's. */
+/* A JSON as text with a NUL; NULL: out of memory. Freed with wi_free, since the program may have set jansson's allocator. */
 char *wi_ckpt_json_text(const json_t *json, size_t flags);
 json_t *wi_ckpt_tensors_json(const struct wi_ckpt_map *map); /* NULL: out of memory, or a name is no UTF-8 */
 

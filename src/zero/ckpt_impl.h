@@ -25,8 +25,8 @@ struct wi_ckpt_group {
 };
 weft_status wi_ckpt_group_init(struct wi_ckpt_group *group, weft_comm *comm);
 void wi_ckpt_group_fini(struct wi_ckpt_group *group);
-/* Give every rank's word to all. `mine` is this rank's status so far, whose text is the thread's newest one. The failure of the lowest
- * rank that has one is returned on all ranks. */
+/* Give every rank's word to all. `mine` is this rank's status so far, whose text is the thread's newest one. The failure of the
+ * lowest rank that has one is returned on all ranks. */
 weft_status wi_ckpt_gather(struct wi_ckpt_group *group, const struct wi_ckpt_word *word, weft_status mine);
 /* Give rank 0's word to all; its failure is returned on all ranks. */
 weft_status wi_ckpt_tell(struct wi_ckpt_group *group, struct wi_ckpt_word *word, weft_status mine);
@@ -65,7 +65,8 @@ void wi_ckpt_versions_fini(struct wi_ckpt_versions *versions);
 /* ---- Reading (ckpt_read.c) ---- */
 
 /* Elements begin to end of an entry; out NULL: only verified. */
-weft_status wi_ckpt_range_read(struct wi_ckpt_reader *reader, const struct wi_ckpt_entry *entry, size_t begin, size_t end, void *out);
+weft_status wi_ckpt_range_read(struct wi_ckpt_reader *reader, const struct wi_ckpt_entry *entry, size_t begin, size_t end,
+                               void *out);
 
 /* ---- Saving ---- */
 
@@ -107,7 +108,8 @@ struct wi_ckpt_commit {
     int made;
 };
 weft_status wi_ckpt_commit_prepare(struct wi_ckpt_commit *commit, struct wi_ckpt_run *run);
-weft_status wi_ckpt_commit_do(struct wi_ckpt_commit *commit, struct wi_ckpt_run *run, const struct wi_ckpt_digest *digests, int nranks);
+weft_status wi_ckpt_commit_do(struct wi_ckpt_commit *commit, struct wi_ckpt_run *run, const struct wi_ckpt_digest *digests,
+                              int nranks);
 /* Delete what is not complete, and let others save. */
 void wi_ckpt_commit_fini(struct wi_ckpt_commit *commit);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of checkpoints: everything is opened relative to a folder's descriptor, and no symbolic link within a folder is followed. */
+/* Files of checkpoints: all are opened relative to a folder's descriptor, and no symbolic link in a folder is followed. */
 #ifndef WI_CKPT_IO_H
 #define WI_CKPT_IO_H
 
@@ -35,7 +35,8 @@ weft_status wi_ckpt_file_store(const struct wi_ckpt_dir *dir, const char *name, 
 weft_status wi_ckpt_file_replace(const struct wi_ckpt_dir *dir, const char *name, const void *data, size_t bytes);
 /* Exactly so many bytes; WEFT_ECONFIG: the file ends before. */
 weft_status wi_ckpt_pread(int fd, void *data, size_t bytes, uint64_t offset, const struct wi_ckpt_dir *dir, const char *name);
-weft_status wi_ckpt_write_all(int fd, const void *data, size_t bytes, uint64_t offset, const struct wi_ckpt_dir *dir, const char *name);
+weft_status wi_ckpt_write_all(int fd, const void *data, size_t bytes, uint64_t offset, const struct wi_ckpt_dir *dir,
+                              const char *name);
 
 /* A new file that is written from its beginning to its end, in large aligned blocks. */
 struct wi_ckpt_writer {

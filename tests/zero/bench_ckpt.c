@@ -3,8 +3,9 @@
  *
  *     bench_ckpt FOLDER [MiB [ROUNDS]]
  *
- * For each form of a save: MB/s until it is durable; ms in begin, and in snapshot_wait when the caller has computed in between for as
- * long as a copy takes several times over (as a backward pass does) and when it has not; both as parts of the synchronous save. */
+ * For each form of a save: MB/s until it is durable; ms in begin, and in snapshot_wait when the caller has computed in between
+ * for as long as a copy takes several times over (as a backward pass does) and when it has not; both as parts of the synchronous
+ * save. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -55,7 +55,8 @@ static inline size_t cm_elems(const struct cm_tensor *t)
 
 static inline unsigned char cm_byte(size_t tensor, int version, size_t byte)
 {
-    return (unsigned char)cm_mix((tensor + 1) * 1000003 + byte * 31 + (cm_tensors[tensor].frozen ? 0 : (uint64_t)version) * 0x10001);
+    return (unsigned char)cm_mix((tensor + 1) * 1000003 + byte * 31 +
+                                 (cm_tensors[tensor].frozen ? 0 : (uint64_t)version) * 0x10001);
 }
 
 struct cm_pieces {
@@ -64,7 +65,8 @@ struct cm_pieces {
     size_t tensor[CM_PIECES_MAX];
 };
 
-/* The pieces of one of `nranks`: each tensor is cut at random places, and each part given to a random rank. The same `seed` on all. */
+/* The pieces of one of `nranks`: each tensor is cut at random places, and each part given to a random rank. The same `seed` on
+ * all. */
 static inline void cm_cut(struct cm_pieces *pieces, int rank, int nranks, uint64_t seed)
 {
     pieces->count = 0;

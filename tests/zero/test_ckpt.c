@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checkpoints: any number of ranks before and after, versions that build on one another, and everything that is wrong with a file or
- * a call named. */
+/* Checkpoints: any number of ranks before and after, versions that build on one another, and everything that is wrong with a file
+ * or a call named. */
 #include "ckpt_model.h"
 
 #include <dirent.h>

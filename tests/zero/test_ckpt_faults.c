@@ -2,7 +2,8 @@
 /* Saves that end at any system call, and system calls, writes and allocations that fail: what is loaded afterwards is the newest
  * complete version or the one before, and the next save succeeds and leaves nothing behind.
  *
- * The program is linked with wrappers of the calls that change or read files. TRIALS: kills of three ranks. STRIDE: every such allocation fails. */
+ * The program is linked with wrappers of the calls that change or read files. TRIALS: kills of three ranks. STRIDE: every such
+ * allocation fails. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -326,7 +327,7 @@ static void save_ranks(int rank, int nranks, void *arg)
     weft_context_destroy(context);
 }
 
-/* One rank's failure is everybody's. Its calls open the temporary folder, and create, write and sync a file of data and an index. */
+/* One rank's failure is everybody's. Its calls open the temporary folder; create, write and sync data and an index. */
 static void one_rank_full(void)
 {
     struct trial t = {.folder = new_folder(), .version = 2, .victim = 1, .small = 1};
