@@ -13,8 +13,10 @@ struct variant {
     weft_dtype dtype;
     size_t persistent, prefetch, reuse, live;
     int shard_ranks;
-    double offload; /* of the optimizer's states in a file */
-    int params;     /* parameters and gradients, too, in stage 3 */
+    double offload;                    /* of the optimizer's states in a file */
+    int params;                        /* parameters and gradients, too, in stage 3 */
+    const char *gather, *reduce_codec; /* of stages 1 to 3 */
+    double tolerance;
 };
 
 static const struct variant variants[] = {
@@ -48,6 +50,8 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     config.live_elems = v->live;
     config.shard_ranks = v->shard_ranks;
     config.threads = 1;
+    config.gather_codec = v->gather;
+    config.reduce_codec = v->reduce_codec;
     if (v->offload > 0 && stage != 1) { /* one stage without, to compare with */
         config.offload_folder = wt_temp_dir();
         config.offload_ratio = v->offload;
@@ -137,22 +141,29 @@ static void same(int rank, int nranks, void *arg)
     const struct variant *v = arg;
     static float first[3 * TOTAL], other[3 * TOTAL];
     static double exact[TOTAL];
-    double norms[STEPS], expected[STEPS];
+    double norms[STEPS], expected[STEPS], tolerance = v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2;
+    int coded = v->gather || v->reduce_codec; /* stage 0 gathers no parameters, and coded ones are others */
     struct ft_rank f;
     size_t n;
 
+    tolerance = v->tolerance > 0 ? v->tolerance : tolerance;
     ft_open(&f, "shm,tcp", 20000, rank, nranks);
-    n = train(&f, v, 0, first, norms);
+    n = train(&f, v, coded, first, norms);
     reference(v, nranks, exact, expected);
     for (int s = 0; s < STEPS; s++)
-        WT_CHECK(fabs(norms[s] - expected[s]) <= (v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2) * expected[s]);
+        WT_CHECK(fabs(norms[s] - expected[s]) <= tolerance * expected[s]);
     for (size_t i = 0, at = 0; at < ZT_PARAMS; at++)
         for (size_t k = 0; k < zt_elems((int)at); k++, i++)
-            if (fabs((double)first[i] - exact[i]) > (v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2))
+            if (fabs((double)first[i] - exact[i]) > tolerance)
                 wt_fail(__FILE__, __LINE__, "%s[%zu] is %g, not %g", zt_specs[at].name, k, (double)first[i], exact[i]);
-    for (int stage = 1; stage <= 3; stage++) {
+    for (int stage = 1 + coded; stage <= 3; stage++) {
         memset(other, 0x7f, sizeof other);
         WT_CHECK_INT(train(&f, v, stage, other, expected), n);
+        if (v->gather && stage == 3) { /* below it first weights are what was set; here they are gathered, too */
+            for (size_t i = 0; i < n / 3; i++)
+                WT_CHECK(fabsf(other[i] - first[i]) <= (float)tolerance);
+            continue;
+        }
         WT_CHECK_MEM(other, first, n * sizeof *other);
         WT_CHECK_MEM(expected, norms, sizeof norms);
     }
@@ -218,9 +229,30 @@ static void offloaded(void)
     CU_ASSERT_EQUAL(wt_run(4, same, (void *)(uintptr_t)&half, 60000), 0);
 }
 
+/* Coded: near the reference, and the same bits in all stages that gather parameters. */
+static void coded(void)
+{
+    static const struct variant variants_coded[] = {
+        {"gathers in int8", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5, .overlap = 1,
+         .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1, .persistent = 100, .gather = "int8:block=64,bypass=never",
+         .tolerance = .03},
+        {"reductions in int8", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1,
+         .reduce_codec = "int8:block=64,bypass=never", .tolerance = .05},
+        {"reductions in int4 with feedback", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32,
+         .prefetch = (size_t)-1, .reduce_codec = "int4:block=64,ef=1,bypass=never", .tolerance = .2},
+        {"both", .micro_batches = 1, .dtype = WEFT_BFLOAT16, .prefetch = (size_t)-1,
+         .gather = "int8:block=64,bypass=never", .reduce_codec = "int8:block=64,bypass=never", .tolerance = .1},
+    };
+
+    for (int i = 0; i < 4; i++)
+        for (int n = 2; n <= 4; n += 2)
+            CU_ASSERT_EQUAL(wt_run(n, same, (void *)(uintptr_t)&variants_coded[i], 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"all stages have the same bits", all_stages},
     {"and so have they with several copies", copies},
     {"and with states in a file", offloaded},
+    {"and with codecs those that gather", coded},
 };
 WT_UNIT_MAIN("zero", cases)
