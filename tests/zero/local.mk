@@ -85,3 +85,4 @@ tests_zero_bench_ckpt_LDADD = libweftzerocore.la libweftcore.la
 test_programs += tests/bench/bench_zero
 tests_bench_bench_zero_SOURCES = tests/bench/bench_zero.c
 tests_bench_bench_zero_LDADD = libweft_zero.la libweft.la
+multi_scripts += tests/zero/test_zero_limit.sh
