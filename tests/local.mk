@@ -8,9 +8,9 @@ AM_MAKEFLAGS = $(if $(filter command,$(origin TESTS)),,TESTS="$(tier_check)")
 tier_check = $(unit_tests) $(check_scripts)
 tier_multi = $(multi_tests) $(multi_scripts)
 tier_long = $(long_tests) $(long_scripts)
-# Of both: ranks that die, disagree or run out of memory.
+# Of both: ranks that die, disagree or run out of memory; and ZeRO.
 # What CI runs under sanitizers.
-tier_fault = $(filter tests/fault/%,$(multi_tests))
+tier_fault = $(filter tests/fault/% tests/zero/%,$(multi_tests))
 # Those of the second that make communicators, with two threads in each rank for all copies and reductions but the shortest.
 tier_workers = $(filter-out tests/fault/%,$(multi_tests))
 

@@ -74,7 +74,7 @@ typedef struct weft_zero_config {
     int micro_batches;             /* in a step, at least 1; see weft_zero_accumulate */
     weft_zero_reduce reduce;
     int grad_fp32;                 /* 1: gradients of 16-bit parameters are kept and summed in fp32; 0: in the parameter's type */
-    double divisor;                /* of the sum over ranks and micro-batches; 0: ranks x micro-batches, the mean */
+    double divisor;                /* of the sum over ranks and micro-batches; 0: ranks x micro-batches of the step, the mean */
     double clip;                   /* largest norm of all gradients together; 0: not clipped */
     double loss_scale;             /* what the caller multiplies losses by: 1, none; 0: dynamic, by the next five */
     double loss_scale_initial;     /* 2^16 */

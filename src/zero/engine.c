@@ -305,8 +305,6 @@ static weft_status prepare(weft_zero *zero, weft_comm *comm)
     zero->more = -1;
     zero->loss_scale = zero->config.loss_scale != 0 ? zero->config.loss_scale : zero->config.loss_scale_initial;
     zero->hysteresis = zero->config.loss_scale_hysteresis;
-    if (zero->config.divisor == 0)
-        zero->config.divisor = (double)zero->nranks * zero->config.micro_batches;
     WI_TRY(make_domains(zero, comm));
     WI_TRY(wi_zero_compare_config(zero));
     return wi_optim_pool_create(zero->config.threads, &zero->pool);

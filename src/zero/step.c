@@ -234,7 +234,8 @@ static weft_status learn_order(weft_zero *zero)
 static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
 {
     struct wi_optim *optims = wi_calloc((size_t)nhypers + 1, sizeof *optims);
-    double scale = 1 / (zero->config.divisor * zero->loss_scale), squares = 0;
+    double divisor = zero->config.divisor > 0 ? zero->config.divisor : (double)zero->nranks * zero->micro;
+    double scale = 1 / (divisor * zero->loss_scale), squares = 0;
     weft_status st = optims ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
 
     if (st >= 0)
