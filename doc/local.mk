@@ -15,6 +15,7 @@ dist_man_MANS += \
 	doc/man/weft_codec_decode.3 \
 	doc/man/weft_codec_encode.3 \
 	doc/man/weft_comm_abort.3 \
+	doc/man/weft_comm_context.3 \
 	doc/man/weft_comm_create_env.3 \
 	doc/man/weft_comm_create_file.3 \
 	doc/man/weft_comm_create_id.3 \
@@ -23,6 +24,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_dump.3 \
 	doc/man/weft_comm_dup.3 \
 	doc/man/weft_comm_host.3 \
+	doc/man/weft_comm_label.3 \
 	doc/man/weft_comm_local.3 \
 	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
@@ -94,9 +96,43 @@ dist_man_MANS += \
 	doc/man/weft_wait.3 \
 	doc/man/weft_wait_all.3 \
 	doc/man/weft_wait_any.3 \
-	doc/man/weft_wait_for.3
+	doc/man/weft_wait_for.3 \
+	doc/man/weft_zero.7 \
+	doc/man/weft_zero_accumulate.3 \
+	doc/man/weft_zero_create.3 \
+	doc/man/weft_zero_destroy.3 \
+	doc/man/weft_zero_drop_gradients.3 \
+	doc/man/weft_zero_ds_config_dtype.3 \
+	doc/man/weft_zero_ds_config_engine.3 \
+	doc/man/weft_zero_ds_config_free.3 \
+	doc/man/weft_zero_ds_config_hyper.3 \
+	doc/man/weft_zero_ds_config_read.3 \
+	doc/man/weft_zero_ds_config_text.3 \
+	doc/man/weft_zero_ds_config_warning.3 \
+	doc/man/weft_zero_ds_keys.3 \
+	doc/man/weft_zero_export.3 \
+	doc/man/weft_zero_get_stats.3 \
+	doc/man/weft_zero_grad_add.3 \
+	doc/man/weft_zero_grad_buffer.3 \
+	doc/man/weft_zero_grad_ready.3 \
+	doc/man/weft_zero_load.3 \
+	doc/man/weft_zero_loss_scale.3 \
+	doc/man/weft_zero_micro_batch_end.3 \
+	doc/man/weft_zero_param_add.3 \
+	doc/man/weft_zero_param_data.3 \
+	doc/man/weft_zero_param_get.3 \
+	doc/man/weft_zero_param_set.3 \
+	doc/man/weft_zero_post_backward.3 \
+	doc/man/weft_zero_post_forward.3 \
+	doc/man/weft_zero_pre_backward.3 \
+	doc/man/weft_zero_pre_forward.3 \
+	doc/man/weft_zero_save.3 \
+	doc/man/weft_zero_save_wait.3 \
+	doc/man/weft_zero_seal.3 \
+	doc/man/weft_zero_step.3 \
+	doc/man/weft_zero_unit_add.3
 
-# Pages of section 3 are written from weft.h; tests/lint/man_pages.py says when they are stale.
+# Pages of section 3 are written from the installed headers; tests/lint/man_pages.py says when they are stale.
 man-pages:
 	$(srcdir)/doc/man/pages.py
 .PHONY: man-pages
@@ -129,9 +165,13 @@ EXTRA_DIST += \
 	doc/adr/0021-prices-by-formula.md \
 	doc/adr/0022-codec-images.md \
 	doc/adr/0023-images-in-schedules.md \
+	doc/adr/0024-codec-contract.md \
 	doc/adr/0025-images-among-nodes.md \
 	doc/adr/0026-error-feedback.md \
+	doc/adr/0027-sparse-codecs.md \
 	doc/adr/0028-hooks-of-pytorch.md \
+	doc/adr/0029-images-of-variable-length.md \
+	doc/adr/0030-linear-codecs.md \
 	doc/adr/0031-zero.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \

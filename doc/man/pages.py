@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The manual pages of section 3, from the comments of weft.h, the structs of weft_types.h and the examples beside this script.
+"""The manual pages of section 3, from comments and structs of the installed headers, and the examples beside this script.
 
   pages.py            write them into the script's folder
   pages.py --check    say which of them are not what this script would write
@@ -14,7 +14,8 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HEADERS = [os.path.join(HERE, "..", "..", "include", "weft", name) for name in ("weft_types.h", "weft.h", "weft_compress.h", "weft_client.h")]
+HEADERS = ("weft_types.h", "weft.h", "weft_compress.h", "weft_client.h", "weft_zero.h", "weft_zero_config.h")
+LIBRARIES = {"weft_zero.h": "-lweft_zero -lweft", "weft_zero_config.h": "-lweft_zero -lweft"}  # where it is not -lweft alone
 DATE = "2026-11-21"
 WIDTH = 71  # of a line that man indents
 
@@ -33,7 +34,7 @@ GROUPS = [
     (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
     (["comm_newest_algorithm"], "ask by which algorithm a collective ran"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
-    (["context_read_settings", "thread_error_set"], "share settings and errors with a library built on weft"),
+    (["context_read_settings", "comm_context", "thread_error_set"], "share settings and errors with a library built on weft"),
     (["probe", "request_message"], "see which messages have come"),
     (["wait", "wait_for", "wait_any", "wait_all", "test"], "complete operations"),
     (["group_start", "group_end"], "issue operations together"),
@@ -46,11 +47,23 @@ GROUPS = [
     (["mem_alloc", "mem_free"], "allocate memory that other ranks can reach"),
     (["mem_pool_alloc", "mem_pool_free", "mem_pool_reserved"], "allocate memory that other ranks can reach from a pool"),
     (["mem_register", "mem_deregister"], "make existing memory reachable for other ranks"),
+    (["zero_create", "zero_destroy"], "make and end an engine that shards the state of training"),
+    (["zero_param_add", "zero_unit_add", "zero_seal"], "describe a model whose state is sharded"),
+    (["zero_param_set", "zero_param_get", "zero_param_data"], "set, get and find values of sharded parameters"),
+    (["zero_pre_forward", "zero_post_forward", "zero_pre_backward", "zero_post_backward"],
+     "say which part of a model is in use"),
+    (["zero_grad_add", "zero_grad_buffer", "zero_grad_ready"], "hand gradients in"),
+    (["zero_micro_batch_end", "zero_accumulate"], "accumulate gradients of several micro-batches"),
+    (["zero_step", "zero_drop_gradients", "zero_loss_scale"], "update sharded parameters"),
+    (["zero_save", "zero_save_wait"], "save a checkpoint while training goes on"),
+    (["zero_ds_config_read", "zero_ds_config_free", "zero_ds_config_engine", "zero_ds_config_hyper", "zero_ds_config_dtype",
+      "zero_ds_config_text", "zero_ds_config_warning"], "read a configuration of DeepSpeed"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
-         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info")
-COMPRESS = re.compile(r"(weft_)?(codec_|comm_residual_|issue_batch)")
-CLIENT = re.compile(r"(weft_)?(thread_error_set|context_read_settings)")
+         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info",
+         "weft_zero_config", "weft_zero_optimizer", "weft_zero_reduce", "weft_zero_param", "weft_zero_hyper", "weft_zero_step_info",
+         "weft_zero_what", "weft_zero_stats", "weft_zero_save_options", "weft_zero_save_info", "weft_zero_load_info",
+         "weft_zero_ds_model", "weft_zero_ds_key")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 
@@ -85,7 +98,7 @@ class Doc:
         self.item = None
 
     def line(self, line):
-        status = re.match(r"(?:@return| {7}) (%s)(?:\s\s+|$)" % STATUSES, line)
+        status = re.match(r"(?:@return| {7}) (?:(%s)(?:\s\s+|$)|(WEFT_[A-Z]+) (?=\w))" % STATUSES, line)
         tag = re.match(r"((?:%s)(?:, (?:%s))*): +" % ("|".join(TAGS), "|".join(TAGS)), line)
         param = re.match(r"@param ([\w.]+(?:, \w+)*)\s+", line)
         if not line.strip():
@@ -93,7 +106,7 @@ class Doc:
             self.in_return = False
         elif status and (self.in_return or line.startswith("@return")):
             self.end()
-            self.item, self.in_return = ["return", status.group(1), line[status.end():]], True
+            self.item, self.in_return = ["return", status.group(1) or status.group(2), line[status.end():]], True
         elif line.startswith("@return "):
             self.end()
             self.item, self.in_return = ["gives", "", line[8:]], True
@@ -115,11 +128,14 @@ class Doc:
 def prototype(declaration):
     """The declaration in lines for a terminal of 80 columns, its parameters below each other."""
     text = " ".join(declaration.split())
-    head = re.match(r"typedef void \(\*\w+\)\(|[^(]*\(", text).group(0)
+    head = re.match(r"typedef \w+ \(\*\w+\)\(|[^(]*\(", text).group(0)
+    parts, indent = re.findall(r"[^,]+(?:, |$)", text[len(head):]), len(head)
     lines = [head]
-    for part in re.findall(r"[^,]+(?:, |$)", text[len(head):]):
+    if indent + max(len(part.rstrip()) for part in parts) > WIDTH:
+        lines, indent = [head, " " * 8], 8
+    for part in parts:
         if len((lines[-1] + part).rstrip()) > WIDTH and lines[-1].strip():
-            lines.append(" " * len(head))
+            lines.append(" " * indent)
         lines[-1] += part
     return "\n".join(line.rstrip() for line in lines)
 
@@ -129,11 +145,11 @@ def read_header(text):
     functions, shared, callbacks = {}, {}, {}
     for block in re.finditer(r"^/\*(?:(?!\*/).)*\*/\n(?=(.*?)(?:\n\n|\Z))", text, flags=re.S | re.M):
         comment, below = block.group(0).rstrip(), block.group(1)
-        if "----" in comment or comment.startswith("/* weft:"):
+        if "----" in comment or re.match(r"/\* weft\w*(?:\.h)?:", comment):
             continue
         below = "\n" if below.startswith("\n") else below
         declarations = re.findall(r"^WEFT_API\b[^;]*;", below, flags=re.M)
-        callback = re.match(r"typedef void \(\*(weft_\w+)\)[^;]*;", below)
+        callback = re.match(r"typedef \w+ \(\*(weft_\w+)\)[^;]*;", below)
         if declarations:
             doc = Doc(comment)
             for declaration in declarations:
@@ -191,9 +207,9 @@ def sentence(text):
 
 
 class Page:
-    def __init__(self, names, summary, header, examples):
+    def __init__(self, names, summary, header, examples, own):
         self.functions, self.shared, self.callbacks, self.types = header
-        self.names, self.summary, self.out = names, summary, []
+        self.names, self.summary, self.own, self.out = names, summary, own, []
         self.docs = {}
         for name in names:
             doc = self.functions[name][0]
@@ -254,8 +270,9 @@ class Page:
         return [row for row in rows if row[0] not in ("WEFT_SUCCESS", "WEFT_INPROGRESS")]
 
     def synopsis(self):
-        own = "weft_client.h" if CLIENT.match(self.names[0]) else "weft_compress.h" if COMPRESS.match(self.names[0]) else "weft.h"
-        self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/%s>" % own, ".PP")
+        self.add(".SH SYNOPSIS", ".nf", ".B #include <weft/%s>" % self.own, ".PP")
+        if self.own in LIBRARIES:
+            self.add(".B Link with \\fI%s\\fB" % escape(LIBRARIES[self.own]), ".PP")
         for i, name in enumerate(self.names):
             declaration = self.functions[name][1]
             for callback, (_, text) in self.callbacks.items():
@@ -270,6 +287,7 @@ class Page:
     def structs(self):
         """Those that the functions take, and those that these point to."""
         text = " ".join(self.functions[name][1] for name in self.names)
+        text += " ".join(declaration for name, (_, declaration) in self.callbacks.items() if re.search(r"\b%s\b" % name, text))
         shown = []
         for _ in range(2):
             for name, definition in self.types.items():
@@ -304,7 +322,7 @@ class Page:
             if fn == self.list_errors and (doc, name) == docs[0]:
                 self.common_errors()
             if len(self.docs) > 1:
-                self.add(".SS " + name)
+                self.add(".SS " + ", ".join(n for n in self.names if self.functions[n][0] is doc))
             fn(doc)
 
     def common_errors(self):
@@ -354,12 +372,12 @@ class Page:
     def list_errors(self, doc):
         for status, text in self.errors(doc):
             self.add(".TP", words(status).replace("WEFT", "\\fBWEFT", 1) + "\\fR" if status.startswith("WEFT")
-                     else ".I " + status, words(sentence(text)))
+                     else ".I " + status, words(sentence(text or ("see weft_issue(3)" if status.endswith("collective") else "see there"))))
 
     def render(self, see):
         title = self.names[0]
         self.add('.\\" SPDX-License-Identifier: BSD-3-Clause',
-                 '.\\" Written by doc/man/pages.py from include/weft/weft.h: change it there.',
+                 f'.\\" Written by doc/man/pages.py from include/weft/{self.own}: change it there.',
                  f'.TH {title.upper()} 3 "{DATE}" "weft" "weft manual"',
                  ".SH NAME", ", ".join(self.names) + " \\- " + escape(self.summary))
         self.synopsis()
@@ -370,7 +388,7 @@ class Page:
         self.return_value()
         self.each("ERRORS", self.list_errors, self.errors)
         self.add(".SH EXAMPLE", ".EX", verbatim(self.example), ".EE", ".SH SEE ALSO")
-        see = [f".BR {page} (3)," for page in see if page != title]
+        see = [f".BR {page} (3)," for page in see if page != title] + [".BR weft_zero (7),"] * (self.own in LIBRARIES)
         self.add(*see, ".BR weft (7)")
         return "\n".join(line for line in self.out if line) + "\n"
 
@@ -407,15 +425,31 @@ SEE = {
     "weft_codec_bytes": ["weft_issue", "weft_codec_list"],
     "weft_codec_list": ["weft_codec_bytes", "weft_algorithm_list"],
     "weft_comm_residual_bytes": ["weft_issue", "weft_codec_bytes"],
+    "weft_comm_label": ["weft_issue", "weft_last_error"],
+    "weft_zero_create": ["weft_zero_param_add", "weft_zero_step", "weft_zero_ds_config_read", "weft_thread_error"],
+    "weft_zero_param_add": ["weft_zero_create", "weft_zero_param_set", "weft_zero_pre_forward"],
+    "weft_zero_param_set": ["weft_zero_param_add", "weft_zero_pre_forward", "weft_zero_load"],
+    "weft_zero_pre_forward": ["weft_zero_param_set", "weft_zero_grad_add", "weft_zero_micro_batch_end"],
+    "weft_zero_grad_add": ["weft_zero_pre_forward", "weft_zero_micro_batch_end", "weft_zero_step"],
+    "weft_zero_micro_batch_end": ["weft_zero_grad_add", "weft_zero_step"],
+    "weft_zero_step": ["weft_zero_create", "weft_zero_micro_batch_end", "weft_zero_save"],
+    "weft_zero_save": ["weft_zero_load", "weft_zero_export", "weft_zero_step"],
+    "weft_zero_load": ["weft_zero_save", "weft_zero_export", "weft_zero_param_set"],
+    "weft_zero_export": ["weft_zero_save", "weft_zero_load"],
+    "weft_zero_get_stats": ["weft_zero_create", "weft_zero_step"],
+    "weft_zero_ds_config_read": ["weft_zero_ds_keys", "weft_zero_create", "weft_zero_step"],
+    "weft_zero_ds_keys": ["weft_zero_ds_config_read"],
 }
 
 
 def pages():
     """{file name: text}"""
-    text = ""
-    for path in HEADERS:
-        with open(path, encoding="utf-8") as source:
-            text += source.read()
+    text, own = "", {}
+    for name in HEADERS:
+        with open(os.path.join(HERE, "..", "..", "include", "weft", name), encoding="utf-8") as source:
+            part = source.read()
+        own.update((function, name) for function in re.findall(r"^WEFT_API\b[^;(]*?\b(weft_\w+)\s*\(", part, flags=re.M))
+        text += part
     header = read_header(text) + (read_types(text),)
     functions, examples, out = header[0], read_examples(), {}
     grouped = {"weft_" + name for names, _ in GROUPS for name in names}
@@ -426,7 +460,7 @@ def pages():
         todo.append(([name], doc.summary[0].lower() + doc.summary[1:].rstrip(".")))
     for names, summary in todo:
         see = SEE.get(names[0], SEE["operation"])
-        out[names[0] + ".3"] = Page(names, summary, header, examples).render(see)
+        out[names[0] + ".3"] = Page(names, summary, header, examples, own[names[0]]).render(see)
         for other in names[1:]:
             out[other + ".3"] = f".so man3/{names[0]}.3\n"
     missing = set(functions) - {name[:-2] for name in out}

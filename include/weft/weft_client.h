@@ -32,7 +32,8 @@ WEFT_API weft_status weft_thread_error_set(weft_status status, const char *text)
  *         WEFT_EINVAL  not a communicator, or context is NULL */
 WEFT_API weft_status weft_comm_context(const weft_comm *comm, weft_context **context);
 
-/* Make a label known to a communicator before a call of this rank has it, so that an error can say what another rank's call was for.
+/* Make a label known to a communicator before a call of this rank has it, so that an error can say what another rank's call was
+ * for.
  *
  * Calls make theirs known by themselves. A communicator knows about a thousand.
  * @param comm   the communicator
@@ -56,9 +57,9 @@ WEFT_API weft_status weft_comm_label(weft_comm *comm, const char *label);
  * Threads: any thread.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  context is not a context, a pointer is NULL, module is none for libraries, or a row is WEFT_SETTING_EQUAL
- *         WEFT_ECONFIG a value is not what its row allows; the text names setting, value, origin and what is allowed
- *         WEFT_ENOMEM  there is no memory for it */
+ *         WEFT_EINVAL   context is not a context, a pointer is NULL, module is none for libraries, or a row is WEFT_SETTING_EQUAL
+ *         WEFT_ECONFIG  a value is not what its row allows; the text names setting, value, origin and what is allowed
+ *         WEFT_ENOMEM   there is no memory for it */
 WEFT_API weft_status weft_context_read_settings(weft_context *context, const char *module, const struct weft_setting *rows,
                                                 void *values);
 

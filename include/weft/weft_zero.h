@@ -90,13 +90,16 @@ typedef struct weft_zero_config {
     size_t persistent_elems;       /* stage 3: units of at most so many elements stay gathered; 0: none */
     const char *gather_codec;      /* NULL, or a codec (weft_compress.h) of gathers of parameters: "int8:block=256" */
     const char *reduce_codec;      /* NULL, or a codec of reductions of gradients: "int4:block=128" */
-    int shard_ranks;               /* ranks that share one copy: 0 all, or a divisor of their number, or WEFT_ZERO_SHARD_NODE. Copies
-                                      are updated alike, by an all-reduce of gradients' shards among the ranks that keep the same */
-    weft_comm *experts;            /* NULL, or the ranks that keep the same experts: parameters with WEFT_ZERO_EXPERT are sharded over it */
-    weft_comm *model;              /* NULL, or the ranks that keep other parts of the model (tensor and pipeline parallel) for the same
-                                      place in comm: norms and overflows are theirs together */
+    int shard_ranks;               /* ranks that share one copy: 0 all, or a divisor of their number, or WEFT_ZERO_SHARD_NODE.
+                                      Copies are updated alike, by an all-reduce of gradients' shards among the ranks that keep the
+                                      same */
+    weft_comm *experts;            /* NULL, or the ranks that keep the same experts: parameters with WEFT_ZERO_EXPERT are sharded
+                                      over it */
+    weft_comm *model;              /* NULL, or the ranks that keep other parts of the model (tensor and pipeline parallel) for the
+                                      same place in comm: norms and overflows are theirs together */
     const char *offload_folder;    /* NULL, or where master weights and moments are kept, in a file of each rank */
-    int offload_params;            /* 1: stage 3's shards of parameters and of gradients are in a file, too, with all that belongs to them */
+    int offload_params;            /* 1: stage 3's shards of parameters and of gradients are in a file, too, with all that belongs
+                                      to them */
     double offload_ratio;          /* how much of them: 1 all, 0 none; whole units, those that are used last first */
     size_t offload_block_bytes;    /* of a request; 0: 1 MiB */
     int offload_depth;             /* requests under way; 0: 8 */
@@ -112,14 +115,16 @@ typedef struct weft_zero_config {
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
 #define WEFT_ZERO_WHOLE 2u  /* the parameter lies on one rank: no shard boundary cuts it */
 #define WEFT_ZERO_EXPERT 4u /* only the ranks of config.experts have it */
-#define WEFT_ZERO_DUPLICATE 8u /* another rank of config.model has the same (a layer norm in tensor parallel), and counts it in the norm */
+#define WEFT_ZERO_DUPLICATE 8u /* another rank of config.model has the same (a layer norm in tensor parallel), and counts it in the
+                                  norm */
 #define WEFT_ZERO_DIMS_MAX 8
 
 /* A parameter. */
 typedef struct weft_zero_param {
     size_t bytes;         /* sizeof, by WEFT_ZERO_PARAM_INIT */
     const char *name;     /* "layer3.weight": unique; copied */
-    weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too, unless config.grad_fp32. 16-bit ones have fp32 masters */
+    weft_dtype dtype;     /* WEFT_FLOAT32, WEFT_BFLOAT16 or WEFT_FLOAT16; its gradient's, too, unless config.grad_fp32. 16-bit ones
+                             have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
     unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE */
@@ -224,8 +229,8 @@ WEFT_API weft_status weft_zero_destroy(weft_zero *zero);
  * Ownership: nothing of param is kept.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   NULL, unknown dtype or flags, negative group, more than WEFT_ZERO_DIMS_MAX dimensions, a shape whose product
- *                       overflows, a name that is empty or taken, or the engine is sealed
+ *         WEFT_EINVAL   NULL, unknown dtype or flags, negative group, more than WEFT_ZERO_DIMS_MAX dimensions, a shape whose
+ *                       product overflows, a name that is empty or taken, or the engine is sealed
  *         WEFT_ENOMEM   out of memory */
 WEFT_API weft_status weft_zero_param_add(weft_zero *zero, const weft_zero_param *param, int *index);
 
@@ -239,7 +244,8 @@ WEFT_API weft_status weft_zero_param_add(weft_zero *zero, const weft_zero_param 
  * @param unit     receives its number, from 0
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  NULL, a name that is empty or taken, a parameter that does not exist or is in a unit, or the engine is sealed
+ *         WEFT_EINVAL  NULL, a name that is empty or taken, a parameter that does not exist or is in a unit, or the engine is
+ *                      sealed
  *         WEFT_ENOMEM  out of memory */
 WEFT_API weft_status weft_zero_unit_add(weft_zero *zero, const char *name, const int *params, int nparams, int *unit);
 
@@ -288,8 +294,8 @@ WEFT_API weft_status weft_zero_param_get(weft_zero *zero, int param, weft_zero_w
 
 /* Tell where a parameter's elements are.
  *
- * Stages 0 to 2: always at the same place. Stage 3: only while its unit is gathered, from pre_forward to post_forward, say; the place
- * is another each time.
+ * Stages 0 to 2: always at the same place. Stage 3: only while its unit is gathered, from pre_forward to post_forward, say; the
+ * place is another each time.
  * @param zero   the engine, sealed
  * @param param  its number
  * @param data   receives the address of its first element in its dtype, aligned to 64 bytes; NULL: it is not gathered
@@ -304,8 +310,9 @@ WEFT_API weft_status weft_zero_param_data(weft_zero *zero, int param, void **dat
 
 /* Say that a unit's forward or backward pass begins: its parameters are gathered when this returns.
  *
- * Passes nest, and a unit may have several at a time (a tied weight, a recomputed activation). In stages below 3 it waits for what the
- * last step began. In stage 3 the order is recorded, and followed from the second time on: units that come next are gathered ahead.
+ * Passes nest, and a unit may have several at a time (a tied weight, a recomputed activation). In stages below 3 it waits for what
+ * the last step began. In stage 3 the order is recorded, and followed from the second time on: units that come next are gathered
+ * ahead.
  * @param zero  the engine, sealed
  * @param unit  its number
  * Blocks: until the unit is gathered.
@@ -326,13 +333,16 @@ WEFT_API weft_status weft_zero_pre_backward(weft_zero *zero, int unit);
  *         WEFT_EINVAL  not sealed, no such unit, or no pass of it has begun */
 WEFT_API weft_status weft_zero_post_forward(weft_zero *zero, int unit);
 
-/* Say that a unit's backward pass has ended, and that gradients of it that have not come do not come in this micro-batch: they are 0.
+/* Say that a unit's backward pass has ended, and that gradients of it that have not come do not come in this micro-batch: they are
+ * 0.
  *
  * Of a unit that several modules use, call it after the last. What is left at weft_zero_micro_batch_end ends there.
  * @param zero  the engine, sealed
  * @param unit  its number, of which a pass has begun
  * Blocks: no.
- * @return as weft_zero_post_forward, and any failure of a collective */
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed, no such unit, or no pass of it has begun
+ *         any failure of a collective */
 WEFT_API weft_status weft_zero_post_backward(weft_zero *zero, int unit);
 
 /* Hand a gradient in: it is copied to its place, or added to what is there.
@@ -356,7 +366,11 @@ WEFT_API weft_status weft_zero_grad_add(weft_zero *zero, int param, const void *
  * @param grad   receives the address of its first element, in the gradient's type
  * @param add    receives 1: there is an earlier micro-batch's gradient, to be added to; 0: what is there is to be overwritten
  * Ownership: the engine's; the caller writes until weft_zero_grad_ready.
- * Blocks, @return: as weft_zero_grad_add */
+ * Blocks: while no buffer is free, until an earlier reduction is complete.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  NULL, not sealed, no such parameter, or a frozen one; it was there already in this micro-batch
+ *         WEFT_ENOMEM  there is no memory for a buffer
+ *         any failure of a collective */
 WEFT_API weft_status weft_zero_grad_buffer(weft_zero *zero, int param, void **grad, int *add);
 WEFT_API weft_status weft_zero_grad_ready(weft_zero *zero, int param);
 
@@ -389,8 +403,8 @@ WEFT_API weft_status weft_zero_accumulate(weft_zero *zero, int more);
  * @param info    NULL, or from WEFT_ZERO_STEP_INFO_INIT; filled
  * Blocks: until the gradients are reduced and all ranks have called.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL     NULL, not sealed, nhypers is too few, a value is out of its range or no number; or the last micro-batch has not
- *                         ended: nothing has changed
+ *         WEFT_EINVAL     NULL, not sealed, nhypers is too few, a value is out of its range or no number; or the last micro-batch
+ *                         has not ended: nothing has changed
  *         WEFT_EMISMATCH  another rank has run another number of micro-batches, or has other hyper-parameters
  *         any failure of a collective */
 WEFT_API weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info);
@@ -496,7 +510,8 @@ typedef struct weft_zero_load_info {
  *         WEFT_ECONFIG   it is damaged; the text names the file, and which older version is complete
  *         WEFT_EBUSY     a save is under way, or gradients have come
  *         WEFT_ENOMEM, WEFT_ESYS  of this or of another rank */
-WEFT_API weft_status weft_zero_load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info);
+WEFT_API weft_status weft_zero_load(weft_zero *zero, const char *folder, const char *tag, unsigned flags,
+                                    weft_zero_load_info *info);
 
 /* Write the weights of a version as safetensors, whole tensors, named as the parameters.
  *
@@ -507,7 +522,11 @@ WEFT_API weft_status weft_zero_load(weft_zero *zero, const char *folder, const c
  * @param shard_bytes  several files with an index, of at most so many bytes each; 0: one, model.safetensors
  * Blocks: while it reads and writes.
  * @return WEFT_SUCCESS
- *         as weft_zero_load; WEFT_ENOSPC */
+ *         WEFT_EINVAL    an argument is wrong; the text says which
+ *         WEFT_ENOTFOUND there is no such version, or a file of it is missing
+ *         WEFT_ENOTSUP   it is of a newer format
+ *         WEFT_ECONFIG   it is damaged; the text names the file, and which older version is complete
+ *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  as the text says */
 WEFT_API weft_status weft_zero_export(const char *folder, const char *tag, const char *out, uint64_t shard_bytes);
 
 /* ---- Statistics ------------------------------------------------------------------------------------------------------------- */

@@ -108,11 +108,17 @@ typedef struct weft_zero_ds_key {
                           * "renamed" */
     const char *meaning; /* what it does, why it does nothing or is refused; of old spellings, the path of today */
 } weft_zero_ds_key;
+
+/* Called for each key.
+ *
+ * @param key  valid until it returns
+ * @param arg  what the visit was given
+ * @return 0, or another number that ends the visit */
 typedef int (*weft_zero_ds_key_fn)(const weft_zero_ds_key *key, void *arg);
 
 /* Visit all keys that are known, section by section.
  *
- * @param visit  called for each; its key is valid until it returns; not 0 ends the visit
+ * @param visit  called for each
  * @param arg    handed to it
  * Blocks: no.
  * @return WEFT_SUCCESS
