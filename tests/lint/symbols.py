@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library's symbols, the headers' declarations and the man pages must name the same functions.
+"""Each library's symbols, the declarations of its headers and the man pages must name the same functions.
 
 A page may cover several functions: by a NAME section that lists them, with .so pages or without."""
 
@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 
+# Library -> what its functions begin with; a header belongs to the library with the longest one that its name begins with.
+LIBRARIES = {"libweft.so": "weft_", "libweft_zero.so": "weft_zero_"}
 DECLARATION = re.compile(r"^WEFT_API\b[^;]*?\b(weft_\w+)\s*\(", re.M)
 
 
@@ -77,16 +79,29 @@ def documented_in(folder):
     return pages, problems
 
 
-def compare(symbols, headers, pages):
-    """Everything that does not fit, as text."""
+def library_of(header):
+    """The library whose functions a header declares."""
+    name = re.sub(r"\W", "_", os.path.basename(header))
+    found = [library for library, prefix in LIBRARIES.items() if (name + "_").startswith(prefix)]
+    return max(found, key=lambda library: len(LIBRARIES[library]), default="libweft.so")
+
+
+def compare(library, symbols, headers):
+    """Everything in which a library and its headers differ, as text."""
     every = set().union(*(declared(text) for text in headers.values()))
+    prefix = LIBRARIES[library]
     for symbol in sorted(symbols):
-        if not symbol.startswith("weft_"):
-            yield f"libweft.so exports {symbol}: only weft_* may be exported"
+        if not symbol.startswith(prefix):
+            yield f"{library} exports {symbol}: only {prefix}* may be exported"
         elif symbol not in every:
-            yield f"libweft.so exports {symbol}, which no installed header declares"
+            yield f"{library} exports {symbol}, which no installed header of it declares"
     for name in sorted(every - symbols):
-        yield f"{name} is declared and not in libweft.so"
+        yield f"{name} is declared and not in {library}"
+
+
+def compare_pages(headers, pages):
+    """Everything that is not documented, and documentation of what is not there."""
+    every = set().union(*(declared(text) for text in headers.values()))
     for path, text in headers.items():
         for name in undocumented(text):
             yield f"{path}: {name} has no comment of its own"
@@ -98,20 +113,25 @@ def compare(symbols, headers, pages):
 
 def main():
     root = os.environ.get("WEFT_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    library = os.path.join(os.environ.get("WEFT_BUILDDIR", os.path.join(root, "build")), ".libs", "libweft.so")
+    built = os.path.join(os.environ.get("WEFT_BUILDDIR", os.path.join(root, "build")), ".libs")
     headers = {}
     folder = os.path.join(root, "include", "weft")
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="utf-8") as header:
             headers["include/weft/" + name] = header.read()
     pages, problems = documented_in(os.path.join(root, "doc", "man"))
-    symbols = exported(library)
-    problems += compare(symbols, headers, pages)
-    for problem in problems:
-        print(problem)
-    verdict = "not ok" if problems or not symbols else "ok"
-    print(f"{verdict} 1 - {len(symbols)} symbols, {len(pages)} documented functions, {len(problems)} problems\n1..1")
-    return 1 if problems or not symbols else 0
+    problems += compare_pages(headers, pages)
+    print("\n".join(problems + [f"{'not ok' if problems else 'ok'} 1 - {len(pages)} documented functions, {len(problems)} problems"]))
+    status = bool(problems)
+    for number, library in enumerate(LIBRARIES, 2):
+        symbols = exported(os.path.join(built, library))
+        own = {path: text for path, text in headers.items() if library_of(path) == library}
+        problems = list(compare(library, symbols, own)) + [f"{library} exports nothing"] * (not symbols)
+        print("\n".join(problems + [f"{'not ok' if problems else 'ok'} {number} - {library}: {len(symbols)} symbols, {len(own)} headers, "
+                                    f"{len(problems)} problems"]))
+        status |= bool(problems)
+    print(f"1..{1 + len(LIBRARIES)}")
+    return int(status)
 
 
 if __name__ == "__main__":

@@ -182,12 +182,24 @@ class Symbols(unittest.TestCase):
 
     def test_comparison(self):
         pages = {"weft_one": ["weft_one.3"], "weft_old": ["weft_old.3"]}
-        found = "\n".join(symbols.compare({"weft_one", "weft_two", "leak", "weft_secret"}, {"weft.h": HEADER}, pages))
+        headers = {"weft.h": HEADER}
+        found = "\n".join([*symbols.compare("libweft.so", {"weft_one", "weft_two", "leak", "weft_secret"}, headers),
+                           *symbols.compare_pages(headers, pages)])
         for words in ("exports leak: only weft_*", "exports weft_secret, which no installed header",
                       "weft_naked is declared and not in libweft.so", "weft_two has no man page",
                       "weft_old.3 is about weft_old", "weft.h: weft_naked has no comment"):
             self.assertIn(words, found)
         self.assertNotIn("weft_one ", found)
+
+    def test_libraries(self):
+        for header, library in (("weft.h", "libweft.so"), ("weft_types.h", "libweft.so"), ("weft_zero.h", "libweft_zero.so"),
+                                ("include/weft/weft_zero_config.h", "libweft_zero.so"), ("weft_zeroth.h", "libweft.so")):
+            self.assertEqual(symbols.library_of(header), library, header)
+        headers = {"weft_zero.h": "/* It. */\nWEFT_API int weft_zero_one(void);\nWEFT_API int weft_zero_two(void);\n"}
+        found = list(symbols.compare("libweft_zero.so", {"weft_zero_one", "weft_wait", "weft_zero_x"}, headers))
+        self.assertEqual(found, ["libweft_zero.so exports weft_wait: only weft_zero_* may be exported",
+                                 "libweft_zero.so exports weft_zero_x, which no installed header of it declares",
+                                 "weft_zero_two is declared and not in libweft_zero.so"])
 
     def test_pages(self):
         with tempfile.TemporaryDirectory() as folder:
