@@ -16,9 +16,8 @@
 #include "zero/swap.h"
 #include "zero/zero.h"
 
-static const struct wi_struct_rule config_rule =
-    WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", offload_threads);
-static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", retraces);
+static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", bytes);
+static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", bytes);
 
 /* ---- Calls ---- */
 

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "zero/zero.h"
 
-static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", cut_elems);
+static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", name);
 
 enum { ROOM = 64 };
 #define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE)

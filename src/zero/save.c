@@ -12,11 +12,11 @@
 #include "zero/zero.h"
 
 static const struct wi_struct_rule save_rule =
-    WI_STRUCT_RULE(weft_zero_save_options, "WEFT_ZERO_SAVE_OPTIONS_INIT", client_bytes);
+    WI_STRUCT_RULE(weft_zero_save_options, "WEFT_ZERO_SAVE_OPTIONS_INIT", bytes);
 static const struct wi_struct_rule save_info_rule =
-    WI_STRUCT_RULE(weft_zero_save_info, "WEFT_ZERO_SAVE_INFO_INIT", total_ns);
+    WI_STRUCT_RULE(weft_zero_save_info, "WEFT_ZERO_SAVE_INFO_INIT", bytes);
 static const struct wi_struct_rule load_info_rule =
-    WI_STRUCT_RULE(weft_zero_load_info, "WEFT_ZERO_LOAD_INFO_INIT", client_bytes);
+    WI_STRUCT_RULE(weft_zero_load_info, "WEFT_ZERO_LOAD_INFO_INIT", bytes);
 
 static const char *const kinds[] = {"weight", "moment1", "moment2"};
 enum { KINDS = 3 };

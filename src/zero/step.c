@@ -12,8 +12,8 @@
 #include "zero/offload.h"
 #include "zero/zero.h"
 
-static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", lr_decay);
-static const struct wi_struct_rule info_rule = WI_STRUCT_RULE(weft_zero_step_info, "WEFT_ZERO_STEP_INFO_INIT", step);
+static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", bytes);
+static const struct wi_struct_rule info_rule = WI_STRUCT_RULE(weft_zero_step_info, "WEFT_ZERO_STEP_INFO_INIT", bytes);
 
 /* ---- Hyper-parameters ---- */
 
@@ -34,9 +34,12 @@ static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *giv
 
     for (int i = 0; i < nhypers; i++) {
         const weft_zero_hyper init = WEFT_ZERO_HYPER_INIT;
+        const weft_zero_hyper *one = (const void *)((const char *)given + (size_t)i * given->bytes);
 
         own[i] = init;
-        WI_TRY(wi_struct_read(&hyper_rule, "zero: step", (const char *)given + (size_t)i * given->bytes, &own[i]));
+        if (one->bytes != given->bytes)
+            return wi_fail(WEFT_EINVAL, "zero: step: the bytes of group %d differ from those of group 0", i);
+        WI_TRY(wi_struct_read(&hyper_rule, "zero: step", one, &own[i]));
         weft_status st = wi_optim_prepare(&optim, zero->config.optimizer, &own[i], zero->step + 1, 1);
 
         if (st < 0)

@@ -5,10 +5,7 @@
 
 #include "base/status.h"
 #include "base/struct_prefix.h"
-#include "unit.h"
-
-#define EXTRA 16
-#define ENDS_AT(type, last) (sizeof(type) == offsetof(type, last) + sizeof(((type *)0)->last))
+#include "struct_rows.h"
 
 /* A field that is added at the end must not lie where older callers have padding. */
 _Static_assert(ENDS_AT(weft_context_config, settings), "padding at the end");
@@ -223,13 +220,7 @@ static const weft_collective_info collective_info = WEFT_COLLECTIVE_INFO_INIT;
 static const weft_call call = {.bytes = sizeof(weft_call), .kind = WEFT_KIND_BARRIER};
 static const weft_call_options call_options = WEFT_CALL_OPTIONS_INIT;
 
-static const struct row {
-    const char *name;
-    const void *init;
-    size_t bytes, least;
-    int result;
-    weft_status (*use)(void *given);
-} rows[] = {
+static const struct wt_struct_row rows[] = {
     {"weft_context_config", &context_config, sizeof context_config, 8, 0, use_context_config},
     {"weft_comm_config", &comm_config, sizeof comm_config, 8, 0, use_comm_config},
     {"weft_oob", &oob, sizeof oob, 24, 0, use_oob},
@@ -242,47 +233,11 @@ static const struct row {
     {"weft_call_options", &call_options, sizeof call_options, 8, 0, use_call_options},
 };
 
-static void expect(const struct row *r, void *given, size_t bytes, weft_status want)
-{
-    weft_status st;
-
-    memcpy(given, &bytes, sizeof bytes);
-    st = r->use(given);
-    if (st != want)
-        printf("# %s of %zu bytes: %s: %s\n", r->name, bytes, weft_status_name(st), weft_thread_error());
-    CU_ASSERT_EQUAL(st, want);
-    if (want == WEFT_ENOTSUP)
-        CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), r->name));
-}
-
-/* Behind a shorter struct stands what is no part of it: it must be neither read nor written. */
-static void one_struct(const struct row *r)
-{
-    unsigned char given[256] __attribute__((aligned(16)));
-
-    for (size_t bytes = 0; bytes <= r->bytes + EXTRA; bytes++) {
-        size_t known = bytes < r->bytes ? bytes : r->bytes;
-        memset(given, 0xa5, sizeof given);
-        memcpy(given, r->init, known < sizeof bytes ? sizeof bytes : known);
-        if (bytes > r->bytes)
-            memset(given + r->bytes, 0, bytes - r->bytes);
-        expect(r, given, bytes, bytes >= r->least && bytes % 8 == 0 ? WEFT_SUCCESS : WEFT_EINVAL);
-        for (size_t i = bytes < 8 ? 8 : bytes; i < sizeof given; i++)
-            if (given[i] != 0xa5 && bytes < r->bytes)
-                CU_FAIL("written behind the end");
-    }
-    memcpy(given, r->init, r->bytes);
-    memset(given + r->bytes, 0, EXTRA);
-    given[r->bytes + EXTRA - 1] = 1;
-    expect(r, given, r->bytes + EXTRA, r->result ? WEFT_SUCCESS : WEFT_ENOTSUP);
-    CU_ASSERT_EQUAL(given[r->bytes + EXTRA - 1], 1);
-}
-
 static void all_structs(void)
 {
     open_comm();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        one_struct(&rows[i]);
+        wt_struct_every_length(&rows[i]);
     close_comm();
 }
 

@@ -86,3 +86,6 @@ test_programs += tests/bench/bench_zero
 tests_bench_bench_zero_SOURCES = tests/bench/bench_zero.c
 tests_bench_bench_zero_LDADD = libweft_zero.la libweft.la
 multi_scripts += tests/zero/test_zero_limit.sh
+unit_tests += tests/zero/test_struct_prefix_zero
+tests_zero_test_struct_prefix_zero_SOURCES = tests/zero/test_struct_prefix_zero.c tests/unit/struct_rows.h
+tests_zero_test_struct_prefix_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
