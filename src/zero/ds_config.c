@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ds.h"
+#include "zero/zero.h"
 
 #define ZERO "zero_optimization."
 #define TRAIN "train_batch_size"
@@ -222,8 +223,8 @@ static weft_zero_ds_config *create(const char *name, int nranks)
     return NULL;
 }
 
-weft_status weft_zero_ds_config_read(const char *text, const char *name, int nranks, const weft_zero_ds_model *model,
-                                     weft_zero_ds_config **config)
+static weft_status read_config(const char *text, const char *name, int nranks, const weft_zero_ds_model *model,
+                               weft_zero_ds_config **config)
 {
     weft_zero_ds_config *c;
     weft_status st;
@@ -241,6 +242,14 @@ weft_status weft_zero_ds_config_read(const char *text, const char *name, int nra
     }
     *config = c;
     return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_ds_config_read(const char *text, const char *name, int nranks, const weft_zero_ds_model *model,
+                                     weft_zero_ds_config **config)
+{
+    unsigned since = wi_fail_count();
+
+    return wi_zero_publish(since, read_config(text, name, nranks, model, config));
 }
 
 void weft_zero_ds_config_free(weft_zero_ds_config *config)

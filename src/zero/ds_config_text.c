@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "zero/ds.h"
+#include "zero/zero.h"
 
 /* The object that a path's last part is in. It and those around it are made if they are missing; NULL: no memory. */
 static json_t *object_of(json_t *root, const char *path)
@@ -117,8 +118,11 @@ weft_status weft_zero_ds_keys(weft_zero_ds_key_fn visit, void *arg)
                                           [WI_DS_RENAMED] = "renamed"};
     char range[96];
 
-    if (!visit)
-        return wi_fail(WEFT_EINVAL, "visit is NULL");
+    if (!visit) {
+        unsigned since = wi_fail_count();
+
+        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: ds_keys: visit is NULL"));
+    }
     for (size_t i = 0; i < wi_ds_nkeys(); i++) {
         const struct wi_ds_key *key = wi_ds_key(i);
         wi_ds_range(key, range, sizeof(range));

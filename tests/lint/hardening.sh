@@ -7,7 +7,7 @@ cd "${WEFT_BUILDDIR:?}" || exit 99
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 command -v readelf >/dev/null || { echo "no readelf (Debian package binutils)"; exit 77; }
 wanted=" ${WEFT_TEST_HARDENING-} "
-libraries=$(ls .libs/libweft.so .libs/bench_mpi_*.so 2>/dev/null)
+libraries=$(ls .libs/libweft.so .libs/libweft_zero.so .libs/bench_mpi_*.so 2>/dev/null)
 programs=$(for p in weft-run weft-info weft-bench weft-topo weft-plan weft-sim weft-tune weft-codec; do ls ".libs/$p" 2>/dev/null || echo "$p"; done)
 
 each() { # COMMAND FILE...: say which fail
@@ -50,8 +50,8 @@ x86_64 | aarch64)
 esac
 if_found relro "addresses are read-only once loaded" each relro $libraries $programs
 if_found now "they are all resolved when loading" each now $libraries $programs
-if_found stack-protector "libweft.so has canaries" each canaries .libs/libweft.so
-if_found fortify "libweft.so checks copies and formats" each fortified .libs/libweft.so
+if_found stack-protector "libweft.so and libweft_zero.so have canaries" each canaries .libs/libweft.so .libs/libweft_zero.so
+if_found fortify "they check copies and formats" each fortified .libs/libweft.so .libs/libweft_zero.so
 tap "no stack can be executed" each stack $libraries $programs
 tap "no code is patched when loading" each no_text_relocations $libraries $programs
 tap_end
