@@ -28,8 +28,8 @@ static size_t gap(const struct wi_zero_arena *arena, int i, size_t *from)
     return (i == arena->nblocks ? arena->bytes : arena->blocks[i].begin) - *from;
 }
 
-/* The place among the blocks before which `bytes` are free, and where they begin; -1: nowhere. The beginning first, then the end, so
- * that what is free between two buffers stays in one piece. */
+/* The place among the blocks before which `bytes` are free, and where they begin; -1: nowhere. The beginning first, then the end,
+ * so that what is free between two buffers stays in one piece. */
 static int find(const struct wi_zero_arena *arena, size_t bytes, size_t *begin)
 {
     size_t free_bytes = gap(arena, arena->nblocks, begin);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of units that come and go, within one piece of memory. What does not fit is allocated by itself from the context's pool, and
- * counted. Two buffers at a time always fit if the piece is as large as both: they are placed at opposite ends. All ranks ask for the
- * same sizes in the same order, so that all find the same places free. */
+/* Buffers of units that come and go, within one piece of memory. What does not fit is allocated by itself from the context's pool,
+ * and counted. Two buffers at a time always fit if the piece is as large as both: they are placed at opposite ends. All ranks ask
+ * for the same sizes in the same order, so that all find the same places free. */
 #ifndef WI_ZERO_ARENA_H
 #define WI_ZERO_ARENA_H
 
@@ -28,7 +28,8 @@ void wi_zero_arena_fini(struct wi_zero_arena *arena);
 
 /* Whether a buffer would fit inside. */
 int wi_zero_arena_fits(const struct wi_zero_arena *arena, size_t bytes);
-/* A buffer, aligned to 64 bytes. inside: WEFT_ENOTFOUND if it does not fit inside. WEFT_ENOMEM and others of weft_mem_pool_alloc. */
+/* A buffer, aligned to 64 bytes. inside: WEFT_ENOTFOUND if it does not fit inside. WEFT_ENOMEM and others of
+ * weft_mem_pool_alloc. */
 weft_status wi_zero_arena_get(struct wi_zero_arena *arena, size_t bytes, int inside, void **ptr);
 void wi_zero_arena_put(struct wi_zero_arena *arena, void *ptr, size_t bytes);
 

@@ -103,8 +103,8 @@ static void release(weft_zero *zero, struct wi_zero_unit *unit)
     unit->resident = unit->ahead = unit->issued = 0;
 }
 
-/* What is read ahead is gathered at the next use of a unit, when it is likely to have come: on all ranks at the same place among the
- * others' gathers, whenever their disks are ready. */
+/* What is read ahead is gathered at the next use of a unit, when it is likely to have come: on all ranks at the same place among
+ * the others' gathers, whenever their disks are ready. */
 static weft_status begin_delayed(weft_zero *zero)
 {
     weft_status st = WEFT_SUCCESS;

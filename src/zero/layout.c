@@ -44,7 +44,8 @@ size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, in
 
 /* ---- Parameters in a flat ---- */
 
-/* Parameters follow each other; shards are what is left over the ranks, rounded so that cuts are where every parameter allows them. */
+/* Parameters follow each other; shards are what is left over the ranks, rounded so that cuts are where every parameter allows
+ * them. */
 static weft_status place_in_a_row(weft_zero *zero, struct wi_zero_flat *flat)
 {
     size_t step = ALIGN_BYTES / wi_zero_width(flat->dtype), cut = step, at = 0;

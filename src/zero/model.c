@@ -160,8 +160,8 @@ static weft_status check_model(const weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
-/* Collectives are labelled with their unit. Those of units that this rank has not used yet are known, too, so that ranks that go through
- * units in different orders are told of both. */
+/* Collectives are labelled with their unit. Those of units that this rank has not used yet are known, too, so that ranks that go
+ * through units in different orders are told of both. */
 static weft_status label(weft_zero *zero)
 {
     for (int u = 0; u < zero->nunits; u++) {

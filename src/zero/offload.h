@@ -10,12 +10,15 @@ weft_status wi_zero_offload_choose(weft_zero *zero);
 weft_status wi_zero_offload_create(weft_zero *zero);
 void wi_zero_offload_destroy(weft_zero *zero);
 
-/* Of a flat in the file: elements of one of its streams, from `at` of what this rank updates on. what: WEFT_ZERO_WEIGHT or a moment. */
-weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems, float *values);
+/* Of a flat in the file: elements of one of its streams, from `at` of what this rank updates on. what: WEFT_ZERO_WEIGHT or a
+ * moment. */
+weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
+                                float *values);
 weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
                                 const float *values);
 
-/* Update all flats that are in the file, in the order of the list of units; `updated` is called when all flats of a unit have been. */
+/* Update all flats that are in the file, in the order of the list of units; `updated` is called when all flats of a unit have
+ * been. */
 typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
 weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
 

@@ -37,8 +37,8 @@ extern const struct wi_optim_isa wi_optim_isa_scalar;
 extern const struct wi_optim_isa wi_optim_isa_avx2, wi_optim_isa_avx512;
 #endif
 
-/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its own
- * units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
+/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its
+ * own units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
 #define WI_OPTIM_CURSOR_BYTES 32
 typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
 void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);

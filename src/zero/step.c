@@ -62,9 +62,9 @@ static weft_status small(weft_zero *zero, weft_comm *comm, weft_kind kind, doubl
     return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
 }
 
-/* The sum of squares over all ranks, a number that is not finite if any is not: one all-reduce finds norm and overflow. With other parts of
- * the model one among those goes before, and broadcasts follow: different groups may add in different orders, and all ranks must
- * have the same bits. */
+/* The sum of squares over all ranks, a number that is not finite if any is not: one all-reduce finds norm and overflow. With other
+ * parts of the model one among those goes before, and broadcasts follow: different groups may add in different orders, and all
+ * ranks must have the same bits. */
 static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft_zero_hyper *hypers, int nhypers)
 {
     uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
@@ -185,7 +185,8 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
         }
 }
 
-/* In the order in which units are used, so that those that are needed first are first on their way; what is in a file comes last. */
+/* In the order in which units are used, so that those that are needed first are first on their way; what is in a file comes
+ * last. */
 static weft_status update(weft_zero *zero, const struct wi_optim *optims)
 {
     uint64_t from = wi_now_ns();

@@ -65,8 +65,8 @@ static weft_status begin(struct wi_zero_swap *swap, struct wi_zero_swapped *part
                  : wi_disk_read(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op);
 }
 
-/* What is under way ends. A buffer that was written is given back, unless that failed: then it has the only copy, and is written again
- * when it is next needed. */
+/* What is under way ends. A buffer that was written is given back, unless that failed: then it has the only copy, and is written
+ * again when it is next needed. */
 static weft_status settle(struct wi_zero_swap *swap, struct wi_zero_swapped *part)
 {
     weft_status st = WEFT_SUCCESS;

@@ -15,12 +15,15 @@ weft_status wi_zero_swap_place(weft_zero *zero, struct wi_zero_flat *flat);
 /* The reduced gradients in `shard` are written, or added to those that are in the file. */
 weft_status wi_zero_swap_gradients(weft_zero *zero, struct wi_zero_flat *flat, const void *shard, int add);
 
-/* For an update: where this rank's gradients and parameters are in memory, from begin to end. The next flat is read ahead (NULL: none). */
-weft_status wi_zero_swap_update_begin(weft_zero *zero, struct wi_zero_flat *flat, struct wi_zero_flat *next, const char **grads, char **params);
+/* For an update: where this rank's gradients and parameters are in memory, from begin to end. The next flat is read ahead (NULL:
+ * none). */
+weft_status wi_zero_swap_update_begin(weft_zero *zero, struct wi_zero_flat *flat, struct wi_zero_flat *next, const char **grads,
+                                      char **params);
 weft_status wi_zero_swap_update_end(weft_zero *zero, struct wi_zero_flat *flat);
 
 /* Elements of a shard of parameters, or of gradients, in their types. */
-weft_status wi_zero_swap_get(weft_zero *zero, const struct wi_zero_flat *flat, int gradients, size_t at, size_t elems, void *values);
+weft_status wi_zero_swap_get(weft_zero *zero, const struct wi_zero_flat *flat, int gradients, size_t at, size_t elems,
+                             void *values);
 weft_status wi_zero_swap_put(weft_zero *zero, const struct wi_zero_flat *flat, size_t at, size_t elems, const void *values);
 
 /* Wait until nothing is being read or written. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's insides. A model is units of parameters. The parameters of a unit that have one data type, and are all trained or all
- * frozen, lie one after the other in a *flat*, which is cut into as many shards of one size as there are ranks. Flats are what is
- * gathered and reduced, in place: parameters are views of them. doc/adr/0031-zero.md */
+/* The engine's insides. A model is units of parameters. The parameters of a unit that have one data type, and are all trained or
+ * all frozen, lie one after the other in a *flat*, which is cut into as many shards of one size as there are ranks. Flats are what
+ * is gathered and reduced, in place: parameters are views of them. doc/adr/0031-zero.md */
 #ifndef WI_ZERO_ZERO_H
 #define WI_ZERO_ZERO_H
 
@@ -117,7 +117,8 @@ struct weft_zero {
     int *order, norder;  /* units with gradients, in the order in which they are reduced */
     int *completed, ncompleted; /* in which their gradients became complete, in the first step's last micro-batch */
     int ordered;         /* `order` was agreed on */
-    uint64_t turn, turns, oldest; /* reductions of this step: begun; of the micro-batches so far; finished. Number n is of order[n % norder] */
+    /* Reductions of this step: begun; of the micro-batches so far; finished. Number n is of order[n % norder]. */
+    uint64_t turn, turns, oldest;
     int *forward_order, nforward; /* in which units were first used */
 
     int micro;           /* micro-batches of this step that have ended */
@@ -155,7 +156,8 @@ weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit
 weft_status wi_zero_lay_out(weft_zero *zero);
 weft_status wi_zero_allocate(weft_zero *zero);
 void wi_zero_free_memory(weft_zero *zero);
-/* The elements of a parameter that are in the shard of a rank of its domain: from `begin` (of the parameter) on; returns how many. */
+/* The elements of a parameter that are in the shard of a rank of its domain: from `begin` (of the parameter) on; returns how
+ * many. */
 size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin);
 
 /* seal.c: compare with the other ranks. */
@@ -202,8 +204,8 @@ static inline size_t wi_zero_width(weft_dtype dtype)
     return dtype == WEFT_FLOAT32 ? 4 : 2;
 }
 /* A call of one of the engine's collectives, labelled; fills `call` and `options`, and with a codec options->codec. */
-void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count, weft_dtype dtype,
-                  const char *label);
+void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, const void *src, void *dst, size_t count,
+                  weft_dtype dtype, const char *label);
 
 static inline const struct wi_zero_domain *wi_zero_domain(const weft_zero *zero, const struct wi_zero_flat *flat)
 {

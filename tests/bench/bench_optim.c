@@ -3,8 +3,9 @@
  *
  *     bench_optim [elements [rounds]]
  *
- * For 1 and 2 threads: unscale, clip, AdamW and bf16 store in one pass, of gradients in fp32 and bf16; AdamW alone; the sum of squares
- * and the conversion. Loops alternate, and the best and the median of the rounds are shown. Built with the tests, not run by them. */
+ * For 1 and 2 threads: unscale, clip, AdamW and bf16 store in one pass, of gradients in fp32 and bf16; AdamW alone; the sum of
+ * squares and the conversion. Loops alternate, and the best and the median of the rounds are shown. Built with the tests, not run
+ * by them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

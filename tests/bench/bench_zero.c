@@ -4,8 +4,9 @@
  *     weft-run -n 4 tests/bench/bench_zero [--stage S] [--units N] [--elems N] [--half] [--steps N] [--micro-batches N]
  *         [--offload FOLDER [--params] [--ratio R]] [--save FOLDER [--saves N]] [--compute MS]
  *
- * Rank 0 prints, of the slowest rank: bytes by class beside what the stage's formula says, the process's proportional set size above
- * that before the engine was made, and the seconds of a step by cause. With --save also for how long the caller was blocked. */
+ * Rank 0 prints, of the slowest rank: bytes by class beside what the stage's formula says, the process's proportional set size
+ * above that before the engine was made, and the seconds of a step by cause. With --save also for how long the caller was
+ * blocked. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,8 +222,8 @@ static void report_memory(double before)
     if (rank)
         return;
     printf(
-        "memory, MiB: parameters %.1f (formula %.1f), gradients %.1f (%.1f), states %.1f (%.1f), together %.1f (%.1f); buffers %.1f; "
-        "in files %.1f; set size +%.1f, %.3f of what is counted\n",
+        "memory, MiB: parameters %.1f (formula %.1f), gradients %.1f (%.1f), states %.1f (%.1f), together %.1f (%.1f); "
+        "buffers %.1f; in files %.1f; set size +%.1f, %.3f of what is counted\n",
         (double)stats.param_bytes / 1048576, says[0] / 1048576, (double)stats.grad_bytes / 1048576, says[1] / 1048576,
         (double)stats.state_bytes / 1048576, says[2] / 1048576, counted / 1048576, sum / 1048576, buffers / 1048576,
         (double)stats.disk_bytes / 1048576, pss / 1048576, pss / (counted + buffers));

@@ -2,8 +2,8 @@
 /* What bench_optim_torch.py calls of the optimizers: libweft_zero does not export them. */
 #include "zero/optim.h"
 
-/* AdamW on everything; grad_bf16: the gradient is bf16; out may be NULL. threads are kept until another number is asked for. Returns a
- * weft_status. */
+/* AdamW on everything; grad_bf16: the gradient is bf16; out may be NULL. threads are kept until another number is asked for.
+ * Returns a weft_status. */
 WEFT_API int bench_optim_adamw(int threads, size_t elems, float *weight, float *moment1, float *moment2,
                                const void *grad, int grad_bf16, void *out, double lr, double weight_decay,
                                uint64_t step, double grad_scale);

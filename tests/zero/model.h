@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small model for tests of engines: units of parameters of odd sizes, and gradients that follow from rank, step, micro-batch, place and
- * the weight itself, so that an error in any of them is carried on. */
+/* A small model for tests of engines: units of parameters of odd sizes, and gradients that follow from rank, step, micro-batch,
+ * place and the weight itself, so that an error in any of them is carried on. */
 #ifndef ZT_MODEL_H
 #define ZT_MODEL_H
 
@@ -22,7 +22,8 @@ struct zt_spec {
 
 enum { ZT_UNITS = 5 };
 
-/* Sizes of 15, 17 and 7 on up to 8 ranks, an empty parameter, a scalar-like one, frozen and whole ones, a unit without parameters. */
+/* Sizes of 15, 17 and 7 on up to 8 ranks, an empty parameter, a scalar-like one, frozen and whole ones, a unit without
+ * parameters. */
 static const struct zt_spec zt_specs[] = {
     {"embed.weight", 37, 12, 0, 0, 0, 0},
     {"block0.weight", 15, 17, 0, 1, 0, 0},
@@ -142,7 +143,8 @@ static inline void zt_backward_param(struct zt_engine *e, int p, int step, int m
     WT_REQUIRE_OK(weft_zero_grad_ready(e->zero, e->params[p]));
 }
 
-/* One micro-batch: forward through all units, backward in the other order, and one gradient that never comes in every third step. */
+/* One micro-batch: forward through all units, backward in the other order, and one gradient that never comes in every third
+ * step. */
 static inline void zt_micro_batch(struct zt_engine *e, int step, int micro, int in_place)
 {
     for (int u = 0; u < ZT_UNITS; u++) {

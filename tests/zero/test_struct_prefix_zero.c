@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Structs of weft_zero.h and weft_zero_config.h that are shorter or longer than the library's: accepted, filled as far as they go, or
- * refused. */
+/* Structs of weft_zero.h and weft_zero_config.h that are shorter or longer than the library's: accepted, filled as far as they go,
+ * or refused. */
 #include <weft/weft_zero.h>
 #include <weft/weft_zero_config.h>
 

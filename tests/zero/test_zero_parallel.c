@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* With other parallelism: data 2 x tensor 2 x pipeline 2 with stage 2 over the data group, and experts over a group of their own. The
- * losses are those of the whole model in one process, to the rounding of fp32. */
+/* With other parallelism: data 2 x tensor 2 x pipeline 2 with stage 2 over the data group, and experts over a group of their own.
+ * The losses are those of the whole model in one process, to the rounding of fp32. */
 #include "tests/zero/model.h"
 
 enum { WIDTH = 8, HIDDEN = 12, LAYERS = 2, BATCH = 3, STEPS = 12, HALF = HIDDEN / 2 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines: wrong use is named and changes nothing, ranks that diverge are told so by name, overflow skips a step, memory may run out. */
+/* Engines: wrong use is named and changes nothing, ranks that diverge are told so by name, overflow skips a step, memory may run
+ * out. */
 #include "tests/zero/model.h"
 
 #include "base/alloc.h"
