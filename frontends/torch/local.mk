@@ -1,4 +1,10 @@
 # The PyTorch front end is built by pip (wheel_backend.py), not by make; here it is only shipped.
+zero_python = \
+	frontends/torch/weft/zero/__init__.py frontends/torch/weft/zero/_checkpointing.py frontends/torch/weft/zero/_comm.py \
+	frontends/torch/weft/zero/_config.py frontends/torch/weft/zero/_core.py frontends/torch/weft/zero/_engine.py \
+	frontends/torch/weft/zero/_fsdp.py frontends/torch/weft/zero/_library.py frontends/torch/weft/zero/_optimizer.py \
+	frontends/torch/weft/zero/_passes.py frontends/torch/weft/zero/_state.py frontends/torch/weft/zero/_units.py \
+	frontends/torch/weft/zero/deepspeed.py frontends/torch/weft/zero/schedulers.py
 EXTRA_DIST += \
 	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/make-wheel frontends/torch/README.md \
 	frontends/torch/weft/py.typed \
@@ -7,6 +13,8 @@ EXTRA_DIST += \
 	frontends/torch/weft/_C.pyi frontends/torch/weft/_residuals.py frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
 	frontends/torch/weft/hooks.py frontends/torch/weft/mem.py frontends/torch/weft/trace.py \
+	$(zero_python) \
+	frontends/torch/csrc/zero.cpp frontends/torch/csrc/zero.hpp \
 	frontends/torch/csrc/algorithms.cpp frontends/torch/csrc/algorithms.hpp frontends/torch/csrc/backend.cpp frontends/torch/csrc/backend.hpp \
 	frontends/torch/csrc/batch.cpp frontends/torch/csrc/batch.hpp frontends/torch/csrc/bootstrap.cpp frontends/torch/csrc/bootstrap.hpp \
 	frontends/torch/csrc/coding.cpp frontends/torch/csrc/coding.hpp frontends/torch/csrc/collectives.cpp frontends/torch/csrc/collectives.hpp frontends/torch/csrc/engine.cpp frontends/torch/csrc/engine.hpp \

@@ -5,11 +5,12 @@ It needs nothing but Python's own library: neither setuptools nor a network. pip
 torch, unless --no-build-isolation is given; so the compiler is run from a Python that has the environment pip installs into.
 Where there is no torch either, the wheel has the sources alone, and the adapter is compiled at first use.
 
-The wheel holds what it needs of weft: lib/libweft.so.1, which the adapter finds beside itself ($ORIGIN/lib), and its headers,
-against which the adapter is compiled again under another torch. torch's own libraries are found because torch is imported
-first. What libweft needs of the system (hwloc, OpenSSL, jansson, expat) is not in it: `make-wheel`, beside this file, adds that
-for other machines. Plugins are not in it either: the codec lossless needs the library to be installed. WEFT_TORCH_BUNDLE=0
-leaves the library out and lets the adapter refer to it where it is, for work on the library.
+The wheel holds what it needs of weft: lib/libweft.so.1, which the adapter finds beside itself ($ORIGIN/lib),
+lib/libweft_zero.so.0, which weft.zero opens, and their headers, against which the adapter is compiled again under another
+torch. torch's own libraries are found because torch is imported first. What libweft needs of the system (hwloc, OpenSSL,
+jansson, expat) is not in it: `make-wheel`, beside this file, adds that for other machines. Plugins are not in it either: the
+codec lossless needs the library to be installed. WEFT_TORCH_BUNDLE=0 leaves the library out and lets the adapter refer to it
+where it is, for work on the library.
 """
 
 import base64
@@ -85,8 +86,11 @@ def _compile(folder):
     if BUNDLE:
         without = "the codec lossless needs the library to be installed, or WEFT_PLUGIN_PATH"
         print(f"weft: the wheel holds no plugins: {without}", file=sys.stderr)
-        members["lib/libweft.so.1"] = (Path(lib) / "libweft.so.1").read_bytes()
-        for header in ("weft.h", "weft_types.h", "weft_compress.h"):
+        for name in ("libweft.so.1", "libweft_zero.so.0"):
+            if not (Path(lib) / name).exists():
+                raise SystemExit(f"weft: there is no {name} in {lib}: build it (make), or install all of weft (make install)")
+            members[f"lib/{name}"] = (Path(lib) / name).read_bytes()
+        for header in ("weft.h", "weft_types.h", "weft_compress.h", "weft_zero.h"):
             members[f"include/weft/{header}"] = (Path(include) / "weft" / header).read_bytes()
     return members
 
@@ -152,8 +156,8 @@ def _write(directory, files, compiled):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Python files, the adapter's sources (for a later rebuild), the compiled adapter and the library."""
-    package = [f for f in sorted((HERE / "weft").iterdir()) if f.suffix in (".py", ".pyi") or f.name == "py.typed"]
-    files = {f"weft/{f.name}": f.read_bytes() for f in package}
+    package = [f for f in sorted((HERE / "weft").rglob("*")) if f.suffix in (".py", ".pyi") or f.name == "py.typed"]
+    files = {str(f.relative_to(HERE)): f.read_bytes() for f in package}
     files |= {f"weft/csrc/{f.name}": f.read_bytes() for f in sorted((HERE / "csrc").glob("*.[ch]pp"))}
     with tempfile.TemporaryDirectory() as folder:
         compiled = _compile(Path(folder))

@@ -26,7 +26,7 @@ python_weft() { "$python" "$@"; }
 # Install into a folder of the build, when sources or interpreter are other ones than last time. One test at a time does it.
 install_weft() {
     local site=$WEFT_BUILDDIR/torch-site stamp
-    stamp=$({ cd "$WEFT_SRCDIR" && cat frontends/torch/*.* frontends/torch/weft/*.py* frontends/torch/csrc/* include/weft/*.h
+    stamp=$({ cd "$WEFT_SRCDIR" && cat frontends/torch/*.* frontends/torch/weft/*.py* frontends/torch/weft/*/*.py frontends/torch/csrc/* include/weft/*.h
         echo "${python_versions:-$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$python" -c 'import sys, torch; print(sys.version, torch.__version__)')}"
     } 2>&1 | sha256sum)
     [ "$(cat "$site/.stamp" 2>/dev/null)" = "$stamp" ] && return 0

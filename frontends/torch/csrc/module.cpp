@@ -8,6 +8,7 @@
 #include "hooks.hpp"
 #include "memory.hpp"
 #include "residuals.hpp"
+#include "zero.hpp"
 
 namespace weft_torch
 {
@@ -303,6 +304,29 @@ PYBIND11_MODULE(_C, m)
             "A group is connected when it exists.")
         .def("monitored_barrier", &monitored_barrier_of, py::arg("timeout") = py::none(),
              py::arg("wait_all_ranks") = false, "Wait until every rank has called, and name those that do not come.");
+    py::class_<ZeroUnit>(
+        m, "ZeroUnit",
+        "A unit of weft.zero: parameters that are views of libweft_zero's memory. Calls return statuses.")
+        .def(py::init<const std::vector<uintptr_t> &, uintptr_t, int>(), py::arg("calls"), py::arg("engine"),
+             py::arg("unit"))
+        .def(
+            "bind", &ZeroUnit::bind, py::arg("param"), py::arg("tensor"), py::arg("dtype"), py::arg("refusal"),
+            "Make the tensor a view of the parameter's memory; `refusal` is said to who reads it when it is not gathered.")
+        .def("pre_forward", &ZeroUnit::pre_forward, nogil())
+        .def("pre_backward", &ZeroUnit::pre_backward, nogil())
+        .def("post_forward", &ZeroUnit::post_forward, nogil())
+        .def("post_backward", &ZeroUnit::post_backward, nogil())
+        .def("touch", &ZeroUnit::touch, nogil(), "A pass that ends at once.")
+        .def("grad_add", &ZeroUnit::grad_add, py::arg("param"), py::arg("grad"), nogil())
+        .def("hide", &ZeroUnit::hide, py::arg("why"),
+             "Parameters are on their way to their place, until a pass or wait().")
+        .def("wait", &ZeroUnit::wait, nogil())
+        .def("lend", &ZeroUnit::lend, py::arg("param"), py::arg("memory"),
+             "Show a parameter in this memory, until restore().")
+        .def("restore", &ZeroUnit::restore, py::arg("param"), nogil())
+        .def_property_readonly("kept", &ZeroUnit::kept, "Its parameters have a place of their own.")
+        .def_property_readonly("shown", &ZeroUnit::shown, "They can be read.")
+        .def_property_readonly("passes", &ZeroUnit::passes, "That have begun and not ended.");
     py::class_<Registration>(m, "Registration", "Memory of a tensor that other ranks of the host reach in place.")
         .def(py::init<const at::Tensor &>(), py::arg("tensor"))
         .def("release", &Registration::release);

@@ -78,6 +78,35 @@ class HookState:
     def average(self, bucket: GradBucket) -> Work:
         """Start to average the bucket's gradients, in place."""
 
+class ZeroUnit:
+    """A unit of weft.zero: parameters that are views of libweft_zero's memory. Calls return statuses."""
+
+    def __init__(self, calls: Sequence[int], engine: int, unit: int) -> None: ...
+    def bind(self, param: int, tensor: torch.Tensor, dtype: torch.dtype, refusal: str) -> int:
+        """Make the tensor a view of the parameter's memory; `refusal` is said to who reads it when it is not gathered."""
+    def pre_forward(self) -> int: ...
+    def pre_backward(self) -> int: ...
+    def post_forward(self) -> int: ...
+    def post_backward(self) -> int: ...
+    def touch(self) -> int:
+        """A pass that ends at once."""
+    def grad_add(self, param: int, grad: torch.Tensor) -> int: ...
+    def hide(self, why: str) -> None:
+        """Parameters are on their way to their place, until a pass or wait()."""
+    def wait(self) -> int: ...
+    def lend(self, param: int, memory: torch.Tensor) -> None:
+        """Show a parameter in this memory, until restore()."""
+    def restore(self, param: int) -> None: ...
+    @property
+    def kept(self) -> bool:
+        """Its parameters have a place of their own."""
+    @property
+    def shown(self) -> bool:
+        """They can be read."""
+    @property
+    def passes(self) -> int:
+        """That have begun and not ended."""
+
 class Registration:
     """Memory of a tensor that other ranks of the host reach in place."""
 

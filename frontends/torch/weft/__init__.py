@@ -9,7 +9,8 @@ Once the package is installed nothing has to be imported::
 What is here besides: :func:`info` (versions, settings, transports), :mod:`weft.bench` (the table of the C benchmarks, through
 torch), :mod:`weft.flight_recorder` and :mod:`weft.trace` (what was called, dumped for PyTorch's analyzer), :mod:`weft.mem`
 (tensors in transport memory), :mod:`weft.ddp` and :mod:`weft.fsdp` (their communication buffers in transport memory),
-:mod:`weft.hooks` (DDP's gradients compressed), :func:`codec` (any call compressed), and :func:`monitored_barrier`.
+:mod:`weft.hooks` (DDP's gradients compressed), :mod:`weft.zero` (sharded training), :func:`codec` (any call compressed), and
+:func:`monitored_barrier`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from . import bench, ddp, flight_recorder, fsdp, hooks, mem, trace
+    from . import bench, ddp, flight_recorder, fsdp, hooks, mem, trace, zero
     from ._algorithms import algorithm
     from ._codec import codec
     from ._info import info
@@ -43,9 +44,10 @@ __all__ = [
     "monitored_barrier",
     "topology",
     "trace",
+    "zero",
 ]
 
-_SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "hooks", "mem", "trace"}
+_SUBMODULES = {"bench", "ddp", "flight_recorder", "fsdp", "hooks", "mem", "trace", "zero"}
 
 
 def __getattr__(name: str) -> Any:

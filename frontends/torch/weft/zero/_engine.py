@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""weft.zero.initialize: an engine that is used as DeepSpeed's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from . import schedulers
+from ._config import Settings, settings_of
+from ._core import Core
+from ._library import Error
+from ._optimizer import ShardedOptimizer, describe
+from ._passes import replace_tensors
+from ._state import full_state_dict
+from ._units import Block
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+#: What configurations call optimizers, and what they are here.
+_CONFIG_OPTIMIZERS = {"adam": "adam", "adamw": "adamw", "sgd": "sgd", "lion": "lion", "adagrad": "adagrad"}
+
+
+class Engine(nn.Module):
+    """A model and its optimizer, sharded. Made by weft.zero.initialize.
+
+        for batch, target in data:
+            loss = loss_of(engine(batch), target)
+            engine.backward(loss)
+            engine.step()
+
+    backward() and step() are called for every micro-batch; of each gradient_accumulation_steps of them the last updates.
+
+    Attributes:
+        module: the model.
+        optimizer: a torch.optim.Optimizer.
+        lr_scheduler: None, or what step() steps with each update.
+        micro_steps: calls of step().
+        global_steps: those that were to update.
+        skipped_steps: those of them that found Inf or NaN.
+    """
+
+    def __init__(self, core: Core, optimizer: ShardedOptimizer, lr_scheduler: Any = None) -> None:
+        super().__init__()
+        self.module, self.optimizer, self.lr_scheduler = core.module, optimizer, lr_scheduler
+        self.core, self.settings = core, core.settings
+        self.micro_steps = self.global_steps = self.skipped_steps = 0
+        self._boundary: bool | None = None
+        self._syncing = True
+
+    # ---- Forward and backward ----
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model."""
+        if self.settings.auto_cast:
+            args, kwargs = replace_tensors(args, self._cast), replace_tensors(kwargs, self._cast)
+        return self.module(*args, **kwargs)
+
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.settings.dtype) if tensor.is_floating_point() else tensor
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
+        """Compute gradients of a micro-batch. The mean over micro-batches and ranks is the engine's: losses are not divided.
+
+        Args:
+            loss: one element.
+            retain_graph: as torch's.
+
+        Returns:
+            The loss, unscaled.
+        """
+        core = self.core
+        core.more = not self._syncing or not self.is_gradient_accumulation_boundary()
+        scale = core.loss_scale()
+        core.passes.ended_by_caller = True
+        try:
+            torch.autograd.backward(loss.float() * scale if scale != 1 else loss, retain_graph=retain_graph)
+        except BaseException:
+            core.abandon_micro_batch()
+            raise
+        finally:
+            core.passes.ended_by_caller = False
+        core.end_micro_batch()
+        return loss
+
+    def step(self) -> None:
+        """Update, at the end of each gradient_accumulation_steps micro-batches. Collective then."""
+        if not self._syncing:
+            raise Error("weft.zero: step() inside of no_sync()")
+        boundary = self.is_gradient_accumulation_boundary()
+        if boundary:
+            self.optimizer.step()
+            self.global_steps += 1
+            self.skipped_steps += self.optimizer.skipped
+            if self.lr_scheduler is not None and not self.optimizer.skipped:
+                self.lr_scheduler.step()
+        self.micro_steps += 1
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Nothing: a step forgets the gradients that it has used. drop_gradients() forgets others."""
+
+    def drop_gradients(self) -> None:
+        """Forget all gradients since the last update, after an exception, say. Collective."""
+        self.core.drop_gradients()
+        self.micro_steps -= self.micro_steps % self.gradient_accumulation_steps()
+
+    def is_gradient_accumulation_boundary(self) -> bool:
+        """The micro-batch that comes or has just been is the last before an update."""
+        if self._boundary is not None:
+            return self._boundary
+        return (self.micro_steps + 1) % self.settings.micro_batches == 0
+
+    def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
+        """Say so by hand, before backward(); None: counted again."""
+        self._boundary = is_boundary
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Micro-batches inside are not the last before an update; step() is not called for them.
+
+        Gradients are divided by gradient_accumulation_steps all the same. Stages 0 and 1 do not reduce inside; 2 and 3 do.
+        """
+        before, self._syncing = self._syncing, False
+        try:
+            yield
+        finally:
+            self._syncing = before
+
+    # ---- What DeepSpeed's tells ----
+
+    def train_batch_size(self) -> int | None:
+        """Samples of all ranks in an update; None: the configuration does not say."""
+        return self.settings.batch_size
+
+    def train_micro_batch_size_per_gpu(self) -> int | None:
+        """Samples of one rank in one forward pass."""
+        return self.settings.micro_batch_size
+
+    def gradient_accumulation_steps(self) -> int:
+        """Micro-batches in an update."""
+        return self.settings.micro_batches
+
+    def gradient_clipping(self) -> float:
+        """The largest norm of all gradients together; 0: not clipped."""
+        return self.settings.clip
+
+    def zero_optimization_stage(self) -> int:
+        """0 to 3."""
+        return self.settings.stage
+
+    def get_global_grad_norm(self) -> float | None:
+        """Of all gradients of the last update, before clipping; None before the first."""
+        return self.optimizer.grad_norm
+
+    def get_lr(self) -> list[float]:
+        """Of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_mom(self) -> list[Any]:
+        """Momentum or betas of each group."""
+        return [group.get("momentum", group.get("betas")) for group in self.optimizer.param_groups]
+
+    @property
+    def loss_scale(self) -> float:
+        """What the next loss is multiplied by."""
+        return self.core.loss_scale()
+
+    def was_step_applied(self) -> bool:
+        """The newest update found neither Inf nor NaN."""
+        return self.global_steps > 0 and not self.optimizer.skipped
+
+    @property
+    def global_rank(self) -> int:
+        """This rank."""
+        return self.core.comm.rank
+
+    @property
+    def world_size(self) -> int:
+        """Ranks."""
+        return self.core.comm.size
+
+    # ---- State ----
+
+    def synchronize(self) -> None:
+        """Wait for parameters that the last update has sent on their way."""
+        self.core.synchronize()
+
+    def full_state_dict(self, dtype: torch.dtype | None = None, every_rank: bool = False) -> dict[str, torch.Tensor]:
+        """As weft.zero.full_state_dict, of the model."""
+        return full_state_dict(self.module, dtype, every_rank)
+
+    def save_16bit_model(self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin") -> bool:
+        """Write the model's full weights, in its own types, into one file. Collective; rank 0 writes."""
+        state = self.full_state_dict()
+        if self.core.comm.rank == 0:
+            os.makedirs(save_dir, exist_ok=True)
+            torch.save(state, os.path.join(save_dir, save_filename))
+        self.core.comm.barrier()
+        return True
+
+    def stats(self) -> dict[str, int]:
+        """Bytes by class and nanoseconds by cause on this rank: weft_zero_stats of weft/weft_zero.h."""
+        return self.core.stats()
+
+    def destroy(self) -> None:
+        """End the engine. The model's parameters can be read no more. Collective."""
+        self.core.destroy()
+
+
+def _optimizer_of(settings: Settings, optimizer: Any, hypers: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The given optimizer, or the configuration's."""
+    if optimizer is not None:
+        return optimizer, hypers
+    if settings.optimizer is None:
+        return "adamw", hypers
+    kind = _CONFIG_OPTIMIZERS.get(settings.optimizer.lower())
+    if kind is None:
+        raise ValueError(f"weft.zero: optimizer.type {settings.optimizer} is not one of {', '.join(_CONFIG_OPTIMIZERS)}")
+    params = dict(settings.optimizer_params)
+    if kind == "adam" and params.pop("adam_w_mode", True):
+        kind = "adamw"  # DeepSpeed's Adam is AdamW, unless it is told not to be
+    return kind, {"weight_decay": 0.0, **params, **hypers}
+
+
+def initialize(
+    model: nn.Module,
+    optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    model_parameters: Iterable[Any] | None = None,
+    lr_scheduler: Any = None,
+    group: ProcessGroup | None = None,
+    units: Sequence[Block] | None = None,
+    **hypers: Any,
+) -> Engine:
+    """Make an engine of a model. Collective: all ranks get the parameters and buffers of rank 0.
+
+    Args:
+        model: on the CPU. Its parameters become views of the engine's memory.
+        optimizer: "adamw", "adam", "sgd", "lion" or "adagrad"; an AdamW, Adam, SGD or Adagrad of torch.optim that has not made a
+            step; a function that makes one; None: the configuration's, or AdamW.
+        config: a ds_config file, or a dictionary of the same keys; None: stage 1, one micro-batch.
+        model_parameters: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.
+        lr_scheduler: a function that makes one of engine.optimizer; None: the configuration's.
+        group: a process group of torch.distributed, of any backend; None: all ranks.
+        units: modules, classes or names of classes that are gathered as a whole; None: repeated blocks.
+        hypers: lr=…, weight_decay=… for an optimizer by name.
+
+    Raises:
+        ValueError: the configuration, the optimizer or the model is not as it must be.
+        Error: of the library; ranks have other models or configurations, say.
+    """
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        ranks = dist.get_world_size(group)
+    else:
+        ranks = int(os.environ.get("WEFT_NRANKS") or os.environ.get("WORLD_SIZE") or 1)
+    settings = settings_of(config, ranks)
+    named, given = _optimizer_of(settings, optimizer, hypers)
+    if model_parameters is None:
+        model_parameters = [p for p in model.parameters() if p.requires_grad]
+    kind, groups = describe(named, model_parameters, given)
+    core = Core(model, settings, kind, [g["params"] for g in groups], group, units)
+    if settings.dtype is not None:
+        for module in model.modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and buffer.is_floating_point():
+                    module._buffers[name] = buffer.to(settings.dtype)
+    made = ShardedOptimizer(core, groups)
+    if lr_scheduler is None and settings.scheduler is not None:
+        lr_scheduler = schedulers.make(made, settings.scheduler, settings.scheduler_params)
+    elif callable(lr_scheduler) and not hasattr(lr_scheduler, "step"):
+        lr_scheduler = lr_scheduler(made)
+    if settings.checkpointing is not None:
+        from ._checkpointing import configure
+
+        configure(settings.checkpointing)
+    return Engine(core, made, lr_scheduler)

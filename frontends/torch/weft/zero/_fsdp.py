@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""weft.zero.fully_shard and weft.zero.Optimizer: sharding in the manner of FSDP2, for loops that call loss.backward()."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ._config import Settings
+from ._core import Core
+from ._optimizer import ShardedOptimizer, describe
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+#: Modules that fully_shard was applied to, and what was said of them.
+_marked: MutableMapping[nn.Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def fully_shard(module: nn.Module, stage: int = 3, **settings: Any) -> nn.Module:
+    """Make a module a unit: its parameters, but for those of units inside of it, are gathered together.
+
+        for block in model.blocks:
+            weft.zero.fully_shard(block)
+        weft.zero.fully_shard(model)
+        optimizer = weft.zero.Optimizer(model, "adamw", lr=3e-4)
+
+    Nothing is sharded before weft.zero.Optimizer, which takes the model's own settings.
+
+    Args:
+        module: applied to from the inside to the outside.
+        stage: 1 shards the optimizer's state, 2 gradients too, 3 also parameters.
+        settings: for the model as a whole: dtype=torch.bfloat16, overlap=False, prefetch=…, persistent=…, reuse=…, live=…
+            (elements), grad_fp32=True, threads=…, gather_codec="int8:block=256", reduce_codec=…
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: there is no such stage.
+        TypeError: there is no such setting.
+    """
+    if stage not in (0, 1, 2, 3):
+        raise ValueError(f"weft.zero: stage is {stage!r}, not 0, 1, 2 or 3")
+    Settings(stage=stage, **settings)
+    _marked[module] = {"stage": stage, **settings}
+    return module
+
+
+class Optimizer(ShardedOptimizer):
+    """Shards a model, and makes its steps. Collective: all ranks get the parameters of rank 0.
+
+        loss_of(model(batch), target).backward()
+        optimizer.step()
+
+    A backward pass is the last before step(), unless it is inside of no_sync().
+
+    Args:
+        root: the model. Units are what fully_shard was applied to; repeated blocks, if that is the model alone or nothing.
+        optimizer: "adamw", "adam", "sgd", "lion", "adagrad"; an optimizer of torch.optim that has not made a step, or a function
+            that makes one.
+        params: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.
+        clip: largest norm of all gradients together; 0: not clipped. (torch.nn.utils.clip_grad_norm_ finds no gradients.)
+        group: a process group; None: all ranks.
+        hypers: lr=…, weight_decay=…
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] = "adamw",
+        params: Iterable[Any] | None = None,
+        *,
+        clip: float = 0.0,
+        group: ProcessGroup | None = None,
+        **hypers: Any,
+    ) -> None:
+        given = [p for p in root.parameters() if p.requires_grad] if params is None else params
+        kind, groups = describe(optimizer, given, hypers)
+        marked = [module for module in root.modules() if module in _marked]
+        settings = Settings(clip=clip, **_marked.get(root, {"stage": 3}))
+        units = marked if [module for module in marked if module is not root] else None
+        core = Core(root, settings, kind, [g["params"] for g in groups], group, units)
+        super().__init__(core, groups)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside are followed by others before step(); their gradients are added, not averaged."""
+        before, self.core.more = self.core.more, True
+        try:
+            yield
+        finally:
+            self.core.more = before
+
+    def set_is_last_backward(self, is_last: bool) -> None:
+        """Say by hand whether the next backward pass is the last before step()."""
+        self.core.more = not is_last
+
+    def destroy(self) -> None:
+        """End the engine. The model's parameters can be read no more. Collective."""
+        self.core.destroy()

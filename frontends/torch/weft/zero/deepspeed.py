@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""For programs written for DeepSpeed: `from weft.zero import deepspeed` instead of `import deepspeed`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler
+
+from . import _state
+from ._checkpointing import checkpoint as _checkpoint
+from ._engine import Engine
+from ._engine import initialize as _initialize
+from ._optimizer import ShardedOptimizer
+
+
+class checkpointing:  # noqa: N801  DeepSpeed's name
+    """deepspeed.checkpointing."""
+
+    checkpoint = staticmethod(_checkpoint)
+
+
+class zero:  # noqa: N801  DeepSpeed's name
+    """deepspeed.zero."""
+
+    GatheredParameters = _state.GatheredParameters
+    register_external_parameter = staticmethod(_state.register_external_parameter)
+
+
+def init_distributed(dist_backend: str = "weft", **_: Any) -> None:
+    """Join the process group that the launcher started, unless that is done; on one rank without a launcher do nothing."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized() and "RANK" in os.environ:
+        dist.init_process_group(dist_backend)
+
+
+def initialize(
+    args: Any = None,
+    model: nn.Module | None = None,
+    optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+    model_parameters: Iterable[Any] | None = None,
+    training_data: Any = None,
+    lr_scheduler: Any = None,
+    mpu: Any = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    **others: Any,
+) -> tuple[Engine, ShardedOptimizer, Any, Any]:
+    """As deepspeed.initialize.
+
+    Args:
+        args: has deepspeed_config, if config is None.
+        model: see weft.zero.initialize.
+        optimizer: see there.
+        model_parameters: see there.
+        training_data: a dataset, of which each rank's loader gives its part.
+        lr_scheduler: see there.
+        mpu: has get_data_parallel_group(), whose ranks the engine is of.
+        collate_fn: the loader's.
+        config: see there.
+        others: config_params, an older name of config; dist_init_required has no effect.
+
+    Returns:
+        The engine, its optimizer, the loader of training_data or None, the scheduler or None.
+    """
+    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param"})
+    if unknown:
+        raise TypeError(f"weft.zero.deepspeed.initialize has no argument {unknown[0]}")
+    if model is None:
+        raise ValueError("weft.zero.deepspeed.initialize: model is missing")
+    config = config if config is not None else others.get("config_params") or getattr(args, "deepspeed_config", None)
+    if config is None:
+        raise ValueError("weft.zero.deepspeed.initialize: config is missing: a file, or a dictionary")
+    init_distributed()
+    group = mpu.get_data_parallel_group() if mpu is not None else None
+    engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group)
+    return engine, engine.optimizer, _loader(engine, training_data, collate_fn), engine.lr_scheduler
+
+
+def _loader(engine: Engine, data: Any, collate_fn: Callable[[list[Any]], Any] | None) -> Any:
+    if data is None:
+        return None
+    sampler: DistributedSampler[Any] = DistributedSampler(data, engine.world_size, engine.global_rank)
+    batch = engine.train_micro_batch_size_per_gpu() or 1
+    return DataLoader(data, batch_size=batch, sampler=sampler, collate_fn=collate_fn, drop_last=True)
