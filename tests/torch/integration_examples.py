@@ -36,6 +36,8 @@ RUNS = [
     ("checkpoint", 4, ["--folder", "{folder}"]),
     ("checkpoint", 2, ["--folder", "{folder}", "--load", "1"]),
     ("elastic_torchrun", 2, []),
+    ("zero3", 2, []),
+    ("zero3", 4, ["--stage", "2", "--bf16", "1"]),
 ]
 
 OF_WEFT = ("ddp_compressed",)  # what others cannot run
