@@ -5,9 +5,9 @@
     bench_zero.py [--ranks 2,4] [--rounds 3] [--steps 5] [--only REGEX] [--json FILE]
 
 A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns in the same
-processes. The time of forward and backward alone is that of the same model on each rank without any of them, all ranks at once; what
-a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of FSDP2, reshard_after_forward=False
-is stage 2.
+processes. The time of forward and backward alone is that of the same model on each rank without any of them, all ranks at once;
+what a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of FSDP2,
+reshard_after_forward=False is stage 2.
 """
 
 import argparse
@@ -165,12 +165,13 @@ def report(world, results, rounds):
             millis[name] = statistics.median(slowest) * 1e3
     base = millis["alone"]
     ours = {stage: millis.get(f"weft.zero {stage}", base) - base for stage in (1, 2, 3)}
-    print(f"{world} ranks; forward and backward alone {base:.1f} ms; medians of {len(results[0]['alone'])} steps in {rounds} rounds")
+    steps = len(results[0]["alone"])
+    print(f"{world} ranks; forward and backward alone {base:.1f} ms; medians of {steps} steps in {rounds} rounds")
     for name in names:
         if name in millis and name != "alone":
             stage, over = int(name[-1]), millis[name] - base
             ratio = "" if name.startswith("weft.zero") else f"   weft.zero takes {ours[stage] / over:.2f} of that"
-            print(f"  {name:18} step {millis[name]:8.1f} ms, beyond alone {over:8.1f} ms{ratio}")
+            print(f"  {name:18} step {millis[name]:8.1f} ms, beyond alone {over:8.1f}{ratio}")
     return {"ranks": world, "alone_ms": base, "step_ms": millis}
 
 
