@@ -409,6 +409,17 @@ WEFT_API weft_status weft_zero_accumulate(weft_zero *zero, int more);
  *         any failure of a collective */
 WEFT_API weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info);
 
+/* Say how many steps have been made, when moments of an earlier training have been set by weft_zero_param_set: the next step corrects
+ * their bias for its number.
+ *
+ * Not collective, but every rank says the same: the next step compares.
+ * @param zero   the engine, sealed
+ * @param steps  without those that were skipped
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed, or gradients of the next step have come */
+WEFT_API weft_status weft_zero_set_step(weft_zero *zero, uint64_t steps);
+
 /* Forget the gradients of a step that is not to be made; what was counted of it begins anew.
  *
  * Collective, as reductions may be under way.

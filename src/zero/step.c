@@ -315,6 +315,23 @@ static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhype
     return WEFT_SUCCESS;
 }
 
+static weft_status set_step(weft_zero *zero, uint64_t steps)
+{
+    if (zero->begun || zero->micro)
+        return wi_fail(WEFT_EINVAL, "zero: set_step: gradients of step %llu have come",
+                       (unsigned long long)zero->step + 1);
+    zero->step = steps;
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_set_step(weft_zero *zero, uint64_t steps)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("set_step", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, set_step(zero, steps));
+}
+
 weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
 {
     unsigned since;
