@@ -155,6 +155,12 @@ def optimizer_state_is_torchs(groups: ranks.Groups) -> None:
     engine.optimizer.load_state_dict(changed)
     zero.load_full_state_dict(model, plain.state_dict())
     assert engine.get_lr() == [1e-3]
+    engine.destroy()
+    # Another engine, in another stage, that has made no step.
+    model = zm.gpt()
+    engine = zero.initialize(model, torch.optim.AdamW(model.parameters(), **zm.HYPERS), zm.config(2))
+    engine.optimizer.load_state_dict(changed)
+    zero.load_full_state_dict(model, plain.state_dict())
     train(plain, lambda loss: loss.backward(), theirs_step, data[3:])
     train(engine, engine.backward, engine.step, data[3:])
     zm.near(engine.full_state_dict(every_rank=True), plain.state_dict())

@@ -266,14 +266,9 @@ class Core:
         return values
 
     def set_steps(self, steps: int) -> None:
-        """Say how many steps have been made, for the moments that follow.
-
-        Raises:
-            Error: it is another number than this engine's, and the library cannot set it.
-        """
-        if steps != self.steps:
-            self.lib.optional("weft_zero_set_step", self.handle, steps)
-            self.steps = steps
+        """Say how many steps have been made, for moments of another training. Every rank says the same."""
+        self.lib.call("weft_zero_set_step", self.handle, steps)
+        self.steps = steps
 
     def moments(self) -> dict[str, int]:
         """Names of the moments, as torch's optimizers have them."""

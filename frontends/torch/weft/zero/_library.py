@@ -125,11 +125,11 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_micro_batch_end": (_int, [_pointer]),
     "weft_zero_accumulate": (_int, [_pointer, _int]),
     "weft_zero_step": (_int, [_pointer, ctypes.POINTER(Hyper), _int, ctypes.POINTER(StepInfo)]),
+    "weft_zero_set_step": (_int, [_pointer, ctypes.c_uint64]),
     "weft_zero_drop_gradients": (_int, [_pointer]),
     "weft_zero_loss_scale": (_int, [_pointer, ctypes.POINTER(_double)]),
     "weft_zero_get_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
 }
-_OPTIONAL: dict[str, tuple[Any, list[Any]]] = {"weft_zero_set_step": (_int, [_pointer, ctypes.c_uint64])}
 #: What the adapter's ZeroUnit calls: ZeroCalls in csrc/zero.hpp.
 _OF_UNITS = ("weft_zero_pre_forward", "weft_zero_pre_backward", "weft_zero_post_forward", "weft_zero_post_backward",
              "weft_zero_param_data", "weft_zero_grad_add")  # fmt: skip
@@ -168,18 +168,6 @@ class Library:
         status = self._functions[name](*arguments)
         if status < 0:
             self.fail(status)
-
-    def optional(self, name: str, *arguments: Any) -> None:
-        """As call, of a function that not every libweft_zero has.
-
-        Raises:
-            Error: this one has not, besides.
-        """
-        if name not in self._functions:
-            if not hasattr(self._zero, name):
-                raise Error(f"weft.zero: this libweft_zero has no {name}", -2, "WEFT_ENOTSUP")
-            self._functions[name] = self._declare(self._zero, name, *_OPTIONAL[name])
-        self.call(name, *arguments)
 
     def fail(self, status: int) -> None:
         """Raise what the calling thread's newest failure was."""

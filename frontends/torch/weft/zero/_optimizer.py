@@ -174,8 +174,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
         """Take moments and hyper-parameters of a state_dict(), or of that of torch's optimizer of that name.
 
         Raises:
-            ValueError: it has other groups, or moments of other shapes.
-            Error: it was saved after another number of steps than this engine has made, which the library cannot set.
+            ValueError: it has other groups, moments of other shapes, or parameters that have made different numbers of steps.
+            Error: gradients of the next step have come.
         """
         saved, groups = state_dict["state"], state_dict["param_groups"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
