@@ -409,8 +409,9 @@ WEFT_API weft_status weft_zero_accumulate(weft_zero *zero, int more);
  *         any failure of a collective */
 WEFT_API weft_status weft_zero_step(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info);
 
-/* Say how many steps have been made, when moments of an earlier training have been set by weft_zero_param_set: the next step corrects
- * their bias for its number.
+/* Say how many steps have been made, when moments of an earlier training have been set by weft_zero_param_set.
+ *
+ * The next step corrects their bias for its number.
  *
  * Not collective, but every rank says the same: the next step compares.
  * @param zero   the engine, sealed

@@ -247,74 +247,74 @@ static void coded(void)
     for (int i = 0; i < 4; i++)
         for (int n = 2; n <= 4; n += 2)
             CU_ASSERT_EQUAL(wt_run(n, same, (void *)(uintptr_t)&variants_coded[i], 60000), 0);
+}
 
-    /* ---- Another engine goes on ---- */
+/* ---- Another engine goes on ---- */
 
-    static void make_steps(struct zt_engine * e, const struct variant *v, int from, int to)
-    {
-        for (int s = from; s < to; s++) {
-            for (int m = 0; m < v->micro_batches; m++)
-                zt_micro_batch(e, s, m, 0);
-            WT_REQUIRE_OK(weft_zero_step(e->zero, groups, 2, NULL));
+static void make_steps(struct zt_engine *e, const struct variant *v, int from, int to)
+{
+    for (int s = from; s < to; s++) {
+        for (int m = 0; m < v->micro_batches; m++)
+            zt_micro_batch(e, s, m, 0);
+        WT_REQUIRE_OK(weft_zero_step(e->zero, groups, 2, NULL));
+    }
+}
+
+/* Weights and moments of one engine, given to another one. */
+static void copy_values(struct zt_engine *from, struct zt_engine *to)
+{
+    float values[ZT_MOST];
+
+    for (int p = 0; p < ZT_PARAMS; p++)
+        for (weft_zero_what what = WEFT_ZERO_WEIGHT; what <= WEFT_ZERO_MOMENT2; what++) {
+            if (what == WEFT_ZERO_GRAD || (what != WEFT_ZERO_WEIGHT && (zt_specs[p].flags & WEFT_ZERO_FROZEN)))
+                continue;
+            WT_REQUIRE_OK(weft_zero_param_get(from->zero, from->params[p], what, values, WEFT_FLOAT32));
+            WT_REQUIRE_OK(weft_zero_param_set(to->zero, to->params[p], what, values, WEFT_FLOAT32));
         }
+}
+
+static void resume(int rank, int nranks, void *arg)
+{
+    static float whole[TOTAL], resumed[TOTAL];
+    const struct variant *v = arg;
+    struct ft_rank f;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    for (int stage = 0; stage <= 3; stage++) {
+        weft_zero_config config = config_of(v, stage), other = config_of(v, 3 - stage);
+        struct zt_engine first, second;
+
+        zt_seal(&first, &f, &config, v->dtype);
+        zt_seal(&second, &f, &other, v->dtype);
+        make_steps(&first, v, 0, 3);
+        copy_values(&first, &second);
+        WT_CHECK_OK(weft_zero_set_step(second.zero, 3));
+        make_steps(&first, v, 3, STEPS);
+        make_steps(&second, v, 3, STEPS);
+        size_t n = zt_weights(&first, WEFT_ZERO_WEIGHT, whole);
+
+        WT_CHECK_INT(zt_weights(&second, WEFT_ZERO_WEIGHT, resumed), n);
+        WT_CHECK_MEM(resumed, whole, n * sizeof *whole);
+        zt_micro_batch(&second, STEPS, 0, 0);
+        WT_CHECK_INT(weft_zero_set_step(second.zero, 3), WEFT_EINVAL);
+        WT_CHECK_OK(weft_zero_destroy(second.zero));
+        WT_CHECK_OK(weft_zero_destroy(first.zero));
     }
+    ft_close(&f);
+}
 
-    /* Weights and moments of one engine, given to another one. */
-    static void copy_values(struct zt_engine * from, struct zt_engine * to)
-    {
-        float values[ZT_MOST];
+static void resumes(void)
+{
+    CU_ASSERT_EQUAL(wt_run(3, resume, (void *)(uintptr_t)&variants[2], 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, resume, (void *)(uintptr_t)&variants[7], 60000), 0);
+}
 
-        for (int p = 0; p < ZT_PARAMS; p++)
-            for (weft_zero_what what = WEFT_ZERO_WEIGHT; what <= WEFT_ZERO_MOMENT2; what++) {
-                if (what == WEFT_ZERO_GRAD || (what != WEFT_ZERO_WEIGHT && (zt_specs[p].flags & WEFT_ZERO_FROZEN)))
-                    continue;
-                WT_REQUIRE_OK(weft_zero_param_get(from->zero, from->params[p], what, values, WEFT_FLOAT32));
-                WT_REQUIRE_OK(weft_zero_param_set(to->zero, to->params[p], what, values, WEFT_FLOAT32));
-            }
-    }
-
-    static void resume(int rank, int nranks, void *arg)
-    {
-        static float whole[TOTAL], resumed[TOTAL];
-        const struct variant *v = arg;
-        struct ft_rank f;
-
-        ft_open(&f, "shm,tcp", 20000, rank, nranks);
-        for (int stage = 0; stage <= 3; stage++) {
-            weft_zero_config config = config_of(v, stage), other = config_of(v, 3 - stage);
-            struct zt_engine first, second;
-
-            zt_seal(&first, &f, &config, v->dtype);
-            zt_seal(&second, &f, &other, v->dtype);
-            make_steps(&first, v, 0, 3);
-            copy_values(&first, &second);
-            WT_CHECK_OK(weft_zero_set_step(second.zero, 3));
-            make_steps(&first, v, 3, STEPS);
-            make_steps(&second, v, 3, STEPS);
-            size_t n = zt_weights(&first, WEFT_ZERO_WEIGHT, whole);
-
-            WT_CHECK_INT(zt_weights(&second, WEFT_ZERO_WEIGHT, resumed), n);
-            WT_CHECK_MEM(resumed, whole, n * sizeof *whole);
-            zt_micro_batch(&second, STEPS, 0, 0);
-            WT_CHECK_INT(weft_zero_set_step(second.zero, 3), WEFT_EINVAL);
-            WT_CHECK_OK(weft_zero_destroy(second.zero));
-            WT_CHECK_OK(weft_zero_destroy(first.zero));
-        }
-        ft_close(&f);
-    }
-
-    static void resumes(void)
-    {
-        CU_ASSERT_EQUAL(wt_run(3, resume, (void *)(uintptr_t)&variants[2], 60000), 0);
-        CU_ASSERT_EQUAL(wt_run(2, resume, (void *)(uintptr_t)&variants[7], 60000), 0);
-    }
-
-    static const struct wt_case cases[] = {
-        {"all stages have the same bits", all_stages},
-        {"and so have they with several copies", copies},
-        {"and with states in a file", offloaded},
-        {"and with codecs those that gather", coded},
-
-        {"another engine goes on from values and a number of steps", resumes},
-    };
-    WT_UNIT_MAIN("zero", cases)
+static const struct wt_case cases[] = {
+    {"all stages have the same bits", all_stages},
+    {"and so have they with several copies", copies},
+    {"and with states in a file", offloaded},
+    {"and with codecs those that gather", coded},
+    {"another engine goes on from values and a number of steps", resumes},
+};
+WT_UNIT_MAIN("zero", cases)
