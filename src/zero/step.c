@@ -72,8 +72,8 @@ static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft
     char label[64];
 
     /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
-    snprintf(label, sizeof label, "step after %d micro-batches, hyper-parameters %08llx", zero->micro,
-             (unsigned long long)(hash & 0xffffffff));
+    snprintf(label, sizeof label, "step %llu after %d micro-batches, hyper-parameters %08llx",
+             (unsigned long long)zero->step + 1, zero->micro, (unsigned long long)(hash & 0xffffffff));
     if (zero->model)
         st = small(zero, zero->model, WEFT_KIND_ALL_REDUCE, squares, "norm of the parts of the model");
     if (st >= 0)

@@ -298,7 +298,7 @@ static void divergence(int rank, int nranks, void *arg)
         WT_CHECK(strstr(weft_thread_error(), "gather of first") && strstr(weft_thread_error(), "gather of second"));
     else
         WT_CHECK(
-            strstr(weft_thread_error(), rank == 1 ? "step after 1 micro-batches" : "reduction of ") &&
+            strstr(weft_thread_error(), rank == 1 ? "step 1 after 1 micro-batches" : "reduction of ") &&
             strstr(weft_thread_error(), rank == 1 ? "(step 1, after 1 micro-batches)" : "rank 1 called all_reduce") &&
             strstr(weft_thread_error(), "ran different numbers of micro-batches"));
     SAYS(weft_zero_pre_forward(zero, units[0]), WEFT_EMISMATCH, "the engine has failed before");
