@@ -314,9 +314,14 @@ weft_status wi_zero_swap_get(weft_zero *zero, const struct wi_zero_flat *flat, i
 weft_status wi_zero_swap_put(weft_zero *zero, const struct wi_zero_flat *flat, size_t at, size_t elems,
                              const void *values)
 {
+    struct wi_zero_swapped *part = &zero->flats[flat - zero->flats].param;
     size_t width = wi_zero_width(flat->dtype);
 
     WI_TRY(wi_zero_swap_settle(zero));
+    /* What was read ahead and not used is old. */
+    if (part->buffer)
+        WI_TRY(settle(zero->swap, part));
+    put_back(zero->swap, &part->buffer);
     return wi_disk_put(zero->swap->disk, (size_t)flat->param.extent, 0, at * width, elems * width, values);
 }
 
