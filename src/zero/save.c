@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an engine saves and loads: the pieces of tensors that a rank has, counters, and the loss scale. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ckpt.h"
@@ -432,6 +434,22 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
     return spread(zero);
 }
 
+/* A version could not be loaded (st). If its bytes are not those that were saved the one before it is opened, on all ranks. */
+static weft_status open_older(weft_zero *zero, const char *folder, weft_status st, struct wi_ckpt_reader **reader)
+{
+    char tag[WI_CKPT_TAG_MAX + 1] = "", why[512];
+
+    snprintf(why, sizeof why, "%s", wi_fail_text());
+    weft_status found = wi_zero_agree(zero, st == WEFT_ECONFIG ? wi_ckpt_before(*reader, tag) : st, "load");
+
+    wi_ckpt_close(*reader);
+    *reader = NULL;
+    if (found < 0)
+        return wi_fail(st, "%s", why);
+    wi_log(WEFT_LOG_WARN, "zero.load.older", "%s: version \"%s\" is taken instead", why, tag);
+    return wi_ckpt_open(folder, tag, 0, zero->world, reader);
+}
+
 static weft_status load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info)
 {
     weft_zero_load_info own = WEFT_ZERO_LOAD_INFO_INIT;
@@ -453,9 +471,13 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(wi_zero_release_all(zero));
     WI_TRY(wi_ckpt_open(folder, tag, !!(flags & WEFT_ZERO_LOAD_OLDER), zero->world, &reader));
-    own.nranks = wi_ckpt_nranks(reader);
     weft_status st = load_version(zero, reader, flags, &c);
 
+    while (st < 0 && !tag && flags & WEFT_ZERO_LOAD_OLDER && zero->failed == WEFT_SUCCESS) {
+        WI_TRY(open_older(zero, folder, st, &reader));
+        st = load_version(zero, reader, flags, &c);
+    }
+    own.nranks = wi_ckpt_nranks(reader);
     wi_ckpt_close(reader);
     WI_TRY(st);
     own.tag = zero->loaded_tag;
