@@ -5,8 +5,9 @@ set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 cd "${WEFT_BUILDDIR:?}" || exit 99
 
-prefix=$tap_dir/usr
-install_it() { env -u MAKEFLAGS -u MAKELEVEL -u TESTS make -s -j2 install prefix="$prefix"; }
+# DESTDIR, since libtool refuses another prefix than configure's for a library that is linked with another of this package.
+prefix=$tap_dir$(sed -n 's/^prefix = //p' Makefile)
+install_it() { env -u MAKEFLAGS -u MAKELEVEL -u TESTS make -s -j2 install DESTDIR="$tap_dir"; }
 pc() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@"; }
 # The prefix in weft.pc is that of configure.
 moved() { sed -i "s,^prefix=.*,prefix=$prefix," "$prefix/lib/pkgconfig/weft.pc" "$prefix/lib/pkgconfig/weft_zero.pc"; }
