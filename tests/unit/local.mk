@@ -61,6 +61,8 @@ tests_golden_golden_SOURCES = tests/golden/golden.c
 tests_golden_golden_LDADD = libweftcore.la $(CUNIT_LIBS) $(JANSSON_LIBS)
 EXTRA_DIST += \
 	tests/golden/all_gather_bruck.txt \
+	tests/golden/all_gather_coded.txt tests/golden/all_reduce_coded.txt tests/golden/all_reduce_coded2.txt \
+	tests/golden/all_to_all_coded.txt tests/golden/reduce_scatter_coded.txt \
 	tests/golden/all_reduce_node_coded2.txt \
 	tests/golden/broadcast_coded.txt \
 	tests/golden/broadcast_coded_chain.txt \
