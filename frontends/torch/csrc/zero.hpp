@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of weft.zero: tensors whose memory is libweft_zero's, while it is there.
  *
- * Each parameter has one StorageImpl for good, which is pointed to wherever its unit was gathered: autograd saves views of weights in
- * the forward pass (weight.t(), say), and they have to see the memory of the backward pass. In between, whoever reads it is refused. */
+ * Each parameter has one StorageImpl for good, which is pointed to wherever its unit was gathered: autograd saves views of weights
+ * in the forward pass (weight.t(), say), and they have to see the memory of the backward pass. In between, whoever reads it is
+ * refused. */
 #pragma once
 
 #include <ATen/core/Tensor.h>
