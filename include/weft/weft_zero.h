@@ -97,6 +97,8 @@ typedef struct weft_zero_config {
                                       over it */
     weft_comm *model;              /* NULL, or the ranks that keep other parts of the model (tensor and pipeline parallel) for the
                                       same place in comm: norms and overflows are theirs together */
+    int secondary_ranks;           /* stage 3: ranks that share a second copy of what forward passes have gathered, until the next
+                                      step; backward passes gather from it: with WEFT_ZERO_SHARD_NODE inside of hosts. 0: none */
     const char *offload_folder;    /* NULL, or where master weights and moments are kept, in a file of each rank */
     int offload_params;            /* 1: stage 3's shards of parameters and of gradients are in a file, too, with all that belongs
                                       to them */
@@ -109,7 +111,7 @@ typedef struct weft_zero_config {
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, 0, 1, 0, 0, 0, 0, 0 }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0 }
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */

@@ -104,7 +104,8 @@ static weft_status read_precision(weft_zero_ds_config *c)
                                                : WEFT_FLOAT32;
     if (c->dtype == WEFT_FLOAT16)
         WI_TRY(read_loss_scale(c));
-    if (kept && strcmp(kept, dtype_word(c->dtype)))
+    c->engine.grad_fp32 = c->dtype != WEFT_FLOAT32 && kept && !strcmp(kept, "fp32");
+    if (kept && !c->engine.grad_fp32 && strcmp(kept, dtype_word(c->dtype)))
         WI_TRY(wi_ds_warn(c, wi_ds_value(c, "data_types.grad_accum_dtype")->at,
                           "data_types.grad_accum_dtype has no effect: gradients are kept in the parameters' type, %s",
                           dtype_word(c->dtype)));
@@ -136,6 +137,37 @@ static weft_status read_codecs(weft_zero_ds_config *c)
     return WEFT_SUCCESS;
 }
 
+static int on_disk(const weft_zero_ds_config *c, const char *key)
+{
+    return !strcmp(wi_ds_string(c, key), "nvme");
+}
+
+/* Parameters in a file take the optimizer's states along: there is one folder. */
+static weft_status read_offload(weft_zero_ds_config *c)
+{
+    int params = on_disk(c, ZERO "offload_param.device"), states = on_disk(c, ZERO "offload_optimizer.device");
+    const char *folder = params ? ZERO "offload_param.nvme_path" : ZERO "offload_optimizer.nvme_path";
+    weft_zero_config *e = &c->engine;
+
+    if (!params && !states)
+        return WEFT_SUCCESS;
+    e->offload_folder = wi_ds_string(c, folder);
+    if (!e->offload_folder)
+        return wi_ds_bad(c, wi_ds_value(c, params ? ZERO "offload_param.device" : ZERO "offload_optimizer.device")->at,
+                         "%s has to be given for the device nvme", folder);
+    if (params && !states)
+        WI_TRY(wi_ds_warn(c, wi_ds_value(c, ZERO "offload_param.device")->at,
+                          ZERO "offload_param on nvme takes optimizer states and gradients along"));
+    e->offload_params = params;
+    e->offload_ratio = params ? 1 : wi_ds_number(c, ZERO "offload_optimizer.ratio");
+    e->offload_block_bytes = (size_t)wi_ds_number(c, "aio.block_size");
+    if (e->offload_block_bytes % 4096)
+        return wi_ds_bad(c, wi_ds_value(c, "aio.block_size")->at, "aio.block_size is %zu, no multiple of 4096",
+                         e->offload_block_bytes);
+    e->offload_depth = (int)wi_ds_number(c, "aio.queue_depth");
+    return WEFT_SUCCESS;
+}
+
 static weft_status read_zero(weft_zero_ds_config *c)
 {
     weft_zero_config *e = &c->engine;
@@ -151,9 +183,13 @@ static weft_status read_zero(weft_zero_ds_config *c)
     if (e->stage < 3 && strcmp(wi_ds_string(c, ZERO "offload_param.device"), "none"))
         return wi_ds_bad(c, wi_ds_value(c, ZERO "offload_param.device")->at,
                          ZERO "offload_param is for stage 3, and the stage is %d", e->stage);
-    if (e->stage < 3 && wi_ds_number(c, ZERO "offload_optimizer.ratio") < 1)
-        return wi_ds_bad(c, wi_ds_value(c, ZERO "offload_optimizer.ratio")->at,
-                         ZERO "offload_optimizer.ratio below 1 is for stage 3, and the stage is %d", e->stage);
+    e->secondary_ranks = (int)wi_ds_number(c, ZERO "zero_hpz_partition_size");
+    if (e->secondary_ranks == 1)
+        e->secondary_ranks = 0;
+    if (e->stage < 3 && e->secondary_ranks)
+        return wi_ds_bad(c, wi_ds_value(c, ZERO "zero_hpz_partition_size")->at,
+                         ZERO "zero_hpz_partition_size is for stage 3, and the stage is %d", e->stage);
+    WI_TRY(read_offload(c));
     return read_codecs(c);
 }
 

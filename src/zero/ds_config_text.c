@@ -80,6 +80,7 @@ static json_t *write_weft(const weft_zero_ds_config *c)
     const char *dtype = c->dtype == WEFT_FLOAT16 ? "float16" : c->dtype == WEFT_BFLOAT16 ? "bfloat16" : "float32";
 
     return json_pack("{s:s, s:i, s:s, s:i, s:f, s:f, s:f, s:f, s:i, s:i, s:b, s:f, s:b, s:I, s:I, s:I, s:I, s:s?, s:s?,"
+                     " s:b, s:i, s:s?, s:b, s:f, s:I, s:i,"
                      " s:{s:f, s:[f,f], s:f, s:f, s:f, s:f, s:b, s:b, s:f}}",
                      "dtype", dtype, "stage", e->stage, "optimizer", optimizers[e->optimizer], "micro_batches",
                      e->micro_batches, "divisor", e->divisor, "clip", e->clip, "loss_scale", e->loss_scale,
@@ -88,9 +89,12 @@ static json_t *write_weft(const weft_zero_ds_config *c)
                      "loss_scale_min", e->loss_scale_min, "overlap", e->overlap, "live_elems",
                      (json_int_t)e->live_elems, "prefetch_elems", (json_int_t)e->prefetch_elems, "reuse_elems",
                      (json_int_t)e->reuse_elems, "persistent_elems", (json_int_t)e->persistent_elems, "gather_codec",
-                     e->gather_codec, "reduce_codec", e->reduce_codec, "hyper", "lr", h->lr, "betas", h->beta1,
-                     h->beta2, "eps", h->eps, "weight_decay", h->weight_decay, "momentum", h->momentum, "dampening",
-                     h->dampening, "nesterov", h->nesterov, "maximize", h->maximize, "lr_decay", h->lr_decay);
+                     e->gather_codec, "reduce_codec", e->reduce_codec, "grad_fp32", e->grad_fp32, "secondary_ranks",
+                     e->secondary_ranks, "offload_folder", e->offload_folder, "offload_params", e->offload_params,
+                     "offload_ratio", e->offload_ratio, "offload_block_bytes", (json_int_t)e->offload_block_bytes,
+                     "offload_depth", e->offload_depth, "hyper", "lr", h->lr, "betas", h->beta1, h->beta2, "eps",
+                     h->eps, "weight_decay", h->weight_decay, "momentum", h->momentum, "dampening", h->dampening,
+                     "nesterov", h->nesterov, "maximize", h->maximize, "lr_decay", h->lr_decay);
 }
 
 weft_status wi_ds_write(weft_zero_ds_config *c)

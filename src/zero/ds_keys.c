@@ -7,12 +7,7 @@
 #include "base/text.h"
 #include "zero/ds_key_macros.h"
 
-/* Offload to disk: 1, once there is it. "nvme" is accepted then, and what says how to do it works;
- * its sentences are to be written. */
-#define DISK 0
-#define ON_DISK (DISK ? WORKS : IGNORED)
-#define DEVICES (DISK ? "none|cpu|nvme" : "none|cpu")
-#define NOT_ON_DISK "It is for offload to disk, which is not there yet."
+#define OF_ITSELF "Reading, computing and writing always overlap, in three buffers of queue_depth blocks."
 
 #define ZERO "zero_optimization."
 #define PARAMS "optimizer.params."
@@ -82,7 +77,7 @@ const struct wi_ds_key wi_ds_keys_used[] = {
 
     S("data_types", WORKS, "Types beside those of fp16 and bf16."),
     W("data_types.grad_accum_dtype", WORKS, "fp16|bf16|fp32", "null",
-      "Gradients are kept in the parameters' type; another is warned about.", .null = 1),
+      "fp32: gradients of 16-bit parameters are kept and summed in fp32; else in the parameters' type.", .null = 1),
     W("data_types.param_dtype", REFUSED, "fp16|bf16|fp32", "null", "Enable fp16 or bf16 instead.", .null = 1),
     W("data_types.buffer_dtype", REFUSED, "fp16|bf16|fp32", "null", "Buffers keep the type that the model has them in.",
       .null = 1),
@@ -203,7 +198,8 @@ const struct wi_ds_key wi_ds_keys_used[] = {
     B(ZERO "zero_quantized_gradients", WORKS, "false",
       "Gradients are summed as int4 with a scale for each block of 128."),
     B(ZERO "zero_quantized_nontrainable_weights", REFUSED, "false", "Frozen parameters are kept in their own type."),
-    I(ZERO "zero_hpz_partition_size", REFUSED, 0, MANY, "1", "There is no second shard inside a node yet."),
+    I(ZERO "zero_hpz_partition_size", WORKS, 1, INT32_MAX, "1",
+      "Ranks that share a second copy of what forward passes gather, for backward passes; of stage 3; 1: none."),
     B(ZERO "contiguous_gradients", FIXED, "true", "Gradients are always contiguous."),
     B(ZERO "reduce_scatter", FIXED, "true", "Gradients are always summed by a reduce-scatter."),
     B(ZERO "allgather_partitions", FIXED, "true", "Parameters are always gathered by an all-gather."),
@@ -232,25 +228,30 @@ const struct wi_ds_key wi_ds_keys_used[] = {
     A(ZERO "leaf_module.name_suffixes", IGNORED, NULL, "The program says which modules are a unit."),
 
     S(ZERO "offload_param", WORKS, "Where parameters are between uses; null: with the model.", .null = 1),
-    W(ZERO "offload_param.device", WORKS, DEVICES, "\"none\"",
-      "cpu: in host memory, where ranks on CPUs have them anyway; nvme, on disk, is not there yet."),
-    T(ZERO "offload_param.nvme_path", ON_DISK, "null", NOT_ON_DISK, .null = 1),
-    I(ZERO "offload_param.buffer_count", ON_DISK, 0, MANY, "5", NOT_ON_DISK),
-    I(ZERO "offload_param.buffer_size", ON_DISK, 0, MANY, "100000000", NOT_ON_DISK),
-    I(ZERO "offload_param.max_in_cpu", ON_DISK, 0, MANY, "1000000000", NOT_ON_DISK),
+    W(ZERO "offload_param.device", WORKS, "none|cpu|nvme", "\"none\"",
+      "cpu: in host memory, where ranks on CPUs have them anyway; nvme: in a file, with gradients and optimizer states."),
+    T(ZERO "offload_param.nvme_path", WORKS, "null", "The folder of the file; of device nvme it has to be given.",
+      .null = 1),
+    I(ZERO "offload_param.buffer_count", IGNORED, 0, MANY, "5", "There are six buffers, of a shard of a unit each."),
+    I(ZERO "offload_param.buffer_size", IGNORED, 0, MANY, "100000000",
+      "There are six buffers, of a shard of a unit each."),
+    I(ZERO "offload_param.max_in_cpu", IGNORED, 0, MANY, "1000000000",
+      "stage3_param_persistence_threshold says which units stay in memory."),
     B(ZERO "offload_param.pin_memory", IGNORED, "true",
       "Nothing is copied to a device, so that no memory has to be pinned."),
     S(ZERO "offload_optimizer", WORKS, "Where optimizer states are; null: with the model.", .null = 1),
-    W(ZERO "offload_optimizer.device", WORKS, DEVICES, "\"none\"",
-      "cpu: in host memory, where ranks on CPUs have them anyway; nvme, on disk, is not there yet."),
-    T(ZERO "offload_optimizer.nvme_path", ON_DISK, "null", NOT_ON_DISK, .null = 1),
-    I(ZERO "offload_optimizer.buffer_count", ON_DISK, 0, MANY, "4", NOT_ON_DISK),
+    W(ZERO "offload_optimizer.device", WORKS, "none|cpu|nvme", "\"none\"",
+      "cpu: in host memory, where ranks on CPUs have them anyway; nvme: in a file."),
+    T(ZERO "offload_optimizer.nvme_path", WORKS, "null", "The folder of the file; of device nvme it has to be given.",
+      .null = 1),
+    I(ZERO "offload_optimizer.buffer_count", IGNORED, 0, MANY, "4", OF_ITSELF),
     B(ZERO "offload_optimizer.pin_memory", IGNORED, "true",
       "Nothing is copied to a device, so that no memory has to be pinned."),
-    B(ZERO "offload_optimizer.pipeline_read", ON_DISK, "false", NOT_ON_DISK),
-    B(ZERO "offload_optimizer.pipeline_write", ON_DISK, "false", NOT_ON_DISK),
-    B(ZERO "offload_optimizer.fast_init", ON_DISK, "false", NOT_ON_DISK),
-    N(ZERO "offload_optimizer.ratio", IGNORED, 0, 1, "1.0", "All optimizer states are in host memory."),
+    B(ZERO "offload_optimizer.pipeline_read", IGNORED, "false", OF_ITSELF),
+    B(ZERO "offload_optimizer.pipeline_write", IGNORED, "false", OF_ITSELF),
+    B(ZERO "offload_optimizer.fast_init", IGNORED, "false", "The file is written once when it is made."),
+    N(ZERO "offload_optimizer.ratio", WORKS, 0, 1, "1.0",
+      "How much of the optimizer states is in the file of device nvme."),
     B(ZERO "offload_optimizer.super_offload", IGNORED, "false", "There is one way of offload to host memory."),
     N(ZERO "offload_optimizer.cpuadam_cores_perc", IGNORED, 0, 1, "0.8",
       "The optimizer has as many threads as the process may use cores."),
@@ -267,12 +268,12 @@ const struct wi_ds_key wi_ds_keys_used[] = {
       "Computation on CPUs is synchronous."),
     OLD("activation_checkpointing.partitioned_activations", "activation_checkpointing.partition_activations"),
 
-    S("aio", ON_DISK, "How disks are read and written.", .null = 1),
-    I("aio.block_size", ON_DISK, 1, MANY, "1048576", NOT_ON_DISK),
-    I("aio.queue_depth", ON_DISK, 1, MANY, "8", NOT_ON_DISK),
-    I("aio.intra_op_parallelism", ON_DISK, 1, MANY, "1", NOT_ON_DISK),
-    B("aio.single_submit", ON_DISK, "false", NOT_ON_DISK),
-    B("aio.overlap_events", ON_DISK, "true", NOT_ON_DISK),
+    S("aio", WORKS, "How files are read and written.", .null = 1),
+    I("aio.block_size", WORKS, 4096, 1 << 30, "1048576", "Bytes of a request, in multiples of 4096."),
+    I("aio.queue_depth", WORKS, 1, 1024, "8", "Requests under way at a time."),
+    I("aio.intra_op_parallelism", IGNORED, 1, MANY, "1", "Requests go through one ring of the kernel's."),
+    B("aio.single_submit", IGNORED, "false", "Requests are submitted together."),
+    B("aio.overlap_events", IGNORED, "true", "Requests always overlap."),
     B("aio.use_gds", REFUSED, "false", "There is no path from disks to GPUs."),
 
     S("checkpoint", WORKS, "How checkpoints are written and read."),

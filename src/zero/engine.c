@@ -193,13 +193,13 @@ static weft_status on_host(weft_comm *comm, int nranks, int rank, int *before, i
 }
 
 /* Which copy this rank has a shard of, and which shard. */
-static weft_status find_copy(weft_zero *zero, weft_comm *comm, int *copy, int *shard)
+static weft_status find_copy(weft_zero *zero, weft_comm *comm, const char *field, int wanted, int *copy, int *shard)
 {
-    int wanted = zero->config.shard_ranks, n = zero->nranks, before, all, first = 0;
+    int n = zero->nranks, before, all, first = 0;
 
     if (wanted != WEFT_ZERO_SHARD_NODE) {
         if (wanted < 1 || wanted > n || n % wanted)
-            return wi_fail(WEFT_EINVAL, "zero: create: shard_ranks is %d, no divisor of the %d ranks", wanted, n);
+            return wi_fail(WEFT_EINVAL, "zero: create: %s is %d, no divisor of the %d ranks", field, wanted, n);
         *copy = zero->rank / wanted;
         *shard = zero->rank % wanted;
         return WEFT_SUCCESS;
@@ -209,16 +209,37 @@ static weft_status find_copy(weft_zero *zero, weft_comm *comm, int *copy, int *s
     for (int r = 0; r < n; r++) {
         WI_TRY(on_host(comm, n, r, &before, &all));
         if (all != first)
-            return wi_fail(
-                WEFT_EINVAL,
-                "zero: create: shard_ranks is that of hosts, and hosts of ranks 0 and %d have %d and %d ranks", r,
-                first, all);
+            return wi_fail(WEFT_EINVAL,
+                           "zero: create: %s is that of hosts, and hosts of ranks 0 and %d have %d and %d ranks", field,
+                           r, first, all);
         /* Hosts are numbered by their first ranks. */
         *copy += before == 0 && r < zero->rank;
     }
     WI_TRY(on_host(comm, n, zero->rank, shard, &all));
     *copy -= *shard > 0; /* its own host's first rank was counted */
     return WEFT_SUCCESS;
+}
+
+static weft_status make_second(weft_zero *zero, weft_comm *comm)
+{
+    weft_comm_config config = WEFT_COMM_CONFIG_INIT;
+    int copy, part;
+
+    if (!zero->config.secondary_ranks)
+        return WEFT_SUCCESS;
+    if (zero->config.stage < 3 || zero->config.shard_ranks || zero->config.offload_params)
+        return wi_fail(WEFT_EINVAL, "zero: create: secondary_ranks is set, and %s",
+                       zero->config.stage < 3     ? "stage is not 3"
+                       : zero->config.shard_ranks ? "shard_ranks is, too"
+                                                  : "offload_params is, too");
+    WI_TRY(find_copy(zero, comm, "secondary_ranks", zero->config.secondary_ranks, &copy, &part));
+    config.name = "zero-second";
+    weft_status st = weft_comm_split(comm, copy, 0, &config, &zero->second);
+
+    if (st < 0)
+        return wi_zero_broke(zero, st, "create: communicator zero-second");
+    WI_TRY(weft_comm_rank(zero->second, &zero->second_rank));
+    return weft_comm_size(zero->second, &zero->second_ranks);
 }
 
 static weft_status make_domains(weft_zero *zero, weft_comm *comm)
@@ -228,7 +249,7 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
 
     config.name = "zero";
     if (zero->config.shard_ranks && zero->config.shard_ranks != zero->nranks)
-        WI_TRY(find_copy(zero, comm, &copy, &shard));
+        WI_TRY(find_copy(zero, comm, "shard_ranks", zero->config.shard_ranks, &copy, &shard));
     if (shard >= 0 && zero->config.experts)
         return wi_fail(WEFT_EINVAL,
                        "zero: create: shard_ranks and experts are both set; experts cannot be kept in copies");
@@ -239,6 +260,7 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     WI_TRY(derive(zero, comm, copy, shard, &zero->domains[0]));
     if (zero->config.experts)
         WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[1]));
+    WI_TRY(make_second(zero, comm));
     zero->model = zero->config.model;
     zero->copy = copy;
     zero->config.experts = zero->config.model = NULL;
@@ -255,6 +277,7 @@ static void destroy(weft_zero *zero)
         weft_comm_destroy(zero->domains[i].reductions);
         weft_comm_destroy(zero->domains[i].replicas);
     }
+    weft_comm_destroy(zero->second);
     weft_comm_destroy(zero->world);
     wi_zero_swap_destroy(zero);
     wi_zero_offload_destroy(zero);

@@ -24,33 +24,56 @@ void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, c
     call->options = options;
 }
 
-static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit)
+/* A part of the second copy. */
+static size_t second_elems(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return flat->elems / (size_t)zero->second_ranks;
+}
+
+static weft_status begin_flat(weft_zero *zero, const struct wi_zero_unit *unit, struct wi_zero_flat *flat,
+                              enum wi_zero_event event)
 {
     weft_call_options options;
     weft_call call;
+    const char *own = flat->own;
+    int second = event == WI_ZERO_BACKWARD && unit->seconded && flat->second;
 
-    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
-        struct wi_zero_flat *flat = &zero->flats[i];
-
-        const char *own = flat->own;
-
-        if (unit->kept && !flat->trained) /* nobody changes it */
-            continue;
-        if (flat->swapped) {
-            WI_TRY(wi_zero_swap_place(zero, flat));
-            own = flat->full + wi_zero_first(zero, flat) * wi_zero_width(flat->dtype);
-        }
-        wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, own, flat->full, flat->shard, flat->dtype,
-                     unit->gather_label);
-        options.codec = zero->config.gather_codec;
-        weft_status st = weft_issue(wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
-
-        if (st < 0)
-            return wi_zero_broke(zero, st, "%s", unit->gather_label);
+    if (unit->kept && !flat->trained) /* nobody changes it */
+        return WEFT_SUCCESS;
+    if (flat->swapped) {
+        WI_TRY(wi_zero_swap_place(zero, flat));
+        own = flat->full + wi_zero_first(zero, flat) * wi_zero_width(flat->dtype);
     }
+    wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, second ? flat->second : own, flat->full,
+                 second ? second_elems(zero, flat) : flat->shard, flat->dtype, unit->gather_label);
+    options.codec = second ? NULL : zero->config.gather_codec;
+    weft_status st = weft_issue(second ? zero->second : wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
+
+    return st < 0 ? wi_zero_broke(zero, st, "%s", unit->gather_label) : st;
+}
+
+static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit, enum wi_zero_event event)
+{
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++)
+        WI_TRY(begin_flat(zero, unit, &zero->flats[i], event));
     unit->issued = 1;
     zero->stats.gathers++;
     return WEFT_SUCCESS;
+}
+
+/* What a forward pass has gathered is kept in parts by ranks that are near each other. */
+static void keep_second(weft_zero *zero, struct wi_zero_unit *unit)
+{
+    if (!zero->second || unit->kept || unit->seconded)
+        return;
+    for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[i];
+        size_t bytes = second_elems(zero, flat) * wi_zero_width(flat->dtype);
+
+        if (flat->second)
+            memcpy(flat->second, flat->full + (size_t)zero->second_rank * bytes, bytes);
+    }
+    unit->seconded = 1;
 }
 
 weft_status wi_zero_gather_finish(weft_zero *zero, int number)
@@ -111,7 +134,7 @@ static weft_status begin_delayed(weft_zero *zero)
 
     for (int i = 0; st >= 0 && i < zero->ndelayed; i++)
         if (zero->units[zero->delayed[i]].resident && !zero->units[zero->delayed[i]].issued)
-            st = begin(zero, &zero->units[zero->delayed[i]]);
+            st = begin(zero, &zero->units[zero->delayed[i]], WI_ZERO_FORWARD);
     zero->ndelayed = 0;
     return st;
 }
@@ -164,7 +187,7 @@ static int evict(weft_zero *zero, weft_status *st)
 }
 
 /* Begin to gather what has no place of its own. ahead: only if there is room. */
-static weft_status bring(weft_zero *zero, int number, int ahead)
+static weft_status bring(weft_zero *zero, int number, int ahead, enum wi_zero_event event)
 {
     struct wi_zero_unit *unit = &zero->units[number];
     weft_status st, ended = WEFT_SUCCESS;
@@ -189,13 +212,7 @@ static weft_status bring(weft_zero *zero, int number, int ahead)
         zero->delayed[zero->ndelayed++] = number;
         return WEFT_SUCCESS;
     }
-    return begin(zero, unit);
-}
-
-weft_status wi_zero_gather(weft_zero *zero, int unit)
-{
-    WI_TRY(bring(zero, unit, 0));
-    return wi_zero_gather_finish(zero, unit);
+    return begin(zero, unit, event);
 }
 
 weft_status wi_zero_release_all(weft_zero *zero)
@@ -203,6 +220,7 @@ weft_status wi_zero_release_all(weft_zero *zero)
     weft_status st = WEFT_SUCCESS;
 
     for (int u = 0; u < zero->nunits; u++) {
+        zero->units[u].seconded = 0;
         if (!zero->units[u].resident || zero->units[u].passes)
             continue;
         weft_status one = wi_zero_gather_finish(zero, u);
@@ -219,7 +237,7 @@ weft_status wi_zero_gather_updated(weft_zero *zero, int number)
 
     if (!unit->kept || !unit->trained || zero->config.stage == 0)
         return WEFT_SUCCESS;
-    WI_TRY(begin(zero, unit));
+    WI_TRY(begin(zero, unit, WI_ZERO_FORWARD));
     return zero->config.overlap ? WEFT_SUCCESS : wi_zero_gather_finish(zero, number);
 }
 
@@ -237,7 +255,7 @@ static weft_status gather_ahead(weft_zero *zero)
             continue;
         if (zero->ahead + unit->elems > zero->config.prefetch_elems)
             return WEFT_SUCCESS;
-        weft_status st = bring(zero, use->unit, 1);
+        weft_status st = bring(zero, use->unit, 1, use->event);
 
         if (st == WEFT_ENOTFOUND)
             return WEFT_SUCCESS;
@@ -255,7 +273,7 @@ weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
     unit->used = ++zero->clock;
     WI_TRY(wi_zero_trace_use(&zero->trace, number, event));
     WI_TRY(begin_delayed(zero));
-    WI_TRY(bring(zero, number, 0));
+    WI_TRY(bring(zero, number, 0, event));
     if (unit->ahead) {
         unit->ahead = 0;
         zero->ahead -= unit->elems;
@@ -263,6 +281,8 @@ weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
     unit->passes++;
     weft_status st = wi_zero_gather_finish(zero, number);
 
+    if (st >= 0 && event == WI_ZERO_FORWARD)
+        keep_second(zero, unit);
     if (st >= 0)
         st = gather_ahead(zero);
     if (st < 0)

@@ -248,6 +248,11 @@ static void share_out(weft_zero *zero, int placed)
             flat->own = (char *)zero->param_memory + params;
         }
         params += (kept ? flat->elems : flat->swapped ? 0 : flat->shard) * width;
+        if (zero->second && !kept && flat->domain == 0) {
+            if (placed)
+                flat->second = (char *)zero->param_memory + params;
+            params += flat->elems / (size_t)zero->second_ranks * width;
+        }
         if (!flat->trained)
             continue;
         if (placed && stage < 2) {

@@ -164,8 +164,7 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
     WI_TRY(wi_zero_gather_finish(zero, param->unit));
     wi_zero_snapshot_wait(zero);
     if (what == WEFT_ZERO_WEIGHT) {
-        if (unit->resident)
-            WI_TRY(wi_zero_release_all(zero));
+        WI_TRY(wi_zero_release_all(zero));
         WI_TRY(set_parameter(zero, param, values, dtype));
         if (!zero->flats[param->flat].separate)
             return WEFT_SUCCESS;

@@ -43,6 +43,7 @@ struct wi_zero_flat {
     size_t *params;       /* numbers of its parameters, by place */
     int nparams;
     char *full;           /* all shards; of a unit that is not kept while it is gathered, else NULL */
+    char *second;         /* NULL, or this rank's part of the second copy */
     char *own;            /* this rank's shard; of a unit that is kept part of `full` */
     char *grad;           /* gradients of all shards: below stage 2 always, else from the first that comes until they are reduced */
     char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
@@ -67,6 +68,7 @@ struct wi_zero_unit {
     int on_disk;            /* weights and moments of its flats are in a file */
     int passes;             /* that have begun and not ended */
     int kept;               /* all its parameters have a place of their own: below stage 3, and small units in stage 3 */
+    int seconded;           /* `second` of its flats has what was gathered since the last step */
     int resident;           /* of one that is not kept: gathered, or on its way */
     int issued;             /* its gathers have begun, not only its reads */
     int ahead;              /* gathered ahead, and not used since */
@@ -93,6 +95,8 @@ struct weft_zero {
     weft_comm *world; /* a duplicate of the caller's */
     weft_comm *model; /* the caller's, or NULL */
     struct wi_zero_domain domains[WI_ZERO_DOMAINS];
+    weft_comm *second; /* NULL, or the ranks that share a second copy */
+    int second_rank, second_ranks;
     weft_context *context;
     int rank, nranks; /* in `world` */
     int copy;          /* which copy this rank has a shard of */
@@ -167,11 +171,10 @@ weft_status wi_zero_compare_model(weft_zero *zero);
 weft_status wi_zero_agree(weft_zero *zero, weft_status own, const char *call);
 
 /* gather.c */
-weft_status wi_zero_gather(weft_zero *zero, int unit);        /* begins, if need be, and waits */
 weft_status wi_zero_gather_finish(weft_zero *zero, int unit); /* waits for what was begun */
 weft_status wi_zero_gather_updated(weft_zero *zero, int unit); /* below stage 3, after its update: begins */
 weft_status wi_zero_gather_finish_all(weft_zero *zero);
-weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept */
+weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept; second copies are old */
 weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /* record, gather, gather ahead */
 void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
 

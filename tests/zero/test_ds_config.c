@@ -191,7 +191,7 @@ static void precision(void)
                        "fp16 and bf16 cannot be enabled together");
     wt_ds_refused_with("\"bf16\": {\"bf16_optimizer_states\": true}",
                        "bf16.bf16_optimizer_states is refused, unless it is false: Moments");
-    c = wt_ds_with("\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp32\"}");
+    c = wt_ds_with("\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp16\"}");
     wt_ds_warned(c, "data_types.grad_accum_dtype has no effect: gradients are kept in the parameters' type, bf16");
     weft_zero_ds_config_free(c);
     c = wt_ds_with("\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"BF16\"}");
@@ -326,24 +326,55 @@ static void schedulers(void)
 
 static void offload(void)
 {
-    wt_ds_refused_with(
-        "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}",
-        "zero_optimization.offload_param.device is \"nvme\", not one of none|cpu. cpu: in host memory, where ranks on "
-        "CPUs have them anyway; nvme, on disk, is not there yet.");
+    wt_ds_refused_with("\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}",
+                       "zero_optimization.offload_param.nvme_path has to be given for the device nvme");
+    wt_ds_refused_with("\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"nvme\"}}",
+                       "zero_optimization.offload_optimizer.nvme_path has to be given for the device nvme");
+    wt_ds_refused_with("\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"disk\"}}",
+                       "not one of none|cpu|nvme");
+    wt_ds_refused_with("\"aio\": {\"block_size\": 5000}, \"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": "
+                       "{\"device\": \"nvme\", \"nvme_path\": \"/d\"}}",
+                       "aio.block_size is 5000, no multiple of 4096");
     wt_ds_refused_with("\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}",
                        "is for stage 3, and the stage is 2");
-    wt_ds_refused_with(
-        "\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.5}}",
-        "ratio below 1 is for stage 3");
     wt_ds_refused_with("\"zero_optimization\": {\"stage\": 4}",
                        "zero_optimization.stage is 4, and has to be from 0 to 3");
-    wt_ds_refused_with("\"zero_optimization\": {\"zero_hpz_partition_size\": 8}",
-                       "zero_hpz_partition_size is refused, unless it is 1");
+    wt_ds_refused_with("\"zero_optimization\": {\"stage\": 2, \"zero_hpz_partition_size\": 8}",
+                       "zero_hpz_partition_size is for stage 3, and the stage is 2");
     weft_zero_ds_config *c = wt_ds_with(
         "\"aio\": {\"block_size\": 1e6}, \"zero_optimization\": {\"offload_param\": null, \"zero_hpz_partition_size\": 1}");
     wt_ds_text_has(c, "aio.block_size", "1000000");
-    wt_ds_warned(c, "aio.block_size has no effect: It is for offload to disk");
+    CU_ASSERT_EQUAL(wt_ds_warnings(c), 0);
+    CU_ASSERT_PTR_NULL(weft_zero_ds_config_engine(c)->offload_folder);
+    CU_ASSERT_EQUAL(weft_zero_ds_config_engine(c)->secondary_ranks, 0);
+    weft_zero_ds_config_free(c);
+    c = wt_ds_with("\"aio\": {\"block_size\": 131072, \"queue_depth\": 32, \"single_submit\": true}, "
+                   "\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 4, \"offload_optimizer\": "
+                   "{\"device\": \"nvme\", \"nvme_path\": \"/local\", \"ratio\": 0.25}}");
+    const weft_zero_config *e = weft_zero_ds_config_engine(c);
+
+    CU_ASSERT_STRING_EQUAL(e->offload_folder, "/local");
+    CU_ASSERT_EQUAL(e->offload_params, 0);
+    CU_ASSERT_EQUAL(e->offload_ratio, .25);
+    CU_ASSERT_EQUAL(e->offload_block_bytes, 131072);
+    CU_ASSERT_EQUAL(e->offload_depth, 32);
+    CU_ASSERT_EQUAL(e->secondary_ranks, 4);
+    wt_ds_text_has(c, "weft.offload_folder", "\"/local\"");
+    wt_ds_text_has(c, "weft.secondary_ranks", "4");
+    wt_ds_warned(c, "aio.single_submit has no effect");
     CU_ASSERT_EQUAL(wt_ds_warnings(c), 1);
+    weft_zero_ds_config_free(c);
+    c = wt_ds_with(
+        "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/p\"}}");
+    e = weft_zero_ds_config_engine(c);
+    CU_ASSERT_STRING_EQUAL(e->offload_folder, "/p");
+    CU_ASSERT_EQUAL(e->offload_params, 1);
+    CU_ASSERT_EQUAL(e->offload_ratio, 1);
+    wt_ds_warned(c, "takes optimizer states and gradients along");
+    weft_zero_ds_config_free(c);
+    c = wt_ds_with("\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp32\"}");
+    CU_ASSERT_EQUAL(weft_zero_ds_config_engine(c)->grad_fp32, 1);
+    CU_ASSERT_EQUAL(wt_ds_warnings(c), 0);
     weft_zero_ds_config_free(c);
 }
 

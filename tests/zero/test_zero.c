@@ -12,7 +12,7 @@ struct variant {
     int overlap, in_place;
     weft_dtype dtype;
     size_t persistent, prefetch, reuse, live;
-    int shard_ranks;
+    int shard_ranks, secondary;
     double offload;                    /* of the optimizer's states in a file */
     int params;                        /* parameters and gradients, too, in stage 3 */
     const char *gather, *reduce_codec; /* of stages 1 to 3 */
@@ -49,6 +49,7 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     config.reuse_elems = v->reuse;
     config.live_elems = v->live;
     config.shard_ranks = v->shard_ranks;
+    config.secondary_ranks = stage == 3 ? v->secondary : 0;
     config.threads = 1;
     config.gather_codec = v->gather;
     config.reduce_codec = v->reduce_codec;
@@ -201,6 +202,22 @@ static void copies(void)
     CU_ASSERT_EQUAL(wt_run(3, same, (void *)(uintptr_t)&node, 60000), 0);
 }
 
+/* Backward passes gather from a second copy, on fewer ranks; in bfloat16 and with units that stay, too. */
+static void seconds(void)
+{
+    static const struct variant second[] = {
+        {"a second copy on two ranks", .micro_batches = 2, .reduce = WEFT_ZERO_REDUCE_EVERY, .clip = .5, .overlap = 1,
+         .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1, .secondary = 2},
+        {"a second copy, some kept", .micro_batches = 1, .dtype = WEFT_BFLOAT16, .persistent = 500, .secondary = 2},
+        {"a second copy on a host", .micro_batches = 1, .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1,
+         .live = 1u << 20, .secondary = -1},
+    };
+
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(wt_run(4, same, (void *)(uintptr_t)&second[i], 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(8, same, (void *)(uintptr_t)&second[0], 60000), 0);
+}
+
 static void offloaded(void)
 {
     static const struct variant all = {
@@ -313,6 +330,7 @@ static void resumes(void)
 static const struct wt_case cases[] = {
     {"all stages have the same bits", all_stages},
     {"and so have they with several copies", copies},
+    {"and with a second copy for backward passes", seconds},
     {"and with states in a file", offloaded},
     {"and with codecs those that gather", coded},
     {"another engine goes on from values and a number of steps", resumes},

@@ -53,6 +53,8 @@ static void wrong_configs(int rank, int nranks, void *arg)
     WRONG(threads, -1, "threads is -1");
     WRONG(overlap, 3, "overlap is 3");
     WRONG(shard_ranks, 2, "shard_ranks is 2, no divisor of the 1 ranks");
+    WRONG(secondary_ranks, 2, "secondary_ranks is set, and stage is not 3");
+    WRONG(offload_params, 1, "offload_params is set, and stage is not 3");
     WRONG(shard_ranks, -7, "shard_ranks is -7");
     config = plain(1);
     config.loss_scale = 0;
