@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a sharded step costs beside forward and backward: weft.zero, FSDP2 on Gloo and on weft, DeepSpeed on the CPU.
 
-    bench_zero.py [--ranks 2,4] [--rounds 3] [--steps 5] [--only REGEX] [--json FILE]
+    bench_zero.py [--ranks 2,4] [--steps 12] [--only REGEX] [--json FILE]
 
-A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns in the same
-processes. The time of forward and backward alone is that of the same model on each rank without any of them, all ranks at once;
-what a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of FSDP2,
+A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns, step by
+step, in the same processes. Between them each rank computes forward and backward of the same model without any of them, all ranks
+at once; what a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of FSDP2,
 reshard_after_forward=False is stage 2.
 """
 
@@ -40,7 +40,10 @@ def of_weft(stage):
     import common
     from weft import zero
 
-    engine = zero.initialize(model_of(), "adamw", {"zero_optimization": {"stage": stage}}, **HYPERS)
+    # Units are gathered again for the backward pass, as FSDP2 does.
+    sharding = {"stage": stage, "stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0}
+    config = {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": sharding}
+    engine = zero.initialize(model_of(), "adamw", config, **HYPERS)
 
     def step(tokens, target):
         engine.backward(common.loss_of(engine(tokens), target))
@@ -118,68 +121,54 @@ SYSTEMS = {
 }
 
 
-def measure(make, steps, data):
-    """Seconds of each step after three others; ranks begin each together."""
-    import gc
-
+def train(rank, world, names, steps):
+    """On each rank: seconds of each step, by system; a system that cannot run has its reason instead."""
+    import common
     import torch.distributed as dist
 
-    step, end = make()
-    seconds = []
-    for i in range(steps + 3):
-        dist.barrier()
-        begun = time.perf_counter()
-        step(*data[i % len(data)])
-        dist.barrier()
-        seconds.append(time.perf_counter() - begun)
-    end()
-    gc.collect()
-    return seconds[3:]
-
-
-def train(rank, world, names, rounds, steps):
-    """On each rank: seconds of all steps, by system; a system that cannot run has its reason instead."""
-    import common
-
     data = list(common.batches(4, 1, seed=rank, length=TOKENS))
-    seen = {name: [] for name in names}
-    for _ in range(rounds):
-        for name in names:
-            if isinstance(seen[name], str):
-                continue
-            try:
-                seen[name] += measure(SYSTEMS[name], steps, data)
-            except ImportError as problem:
-                seen[name] = str(problem)
-    return seen
+    seen, running = {}, {}
+    for name in names:
+        try:
+            running[name] = SYSTEMS[name]()
+            seen[name] = []
+        except ImportError as problem:
+            seen[name] = str(problem)
+    for i in range(steps + 3):
+        for name, (step, _) in running.items():
+            dist.barrier()
+            begun = time.perf_counter()
+            step(*data[i % len(data)])
+            dist.barrier()
+            seen[name].append(time.perf_counter() - begun)
+    for _, end in running.values():
+        end()
+    return {name: times if isinstance(times, str) else times[3:] for name, times in seen.items()}
 
 
-def report(world, results, rounds):
-    names = list(results[0])
+def report(world, results):
+    """Medians over steps of the slowest rank's time, and of how much longer it is than that of forward and backward beside it."""
     millis = {}
-    for name in names:
-        if isinstance(results[0][name], str):
-            print(f"  {name:18} cannot run: {results[0][name]}")
+    for name, times in results[0].items():
+        if isinstance(times, str):
+            print(f"  {name:18} cannot run: {times}")
         else:
-            slowest = [max(step) for step in zip(*(r[name] for r in results), strict=True)]
-            millis[name] = statistics.median(slowest) * 1e3
-    base = millis["alone"]
-    ours = {stage: millis.get(f"weft.zero {stage}", base) - base for stage in (1, 2, 3)}
-    steps = len(results[0]["alone"])
-    print(f"{world} ranks; forward and backward alone {base:.1f} ms; medians of {steps} steps in {rounds} rounds")
-    for name in names:
-        if name in millis and name != "alone":
-            stage, over = int(name[-1]), millis[name] - base
-            ratio = "" if name.startswith("weft.zero") else f"   weft.zero takes {ours[stage] / over:.2f} of that"
-            print(f"  {name:18} step {millis[name]:8.1f} ms, beyond alone {over:8.1f}{ratio}")
-    return {"ranks": world, "alone_ms": base, "step_ms": millis}
+            millis[name] = [max(step) * 1e3 for step in zip(*(r[name] for r in results), strict=True)]
+    alone = millis.pop("alone")
+    median = statistics.median
+    beyond = {name: median(a - b for a, b in zip(times, alone, strict=True)) for name, times in millis.items()}
+    print(f"{world} ranks, {len(alone)} steps; forward and backward alone: {median(alone):.1f} ms, least {min(alone):.1f}")
+    for name, times in millis.items():
+        ours = beyond.get(f"weft.zero {name[-1]}", 0)
+        ratio = "" if name.startswith("weft.zero") else f"   weft.zero takes {ours / beyond[name]:.2f} of that"
+        print(f"  {name:16} step {median(times):7.1f} ms, least {min(times):7.1f}, beyond alone {beyond[name]:7.1f}{ratio}")
+    return {"ranks": world, "alone_ms": alone, "step_ms": millis, "beyond_ms": beyond}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", default="", help="regular expression on the system's name; `alone` is always measured")
     parser.add_argument("--json", help="file for the numbers")
     options = parser.parse_args()
@@ -194,9 +183,9 @@ def main():
     numbers = []
     for world in map(int, options.ranks.split(",")):
         def ranks(rank, world):
-            return train(rank, world, names, options.rounds, options.steps)
+            return train(rank, world, names, options.steps)
 
-        numbers.append(report(world, run(ranks, "gloo", world, deadline=3000, timeout=600), options.rounds))
+        numbers.append(report(world, run(ranks, "gloo", world, deadline=3000, timeout=600)))
         sys.stdout.flush()
     if options.json:
         with open(options.json, "w") as out:

@@ -90,7 +90,7 @@ def odd_sizes_all_stages_same_bits(groups: ranks.Groups) -> None:
 
 
 def accumulation_all_stages_same_bits(groups: ranks.Groups) -> None:
-    stages_agree(zm.gpt, zm.text(6, groups.rank), zm.common.loss_of, micro=3, weft={"reduce_every": True})
+    stages_agree(zm.gpt, zm.text(6, groups.rank), zm.common.loss_of, micro=3, options={"reduce_every": True})
 
 
 def bf16_all_stages_same_bits(groups: ranks.Groups) -> None:

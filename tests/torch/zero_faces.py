@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -168,6 +169,45 @@ def optimizer_state_is_torchs(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
+def checkpoints_load_in_every_stage(groups: ranks.Groups) -> None:
+    from weft import zero
+
+    def made(stage: int) -> Any:
+        scheduler = {"type": "WarmupLR", "params": {"warmup_max_lr": 3e-3, "warmup_num_steps": 8}}
+        fp16 = {"enabled": True, "loss_scale_window": 3, "initial_scale_power": 8}
+        return zm.engine_of(zm.gpt(), stage, scheduler=scheduler, fp16=fp16)
+
+    def train(engine: Any, data: Any) -> None:
+        for batch, target in data:
+            engine.backward(zm.common.loss_of(engine(batch).float(), target))
+            engine.step()
+
+    data = zm.text(7, groups.rank)
+    name = [tempfile.mkdtemp() if groups.rank == 0 else ""]
+    dist.broadcast_object_list(name, 0, group=groups.gloo)
+    folder = Path(name[0], "saved")
+    for stage in (0, 1, 2, 3):
+        engine, other = made(stage), made(3 - stage)
+        assert other.load_checkpoint(folder / str(stage)) == (None, None)
+        train(engine, data[:4])
+        assert engine.save_checkpoint(folder / str(stage), client_state={"epoch": 3}, wait=False)
+        train(engine, data[4:])
+        engine.wait_for_checkpoint()
+        path, client = other.load_checkpoint(folder / str(stage))
+        assert (path, client) == (str(folder / str(stage) / "global_step4"), {"epoch": 3}), (path, client)
+        assert other.global_steps == 4
+        train(other, data[4:])
+        zm.same_bits(zm.whole(other), zm.whole(engine))
+        assert (other.get_lr(), other.loss_scale, other.global_steps) == (engine.get_lr(), engine.loss_scale, 7)
+        fails(zero.Error, "nothing", lambda other=other, stage=stage: other.load_checkpoint(folder / str(stage), "nothing"))
+        fails(ValueError, "JSON", lambda engine=engine: engine.save_checkpoint(folder, client_state={"a": torch.ones(1)}))
+        engine.destroy()
+        other.destroy()
+    dist.barrier(groups.gloo)
+    if groups.rank == 0:
+        shutil.rmtree(name[0])
+
+
 def whole_values(groups: ranks.Groups) -> None:
     from weft import zero
 
@@ -222,8 +262,11 @@ def parameters_after_a_step(groups: ranks.Groups) -> None:
     engine.backward(zm.common.loss_of(engine(batch), target))
     engine.step()
     fails(RuntimeError, "on their way", lambda: model[4].weight.sum())
-    zero.synchronize(model)
     zm.same_bits(copy.deepcopy(model.state_dict()), engine.full_state_dict(every_rank=True))
+    engine.backward(zm.common.loss_of(engine(batch), target))
+    engine.step()
+    zero.synchronize(model)
+    zm.same_bits(dict(model.named_parameters()), engine.full_state_dict(every_rank=True))
     engine.destroy()
 
 
@@ -322,11 +365,14 @@ def wrong_configurations(groups: ranks.Groups) -> None:
         return lambda: zero.initialize(nn.Linear(3, 3), optimizer, config, **more)
 
     fails(ValueError, "nearest is zero_optimization", tried({"zero_optimisation": {}}))
-    fails(ValueError, "no key zero_optimization.stag", tried({"zero_optimization": {"stag": 1}}))
+    fails(ValueError, "zero_optimization.stag is no key", tried({"zero_optimization": {"stag": 1}}))
     fails(ValueError, "stage is 4", tried({"zero_optimization": {"stage": 4}}))
-    fails(ValueError, "train_batch_size 3 is not", tried({"train_batch_size": 3, "train_micro_batch_size_per_gpu": 2,
+    fails(ValueError, "3 is not 2 x 2 x", tried({"train_batch_size": 3, "train_micro_batch_size_per_gpu": 2,
                                                           "gradient_accumulation_steps": 2}))
-    fails(ValueError, "no scheduler 'Cosine'", tried({"scheduler": {"type": "Cosine"}}))
+    fails(ValueError, 'scheduler.type "Cosine" is not known', tried({"scheduler": {"type": "Cosine"}}))
+    fails(ValueError, "RMSprop is refused", tried({"optimizer": {"type": "RMSprop"}}))
+    fails(ValueError, "not JSON serializable", tried({"train_batch_size": {1}}))
+    fails(TypeError, "no option thread;", tried(None, options={"thread": 1}))
     fails(ValueError, "adamw has no parameter nesterov", tried(None, "adamw", nesterov=True))
     fails(ValueError, "no optimizer 'rmsprop'", tried(None, "rmsprop"))
     fails(TypeError, "class RMSprop cannot be sharded", tried(None, lambda p: torch.optim.RMSprop(p)))
@@ -386,7 +432,7 @@ def ranks_that_differ(groups: ranks.Groups) -> None:
         raise AssertionError("ranks use other blocks, and nobody says so")
     except zero.Error as problem:
         assert problem.name == "WEFT_EMISMATCH" or problem.status <= -20, problem
-        assert "gather 1" in str(problem) or "gather 2" in str(problem), problem
+        assert "gather of 1" in str(problem) or "gather of 2" in str(problem), problem
     fails(zero.Error, "has failed before", lambda: model[0](batch))
     engine.destroy()
 
@@ -395,6 +441,7 @@ CASES = [
     as_deepspeed,
     as_fsdp2,
     optimizer_state_is_torchs,
+    checkpoints_load_in_every_stage,
     whole_values,
     parameters_after_a_step,
     groups_of_processes,

@@ -20,15 +20,18 @@ CALM = {**HYPERS, "eps": 1e-5}
 
 
 def config(stage: int, **more: Any) -> dict[str, Any]:
-    """Nothing of stage 3 stays gathered."""
-    return {"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, **more}
+    """Nothing of stage 3 stays gathered, nothing is clipped, every step is one micro-batch."""
+    limits = ("param_persistence_threshold", "max_live_parameters", "max_reuse_distance")
+    zero = {"stage": stage, **{f"stage3_{limit}": 0 for limit in limits}}
+    return {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": zero, **more}
 
 
 def engine_of(model: nn.Module, stage: int, **more: Any) -> Any:
     from weft import zero
 
-    units, hypers = more.pop("units", None), more.pop("hypers", HYPERS)
-    return zero.initialize(model, "adamw", config(stage, **more), units=units, **hypers)
+    own = {name: more.pop(name, None) for name in ("units", "options")}
+    hypers = more.pop("hypers", HYPERS)
+    return zero.initialize(model, "adamw", config(stage, **more), **own, **hypers)
 
 
 def gpt(layers: int = 2, dim: int = 32) -> nn.Module:

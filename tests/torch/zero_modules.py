@@ -220,7 +220,7 @@ def changes_in_place(groups: ranks.Groups) -> None:
             super().__init__()
             torch.manual_seed(5)
             self.layers = nn.ModuleList(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)) for _ in range(3))
-            self.first, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+            self.first, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             x = self.first(x)
@@ -345,6 +345,22 @@ def evaluation(groups: ranks.Groups) -> None:
         engine.destroy()
 
 
+def memory_of_two_units(groups: ranks.Groups) -> None:
+    """In stage 3 no more than two units are gathered at a time, nor gradients of more than two kept."""
+    for how in ("plain", "checkpoint", "reentrant"):
+        model = Net(how)
+        model.blocks.extend(Mlp() for _ in range(5))
+        largest = max(sum(p.numel() for p in block.parameters()) for block in model.blocks)
+        engine = zm.engine_of(model, 3)
+        for step in range(3):
+            engine.backward(loss_of(engine, step))
+            engine.step()
+        stats, most = engine.stats(), 2 * 4 * (largest + 16 * (8 + groups.size))  # alignment of parameters and of shards
+        assert stats["gather_bytes"] <= most and stats["reduce_bytes"] <= most, (how, most, stats)
+        assert stats["prefetches"] > 0 and stats["retraces"] == 0, (how, stats)
+        engine.destroy()
+
+
 def gradients_of_inputs(groups: ranks.Groups) -> None:
     """torch.autograd.grad is no micro-batch."""
 
@@ -370,6 +386,7 @@ CASES = [
     exceptions_in_forward_and_backward,
     parameters_of_other_modules,
     evaluation,
+    memory_of_two_units,
     gradients_of_inputs,
 ]
 

@@ -4,34 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
-#: What configurations say below activation_checkpointing, and what of it means nothing where activations are in host memory anyway.
-_WITHOUT_EFFECT = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization",
-                   "synchronize_checkpoint_boundary")  # fmt: skip
-_KNOWN = {*_WITHOUT_EFFECT, "number_checkpoints", "profile"}
 _profile = False
 
 
 def configure(config: dict[str, Any]) -> None:
-    """Take the section activation_checkpointing of a configuration.
-
-    Raises:
-        ValueError: it has an unknown key.
-    """
+    """Take the section activation_checkpointing of a configuration, as the library has read it."""
     global _profile
-    unknown = sorted(set(config) - _KNOWN)
-    if unknown:
-        raise ValueError(f"weft.zero: there is no key activation_checkpointing.{unknown[0]}; there are {', '.join(sorted(_KNOWN))}")
-    for key in _WITHOUT_EFFECT:
-        if config.get(key):
-            why = "activations are in host memory as they are"
-            warnings.warn(f"weft.zero: activation_checkpointing.{key} has no effect: {why}", stacklevel=3)
     _profile = bool(config.get("profile", False))
 
 

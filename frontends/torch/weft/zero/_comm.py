@@ -50,6 +50,15 @@ def _meet(group: ProcessGroup | None) -> tuple[UniqueId, int, int]:
     return made, rank, size
 
 
+def world_size(group: ProcessGroup | None = None) -> int:
+    """How many ranks a Communicator of this group has."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size(group)
+    return int(os.environ.get("WEFT_NRANKS") or os.environ.get("WORLD_SIZE") or 1)
+
+
 class Communicator:
     """Ranks that train one model together.
 

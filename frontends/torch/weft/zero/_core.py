@@ -157,7 +157,7 @@ class Core:
                 f"weft.zero: parameter \"{known.name}\" is not gathered: it is of unit \"{known.unit.name}\", no module of which "
                 "is being called. A module that uses another one's parameter has to say so: "
                 "weft.zero.register_external_parameter(module, parameter). Outside of modules: with "
-                "weft.zero.GatheredParameters([parameter])"
+                "weft.zero.GatheredParameters([parameter]), and to save the model weft.zero.full_state_dict(model)"
             )
             with torch.no_grad():
                 self.passes.check(known.unit.handle.bind(number, known.tensor, known.dtype, refusal))
@@ -172,12 +172,17 @@ class Core:
 
     def _watch(self, layout: Plan) -> None:
         self.passes.watch_root(self.module)
+        self.module.register_state_dict_pre_hook(self._before_state_dict)  # type: ignore[no-untyped-call]
         for module, units in layout.opens.items():
             self.passes.open_in(module, [self._units[unit] for unit in units])
         for number, known in enumerate(self.params):
             if known.tensor.requires_grad:
                 hook = _GradientHook(weakref.ref(self), known, number)
                 known.tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+
+    def _before_state_dict(self, *_: Any) -> None:
+        if self._end.alive:
+            self.synchronize()
 
     # ---- Micro-batches and steps ----
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from . import schedulers
+from . import _checkpoint, schedulers
+from ._comm import world_size
 from ._config import Settings, settings_of
 from ._core import Core
 from ._library import Error
@@ -22,9 +23,6 @@ from ._units import Block
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-
-#: What configurations call optimizers, and what they are here.
-_CONFIG_OPTIMIZERS = {"adam": "adam", "adamw": "adamw", "sgd": "sgd", "lion": "lion", "adagrad": "adagrad"}
 
 
 class Engine(nn.Module):
@@ -124,7 +122,7 @@ class Engine(nn.Module):
     def no_sync(self) -> Iterator[None]:
         """Micro-batches inside are not the last before an update; step() is not called for them.
 
-        Gradients are divided by gradient_accumulation_steps all the same. Stages 0 and 1 do not reduce inside; 2 and 3 do.
+        The mean is over the micro-batches that there were. Stages 0 and 1 do not reduce inside; 2 and 3 do.
         """
         before, self._syncing = self._syncing, False
         try:
@@ -204,6 +202,47 @@ class Engine(nn.Module):
         self.core.comm.barrier()
         return True
 
+    def save_checkpoint(
+        self,
+        save_dir: str | os.PathLike[str],
+        tag: str | None = None,
+        client_state: Mapping[str, Any] | None = None,
+        *,
+        wait: bool = True,
+        keep: int = 0,
+    ) -> bool:
+        """Save weights, moments, the loss scale, the scheduler and counters as a version of a folder. Collective.
+
+        Args:
+            save_dir: made if it does not exist; on a file system that all ranks see.
+            tag: the version's name; None: "global_step" and the number of updates. One of that name is replaced.
+            client_state: what load_checkpoint returns, of rank 0; JSON can express it.
+            wait: False returns while it is written; wait_for_checkpoint() tells how that went.
+            keep: versions that stay, with the new one; 0: all.
+        """
+        _checkpoint.save(self, os.fspath(save_dir), tag or f"global_step{self.global_steps}", client_state, keep)
+        if wait:
+            self.wait_for_checkpoint()
+        return True
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until the newest save_checkpoint is complete; raises Error if it failed."""
+        _checkpoint.wait(self)
+
+    def load_checkpoint(self, load_dir: str | os.PathLike[str], tag: str | None = None, *,
+                        load_module_only: bool = False) -> tuple[str | None, dict[str, Any] | None]:  # fmt: skip
+        """Take a version that any number of ranks has saved in any stage; buffers of the model are not in it. Collective.
+
+        Args:
+            load_dir: as for save_checkpoint.
+            tag: its name; None: the newest that is complete.
+            load_module_only: weights alone.
+
+        Returns:
+            Its folder and the client_state; None and None where there is none and no tag was given.
+        """
+        return _checkpoint.load(self, os.fspath(load_dir), tag, load_module_only)
+
     def stats(self) -> dict[str, int]:
         """Bytes by class and nanoseconds by cause on this rank: weft_zero_stats of weft/weft_zero.h."""
         return self.core.stats()
@@ -219,13 +258,7 @@ def _optimizer_of(settings: Settings, optimizer: Any, hypers: dict[str, Any]) ->
         return optimizer, hypers
     if settings.optimizer is None:
         return "adamw", hypers
-    kind = _CONFIG_OPTIMIZERS.get(settings.optimizer.lower())
-    if kind is None:
-        raise ValueError(f"weft.zero: optimizer.type {settings.optimizer} is not one of {', '.join(_CONFIG_OPTIMIZERS)}")
-    params = dict(settings.optimizer_params)
-    if kind == "adam" and params.pop("adam_w_mode", True):
-        kind = "adamw"  # DeepSpeed's Adam is AdamW, unless it is told not to be
-    return kind, {"weight_decay": 0.0, **params, **hypers}
+    return settings.optimizer, {**settings.optimizer_params, **hypers}
 
 
 def initialize(
@@ -237,6 +270,7 @@ def initialize(
     lr_scheduler: Any = None,
     group: ProcessGroup | None = None,
     units: Sequence[Block] | None = None,
+    options: Mapping[str, Any] | None = None,
     **hypers: Any,
 ) -> Engine:
     """Make an engine of a model. Collective: all ranks get the parameters and buffers of rank 0.
@@ -245,24 +279,21 @@ def initialize(
         model: on the CPU. Its parameters become views of the engine's memory.
         optimizer: "adamw", "adam", "sgd", "lion" or "adagrad"; an AdamW, Adam, SGD or Adagrad of torch.optim that has not made a
             step; a function that makes one; None: the configuration's, or AdamW.
-        config: a ds_config file, or a dictionary of the same keys; None: stage 1, one micro-batch.
+        config: a ds_config file, or a dictionary of the same keys, with DeepSpeed's defaults; None: stage 1, one micro-batch,
+            gradients are not clipped.
         model_parameters: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.
         lr_scheduler: a function that makes one of engine.optimizer; None: the configuration's.
         group: a process group of torch.distributed, of any backend; None: all ranks.
         units: modules, classes or names of classes that are gathered as a whole; None: repeated blocks.
+        options: what configurations have not: grad_fp32, reduce_every (micro-batches are reduced one by one in all stages),
+            threads, gather_codec, reduce_codec.
         hypers: lr=…, weight_decay=… for an optimizer by name.
 
     Raises:
         ValueError: the configuration, the optimizer or the model is not as it must be.
         Error: of the library; ranks have other models or configurations, say.
     """
-    import torch.distributed as dist
-
-    if dist.is_available() and dist.is_initialized():
-        ranks = dist.get_world_size(group)
-    else:
-        ranks = int(os.environ.get("WEFT_NRANKS") or os.environ.get("WORLD_SIZE") or 1)
-    settings = settings_of(config, ranks)
+    settings = settings_of(config, world_size(group), options)
     named, given = _optimizer_of(settings, optimizer, hypers)
     if model_parameters is None:
         model_parameters = [p for p in model.parameters() if p.requires_grad]

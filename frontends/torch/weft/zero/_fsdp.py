@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ._comm import world_size
 from ._config import Settings
 from ._core import Core
 from ._optimizer import ShardedOptimizer, describe
@@ -84,6 +85,7 @@ class Optimizer(ShardedOptimizer):
         kind, groups = describe(optimizer, given, hypers)
         marked = [module for module in root.modules() if module in _marked]
         settings = Settings(clip=clip, **_marked.get(root, {"stage": 3}))
+        settings.divisor = float(world_size(group))  # sums of micro-batches, as with DDP and FSDP2
         units = marked if [module for module in marked if module is not root] else None
         core = Core(root, settings, kind, [g["params"] for g in groups], group, units)
         super().__init__(core, groups)

@@ -45,7 +45,10 @@ class Config(ctypes.Structure):
         ("divisor", _double), ("clip", _double), ("loss_scale", _double), ("loss_scale_initial", _double),
         ("loss_scale_window", _int), ("loss_scale_hysteresis", _int), ("loss_scale_refill", _int), ("loss_scale_min", _double),
         ("threads", _int), ("overlap", _int), ("live_elems", _size), ("prefetch_elems", _size), ("reuse_elems", _size),
-        ("persistent_elems", _size), ("gather_codec", _text), ("reduce_codec", _text),
+        ("persistent_elems", _size), ("gather_codec", _text), ("reduce_codec", _text), ("shard_ranks", _int), ("experts", _pointer),
+        ("model", _pointer), ("offload_folder", _text), ("offload_params", _int), ("offload_ratio", _double),
+        ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size), ("offload_buffered", _int),
+        ("offload_threads", _int),
     ]  # fmt: skip
 
 
@@ -83,7 +86,34 @@ class Stats(ctypes.Structure):
         ("bytes", _size), ("param_bytes", _size), ("grad_bytes", _size), ("state_bytes", _size), ("gather_bytes", _size),
         ("reduce_bytes", _size), ("elems", _size), ("shard_elems", _size),
         *((name, ctypes.c_uint64) for name in ("gather_wait_ns", "reduce_wait_ns", "norm_ns", "update_ns", "copy_ns", "gathers",
-                                               "prefetches", "reductions", "retraces")),
+                                               "prefetches", "reductions")),
+        ("disk_bytes", _size), ("disk_buffer_bytes", _size),
+        *((name, ctypes.c_uint64) for name in ("disk_read_bytes", "disk_written_bytes", "disk_read_wait_ns", "disk_write_wait_ns")),
+        ("disk_uring", _int), ("disk_direct", _int), ("disk_fixed", _int), ("snapshot_wait_ns", ctypes.c_uint64),
+        ("retraces", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class SaveOptions(ctypes.Structure):
+    """weft_zero_save_options."""
+
+    _fields_ = [
+        ("bytes", _size), ("keep", _int), ("replace", _int), ("incremental", _int), ("direct", _int), ("client", _pointer),
+        ("client_bytes", _size),
+    ]  # fmt: skip
+
+
+class SaveInfo(ctypes.Structure):
+    """weft_zero_save_info."""
+
+    _fields_ = [("bytes", _size), *((n, ctypes.c_uint64) for n in ("state_bytes", "written_bytes", "snapshot_ns", "total_ns"))]
+
+
+class LoadInfo(ctypes.Structure):
+    """weft_zero_load_info."""
+
+    _fields_ = [
+        ("bytes", _size), ("tag", _text), ("nranks", _int), ("step", ctypes.c_uint64), ("client", _pointer), ("client_bytes", _size)
     ]  # fmt: skip
 
 
@@ -129,6 +159,15 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_drop_gradients": (_int, [_pointer]),
     "weft_zero_loss_scale": (_int, [_pointer, ctypes.POINTER(_double)]),
     "weft_zero_get_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
+    "weft_zero_save": (_int, [_pointer, _text, _text, ctypes.POINTER(SaveOptions)]),
+    "weft_zero_save_wait": (_int, [_pointer, ctypes.c_uint64, ctypes.POINTER(SaveInfo)]),
+    "weft_zero_load": (_int, [_pointer, _text, _text, ctypes.c_uint, ctypes.POINTER(LoadInfo)]),
+    "weft_zero_ds_config_read": (_int, [_text, _text, _int, _pointer, ctypes.POINTER(_pointer)]),
+    "weft_zero_ds_config_free": (None, [_pointer]),
+    "weft_zero_ds_config_engine": (ctypes.POINTER(Config), [_pointer]),
+    "weft_zero_ds_config_hyper": (ctypes.POINTER(Hyper), [_pointer]),
+    "weft_zero_ds_config_text": (_text, [_pointer]),
+    "weft_zero_ds_config_warning": (_text, [_pointer, _int]),
 }
 #: What the adapter's ZeroUnit calls: ZeroCalls in csrc/zero.hpp.
 _OF_UNITS = ("weft_zero_pre_forward", "weft_zero_pre_backward", "weft_zero_post_forward", "weft_zero_post_backward",
@@ -175,9 +214,9 @@ class Library:
         name = self._functions["weft_status_name"](status).decode()
         raise Error(f"weft.{text}" if text.startswith("zero:") else f"weft.zero: {text or name}", status, name)
 
-    def status(self, name: str, *arguments: Any) -> int:
-        """Call a function, and return its status whatever it is."""
-        return int(self._functions[name](*arguments))
+    def result(self, name: str, *arguments: Any) -> Any:
+        """Call a function, and return what it returns."""
+        return self._functions[name](*arguments)
 
 
 def _loaded(stem: str) -> Path:

@@ -107,6 +107,12 @@ def hyper_of(group: Mapping[str, Any]) -> Hyper:
     return hyper
 
 
+def group_of(kind: str, hyper: Hyper) -> dict[str, Any]:
+    """A weft_zero_hyper as torch's hyper-parameters of this optimizer."""
+    values = {field[0]: getattr(hyper, field[0]) for field in Hyper._fields_} | {"betas": (hyper.beta1, hyper.beta2)}
+    return {name: type(default)(values[name]) for name, default in DEFAULTS[kind].items()}
+
+
 class ShardedOptimizer(torch.optim.Optimizer):
     """Steps of an engine. Each uses what param_groups have then.
 
