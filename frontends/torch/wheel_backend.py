@@ -17,6 +17,7 @@ import base64
 import hashlib
 import os
 import re
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -65,6 +66,26 @@ print(build.tag())
 """
 
 
+def _search_beside(library):
+    """The bytes of a library, which looks for others in its own folder instead of where it was built (ELF of 64 bits)."""
+    image = bytearray(library)
+    if image[:6] != b"\x7fELF\x02\x01":
+        return library
+    first, size, count = struct.unpack_from("<Q", image, 0x20)[0], *struct.unpack_from("<HH", image, 0x36)
+    headers = [struct.unpack_from("<II6Q", image, first + i * size) for i in range(count)]
+    loaded = [(virtual, offset, length) for kind, _, offset, virtual, _, length, *_ in headers if kind == 1]
+    dynamic = next(((offset, length) for kind, _, offset, _, _, length, *_ in headers if kind == 2), (0, 0))
+    entries = [struct.unpack_from("<QQ", image, dynamic[0] + at) for at in range(0, dynamic[1], 16)]
+    strings = next((value for tag, value in entries if tag == 5), 0)
+    for tag, value in entries:
+        if tag not in (15, 29):  # DT_RPATH, DT_RUNPATH
+            continue
+        start = next(offset + strings + value - virtual for virtual, offset, n in loaded if 0 <= strings + value - virtual < n)
+        length = image.index(0, start) - start
+        image[start : start + length] = (b"$ORIGIN" if length >= 7 else b"").ljust(length, b"\0")
+    return bytes(image)
+
+
 def _compile(folder):
     """What depends on the torch that is installed: members of the wheel below weft/; nothing where there is no torch."""
     target = folder / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -89,7 +110,7 @@ def _compile(folder):
         for name in ("libweft.so.1", "libweft_zero.so.0"):
             if not (Path(lib) / name).exists():
                 raise SystemExit(f"weft: there is no {name} in {lib}: build it (make), or install all of weft (make install)")
-            members[f"lib/{name}"] = (Path(lib) / name).read_bytes()
+            members[f"lib/{name}"] = _search_beside((Path(lib) / name).read_bytes())
         for header in ("weft.h", "weft_types.h", "weft_compress.h", "weft_zero.h"):
             members[f"include/weft/{header}"] = (Path(include) / "weft" / header).read_bytes()
     return members

@@ -21,7 +21,7 @@ verdict() { # it is for any machine with a glibc of some version; auditwheel giv
 holds() {
     "$python" -m zipfile -l "$wheel" | awk '{ print $1 }' >"$tap_dir/members"
     cat "$tap_dir/members"
-    for f in 'weft/lib/libweft\.so\.1' 'weft/include/weft/weft\.h' 'weft/include/weft/weft_types\.h' 'weft/_C\..*\.so' 'weft/csrc/.*\.hpp' 'weft/csrc/.*\.cpp' 'weft/_C\.pyi' 'weft_torch-.*\.dist-info/\(licenses/\)\?LICENSE' \
+    for f in 'weft/lib/libweft\.so\.1' 'weft/lib/libweft_zero\.so\.0' 'weft/zero/__init__\.py' 'weft/include/weft/weft\.h' 'weft/include/weft/weft_types\.h' 'weft/_C\..*\.so' 'weft/csrc/.*\.hpp' 'weft/csrc/.*\.cpp' 'weft/_C\.pyi' 'weft_torch-.*\.dist-info/\(licenses/\)\?LICENSE' \
         'weft_torch\.libs/libhwloc-.*\.so.*' 'weft_torch\.libs/libjansson-.*\.so.*'; do
         grep -q "^$f\$" "$tap_dir/members" || { echo "no member $f"; return 1; }
     done
@@ -93,6 +93,19 @@ with open("/proc/self/maps") as maps:
     libraries = {line.split()[-1] for line in maps if "libweft.so" in line}
 assert libraries == {os.path.join(here, "lib/libweft.so.1")}, libraries'
 }
+zero() { # so is libweft_zero, which trains
+    elsewhere "$venv/bin/python" -c 'import os, torch, weft
+from weft import zero
+engine = zero.initialize(torch.nn.Linear(3, 3), "sgd", lr=0.5)
+before = engine.full_state_dict()["bias"]
+engine.backward(engine(torch.ones(1, 3)).sum())
+engine.step()
+assert torch.allclose(engine.full_state_dict()["bias"], before - 0.5)
+with open("/proc/self/maps") as maps:
+    libraries = {line.split()[-1] for line in maps if "libweft" in line and "/lib/" in line}
+here = os.path.join(os.path.dirname(weft.__file__), "lib")
+assert libraries == {os.path.join(here, n) for n in ("libweft.so.1", "libweft_zero.so.0")}, libraries'
+}
 another_version() {
     local init
     init=$(echo "$venv"/lib/python*/site-packages/weft/__init__.py)
@@ -115,8 +128,9 @@ if unshare $namespaces true 2>/dev/null; then
     tap "weft's sources and the system's libraries are hidden" libraries_are_hidden
     tap "the README's program without them" run_first
     tap "adapter and library are the wheel's" info
+    tap "weft.zero trains with the wheel's" zero
 else
-    for what in "sources and libraries are hidden" "the README's program without them" "adapter and library are the wheel's"; do
+    for what in "sources and libraries are hidden" "the README's program without them" "adapter and library are the wheel's" "weft.zero trains with the wheel's"; do
         tap_number=$((tap_number + 1))
         echo "ok $tap_number - $what # SKIP this user may make no mount namespace"
     done

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+import shutil
+import tempfile
 from typing import Any
 
 import ranks
@@ -221,6 +223,62 @@ def rank_0s_values_are_everybodys(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
+def other_optimizers_are_torchs(groups: ranks.Groups) -> None:
+    from weft import zero
+
+    data = zm.text(5, groups.rank)
+    given: list[tuple[str, Any, dict[str, Any]]] = [
+        ("adam", torch.optim.Adam, {"lr": 1e-3, "betas": (0.8, 0.9), "eps": 1e-5, "weight_decay": 0.1}),
+        ("sgd", torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.01}),
+        ("sgd", torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+        ("sgd", torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, "maximize": True}),
+        ("adagrad", torch.optim.Adagrad, {"lr": 1e-2, "lr_decay": 0.1, "weight_decay": 0.1, "eps": 1e-5}),
+    ]
+    for name, theirs, hypers in given:
+        model = DistributedDataParallel(zm.gpt())
+        optimizer = theirs(model.parameters(), **hypers)
+        sharded = zm.gpt()
+        named = name if groups.size == 2 else theirs(sharded.parameters(), **hypers)
+        engine = zero.initialize(sharded, named, zm.config(3), **(hypers if isinstance(named, str) else {}))
+        for batch, target in data:
+            zm.common.loss_of(model(batch), target).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            engine.backward(zm.common.loss_of(engine(batch), target))
+            engine.step()
+        zm.near(engine.full_state_dict(every_rank=True), dict(model.module.state_dict()))
+        engine.destroy()
+
+
+def lion_moves_by_signs(groups: ranks.Groups) -> None:
+    from weft import zero
+
+    model = nn.Linear(4, 4)
+    engine = zero.initialize(model, "lion", zm.config(2), lr=0.01, weight_decay=0.0)
+    before = engine.full_state_dict(every_rank=True)
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+    after = engine.full_state_dict(every_rank=True)
+    for name in before:
+        torch.testing.assert_close(after[name], before[name] - 0.01)
+    engine.destroy()
+
+
+def states_in_a_file(groups: ranks.Groups) -> None:
+    """Which changes nothing but where they are."""
+    data, folder = zm.text(3, groups.rank), tempfile.mkdtemp()
+    expected: Any = None
+    file = {"offload_folder": folder}
+    for stage, more in ((3, {}), (1, file), (3, {**file, "offload_params": True})):
+        engine, _, _ = train(zm.gpt(), stage, data, zm.common.loss_of, options=more)
+        values, stats = zm.whole(engine), engine.stats()
+        engine.destroy()
+        expected = expected or values
+        zm.same_bits(values, expected)
+        assert bool(stats["disk_bytes"]) == bool(more) and (stats["disk_written_bytes"] > 0) == bool(more), stats
+    shutil.rmtree(folder)
+
+
 CASES = [
     gpt_all_stages_same_bits,
     odd_sizes_all_stages_same_bits,
@@ -234,6 +292,9 @@ CASES = [
     fp16_overflow_skips_and_halves,
     masters_keep_what_16_bits_lose,
     rank_0s_values_are_everybodys,
+    other_optimizers_are_torchs,
+    lion_moves_by_signs,
+    states_in_a_file,
 ]
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from . import _library
 from ._library import Error, library
 
 #: Fields that no configuration has.
-OPTIONS = ("grad_fp32", "reduce_every", "threads", "gather_codec", "reduce_codec")
+OPTIONS = ("grad_fp32", "reduce_every", "threads", "gather_codec", "reduce_codec", "shard_ranks", "offload_folder",
+           "offload_params", "offload_ratio", "offload_block_bytes", "offload_depth", "offload_buffer_bytes", "offload_buffered",
+           "offload_threads")  # fmt: skip
 
 
 @dataclass

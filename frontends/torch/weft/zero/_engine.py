@@ -286,7 +286,7 @@ def initialize(
         group: a process group of torch.distributed, of any backend; None: all ranks.
         units: modules, classes or names of classes that are gathered as a whole; None: repeated blocks.
         options: what configurations have not: grad_fp32, reduce_every (micro-batches are reduced one by one in all stages),
-            threads, gather_codec, reduce_codec.
+            threads, gather_codec, reduce_codec, shard_ranks, offload_folder and what else of weft_zero_config begins so.
         hypers: lr=…, weight_decay=… for an optimizer by name.
 
     Raises:

@@ -89,7 +89,8 @@ def describe(
         groups = _groups_of(parameters)
     else:
         made = optimizer if isinstance(optimizer, torch.optim.Optimizer) else optimizer(_groups_of(parameters))
-        if made.state:
+        # Adagrad's has a state, of no steps, from the beginning; SGD's counts none.
+        if any(state.get("step", 1) != 0 for state in made.state.values()):
             raise ValueError("weft.zero: the optimizer has made steps already; its state would be lost")
         kind = _kind_of(made)
         defaults, groups = dict(DEFAULTS[kind]), made.param_groups
