@@ -4,6 +4,7 @@ check_scripts += \
 	tests/lint/style.py \
 	tests/lint/format.sh \
 	tests/lint/symbols.py \
+	tests/lint/ctypes_structs.py \
 	tests/lint/hardening.sh
 
 format:

@@ -51,6 +51,7 @@ class Settings:
     gather_codec: str | None = None
     reduce_codec: str | None = None
     shard_ranks: int = 0
+    secondary_ranks: int = 0
     offload_folder: str | None = None
     offload_params: bool = False
     offload_ratio: float = 1.0

@@ -46,8 +46,8 @@ class Config(ctypes.Structure):
         ("loss_scale_window", _int), ("loss_scale_hysteresis", _int), ("loss_scale_refill", _int), ("loss_scale_min", _double),
         ("threads", _int), ("overlap", _int), ("live_elems", _size), ("prefetch_elems", _size), ("reuse_elems", _size),
         ("persistent_elems", _size), ("gather_codec", _text), ("reduce_codec", _text), ("shard_ranks", _int), ("experts", _pointer),
-        ("model", _pointer), ("offload_folder", _text), ("offload_params", _int), ("offload_ratio", _double),
-        ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size), ("offload_buffered", _int),
+        ("model", _pointer), ("secondary_ranks", _int), ("offload_folder", _text), ("offload_params", _int),
+        ("offload_ratio", _double), ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size), ("offload_buffered", _int),
         ("offload_threads", _int),
     ]  # fmt: skip
 
