@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # weft.zero: parity of all stages, modules of all kinds, and both faces.
-# timeout: 600
+# timeout: 900
 set -u
 . "${WEFT_SRCDIR:?}/tests/torch/setup.sh"
 status=0
