@@ -174,6 +174,7 @@ EXTRA_DIST += \
 	doc/adr/0029-images-of-variable-length.md \
 	doc/adr/0030-linear-codecs.md \
 	doc/adr/0031-zero.md \
+	doc/adr/0032-priorities.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

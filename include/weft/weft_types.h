@@ -173,8 +173,16 @@ typedef struct weft_comm_config {
     uint64_t timeout_ns;      /* per operation; WEFT_TIMEOUT_DEFAULT: WEFT_COMM_TIMEOUT */
     uint64_t init_timeout_ns; /* for creation; WEFT_TIMEOUT_DEFAULT: WEFT_COMM_INIT_TIMEOUT, in split and
                                  dup the parent's */
+    int priority;             /* -100 to 100, larger is more urgent: a thread that advances several communicators (the
+                                 progress thread, weft_wait_any, weft_wait_all) first does what those of larger priority
+                                 have to do, and between any two pieces of the others' work again; those go on all the
+                                 same, at least once in 16 turns. Operations of one communicator keep their order. Only
+                                 this rank is concerned: ranks may choose differently, but do best to agree. In split and
+                                 dup the parent's is not taken */
+    int reserved;             /* 0 */
 } weft_comm_config;
-#define WEFT_COMM_CONFIG_INIT { sizeof(weft_comm_config), NULL, 0, 0 }
+#define WEFT_COMM_CONFIG_INIT { sizeof(weft_comm_config), NULL, 0, 0, 0, 0 }
+#define WEFT_PRIORITY_MAX 100 /* of weft_comm_config.priority; the least is -WEFT_PRIORITY_MAX */
 
 /* One axis of a mesh; see weft_comm_mesh. */
 typedef struct weft_mesh_axis {

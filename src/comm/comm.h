@@ -51,6 +51,7 @@ struct wi_progress {
     _Atomic uint32_t kicks; /* operations queued for it */
     _Atomic uint32_t callbacks; /* queued, by any thread */
     struct weft_comm *at, *next; /* that it looks at now, and after that; comms_lock */
+    struct weft_comm *urgent, *next_urgent; /* likewise, of those that come first; urgent is NULL between such looks */
 };
 
 /* Threads that call what weft_request_on_complete was given; see complete.c. */
@@ -102,7 +103,7 @@ struct weft_context {
     struct wi_plan_table *tuning; /* NULL: none */
     struct wi_topo *topo;         /* of WEFT_TOPO_FILE; NULL: none */
     pthread_mutex_t comms_lock;   /* of the list, progress.at and next; never taken before a communicator's lock */
-    struct weft_comm *comms;
+    struct weft_comm *comms;      /* by priority, the largest first; of one priority the newest first */
     struct wi_progress progress;
     struct wi_callers callers;
     struct wi_workers *workers; /* of the engines; NULL: none are wanted */
@@ -131,6 +132,9 @@ void wi_progress_kick(struct weft_context *ctx);
 void wi_progress_want(struct weft_context *ctx);
 void wi_callers_init(struct weft_context *ctx);
 weft_status wi_callers_stop(struct weft_context *ctx); /* WEFT_EBUSY: a call-back does not return */
+
+/* Turns of communicators with a larger priority, at most, before one with a smaller one has a turn (wi_exec_progress_budgeted). */
+#define WI_URGENT_TURNS 16
 
 /* ---- Calls ---- */
 
@@ -274,6 +278,7 @@ struct weft_comm {
     struct wi_mesh *mesh;
     struct wi_exec *exec;
     struct wi_planner *planner;
+    int priority; /* of weft_comm_config */
     struct wi_algo_levels levels; /* the locality of the ranks: groups of the mesh or of the model */
     int32_t *node_group, *level_memory;
     struct wi_model *model;            /* of the topology file; NULL: none */

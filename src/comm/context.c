@@ -239,16 +239,20 @@ weft_status weft_context_destroy(weft_context *ctx)
 
 void wi_context_link(struct weft_context *ctx, struct weft_comm *comm)
 {
+    struct weft_comm **link = &ctx->comms;
+
     pthread_mutex_lock(&ctx->comms_lock);
-    comm->next = ctx->comms;
-    ctx->comms = comm;
+    while (*link && (*link)->priority > comm->priority)
+        link = &(*link)->next;
+    comm->next = *link;
+    *link = comm;
     pthread_mutex_unlock(&ctx->comms_lock);
 }
 
 /* The progress thread may look at it just now. It finds the lock taken for good, so that its look is short. */
 static void await_look(struct weft_context *ctx, const struct weft_comm *comm)
 {
-    for (uint32_t round = 0; ctx->progress.at == comm; round++) {
+    for (uint32_t round = 0; ctx->progress.at == comm || ctx->progress.urgent == comm; round++) {
         pthread_mutex_unlock(&ctx->comms_lock);
         wi_stand_by(round);
         pthread_mutex_lock(&ctx->comms_lock);
@@ -265,6 +269,8 @@ void wi_context_unlink(struct weft_context *ctx, struct weft_comm *comm)
         }
     if (ctx->progress.next == comm)
         ctx->progress.next = comm->next;
+    if (ctx->progress.next_urgent == comm)
+        ctx->progress.next_urgent = comm->next;
     await_look(ctx, comm);
     pthread_mutex_unlock(&ctx->comms_lock);
 }

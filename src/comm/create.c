@@ -129,6 +129,7 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
     comm->ctx = ctx;
     comm->rank = bs->rank;
     comm->nranks = bs->nranks;
+    comm->priority = config->priority;
     comm->init_timeout_ns = config->init_timeout_ns ? config->init_timeout_ns : ctx->comm.init_timeout_ns;
     comm->job_key = wi_secret_alloc(WI_JOB_KEY_BYTES);
     if (comm->job_key)
@@ -160,7 +161,12 @@ weft_status wi_comm_config_read(const char *call, const weft_comm_config *given,
     static const struct wi_struct_rule rule = WI_STRUCT_RULE(weft_comm_config, "WEFT_COMM_CONFIG_INIT", bytes);
 
     *own = (weft_comm_config)WEFT_COMM_CONFIG_INIT;
-    return given ? wi_struct_read(&rule, call, given, own) : WEFT_SUCCESS;
+    if (given)
+        WI_TRY(wi_struct_read(&rule, call, given, own));
+    if (own->priority < -WEFT_PRIORITY_MAX || own->priority > WEFT_PRIORITY_MAX)
+        return wi_fail(WEFT_EINVAL, "%s: priority %d is not in -%d to %d", call, own->priority, WEFT_PRIORITY_MAX,
+                       WEFT_PRIORITY_MAX);
+    return own->reserved ? wi_fail(WEFT_EINVAL, "%s: reserved is not 0", call) : WEFT_SUCCESS;
 }
 
 static weft_status check_create(const weft_context *ctx, const weft_comm_config *config, weft_comm **comm,

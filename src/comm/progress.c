@@ -5,9 +5,13 @@
  * whose owner is inside a weft call. It progresses one communicator at a time, under the lock of that one alone and with a budget
  * (wi_exec_progress_budgeted), so that none waits long for another's work. It begins with a short pause: most operations are waited
  * for at once. Where that is so again and again, it sleeps with an exponential backoff instead of waiting to be woken by the next
- * operation: a wake-up costs the issuer a system call, and a core that the ranks may need. */
+ * operation: a wake-up costs the issuer a system call, and a core that the ranks may need.
+ *
+ * Communicators have their turns by priority. Before one has its turn, those with larger priorities have turns as long as any of
+ * them moves, but WI_URGENT_TURNS each at most, so that it goes on at least that often. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -51,12 +55,30 @@ static void collect_fds(struct round *rd, struct weft_comm *comm)
     }
 }
 
+/* Of a communicator that is held: did anything move? */
+static int turn(struct weft_comm *comm)
+{
+    struct wi_op *op;
+    int moved = 0;
+
+    if (!comm->exec->nops)
+        return 0;
+    wi_exec_progress_budgeted(comm->exec, NULL, &moved);
+    op = moved ? NULL : wi_exec_oldest(comm->exec);
+    if (op)
+        wi_exec_check(comm->exec, op);
+    if (comm->exec->broken) {
+        wi_exec_progress(comm->exec, NULL, NULL); /* ends what was in flight */
+        wi_comm_failed(comm);
+    }
+    return moved;
+}
+
 /* A communicator without operations is not entered, for its owner may be about to. Before this thread sleeps (`to_sleep`) it is: an
  * operation that is issued meanwhile is found by one of the two sides. */
 static void look_at(struct round *rd, struct weft_comm *comm, int to_sleep)
 {
-    struct wi_op *op;
-    int moved = 0;
+    int moved;
 
     if (!to_sleep && wi_exec_is_idle(comm->exec))
         return;
@@ -69,16 +91,7 @@ static void look_at(struct round *rd, struct weft_comm *comm, int to_sleep)
         rd->blind = rd->pending = 1;
         return;
     }
-    if (comm->exec->nops) {
-        wi_exec_progress_budgeted(comm->exec, NULL, &moved);
-        op = moved ? NULL : wi_exec_oldest(comm->exec);
-        if (op)
-            wi_exec_check(comm->exec, op);
-        if (comm->exec->broken) {
-            wi_exec_progress(comm->exec, NULL, NULL); /* ends what was in flight */
-            wi_comm_failed(comm);
-        }
-    }
+    moved = turn(comm);
     rd->moved |= moved;
     if (comm->exec->nops) {
         rd->pending = rd->mine = 1;
@@ -102,6 +115,50 @@ static struct weft_comm *next_comm(struct weft_context *ctx)
     return p->at;
 }
 
+/* Likewise of those with a priority above `below`; comm NULL: the first one. */
+static struct weft_comm *next_urgent(struct weft_context *ctx, struct weft_comm *comm, int below)
+{
+    struct wi_progress *p = &ctx->progress;
+
+    pthread_mutex_lock(&ctx->comms_lock);
+    p->urgent = comm ? p->next_urgent : ctx->comms;
+    if (p->urgent && p->urgent->priority <= below)
+        p->urgent = NULL;
+    p->next_urgent = p->urgent ? p->urgent->next : NULL;
+    pthread_mutex_unlock(&ctx->comms_lock);
+    return p->urgent;
+}
+
+/* A turn between those of others, which says nothing about sleeping: each is looked at for itself, too. */
+static int urgent_turn(struct weft_comm *comm)
+{
+    int moved;
+
+    if (wi_exec_is_idle(comm->exec))
+        return 0;
+    if (atomic_load_explicit(&comm->waiters, memory_order_relaxed)) {
+        sched_yield(); /* its waiter may need this core */
+        return 0;
+    }
+    if (!wi_comm_try_progress(comm))
+        return 0;
+    moved = turn(comm);
+    wi_comm_leave(comm);
+    return moved;
+}
+
+static void urgent_turns(struct weft_context *ctx, struct round *rd, int below)
+{
+    int moved = 1;
+
+    for (int i = 0; moved && i < WI_URGENT_TURNS; i++) {
+        moved = 0;
+        for (struct weft_comm *comm = NULL; (comm = next_urgent(ctx, comm, below)) != NULL;)
+            moved |= urgent_turn(comm);
+        rd->moved |= moved;
+    }
+}
+
 static void look_around(struct weft_context *ctx, struct round *rd, int to_sleep)
 {
     struct weft_comm *comm;
@@ -111,8 +168,10 @@ static void look_around(struct weft_context *ctx, struct round *rd, int to_sleep
     pthread_mutex_lock(&ctx->comms_lock);
     ctx->progress.next = ctx->comms;
     pthread_mutex_unlock(&ctx->comms_lock);
-    while ((comm = next_comm(ctx)) != NULL)
+    while ((comm = next_comm(ctx)) != NULL) {
+        urgent_turns(ctx, rd, comm->priority);
         look_at(rd, comm, to_sleep);
+    }
 }
 
 static void sleep_until(struct round *rd, uint64_t ns, int fd)

@@ -281,10 +281,58 @@ static int first_given(weft_request *const reqs[], size_t n)
     return -1;
 }
 
+/* Moved? Its communicator is somebody else's to advance if another thread is inside. */
+static int urgent_turn(struct weft_request *req)
+{
+    struct weft_comm *comm = req->comm;
+    int moved = 0;
+
+    if (!wi_comm_try_progress(comm))
+        return 0;
+    wi_exec_progress_budgeted(comm->exec, unfinished(req), &moved);
+    if (comm->exec->broken)
+        wi_comm_failed(comm);
+    wi_comm_leave(comm);
+    return moved;
+}
+
+/* Requests of communicators with a priority above `below` have turns as long as any of them moves, WI_URGENT_TURNS at most. 1: one
+ * of them has finished. */
+static int urgent_turns(weft_request *const reqs[], size_t n, int below)
+{
+    int moved = 1;
+
+    for (int i = 0; moved && i < WI_URGENT_TURNS; i++) {
+        moved = 0;
+        for (size_t k = 0; k < n; k++) {
+            if (!reqs[k] || finished(reqs[k]) || reqs[k]->comm->priority <= below)
+                continue;
+            moved |= urgent_turn(reqs[k]);
+            if (finished(reqs[k]))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+static int have_one_priority(weft_request *const reqs[], size_t n)
+{
+    const struct weft_request *first = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        first = first ? first : reqs[i];
+        if (reqs[i] && reqs[i]->comm->priority != first->comm->priority)
+            return 0;
+    }
+    return 1;
+}
+
 #define ENDING (-2)
 /* Wait until one of the active requests (there is one) is finished, `until_ns` passes, or (once) just look. Index, or -1; ENDING:
- * the communicator of one of them is being destroyed, and of the others none has finished. */
-static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once)
+ * the communicator of one of them is being destroyed, and of the others none has finished. `besides`: requests, these too perhaps,
+ * that are advanced meanwhile if their communicators' priorities are larger. */
+static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, int once, weft_request *const besides[],
+                     size_t nbesides)
 {
     size_t turn = 0;
     uint32_t standing = 0;
@@ -302,13 +350,15 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
         if (!req) /* collected by another thread meanwhile */
             return first_given(reqs, n);
         comm = req->comm;
+        if (nbesides && urgent_turns(besides, nbesides, comm->priority) && besides == reqs)
+            continue;
         if (!wi_comm_try_progress(comm)) {
             if (once)
                 return -1;
             wi_stand_by(standing++); /* another thread is inside and progresses it */
         } else {
             struct wi_op *op;
-            if (n > 1) /* of other communicators, perhaps */
+            if (n > 1 || nbesides) /* of other communicators, perhaps */
                 wi_exec_progress_budgeted(comm->exec, unfinished(req), &moved);
             else
                 wi_exec_progress(comm->exec, unfinished(req), &moved);
@@ -336,7 +386,8 @@ static int wait_some(weft_request *const reqs[], size_t n, uint64_t until_ns, in
     }
 }
 
-weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
+static weft_status wait_besides(struct weft_request *req, uint64_t until_ns, weft_request *const besides[],
+                                size_t nbesides)
 {
     weft_request *one[1] = {req};
     struct weft_comm *comm = req->comm;
@@ -352,12 +403,17 @@ weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
         st = wi_comm_in_operator();
     } else {
         atomic_fetch_add_explicit(&comm->waiters, 1, memory_order_relaxed);
-        index = wait_some(one, 1, until_ns, 0);
+        index = wait_some(one, 1, until_ns, 0, besides, nbesides);
         atomic_fetch_sub_explicit(&comm->waiters, 1, memory_order_relaxed);
         st = index >= 0 ? collect(req) : index == ENDING ? wi_comm_ended() : WEFT_INPROGRESS;
     }
     wi_comm_guest_out(comm);
     return st;
+}
+
+weft_status wi_request_wait(struct weft_request *req, uint64_t until_ns)
+{
+    return wait_besides(req, until_ns, NULL, 0);
 }
 
 weft_status weft_wait(weft_request *req)
@@ -385,7 +441,7 @@ weft_status weft_test(weft_request *req)
     comm = req->comm;
     wi_comm_guest_in(comm);
     if (!finished(req))
-        index = wait_some(one, 1, 0, 1);
+        index = wait_some(one, 1, 0, 1, NULL, 0);
     st = index >= 0 ? collect(req) : index == ENDING ? wi_comm_ended() : WEFT_INPROGRESS;
     wi_comm_guest_out(comm);
     return st;
@@ -411,7 +467,7 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
     if (wi_in_operator)
         return wi_comm_in_operator();
     guests_in(reqs, nreqs);
-    got = wait_some(reqs, nreqs, UINT64_MAX, 0);
+    got = wait_some(reqs, nreqs, UINT64_MAX, 0, reqs, have_one_priority(reqs, nreqs) ? 0 : nreqs);
     if (got >= 0) {
         *index = (size_t)got;
         st = collect(reqs[got]);
@@ -425,6 +481,7 @@ weft_status weft_wait_any(weft_request *const reqs[], size_t nreqs, size_t *inde
 weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
 {
     weft_status first = WEFT_SUCCESS;
+    size_t nbesides;
 
     if (!reqs && nreqs)
         return wi_fail(WEFT_EINVAL, "wait_all: reqs is NULL");
@@ -432,8 +489,9 @@ weft_status weft_wait_all(weft_request *const reqs[], size_t nreqs)
         if (reqs[i])
             WI_TRY(wi_request_check(reqs[i]));
     guests_in(reqs, nreqs);
+    nbesides = have_one_priority(reqs, nreqs) ? 0 : nreqs;
     for (size_t i = 0; i < nreqs; i++) {
-        weft_status st = reqs[i] ? wi_request_wait(reqs[i], UINT64_MAX) : WEFT_SUCCESS;
+        weft_status st = reqs[i] ? wait_besides(reqs[i], UINT64_MAX, reqs, nbesides) : WEFT_SUCCESS;
         first = first < 0 ? first : st < 0 ? st : first;
     }
     guests_out(reqs, nreqs);

@@ -169,6 +169,8 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
     struct wi_work w;
     int left = (p->flags & WI_STEP_RECV_LEFT) != 0;
 
+    if (wi_exec_budget_spent(exec))
+        return 0;
     if (p->work)
         return wi_work_poll(exec, op, &p->work, moved);
     if (p->x.bytes < exec->engine->inline_bytes) {

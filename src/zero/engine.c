@@ -162,6 +162,7 @@ static weft_status derive(weft_zero *zero, weft_comm *comm, int color, int repli
 
     for (int i = 0; i < (replica_color >= 0 ? 3 : 2); i++) {
         config.name = names[i];
+        config.priority = i == 0; /* gathers are waited for first */
         weft_status st = i == 2 || replica_color >= 0
                              ? weft_comm_split(comm, i == 2 ? replica_color : color, 0, &config, comms[i])
                              : weft_comm_dup(comm, &config, comms[i]);

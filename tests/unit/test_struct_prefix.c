@@ -9,7 +9,7 @@
 
 /* A field that is added at the end must not lie where older callers have padding. */
 _Static_assert(ENDS_AT(weft_context_config, settings), "padding at the end");
-_Static_assert(ENDS_AT(weft_comm_config, init_timeout_ns), "padding at the end");
+_Static_assert(ENDS_AT(weft_comm_config, reserved), "padding at the end");
 _Static_assert(ENDS_AT(weft_mesh_axis, traffic), "padding at the end");
 _Static_assert(ENDS_AT(weft_call_options, label), "padding at the end");
 _Static_assert(ENDS_AT(weft_call, options), "padding at the end");
@@ -244,7 +244,7 @@ static void all_structs(void)
 /* What is behind `bytes` has its default, whatever stands there. */
 static void defaults(void)
 {
-    weft_comm_config config = {16, "named", 12345, 1}; /* an init_timeout_ns of 1 ns would fail */
+    weft_comm_config config = {16, "named", 12345, 1, 1000, 1}; /* all but the name would fail */
     weft_mesh_axis axes[2] = {{sizeof *axes, "tp", 1, 1.0}, {24, "dp", 1, 1.0}};
     struct {
         size_t bytes;
