@@ -175,6 +175,7 @@ EXTRA_DIST += \
 	doc/adr/0030-linear-codecs.md \
 	doc/adr/0031-zero.md \
 	doc/adr/0032-priorities.md \
+	doc/adr/0033-accumulate.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \

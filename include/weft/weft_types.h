@@ -233,8 +233,14 @@ typedef struct weft_call_options {
     const char *label;    /* what the call is for, such as "layer3.weight"; NULL: the program does not say. Copied; errors and the
                              flight recorder have 63 bytes of it. The same on all ranks: calls of a collective that differ in
                              nothing else (two layers of one size, swapped on a rank) fail with WEFT_EMISMATCH */
+    int accumulate;       /* reduce_scatter, reduce_scatter_v; 1: the result is added to what dst holds, as one more operand of
+                             the reduction that completes it: of 16-bit types in fp32, rounded once. WEFT_SUM and WEFT_AVG of
+                             real floating types; not in place, nor with a codec (that of WEFT_COMPRESS is not used). Runs
+                             by algorithms that write the result once, of which those by level are none. The same on all
+                             ranks. If the operation fails, dst may hold part of a sum */
+    int reserved;         /* 0 */
 } weft_call_options;
-#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, NULL, 0, NULL }
+#define WEFT_CALL_OPTIONS_INIT { sizeof(weft_call_options), 0, NULL, NULL, 0, NULL, 0, 0 }
 
 /* One operation with all its arguments; see weft_issue. What an operation does not have stays 0 or NULL; a root, peer,
  * tag or recv_count that it does not have is refused. */

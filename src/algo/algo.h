@@ -74,6 +74,7 @@ struct wi_algo_traits {
     uint8_t one_shot;
     uint8_t pipelined; /* mapped: lanes form a pipeline of slices, which has to be filled and drained */
     uint8_t ll;        /* of its collective, the one that runs over ll lines */
+    uint8_t adds;      /* reduce_scatter: wi_sched_completes_once is true on all ranks, whatever their number */
 };
 
 /* What keeps algorithms of these needs from a number of ranks; NULL: nothing. */

@@ -52,6 +52,7 @@ const struct wi_algo wi_reducescatter_bine = {
     .name = "bine",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_COMMUTATIVE | WI_ALGO_UNIFORM | WI_ALGO_POW2_RANKS,
+    .traits = {.adds = 1},
     .summary = "Bine butterfly: halving over nearer partners",
     .build = build,
     .cost = cost,

@@ -41,6 +41,7 @@ const struct wi_algo wi_reducescatter_direct = {
     .name = "direct",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_MAPPED | WI_ALGO_PEER_MEM,
+    .traits = {.adds = 1},
     .summary = "p-way fused reduce of the own share from every rank's source",
     .build = build,
     .cost = cost,

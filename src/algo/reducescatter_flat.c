@@ -43,7 +43,7 @@ const struct wi_algo wi_reducescatter_flat = {
     .name = "flat",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_MAPPED,
-    .traits = {.one_shot = 1, .ll = 1},
+    .traits = {.adds = 1, .one_shot = 1, .ll = 1},
     .summary = "one-shot through shared slots: each rank reduces its share",
     .build = build,
     .cost = cost,

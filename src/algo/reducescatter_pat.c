@@ -81,6 +81,7 @@ const struct wi_algo wi_reducescatter_pat = {
     .name = "pat",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_COMMUTATIVE | WI_ALGO_UNIFORM,
+    .traits = {.adds = 1},
     .summary = "PAT: aggregated binomial trees, bounded scratch",
     .build = build,
     .cost = cost,

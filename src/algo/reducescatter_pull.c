@@ -50,6 +50,7 @@ const struct wi_algo wi_reducescatter_pull = {
     .name = "pull",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_MAPPED | WI_ALGO_PEER_GET,
+    .traits = {.adds = 1},
     .summary = "copies the own share from every rank's source, then reduces",
     .build = build,
     .cost = cost,

@@ -38,7 +38,7 @@ const struct wi_algo wi_reducescatter_ring = {
     .name = "ring",
     .coll = WI_COLL_REDUCE_SCATTER,
     .needs = WI_ALGO_COMMUTATIVE,
-    .traits = {.shape = WI_SHAPE_ROW, .streams = 1},
+    .traits = {.adds = 1, .shape = WI_SHAPE_ROW, .streams = 1},
     .summary = "shares go round a ring being reduced: neighbours only",
     .build = build,
     .cost = cost,

@@ -180,6 +180,44 @@ static void reduce_staged(const struct wi_redop *redop, const struct wi_kernel *
     }
 }
 
+/* The unrounded result of each block, in L1, is divided in its own type, and what is there is its last operand. */
+static void reduce_adding(const struct wi_redop *redop, void *dst, const void *const src[], int nsrc, size_t elems,
+                          unsigned flags)
+{
+    const struct wi_kernel *kernel = &isa()->kernels[redop->dtype][redop->op];
+    int wide = kernel->compute_bytes == sizeof(double);
+    const struct wi_kernel *divider = &isa()->kernels[wide ? WEFT_FLOAT64 : WEFT_FLOAT32][WEFT_AVG];
+    size_t step = WI_REDUCE_BLOCK_BYTES / kernel->compute_bytes;
+    struct block acc;
+
+    for (size_t i = 0; i < elems; i += step) {
+        struct wi_reduce_job job = {.ndst = 1, .elems = elems - i < step ? elems - i : step, .acc_out = acc.bytes};
+
+        job.src_offset = job.dst_offset = i;
+        for (int s = 0; s < nsrc; s += WI_REDUCE_FUSED_MAX) {
+            job.src = src + s;
+            job.nsrc = nsrc - s < WI_REDUCE_FUSED_MAX ? nsrc - s : WI_REDUCE_FUSED_MAX;
+            job.acc_in = s ? acc.bytes : NULL;
+            kernel->many(&job);
+        }
+        if (divides(redop, flags)) {
+            struct wi_reduce_job all = {.dst = (void *const[]){acc.bytes},
+                                        .src = (const void *const[]){acc.bytes},
+                                        .ndst = 1,
+                                        .nsrc = 1,
+                                        .elems = job.elems};
+            job_scaling(&all, redop->divisor);
+            divider->many(&all);
+        }
+        job.src = (const void *const[]){dst};
+        job.dst = (void *const[]){dst};
+        job.nsrc = 1;
+        job.acc_in = acc.bytes;
+        job.acc_out = NULL;
+        kernel->many(&job);
+    }
+}
+
 /* Several destinations are served block by block, so that the source is read from memory once. */
 static void copy_all(void *const dst[], int ndst, const void *src, size_t bytes, int stream)
 {
@@ -202,6 +240,10 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
 
     if (elems == 0)
         return;
+    if (flags & WI_REDUCE_ADD) {
+        reduce_adding(redop, dst[0], src, nsrc, elems, flags);
+        return;
+    }
     if (nsrc == 1 && ndst == 1 && !divide) {
         wi_copy(dst[0], src[0], elems * redop->elem_bytes, flags);
         return;
@@ -226,7 +268,7 @@ void wi_reduce(const struct wi_redop *redop, void *const dst[], int ndst, const 
 
 void wi_reduce2(const struct wi_redop *redop, void *dst, const void *a, const void *b, size_t elems, unsigned flags)
 {
-    if (__builtin_expect(!redop->user && !(flags & WI_REDUCE_NT) && !divides(redop, flags), 1)) {
+    if (__builtin_expect(!redop->user && !(flags & (WI_REDUCE_NT | WI_REDUCE_ADD)) && !divides(redop, flags), 1)) {
         const struct wi_kernel *kernel = &isa()->kernels[redop->dtype][redop->op];
 
         /* Stores that straddle lines cost double; but so do loads, and lines that another core wrote cost most. */

@@ -12,6 +12,9 @@
 
 #define WI_REDUCE_NT 1u    /* destinations will not be read soon: non-temporal stores (fenced before return) */
 #define WI_REDUCE_FINAL 2u /* the result is complete: apply avg's division */
+/* dst[0], the only destination, is added to the result, after that division: sum and avg of real floats. Nothing is rounded in
+ * between. */
+#define WI_REDUCE_ADD 4u
 
 #define WI_REDUCE_MAX_SRC 64
 

@@ -170,7 +170,7 @@ static int without_peers(const struct weft_comm *comm, const struct wi_call *c)
 }
 
 /* One rank, or no elements: the result is the (scaled) source. */
-static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
+static void copy_alone(const struct weft_comm *comm, const struct wi_call *c, int adds)
 {
     size_t src, dst, es = weft_dtype_bytes(c->dtype);
     const char *from = c->src;
@@ -190,6 +190,9 @@ static void copy_alone(const struct weft_comm *comm, const struct wi_call *c)
     }
     if (wi_coll_is_reduction(c->coll) && c->op >= WEFT_NUM_OPS && wi_user_op_find(c->op, &user) && user.premul)
         wi_scale(c->dtype, user.scalar, to, from, src);
+    else if (adds)
+        wi_reduce(&(struct wi_redop){.dtype = (uint8_t)c->dtype, .op = WEFT_SUM, .elem_bytes = (uint32_t)es},
+                  (void *[]){to}, 1, (const void *[]){from}, 1, src, WI_REDUCE_ADD);
     else if (src && to != from)
         memmove(to, from, src * es);
 }
@@ -245,7 +248,7 @@ weft_status wi_request_issue(struct weft_request *req)
     if (without_peers(comm, &req->call)) {
         st = req->persistent ? WEFT_SUCCESS : wi_call_algorithm_check(comm, &req->call, &req->options);
         if (st >= 0)
-            copy_alone(comm, &req->call);
+            copy_alone(comm, &req->call, req->options.accumulate);
         if (st >= 0 && comm->residuals)
             st = wi_compress_alone(req);
         if (st >= 0 && req->batch)
@@ -358,6 +361,8 @@ static inline __attribute__((always_inline)) weft_status call(struct weft_comm *
     if (wi_group_depth)
         return wi_group_add(comm, c, options, req);
     st = wi_call_check(comm, c);
+    if (st >= 0 && options)
+        st = wi_call_options_check(comm, c, options);
     if (st < 0)
         return st;
     WI_TRY(wi_comm_enter(comm));

@@ -276,3 +276,40 @@ int wi_call_in_place(const struct weft_comm *comm, const struct wi_call *c)
     return c->coll == WI_COLL_ALL_GATHER_V || c->coll == WI_COLL_GATHER_V ? src == dst + before * es
                                                                           : dst == src + before * es;
 }
+
+static int is_real_float(weft_dtype dtype)
+{
+    return wi_dtype_rounds(dtype) && dtype != WEFT_COMPLEX64 && dtype != WEFT_COMPLEX128;
+}
+
+static weft_status check_accumulate(const struct weft_comm *comm, const struct wi_call *c, const weft_call_options *o)
+{
+    const char *name = wi_coll_name(c->coll);
+    struct wi_codec_use codec = {0};
+
+    if (o->accumulate != 1)
+        return wi_fail(WEFT_EINVAL, "%s: accumulate is %d, neither 0 nor 1", name, o->accumulate);
+    if (c->coll != WI_COLL_REDUCE_SCATTER && c->coll != WI_COLL_REDUCE_SCATTER_V)
+        return wi_fail(WEFT_ENOTSUP, "%s: accumulate is for reduce_scatter and reduce_scatter_v", name);
+    if (c->op != WEFT_SUM && c->op != WEFT_AVG)
+        return wi_fail(WEFT_ENOTSUP, "%s: accumulate is for sum and avg, and operator %s is neither", name,
+                       c->op < WEFT_NUM_OPS ? weft_op_name(c->op) : "of the program");
+    if (!is_real_float(c->dtype))
+        return wi_fail(WEFT_ENOTSUP, "%s: accumulate is for real floating types, and %s is none", name,
+                       weft_dtype_name(c->dtype));
+    if (o->codec)
+        WI_TRY(wi_codec_parse_use(o->codec, &codec));
+    if (codec.on)
+        return wi_fail(WEFT_ENOTSUP, "%s: accumulate cannot be combined with a codec, and \"%.40s\" is named", name,
+                       o->codec);
+    if (c->src == c->dst || wi_call_in_place(comm, c))
+        return wi_fail(WEFT_EINVAL, "%s: accumulate adds to dst, which is in place here: a part of src", name);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_call_options_check(const struct weft_comm *comm, const struct wi_call *c, const weft_call_options *o)
+{
+    if (o && o->reserved)
+        return wi_fail(WEFT_EINVAL, "%s: options.reserved is not 0", wi_coll_name(c->coll));
+    return o && o->accumulate ? check_accumulate(comm, c, o) : WEFT_SUCCESS;
+}

@@ -399,6 +399,9 @@ weft_status wi_call_batch(struct weft_comm *comm, const struct wi_call *call, co
 weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *call, const weft_call_options *options,
                                weft_request **req);
 weft_status wi_call_check(const struct weft_comm *comm, const struct wi_call *call);
+/* Of a call that was checked: may it have these options? NULL: none. */
+weft_status wi_call_options_check(const struct weft_comm *comm, const struct wi_call *call,
+                                  const weft_call_options *options);
 /* Elements that src and dst span on this rank; SIZE_MAX on overflow. */
 void wi_call_spans(const struct weft_comm *comm, const struct wi_call *call, size_t *src, size_t *dst);
 size_t wi_v_span(const size_t *counts, const size_t *displs, int n);

@@ -121,7 +121,7 @@ int wi_compress_named(struct weft_comm *comm, const weft_call_options *o, const 
     const struct wi_codec_use *use = &comm->named_codec.use;
     char *text = comm->named_codec.text;
 
-    if (!o->codec || o->timeout_ns || o->algorithm || o->label || !is_sum_of_floats(c))
+    if (!o->codec || o->timeout_ns || o->algorithm || o->label || o->accumulate || !is_sum_of_floats(c))
         return 0;
     if (strcmp(text, o->codec) != 0 || !*text) {
         *text = '\0';
@@ -221,7 +221,7 @@ weft_status wi_compress_use(const struct weft_comm *comm, const weft_call_option
 weft_status wi_compress_begin(struct weft_comm *comm, struct weft_request *req, struct wi_op *op,
                               const struct wi_call *c)
 {
-    const struct wi_codec_use *use = req->options.codec ? NULL : wi_compress_default(comm, c);
+    const struct wi_codec_use *use = req->options.codec || op->bind.adds ? NULL : wi_compress_default(comm, c);
     const struct weft_codec *codec;
 
     if (req->batch && !req->batch->ncoded)

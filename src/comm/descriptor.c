@@ -166,7 +166,8 @@ static weft_status read_call(const char *function, const weft_call *given, struc
     WI_TRY(check_call(function, given));
     if (given->options) {
         WI_TRY(read_options(function, given, &r->own));
-        if (r->own.timeout_ns || r->own.algorithm || r->own.codec || r->own.label)
+        if (r->own.timeout_ns || r->own.algorithm || r->own.codec || r->own.label || r->own.accumulate ||
+            r->own.reserved)
             r->options = &r->own;
     }
     r->call = call_of(given);
@@ -207,6 +208,8 @@ weft_status weft_issue_batch(weft_comm *comm, const weft_call *given, const weft
     if (st >= 0 && r.options && r.options->tensor)
         st = wi_fail(WEFT_EINVAL, "issue_batch: the options name tensor %llu; here each item has its number",
                      (unsigned long long)r.options->tensor);
+    if (st >= 0 && r.options && r.options->accumulate)
+        st = wi_fail(WEFT_ENOTSUP, "issue_batch: accumulate is not for batches");
     if (st >= 0 && wi_group_depth)
         st = wi_fail(WEFT_ENOTSUP, "issue_batch: a batch cannot be part of a group; it is one by itself");
     if (st < 0)

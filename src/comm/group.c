@@ -40,6 +40,8 @@ weft_status wi_group_add(struct weft_comm *comm, const struct wi_call *call, con
     struct weft_request *req;
     weft_status st = wi_call_check(comm, call);
 
+    if (st >= 0)
+        st = wi_call_options_check(comm, call, options);
     if (st < 0)
         return wi_group_refused(st);
     st = wi_comm_enter(comm);

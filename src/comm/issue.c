@@ -12,6 +12,7 @@
 #define OP_USER 255
 #define OP_PREMUL 253
 #define INFO_REDUCES 1u
+#define ADDS_MARK 0x9d6b21c5u /* of weft_op_info.hash */
 
 static int is_v_form(enum wi_coll c)
 {
@@ -237,6 +238,7 @@ struct wi_plan_query wi_op_query(const struct weft_comm *comm, const struct wi_c
         .ordered = !op->bind.redop.commutative,
         .rounds = wi_coll_is_reduction(c->coll) && (op->bind.redop.user || wi_dtype_rounds(c->dtype)),
         .root = c->root,
+        .adds = op->bind.adds,
         .work = wi_coll_is_reduction(c->coll)
                     ? wi_plan_work(op->bind.redop.dtype, op->bind.redop.user ? WI_RATE_USER : op->bind.redop.op)
                     : 0,
@@ -293,10 +295,11 @@ static weft_status begin_op(struct weft_comm *comm, const struct weft_request *r
     wi_call_info(comm, c, &op->info);
     op->bind.named = wi_call_named(&req->options);
     op->bind.label = req->label_hash;
+    op->bind.adds = req->options.accumulate != 0;
     if (req->label_hash)
         wi_label_keep(comm->exec, req->label_hash, req->label);
     if (c->coll != WI_COLL_SEND && c->coll != WI_COLL_RECV) /* messages have tags */
-        op->info.hash ^= op->bind.named ^ op->bind.label;
+        op->info.hash ^= op->bind.named ^ op->bind.label ^ (op->bind.adds ? ADDS_MARK : 0);
     return wi_call_redop(comm, c, &op->bind.redop);
 }
 
@@ -367,7 +370,7 @@ static weft_status prepare_collective(struct weft_comm *comm, struct weft_reques
                                       struct wi_call *c)
 {
     const struct wi_codec_use *codec = op->bind.coding.image_bytes ? &req->codec : NULL;
-    int may_keep = !req->batch && !req->options.algorithm && !req->given.ops,
+    int may_keep = !req->batch && !req->options.algorithm && !req->given.ops && !op->bind.adds,
         kept = may_keep ? wi_fast_recall(comm, c, codec, op) : 0;
 
     if (kept < 0)

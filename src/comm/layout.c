@@ -288,6 +288,7 @@ static weft_status lower(struct weft_comm *comm, struct wi_op *op, struct wi_pro
 
     l->packed = op->bind.packing != NULL;
     l->coded = op->bind.sched->lossy != 0;
+    l->adds = op->bind.adds;
     l->mapped = op->bind.mapped && !op->bind.messages;
     l->ll = op->bind.ll;
     l->sliced = op->bind.nslices > 1 || op->bind.nfragments > 1;
@@ -325,6 +326,9 @@ weft_status wi_op_lay_out(struct weft_comm *comm, struct wi_op *op, const struct
     if (op->bind.coding.variable && slice_bytes > IMAGE_MAX)
         slice_bytes = IMAGE_MAX;
     slice_bytes = whole_slices(op, slice_bytes);
+    if (op->bind.adds && !wi_sched_completes_once(op->bind.sched))
+        return wi_fail(WEFT_ENOTSUP, "accumulate: algorithm %s does not write the result once and for all",
+                       op->bind.sched->algo);
     op->bind.mapped = op->bind.sched->mapped;
     op->bind.messages = !op->bind.mapped;
     op->bind.ll = 0;

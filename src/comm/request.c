@@ -158,6 +158,7 @@ weft_status wi_call_persistent(struct weft_comm *comm, const struct wi_call *cal
     if (!out)
         return wi_fail(WEFT_EINVAL, "persistent %s: req is NULL", wi_coll_name(call->coll));
     WI_TRY(wi_call_check(comm, call));
+    WI_TRY(wi_call_options_check(comm, call, options));
     if (options)
         WI_TRY(wi_call_algorithm_check(comm, call, options));
     WI_TRY(wi_comm_enter(comm));

@@ -30,11 +30,6 @@ static inline unsigned char *address(const struct wi_exec *exec, const struct wi
     return exec->ll_own + at;
 }
 
-static inline unsigned final(const struct wi_prog_step *st)
-{
-    return st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
-}
-
 /* The second one of fused copies has been made by the first. */
 static void copy_fused(const struct wi_exec *exec, const struct wi_op *op, const struct wi_prog_step *st,
                        const struct wi_operand *o, size_t bytes, size_t slot_at)
@@ -60,7 +55,7 @@ static void run_many(const struct wi_exec *exec, const struct wi_op *op, const s
         src[i] = address(exec, op, &o[st->ndst + i], slot_at);
     if (st->kind == WI_STEP_REDUCE) {
         wi_reduce(&op->bind.redop, dst, st->ndst, src, st->nsrc, bytes / op->bind.redop.elem_bytes,
-                  final(st) | (st->ndst == 1 ? nt : 0));
+                  wi_reduce_flags(st->flags) | (st->ndst == 1 ? nt : 0));
         return;
     }
     for (uint32_t i = 0; i < st->ndst; i++)
@@ -90,7 +85,7 @@ static inline void run_local(const struct wi_exec *exec, const struct wi_op *op,
     src = address(exec, op, &o[1], slot_at);
     if (st->nsrc == 2)
         wi_reduce2(&op->bind.redop, dst, src, address(exec, op, &o[2], slot_at), bytes / op->bind.redop.elem_bytes,
-                   final(st) | nt);
+                   wi_reduce_flags(st->flags) | nt);
     else if (dst != src && ll)
         memcpy(dst, src, bytes);
     else if (dst != src)

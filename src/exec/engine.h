@@ -28,7 +28,7 @@ enum wi_work_kind { WI_WORK_COPY, WI_WORK_COPY_TWICE, WI_WORK_REDUCE, WI_WORK_GE
 struct wi_work {
     /* What is to be done. */
     uint8_t kind;    /* enum wi_work_kind */
-    uint8_t flags;   /* of the reduction: WI_REDUCE_FINAL */
+    uint8_t flags;   /* of the reduction: WI_REDUCE_FINAL, WI_REDUCE_ADD, with which the destination is read, too */
     uint8_t to_peer; /* a destination is another rank's mapped memory */
     uint8_t nt;      /* what does not go to slots is stored past the caches */
     uint32_t ndst, nsrc;

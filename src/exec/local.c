@@ -188,7 +188,7 @@ static int resolve(const struct wi_exec *exec, const struct wi_op *op, const str
     w->ndst = st->ndst;
     w->nsrc = st->nsrc;
     w->kind = (uint8_t)kind_of(op, st, from);
-    w->flags = st->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    w->flags = (uint8_t)wi_reduce_flags(st->flags);
     w->to_peer = st->to_peer;
     w->nt = op->bind.nt && !f->prog->read_again;
     w->rank = w->kind == WI_WORK_PUT ? to->rank : from->rank;

@@ -275,6 +275,8 @@ static void lower_step(struct lowering *l, const struct wi_step *st, uint32_t la
                                  .extra = (uint8_t)extra_of(l, st),
                                  .unit = l->nunits,
                                  .nunits = nunits};
+    if (l->layout->adds && st->flags & WI_STEP_FINAL && st->ndst && l->sched->regions[st->dst].buf == WI_DST)
+        out->flags |= WI_PROG_ADD;
     if (stage) {
         out->lane = (uint16_t)(out->lane + stage->first_lane);
         out->flags &= (uint8_t) ~(stage->partial ? WI_STEP_FINAL : 0);
@@ -458,6 +460,7 @@ struct wi_prog *wi_lower(const struct wi_sched *sched, int rank, const struct wi
     p->pack_stride = layout->blocks[WI_PACK].stride;
     p->ll = layout->ll;
     p->packed = layout->packed;
+    p->adds = layout->adds;
     p->mapped = layout->mapped;
     p->read_again = layout->read_again;
     p->has_extents = has_extents(layout) != 0;
@@ -482,6 +485,8 @@ int wi_prog_serves(const struct wi_prog *p, const struct wi_sched *sched, const 
 {
     if (!p || p->packed || l->packed)
         return p && p->packed && l->packed;
+    if (p->adds != l->adds)
+        return 0;
     if (p->stage || l->stage)
         return p->stage && l->stage && p->slot_extent_bytes == l->stage->slot_extent_bytes &&
                p->stride == l->blocks[WI_DST].stride && p->total == l->blocks[WI_DST].total;

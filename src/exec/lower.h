@@ -11,6 +11,7 @@
 #ifndef WI_EXEC_LOWER_H
 #define WI_EXEC_LOWER_H
 
+#include "base/reduce.h"
 #include "sched/sched.h"
 
 struct wi_extent {
@@ -52,6 +53,7 @@ struct wi_layout {
     uint8_t mapped, ll;
     uint8_t read_again; /* what it leaves is read again soon: it stays in the caches */
     uint8_t packed;     /* lengths are numbers of blocks: packed.c */
+    uint8_t adds;       /* the steps that complete DST add to what is there; the schedule completes it once */
     uint8_t sliced;     /* every block is cut into slices or fragments: regions are handled block by block */
     uint8_t coded;      /* so they are, too: images are whole blocks of the codec, each block's of the schedule for itself */
 };
@@ -95,8 +97,11 @@ struct wi_unit {
 /* Kinds besides those of enum wi_step_kind: over ll lines a signal publishes its source, a wait fetches what a rank has. */
 enum wi_prog_kind { WI_PROG_PUBLISH = WI_NUM_STEP_KINDS, WI_PROG_FETCH };
 
+/* Beside enum wi_step_flags: what the destination holds is one more operand, which is added to the result (WI_REDUCE_ADD). */
+#define WI_PROG_ADD 64
+
 struct wi_prog_step {
-    uint8_t kind, flags;        /* enum wi_step_flags */
+    uint8_t kind, flags;        /* enum wi_step_flags, WI_PROG_ADD */
     uint8_t to_slot;            /* a destination is in a slot */
     uint8_t to_peer, from_peer; /* a destination, a source is another rank's buffer */
     uint8_t coded, extra;       /* a copy or a reduction with images; enum wi_prog_extra */
@@ -107,6 +112,11 @@ struct wi_prog_step {
     uint32_t dep_step;
     uint32_t unit, nunits;
 };
+
+static inline unsigned wi_reduce_flags(unsigned flags)
+{
+    return (flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0) | (flags & WI_PROG_ADD ? WI_REDUCE_ADD : 0);
+}
 
 struct wi_prog_lane {
     int32_t send_peer, recv_peer;
@@ -121,7 +131,7 @@ struct wi_prog {
     uint32_t nlanes, nsteps, nunits;
     /* What it was made for, besides its schedule. */
     size_t stride, total, slot_stride, slot_extent_bytes;
-    uint8_t sliced, ll, packed, mapped, stage, coded;
+    uint8_t sliced, ll, packed, mapped, stage, coded, adds;
     size_t pack_stride;
     uint8_t read_again;  /* as in the layout */
     uint8_t has_extents; /* its operands lie apart: nothing is posted ahead */

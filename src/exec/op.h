@@ -80,6 +80,7 @@ struct wi_binding {
     uint8_t send_empty, ll;
     uint8_t mapped, messages; /* it has stages of this kind */
     uint8_t nt;               /* results are stored past the caches */
+    uint8_t adds;             /* they are added to what the destination holds */
     void *const *peer_remote[2]; /* of gets and puts that complete later: what the transport made of their keys; else NULL */
 };
 

@@ -144,7 +144,7 @@ weft_status wi_lane_send(struct wi_exec *exec, struct wi_op *op, struct wi_fragm
 
 static void apply(const struct wi_op *op, const struct wi_pend *p, size_t offset, const void *data, size_t bytes)
 {
-    unsigned flags = p->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    unsigned flags = wi_reduce_flags(p->flags);
     size_t elems = bytes / op->bind.redop.elem_bytes;
 
     if (!p->reduce)
@@ -178,7 +178,7 @@ static int apply_bounce(struct wi_exec *exec, struct wi_op *op, struct wi_pend *
         return 1;
     }
     w.kind = p->reduce ? WI_WORK_REDUCE : WI_WORK_COPY;
-    w.flags = p->flags & WI_STEP_FINAL ? WI_REDUCE_FINAL : 0;
+    w.flags = (uint8_t)wi_reduce_flags(p->flags);
     w.to_peer = w.nt = 0;
     w.op = op;
     w.to = NULL;

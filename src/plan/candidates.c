@@ -23,6 +23,8 @@ const char *wi_plan_why_not(const struct wi_planner *p, const struct wi_plan_que
 
     if (a->coll != q->coll && a->coll != wi_algo_family(q->coll))
         return "it is of another collective";
+    if (q->adds && (c->spec.nlevels || !a->traits.adds))
+        return "it does not write the result once and for all, and accumulate adds to it";
     if (needs & WI_ALGO_CODED && !q->codec.id)
         return "it sends images: for calls with a codec";
     if (needs & WI_ALGO_CODED && q->codec.plain)

@@ -189,7 +189,7 @@ static size_t place_of(const struct wi_plan_query *q)
     uint64_t h = q->bytes ^ (uint64_t)(unsigned)q->coll << 40 ^ (uint64_t)(unsigned)q->root << 24;
 
     h ^= (uint64_t)(q->v_form | q->ordered << 1 | q->in_place << 2 | (int)q->memory << 3 | (int)q->copy_path << 5 |
-                    q->rounds << 7)
+                    q->rounds << 7 | q->adds << 8)
              << 56 ^
          (uint64_t)((int)q->memory_dst | q->packed << 4 | q->codec.may_bypass << 5) << 48 ^ (uint64_t)q->work << 32 ^
          (uint64_t)q->codec.id * 0xff51afd7ed558ccdu;
@@ -203,7 +203,7 @@ static int same_query(const struct wi_plan_query *a, const struct wi_plan_query 
            a->rounds == b->rounds && a->in_place == b->in_place && a->root == b->root && a->memory == b->memory &&
            a->memory_dst == b->memory_dst && a->copy_path == b->copy_path && a->packed == b->packed &&
            a->work == b->work && a->codec.id == b->codec.id && a->codec.may_bypass == b->codec.may_bypass &&
-           a->codec.plain == b->codec.plain;
+           a->codec.plain == b->codec.plain && a->adds == b->adds;
 }
 
 int wi_plan_is_new_linear(struct wi_planner *p, const struct wi_plan_query *q)

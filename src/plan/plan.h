@@ -84,6 +84,7 @@ struct wi_plan_query {
     int rounds;              /* another grouping of the operands may give other bits */
     int in_place;
     int root;
+    int adds;                /* the result is added to what the destination holds */
     enum wi_plan_memory memory, memory_dst; /* what others copy from; what they copy to, for algorithms that put */
     enum wi_plan_copy_path copy_path; /* only algorithms that use this path */
     int packed;           /* all_to_all_v: `bytes` is WI_PLAN_PACKED_PART_BYTES, and algorithms by level are candidates */

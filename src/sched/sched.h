@@ -269,6 +269,10 @@ weft_status wi_sched_dot(const struct wi_sched *const scheds[], int nranks, FILE
 /* Is it a copy or a reduction with a region of PACK? */
 int wi_sched_is_coded(const struct wi_sched *sched, const struct wi_step *step);
 
+/* Is every block of DST written by one step, which is final, reduces, has no other destination and sends nothing on; and never
+ * read, nor named by another rank? Then what was there can be added to it (lower.h: WI_PROG_ADD). Of a schedule with stages: no. */
+int wi_sched_completes_once(const struct wi_sched *sched);
+
 /* ---- Facts for the cost model, in blocks ---- */
 struct wi_sched_stats {
     uint32_t steps_critical;  /* longest chain of messages or waits through this rank's lanes */

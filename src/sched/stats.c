@@ -175,3 +175,44 @@ void wi_sched_stats(const struct wi_sched *sched, struct wi_sched_stats *stats)
 {
     *stats = ((const struct wi_sched_sealed *)sched)->stats;
 }
+
+static int is_own_dst(const struct wi_region *r)
+{
+    return r->buf == WI_DST && r->rank == WI_SELF;
+}
+
+/* A step that reads DST, or that writes it otherwise than once and for all. */
+static int spoils(const struct wi_sched *s, const struct wi_step *st)
+{
+    int reduces = st->kind == WI_STEP_REDUCE || st->kind == WI_STEP_RECV_REDUCE, writes = 0;
+
+    for (uint32_t i = 0; i < st->nsrc; i++)
+        if (s->regions[st->src + i].buf == WI_DST)
+            return 1;
+    for (uint32_t i = 0; i < st->ndst; i++)
+        writes |= s->regions[st->dst + i].buf == WI_DST;
+    return writes && (!reduces || st->ndst != 1 || !(st->flags & WI_STEP_FINAL) || !is_own_dst(&s->regions[st->dst]));
+}
+
+int wi_sched_completes_once(const struct wi_sched *s)
+{
+    uint64_t written = 0;
+
+    if (s->staged || s->lossy || s->peer_dst)
+        return 0;
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        const struct wi_step *st = &s->steps[i];
+        if (spoils(s, st))
+            return 0;
+        if (!st->ndst || s->regions[st->dst].buf != WI_DST)
+            continue;
+        for (uint32_t k = 0; k < i; k++) { /* the same block again */
+            const struct wi_region *a = &s->regions[s->steps[k].dst], *b = &s->regions[st->dst];
+            if (s->steps[k].ndst && a->buf == WI_DST && a->first < b->first + b->count &&
+                b->first < a->first + a->count)
+                return 0;
+        }
+        written += s->regions[st->dst].count;
+    }
+    return written == s->buf_blocks[WI_DST];
+}

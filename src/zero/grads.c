@@ -29,6 +29,13 @@ static char *own_place(const weft_zero *zero, const struct wi_zero_flat *flat)
 
 /* ---- Reductions ---- */
 
+/* May a reduction add to the shard? Shards of 16 bits that are in files are rounded before they are added up, and so are all, for the
+ * same bits in memory and in files. */
+static int adds_up(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    return !flat->swapped && !zero->config.reduce_codec && flat->grad_dtype == WEFT_FLOAT32;
+}
+
 static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
 {
     weft_call_options options;
@@ -39,10 +46,13 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
 
         if (!flat->trained)
             continue;
-        flat->to_buffer = flat->reduced || flat->swapped;
+        int adds = flat->reduced && adds_up(zero, flat);
+
+        flat->to_buffer = flat->swapped || (flat->reduced && !adds);
         wi_zero_call(&call, &options, WEFT_KIND_REDUCE_SCATTER, flat->grad,
                      flat->to_buffer ? own_place(zero, flat) : flat->grad_own, flat->shard, flat->grad_dtype,
                      unit->reduce_label);
+        options.accumulate = adds; /* to what earlier micro-batches left in the shard */
         options.codec = zero->config.reduce_codec;
         if (options.codec && strstr(options.codec, "ef="))
             options.tensor = (uint64_t)i + 1;

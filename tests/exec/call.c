@@ -28,6 +28,16 @@ int form_is_staged(const struct form *f)
     return f->sched[0]->staged;
 }
 
+/* May calls of it accumulate, on all ranks? */
+int form_may_add(const struct form *f)
+{
+    int may = wi_algo_family(f->coll) == WI_COLL_REDUCE_SCATTER && !f->in_place;
+
+    for (int r = 0; r < f->nranks && may; r++)
+        may = wi_sched_completes_once(f->sched[r]);
+    return may;
+}
+
 void form_text(const struct form *f, char *out, size_t capacity)
 {
     snprintf(out, capacity, "%s/%s P=%d root %d%s%s", wi_coll_name(f->coll), f->name, f->nranks, f->root,
@@ -174,6 +184,18 @@ static void draw_codec(struct call *c, uint64_t *rng)
     c->op = c->op == PLAIN_MIX ? PLAIN_SUM : c->op;
 }
 
+/* Calls that accumulate: of real floating types, sums and averages. */
+static void draw_adds(struct call *c, uint64_t *rng)
+{
+    c->adds = 1;
+    c->count = c->count * c->elem_bytes / sizeof(double) + 1;
+    if (c->form->sched[0]->nblocks > 1)
+        c->count *= c->form->sched[0]->nblocks;
+    c->dtype = fake_random(rng, 2) ? WEFT_FLOAT32 : WEFT_FLOAT64;
+    c->elem_bytes = c->dtype == WEFT_FLOAT32 ? sizeof(float) : sizeof(double);
+    c->op = c->op == PLAIN_MIX ? PLAIN_SUM : c->op;
+}
+
 static void draw_counts(struct call *c, enum size size, const struct call *like, uint64_t *rng)
 {
     const struct form *f = c->form;
@@ -196,6 +218,8 @@ static void draw_counts(struct call *c, enum size size, const struct call *like,
     }
     if (f->needs & WI_ALGO_CODED)
         draw_codec(c, rng);
+    if (form_may_add(f) && fake_random(rng, 2))
+        draw_adds(c, rng);
     if (form_is_v(f))
         draw_v_counts(c, rng);
     for (int r = 0; r < f->nranks; r++) {
@@ -438,7 +462,7 @@ const char *call_interpret(struct call *c)
                                        {k->place[WI_SRC], k->place[WI_DST]},
                                        {k->residual[0][1], k->residual[1][1]}};
     }
-    return plain_run(ranks, c->form->nranks, c->op, c->dtype, c->codec.block ? &c->codec : NULL,
+    return plain_run(ranks, c->form->nranks, c->op, c->dtype, c->adds, c->codec.block ? &c->codec : NULL,
                      c->rank[0].op[0].info.seq);
 }
 
@@ -569,6 +593,8 @@ const char *call_defined(const struct call *c)
             if (!out)
                 return "no memory";
             combine_ranks(c, from, to, share, out);
+            if (c->adds)
+                plain_combine(PLAIN_SUM, c->dtype, out, call_base(&c->rank[r], WI_DST, 0) + p.at, out, p.bytes);
             differs = memcmp(out, call_base(&c->rank[r], WI_DST, 1) + p.at, p.bytes);
             free(out);
             if (!differs)

@@ -21,6 +21,7 @@ struct form {
 int form_is_v(const struct form *f);
 int form_is_mapped(const struct form *f);
 int form_is_staged(const struct form *f);
+int form_may_add(const struct form *f);
 void form_text(const struct form *f, char *text, size_t capacity);
 void form_put(struct form *f);
 
@@ -60,6 +61,7 @@ struct call {
     weft_dtype dtype;
     size_t elem_bytes, count; /* of the vector or of every share; v-forms: of the largest */
     enum plain_op op;
+    int adds;                /* the result is added to what DST holds */
     struct weft_codec codec; /* of forms whose messages are coded; block 0: none */
     int feedback;
     int number;

@@ -33,6 +33,7 @@ struct plain {
     int nranks;
     enum plain_op op;
     weft_dtype dtype;
+    int adds;                       /* results are added to what DST held */
     const struct weft_codec *codec; /* NULL: none */
     uint64_t step;                  /* of what is encoded */
     struct value **tmp, **pack;     /* [rank][block] */
@@ -352,6 +353,14 @@ static struct value reduced(const struct plain *p, struct value left, struct val
     return left;
 }
 
+static struct value added(const struct plain *p, struct value result, struct value held)
+{
+    if (result.bytes == held.bytes)
+        plain_combine(PLAIN_SUM, p->dtype, result.data, held.data, result.data, result.bytes);
+    free(held.data);
+    return result;
+}
+
 /* Averages of coded steps are products with the inverse. */
 static void finish_coded(const struct plain *p, const struct wi_step *st, struct value v)
 {
@@ -438,8 +447,11 @@ static void run_piece(struct plain *p, int rank, const struct wi_lane *lane, con
     v = is_receive(st)               ? received(p, rank, lane, st, piece)
         : st->kind == WI_STEP_REDUCE ? reduce_all(p, rank, st, piece)
                                      : load(p, rank, &regions[st->src], piece);
-    for (uint32_t i = 0; i < st->ndst; i++)
+    for (uint32_t i = 0; i < st->ndst; i++) {
+        if (p->adds && st->flags & WI_STEP_FINAL && regions[st->dst + i].buf == WI_DST)
+            v = added(p, v, load(p, rank, &regions[st->dst + i], piece));
         store(p, rank, &regions[st->dst + i], piece, v);
+    }
     if (st->kind == WI_STEP_RECV_SEND || st->kind == WI_STEP_RECV_REDUCE_SEND)
         push(p, rank, lane, v);
     else
@@ -581,10 +593,11 @@ static void run_stages(const struct plain *p, int after)
     }
 }
 
-const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype,
+const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype, int adds,
                       const struct weft_codec *codec, uint64_t step)
 {
-    struct plain p = {.ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype, .codec = codec, .step = step};
+    struct plain p = {
+        .ranks = ranks, .nranks = nranks, .op = op, .dtype = dtype, .adds = adds, .codec = codec, .step = step};
 
     wrong[0] = '\0';
     if (create(&p)) {

@@ -36,14 +36,16 @@ void plain_combine(enum plain_op op, weft_dtype dtype, const void *left, const v
 /* By a number of ranks: what an average does with a complete sum. */
 void plain_divide(weft_dtype dtype, void *data, size_t bytes, int n);
 
-/* Run it, with its stages. NULL: done; else what is wrong with the schedules or the places, valid until the next call.
+/* adds: what completes a block of DST is added to what that block held.
+ *
+ * Run it, with its stages. NULL: done; else what is wrong with the schedules or the places, valid until the next call.
  *
  * codec: of coded schedules, for vectors of fp32; NULL: nothing is coded. A block is encoded as a whole, by the codec itself, which
  * has tests of its own; as what the collective of number `step` encodes.
  *
  * Stages come one after the other, each for all groups. Blocks of a stage are several items of the whole: it is run once for the
  * first item of every block, once for the second, and so on, as nothing that a schedule says makes a difference between them. */
-const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype,
+const char *plain_run(const struct plain_rank *ranks, int nranks, enum plain_op op, weft_dtype dtype, int adds,
                       const struct weft_codec *codec, uint64_t step);
 
 #endif

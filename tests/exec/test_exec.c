@@ -20,9 +20,9 @@ static void show(const struct campaign *c)
 #define N(of) (unsigned long long)s->of
     printf("# %lu forms, %llu runs, %llu calls; cut into slices %llu, fragments %llu, ll %llu, alone %llu, gated %llu, "
            "nt %llu, slots streamed %llu, kept %llu, scaled %llu, fused %llu, packed %llu, coded %llu, "
-           "of a variable rate %llu, v %llu, peers %llu\n",
+           "of a variable rate %llu, added %llu, v %llu, peers %llu\n",
            c->forms, N(runs), N(calls), N(sliced), N(fragmented), N(ll), N(alone), N(gated), N(nt), N(streamed),
-           N(kept), N(scaled), N(fused), N(packed), N(coded), N(variable), N(v), N(peers));
+           N(kept), N(scaled), N(fused), N(packed), N(coded), N(variable), N(adds), N(v), N(peers));
     printf("# %llu messages, in sinks %llu, pieces %llu, late %llu, shorter than their room %llu, received early %llu, "
            "gets %llu, puts %llu, sleeps %llu\n",
            N(fake.messages), N(fake.sinks), N(fake.pieces), N(fake.late), N(fake.up_to), N(fake.waited), N(fake.gets),
@@ -162,6 +162,7 @@ static void messages(void)
     CU_ASSERT(c.seen.sliced > 100 && c.seen.v > 100 && c.seen.scaled > 100 && c.seen.kept > 100);
     CU_ASSERT(c.seen.coded > 100);
     CU_ASSERT(c.seen.variable > 20);
+    CU_ASSERT(c.seen.adds > 20);
     CU_ASSERT(c.seen.fake.sinks > 100 && c.seen.fake.late > 100 && c.seen.fake.waited > 100);
 }
 
@@ -172,6 +173,7 @@ static void mapped(void)
     all_of(&c, 1);
     CU_ASSERT(c.seen.fragmented > 100 && c.seen.ll > 100 && c.seen.alone > 100 && c.seen.gated > 100);
     CU_ASSERT(c.seen.nt > 100 && c.seen.streamed > 100 && c.seen.fused > 10 && c.seen.v > 100 && c.seen.kept > 100);
+    CU_ASSERT(c.seen.adds > 20);
     CU_ASSERT(c.seen.peers > 100 && c.seen.fake.gets > 100 && c.seen.fake.puts > 10 && c.seen.fake.sleeps > 100);
 }
 

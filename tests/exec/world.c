@@ -205,6 +205,7 @@ static void note(struct world *w, const struct wi_op *op)
     s->fragmented += op->bind.nfragments > 1;
     s->ll += op->bind.ll;
     s->nt += op->bind.nt && op->bind.mapped;
+    s->adds += op->bind.adds;
     s->scaled += op->bind.stage[0]->scaled;
     s->packed += op->bind.packing != NULL;
     s->coded += op->bind.coding.image_bytes != 0;
@@ -229,6 +230,7 @@ static weft_status lay_out(struct world *w, struct call *c, int r, struct wi_op 
     op->bind.peer_base[WI_DST] = w->peers[c->number][WI_DST];
     op->bind.get = w->knobs->get != 0;
     op->bind.put = w->knobs->put != 0;
+    op->bind.adds = c->adds != 0;
     if (w->form->packed && !beside)
         WI_TRY(wi_op_lay_out_packed(w->comm[r], op, &k->args, programs));
     else

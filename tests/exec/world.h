@@ -38,7 +38,7 @@ struct world_knobs {
 /* What occurred, summed up over runs. */
 struct world_seen {
     uint64_t runs, calls, staged, sliced, fragmented, ll, alone, gated, nt, streamed, kept, scaled, fused, packed, coded, v, peers,
-        variable;
+        variable, adds;
     uint64_t gates;               /* of gate_first */
     uint64_t overlapped;          /* rounds after which a fragment had moved in a stage that the one ahead of it had left */
     uint64_t posted, late, parts; /* of the late engine */

@@ -41,6 +41,8 @@ static void spoil(const struct wi_work *w)
 {
     const unsigned char *undo = w->kind == WI_WORK_CODE ? w->undo_of : NULL; /* read before it is written, in place */
 
+    if (w->kind == WI_WORK_REDUCE && w->flags & WI_REDUCE_ADD) /* it is read */
+        return;
     for (uint32_t i = 0; i < w->ndst && w->kind != WI_WORK_PUT && !w->to_peer; i++) {
         size_t bytes = wi_work_operand_bytes(w, i);
         if ((w->kind == WI_WORK_GET || !overlaps_a_source(w, w->dst[i], bytes)) && w->dst[i] != undo)

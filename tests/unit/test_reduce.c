@@ -610,6 +610,72 @@ static void special_values(void)
     wi_isa_force(NULL);
 }
 
+/* ---- What the destination holds is added ---- */
+
+/* Of an average of three the quotient is rounded, too, in the type in which it is computed. The sums are exact. */
+static double added(unsigned dtype, double sum, unsigned divisor, double held)
+{
+    if (dtype == WEFT_FLOAT64)
+        return sum / divisor + held;
+    return (double)((float)sum / (float)divisor + (float)held);
+}
+
+static void add_once(unsigned dtype, unsigned op, int nsrc, size_t elems, unsigned divisor)
+{
+    size_t bytes = weft_dtype_bytes((weft_dtype)dtype);
+    struct wi_redop redop = {.dtype = (uint8_t)dtype,
+                             .op = (uint8_t)op,
+                             .commutative = 1,
+                             .divisor = divisor,
+                             .elem_bytes = (uint32_t)bytes};
+    const void *src[WI_REDUCE_MAX_SRC];
+    void *dst[1] = {output[0] + 3 * bytes};
+    int differs = 0;
+
+    for (size_t i = 0; i < elems; i++) {
+        double sum = 0, held = (double)(i % 5) + 0.5;
+        for (int s = 0; s < nsrc; s++) {
+            double v = (double)((i + (size_t)s) % 3);
+            float_put(dtype, source[s] + i * bytes, v);
+            src[s] = source[s];
+            sum += v;
+        }
+        float_put(dtype, (char *)dst[0] + i * bytes, held);
+        held = float_get(dtype, (char *)dst[0] + i * bytes);
+        float_put(dtype, expected + i * bytes, added(dtype, sum, op == WEFT_AVG ? divisor : 1, held));
+    }
+    if (nsrc == 2)
+        wi_reduce2(&redop, dst[0], src[0], src[1], elems, WI_REDUCE_FINAL | WI_REDUCE_ADD);
+    else
+        wi_reduce(&redop, dst, 1, src, nsrc, elems, WI_REDUCE_FINAL | WI_REDUCE_ADD | WI_REDUCE_NT);
+    for (size_t i = 0; i < elems; i++)
+        differs += float_get(dtype, (char *)dst[0] + i * bytes) != float_get(dtype, expected + i * bytes);
+    if (differs)
+        printf("# %s of %d sources of %s, divided by %u: %d of %zu differ\n", weft_op_name((weft_op)op), nsrc,
+               weft_dtype_name((weft_dtype)dtype), divisor, differs, elems);
+    CU_ASSERT_EQUAL(differs, 0);
+}
+
+static void adds_to_destination(void)
+{
+    static const unsigned dtypes[] = {WEFT_FLOAT16,   WEFT_BFLOAT16,   WEFT_FLOAT32,
+                                      WEFT_FLOAT64,   WEFT_FLOAT8E4M3, WEFT_FLOAT8E5M2};
+    static const int nsrcs[] = {1, 2, 3, 8, 9, 17, WI_REDUCE_MAX_SRC};
+
+    for (size_t a = 0; a < sizeof isas / sizeof *isas; a++) {
+        if (wi_isa_force(isas[a]) < 0)
+            continue;
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+            for (size_t n = 0; n < sizeof nsrcs / sizeof *nsrcs; n++)
+                for (size_t elems = 1; elems <= MAX_ELEMS - 8; elems += elems < 70 ? 1 : 511) {
+                    add_once(dtypes[d], WEFT_SUM, nsrcs[n], elems, 3);
+                    add_once(dtypes[d], WEFT_AVG, nsrcs[n], elems, 2);
+                    add_once(dtypes[d], WEFT_AVG, nsrcs[n], elems, 3);
+                }
+    }
+    wi_isa_force(NULL);
+}
+
 static const struct wt_case cases[] = {
     {"sizes 0 to 70", all_sizes},
     {"1 to 64 sources", all_source_counts},
@@ -617,5 +683,6 @@ static const struct wt_case cases[] = {
     {"destination equals a source", destination_is_a_source},
     {"long vectors, cut anywhere", long_vectors},
     {"NaN, infinities, denormals", special_values},
+    {"what the destination holds is added, and all of it rounded once", adds_to_destination},
 };
 WT_UNIT_MAIN("reduce", cases)

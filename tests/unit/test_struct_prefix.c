@@ -11,7 +11,7 @@
 _Static_assert(ENDS_AT(weft_context_config, settings), "padding at the end");
 _Static_assert(ENDS_AT(weft_comm_config, reserved), "padding at the end");
 _Static_assert(ENDS_AT(weft_mesh_axis, traffic), "padding at the end");
-_Static_assert(ENDS_AT(weft_call_options, label), "padding at the end");
+_Static_assert(ENDS_AT(weft_call_options, reserved), "padding at the end");
 _Static_assert(ENDS_AT(weft_call, options), "padding at the end");
 _Static_assert(ENDS_AT(weft_message, count), "padding at the end");
 _Static_assert(ENDS_AT(weft_oob, arg), "padding at the end");

@@ -327,8 +327,50 @@ static void resumes(void)
     CU_ASSERT_EQUAL(wt_run(2, resume, (void *)(uintptr_t)&variants[7], 60000), 0);
 }
 
+/* From the second micro-batch on reductions add to the shards: in the buffer each rank's own gradients stay as they came. */
+static void added(int rank, int nranks, void *arg)
+{
+    static const struct variant v = {"added",      .micro_batches = 2,    .reduce = WEFT_ZERO_REDUCE_EVERY,
+                                     .overlap = 1, .dtype = WEFT_FLOAT32, .prefetch = (size_t)-1};
+    weft_zero_config config = config_of(&v, 1);
+    float sums[TOTAL], *place, own;
+    struct zt_engine e;
+    struct ft_rank f;
+    void *data;
+    int add;
+
+    ft_open(&f, arg, 60000, rank, nranks);
+    zt_seal(&e, &f, &config, v.dtype);
+    zt_micro_batch(&e, 0, 0, 1);
+    WT_REQUIRE_OK(weft_zero_grad_buffer(e.zero, e.params[0], &data, &add));
+    place = data;
+    for (size_t i = 0; i < zt_elems(0); i++)
+        place[i] = (float)((int)i % 5 + rank);
+    WT_REQUIRE_OK(weft_zero_grad_ready(e.zero, e.params[0]));
+    WT_REQUIRE_OK(weft_zero_micro_batch_end(e.zero));
+    WT_REQUIRE_OK(weft_zero_param_get(e.zero, e.params[0], WEFT_ZERO_GRAD, sums, WEFT_FLOAT32));
+    for (size_t i = 0; i < zt_elems(0); i++) {
+        double want = 0;
+
+        for (int r = 0; r < nranks; r++)
+            want += zt_gradient(r, 0, 0, 0, i, zt_initial(0, i)) + (float)((int)i % 5 + r);
+        WT_CHECK(fabs(sums[i] - want) < 1e-4);
+        own = (float)((int)i % 5 + rank);
+        WT_CHECK(place[i] == own);
+    }
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+static void sums_are_added(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, added, (void *)(uintptr_t) "shm", 60000), 0);
+    CU_ASSERT_EQUAL(wt_run(3, added, (void *)(uintptr_t) "tcp", 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"all stages have the same bits", all_stages},
+    {"reductions add to the shards", sums_are_added},
     {"and so have they with several copies", copies},
     {"and with a second copy for backward passes", seconds},
     {"and with states in a file", offloaded},
