@@ -53,7 +53,8 @@ typedef struct weft_zero weft_zero;
     X(WEFT_ZERO_ADAM, 2, "adam")       /* weight decay added to the gradient (Kingma & Ba, ICLR 2015) */                         \
     X(WEFT_ZERO_SGD, 3, "sgd")         /* momentum, dampening, Nesterov; no state if momentum is 0 throughout */                 \
     X(WEFT_ZERO_LION, 4, "lion")       /* sign of an interpolation, one moment (Chen et al., NeurIPS 2023) */                    \
-    X(WEFT_ZERO_ADAGRAD, 5, "adagrad") /* sum of squares, one moment (Duchi et al., JMLR 2011) */
+    X(WEFT_ZERO_ADAGRAD, 5, "adagrad") /* sum of squares, one moment (Duchi et al., JMLR 2011) */                                \
+    X(WEFT_ZERO_CALLBACK, 6, "callback") /* the program's own: config.update */
 typedef enum weft_zero_optimizer {
 #define WEFT_ZERO_OPTIMIZER_ENUM(name, value, text) name = value,
     WEFT_ZERO_OPTIMIZER_LIST(WEFT_ZERO_OPTIMIZER_ENUM)
@@ -65,6 +66,18 @@ typedef enum weft_zero_reduce {
     WEFT_ZERO_REDUCE_AUTO = 0,  /* stages 0 and 1: at the last micro-batch, of sums kept until then; 2 and 3: at every one */
     WEFT_ZERO_REDUCE_EVERY = 1, /* at every one, in all stages: then all stages have the same bits with accumulation, too */
 } weft_zero_reduce;
+
+struct weft_zero_update;
+/* An optimizer of the program's (WEFT_ZERO_CALLBACK): update one piece of a parameter, in weft_zero_step.
+ *
+ * It changes weight and moments in place; the engine stores a 16-bit parameter from the weight afterwards. The engine's threads call
+ * it, several at once with other pieces, in any order. How parameters are cut into pieces depends on the stage, the number of ranks
+ * and whether states are in a file: a function that computes every element by itself gives the same bits in all of them. It must not
+ * call weft, and has no way to fail.
+ *
+ * @param arg    config.update_arg
+ * @param piece  what to update; valid during the call */
+typedef void (*weft_zero_update_fn)(void *arg, const struct weft_zero_update *piece);
 
 /* How an engine is made. */
 typedef struct weft_zero_config {
@@ -108,10 +121,13 @@ typedef struct weft_zero_config {
     size_t offload_buffer_bytes;   /* of each of three buffers; 0: offload_depth blocks */
     int offload_buffered;          /* 1: through the page cache; 0: around it, where the file system can */
     int offload_threads;           /* 1: by threads; 0: by io_uring, where the kernel allows it */
+    weft_zero_update_fn update;    /* WEFT_ZERO_CALLBACK: the optimizer; else NULL. It does the same on all ranks */
+    void *update_arg;              /* its first argument */
+    int update_moments;            /* how many moments it has, 0 to 2 */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0 }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0 }
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
@@ -150,6 +166,19 @@ typedef struct weft_zero_hyper {
 } weft_zero_hyper;
 #define WEFT_ZERO_HYPER_INIT { sizeof(weft_zero_hyper), 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0 }
 
+/* Consecutive elements of a parameter, for weft_zero_update_fn. */
+typedef struct weft_zero_update {
+    size_t bytes;           /* sizeof, of the library's version */
+    int param;              /* the parameter's number */
+    size_t first;           /* which of its elements, in row-major order, is the piece's first */
+    size_t elems;           /* 1 to 65536 */
+    float *weight;          /* of these elements, as are all that follow */
+    float *moment1, *moment2; /* NULL beyond config.update_moments; 0 before the first step */
+    const float *grad;      /* divided, unscaled and clipped; not negated for hyper->maximize */
+    const weft_zero_hyper *hyper; /* of the parameter's group; whatever their values are */
+    uint64_t step;          /* of this step, from 1 */
+} weft_zero_update;
+
 /* What a step did. The same on all ranks. */
 typedef struct weft_zero_step_info {
     size_t bytes;         /* sizeof, by WEFT_ZERO_STEP_INFO_INIT */
@@ -174,7 +203,7 @@ typedef struct weft_zero_stats {
     size_t bytes;             /* sizeof, by WEFT_ZERO_STATS_INIT */
     size_t param_bytes;       /* parameters or their shards, with what stays gathered */
     size_t grad_bytes;        /* gradients or their shards */
-    size_t state_bytes;       /* master weights and moments in memory */
+    size_t state_bytes;       /* master weights and moments in memory, and what optimizers need beside them */
     size_t gather_bytes;      /* buffers of gathered units, the most there has been */
     size_t reduce_bytes;      /* buffers of gradients not yet reduced, the most there has been */
     size_t elems;             /* elements of all parameters, Ψ */
@@ -206,7 +235,7 @@ typedef struct weft_zero_stats {
  * @param comm    the data-parallel ranks; must outlive the engine
  * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads and the folder for offloading
  * @param zero    receives the engine
- * Ownership: the caller ends it with weft_zero_destroy. Nothing of config is kept.
+ * Ownership: the caller ends it with weft_zero_destroy. Nothing of config is kept but update and update_arg.
  * Blocks: until all ranks have called.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is NULL or a field is out of its range; the text names it

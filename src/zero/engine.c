@@ -97,6 +97,22 @@ static weft_status number(const char *name, double value, double least, double m
     return WEFT_SUCCESS;
 }
 
+static weft_status check_optimizer(const weft_zero_config *config)
+{
+    int own = config->optimizer == WEFT_ZERO_CALLBACK;
+
+    if (!wi_optim_exists(config->optimizer))
+        return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
+    if (own != !!config->update)
+        return wi_fail(WEFT_EINVAL, "zero: create: update is %s, and the optimizer is %s", own ? "NULL" : "set",
+                       wi_optim_name(config->optimizer));
+    WI_TRY(number("update_moments", config->update_moments, 0, own ? 2 : 0));
+    if (own && !config->update_moments && config->offload_params)
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and update_moments is 0: there are no states "
+                                    "with which the parameters would pass through memory");
+    return WEFT_SUCCESS;
+}
+
 static weft_status check_config(const weft_zero_config *config)
 {
     WI_TRY(number("stage", config->stage, 0, 3));
@@ -119,8 +135,7 @@ static weft_status check_config(const weft_zero_config *config)
                        : !config->offload_folder
                            ? "offload_folder is not"
                            : "shard_ranks is, too: gradients in a file are not added up over copies");
-    if (!wi_optim_moments(config->optimizer))
-        return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
+    WI_TRY(check_optimizer(config));
     if (config->loss_scale != 0)
         return WEFT_SUCCESS;
     WI_TRY(number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));
@@ -405,7 +420,7 @@ static weft_status stats(weft_zero *zero, weft_zero_stats *out)
     WI_TRY(wi_struct_check(&stats_rule, "zero: get_stats", out));
     own.param_bytes = zero->param_bytes;
     own.grad_bytes = zero->grad_bytes;
-    own.state_bytes = zero->state_bytes;
+    own.state_bytes = zero->state_bytes + zero->scratch_bytes;
     own.gather_bytes = zero->gather_arena.most;
     own.reduce_bytes = zero->reduce_arena.most;
     own.retraces = zero->trace.retraces;

@@ -231,7 +231,7 @@ static void mark(weft_zero *zero)
 /* How many bytes each class takes; when there is memory, also where each flat's part is. */
 static void share_out(weft_zero *zero, int placed)
 {
-    int stage = zero->config.stage, moments = wi_optim_moments(zero->config.optimizer);
+    int stage = zero->config.stage;
     size_t params = 0, grads = 0, state = 0;
 
     for (int i = 0; i < zero->nflats; i++) {
@@ -274,7 +274,7 @@ static void share_out(weft_zero *zero, int placed)
             flat->weight = flat->separate ? (float *)zero->state_memory + state / 4
                                           : (float *)(void *)(stage ? flat->own : flat->full);
         state += flat->separate ? 4 * n : 0;
-        for (int m = 0; m < moments; m++, state += 4 * n)
+        for (int m = 0; m < wi_zero_moments(zero, flat); m++, state += 4 * n)
             if (placed)
                 flat->moment[m] = (float *)zero->state_memory + state / 4;
     }
@@ -343,6 +343,17 @@ static weft_status allocate_state(weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
+static weft_status allocate_scratch(weft_zero *zero)
+{
+    if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
+        zero->scratch_bytes = wi_optim_user_bytes(zero->config.threads);
+    if (!zero->scratch_bytes)
+        return WEFT_SUCCESS;
+    zero->scratch = wi_aligned_alloc(ALIGN_BYTES, wi_zero_round(zero->scratch_bytes, ALIGN_BYTES));
+    return zero->scratch ? WEFT_SUCCESS
+                         : wi_fail(WEFT_ENOMEM, "seal: %zu bytes for the optimizer cannot be had", zero->scratch_bytes);
+}
+
 weft_status wi_zero_allocate(weft_zero *zero)
 {
     int most = 0;
@@ -354,6 +365,7 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(allocate(zero, zero->param_bytes, "parameters", &zero->param_memory));
     WI_TRY(allocate(zero, zero->grad_bytes, "gradients", &zero->grad_memory));
     WI_TRY(allocate_state(zero));
+    WI_TRY(allocate_scratch(zero));
     WI_TRY(allocate(zero, zero->gather_bytes, "gathered parameters", &zero->gather_memory));
     WI_TRY(allocate(zero, zero->reduce_bytes, "gradients of the units in use", &zero->reduce_memory));
     share_out(zero, 1);
@@ -387,6 +399,7 @@ void wi_zero_free_memory(weft_zero *zero)
         wi_free(zero->flats[i].params);
     wi_free(zero->flats);
     wi_free(zero->pieces);
+    wi_free(zero->scratch);
     wi_free(zero->order);
     wi_free(zero->completed);
     wi_free(zero->forward_order);

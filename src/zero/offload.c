@@ -11,7 +11,7 @@
 
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return (unsigned)flat->separate + (unsigned)wi_optim_moments(zero->config.optimizer);
+    return (unsigned)flat->separate + (unsigned)wi_zero_moments(zero, flat);
 }
 
 static size_t stream_bytes(const weft_zero *zero, const struct wi_zero_flat *flat)
@@ -174,7 +174,7 @@ static weft_status compute(void *arg, const struct wi_disk_piece *piece)
         memory.out = update->params;
     }
     memory.weight = flat->separate ? piece->streams[0] : (float *)(void *)memory.out + from;
-    for (int m = 0; m < wi_optim_moments(zero->config.optimizer); m++)
+    for (int m = 0; m < wi_zero_moments(zero, flat); m++)
         memory.moment[m] = piece->streams[flat->separate + m];
     wi_zero_update_part(zero, flat, update->optims, from, elems, &memory);
     if (flat->swapped && last)

@@ -25,6 +25,8 @@ int wi_optim_moments(weft_zero_optimizer kind)
     case WEFT_ZERO_LION:
     case WEFT_ZERO_ADAGRAD:
         return 1;
+    case WEFT_ZERO_CALLBACK:
+        break;
     }
     return 0;
 }
@@ -39,6 +41,11 @@ const char *wi_optim_name(weft_zero_optimizer kind)
 #undef NAME
     }
     return "unknown";
+}
+
+int wi_optim_exists(weft_zero_optimizer kind)
+{
+    return kind == WEFT_ZERO_CALLBACK || wi_optim_moments(kind);
 }
 
 /* ---- Hyper-parameters. */
@@ -121,13 +128,14 @@ weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, c
 {
     if (!optim || !hyper)
         return wi_fail(WEFT_EINVAL, "optimizer: %s is NULL", optim ? "hyper" : "optim");
-    if (!wi_optim_moments(kind))
+    if (!wi_optim_exists(kind))
         return wi_fail(WEFT_EINVAL, "optimizer: there is none of number %d", (int)kind);
     if (!step)
         return wi_fail(WEFT_EINVAL, "%s: step is 0; the first one is 1", wi_optim_name(kind));
     if (!isfinite(grad_scale))
         return refuse(kind, "the gradients' scale", grad_scale, "a number");
-    WI_TRY(check_hyper(kind, hyper));
+    if (kind != WEFT_ZERO_CALLBACK)
+        WI_TRY(check_hyper(kind, hyper));
     *optim = (struct wi_optim){
         .kind = kind,
         .grad_scale = hyper->maximize ? -grad_scale : grad_scale,
@@ -137,8 +145,13 @@ weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, c
         .keep2 = hyper->beta2,
         .add2 = 1 - hyper->beta2,
         .step_size = hyper->lr,
+        .hyper = hyper,
+        .step = step,
     };
     switch (kind) {
+    case WEFT_ZERO_CALLBACK:
+        optim->grad_scale = grad_scale;
+        break;
     case WEFT_ZERO_SGD:
         prepare_sgd(optim, hyper, step);
         break;
@@ -157,7 +170,7 @@ weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, c
 
 /* ---- Work. */
 
-static const struct wi_optim_isa *current_isa(void)
+const struct wi_optim_isa *wi_optim_isa_current(void)
 {
 #if defined(__x86_64__)
     const char *name = wi_isa_name();
@@ -170,7 +183,7 @@ static const struct wi_optim_isa *current_isa(void)
     return &wi_optim_isa_scalar;
 }
 
-static enum wi_optim_type type_of(weft_dtype dtype)
+enum wi_optim_type wi_optim_type_of(weft_dtype dtype)
 {
     return dtype == WEFT_BFLOAT16 ? WI_OPTIM_BF16 : dtype == WEFT_FLOAT16 ? WI_OPTIM_F16 : WI_OPTIM_F32;
 }
@@ -185,30 +198,20 @@ static size_t units_of(size_t elems)
     return elems / UNIT_ELEMS + (elems % UNIT_ELEMS != 0);
 }
 
-struct update_job {
-    const struct wi_optim_isa *isa;
+struct parts_job {
+    wi_optim_part_fn work;
+    void *arg;
     const struct wi_optim_piece *pieces;
     size_t npieces, elems;
 };
 
 /* Where a thread is in the concatenation of all pieces. */
-struct update_cursor {
+struct parts_cursor {
     size_t piece, start; /* start: of the piece */
+    _Alignas(8) char own[WI_OPTIM_OWN_BYTES];
 };
-_Static_assert(sizeof(struct update_cursor) <= WI_OPTIM_CURSOR_BYTES, "cursor");
-
-static void update_part(const struct wi_optim_isa *isa, const struct wi_optim_piece *piece, size_t from, size_t to)
-{
-    enum wi_optim_type grad = type_of(piece->grad_dtype), out = piece->out ? type_of(piece->out_dtype) : WI_OPTIM_F32;
-    float *moment2 = piece->moment2;
-
-    if (piece->optim->form == WI_OPTIM_ADAGRAD && !moment2)
-        moment2 = piece->moment1;
-    isa->update[piece->optim->form][grad][out](
-        piece->optim, to - from, piece->weight + from, piece->moment1 ? piece->moment1 + from : NULL,
-        moment2 ? moment2 + from : NULL, (const char *)piece->grad + bytes_of(grad) * from,
-        piece->out ? (char *)piece->out + bytes_of(out) * from : NULL);
-}
+_Static_assert(sizeof(struct parts_cursor) <= WI_OPTIM_CURSOR_BYTES, "cursor");
+_Static_assert(UNIT_ELEMS + CUT_ELEMS == WI_OPTIM_PART_ELEMS, "parts");
 
 /* The cut of a piece that is next to `at`, an offset into it. */
 static size_t cut(size_t at, size_t elems)
@@ -217,10 +220,10 @@ static size_t cut(size_t at, size_t elems)
     return at < elems ? at : elems;
 }
 
-static void update_unit(void *arg, void *cursor, size_t unit)
+static void parts_unit(void *arg, void *cursor, size_t unit)
 {
-    const struct update_job *job = arg;
-    struct update_cursor *c = cursor;
+    const struct parts_job *job = arg;
+    struct parts_cursor *c = cursor;
     size_t from = unit * UNIT_ELEMS, to = job->elems - from < UNIT_ELEMS ? job->elems : from + UNIT_ELEMS;
 
     while (c->piece < job->npieces) {
@@ -231,7 +234,7 @@ static void update_unit(void *arg, void *cursor, size_t unit)
             return;
         end = to - c->start < piece->elems ? cut(to - c->start, piece->elems) : piece->elems;
         if (begin < end)
-            update_part(job->isa, piece, begin, end);
+            job->work(job->arg, c->own, piece, begin, end);
         if (to - c->start < piece->elems)
             return;
         c->start += piece->elems;
@@ -239,13 +242,35 @@ static void update_unit(void *arg, void *cursor, size_t unit)
     }
 }
 
-void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces)
+void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces,
+                    wi_optim_part_fn work, void *arg)
 {
-    struct update_job job = {current_isa(), pieces, npieces, 0};
+    struct parts_job job = {work, arg, pieces, npieces, 0};
 
     for (size_t i = 0; i < npieces; i++)
         job.elems += pieces[i].elems;
-    wi_optim_pool_run(pool, update_unit, &job, units_of(job.elems));
+    wi_optim_pool_run(pool, parts_unit, &job, units_of(job.elems));
+}
+
+static void update_part(void *arg, void *own, const struct wi_optim_piece *piece, size_t from, size_t to)
+{
+    const struct wi_optim_isa *isa = arg;
+    enum wi_optim_type grad = wi_optim_type_of(piece->grad_dtype),
+                       out = piece->out ? wi_optim_type_of(piece->out_dtype) : WI_OPTIM_F32;
+    float *moment2 = piece->moment2;
+
+    (void)own;
+    if (piece->optim->form == WI_OPTIM_ADAGRAD && !moment2)
+        moment2 = piece->moment1;
+    isa->update[piece->optim->form][grad][out](
+        piece->optim, to - from, piece->weight + from, piece->moment1 ? piece->moment1 + from : NULL,
+        moment2 ? moment2 + from : NULL, (const char *)piece->grad + bytes_of(grad) * from,
+        piece->out ? (char *)piece->out + bytes_of(out) * from : NULL);
+}
+
+void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces)
+{
+    wi_optim_parts(pool, pieces, npieces, update_part, (void *)(uintptr_t)wi_optim_isa_current());
 }
 
 /* ---- Sums of squares: each unit of each vector has its own, and these are added in order. */
@@ -272,7 +297,7 @@ static void sum_unit(void *arg, void *cursor, size_t unit)
 
 static double sum_vector(struct wi_optim_pool *pool, const struct wi_optim_vector *vector)
 {
-    struct sum_job job = {.isa = current_isa(), .data = vector->data, .type = type_of(vector->dtype)};
+    struct sum_job job = {.isa = wi_optim_isa_current(), .data = vector->data, .type = wi_optim_type_of(vector->dtype)};
     size_t left = vector->elems;
     double sum = 0;
 
@@ -326,7 +351,8 @@ static void convert_unit(void *arg, void *cursor, size_t unit)
 void wi_optim_convert(struct wi_optim_pool *pool, void *dst, weft_dtype dst_dtype, const void *src,
                       weft_dtype src_dtype, size_t elems, int add)
 {
-    struct convert_job job = {current_isa(), dst, src, elems, type_of(dst_dtype), type_of(src_dtype), add != 0};
+    struct convert_job job = {wi_optim_isa_current(),      dst,     src, elems, wi_optim_type_of(dst_dtype),
+                              wi_optim_type_of(src_dtype), add != 0};
 
     wi_optim_pool_run(pool, convert_unit, &job, units_of(elems));
 }

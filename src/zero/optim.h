@@ -20,6 +20,8 @@ struct wi_optim {
     double keep1, add1;        /* moment1 = keep1 moment1 + add1 gradient */
     double keep2, add2;        /* moment2 = keep2 moment2 + add2 gradient^2; lion: of its moment, and 1 are of its direction */
     double step_size, eps;     /* weight -= step_size direction / (sqrt(moment2) + eps), adam's bias correction in both */
+    const weft_zero_hyper *hyper; /* the program's optimizer: what it was prepared with, which must stay */
+    uint64_t step;
 };
 
 /* Consecutive elements of one parameter. Pointers may have any alignment; none overlap. */
@@ -33,14 +35,18 @@ struct wi_optim_piece {
     weft_dtype grad_dtype;    /* WEFT_FLOAT32, WEFT_BFLOAT16, WEFT_FLOAT16 */
     void *out;                /* NULL, or where the updated weight goes in out_dtype, rounded to nearest even */
     weft_dtype out_dtype;     /* WEFT_BFLOAT16 or WEFT_FLOAT16 */
+    int param;                /* the program's optimizer: of which parameter, */
+    size_t first;             /* and which of its elements is the first */
 };
 
 /* Fill `optim` for step number `step`, from 1. grad_scale: 1 / (divisor * loss scale), and clipping's factor. WEFT_EINVAL: a
  * hyper-parameter that this optimizer has is no number or out of its range; the text names it, and optim is as it was. */
 weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, const weft_zero_hyper *hyper, uint64_t step,
                              double grad_scale);
-/* How many moments of fp32 an optimizer keeps for each element: 0 to 2. 0 for a kind that does not exist. */
+/* How many moments of fp32 an optimizer keeps for each element: 0 to 2. 0 for a kind that does not exist, and for the program's,
+ * which says it itself. */
 int wi_optim_moments(weft_zero_optimizer kind);
+int wi_optim_exists(weft_zero_optimizer kind);
 /* "adamw"; "unknown" for a kind that does not exist. */
 const char *wi_optim_name(weft_zero_optimizer kind);
 
@@ -54,6 +60,17 @@ void wi_optim_pool_destroy(struct wi_optim_pool *pool);
 
 /* Update all pieces. Blocks until it is done. */
 void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces);
+
+/* The program's optimizer, and memory of wi_optim_user_bytes for its gradients. */
+struct wi_optim_user {
+    weft_zero_update_fn update;
+    void *arg;
+    float *scratch;
+};
+size_t wi_optim_user_bytes(int threads);
+/* Update all pieces by it. Pieces have both moments or NULL, whatever it needs. */
+void wi_optim_run_user(struct wi_optim_pool *pool, const struct wi_optim_user *user, const struct wi_optim_piece *pieces,
+                       size_t npieces);
 
 /* The sum of squares of all elements, Inf or NaN if one is. In double; the same for every number of threads and instruction set. */
 struct wi_optim_vector {

@@ -37,8 +37,18 @@ extern const struct wi_optim_isa wi_optim_isa_scalar;
 extern const struct wi_optim_isa wi_optim_isa_avx2, wi_optim_isa_avx512;
 #endif
 
-/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its
- * own units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
+const struct wi_optim_isa *wi_optim_isa_current(void);
+enum wi_optim_type wi_optim_type_of(weft_dtype dtype);
+
+/* Run work(arg, own, piece, from, to) for parts of pieces, of at most WI_OPTIM_PART_ELEMS, that together are all of them, on the pool's
+ * threads. Each thread has WI_OPTIM_OWN_BYTES at `own` during the call, zeroed at first. */
+#define WI_OPTIM_PART_ELEMS (32768u + 64u)
+#define WI_OPTIM_OWN_BYTES 16
+typedef void (*wi_optim_part_fn)(void *arg, void *own, const struct wi_optim_piece *piece, size_t from, size_t to);
+void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces, wi_optim_part_fn work, void *arg);
+
+/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its own
+ * units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
 #define WI_OPTIM_CURSOR_BYTES 32
 typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
 void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);

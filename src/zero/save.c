@@ -59,7 +59,7 @@ static int in_file(const weft_zero *zero, const struct wi_zero_flat *flat, int k
 {
     if (kind == 0 && !flat->separate)
         return flat->swapped;
-    return flat->extent >= 0 && kind <= wi_optim_moments(zero->config.optimizer);
+    return flat->extent >= 0 && kind <= wi_zero_moments(zero, flat);
 }
 
 enum reach {

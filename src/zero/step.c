@@ -148,6 +148,16 @@ static weft_status gather_gradients(weft_zero *zero)
 
 /* ---- The update ---- */
 
+static void run(weft_zero *zero, size_t npieces)
+{
+    const struct wi_optim_user user = {zero->config.update, zero->config.update_arg, zero->scratch};
+
+    if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
+        wi_optim_run_user(zero->pool, &user, zero->pieces, npieces);
+    else
+        wi_optim_run(zero->pool, zero->pieces, npieces);
+}
+
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
                          size_t elems, const struct wi_zero_memory *memory)
 {
@@ -173,9 +183,11 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
             .grad_dtype = flat->grad_dtype,
             .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? memory->out + first * width : NULL,
             .out_dtype = flat->dtype,
+            .param = (int)flat->params[i],
+            .first = first + (all ? 0 : wi_zero_first(zero, flat)) - param->offset,
         };
     }
-    wi_optim_run(zero->pool, zero->pieces, npieces);
+    run(zero, npieces);
     if (flat->separate && flat->dtype == WEFT_FLOAT32)
         for (size_t i = 0; i < npieces; i++) {
             const struct wi_optim_piece *piece = &zero->pieces[i];
@@ -195,8 +207,6 @@ static weft_status update(weft_zero *zero, const struct wi_optim *optims)
     for (int i = zero->norder - 1; st >= 0 && i >= 0; i--) {
         const struct wi_zero_unit *unit = &zero->units[zero->order[i]];
 
-        if (unit->on_disk)
-            continue;
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             const struct wi_zero_flat *flat = &zero->flats[f];
             int all = zero->config.stage == 0;
@@ -205,10 +215,11 @@ static weft_status update(weft_zero *zero, const struct wi_optim *optims)
                                                   all ? flat->grad : flat->grad_own,
                                                   all ? flat->full : flat->own};
 
-            if (flat->trained)
+            if (flat->trained && flat->extent < 0)
                 wi_zero_update_part(zero, flat, optims, 0, all ? flat->elems : flat->shard, &memory);
         }
-        st = wi_zero_gather_updated(zero, zero->order[i]);
+        if (!unit->on_disk)
+            st = wi_zero_gather_updated(zero, zero->order[i]);
     }
     if (st >= 0 && zero->disk)
         st = wi_zero_offload_update(zero, optims, wi_zero_gather_updated);

@@ -44,7 +44,7 @@ static struct part find_part(const weft_zero *zero, const struct wi_zero_param *
 
 static int has_moment(const weft_zero *zero, const struct wi_zero_flat *flat, int m)
 {
-    return flat->moment[m] || (flat->extent >= 0 && m < wi_optim_moments(zero->config.optimizer));
+    return flat->moment[m] || (flat->extent >= 0 && m < wi_zero_moments(zero, flat));
 }
 
 /* Elements between a part and values of any type, by way of memory where the part is in the file. */

@@ -143,6 +143,8 @@ struct weft_zero {
     void *loaded_client;
     size_t loaded_client_bytes;
     struct wi_optim_piece *pieces; /* room for those of one flat */
+    void *scratch;       /* of the optimizer */
+    size_t scratch_bytes;
     weft_zero_stats stats;
 };
 
@@ -200,6 +202,14 @@ double wi_zero_flat_squares(const weft_zero *zero, const struct wi_zero_flat *fl
 static inline int wi_zero_reduces_every(const weft_zero *zero)
 {
     return zero->config.stage >= 2 || zero->config.reduce == WEFT_ZERO_REDUCE_EVERY;
+}
+
+/* Moments of a trained flat. */
+static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    (void)flat;
+    return zero->config.optimizer == WEFT_ZERO_CALLBACK ? zero->config.update_moments
+                                                        : wi_optim_moments(zero->config.optimizer);
 }
 
 static inline size_t wi_zero_width(weft_dtype dtype)

@@ -89,3 +89,7 @@ multi_scripts += tests/zero/test_zero_limit.sh
 unit_tests += tests/zero/test_struct_prefix_zero
 tests_zero_test_struct_prefix_zero_SOURCES = tests/zero/test_struct_prefix_zero.c tests/unit/struct_rows.h
 tests_zero_test_struct_prefix_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
+# Optimizers that are more than a formula for each element.
+multi_tests += tests/zero/test_zero_optims
+tests_zero_test_zero_optims_SOURCES = tests/zero/test_zero_optims.c tests/zero/model.h tests/fault/fault.h
+tests_zero_test_zero_optims_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS) -lm

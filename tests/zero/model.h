@@ -52,7 +52,8 @@ static inline float zt_initial(int p, size_t i)
 /* The gradient that a rank computes; exact for a given weight. */
 static inline float zt_gradient(int rank, int step, int micro, int p, size_t i, float weight)
 {
-    unsigned x = (unsigned)(rank * 7919 + step * 104729 + micro * 1299709 + p * 15485863 + (int)i * 32452843);
+    unsigned x = (unsigned)rank * 7919 + (unsigned)step * 104729 + (unsigned)micro * 1299709 + (unsigned)p * 15485863 +
+                 (unsigned)i * 32452843;
 
     x ^= x >> 15;
     x *= 2246822519u;

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Engines with optimizers that are more than a formula for each element: all stages, with states in memory or in files, give the same
+ * bits, and those of a plain reference in double to rounding. */
+#include "tests/zero/model.h"
+
+#include "base/alloc.h"
+
+enum { STEPS = 6, TOTAL = ZT_PARAMS * ZT_MOST };
+
+struct variant {
+    const char *what;
+    weft_zero_optimizer optimizer;
+    int moments; /* of the program's optimizer */
+    weft_dtype dtype;
+    int threads, shard_ranks;
+    double clip, offload;
+};
+
+static const weft_zero_hyper groups[2] = {
+    {.bytes = sizeof(weft_zero_hyper), .lr = 1e-2, .beta1 = .9, .beta2 = .99, .eps = 1e-6, .weight_decay = .1},
+    {.bytes = sizeof(weft_zero_hyper), .lr = 3e-3, .beta1 = .8, .beta2 = .95, .eps = 1e-6},
+};
+
+/* ---- The program's optimizer: what it does depends on the parameter, the place in it, the group, the step, and its moments. ---- */
+
+static double own_rate(const weft_zero_hyper *h, int param, size_t i, uint64_t step)
+{
+    return h->lr * (1 + .1 * (double)((size_t)param + i % 7) + .01 * (double)step);
+}
+
+static void own_element(const weft_zero_hyper *h, double rate, int moments, double g, double *w, double *m, double *v)
+{
+    if (moments > 0)
+        *m = h->beta1 * *m + (1 - h->beta1) * g;
+    if (moments > 1)
+        *v = h->beta2 * *v + g * g;
+    *w -= rate * ((moments ? *m : g) / (moments > 1 ? sqrt(*v) + h->eps : 1) + h->weight_decay * *w);
+}
+
+static int own_calls; /* by any thread */
+
+static void own_update(void *arg, const weft_zero_update *piece)
+{
+    const struct variant *v = arg;
+    size_t most = piece->first + piece->elems;
+
+    __atomic_add_fetch(&own_calls, 1, __ATOMIC_RELAXED);
+    if (piece->bytes != sizeof *piece || piece->param < 0 || piece->param >= ZT_PARAMS || !piece->elems ||
+        most > zt_elems(piece->param) || (zt_specs[piece->param].flags & WEFT_ZERO_FROZEN) ||
+        !piece->moment1 != (v->moments < 1) || !piece->moment2 != (v->moments < 2) ||
+        piece->hyper->lr != groups[zt_specs[piece->param].group].lr)
+        wt_fail(__FILE__, __LINE__, "a piece of parameter %d, elements %zu to %zu", piece->param, piece->first, most);
+    for (size_t i = 0; i < piece->elems; i++) {
+        double w = piece->weight[i], m1 = v->moments > 0 ? piece->moment1[i] : 0,
+               m2 = v->moments > 1 ? piece->moment2[i] : 0;
+
+        own_element(piece->hyper, own_rate(piece->hyper, piece->param, piece->first + i, piece->step), v->moments,
+                    piece->grad[i], &w, &m1, &m2);
+        piece->weight[i] = (float)w;
+        if (v->moments > 0)
+            piece->moment1[i] = (float)m1;
+        if (v->moments > 1)
+            piece->moment2[i] = (float)m2;
+    }
+}
+
+/* ---- References, of one parameter ---- */
+
+struct tensor {
+    int param;
+    const weft_zero_hyper *hyper;
+    uint64_t step;
+    size_t elems;
+    double *weight, *moment1, *moment2;
+    const double *grad;
+};
+
+static void reference_own(const struct variant *v, const struct tensor *t)
+{
+    for (size_t i = 0; i < t->elems; i++)
+        own_element(t->hyper, own_rate(t->hyper, t->param, i, t->step), v->moments, t->grad[i], &t->weight[i],
+                    &t->moment1[i], &t->moment2[i]);
+}
+
+static void reference_param(const struct variant *v, const struct tensor *t)
+{
+    reference_own(v, t);
+}
+
+/* ---- Engines ---- */
+
+static weft_zero_config config_of(const struct variant *v, int stage)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+
+    config.stage = stage;
+    config.optimizer = v->optimizer;
+    config.clip = v->clip;
+    config.prefetch_elems = (size_t)-1;
+    config.shard_ranks = v->shard_ranks;
+    config.threads = v->threads ? v->threads : 1;
+    if (v->optimizer == WEFT_ZERO_CALLBACK) {
+        config.update = own_update;
+        config.update_arg = (void *)(uintptr_t)v;
+        config.update_moments = v->moments;
+    }
+    if (v->offload > 0 && stage != 1) { /* one stage without, to compare with */
+        config.offload_folder = wt_temp_dir();
+        config.offload_ratio = v->offload;
+    }
+    return config;
+}
+
+static int moments_of(const struct variant *v)
+{
+    return v->optimizer == WEFT_ZERO_CALLBACK ? v->moments : 2;
+}
+
+/* Weights and moments after all steps. */
+static size_t train(struct ft_rank *f, const struct variant *v, int stage, float *out)
+{
+    weft_zero_config config = config_of(v, stage);
+    struct zt_engine e;
+    size_t n;
+
+    zt_seal(&e, f, &config, v->dtype);
+    for (int s = 0; s < STEPS; s++) {
+        zt_micro_batch(&e, s, 0, 0);
+        WT_REQUIRE_OK(weft_zero_step(e.zero, groups, 2, NULL));
+    }
+    n = zt_weights(&e, WEFT_ZERO_WEIGHT, out);
+    for (int m = 0; m < moments_of(v); m++)
+        n += zt_weights(&e, m ? WEFT_ZERO_MOMENT2 : WEFT_ZERO_MOMENT1, out + n);
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    return n;
+}
+
+/* All ranks' gradients for a step, and what clipping multiplies them by. */
+static double gradients(const struct variant *v, int nranks, int step, const double *weights, double *g)
+{
+    double squares = 0, norm;
+    size_t n = 0;
+
+    for (int p = 0; p < ZT_PARAMS; p++)
+        for (size_t i = 0; i < zt_elems(p); i++, n++) {
+            g[n] = 0;
+            if ((zt_specs[p].flags & WEFT_ZERO_FROZEN) || (step % 3 == 2 && p == 5))
+                continue;
+            for (int r = 0; r < nranks; r++)
+                g[n] += zt_gradient(r, step, 0, p, i, (float)weights[n]) / nranks;
+            squares += g[n] * g[n];
+        }
+    norm = sqrt(squares);
+    return v->clip > 0 && norm > v->clip ? v->clip / (norm + 1e-6) : 1;
+}
+
+static void reference(const struct variant *v, int nranks, double *weights)
+{
+    static double m1[TOTAL], m2[TOTAL], g[TOTAL];
+    size_t n = 0;
+
+    memset(m1, 0, sizeof m1);
+    memset(m2, 0, sizeof m2);
+    for (int p = 0; p < ZT_PARAMS; p++)
+        for (size_t i = 0; i < zt_elems(p); i++)
+            weights[n++] = zt_initial(p, i);
+    for (int s = 0; s < STEPS; s++) {
+        double factor = gradients(v, nranks, s, weights, g);
+
+        for (size_t i = 0; i < n; i++)
+            g[i] *= factor;
+        for (size_t p = 0, at = 0; p < ZT_PARAMS; at += zt_elems((int)p), p++) {
+            const struct tensor t = {
+                (int)p, &groups[zt_specs[p].group], (uint64_t)s + 1, zt_elems((int)p), weights + at, m1 + at, m2 + at,
+                g + at};
+
+            if (!(zt_specs[p].flags & WEFT_ZERO_FROZEN))
+                reference_param(v, &t);
+        }
+    }
+}
+
+static void same(int rank, int nranks, void *arg)
+{
+    const struct variant *v = arg;
+    static float first[3 * TOTAL], other[3 * TOTAL];
+    static double exact[TOTAL];
+    double most = v->dtype == WEFT_FLOAT32 ? 1e-4 : 2e-2, worst = 0;
+    struct ft_rank f;
+    size_t n;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    n = train(&f, v, 0, first);
+    reference(v, nranks, exact);
+    for (size_t i = 0, at = 0; at < ZT_PARAMS; at++)
+        for (size_t k = 0; k < zt_elems((int)at); k++, i++) {
+            double error = fabs((double)first[i] - exact[i]);
+
+            worst = error > worst || isnan(error) ? error : worst;
+            if (!(error <= most))
+                wt_fail(__FILE__, __LINE__, "%s[%zu] is %g, not %g", zt_specs[at].name, k, (double)first[i], exact[i]);
+        }
+    if (rank == 0 && getenv("ZT_SHOW"))
+        printf("# %s, %d ranks: weights differ by at most %.2g\n", v->what, nranks, worst);
+    for (int stage = 1; stage <= 3; stage++) {
+        memset(other, 0x7f, sizeof other);
+        WT_CHECK_INT(train(&f, v, stage, other), n);
+        WT_CHECK_MEM(other, first, n * sizeof *other);
+    }
+    if (v->optimizer == WEFT_ZERO_CALLBACK)
+        WT_CHECK(own_calls >= 4 * STEPS);
+    ft_close(&f);
+}
+
+static void run(const struct variant *v, int nranks)
+{
+    int failed = wt_run(nranks, same, (void *)(uintptr_t)v, 60000);
+
+    if (failed)
+        printf("# %s, %d ranks: %d failed\n", v->what, nranks, failed);
+    CU_ASSERT_EQUAL(failed, 0);
+}
+
+static void callback(void)
+{
+    static const struct variant variants[] = {
+        {"two moments", WEFT_ZERO_CALLBACK, .moments = 2, .dtype = WEFT_FLOAT32, .threads = 3, .clip = .05},
+        {"one moment", WEFT_ZERO_CALLBACK, .moments = 1, .dtype = WEFT_BFLOAT16},
+        {"no moments", WEFT_ZERO_CALLBACK, .moments = 0, .dtype = WEFT_FLOAT32, .clip = .5},
+        {"no moments, half in a file", WEFT_ZERO_CALLBACK, .moments = 0, .dtype = WEFT_BFLOAT16, .offload = .5},
+        {"two moments in a file", WEFT_ZERO_CALLBACK, .moments = 2, .dtype = WEFT_FLOAT32, .offload = 1, .clip = .5},
+    };
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        run(&variants[v], 1);
+        run(&variants[v], 3);
+    }
+    run(&variants[0], 8);
+}
+
+/* ---- Parameters that pass through memory in many pieces ---- */
+
+enum { BIG = 140001, SMALL = 333 };
+
+/* Elements by themselves, whose number and place are checked. */
+static void big_update(void *arg, const weft_zero_update *piece)
+{
+    size_t *elems = arg;
+
+    if (piece->elems > 65536 || piece->first + piece->elems > (piece->param ? SMALL : BIG))
+        wt_fail(__FILE__, __LINE__, "elements %zu to %zu", piece->first, piece->first + piece->elems);
+    __atomic_add_fetch(elems, piece->elems, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < piece->elems; i++) {
+        piece->moment1[i] = piece->moment1[i] * .5f + piece->grad[i];
+        piece->weight[i] -= (float)piece->hyper->lr * piece->moment1[i] * (float)(1 + (piece->first + i) % 5);
+    }
+}
+
+static void big_train(struct ft_rank *f, weft_zero_config *config, float *out)
+{
+    static float values[BIG];
+    static const size_t shapes[2] = {BIG, SMALL};
+    static const char *const names[2] = {"big", "small"};
+    size_t updated = 0, expected = 0;
+    int params[2], unit;
+    weft_zero *zero;
+
+    if (config->optimizer == WEFT_ZERO_CALLBACK) {
+        config->update = big_update;
+        config->update_arg = &updated;
+        config->update_moments = 1;
+    }
+    WT_REQUIRE_OK(weft_zero_create(f->comm, config, &zero));
+    for (int p = 0; p < 2; p++) {
+        weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+
+        param.name = names[p];
+        param.shape = &shapes[p];
+        param.ndims = 1;
+        param.dtype = WEFT_BFLOAT16;
+        WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &params[p]));
+    }
+    WT_REQUIRE_OK(weft_zero_unit_add(zero, "all", params, 2, &unit));
+    WT_REQUIRE_OK(weft_zero_seal(zero));
+    for (int p = 0; p < 2; p++) {
+        for (size_t i = 0; i < shapes[p]; i++)
+            values[i] = zt_initial(p, i);
+        WT_REQUIRE_OK(weft_zero_param_set(zero, params[p], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
+    }
+    for (int step = 0; step < 3; step++) {
+        for (int p = 0; p < 2; p++) {
+            for (size_t i = 0; i < shapes[p]; i++)
+                values[i] = zt_gradient(f->rank, step, 0, p, i, 0);
+            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[p], values, WEFT_FLOAT32));
+        }
+        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+        WT_REQUIRE_OK(weft_zero_step(zero, groups, 1, NULL));
+    }
+    for (int p = 0; p < 2; p++) {
+        WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_WEIGHT, out, WEFT_FLOAT32));
+        WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_MOMENT1, out + shapes[p], WEFT_FLOAT32));
+        out += 2 * shapes[p];
+    }
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    /* Of all ranks together every element was updated once in a step; in stage 0 on each. */
+    if (config->optimizer == WEFT_ZERO_CALLBACK) {
+        double sum = (double)updated;
+
+        WT_REQUIRE_OK(weft_all_reduce(f->comm, &sum, &sum, 1, WEFT_FLOAT64, WEFT_SUM, NULL));
+        expected = (size_t)3 * (BIG + SMALL) * (config->stage ? 1 : (size_t)f->nranks);
+        WT_CHECK_INT((size_t)sum, expected);
+    }
+}
+
+static void big(int rank, int nranks, void *arg)
+{
+    static float first[2 * (BIG + SMALL)], other[2 * (BIG + SMALL)];
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    struct ft_rank f;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    config.optimizer = *(const weft_zero_optimizer *)arg;
+    config.threads = 3;
+    big_train(&f, &config, first);
+    for (int stage = 0; stage < 4; stage++) {
+        config.stage = stage;
+        config.threads = 1 + stage % 2;
+        config.offload_folder = wt_temp_dir();
+        config.offload_block_bytes = 4096;
+        config.offload_buffer_bytes = 16384; /* 1024 elements of each stream */
+        memset(other, 0x7f, sizeof other);
+        big_train(&f, &config, other);
+        WT_CHECK_MEM(other, first, sizeof first);
+    }
+    ft_close(&f);
+}
+
+static void pieces(void)
+{
+    static const weft_zero_optimizer kinds[] = {WEFT_ZERO_CALLBACK};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int n = 1; n <= 3; n += 2)
+            CU_ASSERT_EQUAL(wt_run(n, big, (void *)(uintptr_t)&kinds[i], 60000), 0);
+}
+
+/* ---- Wrong use ---- */
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+static void wrong_callbacks(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
+    static const struct variant two = {"", WEFT_ZERO_CALLBACK, .moments = 2, .dtype = WEFT_FLOAT32};
+    struct zt_engine e;
+    weft_zero *zero = NULL;
+    struct ft_rank f;
+    size_t adamw;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 5000, rank, nranks);
+    config.threads = 1;
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
+    adamw = stats.state_bytes;
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    config.optimizer = WEFT_ZERO_CALLBACK;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update is NULL, and the optimizer is callback");
+    config.update = own_update;
+    config.update_moments = 3;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 3, not from 0 to 2");
+    config.update_moments = 0;
+    config.offload_folder = wt_temp_dir();
+    config.offload_params = 1;
+    config.stage = 3;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 0");
+    config.offload_params = 0;
+    config.update_moments = 2;
+    config.optimizer = WEFT_ZERO_ADAM;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update is set, and the optimizer is adam");
+    config.update = NULL;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 2, not from 0 to 0");
+    /* What it needs beside the states, for gradients in fp32, is counted, and bounded. */
+    config = config_of(&two, 1);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
+    WT_CHECK(stats.state_bytes > adamw && stats.state_bytes <= adamw + 65536 * sizeof(float));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+static void wrong(void)
+{
+    CU_ASSERT_EQUAL(wt_run(1, wrong_callbacks, NULL, 20000), 0);
+}
+
+static const struct wt_case cases[] = {
+    {"the program's optimizer", callback},
+    {"parameters in many pieces", pieces},
+    {"wrong use of it is named", wrong},
+};
+WT_UNIT_MAIN("zero_optims", cases)
