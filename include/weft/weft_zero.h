@@ -27,6 +27,10 @@
  *
  * and buffers for the units in use: of gradients from stage 2 on, of parameters in stage 3. Gradients are summed by the same
  * collectives on the same layout in every stage, and the optimizers work element by element: the stages give the same bits.
+ * LAMB does w -= lr r u with u = m^ / (sqrt(v^) + eps) + weight_decay w, of moments with bias correction, and r = |w| / |u| of the
+ * whole parameter, 1 where one of them is 0. It goes over the states twice; an all-reduce between adds the squares of all parameters'
+ * shards, and of the same shards in every stage, so that the bits are the same, too. Parts of one parameter that are on other ranks
+ * of config.model have norms of their own.
  *
  * Conventions are those of weft.h: statuses, units, ownership. weft_thread_error() has the text of a failure.
  *   Threads     any thread may make any call; calls on one weft_zero run one after another.
@@ -54,7 +58,8 @@ typedef struct weft_zero weft_zero;
     X(WEFT_ZERO_SGD, 3, "sgd")         /* momentum, dampening, Nesterov; no state if momentum is 0 throughout */                 \
     X(WEFT_ZERO_LION, 4, "lion")       /* sign of an interpolation, one moment (Chen et al., NeurIPS 2023) */                    \
     X(WEFT_ZERO_ADAGRAD, 5, "adagrad") /* sum of squares, one moment (Duchi et al., JMLR 2011) */                                \
-    X(WEFT_ZERO_CALLBACK, 6, "callback") /* the program's own: config.update */
+    X(WEFT_ZERO_CALLBACK, 6, "callback") /* the program's own: config.update */                                                  \
+    X(WEFT_ZERO_LAMB, 7, "lamb")       /* adam's direction and the decayed weight, scaled by norms (You et al., ICLR 2020) */
 typedef enum weft_zero_optimizer {
 #define WEFT_ZERO_OPTIMIZER_ENUM(name, value, text) name = value,
     WEFT_ZERO_OPTIMIZER_LIST(WEFT_ZERO_OPTIMIZER_ENUM)
@@ -163,8 +168,9 @@ typedef struct weft_zero_hyper {
     int nesterov;         /* sgd: 0 */
     int maximize;         /* 0 */
     double lr_decay;      /* adagrad: 0 */
+    double max_coeff, min_coeff; /* lamb: 10 and .01, between which |w| / |u| is kept */
 } weft_zero_hyper;
-#define WEFT_ZERO_HYPER_INIT { sizeof(weft_zero_hyper), 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0 }
+#define WEFT_ZERO_HYPER_INIT { sizeof(weft_zero_hyper), 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01 }
 
 /* Consecutive elements of a parameter, for weft_zero_update_fn. */
 typedef struct weft_zero_update {

@@ -106,6 +106,9 @@ static weft_status check_optimizer(const weft_zero_config *config)
     if (own != !!config->update)
         return wi_fail(WEFT_EINVAL, "zero: create: update is %s, and the optimizer is %s", own ? "NULL" : "set",
                        wi_optim_name(config->optimizer));
+    if (config->optimizer == WEFT_ZERO_LAMB && config->offload_params)
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and the optimizer is lamb, which goes over "
+                                    "gradients and parameters twice");
     WI_TRY(number("update_moments", config->update_moments, 0, own ? 2 : 0));
     if (own && !config->update_moments && config->offload_params)
         return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and update_moments is 0: there are no states "

@@ -375,12 +375,15 @@ weft_status wi_zero_allocate(weft_zero *zero)
     wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
     for (int i = 0; i < zero->nflats; i++)
         most = zero->flats[i].nparams > most ? zero->flats[i].nparams : most;
+    most *= zero->config.optimizer == WEFT_ZERO_LAMB ? 3 : 1; /* stage 0: before, in and behind the own shard */
     zero->pieces = wi_calloc((size_t)most + 1, sizeof *zero->pieces);
+    zero->piece_sums = wi_calloc((size_t)most + 1, sizeof(*zero->piece_sums));
     zero->order = wi_calloc((size_t)zero->nunits, sizeof *zero->order);
     zero->completed = wi_calloc((size_t)zero->nunits, sizeof *zero->completed);
     zero->forward_order = wi_calloc((size_t)zero->nunits, sizeof *zero->forward_order);
     zero->delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->delayed);
-    if (!zero->delayed || !zero->pieces || !zero->order || !zero->completed || !zero->forward_order)
+    if (!zero->delayed || !zero->pieces || !zero->piece_sums || !zero->order || !zero->completed ||
+        !zero->forward_order)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     return WEFT_SUCCESS;
 }
@@ -400,6 +403,7 @@ void wi_zero_free_memory(weft_zero *zero)
     wi_free(zero->flats);
     wi_free(zero->pieces);
     wi_free(zero->scratch);
+    wi_free(zero->piece_sums);
     wi_free(zero->order);
     wi_free(zero->completed);
     wi_free(zero->forward_order);

@@ -19,7 +19,6 @@ weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat
 
 /* Update all flats that are in the file, in the order of the list of units; `updated` is called when all flats of a unit have
  * been. */
-typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
 weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
 
 void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats);

@@ -20,6 +20,7 @@ int wi_optim_moments(weft_zero_optimizer kind)
     switch (kind) {
     case WEFT_ZERO_ADAMW:
     case WEFT_ZERO_ADAM:
+    case WEFT_ZERO_LAMB:
         return 2;
     case WEFT_ZERO_SGD:
     case WEFT_ZERO_LION:
@@ -90,6 +91,13 @@ static weft_status check_hyper(weft_zero_optimizer kind, const weft_zero_hyper *
         WI_TRY(check_not_negative(kind, "eps", h->eps));
     if (kind == WEFT_ZERO_ADAGRAD)
         return check_not_negative(kind, "lr_decay", h->lr_decay);
+    if (kind == WEFT_ZERO_LAMB) {
+        WI_TRY(check_not_negative(kind, "min_coeff", h->min_coeff));
+        WI_TRY(check_not_negative(kind, "max_coeff", h->max_coeff));
+        if (h->min_coeff > h->max_coeff)
+            return wi_fail(WEFT_EINVAL, "lamb: min_coeff is %g, more than max_coeff, which is %g", h->min_coeff,
+                           h->max_coeff);
+    }
     WI_TRY(check_beta(kind, "beta1", h->beta1));
     return check_beta(kind, "beta2", h->beta2);
 }
@@ -104,6 +112,15 @@ static void prepare_adam(struct wi_optim *o, const weft_zero_hyper *h, uint64_t 
     o->eps = h->eps * root;
     if (o->kind == WEFT_ZERO_ADAM)
         o->l2 = h->weight_decay;
+}
+
+static void prepare_lamb(struct wi_optim *o, const weft_zero_hyper *h, uint64_t step)
+{
+    o->form = WI_OPTIM_LAMB;
+    o->correct1 = 1 / (1 - pow(h->beta1, (double)step));
+    o->correct2 = 1 / sqrt(1 - pow(h->beta2, (double)step));
+    o->eps = h->eps;
+    o->l2 = h->weight_decay;
 }
 
 static void prepare_sgd(struct wi_optim *o, const weft_zero_hyper *h, uint64_t step)
@@ -154,6 +171,9 @@ weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, c
         break;
     case WEFT_ZERO_SGD:
         prepare_sgd(optim, hyper, step);
+        break;
+    case WEFT_ZERO_LAMB:
+        prepare_lamb(optim, hyper, step);
         break;
     case WEFT_ZERO_LION:
         optim->form = WI_OPTIM_LION;

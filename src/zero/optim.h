@@ -20,6 +20,7 @@ struct wi_optim {
     double keep1, add1;        /* moment1 = keep1 moment1 + add1 gradient */
     double keep2, add2;        /* moment2 = keep2 moment2 + add2 gradient^2; lion: of its moment, and 1 are of its direction */
     double step_size, eps;     /* weight -= step_size direction / (sqrt(moment2) + eps), adam's bias correction in both */
+    double correct1, correct2; /* lamb: of the first moment and of the second one's root */
     const weft_zero_hyper *hyper; /* the program's optimizer: what it was prepared with, which must stay */
     uint64_t step;
 };
@@ -60,6 +61,22 @@ void wi_optim_pool_destroy(struct wi_optim_pool *pool);
 
 /* Update all pieces. Blocks until it is done. */
 void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces);
+
+/* Lamb takes two passes. The first one updates moments and adds up squares of the weight and of its update, in double; the second,
+ * wi_optim_run, whose step_size has been multiplied by the ratio of the norms, updates the weight. Pieces that have the same sums are
+ * consecutive parts of one tensor, each but the last of a multiple of WI_OPTIM_SUM_LANES elements: how many they are makes no
+ * difference to the sums, nor do threads and instruction set. */
+#define WI_OPTIM_SUM_LANES 16
+struct wi_optim_sums {
+    double lanes[2][WI_OPTIM_SUM_LANES]; /* of a block that has not ended */
+    double sum[2];                       /* of those that have: of weights, of updates */
+    size_t elems;
+};
+/* sums: for each piece, NULL where they are not wanted. */
+void wi_optim_lamb_moments(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, struct wi_optim_sums *const *sums,
+                           size_t npieces);
+/* All has been added: both sums of squares. */
+void wi_optim_sums_end(struct wi_optim_sums *sums, double *weight, double *update);
 
 /* The program's optimizer, and memory of wi_optim_user_bytes for its gradients. */
 struct wi_optim_user {

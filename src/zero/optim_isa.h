@@ -16,6 +16,7 @@ enum wi_optim_form {
     WI_OPTIM_NESTEROV,
     WI_OPTIM_LION,
     WI_OPTIM_ADAGRAD,
+    WI_OPTIM_LAMB, /* its second pass */
     WI_OPTIM_FORMS
 };
 
@@ -26,8 +27,13 @@ enum wi_optim_type { WI_OPTIM_F32, WI_OPTIM_BF16, WI_OPTIM_F16, WI_OPTIM_TYPES }
 typedef void (*wi_optim_update_fn)(const struct wi_optim *optim, size_t elems, float *weight, float *moment1, float *moment2,
                                    const void *grad, void *out);
 
+/* lamb's first pass; squares of weights and updates are added to `lanes`, of element i to lane i modulo their number. */
+typedef void (*wi_optim_lamb_fn)(const struct wi_optim *optim, size_t elems, const float *weight, float *moment1, float *moment2,
+                                 const void *grad, double lanes[2][WI_OPTIM_SUM_LANES]);
+
 struct wi_optim_isa {
     wi_optim_update_fn update[WI_OPTIM_FORMS][WI_OPTIM_TYPES][WI_OPTIM_TYPES]; /* [form][gradient][stored weight] */
+    wi_optim_lamb_fn lamb[WI_OPTIM_TYPES];                                     /* [gradient] */
     double (*sum_squares[WI_OPTIM_TYPES])(const void *data, size_t elems);
     void (*convert[WI_OPTIM_TYPES][WI_OPTIM_TYPES][2])(void *dst, const void *src, size_t elems); /* [dst][src][add] */
 };

@@ -113,6 +113,12 @@ INLINE void step_adagrad(int count, const struct wi_optim *o, struct lanes *x, c
     descend(count, o, g, v, p, x);
 }
 
+/* What lamb scales by the ratio of norms, of moments that are rounded already. */
+INLINE vd lamb_update(const struct wi_optim *o, vd p, vf m, vf v)
+{
+    return TO_DOUBLE(m) * o->correct1 / (SQRT_DOUBLE(TO_DOUBLE(v)) * o->correct2 + o->eps) + p * o->l2;
+}
+
 /* The optimizers that neither divide nor take roots. */
 INLINE void step_linear(int form, const struct wi_optim *o, vf *weight, vf *moment1, vd p, vd g)
 {
@@ -141,6 +147,10 @@ INLINE void step(int count, int form, const struct wi_optim *o, struct lanes *x,
 
     EACH(i) p[i] = TO_DOUBLE(x->weight[i]);
     EACH(i) g[i] = TO_DOUBLE(grad[i]) * o->grad_scale;
+    if (form == WI_OPTIM_LAMB) {
+        EACH(i) x->weight[i] = ONE_NAN(TO_FLOAT(p[i] - lamb_update(o, p[i], x->moment1[i], x->moment2[i]) * o->step_size));
+        return;
+    }
     if (form != WI_OPTIM_ADAMW && form != WI_OPTIM_LION)
         EACH(i) g[i] = g[i] + p[i] * o->l2;
     if (form == WI_OPTIM_ADAMW || form == WI_OPTIM_ADAM)
@@ -152,7 +162,8 @@ INLINE void step(int count, int form, const struct wi_optim *o, struct lanes *x,
 }
 
 #define HAS_MOMENT1(form) ((form) != WI_OPTIM_SGD && (form) != WI_OPTIM_ADAGRAD)
-#define HAS_MOMENT2(form) ((form) == WI_OPTIM_ADAMW || (form) == WI_OPTIM_ADAM || (form) == WI_OPTIM_ADAGRAD)
+#define HAS_MOMENT2(form) ((form) == WI_OPTIM_ADAMW || (form) == WI_OPTIM_ADAM || (form) == WI_OPTIM_ADAGRAD || \
+     (form) == WI_OPTIM_LAMB)
 
 /* `count` vectors of elements from `at` on. */
 INLINE void update_vectors(int count, int form, int grad_type, int out_type, const struct wi_optim *o, size_t at, float *weight,
@@ -212,6 +223,59 @@ INLINE void update(int form, int grad_type, int out_type, const struct wi_optim 
         memcpy(moment2 + whole, part[2], 4 * rest);
     if (out_type != WI_OPTIM_F32)
         memcpy((char *)out + 2 * whole, part_out, 2 * rest);
+}
+
+/* ---- Lamb's first pass. */
+
+/* As many elements as there are lanes of sums; of those only `valid` ones count. */
+INLINE void lamb_lanes(int type, const struct wi_optim *o, size_t at, const float *weight, float *moment1, float *moment2,
+                       const void *grad, const vi64 valid[], vd weights[], vd updates[])
+{
+    UNROLL for (int i = 0; i < WI_OPTIM_SUM_LANES / OPTIM_LANES; i++)
+    {
+        size_t k = at + (size_t)i * OPTIM_LANES;
+        vd p = TO_DOUBLE(load_f32(weight + k)), g = TO_DOUBLE(load(type, grad, k)) * o->grad_scale, u;
+        vf m = ONE_NAN(TO_FLOAT(TO_DOUBLE(load_f32(moment1 + k)) * o->keep1 + g * o->add1));
+        vf v = ONE_NAN(TO_FLOAT(TO_DOUBLE(load_f32(moment2 + k)) * o->keep2 + g * g * o->add2));
+
+        store(WI_OPTIM_F32, moment1, k, m);
+        store(WI_OPTIM_F32, moment2, k, v);
+        u = lamb_update(o, p, m, v);
+        if (valid)
+            u = choose(valid[i], u, ALL(0.0));
+        weights[i] += p * p;
+        updates[i] += u * u;
+    }
+}
+
+INLINE void lamb(int type, const struct wi_optim *optim, size_t elems, const float *weight, float *moment1, float *moment2,
+                 const void *grad, double lanes[2][WI_OPTIM_SUM_LANES])
+{
+    const struct wi_optim local = *optim;
+    vd weights[WI_OPTIM_SUM_LANES / OPTIM_LANES], updates[WI_OPTIM_SUM_LANES / OPTIM_LANES];
+    size_t whole = elems / WI_OPTIM_SUM_LANES * WI_OPTIM_SUM_LANES, rest = elems - whole;
+    float part[4][WI_OPTIM_SUM_LANES] = {{0}};
+    int64_t counts[WI_OPTIM_SUM_LANES] = {0};
+    vi64 valid[WI_OPTIM_SUM_LANES / OPTIM_LANES];
+
+    memcpy(weights, lanes[0], sizeof(weights));
+    memcpy(updates, lanes[1], sizeof(updates));
+    for (size_t at = 0; at < whole; at += WI_OPTIM_SUM_LANES)
+        lamb_lanes(type, &local, at, weight, moment1, moment2, grad, NULL, weights, updates);
+    if (rest) {
+        memcpy(part[0], weight + whole, 4 * rest);
+        memcpy(part[1], moment1 + whole, 4 * rest);
+        memcpy(part[2], moment2 + whole, 4 * rest);
+        memcpy(part[3], (const char *)grad + type_bytes(type) * whole, type_bytes(type) * rest);
+        for (size_t i = 0; i < rest; i++)
+            counts[i] = -1;
+        memcpy(valid, counts, sizeof(valid));
+        lamb_lanes(type, &local, 0, part[0], part[1], part[2], part[3], valid, weights, updates);
+        memcpy(moment1 + whole, part[1], 4 * rest);
+        memcpy(moment2 + whole, part[2], 4 * rest);
+    }
+    memcpy(lanes[0], weights, sizeof(weights));
+    memcpy(lanes[1], updates, sizeof(updates));
 }
 
 /* ---- Sums of squares: element i is added to sum i modulo SUMS, and the sums in a fixed order. Squares of fp32 are exact. */
@@ -275,7 +339,7 @@ INLINE void convert(int dst_type, int src_type, int add, void *dst, const void *
 
 /* ---- One function of each kind, and the table of them. */
 
-#define FORMS(X) X(ADAMW) X(ADAM) X(SGD) X(MOMENTUM) X(NESTEROV) X(LION) X(ADAGRAD)
+#define FORMS(X) X(ADAMW) X(ADAM) X(SGD) X(MOMENTUM) X(NESTEROV) X(LION) X(ADAGRAD) X(LAMB)
 #define TYPES(X, ...) X(__VA_ARGS__, F32) X(__VA_ARGS__, BF16) X(__VA_ARGS__, F16)
 #define TYPES2(X, ...) X(__VA_ARGS__, F32, F32) X(__VA_ARGS__, F32, BF16) X(__VA_ARGS__, F32, F16) \
     X(__VA_ARGS__, BF16, F32) X(__VA_ARGS__, BF16, BF16) X(__VA_ARGS__, BF16, F16) \
@@ -289,6 +353,14 @@ INLINE void convert(int dst_type, int src_type, int add, void *dst, const void *
     }
 #define UPDATES(form) TYPES2(UPDATE, form)
 FORMS(UPDATES)
+
+#define LAMB(unused, type)                                                                                                       \
+    static void lamb_##type(const struct wi_optim *optim, size_t elems, const float *weight, float *moment1, float *moment2,     \
+                            const void *grad, double lanes[2][WI_OPTIM_SUM_LANES])                                               \
+    {                                                                                                                            \
+        lamb(WI_OPTIM_##type, optim, elems, weight, moment1, moment2, grad, lanes);                                              \
+    }
+TYPES(LAMB, )
 
 #define SUM(unused, type)                                                                                                        \
     static double sum_squares_##type(const void *data, size_t elems)                                                             \
@@ -308,12 +380,14 @@ TYPES2(CONVERT, 1)
 #define UPDATE_ENTRY(form, grad_type, out_type)                                                                                  \
     [WI_OPTIM_##form][WI_OPTIM_##grad_type][WI_OPTIM_##out_type] = update_##form##_##grad_type##_##out_type,
 #define UPDATE_ENTRIES(form) TYPES2(UPDATE_ENTRY, form)
+#define LAMB_ENTRY(unused, type) [WI_OPTIM_##type] = lamb_##type,
 #define SUM_ENTRY(unused, type) [WI_OPTIM_##type] = sum_squares_##type,
 #define CONVERT_ENTRY(add, dst_type, src_type)                                                                                   \
     [WI_OPTIM_##dst_type][WI_OPTIM_##src_type][add] = convert_##add##_##dst_type##_##src_type,
 
 const struct wi_optim_isa OPTIM_ISA = {
     .update = {FORMS(UPDATE_ENTRIES)},
+    .lamb = {TYPES(LAMB_ENTRY, )},
     .sum_squares = {TYPES(SUM_ENTRY, )},
     .convert = {TYPES2(CONVERT_ENTRY, 0) TYPES2(CONVERT_ENTRY, 1)},
 };

@@ -50,16 +50,22 @@ static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *giv
 
 /* ---- Norm and overflow ---- */
 
-static weft_status small(weft_zero *zero, weft_comm *comm, weft_kind kind, double *value, const char *label)
+weft_status wi_zero_numbers(weft_zero *zero, weft_comm *comm, weft_kind kind, double *values, size_t count,
+                            const char *label)
 {
     weft_call_options options;
     weft_call call;
 
-    wi_zero_call(&call, &options, kind, value, value, 1, WEFT_FLOAT64, label);
+    wi_zero_call(&call, &options, kind, values, values, count, WEFT_FLOAT64, label);
     call.op = WEFT_SUM;
     weft_status st = weft_issue(comm, &call, NULL);
 
     return st < 0 ? wi_zero_broke(zero, st, "%s", label) : st;
+}
+
+static weft_status small(weft_zero *zero, weft_comm *comm, weft_kind kind, double *value, const char *label)
+{
+    return wi_zero_numbers(zero, comm, kind, value, 1, label);
 }
 
 /* The sum of squares over all ranks, a number that is not finite if any is not: one all-reduce finds norm and overflow. With other
@@ -148,47 +154,89 @@ static weft_status gather_gradients(weft_zero *zero)
 
 /* ---- The update ---- */
 
+/* Elements of a parameter that this rank updates: from `begin` on, of which those of its own shard count in norms. */
+struct range {
+    size_t begin, elems;
+    int counts;
+};
+
+/* Stage 0 updates all, and adds up what is in its shard, as the others do. */
+static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param, struct range ranges[3])
+{
+    size_t begin, elems = wi_zero_own_part(zero, param, &begin);
+
+    if (zero->config.stage) {
+        ranges[0] = (struct range){begin, elems, 1};
+        return 1;
+    }
+    if (!zero->sums) {
+        ranges[0] = (struct range){0, param->elems, 0};
+        return 1;
+    }
+    ranges[0] = (struct range){0, begin, 0};
+    ranges[1] = (struct range){begin, elems, 1};
+    ranges[2] = (struct range){begin + elems, param->elems - begin - elems, 0};
+    return 3;
+}
+
 static void run(weft_zero *zero, size_t npieces)
 {
     const struct wi_optim_user user = {zero->config.update, zero->config.update_arg, zero->scratch};
 
-    if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
+    if (zero->sums)
+        wi_optim_lamb_moments(zero->pool, zero->pieces, zero->piece_sums, npieces);
+    else if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
         wi_optim_run_user(zero->pool, &user, zero->pieces, npieces);
     else
         wi_optim_run(zero->pool, zero->pieces, npieces);
 }
 
+/* What of a range of a parameter is among `elems` elements, from `from` on, of what this rank updates of the flat. */
+static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, int number,
+                        const struct range *range, size_t from, size_t elems, const struct wi_zero_memory *memory,
+                        size_t npieces)
+{
+    const struct wi_zero_param *param = &zero->params[number];
+    size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype);
+    size_t origin = zero->config.stage ? wi_zero_first(zero, flat) : 0;
+    size_t first = param->offset + range->begin - origin, last = first + range->elems;
+
+    first = first < from ? from : first;
+    last = last > from + elems ? from + elems : last;
+    if (!range->elems || first >= last)
+        return npieces;
+    zero->pieces[npieces] = (struct wi_optim_piece){
+        .optim = &optims[zero->config.optimizer == WEFT_ZERO_LAMB ? number : param->group],
+        .elems = last - first,
+        .weight = memory->weight + (first - from),
+        .moment1 = memory->moment[0] ? memory->moment[0] + (first - from) : NULL,
+        .moment2 = memory->moment[1] ? memory->moment[1] + (first - from) : NULL,
+        .grad = memory->grads + first * grad_width,
+        .grad_dtype = flat->grad_dtype,
+        .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? memory->out + first * width : NULL,
+        .out_dtype = flat->dtype,
+        .param = number,
+        .first = first + origin - param->offset,
+    };
+    if (zero->sums)
+        zero->piece_sums[npieces] = range->counts ? &zero->sums[number] : NULL;
+    return npieces + 1;
+}
+
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
                          size_t elems, const struct wi_zero_memory *memory)
 {
-    int all = zero->config.stage == 0;
-    size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype), npieces = 0;
+    struct range ranges[3];
+    size_t npieces = 0;
 
     for (int i = 0; i < flat->nparams; i++) {
-        const struct wi_zero_param *param = &zero->params[flat->params[i]];
-        size_t begin = 0, n = all ? param->elems : wi_zero_own_part(zero, param, &begin);
-        size_t first = param->offset + begin - (all ? 0 : wi_zero_first(zero, flat)), last = first + n;
+        int number = (int)flat->params[i], n = find_ranges(zero, &zero->params[number], ranges);
 
-        first = n && first < from ? from : first;
-        last = last > from + elems ? from + elems : last;
-        if (!n || first >= last)
-            continue;
-        zero->pieces[npieces++] = (struct wi_optim_piece){
-            .optim = &optims[param->group],
-            .elems = last - first,
-            .weight = memory->weight + (first - from),
-            .moment1 = memory->moment[0] ? memory->moment[0] + (first - from) : NULL,
-            .moment2 = memory->moment[1] ? memory->moment[1] + (first - from) : NULL,
-            .grad = memory->grads + first * grad_width,
-            .grad_dtype = flat->grad_dtype,
-            .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? memory->out + first * width : NULL,
-            .out_dtype = flat->dtype,
-            .param = (int)flat->params[i],
-            .first = first + (all ? 0 : wi_zero_first(zero, flat)) - param->offset,
-        };
+        for (int k = 0; k < n; k++)
+            npieces = add_piece(zero, flat, optims, number, &ranges[k], from, elems, memory, npieces);
     }
     run(zero, npieces);
-    if (flat->separate && flat->dtype == WEFT_FLOAT32)
+    if (flat->separate && flat->dtype == WEFT_FLOAT32 && !zero->sums)
         for (size_t i = 0; i < npieces; i++) {
             const struct wi_optim_piece *piece = &zero->pieces[i];
 
@@ -199,7 +247,7 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
 
 /* In the order in which units are used, so that those that are needed first are first on their way; what is in a file comes
  * last. */
-static weft_status update(weft_zero *zero, const struct wi_optim *optims)
+weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
 {
     uint64_t from = wi_now_ns();
     weft_status st = WEFT_SUCCESS;
@@ -219,10 +267,10 @@ static weft_status update(weft_zero *zero, const struct wi_optim *optims)
                 wi_zero_update_part(zero, flat, optims, 0, all ? flat->elems : flat->shard, &memory);
         }
         if (!unit->on_disk)
-            st = wi_zero_gather_updated(zero, zero->order[i]);
+            st = updated(zero, zero->order[i]);
     }
     if (st >= 0 && zero->disk)
-        st = wi_zero_offload_update(zero, optims, wi_zero_gather_updated);
+        st = wi_zero_offload_update(zero, optims, updated);
     zero->stats.update_ns += wi_now_ns() - from;
     return st;
 }
@@ -248,7 +296,8 @@ static weft_status learn_order(weft_zero *zero)
 
 static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
 {
-    struct wi_optim *optims = wi_calloc((size_t)nhypers + 1, sizeof *optims);
+    int lamb = zero->config.optimizer == WEFT_ZERO_LAMB, noptims = lamb ? zero->nparams : nhypers;
+    struct wi_optim *optims = wi_calloc((size_t)noptims + 1, sizeof *optims);
     double divisor = zero->config.divisor > 0 ? zero->config.divisor : (double)zero->nranks * zero->micro;
     double scale = 1 / (divisor * zero->loss_scale), squares = 0;
     weft_status st = optims ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
@@ -263,8 +312,9 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
     info->skipped = !isfinite(squares);
     if (zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)
         info->factor = zero->config.clip / (info->norm + 1e-6);
-    for (int i = 0; st >= 0 && i < nhypers; i++)
-        st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[i], zero->step + 1, scale * info->factor);
+    for (int i = 0; st >= 0 && i < noptims; i++)
+        st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[lamb ? zero->params[i].group : i],
+                              zero->step + 1, scale * info->factor);
     if (st >= 0 && !info->skipped && zero->config.stage == 0)
         st = gather_gradients(zero);
     if (st >= 0)
@@ -276,7 +326,9 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
         st = wi_zero_release_all(zero);
     if (st >= 0 && !info->skipped) {
         wi_zero_snapshot_wait(zero);
-        st = update(zero, optims);
+        st = zero->config.optimizer == WEFT_ZERO_LAMB ? wi_zero_lamb(zero, optims) : WEFT_SUCCESS;
+        if (st >= 0)
+            st = wi_zero_update_all(zero, optims, wi_zero_gather_updated);
         /* Some parameters have changed, and others have not. */
         if (st < 0 && zero->failed == WEFT_SUCCESS) {
             zero->failed = st;

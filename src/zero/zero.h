@@ -143,6 +143,8 @@ struct weft_zero {
     void *loaded_client;
     size_t loaded_client_bytes;
     struct wi_optim_piece *pieces; /* room for those of one flat */
+    struct wi_optim_sums *sums; /* lamb's first pass: of parameters' shards; else NULL */
+    struct wi_optim_sums **piece_sums; /* lamb: of the pieces; room for as many */
     void *scratch;       /* of the optimizer */
     size_t scratch_bytes;
     weft_zero_stats stats;
@@ -188,6 +190,16 @@ struct wi_zero_memory {
 };
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
                          const struct wi_zero_memory *memory);
+
+/* Update all flats, in the order in which units are used; `updated` is called when a unit's have been. optims: of groups; lamb's are of
+ * parameters. */
+typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
+weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
+/* A collective of a few numbers of 64 bits, in place, added up or those of the first rank. */
+weft_status wi_zero_numbers(weft_zero *zero, weft_comm *comm, weft_kind kind, double *values, size_t count, const char *label);
+
+/* lamb.c: the first pass; step sizes are multiplied by the ratios of norms. */
+weft_status wi_zero_lamb(weft_zero *zero, struct wi_optim *optims);
 
 /* save.c: a save that is under way has copied what is about to change. */
 void wi_zero_snapshot_wait(weft_zero *zero);

@@ -23,19 +23,20 @@ static const struct setting {
 } settings[] = {
 #define SIZE \
     sizeof(  \
-        weft_zero_hyper) /* then lr, beta1, beta2, eps, weight_decay, momentum, dampening, nesterov, maximize, lr_decay */
-    {"adamw", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 0, 0}},
-    {"adamw, tiny eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-40, 0, 0, 0, 0, 0, 0}},
-    {"adamw, huge eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e30, 0, 0, 0, 0, 0, 0}},
-    {"adamw, large lr", WEFT_ZERO_ADAMW, {SIZE, 3, .5, .95, 1e-8, 0, 0, 0, 0, 0, 0}},
-    {"adamw, maximize", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-8, .01, 0, 0, 0, 1, 0}},
-    {"adam", WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 0, 0}},
-    {"adam, maximize", WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 1, 0}},
-    {"sgd", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, .01, 0, 0, 0, 0, 0}},
-    {"sgd, momentum", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, .01, .9, .3, 0, 0, 0}},
-    {"sgd, nesterov", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .9, 0, 1, 1, 0}},
-    {"lion", WEFT_ZERO_LION, {SIZE, 1e-3, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0}},
-    {"adagrad", WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, 1e-10, .01, 0, 0, 0, 0, .1}},
+        weft_zero_hyper) /* then lr, beta1, beta2, eps, weight_decay, momentum, dampening, nesterov, maximize, lr_decay, max_coeff, min_coeff */
+    {"adamw", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01}},
+    {"adamw, tiny eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-40, 0, 0, 0, 0, 0, 0, 10, .01}},
+    {"adamw, huge eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e30, 0, 0, 0, 0, 0, 0, 10, .01}},
+    {"adamw, large lr", WEFT_ZERO_ADAMW, {SIZE, 3, .5, .95, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}},
+    {"adamw, maximize", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-8, .01, 0, 0, 0, 1, 0, 10, .01}},
+    {"adam", WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01}},
+    {"adam, maximize", WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 1, 0, 10, .01}},
+    {"sgd", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, .01, 0, 0, 0, 0, 0, 10, .01}},
+    {"sgd, momentum", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, .01, .9, .3, 0, 0, 0, 10, .01}},
+    {"sgd, nesterov", WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .9, 0, 1, 1, 0, 10, .01}},
+    {"lion", WEFT_ZERO_LION, {SIZE, 1e-3, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01}},
+    {"adagrad", WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, 1e-10, .01, 0, 0, 0, 0, .1, 10, .01}},
+    {"lamb, second pass", WEFT_ZERO_LAMB, {SIZE, 1e-3, .9, .999, 1e-6, .01, 0, 0, 0, 0, 0, 10, .01}},
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
@@ -92,6 +93,16 @@ static struct element adagrad(const struct setting *s, double g, struct element 
     return e;
 }
 
+/* With a ratio of norms of 1; the gradient has gone into the moments before. */
+static struct element lamb(const struct setting *s, struct element e, double step)
+{
+    const weft_zero_hyper *h = &s->hyper;
+
+    e.p -= h->lr *
+           (e.m / (1 - pow(h->beta1, step)) / (sqrt(e.v / (1 - pow(h->beta2, step))) + h->eps) + h->weight_decay * e.p);
+    return e;
+}
+
 static struct element reference(const struct setting *s, double g, struct element e, double step)
 {
     if (s->hyper.maximize)
@@ -103,6 +114,8 @@ static struct element reference(const struct setting *s, double g, struct elemen
         return lion(s, g, e);
     case WEFT_ZERO_ADAGRAD:
         return adagrad(s, g, e, step);
+    case WEFT_ZERO_LAMB:
+        return lamb(s, e, step);
     default:
         return adam(s, g, e, step);
     }
@@ -430,22 +443,27 @@ static void prepare_refuses(void)
         weft_zero_hyper hyper;
         const char *text;
     } cases[] = {
-        {WEFT_ZERO_ADAMW, {SIZE, -1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "lr"},
-        {WEFT_ZERO_ADAMW, {SIZE, NAN, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "lr"},
-        {WEFT_ZERO_SGD, {SIZE, INFINITY, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "lr"},
-        {WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, -1e-9, 0, 0, 0, 0, 0}, "weight_decay"},
-        {WEFT_ZERO_ADAM, {SIZE, 1e-3, 1, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "beta1"},
-        {WEFT_ZERO_LION, {SIZE, 1e-3, .9, -.1, 1e-8, 0, 0, 0, 0, 0, 0}, "beta2"},
-        {WEFT_ZERO_LION, {SIZE, 1e-3, .9, NAN, 1e-8, 0, 0, 0, 0, 0, 0}, "beta2"},
-        {WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, -1, 0, 0, 0, 0, 0, 0}, "eps"},
-        {WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, NAN, 0, 0, 0, 0, 0, 0}, "eps"},
-        {WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, -1}, "lr_decay"},
-        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, -.5, 0, 0, 0, 0}, "momentum"},
-        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .5, NAN, 0, 0, 0}, "dampening"},
-        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, 0, 0, 1, 0, 0}, "nesterov"},
-        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .9, .1, 1, 0, 0}, "nesterov"},
-        {(weft_zero_optimizer)0, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "number 0"},
-        {(weft_zero_optimizer)77, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0}, "number 77"},
+        {WEFT_ZERO_ADAMW, {SIZE, -1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "lr"},
+        {WEFT_ZERO_ADAMW, {SIZE, NAN, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "lr"},
+        {WEFT_ZERO_SGD, {SIZE, INFINITY, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "lr"},
+        {WEFT_ZERO_ADAM, {SIZE, 1e-3, .9, .999, 1e-8, -1e-9, 0, 0, 0, 0, 0, 10, .01}, "weight_decay"},
+        {WEFT_ZERO_ADAM, {SIZE, 1e-3, 1, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "beta1"},
+        {WEFT_ZERO_LION, {SIZE, 1e-3, .9, -.1, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "beta2"},
+        {WEFT_ZERO_LION, {SIZE, 1e-3, .9, NAN, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "beta2"},
+        {WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, -1, 0, 0, 0, 0, 0, 0, 10, .01}, "eps"},
+        {WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, NAN, 0, 0, 0, 0, 0, 0, 10, .01}, "eps"},
+        {WEFT_ZERO_ADAGRAD, {SIZE, 1e-3, .9, .999, 1e-8, 0, 0, 0, 0, 0, -1, 10, .01}, "lr_decay"},
+        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, -.5, 0, 0, 0, 0, 10, .01}, "momentum"},
+        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .5, NAN, 0, 0, 0, 10, .01}, "dampening"},
+        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, 0, 0, 1, 0, 0, 10, .01}, "nesterov"},
+        {WEFT_ZERO_SGD, {SIZE, 1e-3, .9, .999, 1e-8, 0, .9, .1, 1, 0, 0, 10, .01}, "nesterov"},
+        {WEFT_ZERO_LAMB,
+         {SIZE, 1e-3, .9, .999, 1e-6, 0, 0, 0, 0, 0, 0, .1, .2},
+         "min_coeff is 0.2, more than max_coeff"},
+        {WEFT_ZERO_LAMB, {SIZE, 1e-3, .9, .999, 1e-6, 0, 0, 0, 0, 0, 0, NAN, .2}, "max_coeff"},
+        {WEFT_ZERO_LAMB, {SIZE, 1e-3, .9, 1, 1e-6, 0, 0, 0, 0, 0, 0, 10, .01}, "beta2"},
+        {(weft_zero_optimizer)0, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "number 0"},
+        {(weft_zero_optimizer)77, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "number 77"},
     };
     weft_zero_hyper good = WEFT_ZERO_HYPER_INIT;
     struct wi_optim optim, was;

@@ -42,7 +42,7 @@ static double target(int step, int replica, int sample, int i)
     return .5 * number(step, replica, sample, (i + 3) % WIDTH + 10);
 }
 
-static const weft_zero_hyper hyper = {sizeof(weft_zero_hyper), .02, .9, .99, 1e-6, .01, 0, 0, 0, 0, 0};
+static const weft_zero_hyper hyper = {sizeof(weft_zero_hyper), .02, .9, .99, 1e-6, .01, 0, 0, 0, 0, 0, 10, .01};
 static const double clip = .3;
 
 /* ---- The whole model in double ---- */

@@ -25,8 +25,8 @@ struct job {
 };
 
 static const weft_zero_hyper groups[2] = {
-    {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0},
-    {sizeof(weft_zero_hyper), 3e-3, .8, .95, 1e-6, 0, 0, 0, 0, 0, 0},
+    {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01},
+    {sizeof(weft_zero_hyper), 3e-3, .8, .95, 1e-6, 0, 0, 0, 0, 0, 0, 10, .01},
 };
 
 static weft_zero_config config_of(const struct job *job)
