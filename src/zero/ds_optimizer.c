@@ -8,7 +8,6 @@
 #include "zero/ds.h"
 
 #define NOT_HERE "weft.zero has no such optimizer"
-#define NORMS "its norms of whole parameters, across shards, are not there yet"
 #define WIDTHS \
     "its learning rates depend on widths: make groups of parameters with rates of their own, of Adam, AdamW or SGD"
 #define ONE_BIT "its compression is weft's: take Adam with zero_quantized_gradients"
@@ -26,14 +25,14 @@ static const struct type optimizers[] = {
     {"SGD", WEFT_ZERO_SGD, NULL},
     {"Lion", WEFT_ZERO_LION, NULL},
     {"Adagrad", WEFT_ZERO_ADAGRAD, NULL},
-    {"Lamb", 0, NORMS},
+    {"Lamb", WEFT_ZERO_LAMB, NULL},
     {"Muon", 0, "it needs whole matrices on one rank, which is not there yet"},
     {"MuAdam", 0, WIDTHS},
     {"MuAdamW", 0, WIDTHS},
     {"MuSGD", 0, WIDTHS},
     {"OneBitAdam", 0, ONE_BIT},
     {"ZeroOneAdam", 0, ONE_BIT},
-    {"OneBitLamb", 0, NORMS},
+    {"OneBitLamb", 0, "its compression is weft's: take Lamb with zero_quantized_gradients"},
     {"ASGD", 0, NOT_HERE},
     {"Adadelta", 0, NOT_HERE},
     {"Adafactor", 0, NOT_HERE},
@@ -168,6 +167,10 @@ static weft_status read_hyper(weft_zero_ds_config *c)
     h->dampening = wi_ds_number(c, "optimizer.params.dampening");
     h->nesterov = wi_ds_true(c, "optimizer.params.nesterov");
     h->maximize = wi_ds_true(c, "optimizer.params.maximize");
+    if (c->engine.optimizer == WEFT_ZERO_LAMB) {
+        h->max_coeff = wi_ds_number(c, "optimizer.params.max_coeff");
+        h->min_coeff = wi_ds_number(c, "optimizer.params.min_coeff");
+    }
     h->lr_decay = wi_ds_number(c, "optimizer.params.lr_decay");
     return WEFT_SUCCESS;
 }
@@ -184,6 +187,10 @@ weft_status wi_ds_optimizer(weft_zero_ds_config *c)
     c->engine.optimizer =
         type->kind == WEFT_ZERO_ADAM && wi_ds_true(c, "optimizer.params.adam_w_mode") ? WEFT_ZERO_ADAMW : type->kind;
     WI_TRY(read_hyper(c));
+    if (c->hyper.min_coeff > c->hyper.max_coeff)
+        return wi_ds_bad(c, wi_ds_value(c, "optimizer")->at,
+                         "optimizer.params.min_coeff is %g, above max_coeff, which is %g", c->hyper.min_coeff,
+                         c->hyper.max_coeff);
     if (c->hyper.nesterov && (c->hyper.momentum == 0 || c->hyper.dampening != 0))
         return wi_ds_bad(c, wi_ds_value(c, "optimizer.params.nesterov")->at,
                          "optimizer.params.nesterov needs a momentum above 0 and a dampening of 0");

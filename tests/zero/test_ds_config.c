@@ -250,6 +250,7 @@ static void optimizers(void)
          0},
         {"\"type\": \"SGD\", \"params\": {\"lr\": 1, \"weight_decay\": 2}", WEFT_ZERO_SGD, 1, .999, 1e-8, 2},
         {"\"type\": \"Lion\", \"params\": {\"betas\": [0, 0.99]}", WEFT_ZERO_LION, 1e-3, .99, 1e-8, 0},
+        {"\"type\": \"lamb\", \"params\": {\"lr\": 0.25}", WEFT_ZERO_LAMB, .25, .999, 1e-8, 0},
         {"\"type\": \"Adagrad\"", WEFT_ZERO_ADAGRAD, 1e-2, .999, 1e-10, 0},
     };
 
@@ -271,8 +272,16 @@ static void optimizers(void)
                        "nesterov needs a momentum");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"SGD\", \"params\": {\"betas\": [0, 0]}}",
                        "optimizer.params.betas is no parameter of SGD");
-    wt_ds_refused_with("\"optimizer\": {\"type\": \"lamb\", \"params\": {\"max_coeff\": 1}}",
-                       "optimizer.type Lamb is refused: its norms");
+    c = wt_ds_with("\"optimizer\": {\"type\": \"lamb\", \"params\": {\"max_coeff\": 1, \"betas\": [0.5, 0.9]}}");
+    CU_ASSERT(weft_zero_ds_config_hyper(c)->max_coeff == 1 && weft_zero_ds_config_hyper(c)->min_coeff == .01 &&
+              weft_zero_ds_config_hyper(c)->beta1 == .5);
+    wt_ds_text_has(c, "optimizer.type", "\"Lamb\"");
+    weft_zero_ds_config_free(c);
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"lamb\", \"params\": {\"max_coeff\": 1, \"min_coeff\": 2}}",
+                       "min_coeff is 2, above max_coeff, which is 1");
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"adam\", \"params\": {\"max_coeff\": 1}}",
+                       "optimizer.params.max_coeff is no parameter of Adam");
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"OneBitLamb\"}", "take Lamb with zero_quantized_gradients");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"RMSprop\"}",
                        "optimizer.type RMSprop is refused: weft.zero has no such optimizer");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"AdamV\"}",
