@@ -32,6 +32,12 @@
  * shards, and of the same shards in every stage, so that the bits are the same, too. Parts of one parameter that are on other ranks
  * of config.model have norms of their own.
  *
+ * Muon (Jordan et al., 2024) keeps one moment, m = momentum m + (1 - momentum) g, and makes of u = m, with nesterov of
+ * (1 - momentum) g + momentum m, a matrix that is nearly orthogonal, by five Newton-Schulz iterations in fp32:
+ * w -= lr (weight_decay w + sqrt(max(1, rows / columns)) NS(u)). Its matrices are on one rank each and stay in memory, as do
+ * 4 (2 rows columns + 2 min(rows, columns)^2) bytes of scratch memory for the largest of them on this rank, sides rounded up to 32.
+ * A group of hyper-parameters of their own gives them another lr. In stage 0 every rank computes all.
+ *
  * Conventions are those of weft.h: statuses, units, ownership. weft_thread_error() has the text of a failure.
  *   Threads     any thread may make any call; calls on one weft_zero run one after another.
  *   Collective  every rank calls, in the same order: calls that say so. All others are local, but those about units may begin
@@ -140,6 +146,8 @@ typedef struct weft_zero_config {
 #define WEFT_ZERO_EXPERT 4u /* only the ranks of config.experts have it */
 #define WEFT_ZERO_DUPLICATE 8u /* another rank of config.model has the same (a layer norm in tensor parallel), and counts it in the
                                   norm */
+#define WEFT_ZERO_MUON 16u     /* a matrix that Muon updates: two dimensions, WEFT_ZERO_WHOLE too; config.optimizer,
+                                  WEFT_ZERO_ADAMW, has the rest */
 #define WEFT_ZERO_DIMS_MAX 8
 
 /* A parameter. */
@@ -150,7 +158,7 @@ typedef struct weft_zero_param {
                              have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
-    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE */
+    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE, _MUON */
     int group;            /* whose hyper-parameters it takes in weft_zero_step */
     size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
 } weft_zero_param;
@@ -163,9 +171,9 @@ typedef struct weft_zero_hyper {
     double beta1, beta2;  /* .9 and .999; Lion's are .9 and .99 by custom */
     double eps;           /* 1e-8 */
     double weight_decay;  /* 0 */
-    double momentum;      /* sgd: 0 */
+    double momentum;      /* sgd and muon: 0; muon's is .95 by custom */
     double dampening;     /* sgd: 0 */
-    int nesterov;         /* sgd: 0 */
+    int nesterov;         /* sgd and muon: 0; muon's is 1 by custom */
     int maximize;         /* 0 */
     double lr_decay;      /* adagrad: 0 */
     double max_coeff, min_coeff; /* lamb: 10 and .01, between which |w| / |u| is kept */
@@ -266,8 +274,8 @@ WEFT_API weft_status weft_zero_destroy(weft_zero *zero);
  * Ownership: nothing of param is kept.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   NULL, unknown dtype or flags, negative group, more than WEFT_ZERO_DIMS_MAX dimensions, a shape whose
- *                       product overflows, a name that is empty or taken, or the engine is sealed
+ *         WEFT_EINVAL   NULL, unknown dtype or flags, flags that do not go together, negative group, more than WEFT_ZERO_DIMS_MAX
+ *                       dimensions, a shape whose product overflows, a name that is empty or taken, or the engine is sealed
  *         WEFT_ENOMEM   out of memory */
 WEFT_API weft_status weft_zero_param_add(weft_zero *zero, const weft_zero_param *param, int *index);
 

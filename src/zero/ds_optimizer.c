@@ -26,7 +26,7 @@ static const struct type optimizers[] = {
     {"Lion", WEFT_ZERO_LION, NULL},
     {"Adagrad", WEFT_ZERO_ADAGRAD, NULL},
     {"Lamb", WEFT_ZERO_LAMB, NULL},
-    {"Muon", 0, "it needs whole matrices on one rank, which is not there yet"},
+    {"Muon", 0, "which matrices take it is not said here: take AdamW, and give parameters the flag WEFT_ZERO_MUON"},
     {"MuAdam", 0, WIDTHS},
     {"MuAdamW", 0, WIDTHS},
     {"MuSGD", 0, WIDTHS},

@@ -110,7 +110,8 @@ static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
 static int same_class(const struct wi_zero_flat *flat, const struct wi_zero_param *param)
 {
     return flat->dtype == param->dtype && flat->trained == !(param->flags & WEFT_ZERO_FROZEN) &&
-           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == !!(param->flags & WEFT_ZERO_EXPERT);
+           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == !!(param->flags & WEFT_ZERO_EXPERT) &&
+           flat->muon == !!(param->flags & WEFT_ZERO_MUON);
 }
 
 /* By place, so that who walks over a shard meets its parameters in order. */
@@ -173,6 +174,7 @@ weft_status wi_zero_lay_out(weft_zero *zero)
             flat->dtype = param->dtype;
             flat->trained = !(param->flags & WEFT_ZERO_FROZEN);
             flat->whole = !!(param->flags & WEFT_ZERO_WHOLE);
+            flat->muon = !!(param->flags & WEFT_ZERO_MUON);
             flat->domain = !!(param->flags & WEFT_ZERO_EXPERT);
             flat->grad_dtype = zero->config.grad_fp32 ? WEFT_FLOAT32 : param->dtype;
             WI_TRY(fill_flat(zero, unit, flat));
@@ -347,6 +349,8 @@ static weft_status allocate_scratch(weft_zero *zero)
 {
     if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
         zero->scratch_bytes = wi_optim_user_bytes(zero->config.threads);
+    else
+        zero->scratch_bytes = wi_zero_muon_bytes(zero);
     if (!zero->scratch_bytes)
         return WEFT_SUCCESS;
     zero->scratch = wi_aligned_alloc(ALIGN_BYTES, wi_zero_round(zero->scratch_bytes, ALIGN_BYTES));

@@ -14,12 +14,25 @@
 static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", name);
 
 enum { ROOM = 64 };
-#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE)
+#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE | WEFT_ZERO_MUON)
 
 /* Room for one more behind `count` entries of `bytes`. */
 static void *room(void *list, int count, size_t bytes)
 {
     return count % ROOM ? list : wi_realloc(list, ((size_t)count + ROOM) * bytes);
+}
+
+static weft_status check_muon(const weft_zero *zero, const weft_zero_param *param)
+{
+    const char *why = !(param->flags & WEFT_ZERO_WHOLE)           ? "it is not WEFT_ZERO_WHOLE"
+                      : param->flags & WEFT_ZERO_FROZEN           ? "it is WEFT_ZERO_FROZEN"
+                      : param->ndims != 2                         ? "it has not two dimensions"
+                      : zero->config.optimizer != WEFT_ZERO_ADAMW ? "the optimizer of the others is not adamw"
+                      : zero->config.offload_params               ? "offload_params is set"
+                                                                  : NULL;
+
+    return why ? wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is WEFT_ZERO_MUON, and %s", param->name, why)
+               : WEFT_SUCCESS;
 }
 
 static weft_status check_param(const weft_zero *zero, const weft_zero_param *param, size_t *elems)
@@ -38,6 +51,8 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
                        param->name, param->flags, param->flags & ~FLAGS);
     if (param->flags & WEFT_ZERO_EXPERT && !zero->domains[1].gathers)
         return wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is an expert's, and config.experts was NULL", param->name);
+    if (param->flags & WEFT_ZERO_MUON)
+        WI_TRY(check_muon(zero, param));
     if (param->group < 0 || param->group > 1 << 20)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the group of \"%s\" is %d", param->name, param->group);
     if (param->ndims < 0 || param->ndims > WEFT_ZERO_DIMS_MAX || (param->ndims && !param->shape))

@@ -19,10 +19,10 @@ static size_t stream_bytes(const weft_zero *zero, const struct wi_zero_flat *fla
     return 4 * (zero->config.stage ? flat->shard : flat->elems);
 }
 
-/* What a flat would take in a file; 0: nothing of it goes there. */
+/* What a flat would take in a file; 0: nothing of it goes there. Muon's matrices do not come in pieces. */
 static double weight_of(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->trained ? (double)streams(zero, flat) * (double)stream_bytes(zero, flat) : 0;
+    return flat->trained && !flat->muon ? (double)streams(zero, flat) * (double)stream_bytes(zero, flat) : 0;
 }
 
 /* Units that are used last are updated last: what is in memory goes on its way meanwhile. */

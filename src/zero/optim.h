@@ -89,6 +89,23 @@ size_t wi_optim_user_bytes(int threads);
 void wi_optim_run_user(struct wi_optim_pool *pool, const struct wi_optim_user *user, const struct wi_optim_piece *pieces,
                        size_t npieces);
 
+/* One step of Muon on one matrix, row by row in memory. */
+struct wi_optim_muon {
+    size_t rows, columns;
+    float *weight, *moment;
+    const void *grad;
+    weft_dtype grad_dtype;
+    void *out;                /* NULL, or where the updated weight goes in out_dtype */
+    weft_dtype out_dtype;
+    double grad_scale;        /* negative to maximize */
+    const weft_zero_hyper *hyper;
+    float *scratch;           /* of wi_optim_muon_bytes, aligned to 64 bytes */
+};
+size_t wi_optim_muon_bytes(size_t rows, size_t columns);
+weft_status wi_optim_muon_check(const weft_zero_hyper *hyper);
+/* The bits depend neither on the instruction set nor on the number of threads. */
+void wi_optim_muon(struct wi_optim_pool *pool, const struct wi_optim_muon *muon);
+
 /* The sum of squares of all elements, Inf or NaN if one is. In double; the same for every number of threads and instruction set. */
 struct wi_optim_vector {
     const void *data;

@@ -31,9 +31,22 @@ typedef void (*wi_optim_update_fn)(const struct wi_optim *optim, size_t elems, f
 typedef void (*wi_optim_lamb_fn)(const struct wi_optim *optim, size_t elems, const float *weight, float *moment1, float *moment2,
                                  const void *grad, double lanes[2][WI_OPTIM_SUM_LANES]);
 
+/* c = alpha a b + beta d, or a b if d is NULL, in fp32, of `rows` rows and `columns` columns from row and column on. Each product is
+ * rounded, and added to the sum of those before it. rows are a multiple of 4, columns of WI_OPTIM_COLUMNS. */
+#define WI_OPTIM_ROWS 4
+#define WI_OPTIM_COLUMNS 32
+struct wi_optim_matmul {
+    const float *a, *b, *d;
+    float *c;
+    size_t a_stride, b_stride, c_stride, inner; /* d has c's */
+    float alpha, beta;
+};
+typedef void (*wi_optim_matmul_fn)(const struct wi_optim_matmul *m, size_t row, size_t rows, size_t column, size_t columns);
+
 struct wi_optim_isa {
     wi_optim_update_fn update[WI_OPTIM_FORMS][WI_OPTIM_TYPES][WI_OPTIM_TYPES]; /* [form][gradient][stored weight] */
     wi_optim_lamb_fn lamb[WI_OPTIM_TYPES];                                     /* [gradient] */
+    wi_optim_matmul_fn matmul;
     double (*sum_squares[WI_OPTIM_TYPES])(const void *data, size_t elems);
     void (*convert[WI_OPTIM_TYPES][WI_OPTIM_TYPES][2])(void *dst, const void *src, size_t elems); /* [dst][src][add] */
 };

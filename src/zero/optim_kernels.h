@@ -311,6 +311,51 @@ INLINE double sum_squares(int type, const void *data, size_t elems)
     return sum[0];
 }
 
+/* ---- Products of matrices, in tiles whose sums are in registers. */
+
+typedef float vg __attribute__((vector_size(OPTIM_LANES * 8)));
+#define GEMM_LANES (2 * OPTIM_LANES)
+#define GEMM_VECTORS 2
+#define GEMM_INNER 256 /* rows of b that are in cache */
+
+INLINE void matmul_tile(const float *a, size_t a_stride, const float *b, size_t b_stride, float *c, size_t c_stride, size_t inner)
+{
+    vg sums[WI_OPTIM_ROWS][GEMM_VECTORS], x[GEMM_VECTORS];
+
+    UNROLL for (size_t r = 0; r < WI_OPTIM_ROWS; r++)
+        UNROLL for (size_t v = 0; v < GEMM_VECTORS; v++)
+            memcpy(&sums[r][v], c + r * c_stride + v * GEMM_LANES, sizeof(vg));
+    for (size_t k = 0; k < inner; k++) {
+        UNROLL for (size_t v = 0; v < GEMM_VECTORS; v++)
+            memcpy(&x[v], b + k * b_stride + v * GEMM_LANES, sizeof(vg));
+        UNROLL for (size_t r = 0; r < WI_OPTIM_ROWS; r++)
+            UNROLL for (size_t v = 0; v < GEMM_VECTORS; v++)
+                sums[r][v] += x[v] * a[r * a_stride + k];
+    }
+    UNROLL for (size_t r = 0; r < WI_OPTIM_ROWS; r++)
+        UNROLL for (size_t v = 0; v < GEMM_VECTORS; v++)
+            memcpy(c + r * c_stride + v * GEMM_LANES, &sums[r][v], sizeof(vg));
+}
+
+static void matmul(const struct wi_optim_matmul *m, size_t row, size_t rows, size_t column, size_t columns)
+{
+    for (size_t r = row; r < row + rows; r++)
+        memset(m->c + r * m->c_stride + column, 0, 4 * columns);
+    for (size_t k = 0; k < m->inner; k += GEMM_INNER) {
+        size_t inner = m->inner - k < GEMM_INNER ? m->inner - k : GEMM_INNER;
+
+        for (size_t c = column; c < column + columns; c += GEMM_LANES * GEMM_VECTORS)
+            for (size_t r = row; r < row + rows; r += WI_OPTIM_ROWS)
+                matmul_tile(m->a + r * m->a_stride + k, m->a_stride, m->b + k * m->b_stride + c, m->b_stride,
+                            m->c + r * m->c_stride + c, m->c_stride, inner);
+    }
+    if (!m->d)
+        return;
+    for (size_t r = row; r < row + rows; r++)
+        for (size_t c = column; c < column + columns; c++)
+            m->c[r * m->c_stride + c] = m->alpha * m->c[r * m->c_stride + c] + m->beta * m->d[r * m->c_stride + c];
+}
+
 /* ---- Conversions. */
 
 INLINE void convert_vector(int dst_type, int src_type, int add, void *dst, const void *src, size_t at)
@@ -388,6 +433,7 @@ TYPES2(CONVERT, 1)
 const struct wi_optim_isa OPTIM_ISA = {
     .update = {FORMS(UPDATE_ENTRIES)},
     .lamb = {TYPES(LAMB_ENTRY, )},
+    .matmul = matmul,
     .sum_squares = {TYPES(SUM_ENTRY, )},
     .convert = {TYPES2(CONVERT_ENTRY, 0) TYPES2(CONVERT_ENTRY, 1)},
 };

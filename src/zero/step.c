@@ -45,6 +45,9 @@ static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *giv
         if (st < 0)
             return wi_fail(st, "zero: step: group %d: %s", i, wi_fail_text());
     }
+    for (int i = 0; i < zero->nparams; i++)
+        if (zero->params[i].flags & WEFT_ZERO_MUON && wi_optim_muon_check(&own[zero->params[i].group]) < 0)
+            return wi_fail(WEFT_EINVAL, "zero: step: group %d: %s", zero->params[i].group, wi_fail_text());
     return WEFT_SUCCESS;
 }
 
@@ -229,6 +232,10 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
     struct range ranges[3];
     size_t npieces = 0;
 
+    if (flat->muon) {
+        wi_zero_muon_update(zero, flat, optims, memory);
+        return;
+    }
     for (int i = 0; i < flat->nparams; i++) {
         int number = (int)flat->params[i], n = find_ranges(zero, &zero->params[number], ranges);
 

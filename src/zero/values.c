@@ -105,7 +105,8 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
                        whats[what]);
     if ((what == WEFT_ZERO_MOMENT1 && !has_moment(zero, flat, 0)) ||
         (what == WEFT_ZERO_MOMENT2 && !has_moment(zero, flat, 1)))
-        return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call, wi_optim_name(zero->config.optimizer), whats[what]);
+        return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call,
+                       flat->muon ? "muon" : wi_optim_name(zero->config.optimizer), whats[what]);
     return WEFT_SUCCESS;
 }
 

@@ -37,7 +37,7 @@ struct wi_zero_swapped {
 };
 
 struct wi_zero_flat {
-    int unit, domain, trained, whole;
+    int unit, domain, trained, whole, muon;
     weft_dtype dtype, grad_dtype;
     size_t shard, elems;  /* of a rank, of all */
     size_t *params;       /* numbers of its parameters, by place */
@@ -201,6 +201,11 @@ weft_status wi_zero_numbers(weft_zero *zero, weft_comm *comm, weft_kind kind, do
 /* lamb.c: the first pass; step sizes are multiplied by the ratios of norms. */
 weft_status wi_zero_lamb(weft_zero *zero, struct wi_optim *optims);
 
+/* muon.c: what its scratch memory takes, and the update of a flat that is in memory. */
+size_t wi_zero_muon_bytes(const weft_zero *zero);
+void wi_zero_muon_update(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
+                         const struct wi_zero_memory *memory);
+
 /* save.c: a save that is under way has copied what is about to change. */
 void wi_zero_snapshot_wait(weft_zero *zero);
 
@@ -219,7 +224,8 @@ static inline int wi_zero_reduces_every(const weft_zero *zero)
 /* Moments of a trained flat. */
 static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    (void)flat;
+    if (flat->muon)
+        return 1;
     return zero->config.optimizer == WEFT_ZERO_CALLBACK ? zero->config.update_moments
                                                         : wi_optim_moments(zero->config.optimizer);
 }

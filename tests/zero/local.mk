@@ -91,8 +91,11 @@ tests_zero_test_struct_prefix_zero_SOURCES = tests/zero/test_struct_prefix_zero.
 tests_zero_test_struct_prefix_zero_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
 # Optimizers that are more than a formula for each element.
 multi_tests += tests/zero/test_zero_optims
-tests_zero_test_zero_optims_SOURCES = tests/zero/test_zero_optims.c tests/zero/model.h tests/fault/fault.h
+tests_zero_test_zero_optims_SOURCES = tests/zero/test_zero_optims.c tests/zero/newton_schulz.h tests/zero/model.h tests/fault/fault.h
 tests_zero_test_zero_optims_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS) -lm
 unit_tests += tests/zero/test_optim_lamb
 tests_zero_test_optim_lamb_SOURCES = tests/zero/test_optim_lamb.c tests/zero/optim_common.h
 tests_zero_test_optim_lamb_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm
+unit_tests += tests/zero/test_optim_muon
+tests_zero_test_optim_muon_SOURCES = tests/zero/test_optim_muon.c tests/zero/newton_schulz.h tests/zero/optim_common.h
+tests_zero_test_optim_muon_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm

@@ -39,6 +39,14 @@ static const struct zt_spec zt_specs[] = {
 };
 enum { ZT_PARAMS = sizeof zt_specs / sizeof *zt_specs, ZT_MOST = 640 };
 
+/* Flags that whole matrices have beside theirs: WEFT_ZERO_MUON. */
+static unsigned zt_whole_flags;
+
+static inline unsigned zt_flags(int p)
+{
+    return zt_specs[p].flags | (zt_specs[p].flags & WEFT_ZERO_WHOLE ? zt_whole_flags : 0);
+}
+
 static inline size_t zt_elems(int p)
 {
     return zt_specs[p].rows * (zt_specs[p].columns || zt_specs[p].rows == 0 ? zt_specs[p].columns : 1);
@@ -83,7 +91,7 @@ static inline void zt_seal(struct zt_engine *e, struct ft_rank *f, const weft_ze
         param.dtype = dtype;
         param.shape = shape;
         param.ndims = zt_specs[p].columns || !zt_specs[p].rows ? 2 : 1;
-        param.flags = zt_specs[p].flags;
+        param.flags = zt_flags(p);
         param.group = zt_specs[p].group;
         param.cut_elems = zt_specs[p].cut;
         WT_REQUIRE_OK(weft_zero_param_add(e->zero, &param, &e->params[p]));
@@ -169,6 +177,8 @@ static inline size_t zt_weights(struct zt_engine *e, weft_zero_what what, float 
 
     for (int p = 0; p < ZT_PARAMS; p++) {
         if (what != WEFT_ZERO_WEIGHT && (zt_specs[p].flags & WEFT_ZERO_FROZEN))
+            continue;
+        if (what == WEFT_ZERO_MOMENT2 && (zt_flags(p) & WEFT_ZERO_MUON))
             continue;
         WT_REQUIRE_OK(weft_zero_param_get(e->zero, e->params[p], what, out + n, WEFT_FLOAT32));
         n += zt_elems(p);

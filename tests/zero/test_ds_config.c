@@ -281,6 +281,7 @@ static void optimizers(void)
                        "min_coeff is 2, above max_coeff, which is 1");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"adam\", \"params\": {\"max_coeff\": 1}}",
                        "optimizer.params.max_coeff is no parameter of Adam");
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"Muon\"}", "give parameters the flag WEFT_ZERO_MUON");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"OneBitLamb\"}", "take Lamb with zero_quantized_gradients");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"RMSprop\"}",
                        "optimizer.type RMSprop is refused: weft.zero has no such optimizer");

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Engines with optimizers that are more than a formula for each element: all stages, with states in memory or in files, give the same
  * bits, and those of a plain reference in double to rounding. */
+#include <sys/stat.h>
+
 #include "tests/zero/model.h"
 
-#include "base/alloc.h"
+#include "newton_schulz.h"
 
 enum { STEPS = 6, TOTAL = ZT_PARAMS * ZT_MOST };
 
@@ -14,6 +16,7 @@ struct variant {
     weft_dtype dtype;
     int threads, shard_ranks;
     double clip, offload;
+    int muon; /* of whole matrices; the rest is AdamW's */
 };
 
 static const weft_zero_hyper groups[2] = {
@@ -23,6 +26,8 @@ static const weft_zero_hyper groups[2] = {
      .beta2 = .99,
      .eps = 1e-6,
      .weight_decay = .1,
+     .momentum = .95,
+     .nesterov = 1,
      .max_coeff = .0145,
      .min_coeff = .001},
     {.bytes = sizeof(weft_zero_hyper),
@@ -121,10 +126,43 @@ static void reference_lamb(const struct tensor *t)
         t->weight[i] -= h->lr * ratio * u[i];
 }
 
+static void reference_adamw(const struct tensor *t)
+{
+    const weft_zero_hyper *h = t->hyper;
+
+    for (size_t i = 0; i < t->elems; i++) {
+        t->moment1[i] = h->beta1 * t->moment1[i] + (1 - h->beta1) * t->grad[i];
+        t->moment2[i] = h->beta2 * t->moment2[i] + (1 - h->beta2) * t->grad[i] * t->grad[i];
+        t->weight[i] -= h->lr * (h->weight_decay * t->weight[i] +
+                                 t->moment1[i] / (1 - pow(h->beta1, (double)t->step)) /
+                                     (sqrt(t->moment2[i] / (1 - pow(h->beta2, (double)t->step))) + h->eps));
+    }
+}
+
+static void reference_muon(const struct tensor *t)
+{
+    const weft_zero_hyper *h = t->hyper;
+    static double u[ZT_MOST];
+
+    for (size_t i = 0; i < t->elems; i++) {
+        t->moment1[i] = h->momentum * t->moment1[i] + (1 - h->momentum) * t->grad[i];
+        u[i] = h->nesterov ? (1 - h->momentum) * t->grad[i] + h->momentum * t->moment1[i] : t->moment1[i];
+    }
+    zt_newton_schulz(u, zt_specs[t->param].rows, zt_specs[t->param].columns);
+    double scale = sqrt(fmax(1, (double)zt_specs[t->param].rows / (double)zt_specs[t->param].columns));
+
+    for (size_t i = 0; i < t->elems; i++)
+        t->weight[i] -= h->lr * (h->weight_decay * t->weight[i] + scale * u[i]);
+}
+
 static void reference_param(const struct variant *v, const struct tensor *t)
 {
     if (v->optimizer == WEFT_ZERO_LAMB)
         reference_lamb(t);
+    else if (v->muon && (zt_specs[t->param].flags & WEFT_ZERO_WHOLE))
+        reference_muon(t);
+    else if (v->optimizer == WEFT_ZERO_ADAMW)
+        reference_adamw(t);
     else
         reference_own(v, t);
 }
@@ -165,6 +203,7 @@ static size_t train(struct ft_rank *f, const struct variant *v, int stage, float
     struct zt_engine e;
     size_t n;
 
+    zt_whole_flags = v->muon ? WEFT_ZERO_MUON : 0;
     zt_seal(&e, f, &config, v->dtype);
     for (int s = 0; s < STEPS; s++) {
         zt_micro_batch(&e, s, 0, 0);
@@ -293,6 +332,91 @@ static void lamb(void)
     }
     run(&variants[0], 8);
     run(&copies, 4);
+}
+
+static void muon(void)
+{
+    static const struct variant variants[] = {
+        {"muon", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .threads = 2, .muon = 1},
+        {"muon, clipped, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .clip = .5, .muon = 1},
+        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .offload = 1, .muon = 1},
+    };
+    static const struct variant copies = {"muon, copies on two ranks", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32,
+                                          .shard_ranks = 2, .muon = 1};
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        run(&variants[v], 1);
+        run(&variants[v], 3);
+    }
+    run(&variants[0], 8);
+    run(&copies, 4);
+}
+
+/* ---- Checkpoints ---- */
+
+struct resumed {
+    const struct variant *variant;
+    char folder[512];
+};
+
+/* Steps from `from` to `to`. */
+static void steps(struct zt_engine *e, int from, int to)
+{
+    for (int s = from; s < to; s++) {
+        zt_micro_batch(e, s, 0, 0);
+        WT_REQUIRE_OK(weft_zero_step(e->zero, groups, 2, NULL));
+    }
+}
+
+/* What goes on from a version saved in another stage has the bits of what was not interrupted. */
+static void resume(int rank, int nranks, void *arg)
+{
+    const struct resumed *job = arg;
+    const struct variant *v = job->variant;
+    static float whole[3 * TOTAL], other[3 * TOTAL];
+    weft_zero_config config = config_of(v, 0);
+    struct zt_engine e;
+    struct ft_rank f;
+    size_t n;
+
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    n = train(&f, v, 0, whole);
+    zt_seal(&e, &f, &config, v->dtype);
+    steps(&e, 0, 3);
+    WT_REQUIRE_OK(weft_zero_save(e.zero, job->folder, "three", NULL));
+    WT_REQUIRE_OK(weft_zero_save_wait(e.zero, WEFT_TIMEOUT_NEVER, NULL));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    for (int stage = 1; stage <= 3; stage++) {
+        config = config_of(v, stage);
+        zt_seal(&e, &f, &config, v->dtype);
+        WT_REQUIRE_OK(weft_zero_load(e.zero, job->folder, NULL, 0, NULL));
+        steps(&e, 3, STEPS);
+        memset(other, 0x7f, sizeof other);
+        size_t m = zt_weights(&e, WEFT_ZERO_WEIGHT, other);
+        for (int k = 0; k < moments_of(v); k++)
+            m += zt_weights(&e, k ? WEFT_ZERO_MOMENT2 : WEFT_ZERO_MOMENT1, other + m);
+        WT_CHECK_INT(m, n);
+        WT_CHECK_MEM(other, whole, n * sizeof *other);
+        WT_CHECK_OK(weft_zero_destroy(e.zero));
+    }
+    ft_close(&f);
+}
+
+static void checkpoints(void)
+{
+    static const struct variant variants[] = {
+        {"callback", WEFT_ZERO_CALLBACK, .moments = 1, .dtype = WEFT_FLOAT32},
+        {"lamb, some in a file", WEFT_ZERO_LAMB, .dtype = WEFT_BFLOAT16, .offload = .5},
+        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .offload = 1, .muon = 1},
+    };
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        struct resumed job = {.variant = &variants[v]};
+
+        snprintf(job.folder, sizeof job.folder, "%s/resume%zu", wt_temp_dir(), v);
+        CU_ASSERT_EQUAL_FATAL(mkdir(job.folder, 0700), 0);
+        CU_ASSERT_EQUAL(wt_run(3, resume, &job, 60000), 0);
+    }
 }
 
 /* ---- Parameters that pass through memory in many pieces ---- */
@@ -456,14 +580,80 @@ static void wrong_callbacks(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+static void wrong_muon(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    weft_zero_hyper hyper[2] = {groups[0], groups[1]};
+    weft_zero_stats stats = WEFT_ZERO_STATS_INIT, plain = WEFT_ZERO_STATS_INIT;
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    size_t shape[3] = {4, 5, 6};
+    float values[20];
+    struct zt_engine e;
+    struct ft_rank f;
+    weft_zero *zero;
+    int number;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 5000, rank, nranks);
+    config.threads = 1;
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    param.name = "m";
+    param.shape = shape;
+    param.ndims = 2;
+    param.flags = WEFT_ZERO_MUON;
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL,
+         "\"m\" is WEFT_ZERO_MUON, and it is not WEFT_ZERO_WHOLE");
+    param.flags |= WEFT_ZERO_WHOLE | WEFT_ZERO_FROZEN;
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "it is WEFT_ZERO_FROZEN");
+    param.flags &= ~WEFT_ZERO_FROZEN;
+    param.ndims = 3;
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "it has not two dimensions");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    param.ndims = 2;
+    config.optimizer = WEFT_ZERO_SGD;
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "the optimizer of the others is not adamw");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    config.optimizer = WEFT_ZERO_ADAMW;
+    config.stage = 3;
+    config.offload_folder = wt_temp_dir();
+    config.offload_params = 1;
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "offload_params is set");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+
+    config = (weft_zero_config)WEFT_ZERO_CONFIG_INIT;
+    config.threads = 1;
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    WT_CHECK_OK(weft_zero_get_stats(e.zero, &plain));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    zt_whole_flags = WEFT_ZERO_MUON;
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
+    /* One moment less of 17 x 15 and 5 x 9 elements, padded to 16; scratch of 32 rows or columns for 15 and 17. */
+    WT_CHECK_INT(stats.state_bytes + 4 * (256 + 48), plain.state_bytes + 4 * (2 * 17 * 32 + 2 * 16 * 32));
+    SAYS(weft_zero_param_get(e.zero, e.params[4], WEFT_ZERO_MOMENT2, values, WEFT_FLOAT32), WEFT_EINVAL,
+         "muon has no second moment");
+    zt_micro_batch(&e, 0, 0, 0);
+    hyper[0].momentum = 1;
+    SAYS(weft_zero_step(e.zero, hyper, 2, NULL), WEFT_EINVAL, "group 0: muon: momentum is 1");
+    hyper[0].momentum = 0;
+    WT_CHECK_OK(weft_zero_step(e.zero, hyper, 2, NULL));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
 static void wrong(void)
 {
+    CU_ASSERT_EQUAL(wt_run(1, wrong_muon, NULL, 20000), 0);
     CU_ASSERT_EQUAL(wt_run(1, wrong_callbacks, NULL, 20000), 0);
 }
 
 static const struct wt_case cases[] = {
     {"the program's optimizer", callback},
     {"lamb", lamb},
+    {"muon", muon},
+    {"checkpoints of all of these", checkpoints},
     {"parameters in many pieces", pieces},
     {"wrong use of it is named", wrong},
 };

@@ -100,8 +100,8 @@ static void wrong_models(int rank, int nranks, void *arg)
     shape[0] = SIZE_MAX / 2;
     SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "too many elements");
     shape[0] = 2;
-    param.flags = 16;
-    SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "of which 0x10 are none");
+    param.flags = 32;
+    SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "of which 0x20 are none");
     param.flags = WEFT_ZERO_EXPERT;
     SAYS(weft_zero_param_add(zero, &param, &a), WEFT_EINVAL, "\"w\" is an expert's, and config.experts was NULL");
     param.flags = 0;
