@@ -38,6 +38,13 @@
  * 4 (2 rows columns + 2 min(rows, columns)^2) bytes of scratch memory for the largest of them on this rank, sides rounded up to 32.
  * A group of hyper-parameters of their own gives them another lr. In stage 0 every rank computes all.
  *
+ * config.state_dtype keeps moments in fewer bytes than 4: 2 of bfloat16, rounded to nearest; or 1, and 4 for a block of 256 elements of
+ * a parameter's part in a shard and for what is left of it, in dynamic 8-bit codes (Dettmers et al., ICLR 2022). The optimizer computes as
+ * before and rounds what it keeps, in 33024 x 8 bytes of scratch memory for each thread. bfloat16 gives the same bits for
+ * any number of ranks and stage; blocks begin where shards do, so that the stages have the same bits on the same ranks, and other
+ * numbers of ranks others. With beta2 close to 1 a rounded second moment decays late: a change of less than half a step is lost, of
+ * bfloat16 1/256, and a code's is wider. Checkpoints have fp32.
+ *
  * Conventions are those of weft.h: statuses, units, ownership. weft_thread_error() has the text of a failure.
  *   Threads     any thread may make any call; calls on one weft_zero run one after another.
  *   Collective  every rank calls, in the same order: calls that say so. All others are local, but those about units may begin
@@ -135,10 +142,12 @@ typedef struct weft_zero_config {
     weft_zero_update_fn update;    /* WEFT_ZERO_CALLBACK: the optimizer; else NULL. It does the same on all ranks */
     void *update_arg;              /* its first argument */
     int update_moments;            /* how many moments it has, 0 to 2 */
+    int state_dtype;               /* of moments of adamw, adam, sgd and lion, in memory: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0 }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0 }
+#define WEFT_ZERO_BLOCK8 1000 /* for state_dtype: 8-bit codes in blocks of 256 */
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */

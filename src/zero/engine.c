@@ -116,6 +116,25 @@ static weft_status check_optimizer(const weft_zero_config *config)
     return WEFT_SUCCESS;
 }
 
+static weft_status check_states(const weft_zero_config *config)
+{
+    if (!config->state_dtype)
+        return WEFT_SUCCESS;
+    if (config->state_dtype != (int)WEFT_BFLOAT16 && config->state_dtype != WEFT_ZERO_BLOCK8)
+        return wi_fail(WEFT_EINVAL, "zero: create: state_dtype is %d, not 0, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8",
+                       config->state_dtype);
+    if (config->optimizer != WEFT_ZERO_ADAMW && config->optimizer != WEFT_ZERO_ADAM &&
+        config->optimizer != WEFT_ZERO_SGD && config->optimizer != WEFT_ZERO_LION)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: state_dtype is set, and the optimizer is %s; adamw, adam, sgd and "
+                       "lion can keep their moments so",
+                       wi_optim_name(config->optimizer));
+    if (config->offload_folder)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: state_dtype and offload_folder are both set; states in a file are fp32");
+    return WEFT_SUCCESS;
+}
+
 static weft_status check_config(const weft_zero_config *config)
 {
     WI_TRY(number("stage", config->stage, 0, 3));
@@ -139,6 +158,7 @@ static weft_status check_config(const weft_zero_config *config)
                            ? "offload_folder is not"
                            : "shard_ranks is, too: gradients in a file are not added up over copies");
     WI_TRY(check_optimizer(config));
+    WI_TRY(check_states(config));
     if (config->loss_scale != 0)
         return WEFT_SUCCESS;
     WI_TRY(number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));

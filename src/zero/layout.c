@@ -276,7 +276,16 @@ static void share_out(weft_zero *zero, int placed)
             flat->weight = flat->separate ? (float *)zero->state_memory + state / 4
                                           : (float *)(void *)(stage ? flat->own : flat->full);
         state += flat->separate ? 4 * n : 0;
-        for (int m = 0; m < wi_zero_moments(zero, flat); m++, state += 4 * n)
+        for (int m = 0; zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++) {
+            state = wi_zero_round(state, ALIGN_BYTES);
+            if (placed)
+                flat->codes[m] = (char *)zero->state_memory + state;
+            state += wi_zero_code_bytes(zero, n);
+            if (placed && wi_zero_scale_bytes(zero, flat, n))
+                flat->scales[m] = (float *)(void *)((char *)zero->state_memory + state);
+            state += wi_zero_scale_bytes(zero, flat, n);
+        }
+        for (int m = 0; !zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++, state += 4 * n)
             if (placed)
                 flat->moment[m] = (float *)zero->state_memory + state / 4;
     }
@@ -349,6 +358,8 @@ static weft_status allocate_scratch(weft_zero *zero)
 {
     if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
         zero->scratch_bytes = wi_optim_user_bytes(zero->config.threads);
+    else if (zero->config.state_dtype)
+        zero->scratch_bytes = wi_optim_coded_bytes(zero->config.threads);
     else
         zero->scratch_bytes = wi_zero_muon_bytes(zero);
     if (!zero->scratch_bytes)
@@ -360,7 +371,7 @@ static weft_status allocate_scratch(weft_zero *zero)
 
 weft_status wi_zero_allocate(weft_zero *zero)
 {
-    int most = 0;
+    int most = 0, nranks = 0;
 
     mark(zero);
     WI_TRY(wi_zero_offload_choose(zero));
@@ -379,15 +390,19 @@ weft_status wi_zero_allocate(weft_zero *zero)
     wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
     for (int i = 0; i < zero->nflats; i++)
         most = zero->flats[i].nparams > most ? zero->flats[i].nparams : most;
+    for (int d = 0; d < WI_ZERO_DOMAINS; d++)
+        nranks = zero->domains[d].nranks > nranks ? zero->domains[d].nranks : nranks;
+    most += zero->config.state_dtype && !zero->config.stage ? nranks : 0; /* cut at shards */
     most *= zero->config.optimizer == WEFT_ZERO_LAMB ? 3 : 1; /* stage 0: before, in and behind the own shard */
     zero->pieces = wi_calloc((size_t)most + 1, sizeof *zero->pieces);
+    zero->piece_codes = wi_calloc((size_t)most + 1, sizeof *zero->piece_codes);
     zero->piece_sums = wi_calloc((size_t)most + 1, sizeof(*zero->piece_sums));
     zero->order = wi_calloc((size_t)zero->nunits, sizeof *zero->order);
     zero->completed = wi_calloc((size_t)zero->nunits, sizeof *zero->completed);
     zero->forward_order = wi_calloc((size_t)zero->nunits, sizeof *zero->forward_order);
     zero->delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->delayed);
-    if (!zero->delayed || !zero->pieces || !zero->piece_sums || !zero->order || !zero->completed ||
-        !zero->forward_order)
+    if (!zero->delayed || !zero->pieces || !zero->piece_sums || !zero->piece_codes || !zero->order ||
+        !zero->completed || !zero->forward_order)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     return WEFT_SUCCESS;
 }
@@ -408,6 +423,7 @@ void wi_zero_free_memory(weft_zero *zero)
     wi_free(zero->pieces);
     wi_free(zero->scratch);
     wi_free(zero->piece_sums);
+    wi_free(zero->piece_codes);
     wi_free(zero->order);
     wi_free(zero->completed);
     wi_free(zero->forward_order);

@@ -15,4 +15,4 @@ zero_sources += src/zero/ds.h src/zero/ds_key_macros.h src/zero/ds_text.c src/ze
 	src/zero/ds_read.c src/zero/ds_value.c src/zero/ds_optimizer.c src/zero/ds_config.c src/zero/ds_config_text.c
 zero_sources += src/zero/optim.c src/zero/optim_avx2.c src/zero/optim_avx512.c src/zero/optim_isa.h src/zero/optim_kernels.h \
 	src/zero/optim_pool.c src/zero/optim_scalar.c
-zero_sources += src/zero/optim_user.c src/zero/optim_lamb.c src/zero/lamb.c src/zero/optim_muon.c src/zero/muon.c
+zero_sources += src/zero/optim_user.c src/zero/optim_lamb.c src/zero/lamb.c src/zero/optim_muon.c src/zero/muon.c src/zero/optim_codes.c src/zero/state.c

@@ -28,6 +28,7 @@ static weft_status check_muon(const weft_zero *zero, const weft_zero_param *para
                       : param->flags & WEFT_ZERO_FROZEN           ? "it is WEFT_ZERO_FROZEN"
                       : param->ndims != 2                         ? "it has not two dimensions"
                       : zero->config.optimizer != WEFT_ZERO_ADAMW ? "the optimizer of the others is not adamw"
+                      : zero->config.state_dtype                  ? "state_dtype is set"
                       : zero->config.offload_params               ? "offload_params is set"
                                                                   : NULL;
 

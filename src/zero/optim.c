@@ -12,8 +12,9 @@
 
 /* Elements of a unit of work: long enough that claiming one costs nothing, short enough to share work out evenly. */
 #define UNIT_ELEMS 32768u
-/* Cuts are multiples of so many elements from a piece's start: no two threads write to one cache line of an aligned piece. */
-#define CUT_ELEMS 64u
+/* Cuts are multiples of so many elements from a piece's start: no two threads write to one cache line of an
+ * aligned piece, or to one block of codes. */
+#define CUT_ELEMS 256u
 
 int wi_optim_moments(weft_zero_optimizer kind)
 {

@@ -89,6 +89,21 @@ size_t wi_optim_user_bytes(int threads);
 void wi_optim_run_user(struct wi_optim_pool *pool, const struct wi_optim_user *user, const struct wi_optim_piece *pieces,
                        size_t npieces);
 
+/* Moments that are kept as bfloat16, or as 8-bit codes of blocks: block k is of elements 256 k to 256 k + 255 of the piece. */
+#define WI_OPTIM_BLOCK 256u
+struct wi_optim_codes {
+    void *codes[2];   /* NULL: no such moment */
+    float *scales[2]; /* one for each block; of bfloat16 NULL */
+};
+/* Update all pieces, whose own moments are not used. scratch: of wi_optim_coded_bytes. */
+size_t wi_optim_coded_bytes(int threads);
+void wi_optim_run_coded(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, const struct wi_optim_codes *codes,
+                        size_t npieces, float *scratch);
+/* Elements `from` to `from` + elems of a piece's moment number m (0 or 1; the second is never negative); and the other way: whole
+ * blocks, or the last elements of the piece. */
+void wi_optim_decode(const struct wi_optim_codes *codes, int m, size_t from, size_t elems, float *values);
+void wi_optim_encode(const struct wi_optim_codes *codes, int m, size_t from, size_t elems, const float *values);
+
 /* One step of Muon on one matrix, row by row in memory. */
 struct wi_optim_muon {
     size_t rows, columns;

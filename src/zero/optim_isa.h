@@ -61,7 +61,7 @@ enum wi_optim_type wi_optim_type_of(weft_dtype dtype);
 
 /* Run work(arg, own, piece, from, to) for parts of pieces, of at most WI_OPTIM_PART_ELEMS, that together are all of them, on the pool's
  * threads. Each thread has WI_OPTIM_OWN_BYTES at `own` during the call, zeroed at first. */
-#define WI_OPTIM_PART_ELEMS (32768u + 64u)
+#define WI_OPTIM_PART_ELEMS (32768u + 256u)
 #define WI_OPTIM_OWN_BYTES 16
 typedef void (*wi_optim_part_fn)(void *arg, void *own, const struct wi_optim_piece *piece, size_t from, size_t to);
 void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces, wi_optim_part_fn work, void *arg);

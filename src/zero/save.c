@@ -25,7 +25,7 @@ enum { KINDS = 3 };
 
 /* ---- Pieces ---- */
 
-/* A piece that is in a file of the engine's: of which flat, and which element of the tensor is the shard's `at`. */
+/* A piece that is in a file of the engine's, or is kept as codes: of which flat, and which element of the tensor is the shard's `at`. */
 struct source {
     weft_zero *zero;
     const struct wi_zero_flat *flat;
@@ -39,17 +39,30 @@ static int is_parameter(const struct source *source)
     return source->flat->swapped && source->what == WEFT_ZERO_WEIGHT && !source->flat->separate;
 }
 
+static int is_coded(const struct source *source)
+{
+    return source->what != WEFT_ZERO_WEIGHT && source->flat->codes[0];
+}
+
 static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
 {
     const struct source *source = arg;
     size_t at = source->at + (first - source->begin);
 
+    if (is_coded(source)) {
+        wi_zero_state_get(source->zero, source->flat, source->what, at, elems, out);
+        return WEFT_SUCCESS;
+    }
     return is_parameter(source) ? wi_zero_swap_get(source->zero, source->flat, 0, at, elems, out)
                                 : wi_zero_offload_get(source->zero, source->flat, source->what, at, elems, out);
 }
 
 static weft_status store(const struct source *source, size_t elems, const void *data)
 {
+    if (is_coded(source)) {
+        wi_zero_state_put(source->zero, source->flat, source->what, source->at, elems, data);
+        return WEFT_SUCCESS;
+    }
     return is_parameter(source)
                ? wi_zero_swap_put(source->zero, source->flat, source->at, elems, data)
                : wi_zero_offload_put(source->zero, source->flat, source->what, source->at, elems, data);
@@ -59,6 +72,8 @@ static int in_file(const weft_zero *zero, const struct wi_zero_flat *flat, int k
 {
     if (kind == 0 && !flat->separate)
         return flat->swapped;
+    if (kind > 0 && flat->codes[kind - 1])
+        return 1;
     return flat->extent >= 0 && kind <= wi_zero_moments(zero, flat);
 }
 
@@ -179,7 +194,7 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
         {.name = "optimizer", .type = WI_CKPT_TEXT, .text = wi_optim_name(zero->config.optimizer)},
     };
     struct wi_ckpt_state state = {scalars, sizeof scalars / sizeof *scalars, given->client, given->client_bytes};
-    int filed = zero->disk || zero->swap;
+    int filed = zero->disk || zero->swap || zero->config.state_dtype;
     struct wi_ckpt_options options = {.keep = given->keep,
                                       .replace = given->replace,
                                       .incremental = given->incremental,

@@ -57,7 +57,7 @@ struct field {
     const char *name;
     double value;
 };
-enum { FIELDS = 24 };
+enum { FIELDS = 25 };
 
 static double hash_text(const char *text)
 {
@@ -88,6 +88,7 @@ static void list_fields(const weft_zero_config *c, struct field fields[FIELDS])
         {"shard_ranks", c->shard_ranks},
         {"secondary_ranks", c->secondary_ranks},
         {"update_moments", c->update_moments},
+        {"state_dtype", c->state_dtype},
         {"offload_params", c->offload_params},
         {"offload_ratio", c->offload_folder ? c->offload_ratio : 0},
         {"gather_codec or reduce_codec", hash_text(c->gather_codec) + 3 * hash_text(c->reduce_codec)},

@@ -190,6 +190,8 @@ static void run(weft_zero *zero, size_t npieces)
         wi_optim_lamb_moments(zero->pool, zero->pieces, zero->piece_sums, npieces);
     else if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
         wi_optim_run_user(zero->pool, &user, zero->pieces, npieces);
+    else if (zero->config.state_dtype)
+        wi_optim_run_coded(zero->pool, zero->pieces, zero->piece_codes, npieces, zero->scratch);
     else
         wi_optim_run(zero->pool, zero->pieces, npieces);
 }
@@ -226,6 +228,24 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
     return npieces + 1;
 }
 
+/* Moments that are codes are in memory, and so is all of the flat. */
+static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
+                        const struct wi_zero_memory *memory)
+{
+    int own = wi_zero_domain(zero, flat)->rank, all = zero->config.stage == 0;
+    size_t npieces = 0;
+
+    for (int i = 0; i < flat->nparams; i++)
+        for (int r = all ? 0 : own; r < (all ? wi_zero_domain(zero, flat)->nranks : own + 1); r++) {
+            struct range range = {0, 0, 0};
+
+            if (wi_zero_part_codes(zero, flat, i, r, &range.begin, &range.elems, &zero->piece_codes[npieces]))
+                npieces = add_piece(zero, flat, optims, (int)flat->params[i], &range, 0,
+                                    all ? flat->elems : flat->shard, memory, npieces);
+        }
+    return npieces;
+}
+
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
                          size_t elems, const struct wi_zero_memory *memory)
 {
@@ -236,7 +256,9 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
         wi_zero_muon_update(zero, flat, optims, memory);
         return;
     }
-    for (int i = 0; i < flat->nparams; i++) {
+    if (zero->config.state_dtype)
+        npieces = add_coded(zero, flat, optims, memory);
+    for (int i = 0; !zero->config.state_dtype && i < flat->nparams; i++) {
         int number = (int)flat->params[i], n = find_ranges(zero, &zero->params[number], ranges);
 
         for (int k = 0; k < n; k++)

@@ -44,7 +44,7 @@ static struct part find_part(const weft_zero *zero, const struct wi_zero_param *
 
 static int has_moment(const weft_zero *zero, const struct wi_zero_flat *flat, int m)
 {
-    return flat->moment[m] || (flat->extent >= 0 && m < wi_zero_moments(zero, flat));
+    return flat->moment[m] || flat->codes[m] || (flat->extent >= 0 && m < wi_zero_moments(zero, flat));
 }
 
 /* Elements between a part and values of any type, by way of memory where the part is in the file. */
@@ -60,6 +60,12 @@ static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, w
 
     if (!own)
         return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
+    if (what != WEFT_ZERO_GRAD && what != WEFT_ZERO_WEIGHT && flat->codes[0]) {
+        wi_zero_state_get(zero, flat, what, part->at, part->elems, own);
+        wi_optim_convert(zero->pool, values, dtype, own, WEFT_FLOAT32, part->elems, 0);
+        wi_free(own);
+        return WEFT_SUCCESS;
+    }
     int swapped = flat->swapped && (what == WEFT_ZERO_GRAD || (what == WEFT_ZERO_WEIGHT && !flat->separate));
     weft_status st = swapped ? wi_zero_swap_get(zero, flat, what == WEFT_ZERO_GRAD, part->at, part->elems, own)
                              : wi_zero_offload_get(zero, flat, what, part->at, part->elems, own);
@@ -83,7 +89,12 @@ static weft_status store_part(weft_zero *zero, const struct wi_zero_flat *flat, 
     if (!own)
         return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
     wi_optim_convert(zero->pool, own, WEFT_FLOAT32, values, dtype, part->elems, 0);
-    weft_status st = wi_zero_offload_put(zero, flat, what, part->at, part->elems, own);
+    weft_status st = WEFT_SUCCESS;
+
+    if (flat->codes[0])
+        wi_zero_state_put(zero, flat, what, part->at, part->elems, own);
+    else
+        st = wi_zero_offload_put(zero, flat, what, part->at, part->elems, own);
 
     wi_free(own);
     return st;

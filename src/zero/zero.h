@@ -48,6 +48,8 @@ struct wi_zero_flat {
     char *grad;           /* gradients of all shards: below stage 2 always, else from the first that comes until they are reduced */
     char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
     float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
+    char *codes[2];       /* instead of moments: of two bytes or one, then with scales */
+    float *scales[2];
     weft_request *gather, *reduce, *replicate;
     int extent;           /* of the file that has its weight and moments, or -1 */
     int swapped;          /* parameters and gradients are in a file, too: `own` and `grad_own` are NULL */
@@ -143,6 +145,7 @@ struct weft_zero {
     void *loaded_client;
     size_t loaded_client_bytes;
     struct wi_optim_piece *pieces; /* room for those of one flat */
+    struct wi_optim_codes *piece_codes; /* of the pieces, if moments are kept as codes */
     struct wi_optim_sums *sums; /* lamb's first pass: of parameters' shards; else NULL */
     struct wi_optim_sums **piece_sums; /* lamb: of the pieces; room for as many */
     void *scratch;       /* of the optimizer */
@@ -200,6 +203,18 @@ weft_status wi_zero_numbers(weft_zero *zero, weft_comm *comm, weft_kind kind, do
 
 /* lamb.c: the first pass; step sizes are multiplied by the ratios of norms. */
 weft_status wi_zero_lamb(weft_zero *zero, struct wi_optim *optims);
+
+/* state.c: moments that are kept as codes. */
+size_t wi_zero_code_bytes(const weft_zero *zero, size_t elems);
+size_t wi_zero_scale_bytes(const weft_zero *zero, const struct wi_zero_flat *flat, size_t elems);
+/* Parameter number `index` of a flat, its part in the shard of a rank: from `begin` of the parameter on; 0: there is none. */
+int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, int index, int rank, size_t *begin, size_t *elems,
+                       struct wi_optim_codes *codes);
+/* Elements of a moment, from `at` of what this rank updates on; put: of whole parts of parameters. */
+void wi_zero_state_get(const weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
+                       float *values);
+void wi_zero_state_put(const weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
+                       const float *values);
 
 /* muon.c: what its scratch memory takes, and the update of a flat that is in memory. */
 size_t wi_zero_muon_bytes(const weft_zero *zero);

@@ -99,3 +99,6 @@ tests_zero_test_optim_lamb_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIB
 unit_tests += tests/zero/test_optim_muon
 tests_zero_test_optim_muon_SOURCES = tests/zero/test_optim_muon.c tests/zero/newton_schulz.h tests/zero/optim_common.h
 tests_zero_test_optim_muon_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm
+unit_tests += tests/zero/test_optim_codes
+tests_zero_test_optim_codes_SOURCES = tests/zero/test_optim_codes.c tests/zero/optim_common.h
+tests_zero_test_optim_codes_LDADD = libweftzerocore.la libweftcore.la $(CUNIT_LIBS) -lm

@@ -16,7 +16,8 @@ struct variant {
     weft_dtype dtype;
     int threads, shard_ranks;
     double clip, offload;
-    int muon; /* of whole matrices; the rest is AdamW's */
+    int state; /* moments' type */
+    int muon;  /* of whole matrices; the rest is AdamW's */
 };
 
 static const weft_zero_hyper groups[2] = {
@@ -175,6 +176,7 @@ static weft_zero_config config_of(const struct variant *v, int stage)
 
     config.stage = stage;
     config.optimizer = v->optimizer;
+    config.state_dtype = v->state;
     config.clip = v->clip;
     config.prefetch_elems = (size_t)-1;
     config.shard_ranks = v->shard_ranks;
@@ -266,7 +268,7 @@ static void same(int rank, int nranks, void *arg)
     const struct variant *v = arg;
     static float first[3 * TOTAL], other[3 * TOTAL];
     static double exact[TOTAL];
-    double most = v->dtype == WEFT_FLOAT32 ? 2e-6 : 2e-2;
+    double most = v->dtype == WEFT_FLOAT32 ? (v->state ? 3e-3 : 2e-6) : 2e-2;
     struct ft_rank f;
     size_t n;
 
@@ -352,6 +354,25 @@ static void muon(void)
     run(&copies, 4);
 }
 
+static void small_states(void)
+{
+    static const struct variant variants[] = {
+        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_BFLOAT16, .threads = 2},
+        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_BLOCK8, .threads = 2,
+         .clip = .5},
+        {"moments of 8 bits, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_BLOCK8},
+    };
+    static const struct variant copies = {"moments of 8 bits, copies on two ranks", WEFT_ZERO_ADAMW,
+                                          .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_BLOCK8, .shard_ranks = 2};
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        run(&variants[v], 1);
+        run(&variants[v], 3);
+        run(&variants[v], 8);
+    }
+    run(&copies, 4);
+}
+
 /* ---- Checkpoints ---- */
 
 struct resumed {
@@ -408,6 +429,8 @@ static void checkpoints(void)
         {"callback", WEFT_ZERO_CALLBACK, .moments = 1, .dtype = WEFT_FLOAT32},
         {"lamb, some in a file", WEFT_ZERO_LAMB, .dtype = WEFT_BFLOAT16, .offload = .5},
         {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .offload = 1, .muon = 1},
+        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_BFLOAT16},
+        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_BLOCK8},
     };
 
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
@@ -643,8 +666,60 @@ static void wrong_muon(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+static void wrong_states(int rank, int nranks, void *arg)
+{
+    static const weft_zero_optimizer refused[] = {WEFT_ZERO_ADAGRAD, WEFT_ZERO_LAMB, WEFT_ZERO_CALLBACK};
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    size_t bytes[3], shape[2] = {4, 5};
+    struct zt_engine e;
+    struct ft_rank f;
+    weft_zero *zero;
+    int number;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 5000, rank, nranks);
+    config.threads = 1;
+    config.state_dtype = 7777;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype is 7777, not 0");
+    config.state_dtype = WEFT_ZERO_BLOCK8;
+    for (int i = 0; i < 3; i++) {
+        config.optimizer = refused[i];
+        config.update = i == 2 ? own_update : NULL;
+        SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype is set, and the optimizer is");
+    }
+    config.update = NULL;
+    config.optimizer = WEFT_ZERO_ADAMW;
+    config.offload_folder = wt_temp_dir();
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype and offload_folder are both set");
+    config.offload_folder = NULL;
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    param.name = "m";
+    param.shape = shape;
+    param.ndims = 2;
+    param.flags = WEFT_ZERO_MUON | WEFT_ZERO_WHOLE;
+    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "state_dtype is set");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    for (int i = 0; i < 3; i++) {
+        weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
+
+        config.state_dtype = (int[]){0, WEFT_BFLOAT16, WEFT_ZERO_BLOCK8}[i];
+        zt_seal(&e, &f, &config, WEFT_FLOAT32);
+        WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
+        bytes[i] = stats.state_bytes;
+        WT_CHECK_OK(weft_zero_destroy(e.zero));
+    }
+    /* Two moments of n elements, and what a thread needs; alignment and scales of the model's 5 flats are few. */
+    size_t n = bytes[0] / 8, scratch = (size_t)2 * 33024 * 4;
+
+    WT_CHECK(bytes[1] >= 4 * n + scratch && bytes[1] <= 4 * n + scratch + 10 * 64);
+    WT_CHECK(bytes[2] >= 2 * n + scratch && bytes[2] <= 2 * n + scratch + 10 * 128);
+    ft_close(&f);
+}
+
 static void wrong(void)
 {
+    CU_ASSERT_EQUAL(wt_run(1, wrong_states, NULL, 20000), 0);
     CU_ASSERT_EQUAL(wt_run(1, wrong_muon, NULL, 20000), 0);
     CU_ASSERT_EQUAL(wt_run(1, wrong_callbacks, NULL, 20000), 0);
 }
@@ -653,6 +728,7 @@ static const struct wt_case cases[] = {
     {"the program's optimizer", callback},
     {"lamb", lamb},
     {"muon", muon},
+    {"moments in fewer bytes", small_states},
     {"checkpoints of all of these", checkpoints},
     {"parameters in many pieces", pieces},
     {"wrong use of it is named", wrong},
