@@ -27,10 +27,10 @@
  *
  * and buffers for the units in use: of gradients from stage 2 on, of parameters in stage 3. Gradients are summed by the same
  * collectives on the same layout in every stage, and the optimizers work element by element: the stages give the same bits.
- * LAMB does w -= lr r u with u = m^ / (sqrt(v^) + eps) + weight_decay w, of moments with bias correction, and r = |w| / |u| of the
- * whole parameter, 1 where one of them is 0. It goes over the states twice; an all-reduce between adds the squares of all parameters'
- * shards, and of the same shards in every stage, so that the bits are the same, too. Parts of one parameter that are on other ranks
- * of config.model have norms of their own.
+ * LAMB does w -= lr r u with u = m^ / (sqrt(v^) + eps) + weight_decay w, of moments with bias correction, and r = |w| / |u| of
+ * the whole parameter, 1 where one of them is 0. It goes over the states twice; an all-reduce between adds the squares of all
+ * parameters' shards, and of the same shards in every stage, so that the bits are the same, too. Parts of one parameter that are
+ * on other ranks of config.model have norms of their own.
  *
  * Muon (Jordan et al., 2024) keeps one moment, m = momentum m + (1 - momentum) g, and makes of u = m, with nesterov of
  * (1 - momentum) g + momentum m, a matrix that is nearly orthogonal, by five Newton-Schulz iterations in fp32:
@@ -38,12 +38,12 @@
  * 4 (2 rows columns + 2 min(rows, columns)^2) bytes of scratch memory for the largest of them on this rank, sides rounded up to 32.
  * A group of hyper-parameters of their own gives them another lr. In stage 0 every rank computes all.
  *
- * config.state_dtype keeps moments in fewer bytes than 4: 2 of bfloat16, rounded to nearest; or 1, and 4 for a block of 256 elements of
- * a parameter's part in a shard and for what is left of it, in dynamic 8-bit codes (Dettmers et al., ICLR 2022). The optimizer computes as
- * before and rounds what it keeps, in 33024 x 8 bytes of scratch memory for each thread. bfloat16 gives the same bits for
- * any number of ranks and stage; blocks begin where shards do, so that the stages have the same bits on the same ranks, and other
- * numbers of ranks others. With beta2 close to 1 a rounded second moment decays late: a change of less than half a step is lost, of
- * bfloat16 1/256, and a code's is wider. Checkpoints have fp32.
+ * config.state_dtype keeps moments in fewer bytes than 4: 2 of bfloat16, rounded to nearest; or 1, and 4 for a block of 256
+ * elements of a parameter's part in a shard and for what is left of it, in dynamic 8-bit codes (Dettmers et al., ICLR 2022). The
+ * optimizer computes as before and rounds what it keeps, in 33024 x 8 bytes of scratch memory for each thread. bfloat16 gives
+ * the same bits for any number of ranks and stage; blocks begin where shards do, so that the stages have the same bits on the
+ * same ranks, and other numbers of ranks others. With beta2 close to 1 a rounded second moment decays late: a change of less
+ * than half a step is lost, of bfloat16 1/256, and a code's is wider. Checkpoints have fp32.
  *
  * Conventions are those of weft.h: statuses, units, ownership. weft_thread_error() has the text of a failure.
  *   Threads     any thread may make any call; calls on one weft_zero run one after another.
@@ -142,7 +142,7 @@ typedef struct weft_zero_config {
     weft_zero_update_fn update;    /* WEFT_ZERO_CALLBACK: the optimizer; else NULL. It does the same on all ranks */
     void *update_arg;              /* its first argument */
     int update_moments;            /* how many moments it has, 0 to 2 */
-    int state_dtype;               /* of moments of adamw, adam, sgd and lion, in memory: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
+    int state_dtype;               /* of adamw's, adam's, sgd's, lion's moments: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
