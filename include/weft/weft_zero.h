@@ -40,8 +40,8 @@
  *
  * config.state_dtype keeps moments in fewer bytes than 4: 2 of bfloat16, rounded to nearest; or 1, and 4 for a block of 256
  * elements of a parameter's part in a shard and for what is left of it, in dynamic 8-bit codes (Dettmers et al., ICLR 2022). The
- * optimizer computes as before and rounds what it keeps, in 33024 x 8 bytes of scratch memory for each thread. bfloat16 gives
- * the same bits for any number of ranks and stage; blocks begin where shards do, so that the stages have the same bits on the
+ * optimizer computes as before and rounds what it keeps, in 33024 x 8 bytes of scratch memory for each thread. bfloat16 rounds
+ * each element by itself, however it is sharded; blocks begin where shards do, so that the stages have the same bits on the
  * same ranks, and other numbers of ranks others. With beta2 close to 1 a rounded second moment decays late: a change of less
  * than half a step is lost, of bfloat16 1/256, and a code's is wider. Checkpoints have fp32.
  *
