@@ -88,10 +88,10 @@ typedef enum weft_zero_reduce {
 struct weft_zero_update;
 /* An optimizer of the program's (WEFT_ZERO_CALLBACK): update one piece of a parameter, in weft_zero_step.
  *
- * It changes weight and moments in place; the engine stores a 16-bit parameter from the weight afterwards. The engine's threads call
- * it, several at once with other pieces, in any order. How parameters are cut into pieces depends on the stage, the number of ranks
- * and whether states are in a file: a function that computes every element by itself gives the same bits in all of them. It must not
- * call weft, and has no way to fail.
+ * It changes weight and moments in place; the engine stores a 16-bit parameter from the weight afterwards. The engine's threads
+ * call it, several at once with other pieces, in any order. How parameters are cut into pieces depends on the stage, the number of
+ * ranks and whether states are in a file: a function that computes every element by itself gives the same bits in all of them. It
+ * must not call weft, and has no way to fail.
  *
  * @param arg    config.update_arg
  * @param piece  what to update; valid during the call */

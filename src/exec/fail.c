@@ -362,8 +362,9 @@ void wi_exec_disagree(struct wi_exec *exec, int peer, const struct weft_op_info 
     else if (memcmp(&alike, ours, sizeof alike) == 0 && ours->kind != WI_COLL_SEND)
         wi_exec_fail(
             exec, WEFT_EMISMATCH, peer, ours,
-            "rank %d called %s here too, but with other per-rank counts, another algorithm, codec, tensor or label named, accumulate set otherwise, a "
-            "residual of another age, or after an earlier operation that differed (kind, count, type, operator, root or algorithm)",
+            "rank %d called %s here too, but with other per-rank counts, another algorithm, codec, tensor or label named, "
+            "accumulate set otherwise, a residual of another age, or after an earlier operation that differed (kind, count, type, "
+            "operator, root or algorithm)",
             peer, text);
     else
         wi_exec_fail(exec, WEFT_EMISMATCH, peer, ours, "rank %d called %s here", peer, text);

@@ -29,8 +29,8 @@ static char *own_place(const weft_zero *zero, const struct wi_zero_flat *flat)
 
 /* ---- Reductions ---- */
 
-/* May a reduction add to the shard? Shards of 16 bits that are in files are rounded before they are added up, and so are all, for the
- * same bits in memory and in files. */
+/* May a reduction add to the shard? Shards of 16 bits that are in files are rounded before they are added up, and so are all, for
+ * the same bits in memory and in files. */
 static int adds_up(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
     return !flat->swapped && !zero->config.reduce_codec && flat->grad_dtype == WEFT_FLOAT32;

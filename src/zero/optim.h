@@ -63,8 +63,8 @@ void wi_optim_pool_destroy(struct wi_optim_pool *pool);
 void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces);
 
 /* Lamb takes two passes. The first one updates moments and adds up squares of the weight and of its update, in double; the second,
- * wi_optim_run, whose step_size has been multiplied by the ratio of the norms, updates the weight. Pieces that have the same sums are
- * consecutive parts of one tensor, each but the last of a multiple of WI_OPTIM_SUM_LANES elements: how many they are makes no
+ * wi_optim_run, whose step_size has been multiplied by the ratio of the norms, updates the weight. Pieces that have the same sums
+ * are consecutive parts of one tensor, each but the last of a multiple of WI_OPTIM_SUM_LANES elements: how many they are makes no
  * difference to the sums, nor do threads and instruction set. */
 #define WI_OPTIM_SUM_LANES 16
 struct wi_optim_sums {

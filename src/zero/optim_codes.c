@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moments of one or two bytes. Codes are those of dynamic quantisation (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR
- * 2022): seven decades, the largest with the most steps. A block's scale is its element of the largest magnitude, with its sign, which
- * has the code of exactly 1: what was decoded is encoded as it was. */
+/* Moments of one or two bytes. Codes are those of dynamic quantisation (Dettmers et al., 8-bit Optimizers via Block-wise
+ * Quantization, ICLR 2022): seven decades, the largest with the most steps. A block's scale is its element of the largest
+ * magnitude, with its sign, which has the code of exactly 1: what was decoded is encoded as it was. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -31,8 +31,8 @@ typedef void (*wi_optim_update_fn)(const struct wi_optim *optim, size_t elems, f
 typedef void (*wi_optim_lamb_fn)(const struct wi_optim *optim, size_t elems, const float *weight, float *moment1, float *moment2,
                                  const void *grad, double lanes[2][WI_OPTIM_SUM_LANES]);
 
-/* c = alpha a b + beta d, or a b if d is NULL, in fp32, of `rows` rows and `columns` columns from row and column on. Each product is
- * rounded, and added to the sum of those before it. rows are a multiple of 4, columns of WI_OPTIM_COLUMNS. */
+/* c = alpha a b + beta d, or a b if d is NULL, in fp32, of `rows` rows and `columns` columns from row and column on. Each product
+ * is rounded, and added to the sum of those before it. rows are a multiple of 4, columns of WI_OPTIM_COLUMNS. */
 #define WI_OPTIM_ROWS 4
 #define WI_OPTIM_COLUMNS 32
 struct wi_optim_matmul {
@@ -59,15 +59,16 @@ extern const struct wi_optim_isa wi_optim_isa_avx2, wi_optim_isa_avx512;
 const struct wi_optim_isa *wi_optim_isa_current(void);
 enum wi_optim_type wi_optim_type_of(weft_dtype dtype);
 
-/* Run work(arg, own, piece, from, to) for parts of pieces, of at most WI_OPTIM_PART_ELEMS, that together are all of them, on the pool's
- * threads. Each thread has WI_OPTIM_OWN_BYTES at `own` during the call, zeroed at first. */
+/* Run work(arg, own, piece, from, to) for parts of pieces, of at most WI_OPTIM_PART_ELEMS, that together are all of them, on the
+ * pool's threads. Each thread has WI_OPTIM_OWN_BYTES at `own` during the call, zeroed at first. */
 #define WI_OPTIM_PART_ELEMS (32768u + 256u)
 #define WI_OPTIM_OWN_BYTES 16
 typedef void (*wi_optim_part_fn)(void *arg, void *own, const struct wi_optim_piece *piece, size_t from, size_t to);
-void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces, wi_optim_part_fn work, void *arg);
+void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces, wi_optim_part_fn work,
+                    void *arg);
 
-/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its own
- * units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
+/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread sees its
+ * own units in ascending order, and has WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
 #define WI_OPTIM_CURSOR_BYTES 32
 typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
 void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lamb's first pass. A tensor's elements are summed up in blocks of one size, which begin where the tensor does; a piece may begin or end
- * within a block, whose sums are then kept for the next piece. */
+/* Lamb's first pass. A tensor's elements are summed up in blocks of one size, which begin where the tensor does; a piece may begin
+ * or end within a block, whose sums are then kept for the next piece. */
 #include <string.h>
 
 #include "zero/optim.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Muon: momentum, whose matrix is made nearly orthogonal by Newton-Schulz iterations, in fp32. Coefficients, their number and the scale
- * are Jordan's (kellerjordan.github.io/posts/muon) and those of DeepSpeed 0.19, which iterate in bfloat16. Matrices are wide: tall ones are
- * worked on transposed. */
+/* Muon: momentum, whose matrix is made nearly orthogonal by Newton-Schulz iterations, in fp32. Coefficients, their number and the
+ * scale are Jordan's (kellerjordan.github.io/posts/muon) and those of DeepSpeed 0.19, which iterate in bfloat16. Matrices are
+ * wide: tall ones are worked on transposed. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Optimizers of the program's: each part's gradient becomes fp32 in memory of the thread's, and the program's function is called. */
+/* Optimizers of the program's: each part's gradient becomes fp32 in memory of the thread's, and the program's function is called.
+ * */
 #include <stdatomic.h>
 
 #include "zero/optim.h"

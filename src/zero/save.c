@@ -25,7 +25,8 @@ enum { KINDS = 3 };
 
 /* ---- Pieces ---- */
 
-/* A piece that is in a file of the engine's, or is kept as codes: of which flat, and which element of the tensor is the shard's `at`. */
+/* A piece that is in a file of the engine's, or is kept as codes: of which flat, and which element of the tensor is the shard's
+ * `at`. */
 struct source {
     weft_zero *zero;
     const struct wi_zero_flat *flat;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moments that are kept in fewer bytes than four (config.state_dtype). Each parameter's part in each shard has blocks of its own, also
- * in stage 0, where a rank has all shards: the same blocks in all stages. Scales of part number i of a flat, of what this rank updates, are
- * from its first element / 256 + i on, which leaves room for those of the part before. */
+/* Moments that are kept in fewer bytes than four (config.state_dtype). Each parameter's part in each shard has blocks of its own,
+ * also in stage 0, where a rank has all shards: the same blocks in all stages. Scales of part number i of a flat, of what this
+ * rank updates, are from its first element / 256 + i on, which leaves room for those of the part before. */
 #include "base/status.h"
 #include "zero/zero.h"
 

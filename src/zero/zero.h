@@ -194,8 +194,8 @@ struct wi_zero_memory {
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
                          const struct wi_zero_memory *memory);
 
-/* Update all flats, in the order in which units are used; `updated` is called when a unit's have been. optims: of groups; lamb's are of
- * parameters. */
+/* Update all flats, in the order in which units are used; `updated` is called when a unit's have been. optims: of groups; lamb's
+ * are of parameters. */
 typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
 weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
 /* A collective of a few numbers of 64 bits, in place, added up or those of the first rank. */

@@ -8,8 +8,8 @@ Jobs, on N parameters in fp32 and a bf16 copy of them:
     step    unscale and clip by a known factor, AdamW, store bf16. torch: mul_, AdamW(fused=True), copy_
     whole   the same, with the norm. torch: mul_, clip_grad_norm_, AdamW(fused=True), copy_; weft: the sum of squares, then one pass
     bare    AdamW alone
-Shown: the best and the median time of each, and torch's divided by weft's. --deepspeed adds DeepSpeed's CPUAdam, which is compiled at
-first use.
+Shown: the best and the median time of each, and torch's divided by weft's. --deepspeed adds DeepSpeed's CPUAdam, which is
+compiled at first use.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def fields_of(body):
         for item in (first, *more):
             name = re.search(r"(\w+)(\[\w*\])?$", item.strip())
             if name:  # not so the pointers to functions of other structs
-                found.append((name.group(1), "*" if "*" in item else type_name))
+                found.append((name.group(1), "*" if "*" in item or type_name.endswith("_fn") else type_name))
     return found
 
 

@@ -179,8 +179,8 @@ static void two(int rank, int nranks, void *arg)
     wait_for(way, low_req, high_req);
     WT_CHECK(seen.high_parts >= HIGH_PARTS);
     if (seen.between > seen.high_parts / WI_URGENT_TURNS + 4 || !seen.left)
-        wt_fail(__FILE__, __LINE__, "%zu parts of the other one among %zu of the urgent one, and %zu after", seen.between,
-                seen.high_parts, seen.left);
+        wt_fail(__FILE__, __LINE__, "%zu parts of the other one among %zu of the urgent one, and %zu after",
+                seen.between, seen.high_parts, seen.left);
     /* It is not kept waiting for good, either: the urgent one has more turns than may pass it over. */
     WT_CHECK(seen.between > 0);
     for (size_t i = 0; i < (shm ? 2 * nlow : nlow); i += 101)

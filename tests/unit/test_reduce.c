@@ -658,8 +658,8 @@ static void add_once(unsigned dtype, unsigned op, int nsrc, size_t elems, unsign
 
 static void adds_to_destination(void)
 {
-    static const unsigned dtypes[] = {WEFT_FLOAT16,   WEFT_BFLOAT16,   WEFT_FLOAT32,
-                                      WEFT_FLOAT64,   WEFT_FLOAT8E4M3, WEFT_FLOAT8E5M2};
+    static const unsigned dtypes[] = {WEFT_FLOAT16, WEFT_BFLOAT16,   WEFT_FLOAT32,
+                                      WEFT_FLOAT64, WEFT_FLOAT8E4M3, WEFT_FLOAT8E5M2};
     static const int nsrcs[] = {1, 2, 3, 8, 9, 17, WI_REDUCE_MAX_SRC};
 
     for (size_t a = 0; a < sizeof isas / sizeof *isas; a++) {

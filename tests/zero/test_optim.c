@@ -23,7 +23,8 @@ static const struct setting {
 } settings[] = {
 #define SIZE \
     sizeof(  \
-        weft_zero_hyper) /* then lr, beta1, beta2, eps, weight_decay, momentum, dampening, nesterov, maximize, lr_decay, max_coeff, min_coeff */
+        weft_zero_hyper) /* then lr, beta1, beta2, eps, weight_decay, momentum, dampening, nesterov, maximize, lr_decay, max_coeff,
+                            min_coeff */
     {"adamw", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01}},
     {"adamw, tiny eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e-40, 0, 0, 0, 0, 0, 0, 10, .01}},
     {"adamw, huge eps", WEFT_ZERO_ADAMW, {SIZE, 1e-3, .9, .999, 1e30, 0, 0, 0, 0, 0, 0, 10, .01}},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Muon's step on matrices of many shapes: near a reference in double, and the same bits for every instruction set and number of threads. */
+/* Muon's step on matrices of many shapes: near a reference in double, and the same bits for every instruction set and number of
+ * threads. */
 #include "../unit/unit.h"
 #include "newton_schulz.h"
 #include "optim_common.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines with optimizers that are more than a formula for each element: all stages, with states in memory or in files, give the same
- * bits, and those of a plain reference in double to rounding. */
+/* Engines with optimizers that are more than a formula for each element: all stages, with states in memory or in files, give the
+ * same bits, and those of a plain reference in double to rounding. */
 #include <sys/stat.h>
 
 #include "tests/zero/model.h"
@@ -40,7 +40,8 @@ static const weft_zero_hyper groups[2] = {
      .min_coeff = .04},
 };
 
-/* ---- The program's optimizer: what it does depends on the parameter, the place in it, the group, the step, and its moments. ---- */
+/* ---- The program's optimizer: what it does depends on the parameter, the place in it, the group, the step, and its moments. ----
+ * */
 
 static double own_rate(const weft_zero_hyper *h, int param, size_t i, uint64_t step)
 {

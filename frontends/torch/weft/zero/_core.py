@@ -63,7 +63,7 @@ class Core:
     Args:
         model: its parameters become views of the engine's memory. All ranks get the values of rank 0.
         settings: how.
-        optimizer: by the library's name: "adamw", "adam", "sgd", "lion", "adagrad".
+        optimizer: by the library's name: "adamw", "adam", "sgd", "lion", "adagrad", "lamb".
         groups: of the optimizer: lists of parameters; what is in none is not trained.
         group: of processes; None: all.
         units: modules that are units; None: repeated blocks (see _units).
@@ -283,6 +283,7 @@ class Core:
             "sgd": {"momentum_buffer": MOMENT1},
             "lion": {"exp_avg": MOMENT1},
             "adagrad": {"sum": MOMENT1},
+            "lamb": {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2},
         }[self.optimizer]
 
     def stats(self) -> dict[str, int]:

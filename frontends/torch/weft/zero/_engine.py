@@ -277,8 +277,8 @@ def initialize(
 
     Args:
         model: on the CPU. Its parameters become views of the engine's memory.
-        optimizer: "adamw", "adam", "sgd", "lion" or "adagrad"; an AdamW, Adam, SGD or Adagrad of torch.optim that has not made a
-            step; a function that makes one; None: the configuration's, or AdamW.
+        optimizer: "adamw", "adam", "sgd", "lion", "adagrad" or "lamb"; an AdamW, Adam, SGD or Adagrad of torch.optim that has not
+            made a step; a function that makes one; None: the configuration's, or AdamW.
         config: a ds_config file, or a dictionary of the same keys, with DeepSpeed's defaults; None: stage 1, one micro-batch,
             gradients are not clipped.
         model_parameters: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.

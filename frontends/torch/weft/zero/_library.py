@@ -16,7 +16,7 @@ import torch
 LIBRARY = "libweft_zero.so.0"
 
 #: weft_zero_optimizer, by the names that the library has.
-OPTIMIZERS = {"adamw": 1, "adam": 2, "sgd": 3, "lion": 4, "adagrad": 5}
+OPTIMIZERS = {"adamw": 1, "adam": 2, "sgd": 3, "lion": 4, "adagrad": 5, "lamb": 7}
 #: weft_zero_what.
 WEIGHT, GRAD, MOMENT1, MOMENT2 = 1, 2, 3, 4
 FROZEN, WHOLE = 1, 2
@@ -47,8 +47,9 @@ class Config(ctypes.Structure):
         ("threads", _int), ("overlap", _int), ("live_elems", _size), ("prefetch_elems", _size), ("reuse_elems", _size),
         ("persistent_elems", _size), ("gather_codec", _text), ("reduce_codec", _text), ("shard_ranks", _int), ("experts", _pointer),
         ("model", _pointer), ("secondary_ranks", _int), ("offload_folder", _text), ("offload_params", _int),
-        ("offload_ratio", _double), ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size), ("offload_buffered", _int),
-        ("offload_threads", _int),
+        ("offload_ratio", _double), ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size),
+        ("offload_buffered", _int), ("offload_threads", _int), ("update", _pointer), ("update_arg", _pointer),
+        ("update_moments", _int), ("state_dtype", _int),
     ]  # fmt: skip
 
 
@@ -67,6 +68,7 @@ class Hyper(ctypes.Structure):
     _fields_ = [
         ("bytes", _size), ("lr", _double), ("beta1", _double), ("beta2", _double), ("eps", _double), ("weight_decay", _double),
         ("momentum", _double), ("dampening", _double), ("nesterov", _int), ("maximize", _int), ("lr_decay", _double),
+        ("max_coeff", _double), ("min_coeff", _double),
     ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 1e-3, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "maximize": False},
     "lion": {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0},
     "adagrad": {"lr": 1e-2, "lr_decay": 0.0, "weight_decay": 0.0, "eps": 1e-10, "maximize": False},
+    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "max_coeff": 10.0, "min_coeff": 0.01},
 }
 #: What torch's have besides, and the only value that is possible here.
 _FIXED: dict[str, Any] = {"amsgrad": False, "initial_accumulator_value": 0, "differentiable": False, "capturable": False}
@@ -100,7 +101,7 @@ def describe(
 def hyper_of(group: Mapping[str, Any]) -> Hyper:
     """A group of torch's as weft_zero_step takes it."""
     betas = group.get("betas", (0.9, 0.999))
-    hyper = Hyper(bytes=ctypes.sizeof(Hyper), beta1=betas[0], beta2=betas[1])
+    hyper = Hyper(bytes=ctypes.sizeof(Hyper), beta1=betas[0], beta2=betas[1], max_coeff=10.0, min_coeff=0.01)
     for field in Hyper._fields_:
         name = field[0]
         if name in group:
