@@ -94,6 +94,7 @@ weft_status wi_zero_arena_get(struct wi_zero_arena *arena, size_t bytes, int ins
     weft_status st = weft_mem_pool_alloc(arena->context, need, ptr);
 
     if (st == WEFT_ENOTSUP) {
+        arena->plain = 1;
         *ptr = wi_aligned_alloc(64, need);
         st = *ptr ? WEFT_SUCCESS : WEFT_ENOMEM;
     }
@@ -117,6 +118,8 @@ void wi_zero_arena_put(struct wi_zero_arena *arena, void *ptr, size_t bytes)
         return;
     }
     arena->outside -= need;
-    if (weft_mem_pool_free(arena->context, ptr) < 0)
+    if (arena->plain)
         wi_free(ptr);
+    else
+        weft_mem_pool_free(arena->context, ptr);
 }

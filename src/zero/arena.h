@@ -18,6 +18,7 @@ struct wi_zero_arena {
     size_t bytes;
     struct wi_zero_arena_block *blocks; /* in use, by place */
     int nblocks, capacity;
+    int plain;                  /* there is no shareable memory: what is outside is the heap's */
     size_t used, outside, most; /* bytes in use inside; outside; the most there have been together */
 };
 

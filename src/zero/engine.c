@@ -34,6 +34,10 @@ weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigne
     if (!zero || zero->magic != WI_ZERO_MAGIC)
         return wi_zero_publish(
             *since, wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
+    if (zero->pid != getpid())
+        return wi_zero_publish(
+            *since,
+            wi_fail(WEFT_EINVAL, "zero: %s: the engine is of the process from which this one was forked", call));
     pthread_mutex_lock(&zero->lock);
     weft_status st = WEFT_SUCCESS;
 
@@ -67,7 +71,12 @@ weft_status wi_zero_broke(weft_zero *zero, weft_status st, const char *format, .
         st == WEFT_EMISMATCH && zero->sealed
             ? "; ranks use units in different orders, ran different numbers of micro-batches, or have other hyper-parameters"
             : "");
-    if (st <= WEFT_EPEER && zero->failed == WEFT_SUCCESS) {
+    return st <= WEFT_EPEER ? wi_zero_final(zero, st) : st;
+}
+
+weft_status wi_zero_final(weft_zero *zero, weft_status st)
+{
+    if (st < 0 && zero->failed == WEFT_SUCCESS) {
         zero->failed = st;
         zero->failure = wi_strdup(wi_fail_text());
     }
@@ -393,6 +402,7 @@ static weft_status create(weft_comm *comm, const weft_zero_config *given, weft_z
         return st;
     }
     zero->magic = WI_ZERO_MAGIC;
+    zero->pid = getpid();
     *out = zero;
     return WEFT_SUCCESS;
 }
@@ -413,6 +423,11 @@ weft_status weft_zero_destroy(weft_zero *zero)
     if (zero->magic != WI_ZERO_MAGIC) {
         since = wi_fail_count();
         return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: destroy: not an engine"));
+    }
+    if (zero->pid != getpid()) {
+        since = wi_fail_count();
+        return wi_zero_publish(
+            since, wi_fail(WEFT_EINVAL, "zero: destroy: the engine is of the process from which this one was forked"));
     }
     pthread_mutex_lock(&zero->lock);
     /* What another rank still waits for is completed; what fails is over anyway. */

@@ -136,7 +136,7 @@ static weft_status begin_delayed(weft_zero *zero)
         if (zero->units[zero->delayed[i]].resident && !zero->units[zero->delayed[i]].issued)
             st = begin(zero, &zero->units[zero->delayed[i]], WI_ZERO_FORWARD);
     zero->ndelayed = 0;
-    return st;
+    return wi_zero_final(zero, st);
 }
 
 static weft_status read_unit(weft_zero *zero, const struct wi_zero_unit *unit, int *reads)
@@ -200,8 +200,11 @@ static weft_status bring(weft_zero *zero, int number, int ahead, enum wi_zero_ev
     if (st == WEFT_ENOTFOUND && !ahead)
         st = take_buffers(zero, unit, 0);
     WI_TRY(st);
+    /* From here on other ranks may be waiting for this one: a failure is final. */
     unit->resident = 1;
-    WI_TRY(read_unit(zero, unit, &reads));
+    st = read_unit(zero, unit, &reads);
+    if (st < 0)
+        return wi_zero_final(zero, st);
     if (ahead) {
         unit->ahead = 1;
         unit->used = ++zero->clock;
@@ -212,7 +215,7 @@ static weft_status bring(weft_zero *zero, int number, int ahead, enum wi_zero_ev
         zero->delayed[zero->ndelayed++] = number;
         return WEFT_SUCCESS;
     }
-    return begin(zero, unit, event);
+    return wi_zero_final(zero, begin(zero, unit, event));
 }
 
 weft_status wi_zero_release_all(weft_zero *zero)

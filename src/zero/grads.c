@@ -103,7 +103,7 @@ static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
     weft_status st = wait_for(zero, flat, &flat->reduce);
 
     if (st >= 0 && flat->swapped)
-        st = wi_zero_swap_gradients(zero, flat, own_place(zero, flat), flat->reduced);
+        st = wi_zero_final(zero, wi_zero_swap_gradients(zero, flat, own_place(zero, flat), flat->reduced));
     else if (st >= 0 && flat->to_buffer)
         wi_optim_convert(zero->pool, flat->grad_own, flat->grad_dtype, own_place(zero, flat), flat->grad_dtype,
                          flat->shard, 1);

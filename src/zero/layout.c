@@ -11,7 +11,9 @@
 #include "zero/zero.h"
 
 #define ALIGN_BYTES 64 /* of parameters and shards */
-#define CUT_MOST ((size_t)1 << 24)
+#define CUT_MOST WI_ZERO_CUT_MOST
+/* Of all flats: what shards of whole parameters are rounded up to may be as often as there are ranks. */
+#define FLATS_MOST ((size_t)1 << 54)
 
 static size_t gcd(size_t a, size_t b)
 {
@@ -155,6 +157,8 @@ static weft_status fill_flat(weft_zero *zero, const struct wi_zero_unit *unit, s
 
 weft_status wi_zero_lay_out(weft_zero *zero)
 {
+    size_t all = 0;
+
     /* Every parameter begins at most one flat. */
     zero->flats = wi_calloc((size_t)zero->nparams + 1, sizeof *zero->flats);
     if (!zero->flats)
@@ -182,6 +186,10 @@ weft_status wi_zero_lay_out(weft_zero *zero)
         }
         unit->nflats = zero->nflats - unit->first_flat;
         for (int i = 0; i < unit->nflats; i++)
+            if (__builtin_add_overflow(all, zero->flats[unit->first_flat + i].elems, &all) || all > FLATS_MOST)
+                return wi_fail(WEFT_EINVAL, "seal: with unit \"%s\" the shards have more than 2^54 elements",
+                               unit->name);
+        for (int i = 0; i < unit->nflats; i++)
             unit->elems += zero->flats[unit->first_flat + i].elems;
         unit->kept = zero->config.stage < 3 || unit->elems <= zero->config.persistent_elems;
     }
@@ -198,6 +206,7 @@ static weft_status allocate(weft_zero *zero, size_t bytes, const char *what, voi
     weft_status st = weft_mem_alloc(zero->context, bytes, ptr);
 
     if (st == WEFT_ENOTSUP) {
+        zero->plain = 1;
         *ptr = wi_aligned_alloc(ALIGN_BYTES, bytes);
         if (*ptr)
             memset(*ptr, 0, bytes);
@@ -208,8 +217,10 @@ static weft_status allocate(weft_zero *zero, size_t bytes, const char *what, voi
 
 static void release(weft_zero *zero, void *ptr)
 {
-    if (ptr && weft_mem_free(zero->context, ptr) < 0)
+    if (zero->plain)
         wi_free(ptr);
+    else
+        weft_mem_free(zero->context, ptr);
 }
 
 static size_t updated(const weft_zero *zero, const struct wi_zero_flat *flat)

@@ -54,6 +54,9 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
         return wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is an expert's, and config.experts was NULL", param->name);
     if (param->flags & WEFT_ZERO_MUON)
         WI_TRY(check_muon(zero, param));
+    if (param->cut_elems > WI_ZERO_CUT_MOST)
+        return wi_fail(WEFT_EINVAL, "zero: param_add: cut_elems of \"%s\" is %zu, above %zu", param->name,
+                       param->cut_elems, WI_ZERO_CUT_MOST);
     if (param->group < 0 || param->group > 1 << 20)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the group of \"%s\" is %d", param->name, param->group);
     if (param->ndims < 0 || param->ndims > WEFT_ZERO_DIMS_MAX || (param->ndims && !param->shape))
@@ -166,13 +169,22 @@ weft_status weft_zero_unit_add(weft_zero *zero, const char *name, const int *par
     return st < 0 ? st : wi_zero_leave(zero, since, unit_add(zero, name, params, nparams, unit));
 }
 
+/* So that no sum of bytes overflows, with padding and over any number of ranks. */
+#define ELEMS_MOST ((size_t)1 << 48)
+
 static weft_status check_model(const weft_zero *zero)
 {
+    size_t elems = 0;
+
     if (!zero->nunits)
         return wi_fail(WEFT_EINVAL, "zero: seal: no unit is defined");
     for (int i = 0; i < zero->nparams; i++)
         if (zero->params[i].unit < 0)
             return wi_fail(WEFT_EINVAL, "zero: seal: parameter \"%s\" is in no unit", zero->params[i].name);
+    for (int i = 0; i < zero->nparams; i++)
+        if (__builtin_add_overflow(elems, zero->params[i].elems, &elems) || elems > ELEMS_MOST)
+            return wi_fail(WEFT_EINVAL, "zero: seal: with parameter \"%s\" there are more than 2^48 elements",
+                           zero->params[i].name);
     return WEFT_SUCCESS;
 }
 
@@ -227,11 +239,7 @@ static weft_status seal_or_fail(weft_zero *zero)
 {
     weft_status st = seal(zero);
 
-    if (st < 0 && zero->flats && zero->failed == WEFT_SUCCESS) {
-        zero->failed = st;
-        zero->failure = wi_strdup(wi_fail_text());
-    }
-    return st;
+    return zero->flats ? wi_zero_final(zero, st) : st;
 }
 
 weft_status weft_zero_seal(weft_zero *zero)

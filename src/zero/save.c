@@ -286,6 +286,8 @@ weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_
 
 /* ---- Load ---- */
 
+enum { COUNT_MOST = 1 << 30 };
+
 struct counters {
     int64_t step, good_steps, hysteresis;
     double loss_scale;
@@ -305,7 +307,8 @@ static weft_status read_counters(const weft_zero *zero, struct wi_ckpt_reader *r
             WEFT_EINVAL,
             "zero: load: version \"%s\" was saved with %s, and the engine has %s; WEFT_ZERO_LOAD_WEIGHTS loads weights alone",
             wi_ckpt_tag(reader), optimizer, wi_optim_name(zero->config.optimizer));
-    if (c->step < 0 || !(c->loss_scale > 0))
+    if (c->step < 0 || !(c->loss_scale > 0 && c->loss_scale <= 1e30) || c->good_steps < 0 ||
+        c->good_steps > COUNT_MOST || c->hysteresis < 0 || c->hysteresis > COUNT_MOST)
         return wi_fail(WEFT_ECONFIG, "zero: load: version \"%s\" has step %lld and loss scale %g", wi_ckpt_tag(reader),
                        (long long)c->step, c->loss_scale);
     return WEFT_SUCCESS;
@@ -433,10 +436,7 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
     if (st >= 0) {
         st = read_list(reader, &list);
         st = wi_zero_agree(zero, st < 0 ? st : WEFT_SUCCESS, "load: read");
-        if (st < 0 && zero->failed == WEFT_SUCCESS) {
-            zero->failed = st;
-            zero->failure = wi_strdup(wi_fail_text());
-        }
+        wi_zero_final(zero, st);
     }
     list_free(&list);
     WI_TRY(st);

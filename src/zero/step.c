@@ -304,6 +304,19 @@ weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, w
     return st;
 }
 
+/* Every unit with gradients, once. */
+static int is_order(const weft_zero *zero, const int *order)
+{
+    for (int i = 0; i < zero->norder; i++) {
+        if (order[i] < 0 || order[i] >= zero->nunits || !zero->units[order[i]].trained)
+            return 0;
+        for (int k = 0; k < i; k++)
+            if (order[k] == order[i])
+                return 0;
+    }
+    return 1;
+}
+
 /* Rank 0's order of completion becomes all ranks' order of reductions: no buffer waits for one whose gradients come later. */
 static weft_status learn_order(weft_zero *zero)
 {
@@ -318,6 +331,9 @@ static weft_status learn_order(weft_zero *zero)
 
     if (st < 0)
         return wi_zero_broke(zero, st, "order of reductions");
+    if (!is_order(zero, zero->completed))
+        return wi_zero_final(zero,
+                             wi_fail(WEFT_EPROTO, "zero: step: what rank 0 says is no order of this model's units"));
     memcpy(zero->order, zero->completed, (size_t)zero->norder * sizeof *zero->order);
     zero->ordered = 1;
     return WEFT_SUCCESS;
@@ -359,10 +375,7 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
         if (st >= 0)
             st = wi_zero_update_all(zero, optims, wi_zero_gather_updated);
         /* Some parameters have changed, and others have not. */
-        if (st < 0 && zero->failed == WEFT_SUCCESS) {
-            zero->failed = st;
-            zero->failure = wi_strdup(wi_fail_text());
-        }
+        wi_zero_final(zero, st);
     }
     wi_free(optims);
     return st;

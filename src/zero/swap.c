@@ -56,13 +56,16 @@ static size_t all_chunks(const struct wi_zero_swap *swap, int extent)
 static weft_status begin(struct wi_zero_swap *swap, struct wi_zero_swapped *part, int write)
 {
     size_t n = all_chunks(swap, part->extent);
+    weft_status st = WEFT_SUCCESS;
 
     part->writing = write;
     part->begun = ++swap->clock;
-    if (!n)
-        return WEFT_SUCCESS;
-    return write ? wi_disk_write(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op)
-                 : wi_disk_read(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op);
+    if (n && write)
+        st = wi_disk_write(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op);
+    else if (n)
+        st = wi_disk_read(swap->disk, (size_t)part->extent, 0, n, part->buffer, &part->op);
+    part->failed = write && st < 0;
+    return st;
 }
 
 /* What is under way ends. A buffer that was written is given back, unless that failed: then it has the only copy, and is written

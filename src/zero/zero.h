@@ -7,12 +7,14 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <sys/types.h>
 #include <weft/weft_zero.h>
 
 #include "zero/arena.h"
 #include "zero/optim.h"
 #include "zero/trace.h"
 
+#define WI_ZERO_CUT_MOST ((size_t)1 << 24) /* elements, of a multiple at which shards are cut */
 #define WI_ZERO_MAGIC 0x5745465a45524fu
 
 struct wi_zero_param {
@@ -92,6 +94,7 @@ enum { WI_ZERO_DOMAINS = 2 };
 
 struct weft_zero {
     uint64_t magic;
+    pid_t pid; /* of the process that made it; a forked child has none of its communicators */
     pthread_mutex_t lock;
     weft_zero_config config;
     weft_comm *world; /* a duplicate of the caller's */
@@ -111,6 +114,7 @@ struct weft_zero {
     struct wi_zero_flat *flats;
     int nparams, nunits, nflats;
 
+    int plain; /* there is no shareable memory: what follows is the heap's */
     void *param_memory, *grad_memory, *state_memory, *gather_memory, *reduce_memory;
     size_t param_bytes, grad_bytes, state_bytes, gather_bytes, reduce_bytes; /* of these pieces */
     struct wi_zero_arena gather_arena, reduce_arena;
@@ -155,6 +159,8 @@ struct weft_zero {
 
 /* Every public call: enters, does its work, and leaves with what the work returned. Failures' texts become the thread's. */
 weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since);
+/* A failure behind which ranks are not at the same place any more is final: every later call returns it. */
+weft_status wi_zero_final(weft_zero *zero, weft_status status);
 /* The text of a failure since the count was `since` becomes the thread's. */
 weft_status wi_zero_publish(unsigned since, weft_status status);
 weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);

@@ -3,6 +3,9 @@
  * out. */
 #include "tests/zero/model.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/alloc.h"
 
 #define SAYS(call, status, text)                                                            \
@@ -410,12 +413,77 @@ static void exhausted(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* ---- A forked child, sizes that cannot be ---- */
+
+static void forked(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = plain(3);
+    struct zt_engine e;
+    struct ft_rank f;
+    int status;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 5000, rank, nranks);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    pid_t child = fork();
+
+    WT_REQUIRE(child >= 0);
+    if (child == 0) {
+        int good = weft_zero_pre_forward(e.zero, 0) == WEFT_EINVAL && strstr(weft_thread_error(), "was forked") &&
+                   weft_zero_destroy(e.zero) == WEFT_EINVAL && strstr(weft_thread_error(), "was forked");
+
+        _exit(good ? 0 : 1);
+    }
+    WT_CHECK(waitpid(child, &status, 0) == child && status == 0);
+    zt_micro_batch(&e, 0, 0, 0);
+    WT_CHECK_OK(weft_zero_step(e.zero, groups, 2, NULL));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+/* Sums of elements that would not fit into 64 bits are found before anything is placed. */
+static void too_large(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = plain(1);
+    struct ft_rank f;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 5000, rank, nranks);
+    for (int whole = 0; whole < 2; whole++) {
+        weft_zero *zero;
+        int list[64], unit;
+
+        WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+        for (int i = 0; i < 64; i++) {
+            weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+            size_t elems = ((size_t)1 << 58) - 1;
+            char name[8];
+
+            snprintf(name, sizeof name, "p%d", i);
+            param.name = name;
+            param.ndims = 1;
+            param.shape = &elems;
+            param.flags = whole ? WEFT_ZERO_WHOLE : 0;
+            WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &list[i]));
+            param.name = "cut";
+            param.cut_elems = ((size_t)1 << 60) + 1;
+            SAYS(weft_zero_param_add(zero, &param, &unit), WEFT_EINVAL, "cut_elems of \"cut\" is");
+        }
+        WT_REQUIRE_OK(weft_zero_unit_add(zero, "u", list, 64, &unit));
+        SAYS(weft_zero_seal(zero), WEFT_EINVAL, "with parameter \"p0\" there are more than 2^48 elements");
+        WT_CHECK_OK(weft_zero_destroy(zero));
+    }
+    ft_close(&f);
+}
+
 static void arguments(void)
 {
     int stages[] = {0, 1, 2, 3};
 
     CU_ASSERT_EQUAL(wt_run(1, wrong_configs, NULL, 20000), 0);
     CU_ASSERT_EQUAL(wt_run(1, wrong_models, NULL, 20000), 0);
+    CU_ASSERT_EQUAL(wt_run(1, forked, NULL, 20000), 0);
+    CU_ASSERT_EQUAL(wt_run(2, too_large, NULL, 20000), 0);
     for (int i = 0; i < 4; i++) {
         CU_ASSERT_EQUAL(wt_run(1, wrong_passes, &stages[i], 20000), 0);
         CU_ASSERT_EQUAL(wt_run(2, wrong_passes, &stages[i], 20000), 0);

@@ -52,7 +52,7 @@ int ZeroUnit::bind(int param, at::Tensor tensor, at::ScalarType dtype, std::stri
 
     view.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes());
     tensor.set_data(view);
-    slots_.push_back({param, bytes == 0, std::move(storage), std::move(refusal), {}});
+    slots_.push_back({param, tensor.numel(), bytes == 0, std::move(storage), std::move(refusal), {}});
     if (bytes && !data) {
         kept_ = false;
         take_away(slots_.back().storage, slots_.back().refusal);
@@ -135,6 +135,9 @@ int ZeroUnit::grad_add(int param, const at::Tensor &grad)
 {
     at::Tensor dense = (grad.is_sparse() ? grad.to_dense() : grad).contiguous();
 
+    TORCH_CHECK_VALUE(dense.device().is_cpu() && dense.numel() == slot(param).elems, "weft.zero: a gradient of ",
+                      dense.numel(), " elements on ", dense.device(), " for a parameter of ", slot(param).elems,
+                      " on the CPU");
     return calls_.grad_add(engine_, param, dense.const_data_ptr(), dtype_of(dense));
 }
 

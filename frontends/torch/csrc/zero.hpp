@@ -75,6 +75,7 @@ class ZeroUnit
   private:
     struct Slot {
         int param;
+        int64_t elems;
         bool empty;
         c10::Storage storage;
         std::string refusal;

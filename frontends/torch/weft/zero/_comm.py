@@ -46,7 +46,10 @@ def _meet(group: ProcessGroup | None) -> tuple[UniqueId, int, int]:
         library().call("weft_unique_id_create", _context(), ctypes.byref(made))
         store.set(key, bytes(ctypes.string_at(ctypes.addressof(made), ctypes.sizeof(made))).hex())
     else:
-        ctypes.memmove(ctypes.addressof(made), bytes.fromhex(store.get(key).decode()), ctypes.sizeof(made))
+        given = bytes.fromhex(store.get(key).decode())
+        if len(given) != ctypes.sizeof(made):
+            raise ValueError(f"weft.zero: {key} of the store has {len(given)} bytes, not {ctypes.sizeof(made)}")
+        ctypes.memmove(ctypes.addressof(made), given, ctypes.sizeof(made))
     return made, rank, size
 
 

@@ -176,7 +176,7 @@ def _set(parameter: torch.Tensor, what: int, value: torch.Tensor) -> None:
     core, number = engine_of(parameter)
     if value.shape != parameter.shape:
         raise ValueError(f"weft.zero: a value of shape {tuple(value.shape)} for a parameter of {tuple(parameter.shape)}")
-    core.set_values(number, what, value.detach().float().contiguous())
+    core.set_values(number, what, value.detach().to("cpu", torch.float32).contiguous())
 
 
 def safe_set_full_fp32_param(parameter: torch.Tensor, value: torch.Tensor) -> None:
