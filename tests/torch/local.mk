@@ -8,7 +8,7 @@ torch_scripts = \
 	tests/torch/test_mesh.sh \
 	tests/torch/test_compress.sh tests/torch/test_compress_sharded.sh \
 	tests/torch/test_convergence.sh \
-	tests/torch/test_zero.sh \
+	tests/torch/test_zero.sh tests/torch/test_zero_more.sh \
 	tests/torch/test_security.sh \
 	tests/torch/test_cache.sh \
 	tests/torch/test_package.sh \
@@ -39,7 +39,7 @@ EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py tests/torch/cache.py tests/torch/compress.py tests/torch/compress_sharded.py \
-	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_models.py \
+	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_models.py tests/torch/zero_more.py \
 	tests/torch/convergence_smoke.py tests/bench/convergence.py tests/bench/line_plot.py tests/bench/bench_zero.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log

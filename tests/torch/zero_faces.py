@@ -380,7 +380,6 @@ def wrong_configurations(groups: ranks.Groups) -> None:
     fails(OSError, "nothing.json", tried("/nothing.json"))
     fails(ValueError, "has no module Bloc", tried(None, units=["Bloc"]))
     fails(ValueError, "float64", lambda: zero.initialize(nn.Linear(3, 3).double()))
-    fails(ValueError, "on meta", lambda: zero.initialize(nn.Linear(3, 3, device="meta")))
     fails(ValueError, "no parameters", lambda: zero.initialize(nn.ReLU()))
     fails(ValueError, "is not the model's", tried(None, torch.optim.AdamW(nn.Linear(3, 3).parameters())))
     fails(ValueError, "stage is 7", lambda: zero.fully_shard(nn.Linear(3, 3), 7))

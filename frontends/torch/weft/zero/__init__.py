@@ -25,8 +25,10 @@ from . import schedulers
 from ._checkpointing import checkpoint
 from ._engine import Engine, initialize
 from ._fsdp import Optimizer, fully_shard
+from ._init import Init
 from ._library import Error
 from ._optimizer import ShardedOptimizer
+from ._safetensors import load_safetensors
 from ._state import (
     GatheredParameters,
     full_state_dict,
@@ -46,6 +48,7 @@ __all__ = [
     "Engine",
     "Error",
     "GatheredParameters",
+    "Init",
     "Optimizer",
     "Plan",
     "ShardedOptimizer",
@@ -55,6 +58,7 @@ __all__ = [
     "fully_shard",
     "initialize",
     "load_full_state_dict",
+    "load_safetensors",
     "plan",
     "register_external_parameter",
     "safe_get_full_fp32_param",

@@ -16,6 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _library
 from ._comm import Communicator
+from ._init import leave_meta, source_of
 from ._library import DTYPES, FROZEN, MOMENT1, MOMENT2, WEIGHT, Error, library
 from ._passes import Passes, Unit
 from ._units import Block, Plan, plan
@@ -94,6 +95,7 @@ class Core:
         self.micro_batches = 0  # of this step, that have ended
         self.steps = 0
         try:
+            self._source = source_of(model, layout, self.comm.rank == 0)
             self._register(layout, groups)
             self._give_values()
         except BaseException:
@@ -148,7 +150,11 @@ class Core:
     def _give_values(self) -> None:
         """Rank 0's values into the engine, and the parameters onto its memory."""
         for number, known in enumerate(self.params):
-            values = known.tensor.detach().contiguous()
+            if known.tensor.is_meta and self._source is not None:
+                values = self._source.values(known.tensor)
+                leave_meta(known.tensor)
+            else:
+                values = known.tensor.detach().contiguous()
             if values.dtype not in DTYPES:
                 values = values.float()
             self.comm.broadcast(values)
@@ -162,6 +168,9 @@ class Core:
             with torch.no_grad():
                 self.passes.check(known.unit.handle.bind(number, known.tensor, known.dtype, refusal))
             _engines[known.tensor] = (weakref.ref(self), number)
+        if self._source is not None:
+            self._source.finish()
+            self._source = None
         for buffer in self.module.buffers():
             if buffer.device.type != "cpu":
                 continue
@@ -321,7 +330,7 @@ class _GradientHook:
 def _check(layout: Plan) -> None:
     for unit in layout.units:
         for name, tensor in unit.params:
-            if tensor.is_meta or tensor.device.type != "cpu":
+            if not tensor.is_meta and tensor.device.type != "cpu":
                 raise ValueError(f"weft.zero: parameter \"{name}\" is on {tensor.device}, not on the CPU")
             if tensor.dtype not in DTYPES:
                 raise ValueError(f"weft.zero: parameter \"{name}\" is of {tensor.dtype}, not float32, bfloat16 or float16")
