@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""weft.zero: models that are built without memory, and weights from files."""
+"""weft.zero: models built without memory, weights from files, checkpoints of torch's DCP and of DeepSpeed."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import weakref
@@ -243,7 +244,8 @@ def weights_from_files(groups: ranks.Groups) -> None:
             odd = {n: v for n, v in once.items() if n != "norm.bias"} | {"other": torch.ones(1), "another": torch.ones(1)}
             write(odd, folder / "odd" / "model.safetensors")
             write({**once, "norm.bias": torch.ones(9)}, folder / "bad" / "model.safetensors")
-            write({f"model.{n}": v.bfloat16() for n, v in once.items() if v.is_floating_point()}, folder / "half" / "a.safetensors")
+            half = {f"model.{n}": v.bfloat16() for n, v in once.items() if v.is_floating_point()}
+            write(half, folder / "half" / "a.safetensors")
             data = (folder / "one" / "weights.safetensors").read_bytes()
             (folder / "cut" / "model.safetensors").write_bytes(data[: len(data) // 2])
         dist.barrier(groups.gloo)
@@ -308,6 +310,209 @@ def hugging_face_without_memory(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
+def trained(stage: int, rank: int, steps: int = 2, **more: Any) -> Any:
+    """An engine with moments, and groups of their own rates."""
+    from weft import zero
+
+    model = zm.gpt()
+
+    def optimizer(_: Any) -> torch.optim.Optimizer:
+        named = list(model.named_parameters())
+        return torch.optim.AdamW([{"params": [p for _, p in named if p.dim() > 1], "lr": 1e-2},
+                                  {"params": [p for _, p in named if p.dim() < 2], "weight_decay": 0.0}], **zm.HYPERS)
+
+    engine = zero.initialize(model, optimizer, zm.config(stage, **more))
+    train(engine, zm.text(steps, rank))
+    return engine
+
+
+def train(engine: Any, data: Any) -> None:
+    for batch, target in data:
+        engine.backward(zm.common.loss_of(engine(batch).float(), target))
+        engine.step()
+
+
+def dcp_both_ways(groups: ranks.Groups) -> None:
+    """FSDP2 reads the bits that weft.zero has saved, and the other way; both go on from there as one would."""
+    import torch.distributed.checkpoint as torch_dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from weft import zero
+
+    data = zm.text(3, groups.rank)
+    mesh = init_device_mesh("cpu", (groups.size,))
+
+    def fsdp2() -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = zm.gpt()
+        for block in model[1:3]:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        named = list(model.named_parameters())
+        return model, torch.optim.AdamW([{"params": [p for _, p in named if p.dim() > 1]},
+                                         {"params": [p for _, p in named if p.dim() < 2]}])
+
+    def loaded(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+        state, moments = get_state_dict(model, optimizer)
+        torch_dcp.load({"model": state, "optim": moments}, checkpoint_id=folder)
+        set_state_dict(model, optimizer, model_state_dict=state, optim_state_dict=moments)
+
+    def values(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, parameter in model.named_parameters():
+            found[name] = parameter.full_tensor().detach()
+            for moment in ("exp_avg", "exp_avg_sq"):
+                found[f"{name} {moment}"] = optimizer.state[parameter][moment].full_tensor()
+        return found
+
+    with shared_folder(groups) as folder:
+        for stage, more in ((1, {}), (3, {}), (3, {"bf16": {"enabled": True}})):
+            engine = trained(stage, groups.rank, **more)
+            name = f"{stage}{len(more)}"
+            zero.dcp.save(engine, folder / name)
+            model, optimizer = fsdp2()
+            loaded(model, optimizer, folder / name)
+            zm.same_bits(values(model, optimizer), zm.whole(engine))
+            assert [(g["lr"], g["weight_decay"]) for g in optimizer.param_groups] == [(1e-2, 0.1), (3e-3, 0.0)]
+            assert {int(state["step"]) for state in optimizer.state.values()} == {2}
+            other = trained(3 - stage, groups.rank, 0, **more)
+            assert zero.dcp.load(other, folder / name) == ([], [])
+            zm.same_bits(zm.whole(other), zm.whole(engine))
+            for it in (engine, other):
+                train(it, data)
+            zm.same_bits(zm.whole(other), zm.whole(engine))
+            assert other.global_steps == 5
+            if not more:
+                for batch, target in data:
+                    zm.common.loss_of(model(batch), target).backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                plain = {n: v for n, v in values(model, optimizer).items() if " " not in n}
+                zm.near(plain, engine.full_state_dict(every_rank=True))
+                state, moments = get_state_dict(model, optimizer)
+                torch_dcp.save({"model": state, "optim": moments}, checkpoint_id=folder / f"{name}back")
+                assert zero.dcp.load(other, folder / f"{name}back") == ([], [])
+                zm.same_bits(zm.whole(other), values(model, optimizer))
+                assert other.core.steps == 5
+            engine.destroy()
+            other.destroy()
+        engine = zero.initialize(zm.odd(), "sgd", zm.config(3), lr=0.1, momentum=0.9)
+        fails(ValueError, "missing empty", lambda: zero.dcp.load(engine, folder / "10"))
+        fails(ValueError, "it has no .metadata", lambda: zero.dcp.load(engine, folder))
+        batch, target = zm.noise(1, groups.rank)[0]
+        engine.backward(zm.squares(engine(batch), target))
+        engine.step()
+        before = engine.full_state_dict(every_rank=True), engine.optimizer.state_dict()
+        zero.dcp.save(engine, folder / "sgd")
+        engine.destroy()
+        model = zm.odd()
+        optimizer = zero.Optimizer(zero.fully_shard(model, stage=2), "sgd", momentum=0.5)
+        zero.dcp.load(optimizer, folder / "sgd")
+        zm.same_bits(zero.full_state_dict(model, every_rank=True), before[0])
+        after = optimizer.state_dict()
+        assert after["param_groups"][0]["momentum"] == 0.9
+        for place, state in before[1]["state"].items():
+            zm.same_bits(after["state"][place], state)
+        optimizer.destroy()
+
+
+def universal_there_and_back(groups: ranks.Groups) -> None:
+    from weft import zero
+
+    with shared_folder(groups) as folder:
+        for stage in (1, 3):
+            engine = trained(stage, groups.rank, bf16={"enabled": True})
+            tag = zero.universal.save(engine, folder / str(stage))
+            assert tag == "global_step2_universal"
+            assert (folder / str(stage) / "latest_universal").read_text() == tag
+            weight = folder / str(stage) / tag / "zero" / "1.feed.up.weight"
+            assert sorted(p.name for p in weight.iterdir()) == ["exp_avg.pt", "exp_avg_sq.pt", "fp32.pt", "step.pt"]
+            assert torch.equal(torch.load(weight / "fp32.pt")["param"], zm.whole(engine)["1.feed.up.weight"])
+            other = trained(4 - stage, groups.rank, 0, bf16={"enabled": True})
+            other.optimizer.param_groups[0]["lr"] = 5.0
+            assert zero.universal.load(other, folder / str(stage)) == tag
+            assert other.get_lr() == [1e-2, 3e-3] and other.global_steps == 2
+            for it in (engine, other):
+                train(it, zm.text(2, groups.rank))
+            zm.same_bits(zm.whole(other), zm.whole(engine))
+            engine.destroy()
+            other.destroy()
+        engine = zero.initialize(zm.odd(), "adamw", zm.config(3))
+        fails(ValueError, "missing ", lambda: zero.universal.load(engine, folder / "1"))
+        fails(ValueError, "latest_universal", lambda: zero.universal.load(engine, folder))
+        fails(ValueError, "it has no folder zero", lambda: zero.universal.load(engine, folder, "1"))
+        (folder / "file").touch()
+        fails(ValueError, "file", lambda: zero.universal.save(engine, folder / "file"))
+        zero.universal.save(engine, folder / "odd", "first")
+        zero.universal.load(engine, folder / "odd", "first")
+        engine.destroy()
+        engine = zero.initialize(zm.odd(), "lion", zm.config(3))
+        fails(ValueError, "lion has exp_avg", lambda: zero.universal.save(engine, folder / "lion"))
+        engine.destroy()
+
+
+def deepspeed_reads_and_writes(groups: ranks.Groups) -> None:
+    """DeepSpeed's own engine loads what weft.zero has written, and weft.zero what DeepSpeed and its ds_to_universal have."""
+    from weft import zero
+
+    try:
+        import deepspeed
+        from deepspeed.checkpoint import ds_to_universal
+    except ImportError:
+        print("skipped: deepspeed cannot be imported")
+        return
+    import argparse
+
+    os.environ["LOCAL_RANK"] = str(groups.rank)
+    deepspeed.init_distributed()
+
+    def theirs(stage: int, universal: bool) -> Any:
+        model = zm.gpt()
+        config = {
+            "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": {"stage": stage},
+            "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False, "checkpoint": {"load_universal": universal},
+        }
+        optimizer = torch.optim.AdamW(model.parameters(), **zm.HYPERS)
+        return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+
+    def values(engine: Any) -> dict[str, torch.Tensor]:
+        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+        found = {}
+        for name, parameter in engine.module.named_parameters():
+            found[name] = safe_get_full_fp32_param(parameter).view(getattr(parameter, "ds_shape", parameter.shape))
+            for moment in ("exp_avg", "exp_avg_sq"):
+                found[f"{name} {moment}"] = safe_get_full_optimizer_state(parameter, moment).view_as(found[name])
+        return {n: v.clone() for n, v in found.items()}
+
+    data = zm.text(4, groups.rank)
+    with shared_folder(groups) as folder:
+        for stage in (1, 2, 3):
+            engine = zm.engine_of(zm.gpt(), stage)
+            train(engine, data[:2])
+            zero.universal.save(engine, folder / f"ours{stage}", torch_step=True)
+            dist.barrier(groups.gloo)
+            other = theirs(stage, True)
+            other.load_checkpoint(str(folder / f"ours{stage}"))
+            zm.same_bits(values(other), zm.whole(engine))
+            assert other.global_steps == 2
+            for it in (engine, other):
+                train(it, data[2:])
+            zm.near(values(other), zm.whole(engine))
+            other.save_checkpoint(str(folder / f"theirs{stage}"), tag="four")
+            dist.barrier(groups.gloo)
+            if groups.rank == 0:
+                ds_to_universal.main(argparse.Namespace(
+                    input_folder=str(folder / f"theirs{stage}" / "four"), output_folder=str(folder / f"theirs{stage}" / "four_u"),
+                    num_extract_workers=1, num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True))
+            dist.barrier(groups.gloo)
+            assert zero.universal.load(engine, folder / f"theirs{stage}") == "four_u"
+            zm.same_bits(zm.whole(engine), values(other))
+            assert (engine.core.steps, engine.global_steps, engine.get_lr()) == (4, 4, [zm.HYPERS["lr"]])
+            engine.destroy()
+
+
 CASES = [
     built_without_memory,
     meta_device_and_training,
@@ -315,6 +520,9 @@ CASES = [
     own_functions_and_zeros,
     weights_from_files,
     hugging_face_without_memory,
+    dcp_both_ways,
+    universal_there_and_back,
+    deepspeed_reads_and_writes,
 ]
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ of the launcher. Models are on the CPU.
 
 from __future__ import annotations
 
-from . import schedulers
+from . import dcp, schedulers, universal
 from ._checkpointing import checkpoint
 from ._engine import Engine, initialize
 from ._fsdp import Optimizer, fully_shard
@@ -54,6 +54,7 @@ __all__ = [
     "ShardedOptimizer",
     "UnitPlan",
     "checkpoint",
+    "dcp",
     "full_state_dict",
     "fully_shard",
     "initialize",
@@ -68,4 +69,5 @@ __all__ = [
     "safe_set_full_optimizer_state",
     "schedulers",
     "synchronize",
+    "universal",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, MutableMapping
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -68,7 +68,7 @@ class Init:
                 param._weft_zero_meta = made  # type: ignore[attr-defined]
             module._parameters[name] = made
 
-        nn.Module.register_parameter = register  # type: ignore[method-assign]
+        nn.Module.register_parameter = register  # type: ignore[method-assign,assignment]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -109,7 +109,7 @@ class Source:
         built = next((made for module in model.modules() if (made := _built.get(module)) is not None), Init())
         self.init, self.first = built.init, first
         self.seed = torch.initial_seed() if built.seed is None else built.seed
-        self._units = {tensor: unit for unit in layout.units for _, tensor in unit.params}
+        self._units: dict[torch.Tensor, UnitPlan] = {tensor: unit for unit in layout.units for _, tensor in unit.params}
         self._numbers = {unit: number for number, unit in enumerate(layout.units)}
         self._of: dict[nn.Module, Initializer] = {}
         self._inside: dict[UnitPlan, list[nn.Module]] = {unit: [] for unit in layout.units}
@@ -129,7 +129,7 @@ class Source:
         """Find what initialises each module, children first, as nn.Module.apply does."""
         unit = units.get(name or "(root)", unit)
         if callable(getattr(module, "_init_weights", None)):
-            shared = module._init_weights
+            shared = cast(Initializer, module._init_weights)
         for child_name, child in module.named_children():
             self._walk(child, f"{name}.{child_name}" if name else child_name, unit, shared, units)
         own = _own(module)
@@ -150,7 +150,7 @@ class Source:
         if how is not None and (params or shared is not None):
             self._of[module] = how
             mine = [t for n in params if self._owners[t := module._parameters[n]] == (module, n)]  # type: ignore[index]
-            for part in dict.fromkeys(self._units[t] for t in mine) or ([unit] if unit and not params else []):
+            for part in dict.fromkeys(self._units[t] for t in mine if t is not None) or ([unit] if unit and not params else []):
                 self._inside[part].append(module)
 
     def values(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -208,4 +208,5 @@ def source_of(model: nn.Module, layout: Plan, first: bool) -> Source | None:
 
 def leave_meta(tensor: nn.Parameter) -> None:
     """Make a parameter, the same object, one of the CPU, without memory for more than one element."""
-    torch.utils.swap_tensors(tensor, _like(tensor, torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)))
+    placeholder = _like(tensor, torch.zeros((), dtype=tensor.dtype).expand(tensor.shape))
+    torch.utils.swap_tensors(tensor, placeholder)  # type: ignore[no-untyped-call]

@@ -65,7 +65,9 @@ def tell(comm: Communicator, make: Callable[[], Any], what: str) -> Any:
     return said["value"]
 
 
-def share(comm: Communicator, read: Callable[[], torch.Tensor], shape: Sequence[int], dtype: torch.dtype, what: str) -> torch.Tensor:
+def share(
+    comm: Communicator, read: Callable[[], torch.Tensor], shape: Sequence[int], dtype: torch.dtype, what: str
+) -> torch.Tensor:
     """A tensor that rank 0 reads, on all ranks."""
     made = torch.empty(0)
 
@@ -197,7 +199,7 @@ def load_safetensors(
         def read(full: str = full, file: str = file) -> torch.Tensor:
             nonlocal opened
             if opened[0] != file:
-                opened = file, safe_open(file, framework="pt").__enter__()
+                opened = file, safe_open(file, framework="pt").__enter__()  # type: ignore[no-untyped-call]
             tensor: torch.Tensor = opened[1].get_tensor(full)
             return tensor
 
