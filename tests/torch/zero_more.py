@@ -416,6 +416,19 @@ def dcp_both_ways(groups: ranks.Groups) -> None:
         optimizer.destroy()
 
 
+class Wicked:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.path,)
+
+
+def wicked(path: Path, called: Path) -> None:
+    """Add to a file something that calls a function when it is unpickled."""
+    torch.save({**torch.load(path, weights_only=True), "loss_scaler": Wicked(str(called))}, path)
+
+
 def universal_there_and_back(groups: ranks.Groups) -> None:
     from weft import zero
 
@@ -441,6 +454,13 @@ def universal_there_and_back(groups: ranks.Groups) -> None:
         fails(ValueError, "missing ", lambda: zero.universal.load(engine, folder / "1"))
         fails(ValueError, "latest_universal", lambda: zero.universal.load(engine, folder))
         fails(ValueError, "it has no folder zero", lambda: zero.universal.load(engine, folder, "1"))
+        if groups.rank == 0:
+            wicked(folder / "1" / "global_step2_universal" / "zero" / "optimizer_state.pt", folder / "called")
+        dist.barrier(groups.gloo)
+        other = trained(1, groups.rank, 0)
+        zero.universal.load(other, folder / "1")
+        assert not (folder / "called").exists()
+        other.destroy()
         (folder / "file").touch()
         fails(ValueError, "file", lambda: zero.universal.save(engine, folder / "file"))
         zero.universal.save(engine, folder / "odd", "first")

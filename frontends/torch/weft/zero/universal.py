@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +127,37 @@ def save(
     return tag
 
 
+class _Unknown:
+    """In place of an object of a class that is not known, a loss scaler of DeepSpeed's, say. It is not used."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes tensors and plain values; calls nothing else that a file names, and does not need DeepSpeed."""
+
+    known = frozenset({
+        ("collections", "OrderedDict"), ("torch", "Size"), ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_parameter"), ("torch.nn.parameter", "Parameter"),
+    })  # fmt: skip
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(module, name) if (module, name) in self.known else _Unknown
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """A dictionary of a file, with _Unknown for what it has of classes."""
+    plain = types.SimpleNamespace(Unpickler=_Unpickler, __name__="weft.zero.universal")
+    made: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False, pickle_module=plain)
+    if not isinstance(made, dict):
+        raise ValueError(f"weft.zero: {path} is not what DeepSpeed has there: it has no dictionary")
+    return made
+
+
 def _parameter(path: Path) -> torch.Tensor:
     made = torch.load(path, map_location="cpu", weights_only=True)
     tensor: torch.Tensor = made["param"] if isinstance(made, dict) else made
@@ -143,10 +176,10 @@ def _catalogue(it: Trained, folder: Path) -> dict[str, Any]:
             steps.append(float(torch.load(zero / name / "step.pt", weights_only=True)))
     states: dict[str, Any] = {}
     for path in sorted(folder.glob("*model_states.pt"))[:1]:
-        states = torch.load(path, map_location="cpu", weights_only=False)
+        states = _values(path)
     rest: dict[str, Any] = {}
     if (zero / "optimizer_state.pt").exists():
-        rest = torch.load(zero / "optimizer_state.pt", map_location="cpu", weights_only=False)
+        rest = _values(zero / "optimizer_state.pt")
     inner = rest.get("optimizer_state_dict") or {}
     if not steps:  # of stage 3 the number is there alone
         steps = [float(s["step"]) for s in list((inner.get("state") or {}).values())[:1] if "step" in s]
@@ -165,7 +198,7 @@ def _catalogue(it: Trained, folder: Path) -> dict[str, Any]:
 def load(engine: Engine | ShardedOptimizer, folder: str | os.PathLike[str], tag: str | None = None) -> str:
     """Take a universal checkpoint of DeepSpeed's, or of save, with moments and hyper-parameters. Collective.
 
-    The files are unpickled; only read those whose origin you trust.
+    Of the pickled files tensors and plain values are read, and nothing that they name is called.
 
     Args:
         engine: see save.
@@ -220,8 +253,7 @@ def load(engine: Engine | ShardedOptimizer, folder: str | os.PathLike[str], tag:
 
 def _load_buffers(it: Trained, path: Path, names: list[str]) -> None:
     def read(name: str) -> torch.Tensor:
-        states = torch.load(sorted(path.glob("*model_states.pt"))[0], map_location="cpu", weights_only=False)
-        tensor: torch.Tensor = states["module"][name]
+        tensor: torch.Tensor = _values(sorted(path.glob("*model_states.pt"))[0])["module"][name]
         return tensor
 
     for name in names:
