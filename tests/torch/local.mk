@@ -31,7 +31,7 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/common.py examples/torch/ddp.py examples/torch/ddp_compressed.py examples/torch/fsdp2.py examples/torch/tensor_parallel.py \
 	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
-	examples/torch/elastic_torchrun.sh examples/torch/zero3.py
+	examples/torch/elastic_torchrun.sh examples/torch/zero3.py examples/torch/zero_hf.py examples/torch/zero_trainer.py
 multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
 EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/forked.py tests/torch/cxx.py \
 	tests/torch/cxx/no_python.cpp tests/torch/cxx/test_adapter.cpp tests/torch/cxx/tsan.supp tests/torch/cxx/lsan.supp \
@@ -39,11 +39,11 @@ EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py tests/torch/cache.py tests/torch/compress.py tests/torch/compress_sharded.py \
-	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_models.py tests/torch/zero_more.py \
+	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
 	tests/torch/convergence_smoke.py tests/bench/convergence.py tests/bench/line_plot.py tests/bench/bench_zero.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log
 clean-local-torch:
-	rm -rf torch-python torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-asan torch-mypy torch-lint.log torch-zero.log
+	rm -rf torch-python torch-site torch-site.lock torch-cache torch-objects torch-cxx torch-asan torch-mypy torch-lint.log torch-zero.log torch-zero-more.log
 clean-local: clean-local-torch
 .PHONY: check-torch clean-local-torch
