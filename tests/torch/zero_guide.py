@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -34,6 +35,9 @@ def run_blocks(groups: ranks.Groups, kind: str) -> int:
     weights = os.path.join(names[0], "model.safetensors")
     ran = 0
     for _, text, line in [block for block in blocks() if block[0] == kind]:
+        if "load_safetensors" in text and importlib.util.find_spec("safetensors") is None:
+            print(f"skipped: line {line}: safetensors cannot be imported")
+            continue
         if "load_safetensors" in text and groups.rank == 0:
             from safetensors.torch import save_file
 
