@@ -379,6 +379,7 @@ static weft_status grad_buffer(weft_zero *zero, int number, void **grad, int *ad
     WI_TRY(open_place(zero, &zero->params[number]));
     *grad = place(zero, &zero->params[number]);
     *add = zero->params[number].written;
+    zero->params[number].asked = 1;
     return WEFT_SUCCESS;
 }
 
@@ -395,7 +396,7 @@ static weft_status grad_ready(weft_zero *zero, int number)
     WI_TRY(check("grad_ready", zero, number));
     struct wi_zero_param *param = &zero->params[number];
 
-    if (!zero->flats[param->flat].grad || !zero->begun)
+    if (!param->asked)
         return wi_fail(WEFT_EINVAL, "zero: grad_ready: the place of the gradient of \"%s\" was not asked for",
                        param->name);
     return came(zero, param);
@@ -421,7 +422,7 @@ static void reset_micro_batch(weft_zero *zero)
         for (int i = 0; i < unit->nparams; i++) {
             struct wi_zero_param *param = &zero->params[unit->params[i]];
 
-            param->came = 0;
+            param->came = param->asked = 0;
             unit->missing += !(param->flags & WEFT_ZERO_FROZEN);
         }
     }

@@ -25,6 +25,7 @@ struct wi_zero_param {
     unsigned flags;
     int group, unit, flat; /* -1: of no unit; before sealing of no flat */
     size_t offset;         /* elements into its flat */
+    int asked;             /* its gradient's place was asked for in this micro-batch */
     int came;              /* its gradient has come in this micro-batch */
     int written;           /* it has come since the flat's gradients were reduced */
 };
