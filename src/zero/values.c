@@ -236,7 +236,10 @@ static weft_status get(weft_zero *zero, int number, weft_zero_what what, void *v
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
     struct part part = find_part(zero, param, what);
 
-    if (what == WEFT_ZERO_GRAD && (zero->begun || (!flat->reduced && !flat->reduce)))
+    int there = flat->reduced || flat->reduce;
+
+    /* Copies are added up at the end. */
+    if (what == WEFT_ZERO_GRAD && (zero->begun || !there || (wi_zero_domain(zero, flat)->replicas && !zero->last)))
         return wi_fail(
             WEFT_EINVAL,
             "zero: param_get: there is no gradient of \"%s\" that is reduced; it is from the last micro-batch's end "
