@@ -493,11 +493,38 @@ weft_status weft_zero_accumulate(weft_zero *zero, int more)
     return st < 0 ? st : wi_zero_leave(zero, since, accumulate(zero, more));
 }
 
+/* Ranks may be at different places when they find that the step is not to be made. What some have begun to reduce is reduced by all,
+ * with what there is: micro-batches end until all ranks have as many. Who has one under way ends it first, as others may be waiting for
+ * its reductions; who has none hears of it meanwhile. */
+static weft_status catch_up(weft_zero *zero)
+{
+    int32_t mine = 2 * (zero->micro + zero->begun) + (zero->begun ? zero->final : zero->last), most = mine;
+    weft_call_options options;
+    weft_request *req;
+    weft_call call;
+
+    wi_zero_call(&call, &options, WEFT_KIND_ALL_REDUCE, &mine, &most, 1, WEFT_INT32, "gradients are dropped");
+    call.op = WEFT_MAX;
+    weft_status st = weft_issue(zero->world, &call, &req);
+
+    if (st < 0)
+        return wi_zero_broke(zero, st, "drop_gradients");
+    weft_status ended = zero->begun ? micro_batch_end(zero) : WEFT_SUCCESS;
+
+    st = weft_wait(req);
+    weft_request_free(req);
+    if (st < 0)
+        return wi_zero_broke(zero, st, "drop_gradients");
+    while (ended >= 0 && zero->micro < most / 2) {
+        zero->more = zero->micro + 1 < most / 2 || !(most & 1);
+        ended = micro_batch_end(zero);
+    }
+    return ended;
+}
+
 static weft_status drop(weft_zero *zero)
 {
-    /* What other ranks have begun to reduce is reduced, here with what there is. */
-    if (zero->begun)
-        WI_TRY(micro_batch_end(zero));
+    WI_TRY(catch_up(zero));
     WI_TRY(wi_zero_reduce_finish_all(zero));
     wi_zero_forget_gradients(zero);
     return WEFT_SUCCESS;
