@@ -482,8 +482,12 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     for (int u = 0; u < zero->nunits; u++)
         if (zero->units[u].passes)
             return wi_fail(WEFT_EBUSY, "zero: load: a pass of unit \"%s\" has not ended", zero->units[u].name);
+    weft_status busy = WEFT_SUCCESS;
+
+    /* Ranks see its end at different times. */
     if (zero->ckpt && wi_ckpt_poll(zero->ckpt, NULL) == WEFT_INPROGRESS)
-        return wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
+        busy = wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
+    WI_TRY(wi_zero_agree(zero, busy, "load: may it begin"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(wi_zero_release_all(zero));
     WI_TRY(wi_ckpt_open(folder, tag, !!(flags & WEFT_ZERO_LOAD_OLDER), zero->world, &reader));
