@@ -119,12 +119,21 @@ static void saving(int rank, int nranks, void *arg)
             WT_REQUIRE_OK(weft_zero_drop_gradients(zero));
         snprintf(tag, sizeof tag, "v%d", k);
         WT_REQUIRE_OK(weft_zero_save(zero, folder, tag, NULL));
-        if (nranks == 1 && k == 0) {
+        if (k == 0) {
+            int low, high;
+
+            if (rank == 0 && nranks > 1) /* it knows that the save is complete, and others do not */
+                WT_REQUIRE_OK(weft_zero_save_wait(zero, WEFT_TIMEOUT_NEVER, NULL));
             loaded = weft_zero_load(zero, folder, NULL, 0, NULL);
             saved = weft_zero_save_wait(zero, 0, NULL);
+            WT_CHECK(loaded == WEFT_SUCCESS || loaded == WEFT_EBUSY);
             WT_CHECK(saved == WEFT_SUCCESS || saved == WEFT_INPROGRESS);
             if (saved == WEFT_INPROGRESS)
                 WT_CHECK_STATUS(loaded, WEFT_EBUSY);
+            low = high = (int)loaded;
+            WT_REQUIRE_OK(weft_all_reduce(f.comm, &low, &low, 1, WEFT_INT32, WEFT_MIN, NULL));
+            WT_REQUIRE_OK(weft_all_reduce(f.comm, &high, &high, 1, WEFT_INT32, WEFT_MAX, NULL));
+            WT_CHECK_INT(low, high);
         }
         if (k % 2) {
             memset(found, 0, LARGE * sizeof *found);
