@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines and files: states go through them in every way that can be configured, and a save that is under way has what was there. */
+/* Engines and files: states go through them in every way that can be configured; a save that is under way has what was there;
+ * and what else is refused. */
 #include "tests/zero/layers.h"
 
 #include <sys/stat.h>
@@ -182,8 +183,119 @@ static void saves(void)
     }
 }
 
+/* ---- What else is refused ---- */
+
+#define SAYS(call, status, text)                                                            \
+    do {                                                                                    \
+        WT_CHECK_STATUS(call, status);                                                      \
+        if (!strstr(weft_thread_error(), text))                                             \
+            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
+    } while (0)
+
+static void wrong_create(struct ft_rank *f)
+{
+    weft_zero_config config = plain(2);
+    weft_zero *zero = NULL;
+
+    config.offload_params = 1;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_params is set, and stage is not 3");
+    config.stage = 3;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_params is set, and offload_folder is not");
+    config.offload_folder = wt_temp_dir();
+    config.shard_ranks = 1;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_params is set, and shard_ranks is, too");
+    config = plain(2);
+    config.shard_ranks = 1;
+    config.experts = f->comm;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "shard_ranks and experts are both set");
+    config = plain(2);
+    config.offload_ratio = 1.5;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_ratio is 1.5, not from 0 to 1");
+    config.offload_ratio = 1;
+    config.offload_depth = 1025;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_depth is 1025");
+    config.offload_depth = 0;
+    config.offload_buffered = 2;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_buffered is 2");
+    config.offload_buffered = 0;
+    config.offload_threads = -1;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_threads is -1");
+    WT_CHECK(zero == NULL);
+}
+
+/* Cuts that no boundary suits, and a rank that has no place for its file: all ranks hear of it. */
+static void wrong_seal(struct ft_rank *f)
+{
+    weft_zero_config config = plain(1);
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    size_t elems = 100, cut[2] = {4099, 4111};
+    int params[2], unit;
+    weft_zero *zero;
+
+    param.ndims = 1;
+    param.shape = &elems;
+    for (int k = 0; k < 2; k++) {
+        char folder[400];
+
+        snprintf(folder, sizeof folder, "%s%s", wt_temp_dir(), f->rank == 1 ? "/is/not/there" : "");
+        config.offload_folder = k ? folder : NULL;
+        WT_REQUIRE_OK(weft_zero_create(f->comm, &config, &zero));
+        for (int p = 0; p < 2; p++) {
+            param.name = p ? "v" : "w";
+            param.cut_elems = k ? 0 : cut[p];
+            WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &params[p]));
+        }
+        WT_REQUIRE_OK(weft_zero_unit_add(zero, "u", params, 2, &unit));
+        if (k == 0) {
+            SAYS(weft_zero_seal(zero), WEFT_EINVAL, "no shard boundary suits all parameters of unit \"u\"");
+        } else {
+            WT_CHECK(weft_zero_seal(zero) < 0);
+            WT_CHECK(strstr(weft_thread_error(), "is/not/there"));
+            WT_CHECK(f->rank == 1 || strstr(weft_thread_error(), "rank 1: "));
+        }
+        WT_CHECK(weft_zero_pre_forward(zero, unit) < 0);
+        WT_CHECK_OK(weft_zero_destroy(zero));
+    }
+}
+
+static void wrong_others(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = plain(1);
+    weft_zero_hyper hypers[2] = {WEFT_ZERO_HYPER_INIT, WEFT_ZERO_HYPER_INIT};
+    float values[ELEMS] = {0};
+    struct layers l;
+    struct ft_rank f;
+    double scale;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    wrong_create(&f);
+    wrong_seal(&f);
+    config.optimizer = WEFT_ZERO_LION;
+    open_layers(&l, &f, &config, WEFT_FLOAT32);
+    SAYS(weft_zero_pre_forward(NULL, 0), WEFT_EINVAL, "zero: pre_forward: the engine is NULL");
+    SAYS(weft_zero_loss_scale(NULL, &scale), WEFT_EINVAL, "not an engine");
+    SAYS(weft_zero_param_get(l.zero, 0, WEFT_ZERO_MOMENT2, values, WEFT_FLOAT32), WEFT_EINVAL,
+         "lion has no second moment");
+    SAYS(weft_zero_param_set(l.zero, 0, WEFT_ZERO_WEIGHT, NULL, WEFT_FLOAT32), WEFT_EINVAL,
+         "the values of \"a\" are NULL");
+    micro_batch(&l, 0, 0, 1);
+    SAYS(weft_zero_step(l.zero, hypers, 0, NULL), WEFT_EINVAL, "hypers is empty");
+    hypers[1].bytes -= sizeof(double);
+    SAYS(weft_zero_step(l.zero, hypers, 2, NULL), WEFT_EINVAL, "the bytes of group 1 differ from those of group 0");
+    WT_CHECK_OK(weft_zero_step(l.zero, hypers, 1, NULL));
+    WT_CHECK_OK(weft_zero_destroy(l.zero));
+    ft_close(&f);
+}
+
+static void refused(void)
+{
+    CU_ASSERT_EQUAL(wt_run(2, wrong_others, NULL, 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"files of every kind", in_files},
     {"a save that is under way has what was there", saves},
+    {"what else is refused", refused},
 };
 WT_UNIT_MAIN("zero: files", cases)

@@ -572,8 +572,31 @@ static void of_gradients(void)
 
 /* ---- Passes that nest, and parameters that are set between passes ---- */
 
+/* Passes of all units are open at once: more than there is room for, and room is made for each. */
+static void all_at_once(struct layers *l, int stage)
+{
+    float values[ELEMS];
+    size_t bytes = 0;
+    void *data;
+
+    for (int u = 0; u < UNITS; u++)
+        WT_REQUIRE_OK(weft_zero_pre_forward(l->zero, l->units[u]));
+    for (int u = 0; u < UNITS; u++) {
+        size_t shard = (elems_of(u) + (size_t)l->nranks - 1) / (size_t)l->nranks;
+
+        bytes += (shard + 15) / 16 * 64 * (size_t)l->nranks;
+        WT_REQUIRE_OK(weft_zero_param_get(l->zero, l->params[u], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
+        WT_REQUIRE_OK(weft_zero_param_data(l->zero, l->params[u], &data));
+        WT_CHECK_MEM(data, values, elems_of(u) * sizeof *values);
+    }
+    for (int u = 0; u < UNITS; u++)
+        WT_REQUIRE_OK(weft_zero_post_forward(l->zero, l->units[u]));
+    WT_CHECK_INT(stats_of(l).gather_bytes, stage == 3 ? bytes : 0);
+}
+
 static void nested(int rank, int nranks, void *arg)
 {
+    float values[ELEMS];
     struct ft_rank f;
 
     (void)arg;
@@ -608,7 +631,15 @@ static void nested(int rank, int nranks, void *arg)
             WT_CHECK(strstr(weft_thread_error(), "a pass of unit \"a\" has not ended"));
             WT_REQUIRE_OK(weft_zero_post_forward(l.zero, l.units[0]));
             step(&l);
+            /* What the step has put on its way has come. */
+            WT_REQUIRE_OK(weft_zero_param_data(l.zero, l.params[5], &data));
+            WT_CHECK((data == NULL) == (stage == 3));
+            WT_REQUIRE_OK(weft_zero_param_get(l.zero, l.params[5], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
+            if (data)
+                WT_CHECK_MEM(data, values, sizeof values);
         }
+        for (int k = 0; k < 3; k++)
+            all_at_once(&l, stage);
         WT_CHECK_OK(weft_zero_destroy(l.zero));
     }
     ft_close(&f);
