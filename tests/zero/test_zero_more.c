@@ -355,11 +355,45 @@ static void accumulated(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* A gradient that does not come in one micro-batch is 0 there, and what came in another stays. */
+static void partial(int rank, int nranks, void *arg)
+{
+    static float expected[TOTAL], found[TOTAL];
+    struct ft_rank f;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    for (int k = 0; k < KINDS; k++) {
+        weft_zero_config config = config_of(k);
+        struct layers l[2];
+        size_t n;
+
+        for (int e = 0; e < 2; e++) {
+            open_layers(&l[e], &f, &config, WEFT_FLOAT32);
+            for (int i = 0; i < 8; i++) {
+                for (int u = UNITS - 1; u >= 0; u--)
+                    if (!e || (u + i + i / 4) % 2)
+                        give(&l[e], u, i / 2, i % 2, (float)((u + i + i / 4) % 2));
+                WT_REQUIRE_OK(weft_zero_micro_batch_end(l[e].zero));
+                if (i % 2)
+                    step(&l[e]);
+            }
+        }
+        n = weights(&l[0], expected);
+        WT_CHECK_INT(weights(&l[1], found), n);
+        WT_CHECK_MEM(found, expected, n * sizeof *found);
+        WT_CHECK_OK(weft_zero_destroy(l[1].zero));
+        WT_CHECK_OK(weft_zero_destroy(l[0].zero));
+    }
+    ft_close(&f);
+}
+
 static void micro_batches(void)
 {
     for (int n = 1; n <= 3; n++) {
         CU_ASSERT_EQUAL(wt_run(n, dropped, NULL, 60000), 0);
         CU_ASSERT_EQUAL(wt_run(n, accumulated, NULL, 60000), 0);
+        CU_ASSERT_EQUAL(wt_run(n, partial, NULL, 60000), 0);
     }
     CU_ASSERT_EQUAL(wt_run(3, dropped_apart, NULL, 60000), 0);
 }
