@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Engines and files: states go through them in every way that can be configured; a save that is under way has what was there;
- * and what else is refused. */
+ * where shards are cut, and what else is refused. */
 #include "tests/zero/layers.h"
 
 #include <sys/stat.h>
+
+#include "zero/zero.h"
 
 /* ---- Files ---- */
 
@@ -183,6 +185,47 @@ static void saves(void)
     }
 }
 
+/* ---- Where shards are cut ---- */
+
+static void cuts(int rank, int nranks, void *arg)
+{
+    weft_zero_config config = plain(1);
+    struct zt_engine e;
+    struct ft_rank f;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    for (int p = 0; p < ZT_PARAMS; p++) {
+        const struct wi_zero_param *param = &e.zero->params[e.params[p]];
+        size_t all = 0;
+        int owners = 0;
+
+        WT_CHECK_INT(param->offset % 16, 0);
+        for (int r = 0; r < nranks; r++) {
+            size_t begin, elems = wi_zero_part(e.zero, param, r, &begin);
+
+            all += elems;
+            owners += elems > 0;
+            if (elems && zt_specs[p].cut)
+                WT_CHECK_INT(begin % zt_specs[p].cut, 0);
+        }
+        WT_CHECK_INT(all, zt_elems(p));
+        if (zt_specs[p].flags & WEFT_ZERO_WHOLE)
+            WT_CHECK_INT(owners, 1);
+    }
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+static void cut(void)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        CU_ASSERT_EQUAL(wt_run(sizes[s], cuts, NULL, 60000), 0);
+}
+
 /* ---- What else is refused ---- */
 
 #define SAYS(call, status, text)                                                            \
@@ -296,6 +339,7 @@ static void refused(void)
 static const struct wt_case cases[] = {
     {"files of every kind", in_files},
     {"a save that is under way has what was there", saves},
+    {"shards are cut where parameters allow it", cut},
     {"what else is refused", refused},
 };
 WT_UNIT_MAIN("zero: files", cases)

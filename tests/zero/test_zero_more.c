@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines: what limits and counters say, what is dropped, accumulated, scaled and set in between, and where shards are
- * cut. */
+/* Engines: what limits and counters say, what is dropped, accumulated, scaled and set in between. */
 #include "tests/zero/layers.h"
-
-#include "zero/zero.h"
 
 /* ---- Limits of stage 3 ---- */
 
@@ -679,6 +676,19 @@ static void nested(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+static void newest(struct layers *l, int u, weft_dtype dtype)
+{
+    float values[ELEMS];
+    void *data;
+
+    WT_REQUIRE_OK(weft_zero_param_get(l->zero, l->params[u], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
+    WT_REQUIRE_OK(weft_zero_pre_forward(l->zero, l->units[u]));
+    WT_REQUIRE_OK(weft_zero_param_data(l->zero, l->params[u], &data));
+    for (size_t i = 0; i < elems_of(u); i++)
+        WT_CHECK(fabsf(zt_load(data, dtype, i) - values[i]) <= (dtype == WEFT_FLOAT32 ? 0 : fabsf(values[i]) / 256));
+    WT_REQUIRE_OK(weft_zero_post_forward(l->zero, l->units[u]));
+}
+
 /* What was gathered ahead, stays gathered, or is on its way from the last step, is not what is seen once it is set. */
 static void set_between(int rank, int nranks, void *arg)
 {
@@ -706,15 +716,17 @@ static void set_between(int rank, int nranks, void *arg)
         open_layers(&l, &f, &config, kinds_set[k].dtype);
         for (int s = 0; s < 3; s++) {
             micro_batch(&l, s, 0, 1);
-            step(&l);
-            for (int u = 0; u < 2; u++)
+            for (int u = 0; u < UNITS; u++) /* what stays gathered is old after the step */
                 forward(&l, u);
+            step(&l);
+            for (int u = 0; u < 2 - s % 2; u++)
+                newest(&l, u, kinds_set[k].dtype);
             for (int u = 1; u < 4; u++) { /* used, and used next */
                 for (size_t i = 0; i < ELEMS; i++)
                     values[i] = (float)((int)i % 7 + u + s);
                 WT_REQUIRE_OK(weft_zero_param_set(l.zero, l.params[u], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
             }
-            for (int u = 2; u < 6; u++) {
+            for (int u = 2 - s % 2; u < 6; u++) {
                 WT_REQUIRE_OK(weft_zero_pre_forward(l.zero, l.units[u]));
                 WT_REQUIRE_OK(weft_zero_param_data(l.zero, l.params[u], &data));
                 for (size_t i = 0; u < 4 && i < ELEMS; i++)
@@ -738,47 +750,6 @@ static void passes(void)
     }
 }
 
-/* ---- Where shards are cut ---- */
-
-static void cuts(int rank, int nranks, void *arg)
-{
-    weft_zero_config config = plain(1);
-    struct zt_engine e;
-    struct ft_rank f;
-
-    (void)arg;
-    ft_open(&f, "shm,tcp", 20000, rank, nranks);
-    zt_seal(&e, &f, &config, WEFT_FLOAT32);
-    for (int p = 0; p < ZT_PARAMS; p++) {
-        const struct wi_zero_param *param = &e.zero->params[e.params[p]];
-        size_t all = 0;
-        int owners = 0;
-
-        WT_CHECK_INT(param->offset % 16, 0);
-        for (int r = 0; r < nranks; r++) {
-            size_t begin, elems = wi_zero_part(e.zero, param, r, &begin);
-
-            all += elems;
-            owners += elems > 0;
-            if (elems && zt_specs[p].cut)
-                WT_CHECK_INT(begin % zt_specs[p].cut, 0);
-        }
-        WT_CHECK_INT(all, zt_elems(p));
-        if (zt_specs[p].flags & WEFT_ZERO_WHOLE)
-            WT_CHECK_INT(owners, 1);
-    }
-    WT_CHECK_OK(weft_zero_destroy(e.zero));
-    ft_close(&f);
-}
-
-static void cut(void)
-{
-    static const int sizes[] = {1, 2, 3, 5, 8};
-
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        CU_ASSERT_EQUAL(wt_run(sizes[s], cuts, NULL, 60000), 0);
-}
-
 static const struct wt_case cases[] = {
     {"limits of stage 3 are seen in what is gathered", limits_hold},
     {"another order of units is recorded and followed", orders},
@@ -787,6 +758,5 @@ static const struct wt_case cases[] = {
     {"divisors, loss scales, clipping", scales},
     {"gradients that are asked for", of_gradients},
     {"passes nest, parameters are set between them", passes},
-    {"shards are cut where parameters allow it", cut},
 };
 WT_UNIT_MAIN("zero: more", cases)
