@@ -493,9 +493,9 @@ weft_status weft_zero_accumulate(weft_zero *zero, int more)
     return st < 0 ? st : wi_zero_leave(zero, since, accumulate(zero, more));
 }
 
-/* Ranks may be at different places when they find that the step is not to be made. What some have begun to reduce is reduced by all,
- * with what there is: micro-batches end until all ranks have as many. Who has one under way ends it first, as others may be waiting for
- * its reductions; who has none hears of it meanwhile. */
+/* Ranks may be at different places when they find that the step is not to be made. What some have begun to reduce is
+ * reduced by all, with what there is: micro-batches end until all ranks have as many. Who has one under way ends it first,
+ * as others may be waiting for its reductions; who has none hears of it meanwhile. */
 static weft_status catch_up(weft_zero *zero)
 {
     int32_t mine = 2 * (zero->micro + zero->begun) + (zero->begun ? zero->final : zero->last), most = mine;
