@@ -95,7 +95,7 @@ static inline void micro_batch(struct layers *l, int step, int micro, float scal
     WT_REQUIRE_OK(weft_zero_micro_batch_end(l->zero));
 }
 
-static const weft_zero_hyper hyper = {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0};
+static const weft_zero_hyper hyper = {sizeof(weft_zero_hyper), 1e-2, .9, .99, 1e-8, .1, 0, 0, 0, 0, 0, 10, .01};
 
 static inline void step(struct layers *l)
 {
