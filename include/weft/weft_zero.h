@@ -504,7 +504,7 @@ typedef struct weft_zero_save_options {
     int incremental;     /* 1: what is as in the newest version is not written again */
     int direct;          /* 1: written around the page cache where the file system can */
     const void *client;  /* bytes of the program's, of rank 0; NULL: none. Copied */
-    size_t client_bytes;
+    size_t client_bytes; /* at most 1 GiB */
 } weft_zero_save_options;
 #define WEFT_ZERO_SAVE_OPTIONS_INIT { sizeof(weft_zero_save_options), 0, 0, 1, 0, NULL, 0 }
 

@@ -99,8 +99,6 @@ static weft_status look_around(struct wi_ckpt_commit *c, struct wi_ckpt_run *run
     if (fstatat(c->folder.fd, run->tag, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         if (!run->options.replace)
             return wi_fail(WEFT_EINVAL, "%s has a checkpoint \"%s\" already", c->folder.path, run->tag);
-        if (!S_ISDIR(st.st_mode))
-            return wi_fail(WEFT_EINVAL, "%s/%s is no folder", c->folder.path, run->tag);
     } else if (errno != ENOENT) {
         return wi_fail_errno(errno, "%s/%s cannot be looked at", c->folder.path, run->tag);
     }
@@ -108,7 +106,32 @@ static weft_status look_around(struct wi_ckpt_commit *c, struct wi_ckpt_run *run
     run->sequence = versions.count > 0 ? versions.list[0].sequence + 1 : 1;
     wi_ckpt_text_copy(run->parent, sizeof(run->parent), versions.count > 0 ? versions.list[0].tag : "");
     wi_ckpt_versions_fini(&versions);
+    if (run->sequence > WI_CKPT_SEQUENCE_MAX)
+        return wi_fail(WEFT_ECONFIG,
+                       "%s/%s has the largest sequence number that there is: no newer version is possible",
+                       c->folder.path, run->parent);
     return WEFT_SUCCESS;
+}
+
+/* `replace` is about versions, damaged ones too; a folder of anything else stays. */
+static weft_status may_replace(struct wi_ckpt_commit *c, const struct wi_ckpt_run *run)
+{
+    struct wi_ckpt_dir dir;
+    struct stat st;
+    int ours;
+
+    if (fstatat(c->folder.fd, run->tag, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? WEFT_SUCCESS
+                               : wi_fail_errno(errno, "%s/%s cannot be looked at", c->folder.path, run->tag);
+    WI_TRY(wi_ckpt_dir_is_ours(&c->folder, run->tag, c->uid, &ours));
+    if (ours) {
+        WI_TRY(wi_ckpt_dir_open_in(&dir, &c->folder, run->tag));
+        ours = fstatat(dir.fd, WI_CKPT_MANIFEST, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+        wi_ckpt_dir_close(&dir);
+    }
+    return ours ? WEFT_SUCCESS
+                : wi_fail(WEFT_EINVAL, "%s/%s cannot be replaced: it is no checkpoint of this user, or has other files",
+                          c->folder.path, run->tag);
 }
 
 weft_status wi_ckpt_commit_prepare(struct wi_ckpt_commit *commit, struct wi_ckpt_run *run)
@@ -119,6 +142,7 @@ weft_status wi_ckpt_commit_prepare(struct wi_ckpt_commit *commit, struct wi_ckpt
     WI_TRY(lock(commit));
     WI_TRY(look_around(commit, run));
     WI_TRY(temp_make(commit, run));
+    WI_TRY(may_replace(commit, run));
     /* What cannot be deleted costs space, and is no reason not to save. */
     if (commit->lock >= 0 && wi_ckpt_dir_each(&commit->folder, delete_leftover, commit) < 0)
         wi_log(WEFT_LOG_WARN, "zero.ckpt.delete", "what a save has left cannot be deleted: %s", wi_fail_text());
@@ -138,7 +162,6 @@ static weft_status indexes_load(struct wi_ckpt_commit *c, struct wi_ckpt_index *
                            "rank 0 does not see what rank %d has written: %s is not one folder for all ranks", r,
                            c->folder.path);
         WI_TRY(st);
-        WI_TRY(wi_ckpt_files_check(&c->temp, &indexes[r]));
     }
     return WEFT_SUCCESS;
 }
@@ -176,6 +199,7 @@ static weft_status rename_to_tag(struct wi_ckpt_commit *c, const struct wi_ckpt_
     if (fstatat(c->folder.fd, run->tag, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         if (!run->options.replace)
             return wi_fail(WEFT_EINVAL, "%s has a checkpoint \"%s\" already", c->folder.path, run->tag);
+        WI_TRY(may_replace(c, run)); /* it may be another one than before the save */
         /* The old one has the temporary name then, and is deleted as what is temporary, unless the exchange might not last. */
         if (renameat2(c->folder.fd, c->temp_name, c->folder.fd, run->tag, RENAME_EXCHANGE) < 0)
             return wi_fail_errno(errno, "%s/%s cannot be replaced atomically here", c->folder.path, run->tag);
@@ -245,6 +269,7 @@ weft_status wi_ckpt_commit_do(struct wi_ckpt_commit *commit, struct wi_ckpt_run 
         wi_ckpt_index_fini(&indexes[r]);
     wi_free(indexes);
     WI_TRY(st);
+    WI_TRY(wi_ckpt_version_verify(&commit->temp)); /* as those who load it will */
     WI_TRY(rename_to_tag(commit, run));
     snprintf(latest, sizeof(latest), "%s\n", run->tag);
     st = wi_ckpt_file_replace(&commit->folder, WI_CKPT_LATEST, latest, strlen(latest));

@@ -33,7 +33,7 @@ struct export
     size_t nkinds;
     uint64_t shard_bytes;
     struct wi_ckpt_dir parent, temp; /* of the new folder */
-    char name[256], temp_name[sizeof(WI_CKPT_TEMP) + WI_CKPT_ID_HEX];
+    char name[256], temp_name[sizeof(WI_CKPT_EXPORT) + WI_CKPT_ID_HEX];
     int made;
     struct item *items;
     size_t nitems, nshards;
@@ -279,7 +279,7 @@ static weft_status out_open(struct export *e, const char *out)
     if (wi_random(random, sizeof(random)) < 0)
         return wi_fail_errno(errno, "no random bytes for a name");
     wi_hex_encode(random, sizeof(random), id);
-    snprintf(e->temp_name, sizeof(e->temp_name), WI_CKPT_TEMP "%s", id);
+    snprintf(e->temp_name, sizeof(e->temp_name), WI_CKPT_EXPORT "%s", id);
     if (mkdirat(e->parent.fd, e->temp_name, 0777) < 0)
         return wi_fail_errno(errno, "%s/%s cannot be created", e->parent.path, e->temp_name);
     e->made = 1;

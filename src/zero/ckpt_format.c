@@ -44,6 +44,33 @@ int wi_ckpt_is_hex(const char *text, size_t digits)
     return text[digits] == '\0';
 }
 
+static int digits_then(const char *text, const char *end)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    return digits >= 5 && digits <= 10 && !strcmp(text + digits, end);
+}
+
+int wi_ckpt_is_data_name(const char *name)
+{
+    char id[WI_CKPT_ID_HEX + 1];
+
+    if ((strncmp(name, "data-", 5) && strncmp(name, "kept-", 5)) || strlen(name) <= 5 + WI_CKPT_ID_HEX ||
+        name[5 + WI_CKPT_ID_HEX] != '-')
+        return 0;
+    memcpy(id, name + 5, WI_CKPT_ID_HEX);
+    id[WI_CKPT_ID_HEX] = '\0';
+    return wi_ckpt_is_hex(id, WI_CKPT_ID_HEX) && digits_then(name + 6 + WI_CKPT_ID_HEX, ".bin");
+}
+
+int wi_ckpt_is_file_name(const char *name)
+{
+    if (!strncmp(name, "rank-", 5))
+        return digits_then(name + 5, ".index");
+    return wi_ckpt_is_data_name(name) || !strcmp(name, WI_CKPT_MANIFEST) ||
+           !strcmp(name, WI_CKPT_TEMP WI_CKPT_MANIFEST) || !strcmp(name, WI_CKPT_CLIENT);
+}
+
 weft_status wi_ckpt_tag_check(const char *tag)
 {
     size_t length = tag ? strnlen(tag, WI_CKPT_TAG_MAX + 1) : 0;

@@ -13,7 +13,12 @@
 #define WI_CKPT_CLIENT "client.bin"
 #define WI_CKPT_TEMP ".weft-tmp-" /* and an id */
 #define WI_CKPT_DIMS_MAX 64
-#define WI_CKPT_META_MAX ((size_t)1 << 30) /* bytes of a manifest or an index */
+#define WI_CKPT_EXPORT ".weft-export-" /* and an id: no save takes it for its own */
+/* Bytes that are saved, and loaded, at most. */
+#define WI_CKPT_MANIFEST_MAX ((size_t)256 << 20)
+#define WI_CKPT_INDEX_MAX ((size_t)1 << 30)
+#define WI_CKPT_CLIENT_MAX ((size_t)1 << 30)
+#define WI_CKPT_SEQUENCE_MAX ((uint64_t)1 << 62) /* so that the next one is a number, too */
 #define WI_CKPT_TEXT_ROOM 200 /* for names behind the path of a folder */
 
 /* As much of it as has room, with a NUL. */
@@ -129,5 +134,8 @@ weft_status wi_ckpt_tag_check(const char *tag);
 weft_status wi_ckpt_kind_check(const char *kind);
 int wi_ckpt_is_printable(const char *name); /* without control characters, which could forge a line of a log */
 int wi_ckpt_is_hex(const char *text, size_t digits);
+/* The names of files of a version: no others are read, linked or deleted. */
+int wi_ckpt_is_data_name(const char *name);
+int wi_ckpt_is_file_name(const char *name); /* of a file with data, too */
 
 #endif

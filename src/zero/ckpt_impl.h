@@ -47,7 +47,8 @@ struct wi_ckpt_reader {
 weft_status wi_ckpt_version_open(const char *folder, const char *tag, int check_files, struct wi_ckpt_reader **reader);
 weft_status wi_ckpt_rank_index_load(const struct wi_ckpt_dir *dir, uint32_t rank, const struct wi_ckpt_digest *digest,
                                     struct wi_ckpt_index *index);
-weft_status wi_ckpt_files_check(const struct wi_ckpt_dir *dir, const struct wi_ckpt_index *index);
+/* Would this folder open as a version, with its files? WEFT_SUCCESS if it would. */
+weft_status wi_ckpt_version_verify(const struct wi_ckpt_dir *dir);
 
 /* Versions whose manifests are whole, newest first. */
 struct wi_ckpt_version {

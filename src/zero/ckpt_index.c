@@ -110,8 +110,12 @@ static unsigned char *put_tables(unsigned char *out, const struct wi_ckpt_index 
 weft_status wi_ckpt_index_encode(const struct wi_ckpt_index *index, unsigned char **data, size_t *bytes)
 {
     size_t total = encoded_bytes(index);
-    unsigned char *out = wi_malloc(total);
+    unsigned char *out;
 
+    if (total > WI_CKPT_INDEX_MAX)
+        return wi_fail(WEFT_EINVAL, "the index of a checkpoint would have %zu bytes; at most %zu are possible", total,
+                       WI_CKPT_INDEX_MAX);
+    out = wi_malloc(total);
     if (!out)
         return wi_fail(WEFT_ENOMEM, "out of memory for a checkpoint's index of %zu bytes", total);
     *data = out;
@@ -211,9 +215,9 @@ static weft_status take_file(struct cursor *c, struct wi_ckpt_file *file)
         return malformed(c, "a file's name");
     memcpy(file->name, c->next, name_bytes);
     c->next += name_bytes;
-    if (strlen(file->name) != name_bytes || strchr(file->name, '/') || file->name[0] == '.' || file->bytes > INT64_MAX)
-        return malformed(c, "a file's name or size");
-    return WEFT_SUCCESS;
+    if (strlen(file->name) != name_bytes || !wi_ckpt_is_data_name(file->name))
+        return malformed(c, "a file's name is not one that a save gives to data");
+    return file->bytes > INT64_MAX ? malformed(c, "a file's size") : WEFT_SUCCESS;
 }
 
 static weft_status take_span(struct cursor *c, struct wi_ckpt_index *index, size_t number, size_t *chunks)

@@ -88,73 +88,77 @@ weft_status wi_ckpt_dir_each(const struct wi_ckpt_dir *dir, weft_status (*fn)(vo
 
 /* ---- Deletion ---- */
 
-static int digits_then(const char *text, const char *end)
-{
-    size_t digits = strspn(text, "0123456789");
-
-    return digits >= 5 && digits <= 10 && !strcmp(text + digits, end);
-}
-
-static int is_ours(const char *name)
-{
-    char id[WI_CKPT_ID_HEX + 1];
-
-    if (!strncmp(name, "rank-", 5))
-        return digits_then(name + 5, ".index");
-    if ((!strncmp(name, "data-", 5) || !strncmp(name, "kept-", 5)) && strlen(name) > 5 + WI_CKPT_ID_HEX &&
-        name[5 + WI_CKPT_ID_HEX] == '-') {
-        memcpy(id, name + 5, WI_CKPT_ID_HEX);
-        id[WI_CKPT_ID_HEX] = '\0';
-        return wi_ckpt_is_hex(id, WI_CKPT_ID_HEX) && digits_then(name + 6 + WI_CKPT_ID_HEX, ".bin");
-    }
-    return !strcmp(name, WI_CKPT_MANIFEST) || !strcmp(name, WI_CKPT_TEMP WI_CKPT_MANIFEST) ||
-           !strcmp(name, WI_CKPT_CLIENT);
-}
-
 static weft_status only_ours(void *arg, const char *name)
 {
     (void)arg;
-    return is_ours(name) ? WEFT_SUCCESS : WEFT_EBUSY;
+    return wi_ckpt_is_file_name(name) ? WEFT_SUCCESS : WEFT_EBUSY;
 }
 
 static weft_status unlink_one(void *arg, const char *name)
 {
     const struct wi_ckpt_dir *dir = arg;
 
+    if (!wi_ckpt_is_file_name(name))
+        return WEFT_EBUSY; /* it has come since the folder was looked at */
     if (unlinkat(dir->fd, name, 0) < 0 && errno != ENOENT)
         return wi_fail_errno(errno, "%s/%s cannot be deleted", dir->path, name);
     return WEFT_SUCCESS;
 }
 
+/* The descriptor's folder is judged, whatever the name is given to later; the name first, since others' folders may not open. */
+static weft_status open_if_owned(struct wi_ckpt_dir *dir, const struct wi_ckpt_dir *parent, const char *name,
+                                 unsigned uid, int *owned)
+{
+    struct stat st;
+
+    *owned = 0;
+    dir->fd = -1;
+    if (fstatat(parent->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? WEFT_SUCCESS : wi_fail_errno(errno, "%s/%s cannot be looked at", parent->path, name);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != uid)
+        return WEFT_SUCCESS;
+    WI_TRY(wi_ckpt_dir_open_in(dir, parent, name));
+    *owned = fstat(dir->fd, &st) == 0 && st.st_uid == uid;
+    if (!*owned)
+        wi_ckpt_dir_close(dir);
+    return WEFT_SUCCESS;
+}
+
+/* A folder of user `uid` with nothing but files of a save, kept open; otherwise dir->fd is -1. */
+static weft_status open_if_ours(struct wi_ckpt_dir *dir, const struct wi_ckpt_dir *parent, const char *name,
+                                unsigned uid)
+{
+    weft_status status;
+    int owned;
+
+    WI_TRY(open_if_owned(dir, parent, name, uid, &owned));
+    if (!owned)
+        return WEFT_SUCCESS;
+    status = wi_ckpt_dir_each(dir, only_ours, NULL);
+    if (status == WEFT_EBUSY)
+        wi_log(WEFT_LOG_WARN, "zero.ckpt.kept", "%s has files that no save makes, and is left as it is", dir->path);
+    if (status < 0)
+        wi_ckpt_dir_close(dir);
+    return status == WEFT_EBUSY ? WEFT_SUCCESS : status;
+}
+
 weft_status wi_ckpt_dir_is_ours(const struct wi_ckpt_dir *parent, const char *name, unsigned uid, int *ours)
 {
     struct wi_ckpt_dir dir;
-    struct stat st;
-    weft_status status;
+    weft_status status = open_if_ours(&dir, parent, name, uid);
 
-    *ours = 0;
-    if (fstatat(parent->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != uid)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_ckpt_dir_open_in(&dir, parent, name));
-    status = wi_ckpt_dir_each(&dir, only_ours, NULL);
-    if (status == WEFT_EBUSY)
-        wi_log(WEFT_LOG_WARN, "zero.ckpt.kept", "%s has files that no save makes, and is left as it is", dir.path);
+    *ours = status >= 0 && dir.fd >= 0;
     wi_ckpt_dir_close(&dir);
-    *ours = status == WEFT_SUCCESS;
-    return status == WEFT_EBUSY ? WEFT_SUCCESS : status;
+    return status;
 }
 
 weft_status wi_ckpt_dir_delete(const struct wi_ckpt_dir *parent, const char *name, unsigned uid)
 {
     struct wi_ckpt_dir dir;
-    weft_status status;
-    int ours;
+    weft_status status = open_if_ours(&dir, parent, name, uid);
 
-    WI_TRY(wi_ckpt_dir_is_ours(parent, name, uid, &ours));
-    if (!ours)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_ckpt_dir_open_in(&dir, parent, name));
-    status = WEFT_SUCCESS;
+    if (status < 0 || dir.fd < 0)
+        return status;
     /* Some file systems skip names when others are deleted during the listing: once more until there is nothing. */
     for (int round = 0; status >= 0 && round < 8; round++) {
         status = wi_ckpt_dir_each(&dir, unlink_one, &dir);
@@ -162,7 +166,7 @@ weft_status wi_ckpt_dir_delete(const struct wi_ckpt_dir *parent, const char *nam
             break;
     }
     wi_ckpt_dir_close(&dir);
-    return status;
+    return status == WEFT_EBUSY ? WEFT_SUCCESS : status;
 }
 
 /* ---- Files ---- */
@@ -239,8 +243,8 @@ weft_status wi_ckpt_file_load(const struct wi_ckpt_dir *dir, const char *name, s
     WI_TRY(wi_ckpt_file_open(dir, name, &fd, &there));
     *data = there <= most ? wi_malloc((size_t)there + 1) : NULL;
     if (there > most)
-        st = wi_fail(WEFT_ECONFIG, "%s/%s has %llu bytes, which is too many", dir->path, name,
-                     (unsigned long long)there);
+        st = wi_fail(WEFT_ECONFIG, "%s/%s has %llu bytes, more than the %zu that it may have", dir->path, name,
+                     (unsigned long long)there, most);
     else if (!*data)
         st = wi_fail(WEFT_ENOMEM, "out of memory for the %llu bytes of %s/%s", (unsigned long long)there, dir->path,
                      name);

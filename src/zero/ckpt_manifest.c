@@ -138,6 +138,11 @@ weft_status wi_ckpt_manifest_encode(const struct wi_ckpt_manifest *manifest, cha
     wi_free(dump);
     if (!out)
         return wi_fail(WEFT_ENOMEM, "out of memory for a checkpoint's manifest");
+    if (*bytes > WI_CKPT_MANIFEST_MAX) {
+        wi_free(out);
+        return wi_fail(WEFT_EINVAL, "the manifest of a checkpoint would have %zu bytes; at most %zu are possible",
+                       *bytes, WI_CKPT_MANIFEST_MAX);
+    }
     *text = out;
     return WEFT_SUCCESS;
 }
@@ -223,7 +228,7 @@ static weft_status get_all(struct wi_ckpt_manifest *m, json_t *json, const char 
     WI_TRY(get_text(json, "tag", m->tag, sizeof(m->tag), where));
     WI_TRY(get_text(json, "id", m->id, sizeof(m->id), where));
     WI_TRY(get_text(json, "parent", m->parent, sizeof(m->parent), where));
-    WI_TRY(get_number(json, "sequence", INT64_MAX, &m->sequence, where));
+    WI_TRY(get_number(json, "sequence", WI_CKPT_SEQUENCE_MAX, &m->sequence, where));
     WI_TRY(get_number(json, "nranks", INT32_MAX, &nranks, where));
     WI_TRY(get_number(json, "chunk_bytes", UINT32_MAX, &chunk_bytes, where));
     if (!wi_ckpt_is_hex(m->id, WI_CKPT_ID_HEX))
@@ -236,6 +241,9 @@ static weft_status get_all(struct wi_ckpt_manifest *m, json_t *json, const char 
     m->chunk_bytes = chunk_bytes;
     WI_TRY(get_ranks(m, json, where));
     WI_TRY(get_digest(json_object_get(json, "client"), "client", &m->client, where));
+    if (m->client.bytes > WI_CKPT_CLIENT_MAX)
+        return wi_fail(WEFT_ECONFIG, "%s: the client has %llu bytes; at most %zu are possible", where,
+                       (unsigned long long)m->client.bytes, WI_CKPT_CLIENT_MAX);
     m->scalars = json_incref(json_object_get(json, "scalars"));
     m->tensors = json_incref(json_object_get(json, "tensors"));
     if (!json_is_object(m->scalars))

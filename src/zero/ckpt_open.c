@@ -20,7 +20,7 @@ static weft_status manifest_load(struct wi_ckpt_manifest *manifest, const struct
     weft_status st;
 
     snprintf(where, sizeof(where), "%s/%s", dir->path, WI_CKPT_MANIFEST);
-    st = wi_ckpt_file_load(dir, WI_CKPT_MANIFEST, WI_CKPT_META_MAX, &text, &bytes);
+    st = wi_ckpt_file_load(dir, WI_CKPT_MANIFEST, WI_CKPT_MANIFEST_MAX, &text, &bytes);
     if (st == WEFT_ENOTFOUND)
         return wi_fail(WEFT_ECONFIG, "%s is no complete checkpoint: it has no %s", dir->path, WI_CKPT_MANIFEST);
     WI_TRY(st);
@@ -40,7 +40,7 @@ weft_status wi_ckpt_rank_index_load(const struct wi_ckpt_dir *dir, uint32_t rank
 
     snprintf(name, sizeof(name), "rank-%05u.index", rank);
     snprintf(where, sizeof(where), "%s/%s", dir->path, name);
-    WI_TRY(wi_ckpt_file_load(dir, name, WI_CKPT_META_MAX, &data, &bytes));
+    WI_TRY(wi_ckpt_file_load(dir, name, WI_CKPT_INDEX_MAX, &data, &bytes));
     hash = wi_ckpt_hash(data, bytes);
     if (bytes != digest->bytes)
         st = wi_fail(WEFT_ECONFIG, "%s has %zu bytes, not the %llu that were saved", where, bytes,
@@ -57,7 +57,7 @@ weft_status wi_ckpt_rank_index_load(const struct wi_ckpt_dir *dir, uint32_t rank
     return st;
 }
 
-weft_status wi_ckpt_files_check(const struct wi_ckpt_dir *dir, const struct wi_ckpt_index *index)
+static weft_status files_check(const struct wi_ckpt_dir *dir, const struct wi_ckpt_index *index)
 {
     for (size_t i = 0; i < index->nfiles; i++) {
         uint64_t bytes;
@@ -98,7 +98,7 @@ static weft_status indexes_load(struct wi_ckpt_reader *r, int check_files)
                            rank);
         WI_TRY(fds_make(r, rank));
         if (check_files)
-            WI_TRY(wi_ckpt_files_check(&r->dir, &r->indexes[rank]));
+            WI_TRY(files_check(&r->dir, &r->indexes[rank]));
     }
     return WEFT_SUCCESS;
 }
@@ -116,13 +116,11 @@ static weft_status client_check(const struct wi_ckpt_reader *r)
     return WEFT_SUCCESS;
 }
 
-static weft_status version_fill(struct wi_ckpt_reader *r, const char *folder, const char *tag, int check_files)
+/* r->dir is open. */
+static weft_status version_fill(struct wi_ckpt_reader *r, int check_files)
 {
     weft_status st;
 
-    wi_ckpt_text_copy(r->tag, sizeof(r->tag), tag);
-    WI_TRY(wi_ckpt_dir_open(&r->folder, folder));
-    WI_TRY(wi_ckpt_dir_open_in(&r->dir, &r->folder, tag));
     WI_TRY(manifest_load(&r->manifest, &r->dir));
     WI_TRY(indexes_load(r, check_files));
     if (check_files)
@@ -135,21 +133,48 @@ static weft_status version_fill(struct wi_ckpt_reader *r, const char *folder, co
     return st;
 }
 
+static struct wi_ckpt_reader *reader_make(void)
+{
+    struct wi_ckpt_reader *r = wi_calloc(1, sizeof(*r));
+
+    if (r)
+        r->folder.fd = r->dir.fd = -1;
+    return r;
+}
+
 weft_status wi_ckpt_version_open(const char *folder, const char *tag, int check_files, struct wi_ckpt_reader **reader)
 {
     struct wi_ckpt_reader *r;
     weft_status st;
 
     WI_TRY(wi_ckpt_tag_check(tag));
-    r = wi_calloc(1, sizeof(*r));
+    r = reader_make();
     if (!r)
         return wi_fail(WEFT_ENOMEM, "out of memory for a checkpoint's reader");
-    r->folder.fd = r->dir.fd = -1;
-    st = version_fill(r, folder, tag, check_files);
+    wi_ckpt_text_copy(r->tag, sizeof(r->tag), tag);
+    st = wi_ckpt_dir_open(&r->folder, folder);
+    st = st < 0 ? st : wi_ckpt_dir_open_in(&r->dir, &r->folder, tag);
+    st = st < 0 ? st : version_fill(r, check_files);
     if (st < 0)
         wi_ckpt_close(r);
     else
         *reader = r;
+    return st;
+}
+
+weft_status wi_ckpt_version_verify(const struct wi_ckpt_dir *dir)
+{
+    struct wi_ckpt_reader *r;
+    weft_status st;
+
+    r = reader_make();
+    if (!r)
+        return wi_fail(WEFT_ENOMEM, "out of memory for a checkpoint's reader");
+    st = wi_ckpt_dir_open_in(&r->dir, dir, ".");
+    if (st >= 0)
+        wi_ckpt_text_copy(r->dir.path, sizeof(r->dir.path), dir->path); /* in texts, without the dot */
+    st = st < 0 ? st : version_fill(r, 1);
+    wi_ckpt_close(r);
     return st;
 }
 

@@ -123,6 +123,9 @@ static weft_status client_take(struct wi_ckpt_run *run, const struct wi_ckpt_sta
     run->client_bytes = state ? state->client_bytes : 0;
     if (run->client_bytes > 0 && !state->client)
         return wi_fail(WEFT_EINVAL, "the client's bytes of a checkpoint are NULL");
+    if (run->client_bytes > WI_CKPT_CLIENT_MAX)
+        return wi_fail(WEFT_EINVAL, "the client's bytes of a checkpoint are %zu; at most %zu are possible",
+                       run->client_bytes, WI_CKPT_CLIENT_MAX);
     run->client = wi_malloc(run->client_bytes + 1);
     if (!run->client)
         return wi_fail(WEFT_ENOMEM, "out of memory for %zu bytes of the client", run->client_bytes);

@@ -162,6 +162,10 @@ static weft_status temp_open(const struct wi_ckpt_run *run, struct wi_ckpt_dir *
     struct wi_ckpt_dir folder;
     weft_status st;
 
+    /* What rank 0 says becomes names and numbers of files. */
+    if (!wi_ckpt_is_hex(run->id, WI_CKPT_ID_HEX) || (run->parent[0] && wi_ckpt_tag_check(run->parent) < 0) ||
+        run->sequence == 0 || run->sequence > WI_CKPT_SEQUENCE_MAX)
+        return wi_fail(WEFT_EPROTO, "rank 0 names no possible checkpoint: its id, the one before or its number");
     WI_TRY(wi_ckpt_dir_open(&folder, run->folder));
     snprintf(name, sizeof(name), WI_CKPT_TEMP "%s", run->id);
     st = wi_ckpt_dir_open_in(temp, &folder, name);

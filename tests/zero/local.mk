@@ -15,6 +15,10 @@ tests_zero_test_zero_files_LDADD = libharness.la libweftzerocore.la libweftcore.
 multi_tests += tests/zero/test_ckpt
 tests_zero_test_ckpt_SOURCES = tests/zero/test_ckpt.c tests/zero/ckpt_model.h
 tests_zero_test_ckpt_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
+# Files and ranks that lie.
+multi_tests += tests/zero/test_ckpt_hostile
+tests_zero_test_ckpt_hostile_SOURCES = tests/zero/test_ckpt_hostile.c tests/zero/ckpt_model.h
+tests_zero_test_ckpt_hostile_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS)
 multi_tests += tests/zero/test_zero_save
 tests_zero_test_zero_save_SOURCES = tests/zero/test_zero_save.c tests/zero/model.h tests/fault/fault.h
 tests_zero_test_zero_save_LDADD = libharness.la libweftzerocore.la libweftcore.la $(JANSSON_LIBS) $(CUNIT_LIBS) -lm

@@ -695,7 +695,7 @@ static void export(void)
     snprintf(out, sizeof(out), "%s/damaged", wt_temp_dir());
     CU_ASSERT_EQUAL(wi_ckpt_export(job.save.folder, NULL, out, kinds, 2, 0), WEFT_ECONFIG);
     CU_ASSERT_EQUAL(access(out, F_OK), -1);
-    CU_ASSERT_EQUAL(count(wt_temp_dir(), ".weft-tmp-"), 0);
+    CU_ASSERT_EQUAL(count(wt_temp_dir(), ".weft-"), 0);
 }
 
 static const struct wt_case cases[] = {
