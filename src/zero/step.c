@@ -355,7 +355,7 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
         st = agree_on_squares(zero, &squares, hypers, nhypers);
     info->norm = sqrt(squares) * scale;
     info->skipped = !isfinite(squares);
-    if (zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)
+    if (!info->skipped && zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)
         info->factor = zero->config.clip / (info->norm + 1e-6);
     for (int i = 0; st >= 0 && i < noptims; i++)
         st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[lamb ? zero->params[i].group : i],

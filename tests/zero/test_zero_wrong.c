@@ -335,6 +335,7 @@ static void overflow(int rank, int nranks, void *arg)
     config.loss_scale = 0;
     config.loss_scale_initial = 1024;
     config.loss_scale_window = 3;
+    config.clip = .25;
     zt_seal(&e, &f, &config, WEFT_FLOAT32);
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         float bad[ZT_MOST] = {0};
@@ -346,6 +347,7 @@ static void overflow(int rank, int nranks, void *arg)
         WT_REQUIRE_OK(weft_zero_step(e.zero, groups, 2, &info));
         done += !steps[s].bad;
         WT_CHECK_INT(info.skipped, steps[s].bad);
+        WT_CHECK(info.factor == 1 || !steps[s].bad);
         WT_CHECK_INT(info.step, done);
         WT_CHECK(info.loss_scale == steps[s].scale);
         WT_CHECK(steps[s].bad ? !isfinite(info.norm) : isfinite(info.norm));
