@@ -70,7 +70,6 @@ WRAP(int, fsync, (int fd), (fd))
 WRAP(int, renameat, (int from, const char *old, int to, const char *new), (from, old, to, new))
 WRAP(int, renameat2, (int from, const char *old, int to, const char *new, unsigned flags), (from, old, to, new, flags))
 WRAP(int, linkat, (int from, const char *old, int to, const char *new, int flags), (from, old, to, new, flags))
-WRAP(int, unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
 WRAP(int, flock, (int fd, int operation), (fd, operation))
 WRAP(ssize_t, pread, (int fd, void *data, size_t bytes, off_t at), (fd, data, bytes, at))
 WRAP(int, fstatat, (int dir, const char *path, struct stat *st, int flags), (dir, path, st, flags))
@@ -88,6 +87,20 @@ int __wrap_openat(int dir, const char *path, int flags, ...)
         va_end(ap);
     }
     return is_hit() ? -1 : __real_openat(dir, path, flags, mode);
+}
+
+/* Somebody else puts a file there at the first deletion; NULL: nobody does. */
+static const char *put_at_unlink;
+
+int __real_unlinkat(int dir, const char *path, int flags);
+int __wrap_unlinkat(int dir, const char *path, int flags);
+int __wrap_unlinkat(int dir, const char *path, int flags)
+{
+    if (put_at_unlink && !strncmp(path, "rank-", 5)) {
+        close(__real_openat(dir, put_at_unlink, O_WRONLY | O_CREAT, 0600));
+        put_at_unlink = NULL;
+    }
+    return is_hit() ? -1 : __real_unlinkat(dir, path, flags);
 }
 
 /* Before it fails or ends, a part has been written. */
@@ -195,6 +208,62 @@ static void every_kill_replacing(void)
     for (; killed_save(folder, 2, at) && at < 1000; at++)
         WT_CHECK_INT(cm_load(folder, NULL, 0, NULL, 0, 1, (uint64_t)at), 2);
     CU_ASSERT(at > 40);
+}
+
+/* ---- What others have beside a save ---- */
+
+/* Returns whether it was killed. */
+static int killed_export(const char *folder, const char *out, long at)
+{
+    static const char *const kinds[] = {"weight"};
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        arm(at, 0);
+        wi_ckpt_export(folder, "step1", out, kinds, 1, 0);
+        _exit(access(out, F_OK) == 0 ? 0 : 1); /* by this one, or by the one before, which ended behind its commit */
+    }
+    CU_ASSERT_EQUAL_FATAL(waitpid(child, &status, 0), child);
+    CU_ASSERT((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return WIFSIGNALED(status);
+}
+
+/* An export that ends at any of its calls leaves nothing that a save takes for its own: it might still be going on. */
+static void every_kill_of_an_export(void)
+{
+    const char *folder = new_folder();
+    char out[700];
+    int left;
+    long at = 1;
+
+    save_next(folder, 1);
+    snprintf(out, sizeof(out), "%s/exported", folder);
+    while (killed_export(folder, out, at) && at < 1000)
+        at++;
+    left = count(folder, ".weft-");
+    CU_ASSERT(at > 10 && left > 3);
+    save_next(folder, 2);
+    CU_ASSERT_EQUAL(count(folder, ".weft-"), left);
+}
+
+/* A file that comes into a leftover while it is deleted stays. */
+static void file_that_comes(void)
+{
+    const char *folder = new_folder();
+    char path[700], file[800];
+
+    save_next(folder, 1);
+    snprintf(path, sizeof(path), "%s/.weft-tmp-0123456789abcdef0123456789abcdef", folder);
+    CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
+    snprintf(file, sizeof(file), "%s/rank-00000.index", path);
+    close(open(file, O_WRONLY | O_CREAT, 0600));
+    put_at_unlink = "thesis.txt";
+    CU_ASSERT_EQUAL(cm_save_alone(folder, 2, chain, 1, NULL), WEFT_SUCCESS);
+    CU_ASSERT_PTR_NULL(put_at_unlink);
+    snprintf(file, sizeof(file), "%s/thesis.txt", path);
+    CU_ASSERT_EQUAL(access(file, F_OK), 0);
+    CU_ASSERT_EQUAL(cm_load(folder, NULL, 0, NULL, 0, 1, 3), 2);
 }
 
 /* ---- Each of the calls fails ---- */
@@ -503,6 +572,8 @@ static void every_allocation(void)
 static const struct wt_case cases[] = {
     {"killed before every call", every_kill},
     {"killed while replacing", every_kill_replacing},
+    {"an export that was killed", every_kill_of_an_export},
+    {"a file that comes", file_that_comes},
     {"every call fails", every_failure},
     {"every read fails", every_read},
     {"a file too large", too_large},
