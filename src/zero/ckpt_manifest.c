@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #define FIRST_LINE "{\"weft_checkpoint\": "
 enum { LINE_BYTES = 128, HASH_HEX = 32 };
@@ -262,10 +263,12 @@ weft_status wi_ckpt_manifest_decode(struct wi_ckpt_manifest *manifest, const cha
     memset(manifest, 0, sizeof(*manifest));
     WI_TRY(check_first_line(text, bytes, where, &line_bytes));
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!json)
-        return json_error_code(&error) == json_error_unknown || json_error_code(&error) == json_error_out_of_memory
-                   ? wi_fail(WEFT_ENOMEM, "out of memory for %s", where) /* jansson names every other reason */
-                   : wi_fail(WEFT_ECONFIG, "%s is no JSON: line %d: %s", where, error.line, error.text);
+    if (!json && (json_error_code(&error) == json_error_unknown || json_error_code(&error) == json_error_out_of_memory))
+        return wi_fail(WEFT_ENOMEM, "out of memory for %s", where); /* jansson names every other reason */
+    if (!json) {
+        wi_text_sanitize(error.text, sizeof(error.text)); /* it has a piece of the file */
+        return wi_fail(WEFT_ECONFIG, "%s is no JSON: line %d: %s", where, error.line, error.text);
+    }
     st = get_all(manifest, json, where);
     json_decref(json);
     if (st < 0)

@@ -6,6 +6,7 @@
 # the corpus, so that they are judged where there is no clang, and under the sanitizers of gcc.
 fuzz_targets = \
 	tests/fuzz/fuzz_auth.c \
+	tests/fuzz/fuzz_ckpt.c \
 	tests/fuzz/fuzz_codec.c \
 	tests/fuzz/fuzz_ds_config.c \
 	tests/fuzz/fuzz_gather.c \
@@ -48,6 +49,7 @@ endif
 replay_ldadd = libweftcore.la $(JANSSON_LIBS) $(CRYPTO_LIBS) -lm
 unit_tests += \
 	tests/fuzz/replay_auth \
+	tests/fuzz/replay_ckpt \
 	tests/fuzz/replay_codec \
 	tests/fuzz/replay_ds_config \
 	tests/fuzz/replay_gather \
@@ -79,6 +81,8 @@ unit_tests += \
 	tests/fuzz/replay_tuning
 tests_fuzz_replay_auth_SOURCES = tests/fuzz/fuzz_auth.c tests/fuzz/replay.c
 tests_fuzz_replay_auth_LDADD = $(replay_ldadd)
+tests_fuzz_replay_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c tests/fuzz/replay.c
+tests_fuzz_replay_ckpt_LDADD = libweftzerocore.la $(replay_ldadd)
 tests_fuzz_replay_codec_SOURCES = tests/fuzz/fuzz_codec.c tests/fuzz/replay.c
 tests_fuzz_replay_codec_LDADD = $(replay_ldadd)
 tests_fuzz_replay_ds_config_SOURCES = tests/fuzz/fuzz_ds_config.c tests/fuzz/replay.c
