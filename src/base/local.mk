@@ -11,6 +11,7 @@ base_sources += \
 	src/base/process.c src/base/process.h \
 	src/base/reduce.c src/base/reduce.h src/base/reduce_kernels.h \
 	src/base/convert.c \
+	src/base/crc32c.c src/base/crc32c.h \
 	src/base/rates.c src/base/rates.h \
 	src/base/reduce_avx2.c \
 	src/base/reduce_avx512.c \

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
-#include "zero/ckpt.h"
+#include "zero/ckpt/ckpt.h"
 #include "zero/offload.h"
 #include "zero/swap.h"
 #include "zero/zero.h"
@@ -20,13 +20,6 @@ static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config
 static const struct wi_struct_rule stats_rule = WI_STRUCT_RULE(weft_zero_stats, "WEFT_ZERO_STATS_INIT", bytes);
 
 /* ---- Calls ---- */
-
-weft_status wi_zero_publish(unsigned since, weft_status st)
-{
-    if (st < 0 && wi_fail_count() != since)
-        weft_thread_error_set(st, wi_fail_text());
-    return st;
-}
 
 weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since)
 {

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "zero/disk.h"
+#include "zero/disk/disk.h"
 #include "zero/swap.h"
 
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)

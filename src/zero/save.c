@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
-#include "zero/ckpt.h"
+#include "zero/ckpt/ckpt.h"
 #include "zero/offload.h"
 #include "zero/swap.h"
 #include "zero/zero.h"

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "zero/disk.h"
+#include "zero/disk/disk.h"
 
 /* Before more are taken the oldest write is waited for. Two are read ahead of an update, two belong to it, and two are written. */
 enum { BUFFERS = 6 };

@@ -11,7 +11,8 @@
 #include <weft/weft_zero.h>
 
 #include "zero/arena.h"
-#include "zero/optim.h"
+#include "zero/common/publish.h"
+#include "zero/optim/optim.h"
 #include "zero/trace.h"
 
 #define WI_ZERO_CUT_MOST ((size_t)1 << 24) /* elements, of a multiple at which shards are cut */
@@ -162,8 +163,6 @@ struct weft_zero {
 weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigned *since);
 /* A failure behind which ranks are not at the same place any more is final: every later call returns it. */
 weft_status wi_zero_final(weft_zero *zero, weft_status status);
-/* The text of a failure since the count was `since` becomes the thread's. */
-weft_status wi_zero_publish(unsigned since, weft_status status);
 weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);
 /* What failed, in weft's words, while the engine did what the format says. What is final is remembered. */
 weft_status wi_zero_broke(weft_zero *zero, weft_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "zero/crc32c.h"
-#include "zero/disk.h"
+#include "base/crc32c.h"
+#include "zero/disk/disk.h"
 
 #define EXTENTS 16
 

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/reduce.h"
-#include "zero/optim.h"
-#include "zero/optim_isa.h"
+#include "zero/optim/optim.h"
+#include "zero/optim/optim_isa.h"
 
 #define ROUNDS_MAX 1000
 #define PART 32768u /* elements that a thread streams at a time, as the optimizers do */

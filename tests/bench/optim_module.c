@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What bench_optim_torch.py calls of the optimizers: libweft_zero does not export them. */
-#include "zero/optim.h"
+#include "zero/optim/optim.h"
 
 /* AdamW on everything; grad_bf16: the gradient is bf16; out may be NULL. threads are kept until another number is asked for.
  * Returns a weft_status. */

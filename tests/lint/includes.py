@@ -20,7 +20,12 @@ ALLOWED = {
     "src/plan": ["compress", "src/algo", "src/sched", "src/base", "topology"],
     "src/exec": ["src/sched", "src/net", "src/base", "compress"],
     "src/comm": ["src/base", "src/sched", "src/import", "src/algo", "src/plan", "src/exec", "src/sim", "src/net", "topology", "compress"],
-    "src/zero": ["src/base"],
+    "src/zero": ["src/base", "src/zero/common", "src/zero/optim", "src/zero/disk", "src/zero/ckpt", "src/zero/ds"],
+    "src/zero/common": ["src/base"],
+    "src/zero/optim": ["src/base"],
+    "src/zero/disk": ["src/base"],
+    "src/zero/ckpt": ["src/base"],
+    "src/zero/ds": ["src/base", "src/zero/common"],
     "frontends": [],
     "examples": [],
     "tools": [],
@@ -44,6 +49,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 def folder(path):
     parts = path.split("/")
+    if parts[:2] == ["src", "zero"] and len(parts) > 3:
+        return "/".join(parts[:3])
     if parts[0] in ("src", "plugins") and len(parts) > 2:
         return "/".join(parts[:2])
     return parts[0]

@@ -13,7 +13,7 @@
 #include <weft/weft.h>
 
 #include "base/clock.h"
-#include "zero/ckpt.h"
+#include "zero/ckpt/ckpt.h"
 
 enum { TENSORS = 64 };
 

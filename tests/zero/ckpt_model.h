@@ -11,7 +11,7 @@
 
 #include "../harness/harness.h"
 #include "base/alloc.h"
-#include "zero/ckpt.h"
+#include "zero/ckpt/ckpt.h"
 
 struct cm_tensor {
     const char *name, *kind;

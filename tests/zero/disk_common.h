@@ -3,8 +3,8 @@
 #ifndef WT_DISK_COMMON_H
 #define WT_DISK_COMMON_H
 
-#include "zero/disk.h"
-#include "zero/disk_internal.h"
+#include "zero/disk/disk.h"
+#include "zero/disk/disk_internal.h"
 
 #define NEXTENTS 7
 #define CHUNK ((size_t)48 << 10)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/reduce.h"
-#include "zero/optim.h"
+#include "zero/optim/optim.h"
 
 static const char *const wt_isas[] = {"scalar", "avx2", "avx512"};
 #define WT_ISAS 3

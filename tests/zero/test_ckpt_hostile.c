@@ -10,7 +10,7 @@
 
 #include "../unit/unit.h"
 #include "base/status.h"
-#include "zero/ckpt_impl.h"
+#include "zero/ckpt/ckpt_impl.h"
 
 #define ID "0123456789abcdef0123456789abcdef"
 #define SAYS(call, status, text)                                                            \

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "tests/unit/unit.h"
-#include "zero/crc32c.h"
+#include "base/crc32c.h"
 
 #define BYTES 60000
 

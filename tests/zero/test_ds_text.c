@@ -3,7 +3,7 @@
  * every key of DeepSpeed's, allocations that fail. */
 #include "base/alloc.h"
 #include "tests/zero/ds_common.h"
-#include "zero/ds.h"
+#include "zero/ds/ds.h"
 
 #define MICRO "\"train_micro_batch_size_per_gpu\": 1"
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "../unit/unit.h"
-#include "zero/optim_isa.h"
+#include "zero/optim/optim_isa.h"
 
 #define UNITS 1000
 

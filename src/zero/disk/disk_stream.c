@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Extents streamed through slots of memory.
+ *
+ *     slot 0   read 0 | compute | write 0  | read 3 | compute | ...
+ *     slot 1          | read 1  | compute  | write 1 | read 4 | ...
+ *     slot 2                    | read 2   | compute | write 2 | ...
+ *
+ * Chunks are computed on in the order of the list; reads begin as soon as a slot is free. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "zero/disk/disk_internal.h"
+
+struct run {
+    struct wi_disk *disk;
+    const size_t *extents;
+    size_t nextents;
+    unsigned flags;
+    wi_disk_compute_fn compute;
+    void *arg;
+    struct wi_disk_position fetch, at; /* next chunk to get a slot, next to be computed on */
+    weft_status status;
+    char text[1024]; /* of the first failure */
+};
+
+static void run_fail(struct run *run, weft_status status)
+{
+    if (run->status == WEFT_SUCCESS) {
+        run->status = status;
+        snprintf(run->text, sizeof(run->text), "%s", wi_fail_text());
+    }
+}
+
+/* ---- Slots ---- */
+
+/* Take the end of what is under way in a slot. A read that has failed leaves it free. */
+static weft_status slot_end(struct wi_disk *disk, struct wi_disk_slot *slot, uint64_t deadline_ns)
+{
+    weft_status status = wi_disk_wait(disk, slot->op, deadline_ns);
+
+    if (status == WEFT_ETIMEDOUT || disk->broken)
+        return status;
+    if (slot->state == WI_DISK_SLOT_READING)
+        slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_READY : WI_DISK_SLOT_FREE;
+    else
+        slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_FREE : WI_DISK_SLOT_DIRTY;
+    slot->op = NULL;
+    return status;
+}
+
+static weft_status slot_write_begin(struct wi_disk *disk, struct wi_disk_slot *slot)
+{
+    weft_status status = wi_disk_parts_begin(disk, WI_DISK_DO_WRITE, slot->extent, slot->chunk, 1, slot->stream,
+                                             slot->nstreams, slot->data, &slot->op);
+
+    slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_WRITING : WI_DISK_SLOT_DIRTY;
+    if (status != WEFT_SUCCESS)
+        wi_disk_pieces_lost(disk, slot->extent, slot->chunk, slot->stream, slot->nstreams);
+    return status;
+}
+
+weft_status wi_disk_slot_write(struct wi_disk *disk, struct wi_disk_slot *slot)
+{
+    weft_status status = slot_write_begin(disk, slot);
+
+    return status == WEFT_SUCCESS ? slot_end(disk, slot, wi_deadline_ns(disk->timeout_ns)) : status;
+}
+
+weft_status wi_disk_settle(struct wi_disk *disk)
+{
+    for (unsigned i = 0; i < disk->nslots; i++) {
+        struct wi_disk_slot *slot = &disk->slots[i];
+        if (slot->state == WI_DISK_SLOT_READING || slot->state == WI_DISK_SLOT_WRITING) {
+            weft_status status = slot_end(disk, slot, wi_deadline_ns(disk->timeout_ns));
+            if (slot->op)
+                return status;
+        }
+        if (slot->state == WI_DISK_SLOT_READY)
+            slot->state = WI_DISK_SLOT_FREE;
+        if (slot->state == WI_DISK_SLOT_DIRTY)
+            WI_TRY(wi_disk_slot_write(disk, slot));
+    }
+    return WEFT_SUCCESS;
+}
+
+/* The slot of a chunk, or one that is free (extent SIZE_MAX), or NULL. */
+static struct wi_disk_slot *slot_find(struct wi_disk *disk, size_t extent, size_t chunk)
+{
+    for (unsigned i = 0; i < disk->nslots; i++) {
+        struct wi_disk_slot *slot = &disk->slots[i];
+        if (extent == SIZE_MAX ? slot->state == WI_DISK_SLOT_FREE
+                               : (slot->state == WI_DISK_SLOT_READING || slot->state == WI_DISK_SLOT_READY) &&
+                                     slot->extent == extent && slot->chunk == chunk)
+            return slot;
+    }
+    return NULL;
+}
+
+/* ---- The pipeline ---- */
+
+/* To the next chunk there is. */
+static void position_skip(const struct run *run, struct wi_disk_position *p)
+{
+    while (p->index < run->nextents && p->chunk >= wi_disk_chunks(run->disk, run->extents[p->index])) {
+        p->index++;
+        p->chunk = 0;
+    }
+}
+
+static void position_next(const struct run *run, struct wi_disk_position *p)
+{
+    p->chunk++;
+    position_skip(run, p);
+}
+
+static void slots_collect(struct run *run)
+{
+    for (unsigned i = 0; i < run->disk->nslots; i++) {
+        struct wi_disk_slot *slot = &run->disk->slots[i];
+        if (slot->state == WI_DISK_SLOT_WRITING && wi_disk_op_ended(slot->op)) {
+            weft_status status = slot_end(run->disk, slot, 0);
+            if (status != WEFT_SUCCESS)
+                run_fail(run, status);
+        }
+    }
+}
+
+static void slots_fetch(struct run *run)
+{
+    struct wi_disk_slot *slot;
+
+    while (run->status == WEFT_SUCCESS && run->fetch.index < run->nextents &&
+           (slot = slot_find(run->disk, SIZE_MAX, 0))) {
+        weft_status status = WEFT_SUCCESS;
+        slot->index = run->fetch.index;
+        slot->extent = run->extents[run->fetch.index];
+        slot->chunk = run->fetch.chunk;
+        slot->stream = 0;
+        slot->nstreams = run->disk->extents[slot->extent].nstreams;
+        if (run->flags & WI_DISK_READ)
+            status = wi_disk_read(run->disk, slot->extent, slot->chunk, 1, slot->data, &slot->op);
+        if (status != WEFT_SUCCESS) {
+            run_fail(run, status);
+            return;
+        }
+        slot->state = run->flags & WI_DISK_READ ? WI_DISK_SLOT_READING : WI_DISK_SLOT_READY;
+        position_next(run, &run->fetch);
+    }
+}
+
+/* Past the deadline. The wait for what the slot needs says what that is: its own read, or, where no slot was free, a write.
+ * Success: it has just ended. */
+static weft_status chunk_late(struct run *run, struct wi_disk_slot *slot)
+{
+    weft_status status = WEFT_ETIMEDOUT;
+
+    for (unsigned i = 0; !slot && i < run->disk->nslots; i++)
+        if (run->disk->slots[i].state == WI_DISK_SLOT_WRITING)
+            slot = &run->disk->slots[i];
+    if (slot)
+        status = slot_end(run->disk, slot, 0);
+    else
+        wi_fail(status, "disk tier %s: no slot is free", run->disk->path);
+    if (status != WEFT_SUCCESS)
+        run_fail(run, status);
+    return status;
+}
+
+/* Until the next chunk is in memory, meanwhile slots that were written get the next reads. NULL: failed. */
+static struct wi_disk_slot *chunk_await(struct run *run)
+{
+    uint64_t start = wi_now_ns(), deadline = wi_deadline_ns(run->disk->timeout_ns);
+    struct wi_disk_slot *slot = NULL;
+    int had_slot = 0;
+
+    while (run->status == WEFT_SUCCESS) {
+        slots_collect(run);
+        slots_fetch(run);
+        slot = slot_find(run->disk, run->extents[run->at.index], run->at.chunk);
+        had_slot |= slot != NULL;
+        if (run->status != WEFT_SUCCESS || (slot && (slot->state == WI_DISK_SLOT_READY || wi_disk_op_ended(slot->op))))
+            break;
+        if (wi_now_ns() >= deadline || run->disk->broken) {
+            if (chunk_late(run, slot) != WEFT_SUCCESS)
+                break;
+            continue;
+        }
+        wi_disk_turn(run->disk, deadline);
+    }
+    if (had_slot)
+        run->disk->stats.read_wait_ns += wi_now_ns() - start;
+    else
+        run->disk->stats.write_wait_ns += wi_now_ns() - start;
+    return run->status == WEFT_SUCCESS ? slot : NULL;
+}
+
+static void chunk_compute(struct run *run, struct wi_disk_slot *slot)
+{
+    struct wi_disk *disk = run->disk;
+    struct wi_disk_piece piece = {.index = slot->index, .extent = slot->extent, .chunk = slot->chunk};
+    size_t stride = wi_disk_piece_stride(disk, slot->extent, slot->chunk);
+    uint64_t start = wi_now_ns();
+    weft_status status;
+
+    piece.offset = (uint64_t)slot->chunk * disk->extents[slot->extent].piece;
+    piece.bytes = wi_disk_piece_bytes(disk, slot->extent, slot->chunk);
+    piece.nstreams = slot->nstreams;
+    for (unsigned s = 0; s < piece.nstreams; s++)
+        piece.streams[s] = (char *)slot->data + s * stride;
+    disk->streaming = 1;
+    status = run->compute(run->arg, &piece);
+    disk->streaming = 0;
+    disk->stats.compute_ns += wi_now_ns() - start;
+    if (status != WEFT_SUCCESS) {
+        slot->state = WI_DISK_SLOT_FREE;
+        run_fail(run, status);
+        return;
+    }
+    position_next(run, &run->at);
+    slot->state = WI_DISK_SLOT_FREE;
+    if (run->flags & WI_DISK_WRITE) {
+        status = slot_write_begin(disk, slot);
+        if (status != WEFT_SUCCESS)
+            run_fail(run, status);
+    }
+}
+
+/* Also after a failure: what was computed is written, what was read ahead is forgotten. */
+static void run_end(struct run *run)
+{
+    uint64_t start = wi_now_ns(), deadline = wi_deadline_ns(run->disk->timeout_ns);
+
+    for (unsigned i = 0; i < run->disk->nslots; i++) {
+        struct wi_disk_slot *slot = &run->disk->slots[i];
+        if (slot->state == WI_DISK_SLOT_WRITING || slot->state == WI_DISK_SLOT_READING) {
+            int write = slot->state == WI_DISK_SLOT_WRITING;
+            weft_status status = slot_end(run->disk, slot, deadline);
+            if (status != WEFT_SUCCESS && (write || slot->op))
+                run_fail(run, status);
+        }
+        if (slot->state == WI_DISK_SLOT_READY)
+            slot->state = WI_DISK_SLOT_FREE;
+    }
+    run->disk->stats.write_wait_ns += wi_now_ns() - start;
+}
+
+static weft_status list_mark(struct wi_disk *disk, const size_t *extents, size_t nextents)
+{
+    for (size_t i = 0; i < nextents; i++) {
+        weft_status status = WEFT_SUCCESS;
+        if (extents[i] >= disk->nextents)
+            status = wi_fail(WEFT_EINVAL, "disk tier %s: extent %zu of %zu", disk->path, extents[i], disk->nextents);
+        else if (disk->marks[extents[i]])
+            status = wi_fail(WEFT_EINVAL, "disk tier %s: extent %zu is twice in the list", disk->path, extents[i]);
+        if (status != WEFT_SUCCESS) {
+            while (i-- > 0)
+                disk->marks[extents[i]] = 0;
+            return status;
+        }
+        disk->marks[extents[i]] = 1;
+    }
+    for (size_t i = 0; i < nextents; i++)
+        disk->marks[extents[i]] = 0;
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags,
+                           wi_disk_compute_fn compute, void *arg, struct wi_disk_position *position)
+{
+    struct run run = {
+        .disk = disk, .extents = extents, .nextents = nextents, .flags = flags, .compute = compute, .arg = arg};
+
+    if (!disk || !compute || (nextents && !extents) || !flags || flags & ~(WI_DISK_READ | WI_DISK_WRITE))
+        return wi_fail(WEFT_EINVAL, "disk tier: disk, extents or compute is NULL, or flags %u are unknown", flags);
+    WI_TRY(wi_disk_usable(disk));
+    WI_TRY(list_mark(disk, extents, nextents));
+    WI_TRY(wi_disk_settle(disk));
+    if (position)
+        run.at = *position;
+    position_skip(&run, &run.at);
+    run.fetch = run.at;
+    while (run.status == WEFT_SUCCESS && run.at.index < nextents) {
+        struct wi_disk_slot *slot = chunk_await(&run);
+        if (slot && slot->state == WI_DISK_SLOT_READING) {
+            weft_status status = slot_end(disk, slot, 0);
+            if (status != WEFT_SUCCESS)
+                run_fail(&run, status);
+        }
+        if (run.status == WEFT_SUCCESS)
+            chunk_compute(&run, slot);
+    }
+    run_end(&run);
+    if (position)
+        *position = run.at;
+    return run.status == WEFT_SUCCESS ? WEFT_SUCCESS : wi_fail(run.status, "%s", run.text);
+}
