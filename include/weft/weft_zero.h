@@ -50,7 +50,8 @@
  *   Collective  every rank calls, in the same order: calls that say so. All others are local, but those about units may begin
  *               collectives, so that ranks have to go through units in the same order; one that does not is told so by name
  *               (WEFT_EMISMATCH), on all ranks, as is one that ran another number of micro-batches.
- *   Failures    of WEFT_EPEER and below are final: every later call but weft_zero_destroy returns them.
+ *   Failures    after which ranks may be at different places (of a collective, of an update, of a file in the middle of one) are
+ *               final: every later call but weft_zero_destroy returns them, with their text.
  *
  * Papers: Rajbhandari et al., ZeRO, SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023. */
 #ifndef WEFT_ZERO_H
@@ -492,7 +493,7 @@ WEFT_API weft_status weft_zero_drop_gradients(weft_zero *zero);
  * Blocks: no.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is NULL */
-WEFT_API weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale);
+WEFT_API weft_status weft_zero_loss_scale(weft_zero *zero, double *scale);
 
 /* ---- Checkpoints ----------------------------------------------------------------------------------------------------------- */
 
@@ -523,7 +524,8 @@ typedef struct weft_zero_save_info {
  * Collective, but does not wait: a thread copies what is saved while the program goes on, and writes it. weft_zero_step waits until
  * it is copied. The version appears when it is complete on all ranks; a crash leaves the newest complete one or the one before it.
  * @param zero    the engine, sealed; no gradients have come since the last step
- * @param folder  exists; the same for all ranks, on a file system that all see
+ * @param folder  exists; the same for all ranks, on a file system that all see. With config.model each part of the model has its
+ * own
  * @param tag     its name: letters, digits, and . _ - behind the first; the same on all ranks
  * @param options NULL: WEFT_ZERO_SAVE_OPTIONS_INIT
  * Blocks: until the ranks have agreed to begin.

@@ -289,15 +289,17 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     int copy = 0, shard = -1;
 
     config.name = "zero";
+    weft_status st = weft_comm_dup(comm, &config, &zero->world);
+
+    if (st < 0)
+        return wi_zero_broke(zero, st, "create: communicator zero");
+    /* First, as it says how many communicators there are to make. */
+    WI_TRY(wi_zero_compare_config(zero));
     if (zero->config.shard_ranks && zero->config.shard_ranks != zero->nranks)
         WI_TRY(find_copy(zero, comm, "shard_ranks", zero->config.shard_ranks, &copy, &shard));
     if (shard >= 0 && zero->config.experts)
         return wi_fail(WEFT_EINVAL,
                        "zero: create: shard_ranks and experts are both set; experts cannot be kept in copies");
-    weft_status st = weft_comm_dup(comm, &config, &zero->world);
-
-    if (st < 0)
-        return wi_zero_broke(zero, st, "create: communicator zero");
     WI_TRY(derive(zero, comm, copy, shard, &zero->domains[0]));
     if (zero->config.experts)
         WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[1]));
@@ -369,7 +371,6 @@ static weft_status prepare(weft_zero *zero, weft_comm *comm)
     zero->loss_scale = zero->config.loss_scale != 0 ? zero->config.loss_scale : zero->config.loss_scale_initial;
     zero->hysteresis = zero->config.loss_scale_hysteresis;
     WI_TRY(make_domains(zero, comm));
-    WI_TRY(wi_zero_compare_config(zero));
     return wi_optim_pool_create(zero->config.threads, &zero->pool);
 }
 
@@ -381,6 +382,8 @@ static weft_status create(weft_comm *comm, const weft_zero_config *given, weft_z
         return wi_fail(WEFT_EINVAL, "zero: create: %s is NULL", comm ? "zero" : "comm");
     if (given)
         WI_TRY(wi_struct_read(&config_rule, "zero: create", given, &config));
+    if (config.state_dtype == (int)WEFT_FLOAT32)
+        config.state_dtype = 0;
     WI_TRY(check_config(&config));
     weft_zero *zero = wi_calloc(1, sizeof *zero);
 
@@ -433,15 +436,20 @@ weft_status weft_zero_destroy(weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
-weft_status weft_zero_loss_scale(const weft_zero *zero, double *scale)
+static weft_status loss_scale(const weft_zero *zero, double *scale)
 {
-    unsigned since = wi_fail_count();
-
-    if (!zero || zero->magic != WI_ZERO_MAGIC || !scale)
-        return wi_zero_publish(
-            since, wi_fail(WEFT_EINVAL, "zero: loss_scale: %s", !scale ? "scale is NULL" : "not an engine"));
+    if (!scale)
+        return wi_fail(WEFT_EINVAL, "zero: loss_scale: scale is NULL");
     *scale = zero->loss_scale;
     return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_loss_scale(weft_zero *zero, double *scale)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("loss_scale", zero, -1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, loss_scale(zero, scale));
 }
 
 static weft_status stats(weft_zero *zero, weft_zero_stats *out)

@@ -2,6 +2,7 @@
 /* What an engine saves and loads: the pieces of tensors that a rank has, counters, and the loss scale. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -251,37 +252,49 @@ void wi_zero_snapshot_wait(weft_zero *zero)
     zero->stats.snapshot_wait_ns += wi_now_ns() - from;
 }
 
-static weft_status save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_save_info *info)
+/* The engine is not held while its thread waits: others train on. */
+static weft_status look(weft_zero *zero, struct wi_ckpt_result *result)
 {
+    unsigned since;
+    weft_status st = wi_zero_enter("save_wait", zero, 1, &since);
+
+    if (st < 0)
+        return st;
+    return wi_zero_leave(zero, since, zero->ckpt ? wi_ckpt_poll(zero->ckpt, result) : WEFT_SUCCESS);
+}
+
+static weft_status save_wait(weft_zero *zero, uint64_t timeout_ns, struct wi_ckpt_result *result)
+{
+    uint64_t deadline = wi_deadline_ns(timeout_ns), pause_ns = 50000;
+    weft_status st;
+
+    while ((st = look(zero, result)) == WEFT_INPROGRESS && wi_now_ns() < deadline) {
+        struct timespec pause = {0, (long)pause_ns};
+
+        nanosleep(&pause, NULL);
+        pause_ns = pause_ns < 5000000 ? 2 * pause_ns : pause_ns;
+    }
+    return st;
+}
+
+weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_save_info *info)
+{
+    unsigned since = wi_fail_count();
     weft_zero_save_info own = WEFT_ZERO_SAVE_INFO_INIT;
     struct wi_ckpt_result result = {0};
-    uint64_t deadline = wi_deadline_ns(timeout_ns);
-    weft_status st = WEFT_SUCCESS;
+    weft_status st = info ? wi_struct_check(&save_info_rule, "zero: save_wait", info) : WEFT_SUCCESS;
 
-    if (info)
-        WI_TRY(wi_struct_check(&save_info_rule, "zero: save_wait", info));
-    if (zero->ckpt && timeout_ns == WEFT_TIMEOUT_NEVER)
-        st = wi_ckpt_wait(zero->ckpt, &result);
-    else if (zero->ckpt)
-        while ((st = wi_ckpt_poll(zero->ckpt, &result)) == WEFT_INPROGRESS && wi_now_ns() < deadline)
-            wi_stand_by(64);
-    if (st != WEFT_SUCCESS)
+    if (st < 0)
+        return wi_zero_publish(since, st);
+    st = save_wait(zero, timeout_ns, &result);
+    if (st != WEFT_SUCCESS || !info)
         return st;
     own.state_bytes = result.bytes;
     own.written_bytes = result.written_bytes;
     own.snapshot_ns = result.snapshot_ns;
     own.total_ns = result.total_ns;
-    if (info)
-        wi_struct_write(&save_info_rule, &own, info);
+    wi_struct_write(&save_info_rule, &own, info);
     return WEFT_SUCCESS;
-}
-
-weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_save_info *info)
-{
-    unsigned since;
-    weft_status st = wi_zero_enter("save_wait", zero, 1, &since);
-
-    return st < 0 ? st : wi_zero_leave(zero, since, save_wait(zero, timeout_ns, info));
 }
 
 /* ---- Load ---- */
@@ -417,6 +430,8 @@ static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nk
         list_pieces(zero, WHOLE, nkinds, list);
         WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n));
         WI_TRY(read_counters(zero, reader, c));
+    } else {
+        WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
     }
     list_pieces(zero, WIDE, nkinds, list);
     WI_TRY(wi_ckpt_check(reader, list->pieces, list->n));
@@ -503,7 +518,7 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     own.tag = zero->loaded_tag;
     own.client = zero->loaded_client;
     own.client_bytes = zero->loaded_client_bytes;
-    own.step = zero->step;
+    own.step = (uint64_t)c.step;
     if (info)
         wi_struct_write(&load_info_rule, &own, info);
     return WEFT_SUCCESS;

@@ -57,7 +57,7 @@ struct field {
     const char *name;
     double value;
 };
-enum { FIELDS = 25 };
+enum { FIELDS = 27 };
 
 static double hash_text(const char *text)
 {
@@ -86,6 +86,8 @@ static void list_fields(const weft_zero_config *c, struct field fields[FIELDS])
         {"reuse_elems", (double)c->reuse_elems},
         {"persistent_elems", (double)c->persistent_elems},
         {"shard_ranks", c->shard_ranks},
+        {"experts (whether there are)", c->experts != NULL},
+        {"model (whether it is set)", c->model != NULL},
         {"secondary_ranks", c->secondary_ranks},
         {"update_moments", c->update_moments},
         {"state_dtype", c->state_dtype},

@@ -215,9 +215,9 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
     char *place = values + part.begin * wi_zero_width(dtype);
     weft_status st = load_part(zero, &zero->flats[param->flat], what, &part, place, dtype);
 
-    if (st < 0) {
+    if (st < 0) { /* the others wait for this rank */
         wi_free(counts);
-        return st;
+        return wi_zero_final(zero, st);
     }
     snprintf(label, sizeof label, "get %s of %.40s", whats[what], param->name);
     wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER_V, part.elems ? place : values, values, 0, dtype, label);

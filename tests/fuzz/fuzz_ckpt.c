@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "tests/fuzz/require.h"
-#include "zero/ckpt_format.h"
+#include "zero/ckpt/ckpt_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -317,7 +317,7 @@ static void wrong_others(int rank, int nranks, void *arg)
     config.optimizer = WEFT_ZERO_LION;
     open_layers(&l, &f, &config, WEFT_FLOAT32);
     SAYS(weft_zero_pre_forward(NULL, 0), WEFT_EINVAL, "zero: pre_forward: the engine is NULL");
-    SAYS(weft_zero_loss_scale(NULL, &scale), WEFT_EINVAL, "not an engine");
+    SAYS(weft_zero_loss_scale(NULL, &scale), WEFT_EINVAL, "the engine is NULL");
     SAYS(weft_zero_param_get(l.zero, 0, WEFT_ZERO_MOMENT2, values, WEFT_FLOAT32), WEFT_EINVAL,
          "lion has no second moment");
     SAYS(weft_zero_param_set(l.zero, 0, WEFT_ZERO_WEIGHT, NULL, WEFT_FLOAT32), WEFT_EINVAL,

@@ -210,6 +210,18 @@ static void other_configs(int rank, int nranks, void *arg)
     config.reduce_codec = rank == 2 ? "int4" : NULL;
     SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EMISMATCH, "gather_codec or reduce_codec of rank 2");
     config.reduce_codec = NULL;
+    /* Of these it depends which communicators are made. */
+    config.shard_ranks = rank == 1 ? 1 : 0;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EMISMATCH, "shard_ranks of rank 1");
+    config.shard_ranks = 0;
+    config.stage = 3;
+    config.secondary_ranks = rank == 2 ? 3 : 0;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EMISMATCH, "secondary_ranks of rank 2");
+    config.secondary_ranks = 0;
+    config.model = rank == 0 ? f.comm : NULL;
+    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EMISMATCH, "model (whether it is set) of rank 1");
+    config.model = NULL;
+    config.stage = 2;
     config.threads = 1 + rank; /* may differ */
     WT_CHECK_OK(weft_zero_create(f.comm, &config, &zero));
     WT_CHECK_OK(weft_zero_destroy(zero));
