@@ -38,6 +38,8 @@ RUNS = [
     ("elastic_torchrun", 2, []),
     ("zero3", 2, []),
     ("zero3", 4, ["--stage", "2", "--bf16", "1"]),
+    ("zero3_offload", 2, []),
+    ("zero3_offload", 2, ["--keep", "states", "--backend", "gloo"]),
 ]
 
 OF_WEFT = ("ddp_compressed",)  # what others cannot run

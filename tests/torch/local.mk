@@ -31,7 +31,8 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/common.py examples/torch/ddp.py examples/torch/ddp_compressed.py examples/torch/fsdp2.py examples/torch/tensor_parallel.py \
 	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
-	examples/torch/elastic_torchrun.sh examples/torch/zero3.py examples/torch/zero_hf.py examples/torch/zero_trainer.py
+	examples/torch/elastic_torchrun.sh examples/torch/zero3.py examples/torch/zero3_offload.py examples/torch/ds_config.json \
+	examples/torch/zero_hf.py examples/torch/zero_trainer.py
 multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
 EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/forked.py tests/torch/cxx.py \
 	tests/torch/cxx/no_python.cpp tests/torch/cxx/test_adapter.cpp tests/torch/cxx/tsan.supp tests/torch/cxx/lsan.supp \
