@@ -239,7 +239,7 @@ refused() { machine 0; ! boot chekc && says 'unknown command: chekc' && ! boot c
 cleans() { machine 0; boot bench; boot clean && [ ! -e build ] && [ ! -e configure ] && [ ! -e build-aux ] && boot check && last "$passed"; }
 same_modules() { # what m4/ asks for and what bootstrap compares
     local m
-    for m in $(sed -n 's/.*\(WEFT_LIBRARY\|PKG_CHECK_MODULES\)(\[[A-Z]*\], \[\([a-z0-9-]*\)[] ].*/\2/p; s/^WEFT_MPI_ONE(.*, \[\([a-z-]*\)\], .*/\1/p' "$WEFT_SRCDIR"/m4/weft*.m4); do
+    for m in $(sed -n 's/.*\(WEFT_LIBRARY\|PKG_CHECK_MODULES\)(\[[A-Z0-9]*\], \[\([a-z0-9-]*\)[] ].*/\2/p; s/^WEFT_MPI_ONE(.*, \[\([a-z-]*\)\], .*/\1/p' "$WEFT_SRCDIR"/m4/weft*.m4); do
         echo "$m"
         grep -qw -- "$m" <<<"$modules" || return 1
     done | { cat; [ "${PIPESTATUS[0]}" -eq 0 ]; } >"$tap_dir/asked"

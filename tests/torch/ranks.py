@@ -40,6 +40,10 @@ class Groups:
         self.weft = dist.new_group(backend="weft")
 
 
+class Skipped(Exception):
+    """Raised by a case, on all ranks: what it needs is not there. Its text says what; the case is reported as skipped."""
+
+
 Case = Callable[[Groups], None]
 
 
@@ -56,16 +60,18 @@ def _child(rank: int, size: int, folder: Path, cases: list[Case], seconds: float
     groups = Groups(rank, size)
     results = open(folder / f"results.{rank}", "w", buffering=1)
     for case in cases:
-        problem = ""
+        problem = skipped = ""
         try:
             case(groups)
+        except Skipped as why:
+            skipped = f" # SKIP {why}"
         except Exception:  # noqa: BLE001 - every failure is the case's
             problem = traceback.format_exc()
             print(f"{case.__name__} on rank {rank}:\n{problem}", flush=True)
         everywhere: list[str] = [""] * size
         dist.all_gather_object(everywhere, problem, group=groups.gloo)
         failed = [r for r in range(size) if everywhere[r]]
-        print(f"{'not ok' if failed else 'ok'} {case.__name__}", file=results)
+        print(f"{'not ok' if failed else 'ok'} {case.__name__}{'' if failed else skipped}", file=results)
         if failed:
             groups.renew()
     dist.barrier()

@@ -22,5 +22,5 @@ example() { # PROGRAM NEEDS WORDS
 }
 example zero_hf.py "transformers, safetensors" 'stage 3, 2 ranks'
 example zero_trainer.py "transformers, accelerate" 'stage 3, 2 ranks'
-echo 1..1
+echo 1..2
 exit $status

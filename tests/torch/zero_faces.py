@@ -297,8 +297,7 @@ def schedulers_are_deepspeeds(groups: ranks.Groups) -> None:
     try:
         from deepspeed.runtime import lr_schedules as theirs
     except ImportError:
-        print("skipped: deepspeed cannot be imported")
-        return
+        raise ranks.Skipped("deepspeed cannot be imported") from None
     given: list[tuple[str, dict[str, Any]]] = [
         ("WarmupLR", {"warmup_max_lr": 0.1, "warmup_num_steps": 7}),
         ("WarmupLR", {"warmup_min_lr": [0.01, 0.02], "warmup_max_lr": [0.1, 0.3], "warmup_num_steps": 7, "warmup_type": "linear"}),
@@ -329,8 +328,7 @@ def hugging_face_trains(groups: ranks.Groups) -> None:
     try:
         import transformers
     except ImportError:
-        print("skipped: transformers cannot be imported")
-        return
+        raise ranks.Skipped("transformers cannot be imported") from None
     shape = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
              "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": True}
 

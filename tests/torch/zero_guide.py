@@ -69,8 +69,7 @@ def blocks_of_deepspeed(groups: ranks.Groups) -> None:
     try:
         import deepspeed
     except ImportError:
-        print("skipped: deepspeed cannot be imported")
-        return
+        raise ranks.Skipped("deepspeed cannot be imported") from None
     deepspeed.init_distributed()
     config = zm.config
 

@@ -162,8 +162,7 @@ def memory_of_one_unit(groups: ranks.Groups) -> None:
     whole = sum(p.numel() * 4 for p in plain.parameters())
     unit, largest = whole // 8, 4 * 128 * 4 * 128
     if not has_safetensors():
-        print("skipped: safetensors cannot be imported")
-        return
+        raise ranks.Skipped("safetensors cannot be imported")
     with shared_folder(groups) as folder:
         if groups.rank == 0:
             write(plain.state_dict(), folder / "model.safetensors")
@@ -236,8 +235,7 @@ def weights_from_files(groups: ranks.Groups) -> None:
     from weft import zero
 
     if not has_safetensors():
-        print("skipped: safetensors cannot be imported")
-        return
+        raise ranks.Skipped("safetensors cannot be imported")
     torch.manual_seed(9)
     state = Tied().state_dict()
     once = {n: v for n, v in state.items() if n != "head.weight"}  # tied parameters are there once
@@ -283,8 +281,7 @@ def hugging_face_without_memory(groups: ranks.Groups) -> None:
     try:
         import transformers
     except ImportError:
-        print("skipped: transformers cannot be imported")
-        return
+        raise ranks.Skipped("transformers cannot be imported") from None
     config = transformers.GPT2Config(vocab_size=128, n_positions=64, n_embd=32, n_layer=8, n_head=4, initializer_range=0.5)
 
     def make() -> Any:
@@ -485,8 +482,7 @@ def deepspeed_reads_and_writes(groups: ranks.Groups) -> None:
         import deepspeed
         from deepspeed.checkpoint import ds_to_universal
     except ImportError:
-        print("skipped: deepspeed cannot be imported")
-        return
+        raise ranks.Skipped("deepspeed cannot be imported") from None
     import argparse
 
     os.environ["LOCAL_RANK"] = str(groups.rank)
