@@ -62,7 +62,7 @@ tests_bench_bench_optim_SOURCES = tests/bench/bench_optim.c
 tests_bench_bench_optim_LDADD = libweftzerocore.la libweftcore.la -lm -lpthread
 test_modules += bench_optim_module.la
 bench_optim_module_la_SOURCES = tests/bench/optim_module.c
-bench_optim_module_la_LIBADD = libweftzerocore.la libweftbase.la
+bench_optim_module_la_LIBADD = libweftzerocore.la libweftbase.la libweft.la -lm -lpthread
 bench_optim_module_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath $(plugindir)
 EXTRA_DIST += tests/bench/bench_optim_torch.py
 # Kills, failing calls and allocations: a sample of the kills, and many.

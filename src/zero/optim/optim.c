@@ -247,6 +247,9 @@ static void parts_unit(void *arg, void *cursor, size_t unit)
     struct parts_cursor *c = cursor;
     size_t from = unit * UNIT_ELEMS, to = job->elems - from < UNIT_ELEMS ? job->elems : from + UNIT_ELEMS;
 
+    /* A thread that goes on in another's range may go back. */
+    if (c->start > from)
+        c->piece = c->start = 0;
     while (c->piece < job->npieces) {
         const struct wi_optim_piece *piece = &job->pieces[c->piece];
         size_t begin = from > c->start ? cut(from - c->start, piece->elems) : 0, end;

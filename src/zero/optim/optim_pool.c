@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads that share one call at a time. A call's work is cut into units that are claimed in order by whoever is free, the caller
- * included, so that a thread that wakes late or was never started costs nothing but its help. */
+/* Threads that share one call at a time. A call's units are cut into as many consecutive ranges as there are threads: two cores that
+ * stream through memory far from each other get more of it than two that take turns in one place. Whoever has finished its range claims
+ * units of the others', so that a thread that wakes late or was never started costs nothing but its help. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,12 +16,20 @@
 
 #define SPINS 256 /* about 10 us: less than what it takes to sleep and wake */
 
+enum { RANGES_MAX = 32 }; /* more threads than that share ranges */
+
+struct range {
+    _Alignas(64) _Atomic size_t next; /* the first unit that nobody has claimed */
+    size_t end;
+};
+
 /* On the caller's stack. A thread uses it only between its own counting in and out of `active`. */
 struct job {
     wi_optim_work_fn work;
     void *arg;
-    size_t nunits;
-    _Alignas(64) _Atomic size_t next; /* the first unit that nobody has claimed */
+    size_t nranges;
+    _Alignas(64) _Atomic size_t joined; /* threads that have taken part: whose range is next */
+    struct range ranges[RANGES_MAX];
 };
 
 struct wi_optim_pool {
@@ -100,10 +109,14 @@ static void take_part(struct job *job)
 {
     _Alignas(16) char cursor[WI_OPTIM_CURSOR_BYTES] = {0};
     float_mode old = mode_default();
-    size_t unit;
+    size_t first = atomic_fetch_add_explicit(&job->joined, 1, memory_order_relaxed), unit;
 
-    while ((unit = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed)) < job->nunits)
-        job->work(job->arg, cursor, unit);
+    for (size_t i = 0; i < job->nranges; i++) {
+        struct range *range = &job->ranges[(first + i) % job->nranges];
+
+        while ((unit = atomic_fetch_add_explicit(&range->next, 1, memory_order_relaxed)) < range->end)
+            job->work(job->arg, cursor, unit);
+    }
     mode_restore(old);
 }
 
@@ -252,13 +265,21 @@ static void withdraw(struct wi_optim_pool *pool)
 
 void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits)
 {
-    struct job job = {.work = work, .arg = arg, .nunits = nunits};
+    struct job job;
     size_t helpers = pool && nunits > 1 ? (size_t)pool->threads - 1 : 0;
 
     if (helpers > nunits - 1)
         helpers = nunits - 1;
     if (!nunits)
         return;
+    job.work = work;
+    job.arg = arg;
+    job.nranges = helpers < RANGES_MAX ? helpers + 1 : RANGES_MAX;
+    atomic_init(&job.joined, 0);
+    for (size_t i = 0; i < job.nranges; i++) {
+        atomic_init(&job.ranges[i].next, nunits * i / job.nranges);
+        job.ranges[i].end = nunits * (i + 1) / job.nranges;
+    }
     if (!helpers) {
         take_part(&job);
         return;
