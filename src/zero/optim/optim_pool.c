@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads that share one call at a time. A call's units are cut into as many consecutive ranges as there are threads: two cores that
- * stream through memory far from each other get more of it than two that take turns in one place. Whoever has finished its range claims
- * units of the others', so that a thread that wakes late or was never started costs nothing but its help. */
+/* Threads that share one call at a time. A call's units are cut into as many consecutive ranges as there are threads: two cores
+ * that stream through memory far from each other get more of it than two that take turns in one place. Whoever has finished its
+ * range claims units of the others', so that a thread that wakes late or was never started costs nothing but its help. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
