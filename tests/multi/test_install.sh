@@ -59,7 +59,7 @@ int main(void)
     weft_zero *zero;
     return !(said(weft_zero_create(NULL, NULL, &zero), "create") && said(weft_zero_seal(NULL), "seal") &&
              said(weft_zero_export(NULL, NULL, "out", 0), "folder is NULL") && said(weft_zero_ds_keys(NULL, NULL), "visit is NULL") &&
-             said(weft_zero_loss_scale(NULL, NULL), "scale is NULL") &&
+             said(weft_zero_loss_scale(NULL, NULL), "loss_scale: the engine is NULL") &&
              said(weft_zero_ds_config_read("{\"zero_optimisation\": {}}", "a.json", 1, NULL, &config), "zero_optimization"));
 }
 END
