@@ -47,13 +47,6 @@ static int find(const struct wi_zero_arena *arena, size_t bytes, size_t *begin)
     return -1;
 }
 
-int wi_zero_arena_fits(const struct wi_zero_arena *arena, size_t bytes)
-{
-    size_t begin;
-
-    return find(arena, rounded(bytes ? bytes : 1), &begin) >= 0;
-}
-
 static weft_status insert(struct wi_zero_arena *arena, int at, size_t begin, size_t bytes)
 {
     if (arena->nblocks == arena->capacity) {

@@ -27,8 +27,6 @@ void wi_zero_arena_init(struct wi_zero_arena *arena, weft_context *context, void
 /* Nothing may be in use any more: what is outside is freed with the context. */
 void wi_zero_arena_fini(struct wi_zero_arena *arena);
 
-/* Whether a buffer would fit inside. */
-int wi_zero_arena_fits(const struct wi_zero_arena *arena, size_t bytes);
 /* A buffer, aligned to 64 bytes. inside: WEFT_ENOTFOUND if it does not fit inside. WEFT_ENOMEM and others of
  * weft_mem_pool_alloc. */
 weft_status wi_zero_arena_get(struct wi_zero_arena *arena, size_t bytes, int inside, void **ptr);

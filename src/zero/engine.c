@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <weft/weft_client.h>
 
@@ -27,7 +26,7 @@ weft_status wi_zero_enter(const char *call, weft_zero *zero, int sealed, unsigne
     if (!zero || zero->magic != WI_ZERO_MAGIC)
         return wi_zero_publish(
             *since, wi_fail(WEFT_EINVAL, "zero: %s: %s", call, zero ? "not an engine" : "the engine is NULL"));
-    if (zero->pid != getpid())
+    if (weft_context_check(zero->context) < 0)
         return wi_zero_publish(
             *since,
             wi_fail(WEFT_EINVAL, "zero: %s: the engine is of the process from which this one was forked", call));
@@ -398,7 +397,6 @@ static weft_status create(weft_comm *comm, const weft_zero_config *given, weft_z
         return st;
     }
     zero->magic = WI_ZERO_MAGIC;
-    zero->pid = getpid();
     *out = zero;
     return WEFT_SUCCESS;
 }
@@ -420,7 +418,7 @@ weft_status weft_zero_destroy(weft_zero *zero)
         since = wi_fail_count();
         return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: destroy: not an engine"));
     }
-    if (zero->pid != getpid()) {
+    if (weft_context_check(zero->context) < 0) {
         since = wi_fail_count();
         return wi_zero_publish(
             since, wi_fail(WEFT_EINVAL, "zero: destroy: the engine is of the process from which this one was forked"));

@@ -351,7 +351,7 @@ static weft_status grad_add(weft_zero *zero, int number, const void *grad, weft_
 
     if (!grad && param->elems)
         return wi_fail(WEFT_EINVAL, "zero: grad_add: the gradient of \"%s\" is NULL", param->name);
-    if (dtype != WEFT_FLOAT32 && dtype != WEFT_BFLOAT16 && dtype != WEFT_FLOAT16)
+    if (!wi_zero_has_dtype(dtype))
         return wi_fail(WEFT_EINVAL, "zero: grad_add: the dtype is %s, not float, bfloat16 or half",
                        weft_dtype_name(dtype));
     WI_TRY(open_place(zero, param));

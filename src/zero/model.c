@@ -44,7 +44,7 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
         if (!strcmp(zero->params[i].name, param->name))
             return wi_fail(WEFT_EINVAL, "zero: param_add: there is a parameter \"%s\" already, number %d", param->name,
                            i);
-    if (param->dtype != WEFT_FLOAT32 && param->dtype != WEFT_BFLOAT16 && param->dtype != WEFT_FLOAT16)
+    if (!wi_zero_has_dtype(param->dtype))
         return wi_fail(WEFT_EINVAL, "zero: param_add: the dtype of \"%s\" is %s, not float, bfloat16 or half",
                        param->name, weft_dtype_name(param->dtype));
     if (param->flags & ~FLAGS)

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "zero/disk/disk.h"
 #include "zero/swap.h"
 
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
@@ -78,11 +77,11 @@ static size_t *all_extents(const weft_zero *zero)
     return list;
 }
 
-weft_status wi_zero_offload_create(weft_zero *zero)
+struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *name)
 {
     const weft_zero_config *config = &zero->config;
-    char name[64];
-    struct wi_disk_config disk = {
+
+    return (struct wi_disk_config){
         .folder = config->offload_folder,
         .name = name,
         .buffered = config->offload_buffered,
@@ -91,6 +90,12 @@ weft_status wi_zero_offload_create(weft_zero *zero)
         .depth = (unsigned)config->offload_depth,
         .chunk_bytes = config->offload_buffer_bytes,
     };
+}
+
+weft_status wi_zero_offload_create(weft_zero *zero)
+{
+    char name[64];
+    struct wi_disk_config disk = wi_zero_offload_config(zero, name);
 
     if (!zero->ndisk_flats)
         return WEFT_SUCCESS;

@@ -3,7 +3,11 @@
 #ifndef WI_ZERO_OFFLOAD_H
 #define WI_ZERO_OFFLOAD_H
 
+#include "zero/disk/disk.h"
 #include "zero/zero.h"
+
+/* How the engine's files are read and written; name: of the file, borrowed. */
+struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *name);
 
 /* Choose flats, and make the file; before memory is allocated for the others. */
 weft_status wi_zero_offload_choose(weft_zero *zero);

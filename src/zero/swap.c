@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "zero/disk/disk.h"
+#include "zero/offload.h"
 
 /* Before more are taken the oldest write is waited for. Two are read ahead of an update, two belong to it, and two are written. */
 enum { BUFFERS = 6 };
@@ -137,18 +137,11 @@ static weft_status fetch(weft_zero *zero, struct wi_zero_swapped *part)
 
 static weft_status make_file(weft_zero *zero, struct wi_zero_swap *swap, const struct wi_disk_extent *extents, size_t n)
 {
-    const weft_zero_config *config = &zero->config;
     char name[64];
-    struct wi_disk_config disk = {
-        .folder = config->offload_folder,
-        .name = name,
-        .buffered = config->offload_buffered,
-        .kind = config->offload_threads ? WI_DISK_THREADS : WI_DISK_AUTO,
-        .block_bytes = config->offload_block_bytes,
-        .depth = (unsigned)config->offload_depth,
-        .chunk_bytes = config->offload_block_bytes ? config->offload_block_bytes : 1 << 20, /* nothing is streamed */
-    };
+    struct wi_disk_config disk = wi_zero_offload_config(zero, name);
 
+    /* Nothing is streamed, so that memory for that is kept small. */
+    disk.chunk_bytes = disk.block_bytes ? disk.block_bytes : 1 << 20;
     snprintf(name, sizeof name, "weft-zero-params-rank%d", zero->rank);
     WI_TRY(wi_disk_create(&disk, extents, n, &swap->disk));
     swap->buffer_bytes = 0;

@@ -108,7 +108,7 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
 
     if (what < WEFT_ZERO_WEIGHT || what > WEFT_ZERO_MOMENT2)
         return wi_fail(WEFT_EINVAL, "zero: %s: what is %d, which is nothing", call, (int)what);
-    if (dtype != WEFT_FLOAT32 && dtype != WEFT_BFLOAT16 && dtype != WEFT_FLOAT16)
+    if (!wi_zero_has_dtype(dtype))
         return wi_fail(WEFT_EINVAL, "zero: %s: the dtype is %s, not float, bfloat16 or half", call,
                        weft_dtype_name(dtype));
     if (what != WEFT_ZERO_WEIGHT && !flat->trained)

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdarg.h>
-#include <sys/types.h>
 #include <weft/weft_zero.h>
 
 #include "zero/arena.h"
@@ -96,7 +95,6 @@ enum { WI_ZERO_DOMAINS = 2 };
 
 struct weft_zero {
     uint64_t magic;
-    pid_t pid; /* of the process that made it; a forked child has none of its communicators */
     pthread_mutex_t lock;
     weft_zero_config config;
     weft_comm *world; /* a duplicate of the caller's */
@@ -249,6 +247,12 @@ static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_fl
         return 1;
     return zero->config.optimizer == WEFT_ZERO_CALLBACK ? zero->config.update_moments
                                                         : wi_optim_moments(zero->config.optimizer);
+}
+
+/* Of parameters, gradients, and values that programs give and get. */
+static inline int wi_zero_has_dtype(weft_dtype dtype)
+{
+    return dtype == WEFT_FLOAT32 || dtype == WEFT_BFLOAT16 || dtype == WEFT_FLOAT16;
 }
 
 static inline size_t wi_zero_width(weft_dtype dtype)
