@@ -2,28 +2,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a sharded step costs beside forward and backward: weft.zero, FSDP2 on Gloo and on weft, DeepSpeed on the CPU.
 
-    bench_zero.py [--ranks 2,4] [--steps 12] [--only REGEX] [--json FILE]
+    bench_zero.py [--ranks 2,4] [--turns 12] [--sequences 1] [--only REGEX] [--json FILE]
+    bench_zero.py --hosts [--rate 1000] [--ranks 4] ...
 
-A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns, step by
-step, in the same processes. Between them each rank computes forward and backward of the same model without any of them, all ranks
-at once; what a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of FSDP2,
-reshard_after_forward=False is stage 2.
+A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns, three
+steps at a time, in the same processes. Between them each rank computes forward and backward of the same model without any of
+them, all ranks at once; what a step takes beyond that is compared, weft.zero's with that of the others in the same stage. Of
+FSDP2, reshard_after_forward=False is stage 2.
+
+--hosts: each rank is a host, a network namespace whose link passes --rate Mbit/s (root; ip and tc). Beside the others stands
+what no step can beat: the larger of forward and backward, and the time in which the bytes that a stage must send pass the link.
 """
 
 import argparse
 import json
 import os
+import pickle
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "torch"), os.path.join(HERE, "..", "..", "examples", "torch")]
+sys.path[:0] = [os.path.join(HERE, *where) for where in (("..", "torch"), ("..", "..", "examples", "torch"), ("..", "..", "tools"))]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 DIM, LAYERS, TOKENS = 512, 9, 64
+IN_A_ROW, WARM = 3, 1
 HYPERS = {"lr": 1e-3, "weight_decay": 0.01}
 
 
@@ -36,7 +45,7 @@ def model_of():
 
 
 def of_weft(stage):
-    """Returns (one training step on a batch, what ends the system)."""
+    """Returns (one training step on a batch, what waits for all that steps have begun, what ends the system)."""
     import common
     from weft import zero
 
@@ -49,7 +58,7 @@ def of_weft(stage):
         engine.backward(common.loss_of(engine(tokens), target))
         engine.step()
 
-    return step, engine.destroy
+    return step, engine.synchronize, engine.destroy
 
 
 def of_fsdp(stage, backend):
@@ -72,7 +81,7 @@ def of_fsdp(stage, backend):
         optimizer.step()
         optimizer.zero_grad()
 
-    return step, lambda: dist.destroy_process_group(group)
+    return step, lambda: None, lambda: dist.destroy_process_group(group)
 
 
 def of_deepspeed(stage):
@@ -95,7 +104,7 @@ def of_deepspeed(stage):
         engine.backward(common.loss_of(engine(tokens), target))
         engine.step()
 
-    return step, engine.destroy
+    return step, lambda: None, engine.destroy
 
 
 def alone():
@@ -109,7 +118,7 @@ def alone():
         for p in model.parameters():
             p.grad = None
 
-    return step, lambda: None
+    return step, lambda: None, lambda: None
 
 
 SYSTEMS = {
@@ -121,12 +130,15 @@ SYSTEMS = {
 }
 
 
-def train(rank, world, names, steps):
-    """On each rank: seconds of each step, by system; a system that cannot run has its reason instead."""
+def train(rank, world, names, turns, sequences):
+    """On each rank: seconds of a step in each turn, by system; a system that cannot run has its reason instead.
+
+    A turn is IN_A_ROW steps, so that what a step leaves to the next one to wait for is in it, and ends when nothing is under way.
+    """
     import common
     import torch.distributed as dist
 
-    data = list(common.batches(4, 1, seed=rank, length=TOKENS))
+    data = list(common.batches(4, sequences, seed=rank, length=TOKENS))
     seen, running = {}, {}
     for name in names:
         try:
@@ -134,19 +146,68 @@ def train(rank, world, names, steps):
             seen[name] = []
         except ImportError as problem:
             seen[name] = str(problem)
-    for i in range(steps + 3):
-        for name, (step, _) in running.items():
+    for turn in range(turns + WARM):
+        for name, (step, settle, _) in running.items():
             dist.barrier()
             begun = time.perf_counter()
-            step(*data[i % len(data)])
+            for i in range(IN_A_ROW):
+                step(*data[(turn + i) % len(data)])
+            settle()
             dist.barrier()
-            seen[name].append(time.perf_counter() - begun)
-    for _, end in running.values():
+            seen[name].append((time.perf_counter() - begun) / IN_A_ROW)
+    for *_, end in running.values():
         end()
-    return {name: times if isinstance(times, str) else times[3:] for name, times in seen.items()}
+    return {name: times if isinstance(times, str) else times[WARM:] for name, times in seen.items()}
 
 
-def report(world, results):
+def on_hosts(world, rate, names, turns, sequences):
+    """Results of ranks that are hosts of their own."""
+    from compare_hosts import Hosts
+
+    with tempfile.TemporaryDirectory() as folder, Hosts(world, True, Path(folder), rate_bits=rate * 1_000_000) as hosts:
+        ranks = []
+        for rank in range(world):
+            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": hosts.address(0),
+                   "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": hosts.interface}
+            options = ["--result-of-rank", f"{folder}/result{rank}", "--turns", str(turns), "--sequences", str(sequences)]
+            ranks.append(subprocess.Popen([*hosts.prefix(rank), sys.executable, __file__, *options, *names], env=env))
+        try:
+            failed = [rank for rank, process in enumerate(ranks) if process.wait(3000)]
+        finally:
+            for process in ranks:
+                process.kill()
+        if failed:
+            sys.exit(f"bench_zero.py: ranks {failed} failed")
+        return [pickle.loads(Path(f"{folder}/result{rank}").read_bytes()) for rank in range(world)]
+
+
+def rank_of_hosts(file, names, turns, sequences):
+    """One rank of on_hosts."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    result = train(dist.get_rank(), dist.get_world_size(), names, turns, sequences)
+    Path(file).write_bytes(pickle.dumps(result))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def report_bound(world, rate, millis, alone):
+    """Beside the larger of computing and sending: gradients are scattered, parameters gathered, in stage 3 twice."""
+    from compare_hosts import PAYLOAD_SHARE
+
+    elems = sum(p.numel() for p in model_of().parameters())
+    for name, times in millis.items():
+        wire = elems * 4 * (3 if name.endswith("3") else 2) * (world - 1) / world / (rate * 125e6 / 1e3 * PAYLOAD_SHARE) * 1e3
+        bound = max(alone, wire)
+        step = statistics.median(times)
+        print(f"  {name:16} step {step:7.1f} ms is {step / bound:.2f} of what no step can beat, {bound:.1f} ms "
+              f"(computing {alone:.1f}, sending {wire:.1f})")
+
+
+def report(world, results, rate=None):
     """Medians over steps of the slowest rank's time, and of how much longer it is than that of forward and backward beside it."""
     millis = {}
     for name, times in results[0].items():
@@ -157,18 +218,26 @@ def report(world, results):
     alone = millis.pop("alone")
     median = statistics.median
     beyond = {name: median(a - b for a, b in zip(times, alone, strict=True)) for name, times in millis.items()}
-    print(f"{world} ranks, {len(alone)} steps; forward and backward alone: {median(alone):.1f} ms, least {min(alone):.1f}")
+    print(f"{world} ranks, {len(alone)} turns; forward and backward alone: {median(alone):.1f} ms, least {min(alone):.1f}")
     for name, times in millis.items():
-        ours = beyond.get(f"weft.zero {name[-1]}", 0)
-        ratio = "" if name.startswith("weft.zero") else f"   weft.zero takes {ours / beyond[name]:.2f} of that"
+        ours = f"weft.zero {name[-1]}"
+        ratio = "" if name == ours or ours not in millis else (
+            f"   weft.zero takes {beyond[ours] / beyond[name]:.2f} of that, its step {median(millis[ours]) / median(times):.2f}")
         print(f"  {name:16} step {median(times):7.1f} ms, least {min(times):7.1f}, beyond alone {beyond[name]:7.1f}{ratio}")
+    if rate:
+        report_bound(world, rate, millis, median(alone))
     return {"ranks": world, "alone_ms": alone, "step_ms": millis, "beyond_ms": beyond}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=12)
+    parser.add_argument("--sequences", type=int, default=1, help="of 64 tokens, in a batch")
+    parser.add_argument("--hosts", action="store_true", help="each rank is a host")
+    parser.add_argument("--rate", type=int, default=1000, help="of a host's link, Mbit/s")
+    parser.add_argument("--result-of-rank", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--only", default="", help="regular expression on the system's name; `alone` is always measured")
     parser.add_argument("--json", help="file for the numbers")
     options = parser.parse_args()
@@ -177,15 +246,22 @@ def main():
     except ImportError:
         print("SKIP: torch cannot be imported here")
         return 77
+    if options.result_of_rank:
+        rank_of_hosts(options.result_of_rank, options.names, options.turns, options.sequences)
+        return 0
     from integration_ranks import run
 
     names = [name for name in SYSTEMS if name == "alone" or re.search(options.only, name)]
     numbers = []
     for world in map(int, options.ranks.split(",")):
         def ranks(rank, world):
-            return train(rank, world, names, options.steps)
+            return train(rank, world, names, options.turns, options.sequences)
 
-        numbers.append(report(world, run(ranks, "gloo", world, deadline=3000, timeout=600)))
+        if options.hosts:
+            results = on_hosts(world, options.rate, names, options.turns, options.sequences)
+        else:
+            results = run(ranks, "gloo", world, deadline=3000, timeout=600)
+        numbers.append(report(world, results, options.rate if options.hosts else None))
         sys.stdout.flush()
     if options.json:
         with open(options.json, "w") as out:
