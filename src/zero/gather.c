@@ -238,7 +238,7 @@ weft_status wi_zero_gather_updated(weft_zero *zero, int number)
 {
     struct wi_zero_unit *unit = &zero->units[number];
 
-    if (!unit->kept || !unit->trained || zero->config.stage == 0)
+    if (!unit->kept || !unit->trained || wi_zero_updates_all(zero))
         return WEFT_SUCCESS;
     WI_TRY(begin(zero, unit, WI_ZERO_FORWARD));
     return zero->config.overlap ? WEFT_SUCCESS : wi_zero_gather_finish(zero, number);

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "zero/place.h"
 #include "zero/swap.h"
-#include "zero/zero.h"
 
 static int is_last(const weft_zero *zero)
 {

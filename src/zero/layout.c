@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "zero/offload.h"
+#include "zero/place.h"
 #include "zero/swap.h"
-#include "zero/zero.h"
 
 #define ALIGN_BYTES 64 /* of parameters and shards */
 #define CUT_MOST WI_ZERO_CUT_MOST
@@ -29,19 +29,6 @@ static size_t gcd(size_t a, size_t b)
 static size_t lcm(size_t a, size_t b)
 {
     return a / gcd(a, b) * b;
-}
-
-size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin)
-{
-    size_t shard = zero->flats[param->flat].shard, from = shard * (size_t)rank, to = from + shard;
-    size_t first = param->offset > from ? param->offset : from;
-    size_t last = param->offset + param->elems < to ? param->offset + param->elems : to;
-
-    *begin = 0;
-    if (first >= last)
-        return 0;
-    *begin = first - param->offset;
-    return last - first;
 }
 
 /* ---- Parameters in a flat ---- */
@@ -223,11 +210,6 @@ static void release(weft_zero *zero, void *ptr)
         weft_mem_free(zero->context, ptr);
 }
 
-static size_t updated(const weft_zero *zero, const struct wi_zero_flat *flat)
-{
-    return zero->config.stage == 0 ? flat->elems : flat->shard;
-}
-
 /* An image that is gathered into its place would be what is updated the next time, hence a separate weight. */
 static void mark(weft_zero *zero)
 {
@@ -235,9 +217,10 @@ static void mark(weft_zero *zero)
         struct wi_zero_flat *flat = &zero->flats[i];
         int kept = zero->units[flat->unit].kept;
 
-        flat->separate =
-            flat->trained && (flat->dtype != WEFT_FLOAT32 || (zero->config.gather_codec && zero->config.stage && kept));
+        flat->separate = flat->trained && (flat->dtype != WEFT_FLOAT32 ||
+                                           (zero->config.gather_codec && !wi_zero_updates_all(zero) && kept));
         flat->swapped = zero->config.offload_params && !kept && flat->elems;
+        wi_zero_mark_updated(zero, flat);
     }
 }
 
@@ -249,9 +232,8 @@ static void share_out(weft_zero *zero, int placed)
 
     for (int i = 0; i < zero->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
-        size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype),
-               n = updated(zero, flat);
-        size_t first = wi_zero_first(zero, flat);
+        size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype);
+        size_t first = wi_zero_first(zero, flat), n = flat->updated_elems;
         int kept = zero->units[flat->unit].kept;
 
         if (placed && kept) {
@@ -278,14 +260,13 @@ static void share_out(weft_zero *zero, int placed)
                 flat->grad_own = (char *)zero->grad_memory + grads;
             grads += flat->shard * grad_width;
         }
-        if (flat->extent >= 0) {
-            flat->weight =
-                flat->separate || flat->swapped || !placed ? NULL : (float *)(void *)(stage ? flat->own : flat->full);
+        wi_zero_mark_updated(zero, flat);
+        if (!flat->separate)
+            flat->weight = (float *)(void *)flat->updated_param;
+        if (flat->extent >= 0)
             continue;
-        }
-        if (placed)
-            flat->weight = flat->separate ? (float *)zero->state_memory + state / 4
-                                          : (float *)(void *)(stage ? flat->own : flat->full);
+        if (placed && flat->separate)
+            flat->weight = (float *)zero->state_memory + state / 4;
         state += flat->separate ? 4 * n : 0;
         for (int m = 0; zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++) {
             state = wi_zero_round(state, ALIGN_BYTES);
@@ -382,7 +363,7 @@ static weft_status allocate_scratch(weft_zero *zero)
 
 weft_status wi_zero_allocate(weft_zero *zero)
 {
-    int most = 0, nranks = 0;
+    int most = 0;
 
     mark(zero);
     WI_TRY(wi_zero_offload_choose(zero));
@@ -399,11 +380,12 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(wi_zero_swap_create(zero));
     wi_zero_arena_init(&zero->gather_arena, zero->context, zero->gather_memory, zero->gather_bytes);
     wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
-    for (int i = 0; i < zero->nflats; i++)
-        most = zero->flats[i].nparams > most ? zero->flats[i].nparams : most;
-    for (int d = 0; d < WI_ZERO_DOMAINS; d++)
-        nranks = zero->domains[d].nranks > nranks ? zero->domains[d].nranks : nranks;
-    most += zero->config.state_dtype && !zero->config.stage ? nranks : 0; /* cut at shards */
+    for (int i = 0; i < zero->nflats; i++) {
+        int parts =
+            zero->flats[i].nparams + zero->flats[i].updated_ranks; /* those of moments as codes are cut at shards */
+
+        most = parts > most ? parts : most;
+    }
     most *= zero->config.optimizer == WEFT_ZERO_LAMB ? 3 : 1; /* stage 0: before, in and behind the own shard */
     zero->pieces = wi_calloc((size_t)most + 1, sizeof *zero->pieces);
     zero->piece_codes = wi_calloc((size_t)most + 1, sizeof *zero->piece_codes);

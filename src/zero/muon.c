@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Flats of matrices that Muon updates, one after the other. */
-#include "zero/zero.h"
+#include "zero/place.h"
 
 /* Whether this rank updates a parameter. */
 static int is_here(const weft_zero *zero, const struct wi_zero_param *param)
 {
     size_t begin;
 
-    return param->elems && (zero->config.stage == 0 || wi_zero_own_part(zero, param, &begin));
+    return wi_zero_updated_part(zero, param, &begin) > 0;
 }
 
 size_t wi_zero_muon_bytes(const weft_zero *zero)
@@ -28,12 +28,10 @@ size_t wi_zero_muon_bytes(const weft_zero *zero)
 void wi_zero_muon_update(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
                          const struct wi_zero_memory *memory)
 {
-    size_t origin = zero->config.stage ? wi_zero_first(zero, flat) : 0;
-
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
         const struct wi_optim *optim = &optims[param->group];
-        size_t at = param->offset - origin;
+        size_t at = param->offset - flat->updated_first;
 
         if (!is_here(zero, param))
             continue;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "zero/place.h"
 #include "zero/swap.h"
 
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
@@ -13,15 +14,15 @@ static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
     return (unsigned)flat->separate + (unsigned)wi_zero_moments(zero, flat);
 }
 
-static size_t stream_bytes(const weft_zero *zero, const struct wi_zero_flat *flat)
+static size_t stream_bytes(const struct wi_zero_flat *flat)
 {
-    return 4 * (zero->config.stage ? flat->shard : flat->elems);
+    return 4 * flat->updated_elems;
 }
 
 /* What a flat would take in a file; 0: nothing of it goes there. Muon's matrices do not come in pieces. */
 static double weight_of(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->trained && !flat->muon ? (double)streams(zero, flat) * (double)stream_bytes(zero, flat) : 0;
+    return flat->trained && !flat->muon ? (double)streams(zero, flat) * (double)stream_bytes(flat) : 0;
 }
 
 /* Units that are used last are updated last: what is in memory goes on its way meanwhile. */
@@ -106,7 +107,7 @@ weft_status wi_zero_offload_create(weft_zero *zero)
     for (int i = 0; extents && i < zero->ndisk_flats; i++) {
         const struct wi_zero_flat *flat = &zero->flats[zero->disk_flats[i]];
 
-        extents[i] = (struct wi_disk_extent){stream_bytes(zero, flat), streams(zero, flat)};
+        extents[i] = (struct wi_disk_extent){stream_bytes(flat), streams(zero, flat)};
     }
     weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->ndisk_flats, &zero->disk)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");
@@ -167,9 +168,8 @@ static weft_status compute(void *arg, const struct wi_disk_piece *piece)
     weft_zero *zero = update->zero;
     struct wi_zero_flat *flat = &zero->flats[update->flats[piece->index]];
     size_t from = piece->offset / 4, elems = piece->bytes / 4;
-    int next = update->flats[piece->index + 1], last = from + elems >= stream_bytes(zero, flat) / 4;
-    struct wi_zero_memory memory = {.grads = zero->config.stage ? flat->grad_own : flat->grad,
-                                    .out = zero->config.stage ? flat->own : flat->full};
+    int next = update->flats[piece->index + 1], last = from + elems >= stream_bytes(flat) / 4;
+    struct wi_zero_memory memory = wi_zero_updated_memory(flat);
 
     if (flat->swapped && from == 0)
         WI_TRY(

@@ -10,9 +10,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ckpt/ckpt.h"
-#include "zero/offload.h"
-#include "zero/swap.h"
-#include "zero/zero.h"
+#include "zero/place.h"
 
 static const struct wi_struct_rule save_rule =
     WI_STRUCT_RULE(weft_zero_save_options, "WEFT_ZERO_SAVE_OPTIONS_INIT", bytes);
@@ -26,57 +24,17 @@ enum { KINDS = 3 };
 
 /* ---- Pieces ---- */
 
-/* A piece that is in a file of the engine's, or is kept as codes: of which flat, and which element of the tensor is the shard's
- * `at`. */
+/* A piece that is not in memory as it is saved: where it is. */
 struct source {
     weft_zero *zero;
-    const struct wi_zero_flat *flat;
-    weft_zero_what what;
-    size_t begin, at;
+    struct wi_zero_place place;
 };
-
-/* Where a parameter is in a file by itself, fp32 weights are the parameter. */
-static int is_parameter(const struct source *source)
-{
-    return source->flat->swapped && source->what == WEFT_ZERO_WEIGHT && !source->flat->separate;
-}
-
-static int is_coded(const struct source *source)
-{
-    return source->what != WEFT_ZERO_WEIGHT && source->flat->codes[0];
-}
 
 static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
 {
     const struct source *source = arg;
-    size_t at = source->at + (first - source->begin);
 
-    if (is_coded(source)) {
-        wi_zero_state_get(source->zero, source->flat, source->what, at, elems, out);
-        return WEFT_SUCCESS;
-    }
-    return is_parameter(source) ? wi_zero_swap_get(source->zero, source->flat, 0, at, elems, out)
-                                : wi_zero_offload_get(source->zero, source->flat, source->what, at, elems, out);
-}
-
-static weft_status store(const struct source *source, size_t elems, const void *data)
-{
-    if (is_coded(source)) {
-        wi_zero_state_put(source->zero, source->flat, source->what, source->at, elems, data);
-        return WEFT_SUCCESS;
-    }
-    return is_parameter(source)
-               ? wi_zero_swap_put(source->zero, source->flat, source->at, elems, data)
-               : wi_zero_offload_put(source->zero, source->flat, source->what, source->at, elems, data);
-}
-
-static int in_file(const weft_zero *zero, const struct wi_zero_flat *flat, int kind)
-{
-    if (kind == 0 && !flat->separate)
-        return flat->swapped;
-    if (kind > 0 && flat->codes[kind - 1])
-        return 1;
-    return flat->extent >= 0 && kind <= wi_zero_moments(zero, flat);
+    return wi_zero_place_get(source->zero, &source->place, first - source->place.begin, elems, out);
 }
 
 enum reach {
@@ -85,55 +43,33 @@ enum reach {
     WHOLE /* all of every tensor: to compare models */
 };
 
-/* The memory of a kind of a flat, and the element of the flat that it begins with. */
-static void *memory_of(const weft_zero *zero, const struct wi_zero_flat *flat, int kind, size_t *first)
-{
-    int kept = zero->units[flat->unit].kept;
-
-    *first = flat->trained ? (zero->config.stage ? wi_zero_first(zero, flat) : 0)
-             : kept        ? 0
-                           : wi_zero_first(zero, flat);
-    if (kind > 0)
-        return flat->moment[kind - 1];
-    return flat->trained ? (void *)flat->weight : kept ? (void *)flat->full : (void *)flat->own;
-}
-
 static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, enum reach reach, struct source *source,
                   struct wi_ckpt_piece *piece)
 {
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    size_t first, begin = 0, elems;
-    char *memory = memory_of(zero, flat, kind, &first);
-    weft_dtype dtype = flat->trained ? WEFT_FLOAT32 : flat->dtype;
-    int filed = in_file(zero, flat, kind);
+    int what = (int)(weft_zero_what[]){WEFT_ZERO_WEIGHT, WEFT_ZERO_MOMENT1, WEFT_ZERO_MOMENT2}[kind];
 
-    if ((!memory && !filed) || (kind && !flat->trained))
+    if (!wi_zero_has(zero, flat, what))
         return 0;
-    int all =
-        reach == WHOLE || (reach == WIDE && (flat->trained ? zero->config.stage == 0 : zero->units[flat->unit].kept));
+    const struct wi_zero_place place = wi_zero_place(zero, param, what, reach == OWN ? WI_ZERO_OWN : WI_ZERO_HELD);
 
-    elems = all ? param->elems : wi_zero_own_part(zero, param, &begin);
-    if (!elems && !(reach == OWN && !param->elems && zero->rank == 0) && reach != WHOLE)
+    if (!place.elems && !(reach == OWN && !param->elems && zero->rank == 0) && reach != WHOLE)
         return 0;
     *piece = (struct wi_ckpt_piece){
         .name = param->name,
         .kind = kinds[kind],
-        .dtype = dtype,
+        .dtype = place.dtype,
         .ndims = param->ndims,
         .shape = param->shape,
-        .begin = begin,
-        .end = begin + elems,
+        .begin = reach == WHOLE ? 0 : place.begin,
+        .end = reach == WHOLE ? param->elems : place.begin + place.elems,
     };
-    if (!elems || reach == WHOLE)
+    if (!place.elems || reach == WHOLE)
         return 1;
-    size_t at = param->offset + begin - first;
-
-    if (!filed) {
-        piece->data = memory + at * wi_zero_width(dtype);
+    piece->data = place.data;
+    if (place.data)
         return 1;
-    }
-    *source = (struct source){
-        zero, flat, (weft_zero_what[]){WEFT_ZERO_WEIGHT, WEFT_ZERO_MOMENT1, WEFT_ZERO_MOMENT2}[kind], begin, at};
+    *source = (struct source){zero, place};
     piece->fetch = fetch;
     piece->arg = source;
     return 1;
@@ -327,28 +263,6 @@ static weft_status read_counters(const weft_zero *zero, struct wi_ckpt_reader *r
     return WEFT_SUCCESS;
 }
 
-/* The same of weights that are in a file; the parameter may be in one, too. */
-static weft_status spread_filed(weft_zero *zero, const struct wi_zero_flat *flat, size_t at, size_t elems)
-{
-    size_t width = wi_zero_width(flat->dtype);
-    float *weight = wi_malloc(4 * elems);
-    char *rounded = wi_malloc(width * elems);
-    weft_status st =
-        weight && rounded ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: load: no memory for %zu elements", elems);
-
-    if (st >= 0)
-        st = wi_zero_offload_get(zero, flat, WEFT_ZERO_WEIGHT, at, elems, weight);
-    if (st >= 0)
-        wi_optim_convert(zero->pool, rounded, flat->dtype, weight, WEFT_FLOAT32, elems, 0);
-    if (st >= 0 && flat->swapped)
-        st = wi_zero_swap_put(zero, flat, at, elems, rounded);
-    else if (st >= 0)
-        memcpy((zero->config.stage ? flat->own : flat->full) + at * width, rounded, elems * width);
-    wi_free(weight);
-    wi_free(rounded);
-    return st;
-}
-
 /* What the ranks updated becomes the parameter: rounded, where they differ, and gathered. */
 static weft_status spread(weft_zero *zero)
 {
@@ -359,15 +273,10 @@ static weft_status spread(weft_zero *zero)
             continue;
         for (int k = 0; k < flat->nparams; k++) {
             const struct wi_zero_param *param = &zero->params[flat->params[k]];
-            size_t begin = 0, elems = zero->config.stage ? wi_zero_own_part(zero, param, &begin) : param->elems;
-            size_t at = param->offset + begin - (zero->config.stage ? wi_zero_first(zero, flat) : 0);
+            const struct wi_zero_place from = wi_zero_place(zero, param, WEFT_ZERO_WEIGHT, WI_ZERO_UPDATED);
+            const struct wi_zero_place to = wi_zero_place(zero, param, WI_ZERO_PARAMETER, WI_ZERO_UPDATED);
 
-            if (elems && flat->extent >= 0)
-                WI_TRY(spread_filed(zero, flat, at, elems));
-            else if (elems)
-                wi_optim_convert(zero->pool,
-                                 (zero->config.stage ? flat->own : flat->full) + at * wi_zero_width(flat->dtype),
-                                 flat->dtype, flat->weight + at, WEFT_FLOAT32, elems, 0);
+            WI_TRY(wi_zero_place_copy(zero, &to, &from));
         }
     }
     for (int u = 0; u < zero->nunits; u++)
@@ -415,7 +324,7 @@ static weft_status read_list(struct wi_ckpt_reader *reader, const struct list *l
         st = wi_ckpt_read(reader, &piece, 1);
         if (list->pieces[i].fetch) {
             if (st >= 0)
-                st = store(&list->sources[i], elems, piece.data);
+                st = wi_zero_place_put(list->sources[i].zero, &list->sources[i].place, piece.data);
             wi_free(piece.data);
         }
     }

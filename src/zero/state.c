@@ -3,12 +3,7 @@
  * also in stage 0, where a rank has all shards: the same blocks in all stages. Scales of part number i of a flat, of what this
  * rank updates, are from its first element / 256 + i on, which leaves room for those of the part before. */
 #include "base/status.h"
-#include "zero/zero.h"
-
-static size_t nparts(const weft_zero *zero, const struct wi_zero_flat *flat)
-{
-    return (size_t)flat->nparams + (zero->config.stage ? 0 : (size_t)wi_zero_domain(zero, flat)->nranks);
-}
+#include "zero/place.h"
 
 size_t wi_zero_code_bytes(const weft_zero *zero, size_t elems)
 {
@@ -19,7 +14,7 @@ size_t wi_zero_scale_bytes(const weft_zero *zero, const struct wi_zero_flat *fla
 {
     if (zero->config.state_dtype != WEFT_ZERO_BLOCK8)
         return 0;
-    return wi_zero_round((elems / WI_OPTIM_BLOCK + nparts(zero, flat) + 1) * sizeof(float), 64);
+    return wi_zero_round((elems / WI_OPTIM_BLOCK + (size_t)(flat->nparams + flat->updated_ranks)) * sizeof(float), 64);
 }
 
 int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, int index, int rank, size_t *begin,
@@ -31,9 +26,9 @@ int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, i
     *elems = wi_zero_part(zero, param, rank, begin);
     if (!*elems)
         return 0;
-    at = param->offset + *begin - (zero->config.stage ? wi_zero_first(zero, flat) : 0);
+    at = param->offset + *begin - flat->updated_first;
     for (int m = 0; m < 2; m++) {
-        size_t first = at / WI_OPTIM_BLOCK + (size_t)index + (zero->config.stage ? 0 : (size_t)rank);
+        size_t first = at / WI_OPTIM_BLOCK + (size_t)(index + rank - flat->updated_rank);
 
         codes->codes[m] = flat->codes[m] ? flat->codes[m] + at * width : NULL;
         codes->scales[m] = flat->codes[m] && flat->scales[m] ? flat->scales[m] + first : NULL;
@@ -45,17 +40,14 @@ int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, i
 static void walk(const weft_zero *zero, const struct wi_zero_flat *flat, int m, size_t at, size_t elems, float *out,
                  const float *in)
 {
-    int own = wi_zero_domain(zero, flat)->rank, all = zero->config.stage == 0;
-    size_t origin = all ? 0 : wi_zero_first(zero, flat);
-
     for (int i = 0; i < flat->nparams; i++)
-        for (int r = all ? 0 : own; r < (all ? wi_zero_domain(zero, flat)->nranks : own + 1); r++) {
+        for (int r = flat->updated_rank; r < flat->updated_rank + flat->updated_ranks; r++) {
             struct wi_optim_codes codes;
             size_t begin, n, first, from, to;
 
             if (!wi_zero_part_codes(zero, flat, i, r, &begin, &n, &codes))
                 continue;
-            first = zero->params[flat->params[i]].offset + begin - origin;
+            first = zero->params[flat->params[i]].offset + begin - flat->updated_first;
             from = first > at ? first : at;
             to = first + n < at + elems ? first + n : at + elems;
             if (from < to && out)

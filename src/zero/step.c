@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/offload.h"
-#include "zero/zero.h"
+#include "zero/place.h"
 
 static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", bytes);
 static const struct wi_struct_rule info_rule = WI_STRUCT_RULE(weft_zero_step_info, "WEFT_ZERO_STEP_INFO_INIT", bytes);
@@ -118,7 +118,7 @@ static void rescale(weft_zero *zero, int overflow)
     }
 }
 
-/* ---- Stage 0: every rank updates everything, so that every rank needs all gradients ---- */
+/* ---- Where every rank updates all (stage 0), and needs all gradients ---- */
 
 static weft_status gather_gradients(weft_zero *zero)
 {
@@ -163,22 +163,18 @@ struct range {
     int counts;
 };
 
-/* Stage 0 updates all, and adds up what is in its shard, as the others do. */
+/* A rank that updates more than its shard adds up what is in its shard, as the others do. */
 static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param, struct range ranges[3])
 {
-    size_t begin, elems = wi_zero_own_part(zero, param, &begin);
+    size_t begin, first, elems = wi_zero_own_part(zero, param, &begin), all = wi_zero_updated_part(zero, param, &first);
 
-    if (zero->config.stage) {
-        ranges[0] = (struct range){begin, elems, 1};
+    if (!zero->sums || all == elems) {
+        ranges[0] = (struct range){first, all, 1};
         return 1;
     }
-    if (!zero->sums) {
-        ranges[0] = (struct range){0, param->elems, 0};
-        return 1;
-    }
-    ranges[0] = (struct range){0, begin, 0};
+    ranges[0] = (struct range){first, begin - first, 0};
     ranges[1] = (struct range){begin, elems, 1};
-    ranges[2] = (struct range){begin + elems, param->elems - begin - elems, 0};
+    ranges[2] = (struct range){begin + elems, first + all - begin - elems, 0};
     return 3;
 }
 
@@ -203,8 +199,7 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
 {
     const struct wi_zero_param *param = &zero->params[number];
     size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype);
-    size_t origin = zero->config.stage ? wi_zero_first(zero, flat) : 0;
-    size_t first = param->offset + range->begin - origin, last = first + range->elems;
+    size_t first = param->offset + range->begin - flat->updated_first, last = first + range->elems;
 
     first = first < from ? from : first;
     last = last > from + elems ? from + elems : last;
@@ -221,7 +216,7 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
         .out = flat->separate && flat->dtype != WEFT_FLOAT32 ? memory->out + first * width : NULL,
         .out_dtype = flat->dtype,
         .param = number,
-        .first = first + origin - param->offset,
+        .first = first + flat->updated_first - param->offset,
     };
     if (zero->sums)
         zero->piece_sums[npieces] = range->counts ? &zero->sums[number] : NULL;
@@ -232,16 +227,15 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
 static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
                         const struct wi_zero_memory *memory)
 {
-    int own = wi_zero_domain(zero, flat)->rank, all = zero->config.stage == 0;
     size_t npieces = 0;
 
     for (int i = 0; i < flat->nparams; i++)
-        for (int r = all ? 0 : own; r < (all ? wi_zero_domain(zero, flat)->nranks : own + 1); r++) {
+        for (int r = flat->updated_rank; r < flat->updated_rank + flat->updated_ranks; r++) {
             struct range range = {0, 0, 0};
 
             if (wi_zero_part_codes(zero, flat, i, r, &range.begin, &range.elems, &zero->piece_codes[npieces]))
-                npieces = add_piece(zero, flat, optims, (int)flat->params[i], &range, 0,
-                                    all ? flat->elems : flat->shard, memory, npieces);
+                npieces = add_piece(zero, flat, optims, (int)flat->params[i], &range, 0, flat->updated_elems, memory,
+                                    npieces);
         }
     return npieces;
 }
@@ -286,14 +280,10 @@ weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, w
 
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             const struct wi_zero_flat *flat = &zero->flats[f];
-            int all = zero->config.stage == 0;
-            const struct wi_zero_memory memory = {flat->weight,
-                                                  {flat->moment[0], flat->moment[1]},
-                                                  all ? flat->grad : flat->grad_own,
-                                                  all ? flat->full : flat->own};
+            const struct wi_zero_memory memory = wi_zero_updated_memory(flat);
 
             if (flat->trained && flat->extent < 0)
-                wi_zero_update_part(zero, flat, optims, 0, all ? flat->elems : flat->shard, &memory);
+                wi_zero_update_part(zero, flat, optims, 0, flat->updated_elems, &memory);
         }
         if (!unit->on_disk)
             st = updated(zero, zero->order[i]);
@@ -360,7 +350,7 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
     for (int i = 0; st >= 0 && i < noptims; i++)
         st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[lamb ? zero->params[i].group : i],
                               zero->step + 1, scale * info->factor);
-    if (st >= 0 && !info->skipped && zero->config.stage == 0)
+    if (st >= 0 && !info->skipped && wi_zero_updates_all(zero))
         st = gather_gradients(zero);
     if (st >= 0)
         st = learn_order(zero);

@@ -5,99 +5,14 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "zero/offload.h"
-#include "zero/swap.h"
-#include "zero/zero.h"
+#include "zero/place.h"
 
 static const char *const whats[] = {NULL, "weight", "gradient", "first moment", "second moment"};
 
-/* This rank's part of something: `elems` of the parameter's elements, from `begin` on. */
-struct part {
-    char *data; /* NULL: in the file */
-    weft_dtype dtype;
-    size_t begin, elems, at; /* at: elements into what this rank updates */
-};
-
-static struct part find_part(const weft_zero *zero, const struct wi_zero_param *param, weft_zero_what what)
+/* What this rank has of it. A frozen parameter that is kept whole is got from all ranks, as a trained one is. */
+static struct wi_zero_place place_of(const weft_zero *zero, const struct wi_zero_param *param, weft_zero_what what)
 {
-    const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    int all = zero->config.stage == 0 && flat->trained && what != WEFT_ZERO_GRAD;
-    struct part part = {NULL, WEFT_FLOAT32, 0, param->elems, 0};
-
-    if (!all)
-        part.elems = wi_zero_own_part(zero, param, &part.begin);
-    part.at = part.elems ? param->offset + part.begin - (all ? 0 : wi_zero_first(zero, flat)) : 0;
-
-    if (what == WEFT_ZERO_GRAD)
-        part.dtype = flat->grad_dtype;
-    else if (!flat->trained)
-        part.dtype = flat->dtype;
-    char *base = what == WEFT_ZERO_GRAD      ? flat->grad_own
-                 : what == WEFT_ZERO_MOMENT1 ? (char *)flat->moment[0]
-                 : what == WEFT_ZERO_MOMENT2 ? (char *)flat->moment[1]
-                 : flat->trained             ? (char *)flat->weight
-                                             : flat->own;
-
-    part.data = base ? base + part.at * wi_zero_width(part.dtype) : NULL;
-    return part;
-}
-
-static int has_moment(const weft_zero *zero, const struct wi_zero_flat *flat, int m)
-{
-    return flat->moment[m] || flat->codes[m] || (flat->extent >= 0 && m < wi_zero_moments(zero, flat));
-}
-
-/* Elements between a part and values of any type, by way of memory where the part is in the file. */
-static weft_status load_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what,
-                             const struct part *part, void *values, weft_dtype dtype)
-{
-    if (part->data || !part->elems) {
-        if (part->elems)
-            wi_optim_convert(zero->pool, values, dtype, part->data, part->dtype, part->elems, 0);
-        return WEFT_SUCCESS;
-    }
-    float *own = wi_malloc(4 * part->elems);
-
-    if (!own)
-        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
-    if (what != WEFT_ZERO_GRAD && what != WEFT_ZERO_WEIGHT && flat->codes[0]) {
-        wi_zero_state_get(zero, flat, what, part->at, part->elems, own);
-        wi_optim_convert(zero->pool, values, dtype, own, WEFT_FLOAT32, part->elems, 0);
-        wi_free(own);
-        return WEFT_SUCCESS;
-    }
-    int swapped = flat->swapped && (what == WEFT_ZERO_GRAD || (what == WEFT_ZERO_WEIGHT && !flat->separate));
-    weft_status st = swapped ? wi_zero_swap_get(zero, flat, what == WEFT_ZERO_GRAD, part->at, part->elems, own)
-                             : wi_zero_offload_get(zero, flat, what, part->at, part->elems, own);
-
-    if (st >= 0)
-        wi_optim_convert(zero->pool, values, dtype, own, swapped ? part->dtype : WEFT_FLOAT32, part->elems, 0);
-    wi_free(own);
-    return st;
-}
-
-static weft_status store_part(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what,
-                              const struct part *part, const void *values, weft_dtype dtype)
-{
-    if (part->data || !part->elems) {
-        if (part->elems)
-            wi_optim_convert(zero->pool, part->data, part->dtype, values, dtype, part->elems, 0);
-        return WEFT_SUCCESS;
-    }
-    float *own = wi_malloc(4 * part->elems);
-
-    if (!own)
-        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", part->elems);
-    wi_optim_convert(zero->pool, own, WEFT_FLOAT32, values, dtype, part->elems, 0);
-    weft_status st = WEFT_SUCCESS;
-
-    if (flat->codes[0])
-        wi_zero_state_put(zero, flat, what, part->at, part->elems, own);
-    else
-        st = wi_zero_offload_put(zero, flat, what, part->at, part->elems, own);
-
-    wi_free(own);
-    return st;
+    return wi_zero_place(zero, param, (int)what, zero->flats[param->flat].trained ? WI_ZERO_HELD : WI_ZERO_OWN);
 }
 
 static weft_status check(const char *call, const weft_zero *zero, int number, weft_zero_what what, weft_dtype dtype)
@@ -114,51 +29,19 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
     if (what != WEFT_ZERO_WEIGHT && !flat->trained)
         return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no %s", call, param->name,
                        whats[what]);
-    if ((what == WEFT_ZERO_MOMENT1 && !has_moment(zero, flat, 0)) ||
-        (what == WEFT_ZERO_MOMENT2 && !has_moment(zero, flat, 1)))
+    if (!wi_zero_has(zero, flat, (int)what))
         return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call,
                        flat->muon ? "muon" : wi_optim_name(zero->config.optimizer), whats[what]);
     return WEFT_SUCCESS;
 }
 
-/* The shard of a parameter that is in a file. */
-static weft_status store_swapped(weft_zero *zero, const struct wi_zero_param *param, const char *values,
-                                 weft_dtype dtype)
+/* What this rank has of something becomes that of `values`, which are of the whole parameter. */
+static weft_status store(weft_zero *zero, const struct wi_zero_param *param, int what, const void *values,
+                         weft_dtype dtype)
 {
-    const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    size_t begin, elems = wi_zero_own_part(zero, param, &begin);
-    char *own = wi_malloc(elems * wi_zero_width(flat->dtype) + 1);
+    struct wi_zero_place place = wi_zero_place(zero, param, what, WI_ZERO_HELD);
 
-    if (!own)
-        return wi_fail(WEFT_ENOMEM, "zero: no memory for %zu elements", elems);
-    weft_status st = WEFT_SUCCESS;
-
-    if (elems) {
-        wi_optim_convert(zero->pool, own, flat->dtype, values + begin * wi_zero_width(dtype), dtype, elems, 0);
-        st = wi_zero_swap_put(zero, flat, param->offset + begin - wi_zero_first(zero, flat), elems, own);
-    }
-    wi_free(own);
-    return st;
-}
-
-/* The parameter itself, where programs see it. */
-static weft_status set_parameter(weft_zero *zero, const struct wi_zero_param *param, const char *values,
-                                 weft_dtype dtype)
-{
-    const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    size_t width = wi_zero_width(flat->dtype), begin, elems;
-
-    if (flat->swapped)
-        return store_swapped(zero, param, values, dtype);
-    if (zero->units[param->unit].kept) {
-        wi_optim_convert(zero->pool, flat->full + param->offset * width, flat->dtype, values, dtype, param->elems, 0);
-        return WEFT_SUCCESS;
-    }
-    elems = wi_zero_own_part(zero, param, &begin);
-    if (elems)
-        wi_optim_convert(zero->pool, flat->own + (param->offset + begin - wi_zero_first(zero, flat)) * width,
-                         flat->dtype, values + begin * wi_zero_width(dtype), dtype, elems, 0);
-    return WEFT_SUCCESS;
+    return wi_zero_place_store(zero, &place, (const char *)values + place.begin * wi_zero_width(dtype), dtype);
 }
 
 static weft_status set(weft_zero *zero, int number, weft_zero_what what, const void *values, weft_dtype dtype)
@@ -177,16 +60,11 @@ static weft_status set(weft_zero *zero, int number, weft_zero_what what, const v
     wi_zero_snapshot_wait(zero);
     if (what == WEFT_ZERO_WEIGHT) {
         WI_TRY(wi_zero_release_all(zero));
-        WI_TRY(set_parameter(zero, param, values, dtype));
+        WI_TRY(store(zero, param, WI_ZERO_PARAMETER, values, dtype));
         if (!zero->flats[param->flat].separate)
             return WEFT_SUCCESS;
     }
-    if (what == WEFT_ZERO_WEIGHT && !zero->flats[param->flat].trained)
-        return WEFT_SUCCESS;
-    struct part part = find_part(zero, param, what);
-
-    return store_part(zero, &zero->flats[param->flat], what, &part,
-                      (const char *)values + part.begin * wi_zero_width(dtype), dtype);
+    return store(zero, param, (int)what, values, dtype);
 }
 
 weft_status weft_zero_param_set(weft_zero *zero, int param, weft_zero_what what, const void *values, weft_dtype dtype)
@@ -203,7 +81,7 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
 {
     const struct wi_zero_domain *domain = wi_zero_domain(zero, &zero->flats[param->flat]);
     size_t *counts = wi_calloc(2 * (size_t)domain->nranks, sizeof *counts), *displs = counts + domain->nranks;
-    struct part part = find_part(zero, param, what);
+    const struct wi_zero_place part = place_of(zero, param, what);
     weft_call_options options;
     weft_call call;
     char label[128];
@@ -213,7 +91,7 @@ static weft_status exchange(weft_zero *zero, const struct wi_zero_param *param, 
     for (int r = 0; r < domain->nranks; r++)
         counts[r] = wi_zero_part(zero, param, r, &displs[r]);
     char *place = values + part.begin * wi_zero_width(dtype);
-    weft_status st = load_part(zero, &zero->flats[param->flat], what, &part, place, dtype);
+    weft_status st = wi_zero_place_load(zero, &part, place, dtype);
 
     if (st < 0) { /* the others wait for this rank */
         wi_free(counts);
@@ -234,8 +112,6 @@ static weft_status get(weft_zero *zero, int number, weft_zero_what what, void *v
     WI_TRY(check("param_get", zero, number, what, dtype));
     const struct wi_zero_param *param = &zero->params[number];
     const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    struct part part = find_part(zero, param, what);
-
     int there = flat->reduced || flat->reduce;
 
     /* Copies are added up at the end. */
@@ -250,8 +126,10 @@ static weft_status get(weft_zero *zero, int number, weft_zero_what what, void *v
     WI_TRY(wi_zero_gather_finish(zero, param->unit));
     if (!param->elems)
         return WEFT_SUCCESS;
-    if (part.elems == param->elems && zero->config.stage == 0 && flat->trained && what != WEFT_ZERO_GRAD) {
-        return values ? load_part(zero, flat, what, &part, values, dtype) : WEFT_SUCCESS;
+    if (wi_zero_updates_all(zero) && flat->trained && what != WEFT_ZERO_GRAD) {
+        const struct wi_zero_place all = place_of(zero, param, what);
+
+        return values ? wi_zero_place_load(zero, &all, values, dtype) : WEFT_SUCCESS;
     }
     void *own = values ? NULL : wi_malloc(param->elems * wi_zero_width(dtype));
 

@@ -43,6 +43,8 @@ struct wi_zero_flat {
     int unit, domain, trained, whole, muon;
     weft_dtype dtype, grad_dtype;
     size_t shard, elems;  /* of a rank, of all */
+    size_t updated_first, updated_elems; /* those that this rank updates, if it is trained: its shard, or all (place.c) */
+    int updated_rank, updated_ranks;     /* the same in shards */
     size_t *params;       /* numbers of its parameters, by place */
     int nparams;
     char *full;           /* all shards; of a unit that is not kept while it is gathered, else NULL */
@@ -50,7 +52,8 @@ struct wi_zero_flat {
     char *own;            /* this rank's shard; of a unit that is kept part of `full` */
     char *grad;           /* gradients of all shards: below stage 2 always, else from the first that comes until they are reduced */
     char *grad_own;       /* reduced gradients: below stage 2 part of `grad` */
-    float *weight, *moment[2]; /* fp32, of the elements that this rank updates */
+    char *updated_grad, *updated_param; /* gradients and parameters of the elements that this rank updates */
+    float *weight, *moment[2];          /* fp32, of the same elements */
     char *codes[2];       /* instead of moments: of two bytes or one, then with scales */
     float *scales[2];
     weft_request *gather, *reduce, *replicate;
@@ -171,9 +174,6 @@ weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit
 weft_status wi_zero_lay_out(weft_zero *zero);
 weft_status wi_zero_allocate(weft_zero *zero);
 void wi_zero_free_memory(weft_zero *zero);
-/* The elements of a parameter that are in the shard of a rank of its domain: from `begin` (of the parameter) on; returns how
- * many. */
-size_t wi_zero_part(const weft_zero *zero, const struct wi_zero_param *param, int rank, size_t *begin);
 
 /* seal.c: compare with the other ranks. */
 weft_status wi_zero_compare_config(weft_zero *zero);
@@ -240,6 +240,12 @@ static inline int wi_zero_reduces_every(const weft_zero *zero)
     return zero->config.stage >= 2 || zero->config.reduce == WEFT_ZERO_REDUCE_EVERY;
 }
 
+/* Whether every rank updates all elements, from all gradients, so that nothing is gathered behind an update. */
+static inline int wi_zero_updates_all(const weft_zero *zero)
+{
+    return zero->config.stage == 0;
+}
+
 /* Moments of a trained flat. */
 static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
@@ -272,12 +278,6 @@ static inline const struct wi_zero_domain *wi_zero_domain(const weft_zero *zero,
 static inline size_t wi_zero_first(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
     return (size_t)zero->domains[flat->domain].rank * flat->shard;
-}
-
-/* This rank's part of a parameter. */
-static inline size_t wi_zero_own_part(const weft_zero *zero, const struct wi_zero_param *param, size_t *begin)
-{
-    return wi_zero_part(zero, param, zero->domains[zero->flats[param->flat].domain].rank, begin);
 }
 
 static inline size_t wi_zero_round(size_t value, size_t multiple)

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "zero/place.h"
 #include "zero/zero.h"
 
 /* ---- Files ---- */
