@@ -58,8 +58,8 @@ weft_status wi_zero_broke(weft_zero *zero, weft_status st, const char *format, .
     vsnprintf(what, sizeof what, format, ap);
     va_end(ap);
     wi_fail(
-        st, "zero: %s (step %llu, after %d micro-batches): %s%s", what, (unsigned long long)zero->step + 1, zero->micro,
-        weft_thread_error(),
+        st, "zero: %s (step %llu, after %d micro-batches): %s%s", what, (unsigned long long)zero->step + 1,
+        zero->micro.ended, weft_thread_error(),
         st == WEFT_EMISMATCH && zero->sealed
             ? "; ranks use units in different orders, ran different numbers of micro-batches, or have other hyper-parameters"
             : "");
@@ -274,12 +274,12 @@ static weft_status make_second(weft_zero *zero, weft_comm *comm)
                                                   : "offload_params is, too");
     WI_TRY(find_copy(zero, comm, "secondary_ranks", zero->config.secondary_ranks, &copy, &part));
     config.name = "zero-second";
-    weft_status st = weft_comm_split(comm, copy, 0, &config, &zero->second);
+    weft_status st = weft_comm_split(comm, copy, 0, &config, &zero->second.comm);
 
     if (st < 0)
         return wi_zero_broke(zero, st, "create: communicator zero-second");
-    WI_TRY(weft_comm_rank(zero->second, &zero->second_rank));
-    return weft_comm_size(zero->second, &zero->second_ranks);
+    WI_TRY(weft_comm_rank(zero->second.comm, &zero->second.rank));
+    return weft_comm_size(zero->second.comm, &zero->second.nranks);
 }
 
 static weft_status make_domains(weft_zero *zero, weft_comm *comm)
@@ -299,9 +299,10 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     if (shard >= 0 && zero->config.experts)
         return wi_fail(WEFT_EINVAL,
                        "zero: create: shard_ranks and experts are both set; experts cannot be kept in copies");
-    WI_TRY(derive(zero, comm, copy, shard, &zero->domains[0]));
-    if (zero->config.experts)
-        WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[1]));
+    zero->ndomains = zero->config.experts ? WI_ZERO_EXPERTS + 1 : WI_ZERO_COMMON + 1;
+    WI_TRY(derive(zero, comm, copy, shard, &zero->domains[WI_ZERO_COMMON]));
+    if (wi_zero_has_experts(zero))
+        WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[WI_ZERO_EXPERTS]));
     WI_TRY(make_second(zero, comm));
     zero->model = zero->config.model;
     zero->copy = copy;
@@ -311,21 +312,21 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
 
 static void destroy(weft_zero *zero)
 {
-    wi_ckpt_destroy(zero->ckpt);
-    wi_free(zero->loaded_tag);
-    wi_free(zero->loaded_client);
-    for (int i = 0; i < WI_ZERO_DOMAINS; i++) {
+    wi_ckpt_destroy(zero->saves.ckpt);
+    wi_free(zero->saves.loaded_tag);
+    wi_free(zero->saves.loaded_client);
+    for (int i = 0; i < zero->ndomains; i++) {
         weft_comm_destroy(zero->domains[i].gathers);
         weft_comm_destroy(zero->domains[i].reductions);
         weft_comm_destroy(zero->domains[i].replicas);
     }
-    weft_comm_destroy(zero->second);
+    weft_comm_destroy(zero->second.comm);
     weft_comm_destroy(zero->world);
     wi_zero_swap_destroy(zero);
     wi_zero_offload_destroy(zero);
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
-    wi_zero_trace_fini(&zero->trace);
+    wi_zero_trace_fini(&zero->gathers.trace);
     for (int i = 0; i < zero->nparams; i++)
         wi_free(zero->params[i].name);
     for (int i = 0; i < zero->nunits; i++) {
@@ -366,9 +367,9 @@ static weft_status prepare(weft_zero *zero, weft_comm *comm)
     WI_TRY(weft_comm_rank(comm, &zero->rank));
     WI_TRY(weft_comm_size(comm, &zero->nranks));
     WI_TRY(thread_count(comm, &zero->config.threads));
-    zero->more = -1;
-    zero->loss_scale = zero->config.loss_scale != 0 ? zero->config.loss_scale : zero->config.loss_scale_initial;
-    zero->hysteresis = zero->config.loss_scale_hysteresis;
+    zero->micro.more = -1;
+    zero->scale.value = zero->config.loss_scale != 0 ? zero->config.loss_scale : zero->config.loss_scale_initial;
+    zero->scale.hysteresis = zero->config.loss_scale_hysteresis;
     WI_TRY(make_domains(zero, comm));
     return wi_optim_pool_create(zero->config.threads, &zero->pool);
 }
@@ -438,7 +439,7 @@ static weft_status loss_scale(const weft_zero *zero, double *scale)
 {
     if (!scale)
         return wi_fail(WEFT_EINVAL, "zero: loss_scale: scale is NULL");
-    *scale = zero->loss_scale;
+    *scale = zero->scale.value;
     return WEFT_SUCCESS;
 }
 
@@ -455,12 +456,12 @@ static weft_status stats(weft_zero *zero, weft_zero_stats *out)
     weft_zero_stats own = zero->stats;
 
     WI_TRY(wi_struct_check(&stats_rule, "zero: get_stats", out));
-    own.param_bytes = zero->param_bytes;
-    own.grad_bytes = zero->grad_bytes;
-    own.state_bytes = zero->state_bytes + zero->scratch_bytes;
-    own.gather_bytes = zero->gather_arena.most;
-    own.reduce_bytes = zero->reduce_arena.most;
-    own.retraces = zero->trace.retraces;
+    own.param_bytes = zero->memory.params.bytes;
+    own.grad_bytes = zero->memory.grads.bytes;
+    own.state_bytes = zero->memory.state.bytes + zero->update.scratch_bytes;
+    own.gather_bytes = zero->memory.gather_arena.most;
+    own.reduce_bytes = zero->memory.reduce_arena.most;
+    own.retraces = zero->gathers.trace.retraces;
     wi_zero_offload_stats(zero, &own);
     wi_zero_swap_stats(zero, &own);
     wi_struct_write(&stats_rule, &own, out);

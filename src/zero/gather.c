@@ -27,7 +27,7 @@ void wi_zero_call(weft_call *call, weft_call_options *options, weft_kind kind, c
 /* A part of the second copy. */
 static size_t second_elems(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->elems / (size_t)zero->second_ranks;
+    return flat->elems / (size_t)zero->second.nranks;
 }
 
 static weft_status begin_flat(weft_zero *zero, const struct wi_zero_unit *unit, struct wi_zero_flat *flat,
@@ -47,7 +47,7 @@ static weft_status begin_flat(weft_zero *zero, const struct wi_zero_unit *unit, 
     wi_zero_call(&call, &options, WEFT_KIND_ALL_GATHER, second ? flat->second : own, flat->full,
                  second ? second_elems(zero, flat) : flat->shard, flat->dtype, unit->gather_label);
     options.codec = second ? NULL : zero->config.gather_codec;
-    weft_status st = weft_issue(second ? zero->second : wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
+    weft_status st = weft_issue(second ? zero->second.comm : wi_zero_domain(zero, flat)->gathers, &call, &flat->gather);
 
     return st < 0 ? wi_zero_broke(zero, st, "%s", unit->gather_label) : st;
 }
@@ -64,14 +64,14 @@ static weft_status begin(weft_zero *zero, struct wi_zero_unit *unit, enum wi_zer
 /* What a forward pass has gathered is kept in parts by ranks that are near each other. */
 static void keep_second(weft_zero *zero, struct wi_zero_unit *unit)
 {
-    if (!zero->second || unit->kept || unit->seconded)
+    if (!zero->second.comm || unit->kept || unit->seconded)
         return;
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         const struct wi_zero_flat *flat = &zero->flats[i];
         size_t bytes = second_elems(zero, flat) * wi_zero_width(flat->dtype);
 
         if (flat->second)
-            memcpy(flat->second, flat->full + (size_t)zero->second_rank * bytes, bytes);
+            memcpy(flat->second, flat->full + (size_t)zero->second.rank * bytes, bytes);
     }
     unit->seconded = 1;
 }
@@ -118,11 +118,11 @@ static void release(weft_zero *zero, struct wi_zero_unit *unit)
         struct wi_zero_flat *flat = &zero->flats[i];
 
         if (flat->full)
-            wi_zero_arena_put(&zero->gather_arena, flat->full, flat->elems * wi_zero_width(flat->dtype));
+            wi_zero_arena_put(&zero->memory.gather_arena, flat->full, flat->elems * wi_zero_width(flat->dtype));
         flat->full = NULL;
     }
     if (unit->ahead)
-        zero->ahead -= unit->elems;
+        zero->gathers.ahead -= unit->elems;
     unit->resident = unit->ahead = unit->issued = 0;
 }
 
@@ -132,10 +132,10 @@ static weft_status begin_delayed(weft_zero *zero)
 {
     weft_status st = WEFT_SUCCESS;
 
-    for (int i = 0; st >= 0 && i < zero->ndelayed; i++)
-        if (zero->units[zero->delayed[i]].resident && !zero->units[zero->delayed[i]].issued)
-            st = begin(zero, &zero->units[zero->delayed[i]], WI_ZERO_FORWARD);
-    zero->ndelayed = 0;
+    for (int i = 0; st >= 0 && i < zero->gathers.ndelayed; i++)
+        if (zero->units[zero->gathers.delayed[i]].resident && !zero->units[zero->gathers.delayed[i]].issued)
+            st = begin(zero, &zero->units[zero->gathers.delayed[i]], WI_ZERO_FORWARD);
+    zero->gathers.ndelayed = 0;
     return wi_zero_final(zero, st);
 }
 
@@ -157,7 +157,8 @@ static weft_status take_buffers(weft_zero *zero, struct wi_zero_unit *unit, int 
     for (int i = unit->first_flat; i < unit->first_flat + unit->nflats; i++) {
         struct wi_zero_flat *flat = &zero->flats[i];
         void *ptr;
-        weft_status st = wi_zero_arena_get(&zero->gather_arena, flat->elems * wi_zero_width(flat->dtype), inside, &ptr);
+        weft_status st =
+            wi_zero_arena_get(&zero->memory.gather_arena, flat->elems * wi_zero_width(flat->dtype), inside, &ptr);
 
         if (st < 0) {
             release(zero, unit);
@@ -207,12 +208,12 @@ static weft_status bring(weft_zero *zero, int number, int ahead, enum wi_zero_ev
         return wi_zero_final(zero, st);
     if (ahead) {
         unit->ahead = 1;
-        unit->used = ++zero->clock;
-        zero->ahead += unit->elems;
+        unit->used = ++zero->gathers.clock;
+        zero->gathers.ahead += unit->elems;
         zero->stats.prefetches++;
     }
     if (ahead && reads) {
-        zero->delayed[zero->ndelayed++] = number;
+        zero->gathers.delayed[zero->gathers.ndelayed++] = number;
         return WEFT_SUCCESS;
     }
     return wi_zero_final(zero, begin(zero, unit, event));
@@ -251,12 +252,12 @@ static weft_status gather_ahead(weft_zero *zero)
 
     if (zero->config.stage < 3 || !zero->config.overlap)
         return WEFT_SUCCESS;
-    for (size_t k = 0; (use = wi_zero_trace_next(&zero->trace, k)); k++) {
+    for (size_t k = 0; (use = wi_zero_trace_next(&zero->gathers.trace, k)); k++) {
         const struct wi_zero_unit *unit = &zero->units[use->unit];
 
         if (unit->kept || unit->resident)
             continue;
-        if (zero->ahead + unit->elems > zero->config.prefetch_elems)
+        if (zero->gathers.ahead + unit->elems > zero->config.prefetch_elems)
             return WEFT_SUCCESS;
         weft_status st = bring(zero, use->unit, 1, use->event);
 
@@ -271,15 +272,15 @@ weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
 {
     struct wi_zero_unit *unit = &zero->units[number];
 
-    if (event == WI_ZERO_FORWARD && !unit->used && zero->nforward < zero->nunits)
-        zero->forward_order[zero->nforward++] = number;
-    unit->used = ++zero->clock;
-    WI_TRY(wi_zero_trace_use(&zero->trace, number, event));
+    if (event == WI_ZERO_FORWARD && !unit->used && zero->gathers.nfirst_used < zero->nunits)
+        zero->gathers.first_used[zero->gathers.nfirst_used++] = number;
+    unit->used = ++zero->gathers.clock;
+    WI_TRY(wi_zero_trace_use(&zero->gathers.trace, number, event));
     WI_TRY(begin_delayed(zero));
     WI_TRY(bring(zero, number, 0, event));
     if (unit->ahead) {
         unit->ahead = 0;
-        zero->ahead -= unit->elems;
+        zero->gathers.ahead -= unit->elems;
     }
     unit->passes++;
     weft_status st = wi_zero_gather_finish(zero, number);
@@ -299,7 +300,7 @@ static int soon(const weft_zero *zero, int number)
     const struct wi_zero_use *use;
     size_t elems = 0;
 
-    for (size_t k = 0; (use = wi_zero_trace_next(&zero->trace, k)); k++) {
+    for (size_t k = 0; (use = wi_zero_trace_next(&zero->gathers.trace, k)); k++) {
         if (use->unit == number)
             return k == 0 || elems <= zero->config.reuse_elems;
         elems += zero->units[use->unit].elems;

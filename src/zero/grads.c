@@ -9,7 +9,7 @@
 
 static int is_last(const weft_zero *zero)
 {
-    return zero->more >= 0 ? !zero->more : zero->micro + 1 >= zero->config.micro_batches;
+    return zero->micro.more >= 0 ? !zero->micro.more : zero->micro.ended + 1 >= zero->config.micro_batches;
 }
 
 static int reduces_now(const weft_zero *zero)
@@ -108,7 +108,7 @@ static weft_status flat_finish(weft_zero *zero, struct wi_zero_flat *flat)
         wi_optim_convert(zero->pool, flat->grad_own, flat->grad_dtype, own_place(zero, flat), flat->grad_dtype,
                          flat->shard, 1);
     if (zero->config.stage >= 2) {
-        wi_zero_arena_put(&zero->reduce_arena, flat->grad, grad_bytes(flat));
+        wi_zero_arena_put(&zero->memory.reduce_arena, flat->grad, grad_bytes(flat));
         flat->grad = NULL;
     }
     flat->reduced = 1;
@@ -149,12 +149,13 @@ static weft_status unit_finish(weft_zero *zero, struct wi_zero_unit *unit, int f
 /* Finish the oldest reduction that is under way; 0: there is none. */
 static int finish_oldest(weft_zero *zero, weft_status *st)
 {
-    uint64_t number = zero->oldest, norder = (uint64_t)zero->norder;
+    uint64_t number = zero->turns.finished, norder = (uint64_t)zero->turns.norder;
 
-    if (number >= zero->turn)
+    if (number >= zero->turns.begun)
         return 0;
-    zero->oldest++;
-    *st = unit_finish(zero, &zero->units[zero->order[number % norder]], zero->final && number + norder >= zero->turns);
+    zero->turns.finished++;
+    *st = unit_finish(zero, &zero->units[zero->turns.order[number % norder]],
+                      zero->micro.final && number + norder >= zero->turns.due);
     return 1;
 }
 
@@ -191,8 +192,8 @@ static weft_status take_turns(weft_zero *zero)
 {
     if (!reduces_now(zero))
         return WEFT_SUCCESS;
-    while (zero->turn < zero->turns) {
-        struct wi_zero_unit *unit = &zero->units[zero->order[zero->turn % (uint64_t)zero->norder]];
+    while (zero->turns.begun < zero->turns.due) {
+        struct wi_zero_unit *unit = &zero->units[zero->turns.order[zero->turns.begun % (uint64_t)zero->turns.norder]];
 
         if (!unit->complete)
             break;
@@ -200,7 +201,7 @@ static weft_status take_turns(weft_zero *zero)
         WI_TRY(reduce_begin(zero, unit));
         for (int i = 0; i < unit->nparams; i++)
             zero->params[unit->params[i]].written = 0;
-        zero->turn++;
+        zero->turns.begun++;
         if (!zero->config.overlap)
             WI_TRY(wi_zero_reduce_finish_all(zero));
     }
@@ -231,11 +232,11 @@ static weft_status open_flat(weft_zero *zero, struct wi_zero_flat *flat)
 
     if (flat->grad)
         return WEFT_SUCCESS;
-    while ((st = wi_zero_arena_get(&zero->reduce_arena, grad_bytes(flat), 1, &ptr)) == WEFT_ENOTFOUND &&
+    while ((st = wi_zero_arena_get(&zero->memory.reduce_arena, grad_bytes(flat), 1, &ptr)) == WEFT_ENOTFOUND &&
            finish_oldest(zero, &finished))
         WI_TRY(finished);
     if (st == WEFT_ENOTFOUND)
-        st = wi_zero_arena_get(&zero->reduce_arena, grad_bytes(flat), 0, &ptr);
+        st = wi_zero_arena_get(&zero->memory.reduce_arena, grad_bytes(flat), 0, &ptr);
     WI_TRY(st);
     flat->grad = ptr;
     clear_padding(zero, flat);
@@ -247,31 +248,31 @@ static void guess_order(weft_zero *zero)
 {
     int n = 0;
 
-    for (int i = zero->nforward - 1; i >= 0; i--)
-        if (zero->units[zero->forward_order[i]].trained)
-            zero->order[n++] = zero->forward_order[i];
+    for (int i = zero->gathers.nfirst_used - 1; i >= 0; i--)
+        if (zero->units[zero->gathers.first_used[i]].trained)
+            zero->turns.order[n++] = zero->gathers.first_used[i];
     for (int u = zero->nunits - 1; u >= 0; u--) {
         int known = !zero->units[u].trained;
 
         for (int i = 0; !known && i < n; i++)
-            known = zero->order[i] == u;
+            known = zero->turns.order[i] == u;
         if (!known)
-            zero->order[n++] = u;
+            zero->turns.order[n++] = u;
     }
 }
 
 static void begin_micro_batch(weft_zero *zero)
 {
-    if (zero->begun)
+    if (zero->micro.begun)
         return;
-    zero->begun = 1;
-    zero->final = is_last(zero);
+    zero->micro.begun = 1;
+    zero->micro.final = is_last(zero);
     if (reduces_now(zero))
-        zero->turns = zero->turn + (uint64_t)zero->norder;
-    if (!zero->ordered && zero->micro == 0)
+        zero->turns.due = zero->turns.begun + (uint64_t)zero->turns.norder;
+    if (!zero->turns.agreed && zero->micro.ended == 0)
         guess_order(zero);
     if (is_last(zero))
-        zero->ncompleted = 0;
+        zero->turns.ncompleted = 0;
 }
 
 static weft_status check(const char *call, weft_zero *zero, int param)
@@ -281,7 +282,7 @@ static weft_status check(const char *call, weft_zero *zero, int param)
 
     if (p->flags & WEFT_ZERO_FROZEN)
         return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no gradient", call, p->name);
-    if (zero->last)
+    if (zero->micro.last)
         return wi_fail(WEFT_EINVAL,
                        "zero: %s: gradient of \"%s\" after the step's last micro-batch; weft_zero_step was not called",
                        call, p->name);
@@ -312,8 +313,8 @@ static weft_status complete(weft_zero *zero, struct wi_zero_unit *unit)
     if (unit->complete || !unit->trained)
         return WEFT_SUCCESS;
     unit->complete = 1;
-    if (zero->ncompleted < zero->nunits)
-        zero->completed[zero->ncompleted++] = (int)(unit - zero->units);
+    if (zero->turns.ncompleted < zero->nunits)
+        zero->turns.completed[zero->turns.ncompleted++] = (int)(unit - zero->units);
     return take_turns(zero);
 }
 
@@ -414,7 +415,7 @@ weft_status weft_zero_grad_ready(weft_zero *zero, int param)
 
 static void reset_micro_batch(weft_zero *zero)
 {
-    zero->begun = 0;
+    zero->micro.begun = 0;
     for (int u = 0; u < zero->nunits; u++) {
         struct wi_zero_unit *unit = &zero->units[u];
 
@@ -431,9 +432,9 @@ static void reset_micro_batch(weft_zero *zero)
 void wi_zero_forget_gradients(weft_zero *zero)
 {
     reset_micro_batch(zero);
-    zero->micro = zero->last = 0;
-    zero->turn = zero->turns = zero->oldest = 0;
-    zero->more = -1;
+    zero->micro.ended = zero->micro.last = 0;
+    zero->turns.begun = zero->turns.due = zero->turns.finished = 0;
+    zero->micro.more = -1;
     for (int i = 0; i < zero->nparams; i++)
         zero->params[i].written = 0;
     for (int i = 0; i < zero->nflats; i++) {
@@ -442,7 +443,7 @@ void wi_zero_forget_gradients(weft_zero *zero)
         flat->reduced = 0;
         /* Of a micro-batch that has not ended. */
         if (zero->config.stage >= 2 && flat->grad) {
-            wi_zero_arena_put(&zero->reduce_arena, flat->grad, grad_bytes(flat));
+            wi_zero_arena_put(&zero->memory.reduce_arena, flat->grad, grad_bytes(flat));
             flat->grad = NULL;
         }
     }
@@ -450,18 +451,18 @@ void wi_zero_forget_gradients(weft_zero *zero)
 
 static weft_status micro_batch_end(weft_zero *zero)
 {
-    if (zero->last)
+    if (zero->micro.last)
         return wi_fail(WEFT_EINVAL,
                        "zero: micro_batch_end: the step has its %d micro-batches; weft_zero_step was not called",
-                       zero->micro);
+                       zero->micro.ended);
     begin_micro_batch(zero);
-    for (int i = 0; i < zero->norder; i++)
-        WI_TRY(wi_zero_unit_ended(zero, zero->order[i]));
-    zero->last = is_last(zero);
+    for (int i = 0; i < zero->turns.norder; i++)
+        WI_TRY(wi_zero_unit_ended(zero, zero->turns.order[i]));
+    zero->micro.last = is_last(zero);
     reset_micro_batch(zero);
-    wi_zero_trace_end(&zero->trace);
-    zero->micro++;
-    zero->more = -1;
+    wi_zero_trace_end(&zero->gathers.trace);
+    zero->micro.ended++;
+    zero->micro.more = -1;
     return WEFT_SUCCESS;
 }
 
@@ -477,11 +478,11 @@ static weft_status accumulate(weft_zero *zero, int more)
 {
     if (more < -1 || more > 1)
         return wi_fail(WEFT_EINVAL, "zero: accumulate: more is %d, not -1, 0 or 1", more);
-    if (zero->begun || zero->last)
+    if (zero->micro.begun || zero->micro.last)
         return wi_fail(WEFT_EINVAL, "zero: accumulate: %s",
-                       zero->last ? "the last micro-batch has ended; weft_zero_step comes next"
-                                  : "gradients of this micro-batch have come already");
-    zero->more = more;
+                       zero->micro.last ? "the last micro-batch has ended; weft_zero_step comes next"
+                                        : "gradients of this micro-batch have come already");
+    zero->micro.more = more;
     return WEFT_SUCCESS;
 }
 
@@ -498,7 +499,9 @@ weft_status weft_zero_accumulate(weft_zero *zero, int more)
  * as others may be waiting for its reductions; who has none hears of it meanwhile. */
 static weft_status catch_up(weft_zero *zero)
 {
-    int32_t mine = 2 * (zero->micro + zero->begun) + (zero->begun ? zero->final : zero->last), most = mine;
+    int32_t mine = 2 * (zero->micro.ended + zero->micro.begun) +
+                   (zero->micro.begun ? zero->micro.final : zero->micro.last),
+            most = mine;
     weft_call_options options;
     weft_request *req;
     weft_call call;
@@ -509,14 +512,14 @@ static weft_status catch_up(weft_zero *zero)
 
     if (st < 0)
         return wi_zero_broke(zero, st, "drop_gradients");
-    weft_status ended = zero->begun ? micro_batch_end(zero) : WEFT_SUCCESS;
+    weft_status ended = zero->micro.begun ? micro_batch_end(zero) : WEFT_SUCCESS;
 
     st = weft_wait(req);
     weft_request_free(req);
     if (st < 0)
         return wi_zero_broke(zero, st, "drop_gradients");
-    while (ended >= 0 && zero->micro < most / 2) {
-        zero->more = zero->micro + 1 < most / 2 || !(most & 1);
+    while (ended >= 0 && zero->micro.ended < most / 2) {
+        zero->micro.more = zero->micro.ended + 1 < most / 2 || !(most & 1);
         ended = micro_batch_end(zero);
     }
     return ended;

@@ -40,14 +40,12 @@ static double ratio(const weft_zero_hyper *hyper, double weight, double update)
 
 static weft_status scale(weft_zero *zero, struct wi_optim *optims, double *squares)
 {
-    for (int d = 0; d < WI_ZERO_DOMAINS; d++) {
-        if (!zero->domains[d].reductions)
-            continue;
+    for (int d = 0; d < zero->ndomains; d++) {
         for (int i = 0; i < zero->nparams; i++)
             squares[2 * i] = squares[2 * i + 1] = 0;
         for (int i = 0; i < zero->nparams; i++)
             if (zero->flats[zero->params[i].flat].domain == d)
-                wi_optim_sums_end(&zero->sums[i], &squares[2 * i], &squares[2 * i + 1]);
+                wi_optim_sums_end(&zero->update.sums[i], &squares[2 * i], &squares[2 * i + 1]);
         WI_TRY(add_up(zero, &zero->domains[d], squares));
         for (int i = 0; i < zero->nparams; i++)
             if (zero->flats[zero->params[i].flat].domain == d)
@@ -60,15 +58,15 @@ weft_status wi_zero_lamb(weft_zero *zero, struct wi_optim *optims)
 {
     double *squares = wi_calloc(2 * (size_t)zero->nparams + 1, sizeof *squares);
 
-    zero->sums = wi_calloc((size_t)zero->nparams + 1, sizeof *zero->sums);
-    weft_status st = squares && zero->sums
+    zero->update.sums = wi_calloc((size_t)zero->nparams + 1, sizeof *zero->update.sums);
+    weft_status st = squares && zero->update.sums
                          ? wi_zero_update_all(zero, optims, nothing)
                          : wi_fail(WEFT_ENOMEM, "zero: step: no memory for norms of %d parameters", zero->nparams);
 
     if (st >= 0)
         st = scale(zero, optims, squares);
     wi_free(squares);
-    wi_free(zero->sums);
-    zero->sums = NULL;
+    wi_free(zero->update.sums);
+    zero->update.sums = NULL;
     return st;
 }

@@ -99,7 +99,7 @@ static weft_status place_whole(weft_zero *zero, struct wi_zero_flat *flat)
 static int same_class(const struct wi_zero_flat *flat, const struct wi_zero_param *param)
 {
     return flat->dtype == param->dtype && flat->trained == !(param->flags & WEFT_ZERO_FROZEN) &&
-           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == !!(param->flags & WEFT_ZERO_EXPERT) &&
+           flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == wi_zero_domain_of(param) &&
            flat->muon == !!(param->flags & WEFT_ZERO_MUON);
 }
 
@@ -166,7 +166,7 @@ weft_status wi_zero_lay_out(weft_zero *zero)
             flat->trained = !(param->flags & WEFT_ZERO_FROZEN);
             flat->whole = !!(param->flags & WEFT_ZERO_WHOLE);
             flat->muon = !!(param->flags & WEFT_ZERO_MUON);
-            flat->domain = !!(param->flags & WEFT_ZERO_EXPERT);
+            flat->domain = wi_zero_domain_of(param);
             flat->grad_dtype = zero->config.grad_fp32 ? WEFT_FLOAT32 : param->dtype;
             WI_TRY(fill_flat(zero, unit, flat));
             unit->trained |= flat->trained;
@@ -193,7 +193,7 @@ static weft_status allocate(weft_zero *zero, size_t bytes, const char *what, voi
     weft_status st = weft_mem_alloc(zero->context, bytes, ptr);
 
     if (st == WEFT_ENOTSUP) {
-        zero->plain = 1;
+        zero->memory.plain = 1;
         *ptr = wi_aligned_alloc(ALIGN_BYTES, bytes);
         if (*ptr)
             memset(*ptr, 0, bytes);
@@ -204,7 +204,7 @@ static weft_status allocate(weft_zero *zero, size_t bytes, const char *what, voi
 
 static void release(weft_zero *zero, void *ptr)
 {
-    if (zero->plain)
+    if (zero->memory.plain)
         wi_free(ptr);
     else
         weft_mem_free(zero->context, ptr);
@@ -237,27 +237,27 @@ static void share_out(weft_zero *zero, int placed)
         int kept = zero->units[flat->unit].kept;
 
         if (placed && kept) {
-            flat->full = (char *)zero->param_memory + params;
+            flat->full = (char *)zero->memory.params.at + params;
             flat->own = flat->full + first * width;
         } else if (placed && !flat->swapped) {
-            flat->own = (char *)zero->param_memory + params;
+            flat->own = (char *)zero->memory.params.at + params;
         }
         params += (kept ? flat->elems : flat->swapped ? 0 : flat->shard) * width;
-        if (zero->second && !kept && flat->domain == 0) {
+        if (zero->second.comm && !kept && flat->domain == WI_ZERO_COMMON) {
             if (placed)
-                flat->second = (char *)zero->param_memory + params;
-            params += flat->elems / (size_t)zero->second_ranks * width;
+                flat->second = (char *)zero->memory.params.at + params;
+            params += flat->elems / (size_t)zero->second.nranks * width;
         }
         if (!flat->trained)
             continue;
         if (placed && stage < 2) {
-            flat->grad = (char *)zero->grad_memory + grads;
+            flat->grad = (char *)zero->memory.grads.at + grads;
             flat->grad_own = flat->grad + first * grad_width;
         }
         grads += stage < 2 ? flat->elems * grad_width : 0;
         if (wi_zero_reduces_every(zero) && !flat->swapped) {
             if (placed)
-                flat->grad_own = (char *)zero->grad_memory + grads;
+                flat->grad_own = (char *)zero->memory.grads.at + grads;
             grads += flat->shard * grad_width;
         }
         wi_zero_mark_updated(zero, flat);
@@ -266,24 +266,24 @@ static void share_out(weft_zero *zero, int placed)
         if (flat->extent >= 0)
             continue;
         if (placed && flat->separate)
-            flat->weight = (float *)zero->state_memory + state / 4;
+            flat->weight = (float *)zero->memory.state.at + state / 4;
         state += flat->separate ? 4 * n : 0;
         for (int m = 0; zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++) {
             state = wi_zero_round(state, ALIGN_BYTES);
             if (placed)
-                flat->codes[m] = (char *)zero->state_memory + state;
+                flat->codes[m] = (char *)zero->memory.state.at + state;
             state += wi_zero_code_bytes(zero, n);
             if (placed && wi_zero_scale_bytes(zero, flat, n))
-                flat->scales[m] = (float *)(void *)((char *)zero->state_memory + state);
+                flat->scales[m] = (float *)(void *)((char *)zero->memory.state.at + state);
             state += wi_zero_scale_bytes(zero, flat, n);
         }
         for (int m = 0; !zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++, state += 4 * n)
             if (placed)
-                flat->moment[m] = (float *)zero->state_memory + state / 4;
+                flat->moment[m] = (float *)zero->memory.state.at + state / 4;
     }
-    zero->param_bytes = params;
-    zero->grad_bytes = grads;
-    zero->state_bytes = state;
+    zero->memory.params.bytes = params;
+    zero->memory.grads.bytes = grads;
+    zero->memory.state.bytes = state;
 }
 
 struct two {
@@ -325,40 +325,42 @@ static void size_buffers(weft_zero *zero)
     if (zero->config.stage == 3) {
         size_t limit = zero->config.live_elems > all / widest ? all : zero->config.live_elems * widest;
 
-        zero->gather_bytes = params.largest + (zero->config.overlap ? params.second : 0);
-        zero->gather_bytes = zero->gather_bytes < limit ? limit : zero->gather_bytes;
+        zero->memory.gather.bytes = params.largest + (zero->config.overlap ? params.second : 0);
+        zero->memory.gather.bytes = zero->memory.gather.bytes < limit ? limit : zero->memory.gather.bytes;
     }
     if (zero->config.stage >= 2)
-        zero->reduce_bytes = grads.largest + (zero->config.overlap ? grads.second : 0);
+        zero->memory.reduce.bytes = grads.largest + (zero->config.overlap ? grads.second : 0);
 }
 
 static weft_status allocate_state(weft_zero *zero)
 {
-    if (!zero->state_bytes)
+    if (!zero->memory.state.bytes)
         return WEFT_SUCCESS;
-    void *memory = mmap(NULL, zero->state_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, zero->memory.state.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
-        return wi_fail(WEFT_ENOMEM, "seal: %zu bytes for master weights and moments cannot be had", zero->state_bytes);
+        return wi_fail(WEFT_ENOMEM, "seal: %zu bytes for master weights and moments cannot be had",
+                       zero->memory.state.bytes);
     /* Only a hint: fewer page faults and misses of the TLB. */
-    (void)madvise(memory, zero->state_bytes, MADV_HUGEPAGE);
-    zero->state_memory = memory;
+    (void)madvise(memory, zero->memory.state.bytes, MADV_HUGEPAGE);
+    zero->memory.state.at = memory;
     return WEFT_SUCCESS;
 }
 
 static weft_status allocate_scratch(weft_zero *zero)
 {
     if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
-        zero->scratch_bytes = wi_optim_user_bytes(zero->config.threads);
+        zero->update.scratch_bytes = wi_optim_user_bytes(zero->config.threads);
     else if (zero->config.state_dtype)
-        zero->scratch_bytes = wi_optim_coded_bytes(zero->config.threads);
+        zero->update.scratch_bytes = wi_optim_coded_bytes(zero->config.threads);
     else
-        zero->scratch_bytes = wi_zero_muon_bytes(zero);
-    if (!zero->scratch_bytes)
+        zero->update.scratch_bytes = wi_zero_muon_bytes(zero);
+    if (!zero->update.scratch_bytes)
         return WEFT_SUCCESS;
-    zero->scratch = wi_aligned_alloc(ALIGN_BYTES, wi_zero_round(zero->scratch_bytes, ALIGN_BYTES));
-    return zero->scratch ? WEFT_SUCCESS
-                         : wi_fail(WEFT_ENOMEM, "seal: %zu bytes for the optimizer cannot be had", zero->scratch_bytes);
+    zero->update.scratch = wi_aligned_alloc(ALIGN_BYTES, wi_zero_round(zero->update.scratch_bytes, ALIGN_BYTES));
+    return zero->update.scratch
+               ? WEFT_SUCCESS
+               : wi_fail(WEFT_ENOMEM, "seal: %zu bytes for the optimizer cannot be had", zero->update.scratch_bytes);
 }
 
 weft_status wi_zero_allocate(weft_zero *zero)
@@ -369,17 +371,17 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(wi_zero_offload_choose(zero));
     share_out(zero, 0);
     size_buffers(zero);
-    WI_TRY(allocate(zero, zero->param_bytes, "parameters", &zero->param_memory));
-    WI_TRY(allocate(zero, zero->grad_bytes, "gradients", &zero->grad_memory));
+    WI_TRY(allocate(zero, zero->memory.params.bytes, "parameters", &zero->memory.params.at));
+    WI_TRY(allocate(zero, zero->memory.grads.bytes, "gradients", &zero->memory.grads.at));
     WI_TRY(allocate_state(zero));
     WI_TRY(allocate_scratch(zero));
-    WI_TRY(allocate(zero, zero->gather_bytes, "gathered parameters", &zero->gather_memory));
-    WI_TRY(allocate(zero, zero->reduce_bytes, "gradients of the units in use", &zero->reduce_memory));
+    WI_TRY(allocate(zero, zero->memory.gather.bytes, "gathered parameters", &zero->memory.gather.at));
+    WI_TRY(allocate(zero, zero->memory.reduce.bytes, "gradients of the units in use", &zero->memory.reduce.at));
     share_out(zero, 1);
     WI_TRY(wi_zero_offload_create(zero));
     WI_TRY(wi_zero_swap_create(zero));
-    wi_zero_arena_init(&zero->gather_arena, zero->context, zero->gather_memory, zero->gather_bytes);
-    wi_zero_arena_init(&zero->reduce_arena, zero->context, zero->reduce_memory, zero->reduce_bytes);
+    wi_zero_arena_init(&zero->memory.gather_arena, zero->context, zero->memory.gather.at, zero->memory.gather.bytes);
+    wi_zero_arena_init(&zero->memory.reduce_arena, zero->context, zero->memory.reduce.at, zero->memory.reduce.bytes);
     for (int i = 0; i < zero->nflats; i++) {
         int parts =
             zero->flats[i].nparams + zero->flats[i].updated_ranks; /* those of moments as codes are cut at shards */
@@ -387,38 +389,38 @@ weft_status wi_zero_allocate(weft_zero *zero)
         most = parts > most ? parts : most;
     }
     most *= zero->config.optimizer == WEFT_ZERO_LAMB ? 3 : 1; /* stage 0: before, in and behind the own shard */
-    zero->pieces = wi_calloc((size_t)most + 1, sizeof *zero->pieces);
-    zero->piece_codes = wi_calloc((size_t)most + 1, sizeof *zero->piece_codes);
-    zero->piece_sums = wi_calloc((size_t)most + 1, sizeof(*zero->piece_sums));
-    zero->order = wi_calloc((size_t)zero->nunits, sizeof *zero->order);
-    zero->completed = wi_calloc((size_t)zero->nunits, sizeof *zero->completed);
-    zero->forward_order = wi_calloc((size_t)zero->nunits, sizeof *zero->forward_order);
-    zero->delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->delayed);
-    if (!zero->delayed || !zero->pieces || !zero->piece_sums || !zero->piece_codes || !zero->order ||
-        !zero->completed || !zero->forward_order)
+    zero->update.pieces = wi_calloc((size_t)most + 1, sizeof *zero->update.pieces);
+    zero->update.piece_codes = wi_calloc((size_t)most + 1, sizeof *zero->update.piece_codes);
+    zero->update.piece_sums = wi_calloc((size_t)most + 1, sizeof(*zero->update.piece_sums));
+    zero->turns.order = wi_calloc((size_t)zero->nunits, sizeof *zero->turns.order);
+    zero->turns.completed = wi_calloc((size_t)zero->nunits, sizeof *zero->turns.completed);
+    zero->gathers.first_used = wi_calloc((size_t)zero->nunits, sizeof *zero->gathers.first_used);
+    zero->gathers.delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->gathers.delayed);
+    if (!zero->gathers.delayed || !zero->update.pieces || !zero->update.piece_sums || !zero->update.piece_codes ||
+        !zero->turns.order || !zero->turns.completed || !zero->gathers.first_used)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     return WEFT_SUCCESS;
 }
 
 void wi_zero_free_memory(weft_zero *zero)
 {
-    wi_zero_arena_fini(&zero->gather_arena);
-    wi_zero_arena_fini(&zero->reduce_arena);
-    release(zero, zero->param_memory);
-    release(zero, zero->grad_memory);
-    release(zero, zero->gather_memory);
-    release(zero, zero->reduce_memory);
-    if (zero->state_memory)
-        munmap(zero->state_memory, zero->state_bytes);
+    wi_zero_arena_fini(&zero->memory.gather_arena);
+    wi_zero_arena_fini(&zero->memory.reduce_arena);
+    release(zero, zero->memory.params.at);
+    release(zero, zero->memory.grads.at);
+    release(zero, zero->memory.gather.at);
+    release(zero, zero->memory.reduce.at);
+    if (zero->memory.state.at)
+        munmap(zero->memory.state.at, zero->memory.state.bytes);
     for (int i = 0; i < zero->nflats; i++)
         wi_free(zero->flats[i].params);
     wi_free(zero->flats);
-    wi_free(zero->pieces);
-    wi_free(zero->scratch);
-    wi_free(zero->piece_sums);
-    wi_free(zero->piece_codes);
-    wi_free(zero->order);
-    wi_free(zero->completed);
-    wi_free(zero->forward_order);
-    wi_free(zero->delayed);
+    wi_free(zero->update.pieces);
+    wi_free(zero->update.scratch);
+    wi_free(zero->update.piece_sums);
+    wi_free(zero->update.piece_codes);
+    wi_free(zero->turns.order);
+    wi_free(zero->turns.completed);
+    wi_free(zero->gathers.first_used);
+    wi_free(zero->gathers.delayed);
 }

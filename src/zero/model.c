@@ -50,7 +50,7 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
     if (param->flags & ~FLAGS)
         return wi_fail(WEFT_EINVAL, "zero: param_add: the flags of \"%s\" are 0x%x, of which 0x%x are none",
                        param->name, param->flags, param->flags & ~FLAGS);
-    if (param->flags & WEFT_ZERO_EXPERT && !zero->domains[1].gathers)
+    if (param->flags & WEFT_ZERO_EXPERT && !wi_zero_has_experts(zero))
         return wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is an expert's, and config.experts was NULL", param->name);
     if (param->flags & WEFT_ZERO_MUON)
         WI_TRY(check_muon(zero, param));
@@ -197,9 +197,7 @@ static weft_status label(weft_zero *zero)
 
         snprintf(unit->gather_label, sizeof unit->gather_label, "gather of %.52s", unit->name);
         snprintf(unit->reduce_label, sizeof unit->reduce_label, "reduction of %.49s", unit->name);
-        for (int d = 0; d < WI_ZERO_DOMAINS; d++) {
-            if (!zero->domains[d].gathers)
-                continue;
+        for (int d = 0; d < zero->ndomains; d++) {
             WI_TRY(weft_comm_label(zero->domains[d].gathers, unit->gather_label));
             WI_TRY(weft_comm_label(zero->domains[d].reductions, unit->reduce_label));
         }
@@ -227,7 +225,7 @@ static weft_status seal(weft_zero *zero)
     WI_TRY(wi_zero_agree(zero, place(zero), "seal"));
     for (int u = zero->nunits - 1; u >= 0; u--)
         if (zero->units[u].trained)
-            zero->order[zero->norder++] = u;
+            zero->turns.order[zero->turns.norder++] = u;
     WI_TRY(label(zero));
     wi_zero_forget_gradients(zero);
     zero->sealed = 1;

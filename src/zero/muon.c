@@ -46,7 +46,7 @@ void wi_zero_muon_update(weft_zero *zero, const struct wi_zero_flat *flat, const
             .out_dtype = flat->dtype,
             .grad_scale = optim->grad_scale,
             .hyper = optim->hyper,
-            .scratch = zero->scratch,
+            .scratch = zero->update.scratch,
         };
 
         wi_optim_muon(zero->pool, &muon);

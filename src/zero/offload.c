@@ -36,8 +36,8 @@ weft_status wi_zero_offload_choose(weft_zero *zero)
     }
     if (!zero->config.offload_folder)
         return WEFT_SUCCESS;
-    zero->disk_flats = wi_calloc((size_t)zero->nflats + 1, sizeof *zero->disk_flats);
-    if (!zero->disk_flats)
+    zero->offload.flats = wi_calloc((size_t)zero->nflats + 1, sizeof *zero->offload.flats);
+    if (!zero->offload.flats)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     for (int u = zero->nunits - 1; u >= 0; u--) {
         struct wi_zero_unit *unit = &zero->units[u];
@@ -51,8 +51,8 @@ weft_status wi_zero_offload_choose(weft_zero *zero)
                 continue;
             chosen += weight_of(zero, &zero->flats[f]);
             unit->on_disk = 1;
-            zero->flats[f].extent = zero->ndisk_flats;
-            zero->disk_flats[zero->ndisk_flats++] = f;
+            zero->flats[f].extent = zero->offload.nflats;
+            zero->offload.flats[zero->offload.nflats++] = f;
         }
     }
     return WEFT_SUCCESS;
@@ -69,9 +69,9 @@ static weft_status clear(void *arg, const struct wi_disk_piece *piece)
 
 static size_t *all_extents(const weft_zero *zero)
 {
-    size_t *list = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *list);
+    size_t *list = wi_calloc((size_t)zero->offload.nflats + 1, sizeof *list);
 
-    for (int i = 0; list && i < zero->ndisk_flats; i++)
+    for (int i = 0; list && i < zero->offload.nflats; i++)
         list[i] = (size_t)i;
     if (!list)
         wi_fail(WEFT_ENOMEM, "zero: out of memory");
@@ -98,22 +98,22 @@ weft_status wi_zero_offload_create(weft_zero *zero)
     char name[64];
     struct wi_disk_config disk = wi_zero_offload_config(zero, name);
 
-    if (!zero->ndisk_flats)
+    if (!zero->offload.nflats)
         return WEFT_SUCCESS;
     snprintf(name, sizeof name, "weft-zero-rank%d", zero->rank);
-    struct wi_disk_extent *extents = wi_calloc((size_t)zero->ndisk_flats, sizeof *extents);
+    struct wi_disk_extent *extents = wi_calloc((size_t)zero->offload.nflats, sizeof *extents);
     size_t *list = all_extents(zero);
 
-    for (int i = 0; extents && i < zero->ndisk_flats; i++) {
-        const struct wi_zero_flat *flat = &zero->flats[zero->disk_flats[i]];
+    for (int i = 0; extents && i < zero->offload.nflats; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[zero->offload.flats[i]];
 
         extents[i] = (struct wi_disk_extent){stream_bytes(flat), streams(zero, flat)};
     }
-    weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->ndisk_flats, &zero->disk)
+    weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->offload.nflats, &zero->offload.disk)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");
 
     if (st >= 0)
-        st = wi_disk_stream(zero->disk, list, (size_t)zero->ndisk_flats, WI_DISK_WRITE, clear, NULL, NULL);
+        st = wi_disk_stream(zero->offload.disk, list, (size_t)zero->offload.nflats, WI_DISK_WRITE, clear, NULL, NULL);
     wi_free(extents);
     wi_free(list);
     return st;
@@ -121,8 +121,8 @@ weft_status wi_zero_offload_create(weft_zero *zero)
 
 void wi_zero_offload_destroy(weft_zero *zero)
 {
-    wi_disk_destroy(zero->disk);
-    wi_free(zero->disk_flats);
+    wi_disk_destroy(zero->offload.disk);
+    wi_free(zero->offload.flats);
 }
 
 /* Streams are the weight, if it is not the parameter itself, and the moments. */
@@ -134,13 +134,13 @@ static unsigned stream_of(const struct wi_zero_flat *flat, weft_zero_what what)
 weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at,
                                 size_t elems, float *values)
 {
-    return wi_disk_get(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
+    return wi_disk_get(zero->offload.disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
 }
 
 weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at,
                                 size_t elems, const float *values)
 {
-    return wi_disk_put(zero->disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
+    return wi_disk_put(zero->offload.disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
 }
 
 /* ---- Updates ---- */
@@ -191,14 +191,14 @@ static weft_status compute(void *arg, const struct wi_disk_piece *piece)
 
 weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
 {
-    int *flats = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *flats);
-    size_t *list = wi_calloc((size_t)zero->ndisk_flats + 1, sizeof *list);
+    int *flats = wi_calloc((size_t)zero->offload.nflats + 1, sizeof *flats);
+    size_t *list = wi_calloc((size_t)zero->offload.nflats + 1, sizeof *list);
     struct update update = {zero, optims, updated, flats, NULL, NULL};
     weft_status st = flats && list ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
     size_t n = 0;
 
-    for (int i = zero->norder - 1; st >= 0 && i >= 0; i--) {
-        const struct wi_zero_unit *unit = &zero->units[zero->order[i]];
+    for (int i = zero->turns.norder - 1; st >= 0 && i >= 0; i--) {
+        const struct wi_zero_unit *unit = &zero->units[zero->turns.order[i]];
 
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             if (zero->flats[f].extent < 0)
@@ -209,7 +209,7 @@ weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optim
     }
     if (st >= 0) {
         flats[n] = -1;
-        st = wi_disk_stream(zero->disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update, NULL);
+        st = wi_disk_stream(zero->offload.disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update, NULL);
     }
     wi_free(flats);
     wi_free(list);
@@ -220,9 +220,9 @@ void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats)
 {
     struct wi_disk_stats disk;
 
-    if (!zero->disk)
+    if (!zero->offload.disk)
         return;
-    wi_disk_get_stats(zero->disk, &disk);
+    wi_disk_get_stats(zero->offload.disk, &disk);
     stats->disk_bytes = disk.file_bytes;
     stats->disk_buffer_bytes = disk.buffer_bytes;
     stats->disk_read_bytes = disk.bytes_read;

@@ -27,7 +27,7 @@ static weft_status post_backward(weft_zero *zero, int number)
     struct wi_zero_unit *unit = &zero->units[number];
 
     /* Of a unit with several forward passes gradients may come until the last backward pass. */
-    if (++unit->backwards < unit->forwards || zero->last)
+    if (++unit->backwards < unit->forwards || zero->micro.last)
         return WEFT_SUCCESS;
     return wi_zero_unit_ended(zero, number);
 }

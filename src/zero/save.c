@@ -108,7 +108,7 @@ static void list_free(struct list *list)
 
 static weft_status idle(const weft_zero *zero, const char *call)
 {
-    if (zero->micro || zero->begun)
+    if (zero->micro.ended || zero->micro.begun)
         return wi_fail(
             WEFT_EBUSY,
             "zero: %s: gradients have come since the last step; weft_zero_step or _drop_gradients comes first", call);
@@ -117,7 +117,7 @@ static weft_status idle(const weft_zero *zero, const char *call)
 
 static weft_status engine_ckpt(weft_zero *zero)
 {
-    return zero->ckpt ? WEFT_SUCCESS : wi_ckpt_create(zero->world, 0, &zero->ckpt);
+    return zero->saves.ckpt ? WEFT_SUCCESS : wi_ckpt_create(zero->world, 0, &zero->saves.ckpt);
 }
 
 /* ---- Save ---- */
@@ -126,13 +126,13 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
 {
     const struct wi_ckpt_scalar scalars[] = {
         {.name = "step", .type = WI_CKPT_INTEGER, .integer = (int64_t)zero->step},
-        {.name = "good_steps", .type = WI_CKPT_INTEGER, .integer = zero->good_steps},
-        {.name = "hysteresis", .type = WI_CKPT_INTEGER, .integer = zero->hysteresis},
-        {.name = "loss_scale", .type = WI_CKPT_REAL, .real = zero->loss_scale},
+        {.name = "good_steps", .type = WI_CKPT_INTEGER, .integer = zero->scale.good_steps},
+        {.name = "hysteresis", .type = WI_CKPT_INTEGER, .integer = zero->scale.hysteresis},
+        {.name = "loss_scale", .type = WI_CKPT_REAL, .real = zero->scale.value},
         {.name = "optimizer", .type = WI_CKPT_TEXT, .text = wi_optim_name(zero->config.optimizer)},
     };
     struct wi_ckpt_state state = {scalars, sizeof scalars / sizeof *scalars, given->client, given->client_bytes};
-    int filed = zero->disk || zero->swap || zero->config.state_dtype;
+    int filed = zero->offload.disk || zero->swap || zero->config.state_dtype;
     struct wi_ckpt_options options = {.keep = given->keep,
                                       .replace = given->replace,
                                       .incremental = given->incremental,
@@ -146,10 +146,10 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
     if (st >= 0 && !zero->copy)
         list_pieces(zero, OWN, KINDS, &list);
     if (st >= 0)
-        st = wi_ckpt_begin(zero->ckpt, folder, tag, list.pieces, list.n, &state, &options);
+        st = wi_ckpt_begin(zero->saves.ckpt, folder, tag, list.pieces, list.n, &state, &options);
     /* Files of the engine's are read by one thread at a time, and a copy of what is in them may not fit into memory. */
     if (st >= 0 && filed)
-        wi_ckpt_snapshot_wait(zero->ckpt);
+        wi_ckpt_snapshot_wait(zero->saves.ckpt);
     list_free(&list);
     return st;
 }
@@ -162,7 +162,7 @@ static weft_status save(weft_zero *zero, const char *folder, const char *tag, co
         return wi_fail(WEFT_EINVAL, "zero: save: %s is NULL", folder ? "tag" : "folder");
     if (given)
         WI_TRY(wi_struct_read(&save_rule, "zero: save", given, &options));
-    if (zero->domains[1].gathers)
+    if (wi_zero_has_experts(zero))
         return wi_fail(WEFT_ENOTSUP, "zero: save: checkpoints of engines with experts are not implemented");
     WI_TRY(idle(zero, "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
@@ -180,11 +180,11 @@ weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag,
 
 void wi_zero_snapshot_wait(weft_zero *zero)
 {
-    if (!zero->ckpt)
+    if (!zero->saves.ckpt)
         return;
     uint64_t from = wi_now_ns();
 
-    wi_ckpt_snapshot_wait(zero->ckpt);
+    wi_ckpt_snapshot_wait(zero->saves.ckpt);
     zero->stats.snapshot_wait_ns += wi_now_ns() - from;
 }
 
@@ -196,7 +196,7 @@ static weft_status look(weft_zero *zero, struct wi_ckpt_result *result)
 
     if (st < 0)
         return st;
-    return wi_zero_leave(zero, since, zero->ckpt ? wi_ckpt_poll(zero->ckpt, result) : WEFT_SUCCESS);
+    return wi_zero_leave(zero, since, zero->saves.ckpt ? wi_ckpt_poll(zero->saves.ckpt, result) : WEFT_SUCCESS);
 }
 
 static weft_status save_wait(weft_zero *zero, uint64_t timeout_ns, struct wi_ckpt_result *result)
@@ -298,11 +298,11 @@ static weft_status keep_client(weft_zero *zero, struct wi_ckpt_reader *reader)
         wi_free(tag);
         return st;
     }
-    wi_free(zero->loaded_tag);
-    wi_free(zero->loaded_client);
-    zero->loaded_tag = tag;
-    zero->loaded_client = client;
-    zero->loaded_client_bytes = bytes;
+    wi_free(zero->saves.loaded_tag);
+    wi_free(zero->saves.loaded_client);
+    zero->saves.loaded_tag = tag;
+    zero->saves.loaded_client = client;
+    zero->saves.loaded_client_bytes = bytes;
     return WEFT_SUCCESS;
 }
 
@@ -366,10 +366,10 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
     WI_TRY(st);
     if (nkinds > 1) {
         zero->step = (uint64_t)c->step;
-        zero->good_steps = (int)c->good_steps;
-        zero->hysteresis = (int)c->hysteresis;
+        zero->scale.good_steps = (int)c->good_steps;
+        zero->scale.hysteresis = (int)c->hysteresis;
         if (zero->config.loss_scale == 0)
-            zero->loss_scale = c->loss_scale;
+            zero->scale.value = c->loss_scale;
     }
     return spread(zero);
 }
@@ -409,7 +409,7 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     weft_status busy = WEFT_SUCCESS;
 
     /* Ranks see its end at different times. */
-    if (zero->ckpt && wi_ckpt_poll(zero->ckpt, NULL) == WEFT_INPROGRESS)
+    if (zero->saves.ckpt && wi_ckpt_poll(zero->saves.ckpt, NULL) == WEFT_INPROGRESS)
         busy = wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
     WI_TRY(wi_zero_agree(zero, busy, "load: may it begin"));
     WI_TRY(wi_zero_gather_finish_all(zero));
@@ -424,9 +424,9 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     own.nranks = wi_ckpt_nranks(reader);
     wi_ckpt_close(reader);
     WI_TRY(st);
-    own.tag = zero->loaded_tag;
-    own.client = zero->loaded_client;
-    own.client_bytes = zero->loaded_client_bytes;
+    own.tag = zero->saves.loaded_tag;
+    own.client = zero->saves.loaded_client;
+    own.client_bytes = zero->saves.loaded_client_bytes;
     own.step = (uint64_t)c.step;
     if (info)
         wi_struct_write(&load_info_rule, &own, info);

@@ -82,13 +82,14 @@ static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft
 
     /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
     snprintf(label, sizeof label, "step %llu after %d micro-batches, hyper-parameters %08llx",
-             (unsigned long long)zero->step + 1, zero->micro, (unsigned long long)(hash & 0xffffffff));
+             (unsigned long long)zero->step + 1, zero->micro.ended, (unsigned long long)(hash & 0xffffffff));
     if (zero->model)
         st = small(zero, zero->model, WEFT_KIND_ALL_REDUCE, squares, "norm of the parts of the model");
     if (st >= 0)
-        st = small(zero, zero->domains[0].reductions, WEFT_KIND_ALL_REDUCE, squares, label);
-    if (st >= 0 && zero->domains[0].replicas)
-        st = small(zero, zero->domains[0].replicas, WEFT_KIND_BROADCAST, squares, "norm of the first copy");
+        st = small(zero, zero->domains[WI_ZERO_COMMON].reductions, WEFT_KIND_ALL_REDUCE, squares, label);
+    if (st >= 0 && zero->domains[WI_ZERO_COMMON].replicas)
+        st =
+            small(zero, zero->domains[WI_ZERO_COMMON].replicas, WEFT_KIND_BROADCAST, squares, "norm of the first copy");
     if (st >= 0 && zero->model)
         st = small(zero, zero->model, WEFT_KIND_BROADCAST, squares, "norm of the whole model");
     zero->stats.norm_ns += wi_now_ns() - from;
@@ -103,18 +104,18 @@ static void rescale(weft_zero *zero, int overflow)
     if (config->loss_scale != 0)
         return;
     if (overflow) {
-        if (zero->hysteresis <= 1)
-            zero->loss_scale = fmax(zero->loss_scale / 2, config->loss_scale_min);
+        if (zero->scale.hysteresis <= 1)
+            zero->scale.value = fmax(zero->scale.value / 2, config->loss_scale_min);
         else
-            zero->hysteresis--;
-        zero->good_steps = 0;
+            zero->scale.hysteresis--;
+        zero->scale.good_steps = 0;
         return;
     }
     if (config->loss_scale_refill)
-        zero->hysteresis = config->loss_scale_hysteresis;
-    if (++zero->good_steps % config->loss_scale_window == 0) {
-        zero->hysteresis = config->loss_scale_hysteresis;
-        zero->loss_scale *= 2;
+        zero->scale.hysteresis = config->loss_scale_hysteresis;
+    if (++zero->scale.good_steps % config->loss_scale_window == 0) {
+        zero->scale.hysteresis = config->loss_scale_hysteresis;
+        zero->scale.value *= 2;
     }
 }
 
@@ -168,7 +169,7 @@ static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param,
 {
     size_t begin, first, elems = wi_zero_own_part(zero, param, &begin), all = wi_zero_updated_part(zero, param, &first);
 
-    if (!zero->sums || all == elems) {
+    if (!zero->update.sums || all == elems) {
         ranges[0] = (struct range){first, all, 1};
         return 1;
     }
@@ -180,16 +181,16 @@ static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param,
 
 static void run(weft_zero *zero, size_t npieces)
 {
-    const struct wi_optim_user user = {zero->config.update, zero->config.update_arg, zero->scratch};
+    const struct wi_optim_user user = {zero->config.update, zero->config.update_arg, zero->update.scratch};
 
-    if (zero->sums)
-        wi_optim_lamb_moments(zero->pool, zero->pieces, zero->piece_sums, npieces);
+    if (zero->update.sums)
+        wi_optim_lamb_moments(zero->pool, zero->update.pieces, zero->update.piece_sums, npieces);
     else if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
-        wi_optim_run_user(zero->pool, &user, zero->pieces, npieces);
+        wi_optim_run_user(zero->pool, &user, zero->update.pieces, npieces);
     else if (zero->config.state_dtype)
-        wi_optim_run_coded(zero->pool, zero->pieces, zero->piece_codes, npieces, zero->scratch);
+        wi_optim_run_coded(zero->pool, zero->update.pieces, zero->update.piece_codes, npieces, zero->update.scratch);
     else
-        wi_optim_run(zero->pool, zero->pieces, npieces);
+        wi_optim_run(zero->pool, zero->update.pieces, npieces);
 }
 
 /* What of a range of a parameter is among `elems` elements, from `from` on, of what this rank updates of the flat. */
@@ -205,7 +206,7 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
     last = last > from + elems ? from + elems : last;
     if (!range->elems || first >= last)
         return npieces;
-    zero->pieces[npieces] = (struct wi_optim_piece){
+    zero->update.pieces[npieces] = (struct wi_optim_piece){
         .optim = &optims[zero->config.optimizer == WEFT_ZERO_LAMB ? number : param->group],
         .elems = last - first,
         .weight = memory->weight + (first - from),
@@ -218,8 +219,8 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
         .param = number,
         .first = first + flat->updated_first - param->offset,
     };
-    if (zero->sums)
-        zero->piece_sums[npieces] = range->counts ? &zero->sums[number] : NULL;
+    if (zero->update.sums)
+        zero->update.piece_sums[npieces] = range->counts ? &zero->update.sums[number] : NULL;
     return npieces + 1;
 }
 
@@ -233,7 +234,7 @@ static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const 
         for (int r = flat->updated_rank; r < flat->updated_rank + flat->updated_ranks; r++) {
             struct range range = {0, 0, 0};
 
-            if (wi_zero_part_codes(zero, flat, i, r, &range.begin, &range.elems, &zero->piece_codes[npieces]))
+            if (wi_zero_part_codes(zero, flat, i, r, &range.begin, &range.elems, &zero->update.piece_codes[npieces]))
                 npieces = add_piece(zero, flat, optims, (int)flat->params[i], &range, 0, flat->updated_elems, memory,
                                     npieces);
         }
@@ -259,9 +260,9 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
             npieces = add_piece(zero, flat, optims, number, &ranges[k], from, elems, memory, npieces);
     }
     run(zero, npieces);
-    if (flat->separate && flat->dtype == WEFT_FLOAT32 && !zero->sums)
+    if (flat->separate && flat->dtype == WEFT_FLOAT32 && !zero->update.sums)
         for (size_t i = 0; i < npieces; i++) {
-            const struct wi_optim_piece *piece = &zero->pieces[i];
+            const struct wi_optim_piece *piece = &zero->update.pieces[i];
 
             memcpy(memory->out + (from + (size_t)(piece->weight - memory->weight)) * 4, piece->weight,
                    piece->elems * 4);
@@ -275,8 +276,8 @@ weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, w
     uint64_t from = wi_now_ns();
     weft_status st = WEFT_SUCCESS;
 
-    for (int i = zero->norder - 1; st >= 0 && i >= 0; i--) {
-        const struct wi_zero_unit *unit = &zero->units[zero->order[i]];
+    for (int i = zero->turns.norder - 1; st >= 0 && i >= 0; i--) {
+        const struct wi_zero_unit *unit = &zero->units[zero->turns.order[i]];
 
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
             const struct wi_zero_flat *flat = &zero->flats[f];
@@ -286,9 +287,9 @@ weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, w
                 wi_zero_update_part(zero, flat, optims, 0, flat->updated_elems, &memory);
         }
         if (!unit->on_disk)
-            st = updated(zero, zero->order[i]);
+            st = updated(zero, zero->turns.order[i]);
     }
-    if (st >= 0 && zero->disk)
+    if (st >= 0 && zero->offload.disk)
         st = wi_zero_offload_update(zero, optims, updated);
     zero->stats.update_ns += wi_now_ns() - from;
     return st;
@@ -297,7 +298,7 @@ weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, w
 /* Every unit with gradients, once. */
 static int is_order(const weft_zero *zero, const int *order)
 {
-    for (int i = 0; i < zero->norder; i++) {
+    for (int i = 0; i < zero->turns.norder; i++) {
         if (order[i] < 0 || order[i] >= zero->nunits || !zero->units[order[i]].trained)
             return 0;
         for (int k = 0; k < i; k++)
@@ -313,19 +314,19 @@ static weft_status learn_order(weft_zero *zero)
     weft_call_options options;
     weft_call call;
 
-    if (zero->ordered || !zero->norder)
+    if (zero->turns.agreed || !zero->turns.norder)
         return WEFT_SUCCESS;
-    wi_zero_call(&call, &options, WEFT_KIND_BROADCAST, zero->completed, zero->completed, (size_t)zero->norder,
-                 WEFT_INT32, "order of reductions");
+    wi_zero_call(&call, &options, WEFT_KIND_BROADCAST, zero->turns.completed, zero->turns.completed,
+                 (size_t)zero->turns.norder, WEFT_INT32, "order of reductions");
     weft_status st = weft_issue(zero->world, &call, NULL);
 
     if (st < 0)
         return wi_zero_broke(zero, st, "order of reductions");
-    if (!is_order(zero, zero->completed))
+    if (!is_order(zero, zero->turns.completed))
         return wi_zero_final(zero,
                              wi_fail(WEFT_EPROTO, "zero: step: what rank 0 says is no order of this model's units"));
-    memcpy(zero->order, zero->completed, (size_t)zero->norder * sizeof *zero->order);
-    zero->ordered = 1;
+    memcpy(zero->turns.order, zero->turns.completed, (size_t)zero->turns.norder * sizeof *zero->turns.order);
+    zero->turns.agreed = 1;
     return WEFT_SUCCESS;
 }
 
@@ -333,8 +334,8 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
 {
     int lamb = zero->config.optimizer == WEFT_ZERO_LAMB, noptims = lamb ? zero->nparams : nhypers;
     struct wi_optim *optims = wi_calloc((size_t)noptims + 1, sizeof *optims);
-    double divisor = zero->config.divisor > 0 ? zero->config.divisor : (double)zero->nranks * zero->micro;
-    double scale = 1 / (divisor * zero->loss_scale), squares = 0;
+    double divisor = zero->config.divisor > 0 ? zero->config.divisor : (double)zero->nranks * zero->micro.ended;
+    double scale = 1 / (divisor * zero->scale.value), squares = 0;
     weft_status st = optims ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
 
     if (st >= 0)
@@ -375,10 +376,11 @@ static weft_status check_step(const weft_zero *zero, const weft_zero_hyper *give
 {
     if (!given || nhypers < 1)
         return wi_fail(WEFT_EINVAL, "zero: step: hypers is %s", given ? "empty" : "NULL");
-    if (!zero->last)
-        return wi_fail(WEFT_EINVAL, "zero: step: %d of %d micro-batches have ended%s", zero->micro,
+    if (!zero->micro.last)
+        return wi_fail(WEFT_EINVAL, "zero: step: %d of %d micro-batches have ended%s", zero->micro.ended,
                        zero->config.micro_batches,
-                       zero->begun ? ", and gradients of another have come without weft_zero_micro_batch_end" : "");
+                       zero->micro.begun ? ", and gradients of another have come without weft_zero_micro_batch_end"
+                                         : "");
     for (int u = 0; u < zero->nunits; u++)
         if (zero->units[u].passes)
             return wi_fail(WEFT_EINVAL, "zero: step: a pass of unit \"%s\" has not ended", zero->units[u].name);
@@ -403,7 +405,7 @@ static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhype
     zero->step += !info.skipped;
     rescale(zero, info.skipped);
     wi_zero_forget_gradients(zero);
-    info.loss_scale = zero->loss_scale;
+    info.loss_scale = zero->scale.value;
     info.step = zero->step;
     if (out)
         wi_struct_write(&info_rule, &info, out);
@@ -412,7 +414,7 @@ static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhype
 
 static weft_status set_step(weft_zero *zero, uint64_t steps)
 {
-    if (zero->begun || zero->micro)
+    if (zero->micro.begun || zero->micro.ended)
         return wi_fail(WEFT_EINVAL, "zero: set_step: gradients of step %llu have come",
                        (unsigned long long)zero->step + 1);
     zero->step = steps;

@@ -115,7 +115,8 @@ static weft_status get(weft_zero *zero, int number, weft_zero_what what, void *v
     int there = flat->reduced || flat->reduce;
 
     /* Copies are added up at the end. */
-    if (what == WEFT_ZERO_GRAD && (zero->begun || !there || (wi_zero_domain(zero, flat)->replicas && !zero->last)))
+    if (what == WEFT_ZERO_GRAD &&
+        (zero->micro.begun || !there || (wi_zero_domain(zero, flat)->replicas && !zero->micro.last)))
         return wi_fail(
             WEFT_EINVAL,
             "zero: param_get: there is no gradient of \"%s\" that is reduced; it is from the last micro-batch's end "

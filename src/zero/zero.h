@@ -40,7 +40,7 @@ struct wi_zero_swapped {
 };
 
 struct wi_zero_flat {
-    int unit, domain, trained, whole, muon;
+    int unit, domain, trained, whole, muon; /* domain: WI_ZERO_COMMON or _EXPERTS */
     weft_dtype dtype, grad_dtype;
     size_t shard, elems;  /* of a rank, of all */
     size_t updated_first, updated_elems; /* those that this rank updates, if it is trained: its shard, or all (place.c) */
@@ -88,76 +88,129 @@ struct wi_zero_unit {
     uint64_t used;          /* clock of its newest use */
 };
 
-/* Ranks over which flats are sharded: 0 all parameters but experts, 1 experts. */
+/* Ranks over which flats are sharded. */
 struct wi_zero_domain {
     weft_comm *gathers, *reductions; /* gathers and reductions do not wait for each other */
     weft_comm *replicas;             /* NULL, or the ranks that keep the same shards of other copies */
     int rank, nranks;
 };
-enum { WI_ZERO_DOMAINS = 2 };
+/* Whose domains they are: of all parameters but experts, and of experts. An engine has the first one, or all. */
+enum { WI_ZERO_COMMON, WI_ZERO_EXPERTS, WI_ZERO_DOMAINS_MOST };
 
-struct weft_zero {
-    uint64_t magic;
-    pthread_mutex_t lock;
-    weft_zero_config config;
-    weft_comm *world; /* a duplicate of the caller's */
-    weft_comm *model; /* the caller's, or NULL */
-    struct wi_zero_domain domains[WI_ZERO_DOMAINS];
-    weft_comm *second; /* NULL, or the ranks that share a second copy */
-    int second_rank, second_ranks;
-    weft_context *context;
-    int rank, nranks; /* in `world` */
-    int copy;          /* which copy this rank has a shard of */
-    int sealed;
-    weft_status failed; /* a failure that is final, with its text */
-    char *failure;
+/* The ranks that share a second copy of what was gathered (engine.c; gather.c uses it). comm: NULL: there is none. */
+struct wi_zero_second {
+    weft_comm *comm;
+    int rank, nranks;
+};
 
-    struct wi_zero_param *params;
-    struct wi_zero_unit *units;
-    struct wi_zero_flat *flats;
-    int nparams, nunits, nflats;
-
-    int plain; /* there is no shareable memory: what follows is the heap's */
-    void *param_memory, *grad_memory, *state_memory, *gather_memory, *reduce_memory;
-    size_t param_bytes, grad_bytes, state_bytes, gather_bytes, reduce_bytes; /* of these pieces */
+/* Memory of flats, and buffers of units that come and go (layout.c). */
+struct wi_zero_space {
+    void *at;
+    size_t bytes;
+};
+struct wi_zero_spaces {
+    int plain; /* there is no shareable memory: all but `state` are the heap's */
+    struct wi_zero_space params, grads, state; /* of flats; state: weights and moments */
+    struct wi_zero_space gather, reduce;       /* of the arenas */
     struct wi_zero_arena gather_arena, reduce_arena;
-    struct wi_optim_pool *pool;
+};
 
+/* What is gathered, and what comes next (gather.c). */
+struct wi_zero_gathers {
     struct wi_zero_trace trace;
-    uint64_t clock;
-    size_t ahead;        /* elements that are gathered ahead and not yet used */
+    uint64_t clock;               /* of uses */
+    size_t ahead;                 /* elements that are gathered ahead and not yet used */
+    int *first_used, nfirst_used; /* units, in the order in which they were first used */
+    int *delayed, ndelayed;       /* units that are read ahead, and gathered at the next use of a unit */
+};
 
-    int *order, norder;  /* units with gradients, in the order in which they are reduced */
-    int *completed, ncompleted; /* in which their gradients became complete, in the first step's last micro-batch */
-    int ordered;         /* `order` was agreed on */
-    /* Reductions of this step: begun; of the micro-batches so far; finished. Number n is of order[n % norder]. */
-    uint64_t turn, turns, oldest;
-    int *forward_order, nforward; /* in which units were first used */
+/* The order of reductions (grads.c; step.c lets the ranks agree on it). Number n is of order[n % norder]. */
+struct wi_zero_turns {
+    int *order, norder;           /* units with gradients, in the order in which they are reduced */
+    int agreed;                   /* `order` is that of all ranks */
+    int *completed, ncompleted;   /* in which their gradients became complete, in the first step's last micro-batch */
+    uint64_t begun, due, finished; /* reductions of this step; due: of the micro-batches so far */
+};
 
-    int micro;           /* micro-batches of this step that have ended */
-    int more;            /* what weft_zero_accumulate said, -1 */
-    int last;            /* the last micro-batch has ended */
-    int begun;           /* gradients of the current one have come */
-    int final;           /* the newest that has begun is the step's last */
+/* Where the program is in its step (grads.c). */
+struct wi_zero_micro {
+    int ended; /* micro-batches of this step that have */
+    int more;  /* what weft_zero_accumulate said, or -1 */
+    int last;  /* the last one has ended */
+    int begun; /* gradients of the current one have come */
+    int final; /* the newest that has begun is the step's last */
+};
 
-    double loss_scale;
+/* What losses are multiplied by (step.c). */
+struct wi_zero_scale {
+    double value;
     int good_steps, hysteresis;
-    uint64_t step;       /* that were made */
-    struct wi_disk *disk;   /* NULL, or the file of weights and moments */
-    int *disk_flats, ndisk_flats; /* whose they are, by extent */
-    struct wi_zero_swap *swap; /* NULL, or the file of parameters and gradients */
-    int *delayed, ndelayed; /* units that are read ahead, and gathered at the next use of a unit */
+};
+
+/* The file of weights and moments (offload.c). disk: NULL: there is none. */
+struct wi_zero_offload {
+    struct wi_disk *disk;
+    int *flats, nflats; /* whose they are, by extent */
+};
+
+/* What updates work in (step.c, lamb.c, muon.c; layout.c makes it). */
+struct wi_zero_update {
+    struct wi_optim_piece *pieces;       /* room for those of one flat */
+    struct wi_optim_codes *piece_codes;  /* of the pieces, if moments are kept as codes */
+    struct wi_optim_sums *sums;          /* lamb's first pass: of parameters' shards; else NULL */
+    struct wi_optim_sums **piece_sums;   /* lamb: of the pieces; room for as many */
+    void *scratch;                       /* of the optimizer */
+    size_t scratch_bytes;
+};
+
+/* Checkpoints (save.c). */
+struct wi_zero_saves {
     struct wi_ckpt *ckpt; /* NULL until the first save */
     char *loaded_tag;     /* of the newest load */
     void *loaded_client;
     size_t loaded_client_bytes;
-    struct wi_optim_piece *pieces; /* room for those of one flat */
-    struct wi_optim_codes *piece_codes; /* of the pieces, if moments are kept as codes */
-    struct wi_optim_sums *sums; /* lamb's first pass: of parameters' shards; else NULL */
-    struct wi_optim_sums **piece_sums; /* lamb: of the pieces; room for as many */
-    void *scratch;       /* of the optimizer */
-    size_t scratch_bytes;
+};
+
+struct weft_zero {
+    /* Calls (engine.c). */
+    uint64_t magic;
+    pthread_mutex_t lock;
+    int sealed;
+    weft_status failed; /* a failure that is final, with its text */
+    char *failure;
+    weft_zero_config config;
     weft_zero_stats stats;
+
+    /* Ranks (engine.c). */
+    weft_context *context;
+    weft_comm *world; /* a duplicate of the caller's */
+    weft_comm *model; /* the caller's, or NULL */
+    int rank, nranks; /* in `world` */
+    int copy;         /* which copy this rank has a shard of */
+    struct wi_zero_domain domains[WI_ZERO_DOMAINS_MOST];
+    int ndomains;
+    struct wi_zero_second second;
+
+    /* The model (model.c; layout.c makes the flats). */
+    struct wi_zero_param *params;
+    struct wi_zero_unit *units;
+    struct wi_zero_flat *flats;
+    int nparams, nunits, nflats;
+    struct wi_zero_spaces memory;
+
+    /* The step. */
+    struct wi_zero_gathers gathers;
+    struct wi_zero_turns turns;
+    struct wi_zero_micro micro;
+    struct wi_zero_scale scale;
+    uint64_t step; /* that were made */
+    struct wi_optim_pool *pool;
+    struct wi_zero_update update;
+
+    /* Files. */
+    struct wi_zero_offload offload;
+    struct wi_zero_swap *swap; /* NULL, or the file of parameters and gradients (swap.c) */
+    struct wi_zero_saves saves;
 };
 
 /* Every public call: enters, does its work, and leaves with what the work returned. Failures' texts become the thread's. */
@@ -253,6 +306,17 @@ static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_fl
         return 1;
     return zero->config.optimizer == WEFT_ZERO_CALLBACK ? zero->config.update_moments
                                                         : wi_optim_moments(zero->config.optimizer);
+}
+
+/* Which domain a parameter is of. */
+static inline int wi_zero_domain_of(const struct wi_zero_param *param)
+{
+    return param->flags & WEFT_ZERO_EXPERT ? WI_ZERO_EXPERTS : WI_ZERO_COMMON;
+}
+
+static inline int wi_zero_has_experts(const weft_zero *zero)
+{
+    return zero->ndomains > WI_ZERO_EXPERTS;
 }
 
 /* Of parameters, gradients, and values that programs give and get. */
