@@ -11,7 +11,7 @@ zero_sources += src/zero/optim/optim.c src/zero/optim/optim.h src/zero/optim/opt
 	src/zero/optim/optim_muon.c src/zero/optim/optim_pool.c src/zero/optim/optim_scalar.c src/zero/optim/optim_user.c
 zero_sources += src/zero/disk/disk.c src/zero/disk/disk.h src/zero/disk/disk_copy.c src/zero/disk/disk_file.c \
 	src/zero/disk/disk_internal.h src/zero/disk/disk_op.c src/zero/disk/disk_stream.c src/zero/disk/disk_threads.c \
-	src/zero/disk/disk_trailer.c src/zero/disk/disk_uring.c
+	src/zero/disk/disk_uring.c
 zero_sources += src/zero/ckpt/ckpt.h src/zero/ckpt/ckpt_agree.c src/zero/ckpt/ckpt_commit.c src/zero/ckpt/ckpt_export.c \
 	src/zero/ckpt/ckpt_format.c src/zero/ckpt/ckpt_format.h src/zero/ckpt/ckpt_impl.h src/zero/ckpt/ckpt_index.c \
 	src/zero/ckpt/ckpt_io.c src/zero/ckpt/ckpt_io.h src/zero/ckpt/ckpt_manifest.c src/zero/ckpt/ckpt_open.c \

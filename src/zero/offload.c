@@ -113,7 +113,7 @@ weft_status wi_zero_offload_create(weft_zero *zero)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");
 
     if (st >= 0)
-        st = wi_disk_stream(zero->offload.disk, list, (size_t)zero->offload.nflats, WI_DISK_WRITE, clear, NULL, NULL);
+        st = wi_disk_stream(zero->offload.disk, list, (size_t)zero->offload.nflats, WI_DISK_WRITE, clear, NULL);
     wi_free(extents);
     wi_free(list);
     return st;
@@ -209,7 +209,7 @@ weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optim
     }
     if (st >= 0) {
         flats[n] = -1;
-        st = wi_disk_stream(zero->offload.disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update, NULL);
+        st = wi_disk_stream(zero->offload.disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update);
     }
     wi_free(flats);
     wi_free(list);

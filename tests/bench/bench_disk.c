@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -87,13 +88,12 @@ static int stream_run(const struct options *o, struct wi_disk *disk)
     for (size_t e = 0; e < EXTENTS; e++)
         list[e] = e;
     /* The first write of a block makes it a written one for the file system, which costs more. */
-    status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_WRITE, fill, &random, NULL);
-    if (status == WEFT_SUCCESS)
-        status = wi_disk_sync(disk);
+    status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_WRITE, fill, &random);
+    sync();
     wi_disk_get_stats(disk, &first);
     start = wi_now_ns();
     while (status == WEFT_SUCCESS && wi_now_ns() - start < o->seconds * 1000000000ull)
-        status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute, (void *)o, NULL);
+        status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute, (void *)o);
     ns = wi_now_ns() - start;
     wi_disk_get_stats(disk, &last);
     if (status != WEFT_SUCCESS) {

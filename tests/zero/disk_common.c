@@ -113,9 +113,13 @@ void wt_model_compute(struct wt_model *model)
 
 weft_status wt_compute(void *arg, const struct wi_disk_piece *piece)
 {
+    struct wt_pass *pass = arg;
+
+    if (pass && pass->at++ < pass->done)
+        return WEFT_SUCCESS;
     compute((unsigned char *const *)piece->streams, piece->nstreams, piece->offset, piece->bytes);
-    if (arg)
-        ++*(int *)arg;
+    if (pass)
+        pass->done++;
     return WEFT_SUCCESS;
 }
 
@@ -140,7 +144,7 @@ static int64_t perform(const struct wi_disk *disk, const struct wi_disk_io *io, 
 
     if (io->what == WI_DISK_DO_READ)
         n = pread(disk->fd, io->data, bytes, (off_t)io->offset);
-    else if (io->what == WI_DISK_DO_WRITE)
+    else
         n = pwrite(disk->fd, io->data, bytes, (off_t)io->offset);
     return n < 0 ? -errno : n;
 }

@@ -29,8 +29,12 @@ weft_status wt_model_put(const struct wt_model *model, struct wi_disk *disk);
 int wt_model_differs(const struct wt_model *model, struct wi_disk *disk);
 /* What wt_compute does, to all of the model. */
 void wt_model_compute(struct wt_model *model);
-/* A function for wi_disk_stream that changes every byte by those of the other streams and its place. arg: NULL, or counts
- * pieces. */
+/* How far a pass over the extents came that took several calls: pieces that an earlier call has computed stay as they are. */
+struct wt_pass {
+    int at, done;
+};
+/* A function for wi_disk_stream that changes every byte by those of the other streams and its place. arg: NULL, or a pass, with
+ * `at` 0 at the begin of each call. */
 weft_status wt_compute(void *arg, const struct wi_disk_piece *piece);
 
 /* The back end of faults: what it is told happens to requests, numbered from 1. */

@@ -29,9 +29,11 @@ static struct wi_disk *make(uint64_t timeout_ns)
     return make_in(1, 0, timeout_ns);
 }
 
-static weft_status stream(struct wi_disk *disk, int *pieces, struct wi_disk_position *position)
+/* A pass over all extents, or what is left of it. */
+static weft_status stream(struct wi_disk *disk, struct wt_pass *pass)
 {
-    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, pieces, position);
+    pass->at = 0;
+    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, pass);
 }
 
 static void arm(enum wi_disk_what what, long nth, long count, int64_t result)
@@ -42,7 +44,7 @@ static void arm(enum wi_disk_what what, long nth, long count, int64_t result)
 
 static void text_has(struct wi_disk *disk, const char *const *words)
 {
-    CU_ASSERT(strstr(wi_fail_text(), wi_disk_path(disk)) != NULL);
+    CU_ASSERT(strstr(wi_fail_text(), disk->path) != NULL);
     for (; *words; words++) {
         if (!strstr(wi_fail_text(), *words))
             printf("# \"%s\" has no \"%s\"\n", wi_fail_text(), *words);
@@ -57,15 +59,15 @@ static void passes(int buffered, enum wi_disk_what what, long nth, long count, i
     struct wi_disk *disk = make_in(0, buffered, 60000000000ull);
     struct wi_disk_stats stats;
     struct wt_model model;
-    int pieces = 0;
+    struct wt_pass pass = {0, 0};
 
     wt_model_make(&model, 1);
     CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
     wt_fault.short_bytes = short_bytes;
     arm(what, nth, count, result);
-    CU_ASSERT_EQUAL(stream(disk, &pieces, NULL), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_SUCCESS);
     wt_model_compute(&model);
-    CU_ASSERT(pieces > NEXTENTS);
+    CU_ASSERT(pass.done > NEXTENTS);
     CU_ASSERT(wt_fault.seen >= nth);
     wi_disk_get_stats(disk, &stats);
     CU_ASSERT(stats.requests_again > 0);
@@ -131,22 +133,21 @@ static void each_fails(enum wi_disk_what what, int error, weft_status expected, 
 
     for (long nth = 1; !done; nth += 3) {
         struct wi_disk *disk = make(60000000000ull);
-        struct wi_disk_position position = {0, 0};
-        int pieces = 0;
+        struct wt_pass pass = {0, 0};
         weft_status status;
         wt_model_make(&model, 3);
         CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
         arm(what, nth, 1, -error);
-        status = stream(disk, &pieces, &position);
+        status = stream(disk, &pass);
         done = status == WEFT_SUCCESS;
         if (!done) {
             CU_ASSERT_EQUAL(status, expected);
             TEXT_HAS(disk, word, " at offset ", reason);
-            CU_ASSERT_EQUAL(stream(disk, &pieces, &position), WEFT_SUCCESS);
+            CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_SUCCESS);
         }
         arm(what, 0, 0, 0);
         wt_model_compute(&model);
-        CU_ASSERT_EQUAL(position.index, NEXTENTS);
+        CU_ASSERT_EQUAL(pass.at, pass.done);
         CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
         CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
         wt_model_free(&model);
@@ -170,25 +171,22 @@ static void each_write_fails(void)
 static void write_fails_for_long(void)
 {
     struct wi_disk *disk = make(60000000000ull);
-    struct wi_disk_position position = {0, 0}, before;
+    struct wt_pass pass = {0, 0};
     struct wt_model model, after;
     unsigned char *got = malloc(wt_extents[4].stream_bytes);
-    int pieces = 0, more = 0;
     size_t computed;
+    int pieces;
 
     wt_model_make(&model, 4);
     wt_model_make(&after, 4);
     wt_model_compute(&after);
     CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
     arm(WI_DISK_DO_WRITE, 1, 1000000, -ENOSPC);
-    CU_ASSERT_EQUAL(stream(disk, &pieces, &position), WEFT_ENOSPC);
+    CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ENOSPC);
+    pieces = pass.done;
     CU_ASSERT(pieces >= 1 && pieces <= 3);
-    before = position;
-    CU_ASSERT_EQUAL(stream(disk, &more, &position), WEFT_ENOSPC);
-    CU_ASSERT_EQUAL(more, 0);
-    CU_ASSERT(position.index == before.index && position.chunk == before.chunk);
-    CU_ASSERT_EQUAL(wi_disk_flush(disk), WEFT_ENOSPC);
-    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_ENOSPC);
+    CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ENOSPC);
+    CU_ASSERT(pass.at == 0 && pass.done == pieces);
     CU_ASSERT_EQUAL(wi_disk_put(disk, 2, 0, 0, 1, "x"), WEFT_ENOSPC);
     /* Extent 4 is the first of the list: what was computed of it has the new values, the rest the old ones. */
     computed = (size_t)pieces * CHUNK;
@@ -196,8 +194,7 @@ static void write_fails_for_long(void)
     CU_ASSERT_EQUAL(memcmp(got, after.bytes[4][0], computed), 0);
     CU_ASSERT_EQUAL(memcmp(got + computed, model.bytes[4][0] + computed, wt_extents[4].stream_bytes - computed), 0);
     arm(WI_DISK_DO_WRITE, 0, 0, 0);
-    CU_ASSERT_EQUAL(wi_disk_flush(disk), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL(stream(disk, &more, &position), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(wt_model_differs(&after, disk), 0);
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
     wt_model_free(&model);
@@ -230,31 +227,34 @@ static void own_write_fails(void)
 }
 
 struct failing {
+    struct wt_pass pass;
     int countdown;
 };
 
+/* What the call that fails has computed is not written. */
 static weft_status compute_failing(void *arg, const struct wi_disk_piece *piece)
 {
     struct failing *failing = arg;
 
+    if (--failing->countdown)
+        return wt_compute(&failing->pass, piece);
     wt_compute(NULL, piece);
-    return --failing->countdown == 0 ? wi_fail(WEFT_ECANCELED, "enough") : WEFT_SUCCESS;
+    return wi_fail(WEFT_ECANCELED, "enough");
 }
 
 static void compute_fails(void)
 {
     for (int nth = 1; nth < 12; nth++) {
         struct wi_disk *disk = make(60000000000ull);
-        struct wi_disk_position position = {0, 0};
-        struct failing failing = {nth};
+        struct failing failing = {{0, 0}, nth};
         struct wt_model model;
         wt_model_make(&model, 5);
         CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
-        CU_ASSERT_EQUAL(
-            wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_failing, &failing, &position),
-            WEFT_ECANCELED);
+        CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_failing, &failing),
+                        WEFT_ECANCELED);
         CU_ASSERT_STRING_EQUAL(wi_fail_text(), "enough");
-        CU_ASSERT_EQUAL(stream(disk, NULL, &position), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(failing.pass.done, nth - 1);
+        CU_ASSERT_EQUAL(stream(disk, &failing.pass), WEFT_SUCCESS);
         wt_model_compute(&model);
         CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
         CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
@@ -267,22 +267,22 @@ static void wedged(void)
 {
     for (int what = WI_DISK_DO_READ; what <= WI_DISK_DO_WRITE; what++) {
         struct wi_disk *disk = make(30000000);
-        struct wi_disk_position position = {0, 0};
+        struct wt_pass pass = {0, 0};
         struct wt_model model;
-        int pieces = 0;
         wt_model_make(&model, 6);
         CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
         arm(what, 4, 1, WT_FAULT_WEDGE);
-        CU_ASSERT_EQUAL(stream(disk, &pieces, &position), WEFT_ETIMEDOUT);
+        CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ETIMEDOUT);
         TEXT_HAS(disk, what == WI_DISK_DO_READ ? "read of" : "write of", "of extent 4", "has not ended");
-        CU_ASSERT_EQUAL(stream(disk, &pieces, &position), WEFT_ETIMEDOUT);
+        CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ETIMEDOUT);
         /* It ends after all: canceled, and so submitted again. */
         wt_fault_release();
-        CU_ASSERT_EQUAL(stream(disk, &pieces, &position), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_SUCCESS);
         wt_model_compute(&model);
         CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
         arm(what, 1, 1, WT_FAULT_WEDGE);
-        CU_ASSERT_EQUAL(stream(disk, NULL, NULL), WEFT_ETIMEDOUT);
+        pass = (struct wt_pass){0, 0};
+        CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ETIMEDOUT);
         CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_ETIMEDOUT);
         TEXT_HAS(disk, "1 of 1 requests have not ended", "stays allocated");
         wt_fault_release();
@@ -314,13 +314,14 @@ static void timed_out_places(void)
 static void broken(void)
 {
     struct wi_disk *disk = make(60000000000ull);
+    struct wt_pass pass = {0, 0};
     struct wt_model model;
     char byte;
 
     wt_model_make(&model, 8);
     CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
     arm(WI_DISK_DO_READ, 3, 1, WT_FAULT_BROKEN);
-    CU_ASSERT_EQUAL(stream(disk, NULL, NULL), WEFT_ESYS);
+    CU_ASSERT_EQUAL(stream(disk, &pass), WEFT_ESYS);
     TEXT_HAS(disk, "faults", "Bad file descriptor");
     CU_ASSERT_EQUAL(wi_disk_get(disk, 0, 0, 0, 1, &byte), WEFT_ESYS);
     /* As what it has under way is not known, its memory stays; the test gives it back what it then frees. */
@@ -330,18 +331,6 @@ static void broken(void)
     disk->inflight = 0;
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
     wt_model_free(&model);
-}
-
-static void syncs(void)
-{
-    struct wi_disk *disk = make(60000000000ull);
-
-    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_SUCCESS);
-    arm(WI_DISK_DO_SYNC, 1, 1, -EIO);
-    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_ESYS);
-    TEXT_HAS(disk, "sync", "Input/output error");
-    CU_ASSERT_EQUAL(wi_disk_sync(disk), WEFT_SUCCESS);
-    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
 }
 
 static const struct wt_case cases[] = {
@@ -356,7 +345,6 @@ static const struct wt_case cases[] = {
     {"wedged", wedged},
     {"places of operations that timed out", timed_out_places},
     {"broken back end", broken},
-    {"sync", syncs},
 };
 
 WT_UNIT_MAIN("disk_faults", cases)

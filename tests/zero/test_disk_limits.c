@@ -14,15 +14,20 @@
 
 #include "tests/zero/disk_cases.h"
 
+/* A file system of 4 MiB that only this process sees. */
+static int mount_small(const char *folder)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", folder, "tmpfs", 0, "size=4m") == 0;
+}
+
 static int child_full(void)
 {
     struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
     struct wi_disk_extent extent = {8 << 20, 1};
     struct wi_disk *disk = NULL;
 
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", config.folder, "tmpfs", 0, "size=4m") != 0)
-        return 0;
+    CHILD_CHECK(mount_small(config.folder));
     CHILD_CHECK(wi_disk_create(&config, &extent, 1, &disk) == WEFT_ENOSPC);
     CHILD_CHECK(has("cannot allocate 8388608 bytes") && has(config.folder) && has("No space left on device"));
     CHILD_CHECK(!disk);
@@ -35,13 +40,13 @@ static int child_full(void)
 
 static int child_may_mount(void)
 {
-    return unshare(CLONE_NEWNS) != 0;
+    return !mount_small(wt_disk_folder(0));
 }
 
 static void full(void)
 {
     if (in_child(child_may_mount) != 0)
-        wt_skip("no mount namespaces here");
+        wt_skip("this process may not mount a small file system, of which a full one would be made");
     else
         CU_ASSERT_EQUAL(in_child(child_full), 0);
 }
@@ -68,13 +73,12 @@ static int child_limited(enum wi_disk_kind kind)
     wt_model_make(&model, 41);
     CHILD_CHECK(wt_model_put(&model, disk) == WEFT_SUCCESS);
     setrlimit(RLIMIT_FSIZE, &small);
-    struct wi_disk_position position = {0, 0};
-    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, &position) ==
-                WEFT_ESYS);
-    CHILD_CHECK(has("File too large") && has(wi_disk_path(disk)));
+    struct wt_pass pass = {0, 0};
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass) == WEFT_ESYS);
+    CHILD_CHECK(has("File too large") && has(disk->path));
     setrlimit(RLIMIT_FSIZE, &limit);
-    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, &position) ==
-                WEFT_SUCCESS);
+    pass.at = 0;
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass) == WEFT_SUCCESS);
     wt_model_compute(&model);
     CHILD_CHECK(wt_model_differs(&model, disk) == 0);
     CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);

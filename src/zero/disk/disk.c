@@ -49,7 +49,6 @@ static weft_status config_take(struct wi_disk *disk, const struct wi_disk_config
     disk->chunk_bytes = config->chunk_bytes ? config->chunk_bytes : disk->depth * disk->block_bytes;
     disk->nslots = config->slots ? config->slots : 3;
     disk->timeout_ns = config->timeout_ns ? config->timeout_ns : 60000000000ull;
-    disk->keep = config->keep;
     return WEFT_SUCCESS;
 }
 
@@ -80,9 +79,7 @@ static weft_status extents_take(struct wi_disk *disk, const struct wi_disk_exten
         if (offset > (uint64_t)1 << 62)
             return wi_fail(WEFT_EINVAL, "disk tier: the extents up to %zu have more than 2^62 bytes", e);
     }
-    disk->trailer_offset = offset;
-    disk->trailer_bytes = disk->keep ? wi_disk_trailer_bytes(disk) : 0;
-    disk->stats.file_bytes = offset + disk->trailer_bytes;
+    disk->stats.file_bytes = offset;
     return WEFT_SUCCESS;
 }
 
@@ -257,8 +254,8 @@ static void disk_free(struct wi_disk *disk)
     wi_free(disk);
 }
 
-static weft_status disk_make(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
-                             int create, struct wi_disk **disk)
+weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
+                           struct wi_disk **disk)
 {
     struct wi_disk *mine;
     weft_status status;
@@ -281,40 +278,22 @@ static weft_status disk_make(const struct wi_disk_config *config, const struct w
     if (status == WEFT_SUCCESS)
         status = tables_make(mine);
     if (status == WEFT_SUCCESS)
-        status = create ? wi_disk_file_create(mine, config) : wi_disk_file_open(mine, config);
+        status = wi_disk_file_create(mine, config);
     if (status != WEFT_SUCCESS)
         goto fail;
     status = backend_start(mine, config);
     if (status == WEFT_SUCCESS)
         status = slots_make(mine);
-    if (status == WEFT_SUCCESS && !create)
-        status = wi_disk_trailer_read(mine);
     if (status != WEFT_SUCCESS)
         goto unmake;
     *disk = mine;
     return WEFT_SUCCESS;
 unmake:
-    if (create && mine->keep)
-        unlink(mine->path);
     if (!wi_disk_drain(mine, wi_deadline_ns(mine->timeout_ns)))
         return status; /* the kernel may still write to it */
 fail:
     disk_free(mine);
     return status;
-}
-
-weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
-                           struct wi_disk **disk)
-{
-    return disk_make(config, extents, nextents, 1, disk);
-}
-
-weft_status wi_disk_open(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
-                         struct wi_disk **disk)
-{
-    if (config && !config->keep)
-        return wi_fail(WEFT_EINVAL, "disk tier: a file that is not kept cannot be opened");
-    return disk_make(config, extents, nextents, 0, disk);
 }
 
 weft_status wi_disk_destroy(struct wi_disk *disk)
@@ -334,11 +313,6 @@ weft_status wi_disk_destroy(struct wi_disk *disk)
                        disk->path, disk->inflight, left);
     disk_free(disk);
     return WEFT_SUCCESS;
-}
-
-const char *wi_disk_path(const struct wi_disk *disk)
-{
-    return disk->path;
 }
 
 void wi_disk_get_stats(const struct wi_disk *disk, struct wi_disk_stats *stats)

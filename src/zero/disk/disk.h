@@ -3,8 +3,8 @@
  *
  * An extent holds 1 to WI_DISK_STREAMS_MAX streams of equal length (weight, moment1, moment2), which are computed on together.
  * It is cut into chunks: chunk c has the c-th piece of each stream, one behind the other, so that a chunk is one run of bytes
- * in the file and in memory. Each piece of each stream has a CRC32C, in memory and, where the file is kept, behind the last
- * extent. Pieces are padded to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
+ * in the file and in memory. Each piece of each stream has a CRC32C, in memory: the file is of this disk alone, and ends with
+ * it. Pieces are padded to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
  *
  * Threads: one at a time calls functions of a disk. Forked children are refused. Errors name the file, the operation, the
  * extent, the offset in the file and the system's reason. */
@@ -31,8 +31,7 @@ enum wi_disk_kind {
 
 struct wi_disk_config {
     const char *folder; /* exists and is writable */
-    const char *name;   /* of the file; without keep a suffix that no other file has stands behind it */
-    int keep;           /* the file is named until somebody removes it; else it is unlinked as soon as it is made */
+    const char *name;   /* of the file, for errors: it is unlinked as soon as it is made */
     int buffered;       /* do not try O_DIRECT */
     enum wi_disk_kind kind;
     size_t block_bytes;  /* of a request, a multiple of WI_DISK_ALIGN; aio.block_size. 0: 1 MiB */
@@ -40,7 +39,7 @@ struct wi_disk_config {
     unsigned threads;    /* of the second kind; aio.intra_op_parallelism. 0: depth, but at most 8 */
     size_t chunk_bytes;  /* of memory that a chunk takes; a multiple of WI_DISK_ALIGN. 0: depth blocks */
     unsigned slots;      /* chunks in memory while extents are streamed: 3 or more. 0: 3 */
-    uint64_t timeout_ns; /* of each wait inside of create, stream, get, put, flush, sync and destroy. 0: 60 s */
+    uint64_t timeout_ns; /* of each wait inside of create, stream, get, put and destroy. 0: 60 s */
     const struct wi_disk_backend *backend; /* NULL, or instead of those of `kind` (tests) */
 };
 
@@ -72,14 +71,10 @@ struct wi_disk_stats {
 /* ---- Making ---- */
 
 /* Make the file, with mode 600 and O_EXCL, and allocate all of its blocks. WEFT_EINVAL: a field is out of its range; the text
- * names it. WEFT_ENOSPC: the file system is full. WEFT_ESYS: the folder does not exist or is not writable, the file exists, or
- * it would be longer than the file system or RLIMIT_FSIZE allows. WEFT_ENOTSUP: io_uring was asked for and is forbidden or too
+ * names it. WEFT_ENOSPC: the file system is full. WEFT_ESYS: the folder does not exist or is not writable, or the file would be
+ * longer than the file system or RLIMIT_FSIZE allows. WEFT_ENOTSUP: io_uring was asked for and is forbidden or too
  * old. WEFT_ENOMEM. Nothing is left behind then. */
 weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
-                           struct wi_disk **disk);
-/* Open a file that was made with keep and the same extents and chunk_bytes, after wi_disk_sync. WEFT_ECONFIG: it has other
- * extents, is shorter, of another version or damaged; the text says which. */
-weft_status wi_disk_open(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
                            struct wi_disk **disk);
 /* End. Requests under way are cancelled, or completed. WEFT_ETIMEDOUT: the kernel did not return one of them; the memory that
  * it may still write stays allocated, and buffers of the caller must, too; it may be called again. NULL does nothing. */
@@ -94,7 +89,6 @@ size_t wi_disk_piece_bytes(const struct wi_disk *disk, size_t extent, size_t chu
 size_t wi_disk_piece_stride(const struct wi_disk *disk, size_t extent, size_t chunk);
 /* Memory that chunks first to first + nchunks - 1 take. */
 size_t wi_disk_range_bytes(const struct wi_disk *disk, size_t extent, size_t first, size_t nchunks);
-const char *wi_disk_path(const struct wi_disk *disk);
 void wi_disk_get_stats(const struct wi_disk *disk, struct wi_disk_stats *stats);
 
 /* ---- Asynchronous ---- */
@@ -142,26 +136,15 @@ typedef weft_status (*wi_disk_compute_fn)(void *arg, const struct wi_disk_piece 
 #define WI_DISK_READ 1u
 #define WI_DISK_WRITE 2u
 
-struct wi_disk_position {
-    size_t index, chunk;
-};
-
 /* Read chunks, compute on them and write them: the next is read while one is computed on and the one before is written.
  *
  * @param extents  numbers, each at most once
  * @param flags    WI_DISK_READ: pieces have what was written; else anything. WI_DISK_WRITE: they are written back
- * @param position NULL, or where to begin; on return the first chunk that was not computed on. After a failure, a call with the
- *                 position goes on there
  * A chunk that was computed on and cannot be written stays in its slot. It is written again when the disk is next used for
- * streaming, wi_disk_put, _flush or _sync, which fail, having done nothing else, while that does; wi_disk_get reads it from there.
+ * streaming or wi_disk_put, which fail, having done nothing else, while that does; wi_disk_get reads it from there.
  * @return WEFT_SUCCESS, what `compute` returned, or why a read or write failed: WEFT_ESYS (also bytes that are not those that were
  *         written), WEFT_ENOSPC, WEFT_ETIMEDOUT */
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags, wi_disk_compute_fn compute,
-                           void *arg, struct wi_disk_position *position);
-
-/* Write what could not be written. */
-weft_status wi_disk_flush(struct wi_disk *disk);
-/* The same, and what was written is on the medium; of a file that is kept also the CRCs, so that wi_disk_open finds them. */
-weft_status wi_disk_sync(struct wi_disk *disk);
+                           void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The disk tier's blocking calls: any bytes of a stream, and what makes them last. */
+/* The disk tier's blocking calls: any bytes of a stream. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -100,20 +100,4 @@ weft_status wi_disk_put(struct wi_disk *disk, size_t extent, unsigned stream, ui
         done += part;
     }
     return WEFT_SUCCESS;
-}
-
-weft_status wi_disk_flush(struct wi_disk *disk)
-{
-    WI_TRY(wi_disk_usable(disk));
-    return wi_disk_settle(disk);
-}
-
-weft_status wi_disk_sync(struct wi_disk *disk)
-{
-    WI_TRY(wi_disk_flush(disk));
-    WI_TRY(wi_disk_raw(disk, WI_DISK_DO_SYNC, 0, 0, NULL));
-    if (!disk->keep)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_disk_trailer_write(disk));
-    return wi_disk_raw(disk, WI_DISK_DO_SYNC, 0, 0, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of the disk tier: made or opened, allocated, with O_DIRECT where it can be. */
+/* The file of the disk tier: made, allocated, with O_DIRECT where it can be. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -68,10 +68,6 @@ static char *path_make(const struct wi_disk_config *config)
 
     if (!path)
         return NULL;
-    if (config->keep) {
-        snprintf(path, bytes, "%s/%s", config->folder, config->name);
-        return path;
-    }
     if (wi_random(&number, sizeof(number)) != 0)
         number = wi_now_ns(); /* O_EXCL refuses a name that is taken */
     snprintf(path, bytes, "%s/%s.%ld.%016llx", config->folder, config->name, (long)getpid(),
@@ -118,7 +114,7 @@ static int blocks_allocate(const struct wi_disk *disk, uint64_t bytes)
 }
 
 /* A file system may take the flag and refuse the transfers, or the reverse of what it says: it is tried. */
-static int direct_try(struct wi_disk *disk, int may_write)
+static int direct_try(struct wi_disk *disk)
 {
     int flags = fcntl(disk->fd, F_GETFL), err = 0;
     char *block;
@@ -130,7 +126,7 @@ static int direct_try(struct wi_disk *disk, int may_write)
         err = ENOMEM;
     if (block)
         memset(block, 0, WI_DISK_ALIGN);
-    if (!err && may_write && pwrite(disk->fd, block, WI_DISK_ALIGN, 0) != WI_DISK_ALIGN)
+    if (!err && pwrite(disk->fd, block, WI_DISK_ALIGN, 0) != WI_DISK_ALIGN)
         err = errno ? errno : EIO;
     if (!err && pread(disk->fd, block, WI_DISK_ALIGN, 0) != WI_DISK_ALIGN)
         err = errno ? errno : EIO;
@@ -140,12 +136,12 @@ static int direct_try(struct wi_disk *disk, int may_write)
     return err;
 }
 
-static void direct_choose(struct wi_disk *disk, const struct wi_disk_config *config, int may_write)
+static void direct_choose(struct wi_disk *disk, const struct wi_disk_config *config)
 {
     if (config->buffered || disk->stats.file_bytes == 0)
         return;
     errno = 0;
-    disk->stats.direct_errno = direct_try(disk, may_write);
+    disk->stats.direct_errno = direct_try(disk);
     disk->direct = disk->stats.direct_errno == 0;
     disk->stats.direct = disk->direct;
 }
@@ -161,7 +157,7 @@ weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_confi
     disk->fd = wi_fd_keep(open(disk->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (disk->fd < 0)
         return wi_fail_errno(errno, "disk tier: cannot make %s", disk->path);
-    if (!config->keep && unlink(disk->path) != 0) {
+    if (unlink(disk->path) != 0) {
         err = errno;
         unlink(disk->path);
         return wi_fail_errno(err, "disk tier: cannot unlink %s", disk->path);
@@ -169,34 +165,10 @@ weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_confi
     xfsz_block(&quiet);
     err = blocks_allocate(disk, disk->stats.file_bytes);
     xfsz_unblock(&quiet);
-    if (err) {
-        if (config->keep)
-            unlink(disk->path);
+    if (err)
         return wi_fail_errno(err, "disk tier: cannot allocate %llu bytes for %s%s",
                              (unsigned long long)disk->stats.file_bytes, disk->path,
                              err == EFBIG ? " (ulimit -f, or a limit of the file system)" : "");
-    }
-    direct_choose(disk, config, 1);
-    return WEFT_SUCCESS;
-}
-
-weft_status wi_disk_file_open(struct wi_disk *disk, const struct wi_disk_config *config)
-{
-    struct stat st;
-
-    disk->path = path_make(config);
-    if (!disk->path)
-        return wi_fail(WEFT_ENOMEM, "disk tier: no memory for a path");
-    disk->fd = wi_fd_keep(open(disk->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (disk->fd < 0)
-        return wi_fail_errno(errno, "disk tier: cannot open %s", disk->path);
-    if (fstat(disk->fd, &st) != 0)
-        return wi_fail_errno(errno, "disk tier: %s", disk->path);
-    if (!S_ISREG(st.st_mode))
-        return wi_fail(WEFT_ECONFIG, "disk tier: %s is no regular file", disk->path);
-    if ((uint64_t)st.st_size != disk->stats.file_bytes)
-        return wi_fail(WEFT_ECONFIG, "disk tier: %s has %llu bytes; these extents need %llu", disk->path,
-                       (unsigned long long)st.st_size, (unsigned long long)disk->stats.file_bytes);
-    direct_choose(disk, config, 0);
+    direct_choose(disk, config);
     return WEFT_SUCCESS;
 }

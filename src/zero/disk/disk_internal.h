@@ -7,7 +7,7 @@
 
 #include "zero/disk/disk.h"
 
-enum wi_disk_what { WI_DISK_DO_READ, WI_DISK_DO_WRITE, WI_DISK_DO_SYNC };
+enum wi_disk_what { WI_DISK_DO_READ, WI_DISK_DO_WRITE };
 
 /* What a piece of a stream is in the file. */
 enum wi_disk_state {
@@ -61,7 +61,6 @@ struct wi_disk_op {
     enum wi_disk_what what;
     size_t extent, first, nchunks;
     unsigned stream, nstreams; /* all of the extent's, unless it is one chunk */
-    int parts;                 /* it moves pieces: CRCs and states are kept */
     uint64_t offset, bytes, issued;
     char *buffer;
     int fixed;
@@ -103,7 +102,7 @@ struct wi_disk_slot {
 
 struct wi_disk {
     char *path;
-    int fd, keep, direct;
+    int fd, direct;
     pid_t pid; /* who made it */
     size_t block_bytes, chunk_bytes;
     unsigned depth, threads, nslots;
@@ -113,8 +112,6 @@ struct wi_disk {
     uint32_t *crcs;         /* of parts: extent, chunk, stream */
     unsigned char *states;  /* enum wi_disk_state */
     unsigned char *marks;   /* of extents: in the list of the stream that runs */
-    uint64_t trailer_offset;
-    size_t trailer_bytes;
     const struct wi_disk_backend *backend;
     void *state; /* of the back end */
     struct wi_disk_region *regions;
@@ -135,14 +132,8 @@ struct wi_disk {
 
 /* disk_file.c */
 weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_config *config);
-weft_status wi_disk_file_open(struct wi_disk *disk, const struct wi_disk_config *config);
 /* WEFT_ESYS: a write up to `end` would exceed RLIMIT_FSIZE, which raises SIGXFSZ in the thread that submits it. */
 weft_status wi_disk_file_limit(const struct wi_disk *disk, uint64_t end);
-
-/* disk_trailer.c */
-size_t wi_disk_trailer_bytes(const struct wi_disk *disk);
-weft_status wi_disk_trailer_write(struct wi_disk *disk);
-weft_status wi_disk_trailer_read(struct wi_disk *disk);
 
 /* disk_op.c */
 uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t chunk);
@@ -150,8 +141,6 @@ uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t 
 weft_status wi_disk_usable(const struct wi_disk *disk);
 weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, size_t extent, size_t first, size_t nchunks,
                                 unsigned stream, unsigned nstreams, void *buffer, struct wi_disk_op **op);
-/* Bytes at an offset in the file, or a sync; without CRC. */
-weft_status wi_disk_raw(struct wi_disk *disk, enum wi_disk_what what, uint64_t offset, size_t bytes, void *buffer);
 int wi_disk_op_ended(const struct wi_disk_op *op);
 /* Submit what there is room for, take what has ended; wait for something until the deadline, but not for long. 0: do not wait. */
 void wi_disk_turn(struct wi_disk *disk, uint64_t deadline_ns);

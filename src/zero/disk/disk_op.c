@@ -14,7 +14,7 @@
 #define CRC_STEP ((size_t)1 << 20)
 #define WAIT_NS 100000000 /* the back end looks up at least this often: a wake-up that is lost costs no more */
 
-static const char *const what_names[] = {"read", "write", "sync"};
+static const char *const what_names[] = {"read", "write"};
 
 static size_t padded(size_t bytes)
 {
@@ -76,21 +76,20 @@ weft_status wi_disk_usable(const struct wi_disk *disk)
 static weft_status op_failed(const struct wi_disk *disk, const struct wi_disk_op *op)
 {
     const char *what = what_names[op->what];
-    char where[64] = "";
 
-    if (op->parts)
-        snprintf(where, sizeof(where), " of extent %zu", op->extent);
     if (op->error == ECANCELED)
-        return wi_fail(WEFT_ECANCELED, "disk tier %s: %s%s at offset %llu was canceled", disk->path, what, where,
-                       (unsigned long long)op->error_offset);
+        return wi_fail(WEFT_ECANCELED, "disk tier %s: %s of extent %zu at offset %llu was canceled", disk->path, what,
+                       op->extent, (unsigned long long)op->error_offset);
     if (op->torn && op->what == WI_DISK_DO_READ)
-        return wi_fail(WEFT_ESYS, "disk tier %s: %s%s at offset %llu: the file ends there, though it had %llu bytes",
-                       disk->path, what, where, (unsigned long long)op->error_offset,
+        return wi_fail(WEFT_ESYS,
+                       "disk tier %s: %s of extent %zu at offset %llu: the file ends there, though it had %llu bytes",
+                       disk->path, what, op->extent, (unsigned long long)op->error_offset,
                        (unsigned long long)disk->stats.file_bytes);
     if (op->torn)
-        return wi_fail(WEFT_ESYS, "disk tier %s: %s%s at offset %llu: the system accepts no bytes, %d times",
-                       disk->path, what, where, (unsigned long long)op->error_offset, TRIES_MAX);
-    return wi_fail_errno(op->error, "disk tier %s: %s%s at offset %llu%s", disk->path, what, where,
+        return wi_fail(WEFT_ESYS,
+                       "disk tier %s: %s of extent %zu at offset %llu: the system accepts no bytes, %d times",
+                       disk->path, what, op->extent, (unsigned long long)op->error_offset, TRIES_MAX);
+    return wi_fail_errno(op->error, "disk tier %s: %s of extent %zu at offset %llu%s", disk->path, what, op->extent,
                          (unsigned long long)op->error_offset,
                          op->error == EFBIG ? " (ulimit -f, or a limit of the file system)" : "");
 }
@@ -155,10 +154,10 @@ static void io_ended(struct wi_disk *disk, const struct wi_disk_result *result)
             io_failed(disk, io, (int)-result->result, 0);
         return;
     }
-    if (io->what == WI_DISK_DO_SYNC || (uint64_t)result->result == io->bytes) {
+    if ((uint64_t)result->result == io->bytes) {
         if (io->what == WI_DISK_DO_READ)
             disk->stats.bytes_read += io->bytes;
-        else if (io->what == WI_DISK_DO_WRITE)
+        else
             disk->stats.bytes_written += io->bytes;
         io->op->inflight--;
         disk->inflight--;
@@ -208,8 +207,7 @@ static void op_issue(struct wi_disk *disk, struct wi_disk_op *op, struct wi_disk
     uint64_t left = op->bytes - op->issued;
     size_t bytes = left < disk->block_bytes ? (size_t)left : disk->block_bytes;
 
-    *io = (struct wi_disk_io){
-        op, op->what, op->fixed, op->buffer ? op->buffer + op->issued : NULL, bytes, op->offset + op->issued, 0};
+    *io = (struct wi_disk_io){op, op->what, op->fixed, op->buffer + op->issued, bytes, op->offset + op->issued, 0};
     op->issued += bytes;
     op->inflight++;
     disk->inflight++;
@@ -421,7 +419,7 @@ static weft_status op_take(struct wi_disk *disk, enum wi_disk_what what, uint64_
     if (!free_op)
         return wi_fail(WEFT_EBUSY, "disk tier %s: %d operations are under way", disk->path, WI_DISK_OPS_MAX);
     *free_op = (struct wi_disk_op){.used = 1, .what = what, .offset = offset, .bytes = bytes, .buffer = buffer};
-    free_op->fixed = buffer ? fixed_of(disk, buffer, bytes) : -1;
+    free_op->fixed = fixed_of(disk, buffer, bytes);
     free_op->number = disk->numbers++;
     *op = free_op;
     return WEFT_SUCCESS;
@@ -444,7 +442,7 @@ weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, si
                                 size_t nchunks, unsigned stream, unsigned nstreams, void *buffer,
                                 struct wi_disk_op **op)
 {
-    struct wi_disk_op *mine;
+    struct wi_disk_op *mine = NULL;
     uint64_t offset, bytes;
 
     WI_TRY(wi_disk_usable(disk));
@@ -456,7 +454,6 @@ weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, si
     if (what == WI_DISK_DO_WRITE)
         WI_TRY(wi_disk_file_limit(disk, offset + bytes));
     WI_TRY(op_take(disk, what, offset, bytes, buffer, &mine));
-    mine->parts = 1;
     mine->extent = extent;
     mine->first = first;
     mine->nchunks = nchunks;
@@ -505,9 +502,9 @@ weft_status wi_disk_wait(struct wi_disk *disk, struct wi_disk_op *op, uint64_t d
     }
     if (op->error)
         status = op_failed(disk, op);
-    if (op->parts && op->what == WI_DISK_DO_WRITE)
+    if (op->what == WI_DISK_DO_WRITE)
         pieces_mark(disk, op, status == WEFT_SUCCESS ? WI_DISK_VALID : WI_DISK_LOST);
-    if (op->parts && op->what == WI_DISK_DO_READ && status == WEFT_SUCCESS)
+    if (op->what == WI_DISK_DO_READ && status == WEFT_SUCCESS)
         status = pieces_crc(disk, op);
     op->used = 0;
     return status;
@@ -520,16 +517,4 @@ weft_status wi_disk_wait_all(struct wi_disk *disk, struct wi_disk_op *op)
     if (status == WEFT_ETIMEDOUT)
         op->orphan = 1;
     return status;
-}
-
-weft_status wi_disk_raw(struct wi_disk *disk, enum wi_disk_what what, uint64_t offset, size_t bytes, void *buffer)
-{
-    struct wi_disk_op *op;
-
-    WI_TRY(wi_disk_usable(disk));
-    if (what == WI_DISK_DO_WRITE)
-        WI_TRY(wi_disk_file_limit(disk, offset + bytes));
-    /* A sync counts as one byte that is moved. */
-    WI_TRY(op_take(disk, what, offset, what == WI_DISK_DO_SYNC ? 1 : bytes, buffer, &op));
-    return wi_disk_wait_all(disk, op);
 }

@@ -13,6 +13,10 @@
 #include "base/status.h"
 #include "zero/disk/disk_internal.h"
 
+struct position {
+    size_t index, chunk;
+};
+
 struct run {
     struct wi_disk *disk;
     const size_t *extents;
@@ -20,7 +24,7 @@ struct run {
     unsigned flags;
     wi_disk_compute_fn compute;
     void *arg;
-    struct wi_disk_position fetch, at; /* next chunk to get a slot, next to be computed on */
+    struct position fetch, at; /* next chunk to get a slot, next to be computed on */
     weft_status status;
     char text[1024]; /* of the first failure */
 };
@@ -101,7 +105,7 @@ static struct wi_disk_slot *slot_find(struct wi_disk *disk, size_t extent, size_
 /* ---- The pipeline ---- */
 
 /* To the next chunk there is. */
-static void position_skip(const struct run *run, struct wi_disk_position *p)
+static void position_skip(const struct run *run, struct position *p)
 {
     while (p->index < run->nextents && p->chunk >= wi_disk_chunks(run->disk, run->extents[p->index])) {
         p->index++;
@@ -109,7 +113,7 @@ static void position_skip(const struct run *run, struct wi_disk_position *p)
     }
 }
 
-static void position_next(const struct run *run, struct wi_disk_position *p)
+static void position_next(const struct run *run, struct position *p)
 {
     p->chunk++;
     position_skip(run, p);
@@ -267,7 +271,7 @@ static weft_status list_mark(struct wi_disk *disk, const size_t *extents, size_t
 }
 
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags,
-                           wi_disk_compute_fn compute, void *arg, struct wi_disk_position *position)
+                           wi_disk_compute_fn compute, void *arg)
 {
     struct run run = {
         .disk = disk, .extents = extents, .nextents = nextents, .flags = flags, .compute = compute, .arg = arg};
@@ -277,8 +281,6 @@ weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t n
     WI_TRY(wi_disk_usable(disk));
     WI_TRY(list_mark(disk, extents, nextents));
     WI_TRY(wi_disk_settle(disk));
-    if (position)
-        run.at = *position;
     position_skip(&run, &run.at);
     run.fetch = run.at;
     while (run.status == WEFT_SUCCESS && run.at.index < nextents) {
@@ -292,7 +294,5 @@ weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t n
             chunk_compute(&run, slot);
     }
     run_end(&run);
-    if (position)
-        *position = run.at;
     return run.status == WEFT_SUCCESS ? WEFT_SUCCESS : wi_fail(run.status, "%s", run.text);
 }

@@ -31,10 +31,8 @@ static int64_t perform(const struct wi_disk *disk, const struct wi_disk_io *io)
 
     if (io->what == WI_DISK_DO_READ)
         n = pread(disk->fd, io->data, io->bytes, (off_t)io->offset);
-    else if (io->what == WI_DISK_DO_WRITE)
-        n = pwrite(disk->fd, io->data, io->bytes, (off_t)io->offset);
     else
-        n = fdatasync(disk->fd);
+        n = pwrite(disk->fd, io->data, io->bytes, (off_t)io->offset);
     return n < 0 ? -errno : n;
 }
 

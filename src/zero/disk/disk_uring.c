@@ -205,18 +205,14 @@ static void submit(struct wi_disk *disk, unsigned index)
     static const unsigned char opcodes[2][2] = {{IORING_OP_READ, IORING_OP_READ_FIXED},
                                                 {IORING_OP_WRITE, IORING_OP_WRITE_FIXED}};
     const struct wi_disk_io *io = &disk->ios[index];
-    struct io_uring_sqe sqe = {.fd = disk->fd, .user_data = index};
+    struct io_uring_sqe sqe = {.opcode = opcodes[io->what][io->fixed >= 0],
+                               .fd = disk->fd,
+                               .addr = (uint64_t)(uintptr_t)io->data,
+                               .len = (unsigned)io->bytes,
+                               .off = io->offset,
+                               .buf_index = (uint16_t)(io->fixed >= 0 ? io->fixed : 0),
+                               .user_data = index};
 
-    if (io->what == WI_DISK_DO_SYNC) {
-        sqe.opcode = IORING_OP_FSYNC;
-        sqe.fsync_flags = IORING_FSYNC_DATASYNC;
-    } else {
-        sqe.opcode = opcodes[io->what][io->fixed >= 0];
-        sqe.addr = (uint64_t)(uintptr_t)io->data;
-        sqe.len = (unsigned)io->bytes;
-        sqe.off = io->offset;
-        sqe.buf_index = (uint16_t)(io->fixed >= 0 ? io->fixed : 0);
-    }
     sqe_put(disk->state, &sqe);
 }
 
