@@ -137,7 +137,8 @@ typedef struct weft_zero_config {
     double offload_ratio;          /* how much of them: 1 all, 0 none; whole units, those that are used last first */
     size_t offload_block_bytes;    /* of a request; 0: 1 MiB */
     int offload_depth;             /* requests under way; 0: 8 */
-    size_t offload_buffer_bytes;   /* of each of three buffers; 0: offload_depth blocks */
+    size_t offload_buffer_bytes;   /* of each of three buffers, at least a page for weights and each moment; 0: offload_depth
+                                      blocks */
     int offload_buffered;          /* 1: through the page cache; 0: around it, where the file system can */
     int offload_threads;           /* 1: by threads; 0: by io_uring, where the kernel allows it */
     weft_zero_update_fn update;    /* WEFT_ZERO_CALLBACK: the optimizer; else NULL. It does the same on all ranks */

@@ -91,7 +91,7 @@ weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit
 
 /* ---- Configuration ---- */
 
-static weft_status number(const char *name, double value, double least, double most)
+weft_status wi_zero_number(const char *name, double value, double least, double most)
 {
     if (!(value >= least && value <= most))
         return wi_fail(WEFT_EINVAL, "zero: create: %s is %g, not from %g to %g", name, value, least, most);
@@ -110,7 +110,7 @@ static weft_status check_optimizer(const weft_zero_config *config)
     if (config->optimizer == WEFT_ZERO_LAMB && config->offload_params)
         return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and the optimizer is lamb, which goes over "
                                     "gradients and parameters twice");
-    WI_TRY(number("update_moments", config->update_moments, 0, own ? 2 : 0));
+    WI_TRY(wi_zero_number("update_moments", config->update_moments, 0, own ? 2 : 0));
     if (own && !config->update_moments && config->offload_params)
         return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and update_moments is 0: there are no states "
                                     "with which the parameters would pass through memory");
@@ -138,35 +138,25 @@ static weft_status check_states(const weft_zero_config *config)
 
 static weft_status check_config(const weft_zero_config *config)
 {
-    WI_TRY(number("stage", config->stage, 0, 3));
-    WI_TRY(number("micro_batches", config->micro_batches, 1, 1 << 30));
-    WI_TRY(number("reduce", config->reduce, WEFT_ZERO_REDUCE_AUTO, WEFT_ZERO_REDUCE_EVERY));
-    WI_TRY(number("grad_fp32", config->grad_fp32, 0, 1));
-    WI_TRY(number("divisor", config->divisor, 0, 1e300));
-    WI_TRY(number("clip", config->clip, 0, 1e300));
-    WI_TRY(number("loss_scale", config->loss_scale, 0, 1e30));
-    WI_TRY(number("threads", config->threads, 0, 1024));
-    WI_TRY(number("overlap", config->overlap, 0, 1));
-    WI_TRY(number("offload_ratio", config->offload_ratio, 0, 1));
-    WI_TRY(number("offload_depth", config->offload_depth, 0, 1024));
-    WI_TRY(number("offload_buffered", config->offload_buffered, 0, 1));
-    WI_TRY(number("offload_threads", config->offload_threads, 0, 1));
-    WI_TRY(number("offload_params", config->offload_params, 0, 1));
-    if (config->offload_params && (config->stage < 3 || !config->offload_folder || config->shard_ranks))
-        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and %s",
-                       config->stage < 3 ? "stage is not 3"
-                       : !config->offload_folder
-                           ? "offload_folder is not"
-                           : "shard_ranks is, too: gradients in a file are not added up over copies");
+    WI_TRY(wi_zero_number("stage", config->stage, 0, 3));
+    WI_TRY(wi_zero_number("micro_batches", config->micro_batches, 1, 1 << 30));
+    WI_TRY(wi_zero_number("reduce", config->reduce, WEFT_ZERO_REDUCE_AUTO, WEFT_ZERO_REDUCE_EVERY));
+    WI_TRY(wi_zero_number("grad_fp32", config->grad_fp32, 0, 1));
+    WI_TRY(wi_zero_number("divisor", config->divisor, 0, 1e300));
+    WI_TRY(wi_zero_number("clip", config->clip, 0, 1e300));
+    WI_TRY(wi_zero_number("loss_scale", config->loss_scale, 0, 1e30));
+    WI_TRY(wi_zero_number("threads", config->threads, 0, 1024));
+    WI_TRY(wi_zero_number("overlap", config->overlap, 0, 1));
     WI_TRY(check_optimizer(config));
+    WI_TRY(wi_zero_offload_check(config));
     WI_TRY(check_states(config));
     if (config->loss_scale != 0)
         return WEFT_SUCCESS;
-    WI_TRY(number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));
-    WI_TRY(number("loss_scale_initial", config->loss_scale_initial, config->loss_scale_min, 1e30));
-    WI_TRY(number("loss_scale_window", config->loss_scale_window, 1, 1 << 30));
-    WI_TRY(number("loss_scale_hysteresis", config->loss_scale_hysteresis, 1, 1 << 30));
-    return number("loss_scale_refill", config->loss_scale_refill, 0, 1);
+    WI_TRY(wi_zero_number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));
+    WI_TRY(wi_zero_number("loss_scale_initial", config->loss_scale_initial, config->loss_scale_min, 1e30));
+    WI_TRY(wi_zero_number("loss_scale_window", config->loss_scale_window, 1, 1 << 30));
+    WI_TRY(wi_zero_number("loss_scale_hysteresis", config->loss_scale_hysteresis, 1, 1 << 30));
+    return wi_zero_number("loss_scale_refill", config->loss_scale_refill, 0, 1);
 }
 
 static int cores(void)

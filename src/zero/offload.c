@@ -9,6 +9,55 @@
 #include "zero/place.h"
 #include "zero/swap.h"
 
+/* ---- Configuration ---- */
+
+enum { DEPTH = 8, BLOCK_BYTES = 1 << 20 };
+
+/* A page of each stream, at least. Whether weights are a stream of their own is known when there are parameters. */
+static weft_status check_buffer(const weft_zero_config *config)
+{
+    int moments =
+        config->optimizer == WEFT_ZERO_CALLBACK ? config->update_moments : wi_optim_moments(config->optimizer);
+    size_t least = (1 + (size_t)moments) * WI_DISK_ALIGN;
+    size_t depth = config->offload_depth ? (size_t)config->offload_depth : DEPTH;
+    size_t block = config->offload_block_bytes ? config->offload_block_bytes : BLOCK_BYTES;
+
+    if (config->offload_block_bytes % WI_DISK_ALIGN || config->offload_block_bytes > 1 << 30)
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_block_bytes is %zu, no multiple of %d up to 1 GiB",
+                       config->offload_block_bytes, WI_DISK_ALIGN);
+    if (config->offload_buffer_bytes % WI_DISK_ALIGN || config->offload_buffer_bytes > (size_t)1 << 40)
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_buffer_bytes is %zu, no multiple of %d up to 1 TiB",
+                       config->offload_buffer_bytes, WI_DISK_ALIGN);
+    if (config->offload_buffer_bytes && config->offload_buffer_bytes < least)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: offload_buffer_bytes is %zu; %s with weights and %d moments needs at least %zu",
+                       config->offload_buffer_bytes, wi_optim_name(config->optimizer), moments, least);
+    if (!config->offload_buffer_bytes && depth * block < least)
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: offload_buffer_bytes is 0, and offload_depth x offload_block_bytes is %zu; %s "
+                       "with weights and %d moments needs at least %zu",
+                       depth * block, wi_optim_name(config->optimizer), moments, least);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_zero_offload_check(const weft_zero_config *config)
+{
+    WI_TRY(wi_zero_number("offload_ratio", config->offload_ratio, 0, 1));
+    WI_TRY(wi_zero_number("offload_depth", config->offload_depth, 0, 1024));
+    WI_TRY(wi_zero_number("offload_buffered", config->offload_buffered, 0, 1));
+    WI_TRY(wi_zero_number("offload_threads", config->offload_threads, 0, 1));
+    WI_TRY(wi_zero_number("offload_params", config->offload_params, 0, 1));
+    if (config->offload_params && (config->stage < 3 || !config->offload_folder || config->shard_ranks))
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and %s",
+                       config->stage < 3 ? "stage is not 3"
+                       : !config->offload_folder
+                           ? "offload_folder is not"
+                           : "shard_ranks is, too: gradients in a file are not added up over copies");
+    return check_buffer(config);
+}
+
+/* ---- The file ---- */
+
 static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
     return (unsigned)flat->separate + (unsigned)wi_zero_moments(zero, flat);

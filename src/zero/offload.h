@@ -9,6 +9,9 @@
 /* How the engine's files are read and written; name: of the file, borrowed. */
 struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *name);
 
+/* Fields of a configuration that are of files. */
+weft_status wi_zero_offload_check(const weft_zero_config *config);
+
 /* Choose flats, and make the file; before memory is allocated for the others. */
 weft_status wi_zero_offload_choose(weft_zero *zero);
 weft_status wi_zero_offload_create(weft_zero *zero);

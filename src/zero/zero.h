@@ -220,6 +220,8 @@ weft_status wi_zero_final(weft_zero *zero, weft_status status);
 weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);
 /* What failed, in weft's words, while the engine did what the format says. What is final is remembered. */
 weft_status wi_zero_broke(weft_zero *zero, weft_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A field of a configuration, by its name. */
+weft_status wi_zero_number(const char *name, double value, double least, double most);
 weft_status wi_zero_param_check(const char *call, const weft_zero *zero, int param);
 weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit);
 

@@ -264,6 +264,19 @@ static void wrong_create(struct ft_rank *f)
     config.offload_buffered = 0;
     config.offload_threads = -1;
     SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_threads is -1");
+    config.offload_threads = 0;
+    config.offload_buffer_bytes = 8192;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL,
+         "offload_buffer_bytes is 8192; adamw with weights and 2 moments needs at least 12288");
+    config.offload_buffer_bytes = 12289;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_buffer_bytes is 12289, no multiple of 4096");
+    config.offload_buffer_bytes = 0;
+    config.offload_depth = 2;
+    config.offload_block_bytes = 4096;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL,
+         "offload_depth x offload_block_bytes is 8192; adamw with weights and 2 moments needs at least 12288");
+    config.offload_block_bytes = 1000;
+    SAYS(weft_zero_create(f->comm, &config, &zero), WEFT_EINVAL, "offload_block_bytes is 1000, no multiple of 4096");
     WT_CHECK(zero == NULL);
 }
 
