@@ -263,7 +263,7 @@ static void share_out(weft_zero *zero, int placed)
         wi_zero_mark_updated(zero, flat);
         if (!flat->separate)
             flat->weight = (float *)(void *)flat->updated_param;
-        if (flat->extent >= 0)
+        if (flat->filed)
             continue;
         if (placed && flat->separate)
             flat->weight = (float *)zero->memory.state.at + state / 4;

@@ -58,12 +58,12 @@ weft_status wi_zero_offload_check(const weft_zero_config *config)
 
 /* ---- The file ---- */
 
-static unsigned streams(const weft_zero *zero, const struct wi_zero_flat *flat)
+unsigned wi_zero_streams(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
     return (unsigned)flat->separate + (unsigned)wi_zero_moments(zero, flat);
 }
 
-static size_t stream_bytes(const struct wi_zero_flat *flat)
+size_t wi_zero_stream_bytes(const struct wi_zero_flat *flat)
 {
     return 4 * flat->updated_elems;
 }
@@ -71,7 +71,7 @@ static size_t stream_bytes(const struct wi_zero_flat *flat)
 /* What a flat would take in a file; 0: nothing of it goes there. Muon's matrices do not come in pieces. */
 static double weight_of(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->trained && !flat->muon ? (double)streams(zero, flat) * (double)stream_bytes(flat) : 0;
+    return flat->trained && !flat->muon ? (double)wi_zero_streams(zero, flat) * (double)wi_zero_stream_bytes(flat) : 0;
 }
 
 /* Units that are used last are updated last: what is in memory goes on its way meanwhile. */
@@ -81,6 +81,7 @@ weft_status wi_zero_offload_choose(weft_zero *zero)
 
     for (int i = 0; i < zero->nflats; i++) {
         zero->flats[i].extent = -1;
+        zero->flats[i].filed = 0;
         all += weight_of(zero, &zero->flats[i]);
     }
     if (!zero->config.offload_folder)
@@ -99,8 +100,8 @@ weft_status wi_zero_offload_choose(weft_zero *zero)
             if (weight_of(zero, &zero->flats[f]) == 0)
                 continue;
             chosen += weight_of(zero, &zero->flats[f]);
-            unit->on_disk = 1;
             zero->flats[f].extent = zero->offload.nflats;
+            zero->flats[f].filed = 1;
             zero->offload.flats[zero->offload.nflats++] = f;
         }
     }
@@ -156,13 +157,13 @@ weft_status wi_zero_offload_create(weft_zero *zero)
     for (int i = 0; extents && i < zero->offload.nflats; i++) {
         const struct wi_zero_flat *flat = &zero->flats[zero->offload.flats[i]];
 
-        extents[i] = (struct wi_disk_extent){stream_bytes(flat), streams(zero, flat)};
+        extents[i] = (struct wi_disk_extent){wi_zero_stream_bytes(flat), wi_zero_streams(zero, flat)};
     }
     weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->offload.nflats, &zero->offload.disk)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");
 
     if (st >= 0)
-        st = wi_disk_stream(zero->offload.disk, list, (size_t)zero->offload.nflats, WI_DISK_WRITE, clear, NULL);
+        st = wi_disk_stream(zero->offload.disk, list, (size_t)zero->offload.nflats, WI_DISK_WRITE, clear, NULL, NULL);
     wi_free(extents);
     wi_free(list);
     return st;
@@ -192,78 +193,7 @@ weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat
     return wi_disk_put(zero->offload.disk, (size_t)flat->extent, stream_of(flat, what), 4 * at, 4 * elems, values);
 }
 
-/* ---- Updates ---- */
-
-struct update {
-    weft_zero *zero;
-    const struct wi_optim *optims;
-    wi_zero_updated_fn updated;
-    const int *flats;  /* in the order of the stream; -1 ends them */
-    const char *grads; /* of a flat whose parameters and gradients are in a file */
-    char *params;
-};
-
-static struct wi_zero_flat *next_swapped(const struct update *update, size_t index)
-{
-    while (update->flats[++index] >= 0)
-        if (update->zero->flats[update->flats[index]].swapped)
-            return &update->zero->flats[update->flats[index]];
-    return NULL;
-}
-
-static weft_status compute(void *arg, const struct wi_disk_piece *piece)
-{
-    struct update *update = arg;
-    weft_zero *zero = update->zero;
-    struct wi_zero_flat *flat = &zero->flats[update->flats[piece->index]];
-    size_t from = piece->offset / 4, elems = piece->bytes / 4;
-    int next = update->flats[piece->index + 1], last = from + elems >= stream_bytes(flat) / 4;
-    struct wi_zero_memory memory = wi_zero_updated_memory(flat);
-
-    if (flat->swapped && from == 0)
-        WI_TRY(
-            wi_zero_swap_update_begin(zero, flat, next_swapped(update, piece->index), &update->grads, &update->params));
-    if (flat->swapped) {
-        memory.grads = update->grads;
-        memory.out = update->params;
-    }
-    memory.weight = flat->separate ? piece->streams[0] : (float *)(void *)memory.out + from;
-    for (int m = 0; m < wi_zero_moments(zero, flat); m++)
-        memory.moment[m] = piece->streams[flat->separate + m];
-    wi_zero_update_part(zero, flat, update->optims, from, elems, &memory);
-    if (flat->swapped && last)
-        WI_TRY(wi_zero_swap_update_end(zero, flat));
-    if (!last || (next >= 0 && zero->flats[next].unit == flat->unit))
-        return WEFT_SUCCESS;
-    return update->updated(zero, flat->unit);
-}
-
-weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
-{
-    int *flats = wi_calloc((size_t)zero->offload.nflats + 1, sizeof *flats);
-    size_t *list = wi_calloc((size_t)zero->offload.nflats + 1, sizeof *list);
-    struct update update = {zero, optims, updated, flats, NULL, NULL};
-    weft_status st = flats && list ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
-    size_t n = 0;
-
-    for (int i = zero->turns.norder - 1; st >= 0 && i >= 0; i--) {
-        const struct wi_zero_unit *unit = &zero->units[zero->turns.order[i]];
-
-        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
-            if (zero->flats[f].extent < 0)
-                continue;
-            flats[n] = f;
-            list[n++] = (size_t)zero->flats[f].extent;
-        }
-    }
-    if (st >= 0) {
-        flats[n] = -1;
-        st = wi_disk_stream(zero->offload.disk, list, n, WI_DISK_READ | WI_DISK_WRITE, compute, &update);
-    }
-    wi_free(flats);
-    wi_free(list);
-    return st;
-}
+/* ---- Statistics ---- */
 
 void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats)
 {

@@ -17,16 +17,16 @@ weft_status wi_zero_offload_choose(weft_zero *zero);
 weft_status wi_zero_offload_create(weft_zero *zero);
 void wi_zero_offload_destroy(weft_zero *zero);
 
+/* Streams of a flat's extent: the weight, if it is not the parameter itself, and the moments; and bytes of each. */
+unsigned wi_zero_streams(const weft_zero *zero, const struct wi_zero_flat *flat);
+size_t wi_zero_stream_bytes(const struct wi_zero_flat *flat);
+
 /* Of a flat in the file: elements of one of its streams, from `at` of what this rank updates on. what: WEFT_ZERO_WEIGHT or a
  * moment. */
 weft_status wi_zero_offload_get(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
                                 float *values);
 weft_status wi_zero_offload_put(weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
                                 const float *values);
-
-/* Update all flats that are in the file, in the order of the list of units; `updated` is called when all flats of a unit have
- * been. */
-weft_status wi_zero_offload_update(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
 
 void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats);
 

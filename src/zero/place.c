@@ -96,7 +96,7 @@ static enum wi_zero_medium medium_of(const struct wi_zero_flat *flat, int what)
         return flat->swapped ? WI_ZERO_IN_SWAP : WI_ZERO_IN_MEMORY;
     if (m >= 0 && flat->codes[m])
         return WI_ZERO_IN_CODES;
-    return flat->extent >= 0 ? WI_ZERO_IN_STREAM : WI_ZERO_IN_MEMORY;
+    return flat->filed ? WI_ZERO_IN_STREAM : WI_ZERO_IN_MEMORY;
 }
 
 /* What a rank has of a flat: in memory `base` has element `first` of the flat. */

@@ -269,32 +269,6 @@ void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const
         }
 }
 
-/* In the order in which units are used, so that those that are needed first are first on their way; what is in a file comes
- * last. */
-weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
-{
-    uint64_t from = wi_now_ns();
-    weft_status st = WEFT_SUCCESS;
-
-    for (int i = zero->turns.norder - 1; st >= 0 && i >= 0; i--) {
-        const struct wi_zero_unit *unit = &zero->units[zero->turns.order[i]];
-
-        for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
-            const struct wi_zero_flat *flat = &zero->flats[f];
-            const struct wi_zero_memory memory = wi_zero_updated_memory(flat);
-
-            if (flat->trained && flat->extent < 0)
-                wi_zero_update_part(zero, flat, optims, 0, flat->updated_elems, &memory);
-        }
-        if (!unit->on_disk)
-            st = updated(zero, zero->turns.order[i]);
-    }
-    if (st >= 0 && zero->offload.disk)
-        st = wi_zero_offload_update(zero, optims, updated);
-    zero->stats.update_ns += wi_now_ns() - from;
-    return st;
-}
-
 /* Every unit with gradients, once. */
 static int is_order(const weft_zero *zero, const int *order)
 {

@@ -57,7 +57,8 @@ struct wi_zero_flat {
     char *codes[2];       /* instead of moments: of two bytes or one, then with scales */
     float *scales[2];
     weft_request *gather, *reduce, *replicate;
-    int extent;           /* of the file that has its weight and moments, or -1 */
+    int extent;           /* its place in the file of weights and moments, or -1: it has none */
+    int filed;            /* they are there, not in memory */
     int swapped;          /* parameters and gradients are in a file, too: `own` and `grad_own` are NULL */
     struct wi_zero_swapped param, gradient;
     double squares;       /* of gradients in the file */
@@ -73,7 +74,6 @@ struct wi_zero_unit {
     char gather_label[WI_ZERO_LABEL_BYTES], reduce_label[WI_ZERO_LABEL_BYTES]; /* of its collectives: unit, and no more */
     int *params, nparams;
     int first_flat, nflats; /* consecutive */
-    int on_disk;            /* weights and moments of its flats are in a file */
     int passes;             /* that have begun and not ended */
     int kept;               /* all its parameters have a place of their own: below stage 3, and small units in stage 3 */
     int seconded;           /* `second` of its flats has what was gathered since the last step */
@@ -253,8 +253,8 @@ struct wi_zero_memory {
 void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
                          const struct wi_zero_memory *memory);
 
-/* Update all flats, in the order in which units are used; `updated` is called when a unit's have been. optims: of groups; lamb's
- * are of parameters. */
+/* update.c: update all flats. `updated` is called of units in the order in which they are used, which is the same on all ranks
+ * wherever their flats are. optims: of groups; lamb's are of parameters. */
 typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
 weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
 /* A collective of a few numbers of 64 bits, in place, added up or those of the first rank. */

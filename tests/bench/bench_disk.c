@@ -88,12 +88,12 @@ static int stream_run(const struct options *o, struct wi_disk *disk)
     for (size_t e = 0; e < EXTENTS; e++)
         list[e] = e;
     /* The first write of a block makes it a written one for the file system, which costs more. */
-    status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_WRITE, fill, &random);
+    status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_WRITE, fill, &random, NULL);
     sync();
     wi_disk_get_stats(disk, &first);
     start = wi_now_ns();
     while (status == WEFT_SUCCESS && wi_now_ns() - start < o->seconds * 1000000000ull)
-        status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute, (void *)o);
+        status = wi_disk_stream(disk, list, EXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute, (void *)o, NULL);
     ns = wi_now_ns() - start;
     wi_disk_get_stats(disk, &last);
     if (status != WEFT_SUCCESS) {

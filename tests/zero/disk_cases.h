@@ -40,7 +40,7 @@ __attribute__((unused)) static struct wi_disk *make(const struct wi_disk_config 
 
 __attribute__((unused)) static weft_status step(struct wi_disk *disk)
 {
-    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL);
+    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, NULL, NULL);
 }
 
 /* A function in a child, which may change limits and rights. 0: all was as it should be; else a line. */

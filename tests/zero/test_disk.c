@@ -108,26 +108,78 @@ static void streams_one_way(void)
     const size_t twice[] = {2, 4, 2}, beyond[] = {0, NEXTENTS};
     int value = 1;
 
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
     CU_ASSERT(has("never written"));
     wi_disk_get_stats(disk, &before);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_WRITE, compute_set, &value), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_WRITE, compute_set, &value, NULL), WEFT_SUCCESS);
     wi_disk_get_stats(disk, &stats);
     CU_ASSERT_EQUAL(stats.bytes_read, before.bytes_read);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ, compute_count, &sum, NULL), WEFT_SUCCESS);
     wi_disk_get_stats(disk, &before);
     CU_ASSERT_EQUAL(stats.bytes_written, before.bytes_written);
     for (size_t e = 0; e < NEXTENTS; e++)
         expected += wt_extents[e].stream_bytes * wt_extents[e].nstreams * (wt_extents[e].nstreams + 1) / 2;
     CU_ASSERT_EQUAL(sum, expected);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, twice, 3, WI_DISK_READ, compute_count, &sum), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, twice, 3, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
     CU_ASSERT(has("extent 2 is twice"));
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, beyond, 2, WI_DISK_READ, compute_count, &sum), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, beyond, 2, WI_DISK_READ, compute_count, &sum, NULL), WEFT_EINVAL);
     CU_ASSERT(has("extent 7 of 7"));
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, 0, compute_count, &sum), WEFT_EINVAL);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, NULL, NULL), WEFT_EINVAL);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, NULL, 0, WI_DISK_READ, compute_count, &sum), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, 0, compute_count, &sum, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, NULL, NULL, NULL), WEFT_EINVAL);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, NULL, 0, WI_DISK_READ, compute_count, &sum, NULL), WEFT_SUCCESS);
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
+struct beside {
+    struct wi_disk *disk;
+    struct wt_pass pass;
+    int left, calls, fails;
+};
+
+static weft_status compute_beside(void *arg, const struct wi_disk_piece *piece)
+{
+    return wt_compute(&((struct beside *)arg)->pass, piece);
+}
+
+static int idle(void *arg)
+{
+    struct beside *beside = arg;
+    char byte;
+
+    CU_ASSERT_EQUAL(wi_disk_get(beside->disk, 4, 0, 0, 1, &byte), WEFT_EBUSY);
+    if (beside->calls++ == beside->fails)
+        return wi_fail(WEFT_ECANCELED, "idle fails");
+    return beside->left-- > 0;
+}
+
+/* All that there is to do beside is done, whether the file is quick or not, and what is streamed is as without. A failure ends the
+ * stream. */
+static void streams_beside(void)
+{
+    struct wi_disk_config config = wt_disk_config(WI_DISK_THREADS, 0);
+    struct wi_disk *disk = make(&config);
+    struct beside beside = {.disk = disk, .left = 1000, .fails = -1};
+    struct wt_model model;
+
+    wt_model_make(&model, 71);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_beside, &beside, idle),
+                    WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(beside.calls, 1001);
+    wt_model_compute(&model);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    beside = (struct beside){.disk = disk, .left = 1000, .fails = 5};
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_beside, &beside, idle),
+                    WEFT_ECANCELED);
+    CU_ASSERT_STRING_EQUAL(wi_fail_text(), "idle fails");
+    CU_ASSERT_EQUAL(beside.calls, 6);
+    beside.pass.at = 0;
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_beside, &beside, NULL),
+                    WEFT_SUCCESS);
+    wt_model_compute(&model);
+    CU_ASSERT_EQUAL(wt_model_differs(&model, disk), 0);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    wt_model_free(&model);
 }
 
 static weft_status compute_calls(void *arg, const struct wi_disk_piece *piece)
@@ -137,7 +189,7 @@ static weft_status compute_calls(void *arg, const struct wi_disk_piece *piece)
 
     wi_disk_progress(disk);
     CU_ASSERT_EQUAL(wi_disk_get(disk, piece->extent, 0, 0, 1, &byte), WEFT_EBUSY);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk), WEFT_EBUSY);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk, NULL), WEFT_EBUSY);
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_EBUSY);
     return WEFT_SUCCESS;
 }
@@ -182,7 +234,7 @@ static void operations(enum wi_disk_kind kind)
     CU_ASSERT_EQUAL(wi_disk_read(disk, 4, 1, SIZE_MAX, in, &read[0]), WEFT_EINVAL);
     CU_ASSERT_EQUAL(wi_disk_read(disk, NEXTENTS, 0, 1, in, &read[0]), WEFT_EINVAL);
     CU_ASSERT_EQUAL(wi_disk_buffer_get(disk, 0, &buffer), WEFT_EINVAL);
-    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, all, 1, WI_DISK_READ, compute_calls, disk, NULL), WEFT_SUCCESS);
     wi_disk_buffer_put(disk, in);
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS); /* with the other buffer */
     wi_free(plain);
@@ -408,7 +460,7 @@ static void bit_flips(void)
         flip(disk, offset, i % 8);
         CU_ASSERT_EQUAL(wi_disk_get(disk, 0, s, chunk * 16384, 1, &byte), WEFT_ESYS);
         CU_ASSERT(has(disk->path) && has("extent 0, stream ") && has("CRC32C is ") && has("should be "));
-        CU_ASSERT_EQUAL(wi_disk_stream(disk, &first, 1, WI_DISK_READ, wt_compute, &pass), WEFT_ESYS);
+        CU_ASSERT_EQUAL(wi_disk_stream(disk, &first, 1, WI_DISK_READ, wt_compute, &pass, NULL), WEFT_ESYS);
         CU_ASSERT(has("CRC32C is "));
         CU_ASSERT_EQUAL(pass.done, (int)chunk);
         flip(disk, offset, i % 8);
@@ -469,7 +521,7 @@ static void allocations(void)
             if (status == WEFT_SUCCESS)
                 status = wi_disk_put(disk, 2, 0, 0, 1, "x");
             if (status == WEFT_SUCCESS)
-                status = wi_disk_stream(disk, &one, 1, WI_DISK_READ, compute_count, &sum);
+                status = wi_disk_stream(disk, &one, 1, WI_DISK_READ, compute_count, &sum, NULL);
             if (status == WEFT_SUCCESS)
                 status = wi_disk_get(disk, 2, 0, 0, 1, &byte);
             CU_ASSERT(status != WEFT_SUCCESS || (byte == 'x' && sum == 'x'));
@@ -490,6 +542,7 @@ static const struct wt_case cases[] = {
     {"streams over io_uring", streams_uring},
     {"streams over threads", streams_threads},
     {"streams of one direction", streams_one_way},
+    {"something else beside streams", streams_beside},
     {"operations over io_uring", operations_uring},
     {"operations over threads", operations_threads},
     {"most operations", operations_most},

@@ -33,7 +33,7 @@ static struct wi_disk *make(uint64_t timeout_ns)
 static weft_status stream(struct wi_disk *disk, struct wt_pass *pass)
 {
     pass->at = 0;
-    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, pass);
+    return wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, pass, NULL);
 }
 
 static void arm(enum wi_disk_what what, long nth, long count, int64_t result)
@@ -250,8 +250,9 @@ static void compute_fails(void)
         struct wt_model model;
         wt_model_make(&model, 5);
         CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
-        CU_ASSERT_EQUAL(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_failing, &failing),
-                        WEFT_ECANCELED);
+        CU_ASSERT_EQUAL(
+            wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, compute_failing, &failing, NULL),
+            WEFT_ECANCELED);
         CU_ASSERT_STRING_EQUAL(wi_fail_text(), "enough");
         CU_ASSERT_EQUAL(failing.pass.done, nth - 1);
         CU_ASSERT_EQUAL(stream(disk, &failing.pass), WEFT_SUCCESS);

@@ -74,11 +74,13 @@ static int child_limited(enum wi_disk_kind kind)
     CHILD_CHECK(wt_model_put(&model, disk) == WEFT_SUCCESS);
     setrlimit(RLIMIT_FSIZE, &small);
     struct wt_pass pass = {0, 0};
-    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass) == WEFT_ESYS);
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass, NULL) ==
+                WEFT_ESYS);
     CHILD_CHECK(has("File too large") && has(disk->path));
     setrlimit(RLIMIT_FSIZE, &limit);
     pass.at = 0;
-    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass) == WEFT_SUCCESS);
+    CHILD_CHECK(wi_disk_stream(disk, all, NEXTENTS, WI_DISK_READ | WI_DISK_WRITE, wt_compute, &pass, NULL) ==
+                WEFT_SUCCESS);
     wt_model_compute(&model);
     CHILD_CHECK(wt_model_differs(&model, disk) == 0);
     CHILD_CHECK(wi_disk_destroy(disk) == WEFT_SUCCESS);

@@ -132,6 +132,9 @@ struct wi_disk_piece {
 
 /* May call wi_disk_progress, nothing else of this disk. A failure ends the stream; what this call changed is not written. */
 typedef weft_status (*wi_disk_compute_fn)(void *arg, const struct wi_disk_piece *piece);
+/* Something else to do, for about as long as a block takes: 1: it was done; 0: there is none; else a failure, which ends the
+ * stream. Nothing of this disk may be called. */
+typedef int (*wi_disk_idle_fn)(void *arg);
 
 #define WI_DISK_READ 1u
 #define WI_DISK_WRITE 2u
@@ -139,12 +142,13 @@ typedef weft_status (*wi_disk_compute_fn)(void *arg, const struct wi_disk_piece 
 /* Read chunks, compute on them and write them: the next is read while one is computed on and the one before is written.
  *
  * @param extents  numbers, each at most once
+ * @param idle     NULL, or called with `arg` while there is nothing to compute on, instead of waiting
  * @param flags    WI_DISK_READ: pieces have what was written; else anything. WI_DISK_WRITE: they are written back
  * A chunk that was computed on and cannot be written stays in its slot. It is written again when the disk is next used for
  * streaming or wi_disk_put, which fail, having done nothing else, while that does; wi_disk_get reads it from there.
  * @return WEFT_SUCCESS, what `compute` returned, or why a read or write failed: WEFT_ESYS (also bytes that are not those that were
  *         written), WEFT_ENOSPC, WEFT_ETIMEDOUT */
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags, wi_disk_compute_fn compute,
-                           void *arg);
+                           void *arg, wi_disk_idle_fn idle);
 
 #endif

@@ -23,6 +23,7 @@ struct run {
     size_t nextents;
     unsigned flags;
     wi_disk_compute_fn compute;
+    wi_disk_idle_fn idle; /* NULL once there is nothing left */
     void *arg;
     struct position fetch, at; /* next chunk to get a slot, next to be computed on */
     weft_status status;
@@ -172,6 +173,25 @@ static weft_status chunk_late(struct run *run, struct wi_disk_slot *slot)
     return status;
 }
 
+/* Instead of waiting: 1, or 0 where there is nothing to do. Its time is no wait's. */
+static int work_idle(struct run *run, uint64_t *start)
+{
+    uint64_t from = wi_now_ns();
+    int did;
+
+    if (!run->idle || run->status != WEFT_SUCCESS)
+        return 0;
+    run->disk->streaming = 1;
+    did = run->idle(run->arg);
+    run->disk->streaming = 0;
+    if (did < 0)
+        run_fail(run, (weft_status)did);
+    if (did <= 0)
+        run->idle = NULL;
+    *start += wi_now_ns() - from;
+    return did > 0;
+}
+
 /* Until the next chunk is in memory, meanwhile slots that were written get the next reads. NULL: failed. */
 static struct wi_disk_slot *chunk_await(struct run *run)
 {
@@ -185,6 +205,13 @@ static struct wi_disk_slot *chunk_await(struct run *run)
         slot = slot_find(run->disk, run->extents[run->at.index], run->at.chunk);
         had_slot |= slot != NULL;
         if (run->status != WEFT_SUCCESS || (slot && (slot->state == WI_DISK_SLOT_READY || wi_disk_op_ended(slot->op))))
+            break;
+        if (work_idle(run, &start)) {
+            deadline = wi_deadline_ns(run->disk->timeout_ns);
+            wi_disk_turn(run->disk, 0);
+            continue;
+        }
+        if (run->status != WEFT_SUCCESS)
             break;
         if (wi_now_ns() >= deadline || run->disk->broken) {
             if (chunk_late(run, slot) != WEFT_SUCCESS)
@@ -234,8 +261,11 @@ static void chunk_compute(struct run *run, struct wi_disk_slot *slot)
 /* Also after a failure: what was computed is written, what was read ahead is forgotten. */
 static void run_end(struct run *run)
 {
-    uint64_t start = wi_now_ns(), deadline = wi_deadline_ns(run->disk->timeout_ns);
+    uint64_t start = wi_now_ns(), deadline;
 
+    while (work_idle(run, &start))
+        wi_disk_turn(run->disk, 0);
+    deadline = wi_deadline_ns(run->disk->timeout_ns);
     for (unsigned i = 0; i < run->disk->nslots; i++) {
         struct wi_disk_slot *slot = &run->disk->slots[i];
         if (slot->state == WI_DISK_SLOT_WRITING || slot->state == WI_DISK_SLOT_READING) {
@@ -271,10 +301,15 @@ static weft_status list_mark(struct wi_disk *disk, const size_t *extents, size_t
 }
 
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags,
-                           wi_disk_compute_fn compute, void *arg)
+                           wi_disk_compute_fn compute, void *arg, wi_disk_idle_fn idle)
 {
-    struct run run = {
-        .disk = disk, .extents = extents, .nextents = nextents, .flags = flags, .compute = compute, .arg = arg};
+    struct run run = {.disk = disk,
+                      .extents = extents,
+                      .nextents = nextents,
+                      .flags = flags,
+                      .compute = compute,
+                      .idle = idle,
+                      .arg = arg};
 
     if (!disk || !compute || (nextents && !extents) || !flags || flags & ~(WI_DISK_READ | WI_DISK_WRITE))
         return wi_fail(WEFT_EINVAL, "disk tier: disk, extents or compute is NULL, or flags %u are unknown", flags);
