@@ -117,6 +117,7 @@ dist_man_MANS += \
 	doc/man/weft_zero_grad_ready.3 \
 	doc/man/weft_zero_load.3 \
 	doc/man/weft_zero_loss_scale.3 \
+	doc/man/weft_zero_offload_memory.3 \
 	doc/man/weft_zero_micro_batch_end.3 \
 	doc/man/weft_zero_param_add.3 \
 	doc/man/weft_zero_param_data.3 \

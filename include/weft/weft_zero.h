@@ -145,10 +145,12 @@ typedef struct weft_zero_config {
     void *update_arg;              /* its first argument */
     int update_moments;            /* how many moments it has, 0 to 2 */
     int state_dtype;               /* of adamw's, adam's, sgd's, lion's moments: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
+    size_t offload_memory_bytes;   /* how much of what is in the file may be in memory instead, while steps wait for the file; see
+                                      weft_zero_offload_memory. 0: none. Each rank has its own */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0 }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0, 0 }
 #define WEFT_ZERO_BLOCK8 1000 /* for state_dtype: 8-bit codes in blocks of 256 */
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
@@ -244,13 +246,19 @@ typedef struct weft_zero_stats {
     size_t disk_bytes;        /* master weights and moments in the file, with padding */
     size_t disk_buffer_bytes; /* memory that they pass through */
     uint64_t disk_read_bytes, disk_written_bytes;
-    uint64_t disk_read_wait_ns, disk_write_wait_ns; /* stalls: of update_ns, waited for reads and for writes */
+    uint64_t disk_read_wait_ns, disk_write_wait_ns; /* stalls: of update_ns, waited for reads and for writes; of offload_params,
+                                                       of gathers, too */
     int disk_uring, disk_direct, disk_fixed; /* 1: by io_uring; around the page cache; with registered buffers */
     uint64_t snapshot_wait_ns; /* waited, in a step, until a save had copied what it saves */
     uint64_t retraces;        /* times that units were used in another order than before */
+    uint64_t step_update_ns, step_stall_ns; /* of the newest step: of update_ns; of that, waited for files */
+    size_t offload_bytes, offload_held_bytes; /* of states with a place in the file: all, 4 bytes an element; in memory now */
+    uint64_t offload_taken, offload_given; /* units that were moved into memory, and back */
+    uint64_t offload_move_ns; /* that took, in steps and in weft_zero_offload_memory */
 } weft_zero_stats;
 #define WEFT_ZERO_STATS_INIT                                                                                                     \
-    { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+      0, 0, 0 }
 
 /* ---- Making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -258,7 +266,8 @@ typedef struct weft_zero_stats {
  *
  * Collective. The communicator is duplicated, so that gathers and reductions do not wait for each other; the caller may use it on.
  * @param comm    the data-parallel ranks; must outlive the engine
- * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads and the folder for offloading
+ * @param config  NULL: WEFT_ZERO_CONFIG_INIT. The same on all ranks but for threads, and for offloading the folder
+ *                and how much memory
  * @param zero    receives the engine
  * Ownership: the caller ends it with weft_zero_destroy. Nothing of config is kept but update and update_arg.
  * Blocks: until all ranks have called.
@@ -486,6 +495,23 @@ WEFT_API weft_status weft_zero_set_step(weft_zero *zero, uint64_t steps);
  *         WEFT_EINVAL  not sealed
  *         any failure of a collective */
 WEFT_API weft_status weft_zero_drop_gradients(weft_zero *zero);
+
+/* Say how much of the states that have a place in the file may be in memory instead: another config.offload_memory_bytes.
+ *
+ * What a step waits for is in the file. After a step that waited for more than a 50th of its update, whole units are moved into
+ * memory, those that are used first, as many as would have made up for the wait, as the limit allows it. They go back, those that
+ * are used last first, when the limit falls, and by half when the process's control group (memory.pressure; the machine's, where
+ * there is none) has waited for memory for more than a 20th of the time since the last step; none is moved into memory in the next
+ * 64 steps then. Bits are the same wherever states are.
+ *
+ * Not collective: each rank has its own limit.
+ * @param zero   the engine, sealed
+ * @param bytes  the limit; 0: none may be in memory
+ * Blocks: while what is above the limit is written.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed, or config.offload_folder was not set
+ *         WEFT_ESYS, WEFT_ENOSPC  a unit could not be written: it stays in memory, above the limit */
+WEFT_API weft_status weft_zero_offload_memory(weft_zero *zero, size_t bytes);
 
 /* Tell what the caller multiplies its losses by, before it computes gradients.
  *

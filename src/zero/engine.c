@@ -13,6 +13,7 @@
 #include "zero/ckpt/ckpt.h"
 #include "zero/offload.h"
 #include "zero/swap.h"
+#include "zero/tier.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule config_rule = WI_STRUCT_RULE(weft_zero_config, "WEFT_ZERO_CONFIG_INIT", bytes);
@@ -313,6 +314,7 @@ static void destroy(weft_zero *zero)
     weft_comm_destroy(zero->second.comm);
     weft_comm_destroy(zero->world);
     wi_zero_swap_destroy(zero);
+    wi_zero_tier_destroy(zero);
     wi_zero_offload_destroy(zero);
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
@@ -453,6 +455,7 @@ static weft_status stats(weft_zero *zero, weft_zero_stats *out)
     own.reduce_bytes = zero->memory.reduce_arena.most;
     own.retraces = zero->gathers.trace.retraces;
     wi_zero_offload_stats(zero, &own);
+    wi_zero_tier_stats(zero, &own);
     wi_zero_swap_stats(zero, &own);
     wi_struct_write(&stats_rule, &own, out);
     return WEFT_SUCCESS;

@@ -9,6 +9,7 @@
 #include "zero/offload.h"
 #include "zero/place.h"
 #include "zero/swap.h"
+#include "zero/tier.h"
 
 #define ALIGN_BYTES 64 /* of parameters and shards */
 #define CUT_MOST WI_ZERO_CUT_MOST
@@ -379,6 +380,7 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(allocate(zero, zero->memory.reduce.bytes, "gradients of the units in use", &zero->memory.reduce.at));
     share_out(zero, 1);
     WI_TRY(wi_zero_offload_create(zero));
+    WI_TRY(wi_zero_tier_create(zero));
     WI_TRY(wi_zero_swap_create(zero));
     wi_zero_arena_init(&zero->memory.gather_arena, zero->context, zero->memory.gather.at, zero->memory.gather.bytes);
     wi_zero_arena_init(&zero->memory.reduce_arena, zero->context, zero->memory.reduce.at, zero->memory.reduce.bytes);

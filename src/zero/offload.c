@@ -206,8 +206,8 @@ void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats)
     stats->disk_buffer_bytes = disk.buffer_bytes;
     stats->disk_read_bytes = disk.bytes_read;
     stats->disk_written_bytes = disk.bytes_written;
-    stats->disk_read_wait_ns = disk.read_wait_ns;
-    stats->disk_write_wait_ns = disk.write_wait_ns;
+    stats->disk_read_wait_ns += disk.read_wait_ns;
+    stats->disk_write_wait_ns += disk.write_wait_ns;
     stats->disk_uring = disk.backend && !strcmp(disk.backend, "io_uring");
     stats->disk_direct = disk.direct;
     stats->disk_fixed = disk.fixed;

@@ -11,6 +11,7 @@
 #include "base/struct_prefix.h"
 #include "zero/offload.h"
 #include "zero/place.h"
+#include "zero/tier.h"
 
 static const struct wi_struct_rule hyper_rule = WI_STRUCT_RULE(weft_zero_hyper, "WEFT_ZERO_HYPER_INIT", bytes);
 static const struct wi_struct_rule info_rule = WI_STRUCT_RULE(weft_zero_step_info, "WEFT_ZERO_STEP_INFO_INIT", bytes);
@@ -361,9 +362,19 @@ static weft_status check_step(const weft_zero *zero, const weft_zero_hyper *give
     return check_groups(zero, nhypers);
 }
 
+/* For how long files have been waited for. */
+static uint64_t stalled(const weft_zero *zero)
+{
+    weft_zero_stats stats = {.disk_read_wait_ns = zero->stats.disk_read_wait_ns};
+
+    wi_zero_offload_stats(zero, &stats);
+    return stats.disk_read_wait_ns + stats.disk_write_wait_ns;
+}
+
 static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhypers, weft_zero_step_info *out)
 {
     weft_zero_step_info info = WEFT_ZERO_STEP_INFO_INIT;
+    uint64_t update_ns = zero->stats.update_ns, stall_ns = stalled(zero);
 
     WI_TRY(check_step(zero, given, nhypers));
     if (out)
@@ -377,6 +388,11 @@ static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhype
     wi_free(hypers);
     WI_TRY(st);
     zero->step += !info.skipped;
+    zero->stats.step_update_ns = zero->stats.update_ns - update_ns;
+    zero->stats.step_stall_ns = stalled(zero) - stall_ns;
+    /* A unit that cannot be read is lost. */
+    if (!info.skipped)
+        WI_TRY(wi_zero_final(zero, wi_zero_tier_follow(zero, zero->stats.step_update_ns, zero->stats.step_stall_ns)));
     rescale(zero, info.skipped);
     wi_zero_forget_gradients(zero);
     info.loss_scale = zero->scale.value;

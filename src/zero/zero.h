@@ -147,10 +147,11 @@ struct wi_zero_scale {
     int good_steps, hysteresis;
 };
 
-/* The file of weights and moments (offload.c). disk: NULL: there is none. */
+/* The file of weights and moments (offload.c), and what is in memory instead (tier.c). NULL: there is none. */
 struct wi_zero_offload {
     struct wi_disk *disk;
     int *flats, nflats; /* whose they are, by extent */
+    struct wi_zero_tier *tier;
 };
 
 /* What updates work in (step.c, lamb.c, muon.c; layout.c makes it). */

@@ -2,11 +2,11 @@
 /* Memory and time of an engine of libweft_zero, of a model of equal layers whose computation is a copy of the weights:
  *
  *     weft-run -n 4 tests/bench/bench_zero [--stage S] [--units N] [--elems N] [--half] [--steps N] [--micro-batches N]
- *         [--offload FOLDER [--params] [--ratio R]] [--save FOLDER [--saves N]] [--compute MS]
+ *         [--offload FOLDER [--params] [--ratio R] [--memory MIB]] [--save FOLDER [--saves N]] [--compute MS]
  *
  * Rank 0 prints, of the slowest rank: bytes by class beside what the stage's formula says, the process's proportional set size
- * above that before the engine was made, and the seconds of a step by cause. With --save also for how long the caller was
- * blocked. */
+ * above that before the engine was made, and the seconds of a step by cause; with --offload also, of each step, its update and for
+ * how long that waited for files. With --save also for how long the caller was blocked. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 static struct {
     int stage, units, half, steps, micro_batches, params, saves;
     size_t elems; /* of a unit */
-    double ratio, compute_ms;
+    double ratio, memory, compute_ms;
     const char *offload, *save;
 } options = {.stage = 1, .units = 16, .elems = 1 << 20, .steps = 5, .micro_batches = 1, .ratio = 1, .saves = 1};
 
@@ -67,11 +67,11 @@ static double largest(double value)
 
 static void parse(int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"stage", 1, 0, 's'}, {"units", 1, 0, 'u'},         {"elems", 1, 0, 'e'},   {"half", 0, 0, 'h'},
-        {"steps", 1, 0, 'n'}, {"micro-batches", 1, 0, 'm'}, {"offload", 1, 0, 'o'}, {"params", 0, 0, 'p'},
-        {"ratio", 1, 0, 'r'}, {"save", 1, 0, 'v'},          {"saves", 1, 0, 'V'},   {"compute", 1, 0, 'c'},
-        {0, 0, 0, 0}};
+    static const struct option names[] = {{"stage", 1, 0, 's'},   {"units", 1, 0, 'u'},  {"elems", 1, 0, 'e'},
+                                          {"half", 0, 0, 'h'},    {"steps", 1, 0, 'n'},  {"micro-batches", 1, 0, 'm'},
+                                          {"offload", 1, 0, 'o'}, {"params", 0, 0, 'p'}, {"ratio", 1, 0, 'r'},
+                                          {"save", 1, 0, 'v'},    {"saves", 1, 0, 'V'},  {"compute", 1, 0, 'c'},
+                                          {"memory", 1, 0, 'M'},  {0, 0, 0, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
@@ -103,6 +103,9 @@ static void parse(int argc, char **argv)
         case 'r':
             options.ratio = atof(optarg);
             break;
+        case 'M':
+            options.memory = atof(optarg);
+            break;
         case 'v':
             options.save = optarg;
             break;
@@ -132,6 +135,7 @@ static void make(void)
     config.offload_folder = options.offload;
     config.offload_params = options.params;
     config.offload_ratio = options.ratio;
+    config.offload_memory_bytes = (size_t)(options.memory * 1048576);
     CHECK(weft_zero_create(comm, &config, &zero));
     param.name = name;
     param.ndims = 1;
@@ -229,6 +233,20 @@ static void report_memory(double before)
         (double)stats.disk_bytes / 1048576, pss / 1048576, pss / (counted + buffers));
 }
 
+/* After a step; rank 0 prints those of the rank that waited longest. */
+static void report_stall(int number)
+{
+    weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
+
+    CHECK(weft_zero_get_stats(zero, &stats));
+    double update = largest((double)stats.step_update_ns * 1e-6), stall = largest((double)stats.step_stall_ns * 1e-6);
+    double held = largest((double)stats.offload_held_bytes / 1048576);
+
+    if (!rank)
+        printf("step %d: update %.2f ms, of which stalled %.2f; %.1f of %.1f MiB in memory\n", number, update, stall,
+               held, (double)stats.offload_bytes / 1048576);
+}
+
 static void report_time(double per_step, const weft_zero_stats *from)
 {
     weft_zero_stats to = WEFT_ZERO_STATS_INIT;
@@ -303,14 +321,20 @@ int main(int argc, char **argv)
     largest(0);
     before = set_size();
     make();
-    step();
-    step();
+    for (int i = 0; i < 2; i++) {
+        step();
+        if (options.offload)
+            report_stall(i + 1);
+    }
     report_memory(before);
     CHECK(weft_zero_get_stats(zero, &from));
     largest(0);
     began = seconds();
-    for (int i = 0; i < options.steps; i++)
+    for (int i = 0; i < options.steps; i++) {
         step();
+        if (options.offload)
+            report_stall(i + 3);
+    }
     double per_step = largest((seconds() - began) / options.steps);
 
     report_time(per_step, &from);

@@ -108,6 +108,10 @@ class Engine(nn.Module):
         self.core.drop_gradients()
         self.micro_steps -= self.micro_steps % self.gradient_accumulation_steps()
 
+    def offload_memory(self, limit: int) -> None:
+        """How many bytes of states that have a place in a file may be in memory instead: another offload_memory_bytes."""
+        self.core.lib.call("weft_zero_offload_memory", self.core.handle, limit)
+
     def is_gradient_accumulation_boundary(self) -> bool:
         """The micro-batch that comes or has just been is the last before an update."""
         if self._boundary is not None:

@@ -49,7 +49,7 @@ class Config(ctypes.Structure):
         ("model", _pointer), ("secondary_ranks", _int), ("offload_folder", _text), ("offload_params", _int),
         ("offload_ratio", _double), ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size),
         ("offload_buffered", _int), ("offload_threads", _int), ("update", _pointer), ("update_arg", _pointer),
-        ("update_moments", _int), ("state_dtype", _int),
+        ("update_moments", _int), ("state_dtype", _int), ("offload_memory_bytes", _size),
     ]  # fmt: skip
 
 
@@ -92,7 +92,9 @@ class Stats(ctypes.Structure):
         ("disk_bytes", _size), ("disk_buffer_bytes", _size),
         *((name, ctypes.c_uint64) for name in ("disk_read_bytes", "disk_written_bytes", "disk_read_wait_ns", "disk_write_wait_ns")),
         ("disk_uring", _int), ("disk_direct", _int), ("disk_fixed", _int), ("snapshot_wait_ns", ctypes.c_uint64),
-        ("retraces", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in ("retraces", "step_update_ns", "step_stall_ns")),
+        ("offload_bytes", _size), ("offload_held_bytes", _size),
+        *((name, ctypes.c_uint64) for name in ("offload_taken", "offload_given", "offload_move_ns")),
     ]  # fmt: skip
 
 
@@ -159,6 +161,7 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_step": (_int, [_pointer, ctypes.POINTER(Hyper), _int, ctypes.POINTER(StepInfo)]),
     "weft_zero_set_step": (_int, [_pointer, ctypes.c_uint64]),
     "weft_zero_drop_gradients": (_int, [_pointer]),
+    "weft_zero_offload_memory": (_int, [_pointer, _size]),
     "weft_zero_loss_scale": (_int, [_pointer, ctypes.POINTER(_double)]),
     "weft_zero_get_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
     "weft_zero_save": (_int, [_pointer, _text, _text, ctypes.POINTER(SaveOptions)]),
