@@ -9,7 +9,7 @@ zero_sources += src/zero/common/publish.c src/zero/common/publish.h
 zero_sources += src/zero/optim/optim.c src/zero/optim/optim.h src/zero/optim/optim_avx2.c src/zero/optim/optim_avx512.c \
 	src/zero/optim/optim_codes.c src/zero/optim/optim_isa.h src/zero/optim/optim_kernels.h src/zero/optim/optim_lamb.c \
 	src/zero/optim/optim_muon.c src/zero/optim/optim_pool.c src/zero/optim/optim_scalar.c src/zero/optim/optim_user.c
-zero_sources += src/zero/disk/disk.c src/zero/disk/disk.h src/zero/disk/disk_copy.c src/zero/disk/disk_file.c \
+zero_sources += src/zero/disk/disk.c src/zero/disk/disk.h src/zero/disk/disk_code.c src/zero/disk/disk_copy.c src/zero/disk/disk_file.c \
 	src/zero/disk/disk_internal.h src/zero/disk/disk_op.c src/zero/disk/disk_stream.c src/zero/disk/disk_threads.c \
 	src/zero/disk/disk_uring.c
 zero_sources += src/zero/ckpt/ckpt.h src/zero/ckpt/ckpt_agree.c src/zero/ckpt/ckpt_commit.c src/zero/ckpt/ckpt_export.c \

@@ -157,7 +157,8 @@ weft_status wi_zero_offload_create(weft_zero *zero)
     for (int i = 0; extents && i < zero->offload.nflats; i++) {
         const struct wi_zero_flat *flat = &zero->flats[zero->offload.flats[i]];
 
-        extents[i] = (struct wi_disk_extent){wi_zero_stream_bytes(flat), wi_zero_streams(zero, flat)};
+        extents[i] = (struct wi_disk_extent){.stream_bytes = wi_zero_stream_bytes(flat),
+                                             .nstreams = wi_zero_streams(zero, flat)};
     }
     weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->offload.nflats, &zero->offload.disk)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");

@@ -174,10 +174,10 @@ weft_status wi_zero_swap_create(weft_zero *zero)
         if (!flat->swapped)
             continue;
         flat->param.extent = (int)n;
-        extents[n++] = (struct wi_disk_extent){flat->shard * wi_zero_width(flat->dtype), 1};
+        extents[n++] = (struct wi_disk_extent){flat->shard * wi_zero_width(flat->dtype), 1, {NULL}};
         flat->gradient.extent = (int)n;
         if (flat->trained)
-            extents[n++] = (struct wi_disk_extent){flat->shard * wi_zero_width(flat->grad_dtype), 1};
+            extents[n++] = (struct wi_disk_extent){flat->shard * wi_zero_width(flat->grad_dtype), 1, {NULL}};
     }
     if (st >= 0 && n) {
         zero->swap = wi_calloc(1, sizeof *zero->swap);

@@ -133,7 +133,7 @@ static int stream_bench(const struct options *o, const char *folder)
     int failed;
 
     for (size_t e = 0; e < EXTENTS; e++)
-        extents[e] = (struct wi_disk_extent){(uint64_t)o->mib * 1048576 / EXTENTS / 3 / 4096 * 4096, 3};
+        extents[e] = (struct wi_disk_extent){(uint64_t)o->mib * 1048576 / EXTENTS / 3 / 4096 * 4096, 3, {NULL}};
     if (wi_disk_create(&config, extents, EXTENTS, &disk) != WEFT_SUCCESS) {
         fprintf(stderr, "bench_disk: %s\n", wi_fail_text());
         return 1;

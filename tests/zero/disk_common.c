@@ -11,7 +11,8 @@
 #include "base/clock.h"
 
 const struct wi_disk_extent wt_extents[NEXTENTS] = {
-    {100001, 3}, {0, 2}, {4096, 1}, {1, 3}, {5 * CHUNK + 4095, 1}, {2 * 16384, 3}, {77777, 2},
+    {100001, 3, {NULL}},           {0, 2, {NULL}},         {4096, 1, {NULL}},  {1, 3, {NULL}},
+    {5 * CHUNK + 4095, 1, {NULL}}, {2 * 16384, 3, {NULL}}, {77777, 2, {NULL}},
 };
 
 static char folders[2][128];

@@ -389,7 +389,7 @@ static void refuse(struct wi_disk_config *config, const char *word)
 static void configurations(void)
 {
     struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
-    struct wi_disk_extent extent = {1, 0};
+    struct wi_disk_extent extent = {1, 0, {NULL}};
     struct wi_disk *disk = NULL;
 
     config.folder = NULL;
@@ -411,7 +411,7 @@ static void configurations(void)
     config.kind = (enum wi_disk_kind)9;
     refuse(&config, "kind 9");
     CU_ASSERT_EQUAL(wi_disk_create(&config, &extent, 1, &disk), WEFT_EINVAL);
-    extent = (struct wi_disk_extent){UINT64_MAX, 1};
+    extent = (struct wi_disk_extent){UINT64_MAX, 1, {NULL}};
     CU_ASSERT_EQUAL(wi_disk_create(&config, &extent, 1, &disk), WEFT_EINVAL);
     CU_ASSERT_EQUAL(wi_disk_create(NULL, &extent, 1, &disk), WEFT_EINVAL);
     CU_ASSERT_EQUAL(wi_disk_create(&config, NULL, 1, &disk), WEFT_EINVAL);

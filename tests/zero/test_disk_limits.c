@@ -24,7 +24,7 @@ static int mount_small(const char *folder)
 static int child_full(void)
 {
     struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
-    struct wi_disk_extent extent = {8 << 20, 1};
+    struct wi_disk_extent extent = {8 << 20, 1, {NULL}};
     struct wi_disk *disk = NULL;
 
     CHILD_CHECK(mount_small(config.folder));
@@ -287,7 +287,7 @@ static void forbidden(void)
 static int child_no_fallocate(void)
 {
     struct wi_disk_config config = wt_disk_config(WI_DISK_AUTO, 0);
-    struct wi_disk_extent extent = {3 << 20, 1};
+    struct wi_disk_extent extent = {3 << 20, 1, {NULL}};
     struct wi_disk *disk = NULL;
     struct stat st;
 

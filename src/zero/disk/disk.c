@@ -48,8 +48,17 @@ static weft_status config_take(struct wi_disk *disk, const struct wi_disk_config
     disk->threads = config->threads ? config->threads : disk->depth < 8 ? disk->depth : 8;
     disk->chunk_bytes = config->chunk_bytes ? config->chunk_bytes : disk->depth * disk->block_bytes;
     disk->nslots = config->slots ? config->slots : 3;
+    disk->slot_bytes = disk->chunk_bytes;
     disk->timeout_ns = config->timeout_ns ? config->timeout_ns : 60000000000ull;
     return WEFT_SUCCESS;
+}
+
+/* Slots have the largest chunk of them all. */
+static void take_room(struct wi_disk *disk, const struct wi_disk_geometry *g)
+{
+    for (int i = 0; i < 2; i++)
+        disk->slot_bytes = g->rooms[i] > disk->slot_bytes ? g->rooms[i] : disk->slot_bytes;
+    disk->coded |= g->coded;
 }
 
 /* Where extents are in the file. All of it stays below 2^62. */
@@ -69,13 +78,20 @@ static weft_status extents_take(struct wi_disk *disk, const struct wi_disk_exten
         g->stream_bytes = extents[e].stream_bytes;
         g->nstreams = extents[e].nstreams;
         g->piece = disk->chunk_bytes / g->nstreams / WI_DISK_ALIGN * WI_DISK_ALIGN;
+        memcpy(g->codecs, extents[e].codecs, sizeof g->codecs);
         if (g->piece == 0)
             return wi_fail(WEFT_EINVAL, "disk tier: chunk_bytes %zu is too small for the %u streams of extent %zu",
                            disk->chunk_bytes, g->nstreams, e);
         g->nchunks = (size_t)((g->stream_bytes + g->piece - 1) / g->piece);
         g->first_part = disk->nparts;
         disk->nparts += g->nchunks * g->nstreams;
-        offset += padded(g->stream_bytes) * g->nstreams;
+        WI_TRY(wi_disk_rooms(g, e));
+        offset += g->nchunks ? (g->nchunks - 1) * g->rooms[0] + g->rooms[1] : 0;
+        take_room(disk, g);
+        if (g->coded && disk->nslots * g->nstreams > WI_DISK_OPS_MAX)
+            return wi_fail(WEFT_EINVAL,
+                           "disk tier: slots %u of %u streams that have codecs are more than %d operations",
+                           disk->nslots, g->nstreams, WI_DISK_OPS_MAX);
         if (offset > (uint64_t)1 << 62)
             return wi_fail(WEFT_EINVAL, "disk tier: the extents up to %zu have more than 2^62 bytes", e);
     }
@@ -88,10 +104,12 @@ static weft_status tables_make(struct wi_disk *disk)
     disk->crcs = wi_calloc(disk->nparts, sizeof(*disk->crcs));
     disk->states = wi_calloc(disk->nparts, 1);
     disk->marks = wi_calloc(disk->nextents, 1);
+    disk->lengths = disk->coded ? wi_calloc(disk->nparts, sizeof(*disk->lengths)) : NULL;
     disk->ios = wi_calloc(disk->depth, sizeof(*disk->ios));
     disk->results = wi_calloc(disk->depth, sizeof(*disk->results));
     disk->slots = wi_calloc(disk->nslots, sizeof(*disk->slots));
-    if (!disk->crcs || !disk->states || !disk->marks || !disk->ios || !disk->results || !disk->slots)
+    if (!disk->crcs || !disk->states || (disk->coded && !disk->lengths) || !disk->marks || !disk->ios ||
+        !disk->results || !disk->slots)
         return wi_fail(WEFT_ENOMEM, "disk tier: no memory for the tables of %zu extents", disk->nextents);
     return WEFT_SUCCESS;
 }
@@ -177,7 +195,7 @@ weft_status wi_disk_bounce(struct wi_disk *disk, void **buffer)
     struct wi_disk_region *region;
 
     if (!disk->bounce) {
-        WI_TRY(region_make(disk, disk->chunk_bytes, 0, &region));
+        WI_TRY(region_make(disk, disk->slot_bytes, 0, &region));
         disk->bounce = region->data;
     }
     *buffer = disk->bounce;
@@ -189,8 +207,12 @@ static weft_status slots_make(struct wi_disk *disk)
     struct wi_disk_region *region = NULL;
 
     for (unsigned i = 0; i < disk->nslots; i++) {
-        WI_TRY(region_make(disk, disk->chunk_bytes, 1, &region));
+        WI_TRY(region_make(disk, disk->slot_bytes, 1, &region));
         disk->slots[i].data = region->data;
+    }
+    if (disk->coded) {
+        WI_TRY(region_make(disk, disk->chunk_bytes, 0, &region));
+        disk->work = region->data;
     }
     if (!disk->backend->fix)
         return WEFT_SUCCESS;
@@ -248,6 +270,7 @@ static void disk_free(struct wi_disk *disk)
     wi_free(disk->ios);
     wi_free(disk->marks);
     wi_free(disk->states);
+    wi_free(disk->lengths);
     wi_free(disk->crcs);
     wi_free(disk->extents);
     wi_free(disk->path);
@@ -320,6 +343,6 @@ void wi_disk_get_stats(const struct wi_disk *disk, struct wi_disk_stats *stats)
     *stats = disk->stats;
     stats->fixed = disk->regions != NULL;
     for (const struct wi_disk_region *r = disk->regions; r; r = r->next)
-        if (r->fixed < 0 && r->data != disk->bounce)
+        if (r->fixed < 0 && r->data != disk->bounce && r->data != disk->work)
             stats->fixed = 0;
 }

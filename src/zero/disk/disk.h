@@ -3,8 +3,11 @@
  *
  * An extent holds 1 to WI_DISK_STREAMS_MAX streams of equal length (weight, moment1, moment2), which are computed on together.
  * It is cut into chunks: chunk c has the c-th piece of each stream, one behind the other, so that a chunk is one run of bytes
- * in the file and in memory. Each piece of each stream has a CRC32C, in memory: the file is of this disk alone, and ends with
- * it. Pieces are padded to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
+ * in the file and in memory. Pieces are padded to WI_DISK_ALIGN bytes; that of an extent with one stream is contiguous all through.
+ * Each piece of each stream has a CRC32C, in memory: the file is of this disk alone, and ends with it.
+ *
+ * A stream of fp32 numbers may have a codec (weft_compress.h): what is in the file of each of its pieces is then an image, in as
+ * much room as the longest may need, and only as much of it as there is is read and written; the CRC is of the image.
  *
  * Threads: one at a time calls functions of a disk. Forked children are refused. Errors name the file, the operation, the
  * extent, the offset in the file and the system's reason. */
@@ -46,6 +49,7 @@ struct wi_disk_config {
 struct wi_disk_extent {
     uint64_t stream_bytes; /* of each stream; may be 0 */
     unsigned nstreams;
+    const char *codecs[WI_DISK_STREAMS_MAX]; /* of each stream, whose bytes are fp32 then; NULL: as it is. Borrowed */
 };
 
 struct wi_disk_stats {
@@ -59,6 +63,7 @@ struct wi_disk_stats {
     uint64_t buffer_bytes;    /* of slots and buffers in memory */
     uint64_t bytes_read;      /* by completed requests, with padding */
     uint64_t bytes_written;
+    uint64_t bytes_raw;       /* what both are of, before it was coded */
     uint64_t requests_fixed;  /* with registered buffers */
     uint64_t requests_plain;
     uint64_t requests_again;  /* short or interrupted ones, continued */
@@ -66,6 +71,7 @@ struct wi_disk_stats {
     uint64_t write_wait_ns;   /* waited for writes, as no slot was free or at the end */
     uint64_t compute_ns;      /* in the function */
     uint64_t crc_ns;          /* in CRC32C, all calls */
+    uint64_t code_ns;         /* in codecs, all calls */
 };
 
 /* ---- Making ---- */
@@ -99,8 +105,8 @@ weft_status wi_disk_buffer_get(struct wi_disk *disk, size_t bytes, void **buffer
 /* Nothing may be under way in it. */
 void wi_disk_buffer_put(struct wi_disk *disk, void *buffer);
 
-/* Begin to read chunks into a buffer of wi_disk_range_bytes. WEFT_EINVAL: no such chunks, not aligned; one of them was never
- * written. WEFT_EBUSY: one is being written, or WI_DISK_OPS_MAX operations are under way. */
+/* Begin to read chunks into a buffer of wi_disk_range_bytes. WEFT_EINVAL: no such chunks, not aligned; a stream has a codec; one of
+ * them was never written. WEFT_EBUSY: one is being written, or WI_DISK_OPS_MAX operations are under way. */
 weft_status wi_disk_read(struct wi_disk *disk, size_t extent, size_t first, size_t nchunks, void *buffer, struct wi_disk_op **op);
 /* Begin to write them. Padding in the buffer is set to 0; its bytes must not change until the end. */
 weft_status wi_disk_write(struct wi_disk *disk, size_t extent, size_t first, size_t nchunks, void *buffer, struct wi_disk_op **op);

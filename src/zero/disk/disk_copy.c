@@ -22,17 +22,23 @@ static weft_status piece_fetch(struct wi_disk *disk, size_t extent, size_t chunk
 {
     struct wi_disk_op *op;
 
-    for (unsigned i = 0; i < disk->nslots; i++) {
+    *data = NULL;
+    for (unsigned i = 0; !*data && i < disk->nslots; i++) {
         const struct wi_disk_slot *slot = &disk->slots[i];
         if (slot->state == WI_DISK_SLOT_DIRTY && slot->extent == extent && slot->chunk == chunk &&
-            stream >= slot->stream && stream < slot->stream + slot->nstreams) {
-            *data = (char *)slot->data + (stream - slot->stream) * wi_disk_piece_stride(disk, extent, chunk);
-            return WEFT_SUCCESS;
-        }
+            stream >= slot->stream && stream < slot->stream + slot->nstreams)
+            *data = (char *)slot->data + wi_disk_stream_offset(disk, extent, chunk, slot->stream, stream);
     }
-    WI_TRY(wi_disk_parts_begin(disk, WI_DISK_DO_READ, extent, chunk, 1, stream, 1, buffer, &op));
-    *data = buffer;
-    return wi_disk_wait_all(disk, op);
+    if (!*data) {
+        WI_TRY(wi_disk_parts_begin(disk, WI_DISK_DO_READ, extent, chunk, 1, stream, 1, buffer, &op));
+        WI_TRY(wi_disk_wait_all(disk, op));
+        *data = buffer;
+    }
+    if (!disk->extents[extent].codecs[stream])
+        return WEFT_SUCCESS;
+    WI_TRY(wi_disk_decode(disk, extent, chunk, stream, *data, disk->work));
+    *data = disk->work;
+    return WEFT_SUCCESS;
 }
 
 weft_status wi_disk_get(struct wi_disk *disk, size_t extent, unsigned stream, uint64_t offset, size_t bytes, void *data)
@@ -62,23 +68,20 @@ static weft_status piece_store(struct wi_disk *disk, struct wi_disk_slot *slot, 
                                const char *data)
 {
     size_t piece = wi_disk_piece_bytes(disk, slot->extent, slot->chunk);
-    weft_status status = WEFT_SUCCESS;
+    int coded = disk->extents[slot->extent].codecs[slot->stream] != NULL;
+    char *values = coded ? disk->work : slot->data;
 
     if (bytes < piece && wi_disk_piece_state(disk, slot->extent, slot->chunk, slot->stream) == WI_DISK_NEVER) {
-        memset(slot->data, 0, piece);
+        memset(values, 0, piece);
     } else if (bytes < piece) {
-        WI_TRY(wi_disk_parts_begin(disk, WI_DISK_DO_READ, slot->extent, slot->chunk, 1, slot->stream, 1, slot->data,
-                                   &slot->op));
-        slot->state = WI_DISK_SLOT_READING;
-        status = wi_disk_wait(disk, slot->op, wi_deadline_ns(disk->timeout_ns));
-        if (status == WEFT_ETIMEDOUT || disk->broken)
-            return status;
+        WI_TRY(wi_disk_slot_read(disk, slot));
         slot->state = WI_DISK_SLOT_FREE;
-        slot->op = NULL;
+        if (coded)
+            WI_TRY(wi_disk_decode(disk, slot->extent, slot->chunk, slot->stream, slot->data, values));
     }
-    if (status != WEFT_SUCCESS)
-        return status;
-    memcpy((char *)slot->data + skip, data, bytes);
+    memcpy(values + skip, data, bytes);
+    if (coded)
+        WI_TRY(wi_disk_encode(disk, slot->extent, slot->chunk, slot->stream, values, slot->data));
     return wi_disk_slot_write(disk, slot);
 }
 

@@ -87,14 +87,18 @@ struct wi_disk_geometry {
     unsigned nstreams;
     size_t piece; /* bytes of each stream in all chunks but the last */
     size_t nchunks, first_part;
+    int coded; /* a stream has a codec */
+    const char *codecs[WI_DISK_STREAMS_MAX];
+    size_t room[2][WI_DISK_STREAMS_MAX], rooms[2]; /* in the file, and together: of all chunks but the last; of the last */
 };
 
 enum wi_disk_slot_state { WI_DISK_SLOT_FREE, WI_DISK_SLOT_READING, WI_DISK_SLOT_READY, WI_DISK_SLOT_WRITING, WI_DISK_SLOT_DIRTY };
 
 struct wi_disk_slot {
     enum wi_disk_slot_state state;
-    void *data;
-    struct wi_disk_op *op;
+    void *data; /* pieces, or images where streams have codecs */
+    struct wi_disk_op *ops[WI_DISK_STREAMS_MAX]; /* under way; NULL: none. One for all streams, or one for each */
+    int partial;                                 /* the last could not begin */
     size_t index; /* of the extent in the list that is streamed */
     size_t extent, chunk;
     unsigned stream, nstreams; /* what of the chunk it has */
@@ -102,14 +106,16 @@ struct wi_disk_slot {
 
 struct wi_disk {
     char *path;
-    int fd, direct;
+    int fd, direct, coded;
     pid_t pid; /* who made it */
-    size_t block_bytes, chunk_bytes;
+    size_t block_bytes, chunk_bytes, slot_bytes; /* slot: as many as a chunk, or more where images may be longer */
     unsigned depth, threads, nslots;
     uint64_t timeout_ns;
     size_t nextents, nparts;
     struct wi_disk_geometry *extents;
     uint32_t *crcs;         /* of parts: extent, chunk, stream */
+    size_t *lengths;        /* of parts' images; NULL: no stream has a codec */
+    char *work;             /* a chunk of what is decoded; likewise */
     unsigned char *states;  /* enum wi_disk_state */
     unsigned char *marks;   /* of extents: in the list of the stream that runs */
     const struct wi_disk_backend *backend;
@@ -135,8 +141,18 @@ weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_confi
 /* WEFT_ESYS: a write up to `end` would exceed RLIMIT_FSIZE, which raises SIGXFSZ in the thread that submits it. */
 weft_status wi_disk_file_limit(const struct wi_disk *disk, uint64_t end);
 
+/* disk_code.c */
+/* How much room streams have in the file; before extents are. */
+weft_status wi_disk_rooms(struct wi_disk_geometry *g, size_t extent);
+/* From the begin of a chunk to one of its streams: in the file, and in a slot that has the chunk from stream `first` on. */
+size_t wi_disk_stream_offset(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned first, unsigned stream);
+/* One stream of a chunk, between values and its image. */
+weft_status wi_disk_decode(struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream, const void *image, void *values);
+weft_status wi_disk_encode(struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream, const void *values, void *image);
+
 /* disk_op.c */
 uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t chunk);
+size_t wi_disk_part(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream);
 /* The text of a refusal, where a forked child calls or the back end is broken. */
 weft_status wi_disk_usable(const struct wi_disk *disk);
 weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, size_t extent, size_t first, size_t nchunks,
@@ -155,7 +171,8 @@ int wi_disk_drain(struct wi_disk *disk, uint64_t deadline_ns);
 /* disk_stream.c */
 /* Wait for what an earlier call left under way, and write what could not be written. */
 weft_status wi_disk_settle(struct wi_disk *disk);
-/* Write a slot and wait for it. If that fails, its data stay in it. */
+/* Read or write a slot and wait for it. If a write fails, its data stay in it. */
+weft_status wi_disk_slot_read(struct wi_disk *disk, struct wi_disk_slot *slot);
 weft_status wi_disk_slot_write(struct wi_disk *disk, struct wi_disk_slot *slot);
 
 /* disk.c */

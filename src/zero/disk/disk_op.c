@@ -43,19 +43,14 @@ size_t wi_disk_piece_stride(const struct wi_disk *disk, size_t extent, size_t ch
 
 uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t chunk)
 {
-    const struct wi_disk_geometry *g = &disk->extents[extent];
-
-    return g->offset + (uint64_t)chunk * g->piece * g->nstreams;
+    return disk->extents[extent].offset + (uint64_t)chunk * disk->extents[extent].rooms[0];
 }
 
 size_t wi_disk_range_bytes(const struct wi_disk *disk, size_t extent, size_t first, size_t nchunks)
 {
     const struct wi_disk_geometry *g = &disk->extents[extent];
 
-    if (nchunks == 0)
-        return 0;
-    return (nchunks - 1) * g->piece * g->nstreams +
-           wi_disk_piece_stride(disk, extent, first + nchunks - 1) * g->nstreams;
+    return nchunks ? (nchunks - 1) * g->rooms[0] + g->rooms[first + nchunks == g->nchunks] : 0;
 }
 
 /* ---- Failures ---- */
@@ -295,11 +290,18 @@ int wi_disk_drain(struct wi_disk *disk, uint64_t deadline_ns)
 
 /* ---- Pieces ---- */
 
-static size_t part_of(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream)
+size_t wi_disk_part(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream)
 {
     const struct wi_disk_geometry *g = &disk->extents[extent];
 
     return g->first_part + chunk * g->nstreams + stream;
+}
+
+/* Bytes of a piece, or of its image. */
+static size_t length_of(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream)
+{
+    return disk->extents[extent].codecs[stream] ? disk->lengths[wi_disk_part(disk, extent, chunk, stream)]
+                                                : wi_disk_piece_bytes(disk, extent, chunk);
 }
 
 /* Meanwhile requests go on: the device would idle else while long pieces are summed. */
@@ -317,8 +319,8 @@ static uint32_t crc_of(struct wi_disk *disk, const char *data, size_t bytes)
 static weft_status piece_check(struct wi_disk *disk, const struct wi_disk_op *op, size_t chunk, unsigned stream,
                                const char *data)
 {
-    size_t part = part_of(disk, op->extent, chunk, stream);
-    uint32_t crc = crc_of(disk, data, wi_disk_piece_bytes(disk, op->extent, chunk));
+    size_t part = wi_disk_part(disk, op->extent, chunk, stream), bytes = length_of(disk, op->extent, chunk, stream);
+    uint32_t crc = crc_of(disk, data, bytes);
 
     if (crc == disk->crcs[part])
         return WEFT_SUCCESS;
@@ -326,35 +328,35 @@ static weft_status piece_check(struct wi_disk *disk, const struct wi_disk_op *op
         WEFT_ESYS,
         "disk tier %s: extent %zu, stream %u, %zu bytes at offset %llu: CRC32C is %08x and should be %08x: the file or "
         "the device is damaged",
-        disk->path, op->extent, stream, wi_disk_piece_bytes(disk, op->extent, chunk),
+        disk->path, op->extent, stream, bytes,
         (unsigned long long)(wi_disk_chunk_offset(disk, op->extent, chunk) +
-                             stream * (uint64_t)wi_disk_piece_stride(disk, op->extent, chunk)),
+                             wi_disk_stream_offset(disk, op->extent, chunk, 0, stream)),
         crc, disk->crcs[part]);
 }
 
 static void piece_seal(struct wi_disk *disk, const struct wi_disk_op *op, size_t chunk, unsigned stream, char *data)
 {
-    size_t bytes = wi_disk_piece_bytes(disk, op->extent, chunk);
+    size_t bytes = length_of(disk, op->extent, chunk, stream);
 
-    memset(data + bytes, 0, wi_disk_piece_stride(disk, op->extent, chunk) - bytes);
-    disk->crcs[part_of(disk, op->extent, chunk, stream)] = crc_of(disk, data, bytes);
+    memset(data + bytes, 0, padded(bytes) - bytes);
+    disk->crcs[wi_disk_part(disk, op->extent, chunk, stream)] = crc_of(disk, data, bytes);
 }
 
 void wi_disk_pieces_lost(struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream, unsigned nstreams)
 {
-    memset(&disk->states[part_of(disk, extent, chunk, stream)], WI_DISK_LOST, nstreams);
+    memset(&disk->states[wi_disk_part(disk, extent, chunk, stream)], WI_DISK_LOST, nstreams);
 }
 
 enum wi_disk_state wi_disk_piece_state(const struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream)
 {
-    return disk->states[part_of(disk, extent, chunk, stream)];
+    return disk->states[wi_disk_part(disk, extent, chunk, stream)];
 }
 
 static void pieces_mark(struct wi_disk *disk, const struct wi_disk_op *op, enum wi_disk_state state)
 {
     for (size_t c = op->first; c < op->first + op->nchunks; c++)
         for (unsigned s = op->stream; s < op->stream + op->nstreams; s++)
-            disk->states[part_of(disk, op->extent, c, s)] = (unsigned char)state;
+            disk->states[wi_disk_part(disk, op->extent, c, s)] = (unsigned char)state;
 }
 
 /* CRCs of all pieces: computed before a write, compared after a read. */
@@ -365,12 +367,12 @@ static weft_status pieces_crc(struct wi_disk *disk, const struct wi_disk_op *op)
     char *data = op->buffer;
 
     for (size_t c = op->first; c < op->first + op->nchunks && status == WEFT_SUCCESS; c++) {
-        size_t stride = wi_disk_piece_stride(disk, op->extent, c);
-        for (unsigned s = op->stream; s < op->stream + op->nstreams && status == WEFT_SUCCESS; s++, data += stride) {
+        for (unsigned s = op->stream; s < op->stream + op->nstreams && status == WEFT_SUCCESS; s++) {
             if (op->what == WI_DISK_DO_WRITE)
                 piece_seal(disk, op, c, s, data);
             else
                 status = piece_check(disk, op, c, s, data);
+            data += padded(length_of(disk, op->extent, c, s));
         }
     }
     disk->stats.crc_ns += wi_now_ns() - start;
@@ -382,7 +384,7 @@ static weft_status pieces_usable(const struct wi_disk *disk, enum wi_disk_what w
 {
     for (size_t c = first; c < first + nchunks; c++)
         for (unsigned s = stream; s < stream + nstreams; s++) {
-            int state = disk->states[part_of(disk, extent, c, s)];
+            int state = disk->states[wi_disk_part(disk, extent, c, s)];
             if (state == WI_DISK_WRITING)
                 return wi_fail(WEFT_EBUSY, "disk tier %s: chunk %zu of extent %zu is being written", disk->path, c,
                                extent);
@@ -426,13 +428,17 @@ static weft_status op_take(struct wi_disk *disk, enum wi_disk_what what, uint64_
 }
 
 static weft_status range_check(const struct wi_disk *disk, size_t extent, size_t first, size_t nchunks,
-                               const void *buffer)
+                               unsigned nstreams, const void *buffer)
 {
     if (extent >= disk->nextents)
         return wi_fail(WEFT_EINVAL, "disk tier %s: extent %zu of %zu", disk->path, extent, disk->nextents);
     if (nchunks == 0 || nchunks > disk->extents[extent].nchunks || first > disk->extents[extent].nchunks - nchunks)
         return wi_fail(WEFT_EINVAL, "disk tier %s: %zu chunks from %zu of extent %zu, which has %zu", disk->path,
                        nchunks, first, extent, disk->extents[extent].nchunks);
+    if (disk->extents[extent].coded && nstreams != 1)
+        return wi_fail(WEFT_EINVAL,
+                       "disk tier %s: streams of extent %zu have codecs: it is streamed, not read or written at once",
+                       disk->path, extent);
     if (!buffer || (uintptr_t)buffer % WI_DISK_ALIGN)
         return wi_fail(WEFT_EINVAL, "disk tier %s: the buffer is not aligned to %d bytes", disk->path, WI_DISK_ALIGN);
     return WEFT_SUCCESS;
@@ -443,17 +449,19 @@ weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, si
                                 struct wi_disk_op **op)
 {
     struct wi_disk_op *mine = NULL;
-    uint64_t offset, bytes;
+    uint64_t offset, bytes, raw;
 
     WI_TRY(wi_disk_usable(disk));
-    WI_TRY(range_check(disk, extent, first, nchunks, buffer));
+    WI_TRY(range_check(disk, extent, first, nchunks, nstreams, buffer));
     WI_TRY(pieces_usable(disk, what, extent, first, nchunks, stream, nstreams));
-    offset = wi_disk_chunk_offset(disk, extent, first) + (uint64_t)stream * wi_disk_piece_stride(disk, extent, first);
-    bytes = nstreams == disk->extents[extent].nstreams ? wi_disk_range_bytes(disk, extent, first, nchunks)
-                                                       : nstreams * (uint64_t)wi_disk_piece_stride(disk, extent, first);
+    offset = wi_disk_chunk_offset(disk, extent, first) + wi_disk_stream_offset(disk, extent, first, 0, stream);
+    raw = nchunks > 1 ? wi_disk_range_bytes(disk, extent, first, nchunks)
+                      : nstreams * (uint64_t)wi_disk_piece_stride(disk, extent, first);
+    bytes = nstreams == 1 && nchunks == 1 ? padded(length_of(disk, extent, first, stream)) : raw;
     if (what == WI_DISK_DO_WRITE)
         WI_TRY(wi_disk_file_limit(disk, offset + bytes));
     WI_TRY(op_take(disk, what, offset, bytes, buffer, &mine));
+    disk->stats.bytes_raw += raw;
     mine->extent = extent;
     mine->first = first;
     mine->nchunks = nchunks;

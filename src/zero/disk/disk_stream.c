@@ -40,35 +40,83 @@ static void run_fail(struct run *run, weft_status status)
 
 /* ---- Slots ---- */
 
+static int slot_busy(const struct wi_disk_slot *slot)
+{
+    for (unsigned i = 0; i < WI_DISK_STREAMS_MAX; i++)
+        if (slot->ops[i])
+            return 1;
+    return 0;
+}
+
+/* All that is under way in it can be taken without waiting. */
+static int slot_ended(const struct wi_disk_slot *slot)
+{
+    for (unsigned i = 0; i < WI_DISK_STREAMS_MAX; i++)
+        if (slot->ops[i] && !wi_disk_op_ended(slot->ops[i]))
+            return 0;
+    return 1;
+}
+
 /* Take the end of what is under way in a slot. A read that has failed leaves it free. */
 static weft_status slot_end(struct wi_disk *disk, struct wi_disk_slot *slot, uint64_t deadline_ns)
 {
-    weft_status status = wi_disk_wait(disk, slot->op, deadline_ns);
+    int read = slot->state == WI_DISK_SLOT_READING, failed = slot->partial;
+    weft_status status = WEFT_SUCCESS;
 
-    if (status == WEFT_ETIMEDOUT || disk->broken)
-        return status;
-    if (slot->state == WI_DISK_SLOT_READING)
-        slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_READY : WI_DISK_SLOT_FREE;
+    for (unsigned i = 0; i < WI_DISK_STREAMS_MAX; i++) {
+        if (!slot->ops[i])
+            continue;
+        weft_status one = wi_disk_wait(disk, slot->ops[i], deadline_ns);
+
+        if (one == WEFT_ETIMEDOUT || disk->broken) {
+            slot->partial |= status != WEFT_SUCCESS;
+            return one;
+        }
+        slot->ops[i] = NULL;
+        status = one == WEFT_SUCCESS ? status : one;
+    }
+    failed |= status != WEFT_SUCCESS;
+    slot->partial = 0;
+    if (read)
+        slot->state = failed ? WI_DISK_SLOT_FREE : WI_DISK_SLOT_READY;
     else
-        slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_FREE : WI_DISK_SLOT_DIRTY;
-    slot->op = NULL;
+        slot->state = failed ? WI_DISK_SLOT_DIRTY : WI_DISK_SLOT_FREE;
     return status;
 }
 
-static weft_status slot_write_begin(struct wi_disk *disk, struct wi_disk_slot *slot)
+/* Where streams have codecs, their images have lengths of their own, and each is an operation. */
+static weft_status slot_begin(struct wi_disk *disk, struct wi_disk_slot *slot, enum wi_disk_what what)
 {
-    weft_status status = wi_disk_parts_begin(disk, WI_DISK_DO_WRITE, slot->extent, slot->chunk, 1, slot->stream,
-                                             slot->nstreams, slot->data, &slot->op);
+    unsigned width = disk->extents[slot->extent].coded ? 1 : slot->nstreams, n = 0;
+    weft_status status = WEFT_SUCCESS;
 
-    slot->state = status == WEFT_SUCCESS ? WI_DISK_SLOT_WRITING : WI_DISK_SLOT_DIRTY;
-    if (status != WEFT_SUCCESS)
-        wi_disk_pieces_lost(disk, slot->extent, slot->chunk, slot->stream, slot->nstreams);
+    for (unsigned s = slot->stream; s < slot->stream + slot->nstreams && status == WEFT_SUCCESS; s += width) {
+        char *data = slot->data;
+
+        data += wi_disk_stream_offset(disk, slot->extent, slot->chunk, slot->stream, s);
+        status = wi_disk_parts_begin(disk, what, slot->extent, slot->chunk, 1, s, width, data, &slot->ops[n]);
+        n += status == WEFT_SUCCESS;
+        if (status != WEFT_SUCCESS && what == WI_DISK_DO_WRITE)
+            wi_disk_pieces_lost(disk, slot->extent, slot->chunk, s, slot->stream + slot->nstreams - s);
+    }
+    slot->partial = status != WEFT_SUCCESS && n;
+    if (what == WI_DISK_DO_READ)
+        slot->state = status == WEFT_SUCCESS || n ? WI_DISK_SLOT_READING : WI_DISK_SLOT_FREE;
+    else
+        slot->state = status == WEFT_SUCCESS || n ? WI_DISK_SLOT_WRITING : WI_DISK_SLOT_DIRTY;
     return status;
+}
+
+weft_status wi_disk_slot_read(struct wi_disk *disk, struct wi_disk_slot *slot)
+{
+    weft_status status = slot_begin(disk, slot, WI_DISK_DO_READ);
+
+    return status == WEFT_SUCCESS ? slot_end(disk, slot, wi_deadline_ns(disk->timeout_ns)) : status;
 }
 
 weft_status wi_disk_slot_write(struct wi_disk *disk, struct wi_disk_slot *slot)
 {
-    weft_status status = slot_write_begin(disk, slot);
+    weft_status status = slot_begin(disk, slot, WI_DISK_DO_WRITE);
 
     return status == WEFT_SUCCESS ? slot_end(disk, slot, wi_deadline_ns(disk->timeout_ns)) : status;
 }
@@ -79,7 +127,7 @@ weft_status wi_disk_settle(struct wi_disk *disk)
         struct wi_disk_slot *slot = &disk->slots[i];
         if (slot->state == WI_DISK_SLOT_READING || slot->state == WI_DISK_SLOT_WRITING) {
             weft_status status = slot_end(disk, slot, wi_deadline_ns(disk->timeout_ns));
-            if (slot->op)
+            if (slot_busy(slot))
                 return status;
         }
         if (slot->state == WI_DISK_SLOT_READY)
@@ -124,7 +172,7 @@ static void slots_collect(struct run *run)
 {
     for (unsigned i = 0; i < run->disk->nslots; i++) {
         struct wi_disk_slot *slot = &run->disk->slots[i];
-        if (slot->state == WI_DISK_SLOT_WRITING && wi_disk_op_ended(slot->op)) {
+        if (slot->state == WI_DISK_SLOT_WRITING && slot_ended(slot)) {
             weft_status status = slot_end(run->disk, slot, 0);
             if (status != WEFT_SUCCESS)
                 run_fail(run, status);
@@ -144,13 +192,13 @@ static void slots_fetch(struct run *run)
         slot->chunk = run->fetch.chunk;
         slot->stream = 0;
         slot->nstreams = run->disk->extents[slot->extent].nstreams;
+        slot->state = WI_DISK_SLOT_READY;
         if (run->flags & WI_DISK_READ)
-            status = wi_disk_read(run->disk, slot->extent, slot->chunk, 1, slot->data, &slot->op);
+            status = slot_begin(run->disk, slot, WI_DISK_DO_READ);
         if (status != WEFT_SUCCESS) {
             run_fail(run, status);
             return;
         }
-        slot->state = run->flags & WI_DISK_READ ? WI_DISK_SLOT_READING : WI_DISK_SLOT_READY;
         position_next(run, &run->fetch);
     }
 }
@@ -204,7 +252,7 @@ static struct wi_disk_slot *chunk_await(struct run *run)
         slots_fetch(run);
         slot = slot_find(run->disk, run->extents[run->at.index], run->at.chunk);
         had_slot |= slot != NULL;
-        if (run->status != WEFT_SUCCESS || (slot && (slot->state == WI_DISK_SLOT_READY || wi_disk_op_ended(slot->op))))
+        if (run->status != WEFT_SUCCESS || (slot && (slot->state == WI_DISK_SLOT_READY || slot_ended(slot))))
             break;
         if (work_idle(run, &start)) {
             deadline = wi_deadline_ns(run->disk->timeout_ns);
@@ -227,32 +275,76 @@ static struct wi_disk_slot *chunk_await(struct run *run)
     return run->status == WEFT_SUCCESS ? slot : NULL;
 }
 
+/* Where the streams of a chunk are while they are computed on: in its slot, or decoded, one behind the other. */
+static void piece_place(const struct wi_disk *disk, const struct wi_disk_slot *slot, struct wi_disk_piece *piece)
+{
+    const struct wi_disk_geometry *g = &disk->extents[slot->extent];
+    size_t stride = wi_disk_piece_stride(disk, slot->extent, slot->chunk);
+
+    for (unsigned s = 0; s < piece->nstreams; s++)
+        piece->streams[s] = g->codecs[s]
+                                ? disk->work + s * stride
+                                : (char *)slot->data + wi_disk_stream_offset(disk, slot->extent, slot->chunk, 0, s);
+}
+
+/* Streams that have codecs: from their images, or into them. */
+static weft_status piece_code(struct wi_disk *disk, const struct wi_disk_slot *slot, const struct wi_disk_piece *piece,
+                              int encode)
+{
+    for (unsigned s = 0; s < piece->nstreams; s++) {
+        char *image = slot->data;
+
+        if (!disk->extents[slot->extent].codecs[s])
+            continue;
+        image += wi_disk_stream_offset(disk, slot->extent, slot->chunk, 0, s);
+        weft_status status = encode ? wi_disk_encode(disk, slot->extent, slot->chunk, s, piece->streams[s], image)
+                                    : wi_disk_decode(disk, slot->extent, slot->chunk, s, image, piece->streams[s]);
+
+        /* Lengths of some images are those of new values already. */
+        if (status != WEFT_SUCCESS && encode)
+            wi_disk_pieces_lost(disk, slot->extent, slot->chunk, 0, piece->nstreams);
+        if (status != WEFT_SUCCESS)
+            return status;
+    }
+    return WEFT_SUCCESS;
+}
+
+static weft_status call_compute(struct run *run, const struct wi_disk_piece *piece)
+{
+    uint64_t start = wi_now_ns();
+
+    run->disk->streaming = 1;
+    weft_status status = run->compute(run->arg, piece);
+
+    run->disk->streaming = 0;
+    run->disk->stats.compute_ns += wi_now_ns() - start;
+    return status;
+}
+
 static void chunk_compute(struct run *run, struct wi_disk_slot *slot)
 {
     struct wi_disk *disk = run->disk;
     struct wi_disk_piece piece = {.index = slot->index, .extent = slot->extent, .chunk = slot->chunk};
-    size_t stride = wi_disk_piece_stride(disk, slot->extent, slot->chunk);
-    uint64_t start = wi_now_ns();
-    weft_status status;
+    weft_status status = WEFT_SUCCESS;
 
     piece.offset = (uint64_t)slot->chunk * disk->extents[slot->extent].piece;
     piece.bytes = wi_disk_piece_bytes(disk, slot->extent, slot->chunk);
     piece.nstreams = slot->nstreams;
-    for (unsigned s = 0; s < piece.nstreams; s++)
-        piece.streams[s] = (char *)slot->data + s * stride;
-    disk->streaming = 1;
-    status = run->compute(run->arg, &piece);
-    disk->streaming = 0;
-    disk->stats.compute_ns += wi_now_ns() - start;
+    piece_place(disk, slot, &piece);
+    if (run->flags & WI_DISK_READ)
+        status = piece_code(disk, slot, &piece, 0);
+    if (status == WEFT_SUCCESS)
+        status = call_compute(run, &piece);
+    if (status == WEFT_SUCCESS && run->flags & WI_DISK_WRITE)
+        status = piece_code(disk, slot, &piece, 1);
+    slot->state = WI_DISK_SLOT_FREE;
     if (status != WEFT_SUCCESS) {
-        slot->state = WI_DISK_SLOT_FREE;
         run_fail(run, status);
         return;
     }
     position_next(run, &run->at);
-    slot->state = WI_DISK_SLOT_FREE;
     if (run->flags & WI_DISK_WRITE) {
-        status = slot_write_begin(disk, slot);
+        status = slot_begin(disk, slot, WI_DISK_DO_WRITE);
         if (status != WEFT_SUCCESS)
             run_fail(run, status);
     }
@@ -271,7 +363,7 @@ static void run_end(struct run *run)
         if (slot->state == WI_DISK_SLOT_WRITING || slot->state == WI_DISK_SLOT_READING) {
             int write = slot->state == WI_DISK_SLOT_WRITING;
             weft_status status = slot_end(run->disk, slot, deadline);
-            if (status != WEFT_SUCCESS && (write || slot->op))
+            if (status != WEFT_SUCCESS && (write || slot_busy(slot)))
                 run_fail(run, status);
         }
         if (slot->state == WI_DISK_SLOT_READY)
