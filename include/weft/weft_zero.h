@@ -147,10 +147,15 @@ typedef struct weft_zero_config {
     int state_dtype;               /* of adamw's, adam's, sgd's, lion's moments: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
     size_t offload_memory_bytes;   /* how much of what is in the file may be in memory instead, while steps wait for the file; see
                                       weft_zero_offload_memory. 0: none. Each rank has its own */
+    const char *offload_weight_codec;  /* NULL, or a codec (weft_compress.h) of master weights in the file: "lossless" */
+    const char *offload_moment1_codec; /* of first moments: "bf16", "int8:block=256" */
+    const char *offload_moment2_codec; /* of second moments. Sums of squares (adamw's, adam's, lamb's, adagrad's first) take "bf16"
+                                          and "lossless" alone: what others round to 0 divides */
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0, 0 }
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, NULL, \
+      NULL, NULL }
 #define WEFT_ZERO_BLOCK8 1000 /* for state_dtype: 8-bit codes in blocks of 256 */
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
@@ -255,10 +260,12 @@ typedef struct weft_zero_stats {
     size_t offload_bytes, offload_held_bytes; /* of states with a place in the file: all, 4 bytes an element; in memory now */
     uint64_t offload_taken, offload_given; /* units that were moved into memory, and back */
     uint64_t offload_move_ns; /* that took, in steps and in weft_zero_offload_memory */
+    uint64_t disk_raw_bytes;  /* what disk_read_bytes and disk_written_bytes are of, before codecs */
+    uint64_t disk_code_ns;    /* in codecs of the file, mostly of update_ns */
 } weft_zero_stats;
 #define WEFT_ZERO_STATS_INIT                                                                                                     \
     { sizeof(weft_zero_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-      0, 0, 0 }
+      0, 0, 0, 0, 0 }
 
 /* ---- Making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -509,7 +516,8 @@ WEFT_API weft_status weft_zero_drop_gradients(weft_zero *zero);
  * @param bytes  the limit; 0: none may be in memory
  * Blocks: while what is above the limit is written.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL  not sealed, or config.offload_folder was not set
+ *         WEFT_EINVAL  not sealed, config.offload_folder was not set, or a codec of the file loses something, which what is in
+ *                      memory does not
  *         WEFT_ESYS, WEFT_ENOSPC  a unit could not be written: it stays in memory, above the limit */
 WEFT_API weft_status weft_zero_offload_memory(weft_zero *zero, size_t bytes);
 

@@ -331,6 +331,9 @@ static void destroy(weft_zero *zero)
     wi_free((char *)zero->config.gather_codec);
     wi_free((char *)zero->config.reduce_codec);
     wi_free((char *)zero->config.offload_folder);
+    wi_free((char *)zero->config.offload_weight_codec);
+    wi_free((char *)zero->config.offload_moment1_codec);
+    wi_free((char *)zero->config.offload_moment2_codec);
     pthread_mutex_destroy(&zero->lock);
     zero->magic = 0;
     wi_free(zero);
@@ -346,12 +349,17 @@ static weft_status copy_text(const char **text)
 
 static weft_status prepare(weft_zero *zero, weft_comm *comm)
 {
-    const char **const own[] = {&zero->config.gather_codec, &zero->config.reduce_codec, &zero->config.offload_folder};
-    const char *given[] = {*own[0], *own[1], *own[2]};
+    weft_zero_config *c = &zero->config;
+    const char **const own[] = {&c->gather_codec,         &c->reduce_codec,          &c->offload_folder,
+                                &c->offload_weight_codec, &c->offload_moment1_codec, &c->offload_moment2_codec};
+    enum { TEXTS = sizeof own / sizeof *own };
+    const char *given[TEXTS];
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < TEXTS; i++) {
+        given[i] = *own[i];
         *own[i] = NULL;
-    for (int i = 0; i < 3; i++) {
+    }
+    for (int i = 0; i < TEXTS; i++) {
         WI_TRY(copy_text(&given[i]));
         *own[i] = given[i];
     }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <weft/weft_compress.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
@@ -40,6 +41,73 @@ static weft_status check_buffer(const weft_zero_config *config)
     return WEFT_SUCCESS;
 }
 
+const char *wi_zero_offload_codec(const weft_zero_config *config, weft_zero_what what)
+{
+    const char *codec = what == WEFT_ZERO_WEIGHT    ? config->offload_weight_codec
+                        : what == WEFT_ZERO_MOMENT1 ? config->offload_moment1_codec
+                                                    : config->offload_moment2_codec;
+
+    return codec && *codec && strcmp(codec, "none") ? codec : NULL;
+}
+
+static const struct {
+    weft_zero_what what;
+    const char *field;
+} coded[] = {{WEFT_ZERO_WEIGHT, "offload_weight_codec"},
+             {WEFT_ZERO_MOMENT1, "offload_moment1_codec"},
+             {WEFT_ZERO_MOMENT2, "offload_moment2_codec"}};
+enum { CODED = sizeof coded / sizeof *coded };
+
+static int is_codec(const char *codec, const char *name)
+{
+    return strcspn(codec, ":") == strlen(name) && !strncmp(codec, name, strlen(name));
+}
+
+int wi_zero_offload_exact(const weft_zero_config *config)
+{
+    for (int i = 0; i < CODED; i++) {
+        const char *codec = wi_zero_offload_codec(config, coded[i].what);
+
+        if (codec && !is_codec(codec, "lossless"))
+            return 0;
+    }
+    return 1;
+}
+
+/* Of which the root divides. */
+static int is_squares(const weft_zero_config *config, weft_zero_what what)
+{
+    if (config->optimizer == WEFT_ZERO_ADAGRAD)
+        return what == WEFT_ZERO_MOMENT1;
+    return what == WEFT_ZERO_MOMENT2 && config->optimizer != WEFT_ZERO_CALLBACK;
+}
+
+static weft_status check_codecs(const weft_zero_config *config)
+{
+    size_t bytes;
+
+    for (int i = 0; i < CODED; i++) {
+        const char *codec = wi_zero_offload_codec(config, coded[i].what);
+
+        if (!codec)
+            continue;
+        if (!config->offload_folder)
+            return wi_fail(WEFT_EINVAL, "zero: create: %s is set, and offload_folder is not", coded[i].field);
+        if (weft_codec_bytes(codec, 1, &bytes) < 0)
+            return wi_fail(WEFT_EINVAL, "zero: create: %s: %s", coded[i].field, weft_thread_error());
+        if (is_squares(config, coded[i].what) && !is_codec(codec, "lossless") && !is_codec(codec, "bf16"))
+            return wi_fail(WEFT_EINVAL,
+                           "zero: create: %s is \"%s\", of sums of squares of %s: it may make them 0 or negative; "
+                           "\"bf16\" and \"lossless\" do not",
+                           coded[i].field, codec, wi_optim_name(config->optimizer));
+    }
+    if (config->offload_memory_bytes && !wi_zero_offload_exact(config))
+        return wi_fail(WEFT_EINVAL,
+                       "zero: create: offload_memory_bytes is set, and a codec of the file loses something: "
+                       "what is in memory does not, and results would depend on when it moved");
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_zero_offload_check(const weft_zero_config *config)
 {
     WI_TRY(wi_zero_number("offload_ratio", config->offload_ratio, 0, 1));
@@ -53,6 +121,7 @@ weft_status wi_zero_offload_check(const weft_zero_config *config)
                        : !config->offload_folder
                            ? "offload_folder is not"
                            : "shard_ranks is, too: gradients in a file are not added up over copies");
+    WI_TRY(check_codecs(config));
     return check_buffer(config);
 }
 
@@ -159,6 +228,11 @@ weft_status wi_zero_offload_create(weft_zero *zero)
 
         extents[i] = (struct wi_disk_extent){.stream_bytes = wi_zero_stream_bytes(flat),
                                              .nstreams = wi_zero_streams(zero, flat)};
+        if (flat->separate)
+            extents[i].codecs[0] = wi_zero_offload_codec(&zero->config, WEFT_ZERO_WEIGHT);
+        for (int m = 0; m < wi_zero_moments(zero, flat); m++)
+            extents[i].codecs[flat->separate + m] =
+                wi_zero_offload_codec(&zero->config, m ? WEFT_ZERO_MOMENT2 : WEFT_ZERO_MOMENT1);
     }
     weft_status st = extents && list ? wi_disk_create(&disk, extents, (size_t)zero->offload.nflats, &zero->offload.disk)
                                      : wi_fail(WEFT_ENOMEM, "seal: out of memory");
@@ -212,4 +286,6 @@ void wi_zero_offload_stats(const weft_zero *zero, weft_zero_stats *stats)
     stats->disk_uring = disk.backend && !strcmp(disk.backend, "io_uring");
     stats->disk_direct = disk.direct;
     stats->disk_fixed = disk.fixed;
+    stats->disk_raw_bytes = disk.bytes_raw;
+    stats->disk_code_ns = disk.code_ns;
 }

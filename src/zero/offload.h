@@ -12,6 +12,11 @@ struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *
 /* Fields of a configuration that are of files. */
 weft_status wi_zero_offload_check(const weft_zero_config *config);
 
+/* The codec of a stream of a flat in the file; NULL: none. */
+const char *wi_zero_offload_codec(const weft_zero_config *config, weft_zero_what what);
+/* Whether what comes back from the file is what went there. */
+int wi_zero_offload_exact(const weft_zero_config *config);
+
 /* Choose flats, and make the file; before memory is allocated for the others. */
 weft_status wi_zero_offload_choose(weft_zero *zero);
 weft_status wi_zero_offload_create(weft_zero *zero);

@@ -57,7 +57,7 @@ struct field {
     const char *name;
     double value;
 };
-enum { FIELDS = 27 };
+enum { FIELDS = 28 };
 
 static double hash_text(const char *text)
 {
@@ -93,6 +93,9 @@ static void list_fields(const weft_zero_config *c, struct field fields[FIELDS])
         {"state_dtype", c->state_dtype},
         {"offload_params", c->offload_params},
         {"offload_ratio", c->offload_folder ? c->offload_ratio : 0},
+        {"offload_weight_codec, offload_moment1_codec or offload_moment2_codec",
+         hash_text(c->offload_weight_codec) + 3 * hash_text(c->offload_moment1_codec) +
+             5 * hash_text(c->offload_moment2_codec)},
         {"gather_codec or reduce_codec", hash_text(c->gather_codec) + 3 * hash_text(c->reduce_codec)},
     };
 

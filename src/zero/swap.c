@@ -332,4 +332,5 @@ void wi_zero_swap_stats(const weft_zero *zero, weft_zero_stats *stats)
     stats->disk_buffer_bytes += disk.buffer_bytes;
     stats->disk_read_bytes += disk.bytes_read;
     stats->disk_written_bytes += disk.bytes_written;
+    stats->disk_raw_bytes += disk.bytes_raw;
 }

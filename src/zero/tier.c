@@ -265,6 +265,10 @@ static weft_status offload_memory(weft_zero *zero, size_t bytes)
 
     if (!zero->config.offload_folder)
         return wi_fail(WEFT_EINVAL, "zero: offload_memory: offload_folder was not set: all states are in memory");
+    if (bytes && !wi_zero_offload_exact(&zero->config))
+        return wi_fail(WEFT_EINVAL,
+                       "zero: offload_memory: a codec of the file loses something, and what is in memory does not: "
+                       "results would depend on when it moved");
     if (!zero->offload.tier)
         return WEFT_SUCCESS; /* nothing of this rank's is in a file */
     zero->offload.tier->limit = bytes;

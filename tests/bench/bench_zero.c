@@ -2,7 +2,8 @@
 /* Memory and time of an engine of libweft_zero, of a model of equal layers whose computation is a copy of the weights:
  *
  *     weft-run -n 4 tests/bench/bench_zero [--stage S] [--units N] [--elems N] [--half] [--steps N] [--micro-batches N]
- *         [--offload FOLDER [--params] [--ratio R] [--memory MIB]] [--save FOLDER [--saves N]] [--compute MS]
+ *         [--offload FOLDER [--params] [--ratio R] [--memory MIB] [--codecs WEIGHT/MOMENT1/MOMENT2]]
+ *         [--save FOLDER [--saves N]] [--compute MS]
  *
  * Rank 0 prints, of the slowest rank: bytes by class beside what the stage's formula says, the process's proportional set size
  * above that before the engine was made, and the seconds of a step by cause; with --offload also, of each step, its update and for
@@ -19,6 +20,7 @@ static struct {
     size_t elems; /* of a unit */
     double ratio, memory, compute_ms;
     const char *offload, *save;
+    char *codecs[3]; /* of weights and moments in the file */
 } options = {.stage = 1, .units = 16, .elems = 1 << 20, .steps = 5, .micro_batches = 1, .ratio = 1, .saves = 1};
 
 static weft_comm *comm;
@@ -71,7 +73,7 @@ static void parse(int argc, char **argv)
                                           {"half", 0, 0, 'h'},    {"steps", 1, 0, 'n'},  {"micro-batches", 1, 0, 'm'},
                                           {"offload", 1, 0, 'o'}, {"params", 0, 0, 'p'}, {"ratio", 1, 0, 'r'},
                                           {"save", 1, 0, 'v'},    {"saves", 1, 0, 'V'},  {"compute", 1, 0, 'c'},
-                                          {"memory", 1, 0, 'M'},  {0, 0, 0, 0}};
+                                          {"memory", 1, 0, 'M'},  {"codecs", 1, 0, 'C'}, {0, 0, 0, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
@@ -102,6 +104,10 @@ static void parse(int argc, char **argv)
             break;
         case 'r':
             options.ratio = atof(optarg);
+            break;
+        case 'C':
+            for (int i = 0; i < 3; i++)
+                options.codecs[i] = strsep(&optarg, "/");
             break;
         case 'M':
             options.memory = atof(optarg);
@@ -135,6 +141,9 @@ static void make(void)
     config.offload_folder = options.offload;
     config.offload_params = options.params;
     config.offload_ratio = options.ratio;
+    config.offload_weight_codec = options.codecs[0];
+    config.offload_moment1_codec = options.codecs[1];
+    config.offload_moment2_codec = options.codecs[2];
     config.offload_memory_bytes = (size_t)(options.memory * 1048576);
     CHECK(weft_zero_create(comm, &config, &zero));
     param.name = name;
@@ -253,6 +262,8 @@ static void report_time(double per_step, const weft_zero_stats *from)
     double ms = 1e-6 / options.steps;
 
     CHECK(weft_zero_get_stats(zero, &to));
+    double moved =
+        (double)(to.disk_read_bytes + to.disk_written_bytes - from->disk_read_bytes - from->disk_written_bytes);
     double values[] = {per_step * 1e3,
                        (double)(to.gather_wait_ns - from->gather_wait_ns) * ms,
                        (double)(to.reduce_wait_ns - from->reduce_wait_ns) * ms,
@@ -268,12 +279,13 @@ static void report_time(double per_step, const weft_zero_stats *from)
     printf("step, ms: %.2f; waited for parameters %.2f, for reductions %.2f; norm %.2f; update %.2f", values[0],
            values[1], values[2], values[3], values[4]);
     if (to.disk_bytes)
-        printf("; stalled for reads %.2f, for writes %.2f; %.0f MB/s read and written in the update (%s, %s, %s)",
-               values[5], values[6],
-               (double)(to.disk_read_bytes + to.disk_written_bytes - from->disk_read_bytes - from->disk_written_bytes) *
-                   1e-6 / ((double)(to.update_ns - from->update_ns) * 1e-9),
-               to.disk_uring ? "io_uring" : "threads", to.disk_direct ? "direct" : "buffered",
-               to.disk_fixed ? "fixed" : "plain");
+        printf(
+            "; stalled for reads %.2f, for writes %.2f; codecs %.2f; %.1f of %.1f MiB read and written a step, %.0f MB/s of "
+            "the update (%s, %s, %s)",
+            values[5], values[6], (double)(to.disk_code_ns - from->disk_code_ns) * ms, moved / 1048576 / options.steps,
+            (double)(to.disk_raw_bytes - from->disk_raw_bytes) / 1048576 / options.steps,
+            moved * 1e-6 / ((double)(to.update_ns - from->update_ns) * 1e-9), to.disk_uring ? "io_uring" : "threads",
+            to.disk_direct ? "direct" : "buffered", to.disk_fixed ? "fixed" : "plain");
     printf("\n");
 }
 

@@ -269,7 +269,14 @@ def states_in_a_file(groups: ranks.Groups) -> None:
     data, folder = zm.text(3, groups.rank), tempfile.mkdtemp()
     expected: Any = None
     file = {"offload_folder": folder}
-    for stage, more in ((3, {}), (1, file), (1, {**file, "offload_memory_bytes": 1 << 30}), (3, {**file, "offload_params": True})):
+    ways: list[tuple[int, dict[str, Any]]] = [
+        (3, {}),
+        (1, file),
+        (1, {**file, "offload_memory_bytes": 1 << 30}),
+        (2, {**file, "offload_weight_codec": "none", "offload_moment1_codec": ""}),
+        (3, {**file, "offload_params": True}),
+    ]
+    for stage, more in ways:
         engine, _, _ = train(zm.gpt(), stage, data, zm.common.loss_of, options=more)
         values, stats = zm.whole(engine), engine.stats()
         engine.destroy()

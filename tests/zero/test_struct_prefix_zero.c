@@ -7,11 +7,11 @@
 #include "tests/harness/harness.h"
 #include "tests/unit/struct_rows.h"
 
-_Static_assert(ENDS_AT(weft_zero_config, offload_memory_bytes), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_config, offload_moment2_codec), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_param, cut_elems), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_hyper, min_coeff), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_step_info, step), "padding at the end");
-_Static_assert(ENDS_AT(weft_zero_stats, offload_move_ns), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_stats, disk_code_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_save_options, client_bytes), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_save_info, total_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_load_info, client_bytes), "padding at the end");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams of fp32 numbers whose pieces are images of a codec in the file. Images may differ in length: each has room for the longest
- * there can be. */
+/* Streams of fp32 numbers whose pieces are images of a codec in the file. Images may differ in length: each has room for the
+ * longest there can be. */
 #include <weft/weft_compress.h>
 
 #include "base/clock.h"

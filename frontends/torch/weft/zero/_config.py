@@ -19,7 +19,8 @@ from ._library import Error, library
 #: Fields that no configuration has.
 OPTIONS = ("grad_fp32", "reduce_every", "threads", "gather_codec", "reduce_codec", "shard_ranks", "offload_folder",
            "offload_params", "offload_ratio", "offload_block_bytes", "offload_depth", "offload_buffer_bytes", "offload_buffered",
-           "offload_threads", "offload_memory_bytes")  # fmt: skip
+           "offload_threads", "offload_memory_bytes", "offload_weight_codec", "offload_moment1_codec",
+           "offload_moment2_codec")  # fmt: skip
 
 
 @dataclass
@@ -61,6 +62,9 @@ class Settings:
     offload_buffered: bool = False
     offload_threads: bool = False
     offload_memory_bytes: int = 0
+    offload_weight_codec: str | None = None
+    offload_moment1_codec: str | None = None
+    offload_moment2_codec: str | None = None
     optimizer: str | None = None
     optimizer_params: dict[str, Any] = field(default_factory=dict)
     scheduler: str | None = None

@@ -50,6 +50,7 @@ class Config(ctypes.Structure):
         ("offload_ratio", _double), ("offload_block_bytes", _size), ("offload_depth", _int), ("offload_buffer_bytes", _size),
         ("offload_buffered", _int), ("offload_threads", _int), ("update", _pointer), ("update_arg", _pointer),
         ("update_moments", _int), ("state_dtype", _int), ("offload_memory_bytes", _size),
+        *((name, _text) for name in ("offload_weight_codec", "offload_moment1_codec", "offload_moment2_codec")),
     ]  # fmt: skip
 
 
@@ -94,7 +95,8 @@ class Stats(ctypes.Structure):
         ("disk_uring", _int), ("disk_direct", _int), ("disk_fixed", _int), ("snapshot_wait_ns", ctypes.c_uint64),
         *((name, ctypes.c_uint64) for name in ("retraces", "step_update_ns", "step_stall_ns")),
         ("offload_bytes", _size), ("offload_held_bytes", _size),
-        *((name, ctypes.c_uint64) for name in ("offload_taken", "offload_given", "offload_move_ns")),
+        *((name, ctypes.c_uint64) for name in ("offload_taken", "offload_given", "offload_move_ns", "disk_raw_bytes",
+                                               "disk_code_ns")),
     ]  # fmt: skip
 
 
