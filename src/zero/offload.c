@@ -212,6 +212,28 @@ struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *
     };
 }
 
+struct shared {
+    void (*work)(void *arg, size_t unit);
+    void *arg;
+};
+
+static void work_one(void *arg, void *cursor, size_t unit)
+{
+    const struct shared *shared = arg;
+
+    (void)cursor;
+    shared->work(shared->arg, unit);
+}
+
+/* By the optimizer's threads, which have nothing to do meanwhile. */
+static void share(void *arg, void (*work)(void *work_arg, size_t unit), void *work_arg, size_t n)
+{
+    const weft_zero *zero = arg;
+    struct shared shared = {work, work_arg};
+
+    wi_optim_pool_run(zero->pool, work_one, &shared, n);
+}
+
 weft_status wi_zero_offload_create(weft_zero *zero)
 {
     char name[64];
@@ -219,6 +241,8 @@ weft_status wi_zero_offload_create(weft_zero *zero)
 
     if (!zero->offload.nflats)
         return WEFT_SUCCESS;
+    disk.share = share;
+    disk.share_arg = zero;
     snprintf(name, sizeof name, "weft-zero-rank%d", zero->rank);
     struct wi_disk_extent *extents = wi_calloc((size_t)zero->offload.nflats, sizeof *extents);
     size_t *list = all_extents(zero);

@@ -2,6 +2,7 @@
 /* The disk tier with streams that are images of codecs in the file: what comes back is what the codec leaves, whatever fails. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft/weft_compress.h>
@@ -118,12 +119,44 @@ static weft_status stream(struct wi_disk *disk, struct wt_pass *pass)
 
 /* ---- What comes back ---- */
 
-static void passes(const char *const *codecs, enum wi_disk_kind kind)
+struct unit {
+    void (*work)(void *arg, size_t unit);
+    void *arg;
+    size_t number;
+};
+
+static void *in_thread(void *arg)
 {
+    const struct unit *unit = arg;
+
+    unit->work(unit->arg, unit->number);
+    return NULL;
+}
+
+/* Each unit in a thread of its own. arg: counts calls. */
+static void by_threads(void *arg, void (*work)(void *work_arg, size_t unit), void *work_arg, size_t n)
+{
+    struct unit units[STREAMS];
+    pthread_t threads[STREAMS];
+
+    ++*(int *)arg;
+    for (size_t i = 0; i < n; i++) {
+        units[i] = (struct unit){work, work_arg, i};
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, in_thread, &units[i]), 0);
+    }
+    for (size_t i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void passes(const char *const *codecs, enum wi_disk_kind kind, int shared)
+{
+    int calls = 0;
     struct wi_disk_config config = wt_disk_config(kind, 0);
     struct wi_disk_stats before, stats;
 
     config.chunk_bytes = 4 * CHUNK; /* of a few pages nothing may be left out */
+    config.share = shared ? by_threads : NULL;
+    config.share_arg = &calls;
     struct wi_disk *disk = make(codecs, config);
 
     model_put(disk, codecs);
@@ -140,6 +173,7 @@ static void passes(const char *const *codecs, enum wi_disk_kind kind)
     uint64_t moved = stats.bytes_read + stats.bytes_written - before.bytes_read - before.bytes_written;
 
     CU_ASSERT(stats.code_ns > before.code_ns);
+    CU_ASSERT((calls > 0) == shared);
     /* Of three streams one is as it is, one has half, and one a quarter; pages are not divided. */
     uint64_t raw = stats.bytes_raw - before.bytes_raw;
 
@@ -149,16 +183,16 @@ static void passes(const char *const *codecs, enum wi_disk_kind kind)
 
 static void rounded(void)
 {
-    passes(lossy, WI_DISK_AUTO);
-    passes(lossy, WI_DISK_THREADS);
+    passes(lossy, WI_DISK_AUTO, 0);
+    passes(lossy, WI_DISK_THREADS, 1);
 }
 
 static void come_back(void)
 {
     if (skipped())
         return;
-    passes(lossless, WI_DISK_AUTO);
-    passes(lossless, WI_DISK_THREADS);
+    passes(lossless, WI_DISK_AUTO, 1);
+    passes(lossless, WI_DISK_THREADS, 0);
 }
 
 /* Any elements, anywhere: what an image does not lose is kept. */

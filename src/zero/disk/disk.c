@@ -49,6 +49,8 @@ static weft_status config_take(struct wi_disk *disk, const struct wi_disk_config
     disk->chunk_bytes = config->chunk_bytes ? config->chunk_bytes : disk->depth * disk->block_bytes;
     disk->nslots = config->slots ? config->slots : 3;
     disk->slot_bytes = disk->chunk_bytes;
+    disk->share = config->share;
+    disk->share_arg = config->share_arg;
     disk->timeout_ns = config->timeout_ns ? config->timeout_ns : 60000000000ull;
     return WEFT_SUCCESS;
 }

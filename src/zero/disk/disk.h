@@ -32,6 +32,9 @@ enum wi_disk_kind {
     WI_DISK_THREADS, /* threads that call pread and pwrite */
 };
 
+/* Calls work(work_arg, unit) for 0 to n - 1, each once, in any order and on any threads; returns when all have returned. */
+typedef void (*wi_disk_share_fn)(void *arg, void (*work)(void *work_arg, size_t unit), void *work_arg, size_t n);
+
 struct wi_disk_config {
     const char *folder; /* exists and is writable */
     const char *name;   /* of the file, for errors: it is unlinked as soon as it is made */
@@ -43,6 +46,8 @@ struct wi_disk_config {
     size_t chunk_bytes;  /* of memory that a chunk takes; a multiple of WI_DISK_ALIGN. 0: depth blocks */
     unsigned slots;      /* chunks in memory while extents are streamed: 3 or more. 0: 3 */
     uint64_t timeout_ns; /* of each wait inside of create, stream, get, put and destroy. 0: 60 s */
+    wi_disk_share_fn share; /* NULL, or by whom streams that have codecs are coded at the same time */
+    void *share_arg;
     const struct wi_disk_backend *backend; /* NULL, or instead of those of `kind` (tests) */
 };
 

@@ -111,6 +111,8 @@ struct wi_disk {
     size_t block_bytes, chunk_bytes, slot_bytes; /* slot: as many as a chunk, or more where images may be longer */
     unsigned depth, threads, nslots;
     uint64_t timeout_ns;
+    wi_disk_share_fn share;
+    void *share_arg;
     size_t nextents, nparts;
     struct wi_disk_geometry *extents;
     uint32_t *crcs;         /* of parts: extent, chunk, stream */
@@ -149,6 +151,9 @@ size_t wi_disk_stream_offset(const struct wi_disk *disk, size_t extent, size_t c
 /* One stream of a chunk, between values and its image. */
 weft_status wi_disk_decode(struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream, const void *image, void *values);
 weft_status wi_disk_encode(struct wi_disk *disk, size_t extent, size_t chunk, unsigned stream, const void *values, void *image);
+/* All streams of a piece that have codecs, between the piece and a slot; where one fails, none of the chunk is to be read any more
+ * if it was encoded. */
+weft_status wi_disk_code_piece(struct wi_disk *disk, const struct wi_disk_piece *piece, void *images, int encode);
 
 /* disk_op.c */
 uint64_t wi_disk_chunk_offset(const struct wi_disk *disk, size_t extent, size_t chunk);

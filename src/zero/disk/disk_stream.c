@@ -287,28 +287,6 @@ static void piece_place(const struct wi_disk *disk, const struct wi_disk_slot *s
                                 : (char *)slot->data + wi_disk_stream_offset(disk, slot->extent, slot->chunk, 0, s);
 }
 
-/* Streams that have codecs: from their images, or into them. */
-static weft_status piece_code(struct wi_disk *disk, const struct wi_disk_slot *slot, const struct wi_disk_piece *piece,
-                              int encode)
-{
-    for (unsigned s = 0; s < piece->nstreams; s++) {
-        char *image = slot->data;
-
-        if (!disk->extents[slot->extent].codecs[s])
-            continue;
-        image += wi_disk_stream_offset(disk, slot->extent, slot->chunk, 0, s);
-        weft_status status = encode ? wi_disk_encode(disk, slot->extent, slot->chunk, s, piece->streams[s], image)
-                                    : wi_disk_decode(disk, slot->extent, slot->chunk, s, image, piece->streams[s]);
-
-        /* Lengths of some images are those of new values already. */
-        if (status != WEFT_SUCCESS && encode)
-            wi_disk_pieces_lost(disk, slot->extent, slot->chunk, 0, piece->nstreams);
-        if (status != WEFT_SUCCESS)
-            return status;
-    }
-    return WEFT_SUCCESS;
-}
-
 static weft_status call_compute(struct run *run, const struct wi_disk_piece *piece)
 {
     uint64_t start = wi_now_ns();
@@ -332,11 +310,11 @@ static void chunk_compute(struct run *run, struct wi_disk_slot *slot)
     piece.nstreams = slot->nstreams;
     piece_place(disk, slot, &piece);
     if (run->flags & WI_DISK_READ)
-        status = piece_code(disk, slot, &piece, 0);
+        status = wi_disk_code_piece(disk, &piece, slot->data, 0);
     if (status == WEFT_SUCCESS)
         status = call_compute(run, &piece);
     if (status == WEFT_SUCCESS && run->flags & WI_DISK_WRITE)
-        status = piece_code(disk, slot, &piece, 1);
+        status = wi_disk_code_piece(disk, &piece, slot->data, 1);
     slot->state = WI_DISK_SLOT_FREE;
     if (status != WEFT_SUCCESS) {
         run_fail(run, status);

@@ -59,6 +59,13 @@ struct wi_optim_pool;
 weft_status wi_optim_pool_create(int threads, struct wi_optim_pool **pool);
 void wi_optim_pool_destroy(struct wi_optim_pool *pool);
 
+/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread has
+ * WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
+#define WI_OPTIM_CURSOR_BYTES 32
+typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
+void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);
+
+
 /* Update all pieces. Blocks until it is done. */
 void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces);
 

@@ -67,10 +67,4 @@ typedef void (*wi_optim_part_fn)(void *arg, void *own, const struct wi_optim_pie
 void wi_optim_parts(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces, wi_optim_part_fn work,
                     void *arg);
 
-/* Run work(arg, cursor, unit) for every unit from 0 to nunits - 1, each once, in any order and on any thread. Each thread has
- * WI_OPTIM_CURSOR_BYTES at `cursor` during the call, zeroed at first. */
-#define WI_OPTIM_CURSOR_BYTES 32
-typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
-void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);
-
 #endif
