@@ -22,7 +22,7 @@ of the launcher. Models are on the CPU.
 from __future__ import annotations
 
 from . import dcp, schedulers, universal
-from ._checkpointing import checkpoint
+from ._checkpointing import Checkpoints, checkpoint, checkpoint_units, configure_checkpointing
 from ._engine import Engine, initialize
 from ._fsdp import Optimizer, fully_shard
 from ._init import Init
@@ -45,6 +45,7 @@ from ._units import Block, Plan, UnitPlan, plan
 
 __all__ = [
     "Block",
+    "Checkpoints",
     "Engine",
     "Error",
     "GatheredParameters",
@@ -54,6 +55,8 @@ __all__ = [
     "ShardedOptimizer",
     "UnitPlan",
     "checkpoint",
+    "checkpoint_units",
+    "configure_checkpointing",
     "dcp",
     "full_state_dict",
     "fully_shard",
