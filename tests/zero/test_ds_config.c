@@ -134,6 +134,9 @@ static void batch_sizes(void)
         {"{\"train_micro_batch_size_per_gpu\": 5}", 4, 20, 5, 1},
         {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 3}",
          4, 24, 2, 3},
+        {"{\"gradient_accumulation_steps\": \"auto\", \"train_batch_size\": 8}", 4, 8, 2, 1},
+        {"{\"gradient_accumulation_steps\": \"auto\", \"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 2}",
+         4, 8, 2, 1},
     };
 
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
@@ -156,8 +159,8 @@ static void batch_sizes(void)
     wt_ds_refused("{\"gradient_accumulation_steps\": 1e9, \"train_micro_batch_size_per_gpu\": 9e15}", 1000,
                   "is not equal to");
     wt_ds_refused(
-        "{\"gradient_accumulation_steps\": \"auto\", \"train_batch_size\": 8}", 4,
-        "gradient_accumulation_steps is \"auto\": say a value, or fill in accumulation_steps of weft_zero_ds_model");
+        "{\"gradient_accumulation_steps\": 2, \"train_batch_size\": \"auto\"}", 4,
+        "train_batch_size is \"auto\": say a value, or fill in train_batch_size of weft_zero_ds_model, or say the other");
 }
 
 static void precision(void)

@@ -26,13 +26,13 @@ static weft_status set_batch(weft_zero_ds_config *c, const char *path, double va
 static weft_status complete_batches(weft_zero_ds_config *c)
 {
     int train = wi_ds_has(c, TRAIN), micro = wi_ds_has(c, MICRO), steps = wi_ds_has(c, STEPS);
-    const char *const paths[] = {TRAIN, MICRO, STEPS};
+    const char *const paths[] = {TRAIN, MICRO};
     double n = c->nranks;
 
-    for (int i = 0; i < 3 && train + micro + steps < 2; i++)
+    for (int i = 0; i < 2 && !train && !micro; i++)
         if (wi_ds_value(c, paths[i])->automatic)
             return wi_ds_bad(c, wi_ds_value(c, paths[i])->at,
-                             "%s is \"auto\": say a value, or fill in %s of weft_zero_ds_model, or say the other two",
+                             "%s is \"auto\": say a value, or fill in %s of weft_zero_ds_model, or say the other",
                              paths[i], wi_ds_auto_field(wi_ds_key(wi_ds_row(paths[i]))->automatic));
     if (!train && !micro)
         return wi_ds_bad(c, (struct wi_ds_place){0, 0}, "either " TRAIN " or " MICRO " has to be given");

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import _library
+from ._automatic import explain, say
 from ._library import Error, library
 
 #: Fields that no configuration has.
@@ -141,9 +142,14 @@ def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, An
 
 
 def settings_of(
-    config: str | os.PathLike[str] | Mapping[str, Any] | None, ranks: int, options: Mapping[str, Any] | None = None
+    config: str | os.PathLike[str] | Mapping[str, Any] | None,
+    ranks: int,
+    options: Mapping[str, Any] | None = None,
+    automatic: _library.DsModel | None = None,
 ) -> Settings:
     """What a configuration says for this number of ranks; None: stage 1, one micro-batch, not clipped.
+
+    automatic: what "auto" stands for.
 
     Raises:
         ValueError: a key is unknown or refused, or a value is not what it may be; the text names it, with line and column.
@@ -158,11 +164,14 @@ def settings_of(
     text, name = _text_of(config)
     handle = ctypes.c_void_p()
     try:
-        library().call("weft_zero_ds_config_read", text, name, ranks, None, ctypes.byref(handle))
+        library().call("weft_zero_ds_config_read", text, name, ranks, ctypes.byref(automatic) if automatic else None,
+                       ctypes.byref(handle))  # fmt: skip
+        if automatic:
+            say(text.decode(errors="replace"), automatic)
         read = _settings(*_from_library(handle))
         _warn(handle)
     except Error as problem:
-        raise ValueError(str(problem)) from None
+        raise ValueError(explain(str(problem))) from None
     finally:
         library().result("weft_zero_ds_config_free", handle)
     return replace(read, **(options or {}))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import _checkpoint, schedulers
+from ._automatic import known
 from ._comm import world_size
 from ._config import Settings, settings_of
 from ._core import Core
@@ -275,6 +276,7 @@ def initialize(
     group: ProcessGroup | None = None,
     units: Sequence[Block] | None = None,
     options: Mapping[str, Any] | None = None,
+    auto: Mapping[str, Any] | None = None,
     **hypers: Any,
 ) -> Engine:
     """Make an engine of a model. Collective: all ranks get the parameters and buffers of rank 0.
@@ -291,13 +293,17 @@ def initialize(
         units: modules, classes or names of classes that are gathered as a whole; None: repeated blocks.
         options: what configurations have not: grad_fp32, reduce_every (micro-batches are reduced one by one in all stages),
             threads, gather_codec, reduce_codec, shard_ranks, offload_folder and what else of weft_zero_config begins so.
+        auto: what "auto" in the configuration stands for: hidden_size, train_batch_size, micro_batch_size, accumulation_steps,
+            warmup_steps, total_steps, lr, beta1, beta2, eps, weight_decay, clip, fp16, bf16. Without it hidden_size is
+            model.config's, fp16 and bf16 are as the model's parameters, the optimizer's are those that were passed, and clip is 1. Of
+            batch sizes that are "auto", one is enough: accumulation is 1 then.
         hypers: lr=…, weight_decay=… for an optimizer by name.
 
     Raises:
         ValueError: the configuration, the optimizer or the model is not as it must be.
         Error: of the library; ranks have other models or configurations, say.
     """
-    settings = settings_of(config, world_size(group), options)
+    settings = settings_of(config, world_size(group), options, known(model, optimizer, hypers, auto))
     named, given = _optimizer_of(settings, optimizer, hypers)
     if model_parameters is None:
         model_parameters = [p for p in model.parameters() if p.requires_grad]

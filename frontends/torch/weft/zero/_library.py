@@ -63,6 +63,18 @@ class Param(ctypes.Structure):
     ]  # fmt: skip
 
 
+class DsModel(ctypes.Structure):
+    """weft_zero_ds_model."""
+
+    _fields_ = [
+        ("bytes", _size),
+        *((name, ctypes.c_int64) for name in ("hidden_size", "train_batch_size", "micro_batch_size", "accumulation_steps",
+                                              "warmup_steps", "total_steps")),
+        *((name, _double) for name in ("lr", "beta1", "beta2", "eps", "weight_decay", "clip")),
+        ("fp16", _int), ("bf16", _int),
+    ]  # fmt: skip
+
+
 class Hyper(ctypes.Structure):
     """weft_zero_hyper."""
 

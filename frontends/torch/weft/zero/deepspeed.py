@@ -63,12 +63,12 @@ def initialize(
         mpu: has get_data_parallel_group(), whose ranks the engine is of.
         collate_fn: the loader's.
         config: see there.
-        others: config_params, an older name of config; dist_init_required has no effect.
+        others: config_params, an older name of config; auto, see weft.zero.initialize; dist_init_required has no effect.
 
     Returns:
         The engine, its optimizer, the loader of training_data or None, the scheduler or None.
     """
-    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param"})
+    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param", "auto"})
     if unknown:
         raise TypeError(f"weft.zero.deepspeed.initialize has no argument {unknown[0]}")
     if model is None:
@@ -78,7 +78,8 @@ def initialize(
         raise ValueError("weft.zero.deepspeed.initialize: config is missing: a file, or a dictionary")
     init_distributed()
     group = mpu.get_data_parallel_group() if mpu is not None else None
-    engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group)
+    engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group,
+                         auto=others.get("auto"))  # fmt: skip
     return engine, engine.optimizer, _loader(engine, training_data, collate_fn), engine.lr_scheduler
 
 
