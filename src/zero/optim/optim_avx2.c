@@ -21,6 +21,7 @@
 #define OPTIM_UNROLL 4
 #define TO_DOUBLE(v) ((vd)_mm256_cvtps_pd((__m128)(v)))
 #define TO_FLOAT(v) ((vf)_mm256_cvtpd_ps((__m256d)(v)))
+#define SQRT_FLOAT(v) ((vf)_mm_sqrt_ps((__m128)(v)))
 #define SQRT_DOUBLE(v) ((vd)_mm256_sqrt_pd((__m256d)(v)))
 #define WIDEN(v) ((vu32)_mm_cvtepu16_epi32(load_half(v)))
 #define NARROW(v) low_half(_mm_packus_epi32((__m128i)(v), (__m128i)(v)))

@@ -22,6 +22,7 @@
 #define OPTIM_UNROLL 4
 #define TO_DOUBLE(v) ((vd)_mm512_cvtps_pd((__m256)(v)))
 #define TO_FLOAT(v) ((vf)_mm512_cvtpd_ps((__m512d)(v)))
+#define SQRT_FLOAT(v) ((vf)_mm256_sqrt_ps((__m256)(v)))
 #define SQRT_DOUBLE(v) ((vd)_mm512_sqrt_pd((__m512d)(v)))
 #define WIDEN(v) ((vu32)_mm256_cvtepu16_epi32((__m128i)(v)))
 #define NARROW(v) ((vu16)_mm256_cvtepi32_epi16((__m256i)(v)))

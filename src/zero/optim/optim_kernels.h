@@ -2,7 +2,7 @@
 /* The optimizers' loops, in GCC's vector extension. Included once by each optim_<isa>.c, which defines
  *   OPTIM_ISA      name of the struct wi_optim_isa
  *   OPTIM_LANES    doubles in a vector register, vd; vf has as many floats, vu32 and vu16 as many integers
- *   TO_DOUBLE(vf), TO_FLOAT(vd), SQRT_DOUBLE(vd)
+ *   TO_DOUBLE(vf), TO_FLOAT(vd), SQRT_DOUBLE(vd), SQRT_FLOAT(vf)
  *   WIDEN(vu16), NARROW(vu32) of lanes below 2^16; F16_DECODE(vu16), F16_ENCODE(vf)
  *   ONE_NAN(vf)    every NaN becomes 0x7fc00000
  *   ANY_NAN(vf[], count)    not 0 if a lane is a NaN
@@ -75,13 +75,14 @@ struct lanes {
     vf weight[OPTIM_UNROLL], moment1[OPTIM_UNROLL], moment2[OPTIM_UNROLL];
 };
 
-/* weight - step_size a / (sqrt(v) + eps). A moment that is NaN makes the weight NaN, so that one test finds all that are to be made
- * alike. */
-INLINE void descend(int count, const struct wi_optim *o, const vd a[], const vd v[], const vd weight[], struct lanes *x)
+/* weight - step_size a / (sqrt(v) + eps), v being the second moment as it is stored. The root is one of fp32, half a unit in its
+ * last place off: one of double takes as long as all else. A moment that is NaN makes the weight NaN, so that one test finds all
+ * that are to be made alike. */
+INLINE void descend(int count, const struct wi_optim *o, const vd a[], const vd weight[], struct lanes *x)
 {
     vd root[OPTIM_UNROLL], q[OPTIM_UNROLL];
 
-    EACH(i) root[i] = SQRT_DOUBLE(v[i]);
+    EACH(i) root[i] = TO_DOUBLE(SQRT_FLOAT(x->moment2[i]));
     EACH(i) q[i] = a[i] / (root[i] + o->eps);
     EACH(i) x->weight[i] = TO_FLOAT(weight[i] - q[i] * o->step_size);
     if (__builtin_expect(!ANY_NAN(x->weight, count), 1))
@@ -100,7 +101,7 @@ INLINE void step_adam(int count, int form, const struct wi_optim *o, struct lane
     EACH(i) x->moment1[i] = TO_FLOAT(m[i]);
     EACH(i) x->moment2[i] = TO_FLOAT(v[i]);
     EACH(i) decayed[i] = form == WI_OPTIM_ADAMW ? p[i] * o->decay : p[i];
-    descend(count, o, m, v, decayed, x);
+    descend(count, o, m, decayed, x);
 }
 
 INLINE void step_adagrad(int count, const struct wi_optim *o, struct lanes *x, const vd p[], const vd g[])
@@ -110,7 +111,7 @@ INLINE void step_adagrad(int count, const struct wi_optim *o, struct lanes *x, c
     EACH(i) v[i] = TO_DOUBLE(x->moment2[i]) + g[i] * g[i];
     EACH(i) x->moment2[i] = TO_FLOAT(v[i]);
     EACH(i) x->moment1[i] = x->moment2[i]; /* there is none */
-    descend(count, o, g, v, p, x);
+    descend(count, o, g, p, x);
 }
 
 /* What lamb scales by the ratio of norms, of moments that are rounded already. */
@@ -195,6 +196,24 @@ INLINE size_t type_bytes(int type)
     return type == WI_OPTIM_F32 ? 4 : 2;
 }
 
+/* The CPU's own prefetchers stop at the end of each page of each stream, and the loop computes for so long that few loads are under
+ * way at a time: so many elements before they are used. */
+#define AHEAD 512
+
+INLINE void fetch_ahead(int form, int grad_type, size_t at, const float *weight, const float *moment1,
+                        const float *moment2, const void *grad)
+{
+    UNROLL for (size_t i = 0; i < OPTIM_UNROLL * OPTIM_LANES; i += 16)
+    {
+        __builtin_prefetch(weight + at + i, 1);
+        if (HAS_MOMENT1(form))
+            __builtin_prefetch(moment1 + at + i, 1);
+        if (HAS_MOMENT2(form))
+            __builtin_prefetch(moment2 + at + i, 1);
+        __builtin_prefetch((const char *)grad + type_bytes(grad_type) * (at + i));
+    }
+}
+
 INLINE void update(int form, int grad_type, int out_type, const struct wi_optim *optim, size_t elems, float *weight,
                    float *moment1, float *moment2, const void *grad, void *out)
 {
@@ -203,8 +222,10 @@ INLINE void update(int form, int grad_type, int out_type, const struct wi_optim 
     float part[3][OPTIM_LANES] = {{0}}, part_grad[OPTIM_LANES] = {0};
     uint16_t part_out[OPTIM_LANES];
 
-    for (; whole - at >= OPTIM_UNROLL * OPTIM_LANES; at += OPTIM_UNROLL * OPTIM_LANES)
+    for (; whole - at >= OPTIM_UNROLL * OPTIM_LANES; at += OPTIM_UNROLL * OPTIM_LANES) {
+        fetch_ahead(form, grad_type, at + AHEAD, weight, moment1, moment2, grad);
         update_vectors(OPTIM_UNROLL, form, grad_type, out_type, &local, at, weight, moment1, moment2, grad, out);
+    }
     for (; at < whole; at += OPTIM_LANES)
         update_vectors(1, form, grad_type, out_type, &local, at, weight, moment1, moment2, grad, out);
     if (!rest)

@@ -50,6 +50,18 @@ static inline __attribute__((always_inline)) two_floats to_float(__m128d v)
 #define TO_DOUBLE(v) ((vd)to_double(v))
 #define TO_FLOAT(v) ((vf)to_float((__m128d)(v)))
 #define SQRT_DOUBLE(v) ((vd)_mm_sqrt_pd((__m128d)(v)))
+
+static inline __attribute__((always_inline)) two_floats sqrt_float(two_floats v)
+{
+    long long word;
+
+    memcpy(&word, &v, sizeof(word));
+    word = _mm_cvtsi128_si64(_mm_castps_si128(_mm_sqrt_ps(_mm_castsi128_ps(_mm_cvtsi64_si128(word)))));
+    memcpy(&v, &word, sizeof(word));
+    return v;
+}
+
+#define SQRT_FLOAT(v) ((vf)sqrt_float(v))
 #else
 #define TO_DOUBLE(v) __builtin_convertvector(v, vd)
 #define TO_FLOAT(v) __builtin_convertvector(v, vf)
@@ -61,9 +73,17 @@ static inline double __attribute__((vector_size(16))) sqrt_double(double __attri
     return v;
 }
 
+static inline float __attribute__((vector_size(8))) sqrt_float(float __attribute__((vector_size(8))) v)
+{
+    __asm__("fsqrt %0.2s, %1.2s" : "=w"(v) : "w"(v));
+    return v;
+}
+
 #define SQRT_DOUBLE(v) sqrt_double(v)
+#define SQRT_FLOAT(v) sqrt_float(v)
 #else
 #define SQRT_DOUBLE(v) ((vd){__builtin_sqrt((v)[0]), __builtin_sqrt((v)[1])})
+#define SQRT_FLOAT(v) ((vf){__builtin_sqrtf((v)[0]), __builtin_sqrtf((v)[1])})
 #endif
 #endif
 
