@@ -4,6 +4,7 @@
 
     bench_zero.py [--ranks 2,4] [--turns 12] [--sequences 1] [--only REGEX] [--json FILE]
     bench_zero.py --hosts [--rate 1000] [--ranks 4] ...
+    bench_zero.py --memory [--ranks 2,4,8]
 
 A GPT of some 30 million parameters in fp32, 64 tokens on each rank, AdamW, one thread for each rank. Systems take turns, three
 steps at a time, in the same processes. Between them each rank computes forward and backward of the same model without any of
@@ -12,9 +13,15 @@ FSDP2, reshard_after_forward=False is stage 2.
 
 --hosts: each rank is a host, a network namespace whose link passes --rate Mbit/s (root; ip and tc). Beside the others stands
 what no step can beat: the larger of forward and backward, and the time in which the bytes that a stage must send pass the link.
+
+--memory: what weft.zero takes with parameters of bf16, stage by stage: the formula, what the engine counts, its buffers with it,
+and the proportional set size of each rank after some steps above that of before the model was built, a mean over the ranks, as
+shared memory counts once.
 """
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import pickle
@@ -194,6 +201,62 @@ def rank_of_hosts(file, names, turns, sequences):
     dist.destroy_process_group()
 
 
+def set_size():
+    """Bytes that this process has for itself, and its share of what several have. What is free goes back first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+
+
+def memory(rank, world, stage):
+    """Of this rank: (parameters, what the engine counts without buffers, its buffers, its set size's growth)."""
+    import common
+    import torch
+    import torch.distributed as dist
+    from weft import zero
+
+    def step(engine, batch):
+        engine.backward(common.loss_of(engine(batch[0]), batch[1]))
+        engine.step()
+
+    data = list(common.batches(4, 1, seed=rank, length=TOKENS))
+    limits = {f"stage3_{limit}": 0 for limit in ("max_live_parameters", "max_reuse_distance", "param_persistence_threshold")}
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage, **limits}}
+    # What libraries and communicators take is there before, once: after a small engine has lived.
+    small = zero.initialize(common.gpt(2, 64), "adamw", config, **HYPERS)
+    for batch in data:
+        step(small, batch)
+    small.destroy()
+    dist.barrier()
+    before = set_size()
+    torch.manual_seed(0)
+    engine = zero.initialize(model_of().to(torch.bfloat16), "adamw", config, **HYPERS)
+    for batch in data:
+        step(engine, batch)
+    engine.synchronize()
+    dist.barrier()
+    grown = set_size() - before
+    dist.barrier()
+    stats = engine.stats()
+    engine.destroy()
+    kept = stats["param_bytes"] + stats["grad_bytes"] + stats["state_bytes"]
+    return stats["elems"], kept, stats["gather_bytes"] + stats["reduce_bytes"], grown
+
+
+def report_memory(world, run):
+    """A table of all stages, in MiB."""
+    print(f"{world} ranks, MiB a rank:  formula   counted   with buffers   set size   above formula and buffers")
+    for stage in range(4):
+        found = run(lambda rank, world, stage=stage: memory(rank, world, stage), "gloo", world, deadline=3000, timeout=600)
+        elems = found[0][0]
+        n = [world if stage >= least else 1 for least in (3, 2, 1)]  # over how many ranks parameters, gradients, states are shared
+        formula = elems * (2 / n[0] + 2 / n[1] + 12 / n[2])
+        kept, buffers, grown = (sum(f[i] for f in found) / world for i in (1, 2, 3))
+        print(f"  stage {stage}           {formula / 2**20:9.1f} {kept / 2**20:9.1f} {(kept + buffers) / 2**20:14.1f} "
+              f"{grown / 2**20:10.1f}   {(grown - formula - buffers) / 2**20:+6.1f} ({grown / (formula + buffers) - 1:+.1%})")
+
+
 def report_bound(world, rate, millis, alone):
     """Beside the larger of computing and sending: gradients are scattered, parameters gathered, in stage 3 twice."""
     from compare_hosts import PAYLOAD_SHARE
@@ -235,6 +298,7 @@ def main():
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--sequences", type=int, default=1, help="of 64 tokens, in a batch")
     parser.add_argument("--hosts", action="store_true", help="each rank is a host")
+    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     parser.add_argument("--rate", type=int, default=1000, help="of a host's link, Mbit/s")
     parser.add_argument("--result-of-rank", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
@@ -254,6 +318,10 @@ def main():
     names = [name for name in SYSTEMS if name == "alone" or re.search(options.only, name)]
     numbers = []
     for world in map(int, options.ranks.split(",")):
+        if options.memory:
+            report_memory(world, run)
+            continue
+
         def ranks(rank, world):
             return train(rank, world, names, options.turns, options.sequences)
 

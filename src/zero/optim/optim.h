@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Optimizers on pieces of shards: one pass over memory that unscales and clips the gradient, updates weight and moments, and
  * stores the 16-bit weight. Weights and moments are fp32 in memory; what happens to an element between load and store is computed
- * in double, but for roots of second moments, which are of fp32, by the same operations on every instruction set. The result depends
- * neither on the instruction set nor on how pieces are cut, aligned or shared among threads. A NaN that is stored is always the same
- * one. */
+ * in double, but for roots of second moments, which are of fp32, by the same operations on every instruction set. The result
+ * depends neither on the instruction set nor on how pieces are cut, aligned or shared among threads. A NaN that is stored is always
+ * the same one. */
 #ifndef WI_ZERO_OPTIM_H
 #define WI_ZERO_OPTIM_H
 
