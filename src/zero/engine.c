@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "zero/ckpt/ckpt.h"
+#include "zero/common/config_fields.h"
 #include "zero/offload.h"
 #include "zero/swap.h"
 #include "zero/tier.h"
@@ -137,27 +138,25 @@ static weft_status check_states(const weft_zero_config *config)
     return WEFT_SUCCESS;
 }
 
+static weft_status check_ranges(const weft_zero_config *config)
+{
+    for (int i = 0; i < WI_ZERO_NFIELDS; i++) {
+        const struct wi_zero_field *field = &wi_zero_fields[i];
+
+        if (field->flags & WI_ZERO_RANGED && !(field->flags & WI_ZERO_DYNAMIC && config->loss_scale != 0))
+            WI_TRY(wi_zero_number(field->name, wi_zero_field_number(config, field), field->least, field->most));
+    }
+    if (config->loss_scale == 0)
+        WI_TRY(wi_zero_number("loss_scale_initial", config->loss_scale_initial, config->loss_scale_min, 1e30));
+    return WEFT_SUCCESS;
+}
+
 static weft_status check_config(const weft_zero_config *config)
 {
-    WI_TRY(wi_zero_number("stage", config->stage, 0, 3));
-    WI_TRY(wi_zero_number("micro_batches", config->micro_batches, 1, 1 << 30));
-    WI_TRY(wi_zero_number("reduce", config->reduce, WEFT_ZERO_REDUCE_AUTO, WEFT_ZERO_REDUCE_EVERY));
-    WI_TRY(wi_zero_number("grad_fp32", config->grad_fp32, 0, 1));
-    WI_TRY(wi_zero_number("divisor", config->divisor, 0, 1e300));
-    WI_TRY(wi_zero_number("clip", config->clip, 0, 1e300));
-    WI_TRY(wi_zero_number("loss_scale", config->loss_scale, 0, 1e30));
-    WI_TRY(wi_zero_number("threads", config->threads, 0, 1024));
-    WI_TRY(wi_zero_number("overlap", config->overlap, 0, 1));
+    WI_TRY(check_ranges(config));
     WI_TRY(check_optimizer(config));
     WI_TRY(wi_zero_offload_check(config));
-    WI_TRY(check_states(config));
-    if (config->loss_scale != 0)
-        return WEFT_SUCCESS;
-    WI_TRY(wi_zero_number("loss_scale_min", config->loss_scale_min, 1e-30, 1e30));
-    WI_TRY(wi_zero_number("loss_scale_initial", config->loss_scale_initial, config->loss_scale_min, 1e30));
-    WI_TRY(wi_zero_number("loss_scale_window", config->loss_scale_window, 1, 1 << 30));
-    WI_TRY(wi_zero_number("loss_scale_hysteresis", config->loss_scale_hysteresis, 1, 1 << 30));
-    return wi_zero_number("loss_scale_refill", config->loss_scale_refill, 0, 1);
+    return check_states(config);
 }
 
 static int cores(void)

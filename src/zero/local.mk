@@ -5,7 +5,7 @@ zero_sources += src/zero/zero.h src/zero/engine.c src/zero/model.c src/zero/seal
 	src/zero/gather.c src/zero/grads.c src/zero/lamb.c src/zero/muon.c src/zero/offload.c src/zero/offload.h src/zero/passes.c \
 	src/zero/place.c src/zero/place.h src/zero/save.c src/zero/state.c src/zero/step.c src/zero/swap.c src/zero/swap.h \
 	src/zero/tier.c src/zero/tier.h src/zero/update.c src/zero/values.c
-zero_sources += src/zero/common/publish.c src/zero/common/publish.h
+zero_sources += src/zero/common/config_fields.c src/zero/common/config_fields.h src/zero/common/publish.c src/zero/common/publish.h
 zero_sources += src/zero/optim/optim.c src/zero/optim/optim.h src/zero/optim/optim_avx2.c src/zero/optim/optim_avx512.c \
 	src/zero/optim/optim_codes.c src/zero/optim/optim_isa.h src/zero/optim/optim_kernels.h src/zero/optim/optim_lamb.c \
 	src/zero/optim/optim_muon.c src/zero/optim/optim_pool.c src/zero/optim/optim_scalar.c src/zero/optim/optim_user.c

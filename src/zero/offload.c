@@ -110,11 +110,6 @@ static weft_status check_codecs(const weft_zero_config *config)
 
 weft_status wi_zero_offload_check(const weft_zero_config *config)
 {
-    WI_TRY(wi_zero_number("offload_ratio", config->offload_ratio, 0, 1));
-    WI_TRY(wi_zero_number("offload_depth", config->offload_depth, 0, 1024));
-    WI_TRY(wi_zero_number("offload_buffered", config->offload_buffered, 0, 1));
-    WI_TRY(wi_zero_number("offload_threads", config->offload_threads, 0, 1));
-    WI_TRY(wi_zero_number("offload_params", config->offload_params, 0, 1));
     if (config->offload_params && (config->stage < 3 || !config->offload_folder || config->shard_ranks))
         return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and %s",
                        config->stage < 3 ? "stage is not 3"

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "zero/common/config_fields.h"
 #include "zero/zero.h"
 
 /* A collective of these few bytes, which blocks. */
@@ -53,72 +54,27 @@ weft_status wi_zero_agree(weft_zero *zero, weft_status own, const char *call)
 
 /* ---- Configurations ---- */
 
-struct field {
-    const char *name;
-    double value;
-};
-enum { FIELDS = 28 };
-
-static double hash_text(const char *text)
-{
-    return text ? (double)(wi_hash64(text, strlen(text), 1) >> 11) : 0;
-}
-
-static void list_fields(const weft_zero_config *c, struct field fields[FIELDS])
-{
-    const struct field list[FIELDS] = {
-        {"stage", c->stage},
-        {"optimizer", c->optimizer},
-        {"micro_batches", c->micro_batches},
-        {"reduce", c->reduce},
-        {"grad_fp32", c->grad_fp32},
-        {"divisor", c->divisor},
-        {"clip", c->clip},
-        {"loss_scale", c->loss_scale},
-        {"loss_scale_initial", c->loss_scale_initial},
-        {"loss_scale_window", c->loss_scale_window},
-        {"loss_scale_hysteresis", c->loss_scale_hysteresis},
-        {"loss_scale_refill", c->loss_scale_refill},
-        {"loss_scale_min", c->loss_scale_min},
-        {"overlap", c->overlap},
-        {"live_elems", (double)c->live_elems},
-        {"prefetch_elems", (double)c->prefetch_elems},
-        {"reuse_elems", (double)c->reuse_elems},
-        {"persistent_elems", (double)c->persistent_elems},
-        {"shard_ranks", c->shard_ranks},
-        {"experts (whether there are)", c->experts != NULL},
-        {"model (whether it is set)", c->model != NULL},
-        {"secondary_ranks", c->secondary_ranks},
-        {"update_moments", c->update_moments},
-        {"state_dtype", c->state_dtype},
-        {"offload_params", c->offload_params},
-        {"offload_ratio", c->offload_folder ? c->offload_ratio : 0},
-        {"offload_weight_codec, offload_moment1_codec or offload_moment2_codec",
-         hash_text(c->offload_weight_codec) + 3 * hash_text(c->offload_moment1_codec) +
-             5 * hash_text(c->offload_moment2_codec)},
-        {"gather_codec or reduce_codec", hash_text(c->gather_codec) + 3 * hash_text(c->reduce_codec)},
-    };
-
-    memcpy(fields, list, sizeof list);
-}
-
 weft_status wi_zero_compare_config(weft_zero *zero)
 {
-    struct field fields[FIELDS];
-    double mine[FIELDS], *all = wi_calloc((size_t)zero->nranks, sizeof mine);
+    double mine[WI_ZERO_NFIELDS], *all = wi_calloc((size_t)zero->nranks, sizeof mine);
 
     if (!all)
         return wi_fail(WEFT_ENOMEM, "zero: create: out of memory");
-    list_fields(&zero->config, fields);
-    for (int i = 0; i < FIELDS; i++)
-        mine[i] = fields[i].value;
+    for (int i = 0; i < WI_ZERO_NFIELDS; i++) {
+        const struct wi_zero_field *field = &wi_zero_fields[i];
+        int counts = field->flags & WI_ZERO_AGREED && (zero->config.offload_folder || !(field->flags & WI_ZERO_FILED));
+
+        mine[i] = counts ? wi_zero_field_number(&zero->config, field) : 0;
+    }
     weft_status st = gather_bytes(zero, mine, all, sizeof mine, "create");
 
     for (int r = 1; st >= 0 && r < zero->nranks; r++)
-        for (int i = 0; st >= 0 && i < FIELDS; i++)
-            if (all[r * FIELDS + i] != all[i])
-                st = wi_fail(WEFT_EMISMATCH, "zero: create: %s of rank %d is not that of rank 0 (%.17g, %.17g)",
-                             fields[i].name, r, all[r * FIELDS + i], all[i]);
+        for (int i = 0; st >= 0 && i < WI_ZERO_NFIELDS; i++)
+            if (all[r * WI_ZERO_NFIELDS + i] != all[i])
+                st = wi_fail(WEFT_EMISMATCH, "zero: create: %s%s of rank %d is not that of rank 0 (%.17g, %.17g)",
+                             wi_zero_fields[i].name,
+                             wi_zero_fields[i].kind == WI_ZERO_FIELD_HANDLE ? " (whether it is set)" : "", r,
+                             all[r * WI_ZERO_NFIELDS + i], all[i]);
     wi_free(all);
     return st;
 }

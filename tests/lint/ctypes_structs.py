@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The structs of weft_zero.h that Python has as ctypes.Structure (frontends/torch/weft/zero/_library.py) have the same fields, of the
-same types and in the same order."""
+same types and in the same order; weft_zero_config's are also those of the library's list (src/zero/common/config_fields.h)."""
 
 import ast
 import ctypes
@@ -11,6 +11,7 @@ import sys
 
 ROOT = os.environ.get("WEFT_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEADERS = ("include/weft/weft_zero.h", "include/weft/weft_zero_config.h", "include/weft/weft_types.h")
+CONFIG_FIELDS = "src/zero/common/config_fields.h"
 MIRRORS = "frontends/torch/weft/zero/_library.py"
 KINDS = {"size_t": ctypes.c_size_t, "double": ctypes.c_double, "unsigned": ctypes.c_uint, "uint64_t": ctypes.c_uint64,
          "int64_t": ctypes.c_int64}
@@ -61,6 +62,11 @@ def mirrors():
     return found
 
 
+def config_fields():
+    with open(os.path.join(ROOT, CONFIG_FIELDS), encoding="utf-8") as source:
+        return re.findall(r"^    FIELD\((\w+), ", source.read(), flags=re.M)
+
+
 def same_kind(kind, mine):
     """Enumerations are int."""
     if kind == "*":
@@ -81,6 +87,10 @@ def main():
             continue
         wrong += [f"{name}.{field} is {kind} there, {mine} here" for (field, kind), (_, mine) in zip(wanted, rows)
                   if not same_kind(kind, mine)]
+    listed, declared = ["bytes", *config_fields()], [field for field, _ in headers["weft_zero_config"]]
+    if listed != declared:
+        differs = next((f"{a} there, {b} here" for a, b in zip(declared, listed) if a != b), "one is longer")
+        wrong.append(f"{CONFIG_FIELDS}: fields of weft_zero_config differ: {differs}")
     if len(python) < 4:
         wrong.append(f"{MIRRORS} has {len(python)} such structs: the lint itself is broken")
     for line in wrong:

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "zero/common/config_fields.h"
 #include "zero/common/publish.h"
 #include "zero/ds/ds.h"
 
@@ -68,33 +69,54 @@ static json_t *write_values(const weft_zero_ds_config *c)
     return root;
 }
 
-static json_t *write_weft(const weft_zero_ds_config *c)
+static json_t *write_field(const weft_zero_config *config, const struct wi_zero_field *field)
 {
     static const char *const optimizers[] = {
 #define OPTIMIZER_NAME(name, value, text) [value] = text,
         WEFT_ZERO_OPTIMIZER_LIST(OPTIMIZER_NAME)
 #undef OPTIMIZER_NAME
     };
-    const weft_zero_config *e = &c->engine;
-    const weft_zero_hyper *h = &c->hyper;
-    const char *dtype = c->dtype == WEFT_FLOAT16 ? "float16" : c->dtype == WEFT_BFLOAT16 ? "bfloat16" : "float32";
+    double number = wi_zero_field_number(config, field);
 
-    return json_pack("{s:s, s:i, s:s, s:i, s:f, s:f, s:f, s:f, s:i, s:i, s:b, s:f, s:b, s:I, s:I, s:I, s:I, s:s?, s:s?,"
-                     " s:b, s:i, s:s?, s:b, s:f, s:I, s:i,"
-                     " s:{s:f, s:[f,f], s:f, s:f, s:f, s:f, s:b, s:b, s:f}}",
-                     "dtype", dtype, "stage", e->stage, "optimizer", optimizers[e->optimizer], "micro_batches",
-                     e->micro_batches, "divisor", e->divisor, "clip", e->clip, "loss_scale", e->loss_scale,
-                     "loss_scale_initial", e->loss_scale_initial, "loss_scale_window", e->loss_scale_window,
-                     "loss_scale_hysteresis", e->loss_scale_hysteresis, "loss_scale_refill", e->loss_scale_refill,
-                     "loss_scale_min", e->loss_scale_min, "overlap", e->overlap, "live_elems",
-                     (json_int_t)e->live_elems, "prefetch_elems", (json_int_t)e->prefetch_elems, "reuse_elems",
-                     (json_int_t)e->reuse_elems, "persistent_elems", (json_int_t)e->persistent_elems, "gather_codec",
-                     e->gather_codec, "reduce_codec", e->reduce_codec, "grad_fp32", e->grad_fp32, "secondary_ranks",
-                     e->secondary_ranks, "offload_folder", e->offload_folder, "offload_params", e->offload_params,
-                     "offload_ratio", e->offload_ratio, "offload_block_bytes", (json_int_t)e->offload_block_bytes,
-                     "offload_depth", e->offload_depth, "hyper", "lr", h->lr, "betas", h->beta1, h->beta2, "eps",
-                     h->eps, "weight_decay", h->weight_decay, "momentum", h->momentum, "dampening", h->dampening,
+    if (field == &wi_zero_fields[WI_ZERO_FIELD_OF_optimizer])
+        return json_string(optimizers[config->optimizer]);
+    switch (field->kind) {
+    case WI_ZERO_FIELD_INT:
+        return json_integer((json_int_t)number);
+    case WI_ZERO_FIELD_SIZE: /* "any number" is -1, as DeepSpeed writes it */
+        return json_integer((json_int_t)wi_zero_field_size(config, field));
+    case WI_ZERO_FIELD_BOOL:
+        return json_boolean(number != 0);
+    case WI_ZERO_FIELD_REAL:
+        return json_real(number);
+    case WI_ZERO_FIELD_TEXT:
+        return wi_zero_field_text(config, field) ? json_string(wi_zero_field_text(config, field)) : json_null();
+    case WI_ZERO_FIELD_HANDLE:
+        break;
+    }
+    return json_null();
+}
+
+static json_t *write_hyper(const weft_zero_hyper *h)
+{
+    return json_pack("{s:f, s:[f,f], s:f, s:f, s:f, s:f, s:b, s:b, s:f}", "lr", h->lr, "betas", h->beta1, h->beta2,
+                     "eps", h->eps, "weight_decay", h->weight_decay, "momentum", h->momentum, "dampening", h->dampening,
                      "nesterov", h->nesterov, "maximize", h->maximize, "lr_decay", h->lr_decay);
+}
+
+static json_t *write_weft(const weft_zero_ds_config *c)
+{
+    const char *dtype = c->dtype == WEFT_FLOAT16 ? "float16" : c->dtype == WEFT_BFLOAT16 ? "bfloat16" : "float32";
+    json_t *object = json_pack("{s:s}", "dtype", dtype);
+    int failed = !object;
+
+    for (int i = 0; i < WI_ZERO_NFIELDS && !failed; i++)
+        if (wi_zero_fields[i].flags & WI_ZERO_WRITTEN)
+            failed = json_object_set_new(object, wi_zero_fields[i].name, write_field(&c->engine, &wi_zero_fields[i]));
+    if (!failed && !json_object_set_new(object, "hyper", write_hyper(&c->hyper)))
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 weft_status wi_ds_write(weft_zero_ds_config *c)
