@@ -55,7 +55,7 @@ GROUPS = [
     (["zero_grad_add", "zero_grad_buffer", "zero_grad_ready"], "hand gradients in"),
     (["zero_micro_batch_end", "zero_accumulate"], "accumulate gradients of several micro-batches"),
     (["zero_step", "zero_set_step", "zero_drop_gradients", "zero_loss_scale", "zero_offload_memory"], "update sharded parameters"),
-    (["zero_save", "zero_save_wait"], "save a checkpoint while training goes on"),
+    (["zero_save", "zero_save_prepare", "zero_save_wait"], "save a checkpoint while training goes on"),
     (["zero_ds_config_read", "zero_ds_config_free", "zero_ds_config_engine", "zero_ds_config_hyper", "zero_ds_config_dtype",
       "zero_ds_config_text", "zero_ds_config_warning"], "read a configuration of DeepSpeed"),
 ]

@@ -554,10 +554,23 @@ typedef struct weft_zero_save_info {
 } weft_zero_save_info;
 #define WEFT_ZERO_SAVE_INFO_INIT { sizeof(weft_zero_save_info), 0, 0, 0, 0 }
 
+/* Get the memory for the copy that a save makes, ahead of the first one.
+ *
+ * Collective. 4 bytes for each weight and moment of this rank's shard, which the engine keeps from then on, as it does after a
+ * first save: a system may take longer to give memory than to copy into it, for which the step behind the first save waits
+ * otherwise. A thread asks for it. Where states are in a file or of fewer bytes nothing is copied, and none is needed.
+ * @param zero  the engine, sealed
+ * Blocks: until the ranks have agreed, in the first call.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  not sealed
+ *         WEFT_ENOMEM  out of memory; saves try again */
+WEFT_API weft_status weft_zero_save_prepare(weft_zero *zero);
+
 /* Begin to save weights, moments, counters and the loss scale as a version of a folder.
  *
- * Collective, but does not wait: a thread copies what is saved while the program goes on, and writes it. weft_zero_step waits until
- * it is copied. The version appears when it is complete on all ranks; a crash leaves the newest complete one or the one before it.
+ * Collective, but does not wait: a thread copies what is saved while the program goes on, and writes it. weft_zero_step updates a
+ * unit when it is copied, in the order in which they are copied. The version appears when it is complete on all ranks; a crash
+ * leaves the newest complete one or the one before it.
  * @param zero    the engine, sealed; no gradients have come since the last step
  * @param folder  exists; the same for all ranks, on a file system that all see. With config.model each part of the model has its
  * own

@@ -303,6 +303,7 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
 static void destroy(weft_zero *zero)
 {
     wi_ckpt_destroy(zero->saves.ckpt);
+    wi_free(zero->saves.through);
     wi_free(zero->saves.loaded_tag);
     wi_free(zero->saves.loaded_client);
     for (int i = 0; i < zero->ndomains; i++) {

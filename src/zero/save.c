@@ -1,126 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an engine saves and loads: the pieces of tensors that a rank has, counters, and the loss scale. */
-#include <stdio.h>
-#include <string.h>
+/* What an engine saves: the pieces of tensors that a rank has, counters, and the loss scale. */
 #include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
-#include "zero/ckpt/ckpt.h"
-#include "zero/place.h"
+#include "zero/tensors.h"
 
 static const struct wi_struct_rule save_rule =
     WI_STRUCT_RULE(weft_zero_save_options, "WEFT_ZERO_SAVE_OPTIONS_INIT", bytes);
 static const struct wi_struct_rule save_info_rule =
     WI_STRUCT_RULE(weft_zero_save_info, "WEFT_ZERO_SAVE_INFO_INIT", bytes);
-static const struct wi_struct_rule load_info_rule =
-    WI_STRUCT_RULE(weft_zero_load_info, "WEFT_ZERO_LOAD_INFO_INIT", bytes);
-
-static const char *const kinds[] = {"weight", "moment1", "moment2"};
-enum { KINDS = 3 };
-
-/* ---- Pieces ---- */
-
-/* A piece that is not in memory as it is saved: where it is. */
-struct source {
-    weft_zero *zero;
-    struct wi_zero_place place;
-};
-
-static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
-{
-    const struct source *source = arg;
-
-    return wi_zero_place_get(source->zero, &source->place, first - source->place.begin, elems, out);
-}
-
-enum reach {
-    OWN,  /* what this rank alone saves */
-    WIDE, /* what it needs when it loads */
-    WHOLE /* all of every tensor: to compare models */
-};
-
-static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, enum reach reach, struct source *source,
-                  struct wi_ckpt_piece *piece)
-{
-    const struct wi_zero_flat *flat = &zero->flats[param->flat];
-    int what = (int)(weft_zero_what[]){WEFT_ZERO_WEIGHT, WEFT_ZERO_MOMENT1, WEFT_ZERO_MOMENT2}[kind];
-
-    if (!wi_zero_has(zero, flat, what))
-        return 0;
-    const struct wi_zero_place place = wi_zero_place(zero, param, what, reach == OWN ? WI_ZERO_OWN : WI_ZERO_HELD);
-
-    if (!place.elems && !(reach == OWN && !param->elems && zero->rank == 0) && reach != WHOLE)
-        return 0;
-    *piece = (struct wi_ckpt_piece){
-        .name = param->name,
-        .kind = kinds[kind],
-        .dtype = place.dtype,
-        .ndims = param->ndims,
-        .shape = param->shape,
-        .begin = reach == WHOLE ? 0 : place.begin,
-        .end = reach == WHOLE ? param->elems : place.begin + place.elems,
-    };
-    if (!place.elems || reach == WHOLE)
-        return 1;
-    piece->data = place.data;
-    if (place.data)
-        return 1;
-    *source = (struct source){zero, place};
-    piece->fetch = fetch;
-    piece->arg = source;
-    return 1;
-}
-
-/* Pieces, and of those in files where they are. */
-struct list {
-    struct wi_ckpt_piece *pieces;
-    struct source *sources;
-    size_t n;
-};
-
-static void list_pieces(weft_zero *zero, enum reach reach, int nkinds, struct list *list)
-{
-    list->n = 0;
-    for (int i = 0; i < zero->nparams; i++)
-        for (int kind = 0; kind < nkinds; kind++)
-            list->n += add(zero, &zero->params[i], kind, reach, &list->sources[list->n], &list->pieces[list->n]);
-}
-
-static weft_status list_create(const weft_zero *zero, struct list *list)
-{
-    list->n = 0;
-    list->pieces = wi_calloc((size_t)zero->nparams * KINDS + 1, sizeof *list->pieces);
-    list->sources = wi_calloc((size_t)zero->nparams * KINDS + 1, sizeof *list->sources);
-    if (!list->pieces || !list->sources)
-        return wi_fail(WEFT_ENOMEM, "zero: no memory for the list of %d tensors", zero->nparams * KINDS);
-    return WEFT_SUCCESS;
-}
-
-static void list_free(struct list *list)
-{
-    wi_free(list->pieces);
-    wi_free(list->sources);
-}
-
-static weft_status idle(const weft_zero *zero, const char *call)
-{
-    if (zero->micro.ended || zero->micro.begun)
-        return wi_fail(
-            WEFT_EBUSY,
-            "zero: %s: gradients have come since the last step; weft_zero_step or _drop_gradients comes first", call);
-    return WEFT_SUCCESS;
-}
 
 static weft_status engine_ckpt(weft_zero *zero)
 {
-    return zero->saves.ckpt ? WEFT_SUCCESS : wi_ckpt_create(zero->world, 0, &zero->saves.ckpt);
+    if (zero->saves.ckpt)
+        return WEFT_SUCCESS;
+    if (!zero->saves.through)
+        zero->saves.through = wi_calloc((size_t)zero->nunits, sizeof *zero->saves.through);
+    weft_status st = zero->saves.through ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: save: out of memory");
+
+    st = wi_zero_agree(zero, st, "save");
+    return st < 0 ? st : wi_ckpt_create(zero->world, 0, &zero->saves.ckpt);
 }
 
 /* ---- Save ---- */
+
+/* What is saved is not in memory as it is saved. */
+static int is_filed(const weft_zero *zero)
+{
+    return zero->offload.disk || zero->swap || zero->config.state_dtype;
+}
 
 static weft_status begin(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *given)
 {
@@ -132,26 +43,52 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
         {.name = "optimizer", .type = WI_CKPT_TEXT, .text = wi_optim_name(zero->config.optimizer)},
     };
     struct wi_ckpt_state state = {scalars, sizeof scalars / sizeof *scalars, given->client, given->client_bytes};
-    int filed = zero->offload.disk || zero->swap || zero->config.state_dtype;
+    int filed = is_filed(zero);
     struct wi_ckpt_options options = {.keep = given->keep,
                                       .replace = given->replace,
                                       .incremental = given->incremental,
                                       .in_place = filed,
                                       .keep_buffer = 1,
                                       .direct = given->direct};
-    struct list list;
-    weft_status st = list_create(zero, &list);
+    struct wi_zero_tensors list;
+    weft_status st = wi_zero_tensors_create(zero, &list);
 
     /* Of several copies the first is saved. */
+    list.through = zero->saves.through;
     if (st >= 0 && !zero->copy)
-        list_pieces(zero, OWN, KINDS, &list);
+        wi_zero_tensors_list(zero, WI_ZERO_SAVED, WI_ZERO_KINDS, &list);
     if (st >= 0)
         st = wi_ckpt_begin(zero->saves.ckpt, folder, tag, list.pieces, list.n, &state, &options);
     /* Files of the engine's are read by one thread at a time, and a copy of what is in them may not fit into memory. */
     if (st >= 0 && filed)
         wi_ckpt_snapshot_wait(zero->saves.ckpt);
-    list_free(&list);
+    wi_zero_tensors_free(&list);
     return st;
+}
+
+static weft_status prepare(weft_zero *zero)
+{
+    struct wi_zero_tensors list;
+
+    WI_TRY(engine_ckpt(zero));
+    if (is_filed(zero) || zero->copy)
+        return WEFT_SUCCESS;
+    weft_status st = wi_zero_tensors_create(zero, &list);
+
+    if (st >= 0) {
+        wi_zero_tensors_list(zero, WI_ZERO_SAVED, WI_ZERO_KINDS, &list);
+        st = wi_ckpt_prepare(zero->saves.ckpt, list.pieces, list.n);
+    }
+    wi_zero_tensors_free(&list);
+    return st;
+}
+
+weft_status weft_zero_save_prepare(weft_zero *zero)
+{
+    unsigned since;
+    weft_status st = wi_zero_enter("save_prepare", zero, 1, &since);
+
+    return st < 0 ? st : wi_zero_leave(zero, since, prepare(zero));
 }
 
 static weft_status save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *given)
@@ -164,7 +101,7 @@ static weft_status save(weft_zero *zero, const char *folder, const char *tag, co
         WI_TRY(wi_struct_read(&save_rule, "zero: save", given, &options));
     if (wi_zero_has_experts(zero))
         return wi_fail(WEFT_ENOTSUP, "zero: save: checkpoints of engines with experts are not implemented");
-    WI_TRY(idle(zero, "save"));
+    WI_TRY(wi_zero_idle(zero, "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(engine_ckpt(zero));
     return begin(zero, folder, tag, &options);
@@ -178,14 +115,43 @@ weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag,
     return st < 0 ? st : wi_zero_leave(zero, since, save(zero, folder, tag, options));
 }
 
-void wi_zero_snapshot_wait(weft_zero *zero)
+struct help {
+    struct wi_ckpt *ckpt;
+    size_t npieces;
+};
+
+static void help(void *arg, void *cursor, size_t thread)
 {
-    if (!zero->saves.ckpt)
+    const struct help *help = arg;
+
+    (void)cursor;
+    (void)thread;
+    wi_ckpt_snapshot_help(help->ckpt, help->npieces);
+}
+
+/* The optimizer, which waits, copies with all its threads. */
+static void wait_for(weft_zero *zero, size_t npieces)
+{
+    struct help args = {zero->saves.ckpt, npieces};
+
+    if (!zero->saves.ckpt || wi_ckpt_snapshot_has(zero->saves.ckpt, npieces))
         return;
     uint64_t from = wi_now_ns();
 
-    wi_ckpt_snapshot_wait(zero->saves.ckpt);
+    wi_optim_pool_run(zero->pool, help, &args, (size_t)zero->config.threads);
+    wi_ckpt_snapshot_wait_first(zero->saves.ckpt, npieces);
     zero->stats.snapshot_wait_ns += wi_now_ns() - from;
+}
+
+void wi_zero_snapshot_wait(weft_zero *zero)
+{
+    wait_for(zero, SIZE_MAX);
+}
+
+void wi_zero_snapshot_wait_unit(weft_zero *zero, int unit)
+{
+    if (zero->saves.through)
+        wait_for(zero, zero->saves.through[unit]);
 }
 
 /* The engine is not held while its thread waits: others train on. */
@@ -231,223 +197,4 @@ weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_
     own.total_ns = result.total_ns;
     wi_struct_write(&save_info_rule, &own, info);
     return WEFT_SUCCESS;
-}
-
-/* ---- Load ---- */
-
-enum { COUNT_MOST = 1 << 30 };
-
-struct counters {
-    int64_t step, good_steps, hysteresis;
-    double loss_scale;
-};
-
-static weft_status read_counters(const weft_zero *zero, struct wi_ckpt_reader *reader, struct counters *c)
-{
-    const char *optimizer;
-
-    WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
-    WI_TRY(wi_ckpt_integer(reader, "good_steps", &c->good_steps));
-    WI_TRY(wi_ckpt_integer(reader, "hysteresis", &c->hysteresis));
-    WI_TRY(wi_ckpt_real(reader, "loss_scale", &c->loss_scale));
-    WI_TRY(wi_ckpt_text(reader, "optimizer", &optimizer));
-    if (strcmp(optimizer, wi_optim_name(zero->config.optimizer)))
-        return wi_fail(
-            WEFT_EINVAL,
-            "zero: load: version \"%s\" was saved with %s, and the engine has %s; WEFT_ZERO_LOAD_WEIGHTS loads weights alone",
-            wi_ckpt_tag(reader), optimizer, wi_optim_name(zero->config.optimizer));
-    if (c->step < 0 || !(c->loss_scale > 0 && c->loss_scale <= 1e30) || c->good_steps < 0 ||
-        c->good_steps > COUNT_MOST || c->hysteresis < 0 || c->hysteresis > COUNT_MOST)
-        return wi_fail(WEFT_ECONFIG, "zero: load: version \"%s\" has step %lld and loss scale %g", wi_ckpt_tag(reader),
-                       (long long)c->step, c->loss_scale);
-    return WEFT_SUCCESS;
-}
-
-/* What the ranks updated becomes the parameter: rounded, where they differ, and gathered. */
-static weft_status spread(weft_zero *zero)
-{
-    for (int i = 0; i < zero->nflats; i++) {
-        struct wi_zero_flat *flat = &zero->flats[i];
-
-        if (!flat->trained || !flat->separate)
-            continue;
-        for (int k = 0; k < flat->nparams; k++) {
-            const struct wi_zero_param *param = &zero->params[flat->params[k]];
-            const struct wi_zero_place from = wi_zero_place(zero, param, WEFT_ZERO_WEIGHT, WI_ZERO_UPDATED);
-            const struct wi_zero_place to = wi_zero_place(zero, param, WI_ZERO_PARAMETER, WI_ZERO_UPDATED);
-
-            WI_TRY(wi_zero_place_copy(zero, &to, &from));
-        }
-    }
-    for (int u = 0; u < zero->nunits; u++)
-        WI_TRY(wi_zero_gather_updated(zero, u));
-    return wi_zero_gather_finish_all(zero);
-}
-
-static weft_status keep_client(weft_zero *zero, struct wi_ckpt_reader *reader)
-{
-    void *client = NULL;
-    size_t bytes = 0;
-    char *tag = wi_strdup(wi_ckpt_tag(reader));
-
-    if (!tag)
-        return wi_fail(WEFT_ENOMEM, "zero: load: out of memory");
-    weft_status st = wi_ckpt_client(reader, &client, &bytes);
-
-    if (st < 0) {
-        wi_free(tag);
-        return st;
-    }
-    wi_free(zero->saves.loaded_tag);
-    wi_free(zero->saves.loaded_client);
-    zero->saves.loaded_tag = tag;
-    zero->saves.loaded_client = client;
-    zero->saves.loaded_client_bytes = bytes;
-    return WEFT_SUCCESS;
-}
-
-/* Of one tensor at a time what goes into a file passes through memory. */
-static weft_status read_list(struct wi_ckpt_reader *reader, const struct list *list)
-{
-    weft_status st = WEFT_SUCCESS;
-
-    for (size_t i = 0; st >= 0 && i < list->n; i++) {
-        struct wi_ckpt_piece piece = list->pieces[i];
-        size_t elems = piece.end - piece.begin;
-
-        if (piece.fetch) {
-            piece.fetch = NULL;
-            piece.data = wi_malloc(elems * weft_dtype_bytes(piece.dtype));
-            if (!piece.data)
-                return wi_fail(WEFT_ENOMEM, "zero: load: no memory for %zu elements of \"%s\"", elems, piece.name);
-        }
-        st = wi_ckpt_read(reader, &piece, 1);
-        if (list->pieces[i].fetch) {
-            if (st >= 0)
-                st = wi_zero_place_put(list->sources[i].zero, &list->sources[i].place, piece.data);
-            wi_free(piece.data);
-        }
-    }
-    return st;
-}
-
-static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nkinds, struct list *list,
-                          struct counters *c)
-{
-    /* Whoever takes weights alone may leave tensors out. */
-    if (nkinds > 1) {
-        list_pieces(zero, WHOLE, nkinds, list);
-        WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n));
-        WI_TRY(read_counters(zero, reader, c));
-    } else {
-        WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
-    }
-    list_pieces(zero, WIDE, nkinds, list);
-    WI_TRY(wi_ckpt_check(reader, list->pieces, list->n));
-    return keep_client(zero, reader);
-}
-
-static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, unsigned flags, struct counters *c)
-{
-    int nkinds = flags & WEFT_ZERO_LOAD_WEIGHTS ? 1 : KINDS;
-    struct list list;
-    weft_status st = list_create(zero, &list);
-
-    if (st >= 0)
-        st = verify(zero, reader, nkinds, &list, c);
-    /* From here on nothing fails but what was verified, and ranks have agreed that all have. */
-    st = wi_zero_agree(zero, st, "load");
-    if (st >= 0) {
-        st = read_list(reader, &list);
-        st = wi_zero_agree(zero, st < 0 ? st : WEFT_SUCCESS, "load: read");
-        wi_zero_final(zero, st);
-    }
-    list_free(&list);
-    WI_TRY(st);
-    if (nkinds > 1) {
-        zero->step = (uint64_t)c->step;
-        zero->scale.good_steps = (int)c->good_steps;
-        zero->scale.hysteresis = (int)c->hysteresis;
-        if (zero->config.loss_scale == 0)
-            zero->scale.value = c->loss_scale;
-    }
-    return spread(zero);
-}
-
-/* A version could not be loaded (st). If its bytes are not those that were saved the one before it is opened, on all ranks. */
-static weft_status open_older(weft_zero *zero, const char *folder, weft_status st, struct wi_ckpt_reader **reader)
-{
-    char tag[WI_CKPT_TAG_MAX + 1] = "", why[512];
-
-    snprintf(why, sizeof why, "%s", wi_fail_text());
-    weft_status found = wi_zero_agree(zero, st == WEFT_ECONFIG ? wi_ckpt_before(*reader, tag) : st, "load");
-
-    wi_ckpt_close(*reader);
-    *reader = NULL;
-    if (found < 0)
-        return wi_fail(st, "%s", why);
-    wi_log(WEFT_LOG_WARN, "zero.load.older", "%s: version \"%s\" is taken instead", why, tag);
-    return wi_ckpt_open(folder, tag, 0, zero->world, reader);
-}
-
-static weft_status load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info)
-{
-    weft_zero_load_info own = WEFT_ZERO_LOAD_INFO_INIT;
-    struct wi_ckpt_reader *reader;
-    struct counters c = {0};
-
-    if (!folder)
-        return wi_fail(WEFT_EINVAL, "zero: load: folder is NULL");
-    if (flags & ~(WEFT_ZERO_LOAD_OLDER | WEFT_ZERO_LOAD_WEIGHTS))
-        return wi_fail(WEFT_EINVAL, "zero: load: flags are 0x%x", flags);
-    if (info)
-        WI_TRY(wi_struct_check(&load_info_rule, "zero: load", info));
-    WI_TRY(idle(zero, "load"));
-    for (int u = 0; u < zero->nunits; u++)
-        if (zero->units[u].passes)
-            return wi_fail(WEFT_EBUSY, "zero: load: a pass of unit \"%s\" has not ended", zero->units[u].name);
-    weft_status busy = WEFT_SUCCESS;
-
-    /* Ranks see its end at different times. */
-    if (zero->saves.ckpt && wi_ckpt_poll(zero->saves.ckpt, NULL) == WEFT_INPROGRESS)
-        busy = wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
-    WI_TRY(wi_zero_agree(zero, busy, "load: may it begin"));
-    WI_TRY(wi_zero_gather_finish_all(zero));
-    WI_TRY(wi_zero_release_all(zero));
-    WI_TRY(wi_ckpt_open(folder, tag, !!(flags & WEFT_ZERO_LOAD_OLDER), zero->world, &reader));
-    weft_status st = load_version(zero, reader, flags, &c);
-
-    while (st < 0 && !tag && flags & WEFT_ZERO_LOAD_OLDER && zero->failed == WEFT_SUCCESS) {
-        WI_TRY(open_older(zero, folder, st, &reader));
-        st = load_version(zero, reader, flags, &c);
-    }
-    own.nranks = wi_ckpt_nranks(reader);
-    wi_ckpt_close(reader);
-    WI_TRY(st);
-    own.tag = zero->saves.loaded_tag;
-    own.client = zero->saves.loaded_client;
-    own.client_bytes = zero->saves.loaded_client_bytes;
-    own.step = (uint64_t)c.step;
-    if (info)
-        wi_struct_write(&load_info_rule, &own, info);
-    return WEFT_SUCCESS;
-}
-
-weft_status weft_zero_load(weft_zero *zero, const char *folder, const char *tag, unsigned flags,
-                           weft_zero_load_info *info)
-{
-    unsigned since;
-    weft_status st = wi_zero_enter("load", zero, 1, &since);
-
-    return st < 0 ? st : wi_zero_leave(zero, since, load(zero, folder, tag, flags, info));
-}
-
-weft_status weft_zero_export(const char *folder, const char *tag, const char *out, uint64_t shard_bytes)
-{
-    static const char *const weights[] = {"weight"};
-    unsigned since = wi_fail_count();
-
-    if (!folder || !out)
-        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: export: %s is NULL", folder ? "out" : "folder"));
-    return wi_zero_publish(since, wi_ckpt_export(folder, tag, out, weights, 1, shard_bytes));
 }

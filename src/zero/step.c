@@ -336,7 +336,6 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
     if (st >= 0 && !info->skipped)
         st = wi_zero_release_all(zero);
     if (st >= 0 && !info->skipped) {
-        wi_zero_snapshot_wait(zero);
         st = zero->config.optimizer == WEFT_ZERO_LAMB ? wi_zero_lamb(zero, optims) : WEFT_SUCCESS;
         if (st >= 0)
             st = wi_zero_update_all(zero, optims, wi_zero_gather_updated);

@@ -52,6 +52,8 @@ static weft_status update_some(struct update *update, const int *place, size_t f
     struct wi_zero_flat *flat = &zero->flats[*place];
     int list = !flat->filed, last = from + elems >= flat->updated_elems;
 
+    if (from == 0)
+        wi_zero_snapshot_wait_unit(zero, flat->unit);
     memory->grads = flat->updated_grad;
     memory->out = flat->updated_param;
     if (flat->swapped && from == 0)

@@ -164,9 +164,10 @@ struct wi_zero_update {
     size_t scratch_bytes;
 };
 
-/* Checkpoints (save.c). */
+/* Checkpoints (save.c, load.c; tensors.c lists what they have). */
 struct wi_zero_saves {
     struct wi_ckpt *ckpt; /* NULL until the first save */
+    size_t *through;      /* of each unit: how many pieces of the newest save there are up to its own; copied in this order */
     char *loaded_tag;     /* of the newest load */
     void *loaded_client;
     size_t loaded_client_bytes;
@@ -281,8 +282,9 @@ size_t wi_zero_muon_bytes(const weft_zero *zero);
 void wi_zero_muon_update(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
                          const struct wi_zero_memory *memory);
 
-/* save.c: a save that is under way has copied what is about to change. */
+/* save.c: a save that is under way has copied what is about to change: all, or a unit. */
 void wi_zero_snapshot_wait(weft_zero *zero);
+void wi_zero_snapshot_wait_unit(weft_zero *zero, int unit);
 
 /* grads.c */
 weft_status wi_zero_reduce_finish_all(weft_zero *zero);

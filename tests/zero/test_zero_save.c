@@ -331,9 +331,105 @@ static void refused(void)
     CU_ASSERT_EQUAL(wt_run(2, others, NULL, 60000), 0);
 }
 
+/* ---- Steps beside a save ---- */
+
+enum { BIG_UNITS = 10, BIG = 1 << 19 };
+
+static void get_big(weft_zero *zero, const int *params, weft_zero_what what, float *out)
+{
+    for (int u = 0; u < BIG_UNITS; u++)
+        WT_REQUIRE_OK(weft_zero_param_get(zero, params[u], what, out + (size_t)u * BIG, WEFT_FLOAT32));
+}
+
+/* A step that follows at once changes nothing of what is saved; with memory for the copy got ahead or not. */
+static void beside(int rank, int nranks, void *arg)
+{
+    const int *kind = arg; /* stage, optimizer */
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    float *before = malloc(sizeof *before * BIG_UNITS * BIG), *after = malloc(sizeof *after * BIG_UNITS * BIG);
+    float *grad = malloc(sizeof *grad * BIG);
+    int params[BIG_UNITS], unit;
+    size_t elems = BIG;
+    weft_zero *zero;
+    struct ft_rank f;
+
+    WT_REQUIRE(before && after && grad);
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    config.stage = kind[0];
+    config.optimizer = (weft_zero_optimizer)kind[1];
+    config.threads = 2;
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    param.ndims = 1;
+    param.shape = &elems;
+    for (int u = 0; u < BIG_UNITS; u++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "w%d", u);
+        param.name = name;
+        WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &params[u]));
+        WT_REQUIRE_OK(weft_zero_unit_add(zero, name, &params[u], 1, &unit));
+    }
+    WT_CHECK_STATUS(weft_zero_save_prepare(zero), WEFT_EINVAL);
+    WT_REQUIRE_OK(weft_zero_seal(zero));
+    for (size_t i = 0; i < BIG; i++)
+        grad[i] = (float)(i % 1001) * .01f - 5;
+    for (int u = 0; u < BIG_UNITS; u++)
+        WT_REQUIRE_OK(weft_zero_param_set(zero, params[u], WEFT_ZERO_WEIGHT, grad, WEFT_FLOAT32));
+    if (kind[0] == 1)
+        WT_CHECK_OK(weft_zero_save_prepare(zero));
+    for (int v = 0; v < 3; v++) {
+        char tag[8];
+
+        get_big(zero, params, WEFT_ZERO_WEIGHT, before);
+        snprintf(tag, sizeof tag, "v%d", v);
+        WT_REQUIRE_OK(weft_zero_save(zero, shared->folder, tag, NULL));
+        for (int u = 0; u < BIG_UNITS; u++)
+            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[u], grad, WEFT_FLOAT32));
+        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+        WT_REQUIRE_OK(weft_zero_step(zero, groups, 2, NULL));
+        WT_REQUIRE_OK(weft_zero_save_wait(zero, WEFT_TIMEOUT_NEVER, NULL));
+        get_big(zero, params, WEFT_ZERO_WEIGHT, after);
+        WT_CHECK(memcmp(before, after, sizeof *before * BIG_UNITS * BIG) != 0);
+        WT_REQUIRE_OK(weft_zero_load(zero, shared->folder, tag, 0, NULL));
+        get_big(zero, params, WEFT_ZERO_WEIGHT, after);
+        WT_CHECK(memcmp(before, after, sizeof *before * BIG_UNITS * BIG) == 0);
+        if (v == 0) { /* no step was made yet */
+            get_big(zero, params, WEFT_ZERO_MOMENT1, after);
+            memset(before, 0, sizeof *before * BIG_UNITS * BIG);
+            WT_CHECK(memcmp(before, after, sizeof *before * BIG_UNITS * BIG) == 0);
+        }
+        /* So that the next version has other weights. */
+        for (int u = 0; u < BIG_UNITS; u++)
+            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[u], grad, WEFT_FLOAT32));
+        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+        WT_REQUIRE_OK(weft_zero_step(zero, groups, 2, NULL));
+    }
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    ft_close(&f);
+    free(before);
+    free(after);
+    free(grad);
+}
+
+static void stepped(void)
+{
+    static const int kinds[][2] = {
+        {0, WEFT_ZERO_ADAMW}, {1, WEFT_ZERO_ADAMW}, {2, WEFT_ZERO_LAMB}, {3, WEFT_ZERO_ADAMW}};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "beside%zu", i);
+        folder(name);
+        CU_ASSERT_EQUAL(wt_run(2, beside, (void *)(uintptr_t)kinds[i], 60000), 0);
+    }
+}
+
 static const struct wt_case cases[] = {
     {"other numbers of ranks and stages have the same bits", resharded},
     {"training goes on as if it had not stopped", continued},
     {"what cannot be loaded changes nothing", refused},
+    {"a step beside a save", stepped},
 };
 WT_UNIT_MAIN("zero: save and load", cases)

@@ -91,12 +91,22 @@ weft_status wi_ckpt_create(weft_comm *comm, uint64_t timeout_ns, struct wi_ckpt 
 /* Collective. Waits for a save under way. */
 weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt);
 
+/* Local: let the system give the memory for a copy of such pieces, in the background; a save with keep_buffer uses it. Between
+ * saves. */
+weft_status wi_ckpt_prepare(struct wi_ckpt *ckpt, const struct wi_ckpt_piece *pieces, size_t npieces);
 /* Begin a save. Collective, but does not wait. Everything but the pieces' data is copied before it returns. A rank that fails here
  * makes the others' save fail. WEFT_EBUSY: the one before was not waited for. options NULL: all 0. */
 weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *tag, const struct wi_ckpt_piece *pieces,
                           size_t npieces, const struct wi_ckpt_state *state, const struct wi_ckpt_options *options);
 /* Return when the pieces' data may change. The calling thread helps to copy. Without a save under way: at once. */
 void wi_ckpt_snapshot_wait(struct wi_ckpt *ckpt);
+/* The same of the first pieces, which are copied first. */
+void wi_ckpt_snapshot_wait_first(struct wi_ckpt *ckpt, size_t npieces);
+/* Whether that would return at once. */
+int wi_ckpt_snapshot_has(struct wi_ckpt *ckpt, size_t npieces);
+/* Copy what nobody has begun to copy of the first pieces, and do not wait for the others that copy. Any thread, several at a time,
+ * while the one that makes the calls does not. */
+void wi_ckpt_snapshot_help(struct wi_ckpt *ckpt, size_t npieces);
 /* WEFT_INPROGRESS, or the outcome of the newest save. result may be NULL; it is filled on success. */
 weft_status wi_ckpt_poll(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
 /* The outcome. The same on all ranks, except that a rank which loses the others after the commit cannot know of it. */

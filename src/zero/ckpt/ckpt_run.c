@@ -8,19 +8,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
 
-enum { COPY_ALIGN = 64, HUGE_PAGE = 2 << 20, NAME_MOST = 65536, TEXT_MOST = 1 << 20 };
-
-void wi_ckpt_buffer_fini(struct wi_ckpt_buffer *buffer)
-{
-    wi_free(buffer->data);
-    *buffer = (struct wi_ckpt_buffer){NULL, 0};
-}
+enum { COPY_ALIGN = 64, NAME_MOST = 65536, TEXT_MOST = 1 << 20 };
 
 void wi_ckpt_run_fini(struct wi_ckpt_run *run)
 {
@@ -245,21 +238,27 @@ static weft_status buffer_take(struct wi_ckpt_run *run, struct wi_ckpt_buffer *b
 
     if (run->options.in_place)
         return WEFT_SUCCESS;
-    if (buffer->bytes < room) {
-        wi_ckpt_buffer_fini(buffer);
-        buffer->data = wi_aligned_alloc(room < HUGE_PAGE ? COPY_ALIGN : HUGE_PAGE, room);
-        if (!buffer->data)
-            return wi_fail(WEFT_ENOMEM, "out of memory for a copy of %zu bytes to be saved", room);
-        buffer->bytes = room;
-        if (room >= HUGE_PAGE) /* fewer page faults while the caller waits for the copy */
-            madvise(buffer->data, room / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-    }
+    wi_ckpt_buffer_stop(buffer);
+    WI_TRY(wi_ckpt_buffer_get(buffer, room));
     at = buffer->data;
     for (size_t c = 0; c < run->index.nchunks; c++) {
         run->sources[c].copy = at;
         at += (run->sources[c].bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
     }
     return WEFT_SUCCESS;
+}
+
+size_t wi_ckpt_run_room(const struct wi_ckpt_piece *pieces, size_t npieces)
+{
+    size_t room = 0;
+
+    for (size_t i = 0; i < npieces; i++) {
+        const struct wi_ckpt_piece *p = &pieces[i];
+
+        room += (p->end - p->begin) * weft_dtype_bytes(p->dtype);
+        room += wi_ckpt_span_chunks(WI_CKPT_CHUNK_BYTES, p->dtype, p->begin, p->end) * COPY_ALIGN;
+    }
+    return room;
 }
 
 weft_status wi_ckpt_run_fill(struct wi_ckpt_run *run, struct wi_ckpt_buffer *buffer, const char *folder,

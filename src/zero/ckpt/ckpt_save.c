@@ -14,10 +14,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "zero/ckpt/ckpt_run.h"
+#include "zero/ckpt/ckpt_snapshot.h"
 
 #define DEFAULT_TIMEOUT_NS (1800ull * 1000000000)
-#define MOST_COPIED \
-    8 /* chunks that a thread takes at a time: few enough that the last one ends soon after the others */
 
 struct wi_ckpt {
     struct wi_ckpt_group group;
@@ -29,77 +28,59 @@ struct wi_ckpt {
     struct wi_ckpt_run run;
     struct wi_ckpt_buffer buffer;
     uint64_t begun_ns;
-    atomic_size_t next_chunk; /* to copy */
+    struct wi_ckpt_snapshot snapshot;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    size_t copied;    /* chunks; under the mutex, as the next two */
-    int data_is_free; /* the caller may change it */
-    int done;
+    int done; /* under the mutex */
 };
 
 /* ---- The copy ---- */
-
-static size_t copy_some(struct wi_ckpt *ckpt)
-{
-    size_t from = atomic_fetch_add_explicit(&ckpt->next_chunk, MOST_COPIED, memory_order_relaxed), n = 0;
-
-    for (; n < MOST_COPIED && from + n < ckpt->run.index.nchunks; n++) {
-        const struct wi_ckpt_source *source = &ckpt->run.sources[from + n];
-
-        memcpy(source->copy, source->data, source->bytes);
-    }
-    return n;
-}
-
-static void copy_all(struct wi_ckpt *ckpt)
-{
-    size_t n;
-
-    while ((n = copy_some(ckpt)) > 0) {
-        pthread_mutex_lock(&ckpt->mutex);
-        ckpt->copied += n;
-        if (ckpt->copied == ckpt->run.index.nchunks)
-            pthread_cond_broadcast(&ckpt->changed);
-        pthread_mutex_unlock(&ckpt->mutex);
-    }
-}
-
-static int is_copied(const struct wi_ckpt *ckpt)
-{
-    return ckpt->copied == ckpt->run.index.nchunks || ckpt->data_is_free;
-}
-
-static void free_data(struct wi_ckpt *ckpt)
-{
-    pthread_mutex_lock(&ckpt->mutex);
-    ckpt->data_is_free = 1;
-    pthread_cond_broadcast(&ckpt->changed);
-    pthread_mutex_unlock(&ckpt->mutex);
-}
 
 static void snapshot(struct wi_ckpt *ckpt)
 {
     if (ckpt->run.options.in_place)
         return;
-    copy_all(ckpt);
-    pthread_mutex_lock(&ckpt->mutex);
-    while (!is_copied(ckpt)) /* the caller may be copying the last chunks */
-        pthread_cond_wait(&ckpt->changed, &ckpt->mutex);
-    pthread_mutex_unlock(&ckpt->mutex);
+    wi_ckpt_snapshot_copy(&ckpt->snapshot, SIZE_MAX);
+    wi_ckpt_snapshot_await(&ckpt->snapshot, SIZE_MAX); /* the caller may be copying the last chunks */
     ckpt->run.result.snapshot_ns = wi_now_ns() - ckpt->begun_ns;
-    free_data(ckpt);
+    wi_ckpt_snapshot_free(&ckpt->snapshot);
+}
+
+/* Chunks of the first pieces. */
+static size_t chunks_of(const struct wi_ckpt *ckpt, size_t npieces)
+{
+    const struct wi_ckpt_index *index = &ckpt->run.index;
+
+    return npieces < index->nspans ? index->spans[npieces].first_chunk : index->nchunks;
+}
+
+static int is_saving(const struct wi_ckpt *ckpt)
+{
+    return ckpt && ckpt->has_thread && !ckpt->silent;
+}
+
+void wi_ckpt_snapshot_help(struct wi_ckpt *ckpt, size_t npieces)
+{
+    if (is_saving(ckpt))
+        wi_ckpt_snapshot_copy(&ckpt->snapshot, chunks_of(ckpt, npieces));
+}
+
+int wi_ckpt_snapshot_has(struct wi_ckpt *ckpt, size_t npieces)
+{
+    return !is_saving(ckpt) || wi_ckpt_snapshot_done(&ckpt->snapshot, chunks_of(ckpt, npieces));
+}
+
+void wi_ckpt_snapshot_wait_first(struct wi_ckpt *ckpt, size_t npieces)
+{
+    if (!is_saving(ckpt))
+        return;
+    wi_ckpt_snapshot_help(ckpt, npieces);
+    wi_ckpt_snapshot_await(&ckpt->snapshot, chunks_of(ckpt, npieces));
 }
 
 void wi_ckpt_snapshot_wait(struct wi_ckpt *ckpt)
 {
-    if (!ckpt || !ckpt->has_thread || ckpt->silent)
-        return;
-    if (!ckpt->run.options.in_place)
-        copy_all(ckpt);
-    pthread_mutex_lock(&ckpt->mutex);
-    while (!ckpt->data_is_free)
-        pthread_cond_wait(&ckpt->changed, &ckpt->mutex);
-    pthread_mutex_unlock(&ckpt->mutex);
+    wi_ckpt_snapshot_wait_first(ckpt, SIZE_MAX);
 }
 
 /* ---- The save. Every rank goes through the same exchanges, whatever fails on it. ---- */
@@ -186,7 +167,7 @@ static weft_status write_and_commit(struct wi_ckpt *ckpt, struct wi_ckpt_commit 
     if (st >= 0)
         st = wi_ckpt_write(&ckpt->run, (uint32_t)group->rank, temp, &digest);
     ckpt->run.result.write_ns = wi_now_ns() - began;
-    free_data(ckpt);
+    wi_ckpt_snapshot_free(&ckpt->snapshot);
     word.numbers[0] = digest.bytes;
     word.numbers[1] = digest.hash.half[0];
     word.numbers[2] = digest.hash.half[1];
@@ -222,8 +203,9 @@ static void finish(struct wi_ckpt *ckpt, weft_status st)
     wi_ckpt_text_copy(ckpt->outcome_text, sizeof(ckpt->outcome_text), st < 0 ? wi_fail_text() : "");
     ckpt->outcome = st;
     ckpt->run.result.total_ns = wi_now_ns() - ckpt->begun_ns;
+    wi_ckpt_snapshot_free(&ckpt->snapshot);
     pthread_mutex_lock(&ckpt->mutex);
-    ckpt->data_is_free = ckpt->done = 1;
+    ckpt->done = 1;
     pthread_cond_broadcast(&ckpt->changed);
     pthread_mutex_unlock(&ckpt->mutex);
 }
@@ -266,6 +248,7 @@ weft_status wi_ckpt_create(weft_comm *comm, uint64_t timeout_ns, struct wi_ckpt 
             weft_comm_destroy(dup);
         return st;
     }
+    wi_ckpt_snapshot_init(&c->snapshot);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->changed, NULL);
     c->outcome = WEFT_SUCCESS;
@@ -299,6 +282,7 @@ weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt)
     }
     wi_ckpt_group_fini(&ckpt->group);
     wi_ckpt_buffer_fini(&ckpt->buffer);
+    wi_ckpt_snapshot_fini(&ckpt->snapshot);
     pthread_mutex_destroy(&ckpt->mutex);
     pthread_cond_destroy(&ckpt->changed);
     wi_free(ckpt);
@@ -326,6 +310,13 @@ static weft_status begun(struct wi_ckpt *ckpt, weft_status st)
     return st;
 }
 
+weft_status wi_ckpt_prepare(struct wi_ckpt *ckpt, const struct wi_ckpt_piece *pieces, size_t npieces)
+{
+    if (ckpt->has_thread) /* it has the buffer */
+        return WEFT_SUCCESS;
+    return wi_ckpt_buffer_prepare(&ckpt->buffer, wi_ckpt_run_room(pieces, npieces));
+}
+
 weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *tag, const struct wi_ckpt_piece *pieces,
                           size_t npieces, const struct wi_ckpt_state *state, const struct wi_ckpt_options *options)
 {
@@ -339,10 +330,9 @@ weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *
         return wi_fail(WEFT_EBUSY, "the save of checkpoint \"%s\" has not been waited for", ckpt->run.tag);
     join(ckpt);
     ckpt->begun_ns = wi_now_ns();
-    ckpt->copied = 0;
-    ckpt->data_is_free = ckpt->done = 0;
-    atomic_store(&ckpt->next_chunk, 0);
-    st = begun(ckpt, wi_ckpt_run_fill(&ckpt->run, &ckpt->buffer, folder, tag, pieces, npieces, state, options));
+    ckpt->done = 0;
+    st = wi_ckpt_run_fill(&ckpt->run, &ckpt->buffer, folder, tag, pieces, npieces, state, options);
+    st = begun(ckpt, st < 0 ? st : wi_ckpt_snapshot_begin(&ckpt->snapshot, &ckpt->run));
     err = start(ckpt);
     ckpt->has_thread = err == 0;
     if (err && st >= 0)
