@@ -179,8 +179,10 @@ typedef struct weft_zero_param {
     unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE, _MUON */
     int group;            /* whose hyper-parameters it takes in weft_zero_step */
     size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
+    const char *save_name; /* in checkpoints; copied. Of an expert one that no other expert has ("layer3.experts.5.weight"). NULL:
+                              name; of an expert name, "@" and the number of its group, by the groups' first ranks in comm */
 } weft_zero_param;
-#define WEFT_ZERO_PARAM_INIT { sizeof(weft_zero_param), NULL, WEFT_FLOAT32, 0, NULL, 0, 0, 0 }
+#define WEFT_ZERO_PARAM_INIT { sizeof(weft_zero_param), NULL, WEFT_FLOAT32, 0, NULL, 0, 0, 0, NULL }
 
 /* Hyper-parameters of a group in one step. Those that an optimizer does not have are ignored. */
 typedef struct weft_zero_hyper {
@@ -327,7 +329,8 @@ WEFT_API weft_status weft_zero_unit_add(weft_zero *zero, const char *name, const
  * @param zero  the engine
  * Blocks: until all ranks have called.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL     sealed already; no unit; a parameter without a unit, which the text names
+ *         WEFT_EINVAL     sealed already; no unit; a parameter without a unit, or two with one name in checkpoints, which the text
+ *                         names
  *         WEFT_EMISMATCH  another rank has another model; the text names the first parameter or unit that differs
  *         WEFT_ENOMEM, WEFT_ENOSPC  there is no memory for it; the text says how much was needed, and for what
  *         any failure of a collective */
@@ -572,15 +575,14 @@ WEFT_API weft_status weft_zero_save_prepare(weft_zero *zero);
  * unit when it is copied, in the order in which they are copied. The version appears when it is complete on all ranks; a crash
  * leaves the newest complete one or the one before it.
  * @param zero    the engine, sealed; no gradients have come since the last step
- * @param folder  exists; the same for all ranks, on a file system that all see. With config.model each part of the model has its
- * own
+ * @param folder  is made in a folder that exists; the same for all ranks, on a file system that all see. With config.model each
+ *                part of the model has its own: two parts with one are refused
  * @param tag     its name: letters, digits, and . _ - behind the first; the same on all ranks
  * @param options NULL: WEFT_ZERO_SAVE_OPTIONS_INIT
  * Blocks: until the ranks have agreed to begin.
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is wrong; the text says which
  *         WEFT_EBUSY   a save is under way, or gradients have come
- *         WEFT_ENOTSUP config.experts was set
  *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  of this or of another rank */
 WEFT_API weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *options);
 

@@ -293,6 +293,8 @@ static weft_status make_domains(weft_zero *zero, weft_comm *comm)
     WI_TRY(derive(zero, comm, copy, shard, &zero->domains[WI_ZERO_COMMON]));
     if (wi_zero_has_experts(zero))
         WI_TRY(derive(zero, zero->config.experts, 0, -1, &zero->domains[WI_ZERO_EXPERTS]));
+    if (wi_zero_has_experts(zero))
+        WI_TRY(wi_zero_find_places(zero));
     WI_TRY(make_second(zero, comm));
     zero->model = zero->config.model;
     zero->copy = copy;
@@ -319,8 +321,11 @@ static void destroy(weft_zero *zero)
     wi_zero_free_memory(zero);
     wi_optim_pool_destroy(zero->pool);
     wi_zero_trace_fini(&zero->gathers.trace);
-    for (int i = 0; i < zero->nparams; i++)
+    for (int i = 0; i < zero->nparams; i++) {
         wi_free(zero->params[i].name);
+        wi_free(zero->params[i].saved);
+    }
+    wi_free(zero->places);
     for (int i = 0; i < zero->nunits; i++) {
         wi_free(zero->units[i].name);
         wi_free(zero->units[i].params);

@@ -114,7 +114,7 @@ static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nk
     /* Whoever takes weights alone may leave tensors out. */
     if (nkinds > 1) {
         wi_zero_tensors_list(zero, WI_ZERO_WHOLE, nkinds, list);
-        WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n));
+        WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n, wi_zero_has_experts(zero)));
         WI_TRY(read_counters(zero, reader, c));
     } else {
         WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
@@ -122,6 +122,27 @@ static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nk
     wi_zero_tensors_list(zero, WI_ZERO_WIDE, nkinds, list);
     WI_TRY(wi_ckpt_check(reader, list->pieces, list->n));
     return keep_client(zero, reader);
+}
+
+/* Whether the version has more than all ranks have together: each of them has compared what it has, and no name is there twice. */
+static weft_status count_tensors(weft_zero *zero, const struct wi_ckpt_reader *reader)
+{
+    double count = 0;
+
+    for (int i = 0; i < zero->nparams; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[zero->params[i].flat];
+
+        if (wi_zero_domain(zero, flat)->rank == 0)
+            count += 1 + (flat->trained ? wi_zero_moments(zero, flat) : 0);
+    }
+    WI_TRY(wi_zero_numbers(zero, zero->world, WEFT_KIND_ALL_REDUCE, &count, 1, "load: tensors"));
+    return count == (double)wi_ckpt_ntensors(reader)
+               ? WEFT_SUCCESS
+               : wi_fail(
+                     WEFT_EINVAL,
+                     "zero: load: checkpoint \"%s\" has %zu tensors, and all ranks of this model together have %.0f: "
+                     "it has other experts",
+                     wi_ckpt_tag(reader), wi_ckpt_ntensors(reader), count);
 }
 
 static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, unsigned flags, struct counters *c)
@@ -134,6 +155,8 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
         st = verify(zero, reader, nkinds, &list, c);
     /* From here on nothing fails but what was verified, and ranks have agreed that all have. */
     st = wi_zero_agree(zero, st, "load");
+    if (st >= 0 && nkinds > 1 && wi_zero_has_experts(zero))
+        st = count_tensors(zero, reader);
     if (st >= 0) {
         st = read_list(reader, &list);
         st = wi_zero_agree(zero, st < 0 ? st : WEFT_SUCCESS, "load: read");
@@ -180,6 +203,8 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     if (info)
         WI_TRY(wi_struct_check(&load_info_rule, "zero: load", info));
     WI_TRY(wi_zero_idle(zero, "load"));
+    if (!(flags & WEFT_ZERO_LOAD_WEIGHTS)) /* parts may take their weights from a version of the whole model */
+        WI_TRY(wi_zero_parts_apart(zero, folder, "load"));
     for (int u = 0; u < zero->nunits; u++)
         if (zero->units[u].passes)
             return wi_fail(WEFT_EBUSY, "zero: load: a pass of unit \"%s\" has not ended", zero->units[u].name);

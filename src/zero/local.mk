@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libweft_zero: a client of the public interface (doc/adr/0031-zero.md). The engine, and below it rooms that do not know of it.
-zero_sources += src/zero/zero.h src/zero/engine.c src/zero/model.c src/zero/seal.c src/zero/layout.c \
+zero_sources += src/zero/zero.h src/zero/engine.c src/zero/experts.c src/zero/model.c src/zero/seal.c src/zero/layout.c \
 	src/zero/arena.c src/zero/arena.h src/zero/trace.c src/zero/trace.h \
 	src/zero/gather.c src/zero/grads.c src/zero/lamb.c src/zero/load.c src/zero/muon.c src/zero/offload.c src/zero/offload.h \
-	src/zero/passes.c \
+	src/zero/parts.c src/zero/passes.c \
 	src/zero/place.c src/zero/place.h src/zero/save.c src/zero/state.c src/zero/step.c src/zero/swap.c src/zero/swap.h \
 	src/zero/tensors.c src/zero/tensors.h \
 	src/zero/tier.c src/zero/tier.h src/zero/update.c src/zero/values.c

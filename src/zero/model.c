@@ -44,6 +44,8 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
         if (!strcmp(zero->params[i].name, param->name))
             return wi_fail(WEFT_EINVAL, "zero: param_add: there is a parameter \"%s\" already, number %d", param->name,
                            i);
+    if (param->save_name && !*param->save_name)
+        return wi_fail(WEFT_EINVAL, "zero: param_add: the save_name of \"%s\" is empty", param->name);
     if (!wi_zero_has_dtype(param->dtype))
         return wi_fail(WEFT_EINVAL, "zero: param_add: the dtype of \"%s\" is %s, not float, bfloat16 or half",
                        param->name, weft_dtype_name(param->dtype));
@@ -79,17 +81,19 @@ static weft_status param_add(weft_zero *zero, const weft_zero_param *given, int 
     WI_TRY(wi_struct_read(&param_rule, "zero: param_add", given, &param));
     WI_TRY(check_param(zero, &param, &elems));
     void *params = room(zero->params, zero->nparams, sizeof *zero->params);
-    char *name = wi_strdup(param.name);
+    char *name = wi_strdup(param.name), *saved = param.save_name ? wi_strdup(param.save_name) : NULL;
 
     if (params)
         zero->params = params;
-    if (!params || !name) {
+    if (!params || !name || (param.save_name && !saved)) {
         wi_free(name);
+        wi_free(saved);
         return wi_fail(WEFT_ENOMEM, "zero: param_add: out of memory");
     }
     struct wi_zero_param *own = &zero->params[zero->nparams];
 
     *own = (struct wi_zero_param){.name = name,
+                                  .saved = saved,
                                   .dtype = param.dtype,
                                   .ndims = param.ndims,
                                   .elems = elems,
@@ -221,6 +225,7 @@ static weft_status seal(weft_zero *zero)
 {
     WI_TRY(check_model(zero));
     WI_TRY(wi_zero_compare_model(zero));
+    WI_TRY(wi_zero_name_saved(zero));
     /* A rank that has no memory tells the others, which would wait for it in their first collective. */
     WI_TRY(wi_zero_agree(zero, place(zero), "seal"));
     for (int u = zero->nunits - 1; u >= 0; u--)

@@ -99,9 +99,8 @@ static weft_status save(weft_zero *zero, const char *folder, const char *tag, co
         return wi_fail(WEFT_EINVAL, "zero: save: %s is NULL", folder ? "tag" : "folder");
     if (given)
         WI_TRY(wi_struct_read(&save_rule, "zero: save", given, &options));
-    if (wi_zero_has_experts(zero))
-        return wi_fail(WEFT_ENOTSUP, "zero: save: checkpoints of engines with experts are not implemented");
     WI_TRY(wi_zero_idle(zero, "save"));
+    WI_TRY(wi_zero_parts_apart(zero, folder, "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(engine_ckpt(zero));
     return begin(zero, folder, tag, &options);

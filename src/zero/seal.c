@@ -10,8 +10,7 @@
 #include "zero/common/config_fields.h"
 #include "zero/zero.h"
 
-/* A collective of these few bytes, which blocks. */
-static weft_status gather_bytes(weft_zero *zero, const void *mine, void *all, size_t bytes, const char *label)
+weft_status wi_zero_gather_bytes(weft_zero *zero, const void *mine, void *all, size_t bytes, const char *label)
 {
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     weft_call call = WEFT_CALL_INIT;
@@ -40,7 +39,7 @@ weft_status wi_zero_agree(weft_zero *zero, weft_status own, const char *call)
     if (own < 0)
         snprintf(mine.text, sizeof mine.text, "%.*s", TEXT - 1, wi_fail_text());
     if (all)
-        st = gather_bytes(zero, &mine, all, sizeof mine, call);
+        st = wi_zero_gather_bytes(zero, &mine, all, sizeof mine, call);
     for (int r = 0; st >= 0 && own >= 0 && r < zero->nranks; r++) {
         if (all[r].status >= 0)
             continue;
@@ -66,7 +65,7 @@ weft_status wi_zero_compare_config(weft_zero *zero)
 
         mine[i] = counts ? wi_zero_field_number(&zero->config, field) : 0;
     }
-    weft_status st = gather_bytes(zero, mine, all, sizeof mine, "create");
+    weft_status st = wi_zero_gather_bytes(zero, mine, all, sizeof mine, "create");
 
     for (int r = 1; st >= 0 && r < zero->nranks; r++)
         for (int i = 0; st >= 0 && i < WI_ZERO_NFIELDS; i++)
@@ -97,9 +96,13 @@ static void describe_param(const weft_zero *zero, int i, char *text)
 
 static uint64_t hash_param(const struct wi_zero_param *p)
 {
-    uint64_t facts[] = {(uint64_t)p->dtype, (uint64_t)p->ndims, p->flags,
-                        (uint64_t)p->group, (uint64_t)p->unit,  p->cut};
+    uint64_t facts[] = {(uint64_t)p->dtype,          (uint64_t)p->ndims, p->flags,
+                        (uint64_t)p->group,          (uint64_t)p->unit,  p->cut,
+                        (uint64_t)(p->saved != NULL)};
     uint64_t hash = wi_hash64(p->name, strlen(p->name), 7);
+
+    if (p->saved && !(p->flags & WEFT_ZERO_EXPERT)) /* experts' are other ones */
+        hash = wi_hash64(p->saved, strlen(p->saved), hash);
 
     hash = wi_hash64(facts, sizeof facts, hash);
     return wi_hash64(p->shape, sizeof p->shape[0] * (size_t)p->ndims, hash);
@@ -132,7 +135,7 @@ static weft_status first_difference(weft_zero *zero, const uint64_t *hashes, int
     size_t at = 0;
 
     if (st >= 0)
-        st = gather_bytes(zero, hashes, theirs, n * sizeof *theirs, "seal: what differs");
+        st = wi_zero_gather_bytes(zero, hashes, theirs, n * sizeof *theirs, "seal: what differs");
     while (st >= 0 && at < n && theirs[(size_t)odd * n + at] == theirs[at])
         at++;
     if (st >= 0 && at < (size_t)zero->nparams)
@@ -141,7 +144,7 @@ static weft_status first_difference(weft_zero *zero, const uint64_t *hashes, int
         snprintf(mine, sizeof mine, "unit %zu, \"%.60s\"", at - (size_t)zero->nparams,
                  zero->units[at - (size_t)zero->nparams].name);
     if (st >= 0)
-        st = gather_bytes(zero, mine, texts, MODEL_TEXT, "seal: how it differs");
+        st = wi_zero_gather_bytes(zero, mine, texts, MODEL_TEXT, "seal: how it differs");
     if (st >= 0) {
         char *first = texts, *other = texts + (size_t)odd * MODEL_TEXT;
 
@@ -164,7 +167,7 @@ weft_status wi_zero_compare_model(weft_zero *zero)
 
     if (st >= 0) {
         mine = sum_up(zero, hashes);
-        st = gather_bytes(zero, &mine, all, sizeof mine, "seal");
+        st = wi_zero_gather_bytes(zero, &mine, all, sizeof mine, "seal");
     }
     for (int r = 1; st >= 0 && r < zero->nranks; r++)
         if (all[r].nparams != all[0].nparams || all[r].nunits != all[0].nunits)

@@ -24,10 +24,11 @@ static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, 
     const struct wi_zero_place place =
         wi_zero_place(zero, param, what, reach == WI_ZERO_SAVED ? WI_ZERO_OWN : WI_ZERO_HELD);
 
-    if (!place.elems && !(reach == WI_ZERO_SAVED && !param->elems && zero->rank == 0) && reach != WI_ZERO_WHOLE)
+    if (!place.elems && !(reach == WI_ZERO_SAVED && !param->elems && wi_zero_domain(zero, flat)->rank == 0) &&
+        reach != WI_ZERO_WHOLE)
         return 0;
     *piece = (struct wi_ckpt_piece){
-        .name = param->name,
+        .name = wi_zero_saved_name(param),
         .kind = kinds[kind],
         .dtype = place.dtype,
         .ndims = param->ndims,

@@ -18,7 +18,7 @@
 #define WI_ZERO_MAGIC 0x5745465a45524fu
 
 struct wi_zero_param {
-    char *name;
+    char *name, *saved; /* saved: its name in checkpoints; NULL: the same */
     weft_dtype dtype;
     int ndims;
     size_t shape[WEFT_ZERO_DIMS_MAX], elems, cut;
@@ -191,6 +191,7 @@ struct weft_zero {
     int copy;         /* which copy this rank has a shard of */
     struct wi_zero_domain domains[WI_ZERO_DOMAINS_MOST];
     int ndomains;
+    int *places, nplaces; /* with experts: of each rank its group's number */
     struct wi_zero_second second;
 
     /* The model (model.c; layout.c makes the flats). */
@@ -235,8 +236,18 @@ void wi_zero_free_memory(weft_zero *zero);
 /* seal.c: compare with the other ranks. */
 weft_status wi_zero_compare_config(weft_zero *zero);
 weft_status wi_zero_compare_model(weft_zero *zero);
+/* A collective of a few bytes of each rank, which blocks. */
+weft_status wi_zero_gather_bytes(weft_zero *zero, const void *mine, void *all, size_t bytes, const char *label);
 /* How all ranks have fared: a failure of one is all ranks'. */
 weft_status wi_zero_agree(weft_zero *zero, weft_status own, const char *call);
+
+/* experts.c: collective, when there are domains; and when models were compared. */
+weft_status wi_zero_find_places(weft_zero *zero);
+weft_status wi_zero_name_saved(weft_zero *zero);
+static inline const char *wi_zero_saved_name(const struct wi_zero_param *param)
+{
+    return param->saved ? param->saved : param->name;
+}
 
 /* gather.c */
 weft_status wi_zero_gather_finish(weft_zero *zero, int unit); /* waits for what was begun */

@@ -3,11 +3,11 @@
  *
  *     bench_save FOLDER [MiB [ROUNDS [MS [AHEAD]]]]
  *
- * MiB of weights and moments in fp32, in units of one parameter. Each round makes a step, a save that is waited for, and a save that
- * is not, behind which the caller steps at once, or computes for MS ms (1300) in one thread and steps then. `blocked` is the time in
- * weft_zero_save, and of that in weft_zero_step that the update waited for a copy (snapshot_wait_ns); `longer` is by how much save
- * and step together took longer than a step alone; both as parts of the round's synchronous save. The first save has to get the
- * memory of its copy, with AHEAD 1 before it begins. */
+ * MiB of weights and moments in fp32, in units of one parameter. Each round makes a step, a save that is waited for, and a save
+ * that is not, behind which the caller steps at once, or computes for MS ms (1300) in one thread and steps then. `blocked` is the
+ * time in weft_zero_save, and of that in weft_zero_step that the update waited for a copy (snapshot_wait_ns); `longer` is by how
+ * much save and step together took longer than a step alone; both as parts of the round's synchronous save. The first save has to
+ * get the memory of its copy, with AHEAD 1 before it begins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -604,19 +604,21 @@ static void other_models(void)
                                           NULL,
                                           NULL,
                                           NULL};
-    CU_ASSERT_EQUAL(wi_ckpt_compare(reader, model, CM_TENSORS), WEFT_SUCCESS);
-    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS - 1), WEFT_EINVAL,
+    CU_ASSERT_EQUAL(wi_ckpt_compare(reader, model, CM_TENSORS, 0), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_ckpt_compare(reader, model, CM_TENSORS - 1, 1), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_ckpt_ntensors(reader), CM_TENSORS);
+    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS - 1, 0), WEFT_EINVAL,
          "it has weight of \"frozen\", which this one has not");
     model[0].ndims = 1;
-    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS), WEFT_EINVAL,
+    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS, 0), WEFT_EINVAL,
          "weight of \"embed.weight\" has shape [61, 33] there, [61] here");
     SAYS(wi_ckpt_read(reader, model, CM_TENSORS), WEFT_EINVAL, "has shape [61, 33] there");
     model[0].ndims = 2;
     model[3].dtype = WEFT_FLOAT16;
-    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS), WEFT_EINVAL, "\"layer.0/bias\" is bfloat16 there, half here");
+    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS, 0), WEFT_EINVAL, "\"layer.0/bias\" is bfloat16 there, half here");
     model[3].dtype = WEFT_BFLOAT16;
     model[3].name = "bias";
-    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS), WEFT_EINVAL, "it has no weight of \"bias\"");
+    SAYS(wi_ckpt_compare(reader, model, CM_TENSORS, 0), WEFT_EINVAL, "it has no weight of \"bias\"");
     model[0].end = 61 * 33 + 1;
     SAYS(wi_ckpt_read(reader, model, 1), WEFT_EINVAL, "elements 0 to 2014 of 2013 are no piece");
     CU_ASSERT_EQUAL(wi_ckpt_integer(reader, "step", &step), WEFT_SUCCESS);

@@ -8,7 +8,7 @@
 #include "tests/unit/struct_rows.h"
 
 _Static_assert(ENDS_AT(weft_zero_config, offload_moment2_codec), "padding at the end");
-_Static_assert(ENDS_AT(weft_zero_param, cut_elems), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_param, save_name), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_hyper, min_coeff), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_step_info, step), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_stats, disk_code_ns), "padding at the end");

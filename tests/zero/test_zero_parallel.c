@@ -382,7 +382,6 @@ static void experts(int rank, int nranks, void *arg)
         for (int i = 0; i < ELEMS; i++)
             WT_CHECK(fabs((double)values[i] - weights[t ? 1 + expert : 0][i]) < 1e-5);
     }
-    WT_CHECK_STATUS(weft_zero_save(zero, wt_temp_dir(), "a", NULL), WEFT_ENOTSUP);
     WT_CHECK_OK(weft_zero_destroy(zero));
     WT_CHECK_OK(weft_comm_destroy(same_expert));
     ft_close(&f);

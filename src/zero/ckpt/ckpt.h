@@ -134,8 +134,11 @@ weft_status wi_ckpt_text(const struct wi_ckpt_reader *reader, const char *name, 
 /* The client's bytes; the caller frees them with wi_free. */
 weft_status wi_ckpt_client(struct wi_ckpt_reader *reader, void **data, size_t *bytes);
 
-/* Compare with a model: pieces of which only names, kinds, types and shapes count. WEFT_EINVAL names the first difference. */
-weft_status wi_ckpt_compare(const struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *model, size_t ntensors);
+size_t wi_ckpt_ntensors(const struct wi_ckpt_reader *reader); /* of all names and kinds */
+/* Compare with a model: pieces of which only names, kinds, types and shapes count. WEFT_EINVAL names the first difference. some:
+ * the version may have more. */
+weft_status wi_ckpt_compare(const struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *model, size_t ntensors,
+                            int some);
 /* Fill the pieces' data from whichever files have it, checksums verified. After a failure the data is undefined: a caller whose
  * state must survive a damaged file calls wi_ckpt_check first, which reads and verifies the same bytes and stores nothing. */
 weft_status wi_ckpt_read(struct wi_ckpt_reader *reader, const struct wi_ckpt_piece *pieces, size_t npieces);

@@ -59,7 +59,7 @@ class Param(ctypes.Structure):
 
     _fields_ = [
         ("bytes", _size), ("name", _text), ("dtype", _int), ("ndims", _int), ("shape", ctypes.POINTER(_size)),
-        ("flags", ctypes.c_uint), ("group", _int), ("cut_elems", _size),
+        ("flags", ctypes.c_uint), ("group", _int), ("cut_elems", _size), ("save_name", _text),
     ]  # fmt: skip
 
 
