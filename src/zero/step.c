@@ -79,11 +79,12 @@ static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft
 {
     uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
     weft_status st = WEFT_SUCCESS;
-    char label[64];
+    char label[WI_ZERO_LABEL_BYTES];
 
-    /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. */
-    snprintf(label, sizeof label, "step %llu after %d micro-batches, hyper-parameters %08llx",
-             (unsigned long long)zero->step + 1, zero->micro.ended, (unsigned long long)(hash & 0xffffffff));
+    /* Ranks that ran another number of micro-batches, or are about to do something else, are told so here. Numbers of 20 digits
+     * have room before the end would be cut, which tells of other hyper-parameters. */
+    snprintf(label, sizeof label, "step %llu after %d micro-batches, hypers %08llx", (unsigned long long)zero->step + 1,
+             zero->micro.ended, (unsigned long long)(hash & 0xffffffff));
     if (zero->model)
         st = small(zero, zero->model, WEFT_KIND_ALL_REDUCE, squares, "norm of the parts of the model");
     if (st >= 0)

@@ -271,7 +271,8 @@ static void other_models(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-/* One rank goes through the units of one size in another order, or runs more micro-batches: all ranks hear of it, by name. */
+/* One rank goes through the units of one size in another order, runs more micro-batches, or has other hyper-parameters, after so many
+ * steps that labels are long: all ranks hear of it, by name. */
 static void divergence(int rank, int nranks, void *arg)
 {
     int kind = *(const int *)arg, list[2], units[2];
@@ -297,6 +298,13 @@ static void divergence(int rank, int nranks, void *arg)
             if (st >= 0)
                 st = weft_zero_post_forward(zero, unit);
         }
+    } else if (kind == 2) {
+        weft_zero_hyper other[2] = {groups[0], groups[1]};
+
+        other[1].eps *= 1 + (rank == 1);
+        WT_REQUIRE_OK(weft_zero_set_step(zero, 1000000000000));
+        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+        st = weft_zero_step(zero, other, 2, NULL);
     } else {
         /* Rank 1 has steps of one micro-batch. */
         for (int s = 0; s < 2 && st >= 0; s++) {
@@ -313,6 +321,9 @@ static void divergence(int rank, int nranks, void *arg)
     WT_CHECK_STATUS(st, WEFT_EMISMATCH);
     if (kind == 0)
         WT_CHECK(strstr(weft_thread_error(), "gather of first") && strstr(weft_thread_error(), "gather of second"));
+    else if (kind == 2)
+        WT_CHECK(strstr(weft_thread_error(), "step 1000000000001 after 1 micro-batches, hypers ") &&
+                 strstr(weft_thread_error(), "have other hyper-parameters"));
     else
         WT_CHECK(
             strstr(weft_thread_error(), rank == 1 ? "step 1 after 1 micro-batches" : "reduction of ") &&
@@ -506,11 +517,11 @@ static void arguments(void)
 
 static void disagreement(void)
 {
-    int kinds[] = {0, 1};
+    int kinds[] = {0, 1, 2};
 
     CU_ASSERT_EQUAL(wt_run(3, other_configs, NULL, 60000), 0);
     CU_ASSERT_EQUAL(wt_run(3, other_models, NULL, 60000), 0);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(wt_run(3, divergence, &kinds[i], 60000), 0);
 }
 
