@@ -583,7 +583,8 @@ WEFT_API weft_status weft_zero_save_prepare(weft_zero *zero);
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  an argument is wrong; the text says which
  *         WEFT_EBUSY   a save is under way, or gradients have come
- *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  of this or of another rank */
+ *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  of this or of another rank
+ *         any failure of the save before  nobody has waited for that one, and this one has not begun; the next one will */
 WEFT_API weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *options);
 
 /* Wait for the newest save.

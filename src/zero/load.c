@@ -211,7 +211,7 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     weft_status busy = WEFT_SUCCESS;
 
     /* Ranks see its end at different times. */
-    if (zero->saves.ckpt && wi_ckpt_poll(zero->saves.ckpt, NULL) == WEFT_INPROGRESS)
+    if (zero->saves.ckpt && wi_ckpt_newest(zero->saves.ckpt) == WI_CKPT_SAVING)
         busy = wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
     WI_TRY(wi_zero_agree(zero, busy, "load: may it begin"));
     WI_TRY(wi_zero_gather_finish_all(zero));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parts of a model (config.model) and their folders of checkpoints: each part has its own. Their tensors may have the same names, and
- * each part commits its versions by itself. */
+/* Parts of a model (config.model) and their folders of checkpoints: each part has its own. Their tensors may have the same names,
+ * and each part commits its versions by itself. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an engine saves: the pieces of tensors that a rank has, counters, and the loss scale. */
+#include <stdio.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -91,18 +92,60 @@ weft_status weft_zero_save_prepare(weft_zero *zero)
     return st < 0 ? st : wi_zero_leave(zero, since, prepare(zero));
 }
 
+/* The save before this one, of which some ranks have not asked how it ended. All ranks see it end at nearly the same time, but not
+ * at the same: where one of them has, the others wait for the rest of it. Its failure is that of the save that comes next, once. */
+static weft_status collect(weft_zero *zero)
+{
+    int32_t mine = (int32_t)wi_ckpt_newest(zero->saves.ckpt), *all = wi_calloc((size_t)zero->nranks, sizeof *all);
+    int saving = 0, idle = 0;
+    weft_status st = all ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: save: out of memory");
+
+    st = wi_zero_agree(zero, st, "save");
+    if (st >= 0)
+        st = wi_zero_gather_bytes(zero, &mine, all, sizeof mine, "save: the one before");
+    for (int r = 0; st >= 0 && r < zero->nranks; r++) {
+        saving += all[r] == WI_CKPT_SAVING;
+        idle += all[r] == WI_CKPT_IDLE;
+    }
+    wi_free(all);
+    WI_TRY(st);
+    if (idle == zero->nranks)
+        return WEFT_SUCCESS;
+    if (saving == zero->nranks)
+        return wi_fail(WEFT_EBUSY, "zero: save: the one before is under way; weft_zero_save_wait waits for it");
+    if (mine != WI_CKPT_IDLE)
+        st = wi_ckpt_wait(zero->saves.ckpt, NULL);
+    if (st < 0) {
+        char why[400];
+
+        snprintf(why, sizeof why, "%s", wi_fail_text());
+        st = wi_fail(st,
+                     "zero: save: the one before, which was not waited for, has failed, and this one has not begun: %s",
+                     why);
+    }
+    return wi_zero_agree(zero, st, "save");
+}
+
+static weft_status check_save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *given,
+                              weft_zero_save_options *options)
+{
+    if (!folder || !tag)
+        return wi_fail(WEFT_EINVAL, "zero: save: %s is NULL", folder ? "tag" : "folder");
+    if (given)
+        WI_TRY(wi_struct_read(&save_rule, "zero: save", given, options));
+    return wi_zero_idle(zero, "save");
+}
+
 static weft_status save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *given)
 {
     weft_zero_save_options options = WEFT_ZERO_SAVE_OPTIONS_INIT;
 
-    if (!folder || !tag)
-        return wi_fail(WEFT_EINVAL, "zero: save: %s is NULL", folder ? "tag" : "folder");
-    if (given)
-        WI_TRY(wi_struct_read(&save_rule, "zero: save", given, &options));
-    WI_TRY(wi_zero_idle(zero, "save"));
+    /* A rank that cannot save tells the others, which would wait for it in the background. */
+    WI_TRY(wi_zero_agree(zero, check_save(zero, folder, tag, given, &options), "save"));
     WI_TRY(wi_zero_parts_apart(zero, folder, "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(engine_ckpt(zero));
+    WI_TRY(collect(zero));
     return begin(zero, folder, tag, &options);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines with experts save and load: each expert once, at other numbers of ranks and in other stages, bit for bit; with names of their
- * own also where each rank has other numbers of them. And parts of a model save into folders of their own. */
+/* Engines with experts save and load: each expert once, at other numbers of ranks and in other stages, bit for bit; with names of
+ * their own also where each rank has other numbers of them. And parts of a model save into folders of their own. */
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>

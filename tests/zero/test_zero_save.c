@@ -426,10 +426,69 @@ static void stepped(void)
     }
 }
 
+/* ---- Saves that nobody has waited for ---- */
+
+static void unwaited(int rank, int nranks, void *arg)
+{
+    struct job job = {2, 0, 0, 0, WEFT_FLOAT32, 0, 0, 0};
+    weft_zero_config config = config_of(&job);
+    weft_zero_load_info info = WEFT_ZERO_LOAD_INFO_INIT;
+    char name[16];
+    struct zt_engine e;
+    struct ft_rank f;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    zt_seal(&e, &f, &config, WEFT_FLOAT32);
+    /* Until it is accepted: ranks are told the same each time. */
+    for (int v = 0; v < 5; v++) {
+        weft_status st;
+
+        snprintf(name, sizeof name, "v%d", v);
+        while ((st = weft_zero_save(e.zero, shared->folder, name, NULL)) == WEFT_EBUSY)
+            if (!strstr(weft_thread_error(), "the one before is under way"))
+                wt_fail(__FILE__, __LINE__, "%s", weft_thread_error());
+        WT_REQUIRE_OK(st);
+        if (v % 2 && rank == 1) /* others have not waited */
+            WT_CHECK_OK(weft_zero_save_wait(e.zero, WEFT_TIMEOUT_NEVER, NULL));
+    }
+    /* What has failed is told by the next one, on all ranks, and the one behind it is as any other. */
+    WT_CHECK_OK(weft_zero_save_wait(e.zero, WEFT_TIMEOUT_NEVER, NULL));
+    WT_REQUIRE_OK(weft_zero_save(e.zero, shared->folder, "v3", NULL));
+    wt_sync();
+    weft_status st;
+
+    while ((st = weft_zero_save(e.zero, shared->folder, "late", NULL)) == WEFT_EBUSY)
+        ;
+    WT_CHECK_INT(st, WEFT_EINVAL);
+    if (!strstr(weft_thread_error(), "has not begun: ") ||
+        !strstr(weft_thread_error(), "has a checkpoint \"v3\" already"))
+        wt_fail(__FILE__, __LINE__, "%s", weft_thread_error());
+    WT_CHECK_STATUS(weft_zero_load(e.zero, shared->folder, "late", 0, NULL), WEFT_ENOTFOUND);
+    WT_REQUIRE_OK(weft_zero_save(e.zero, shared->folder, "later", NULL));
+    /* A load does not lose it either. */
+    while ((st = weft_zero_load(e.zero, shared->folder, NULL, 0, &info)) == WEFT_EBUSY)
+        ;
+    WT_CHECK_OK(st);
+    WT_CHECK_STR(info.tag, "later");
+    /* One rank's arguments are wrong, and all are told. */
+    SAYS(weft_zero_save(e.zero, rank ? shared->folder : NULL, "x", NULL), WEFT_EINVAL, "folder is NULL");
+    WT_CHECK_OK(weft_zero_save_wait(e.zero, WEFT_TIMEOUT_NEVER, NULL));
+    WT_CHECK_OK(weft_zero_destroy(e.zero));
+    ft_close(&f);
+}
+
+static void collected(void)
+{
+    folder("unwaited");
+    CU_ASSERT_EQUAL(wt_run(3, unwaited, NULL, 60000), 0);
+}
+
 static const struct wt_case cases[] = {
     {"other numbers of ranks and stages have the same bits", resharded},
     {"training goes on as if it had not stopped", continued},
     {"what cannot be loaded changes nothing", refused},
     {"a step beside a save", stepped},
+    {"saves that nobody has waited for", collected},
 };
 WT_UNIT_MAIN("zero: save and load", cases)

@@ -271,8 +271,8 @@ static void other_models(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
-/* One rank goes through the units of one size in another order, runs more micro-batches, or has other hyper-parameters, after so many
- * steps that labels are long: all ranks hear of it, by name. */
+/* One rank goes through the units of one size in another order, runs more micro-batches, or has other hyper-parameters, after so
+ * many steps that labels are long: all ranks hear of it, by name. */
 static void divergence(int rank, int nranks, void *arg)
 {
     int kind = *(const int *)arg, list[2], units[2];

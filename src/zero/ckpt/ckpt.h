@@ -107,6 +107,9 @@ int wi_ckpt_snapshot_has(struct wi_ckpt *ckpt, size_t npieces);
 /* Copy what nobody has begun to copy of the first pieces, and do not wait for the others that copy. Any thread, several at a time,
  * while the one that makes the calls does not. */
 void wi_ckpt_snapshot_help(struct wi_ckpt *ckpt, size_t npieces);
+/* Whether the newest save is under way, or its outcome waits to be asked for; neither of one whose begin has failed. */
+enum wi_ckpt_newest { WI_CKPT_IDLE, WI_CKPT_ENDED, WI_CKPT_SAVING };
+enum wi_ckpt_newest wi_ckpt_newest(struct wi_ckpt *ckpt);
 /* WEFT_INPROGRESS, or the outcome of the newest save. result may be NULL; it is filled on success. */
 weft_status wi_ckpt_poll(struct wi_ckpt *ckpt, struct wi_ckpt_result *result);
 /* The outcome. The same on all ranks, except that a rank which loses the others after the commit cannot know of it. */

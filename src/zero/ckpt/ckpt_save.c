@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "zero/ckpt/ckpt_run.h"
 #include "zero/ckpt/ckpt_snapshot.h"
@@ -274,7 +275,12 @@ weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt)
 
     if (!ckpt)
         return WEFT_SUCCESS;
+    int asked = !is_saving(ckpt);
+
     join(ckpt);
+    if (!asked && ckpt->outcome < 0)
+        wi_log(WEFT_LOG_WARN, "zero.ckpt.lost", "a checkpoint has failed, which nobody has waited for: %s",
+               ckpt->outcome_text);
     if (ckpt->group.comm) {
         st = weft_comm_destroy(ckpt->group.comm);
         if (st < 0)
@@ -351,6 +357,15 @@ static weft_status outcome(struct wi_ckpt *ckpt, struct wi_ckpt_result *result)
         *result = ckpt->run.result;
     join(ckpt);
     return ckpt->outcome < 0 ? wi_fail(ckpt->outcome, "%s", ckpt->outcome_text) : WEFT_SUCCESS;
+}
+
+enum wi_ckpt_newest wi_ckpt_newest(struct wi_ckpt *ckpt)
+{
+    pthread_mutex_lock(&ckpt->mutex);
+    int done = ckpt->done;
+
+    pthread_mutex_unlock(&ckpt->mutex);
+    return !is_saving(ckpt) ? WI_CKPT_IDLE : done ? WI_CKPT_ENDED : WI_CKPT_SAVING;
 }
 
 weft_status wi_ckpt_poll(struct wi_ckpt *ckpt, struct wi_ckpt_result *result)
