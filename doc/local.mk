@@ -129,6 +129,7 @@ dist_man_MANS += \
 	doc/man/weft_zero_pre_forward.3 \
 	doc/man/weft_zero_save.3 \
 	doc/man/weft_zero_save_prepare.3 \
+	doc/man/weft_zero_save_progress.3 \
 	doc/man/weft_zero_save_wait.3 \
 	doc/man/weft_zero_seal.3 \
 	doc/man/weft_zero_set_step.3 \

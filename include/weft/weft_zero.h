@@ -587,6 +587,41 @@ WEFT_API weft_status weft_zero_save_prepare(weft_zero *zero);
  *         any failure of the save before  nobody has waited for that one, and this one has not begun; the next one will */
 WEFT_API weft_status weft_zero_save(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *options);
 
+/* X(name, value, text): what a save or a load is doing. */
+#define WEFT_ZERO_SAVE_PHASE_LIST(X)                                                                                             \
+    X(WEFT_ZERO_SAVE_NOTHING, 0, "nothing")       /* none is under way */                                                        \
+    X(WEFT_ZERO_SAVE_COPYING, 1, "copying")       /* what is saved */                                                            \
+    X(WEFT_ZERO_SAVE_COMPARING, 2, "comparing")   /* with the version before */                                                  \
+    X(WEFT_ZERO_SAVE_WRITING, 3, "writing")                                                                                      \
+    X(WEFT_ZERO_SAVE_COMMITTING, 4, "committing") /* this rank has written; others may not have */                               \
+    X(WEFT_ZERO_SAVE_VERIFYING, 5, "verifying")   /* what a load is about to read */                                             \
+    X(WEFT_ZERO_SAVE_READING, 6, "reading")
+typedef enum weft_zero_save_phase {
+#define WEFT_ZERO_SAVE_PHASE_ENUM(name, value, text) name = value,
+    WEFT_ZERO_SAVE_PHASE_LIST(WEFT_ZERO_SAVE_PHASE_ENUM)
+#undef WEFT_ZERO_SAVE_PHASE_ENUM
+} weft_zero_save_phase;
+
+/* How far a save or a load is. */
+typedef struct weft_zero_save_status {
+    size_t bytes;               /* sizeof, by WEFT_ZERO_SAVE_STATUS_INIT */
+    weft_zero_save_phase phase;
+    uint64_t done_bytes;        /* in this phase, of tensors on this rank */
+    uint64_t total_bytes;       /* of the phase */
+} weft_zero_save_status;
+#define WEFT_ZERO_SAVE_STATUS_INIT { sizeof(weft_zero_save_status), WEFT_ZERO_SAVE_NOTHING, 0, 0 }
+
+/* Tell how far the save or the load is that is under way on this rank.
+ *
+ * For lines of progress: a save goes on while the program does other things, and of a load another thread asks. Does not wait for
+ * calls of other threads on the engine; weft_zero_destroy must not be one of them.
+ * @param zero    the engine
+ * @param status  from WEFT_ZERO_SAVE_STATUS_INIT; filled
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL, or status->bytes is no size of it */
+WEFT_API weft_status weft_zero_save_progress(weft_zero *zero, weft_zero_save_status *status);
+
 /* Wait for the newest save.
  *
  * @param zero        the engine

@@ -108,6 +108,15 @@ static weft_status read_list(struct wi_ckpt_reader *reader, const struct wi_zero
     return st;
 }
 
+static uint64_t bytes_of(const struct wi_zero_tensors *list)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        bytes += (list->pieces[i].end - list->pieces[i].begin) * weft_dtype_bytes(list->pieces[i].dtype);
+    return bytes;
+}
+
 static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nkinds, struct wi_zero_tensors *list,
                           struct counters *c)
 {
@@ -120,6 +129,7 @@ static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nk
         WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
     }
     wi_zero_tensors_list(zero, WI_ZERO_WIDE, nkinds, list);
+    wi_ckpt_progress_phase(&zero->saves.progress, WI_CKPT_VERIFYING, bytes_of(list));
     WI_TRY(wi_ckpt_check(reader, list->pieces, list->n));
     return keep_client(zero, reader);
 }
@@ -151,6 +161,8 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
     struct wi_zero_tensors list;
     weft_status st = wi_zero_tensors_create(zero, &list);
 
+    wi_ckpt_report(reader, &zero->saves.progress);
+
     if (st >= 0)
         st = verify(zero, reader, nkinds, &list, c);
     /* From here on nothing fails but what was verified, and ranks have agreed that all have. */
@@ -158,6 +170,7 @@ static weft_status load_version(weft_zero *zero, struct wi_ckpt_reader *reader, 
     if (st >= 0 && nkinds > 1 && wi_zero_has_experts(zero))
         st = count_tensors(zero, reader);
     if (st >= 0) {
+        wi_ckpt_progress_phase(&zero->saves.progress, WI_CKPT_READING, bytes_of(&list));
         st = read_list(reader, &list);
         st = wi_zero_agree(zero, st < 0 ? st : WEFT_SUCCESS, "load: read");
         wi_zero_final(zero, st);
@@ -241,7 +254,13 @@ weft_status weft_zero_load(weft_zero *zero, const char *folder, const char *tag,
     unsigned since;
     weft_status st = wi_zero_enter("load", zero, 1, &since);
 
-    return st < 0 ? st : wi_zero_leave(zero, since, load(zero, folder, tag, flags, info));
+    if (st < 0)
+        return st;
+    st = load(zero, folder, tag, flags, info);
+    /* A save that is under way has its own. */
+    if (atomic_load_explicit(&zero->saves.progress.phase, memory_order_relaxed) >= WI_CKPT_VERIFYING)
+        wi_ckpt_progress_phase(&zero->saves.progress, WI_CKPT_NOTHING, 0);
+    return wi_zero_leave(zero, since, st);
 }
 
 weft_status weft_zero_export(const char *folder, const char *tag, const char *out, uint64_t shard_bytes)

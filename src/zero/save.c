@@ -14,6 +14,9 @@ static const struct wi_struct_rule save_rule =
 static const struct wi_struct_rule save_info_rule =
     WI_STRUCT_RULE(weft_zero_save_info, "WEFT_ZERO_SAVE_INFO_INIT", bytes);
 
+static const struct wi_struct_rule status_rule =
+    WI_STRUCT_RULE(weft_zero_save_status, "WEFT_ZERO_SAVE_STATUS_INIT", bytes);
+
 static weft_status engine_ckpt(weft_zero *zero)
 {
     if (zero->saves.ckpt)
@@ -50,7 +53,8 @@ static weft_status begin(weft_zero *zero, const char *folder, const char *tag, c
                                       .incremental = given->incremental,
                                       .in_place = filed,
                                       .keep_buffer = 1,
-                                      .direct = given->direct};
+                                      .direct = given->direct,
+                                      .progress = &zero->saves.progress};
     struct wi_zero_tensors list;
     weft_status st = wi_zero_tensors_create(zero, &list);
 
@@ -219,6 +223,38 @@ static weft_status save_wait(weft_zero *zero, uint64_t timeout_ns, struct wi_ckp
         pause_ns = pause_ns < 5000000 ? 2 * pause_ns : pause_ns;
     }
     return st;
+}
+
+_Static_assert((int)WEFT_ZERO_SAVE_COPYING == WI_CKPT_COPYING && (int)WEFT_ZERO_SAVE_COMPARING == WI_CKPT_COMPARING &&
+                   (int)WEFT_ZERO_SAVE_WRITING == WI_CKPT_WRITING &&
+                   (int)WEFT_ZERO_SAVE_COMMITTING == WI_CKPT_COMMITTING &&
+                   (int)WEFT_ZERO_SAVE_VERIFYING == WI_CKPT_VERIFYING && (int)WEFT_ZERO_SAVE_READING == WI_CKPT_READING,
+               "phases are those of checkpoints");
+
+/* Without the engine's lock, which a load holds. */
+static weft_status progress(weft_zero *zero, weft_zero_save_status *out)
+{
+    weft_zero_save_status own = WEFT_ZERO_SAVE_STATUS_INIT;
+
+    if (!zero || zero->magic != WI_ZERO_MAGIC)
+        return wi_fail(WEFT_EINVAL, "zero: save_progress: %s", zero ? "not an engine" : "zero is NULL");
+    WI_TRY(wi_struct_check(&status_rule, "zero: save_progress", out));
+    own.phase = (weft_zero_save_phase)atomic_load_explicit(&zero->saves.progress.phase, memory_order_acquire);
+    if (own.phase != WEFT_ZERO_SAVE_NOTHING) {
+        own.total_bytes = atomic_load_explicit(&zero->saves.progress.total, memory_order_relaxed);
+        own.done_bytes = atomic_load_explicit(&zero->saves.progress.done, memory_order_relaxed);
+    }
+    if (own.done_bytes > own.total_bytes) /* between two phases */
+        own.done_bytes = own.total_bytes;
+    wi_struct_write(&status_rule, &own, out);
+    return WEFT_SUCCESS;
+}
+
+weft_status weft_zero_save_progress(weft_zero *zero, weft_zero_save_status *status)
+{
+    unsigned since = wi_fail_count();
+
+    return wi_zero_publish(since, progress(zero, status));
 }
 
 weft_status weft_zero_save_wait(weft_zero *zero, uint64_t timeout_ns, weft_zero_save_info *info)

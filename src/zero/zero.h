@@ -10,6 +10,7 @@
 #include <weft/weft_zero.h>
 
 #include "zero/arena.h"
+#include "zero/ckpt/ckpt.h"
 #include "zero/common/publish.h"
 #include "zero/optim/optim.h"
 #include "zero/trace.h"
@@ -168,6 +169,7 @@ struct wi_zero_update {
 struct wi_zero_saves {
     struct wi_ckpt *ckpt; /* NULL until the first save */
     size_t *through;      /* of each unit: how many pieces of the newest save there are up to its own; copied in this order */
+    struct wi_ckpt_progress progress; /* of the newest save or load; read without the engine's lock */
     char *loaded_tag;     /* of the newest load */
     void *loaded_client;
     size_t loaded_client_bytes;

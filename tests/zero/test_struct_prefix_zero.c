@@ -14,6 +14,7 @@ _Static_assert(ENDS_AT(weft_zero_step_info, step), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_stats, disk_code_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_save_options, client_bytes), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_save_info, total_ns), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_save_status, total_bytes), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_load_info, client_bytes), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_ds_model, bf16), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_ds_key, meaning), "padding at the end");
@@ -114,6 +115,11 @@ static weft_status use_save_info(void *given)
     return weft_zero_save_wait(engine, WEFT_TIMEOUT_NEVER, given);
 }
 
+static weft_status use_save_status(void *given)
+{
+    return weft_zero_save_progress(engine, given);
+}
+
 static weft_status use_load_info(void *given)
 {
     weft_zero_drop_gradients(engine);
@@ -135,6 +141,7 @@ static const weft_zero_step_info step_info = WEFT_ZERO_STEP_INFO_INIT;
 static const weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
 static const weft_zero_save_options save_options = WEFT_ZERO_SAVE_OPTIONS_INIT;
 static const weft_zero_save_info save_info = WEFT_ZERO_SAVE_INFO_INIT;
+static const weft_zero_save_status save_status = WEFT_ZERO_SAVE_STATUS_INIT;
 static const weft_zero_load_info load_info = WEFT_ZERO_LOAD_INFO_INIT;
 static const weft_zero_ds_model ds_model = WEFT_ZERO_DS_MODEL_INIT;
 
@@ -146,6 +153,7 @@ static const struct wt_struct_row rows[] = {
     {"weft_zero_stats", &stats, sizeof stats, 8, 1, use_stats},
     {"weft_zero_save_options", &save_options, sizeof save_options, 8, 0, use_save_options},
     {"weft_zero_save_info", &save_info, sizeof save_info, 8, 1, use_save_info},
+    {"weft_zero_save_status", &save_status, sizeof save_status, 8, 1, use_save_status},
     {"weft_zero_load_info", &load_info, sizeof load_info, 8, 1, use_load_info},
     {"weft_zero_ds_model", &ds_model, sizeof ds_model, 8, 0, use_ds_model},
 };

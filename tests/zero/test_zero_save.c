@@ -3,6 +3,8 @@
  * what cannot be loaded changes nothing. */
 #include "tests/zero/model.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -341,6 +343,51 @@ static void get_big(weft_zero *zero, const int *params, weft_zero_what what, flo
         WT_REQUIRE_OK(weft_zero_param_get(zero, params[u], what, out + (size_t)u * BIG, WEFT_FLOAT32));
 }
 
+struct watch {
+    weft_zero *zero;
+    atomic_int running, stop;
+    unsigned seen; /* phases, as bits */
+    int wrong;
+};
+
+static void look(struct watch *watch)
+{
+    weft_zero_save_status status = WEFT_ZERO_SAVE_STATUS_INIT;
+
+    watch->wrong += weft_zero_save_progress(watch->zero, &status) != WEFT_SUCCESS;
+    watch->wrong += status.done_bytes > status.total_bytes || (unsigned)status.phase > WEFT_ZERO_SAVE_READING;
+    watch->seen |= status.total_bytes ? 1u << status.phase : 0;
+}
+
+static void *watcher(void *arg)
+{
+    struct watch *watch = arg;
+
+    atomic_store(&watch->running, 1);
+    while (!atomic_load(&watch->stop))
+        look(watch);
+    return NULL;
+}
+
+/* A load, and what another thread sees of it. */
+static void watched_load(weft_zero *zero, const char *tag)
+{
+    struct watch watch = {.zero = zero};
+    pthread_t thread;
+
+    WT_REQUIRE(pthread_create(&thread, NULL, watcher, &watch) == 0);
+    while (!atomic_load(&watch.running))
+        ;
+    WT_REQUIRE_OK(weft_zero_load(zero, shared->folder, tag, 0, NULL));
+    atomic_store(&watch.stop, 1);
+    pthread_join(thread, NULL);
+    WT_CHECK_INT(watch.wrong, 0);
+    WT_CHECK((watch.seen & ~(1u << WEFT_ZERO_SAVE_VERIFYING | 1u << WEFT_ZERO_SAVE_READING)) == 0 && watch.seen);
+    watch.seen = 0;
+    look(&watch);
+    WT_CHECK_INT(watch.seen, 0);
+}
+
 /* A step that follows at once changes nothing of what is saved; with memory for the copy got ahead or not. */
 static void beside(int rank, int nranks, void *arg)
 {
@@ -371,6 +418,8 @@ static void beside(int rank, int nranks, void *arg)
         WT_REQUIRE_OK(weft_zero_unit_add(zero, name, &params[u], 1, &unit));
     }
     WT_CHECK_STATUS(weft_zero_save_prepare(zero), WEFT_EINVAL);
+    SAYS(weft_zero_save_progress(NULL, NULL), WEFT_EINVAL, "zero is NULL");
+    SAYS(weft_zero_save_progress(zero, NULL), WEFT_EINVAL, "NULL");
     WT_REQUIRE_OK(weft_zero_seal(zero));
     for (size_t i = 0; i < BIG; i++)
         grad[i] = (float)(i % 1001) * .01f - 5;
@@ -384,6 +433,19 @@ static void beside(int rank, int nranks, void *arg)
         get_big(zero, params, WEFT_ZERO_WEIGHT, before);
         snprintf(tag, sizeof tag, "v%d", v);
         WT_REQUIRE_OK(weft_zero_save(zero, shared->folder, tag, NULL));
+        for (struct watch watch = {.zero = zero}; v == 2;) {
+            unsigned before_seen = watch.seen;
+            weft_zero_save_status status = WEFT_ZERO_SAVE_STATUS_INIT;
+
+            look(&watch);
+            WT_CHECK_INT(watch.wrong, 0);
+            WT_CHECK(watch.seen < 1u << WEFT_ZERO_SAVE_VERIFYING && watch.seen >= before_seen);
+            WT_CHECK_OK(weft_zero_save_progress(zero, &status));
+            if (status.phase == WEFT_ZERO_SAVE_NOTHING) {
+                WT_CHECK(watch.seen != 0); /* 30 MiB take their time */
+                break;
+            }
+        }
         for (int u = 0; u < BIG_UNITS; u++)
             WT_REQUIRE_OK(weft_zero_grad_add(zero, params[u], grad, WEFT_FLOAT32));
         WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
@@ -391,7 +453,7 @@ static void beside(int rank, int nranks, void *arg)
         WT_REQUIRE_OK(weft_zero_save_wait(zero, WEFT_TIMEOUT_NEVER, NULL));
         get_big(zero, params, WEFT_ZERO_WEIGHT, after);
         WT_CHECK(memcmp(before, after, sizeof *before * BIG_UNITS * BIG) != 0);
-        WT_REQUIRE_OK(weft_zero_load(zero, shared->folder, tag, 0, NULL));
+        watched_load(zero, tag);
         get_big(zero, params, WEFT_ZERO_WEIGHT, after);
         WT_CHECK(memcmp(before, after, sizeof *before * BIG_UNITS * BIG) == 0);
         if (v == 0) { /* no step was made yet */

@@ -25,6 +25,7 @@
 #ifndef WI_CKPT_H
 #define WI_CKPT_H
 
+#include <stdatomic.h>
 #include <weft/weft.h>
 
 #define WI_CKPT_TAG_MAX 127
@@ -56,6 +57,34 @@ struct wi_ckpt_scalar {
     const char *text;
 };
 
+/* How far a save or a load is: bytes of tensors on this rank, of the phase. Any thread reads it at any time. */
+enum wi_ckpt_phase {
+    WI_CKPT_NOTHING, /* none is under way */
+    WI_CKPT_COPYING,
+    WI_CKPT_COMPARING, /* with the version before */
+    WI_CKPT_WRITING,
+    WI_CKPT_COMMITTING, /* this rank has written; others may not have */
+    WI_CKPT_VERIFYING,
+    WI_CKPT_READING
+};
+struct wi_ckpt_progress {
+    atomic_int phase;
+    _Atomic uint64_t done, total;
+};
+static inline void wi_ckpt_progress_phase(struct wi_ckpt_progress *progress, enum wi_ckpt_phase phase, uint64_t total)
+{
+    if (!progress)
+        return;
+    atomic_store_explicit(&progress->done, phase == WI_CKPT_COMMITTING ? total : 0, memory_order_relaxed);
+    atomic_store_explicit(&progress->total, total, memory_order_relaxed);
+    atomic_store_explicit(&progress->phase, (int)phase, memory_order_release);
+}
+static inline void wi_ckpt_progress_add(struct wi_ckpt_progress *progress, uint64_t bytes)
+{
+    if (progress)
+        atomic_fetch_add_explicit(&progress->done, bytes, memory_order_relaxed);
+}
+
 /* What is saved besides tensors. The scalars are the same on all ranks; of the client's bytes rank 0's are saved. */
 struct wi_ckpt_state {
     const struct wi_ckpt_scalar *scalars;
@@ -64,7 +93,7 @@ struct wi_ckpt_state {
     size_t client_bytes;
 };
 
-/* The same on all ranks but for in_place, keep_buffer and direct. */
+/* The same on all ranks but for in_place, keep_buffer, direct and progress. */
 struct wi_ckpt_options {
     int keep;           /* versions that stay, with the new one; 0: all */
     int replace;        /* a version of the same tag is replaced, atomically; otherwise it is an error. A crash between commit and
@@ -74,6 +103,7 @@ struct wi_ckpt_options {
     int keep_buffer;    /* the memory of the copy stays for the next save */
     int direct;         /* write around the page cache where the file system can */
     size_t chunk_bytes; /* 0: WI_CKPT_CHUNK_BYTES; a multiple of 16, at least 64 */
+    struct wi_ckpt_progress *progress; /* NULL, or the caller's; until the outcome is known */
 };
 
 struct wi_ckpt_result {
@@ -125,6 +155,8 @@ struct wi_ckpt_reader;
  * WEFT_ENOTFOUND: there is none. WEFT_ENOTSUP: of a newer format. WEFT_ECONFIG: damaged; the text names the file. */
 weft_status wi_ckpt_open(const char *folder, const char *tag, int fall_back, weft_comm *comm, struct wi_ckpt_reader **reader);
 void wi_ckpt_close(struct wi_ckpt_reader *reader);
+/* What is read from now on is added to `progress`, of which the caller sets the phase. */
+void wi_ckpt_report(struct wi_ckpt_reader *reader, struct wi_ckpt_progress *progress);
 
 const char *wi_ckpt_tag(const struct wi_ckpt_reader *reader);
 int wi_ckpt_nranks(const struct wi_ckpt_reader *reader); /* that saved it */

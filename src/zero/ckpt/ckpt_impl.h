@@ -42,6 +42,7 @@ struct wi_ckpt_reader {
     int **fds; /* of each index's files; -1: not open */
     size_t nopen;
     unsigned char *chunk; /* of manifest.chunk_bytes */
+    struct wi_ckpt_progress *progress; /* NULL, or what was read is added to it */
 };
 /* check_files: all data files are there with their sizes. */
 weft_status wi_ckpt_version_open(const char *folder, const char *tag, int check_files, struct wi_ckpt_reader **reader);

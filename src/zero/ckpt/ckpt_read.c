@@ -81,6 +81,7 @@ static weft_status part_read(struct wi_ckpt_reader *r, const struct wi_ckpt_part
             if (out)
                 memcpy(out, r->chunk + (from - chunk_begin) * elem_bytes, (to - from) * elem_bytes);
         }
+        wi_ckpt_progress_add(r->progress, (to - from) * elem_bytes);
         out = out ? out + (to - from) * elem_bytes : NULL;
         from = to;
     }
@@ -234,6 +235,11 @@ weft_status wi_ckpt_check(struct wi_ckpt_reader *reader, const struct wi_ckpt_pi
 }
 
 /* ---- The rest ---- */
+
+void wi_ckpt_report(struct wi_ckpt_reader *reader, struct wi_ckpt_progress *progress)
+{
+    reader->progress = progress;
+}
 
 const char *wi_ckpt_tag(const struct wi_ckpt_reader *reader)
 {

@@ -172,6 +172,7 @@ static weft_status write_and_commit(struct wi_ckpt *ckpt, struct wi_ckpt_commit 
     word.numbers[0] = digest.bytes;
     word.numbers[1] = digest.hash.half[0];
     word.numbers[2] = digest.hash.half[1];
+    wi_ckpt_progress_phase(ckpt->run.options.progress, WI_CKPT_COMMITTING, ckpt->run.result.bytes);
     WI_TRY(wi_ckpt_gather(group, &word, st));
     if (group->rank == 0) {
         digests = wi_calloc((size_t)group->nranks, sizeof(*digests));
@@ -204,6 +205,7 @@ static void finish(struct wi_ckpt *ckpt, weft_status st)
     wi_ckpt_text_copy(ckpt->outcome_text, sizeof(ckpt->outcome_text), st < 0 ? wi_fail_text() : "");
     ckpt->outcome = st;
     ckpt->run.result.total_ns = wi_now_ns() - ckpt->begun_ns;
+    wi_ckpt_progress_phase(ckpt->run.options.progress, WI_CKPT_NOTHING, 0);
     wi_ckpt_snapshot_free(&ckpt->snapshot);
     pthread_mutex_lock(&ckpt->mutex);
     ckpt->done = 1;
@@ -339,6 +341,8 @@ weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *
     ckpt->done = 0;
     st = wi_ckpt_run_fill(&ckpt->run, &ckpt->buffer, folder, tag, pieces, npieces, state, options);
     st = begun(ckpt, st < 0 ? st : wi_ckpt_snapshot_begin(&ckpt->snapshot, &ckpt->run));
+    if (st >= 0 && !ckpt->run.options.in_place)
+        wi_ckpt_progress_phase(ckpt->run.options.progress, WI_CKPT_COPYING, ckpt->run.result.bytes);
     err = start(ckpt);
     ckpt->has_thread = err == 0;
     if (err && st >= 0)

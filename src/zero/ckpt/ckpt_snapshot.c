@@ -79,6 +79,7 @@ void wi_ckpt_snapshot_copy(struct wi_ckpt_snapshot *snapshot, size_t nchunks)
             const struct wi_ckpt_source *source = &snapshot->run->sources[c];
 
             wi_copy(source->copy, source->data, source->bytes, WI_REDUCE_NT);
+            wi_ckpt_progress_add(snapshot->run->options.progress, source->bytes);
         }
         copied(snapshot, batch);
     }

@@ -109,6 +109,7 @@ static weft_status compare_span(struct writing *w, const struct wi_ckpt_span *sp
         struct wi_ckpt_chunk *old = &w->old[c];
 
         WI_TRY(chunk_digest(w->run, c));
+        wi_ckpt_progress_add(w->run->options.progress, w->run->sources[c].bytes);
         wi_ckpt_chunk_range(index, span, i, &begin, &end);
         if (entry && same_tensor(entry->tensor, tensor) && old_chunk(w, tensor, entry, begin, end, old) &&
             !memcmp(&old->hash, &index->chunks[c].hash, sizeof(old->hash)) && old->crc == index->chunks[c].crc)
@@ -190,7 +191,10 @@ static weft_status parent_open(struct writing *w)
         wi_ckpt_close(w->parent);
         w->parent = NULL;
     }
-    return w->parent ? parent_compare(w) : WEFT_SUCCESS;
+    if (!w->parent)
+        return WEFT_SUCCESS;
+    wi_ckpt_progress_phase(w->run->options.progress, WI_CKPT_COMPARING, w->run->result.bytes);
+    return parent_compare(w);
 }
 
 /* ---- Writing ---- */
@@ -240,8 +244,11 @@ static weft_status data_write(struct writing *w)
 {
     struct wi_ckpt_index *index = &w->run->index;
 
-    for (size_t c = 0; c < index->nchunks; c++)
+    wi_ckpt_progress_phase(w->run->options.progress, WI_CKPT_WRITING, w->run->result.bytes);
+    for (size_t c = 0; c < index->nchunks; c++) {
         WI_TRY(chunk_write(w, c));
+        wi_ckpt_progress_add(w->run->options.progress, w->run->sources[c].bytes);
+    }
     for (int i = NEW_FILES - 1; i >= 0; i--) {
         if (!w->writers[i].block) {
             drop_file(index, (size_t)i);
